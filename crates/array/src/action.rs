@@ -1,0 +1,265 @@
+//! What a machine asks of its executor, and what the executor answers.
+
+use crate::events::ArrayEvent;
+use crate::{Buf, MemberId, RequestError, RequestId};
+
+/// The machine's name for an I/O or computation in flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct IoId(pub u64);
+
+/// One thing for the executor to do. Actions are independent of one another unless the machine
+/// waits for an answer in between: it never emits a write before the reads it needs are done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// I/O on a member; answered by `Event::Done`.
+    Io {
+        /// Comes back with the answer.
+        io: IoId,
+        /// Which member.
+        member: MemberId,
+        /// What.
+        op: IoOp,
+    },
+    /// A computation over buffers; answered by `Event::Done`. May run inline.
+    Compute {
+        /// Comes back with the answer.
+        io: IoId,
+        /// What.
+        compute: Compute,
+    },
+    /// Copy metadata bytes into the arena now. No answer.
+    Store {
+        /// Where to; as long as `bytes`.
+        buf: Buf,
+        /// What.
+        bytes: Vec<u8>,
+    },
+    /// A request is finished; its buffer is the export's again.
+    Complete {
+        /// The request.
+        id: RequestId,
+        /// How it went.
+        result: Result<(), RequestError>,
+    },
+    /// A command is answered.
+    Reply {
+        /// The command.
+        id: CommandId,
+        /// How it went.
+        result: Result<(), CommandError>,
+    },
+    /// Something happened that people want to know.
+    Notify(ArrayEvent),
+}
+
+/// I/O on one member. Sectors are absolute on the device (the data offset is already added).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IoOp {
+    /// Read `buf.len` bytes.
+    Read {
+        /// First sector.
+        sector: u64,
+        /// Where to.
+        buf: Buf,
+    },
+    /// Write `buf.len` bytes.
+    Write {
+        /// First sector.
+        sector: u64,
+        /// Where from.
+        buf: Buf,
+        /// Durable before it is answered.
+        fua: bool,
+    },
+    /// Make a range read as zeroes.
+    WriteZeroes {
+        /// First sector.
+        sector: u64,
+        /// How many.
+        sectors: u64,
+        /// The space may be given back.
+        unmap: bool,
+        /// Durable before it is answered.
+        fua: bool,
+    },
+    /// Contents no longer needed; may be ignored.
+    Discard {
+        /// First sector.
+        sector: u64,
+        /// How many.
+        sectors: u64,
+    },
+    /// Everything answered so far is durable when this is answered.
+    Flush,
+}
+
+/// A computation. All buffers of one computation have the same length.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Compute {
+    /// `outputs[o] (^)= sum over i of coefs[o * inputs.len() + i] * inputs[i]` in GF(2^8)/0x11d.
+    /// Outputs never overlap inputs.
+    Sum {
+        /// Sources.
+        inputs: Vec<Buf>,
+        /// Row-major, one row of `inputs.len()` coefficients for each output.
+        coefs: Vec<u8>,
+        /// Destinations, one or two.
+        outputs: Vec<Buf>,
+        /// Add to what the outputs hold instead of replacing it.
+        accumulate: bool,
+    },
+    /// Does a stripe's parity fit its data? Answered by `Outcome::Checked`.
+    Check {
+        /// Data strips.
+        data: Vec<Buf>,
+        /// Coefficient of each data strip in Q; empty without Q.
+        q_coefs: Vec<u8>,
+        /// Stored P.
+        p: Buf,
+        /// Stored Q.
+        q: Option<Buf>,
+    },
+    /// Are two buffers equal? Answered by `Outcome::Checked`.
+    Compare {
+        /// One.
+        a: Buf,
+        /// The other.
+        b: Buf,
+    },
+    /// Copy.
+    Copy {
+        /// Source.
+        from: Buf,
+        /// Destination.
+        to: Buf,
+    },
+    /// Fill with zeroes.
+    Zero {
+        /// Destination.
+        buf: Buf,
+    },
+}
+
+/// How an I/O or computation went when it went well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Done.
+    Done,
+    /// The answer to `Check` and `Compare`.
+    Checked(Checked),
+}
+
+/// What a comparison found. Bit `i` of a mask stands for the 4096 bytes at `4096 * i`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Checked {
+    /// Blocks in which P (or the other copy) differs.
+    pub p_differs: u64,
+    /// Blocks in which Q differs.
+    pub q_differs: u64,
+    /// With P and Q both differing: the one data strip (index into `data`) whose change alone
+    /// explains every difference, when there is exactly one such.
+    pub data_located: Option<u16>,
+}
+
+impl Checked {
+    /// Blocks in which anything differs.
+    #[must_use]
+    pub const fn differs(self) -> u64 {
+        self.p_differs | self.q_differs
+    }
+}
+
+/// Why an I/O failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IoError {
+    /// These sectors cannot be read or written; the rest of the device works.
+    Medium,
+    /// The device does not answer or is gone.
+    Gone,
+}
+
+/// What an executor tells a machine.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// An I/O or computation is answered.
+    Done {
+        /// Which.
+        io: IoId,
+        /// How it went.
+        result: Result<Outcome, IoError>,
+    },
+    /// An administrator's command; answered by `Action::Reply`.
+    Command {
+        /// Comes back with the answer.
+        id: CommandId,
+        /// What.
+        command: Command,
+    },
+    /// The deadline has passed.
+    Tick,
+}
+
+/// Names a command in flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CommandId(pub u64);
+
+/// What an administrator can ask of a running array.
+#[derive(Clone, Debug)]
+pub enum Command {
+    /// Make a member faulty.
+    Fail(MemberId),
+    /// Detach a faulty member or a spare.
+    Remove(MemberId),
+    /// Attach a device the executor has opened and validated (see `Array::attach`): as a spare,
+    /// or back into its old role when its superblock and the bitmap allow that (`readd`).
+    Add(Box<NewMember>),
+    /// Copy this member to a spare while it still serves, then make it faulty.
+    Replace(MemberId),
+    /// Start `check` or `repair`.
+    Scrub {
+        /// Rewrite what differs.
+        repair: bool,
+    },
+    /// Interrupt check or repair (md: `idle`).
+    StopScrub,
+    /// Speed limits of background work, bytes per second per member.
+    SpeedLimits {
+        /// Kept up even under foreground load.
+        min_bytes_s: Option<u64>,
+        /// Never exceeded.
+        max_bytes_s: Option<u64>,
+    },
+    /// Pause or resume background work.
+    Pause(bool),
+    /// Flush, finish what is in flight, checkpoint, mark clean. Requests after it are refused.
+    Stop,
+}
+
+/// A device to add.
+#[derive(Clone, Debug)]
+pub struct NewMember {
+    /// The id under which the executor will do I/O on it. Must be free: see `Array::free_member`.
+    pub member: MemberId,
+    /// Path, for messages and status.
+    pub device: String,
+    /// Usable size of the whole device.
+    pub device_sectors: u64,
+    /// The superblock found on it, when it is one of this array's.
+    pub superblock: Option<Box<crate::format::Superblock>>,
+    /// The bad blocks found with that superblock.
+    pub bad_blocks: crate::format::BadBlocks,
+    /// Take it back into its old role only if the bitmap makes that safe; refuse otherwise.
+    pub readd: bool,
+    /// Random, for the device UUID of a fresh superblock.
+    pub device_uuid: [u8; 16],
+}
+
+/// Why a command was refused: the reason, then the next step.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}; {next}")]
+pub struct CommandError {
+    /// What stands against it.
+    pub reason: String,
+    /// What to do instead.
+    pub next: String,
+}

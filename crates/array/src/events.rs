@@ -1,0 +1,74 @@
+//! What happened, for logs, monitors and people.
+
+use crate::MemberId;
+
+/// Something that happened to the array.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ArrayEvent {
+    /// A member was made faulty.
+    MemberFailed {
+        /// Which.
+        member: MemberId,
+        /// Why, for people.
+        reason: &'static str,
+    },
+    /// A spare or rebuilt member is now in sync.
+    MemberActive(MemberId),
+    /// A read error was repaired by rewriting.
+    ReadCorrected {
+        /// Where.
+        member: MemberId,
+        /// Absolute sector on it.
+        sector: u64,
+    },
+    /// Too many members are gone.
+    ArrayFailed,
+    /// Background work began.
+    SyncStarted(SyncAction),
+    /// Background work ended; `complete` tells whether it reached the end.
+    SyncFinished {
+        /// Which.
+        action: SyncAction,
+        /// Reached the end.
+        complete: bool,
+    },
+    /// A check found a stripe whose redundancy does not fit.
+    Mismatch {
+        /// First array sector of the stripe or block.
+        array_sector: u64,
+        /// Sectors that differ, md's way of counting.
+        sectors: u32,
+        /// The member that is wrong, where that can be told.
+        member: Option<MemberId>,
+    },
+}
+
+/// Background work, by md's names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SyncAction {
+    /// Nothing runs.
+    #[default]
+    Idle,
+    /// After an unclean stop.
+    Resync,
+    /// Onto a spare or replacement.
+    Recovery,
+    /// Compare only.
+    Check,
+    /// Compare and rewrite.
+    Repair,
+}
+
+impl SyncAction {
+    /// md's name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Resync => "resync",
+            Self::Recovery => "recovery",
+            Self::Check => "check",
+            Self::Repair => "repair",
+        }
+    }
+}

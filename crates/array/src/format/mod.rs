@@ -1,0 +1,10 @@
+//! md's on-disk format: superblocks 0.90 and 1.x, bad-block log, write-intent bitmap.
+//! Decoders take hostile bytes; encoders write what Linux md writes.
+
+pub mod bad_blocks;
+pub mod bitmap;
+pub mod superblock;
+
+pub use bad_blocks::BadBlocks;
+pub use bitmap::{Bitmap, BitmapSuperblock};
+pub use superblock::{Role, Superblock, Version};

@@ -1,0 +1,27 @@
+//! One RAID array as a pure state machine: geometry, planning, member states, background work and
+//! the on-disk format. No file, socket, thread, clock or random source: the executor (`braid-host`
+//! with io_uring, `braid-sim` with a seed) feeds events in and carries actions out.
+//!
+//! The contract is four calls: [`Array::submit`], [`Array::handle`], [`Array::poll`] and
+//! [`Array::deadline`].
+#![forbid(unsafe_code)]
+
+pub mod action;
+pub mod array;
+pub mod assemble;
+pub mod buffer;
+pub mod events;
+pub mod format;
+pub mod geometry;
+pub mod level;
+pub mod machine;
+pub mod request;
+pub mod status;
+pub mod units;
+
+pub use action::{Action, Checked, Compute, IoError, IoId, IoOp, Outcome};
+pub use array::Array;
+pub use buffer::Buf;
+pub use machine::Machine;
+pub use request::{Op, Request, RequestError, RequestId};
+pub use units::{Instant, MemberId, SECTOR_BYTES};

@@ -1,0 +1,75 @@
+//! What an export asks of an array.
+
+use crate::Buf;
+
+/// The export's name for a request; comes back with its completion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RequestId(pub u64);
+
+/// What to do with the range of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// Fill the buffer from the array.
+    Read,
+    /// Write the buffer. The buffer is a stable copy that belongs to the machine until completion.
+    Write {
+        /// Durable before it completes.
+        fua: bool,
+    },
+    /// Make the range read as zeroes.
+    WriteZeroes {
+        /// Durable before it completes.
+        fua: bool,
+        /// Members may give the space back.
+        unmap: bool,
+    },
+    /// The contents are no longer needed.
+    Discard,
+    /// All writes completed so far are durable when this completes. Range is ignored.
+    Flush,
+}
+
+/// One request. The range may be of any length for `WriteZeroes` and `Discard`, and at most
+/// [`Request::MAX_BYTES`] for `Read` and `Write`, whose buffer has exactly that length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Chosen by the export, unique among the requests in flight.
+    pub id: RequestId,
+    /// What to do.
+    pub op: Op,
+    /// First sector of the array.
+    pub sector: u64,
+    /// Number of sectors.
+    pub sectors: u64,
+    /// The data of a read or write; ignored otherwise.
+    pub buf: Buf,
+}
+
+impl Request {
+    /// The largest read or write a machine takes; exports split larger ones.
+    pub const MAX_BYTES: u32 = 1 << 20;
+}
+
+/// Why a request failed. An export maps these to its own errors (EIO, EPERM, EINVAL).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RequestError {
+    /// The range ends beyond the array.
+    #[error("range ends beyond the array")]
+    OutOfRange,
+    /// Empty, not a multiple of the array's block size, too long, or the buffer does not fit.
+    #[error("malformed request")]
+    Malformed,
+    /// The array is read-only.
+    #[error("the array is read-only")]
+    ReadOnly,
+    /// More members are gone than the level can do without.
+    #[error("the array has lost too many members")]
+    Failed,
+    /// These sectors cannot be read from any member.
+    #[error("unreadable sectors with no redundancy left")]
+    Medium,
+}
+
+/// A table is full: submit again after the next completion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Full;

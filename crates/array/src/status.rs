@@ -1,0 +1,107 @@
+//! A copy of an array's state for people and scripts. The command prints it; nothing decides by it.
+
+use crate::MemberId;
+use crate::events::SyncAction;
+use crate::format::Superblock;
+
+/// State of the array as a whole. `degraded` and the running sync are told apart from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ArrayState {
+    /// No write since the superblocks say so.
+    Clean,
+    /// The superblocks say that writes may be in flight.
+    Active,
+    /// Serves reads only.
+    ReadOnly,
+    /// Too many members are gone.
+    Failed,
+}
+
+/// State of one member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemberState {
+    /// Holds its role's data completely.
+    InSync,
+    /// Is being rebuilt.
+    Rebuilding,
+    /// Waits to be needed.
+    Spare,
+    /// Failed; no I/O goes there.
+    Faulty,
+}
+
+/// One member.
+#[derive(Clone, Debug)]
+pub struct MemberStatus {
+    /// Its id.
+    pub member: MemberId,
+    /// Path.
+    pub device: String,
+    /// Its role, when it has one.
+    pub role: Option<u16>,
+    /// md's device number (`Number` in `--detail`).
+    pub number: u16,
+    /// State.
+    pub state: MemberState,
+    /// Stands in for the role's holder, which is to be replaced.
+    pub replacement: bool,
+    /// The role's holder wants a replacement.
+    pub want_replacement: bool,
+    /// Event count last written to it.
+    pub events: u64,
+    /// I/O errors seen.
+    pub errors: u64,
+    /// The rebuilt part, in device sectors.
+    pub recovery_offset_sectors: Option<u64>,
+}
+
+/// Running background work.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SyncStatus {
+    /// Which.
+    pub action: SyncAction,
+    /// Asked to pause.
+    pub paused: bool,
+    /// Done so far, in sync sectors (device sectors; array sectors for a raid10 resync).
+    pub done_sectors: u64,
+    /// Of how many.
+    pub total_sectors: u64,
+    /// Current speed per member.
+    pub bytes_per_s: u64,
+    /// Estimated remaining time.
+    pub finish_s: Option<u64>,
+}
+
+/// Write-intent bitmap.
+#[derive(Clone, Copy, Debug)]
+pub struct BitmapStatus {
+    /// Bytes of sync space one bit stands for.
+    pub chunk_bytes: u64,
+    /// Bits in all.
+    pub bits: u64,
+    /// Bits set.
+    pub dirty_bits: u64,
+}
+
+/// Everything.
+#[derive(Clone, Debug)]
+pub struct Status {
+    /// The array-wide fields as they would be written now.
+    pub superblock: Superblock,
+    /// Array size.
+    pub array_sectors: u64,
+    /// Part of each member that is used; 0 where members differ (linear, raid0).
+    pub used_member_sectors: u64,
+    /// State.
+    pub state: ArrayState,
+    /// Roles without an in-sync member.
+    pub degraded: u16,
+    /// All attached members.
+    pub members: Vec<MemberStatus>,
+    /// Background work.
+    pub sync: SyncStatus,
+    /// Sectors that differed in the last check; `None` before the first.
+    pub mismatch_sectors: Option<u64>,
+    /// The bitmap.
+    pub bitmap: Option<BitmapStatus>,
+}

@@ -1,0 +1,21 @@
+//! Units. A sector is 512 bytes everywhere; lengths carry their unit in the name.
+
+/// Bytes in a sector, md's and the block layer's unit.
+pub const SECTOR_BYTES: u64 = 512;
+
+/// Nanoseconds since the executor started. Time is an argument, never asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Instant(pub u64);
+
+impl Instant {
+    /// This instant plus so many milliseconds.
+    #[must_use]
+    pub const fn plus_millis(self, millis: u64) -> Self {
+        Self(self.0 + millis * 1_000_000)
+    }
+}
+
+/// Which member device, as an index into the array's table of members. Not a role: a spare has an
+/// id too, and a member keeps its id for as long as it is attached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct MemberId(pub u16);

@@ -1,0 +1,105 @@
+//! The thread-safe way into the engine for what does not live on its ring: FUSE threads and the
+//! control socket. The engine drains the channel when the eventfd in its ring fires.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+
+use braid_array::RequestError;
+use braid_array::action::{Command, CommandError};
+use braid_array::status::Status;
+
+use crate::member::MemberFile;
+
+/// Called once, on the engine's thread, with the answer; must not block.
+pub type Done<T> = Box<dyn FnOnce(T) + Send>;
+
+/// What can be asked through the door. Offsets and lengths are bytes and multiples of the array's
+/// block size, of any length: the engine splits them.
+pub enum Message {
+    /// Read.
+    Read {
+        /// First byte.
+        offset: u64,
+        /// How many.
+        len: u32,
+        /// Gets the bytes.
+        done: Done<Result<Vec<u8>, RequestError>>,
+    },
+    /// Write.
+    Write {
+        /// First byte.
+        offset: u64,
+        /// What; the engine copies it into its arena.
+        data: Vec<u8>,
+        /// Durable before it is answered.
+        fua: bool,
+        /// Told when it is done.
+        done: Done<Result<(), RequestError>>,
+    },
+    /// Make a range read as zeroes.
+    WriteZeroes {
+        /// First byte.
+        offset: u64,
+        /// How many.
+        len: u64,
+        /// Members may give the space back.
+        unmap: bool,
+        /// Told when it is done.
+        done: Done<Result<(), RequestError>>,
+    },
+    /// Contents no longer needed.
+    Discard {
+        /// First byte.
+        offset: u64,
+        /// How many.
+        len: u64,
+        /// Told when it is done.
+        done: Done<Result<(), RequestError>>,
+    },
+    /// All that was answered so far is durable when this is answered.
+    Flush {
+        /// Told when it is done.
+        done: Done<Result<(), RequestError>>,
+    },
+    /// An administrator's command. With `Command::Add` comes the opened device; the engine puts it
+    /// into its table and fills in the member id before the machine sees the command.
+    Command {
+        /// What.
+        command: Command,
+        /// The device that goes with `Add`.
+        device: Option<MemberFile>,
+        /// Told when it is done.
+        done: Done<Result<(), CommandError>>,
+    },
+    /// A copy of the state.
+    Status {
+        /// Gets it.
+        done: Done<Status>,
+    },
+}
+
+/// A handle to the engine; clone it freely.
+#[derive(Clone)]
+pub struct Door {
+    sender: Sender<Message>,
+    wake: Arc<OwnedFd>,
+}
+
+impl Door {
+    /// A door that sends into `sender` and then signals `wake`, an eventfd.
+    #[must_use]
+    pub const fn new(sender: Sender<Message>, wake: Arc<OwnedFd>) -> Self {
+        Self { sender, wake }
+    }
+
+    /// Sends a message in. False when the engine has ended.
+    pub fn send(&self, message: Message) -> bool {
+        if self.sender.send(message).is_err() {
+            return false;
+        }
+        // An eventfd write fails only when its counter is full, and then the engine wakes anyway.
+        let _ = rustix::io::write(self.wake.as_fd(), &1u64.to_ne_bytes());
+        true
+    }
+}

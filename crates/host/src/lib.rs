@@ -1,0 +1,4 @@
+//! The real world: files, rings, sockets, threads. Mechanism, no policy.
+
+pub mod door;
+pub mod member;

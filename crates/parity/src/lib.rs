@@ -1,0 +1,1 @@
+//! Bytes in, bytes out: xor, P+Q and recovery of lost strips.
