@@ -1,0 +1,270 @@
+//! Style as a test: the direction of dependencies, sizes, paths, and that the map names every
+//! module. Each test collects all its findings before it fails, as `file:line: what`.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const MAX_COLUMNS: usize = 100;
+const MAX_FUNCTION_LINES: usize = 70;
+const MAX_FILE_LINES: usize = 800;
+
+/// Which crates of ours each crate may depend on, and whether it may depend on any others at all.
+const ARROWS: &[(&str, &[&str], Outside)] = &[
+    ("parity", &[], Outside::None),
+    ("array", &["parity"], Outside::Only(&["thiserror", "uuid", "tracing"])),
+    ("sim", &["array", "parity"], Outside::Any),
+    ("host", &["array", "parity"], Outside::Any),
+    ("cli", &["host", "array"], Outside::Any),
+];
+
+enum Outside {
+    None,
+    Only(&'static [&'static str]),
+    Any,
+}
+
+#[test]
+fn dependencies_point_one_way() {
+    let mut findings = Vec::new();
+    for (name, ours, outside) in ARROWS {
+        let path = root().join("crates").join(name).join("Cargo.toml");
+        for (section, dependency) in dependencies(&read(&path)) {
+            let allowed = match (dependency.strip_prefix("braid-"), outside) {
+                (Some(crate_of_ours), _) => ours.contains(&crate_of_ours),
+                (None, _) if section == "dev-dependencies" => true,
+                (None, Outside::None) => false,
+                (None, Outside::Only(names)) => names.contains(&dependency.as_str()),
+                (None, Outside::Any) => true,
+            };
+            if !allowed {
+                findings.push(format!("crates/{name}/Cargo.toml: must not use {dependency}"));
+            }
+        }
+    }
+    let known = |name: &str| ARROWS.iter().any(|(known, ..)| *known == name);
+    for name in children(&root().join("crates")).iter().map(|path| stem(path)) {
+        if !known(&name) {
+            findings.push(format!("crates/{name}: not in the table of arrows in tests/tidy"));
+        }
+    }
+    report(&findings);
+}
+
+#[test]
+fn lines_functions_and_files_are_short() {
+    let mut findings = Vec::new();
+    for path in sources(&["rs", "sh", "c", "py"]) {
+        let text = read(&path);
+        for (number, line) in numbered(&text) {
+            if line.chars().count() > MAX_COLUMNS {
+                findings.push(at(&path, number, &format!("longer than {MAX_COLUMNS} columns")));
+            }
+        }
+        if is(&path, "rs") {
+            if text.lines().count() > MAX_FILE_LINES {
+                findings.push(at(&path, 1, &format!("longer than {MAX_FILE_LINES} lines")));
+            }
+            for (number, lines) in functions(&text) {
+                if lines > MAX_FUNCTION_LINES {
+                    findings.push(at(&path, number, &format!("a function of {lines} lines")));
+                }
+            }
+        }
+    }
+    report(&findings);
+}
+
+#[test]
+fn no_machine_paths_and_no_orphaned_todo() {
+    // Spelled in pieces so that this file passes its own test.
+    let paths = [concat!("/wo", "rk/"), concat!("/ro", "ot/"), concat!("/ho", "me/")];
+    let stubs = [concat!("todo", "!("), concat!("unimplemented", "!(")];
+    let todo = concat!("TO", "DO");
+    let mut findings = Vec::new();
+    for path in sources(&["rs", "sh", "c", "py", "toml", "md", "yml"]) {
+        for (number, line) in numbered(&read(&path)) {
+            for found in paths.iter().filter(|path| line.contains(**path)) {
+                findings.push(at(&path, number, &format!("a path of one machine: {found}")));
+            }
+            if line.contains(todo) && !line.contains(&format!("{todo}(")) && !is(&path, "md") {
+                findings.push(at(&path, number, &format!("a {todo} without an owner")));
+            }
+            if stubs.iter().any(|stub| line.contains(stub)) {
+                findings.push(at(&path, number, "a stub"));
+            }
+        }
+    }
+    report(&findings);
+}
+
+#[test]
+fn unsafe_only_in_parity_and_host() {
+    let allowed = [root().join("crates/parity"), root().join("crates/host")];
+    let mut findings = Vec::new();
+    for path in sources(&["rs"]) {
+        if allowed.iter().any(|allowed| path.starts_with(allowed)) || path.ends_with("tidy.rs") {
+            continue;
+        }
+        for (number, line) in numbered(&read(&path)) {
+            let code = line.split("//").next().unwrap_or("");
+            let words = code.split(|c: char| !c.is_alphanumeric() && c != '_');
+            if words.into_iter().any(|word| word == "unsafe") {
+                findings.push(at(&path, number, "unsafe belongs in parity or host"));
+            }
+        }
+    }
+    report(&findings);
+}
+
+/// ARCHITECTURE.md has a section for each crate, with the crate's name in backquotes in the
+/// heading, and in it each module directly below `src` in backquotes.
+#[test]
+fn the_map_names_every_module() {
+    let map = read(&root().join("ARCHITECTURE.md"));
+    let mut findings = Vec::new();
+    for directory in children(&root().join("crates")) {
+        let name = stem(&directory);
+        let section = section(&map, &name);
+        if section.is_empty() {
+            findings.push(format!("ARCHITECTURE.md: no section for `{name}`"));
+        }
+        for module in children(&directory.join("src")).iter().map(|path| stem(path)) {
+            let entry = ["lib", "main"].contains(&module.as_str());
+            let spellings =
+                [format!("`{module}`"), format!("`{module}.rs`"), format!("`{module}/`")];
+            if !entry && !spellings.iter().any(|spelling| section.contains(spelling)) {
+                findings.push(format!("ARCHITECTURE.md: `{name}` has no line for `{module}`"));
+            }
+        }
+    }
+    report(&findings);
+}
+
+#[test]
+fn the_measures_measure() {
+    let function = "fn f() {\n    a();\n\n    // why\n    b();\n}\n\nfn g() {}\n";
+    assert_eq!(functions(function), [(1, 4)]);
+    assert_eq!(
+        dependencies("[dependencies]\na = \"1\"\nb.workspace = true\n[lints]\nc = 1\n"),
+        [("dependencies".into(), "a".into()), ("dependencies".into(), "b".into())]
+    );
+    assert_eq!(section("# x\n## `a`: one\n- `m`\n## `b`\n- `n`\n", "a"), "- `m`\n");
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the workspace")
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn is(path: &Path, extension: &str) -> bool {
+    path.extension().is_some_and(|found| found == extension)
+}
+
+fn stem(path: &Path) -> String {
+    path.file_stem().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+fn at(path: &Path, line: usize, what: &str) -> String {
+    format!("{}:{line}: {what}", path.strip_prefix(root()).unwrap_or(path).display())
+}
+
+fn numbered(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    text.lines().enumerate().map(|(index, line)| (index + 1, line))
+}
+
+fn report(findings: &[String]) {
+    let mut all = String::new();
+    for finding in findings {
+        let _ = writeln!(all, "{finding}");
+    }
+    assert!(findings.is_empty(), "{} findings:\n{all}", findings.len());
+}
+
+/// What lies in a directory, sorted, build products and hidden files left out.
+fn children(directory: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
+    let mut found: Vec<PathBuf> = entries.map(|entry| entry.expect("an entry").path()).collect();
+    found.retain(|path| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        !name.starts_with('.') && name != "target"
+    });
+    found.sort();
+    found
+}
+
+/// Every file of ours with one of these extensions.
+fn sources(extensions: &[&str]) -> Vec<PathBuf> {
+    let (mut found, mut pending) = (Vec::new(), vec![root()]);
+    while let Some(path) = pending.pop() {
+        if path.is_dir() {
+            pending.extend(children(&path));
+        } else if extensions.iter().any(|extension| is(&path, extension)) {
+            found.push(path);
+        }
+    }
+    found.sort();
+    assert!(found.len() > 10 || extensions.len() == 1, "the sources were not found");
+    found
+}
+
+/// The functions of a rustfmt-ed file: first line, and lines of code (neither blank nor comment).
+/// A function ends at the first closing brace with the indentation of its first line.
+fn functions(text: &str) -> Vec<(usize, usize)> {
+    let lines: Vec<&str> = text.lines().collect();
+    let mut found = Vec::new();
+    for (start, line) in lines.iter().enumerate() {
+        let code = line.trim_start();
+        let qualifiers = ["pub ", "pub(crate) ", "pub(super) ", "const ", "async ", "unsafe "];
+        let bare = qualifiers.iter().fold(code, |rest, word| rest.trim_start_matches(word));
+        if !bare.starts_with("fn ") || code.ends_with(['}', ';']) {
+            continue;
+        }
+        let close = format!("{}}}", &line[..line.len() - code.len()]);
+        let Some(length) = lines[start..].iter().position(|line| **line == close) else { continue };
+        let counted = lines[start..=start + length].iter().map(|line| line.trim());
+        let counted = counted.filter(|line| !line.is_empty() && !line.starts_with("//"));
+        found.push((start + 1, counted.count()));
+    }
+    found
+}
+
+/// The dependencies a manifest names: section and crate.
+fn dependencies(manifest: &str) -> Vec<(String, String)> {
+    let (mut section, mut found) = (String::new(), Vec::new());
+    for line in manifest.lines() {
+        if let Some(header) = line.strip_prefix('[') {
+            let header = header.trim_end_matches(']');
+            if let Some((table, name)) = header.split_once("dependencies.") {
+                found.push((format!("{table}dependencies"), name.to_string()));
+            }
+            section = header.rsplit('.').next().unwrap_or("").to_string();
+            continue;
+        }
+        let name = line.split(['=', '.']).next().unwrap_or("").trim();
+        let named = !name.is_empty() && !name.starts_with('#');
+        if named && line.contains('=') && section.ends_with("dependencies") {
+            found.push((section.clone(), name.to_string()));
+        }
+    }
+    found
+}
+
+/// The part of a Markdown text below the heading that has `name` in backquotes.
+fn section<'a>(text: &'a str, name: &str) -> &'a str {
+    let (mut offset, mut start) = (0, None);
+    for line in text.split_inclusive('\n') {
+        if line.starts_with('#') {
+            match start {
+                None if line.contains(&format!("`{name}`")) => start = Some(offset + line.len()),
+                None => {}
+                Some(start) => return &text[start..offset],
+            }
+        }
+        offset += line.len();
+    }
+    start.map_or("", |start| &text[start..])
+}
