@@ -1,0 +1,33 @@
+# Every target is a line that can be typed by hand; `make help` lists them.
+SEEDS ?= 20000
+SECONDS_EACH ?= 60
+IMAGE ?=
+
+.PHONY: help demo test ci setup sim fuzz bench bench-parity
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
+
+demo: ## an array of Linux md's: assembled, mounted, broken, rebuilt, checked, handed back
+	@scripts/setup.sh demo
+	@scripts/demo.sh $(IMAGE)
+
+test: ## everything that must hold: style, unit tests, simulation, fuzzing, outside judges
+	@scripts/setup.sh test
+	@scripts/test.sh
+
+ci: test ## what the continuous integration runs
+
+setup: ## install the Debian packages that are missing (as root; otherwise say which)
+	@scripts/setup.sh test bench
+
+sim: ## simulate SEEDS=20000 arrays through faults and power cuts
+	cargo run --release -p braid-sim -- --seeds $(SEEDS)
+
+fuzz: ## throw mutated bytes at each decoder, SECONDS_EACH=60
+	cargo run --release -p braid-fuzz -- --seconds $(SECONDS_EACH)
+
+bench: bench-parity ## all measurements
+
+bench-parity: ## xor and P+Q beside ISA-L, in one run
+	@scripts/setup.sh bench
+	cargo run --release -p braid-bench --bin parity

@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# Installs the Debian packages that the named jobs need and that are missing.
+# usage: setup.sh [test|demo|bench]...     (as root; otherwise it says what to install)
+set -euo pipefail
+
+declare -A packages=(
+	# A C compiler links Rust programs and builds the shim of the md kernel's runner.
+	[md]="gcc libc6-dev user-mode-linux mdadm busybox-static kmod"
+	[live]="fuse3 e2fsprogs xfsprogs fio util-linux procps"
+	[nbd]="qemu-utils libnbd-bin python3-libnbd"
+	[isal]="gcc libc6-dev libisal-dev"
+)
+wanted=()
+for job in "${@:-test}"; do
+	case $job in
+	test) wanted+=(${packages[md]} ${packages[live]} ${packages[nbd]}) ;;
+	demo) wanted+=(${packages[md]} ${packages[live]}) ;;
+	bench) wanted+=(${packages[isal]}) ;;
+	*) echo "setup.sh: no job named $job; try test, demo or bench" >&2; exit 2 ;;
+	esac
+done
+
+if ! command -v cargo >/dev/null; then
+	echo "setup.sh: no cargo here; install a Rust toolchain from https://rustup.rs" >&2
+	exit 1
+fi
+if ! command -v dpkg-query >/dev/null; then
+	echo "setup.sh: not a Debian; install what these packages hold: ${wanted[*]}" >&2
+	exit 0
+fi
+missing=()
+for package in "${wanted[@]}"; do
+	state=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)
+	[ "$state" = installed ] || missing+=("$package")
+done
+[ ${#missing[@]} -gt 0 ] || exit 0
+if [ "$(id -u)" != 0 ]; then
+	echo "setup.sh: as root, install: apt-get install --no-install-recommends ${missing[*]}" >&2
+	exit 0
+fi
+echo "setup.sh: installing ${missing[*]}"
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+export DEBIAN_FRONTEND=noninteractive
+if ! { apt-get update && apt-get install -y --no-install-recommends "${missing[@]}"; } \
+	>"$log" 2>&1; then
+	cat "$log" >&2
+	echo "setup.sh: apt-get failed; what needs ${missing[*]} will be skipped" >&2
+	[ -z "${CI-}" ] || exit 1
+fi

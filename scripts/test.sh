@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+# Runs every check of the project and ends with one line: N passed, N failed[, N skipped].
+# A failed step does not stop the next; the status is 0 only when nothing failed.
+# usage: test.sh [STEP...]     (no STEP: all, in the order below)
+set -uo pipefail
+cd "$(dirname "$(realpath "$0")")/.."
+export CARGO_TERM_COLOR=${CARGO_TERM_COLOR:-auto}
+
+passed=0 failed=0 skipped=0 broken=()
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+
+# step NAME COMMAND...: run, time, and count what it reports; a step without tests counts as one.
+step() {
+	local name=$1 began=$SECONDS status=0 p f s
+	shift
+	printf '==> %s: %s\n' "$name" "$*"
+	"$@" 2>&1 | tee "$log"
+	status=${PIPESTATUS[0]}
+	read -r p f < <(sed -n 's/^test result: .* \([0-9]*\) passed; \([0-9]*\) failed.*/\1 \2/p' \
+		"$log" | awk '{ p += $1; f += $2 } END { print p + 0, f + 0 }')
+	s=$(grep -c '^SKIPPED ' "$log")
+	if [ $((p + f)) = 0 ]; then
+		[ "$status" = 0 ] && p=1 || f=1
+	elif [ "$status" != 0 ] && [ "$f" = 0 ]; then
+		f=1
+	fi
+	passed=$((passed + p - s)) failed=$((failed + f)) skipped=$((skipped + s))
+	[ "$status" = 0 ] || broken+=("$name")
+	printf '<== %s: status %s, %s s\n' "$name" "$status" $((SECONDS - began))
+}
+
+deny() {
+	if cargo deny --version >/dev/null 2>&1; then
+		cargo deny --offline check bans licenses sources
+	else
+		echo "cargo-deny is not installed; deny.toml was not checked"
+	fi
+}
+
+release() { cargo build --release --workspace --bins; }
+
+all=(fmt clippy deny unit release sim fuzz judges)
+for name in "${@:-${all[@]}}"; do
+	case $name in
+	fmt) step fmt cargo fmt --all --check ;;
+	clippy) step clippy cargo clippy --workspace --all-targets -- -D warnings ;;
+	deny) step deny deny ;;
+	unit) step unit cargo test --workspace --exclude braid-judges ;;
+	release) step release release ;;
+	sim) step sim cargo run --release -p braid-sim -- --seeds "${SEEDS:-20000}" ;;
+	fuzz) step fuzz cargo run --release -p braid-fuzz -- --seconds "${FUZZ_SECONDS:-3}" ;;
+	judges) step judges cargo test --release -p braid-judges ;;
+	*) echo "test.sh: no step named $name; the steps: ${all[*]}" >&2; exit 2 ;;
+	esac
+done
+
+[ ${#broken[@]} = 0 ] || echo "failed: ${broken[*]}"
+summary="$passed passed, $failed failed"
+[ "$skipped" = 0 ] || summary="$summary, $skipped skipped"
+echo "$summary"
+[ "$failed" = 0 ]
