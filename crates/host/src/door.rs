@@ -3,7 +3,7 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::mpsc::Sender;
+use std::sync::mpsc::{self, Sender};
 
 use braid_array::RequestError;
 use braid_array::action::{Command, CommandError};
@@ -98,8 +98,30 @@ impl Door {
         if self.sender.send(message).is_err() {
             return false;
         }
+        #[expect(clippy::host_endian_bytes, reason = "an eventfd counts in the host's byte order")]
+        let one = 1u64.to_ne_bytes();
         // An eventfd write fails only when its counter is full, and then the engine wakes anyway.
-        let _ = rustix::io::write(self.wake.as_fd(), &1u64.to_ne_bytes());
+        let _ = rustix::io::write(self.wake.as_fd(), &one);
         true
+    }
+
+    /// Sends the message that `make` builds around a `done` and waits for the answer. `None` when
+    /// the engine has ended or ends first. Never call this on the engine's thread.
+    pub fn call<T: Send + 'static>(&self, make: impl FnOnce(Done<T>) -> Message) -> Option<T> {
+        let (answer, answered) = mpsc::sync_channel(1);
+        let done = Box::new(move |value| {
+            // Nobody waits any longer when this fails.
+            let _ = answer.send(value);
+        });
+        if !self.send(make(done)) {
+            return None;
+        }
+        answered.recv().ok()
+    }
+
+    /// A copy of the state. `None` when the engine has ended.
+    #[must_use]
+    pub fn status(&self) -> Option<Status> {
+        self.call(|done| Message::Status { done })
     }
 }

@@ -2,3 +2,6 @@
 
 pub mod door;
 pub mod member;
+
+#[cfg(test)]
+mod testing;

@@ -1,0 +1,274 @@
+//! Opening a member: what kind of file it is, whether nobody else uses it, how large it is and
+//! how its I/O has to be aligned.
+
+use std::fs::{File, Metadata, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use braid_array::SECTOR_BYTES;
+use rustix::fs::{AtFlags, FlockOperation, OFlags, StatxFlags};
+use rustix::io::Errno;
+
+use super::{AlignedBytes, MemberFile};
+
+/// What a member is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Nothing will be written to it.
+    ReadOnly,
+    /// Will be written to.
+    ReadWrite,
+}
+
+/// Why a member cannot be used: which, the reason, the next step.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}: {reason}; {next}", .path.display())]
+pub struct OpenError {
+    /// The member.
+    pub path: PathBuf,
+    /// What stands against it.
+    pub reason: String,
+    /// What to do.
+    pub next: String,
+}
+
+impl OpenError {
+    fn new(path: &Path, reason: impl Into<String>, next: impl Into<String>) -> Self {
+        Self { path: path.to_owned(), reason: reason.into(), next: next.into() }
+    }
+
+    fn from_io(path: &Path, error: &io::Error) -> Self {
+        let (reason, next): (String, &str) = match Errno::from_io_error(error) {
+            Some(Errno::NOENT) => ("no such file or device".into(), "check the path"),
+            Some(Errno::ACCESS | Errno::PERM) => {
+                ("permission denied".into(), "run as a user who may access it, or as root")
+            }
+            Some(Errno::ROFS) => {
+                ("on a read-only file system".into(), "use --readonly, or remount it writable")
+            }
+            Some(Errno::BUSY) => {
+                ("in use by the kernel".into(), "unmount it or stop what uses it, see lsblk")
+            }
+            Some(Errno::NXIO | Errno::NODEV | Errno::NOMEDIUM) => {
+                ("no device behind this name".into(), "check the device")
+            }
+            _ => (describe(error), "check the device"),
+        };
+        Self::new(path, reason, next)
+    }
+}
+
+/// An error of the system without Rust's "(os error N)".
+fn describe(error: &io::Error) -> String {
+    let text = error.to_string();
+    let text = text.split(" (os error").next().unwrap_or_default();
+    let mut chars = text.chars();
+    chars.next().map_or_else(String::new, |first| first.to_lowercase().chain(chars).collect())
+}
+
+/// Opens a member and locks it: against every other user when `exclusive`, else only against
+/// exclusive users (`cat`).
+///
+/// # Errors
+/// [`OpenError`], a line for people. Nothing was written.
+pub fn open(path: &Path, mode: Mode, exclusive: bool) -> Result<MemberFile, OpenError> {
+    let member = open_unlocked(path, mode, exclusive)?;
+    let operation = if exclusive {
+        FlockOperation::NonBlockingLockExclusive
+    } else {
+        FlockOperation::NonBlockingLockShared
+    };
+    match rustix::fs::flock(&member.file, operation) {
+        Ok(()) => Ok(member),
+        Err(Errno::WOULDBLOCK) => {
+            let next = format!("stop the array it belongs to, or see fuser {}", path.display());
+            Err(OpenError::new(path, "in use by another process", next))
+        }
+        Err(error) => {
+            let reason = format!("cannot be locked: {}", describe(&error.into()));
+            Err(OpenError::new(path, reason, "keep members where flock works"))
+        }
+    }
+}
+
+/// Opens a member to look at it, whoever uses it; what is read may change meanwhile.
+///
+/// # Errors
+/// As for [`open`].
+pub fn peek(path: &Path) -> Result<MemberFile, OpenError> {
+    open_unlocked(path, Mode::ReadOnly, false)
+}
+
+fn open_unlocked(path: &Path, mode: Mode, claim: bool) -> Result<MemberFile, OpenError> {
+    let fail = |error: io::Error| OpenError::from_io(path, &error);
+    // Looked at before it is opened: opening a FIFO or a tape has effects.
+    let kind = check_kind(path, &std::fs::metadata(path).map_err(fail)?)?;
+    let mut flags = OFlags::empty();
+    if claim && kind == Kind::BlockDevice {
+        flags |= OFlags::EXCL;
+    }
+    let (file, direct) = open_file(path, mode, flags).map_err(fail)?;
+    // Another file may have taken the name since.
+    if check_kind(path, &file.metadata().map_err(fail)?)? != kind {
+        return Err(OpenError::new(path, "was replaced while it was opened", "try again"));
+    }
+    let bytes = size_bytes(&file, kind).map_err(fail)?;
+    if bytes < SECTOR_BYTES {
+        return Err(OpenError::new(path, "is empty", "name a member with room for data"));
+    }
+    let block_device = kind == Kind::BlockDevice;
+    let mut member = MemberFile {
+        file,
+        path: path.to_owned(),
+        sectors: bytes / SECTOR_BYTES,
+        direct,
+        block_bytes: 512,
+        block_device,
+    };
+    settle_alignment(&mut member, mode)?;
+    Ok(member)
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    File,
+    BlockDevice,
+}
+
+fn check_kind(path: &Path, metadata: &Metadata) -> Result<Kind, OpenError> {
+    let kind = metadata.file_type();
+    if kind.is_file() {
+        Ok(Kind::File)
+    } else if kind.is_block_device() {
+        Ok(Kind::BlockDevice)
+    } else {
+        let what = if kind.is_dir() { "is a directory" } else { "is no file and no block device" };
+        Err(OpenError::new(path, what, "name a regular file or a block device"))
+    }
+}
+
+/// Opens with O_DIRECT; without where the file system refuses it. Tells which.
+fn open_file(path: &Path, mode: Mode, flags: OFlags) -> io::Result<(File, bool)> {
+    match open_with(path, mode, flags | OFlags::DIRECT) {
+        Ok(file) => Ok((file, true)),
+        Err(error) if Errno::from_io_error(&error) == Some(Errno::INVAL) => {
+            Ok((open_with(path, mode, flags)?, false))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn open_with(path: &Path, mode: Mode, flags: OFlags) -> io::Result<File> {
+    OpenOptions::new()
+        .read(true)
+        .write(mode == Mode::ReadWrite)
+        .custom_flags(flags.bits().cast_signed())
+        .open(path)
+}
+
+fn size_bytes(file: &File, kind: Kind) -> io::Result<u64> {
+    match kind {
+        Kind::File => Ok(file.metadata()?.len()),
+        // The same number as BLKGETSIZE64.
+        Kind::BlockDevice => Ok(rustix::fs::seek(file, rustix::fs::SeekFrom::End(0))?),
+    }
+}
+
+/// Finds the alignment that I/O with O_DIRECT needs, by asking and then by trying. A file for
+/// which no alignment up to 4096 will do is opened without O_DIRECT.
+fn settle_alignment(member: &mut MemberFile, mode: Mode) -> Result<(), OpenError> {
+    if !member.direct {
+        return Ok(());
+    }
+    let asked = asked_alignment(&member.file, member.block_device);
+    let size = member.sectors * SECTOR_BYTES;
+    let works = |bytes: u32| size < u64::from(bytes) || aligned_read_works(&member.file, bytes);
+    let tried = [512, 1024, 2048, 4096].into_iter().find(|&b| b >= asked && works(b));
+    if let Some(bytes) = tried {
+        member.block_bytes = bytes;
+        return Ok(());
+    }
+    if member.block_device {
+        let reason = "has blocks of more than 4096 bytes";
+        return Err(OpenError::new(&member.path, reason, "use a device with smaller ones"));
+    }
+    let plain = open_with(&member.path, mode, OFlags::empty())
+        .map_err(|error| OpenError::from_io(&member.path, &error))?;
+    if !same_file(&plain, &member.file) {
+        let reason = "was replaced while it was opened";
+        return Err(OpenError::new(&member.path, reason, "try again"));
+    }
+    member.file = plain;
+    member.direct = false;
+    Ok(())
+}
+
+/// The alignment the kernel asks for, 512 when it does not say.
+fn asked_alignment(file: &File, block_device: bool) -> u32 {
+    let logical = if block_device { rustix::fs::ioctl_blksszget(file).unwrap_or(512) } else { 512 };
+    let statx = rustix::fs::statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN);
+    let told = match statx {
+        Ok(stat) if stat.stx_mask & StatxFlags::DIOALIGN.bits() != 0 => {
+            stat.stx_dio_offset_align.max(stat.stx_dio_mem_align)
+        }
+        _ => 512,
+    };
+    logical.max(told).max(512).next_power_of_two()
+}
+
+/// Reads one block at `bytes` into memory aligned to no more than `bytes`.
+fn aligned_read_works(file: &File, bytes: u32) -> bool {
+    let len = bytes as usize;
+    // At `len` into 8192-aligned memory lies an address that is a multiple of `len` only.
+    let mut memory = AlignedBytes::new(3 * 4096);
+    match file.read_at(&mut memory.as_mut_slice()[len..2 * len], u64::from(bytes)) {
+        Ok(_) => true,
+        // A medium error is none of our business here: the alignment was fine.
+        Err(error) => Errno::from_io_error(&error) != Some(Errno::INVAL),
+    }
+}
+
+fn same_file(a: &File, b: &File) -> bool {
+    matches!((identity(a), identity(b)), (Ok(a), Ok(b)) if a == b)
+}
+
+/// What makes two names one file: the device number of a block device, device and inode of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Identity {
+    block_device: bool,
+    device: u64,
+    inode: u64,
+}
+
+/// The identity of an open file.
+///
+/// # Errors
+/// When the file cannot be looked at.
+pub fn identity(file: &File) -> io::Result<Identity> {
+    let metadata = file.metadata()?;
+    let block_device = metadata.file_type().is_block_device();
+    Ok(if block_device {
+        Identity { block_device, device: metadata.rdev(), inode: 0 }
+    } else {
+        Identity { block_device, device: metadata.dev(), inode: metadata.ino() }
+    })
+}
+
+/// Checks that no file comes under two names among `members`.
+///
+/// # Errors
+/// Names the second of the two.
+pub fn check_distinct(members: &[MemberFile]) -> Result<(), OpenError> {
+    let mut seen: Vec<(Identity, &Path)> = Vec::with_capacity(members.len());
+    for member in members {
+        let id =
+            identity(&member.file).map_err(|error| OpenError::from_io(&member.path, &error))?;
+        if let Some((_, first)) = seen.iter().find(|(known, _)| *known == id) {
+            let reason = format!("is the same device as {}", first.display());
+            return Err(OpenError::new(&member.path, reason, "name each member once"));
+        }
+        seen.push((id, &member.path));
+    }
+    Ok(())
+}
