@@ -1,1 +1,92 @@
 //! Bytes in, bytes out: xor, P+Q and recovery of lost strips.
+//!
+//! P is the sum of the data strips, Q their sum weighted with the powers of 2 in GF(2^8) modulo
+//! 0x11d, as Linux md lays RAID-6 out. The arithmetic is that of H. P. Anvin, "The mathematics of
+//! RAID-6", <https://www.kernel.org/pub/linux/kernel/people/hpa/raid6.pdf>: what P and Q are, how
+//! lost strips come back, and how a single corrupt one is located.
+//!
+//! Everything else (a full stripe, a small write's delta, a degraded read, a rebuild, a node's
+//! share of a parity) is [`combine`]: sums of strips weighted with coefficients that whoever plans
+//! computed with [`gf`].
+//!
+//! All slices of a call have the same length, in bytes; any length and any alignment will do. A
+//! call that breaks this panics. The functions use the fastest [`Kernels`] of the processor, on
+//! the calling thread, and allocate nothing ([`recover`] excepted).
+
+mod check;
+mod combine;
+pub mod gf;
+mod recover;
+mod simd;
+
+pub use check::{CHECK_BLOCK_BYTES, CHECK_MAX_BYTES, CheckResult};
+pub use simd::Kernels;
+
+/// `dst = srcs[0] + srcs[1] + ...`; zeroes without sources.
+pub fn xor(dst: &mut [u8], srcs: &[&[u8]]) {
+    Kernels::fastest().xor(dst, srcs);
+}
+
+/// `dst += srcs[0] + srcs[1] + ...`.
+pub fn xor_into(dst: &mut [u8], srcs: &[&[u8]]) {
+    Kernels::fastest().xor_into(dst, srcs);
+}
+
+/// `p = sum of data[i]`, `q = sum of 2^i * data[i]`, for at most 255 data strips.
+pub fn pq(p: &mut [u8], q: &mut [u8], data: &[&[u8]]) {
+    Kernels::fastest().pq(p, q, data);
+}
+
+/// Brings P and Q up to date with one data strip that goes from `old` to `new`, `coef` being its
+/// coefficient in Q.
+pub fn pq_delta(p: &mut [u8], q: &mut [u8], old: &[u8], new: &[u8], coef: u8) {
+    Kernels::fastest().pq_delta(p, q, old, new, coef);
+}
+
+/// `outputs[o] = sum of coefs[o * inputs.len() + i] * inputs[i]`, added to what the outputs hold
+/// when `accumulate` is set.
+///
+/// Inputs with no coefficient but zero are not read. P alone (ones) and P with Q (ones, and the
+/// powers of 2 in any order) run as fast as [`xor`] and [`pq`].
+///
+/// ```
+/// // A lost strip of a RAID-5 is the sum of the others.
+/// let (a, b) = ([1, 2, 3], [7, 7, 7]);
+/// let mut p = [0; 3];
+/// braid_parity::combine(&mut [&mut p], &[1, 1], &[&a, &b], false);
+/// let mut lost = [0; 3];
+/// braid_parity::combine(&mut [&mut lost], &[1, 1], &[&p, &b], false);
+/// assert_eq!(lost, a);
+/// ```
+pub fn combine(outputs: &mut [&mut [u8]], coefs: &[u8], inputs: &[&[u8]], accumulate: bool) {
+    Kernels::fastest().combine(outputs, coefs, inputs, accumulate);
+}
+
+/// Gives the one or two `lost` strips of a P+Q stripe back. `strips` are the data, then P, then Q;
+/// what the lost ones hold is overwritten.
+///
+/// ```
+/// let data = [[1u8, 2], [3, 4], [5, 6]];
+/// let (mut p, mut q) = ([0; 2], [0; 2]);
+/// braid_parity::pq(&mut p, &mut q, &[&data[0], &data[1], &data[2]]);
+/// let (mut d0, mut d1, mut d2) = ([0; 2], data[1], [0; 2]);
+/// braid_parity::recover(&mut [&mut d0, &mut d1, &mut d2, &mut p, &mut q], &[0, 2]);
+/// assert_eq!([d0, d1, d2], data);
+/// ```
+pub fn recover(strips: &mut [&mut [u8]], lost: &[usize]) {
+    Kernels::fastest().recover(strips, lost);
+}
+
+/// Compares a stripe with its parity. `q_coefs` are the coefficients of the data strips in Q, and
+/// empty when there is no `q`. Strips are at most [`CHECK_MAX_BYTES`] long.
+#[must_use]
+pub fn check(data: &[&[u8]], q_coefs: &[u8], p: &[u8], q: Option<&[u8]>) -> CheckResult {
+    Kernels::fastest().check(data, q_coefs, p, q)
+}
+
+/// Compares two buffers of at most [`CHECK_MAX_BYTES`]: bit `i` of the answer is set when the
+/// blocks of [`CHECK_BLOCK_BYTES`] at `i * CHECK_BLOCK_BYTES` differ. Zero when all is equal.
+#[must_use]
+pub fn equal_blocks(a: &[u8], b: &[u8]) -> u64 {
+    check::differing_blocks(a, b)
+}
