@@ -45,6 +45,7 @@ pub enum ArrayEvent {
 
 /// Background work, by md's names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum SyncAction {
     /// Nothing runs.
     #[default]

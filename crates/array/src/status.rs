@@ -6,6 +6,7 @@ use crate::format::Superblock;
 
 /// State of the array as a whole. `degraded` and the running sync are told apart from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum ArrayState {
     /// No write since the superblocks say so.
     Clean,
@@ -19,6 +20,7 @@ pub enum ArrayState {
 
 /// State of one member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum MemberState {
     /// Holds its role's data completely.
     InSync,
@@ -32,6 +34,7 @@ pub enum MemberState {
 
 /// One member.
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct MemberStatus {
     /// Its id.
     pub member: MemberId,
@@ -57,6 +60,7 @@ pub struct MemberStatus {
 
 /// Running background work.
 #[derive(Clone, Copy, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct SyncStatus {
     /// Which.
     pub action: SyncAction,
@@ -74,6 +78,7 @@ pub struct SyncStatus {
 
 /// Write-intent bitmap.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct BitmapStatus {
     /// Bytes of sync space one bit stands for.
     pub chunk_bytes: u64,
@@ -85,6 +90,7 @@ pub struct BitmapStatus {
 
 /// Everything.
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Status {
     /// The array-wide fields as they would be written now.
     pub superblock: Superblock,

@@ -18,4 +18,5 @@ impl Instant {
 /// Which member device, as an index into the array's table of members. Not a role: a spare has an
 /// id too, and a member keeps its id for as long as it is attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct MemberId(pub u16);

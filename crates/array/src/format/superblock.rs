@@ -2,6 +2,7 @@
 
 /// Metadata version, which decides where the superblock lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Version {
     /// 64 KiB-aligned in the last 128 KiB; host-endian (little-endian here); at most 2 TiB members.
     V0_90,
@@ -15,6 +16,7 @@ pub enum Version {
 
 /// What a superblock says of one device number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Role {
     /// Active in this role.
     Active(u16),
@@ -62,6 +64,7 @@ pub const MAX_SECTOR: u64 = u64::MAX;
 /// A member's superblock. Array-wide fields are equal on members with equal event counts; the
 /// device fields are the member's own. Sectors are 512 bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Superblock {
     /// Version.
     pub version: Version,
@@ -121,6 +124,7 @@ pub struct Superblock {
 
 /// The reshape fields, kept as stored. An array in the middle of a reshape is refused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Reshape {
     /// New level.
     pub new_level: i32,
