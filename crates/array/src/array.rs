@@ -33,12 +33,6 @@ impl Array {
     pub fn new(_now: Instant, _config: Config, _scratch: Scratch) -> Result<Self, String> {
         todo!()
     }
-
-    /// An id under which a device may be added.
-    #[must_use]
-    pub fn free_member(&self) -> Option<MemberId> {
-        todo!()
-    }
 }
 
 impl Machine for Array {
@@ -64,6 +58,9 @@ impl Machine for Array {
         todo!()
     }
     fn read_only(&self) -> bool {
+        todo!()
+    }
+    fn free_member(&self) -> Option<MemberId> {
         todo!()
     }
     fn idle(&self) -> bool {

@@ -3,7 +3,7 @@
 use crate::action::Event;
 use crate::request::{Full, Request};
 use crate::status::Status;
-use crate::{Action, Instant};
+use crate::{Action, Instant, MemberId};
 
 /// A state machine that serves block requests. The executor calls `poll` until `None` after each
 /// `submit` and `handle`, and `handle(now, Event::Tick)` no later than `deadline`.
@@ -34,6 +34,9 @@ pub trait Machine {
 
     /// Refuses writes.
     fn read_only(&self) -> bool;
+
+    /// An id under which a device may be added.
+    fn free_member(&self) -> Option<MemberId>;
 
     /// Nothing is in flight: no request, no I/O, no computation, no metadata update due.
     fn idle(&self) -> bool;
