@@ -3,8 +3,11 @@
 
 pub mod bad_blocks;
 pub mod bitmap;
+mod bytes;
 pub mod superblock;
+mod superblock_v0;
+mod superblock_v1;
 
 pub use bad_blocks::BadBlocks;
 pub use bitmap::{Bitmap, BitmapSuperblock};
-pub use superblock::{Role, Superblock, Version};
+pub use superblock::{Role, Superblock, SuperblockError, Unsupported, Version, locations};

@@ -1,4 +1,10 @@
-//! The superblock of a member, one type for all versions.
+//! The superblock of a member, one type for all versions. The codecs are in `superblock_v0` and
+//! `superblock_v1`; `placement` makes the superblock of a new member.
+
+use super::{superblock_v0, superblock_v1};
+
+/// How much to read where a superblock may lie.
+pub const READ_BYTES: u32 = 4096;
 
 /// Metadata version, which decides where the superblock lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,13 +20,47 @@ pub enum Version {
     V1_2,
 }
 
+impl Version {
+    /// As mdadm spells it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::V0_90 => "0.90",
+            Self::V1_0 => "1.0",
+            Self::V1_1 => "1.1",
+            Self::V1_2 => "1.2",
+        }
+    }
+
+    /// The sector at which the superblock of this version lies on a device of this size; `None`
+    /// when the device is too small for it.
+    #[must_use]
+    pub fn location(self, device_sectors: u64) -> Option<u64> {
+        let sector = match self {
+            Self::V1_2 => 8,
+            Self::V1_1 => 0,
+            Self::V1_0 => device_sectors.checked_sub(16)? & !7,
+            Self::V0_90 => (device_sectors & !127).checked_sub(128)?,
+        };
+        (sector + u64::from(READ_BYTES / 512) <= device_sectors).then_some(sector)
+    }
+}
+
+/// Where the superblock of each version would lie: version, sector and bytes to read. The usual
+/// version comes first; versions for which the device is too small are left out.
+pub fn locations(device_sectors: u64) -> impl Iterator<Item = (Version, u64, u32)> {
+    [Version::V1_2, Version::V1_1, Version::V1_0, Version::V0_90].into_iter().filter_map(
+        move |version| version.location(device_sectors).map(|at| (version, at, READ_BYTES)),
+    )
+}
+
 /// What a superblock says of one device number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Role {
     /// Active in this role.
     Active(u16),
-    /// Spare (0xffff).
+    /// Spare (0xffff). md writes it for device numbers that are not in use, too.
     Spare,
     /// Faulty (0xfffe).
     Faulty,
@@ -56,10 +96,36 @@ pub mod feature {
     pub const MULTIPLE_PPLS: u32 = 2048;
     /// raid0 with unequal members: the layout field is valid.
     pub const RAID0_LAYOUT: u32 = 4096;
+
+    /// The features that an array may have and still be run here.
+    pub const SUPPORTED: u32 =
+        BITMAP_OFFSET | RECOVERY_OFFSET | BAD_BLOCKS | REPLACEMENT | RECOVERY_BITMAP | RAID0_LAYOUT;
+
+    /// Names for people of the features that are refused, in the order of their bits.
+    pub(super) const REFUSED: [(u32, &str); 7] = [
+        (RESHAPE_ACTIVE, "a reshape in progress"),
+        (RESHAPE_BACKWARDS, "a backwards reshape"),
+        (NEW_OFFSET, "a changing data offset"),
+        (CLUSTERED, "clustered md"),
+        (JOURNAL, "a write journal"),
+        (PPL, "a partial parity log"),
+        (MULTIPLE_PPLS, "multiple partial parity logs"),
+    ];
+}
+
+/// Bits of `devflags`.
+pub mod devflag {
+    /// Reads go elsewhere when they can.
+    pub const WRITE_MOSTLY: u8 = 1;
+    /// Give up early on errors when there is another copy.
+    pub const FAILFAST: u8 = 2;
 }
 
 /// `resync_offset` of an array that needs no resync; also "no recovery in progress".
 pub const MAX_SECTOR: u64 = u64::MAX;
+
+/// The largest `max_dev`: what fits the 4 KiB of a 1.x superblock.
+pub const MAX_DEV: u32 = 1920;
 
 /// A member's superblock. Array-wide fields are equal on members with equal event counts; the
 /// device fields are the member's own. Sectors are 512 bytes.
@@ -68,9 +134,9 @@ pub const MAX_SECTOR: u64 = u64::MAX;
 pub struct Superblock {
     /// Version.
     pub version: Version,
-    /// `feature_map`; 0 for 0.90.
+    /// `feature_map`. For 0.90 the bits that mean the same: `BITMAP_OFFSET`, `RESHAPE_ACTIVE`.
     pub feature_map: u32,
-    /// Array UUID as stored.
+    /// Array UUID as stored; see [`Superblock::uuid_text`].
     pub set_uuid: [u8; 16],
     /// Name, NUL padded; empty for 0.90.
     pub set_name: [u8; 32],
@@ -96,15 +162,16 @@ pub struct Superblock {
     pub data_size: u64,
     /// Where this superblock lies.
     pub super_offset: u64,
-    /// With feature `RECOVERY_OFFSET`: device sectors below are rebuilt. With a journal: its tail.
+    /// With feature `RECOVERY_OFFSET`: sectors of the data area (counted from `data_offset`) below
+    /// this are rebuilt. With a journal: its tail. Kept as stored otherwise.
     pub recovery_offset: u64,
     /// md's device number; index into `roles`.
     pub dev_number: u32,
     /// Read errors corrected on this device.
     pub corrected_reads: u32,
-    /// This device's UUID.
+    /// This device's UUID; zero for 0.90, which has none.
     pub device_uuid: [u8; 16],
-    /// Bit 0 write-mostly, bit 1 failfast.
+    /// Bits of [`devflag`].
     pub devflags: u8,
     /// Bad-block log: sectors per unit as a shift.
     pub bblog_shift: u8,
@@ -140,12 +207,112 @@ pub struct Reshape {
     pub new_offset: i32,
 }
 
+/// Why bytes are not a superblock, or not one to trust.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SuperblockError {
+    /// No magic: nothing of md's is here.
+    #[error("no md superblock")]
+    NoMagic,
+    /// Fewer bytes than a superblock of this version has.
+    #[error("md superblock is cut off after {bytes} bytes")]
+    Truncated {
+        /// Bytes there are.
+        bytes: usize,
+    },
+    /// A 0.90 superblock written by a machine of the other byte order.
+    #[error(
+        "md superblock 0.90 in big-endian byte order; \
+         assemble it once with mdadm --assemble --update=byteorder"
+    )]
+    OtherEndian,
+    /// md's magic, with a version that does not belong at this place.
+    #[error("md superblock of unknown version {major}.{minor}")]
+    WrongVersion {
+        /// Major version.
+        major: u32,
+        /// Minor version; 0 for 1.x, which does not store it.
+        minor: u32,
+    },
+    /// The checksum does not fit: the superblock is damaged or was torn in writing.
+    #[error("md superblock checksum is wrong (stored {stored:x}, computed {computed:x})")]
+    BadChecksum {
+        /// As stored.
+        stored: u32,
+        /// As it should be.
+        computed: u32,
+    },
+    /// The checksum fits, and still a field makes no sense.
+    #[error("md superblock field {field} {reason}")]
+    Malformed {
+        /// The field, by its name in `md_p.h`.
+        field: &'static str,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+/// Features of an array that is not run here.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("uses {names}, which braid does not run; use mdadm")]
+pub struct Unsupported {
+    /// The bits.
+    pub bits: u32,
+    /// Their names, separated by commas.
+    pub names: String,
+}
+
 impl Superblock {
+    /// Decodes what was read at `sector` of a device, where a superblock of `version` would lie.
+    ///
+    /// # Errors
+    /// [`SuperblockError`]; `NoMagic` is the usual one, of a device that is no member.
+    pub fn decode(version: Version, sector: u64, bytes: &[u8]) -> Result<Self, SuperblockError> {
+        match version {
+            Version::V0_90 => superblock_v0::decode(sector, bytes),
+            _ => superblock_v1::decode(version, sector, bytes),
+        }
+    }
+
+    /// The bytes to write at sector `super_offset`, checksum included: a whole number of sectors,
+    /// as many as the roles need. A writer that needs larger blocks pads with zeroes.
+    ///
+    /// # Panics
+    /// For 0.90, which is read but never written.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        assert!(self.version != Version::V0_90, "0.90 superblocks are not written");
+        superblock_v1::encode(self)
+    }
+
+    /// Can Braid run an array with these features?
+    ///
+    /// # Errors
+    /// The features it cannot, by name.
+    pub fn supported(&self) -> Result<(), Unsupported> {
+        let bits = self.feature_map & !feature::SUPPORTED;
+        if bits == 0 {
+            return Ok(());
+        }
+        let known = feature::REFUSED.iter().filter(|(bit, _)| bits & bit != 0);
+        let mut names: Vec<String> = known.clone().map(|(_, name)| (*name).to_owned()).collect();
+        let unknown = known.fold(bits, |left, (bit, _)| left & !bit);
+        if unknown != 0 {
+            names.push(format!("unknown feature bits {unknown:#x}"));
+        }
+        Err(Unsupported { bits, names: names.join(", ") })
+    }
+
     /// The role of this device: its own entry in `roles`. A device number beyond the table is a
     /// spare.
     #[must_use]
     pub fn role(&self) -> Role {
-        self.roles.get(self.dev_number as usize).copied().unwrap_or(Role::Spare)
+        self.role_of(self.dev_number)
+    }
+
+    /// What this superblock says of a device number.
+    #[must_use]
+    pub fn role_of(&self, dev_number: u32) -> Role {
+        self.roles.get(dev_number as usize).copied().unwrap_or(Role::Spare)
     }
 
     /// Does the feature map have this bit?
@@ -153,4 +320,63 @@ impl Superblock {
     pub const fn has(&self, bit: u32) -> bool {
         self.feature_map & bit != 0
     }
+
+    /// The first sector of the bitmap, when there is one and it lies on a device at all.
+    #[must_use]
+    pub fn bitmap_sector(&self) -> Option<u64> {
+        if !self.has(feature::BITMAP_OFFSET) || self.bitmap_offset_sectors == 0 {
+            return None;
+        }
+        self.super_offset.checked_add_signed(self.bitmap_offset_sectors.into())
+    }
+
+    /// The first sector of the bad-block log, when there is room for one.
+    #[must_use]
+    pub fn bblog_sector(&self) -> Option<u64> {
+        if self.bblog_size_sectors == 0 || self.bblog_offset_sectors == 0 {
+            return None;
+        }
+        self.super_offset.checked_add_signed(self.bblog_offset_sectors.into())
+    }
+
+    /// The array UUID as mdadm prints it: four groups of eight digits. 0.90 stores four numbers,
+    /// 1.x sixteen bytes.
+    #[must_use]
+    pub fn uuid_text(&self) -> String {
+        uuid_text(self.version, self.set_uuid)
+    }
+
+    /// The name: text up to the first NUL, `HOST:NAME` when mdadm made it.
+    #[must_use]
+    pub fn name(&self) -> String {
+        let end = self.set_name.iter().position(|byte| *byte == 0).unwrap_or(self.set_name.len());
+        String::from_utf8_lossy(&self.set_name[..end]).into_owned()
+    }
 }
+
+/// A UUID of a superblock of this version, as mdadm prints it.
+#[must_use]
+pub fn uuid_text(version: Version, uuid: [u8; 16]) -> String {
+    let (groups, _) = uuid.as_chunks::<4>();
+    let group = |bytes: &[u8; 4]| match version {
+        Version::V0_90 => format!("{:08x}", u32::from_le_bytes(*bytes)),
+        _ => format!("{:08x}", u32::from_be_bytes(*bytes)),
+    };
+    groups.iter().map(group).collect::<Vec<_>>().join(":")
+}
+
+/// Seconds since 1970 and microseconds, from md's code for times.
+#[must_use]
+pub const fn time_parts(coded: u64) -> (u64, u32) {
+    (coded & TIME_SECONDS_MASK, (coded >> 40) as u32)
+}
+
+/// md's code for a time. Microseconds that are none (a million or more) count as 0.
+#[must_use]
+pub const fn time_code(seconds: u64, microseconds: u32) -> u64 {
+    let microseconds = if microseconds < 1_000_000 { microseconds } else { 0 };
+    (seconds & TIME_SECONDS_MASK) | (microseconds as u64) << 40
+}
+
+/// The lower 40 bits hold seconds.
+const TIME_SECONDS_MASK: u64 = (1 << 40) - 1;

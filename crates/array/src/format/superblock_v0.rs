@@ -1,0 +1,192 @@
+//! Superblock 0.90: read only. Offsets as in the kernel's `include/uapi/linux/raid/md_p.h`
+//! (`mdp_super_t`), numbers in the byte order of the machine that wrote it; little-endian here:
+//!
+//! ```text
+//!    0 md_magic       4 major_version   8 minor_version  12 patch_version  20 set_uuid0
+//!   24 ctime         28 level          32 size (KiB)     36 nr_disks       40 raid_disks
+//!   52 set_uuid1     56 set_uuid2      60 set_uuid3     128 utime         132 state
+//!  152 sb_csum      156 events (64 bit)                 164 cp_events (64 bit)
+//!  172 recovery_cp  176 reshape_position                184 new_level     188 delta_disks
+//!  192 new_layout   196 new_chunk (bytes)               256 layout        260 chunk_size (bytes)
+//!  512 disks[27], 128 bytes each: number, major, minor, raid_disk, state
+//! 3968 this_disk, the same
+//! ```
+
+use super::bytes::{array_at, checksum, i32_at, put, u32_at, u64_at};
+use super::superblock::{
+    MAX_SECTOR, Reshape, Role, Superblock, SuperblockError, Version, devflag, feature, time_code,
+};
+use super::superblock_v1::MAGIC;
+
+const SUPERBLOCK_BYTES: usize = 4096;
+const CHECKSUM_AT: usize = 152;
+const DISKS_AT: usize = 512;
+const DISK_BYTES: usize = 128;
+const MAX_DISKS: u32 = 27;
+const THIS_DISK_AT: usize = 3968;
+
+/// Bits of the array's `state`.
+const STATE_CLEAN: u32 = 1 << 0;
+const STATE_BITMAP_PRESENT: u32 = 1 << 8;
+
+/// Bits of a disk's `state`.
+const DISK_FAULTY: u32 = 1 << 0;
+const DISK_SYNC: u32 = 1 << 2;
+const DISK_REMOVED: u32 = 1 << 3;
+const DISK_WRITE_MOSTLY: u32 = 1 << 9;
+const DISK_FAILFAST: u32 = 1 << 10;
+
+/// A bitmap lies right behind the superblock.
+const BITMAP_OFFSET_SECTORS: i32 = 8;
+
+/// The part of a device that 0.90 can describe: 4 TiB.
+const MAX_DATA_SECTORS: u64 = 2 << 32;
+
+/// Decodes a 0.90 superblock that was read at `sector`.
+pub(super) fn decode(sector: u64, bytes: &[u8]) -> Result<Superblock, SuperblockError> {
+    if bytes.len() < 4 || (u32_at(bytes, 0) != MAGIC && u32_at(bytes, 0) != MAGIC.swap_bytes()) {
+        return Err(SuperblockError::NoMagic);
+    }
+    if u32_at(bytes, 0) != MAGIC {
+        return Err(SuperblockError::OtherEndian);
+    }
+    let Some(bytes) = bytes.get(..SUPERBLOCK_BYTES) else {
+        return Err(SuperblockError::Truncated { bytes: bytes.len() });
+    };
+    let (major, minor) = (u32_at(bytes, 4), u32_at(bytes, 8));
+    if major != 0 || !(90..=91).contains(&minor) {
+        return Err(SuperblockError::WrongVersion { major, minor });
+    }
+    let mut copy = bytes.to_vec();
+    put(&mut copy, CHECKSUM_AT, [0; 4]);
+    let (stored, computed) = (u32_at(bytes, CHECKSUM_AT), checksum(&copy));
+    if fold(stored) != fold(computed) {
+        return Err(SuperblockError::BadChecksum { stored, computed });
+    }
+    check(sector, bytes)?;
+    Ok(fields(sector, minor, bytes))
+}
+
+/// What would make the fields useless.
+fn check(sector: u64, bytes: &[u8]) -> Result<(), SuperblockError> {
+    let malformed = |field, reason| Err(SuperblockError::Malformed { field, reason });
+    let raid_disks = u32_at(bytes, 40);
+    if !(1..=MAX_DISKS).contains(&raid_disks) {
+        return malformed("raid_disks", format!("is {raid_disks}, not within 1 to {MAX_DISKS}"));
+    }
+    let number = u32_at(bytes, THIS_DISK_AT);
+    if number >= MAX_DISKS {
+        return malformed("this_disk.number", format!("is {number}, not below {MAX_DISKS}"));
+    }
+    for (field, at) in [("chunk_size", 260), ("new_chunk", 196)] {
+        if !u32_at(bytes, at).is_multiple_of(512) {
+            return malformed(field, format!("is {} bytes, not whole sectors", u32_at(bytes, at)));
+        }
+    }
+    if sector == 0 {
+        return malformed("size", "leaves no room for data".to_owned());
+    }
+    Ok(())
+}
+
+fn fields(sector: u64, minor: u32, bytes: &[u8]) -> Superblock {
+    let state = u32_at(bytes, 132);
+    let events = u64_at(bytes, 156);
+    let level = i32_at(bytes, 28);
+    let dev_number = u32_at(bytes, THIS_DISK_AT);
+    let bitmap = state & STATE_BITMAP_PRESENT != 0;
+    let mut feature_map = 0;
+    if bitmap {
+        feature_map |= feature::BITMAP_OFFSET;
+    }
+    if minor == 91 {
+        feature_map |= feature::RESHAPE_ACTIVE;
+    }
+    let mut set_uuid = [0; 16];
+    for (group, at) in [20, 52, 56, 60].into_iter().enumerate() {
+        put(&mut set_uuid, 4 * group, array_at::<4>(bytes, at));
+    }
+    Superblock {
+        version: Version::V0_90,
+        feature_map,
+        set_uuid,
+        set_name: [0; 32],
+        ctime: time_code(u32_at(bytes, 24).into(), 0),
+        level,
+        layout: u32_at(bytes, 256),
+        size_sectors: if level < 1 { 0 } else { u64::from(u32_at(bytes, 32)) * 2 },
+        chunk_sectors: u32_at(bytes, 260) / 512,
+        raid_disks: u32_at(bytes, 40),
+        bitmap_offset_sectors: if bitmap { BITMAP_OFFSET_SECTORS } else { 0 },
+        reshape: reshape(minor, bytes),
+        data_offset: 0,
+        data_size: if level < 1 { sector } else { sector.min(MAX_DATA_SECTORS) },
+        super_offset: sector,
+        recovery_offset: MAX_SECTOR,
+        dev_number,
+        corrected_reads: 0,
+        device_uuid: [0; 16],
+        devflags: devflags(disk_state(bytes, dev_number)),
+        bblog_shift: 0,
+        bblog_size_sectors: 0,
+        bblog_offset_sectors: 0,
+        utime: time_code(u32_at(bytes, 128).into(), 0),
+        events,
+        resync_offset: if state & STATE_CLEAN != 0 {
+            MAX_SECTOR
+        } else if events == u64_at(bytes, 164) {
+            u32_at(bytes, 172).into()
+        } else {
+            0
+        },
+        roles: (0..MAX_DISKS).map(|number| role(bytes, number)).collect(),
+    }
+}
+
+fn reshape(minor: u32, bytes: &[u8]) -> Reshape {
+    if minor < 91 {
+        return Reshape::default();
+    }
+    Reshape {
+        new_level: i32_at(bytes, 184),
+        position: u64_at(bytes, 176),
+        delta_disks: i32_at(bytes, 188),
+        new_layout: u32_at(bytes, 192),
+        new_chunk_sectors: u32_at(bytes, 196) / 512,
+        new_offset: 0,
+    }
+}
+
+fn disk_state(bytes: &[u8], number: u32) -> u32 {
+    u32_at(bytes, DISKS_AT + DISK_BYTES * number as usize + 16)
+}
+
+/// The role of a device number. A descriptor that was never used is all zeroes.
+fn role(bytes: &[u8], number: u32) -> Role {
+    let state = disk_state(bytes, number);
+    let raid_disk = u32_at(bytes, DISKS_AT + DISK_BYTES * number as usize + 12);
+    if state & (DISK_FAULTY | DISK_REMOVED) != 0 {
+        return Role::Faulty;
+    }
+    match u16::try_from(raid_disk) {
+        Ok(raid_disk) if state & DISK_SYNC != 0 => Role::Active(raid_disk),
+        _ => Role::Spare,
+    }
+}
+
+const fn devflags(state: u32) -> u8 {
+    let mut flags = 0;
+    if state & DISK_WRITE_MOSTLY != 0 {
+        flags |= devflag::WRITE_MOSTLY;
+    }
+    if state & DISK_FAILFAST != 0 {
+        flags |= devflag::FAILFAST;
+    }
+    flags
+}
+
+/// md compares 0.90 checksums folded to 16 bits, since old kernels stored them so.
+const fn fold(sum: u32) -> u32 {
+    let once = (sum & 0xffff) + (sum >> 16);
+    (once & 0xffff) + (once >> 16)
+}
