@@ -55,6 +55,7 @@ pub(super) fn decode(sector: u64, bytes: &[u8]) -> Result<Superblock, Superblock
     };
     let (major, minor) = (u32_at(bytes, 4), u32_at(bytes, 8));
     if major != 0 || !(90..=91).contains(&minor) {
+        let minor = if major == 0 { minor } else { 0 };
         return Err(SuperblockError::WrongVersion { major, minor });
     }
     let mut copy = bytes.to_vec();

@@ -45,7 +45,8 @@ pub(super) fn decode(
     }
     let major = u32_at(bytes, 4);
     if major != 1 {
-        return Err(SuperblockError::WrongVersion { major, minor: 0 });
+        let minor = if major == 0 { u32_at(bytes, 8) } else { 0 };
+        return Err(SuperblockError::WrongVersion { major, minor });
     }
     let max_dev = u32_at(bytes, 220);
     if max_dev > MAX_DEV {
