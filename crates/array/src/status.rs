@@ -56,6 +56,8 @@ pub struct MemberStatus {
     pub errors: u64,
     /// The rebuilt part, in device sectors.
     pub recovery_offset_sectors: Option<u64>,
+    /// `devflags` of its superblock: [`devflag`](crate::format::superblock::devflag).
+    pub devflags: u8,
 }
 
 /// Running background work.
