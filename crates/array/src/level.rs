@@ -1,4 +1,12 @@
-//! Levels and layouts, by md's names and numbers.
+//! Levels and layouts: md's numbers, mdadm's names, and which of them go together. The numbers are
+//! the kernel's (`md_u.h`, `raid5.h`, `raid0.h`, `raid10.c`), the names mdadm's (`maps.c`).
+
+mod layout;
+
+pub use layout::{FarSets, Layout, LayoutError, ParityLayout, Raid0Layout, Raid10Layout};
+
+use std::fmt;
+use std::str::FromStr;
 
 /// Level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -19,82 +27,132 @@ pub enum Level {
     Raid10,
 }
 
-/// How raid5 and raid6 rotate parity. The names are mdadm's, the numbers the kernel's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u32)]
-pub enum ParityLayout {
-    /// 0
-    LeftAsymmetric = 0,
-    /// 1
-    RightAsymmetric = 1,
-    /// 2
-    LeftSymmetric = 2,
-    /// 3
-    RightSymmetric = 3,
-    /// 4
-    ParityFirst = 4,
-    /// 5
-    ParityLast = 5,
-    /// 8, raid6 only
-    DdfZeroRestart = 8,
-    /// 9, raid6 only
-    DdfNRestart = 9,
-    /// 10, raid6 only
-    DdfNContinue = 10,
-    /// 16, raid6 only: raid5's rotation over all but the last member, Q on the last
-    LeftAsymmetric6 = 16,
-    /// 17
-    RightAsymmetric6 = 17,
-    /// 18
-    LeftSymmetric6 = 18,
-    /// 19
-    RightSymmetric6 = 19,
-    /// 20
-    ParityFirst6 = 20,
+impl Level {
+    /// Every level, in the order of md's numbers.
+    pub const ALL: [Self; 7] = [
+        Self::Linear,
+        Self::Raid0,
+        Self::Raid1,
+        Self::Raid4,
+        Self::Raid5,
+        Self::Raid6,
+        Self::Raid10,
+    ];
+
+    /// The level with this number in a superblock; `None` for multipath, faulty, container and
+    /// numbers that mean nothing.
+    #[must_use]
+    pub fn from_md(number: i32) -> Option<Self> {
+        Self::ALL.into_iter().find(|level| level.to_md() == number)
+    }
+
+    /// md's number.
+    #[must_use]
+    pub const fn to_md(self) -> i32 {
+        match self {
+            Self::Linear => -1,
+            Self::Raid0 => 0,
+            Self::Raid1 => 1,
+            Self::Raid4 => 4,
+            Self::Raid5 => 5,
+            Self::Raid6 => 6,
+            Self::Raid10 => 10,
+        }
+    }
+
+    /// The name that mdadm and `/proc/mdstat` print.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Linear => "linear",
+            Self::Raid0 => "raid0",
+            Self::Raid1 => "raid1",
+            Self::Raid4 => "raid4",
+            Self::Raid5 => "raid5",
+            Self::Raid6 => "raid6",
+            Self::Raid10 => "raid10",
+        }
+    }
+
+    /// Parity strips of a stripe: 1 for raid4 and raid5, 2 for raid6, otherwise 0.
+    #[must_use]
+    pub const fn parity_disks(self) -> u32 {
+        match self {
+            Self::Raid4 | Self::Raid5 => 1,
+            Self::Raid6 => 2,
+            _ => 0,
+        }
+    }
+
+    /// The fewest members with which md runs this level.
+    #[must_use]
+    pub const fn min_members(self) -> u32 {
+        match self {
+            Self::Linear | Self::Raid0 | Self::Raid1 => 1,
+            Self::Raid4 | Self::Raid5 | Self::Raid10 => 2,
+            Self::Raid6 => 4,
+        }
+    }
 }
 
-/// How raid10 spreads copies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Raid10Layout {
-    /// Copies side by side.
-    pub near: u8,
-    /// Copies far apart.
-    pub far: u8,
-    /// The far copies lie in the next chunk row (bit 16).
-    pub offset: bool,
-    /// The "improved" far set arrangement (bit 17).
-    pub far_sets: FarSets,
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
 }
 
-/// Arrangement of far copies when members do not divide evenly (layout bits 17 and 18).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum FarSets {
-    /// One set of all members: layout bits 17 and 18 clear.
-    Original,
-    /// Bit 17: sets as the kernel first (wrongly) computed them.
-    Broken,
-    /// Bit 18: sets of far-copies members.
-    Improved,
+/// A name that is no level's.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("unknown level '{0}': use linear, 0, 1, 4, 5, 6 or 10")]
+pub struct UnknownLevel(pub String);
+
+impl FromStr for Level {
+    type Err = UnknownLevel;
+
+    /// Takes what mdadm takes: `raid5` or `5`, and `linear`, `stripe`, `mirror`.
+    fn from_str(name: &str) -> Result<Self, UnknownLevel> {
+        match name {
+            "stripe" => Ok(Self::Raid0),
+            "mirror" => Ok(Self::Raid1),
+            _ => Self::ALL
+                .into_iter()
+                .find(|level| {
+                    let digits = level.name().strip_prefix("raid");
+                    name == level.name() || digits == Some(name)
+                })
+                .ok_or_else(|| UnknownLevel(name.to_owned())),
+        }
+    }
 }
 
-/// raid0 with members of unequal size: how chunks lie in the later zones.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Raid0Layout {
-    /// 1: before Linux 3.14.
-    Original,
-    /// 2: since then.
-    Alternate,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// The layout that goes with a level.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Layout {
-    /// linear, raid1, raid4, and raid0 of equal members.
-    None,
-    /// raid0.
-    Raid0(Raid0Layout),
-    /// raid5 and raid6.
-    Parity(ParityLayout),
-    /// raid10.
-    Raid10(Raid10Layout),
+    #[test]
+    fn numbers_are_mds() {
+        let numbers = Level::ALL.map(Level::to_md);
+        assert_eq!(numbers, [-1, 0, 1, 4, 5, 6, 10]);
+        for level in Level::ALL {
+            assert_eq!(Level::from_md(level.to_md()), Some(level));
+        }
+        for other in [i32::MIN, -5, -4, -2, 2, 3, 7, 11, 100, i32::MAX] {
+            assert_eq!(Level::from_md(other), None);
+        }
+    }
+
+    #[test]
+    fn names_are_mdadms() {
+        for level in Level::ALL {
+            assert_eq!(level.name().parse(), Ok(level));
+            assert_eq!(level.to_string(), level.name());
+        }
+        assert_eq!("0".parse(), Ok(Level::Raid0));
+        assert_eq!("10".parse(), Ok(Level::Raid10));
+        assert_eq!("stripe".parse(), Ok(Level::Raid0));
+        assert_eq!("mirror".parse(), Ok(Level::Raid1));
+        for wrong in ["", "raid", "raid2", "-1", "05", "RAID5", "raid 5", "multipath"] {
+            assert_eq!(wrong.parse::<Level>(), Err(UnknownLevel(wrong.to_owned())));
+        }
+    }
 }
