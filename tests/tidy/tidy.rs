@@ -12,7 +12,7 @@ const MAX_FILE_LINES: usize = 800;
 /// Which crates of ours each crate may depend on, and whether it may depend on any others at all.
 const ARROWS: &[(&str, &[&str], Outside)] = &[
     ("parity", &[], Outside::None),
-    ("array", &["parity"], Outside::Only(&["thiserror", "uuid", "tracing"])),
+    ("array", &["parity"], Outside::Only(&["thiserror", "uuid", "tracing", "serde"])),
     ("sim", &["array", "parity"], Outside::Any),
     ("host", &["array", "parity"], Outside::Any),
     ("cli", &["host", "array"], Outside::Any),

@@ -80,7 +80,7 @@ pub enum Message {
 }
 
 /// A handle to the engine; clone it freely.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Door {
     sender: Sender<Message>,
     wake: Arc<OwnedFd>,

@@ -8,10 +8,12 @@ use std::path::PathBuf;
 use braid_array::SECTOR_BYTES;
 
 mod open;
+mod probe;
 mod scan;
 mod signature;
 
 pub use open::{Identity, Mode, OpenError, check_distinct, identity, open, peek};
+pub use probe::{Probe, probe};
 pub use scan::scan;
 pub use signature::{Signature, signature};
 
@@ -20,7 +22,7 @@ pub use signature::{Signature, signature};
 pub struct MemberFile {
     /// The descriptor all I/O goes through. Opened with O_DIRECT where the file system has it.
     pub file: File,
-    /// For messages.
+    /// For messages; absolute.
     pub path: PathBuf,
     /// Size of the device.
     pub sectors: u64,

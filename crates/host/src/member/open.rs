@@ -120,7 +120,7 @@ fn open_unlocked(path: &Path, mode: Mode, claim: bool) -> Result<MemberFile, Ope
     let block_device = kind == Kind::BlockDevice;
     let mut member = MemberFile {
         file,
-        path: path.to_owned(),
+        path: std::path::absolute(path).map_err(fail)?,
         sectors: bytes / SECTOR_BYTES,
         direct,
         block_bytes: 512,

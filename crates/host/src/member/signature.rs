@@ -59,16 +59,8 @@ const MAGICS: &[Magic] = &[
     magic("a squashfs file system", 0, b"hsqs"),
     magic("an erofs file system", 1024, &0xe0f5_e1e2_u32.to_le_bytes()),
     magic("an f2fs file system", 1024, &0xf2f5_2010_u32.to_le_bytes()),
-    magic(
-        "a bcachefs file system",
-        4120,
-        b"\xc6\x85\x73\xf6\x66\xce\x90\xa9\xd9\x6a\x60\xcf\x80\x3d\xf7\xef",
-    ),
-    magic(
-        "a bcache device",
-        4120,
-        b"\xc6\x85\x73\xf6\x4e\x1a\x45\xca\x82\x65\xf5\x7f\x48\xba\x6d\x81",
-    ),
+    magic("a bcachefs file system", 4120, b"\xc6\x85\x73\xf6\x66\xce\x90\xa9\xd9\x6a\x60\xcf"),
+    magic("a bcache device", 4120, b"\xc6\x85\x73\xf6\x4e\x1a\x45\xca\x82\x65\xf5\x7f"),
     magic("a reiserfs file system", 65588, b"ReIsEr"),
     magic("a jfs file system", 32768, b"JFS1"),
     magic("a gfs2 file system", 65536, b"\x01\x16\x19\x70\x00\x00\x00\x01"),

@@ -1,0 +1,119 @@
+//! Attaching a device to a running array: all that can be refused is refused before anything is
+//! written to it.
+
+use std::io;
+use std::path::Path;
+
+use braid_array::MemberId;
+use braid_array::action::{Command, NewMember};
+use braid_array::format::{BadBlocks, Superblock, SuperblockError};
+use braid_array::status::Status;
+
+use super::verbs::{Served, find_member};
+use super::wire::Refusal;
+use crate::member::{self, MemberFile, Mode, Signature};
+
+/// Below this much room beside the data there is no place for a superblock.
+const METADATA_SECTORS: u64 = 16;
+
+impl Served {
+    pub(super) fn add(&self, path: &Path, readd: bool, force: bool) -> Result<(), Refusal> {
+        let status = self.status()?;
+        if find_member(&status, path).is_some() {
+            return Err(Refusal::new(
+                format!("{} is already a member of {}", path.display(), self.name),
+                "remove it first",
+            ));
+        }
+        let device = member::open(path, Mode::ReadWrite, true)
+            .map_err(|error| Refusal::new(error.reason, error.next))?;
+        self.check_size(&device, &status)?;
+        let found = member::probe(&device).map_err(|error| unreadable(path, &error))?;
+        let known = self.check_superblock(&device, found.superblock, &status, readd, force)?;
+        if known.is_none() && !force {
+            let signature = member::signature(&device);
+            self.check_signature(&signature.map_err(|error| unreadable(path, &error))?)?;
+        }
+        let new = NewMember {
+            // The engine puts the free id in its place.
+            member: MemberId(0),
+            device: device.path.display().to_string(),
+            device_sectors: device.sectors,
+            superblock: known.map(Box::new),
+            bad_blocks: BadBlocks::default(),
+            readd,
+            device_uuid: random_uuid().map_err(|error| unreadable(path, &error))?,
+        };
+        self.command_with(Command::Add(Box::new(new)), Some(device))
+    }
+
+    fn check_size(&self, device: &MemberFile, status: &Status) -> Result<(), Refusal> {
+        if device.block_bytes > self.block_bytes {
+            return Err(Refusal::new(
+                format!("needs I/O in blocks of {} bytes", device.block_bytes),
+                format!("stop {} and assemble it with this device", self.name),
+            ));
+        }
+        let needed = status.used_member_sectors + METADATA_SECTORS;
+        if device.sectors < needed {
+            return Err(Refusal::new(
+                format!("too small: {} sectors, at least {needed} are needed", device.sectors),
+                "use a device at least as large as the other members",
+            ));
+        }
+        Ok(())
+    }
+
+    /// This array's superblock if the device has one. Another array's is refused without `force`.
+    fn check_superblock(
+        &self,
+        device: &MemberFile,
+        found: Result<Superblock, SuperblockError>,
+        status: &Status,
+        readd: bool,
+        force: bool,
+    ) -> Result<Option<Superblock>, Refusal> {
+        let ours = &status.superblock;
+        match found {
+            Ok(found) if (found.set_uuid, found.version) == (ours.set_uuid, ours.version) => {
+                Ok(Some(found))
+            }
+            _ if readd => Err(Refusal::new(
+                format!("was no member of {}", self.name),
+                format!("add it with braid add {} {}", self.name, device.path.display()),
+            )),
+            Ok(found) if !force => Err(Refusal::new(
+                format!("is a member of another array, {}", found.uuid_text()),
+                "use --force to overwrite it",
+            )),
+            Ok(_) | Err(_) => Ok(None),
+        }
+    }
+
+    fn check_signature(&self, found: &Option<Signature>) -> Result<(), Refusal> {
+        match found {
+            None => Ok(()),
+            Some(Signature { what, offset }) => Err(Refusal::new(
+                format!("holds {what} (at byte {offset})"),
+                "use --force to overwrite it",
+            )),
+        }
+    }
+}
+
+fn unreadable(path: &Path, error: &io::Error) -> Refusal {
+    Refusal::new(format!("{} cannot be read: {error}", path.display()), "check the device")
+}
+
+/// A random UUID (version 4) for a new superblock.
+fn random_uuid() -> io::Result<[u8; 16]> {
+    let mut bytes = [0; 16];
+    let mut filled = 0;
+    while filled < bytes.len() {
+        let flags = rustix::rand::GetRandomFlags::empty();
+        filled += rustix::rand::getrandom(&mut bytes[filled..], flags)?;
+    }
+    bytes[6] = bytes[6] & 0x0f | 0x40;
+    bytes[8] = bytes[8] & 0x3f | 0x80;
+    Ok(bytes)
+}

@@ -1,0 +1,154 @@
+//! The client's side of the control socket.
+
+use std::io::{self, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+use super::wire::{Answer, ControlStatus, Refusal, Reply, Request, Response, VERSION, Verb};
+use super::{SUFFIX, is_running, read_line, socket_path, valid_name};
+
+/// Why a running array could not be asked, or what it refused.
+#[derive(Debug, thiserror::Error)]
+pub enum ControlError {
+    /// No process serves it.
+    #[error("no array of this name is running; see braid status for those that are")]
+    NotRunning,
+    /// The socket belongs to somebody else.
+    #[error("permission denied; use the user who started the array, or root")]
+    Denied,
+    /// The array refused.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// The conversation broke off.
+    #[error("the array's process does not answer: {0}; see its log")]
+    Broken(#[source] io::Error),
+}
+
+impl From<io::Error> for ControlError {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => Self::NotRunning,
+            io::ErrorKind::PermissionDenied => Self::Denied,
+            _ => Self::Broken(error),
+        }
+    }
+}
+
+/// A connection to a running array.
+#[derive(Debug)]
+pub struct Client {
+    stream: BufReader<UnixStream>,
+}
+
+impl Client {
+    /// Connects to the array of this name.
+    ///
+    /// # Errors
+    /// [`ControlError::NotRunning`] where there is none.
+    pub fn connect(run_dir: &Path, name: &str) -> Result<Self, ControlError> {
+        if !valid_name(name) {
+            return Err(ControlError::NotRunning);
+        }
+        let stream = UnixStream::connect(socket_path(run_dir, name))?;
+        Ok(Self { stream: BufReader::new(stream) })
+    }
+
+    /// Asks, and waits for the answer.
+    ///
+    /// # Errors
+    /// What the array refused, or how the conversation broke off.
+    pub fn call(&mut self, verb: Verb) -> Result<Answer, ControlError> {
+        let request = Request { version: VERSION, verb };
+        let mut line = serde_json::to_vec(&request).map_err(io::Error::from)?;
+        line.push(b'\n');
+        self.stream.get_mut().write_all(&line)?;
+        let line = read_line(&mut self.stream)?
+            .ok_or(io::ErrorKind::UnexpectedEof)
+            .map_err(|kind| ControlError::Broken(kind.into()))?;
+        let response: Response = serde_json::from_slice(&line).map_err(io::Error::from)?;
+        match response.result {
+            Reply::Ok(answer) => Ok(answer),
+            Reply::Error(refusal) => Err(refusal.into()),
+        }
+    }
+
+    /// The state of the array and of its process.
+    ///
+    /// # Errors
+    /// As for [`Self::call`].
+    pub fn status(&mut self) -> Result<ControlStatus, ControlError> {
+        match self.call(Verb::Status)? {
+            Answer::Status(status) => Ok(*status),
+            _ => Err(out_of_turn()),
+        }
+    }
+
+    /// Copies a part of the array's content to `to`; less where the array ends. Returns how much.
+    ///
+    /// # Errors
+    /// As for [`Self::call`]; `Broken` also when `to` fails, with that error.
+    pub fn read(
+        &mut self,
+        offset: u64,
+        length: u64,
+        to: &mut impl Write,
+    ) -> Result<u64, ControlError> {
+        let Answer::Data { length } = self.call(Verb::Read { offset, length })? else {
+            return Err(out_of_turn());
+        };
+        let copied =
+            io::copy(&mut self.stream.by_ref().take(length), to).map_err(ControlError::Broken)?;
+        if copied < length {
+            let at = offset + copied;
+            let message = format!("the array cannot be read at about {at}");
+            return Err(ControlError::Broken(io::Error::other(message)));
+        }
+        Ok(copied)
+    }
+
+    /// Stops the array. When this returns its members are free and its name is too.
+    ///
+    /// # Errors
+    /// As for [`Self::call`].
+    pub fn stop(mut self) -> Result<(), ControlError> {
+        self.call(Verb::Stop)?;
+        // The process closes the connection by ending.
+        let _ = self.stream.read_to_end(&mut Vec::new());
+        Ok(())
+    }
+}
+
+fn out_of_turn() -> ControlError {
+    ControlError::Broken(io::Error::new(io::ErrorKind::InvalidData, "an answer out of turn"))
+}
+
+/// The names of the arrays that run, sorted. Sockets that dead processes left are removed.
+///
+/// # Errors
+/// When the directory cannot be read; one that does not exist is empty.
+pub fn list(run_dir: &Path) -> io::Result<Vec<String>> {
+    let entries = match std::fs::read_dir(run_dir) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let mut names = Vec::new();
+    for entry in entries {
+        let file_name = entry?.file_name();
+        let Some(name) = file_name.to_str().and_then(|name| name.strip_suffix(SUFFIX)) else {
+            continue;
+        };
+        if is_running(run_dir, name) {
+            names.push(name.to_owned());
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+/// How to name a member in a [`Verb`]: absolute, and by its real name where it exists.
+#[must_use]
+pub fn member_path(path: &Path) -> String {
+    let path = std::fs::canonicalize(path).or_else(|_| std::path::absolute(path));
+    path.unwrap_or_default().display().to_string()
+}

@@ -1,0 +1,166 @@
+//! The server's side of the control socket: a thread that accepts, and one for each connection.
+
+use std::io::{self, BufReader, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::SyncSender;
+use std::thread::{self, JoinHandle};
+
+use super::verbs::{Outcome, Served};
+use super::wire::{Answer, Refusal, Reply, Request, Response, VERSION};
+use super::{listen, make_run_dir, read_line, socket_path};
+
+/// More connections than this at once are turned away.
+const MAX_CONNECTIONS: usize = 32;
+
+/// Somebody wants the array to stop. `done` is told how that went, after the members are free.
+#[derive(Debug)]
+pub struct StopRequest {
+    /// Who asked, if there is somebody to tell.
+    pub done: Option<SyncSender<Result<(), Refusal>>>,
+}
+
+/// A bound control socket. The name is taken from here on; questions are answered once it runs.
+#[derive(Debug)]
+pub struct Server {
+    path: PathBuf,
+    listener: Arc<UnixListener>,
+    acceptor: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Takes the name of an array.
+    ///
+    /// # Errors
+    /// A line for people, when an array of this name runs or the socket cannot be made.
+    pub fn bind(run_dir: &Path, name: &str) -> Result<Self, Refusal> {
+        let path = socket_path(run_dir, name);
+        let fail = |error: io::Error| match error.kind() {
+            io::ErrorKind::AddrInUse => Refusal::new(
+                format!("an array named {name} is already running"),
+                format!("stop it with braid stop {name}, or give this one another name"),
+            ),
+            _ => Refusal::new(
+                format!("the control socket {} cannot be made: {error}", path.display()),
+                "check the run directory, or name another with --run-dir",
+            ),
+        };
+        make_run_dir(run_dir).and_then(|()| listen(&path)).map_err(fail).map(|listener| Self {
+            path: path.clone(),
+            listener: Arc::new(listener),
+            acceptor: None,
+        })
+    }
+
+    /// Starts to answer.
+    ///
+    /// # Errors
+    /// When no thread can be started.
+    pub fn run(&mut self, served: Arc<Served>) -> io::Result<()> {
+        let listener = Arc::clone(&self.listener);
+        let accept = move || accept(&listener, &served);
+        self.acceptor = Some(thread::Builder::new().name("control".into()).spawn(accept)?);
+        Ok(())
+    }
+}
+
+impl Drop for Server {
+    /// Gives the name free. Connections that are open stay until their ends close them.
+    fn drop(&mut self) {
+        // The file first: once the listener is shut down, another process may put its own there.
+        let _ = std::fs::remove_file(&self.path);
+        let _ = rustix::net::shutdown(&self.listener, rustix::net::Shutdown::Both);
+        if let Some(acceptor) = self.acceptor.take() {
+            let _ = acceptor.join();
+        }
+    }
+}
+
+fn accept(listener: &UnixListener, served: &Arc<Served>) {
+    let connections = Arc::new(AtomicUsize::new(0));
+    loop {
+        let stream = match listener.accept() {
+            Ok((stream, _)) => stream,
+            // Shut down.
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => return,
+            Err(_) => {
+                // Out of descriptors, most likely: others have to close theirs first.
+                thread::sleep(std::time::Duration::from_millis(50));
+                continue;
+            }
+        };
+        let slot = Slot(Arc::clone(&connections));
+        if connections.fetch_add(1, Ordering::Relaxed) >= MAX_CONNECTIONS {
+            let refusal = Refusal::new("too many connections", "try again when others are closed");
+            let _ = answer(&mut &stream, Reply::Error(refusal));
+            continue;
+        }
+        let served = Arc::clone(served);
+        let run = move || {
+            let _slot = slot;
+            // A client that went away is nothing to report.
+            let _ = converse(&stream, &served);
+        };
+        let _ = thread::Builder::new().name("control-client".into()).spawn(run);
+    }
+}
+
+/// A counted connection.
+struct Slot(Arc<AtomicUsize>);
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+fn converse(stream: &UnixStream, served: &Served) -> io::Result<()> {
+    let mut from = BufReader::new(stream);
+    let mut to = stream;
+    loop {
+        let line = match read_line(&mut from) {
+            Ok(Some(line)) => line,
+            Ok(None) => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                let refusal = Refusal::new(error.to_string(), "send one JSON object on a line");
+                return answer(&mut to, Reply::Error(refusal));
+            }
+            Err(error) => return Err(error),
+        };
+        match parse(&line).and_then(|request| served.carry_out(request.verb)) {
+            Ok(Outcome::Answer(good)) => answer(&mut to, Reply::Ok(good))?,
+            Ok(Outcome::Data(data)) => {
+                answer(&mut to, Reply::Ok(Answer::Data { length: data.length() }))?;
+                data.send(&mut to)?;
+            }
+            Err(refusal) => answer(&mut to, Reply::Error(refusal))?,
+        }
+    }
+}
+
+fn parse(line: &[u8]) -> Result<Request, Refusal> {
+    // The version first: a request of another version need not make sense.
+    #[derive(serde::Deserialize)]
+    struct Versioned {
+        version: u32,
+    }
+    let bad = |error: serde_json::Error| {
+        Refusal::new(format!("not a request: {error}"), "send one JSON object on a line")
+    };
+    let Versioned { version } = serde_json::from_slice(line).map_err(bad)?;
+    if version != VERSION {
+        return Err(Refusal::new(
+            format!("the array's process speaks version {VERSION}, not {version}"),
+            "use the braid command of the version that started the array",
+        ));
+    }
+    serde_json::from_slice(line).map_err(bad)
+}
+
+fn answer(to: &mut impl Write, result: Reply) -> io::Result<()> {
+    let mut line = serde_json::to_vec(&Response { version: VERSION, result })?;
+    line.push(b'\n');
+    to.write_all(&line)
+}

@@ -1,0 +1,157 @@
+//! What travels over the control socket: one JSON object on a line each way. The answer to `read`
+//! is followed by raw bytes.
+
+use serde::{Deserialize, Serialize};
+
+use braid_array::action::CommandError;
+use braid_array::status::Status;
+
+/// Version of the protocol. A server answers only its own.
+pub const VERSION: u32 = 1;
+
+/// The longest line either side takes.
+pub const MAX_LINE_BYTES: usize = 1 << 20;
+
+/// A question.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Request {
+    /// [`VERSION`].
+    pub version: u32,
+    /// What to do.
+    #[serde(flatten)]
+    pub verb: Verb,
+}
+
+/// What can be asked. Members are named by path.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "verb", rename_all = "kebab-case")]
+pub enum Verb {
+    /// Answered by `Answer::Status`.
+    Status,
+    /// Make a member faulty.
+    Fail {
+        /// Path.
+        member: String,
+    },
+    /// Detach a faulty member or a spare.
+    Remove {
+        /// Path.
+        member: String,
+    },
+    /// Attach a device: back into its old role where that is safe, else as a spare.
+    Add {
+        /// Path, absolute.
+        member: String,
+        /// Even if it holds something.
+        force: bool,
+    },
+    /// Attach a device back into its old role, or refuse.
+    ReAdd {
+        /// Path, absolute.
+        member: String,
+    },
+    /// Copy a member onto a spare while it still serves, then make it faulty.
+    Replace {
+        /// Path.
+        member: String,
+    },
+    /// Compare all redundancy.
+    Check,
+    /// Compare and rewrite what differs.
+    Repair,
+    /// End a check or repair.
+    StopScrub,
+    /// Limit background work; `None` leaves a limit as it is.
+    SyncLimits {
+        /// Bytes per second per member.
+        min_bytes_s: Option<u64>,
+        /// Bytes per second per member.
+        max_bytes_s: Option<u64>,
+    },
+    /// Pause background work.
+    Pause,
+    /// Resume background work.
+    Resume,
+    /// Flush, mark clean, end. Answered when the members are free again.
+    Stop,
+    /// Answered by `Answer::Data` and the bytes.
+    Read {
+        /// First byte.
+        offset: u64,
+        /// How many; less is answered where the array ends.
+        length: u64,
+    },
+}
+
+/// An answer.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Response {
+    /// [`VERSION`] of the server.
+    pub version: u32,
+    /// What it says.
+    #[serde(flatten)]
+    pub result: Reply,
+}
+
+/// Did it go well?
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reply {
+    /// Yes.
+    Ok(Answer),
+    /// No.
+    Error(Refusal),
+}
+
+/// What a good answer says.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Answer {
+    /// Done.
+    Done,
+    /// State.
+    Status(Box<ControlStatus>),
+    /// So many bytes follow the line. When fewer come, reading failed there.
+    Data {
+        /// How many.
+        length: u64,
+    },
+}
+
+/// Why something was refused: the reason, then the next step.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{reason}; {next}")]
+pub struct Refusal {
+    /// What stands against it.
+    pub reason: String,
+    /// What to do instead.
+    pub next: String,
+}
+
+impl Refusal {
+    /// A refusal.
+    pub fn new(reason: impl Into<String>, next: impl Into<String>) -> Self {
+        Self { reason: reason.into(), next: next.into() }
+    }
+}
+
+impl From<CommandError> for Refusal {
+    fn from(error: CommandError) -> Self {
+        Self { reason: error.reason, next: error.next }
+    }
+}
+
+/// A running array and the process that serves it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ControlStatus {
+    /// Its name.
+    pub name: String,
+    /// The serving process.
+    pub pid: u32,
+    /// When that began: seconds since 1970.
+    pub started_unix_s: u64,
+    /// As given to `assemble --export`.
+    pub exports: Vec<String>,
+    /// The state of the array.
+    pub array: Status,
+}
