@@ -10,6 +10,7 @@ pub mod action;
 pub mod array;
 pub mod assemble;
 pub mod buffer;
+pub mod code;
 pub mod events;
 pub mod format;
 pub mod geometry;
