@@ -1,34 +1,279 @@
 //! The write-intent bitmap.
+//!
+//! On disk: the superblock (256 bytes), then at once the bits, bit `b` being bit `b % 8` of byte
+//! `b / 8`. It is read and written in pages of 4 KiB, the first of which begins with the
+//! superblock; of the last page only the sectors in use belong to it.
 
-/// The superblock of a bitmap (`bitmap_super_t` of the kernel's `md-bitmap.h`).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BitmapSuperblock {
-    /// Bitmap version: 4 (little-endian), 5 clustered (refused), 6 lockless (refused).
-    pub version: u32,
-    /// Array UUID.
-    pub uuid: [u8; 16],
-    /// Event count of the last update.
-    pub events: u64,
-    /// Event count at which bits were last cleared: members not older may be caught up by it.
-    pub events_cleared: u64,
-    /// Sync space it covers.
-    pub sync_size_sectors: u64,
-    /// State bits: 1 stale, 2 write error.
-    pub state: u32,
-    /// Bytes of sync space per bit; a power of two.
-    pub chunk_bytes: u32,
-    /// Seconds after which clean bits are cleared.
-    pub daemon_sleep_s: u32,
-    /// Write-behind limit.
-    pub write_behind: u32,
-    /// Sectors reserved for it; 0 when not said.
-    pub sectors_reserved: u32,
-}
+use std::ops::Range;
 
-/// A bitmap in memory: one bit for each chunk of sync space.
+pub use super::bitmap_superblock::{BitmapError, BitmapSuperblock, MAX_BITS, state};
+use super::bitmap_superblock::{SUPERBLOCK_BYTES, VERSION};
+
+/// Bytes of a page.
+pub const PAGE_BYTES: usize = 4096;
+
+/// Bits before the first page's own, which the superblock takes.
+const SUPERBLOCK_BITS: u64 = SUPERBLOCK_BYTES as u64 * 8;
+
+/// Bits of a page.
+const PAGE_BITS: u64 = PAGE_BYTES as u64 * 8;
+
+/// mdadm's default chunk, when the bits of smaller chunks would fit, too.
+const DEFAULT_CHUNK_BYTES: u32 = 64 << 20;
+
+/// mdadm's smallest chunk.
+const MIN_CHUNK_BYTES: u32 = 4096;
+
+/// A bitmap in memory: one bit for each chunk of sync space. A set bit means that the members may
+/// differ there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bitmap {
-    /// Its superblock.
+    /// Its superblock. The chunk and the size of the sync space do not change.
     pub superblock: BitmapSuperblock,
+    /// Bits beyond the last one are zero.
     bits: Vec<u64>,
+}
+
+impl Bitmap {
+    /// A new bitmap with all bits clear, for a space of `space_sectors` behind the superblock.
+    /// Without a chunk it takes mdadm's default: 64 MiB, or more where that would not fit.
+    /// `None` when the chunk asked for is no power of two from 4 KiB on, when its bits do not fit,
+    /// or when there is nothing to sync.
+    #[must_use]
+    pub fn new(
+        uuid: [u8; 16],
+        sync_size_sectors: u64,
+        chunk_bytes: Option<u32>,
+        space_sectors: u64,
+    ) -> Option<Self> {
+        let space_bits = space_sectors.checked_mul(512 * 8)?.checked_sub(SUPERBLOCK_BITS)?;
+        let max_bits = space_bits.min(MAX_BITS);
+        let fits = |chunk: u32| sync_size_sectors.div_ceil(u64::from(chunk) / 512) <= max_bits;
+        let chunk_bytes = match chunk_bytes {
+            Some(chunk) => (chunk.is_power_of_two() && chunk >= MIN_CHUNK_BYTES && fits(chunk))
+                .then_some(chunk)?,
+            None => (DEFAULT_CHUNK_BYTES.ilog2()..32).map(|log| 1 << log).find(|c| fits(*c))?,
+        };
+        if sync_size_sectors == 0 {
+            return None;
+        }
+        let superblock = BitmapSuperblock {
+            version: VERSION,
+            uuid,
+            events: 0,
+            events_cleared: 0,
+            sync_size_sectors,
+            state: 0,
+            chunk_bytes,
+            daemon_sleep_s: 5,
+            write_behind: 0,
+            sectors_reserved: 0,
+        };
+        Some(Self::empty(superblock))
+    }
+
+    fn empty(superblock: BitmapSuperblock) -> Self {
+        let words = usize::try_from(superblock.bits().div_ceil(64)).expect("at most MAX_BITS");
+        Self { superblock, bits: vec![0; words] }
+    }
+
+    /// Decodes a whole bitmap: `size_sectors` of its superblock, or more.
+    ///
+    /// # Errors
+    /// [`BitmapError`].
+    pub fn decode(bytes: &[u8]) -> Result<Self, BitmapError> {
+        let superblock = BitmapSuperblock::decode(bytes)?;
+        let bit_bytes = usize::try_from(superblock.bits().div_ceil(8)).expect("at most MAX_BITS");
+        let needed = SUPERBLOCK_BYTES + bit_bytes;
+        let Some(raw) = bytes.get(SUPERBLOCK_BYTES..needed) else {
+            return Err(BitmapError::Truncated { bytes: bytes.len(), needed });
+        };
+        let mut bitmap = Self::empty(superblock);
+        for (word, raw) in bitmap.bits.iter_mut().zip(raw.chunks(8)) {
+            let mut bytes = [0; 8];
+            bytes[..raw.len()].copy_from_slice(raw);
+            *word = u64::from_le_bytes(bytes);
+        }
+        bitmap.clear_padding();
+        Ok(bitmap)
+    }
+
+    /// A page as it is written, 4096 bytes. See [`Bitmap::page_bytes`] for how many belong to it.
+    ///
+    /// # Panics
+    /// When there is no such page.
+    #[must_use]
+    pub fn encode_page(&self, page: u64) -> Vec<u8> {
+        assert!(page < self.pages(), "page {page} of a bitmap of {}", self.pages());
+        let mut out = Vec::with_capacity(PAGE_BYTES);
+        if page == 0 {
+            out.extend_from_slice(&self.superblock.encode());
+        }
+        let words = PAGE_BITS / 64;
+        let first = (page * words).saturating_sub(SUPERBLOCK_BITS / 64);
+        let last = (page + 1) * words - SUPERBLOCK_BITS / 64;
+        for word in first..last {
+            let word = usize::try_from(word).ok().and_then(|index| self.bits.get(index));
+            out.extend_from_slice(&word.copied().unwrap_or(0).to_le_bytes());
+        }
+        out
+    }
+
+    /// How many bytes of a page to write: all but in the last page, where it is what is in use,
+    /// rounded up to blocks of `block_bytes`. What lies behind may be the bad-block log.
+    #[must_use]
+    pub fn page_bytes(&self, page: u64, block_bytes: u32) -> u32 {
+        let used = SUPERBLOCK_BYTES as u64 + self.bits().div_ceil(8);
+        let rest = used.saturating_sub(page * PAGE_BYTES as u64).min(PAGE_BYTES as u64);
+        u32::try_from(rest).expect("a page at most").next_multiple_of(block_bytes)
+    }
+
+    /// Number of pages.
+    #[must_use]
+    pub const fn pages(&self) -> u64 {
+        (SUPERBLOCK_BITS + self.bits()).div_ceil(PAGE_BITS)
+    }
+
+    /// The page a bit lies in.
+    #[must_use]
+    pub const fn page_of_bit(&self, bit: u64) -> u64 {
+        (SUPERBLOCK_BITS + bit) / PAGE_BITS
+    }
+
+    /// Sectors it occupies on a member, superblock included.
+    #[must_use]
+    pub const fn size_sectors(&self) -> u64 {
+        self.superblock.size_sectors()
+    }
+
+    /// Number of bits.
+    #[must_use]
+    pub const fn bits(&self) -> u64 {
+        self.superblock.bits()
+    }
+
+    /// Number of set bits.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.bits.iter().map(|word| u64::from(word.count_ones())).sum()
+    }
+
+    /// The bits that a range of sync sectors touches, as far as there are any.
+    #[must_use]
+    pub fn bits_for(&self, sectors: Range<u64>) -> Range<u64> {
+        let chunk = self.superblock.chunk_sectors();
+        let end = sectors.end.min(self.superblock.sync_size_sectors);
+        if sectors.start >= end {
+            return 0..0;
+        }
+        sectors.start / chunk..end.div_ceil(chunk)
+    }
+
+    /// The sync sectors a bit stands for.
+    #[must_use]
+    pub fn sectors_of_bit(&self, bit: u64) -> Range<u64> {
+        self.sectors_of(bit..bit + 1)
+    }
+
+    fn sectors_of(&self, bits: Range<u64>) -> Range<u64> {
+        let chunk = self.superblock.chunk_sectors();
+        let end = (bits.end * chunk).min(self.superblock.sync_size_sectors);
+        (bits.start * chunk).min(end)..end
+    }
+
+    /// Is the bit set? Bits beyond the last are not.
+    #[must_use]
+    pub fn get(&self, bit: u64) -> bool {
+        let (index, mask) = place(bit);
+        self.bits.get(index).is_some_and(|word| word & mask != 0)
+    }
+
+    /// Sets a bit; false when it was set.
+    ///
+    /// # Panics
+    /// When there is no such bit.
+    pub fn set(&mut self, bit: u64) -> bool {
+        assert!(bit < self.bits(), "bit {bit} of a bitmap of {}", self.bits());
+        let (index, mask) = place(bit);
+        let was_set = self.bits[index] & mask != 0;
+        self.bits[index] |= mask;
+        !was_set
+    }
+
+    /// Clears a bit; false when it was clear.
+    ///
+    /// # Panics
+    /// When there is no such bit.
+    pub fn clear(&mut self, bit: u64) -> bool {
+        assert!(bit < self.bits(), "bit {bit} of a bitmap of {}", self.bits());
+        let (index, mask) = place(bit);
+        let was_set = self.bits[index] & mask != 0;
+        self.bits[index] &= !mask;
+        was_set
+    }
+
+    /// Sets all bits.
+    pub fn set_all(&mut self) {
+        self.bits.fill(u64::MAX);
+        self.clear_padding();
+    }
+
+    /// Sets all bits that are set in the other bitmap. When that one is cut differently, the bits
+    /// that its dirty ranges touch.
+    pub fn union(&mut self, other: &Self) {
+        for range in other.dirty_ranges() {
+            for bit in self.bits_for(range) {
+                self.set(bit);
+            }
+        }
+    }
+
+    /// The runs of set bits, as ranges of sync sectors, in order.
+    pub fn dirty_ranges(&self) -> impl Iterator<Item = Range<u64>> + '_ {
+        let mut from = 0;
+        std::iter::from_fn(move || {
+            let start = self.next(from, true)?;
+            let end = self.next(start, false).unwrap_or_else(|| self.bits());
+            from = end;
+            Some(self.sectors_of(start..end))
+        })
+    }
+
+    /// The first bit of this value from `from` on.
+    fn next(&self, from: u64, value: bool) -> Option<u64> {
+        let (index, mask) = place(from);
+        let mut skipped = mask - 1;
+        for (at, word) in self.bits.iter().enumerate().skip(index) {
+            let wanted = if value { *word } else { !*word } & !skipped;
+            if wanted != 0 {
+                let bit = at as u64 * 64 + u64::from(wanted.trailing_zeros());
+                return (bit < self.bits()).then_some(bit);
+            }
+            skipped = 0;
+        }
+        None
+    }
+
+    /// Does it say nothing about an array with this UUID and event count? Then every bit is to be
+    /// taken as set. md updates the bitmap before the superblocks, so a good one is never behind.
+    #[must_use]
+    pub fn stale(&self, array_uuid: [u8; 16], array_events: u64) -> bool {
+        self.superblock.uuid != array_uuid
+            || self.superblock.events < array_events
+            || self.superblock.state & state::STALE != 0
+    }
+
+    fn clear_padding(&mut self) {
+        let used = self.bits() % 64;
+        if used != 0
+            && let Some(last) = self.bits.last_mut()
+        {
+            *last &= (1 << used) - 1;
+        }
+    }
+}
+
+/// Index and mask of a bit. An index beyond the address space is beyond every bitmap.
+fn place(bit: u64) -> (usize, u64) {
+    (usize::try_from(bit / 64).unwrap_or(usize::MAX), 1 << (bit % 64))
 }

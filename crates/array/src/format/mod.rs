@@ -3,11 +3,12 @@
 
 pub mod bad_blocks;
 pub mod bitmap;
+mod bitmap_superblock;
 mod bytes;
 pub mod superblock;
 mod superblock_v0;
 mod superblock_v1;
 
-pub use bad_blocks::BadBlocks;
-pub use bitmap::{Bitmap, BitmapSuperblock};
+pub use bad_blocks::{BadBlocks, BadBlocksError};
+pub use bitmap::{Bitmap, BitmapError, BitmapSuperblock};
 pub use superblock::{Role, Superblock, SuperblockError, Unsupported, Version, locations};
