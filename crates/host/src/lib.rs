@@ -2,6 +2,7 @@
 
 pub mod control;
 pub mod door;
+pub mod export;
 pub mod member;
 
 #[cfg(test)]

@@ -61,10 +61,15 @@ impl Client {
         let request = Request { version: VERSION, verb };
         let mut line = serde_json::to_vec(&request).map_err(io::Error::from)?;
         line.push(b'\n');
-        self.stream.get_mut().write_all(&line)?;
-        let line = read_line(&mut self.stream)?
-            .ok_or(io::ErrorKind::UnexpectedEof)
-            .map_err(|kind| ControlError::Broken(kind.into()))?;
+        // A server that turns a client away answers before it was asked, and hangs up.
+        let written = self.stream.get_mut().write_all(&line);
+        let line = match read_line(&mut self.stream)? {
+            Some(line) => line,
+            None => {
+                let ended = || io::ErrorKind::UnexpectedEof.into();
+                return Err(ControlError::Broken(written.err().unwrap_or_else(ended)));
+            }
+        };
         let response: Response = serde_json::from_slice(&line).map_err(io::Error::from)?;
         match response.result {
             Reply::Ok(answer) => Ok(answer),

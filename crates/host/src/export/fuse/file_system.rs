@@ -1,0 +1,295 @@
+//! The file system: a directory with one file, and the requests on it.
+
+use std::ffi::OsStr;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use braid_array::RequestError;
+use fuser::{
+    BsdFileFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation,
+    INodeNo, InitFlags, KernelConfig, LockOwner, OpenAccMode, OpenFlags, ReplyAttr, ReplyData,
+    ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite, Request, TimeOrNow, WriteFlags,
+};
+use rustix::fs::{FallocateFlags, OFlags};
+
+use super::byte_file::{ByteFile, Done};
+
+const ROOT: INodeNo = INodeNo::ROOT;
+const FILE: INodeNo = INodeNo(2);
+
+/// Neither name nor size ever change.
+const FOREVER: Duration = Duration::from_secs(1 << 30);
+
+/// The largest request; the kernel's own limit.
+const MAX_WRITE_BYTES: u32 = 1 << 20;
+const MAX_BACKGROUND: u16 = 256;
+
+#[derive(Debug)]
+pub(super) struct FileSystem {
+    name: String,
+    file: Arc<ByteFile>,
+    read_only: bool,
+    mounted: SystemTime,
+}
+
+impl FileSystem {
+    pub(super) fn new(name: &str, file: Arc<ByteFile>, read_only: bool) -> Self {
+        Self { name: name.to_owned(), file, read_only, mounted: SystemTime::now() }
+    }
+
+    fn attributes(&self, ino: INodeNo) -> Option<FileAttr> {
+        let write = if self.read_only { 0 } else { 0o200 };
+        let (kind, perm, size, nlink) = match ino {
+            ROOT => (FileType::Directory, 0o555, 0, 2),
+            FILE => (FileType::RegularFile, 0o400 | write, self.file.size(), 1),
+            _ => return None,
+        };
+        Some(FileAttr {
+            ino,
+            size,
+            blocks: size / 512,
+            atime: self.mounted,
+            mtime: self.mounted,
+            ctime: self.mounted,
+            crtime: self.mounted,
+            kind,
+            perm,
+            nlink,
+            uid: rustix::process::geteuid().as_raw(),
+            gid: rustix::process::getegid().as_raw(),
+            rdev: 0,
+            blksize: 4096,
+            flags: 0,
+        })
+    }
+}
+
+const fn errno(error: RequestError) -> Errno {
+    match error {
+        RequestError::OutOfRange => Errno::ENOSPC,
+        RequestError::Malformed => Errno::EINVAL,
+        RequestError::ReadOnly => Errno::EROFS,
+        RequestError::Failed | RequestError::Medium => Errno::EIO,
+    }
+}
+
+/// Answers with success or the error, when it is known.
+fn answer(reply: ReplyEmpty) -> Done {
+    Box::new(move |result| match result {
+        Ok(()) => reply.ok(),
+        Err(error) => reply.error(errno(error)),
+    })
+}
+
+// A reply that is dropped with its callback, because the engine has ended, says EIO.
+impl Filesystem for FileSystem {
+    fn init(&mut self, _req: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
+        // Each of them makes it faster and none is needed.
+        let wishes =
+            [InitFlags::FUSE_ASYNC_DIO, InitFlags::FUSE_MAX_PAGES, InitFlags::FUSE_PARALLEL_DIROPS];
+        for wish in wishes {
+            let _ = config.add_capabilities(wish);
+        }
+        let _ = config.set_max_write(MAX_WRITE_BYTES);
+        let _ = config.set_max_background(MAX_BACKGROUND);
+        Ok(())
+    }
+
+    fn lookup(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        match self.attributes(FILE).filter(|_| parent == ROOT && name == OsStr::new(&self.name)) {
+            Some(attributes) => reply.entry(&FOREVER, &attributes, Generation(0)),
+            None => reply.error(Errno::ENOENT),
+        }
+    }
+
+    fn getattr(&self, _req: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
+        match self.attributes(ino) {
+            Some(attributes) => reply.attr(&FOREVER, &attributes),
+            None => reply.error(Errno::ENOENT),
+        }
+    }
+
+    /// Times and a truncation to nothing (`O_TRUNC`) are ignored, as on a block device.
+    fn setattr(
+        &self,
+        _req: &Request,
+        ino: INodeNo,
+        mode: Option<u32>,
+        uid: Option<u32>,
+        gid: Option<u32>,
+        size: Option<u64>,
+        _atime: Option<TimeOrNow>,
+        _mtime: Option<TimeOrNow>,
+        _ctime: Option<SystemTime>,
+        _fh: Option<FileHandle>,
+        _crtime: Option<SystemTime>,
+        _chgtime: Option<SystemTime>,
+        _bkuptime: Option<SystemTime>,
+        _flags: Option<BsdFileFlags>,
+        reply: ReplyAttr,
+    ) {
+        let Some(attributes) = self.attributes(ino) else { return reply.error(Errno::ENOENT) };
+        if mode.is_some() || uid.is_some() || gid.is_some() {
+            reply.error(Errno::EPERM);
+        } else if size.is_some_and(|size| size != 0 && size != attributes.size) {
+            reply.error(Errno::EINVAL);
+        } else {
+            reply.attr(&FOREVER, &attributes);
+        }
+    }
+
+    fn readdir(
+        &self,
+        _req: &Request,
+        ino: INodeNo,
+        _fh: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectory,
+    ) {
+        if ino != ROOT {
+            return reply.error(Errno::ENOTDIR);
+        }
+        let entries = [
+            (ROOT, FileType::Directory, "."),
+            (ROOT, FileType::Directory, ".."),
+            (FILE, FileType::RegularFile, self.name.as_str()),
+        ];
+        for (next, (ino, kind, name)) in (1..).zip(entries) {
+            if next > offset && reply.add(ino, next, kind, name) {
+                break;
+            }
+        }
+        reply.ok();
+    }
+
+    fn open(&self, _req: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        if ino != FILE {
+            reply.error(Errno::EISDIR);
+        } else if self.read_only && flags.acc_mode() != OpenAccMode::O_RDONLY {
+            reply.error(Errno::EROFS);
+        } else {
+            let flags = FopenFlags::FOPEN_DIRECT_IO
+                | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES
+                | FopenFlags::FOPEN_NOFLUSH;
+            reply.opened(FileHandle(0), flags);
+        }
+    }
+
+    fn read(
+        &self,
+        _req: &Request,
+        _ino: INodeNo,
+        _fh: FileHandle,
+        offset: u64,
+        size: u32,
+        _flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        let end = offset.saturating_add(size.into()).min(self.file.size());
+        if offset >= end {
+            return reply.data(&[]);
+        }
+        self.file.read(&(offset..end), move |bytes| match bytes {
+            Ok(bytes) => reply.data(bytes),
+            Err(error) => reply.error(errno(error)),
+        });
+    }
+
+    fn write(
+        &self,
+        _req: &Request,
+        _ino: INodeNo,
+        _fh: FileHandle,
+        offset: u64,
+        data: &[u8],
+        _write_flags: WriteFlags,
+        flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        let room = self.file.size().saturating_sub(offset).min(data.len() as u64);
+        let written = u32::try_from(room).unwrap_or(u32::MAX);
+        if written == 0 {
+            let beyond = !data.is_empty();
+            return if beyond { reply.error(Errno::ENOSPC) } else { reply.written(0) };
+        }
+        // Such a write is not followed by an FSYNC.
+        let durable = OFlags::DSYNC | OFlags::SYNC;
+        let fua = OFlags::from_bits_retain(flags.0.cast_unsigned()).intersects(durable);
+        let done: Done = Box::new(move |result| match result {
+            Ok(()) => reply.written(written),
+            Err(error) => reply.error(errno(error)),
+        });
+        self.file.write(offset, data[..written as usize].to_vec(), fua, done);
+    }
+
+    fn flush(
+        &self,
+        _req: &Request,
+        _ino: INodeNo,
+        _fh: FileHandle,
+        _lock_owner: LockOwner,
+        reply: ReplyEmpty,
+    ) {
+        // Comes with every close, on kernels that do not know NOFLUSH: no barrier.
+        reply.ok();
+    }
+
+    fn fsync(
+        &self,
+        _req: &Request,
+        _ino: INodeNo,
+        _fh: FileHandle,
+        _datasync: bool,
+        reply: ReplyEmpty,
+    ) {
+        self.file.flush(answer(reply));
+    }
+
+    fn fsyncdir(
+        &self,
+        _req: &Request,
+        _ino: INodeNo,
+        _fh: FileHandle,
+        _datasync: bool,
+        reply: ReplyEmpty,
+    ) {
+        reply.ok();
+    }
+
+    /// Never ENOSYS: the kernel would not ask again as long as it is mounted.
+    fn fallocate(
+        &self,
+        _req: &Request,
+        _ino: INodeNo,
+        _fh: FileHandle,
+        offset: u64,
+        length: u64,
+        mode: i32,
+        reply: ReplyEmpty,
+    ) {
+        let mode = FallocateFlags::from_bits_retain(mode.cast_unsigned());
+        let size = self.file.size();
+        let end = offset.saturating_add(length);
+        let keep_size = mode.contains(FallocateFlags::KEEP_SIZE);
+        let range = offset.min(size)..end.min(size);
+        let what = mode - FallocateFlags::KEEP_SIZE;
+        let known = [FallocateFlags::empty(), PUNCH_HOLE, ZERO_RANGE].contains(&what);
+        if !known {
+            reply.error(Errno::EOPNOTSUPP);
+        } else if self.read_only {
+            reply.error(Errno::EROFS);
+        } else if end > size && !keep_size {
+            reply.error(Errno::EFBIG);
+        } else if what.is_empty() || range.is_empty() {
+            // All the space there is is allocated.
+            reply.ok();
+        } else {
+            self.file.zero(range, what == PUNCH_HOLE, answer(reply));
+        }
+    }
+}
+
+const PUNCH_HOLE: FallocateFlags = FallocateFlags::PUNCH_HOLE;
+const ZERO_RANGE: FallocateFlags = FallocateFlags::ZERO_RANGE;

@@ -1,0 +1,218 @@
+use std::fs::{File, OpenOptions};
+use std::io::Read;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::process::Stdio;
+
+use rustix::fs::{FallocateFlags, OFlags, fallocate};
+
+use super::*;
+use crate::testing::{FakeEngine, skipped};
+
+const MIB: usize = 1 << 20;
+
+struct Mounted {
+    dir: tempfile::TempDir,
+    fake: FakeEngine,
+    mount: Option<Mount>,
+}
+
+fn mounted(size: usize, read_only: bool) -> Option<Mounted> {
+    if !Path::new("/dev/fuse").exists() || !rustix::process::geteuid().is_root() {
+        skipped("FUSE as root");
+        return None;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let content = (0..size).map(|i| (i / 512 % 251) as u8).collect();
+    let fake = FakeEngine::start(content, 4096, 0..0, &[]);
+    let mount = mount_at(dir.path(), &fake, size, read_only).unwrap();
+    Some(Mounted { dir, fake, mount: Some(mount) })
+}
+
+fn mount_at(at: &Path, fake: &FakeEngine, size: usize, ro: bool) -> Result<Mount, MountError> {
+    mount(Setup {
+        name: "a0",
+        mountpoint: at,
+        door: fake.door.clone(),
+        size_bytes: size as u64,
+        block_bytes: 4096,
+        read_only: ro,
+    })
+}
+
+impl Mounted {
+    fn path(&self) -> PathBuf {
+        self.dir.path().join("a0")
+    }
+
+    fn open(&self, flags: OFlags) -> io::Result<File> {
+        let flags = flags.bits().cast_signed();
+        OpenOptions::new().read(true).write(true).custom_flags(flags).open(self.path())
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        if let Some(mount) = self.mount.take() {
+            mount.detach();
+        }
+    }
+}
+
+#[test]
+fn the_file_reads_and_writes_as_the_array() {
+    let Some(mut mounted) = mounted(8 * MIB, false) else { return };
+    assert_eq!(std::fs::read_dir(mounted.dir.path()).unwrap().count(), 1);
+    assert_eq!(std::fs::metadata(mounted.path()).unwrap().len(), 8 * MIB as u64);
+    std::fs::metadata(mounted.dir.path().join("other")).unwrap_err();
+
+    let file = mounted.open(OFlags::empty()).unwrap();
+    let mut expected = std::fs::read(mounted.path()).unwrap();
+    assert!(expected.iter().enumerate().all(|(i, byte)| *byte == (i / 512 % 251) as u8));
+    for (at, len) in [(0, 4096), (4096, 3 * MIB), (5000, 10), (MIB + 1, 2 * MIB)] {
+        let bytes: Vec<u8> = (0..len).map(|i| (i * 7 % 255) as u8).collect();
+        file.write_all_at(&bytes, at as u64).unwrap();
+        expected[at..at + len].copy_from_slice(&bytes);
+    }
+    assert!(std::fs::read(mounted.path()).unwrap() == expected);
+
+    assert_eq!(mounted.fake.asked.lock().unwrap().flushes, 0, "closing is no barrier");
+    file.sync_all().unwrap();
+    assert_eq!(mounted.fake.asked.lock().unwrap().flushes, 1);
+    let fua = || mounted.fake.asked.lock().unwrap().fua_writes;
+    assert_eq!(fua(), 0);
+    for (i, flags) in [(1, OFlags::DSYNC), (2, OFlags::SYNC)] {
+        mounted.open(flags).unwrap().write_all_at(&expected[..4096], 0).unwrap();
+        assert_eq!(fua(), i);
+    }
+
+    fallocate(&file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, 4095, 8194).unwrap();
+    expected[4095..4095 + 8194].fill(0);
+    fallocate(&file, FallocateFlags::ZERO_RANGE, 2 * MIB as u64, MIB as u64).unwrap();
+    expected[2 * MIB..3 * MIB].fill(0);
+    fallocate(&file, FallocateFlags::empty(), 0, 8 * MIB as u64).unwrap();
+    let zeroed = mounted.fake.asked.lock().unwrap().zeroed.clone();
+    let (mib, none) = (MIB as u64, 8 * MIB as u64 + 1);
+    assert_eq!(zeroed, [(4096..12_288, true), (2 * mib..3 * mib, false)]);
+    fallocate(&file, FallocateFlags::empty(), 0, none).unwrap_err();
+    fallocate(&file, FallocateFlags::COLLAPSE_RANGE, 0, 4096).unwrap_err();
+    assert!(std::fs::read(mounted.path()).unwrap() == expected);
+
+    assert_eq!(
+        file.write_at(&[0], none).unwrap_err().raw_os_error(),
+        Some(Errno::NOSPC.raw_os_error())
+    );
+    assert_eq!(file.read_at(&mut [0], none).unwrap(), 0);
+    file.set_len(4096).unwrap_err();
+    drop(File::create(mounted.path()).unwrap());
+    assert!(std::fs::read(mounted.path()).unwrap() == expected, "O_TRUNC is ignored");
+    drop(file);
+    mounted.mount.take().unwrap().unmount().unwrap();
+    assert!(!mounted.path().exists());
+}
+
+#[test]
+fn a_read_only_array_is_not_opened_for_writing() {
+    let Some(mounted) = mounted(MIB, true) else { return };
+    let error = mounted.open(OFlags::empty()).unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(Errno::ROFS.raw_os_error()));
+    let mut bytes = Vec::new();
+    File::open(mounted.path()).unwrap().read_to_end(&mut bytes).unwrap();
+    assert_eq!(bytes.len(), MIB);
+}
+
+#[test]
+fn a_mount_in_use_stays_until_it_is_free() {
+    let Some(mut mounted) = mounted(MIB, false) else { return };
+    let file = mounted.open(OFlags::empty()).unwrap();
+    let (mount, error) = mounted.mount.take().unwrap().unmount().unwrap_err();
+    assert_eq!(error.reason, "is in use");
+    file.write_all_at(&[1; 4096], 0).unwrap();
+    drop(file);
+    mount.unmount().unwrap();
+}
+
+#[test]
+fn what_is_no_empty_directory_is_refused() {
+    let Some(mounted) = mounted(MIB, false) else { return };
+    let refused = |at: &Path| mount_at(at, &mounted.fake, MIB, false).unwrap_err().reason;
+    assert_eq!(refused(mounted.dir.path()), "something is already mounted here");
+    assert_eq!(refused(Path::new("/")), "something is already mounted here");
+    let dir = tempfile::tempdir().unwrap();
+    assert_eq!(refused(&dir.path().join("none")), "no such directory");
+    let file = dir.path().join("file");
+    std::fs::write(&file, "x").unwrap();
+    assert_eq!(refused(&file), "is not a directory");
+    assert_eq!(refused(dir.path()), "is not an empty directory");
+}
+
+#[test]
+fn an_ended_engine_gives_errors_and_no_hangs() {
+    let Some(mut mounted) = mounted(MIB, false) else { return };
+    let file = mounted.open(OFlags::empty()).unwrap();
+    let command = braid_array::action::Command::Stop;
+    let stop = |done| crate::door::Message::Command { command, device: None, done };
+    mounted.fake.door.call(stop).unwrap().unwrap();
+    while mounted.fake.door.status().is_some() {}
+    assert_eq!(file.read_at(&mut [0; 512], 0).unwrap_err().raw_os_error(), Some(5));
+    assert_eq!(file.write_at(&[0; 512], 0).unwrap_err().raw_os_error(), Some(5));
+    assert_eq!(file.sync_all().unwrap_err().raw_os_error(), Some(5));
+    drop(file);
+    mounted.mount.take().unwrap().detach();
+}
+
+/// In a mount namespace of its own, so that no mount of another process keeps ours busy.
+const EXT4_ON_LOOP: &str = r#"
+set -eu
+loop=$(losetup -f --show --direct-io=on --sector-size 512 "$1")
+trap 'umount "$2" 2>/dev/null || true; losetup -d "$loop"' EXIT
+mkfs.ext4 -q -F "$loop"
+mount -o discard "$loop" "$2"
+fio --name=v --directory="$2" --size=24M --rw=randwrite --bsrange=512-64k --ioengine=libaio \
+    --direct=1 --iodepth=16 --fsync=64 --verify=crc32c --do_verify=1 --verify_fatal=1 \
+    --randseed=7 --output="$2.log"
+rm "$2"/v*
+fstrim "$2"
+umount "$2"
+e2fsck -fn "$loop"
+"#;
+
+#[test]
+fn ext4_on_a_loop_device_keeps_its_data() {
+    let Some(mut mounted) = mounted(96 * MIB, false) else { return };
+    let work = tempfile::tempdir().unwrap();
+    let target = work.path().join("ext4");
+    std::fs::create_dir(&target).unwrap();
+    for tool in ["losetup", "mkfs.ext4", "fio", "e2fsck", "unshare"] {
+        if Command::new(tool).arg("--version").output().is_err() {
+            return skipped(tool);
+        }
+    }
+    let output = Command::new("unshare")
+        .args(["--mount", "--propagation", "private", "bash", "-c", EXT4_ON_LOOP, "bash"])
+        .args([mounted.path(), target])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let text = format!("{}{}", lossy(&output.stdout), lossy(&output.stderr));
+    if text.contains("losetup: ") && !output.status.success() {
+        return skipped(&format!("losetup ({})", text.trim()));
+    }
+    let log = std::fs::read_to_string(work.path().join("ext4.log")).unwrap_or_default();
+    assert!(output.status.success(), "{text}\n{log}");
+    {
+        let asked = mounted.fake.asked.lock().unwrap();
+        assert!(asked.flushes > 10, "{} flushes", asked.flushes);
+        assert!(asked.zeroed.iter().any(|(_, unmap)| *unmap), "no discard came through");
+    }
+    // The loop device goes away some time after losetup returned.
+    let mut mount = mounted.mount.take().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while let Err((busy, error)) = mount.unmount() {
+        assert!(Instant::now() < deadline, "{error}");
+        mount = *busy;
+    }
+}
+
+fn lossy(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}

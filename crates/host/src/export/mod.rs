@@ -1,0 +1,3 @@
+//! Exports: ways for programs to use an array. They know requests and nothing of levels.
+
+pub mod fuse;
