@@ -1,0 +1,157 @@
+//! A plan is data: what to read, what to compute from it, what to write. Planners are pure
+//! functions from the shape of a stripe and the state of its members to a [`Plan`]; the machine
+//! runs the three stages in order and knows nothing of levels.
+
+pub(crate) mod mirror;
+pub(crate) mod parity;
+pub(crate) mod parity_sync;
+
+use crate::action::{Compute, IoOp};
+use crate::{Buf, MemberId, SECTOR_BYTES};
+
+/// A place on a member: the absolute device sector at which row 0 of the planned unit lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) member: MemberId,
+    pub(crate) sector: u64,
+}
+
+/// What can be done with one role's strip in the unit being planned.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RoleView {
+    /// Where valid contents can be read.
+    pub(crate) reader: Option<Place>,
+    /// Who must be written: the role's holder and its replacement.
+    pub(crate) writers: [Option<Place>; 2],
+}
+
+impl RoleView {
+    pub(crate) fn writable(&self) -> bool {
+        self.writers.iter().any(Option::is_some)
+    }
+}
+
+/// One I/O of a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct MemberIo {
+    pub(crate) member: MemberId,
+    pub(crate) op: IoOp,
+}
+
+/// Stages run in order: all reads, then each computation in turn, then all writes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Plan {
+    pub(crate) reads: Vec<MemberIo>,
+    pub(crate) computes: Vec<Compute>,
+    pub(crate) writes: Vec<MemberIo>,
+}
+
+/// More strips are unreadable than the redundancy covers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Unrecoverable;
+
+/// Rows of a unit: sectors counted from its first row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Rows {
+    pub(crate) start: u32,
+    pub(crate) end: u32,
+}
+
+impl Rows {
+    pub(crate) const fn new(start: u32, end: u32) -> Self {
+        Self { start, end }
+    }
+
+    pub(crate) const fn sectors(self) -> u32 {
+        self.end - self.start
+    }
+
+    /// These rows of a buffer whose first byte is row 0.
+    pub(crate) fn of(self, slot: Buf) -> Buf {
+        let sector = SECTOR_BYTES as u32;
+        slot.slice(self.start * sector, self.sectors() * sector)
+    }
+}
+
+impl Plan {
+    /// Adds a read of `rows` at `place` into the same rows of `slot`. Adjoining reads grow.
+    pub(crate) fn read(&mut self, place: Place, rows: Rows, slot: Buf) {
+        self.read_into(place, rows, rows.of(slot));
+    }
+
+    /// Adds a read of `rows` at `place` into `buf`, which is as long as the rows.
+    pub(crate) fn read_into(&mut self, place: Place, rows: Rows, buf: Buf) {
+        let sector = place.sector + u64::from(rows.start);
+        for io in &mut self.reads {
+            if let IoOp::Read { sector: first, buf: held } = &mut io.op
+                && io.member == place.member
+                && *first + u64::from(held.len) / SECTOR_BYTES == sector
+                && held.offset + u64::from(held.len) == buf.offset
+            {
+                held.len += buf.len;
+                return;
+            }
+        }
+        self.reads.push(MemberIo { member: place.member, op: IoOp::Read { sector, buf } });
+    }
+
+    /// Adds writes of `buf` to `rows` at every writer of a role. Adjoining writes grow.
+    pub(crate) fn write(&mut self, role: &RoleView, rows: Rows, buf: Buf, fua: bool) {
+        for place in role.writers.iter().flatten() {
+            self.write_at(*place, rows, buf, fua);
+        }
+    }
+
+    /// Adds a write of `buf` to `rows` at one place.
+    pub(crate) fn write_at(&mut self, place: Place, rows: Rows, buf: Buf, fua: bool) {
+        let sector = place.sector + u64::from(rows.start);
+        for io in &mut self.writes {
+            if let IoOp::Write { sector: first, buf: held, .. } = &mut io.op
+                && io.member == place.member
+                && *first + u64::from(held.len) / SECTOR_BYTES == sector
+                && held.offset + u64::from(held.len) == buf.offset
+            {
+                held.len += buf.len;
+                return;
+            }
+        }
+        let op = IoOp::Write { sector, buf, fua };
+        self.writes.push(MemberIo { member: place.member, op });
+    }
+
+    /// Adds zeroing of `rows` at every writer of a role.
+    pub(crate) fn zero(&mut self, role: &RoleView, rows: Rows, unmap: bool, fua: bool) {
+        for place in role.writers.iter().flatten() {
+            let sector = place.sector + u64::from(rows.start);
+            let op = IoOp::WriteZeroes { sector, sectors: rows.sectors().into(), unmap, fua };
+            self.writes.push(MemberIo { member: place.member, op });
+        }
+    }
+}
+
+/// Scratch strips taken for one plan; given back as a whole when the plan ends.
+#[derive(Debug, Default)]
+pub(crate) struct Taken {
+    free: Vec<Buf>,
+    used: Vec<Buf>,
+}
+
+impl Taken {
+    pub(crate) const fn new(free: Vec<Buf>) -> Self {
+        Self { free, used: Vec::new() }
+    }
+
+    /// One more strip.
+    ///
+    /// # Panics
+    /// When a planner takes more than the members + 2 that were set aside: a planner bug.
+    pub(crate) fn take(&mut self) -> Buf {
+        let buf = self.free.pop().expect("a plan takes at most members + 2 strips");
+        self.used.push(buf);
+        buf
+    }
+
+    pub(crate) fn into_bufs(self) -> impl Iterator<Item = Buf> {
+        self.free.into_iter().chain(self.used)
+    }
+}
