@@ -126,18 +126,6 @@ pub enum Compute {
         /// The other.
         b: Buf,
     },
-    /// Copy.
-    Copy {
-        /// Source.
-        from: Buf,
-        /// Destination.
-        to: Buf,
-    },
-    /// Fill with zeroes.
-    Zero {
-        /// Destination.
-        buf: Buf,
-    },
 }
 
 /// How an I/O or computation went when it went well.

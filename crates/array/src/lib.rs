@@ -16,6 +16,7 @@ pub mod format;
 pub mod geometry;
 pub mod level;
 pub mod machine;
+mod plan;
 pub mod request;
 pub mod status;
 pub mod units;

@@ -1,0 +1,267 @@
+//! Administrators' commands.
+
+use super::Array;
+use super::members::{Member, State};
+use crate::MemberId;
+use crate::action::{Action, Command, CommandError, CommandId, NewMember};
+use crate::assemble::{MemberConfig, Standing};
+use crate::events::SyncAction;
+use crate::format::superblock::Role;
+use crate::format::{BadBlocks, Superblock};
+
+type Answer = Result<(), CommandError>;
+
+fn refuse(reason: impl Into<String>, next: impl Into<String>) -> Answer {
+    Err(CommandError { reason: reason.into(), next: next.into() })
+}
+
+impl Array {
+    pub(crate) fn take_command(&mut self, id: CommandId, command: Command) {
+        let before = self.meta.ticket();
+        let answer = match command {
+            Command::Stop => {
+                if self.stopping.is_some() {
+                    refuse("it is being stopped already", "wait for it")
+                } else {
+                    self.stopping = Some(id);
+                    return;
+                }
+            }
+            Command::SpeedLimits { min_bytes_s, max_bytes_s } => {
+                self.sync.set_limits(min_bytes_s, max_bytes_s);
+                Ok(())
+            }
+            Command::Pause(paused) => {
+                self.sync.paused = paused;
+                Ok(())
+            }
+            Command::StopScrub => {
+                self.stop_scrub();
+                Ok(())
+            }
+            _ if self.read_only => {
+                refuse("the array is read-only", "assemble it without --readonly")
+            }
+            _ if self.failed => refuse(
+                "the array has lost too many members",
+                "stop it, bring the members back and assemble it again",
+            ),
+            _ if !self.is_redundant() => refuse(
+                format!("{} has no redundancy", self.geometry.level().name()),
+                "restore from a backup what a failed member held",
+            ),
+            Command::Fail(member) => self.fail_command(member),
+            Command::Remove(member) => self.remove_command(member),
+            Command::Add(new) => self.add_command(*new),
+            Command::Replace(member) => self.replace_command(member),
+            Command::Scrub { repair } => self.scrub_command(repair),
+        };
+        // What a command changed is on the members before the command is answered.
+        if answer.is_ok() && self.meta.wants_superblock() {
+            self.replies.push((before.max(self.meta.ticket()), id));
+        } else {
+            self.actions.push_back(Action::Reply { id, result: answer });
+        }
+    }
+
+    fn fail_command(&mut self, id: MemberId) -> Answer {
+        let Some(member) = self.members.get(id) else {
+            return refuse("no such member", "see `braid detail`");
+        };
+        if !member.state.is_live() {
+            return refuse(format!("{} is faulty already", member.device), "remove it");
+        }
+        if self.needs(id) {
+            return refuse(
+                format!("the array would lose data without {}", member.device),
+                "wait until recovery is complete, or stop the array",
+            );
+        }
+        self.fail_member(id, "failed by the administrator");
+        Ok(())
+    }
+
+    fn remove_command(&mut self, id: MemberId) -> Answer {
+        let Some(member) = self.members.get(id) else {
+            return refuse("no such member", "see `braid detail`");
+        };
+        match member.state {
+            State::InSync { .. } | State::Rebuilding { .. } => {
+                refuse(format!("{} is in use", member.device), "fail it first")
+            }
+            State::Faulty { .. } | State::Spare if member.in_flight > 0 => {
+                refuse(format!("{} still has I/O in flight", member.device), "try again shortly")
+            }
+            State::Faulty { .. } | State::Spare => {
+                self.members.detach(id);
+                self.wish_superblock(false);
+                Ok(())
+            }
+        }
+    }
+
+    fn add_command(&mut self, new: NewMember) -> Answer {
+        if self.members.get(new.member).is_some() {
+            return refuse("its place in the table is taken", "try again");
+        }
+        if self.members.iter().any(|(_, member)| member.device == new.device) {
+            return refuse(
+                format!("{} is a member already", new.device),
+                "remove it first if it is faulty",
+            );
+        }
+        if let Some(member) = self.returning_member(&new) {
+            self.members.attach(new.member, member);
+        } else if new.readd {
+            return refuse(
+                format!("{} cannot take its old role back: what changed is not known", new.device),
+                "add it: it is then rebuilt as a whole",
+            );
+        } else {
+            let member = self.fresh_member(&new)?;
+            self.members.attach(new.member, member);
+        }
+        self.wish_whole_bitmap();
+        self.wish_superblock(false);
+        self.unstick_sync();
+        Ok(())
+    }
+
+    /// A device that was a member and whose role is free: taken back when the bitmap tells all
+    /// that changed since it left.
+    fn returning_member(&self, new: &NewMember) -> Option<Member> {
+        let superblock = new.superblock.as_deref()?;
+        let intent = self.intent.as_ref()?;
+        let Role::Active(role) = superblock.role() else { return None };
+        let number_free =
+            self.members.iter().all(|(_, m)| m.superblock.dev_number != superblock.dev_number);
+        let known = superblock.set_uuid == self.superblock.set_uuid
+            && superblock.events >= intent.bitmap.superblock.events_cleared
+            && u32::from(role) < self.geometry.raid_disks()
+            && self.members.role(role).holder.is_none();
+        if !known || !number_free || self.check_room(superblock, new).is_err() {
+            return None;
+        }
+        let whole = !superblock.has(crate::format::superblock::feature::RECOVERY_OFFSET);
+        if !whole {
+            return None;
+        }
+        let mut superblock = superblock.clone();
+        superblock.recovery_offset = 0;
+        Some(Member::new(MemberConfig {
+            device: new.device.clone(),
+            device_sectors: new.device_sectors,
+            superblock,
+            bad_blocks: new.bad_blocks.clone(),
+            standing: Standing::Rebuilding { role, offset: 0, replacement: false, by_bitmap: true },
+        }))
+    }
+
+    fn check_room(&self, superblock: &Superblock, new: &NewMember) -> Answer {
+        let needed = superblock.data_offset + self.geometry.member_sectors();
+        if new.device_sectors >= needed {
+            return Ok(());
+        }
+        refuse(
+            format!("{} is too small: {} sectors, needs {needed}", new.device, new.device_sectors),
+            "use a device at least as large as the other members",
+        )
+    }
+
+    /// A superblock for a device that becomes a spare, laid out as the other members' are.
+    fn fresh_member(&self, new: &NewMember) -> Result<Member, CommandError> {
+        let Some((_, pattern)) = self.members.iter_live().next() else {
+            let next = "stop the array and assemble it again".into();
+            return Err(CommandError { reason: "no member is left".into(), next });
+        };
+        let mut superblock = pattern.superblock.clone();
+        place(&mut superblock, new.device_sectors);
+        self.check_room(&superblock, new)?;
+        superblock.dev_number = (0u32..)
+            .find(|n| self.members.iter().all(|(_, m)| m.superblock.dev_number != *n))
+            .unwrap_or(0);
+        superblock.device_uuid = new.device_uuid;
+        superblock.devflags = 0;
+        superblock.corrected_reads = 0;
+        superblock.recovery_offset = 0;
+        Ok(Member::new(MemberConfig {
+            device: new.device.clone(),
+            device_sectors: new.device_sectors,
+            superblock,
+            bad_blocks: BadBlocks::default(),
+            standing: Standing::Spare,
+        }))
+    }
+
+    fn replace_command(&mut self, id: MemberId) -> Answer {
+        let spare = self.members.iter().any(|(_, member)| member.state == State::Spare);
+        let Some(member) = self.members.get_mut(id) else {
+            return refuse("no such member", "see `braid detail`");
+        };
+        if !matches!(member.state, State::InSync { .. }) {
+            return refuse(format!("{} is not in sync", member.device), "add a spare instead");
+        }
+        if !spare {
+            return refuse("there is no spare to copy it to", "add a spare first");
+        }
+        member.want_replacement = true;
+        self.unstick_sync();
+        Ok(())
+    }
+
+    fn scrub_command(&mut self, repair: bool) -> Answer {
+        if self.sync.action != SyncAction::Idle {
+            return refuse(
+                format!("{} is running", self.sync.action.name()),
+                "wait for it or interrupt it",
+            );
+        }
+        if self.has_parity() && self.members.degraded() > 0 {
+            return refuse("the array is degraded: nothing to compare with", "add a member first");
+        }
+        self.request_scrub(repair);
+        Ok(())
+    }
+
+    /// Stopping: when nothing is in flight any more, the superblocks say clean.
+    pub(crate) fn drive_stop(&mut self) {
+        let Some(id) = self.stopping else { return };
+        match self.stop_ticket {
+            None => {
+                let quiet = self.requests.in_flight() == 0
+                    && self.jobs.is_empty()
+                    && self.sync.is_idle()
+                    && self.meta.is_idle();
+                if !quiet {
+                    return;
+                }
+                self.active = false;
+                if self.intent.is_some() && self.members.degraded() == 0 {
+                    self.wish_clear_bits();
+                }
+                self.stop_ticket = Some(self.wish_superblock(true));
+            }
+            Some(ticket) if self.meta.is_done(ticket) && !self.stopped => {
+                self.stopped = true;
+                self.actions.push_back(Action::Reply { id, result: Ok(()) });
+            }
+            Some(_) => {}
+        }
+    }
+}
+
+/// Moves a superblock to where it belongs on a device of another size. What lies relative to it
+/// (bitmap, bad-block log) moves along; the room left for those is the same.
+fn place(superblock: &mut Superblock, device_sectors: u64) {
+    let Some(sector) = superblock.version.location(device_sectors) else { return };
+    let data_end = superblock.data_offset + superblock.data_size;
+    superblock.data_size =
+        if superblock.super_offset >= superblock.data_offset + superblock.size_sectors {
+            // At the end of the device, behind the data.
+            let behind = superblock.super_offset.saturating_sub(data_end);
+            sector.saturating_sub(behind + superblock.data_offset)
+        } else {
+            device_sectors.saturating_sub(superblock.data_offset)
+        };
+    superblock.super_offset = sector;
+}

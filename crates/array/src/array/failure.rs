@@ -1,0 +1,91 @@
+//! Members that fail, and arrays that have lost too many.
+//!
+//! A write error or a vanished device makes a member faulty; the superblocks of the others say so
+//! before any write is acknowledged. A read error of the medium does not: it is repaired by
+//! rewriting. When the array cannot do without the member, nothing is written any more, the
+//! superblocks included: they still tell the last state in which the array could run.
+
+use super::Array;
+use super::members::State;
+use crate::action::IoError;
+use crate::events::ArrayEvent;
+use crate::level::Level;
+use crate::{IoOp, MemberId};
+
+impl Array {
+    /// Counts an error and makes the member faulty when the error says so.
+    pub(crate) fn note_error(&mut self, id: MemberId, op: IoOp, error: IoError) {
+        if matches!(op, IoOp::Discard { .. }) {
+            return;
+        }
+        if let Some(member) = self.members.get_mut(id) {
+            member.errors += 1;
+        }
+        let reason = match (Self::changes_member(op), error) {
+            (true, _) => "write error",
+            (false, IoError::Gone) => "device gone",
+            (false, IoError::Medium) => return,
+        };
+        if !self.is_redundant() || self.read_only && error == IoError::Medium {
+            return;
+        }
+        let last_copy = self.is_mirror() && self.needs(id);
+        if last_copy && error == IoError::Medium {
+            return;
+        }
+        self.fail_member(id, reason);
+    }
+
+    /// Would the array fail without this member?
+    pub(crate) fn needs(&self, id: MemberId) -> bool {
+        let Some(member) = self.members.get(id) else { return false };
+        let State::InSync { role } = member.state else { return false };
+        !self.enough_without(Some(role))
+    }
+
+    /// Can the array run on the roles that are in sync, leaving out one more?
+    pub(crate) fn enough_without(&self, without: Option<u16>) -> bool {
+        let have = |role: u16| Some(role) != without && self.members.in_sync(role);
+        let disks = self.geometry.raid_disks() as u16;
+        match self.geometry.level() {
+            Level::Linear | Level::Raid0 => (0..disks).all(have),
+            Level::Raid1 => (0..disks).any(have),
+            Level::Raid4 | Level::Raid5 | Level::Raid6 => {
+                let lost = (0..disks).filter(|role| !have(*role)).count() as u32;
+                lost <= self.geometry.parity_disks()
+            }
+            // The pattern of copies repeats after as many chunks as there are members.
+            Level::Raid10 => {
+                let chunk = u64::from(self.geometry.chunk_sectors());
+                (0..u64::from(disks))
+                    .map(|number| number * chunk)
+                    .take_while(|sector| *sector < self.geometry.array_sectors())
+                    .all(|sector| {
+                        (0..self.geometry.copies())
+                            .any(|copy| have(self.geometry.copy(sector, copy).role))
+                    })
+            }
+        }
+    }
+
+    /// Makes a member faulty.
+    pub(crate) fn fail_member(&mut self, id: MemberId, reason: &'static str) {
+        let Some(member) = self.members.get(id) else { return };
+        if !member.state.is_live() {
+            return;
+        }
+        let fatal = self.needs(id);
+        let role = member.state.role();
+        self.members.set_state(id, State::Faulty { role });
+        self.notify(ArrayEvent::MemberFailed { member: id, reason });
+        self.sync_member_lost(id);
+        if fatal && !self.failed {
+            self.failed = true;
+            self.notify(ArrayEvent::ArrayFailed);
+            return;
+        }
+        if !self.failed {
+            self.failure_ticket = self.wish_superblock(false);
+        }
+    }
+}

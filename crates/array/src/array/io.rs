@@ -1,0 +1,115 @@
+//! I/O in flight: who asked for it, on which member.
+
+use super::Array;
+use crate::action::{Action, IoError, Outcome};
+use crate::{Buf, IoId, IoOp, MemberId};
+
+/// Who gets the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Owner {
+    /// A read that needs no plan.
+    PlainRead(PlainRead),
+    /// A write, zeroing, discard or flush of a request that needs no plan.
+    Plain { request: usize },
+    /// A planned operation.
+    Job(usize),
+    /// The running metadata update; the page it was written from.
+    Meta { page: Option<u64> },
+}
+
+/// A piece of a read, as needed to try it again elsewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PlainRead {
+    pub(crate) request: usize,
+    pub(crate) sector: u64,
+    pub(crate) buf: Buf,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    owner: Owner,
+    /// `None`: a computation.
+    member: Option<(MemberId, IoOp)>,
+}
+
+/// The table of I/O in flight; ids carry a generation so that a stray answer is noticed.
+#[derive(Debug, Default)]
+pub(crate) struct Ios {
+    slots: Vec<(u32, Option<Entry>)>,
+    free: Vec<usize>,
+    pub(crate) in_flight: usize,
+}
+
+impl Ios {
+    pub(crate) fn with_capacity(capacity: usize) -> Self {
+        Self {
+            slots: Vec::with_capacity(capacity),
+            free: Vec::with_capacity(capacity),
+            in_flight: 0,
+        }
+    }
+
+    fn insert(&mut self, entry: Entry) -> IoId {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.slots.push((0, None));
+            self.slots.len() - 1
+        });
+        self.slots[index].1 = Some(entry);
+        self.in_flight += 1;
+        IoId(u64::from(self.slots[index].0) << 32 | index as u64)
+    }
+
+    fn remove(&mut self, io: IoId) -> Entry {
+        let index = (io.0 & 0xffff_ffff) as usize;
+        let (generation, entry) = &mut self.slots[index];
+        assert_eq!(u64::from(*generation), io.0 >> 32, "an answer for an I/O that is over");
+        *generation = generation.wrapping_add(1);
+        self.free.push(index);
+        self.in_flight -= 1;
+        entry.take().expect("an answer for an I/O in flight")
+    }
+}
+
+impl Array {
+    /// Sends one I/O to a member.
+    pub(crate) fn issue(&mut self, member: MemberId, op: IoOp, owner: Owner) {
+        let io = self.ios.insert(Entry { owner, member: Some((member, op)) });
+        if let Some(m) = self.members.get_mut(member) {
+            m.in_flight += 1;
+            if let IoOp::Read { sector, buf } = op {
+                m.last_end = sector + u64::from(buf.len) / crate::SECTOR_BYTES;
+            }
+        }
+        self.actions.push_back(Action::Io { io, member, op });
+    }
+
+    /// Hands one computation to the executor.
+    pub(crate) fn issue_compute(&mut self, compute: crate::Compute, job: usize) {
+        let io = self.ios.insert(Entry { owner: Owner::Job(job), member: None });
+        self.actions.push_back(Action::Compute { io, compute });
+    }
+
+    /// An answer came.
+    pub(crate) fn io_done(&mut self, io: IoId, result: Result<Outcome, IoError>) {
+        let entry = self.ios.remove(io);
+        let mut failed = None;
+        if let Some((id, op)) = entry.member {
+            if let Some(member) = self.members.get_mut(id) {
+                member.in_flight -= 1;
+            }
+            if let Err(error) = result {
+                failed = Some((id, op, error));
+                self.note_error(id, op, error);
+            }
+        }
+        match entry.owner {
+            Owner::PlainRead(read) => self.plain_read_done(read, failed.map(|f| f.0)),
+            Owner::Plain { request } => {
+                let error = failed.and_then(|(id, op, _)| self.plain_error(id, op));
+                self.piece_done(request, error.map_or(Ok(()), Err));
+            }
+            Owner::Job(job) => self.job_io_done(job, failed, result.ok()),
+            Owner::Meta { page } => self.meta_io_done(page),
+        }
+    }
+}

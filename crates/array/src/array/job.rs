@@ -1,0 +1,425 @@
+//! Planned operations: whatever needs a lock, a plan, scratch memory or metadata first.
+//!
+//! ```text
+//!  Staged ─► Locking ─► Metadata ─► Scratch ─► Reading ─► Computing ─► Writing ─► done
+//!            (range of  (active,     ▲  (plan)    │            │  check: a second
+//!             sync      bitmap bits) │            │            ▼  plan without reads
+//!             space)                 └─ a read failed: plan again without that member
+//! ```
+
+use super::Array;
+use crate::action::{Checked, IoError, Outcome};
+use crate::plan::parity::{Segment, Source};
+use crate::plan::{Plan, Taken};
+use crate::{Buf, IoOp, MemberId, RequestError};
+
+/// A range of sync space that one job works on; at most a scratch strip high, within one chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Unit {
+    pub(crate) start: u64,
+    pub(crate) sectors: u32,
+}
+
+impl Unit {
+    pub(crate) fn end(self) -> u64 {
+        self.start + u64::from(self.sectors)
+    }
+}
+
+/// What a check does about differences.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fix {
+    /// Count them.
+    Nothing,
+    /// Make parity or copies follow the data: after an unclean stop.
+    Resync,
+    /// As resync, but a data strip that P and Q agree is wrong is rewritten instead.
+    Repair,
+}
+
+/// What a job is for.
+#[derive(Clone, Debug)]
+pub(crate) enum Kind {
+    /// New contents for parts of one unit of a stripe with parity. Grows until it is planned.
+    Write { unit: Unit, segments: Vec<Segment>, requests: Vec<usize> },
+    /// New contents for a range of a mirror.
+    MirrorWrite { request: usize, sector: u64, sectors: u64, source: Source },
+    /// Zeroes for whole stripes with parity.
+    ZeroStripes { request: usize, start: u64, end: u64, unmap: bool },
+    /// A read that needs reconstruction or another copy. Array sector, within one unit. A larger
+    /// read failed on `prefer`: it is asked again, to find out which unit cannot be read.
+    Read { request: usize, sector: u64, buf: Buf, prefer: Option<MemberId> },
+    /// Rebuild these members' strips of a unit; `mend`: they hold it, but it could not be read.
+    Rebuild { unit: Unit, targets: Vec<MemberId>, mend: bool },
+    /// Compare a unit's redundancy with its data.
+    Check { unit: Unit, fix: Fix },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    Staged,
+    Locking,
+    Metadata(u64),
+    Scratch,
+    Reading,
+    Computing,
+    Writing,
+}
+
+/// How to go on after the comparison of a unit.
+#[derive(Clone, Debug)]
+pub(crate) enum Compared {
+    Parity { strips: Vec<Buf> },
+    Mirror { first: Buf, others: Vec<crate::plan::RoleView> },
+}
+
+/// An operation in flight.
+#[derive(Debug)]
+pub(crate) struct Job {
+    pub(crate) kind: Kind,
+    pub(crate) fua: bool,
+    pub(crate) stage: Stage,
+    pub(crate) plan: Plan,
+    pub(crate) taken: Option<Taken>,
+    pub(crate) pending: usize,
+    pub(crate) next_compute: usize,
+    pub(crate) compared: Option<Compared>,
+    pub(crate) checked: Vec<Checked>,
+    /// Members not to read from, and those of them whose medium failed and wants rewriting.
+    pub(crate) avoid: Vec<MemberId>,
+    pub(crate) mend: Vec<MemberId>,
+    pub(crate) read_failed: bool,
+    pub(crate) write_failed: bool,
+}
+
+impl Job {
+    pub(crate) fn new(kind: Kind, fua: bool) -> Self {
+        Self {
+            kind,
+            fua,
+            stage: Stage::Staged,
+            plan: Plan::default(),
+            taken: None,
+            pending: 0,
+            next_compute: 0,
+            compared: None,
+            checked: Vec::new(),
+            avoid: Vec::new(),
+            mend: Vec::new(),
+            read_failed: false,
+            write_failed: false,
+        }
+    }
+
+    /// Changes user data, so the superblocks and the bitmap must say so first.
+    const fn writes_data(&self) -> bool {
+        matches!(
+            self.kind,
+            Kind::Write { .. } | Kind::MirrorWrite { .. } | Kind::ZeroStripes { .. }
+        )
+    }
+}
+
+/// The table of jobs.
+#[derive(Debug, Default)]
+pub(crate) struct Jobs {
+    slots: Vec<Option<Job>>,
+    free: Vec<usize>,
+}
+
+impl Jobs {
+    pub(crate) fn insert(&mut self, job: Job) -> usize {
+        if let Some(index) = self.free.pop() {
+            self.slots[index] = Some(job);
+            return index;
+        }
+        self.slots.push(Some(job));
+        self.slots.len() - 1
+    }
+
+    pub(crate) fn get(&self, index: usize) -> &Job {
+        self.slots[index].as_ref().expect("a job in flight")
+    }
+
+    pub(crate) fn get_mut(&mut self, index: usize) -> &mut Job {
+        self.slots[index].as_mut().expect("a job in flight")
+    }
+
+    pub(crate) fn remove(&mut self, index: usize) -> Job {
+        self.free.push(index);
+        self.slots[index].take().expect("a job in flight")
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.free.len() == self.slots.len()
+    }
+}
+
+impl Array {
+    /// Puts a new job on its way.
+    pub(crate) fn start_job(&mut self, job: Job) -> usize {
+        let index = self.jobs.insert(job);
+        self.ready.push_back(index);
+        index
+    }
+
+    /// The range of sync space a job locks.
+    fn lock_range(&self, kind: &Kind) -> (u64, u64) {
+        match *kind {
+            Kind::Write { unit, .. } | Kind::Rebuild { unit, .. } | Kind::Check { unit, .. } => {
+                (unit.start, unit.end())
+            }
+            Kind::MirrorWrite { sector, sectors, .. } => (sector, sector + sectors),
+            Kind::ZeroStripes { start, end, .. } => (start, end),
+            Kind::Read { sector, buf, .. } => {
+                let sectors = u64::from(buf.len) / crate::SECTOR_BYTES;
+                let start = self.sync_sector(sector);
+                (start, start + sectors)
+            }
+        }
+    }
+
+    /// Takes a job as far as it goes without waiting.
+    pub(crate) fn advance_job(&mut self, index: usize) {
+        match self.jobs.get(index).stage {
+            Stage::Staged => {
+                let (start, end) = self.lock_range(&self.jobs.get(index).kind);
+                self.jobs.get_mut(index).stage = Stage::Locking;
+                if self.locks.request(start, end, index) {
+                    self.job_locked(index);
+                }
+            }
+            Stage::Locking => self.job_locked(index),
+            Stage::Metadata(_) | Stage::Scratch => self.plan_job(index),
+            Stage::Reading | Stage::Computing | Stage::Writing => {}
+        }
+    }
+
+    fn job_locked(&mut self, index: usize) {
+        let job = self.jobs.get(index);
+        if job.writes_data() && !self.failed {
+            let (start, end) = self.lock_range(&job.kind);
+            let ticket = self.announce_write(start, end);
+            self.jobs.get_mut(index).stage = Stage::Metadata(ticket);
+            if !self.meta.is_done(ticket) {
+                self.meta_waiters.push(index);
+                return;
+            }
+        }
+        self.plan_job(index);
+    }
+
+    /// Makes sure the members will know of a write in this range of sync space before it starts;
+    /// the update to wait for.
+    fn announce_write(&mut self, start: u64, end: u64) -> u64 {
+        if !self.active {
+            self.active = true;
+            self.active_ticket = self.wish_superblock(false);
+        }
+        let mut ticket = self.active_ticket;
+        let mut pages = std::collections::BTreeSet::new();
+        if let Some(intent) = &mut self.intent {
+            ticket = ticket.max(intent.begin(start, end, &mut pages));
+        }
+        for page in pages {
+            let filed = self.wish_bitmap_page(page);
+            ticket = ticket.max(filed);
+            if let Some(intent) = &mut self.intent {
+                intent.set_page_ticket(page, filed);
+            }
+        }
+        ticket
+    }
+
+    fn plan_job(&mut self, index: usize) {
+        let needed = self.strips_needed(&self.jobs.get(index).kind);
+        let Some(strips) = self.pool.take(needed) else {
+            self.jobs.get_mut(index).stage = Stage::Scratch;
+            self.scratch_waiters.push_back(index);
+            return;
+        };
+        if let Kind::Write { unit, .. } = self.jobs.get(index).kind
+            && self.open_units.get(&unit.start) == Some(&index)
+        {
+            self.open_units.remove(&unit.start);
+        }
+        let mut taken = Taken::new(strips);
+        let planned = self.make_plan(index, &mut taken);
+        let job = self.jobs.get_mut(index);
+        job.taken = Some(taken);
+        match planned {
+            Ok(plan) => {
+                job.plan = plan;
+                job.next_compute = 0;
+                job.read_failed = false;
+                self.begin_reads(index);
+            }
+            Err(error) => self.finish_job(index, Err(error)),
+        }
+    }
+
+    fn begin_reads(&mut self, index: usize) {
+        let job = self.jobs.get_mut(index);
+        job.stage = Stage::Reading;
+        let reads = std::mem::take(&mut job.plan.reads);
+        job.pending = reads.len();
+        for io in &reads {
+            self.issue(io.member, io.op, super::io::Owner::Job(index));
+        }
+        if reads.is_empty() {
+            self.next_compute(index);
+        }
+    }
+
+    fn next_compute(&mut self, index: usize) {
+        let job = self.jobs.get_mut(index);
+        job.stage = Stage::Computing;
+        if job.next_compute < job.plan.computes.len() {
+            let compute = job.plan.computes[job.next_compute].clone();
+            job.next_compute += 1;
+            self.issue_compute(compute, index);
+            return;
+        }
+        if let Some(compared) = job.compared.take() {
+            if let Some(plan) = self.after_check(index, compared) {
+                let job = self.jobs.get_mut(index);
+                job.plan = plan;
+                job.next_compute = 0;
+                self.next_compute(index);
+                return;
+            }
+            self.finish_job(index, Ok(()));
+            return;
+        }
+        self.begin_writes(index);
+    }
+
+    fn begin_writes(&mut self, index: usize) {
+        if self.failed && self.jobs.get(index).writes_data() {
+            self.finish_job(index, Err(RequestError::Failed));
+            return;
+        }
+        let job = self.jobs.get_mut(index);
+        job.stage = Stage::Writing;
+        let writes = std::mem::take(&mut job.plan.writes);
+        let mut issued = 0;
+        for io in &writes {
+            if self.members.live(io.member) {
+                self.issue(io.member, io.op, super::io::Owner::Job(index));
+                issued += 1;
+            }
+        }
+        self.jobs.get_mut(index).pending = issued;
+        if issued == 0 {
+            self.job_written(index);
+        }
+    }
+
+    fn job_written(&mut self, index: usize) {
+        let job = self.jobs.get(index);
+        let result = if self.failed && job.writes_data() {
+            Err(RequestError::Failed)
+        } else if job.write_failed {
+            Err(RequestError::Medium)
+        } else {
+            Ok(())
+        };
+        self.finish_job(index, result);
+    }
+
+    /// An I/O or computation of a job is answered.
+    pub(crate) fn job_io_done(
+        &mut self,
+        index: usize,
+        failed: Option<(MemberId, IoOp, IoError)>,
+        outcome: Option<Outcome>,
+    ) {
+        let job = self.jobs.get_mut(index);
+        match job.stage {
+            Stage::Reading => {
+                job.pending -= 1;
+                if let Some((member, _, error)) = failed {
+                    job.read_failed = true;
+                    job.avoid.push(member);
+                    if error == IoError::Medium {
+                        job.mend.push(member);
+                    }
+                }
+                if job.pending == 0 {
+                    if job.read_failed {
+                        self.give_scratch(index);
+                        self.plan_job(index);
+                    } else {
+                        self.next_compute(index);
+                    }
+                }
+            }
+            Stage::Computing => {
+                if let Some(Outcome::Checked(checked)) = outcome {
+                    job.checked.push(checked);
+                }
+                self.next_compute(index);
+            }
+            Stage::Writing => {
+                job.pending -= 1;
+                if let Some((member, _, _)) = failed
+                    && self.members.live(member)
+                {
+                    // Still live: it is the last copy, so the array goes on and the request fails.
+                    self.jobs.get_mut(index).write_failed = true;
+                }
+                if self.jobs.get(index).pending == 0 {
+                    self.job_written(index);
+                }
+            }
+            Stage::Staged | Stage::Locking | Stage::Metadata(_) | Stage::Scratch => {
+                unreachable!("no I/O in flight in this stage")
+            }
+        }
+    }
+
+    fn give_scratch(&mut self, index: usize) {
+        if let Some(taken) = self.jobs.get_mut(index).taken.take() {
+            self.pool.give(taken.into_bufs());
+            self.ready.extend(self.scratch_waiters.drain(..));
+        }
+    }
+
+    /// Ends a job: gives back what it holds and tells who waits for it.
+    fn finish_job(&mut self, index: usize, result: Result<(), RequestError>) {
+        self.give_scratch(index);
+        let mut granted = std::mem::take(&mut self.granted);
+        self.locks.release(index, &mut granted);
+        self.ready.extend(granted.drain(..));
+        self.granted = granted;
+        let (start, end) = self.lock_range(&self.jobs.get(index).kind);
+        let job = self.jobs.remove(index);
+        if job.writes_data() && !matches!(job.stage, Stage::Staged | Stage::Locking) {
+            let keep = self.members.degraded() > 0 || result.is_err();
+            if let Some(intent) = &mut self.intent {
+                intent.end(start, end, keep);
+            }
+        }
+        if result.is_ok() {
+            self.note_rewritten(&job, start, end);
+            self.start_mending(&job, start, end);
+        }
+        match job.kind {
+            Kind::Write { requests, .. } => {
+                for request in requests {
+                    self.piece_done(request, result);
+                }
+            }
+            Kind::MirrorWrite { request, .. }
+            | Kind::ZeroStripes { request, .. }
+            | Kind::Read { request, .. } => self.piece_done(request, result),
+            Kind::Rebuild { unit, targets, mend: false } => {
+                self.sync_unit_done(unit, &targets, result);
+            }
+            Kind::Rebuild { targets, mend: true, unit } => {
+                self.mended(&targets, unit, result);
+            }
+            Kind::Check { unit, .. } => self.sync_unit_done(unit, &[], result),
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! The members of an array, and who holds which role.
+
+use crate::MemberId;
+use crate::assemble::{MemberConfig, Standing};
+use crate::format::{BadBlocks, Superblock};
+use crate::plan::{Place, RoleView};
+use crate::status::MemberState;
+
+/// What a member is now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Holds its role completely.
+    InSync { role: u16 },
+    /// Holds its role below `offset`, in sectors of its data area.
+    Rebuilding { role: u16, offset: u64, replacement: bool, by_bitmap: bool },
+    /// Waits to be needed.
+    Spare,
+    /// No I/O goes there any more.
+    Faulty { role: Option<u16> },
+}
+
+impl State {
+    pub(crate) const fn role(self) -> Option<u16> {
+        match self {
+            Self::InSync { role } | Self::Rebuilding { role, .. } => Some(role),
+            Self::Spare => None,
+            Self::Faulty { role } => role,
+        }
+    }
+
+    pub(crate) const fn is_live(self) -> bool {
+        !matches!(self, Self::Faulty { .. })
+    }
+
+    pub(crate) const fn public(self) -> MemberState {
+        match self {
+            Self::InSync { .. } => MemberState::InSync,
+            Self::Rebuilding { .. } => MemberState::Rebuilding,
+            Self::Spare => MemberState::Spare,
+            Self::Faulty { .. } => MemberState::Faulty,
+        }
+    }
+}
+
+/// One attached member.
+#[derive(Clone, Debug)]
+pub(crate) struct Member {
+    pub(crate) device: String,
+    /// Its own superblock; the array-wide fields are filled in when it is written.
+    pub(crate) superblock: Superblock,
+    pub(crate) bad_blocks: BadBlocks,
+    pub(crate) state: State,
+    pub(crate) errors: u64,
+    pub(crate) want_replacement: bool,
+    /// I/O in flight on it, and where the last read ended, for choosing a mirror.
+    pub(crate) in_flight: u32,
+    pub(crate) last_end: u64,
+}
+
+impl Member {
+    pub(crate) fn new(config: MemberConfig) -> Self {
+        let state = match config.standing {
+            Standing::InSync { role } => State::InSync { role },
+            Standing::Rebuilding { role, offset, replacement, by_bitmap } => {
+                State::Rebuilding { role, offset, replacement, by_bitmap }
+            }
+            Standing::Spare => State::Spare,
+        };
+        Self {
+            device: config.device,
+            superblock: config.superblock,
+            bad_blocks: config.bad_blocks,
+            state,
+            errors: 0,
+            want_replacement: false,
+            in_flight: 0,
+            last_end: 0,
+        }
+    }
+
+    /// Device sector of a sector of the data area.
+    pub(crate) const fn absolute(&self, sector: u64) -> u64 {
+        self.superblock.data_offset + sector
+    }
+
+    /// Holds valid contents in this range of its data area?
+    fn readable(&self, sector: u64, sectors: u64) -> bool {
+        let rebuilt = match self.state {
+            State::InSync { .. } => true,
+            State::Rebuilding { offset, .. } => sector + sectors <= offset,
+            State::Spare | State::Faulty { .. } => false,
+        };
+        rebuilt && !self.bad_blocks.overlaps(self.absolute(sector), sectors)
+    }
+}
+
+/// Who holds a role, and who is to take over from the holder.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RoleEntry {
+    pub(crate) holder: Option<MemberId>,
+    pub(crate) replacement: Option<MemberId>,
+}
+
+/// The table. A member keeps its index as long as it is attached.
+#[derive(Clone, Debug)]
+pub(crate) struct Members {
+    table: Vec<Option<Member>>,
+    roles: Vec<RoleEntry>,
+}
+
+impl Members {
+    pub(crate) fn new(configs: Vec<MemberConfig>, raid_disks: usize) -> Self {
+        let table = configs.into_iter().map(|config| Some(Member::new(config))).collect();
+        let mut members = Self { table, roles: vec![RoleEntry::default(); raid_disks] };
+        members.index_roles();
+        members
+    }
+
+    /// Recomputes who holds which role from the members' states.
+    pub(crate) fn index_roles(&mut self) {
+        self.roles.fill(RoleEntry::default());
+        for (index, member) in self.table.iter().enumerate() {
+            let id = MemberId(index as u16);
+            let Some(member) = member else { continue };
+            match member.state {
+                State::InSync { role } => self.roles[usize::from(role)].holder = Some(id),
+                State::Rebuilding { role, replacement: false, .. } => {
+                    self.roles[usize::from(role)].holder = Some(id);
+                }
+                State::Rebuilding { role, replacement: true, .. } => {
+                    self.roles[usize::from(role)].replacement = Some(id);
+                }
+                State::Spare | State::Faulty { .. } => {}
+            }
+        }
+    }
+
+    /// One more than the highest id in use.
+    pub(crate) const fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    pub(crate) fn get(&self, id: MemberId) -> Option<&Member> {
+        self.table.get(usize::from(id.0)).and_then(Option::as_ref)
+    }
+
+    pub(crate) fn get_mut(&mut self, id: MemberId) -> Option<&mut Member> {
+        self.table.get_mut(usize::from(id.0)).and_then(Option::as_mut)
+    }
+
+    pub(crate) fn live(&self, id: MemberId) -> bool {
+        self.get(id).is_some_and(|member| member.state.is_live())
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (MemberId, &Member)> {
+        self.table
+            .iter()
+            .enumerate()
+            .filter_map(|(index, member)| member.as_ref().map(|m| (MemberId(index as u16), m)))
+    }
+
+    pub(crate) fn iter_live(&self) -> impl Iterator<Item = (MemberId, &Member)> {
+        self.iter().filter(|(_, member)| member.state.is_live())
+    }
+
+    pub(crate) fn role(&self, role: u16) -> RoleEntry {
+        self.roles[usize::from(role)]
+    }
+
+    pub(crate) fn roles(&self) -> impl Iterator<Item = (u16, RoleEntry)> + '_ {
+        self.roles.iter().enumerate().map(|(role, entry)| (role as u16, *entry))
+    }
+
+    /// The lowest id that is not in use.
+    pub(crate) fn free_id(&self) -> Option<MemberId> {
+        let index = self.table.iter().position(Option::is_none).unwrap_or(self.table.len());
+        (index < 1024).then_some(MemberId(index as u16))
+    }
+
+    pub(crate) fn attach(&mut self, id: MemberId, member: Member) {
+        let index = usize::from(id.0);
+        if index >= self.table.len() {
+            self.table.resize_with(index + 1, || None);
+        }
+        self.table[index] = Some(member);
+        self.index_roles();
+    }
+
+    pub(crate) fn detach(&mut self, id: MemberId) {
+        self.table[usize::from(id.0)] = None;
+        self.index_roles();
+    }
+
+    pub(crate) fn set_state(&mut self, id: MemberId, state: State) {
+        if let Some(member) = self.get_mut(id) {
+            member.state = state;
+        }
+        self.index_roles();
+    }
+
+    /// Is the role held by a member that is completely in sync?
+    pub(crate) fn in_sync(&self, role: u16) -> bool {
+        self.role(role)
+            .holder
+            .and_then(|id| self.get(id))
+            .is_some_and(|member| matches!(member.state, State::InSync { .. }))
+    }
+
+    /// Roles without a completely in-sync holder.
+    pub(crate) fn degraded(&self) -> u16 {
+        (0..self.roles.len() as u16).filter(|role| !self.in_sync(*role)).count() as u16
+    }
+
+    /// What can be done with a role's strip at this range of the data area. `avoid` names members
+    /// not to be read: they have just failed to.
+    pub(crate) fn view(
+        &self,
+        role: u16,
+        sector: u64,
+        sectors: u64,
+        avoid: &[MemberId],
+    ) -> RoleView {
+        let entry = self.role(role);
+        let mut view = RoleView::default();
+        for (slot, id) in [entry.holder, entry.replacement].into_iter().enumerate() {
+            let Some((id, member)) = id.and_then(|id| self.get(id).map(|member| (id, member)))
+            else {
+                continue;
+            };
+            let place = Place { member: id, sector: member.absolute(sector) };
+            view.writers[slot] = Some(place);
+            if view.reader.is_none() && member.readable(sector, sectors) && !avoid.contains(&id) {
+                view.reader = Some(place);
+            }
+        }
+        view
+    }
+}

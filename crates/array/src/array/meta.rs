@@ -1,0 +1,381 @@
+//! Metadata updates: superblocks, bad-block logs and bitmap pages, one update at a time.
+//!
+//! Whoever needs something on the members before going on files a wish and gets a ticket; the
+//! next update carries out all wishes filed so far, so many waiters share one. An update runs in
+//! phases, each finished on every member before the next: flush (when asked), pages of the bitmap
+//! and bad-block logs, superblocks. All its writes are FUA. This is md's order: the bitmap's
+//! superblock never has an older event count than the array's.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use super::Array;
+use super::io::Owner;
+use super::members::{Member, State};
+use crate::action::Action;
+use crate::format::superblock::{Role, feature};
+use crate::format::{Bitmap, Superblock};
+use crate::{Buf, IoOp, MemberId};
+
+/// What the next update has to do.
+#[derive(Debug, Default)]
+pub(crate) struct Wishes {
+    wanted: bool,
+    flush: bool,
+    superblock: bool,
+    bitmap_pages: BTreeSet<usize>,
+    bad_blocks: BTreeSet<MemberId>,
+    clear_bits: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Flush,
+    Pages,
+    Superblocks,
+}
+
+struct PageWrite {
+    member: MemberId,
+    sector: u64,
+    bytes: Vec<u8>,
+}
+
+struct Running {
+    phase: Phase,
+    pending: usize,
+    queue: VecDeque<PageWrite>,
+    wishes: Wishes,
+    bad_block_pages: Vec<PageWrite>,
+    /// The array was idle when this began, so the superblocks may say clean.
+    clean: bool,
+    /// How far recovery had come when the flush began; durable after it.
+    recovered: Vec<(MemberId, u64)>,
+    resynced: u64,
+}
+
+/// The metadata writer.
+#[derive(Default)]
+pub(crate) struct Meta {
+    done: u64,
+    running: Option<Running>,
+    next: Wishes,
+}
+
+impl std::fmt::Debug for Meta {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Meta").field("done", &self.done).finish_non_exhaustive()
+    }
+}
+
+impl Meta {
+    /// The update that will carry out wishes filed now.
+    pub(crate) fn ticket(&self) -> u64 {
+        self.done + 1 + u64::from(self.running.is_some())
+    }
+
+    pub(crate) const fn is_done(&self, ticket: u64) -> bool {
+        ticket <= self.done
+    }
+
+    /// Superblocks are waiting to be written.
+    pub(crate) const fn wants_superblock(&self) -> bool {
+        self.next.superblock
+    }
+
+    pub(crate) const fn is_idle(&self) -> bool {
+        self.running.is_none() && !self.next.wanted
+    }
+}
+
+impl Array {
+    /// Files a wish for new superblocks; with `flush`, after what was written so far is durable.
+    pub(crate) fn wish_superblock(&mut self, flush: bool) -> u64 {
+        self.meta.next.wanted = true;
+        self.meta.next.superblock = true;
+        self.meta.next.flush |= flush;
+        self.meta.ticket()
+    }
+
+    pub(crate) fn wish_bitmap_page(&mut self, page: usize) -> u64 {
+        self.meta.next.wanted = true;
+        self.meta.next.bitmap_pages.insert(page);
+        self.meta.ticket()
+    }
+
+    pub(crate) fn wish_whole_bitmap(&mut self) {
+        let pages = self.intent.as_ref().map_or(0, |intent| intent.bitmap.pages() as usize);
+        self.meta.next.bitmap_pages.extend(0..pages);
+        self.meta.next.wanted |= pages > 0;
+    }
+
+    pub(crate) fn wish_clear_bits(&mut self) {
+        self.meta.next.wanted = true;
+        self.meta.next.flush = true;
+        self.meta.next.clear_bits = true;
+    }
+
+    pub(crate) fn wish_bad_blocks(&mut self, member: MemberId) {
+        self.meta.next.bad_blocks.insert(member);
+        self.wish_superblock(true);
+    }
+
+    /// Begins the next update when one is wanted and none runs.
+    pub(crate) fn drive_meta(&mut self) {
+        if self.meta.running.is_some() || !self.meta.next.wanted {
+            return;
+        }
+        let wishes = std::mem::take(&mut self.meta.next);
+        if self.metadata_frozen() {
+            self.meta.done += 1;
+            self.meta_done();
+            return;
+        }
+        let bad_block_pages = wishes
+            .bad_blocks
+            .iter()
+            .filter_map(|id| self.members.get(*id).map(|member| (*id, member)))
+            .filter_map(|(member, m)| {
+                bad_block_page(m).map(|(sector, bytes)| PageWrite { member, sector, bytes })
+            })
+            .collect();
+        let recovered = self
+            .members
+            .iter_live()
+            .filter_map(|(id, member)| match member.state {
+                State::Rebuilding { offset, .. } => Some((id, offset)),
+                _ => None,
+            })
+            .collect();
+        if wishes.clear_bits
+            && let Some(intent) = &mut self.intent
+        {
+            intent.nominate();
+        }
+        self.meta.running = Some(Running {
+            phase: Phase::Flush,
+            pending: 0,
+            queue: VecDeque::new(),
+            bad_block_pages,
+            clean: !self.active,
+            recovered,
+            resynced: self.resynced,
+            wishes,
+        });
+        self.begin_flush();
+    }
+
+    fn begin_flush(&mut self) {
+        let Some(running) = &mut self.meta.running else { return };
+        if running.wishes.flush {
+            let members: Vec<MemberId> = self.members.iter_live().map(|(id, _)| id).collect();
+            running.pending = members.len();
+            for member in members {
+                self.issue(member, IoOp::Flush, Owner::Meta { page: None });
+            }
+        }
+        self.advance_meta();
+    }
+
+    /// Goes to the next phase while nothing of this one is outstanding.
+    fn advance_meta(&mut self) {
+        while let Some(running) = &mut self.meta.running
+            && running.pending == 0
+            && running.queue.is_empty()
+        {
+            match running.phase {
+                Phase::Flush => {
+                    running.phase = Phase::Pages;
+                    self.begin_pages();
+                }
+                Phase::Pages => {
+                    running.phase = Phase::Superblocks;
+                    self.begin_superblocks();
+                }
+                Phase::Superblocks => {
+                    self.meta.running = None;
+                    self.meta.done += 1;
+                    self.meta_done();
+                    self.drive_meta();
+                    return;
+                }
+            }
+            self.pump_pages();
+        }
+    }
+
+    fn begin_pages(&mut self) {
+        let Some(running) = &mut self.meta.running else { return };
+        if running.wishes.flush {
+            for (id, offset) in &running.recovered {
+                if let Some(member) = self.members.get_mut(*id) {
+                    member.superblock.recovery_offset = *offset;
+                }
+            }
+            self.durable_resynced = running.resynced;
+        }
+        let mut queue: VecDeque<PageWrite> = running.bad_block_pages.drain(..).collect();
+        let mut pages = std::mem::take(&mut running.wishes.bitmap_pages);
+        let superblock = running.wishes.superblock;
+        let clear = running.wishes.clear_bits;
+        if superblock {
+            self.superblock.events += 1;
+        }
+        if let Some(intent) = &mut self.intent {
+            if clear && self.members.degraded() == 0 {
+                if intent.bitmap.superblock.events_cleared != self.superblock.events {
+                    intent.bitmap.superblock.events_cleared = self.superblock.events;
+                    pages.insert(0);
+                }
+                intent.clear_nominated(&mut pages);
+            }
+            if superblock {
+                intent.bitmap.superblock.events = self.superblock.events;
+                pages.insert(0);
+            }
+            for (member, m) in self.members.iter_live().filter(|(_, m)| m.state.role().is_some()) {
+                let start = bitmap_sector(m);
+                queue.extend(pages.iter().map(|page| PageWrite {
+                    member,
+                    sector: start + *page as u64 * 8,
+                    bytes: bitmap_page(&intent.bitmap, *page as u64, self.block_bytes),
+                }));
+            }
+        }
+        if let Some(running) = &mut self.meta.running {
+            running.queue = queue;
+        }
+    }
+
+    fn begin_superblocks(&mut self) {
+        let Some(running) = &self.meta.running else { return };
+        if !running.wishes.superblock {
+            return;
+        }
+        let clean = running.clean && !self.active;
+        let queue = self
+            .members
+            .iter_live()
+            .map(|(member, m)| {
+                let image = self.superblock_of(m, clean);
+                let mut bytes = image.encode();
+                bytes.resize(super::scratch::PAGE_BYTES as usize, 0);
+                PageWrite { member, sector: image.super_offset, bytes }
+            })
+            .collect();
+        self.clean_on_disk = clean;
+        if let Some(running) = &mut self.meta.running {
+            running.queue = queue;
+        }
+    }
+
+    /// Issues queued writes while there are pages to hold them.
+    fn pump_pages(&mut self) {
+        while let Some(running) = &mut self.meta.running
+            && !running.queue.is_empty()
+        {
+            let Some(buf) = self.pool.take_page() else { return };
+            let Some(write) = running.queue.pop_front() else { return };
+            if !self.members.live(write.member) {
+                self.pool.give_page(buf);
+                continue;
+            }
+            running.pending += 1;
+            let buf = Buf { len: write.bytes.len() as u32, ..buf };
+            self.actions.push_back(Action::Store { buf, bytes: write.bytes });
+            let op = IoOp::Write { sector: write.sector, buf, fua: true };
+            self.issue(write.member, op, Owner::Meta { page: Some(buf.offset) });
+        }
+    }
+
+    /// An I/O of the running update is answered.
+    pub(crate) fn meta_io_done(&mut self, page: Option<u64>) {
+        if let Some(offset) = page {
+            self.pool.give_page(Buf { offset, len: super::scratch::PAGE_BYTES });
+        }
+        if let Some(running) = &mut self.meta.running {
+            running.pending -= 1;
+        }
+        self.pump_pages();
+        self.advance_meta();
+    }
+
+    /// The superblock of one member as it is to be written now.
+    pub(crate) fn superblock_of(&self, member: &Member, clean: bool) -> Superblock {
+        let mut image = member.superblock.clone();
+        let array = &self.superblock;
+        image.set_uuid = array.set_uuid;
+        image.set_name = array.set_name;
+        image.ctime = array.ctime;
+        image.level = array.level;
+        image.layout = array.layout;
+        image.size_sectors = array.size_sectors;
+        image.chunk_sectors = array.chunk_sectors;
+        image.raid_disks = array.raid_disks;
+        image.reshape = array.reshape;
+        image.events = array.events;
+        image.utime = self.wall_clock();
+        image.resync_offset = if clean { self.durable_resynced } else { 0 };
+        image.roles = self.role_table();
+        image.feature_map = array.feature_map & feature::RAID0_LAYOUT;
+        if self.intent.is_some() {
+            image.feature_map |= feature::BITMAP_OFFSET;
+        }
+        if !member.bad_blocks.is_empty() {
+            image.feature_map |= feature::BAD_BLOCKS;
+        }
+        match member.state {
+            State::Rebuilding { replacement, by_bitmap, .. } => {
+                image.feature_map |= feature::RECOVERY_OFFSET;
+                if replacement {
+                    image.feature_map |= feature::REPLACEMENT;
+                }
+                if by_bitmap {
+                    image.feature_map |= feature::RECOVERY_BITMAP;
+                }
+            }
+            _ => image.recovery_offset = 0,
+        }
+        image
+    }
+
+    /// What superblocks say of each device number.
+    fn role_table(&self) -> Vec<Role> {
+        let longest = self.members.iter().map(|(_, m)| m.superblock.dev_number as usize + 1).max();
+        let len = longest.unwrap_or(0).max(self.superblock.roles.len());
+        let mut roles = vec![Role::Spare; len];
+        for (_, member) in self.members.iter() {
+            roles[member.superblock.dev_number as usize] = match member.state {
+                State::InSync { role } | State::Rebuilding { role, .. } => Role::Active(role),
+                State::Spare => Role::Spare,
+                State::Faulty { .. } => Role::Faulty,
+            };
+        }
+        roles
+    }
+}
+
+/// Device sector of a member's bitmap.
+pub(crate) fn bitmap_sector(member: &Member) -> u64 {
+    let superblock = &member.superblock;
+    superblock.super_offset.wrapping_add_signed(superblock.bitmap_offset_sectors.into())
+}
+
+/// Device sector and contents of a member's bad-block log, when it has one.
+fn bad_block_page(member: &Member) -> Option<(u64, Vec<u8>)> {
+    let superblock = &member.superblock;
+    if superblock.bblog_size_sectors == 0 {
+        return None;
+    }
+    let offset = superblock.bblog_offset_sectors.into();
+    let sector = superblock.super_offset.wrapping_add_signed(offset);
+    let mut bytes = member.bad_blocks.encode(superblock.bblog_shift);
+    bytes.resize(super::scratch::PAGE_BYTES as usize, 0xff);
+    Some((sector, bytes))
+}
+
+/// A page of the bitmap, cut to what belongs to it: the bad-block log may lie behind the last.
+fn bitmap_page(bitmap: &Bitmap, page: u64, block_bytes: u32) -> Vec<u8> {
+    let mut bytes = bitmap.encode_page(page);
+    bytes.truncate(bitmap.page_bytes(page, block_bytes) as usize);
+    bytes
+}

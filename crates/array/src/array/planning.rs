@@ -1,0 +1,416 @@
+//! From a job to its plan: the geometry says where the strips lie, the member table who can be
+//! read and who must be written, and the planners in [`crate::plan`] do the rest.
+
+use super::Array;
+use super::job::{Compared, Fix, Job, Kind, Unit};
+use super::members::State;
+use super::scratch::UNIT_SECTORS;
+use crate::code::StripName;
+use crate::events::ArrayEvent;
+use crate::level::Level;
+use crate::plan::parity::{self, Source, StripeView};
+use crate::plan::parity_sync::{self, Target};
+use crate::plan::{Place, Plan, RoleView, Rows, Taken, Unrecoverable, mirror};
+use crate::{Buf, IoOp, MemberId, RequestError, SECTOR_BYTES};
+
+impl Array {
+    pub(crate) const fn has_parity(&self) -> bool {
+        matches!(self.geometry.level(), Level::Raid4 | Level::Raid5 | Level::Raid6)
+    }
+
+    pub(crate) const fn is_mirror(&self) -> bool {
+        matches!(self.geometry.level(), Level::Raid1 | Level::Raid10)
+    }
+
+    pub(crate) const fn is_redundant(&self) -> bool {
+        self.has_parity() || self.is_mirror()
+    }
+
+    /// Height of a unit: it divides the chunk.
+    pub(crate) fn unit_sectors(&self) -> u64 {
+        match self.geometry.level() {
+            Level::Raid1 => u64::from(UNIT_SECTORS),
+            _ => u64::from(self.geometry.chunk_sectors().clamp(8, UNIT_SECTORS)),
+        }
+    }
+
+    /// Where an array sector lies in sync space.
+    pub(crate) fn sync_sector(&self, sector: u64) -> u64 {
+        if self.has_parity() { self.parity_place(sector).1 } else { sector }
+    }
+
+    /// Data index and member sector of an array sector, for parity levels.
+    pub(crate) fn parity_place(&self, sector: u64) -> (u32, u64) {
+        let chunk = u64::from(self.geometry.chunk_sectors());
+        let data_disks = u64::from(self.geometry.data_disks());
+        let (number, within) = (sector / chunk, sector % chunk);
+        ((number % data_disks) as u32, number / data_disks * chunk + within)
+    }
+
+    /// First array sector of a unit.
+    pub(crate) fn array_sector(&self, unit: Unit) -> u64 {
+        if !self.has_parity() {
+            return unit.start;
+        }
+        let chunk = u64::from(self.geometry.chunk_sectors());
+        let data_disks = u64::from(self.geometry.data_disks());
+        unit.start / chunk * chunk * data_disks + unit.start % chunk
+    }
+
+    /// Strips of scratch a job may take.
+    pub(crate) fn strips_needed(&self, kind: &Kind) -> usize {
+        match kind {
+            Kind::MirrorWrite { .. } | Kind::ZeroStripes { .. } => 0,
+            Kind::Read { .. } if !self.has_parity() => 0,
+            Kind::Rebuild { .. } if !self.has_parity() => 1,
+            Kind::Check { .. } if !self.has_parity() => self.geometry.copies() as usize,
+            _ => self.geometry.raid_disks() as usize,
+        }
+    }
+
+    fn stripe_view(&self, unit: Unit, avoid: &[MemberId]) -> StripeView {
+        let stripe = unit.start / u64::from(self.geometry.chunk_sectors());
+        let view = |role: u16| self.members.view(role, unit.start, u64::from(unit.sectors), avoid);
+        let (p, q) = self.geometry.parity_roles(stripe);
+        let indices = 0..self.geometry.data_disks();
+        let parity_valid = unit.end() <= self.resynced
+            || self.intent.as_ref().is_some_and(|i| !i.needs_resync(unit.start, unit.end()));
+        StripeView {
+            data: indices.clone().map(|i| view(self.geometry.data_role(stripe, i))).collect(),
+            q_coefs: if q.is_some() {
+                indices.map(|i| self.geometry.q_coef(stripe, i)).collect()
+            } else {
+                Vec::new()
+            },
+            p: view(p),
+            q: q.map(view),
+            parity_valid,
+        }
+    }
+
+    /// The copies of a range of a mirror that does not cross a chunk.
+    pub(crate) fn copies(&self, sector: u64, sectors: u64, avoid: &[MemberId]) -> Vec<RoleView> {
+        (0..self.geometry.copies())
+            .map(|copy| {
+                let strip = self.geometry.copy(sector, copy);
+                self.members.view(strip.role, strip.sector, sectors, avoid)
+            })
+            .collect()
+    }
+
+    pub(crate) fn lost(&self) -> RequestError {
+        if self.failed { RequestError::Failed } else { RequestError::Medium }
+    }
+
+    /// The plan of a job, from the state of the members now.
+    pub(crate) fn make_plan(
+        &mut self,
+        index: usize,
+        taken: &mut Taken,
+    ) -> Result<Plan, RequestError> {
+        let job = self.jobs.get(index);
+        if self.failed && !matches!(job.kind, Kind::Read { .. }) {
+            return Err(RequestError::Failed);
+        }
+        let lost = |Unrecoverable| self.lost();
+        match &job.kind {
+            Kind::Write { unit, segments, .. } => {
+                let view = self.stripe_view(*unit, &job.avoid);
+                parity::write(&view, segments, self.pool.zero, job.fua, taken).map_err(lost)
+            }
+            Kind::MirrorWrite { sector, sectors, source, .. } => {
+                Ok(self.plan_mirror_write(*sector, *sectors, *source, job.fua))
+            }
+            Kind::ZeroStripes { start, end, unmap, .. } => {
+                Ok(self.plan_zero_stripes(*start, *end, *unmap, job.fua))
+            }
+            Kind::Read { sector, buf, prefer, .. } => {
+                self.plan_read(*sector, *buf, *prefer, &job.avoid, taken).map_err(lost)
+            }
+            Kind::Rebuild { unit, targets, .. } => {
+                self.plan_rebuild(*unit, targets, &job.avoid, taken).map_err(lost)
+            }
+            Kind::Check { .. } => Ok(self.plan_check(index, taken)),
+        }
+    }
+
+    fn plan_mirror_write(&self, sector: u64, sectors: u64, source: Source, fua: bool) -> Plan {
+        let mut plan = Plan::default();
+        let rows = Rows::new(0, sectors as u32);
+        for copy in self.copies(sector, sectors, &[]) {
+            match source {
+                Source::Buf(buf) => plan.write(&copy, rows, buf, fua),
+                Source::Zeroes { unmap } => plan.zero(&copy, rows, unmap, fua),
+            }
+        }
+        plan
+    }
+
+    fn plan_zero_stripes(&self, start: u64, end: u64, unmap: bool, fua: bool) -> Plan {
+        let mut plan = Plan::default();
+        let rows = Rows::new(0, (end - start) as u32);
+        for role in 0..self.geometry.raid_disks() as u16 {
+            plan.zero(&self.members.view(role, start, end - start, &[]), rows, unmap, fua);
+        }
+        plan
+    }
+
+    fn plan_read(
+        &self,
+        sector: u64,
+        buf: Buf,
+        prefer: Option<MemberId>,
+        avoid: &[MemberId],
+        taken: &mut Taken,
+    ) -> Result<Plan, Unrecoverable> {
+        let sectors = u64::from(buf.len) / SECTOR_BYTES;
+        if self.has_parity() {
+            let (index, row) = self.parity_place(sector);
+            let unit = Unit { start: row, sectors: sectors as u32 };
+            let view = self.stripe_view(unit, avoid);
+            return parity::read(&view, index, Rows::new(0, unit.sectors), buf, taken);
+        }
+        let copies = self.copies(sector, sectors, avoid);
+        let mut readers = copies.iter().filter_map(|copy| copy.reader);
+        let preferred = readers.clone().find(|place| Some(place.member) == prefer);
+        let place = preferred.or_else(|| readers.next()).ok_or(Unrecoverable)?;
+        let mut plan = Plan::default();
+        plan.read_into(place, Rows::new(0, sectors as u32), buf);
+        Ok(plan)
+    }
+
+    fn plan_rebuild(
+        &self,
+        unit: Unit,
+        targets: &[MemberId],
+        avoid: &[MemberId],
+        taken: &mut Taken,
+    ) -> Result<Plan, Unrecoverable> {
+        let rows = Rows::new(0, unit.sectors);
+        if self.has_parity() {
+            let view = self.stripe_view(unit, avoid);
+            let targets: Vec<Target> =
+                targets.iter().filter_map(|id| self.target(&view, *id)).collect();
+            return parity_sync::rebuild(&view, &targets, rows, taken);
+        }
+        let copies = self.copies(unit.start, u64::from(unit.sectors), avoid);
+        let places: Vec<Place> = copies
+            .iter()
+            .flat_map(|copy| copy.writers.into_iter().flatten())
+            .filter(|place| targets.contains(&place.member))
+            .collect();
+        mirror::rebuild(&copies, &places, rows, taken)
+    }
+
+    /// The strip of a stripe that a member holds.
+    fn target(&self, view: &StripeView, member: MemberId) -> Option<Target> {
+        view.names().find_map(|name| {
+            let writers = view.strip(name).writers;
+            let place = writers.into_iter().flatten().find(|place| place.member == member)?;
+            Some(Target { name, place })
+        })
+    }
+
+    fn plan_check(&mut self, index: usize, taken: &mut Taken) -> Plan {
+        let job = self.jobs.get(index);
+        let Kind::Check { unit, fix } = job.kind else { return Plan::default() };
+        let rows = Rows::new(0, unit.sectors);
+        let (plan, compared) = if self.has_parity() {
+            let view = self.stripe_view(unit, &job.avoid);
+            match parity_sync::check(&view, rows, taken) {
+                Some(check) => (check.plan, Some(Compared::Parity { strips: check.strips })),
+                None if fix == Fix::Resync => {
+                    let plan = parity_sync::resync_degraded(&view, rows, taken);
+                    (plan.unwrap_or_default(), None)
+                }
+                None => (Plan::default(), None),
+            }
+        } else {
+            let copies = self.copies(unit.start, u64::from(unit.sectors), &job.avoid);
+            match mirror::check(&copies, rows, taken) {
+                Some(check) => {
+                    let (first, others) = (check.first, check.others);
+                    (check.plan, Some(Compared::Mirror { first: rows.of(first), others }))
+                }
+                None => (Plan::default(), None),
+            }
+        };
+        let job = self.jobs.get_mut(index);
+        job.compared = compared;
+        job.checked.clear();
+        plan
+    }
+
+    /// A unit was compared: reports what differs, and plans its repair if that is asked for.
+    pub(crate) fn after_check(&mut self, index: usize, compared: Compared) -> Option<Plan> {
+        let job = self.jobs.get(index);
+        let Kind::Check { unit, fix } = job.kind else { return None };
+        let differing: u64 = job.checked.iter().fold(0, |all, checked| all | checked.differs());
+        if differing == 0 {
+            return None;
+        }
+        let rows = Rows::new(0, unit.sectors);
+        let checked = job.checked.clone();
+        let (wrong, plan) = match compared {
+            Compared::Parity { strips } => {
+                let view = self.stripe_view(unit, &job.avoid);
+                let wrong = parity_sync::wrong_strip(checked[0]);
+                let located = match wrong {
+                    Some(StripName::Data(index)) if fix == Fix::Repair => Some(index),
+                    _ => None,
+                };
+                let member = wrong
+                    .filter(|_| view.q.is_some())
+                    .and_then(|name| view.strip(name).reader)
+                    .map(|place| place.member);
+                (member, parity_sync::mend(&view, rows, &strips, located))
+            }
+            Compared::Mirror { first, others } => {
+                let differing: Vec<RoleView> = others
+                    .iter()
+                    .zip(&checked)
+                    .filter(|(_, checked)| checked.differs() != 0)
+                    .map(|(copy, _)| *copy)
+                    .collect();
+                (None, mirror::mend(first, &differing, rows))
+            }
+        };
+        let sectors = differing.count_ones() * (4096 / SECTOR_BYTES) as u32;
+        self.sync.mismatch_sectors += u64::from(sectors);
+        if fix != Fix::Resync {
+            let array_sector = self.array_sector(unit);
+            self.notify(ArrayEvent::Mismatch { array_sector, sectors, member: wrong });
+        }
+        (fix != Fix::Nothing).then_some(plan)
+    }
+
+    /// What a job wrote is no longer bad.
+    pub(crate) fn note_rewritten(&mut self, job: &Job, start: u64, end: u64) {
+        if self.members.iter().all(|(_, member)| member.bad_blocks.is_empty()) {
+            return;
+        }
+        for (id, sector, sectors) in self.written_ranges(job, start, end) {
+            let Some(member) = self.members.get_mut(id) else { continue };
+            if member.state.is_live()
+                && member.bad_blocks.overlaps(sector, sectors)
+                && member.bad_blocks.remove(sector, sectors)
+            {
+                self.wish_bad_blocks(id);
+            }
+        }
+    }
+
+    /// Device ranges a finished job has written whole. Partial writes of a unit keep its bad
+    /// blocks: the next full one clears them.
+    fn written_ranges(&self, job: &Job, start: u64, end: u64) -> Vec<(MemberId, u64, u64)> {
+        let sectors = end - start;
+        match &job.kind {
+            Kind::MirrorWrite { .. } => self
+                .copies(start, sectors, &[])
+                .iter()
+                .flat_map(|copy| copy.writers.into_iter().flatten())
+                .map(|place| (place.member, place.sector, sectors))
+                .collect(),
+            Kind::Rebuild { unit, targets, .. } => targets
+                .iter()
+                .filter_map(|id| self.strip_of(*id, *unit).map(|sector| (*id, sector, sectors)))
+                .collect(),
+            Kind::Write { unit, segments, .. } => {
+                let stripe = unit.start / u64::from(self.geometry.chunk_sectors());
+                segments
+                    .iter()
+                    .flat_map(|segment| {
+                        let role = self.geometry.data_role(stripe, segment.index);
+                        let first = unit.start + u64::from(segment.rows.start);
+                        let sectors = u64::from(segment.rows.sectors());
+                        let view = self.members.view(role, first, sectors, &[]);
+                        let places = view.writers.into_iter().flatten();
+                        places.map(move |place| (place.member, place.sector, sectors))
+                    })
+                    .collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// Device sector of a member's strip in a unit.
+    pub(crate) fn strip_of(&self, id: MemberId, unit: Unit) -> Option<u64> {
+        let member = self.members.get(id)?;
+        if self.has_parity() {
+            return Some(member.absolute(unit.start));
+        }
+        let role = member.state.role()?;
+        (0..self.geometry.copies())
+            .map(|copy| self.geometry.copy(unit.start, copy))
+            .find(|strip| strip.role == role)
+            .map(|strip| member.absolute(strip.sector))
+    }
+
+    /// Members whose medium failed under this job get the unit rewritten.
+    pub(crate) fn start_mending(&mut self, job: &Job, start: u64, end: u64) {
+        if self.read_only || self.stopping.is_some() || !self.is_redundant() {
+            return;
+        }
+        for id in &job.mend {
+            let holds = self.members.get(*id).is_some_and(|m| {
+                matches!(m.state, State::InSync { .. } | State::Rebuilding { .. })
+            });
+            if holds {
+                let unit = Unit { start, sectors: (end - start) as u32 };
+                let mut mend =
+                    Job::new(Kind::Rebuild { unit, targets: vec![*id], mend: true }, false);
+                mend.avoid.push(*id);
+                self.start_job(mend);
+            }
+        }
+    }
+
+    /// A unit that could not be read was rewritten.
+    pub(crate) fn mended(
+        &mut self,
+        targets: &[MemberId],
+        unit: Unit,
+        result: Result<(), RequestError>,
+    ) {
+        for id in targets {
+            let Some(sector) = self.strip_of(*id, unit) else { continue };
+            if result.is_ok() && self.members.live(*id) {
+                if let Some(member) = self.members.get_mut(*id) {
+                    member.superblock.corrected_reads += 1;
+                }
+                self.notify(ArrayEvent::ReadCorrected { member: *id, sector });
+            }
+        }
+    }
+
+    /// The member to read a mirrored range from: one that is at hand and least busy.
+    pub(crate) fn choose_copy(&self, sector: u64, sectors: u64) -> Option<Place> {
+        let end = sector + sectors;
+        let in_step = end <= self.resynced
+            || self.intent.as_ref().is_some_and(|intent| !intent.needs_resync(sector, end));
+        let mut best: Option<(u32, Place)> = None;
+        for copy in 0..self.geometry.copies() {
+            let strip = self.geometry.copy(sector, copy);
+            let Some(place) = self.members.view(strip.role, strip.sector, sectors, &[]).reader
+            else {
+                continue;
+            };
+            // Copies that a resync has yet to bring in line may differ: always use the first.
+            if !in_step {
+                return Some(place);
+            }
+            let Some(member) = self.members.get(place.member) else { continue };
+            let sequential = u32::from(member.last_end != place.sector);
+            let score = member.in_flight * 2 + sequential;
+            if best.is_none_or(|(least, _)| score < least) {
+                best = Some((score, place));
+            }
+        }
+        best.map(|(_, place)| place)
+    }
+
+    /// Is this write-like operation one whose failure makes a member faulty?
+    pub(crate) const fn changes_member(op: IoOp) -> bool {
+        matches!(op, IoOp::Write { .. } | IoOp::WriteZeroes { .. } | IoOp::Flush)
+    }
+}

@@ -1,0 +1,71 @@
+//! The machine's part of the arena, cut into strips for computing and pages for metadata.
+
+use std::collections::VecDeque;
+
+use crate::Buf;
+
+/// Rows of a strip unit: the largest unit of parity work, 64 KiB, so that a whole stripe of a
+/// usual array stays in a core's second-level cache.
+pub(crate) const UNIT_SECTORS: u32 = 128;
+/// The same in bytes.
+pub(crate) const UNIT_BYTES: u32 = UNIT_SECTORS * 512;
+/// A metadata page: superblock, bad-block log or a page of the bitmap.
+pub(crate) const PAGE_BYTES: u32 = 4096;
+
+/// A machine's part of the executor's arena.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scratch {
+    /// First byte in the arena; a multiple of 4096.
+    pub offset: u64,
+    /// Length in bytes.
+    pub bytes: u64,
+}
+
+/// What is free of it.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    pub(crate) zero: Buf,
+    strips: Vec<Buf>,
+    pages: VecDeque<Buf>,
+}
+
+impl Pool {
+    /// Bytes for so many strips and pages.
+    pub(crate) fn bytes(strips: usize, pages: usize) -> u64 {
+        (strips as u64 + 1) * u64::from(UNIT_BYTES) + pages as u64 * u64::from(PAGE_BYTES)
+    }
+
+    /// Cuts `scratch` into pages, a strip of zeroes, and as many strips as fit.
+    pub(crate) fn new(scratch: Scratch, pages: usize) -> Self {
+        let mut offset = scratch.offset;
+        let mut cut = |len: u32| {
+            let buf = Buf { offset, len };
+            offset += u64::from(len);
+            buf
+        };
+        let pages: VecDeque<Buf> = (0..pages).map(|_| cut(PAGE_BYTES)).collect();
+        let zero = cut(UNIT_BYTES);
+        let used = pages.len() as u64 * u64::from(PAGE_BYTES) + u64::from(UNIT_BYTES);
+        let strips = scratch.bytes.saturating_sub(used) / u64::from(UNIT_BYTES);
+        let strips = (0..strips).map(|_| cut(UNIT_BYTES)).collect();
+        Self { zero, strips, pages }
+    }
+
+    /// `count` strips, or none of them.
+    pub(crate) fn take(&mut self, count: usize) -> Option<Vec<Buf>> {
+        let rest = self.strips.len().checked_sub(count)?;
+        Some(self.strips.split_off(rest))
+    }
+
+    pub(crate) fn give(&mut self, bufs: impl Iterator<Item = Buf>) {
+        self.strips.extend(bufs);
+    }
+
+    pub(crate) fn take_page(&mut self) -> Option<Buf> {
+        self.pages.pop_front()
+    }
+
+    pub(crate) fn give_page(&mut self, page: Buf) {
+        self.pages.push_back(page);
+    }
+}

@@ -1,0 +1,58 @@
+//! A copy of the state for people and scripts.
+
+use super::Array;
+use super::members::State;
+use crate::level::Level;
+use crate::status::{ArrayState, BitmapStatus, MemberStatus, Status};
+
+impl Array {
+    pub(crate) fn make_status(&self) -> Status {
+        let mut superblock = self.superblock.clone();
+        superblock.resync_offset = if self.clean_on_disk { self.durable_resynced } else { 0 };
+        let state = if self.failed {
+            ArrayState::Failed
+        } else if self.read_only {
+            ArrayState::ReadOnly
+        } else if self.active && self.is_redundant() {
+            ArrayState::Active
+        } else {
+            ArrayState::Clean
+        };
+        let members = self
+            .members
+            .iter()
+            .map(|(member, m)| MemberStatus {
+                member,
+                device: m.device.clone(),
+                role: m.state.role().filter(|_| m.state.is_live()),
+                number: m.superblock.dev_number as u16,
+                state: m.state.public(),
+                replacement: matches!(m.state, State::Rebuilding { replacement: true, .. }),
+                want_replacement: m.want_replacement,
+                devflags: m.superblock.devflags,
+                events: self.superblock.events,
+                errors: m.errors,
+                recovery_offset_sectors: match m.state {
+                    State::Rebuilding { offset, .. } => Some(offset),
+                    _ => None,
+                },
+            })
+            .collect();
+        let plain = matches!(self.geometry.level(), Level::Linear | Level::Raid0);
+        Status {
+            superblock,
+            array_sectors: self.geometry.array_sectors(),
+            used_member_sectors: if plain { 0 } else { self.geometry.member_sectors() },
+            state,
+            degraded: self.members.degraded(),
+            members,
+            sync: self.sync.status(self.now),
+            mismatch_sectors: self.sync.checked_once.then_some(self.sync.mismatch_sectors),
+            bitmap: self.intent.as_ref().map(|intent| BitmapStatus {
+                chunk_bytes: intent.bitmap.superblock.chunk_bytes.into(),
+                bits: intent.bitmap.bits(),
+                dirty_bits: intent.dirty_bits(),
+            }),
+        }
+    }
+}

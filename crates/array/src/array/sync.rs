@@ -1,0 +1,506 @@
+//! Background work: resync, recovery, check and repair. A cursor moves through sync space (device
+//! sectors; array sectors for a raid10 resync or check) with a few units in flight.
+//!
+//! What has been done counts only after a flush: superblocks say how far recovery has come as of
+//! the last flush, and a member is called in sync in a superblock only after one.
+
+use std::collections::BTreeSet;
+
+use super::Array;
+use super::job::{Fix, Job, Kind, Unit};
+use super::members::State;
+use crate::events::{ArrayEvent, SyncAction};
+use crate::format::superblock::MAX_SECTOR;
+use crate::geometry::Strip;
+use crate::level::Level;
+use crate::status::SyncStatus;
+use crate::{Instant, MemberId, RequestError, SECTOR_BYTES};
+
+/// Units in flight at most.
+const WINDOW: usize = 16;
+/// Units that need nothing and may be passed over in one go.
+const SKIP: usize = 4096;
+/// How often progress is put on the members.
+const CHECKPOINT_MS: u64 = 10_000;
+/// Foreground I/O this recent makes background work fall back to the minimum speed.
+const BUSY_MS: u64 = 100;
+
+/// Where background work stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Phase {
+    #[default]
+    Idle,
+    Running,
+    /// All units are done; waits for the update that makes that durable.
+    Finishing(u64),
+}
+
+/// Background work.
+#[derive(Debug)]
+pub(crate) struct Sync {
+    pub(crate) action: SyncAction,
+    phase: Phase,
+    cursor: u64,
+    end: u64,
+    units: BTreeSet<u64>,
+    /// The members a recovery rebuilds: those that were waiting for it when it began.
+    targets: Vec<MemberId>,
+    /// Asked for by the administrator.
+    requested: Option<SyncAction>,
+    pub(crate) paused: bool,
+    interrupted: bool,
+    /// Recovery met something it cannot get past; tried again when members change.
+    stuck: bool,
+    pub(crate) mismatch_sectors: u64,
+    pub(crate) checked_once: bool,
+    min_bytes_s: u64,
+    max_bytes_s: u64,
+    started: Instant,
+    started_at: u64,
+    /// Background work may go on at this time: the speed limit.
+    not_before: Instant,
+    checkpoint_at: Instant,
+}
+
+impl Default for Sync {
+    fn default() -> Self {
+        Self {
+            action: SyncAction::Idle,
+            phase: Phase::Idle,
+            cursor: 0,
+            end: 0,
+            units: BTreeSet::new(),
+            targets: Vec::new(),
+            requested: None,
+            paused: false,
+            interrupted: false,
+            stuck: false,
+            mismatch_sectors: 0,
+            checked_once: false,
+            min_bytes_s: 10 << 20,
+            max_bytes_s: u64::MAX,
+            started: Instant::default(),
+            started_at: 0,
+            not_before: Instant::default(),
+            checkpoint_at: Instant::default(),
+        }
+    }
+}
+
+impl Sync {
+    /// Everything below is done.
+    fn low_water(&self) -> u64 {
+        self.units.first().copied().unwrap_or(self.cursor).min(self.cursor)
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.phase == Phase::Idle
+    }
+
+    /// When the speed limit or the next checkpoint wants attention.
+    pub(crate) fn deadline(&self, now: Instant) -> Option<Instant> {
+        (self.phase == Phase::Running && !self.paused)
+            .then(|| if self.not_before > now { self.not_before } else { self.checkpoint_at })
+    }
+
+    pub(crate) const fn set_limits(&mut self, min: Option<u64>, max: Option<u64>) {
+        if let Some(min) = min {
+            self.min_bytes_s = min;
+        }
+        if let Some(max) = max {
+            self.max_bytes_s = max;
+        }
+        self.not_before = Instant(0);
+    }
+
+    pub(crate) fn status(&self, now: Instant) -> SyncStatus {
+        if self.phase == Phase::Idle {
+            return SyncStatus { paused: self.paused, ..SyncStatus::default() };
+        }
+        let done = self.low_water();
+        let elapsed_ms = (now.0 - self.started.0) / 1_000_000;
+        let bytes = (done - self.started_at.min(done)) * SECTOR_BYTES;
+        let bytes_per_s = bytes.saturating_mul(1000) / elapsed_ms.max(1);
+        let left = (self.end - done.min(self.end)) * SECTOR_BYTES;
+        SyncStatus {
+            action: self.action,
+            paused: self.paused,
+            done_sectors: done,
+            total_sectors: self.end,
+            bytes_per_s,
+            finish_s: left.checked_div(bytes_per_s),
+        }
+    }
+}
+
+impl Array {
+    /// Starts, continues or ends background work.
+    pub(crate) fn drive_sync(&mut self) {
+        if self.read_only || !self.is_redundant() {
+            return;
+        }
+        if self.failed || self.stopping.is_some() {
+            self.interrupt_sync();
+        }
+        match self.sync.phase {
+            Phase::Idle => self.choose_sync(),
+            Phase::Running => self.pump_sync(),
+            Phase::Finishing(ticket) if self.meta.is_done(ticket) => self.sync_finished(),
+            Phase::Finishing(_) => {}
+        }
+    }
+
+    fn choose_sync(&mut self) {
+        if self.failed || self.stopping.is_some() || self.sync.stuck {
+            return;
+        }
+        self.assign_spares();
+        let targets = self.recovery_targets();
+        if self.resynced != MAX_SECTOR {
+            if self.can_resync() {
+                let from = self.resynced;
+                self.begin_sync(SyncAction::Resync, from, self.geometry.sync_sectors());
+                return;
+            }
+            // Nothing redundant is left to bring in line.
+            self.resynced = MAX_SECTOR;
+            self.durable_resynced = MAX_SECTOR;
+            self.wish_superblock(true);
+        }
+        if let Some(from) = targets.iter().map(|(_, offset)| *offset).min() {
+            self.begin_sync(SyncAction::Recovery, from, self.geometry.member_sectors());
+        } else if let Some(action) = self.sync.requested.take() {
+            self.sync.mismatch_sectors = 0;
+            self.sync.checked_once = true;
+            self.begin_sync(action, 0, self.geometry.sync_sectors());
+        }
+    }
+
+    fn can_resync(&self) -> bool {
+        self.is_mirror() || u32::from(self.members.degraded()) < self.geometry.parity_disks()
+    }
+
+    fn begin_sync(&mut self, action: SyncAction, from: u64, end: u64) {
+        self.sync.action = action;
+        self.sync.targets = self.recovery_targets().into_iter().map(|(id, _)| id).collect();
+        self.sync.phase = Phase::Running;
+        self.sync.cursor = from;
+        self.sync.end = end;
+        self.sync.interrupted = false;
+        self.sync.started = self.now;
+        self.sync.started_at = from;
+        self.sync.not_before = self.now;
+        self.sync.checkpoint_at = self.now.plus_millis(CHECKPOINT_MS);
+        self.notify(ArrayEvent::SyncStarted(action));
+        self.pump_sync();
+    }
+
+    /// Members being rebuilt, and from where.
+    fn recovery_targets(&self) -> Vec<(MemberId, u64)> {
+        self.members
+            .iter()
+            .filter_map(|(id, member)| match member.state {
+                State::Rebuilding { offset, .. } => Some((id, offset)),
+                _ => None,
+            })
+            .collect()
+    }
+
+    /// Gives spares to roles nobody holds, and to members that want a replacement.
+    fn assign_spares(&mut self) {
+        loop {
+            let spare = self.members.iter().find(|(_, m)| m.state == State::Spare);
+            let Some(spare) = spare.map(|(id, _)| id) else { return };
+            let empty = self.members.roles().find(|(_, entry)| entry.holder.is_none());
+            let wanting = self.members.roles().find(|(_, entry)| {
+                entry.replacement.is_none()
+                    && entry
+                        .holder
+                        .and_then(|id| self.members.get(id))
+                        .is_some_and(|m| m.want_replacement)
+            });
+            let Some((role, _)) = empty.or(wanting) else { return };
+            let replacement = empty.is_none();
+            let state = State::Rebuilding { role, offset: 0, replacement, by_bitmap: false };
+            if let Some(member) = self.members.get_mut(spare) {
+                member.superblock.recovery_offset = 0;
+            }
+            self.members.set_state(spare, state);
+            self.wish_whole_bitmap();
+            self.wish_superblock(false);
+        }
+    }
+
+    fn interrupt_sync(&mut self) {
+        if self.sync.phase == Phase::Running {
+            self.sync.interrupted = true;
+        }
+    }
+
+    /// Ends a check or repair before its end, as md's `idle` does.
+    pub(crate) fn stop_scrub(&mut self) {
+        self.sync.requested = None;
+        if matches!(self.sync.action, SyncAction::Check | SyncAction::Repair) {
+            self.interrupt_sync();
+        }
+    }
+
+    pub(crate) const fn request_scrub(&mut self, repair: bool) {
+        self.sync.requested = Some(if repair { SyncAction::Repair } else { SyncAction::Check });
+    }
+
+    /// Members changed: what was stuck may work now.
+    pub(crate) const fn unstick_sync(&mut self) {
+        self.sync.stuck = false;
+    }
+
+    /// A member is gone: work for or with it starts over with those that are left.
+    pub(crate) fn sync_member_lost(&mut self, _id: MemberId) {
+        self.unstick_sync();
+        if self.sync.action == SyncAction::Recovery
+            && !self.sync.targets.iter().any(|id| self.members.live(*id))
+        {
+            self.interrupt_sync();
+        }
+    }
+
+    /// Issues units while the window and the speed limit allow.
+    fn pump_sync(&mut self) {
+        let mut skipped = 0;
+        while !self.sync.interrupted
+            && !self.sync.paused
+            && self.sync.cursor < self.sync.end
+            && self.sync.units.len() < WINDOW
+            && self.sync.not_before <= self.now
+        {
+            if self.issue_unit() {
+                self.charge_speed();
+            } else {
+                skipped += 1;
+                if skipped > SKIP && !self.sync.units.is_empty() {
+                    break;
+                }
+            }
+        }
+        let at_end = self.sync.cursor >= self.sync.end || self.sync.interrupted;
+        if at_end && self.sync.units.is_empty() {
+            self.note_progress();
+            let ticket = self.wish_superblock(true);
+            self.sync.phase = Phase::Finishing(ticket);
+        } else if self.now >= self.sync.checkpoint_at {
+            self.sync.checkpoint_at = self.now.plus_millis(CHECKPOINT_MS);
+            self.note_progress();
+            self.wish_superblock(true);
+        }
+    }
+
+    /// Issues the unit at the cursor. False when it needs nothing.
+    fn issue_unit(&mut self) -> bool {
+        let start = self.sync.cursor;
+        if self.sync.action == SyncAction::Recovery && self.geometry.level() == Level::Raid10 {
+            return self.issue_raid10_recovery(start);
+        }
+        let height = self.unit_height(start);
+        let sectors = height.min(self.sync.end - start);
+        self.sync.cursor = start + sectors;
+        let unit = Unit { start, sectors: sectors as u32 };
+        let kind = match self.sync.action {
+            SyncAction::Resync => {
+                let end = unit.end();
+                if self.intent.as_ref().is_some_and(|i| !i.needs_resync(start, end)) {
+                    return false;
+                }
+                Kind::Check { unit, fix: Fix::Resync }
+            }
+            SyncAction::Check => Kind::Check { unit, fix: Fix::Nothing },
+            SyncAction::Repair => Kind::Check { unit, fix: Fix::Repair },
+            SyncAction::Recovery => {
+                let targets = self.targets_at(unit.end(), start, unit.end());
+                if targets.is_empty() {
+                    return false;
+                }
+                Kind::Rebuild { unit, targets, mend: false }
+            }
+            SyncAction::Idle => return false,
+        };
+        self.sync.units.insert(start);
+        self.start_job(Job::new(kind, false));
+        true
+    }
+
+    /// How far a unit at this place of sync space may reach.
+    fn unit_height(&self, start: u64) -> u64 {
+        let unit = self.unit_sectors();
+        unit - start % unit
+    }
+
+    /// Recovery targets not yet rebuilt up to `end` of their data area, where `[from, to)` is the
+    /// range of sync space that the bitmap would mark.
+    fn targets_at(&self, end: u64, from: u64, to: u64) -> Vec<MemberId> {
+        let dirty = self.intent.as_ref().is_none_or(|intent| intent.dirty(from, to));
+        self.members
+            .iter()
+            .filter(|(id, _)| self.sync.targets.contains(id))
+            .filter(|(_, member)| match member.state {
+                State::Rebuilding { offset, by_bitmap, .. } => {
+                    (dirty || !by_bitmap) && offset < end
+                }
+                _ => false,
+            })
+            .map(|(id, _)| id)
+            .collect()
+    }
+
+    /// raid10 recovers in device space: a target's strip is a different part of the array for each
+    /// target, so each is a unit of its own, and they go one after another at the same height.
+    fn issue_raid10_recovery(&mut self, start: u64) -> bool {
+        let height = self.unit_height(start);
+        let sectors = height.min(self.sync.end - start);
+        self.sync.cursor = start + sectors;
+        let mut issued = false;
+        for (id, _) in self.recovery_targets() {
+            let Some(role) = self.members.get(id).and_then(|m| m.state.role()) else { continue };
+            let Some(array) = self.geometry.array_sector_at(Strip { role, sector: start }) else {
+                continue;
+            };
+            let room = self.geometry.array_sectors().saturating_sub(array);
+            let unit = Unit { start: array, sectors: sectors.min(room) as u32 };
+            let wanted = self.targets_at(start + sectors, array, unit.end());
+            if unit.sectors == 0 || !wanted.contains(&id) {
+                continue;
+            }
+            self.raid10_units.insert((start, id));
+            self.sync.units.insert(start);
+            self.start_job(Job::new(Kind::Rebuild { unit, targets: vec![id], mend: false }, false));
+            issued = true;
+        }
+        issued
+    }
+
+    /// Holds the next unit back as the speed limits ask.
+    fn charge_speed(&mut self) {
+        let busy = self.last_request.is_some_and(|at| self.now < at.plus_millis(BUSY_MS));
+        let limit = if busy { self.sync.min_bytes_s } else { self.sync.max_bytes_s };
+        if limit == u64::MAX {
+            return;
+        }
+        let bytes = self.unit_sectors() * SECTOR_BYTES;
+        let nanos = bytes.saturating_mul(1_000_000_000) / limit.max(1);
+        let base = self.sync.not_before.max(Instant(self.now.0.saturating_sub(50_000_000)));
+        self.sync.not_before = Instant(base.0 + nanos);
+    }
+
+    /// A unit is done.
+    pub(crate) fn sync_unit_done(
+        &mut self,
+        unit: Unit,
+        targets: &[MemberId],
+        result: Result<(), RequestError>,
+    ) {
+        let start =
+            if self.sync.action == SyncAction::Recovery && self.geometry.level() == Level::Raid10 {
+                let id = targets[0];
+                let found = self.raid10_units.iter().copied().find(|(start, target)| {
+                    *target == id
+                        && self.members.get(id).and_then(|m| m.state.role()).is_some_and(|role| {
+                            let strip = Strip { role, sector: *start };
+                            self.geometry.array_sector_at(strip) == Some(unit.start)
+                        })
+                });
+                let Some((start, id)) = found else { return };
+                self.raid10_units.remove(&(start, id));
+                if self.raid10_units.iter().any(|(other, _)| *other == start) {
+                    self.note_unit(unit, targets, result);
+                    return;
+                }
+                start
+            } else {
+                unit.start
+            };
+        self.note_unit(unit, targets, result);
+        self.sync.units.remove(&start);
+        self.note_progress();
+    }
+
+    /// What a unit that could not be rebuilt means: a bad block on the target, so that the rest
+    /// goes on; without room for it, recovery cannot be completed.
+    fn note_unit(&mut self, unit: Unit, targets: &[MemberId], result: Result<(), RequestError>) {
+        if result.is_ok() || self.failed {
+            return;
+        }
+        for id in targets.iter().copied() {
+            let Some(sector) = self.strip_of(id, unit) else { continue };
+            let Some(member) = self.members.get_mut(id) else { continue };
+            let has_log = member.superblock.bblog_size_sectors != 0;
+            if has_log && member.bad_blocks.insert(sector, unit.sectors.into()) {
+                self.wish_bad_blocks(id);
+            } else {
+                self.sync.stuck = true;
+                self.interrupt_sync();
+            }
+        }
+    }
+
+    /// Moves the marks below which everything is done.
+    fn note_progress(&mut self) {
+        let done = self.sync.low_water();
+        match self.sync.action {
+            SyncAction::Resync => {
+                if self.resynced != MAX_SECTOR {
+                    self.resynced = self.resynced.max(done);
+                }
+            }
+            SyncAction::Recovery => {
+                for id in self.sync.targets.clone() {
+                    if let Some(member) = self.members.get_mut(id)
+                        && let State::Rebuilding { offset, .. } = &mut member.state
+                    {
+                        *offset = (*offset).max(done);
+                    }
+                }
+            }
+            SyncAction::Check | SyncAction::Repair | SyncAction::Idle => {}
+        }
+    }
+
+    /// What was done is durable: members become in sync, the array clean.
+    fn sync_finished(&mut self) {
+        let action = std::mem::take(&mut self.sync.action);
+        self.sync.phase = Phase::Idle;
+        let complete = !self.sync.interrupted && !self.failed;
+        if complete {
+            match action {
+                SyncAction::Resync => {
+                    self.resynced = MAX_SECTOR;
+                    self.durable_resynced = MAX_SECTOR;
+                }
+                SyncAction::Recovery => self.activate_recovered(),
+                SyncAction::Check | SyncAction::Repair | SyncAction::Idle => {}
+            }
+            if self.members.degraded() == 0
+                && let Some(intent) = &mut self.intent
+            {
+                intent.resynced();
+            }
+            self.wish_superblock(true);
+        }
+        self.notify(ArrayEvent::SyncFinished { action, complete });
+    }
+
+    /// Members rebuilt to the end hold their roles now; those they replace leave.
+    fn activate_recovered(&mut self) {
+        let end = self.geometry.member_sectors();
+        for (id, offset) in self.recovery_targets() {
+            let Some(member) = self.members.get(id) else { continue };
+            let State::Rebuilding { role, replacement, .. } = member.state else { continue };
+            if offset < end {
+                continue;
+            }
+            if replacement && let Some(old) = self.members.role(role).holder {
+                self.members.set_state(old, State::Faulty { role: Some(role) });
+            }
+            self.members.set_state(id, State::InSync { role });
+            self.notify(ArrayEvent::MemberActive(id));
+        }
+    }
+}
