@@ -4,7 +4,7 @@
 # usage: test.sh [STEP...]     (no STEP: all, in the order below)
 set -uo pipefail
 cd "$(dirname "$(realpath "$0")")/.."
-export CARGO_TERM_COLOR=${CARGO_TERM_COLOR:-auto}
+export RUST_BACKTRACE=${RUST_BACKTRACE:-0} CARGO_TERM_COLOR=${CARGO_TERM_COLOR:-auto}
 
 passed=0 failed=0 skipped=0 broken=()
 log=$(mktemp)

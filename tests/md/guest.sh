@@ -21,13 +21,23 @@ attach() {
 # detach: what attach attached.
 detach() { losetup -d "${LOOPS[@]}" || fail "losetup -d ${LOOPS[*]}"; }
 
+# until_true COMMAND...: poll for 60 s at most.
+until_true() {
+	local end=$((SECONDS + 60))
+	until "$@"; do
+		[ $SECONDS -lt $end ] || fail "waited in vain for: $*; $(tail -n 8 /proc/mdstat)"
+		sleep 0.03
+	done
+}
+
 # idle ARRAY: wait until nothing syncs.
 idle() {
-	local state=/sys/block/$1/md/sync_action
-	[ -r "$state" ] || return 0
-	until [ "$(cat "$state")" = idle ] && [ "$(cat "${state%action}completed")" = none ]; do
-		sleep 0.05
-	done
+	[ ! -r "/sys/block/$1/md/sync_action" ] || until_true is_idle "/sys/block/$1/md"
+}
+is_idle() {
+	local action completed
+	read -r action <"$1/sync_action" && read -r completed <"$1/sync_completed" &&
+		[ "$action $completed" = "idle none" ]
 }
 
 # scrub ARRAY: a check; sets MISMATCHES (sectors).
@@ -35,5 +45,5 @@ scrub() {
 	idle "$1"
 	echo check >"/sys/block/$1/md/sync_action" || fail "check $1"
 	idle "$1"
-	MISMATCHES=$(cat "/sys/block/$1/md/mismatch_cnt")
+	read -r MISMATCHES <"/sys/block/$1/md/mismatch_cnt"
 }

@@ -1,0 +1,249 @@
+//! Arrays made by a real md kernel, for Braid to read: every level and every layout md knows, all
+//! metadata versions, clean and not. Two guests make them side by side; one that a former run made
+//! by the same recipe is used again.
+
+use crate::support::{self, Run, guest};
+use braid_judges::Content;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+const GUEST: &str = include_str!("golden.sh");
+
+/// name | member sizes in MiB | mdadm --create arguments | what happens then (golden.sh)
+const TABLE: &str = "
+raid0-2             | 8 8         | -l0 -c64                             | fill
+raid0-3-4k          | 8 8 8       | -l0 -c4                              | fill
+raid0-4-1m          | 8 8 8 8     | -l0 -c1024                           | fill
+raid0-uneven        | 8 12 20     | -l0 -c64 -e1.2 -poriginal            | fill
+raid0-uneven-alt    | 8 12 20     | -l0 -c64 -palternate                 | fill
+raid0-uneven-4      | 8 20 12 20  | -l0 -c16 -palternate                 | fill
+raid0-v10           | 8 8         | -l0 -c64 -e1.0                       | fill
+linear-2            | 8 12        | -llinear                             | fill
+linear-3            | 12 8 9      | -llinear -e1.0                       | fill
+raid1-2             | 8 8         | -l1                                  | fill
+raid1-3             | 8 8 8       | -l1                                  | fill
+raid1-bitmap        | 8 8         | -l1 -binternal --bitmap-chunk=64K    | fill
+raid1-v090          | 8 8         | -l1 -e0.90                           | fill
+raid1-v090-bitmap   | 8 8         | -l1 -e0.90 -binternal                | fill
+raid1-v10-bitmap    | 8 8         | -l1 -e1.0 -binternal                 | fill
+raid1-v11-bitmap    | 8 8         | -l1 -e1.1 -binternal                 | fill
+raid1-spare         | 8 8 8       | -l1 -x1                              | rebuilt
+raid1-stale         | 8 8         | -l1 -binternal --bitmap-chunk=64K    | stale
+raid1-stale-nobm    | 8 8         | -l1                                  | stale
+raid1-badblocks     | 8 8         | -l1                                  | badblocks
+raid1-halfway       | 8 8         | -l1                                  | halfway
+raid4-3             | 8 8 8       | -l4 -c64                             | fill
+raid4-4-rebuilt     | 8 8 8 8     | -l4 -c32                             | rebuilt
+raid5-3             | 8 8 8       | -l5 -c64                             | fill
+raid5-4-ls          | 8 8 8 8     | -l5 -c64 -pleft-symmetric            | fill
+raid5-4-la          | 8 8 8 8     | -l5 -c64 -pleft-asymmetric           | fill
+raid5-4-rs          | 8 8 8 8     | -l5 -c64 -pright-symmetric           | fill
+raid5-4-ra          | 8 8 8 8     | -l5 -c64 -pright-asymmetric          | fill
+raid5-4-first       | 8 8 8 8     | -l5 -c64 -pparity-first              | fill
+raid5-4-last        | 8 8 8 8     | -l5 -c64 -pparity-last               | fill
+raid5-5-4k          | 8 8 8 8 8   | -l5 -c4                              | fill
+raid5-3-128k        | 8 8 8       | -l5 -c128 -pright-symmetric          | fill
+raid5-3-1m          | 9 8 8       | -l5 -c1024                           | fill
+raid5-v090          | 8 8 8       | -l5 -c64 -e0.90                      | rebuilt
+raid5-v10           | 8 8 8       | -l5 -c64 -e1.0                       | rebuilt
+raid5-v11           | 8 8 8       | -l5 -c64 -e1.1                       | fill
+raid5-bitmap        | 8 8 8       | -l5 -c64 -binternal                  | rebuilt
+raid5-spare         | 8 8 8 8     | -l5 -c64 -x1                         | rebuilt
+raid5-degraded      | 8 8 8       | -l5 -c64                             | degraded-1
+raid5-dirty         | 8 8 8       | -l5 -c64                             | dirty
+raid5-dirtybm       | 8 8 8       | -l5 -c64 -binternal --bitmap-chunk=64K --delay=1 | dirty
+raid5-badblocks     | 8 8 8       | -l5 -c64                             | badblocks
+raid5-halfway       | 8 8 8       | -l5 -c64                             | halfway
+raid5-resyncing     | 8 8 8       | -l5 -c64                             | resyncing
+raid6-4             | 8 8 8 8     | -l6 -c64                             | rebuilt
+raid6-5-ls          | 8 8 8 8 8   | -l6 -c64 -pleft-symmetric            | fill
+raid6-5-la          | 8 8 8 8 8   | -l6 -c128 -pleft-asymmetric          | fill
+raid6-5-rs          | 8 8 8 8 8   | -l6 -c64 -pright-symmetric           | fill
+raid6-5-ra          | 8 8 8 8 8   | -l6 -c64 -pright-asymmetric          | fill
+raid6-5-first       | 8 8 8 8 8   | -l6 -c64 -pparity-first              | fill
+raid6-5-last        | 8 8 8 8 8   | -l6 -c64 -pparity-last               | fill
+raid6-5-ddf-zero    | 8 8 8 8 8   | -l6 -c64 -pddf-zero-restart          | fill
+raid6-5-ddf-n-r     | 8 8 8 8 8   | -l6 -c64 -pddf-N-restart             | fill
+raid6-5-ddf-n-c     | 8 8 8 8 8   | -l6 -c64 -pddf-N-continue            | fill
+raid6-5-ls6         | 8 8 8 8 8   | -l6 -c64 -pleft-symmetric-6          | fill
+raid6-5-la6         | 8 8 8 8 8   | -l6 -c64 -pleft-asymmetric-6         | fill
+raid6-5-rs6         | 8 8 8 8 8   | -l6 -c64 -pright-symmetric-6         | fill
+raid6-5-ra6         | 8 8 8 8 8   | -l6 -c64 -pright-asymmetric-6        | fill
+raid6-5-first6      | 8 8 8 8 8   | -l6 -c64 -pparity-first-6            | fill
+raid6-6-bitmap      | 8 8 8 8 8 8 | -l6 -c32 -binternal                  | fill
+raid6-degraded2     | 8 8 8 8 8   | -l6 -c64                             | degraded-14
+raid10-2-n2         | 8 8         | -l10 -c64 -pn2                       | fill
+raid10-3-n2         | 8 8 8       | -l10 -c64 -pn2                       | fill
+raid10-4-n2         | 8 8 8 8     | -l10 -c64 -pn2                       | rebuilt
+raid10-5-n2-4k      | 8 8 8 8 8   | -l10 -c4 -pn2                        | fill
+raid10-3-n3         | 8 8 8       | -l10 -c64 -pn3                       | fill
+raid10-5-n3         | 8 8 8 8 8   | -l10 -c64 -pn3                       | fill
+raid10-2-f2         | 8 8         | -l10 -c64 -pf2                       | fill
+raid10-3-f2         | 8 8 8       | -l10 -c64 -pf2                       | fill
+raid10-4-f2         | 8 8 8 8     | -l10 -c64 -pf2                       | fill
+raid10-4-f3         | 8 8 8 8     | -l10 -c64 -pf3                       | fill
+raid10-5-f3         | 8 8 8 8 8   | -l10 -c32 -pf3                       | fill
+raid10-2-o2         | 8 8         | -l10 -c64 -po2                       | fill
+raid10-3-o2         | 8 8 8       | -l10 -c64 -po2                       | fill
+raid10-4-o2         | 8 8 8 8     | -l10 -c64 -po2                       | fill
+raid10-5-o3         | 8 8 8 8 8   | -l10 -c64 -po3                       | fill
+raid10-6-o2         | 8 8 8 8 8 8 | -l10 -c128 -po2                      | fill
+raid10-4-n2f2       | 8 8 8 8     | -l10 -c64 -pn2                       | relayout-514
+raid10-5-n2f2       | 8 8 8 8 8   | -l10 -c64 -pn2                       | relayout-514
+raid10-v090         | 8 8 8 8     | -l10 -c64 -e0.90                     | fill
+raid10-v10-bitmap   | 8 8 8 8     | -l10 -c64 -e1.0 -binternal           | fill
+";
+
+/// An array that md made and stopped.
+#[derive(Clone, Debug)]
+pub(crate) struct Golden {
+    /// The line of the table.
+    pub(crate) name: String,
+    /// mdadm's arguments.
+    pub(crate) arguments: String,
+    /// What happened after creation.
+    pub(crate) after: String,
+    /// Where its files lie.
+    pub(crate) directory: PathBuf,
+    /// In role order as created; a spare comes last.
+    pub(crate) members: Vec<PathBuf>,
+    /// Sizes of the members.
+    sizes_mib: Vec<u64>,
+    /// Number of roles.
+    pub(crate) raid_devices: usize,
+    /// Size of the array; 0 until made.
+    pub(crate) size_bytes: u64,
+    /// What it holds.
+    pub(crate) content: Content,
+}
+
+impl Golden {
+    /// md's level, as mdadm's argument names it.
+    pub(crate) fn level(&self) -> &str {
+        let option = self.arguments.split(' ').next().unwrap_or("");
+        option.trim_start_matches("-l")
+    }
+
+    /// RAID-10: how many copies of each chunk there are; otherwise 1.
+    pub(crate) fn copies(&self) -> usize {
+        let Some((_, layout)) = self.arguments.split_once(" -p").filter(|_| self.level() == "10")
+        else {
+            return if self.level() == "10" { 2 } else { 1 };
+        };
+        let digit = layout.as_bytes()[1] - b'0';
+        if self.after.starts_with("relayout") { 4 } else { usize::from(digit) }
+    }
+
+    /// The guest's call that makes it.
+    fn call(&self) -> String {
+        let Self { name, raid_devices, after, arguments, .. } = self;
+        let (seed, directory) = (self.content.seed, self.directory.display());
+        format!("one {name} {seed} {raid_devices} {after} {directory} {arguments}")
+    }
+
+    /// All that its making depends on.
+    fn recipe(&self) -> String {
+        format!("{:?}\n{}\n{GUEST}", self.sizes_mib, self.call())
+    }
+
+    fn is_made(&self) -> bool {
+        fs::read_to_string(self.directory.join("recipe")).ok() == Some(self.recipe())
+    }
+
+    fn create_members(&self) {
+        let _ = fs::remove_dir_all(&self.directory);
+        fs::create_dir_all(&self.directory).expect("a directory");
+        for (path, mib) in self.members.iter().zip(&self.sizes_mib) {
+            support::sparse_file(path, mib << 20);
+        }
+    }
+
+    /// One of mdadm's descriptions of it.
+    pub(crate) fn text(&self, file: &str) -> String {
+        support::read(&self.directory.join(file))
+    }
+}
+
+/// All arrays of the table. They need a guest: ask `guest::available` first.
+pub(crate) fn all() -> &'static [Golden] {
+    static MADE: OnceLock<Result<Vec<Golden>, String>> = OnceLock::new();
+    MADE.get_or_init(make).as_ref().unwrap_or_else(|reason| panic!("{reason}"))
+}
+
+/// One array of the table.
+pub(crate) fn named(name: &str) -> &'static Golden {
+    all().iter().find(|array| array.name == name).unwrap_or_else(|| panic!("no array {name}"))
+}
+
+fn make() -> Result<Vec<Golden>, String> {
+    let mut arrays = parse(&support::base().join("golden"));
+    let old = arrays.iter().filter(|array| !array.is_made()).collect::<Vec<_>>();
+    let halves = [0, 1].map(|half| old.iter().copied().skip(half).step_by(2).collect::<Vec<_>>());
+    std::thread::scope(|scope| {
+        let [first, second] = &halves;
+        let other = scope.spawn(|| make_in_one_boot("golden-1", second));
+        make_in_one_boot("golden-0", first).and(other.join().expect("a guest"))
+    })?;
+    for array in &mut arrays {
+        array.size_bytes = array.text("size.txt").trim().parse().expect("a size");
+    }
+    Ok(arrays)
+}
+
+fn parse(base: &Path) -> Vec<Golden> {
+    TABLE.lines().filter(|line| !line.is_empty()).map(|line| parse_line(base, line)).collect()
+}
+
+fn parse_line(base: &Path, line: &str) -> Golden {
+    let columns: Vec<&str> = line.split('|').map(str::trim).collect();
+    let [name, sizes, arguments, after] = columns[..] else { panic!("bad line: {line}") };
+    let sizes_mib: Vec<u64> = sizes.split(' ').map(|mib| mib.parse().expect("a size")).collect();
+    let directory = base.join(name);
+    let members = (0..sizes_mib.len()).map(|number| directory.join(format!("m{number}.img")));
+    let seed = name.bytes().fold(0, |sum, byte| (sum * 31 + u64::from(byte)) % 1_000_000);
+    let content = Content::of(seed);
+    Golden {
+        name: name.into(),
+        arguments: arguments.into(),
+        after: after.into(),
+        members: members.collect(),
+        raid_devices: sizes_mib.len() - usize::from(arguments.contains("-x1")),
+        sizes_mib,
+        size_bytes: 0,
+        content: if after == "stale" { content.then(seed + 1, 4 << 20, 64 << 10) } else { content },
+        directory,
+    }
+}
+
+fn make_in_one_boot(name: &str, arrays: &[&Golden]) -> Result<(), String> {
+    if arrays.is_empty() {
+        return Ok(());
+    }
+    let mut script = format!("PATTERN={}\n{GUEST}\n", env!("CARGO_BIN_EXE_pattern"));
+    for array in arrays {
+        array.create_members();
+        let _ = writeln!(script, "{}", array.call());
+    }
+    let run = guest::run(name, &script);
+    if !run.status.success() {
+        return Err(format!("making golden arrays: {run}"));
+    }
+    for array in arrays {
+        fs::write(array.directory.join("recipe"), array.recipe()).expect("a writable directory");
+    }
+    Ok(())
+}
+
+/// Copies of the members, for tests that write.
+pub(crate) fn copy(array: &Golden, to: &Path) -> Vec<PathBuf> {
+    fs::create_dir_all(to).expect("a directory");
+    let copies = array.members.iter().map(|member| to.join(member.file_name().expect("a name")));
+    let copies: Vec<PathBuf> = copies.collect();
+    for (from, to) in array.members.iter().zip(&copies) {
+        Run::of(Command::new("cp").arg("--sparse=always").arg(from).arg(to)).expect_success("cp");
+    }
+    copies
+}

@@ -1,0 +1,197 @@
+//! An array that `braid` serves while a test runs.
+
+use crate::support::{Run, braid, until, wait};
+use braid_judges::Content;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// A running array. Dropped without `stop`, its process is ended all the same.
+pub(crate) struct Served {
+    name: String,
+    run_dir: PathBuf,
+    process: Option<Child>,
+    running: bool,
+}
+
+impl Served {
+    /// Assemble with an NBD export and these further arguments; returns as `braid assemble` does.
+    pub(crate) fn start(name: &str, members: &[PathBuf], arguments: &[&str]) -> Self {
+        let served = Self::prepare(name);
+        let run = Run::of(&mut served.assemble(members, arguments));
+        run.expect_success("assembling");
+        served.started()
+    }
+
+    /// Assemble so that nothing is written to the members.
+    pub(crate) fn readonly(name: &str, members: &[PathBuf]) -> Self {
+        Self::start(name, members, &["--readonly"])
+    }
+
+    /// Assemble as a child of this test, which `kill` can then kill.
+    pub(crate) fn in_foreground(name: &str, members: &[PathBuf], arguments: &[&str]) -> Self {
+        let mut served = Self::prepare(name);
+        let mut command = served.assemble(members, arguments);
+        command.arg("--foreground").stdin(Stdio::null()).stdout(Stdio::null());
+        served.process = Some(command.spawn().expect("braid starts"));
+        served.started()
+    }
+
+    fn prepare(name: &str) -> Self {
+        // A socket's path is short, so it cannot lie below the build directory.
+        let run_dir = std::env::temp_dir().join(format!("bj-{}-{name}", std::process::id()));
+        let _ = fs::remove_dir_all(&run_dir);
+        fs::create_dir_all(&run_dir).expect("a directory");
+        Self { name: name.into(), run_dir, process: None, running: false }
+    }
+
+    fn assemble(&self, members: &[PathBuf], arguments: &[&str]) -> Command {
+        let mut command = braid();
+        command.env("BRAID_RUN_DIR", &self.run_dir).arg("assemble").arg(&self.name).args(members);
+        command.arg("--export").arg(format!("nbd:unix:{}", self.socket().display()));
+        command.args(arguments);
+        command
+    }
+
+    fn started(mut self) -> Self {
+        let socket = self.socket();
+        if self.process.is_some() {
+            until("the NBD socket", || std::os::unix::net::UnixStream::connect(&socket).is_ok());
+        }
+        std::os::unix::net::UnixStream::connect(&socket)
+            .unwrap_or_else(|error| panic!("assembled, but {}: {error}", socket.display()));
+        self.running = true;
+        self
+    }
+
+    /// Where its NBD socket is.
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.run_dir.join("nbd")
+    }
+
+    /// The same as a URI.
+    pub(crate) fn uri(&self) -> String {
+        format!("nbd+unix:///?socket={}", self.socket().display())
+    }
+
+    /// `braid OPERATION NAME`, to be completed.
+    pub(crate) fn braid(&self, operation: &str) -> Command {
+        let mut command = braid();
+        command.env("BRAID_RUN_DIR", &self.run_dir).arg(operation).arg(&self.name);
+        command
+    }
+
+    /// `braid OPERATION NAME MEMBER`, which must succeed.
+    pub(crate) fn manage(&self, operation: &str, member: &Path) {
+        Run::of(self.braid(operation).arg(member)).expect_success(operation);
+    }
+
+    /// `braid status NAME --json`.
+    pub(crate) fn status(&self) -> serde_json::Value {
+        let run = Run::of(self.braid("status").arg("--json")).expect_success("status");
+        serde_json::from_str(&run.stdout).unwrap_or_else(|error| panic!("{error}: {}", run.stdout))
+    }
+
+    /// Is this one of the words of its state?
+    pub(crate) fn is(&self, word: &str) -> bool {
+        let status = self.status();
+        status["state"].as_array().expect("a list of states").iter().any(|state| state == word)
+    }
+
+    /// Wait until no resync, recovery or check runs, and every member is in its place.
+    pub(crate) fn wait_until_whole(&self) {
+        until("an array that is whole and idle", || {
+            !self.is("degraded") && self.status()["sync"]["action"] == "idle"
+        });
+    }
+
+    /// `braid check NAME --wait`: the mismatches.
+    pub(crate) fn check(&self) -> u64 {
+        Run::of(self.braid("check").arg("--wait")).expect_success("check");
+        self.status()["mismatches"].as_u64().expect("a number of mismatches")
+    }
+
+    /// The array's size, as an NBD client sees it.
+    pub(crate) fn size_bytes(&self) -> u64 {
+        let run = Run::of(Command::new("nbdinfo").arg("--size").arg(self.uri()));
+        run.expect_success("nbdinfo").stdout.trim().parse().expect("a size")
+    }
+
+    /// Write all of the content with nbdcopy.
+    pub(crate) fn fill(&self, content: &Content) {
+        let size_bytes = self.size_bytes();
+        let mut copy = Command::new("nbdcopy");
+        copy.args(["--flush", "-"]).arg(self.uri()).stdin(Stdio::piped());
+        let mut copy = copy.spawn().expect("nbdcopy starts");
+        let mut stdin = copy.stdin.take().expect("a pipe");
+        let written = content.write(&mut stdin, 0, size_bytes);
+        drop(stdin);
+        assert!(copy.wait().expect("nbdcopy ends").success(), "nbdcopy failed; {written:?}");
+    }
+
+    /// Write a part with libnbd, and flush.
+    pub(crate) fn write(&self, content: &Content, offset: u64, length: u64) {
+        let file = self.run_dir.join("part");
+        let mut bytes = Vec::new();
+        content.write(&mut bytes, offset, length).expect("memory");
+        fs::write(&file, bytes).expect("a file");
+        let step = 1 << 20;
+        let script = format!(
+            "data = open('{}', 'rb').read()\n\
+             for at in range(0, len(data), {step}):\n    \
+                 h.pwrite(data[at:at + {step}], {offset} + at)\n\
+             h.flush()",
+            file.display()
+        );
+        self.nbdsh(&script).expect_success("writing with nbdsh");
+    }
+
+    /// Run Python with `h`, a libnbd handle.
+    pub(crate) fn nbdsh(&self, script: &str) -> Run {
+        Run::of(Command::new("nbdsh").arg("-u").arg(self.uri()).arg("-c").arg(script))
+    }
+
+    /// Read all with nbdcopy and compare.
+    pub(crate) fn expect(&self, content: &Content, when: &str) {
+        let size_bytes = self.size_bytes();
+        let mut copy = Command::new("nbdcopy");
+        copy.arg(self.uri()).arg("-").stdout(Stdio::piped());
+        let mut copy = copy.spawn().expect("nbdcopy starts");
+        let mut stdout = copy.stdout.take().expect("a pipe");
+        let checked = content.check(&mut stdout, 0, size_bytes);
+        drop(stdout);
+        let status = copy.wait().expect("nbdcopy ends");
+        assert_eq!(checked, Ok(()), "{}, {when}; nbdcopy: {status}", self.name);
+    }
+
+    /// `braid stop NAME`, and its process is gone.
+    pub(crate) fn stop(mut self) {
+        Run::of(&mut self.braid("stop")).expect_success("stop");
+        self.running = false;
+        if let Some(mut process) = self.process.take() {
+            let status = wait(&mut process, Duration::from_secs(20)).expect("a process that ends");
+            assert!(status.success(), "stopped, but its process ended with {status}");
+        }
+    }
+
+    /// SIGKILL: the process has no say.
+    pub(crate) fn kill(mut self) {
+        let mut process = self.process.take().expect("started in the foreground");
+        process.kill().expect("SIGKILL");
+        process.wait().expect("a dead process");
+        self.running = false;
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        if let Some(process) = &mut self.process {
+            let _ = process.kill();
+            let _ = process.wait();
+        } else if self.running {
+            let _ = self.braid("stop").output();
+        }
+        let _ = fs::remove_dir_all(&self.run_dir);
+    }
+}

@@ -1,0 +1,193 @@
+//! What all judges share: running programs with a time limit, files, and saying what was skipped.
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+/// No program of a test may run longer.
+const LIMIT: Duration = Duration::from_secs(660);
+
+/// What a program did.
+#[derive(Debug)]
+pub(crate) struct Run {
+    /// The command line.
+    pub(crate) command: String,
+    /// How it ended.
+    pub(crate) status: ExitStatus,
+    /// Its standard output.
+    pub(crate) stdout: String,
+    /// Its standard error.
+    pub(crate) stderr: String,
+}
+
+impl Run {
+    /// Run to the end, or kill it at the time limit and fail.
+    pub(crate) fn of(command: &mut Command) -> Self {
+        let line = line(command);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap_or_else(|error| panic!("{line}: {error}"));
+        let stdout = drain(child.stdout.take().expect("a pipe"));
+        let stderr = drain(child.stderr.take().expect("a pipe"));
+        let status = wait(&mut child, LIMIT).unwrap_or_else(|| {
+            let _ = child.kill();
+            let _ = child.wait();
+            panic!("{line}: still running after {} s", LIMIT.as_secs());
+        });
+        let text = |thread: std::thread::JoinHandle<Vec<u8>>| {
+            String::from_utf8_lossy(&thread.join().expect("a reader")).into_owned()
+        };
+        Self { command: line, status, stdout: text(stdout), stderr: text(stderr) }
+    }
+
+    /// Fail the test unless the program exited with 0.
+    pub(crate) fn expect_success(self, doing: &str) -> Self {
+        assert!(self.status.success(), "{doing}: {self}");
+        self
+    }
+
+    /// Fail the test unless the program exited with this status.
+    pub(crate) fn expect_status(self, status: i32, doing: &str) -> Self {
+        assert_eq!(self.status.code(), Some(status), "{doing}: {self}");
+        self
+    }
+}
+
+impl std::fmt::Display for Run {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}\n{}\n{}", self.command, self.status, self.stdout, self.stderr)
+    }
+}
+
+fn drain(mut from: impl Read + Send + 'static) -> std::thread::JoinHandle<Vec<u8>> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        let _ = from.read_to_end(&mut bytes);
+        bytes
+    })
+}
+
+fn line(command: &Command) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    words.map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
+}
+
+/// Wait for a process to end; `None` when it is still running after the limit.
+pub(crate) fn wait(child: &mut Child, limit: Duration) -> Option<ExitStatus> {
+    let began = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait().expect("a child") {
+            return Some(status);
+        }
+        if began.elapsed() > limit {
+            return None;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Poll until a condition holds; fails the test after the limit.
+pub(crate) fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !condition() {
+        assert!(began.elapsed() < Duration::from_secs(60), "waited 60 s in vain: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// The command under test: `$BRAID`, or the one built beside this test.
+pub(crate) fn braid() -> Command {
+    let built = || {
+        let test = std::env::current_exe().expect("this test's path");
+        test.ancestors().nth(2).expect("the build directory").join("braid")
+    };
+    let path = std::env::var_os("BRAID").map_or_else(built, PathBuf::from);
+    assert!(path.exists(), "{} is not built; cargo build --release -p braid-cli", path.display());
+    Command::new(path)
+}
+
+/// Where tests keep their files: a directory of this build.
+pub(crate) fn base() -> PathBuf {
+    PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("judges")
+}
+
+/// An empty directory for one test.
+pub(crate) fn directory(test: &str) -> PathBuf {
+    let path = base().join(test);
+    let _ = fs::remove_dir_all(&path);
+    fs::create_dir_all(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    path
+}
+
+/// The text of a file.
+pub(crate) fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// A file of this size without a byte in it.
+pub(crate) fn sparse_file(path: &Path, size_bytes: u64) {
+    let file = File::create(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    file.set_len(size_bytes).expect("a sparse file");
+}
+
+/// A number that changes when a byte of the file does.
+pub(crate) fn fingerprint(path: &Path) -> u64 {
+    use std::hash::Hasher;
+    let mut hasher = std::hash::DefaultHasher::new();
+    let mut file = File::open(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let mut block = vec![0; 1 << 20];
+    loop {
+        match file.read(&mut block).expect("a readable file") {
+            0 => return hasher.finish(),
+            length => hasher.write(&block[..length]),
+        }
+    }
+}
+
+/// The fingerprints of several files.
+pub(crate) fn fingerprints(paths: &[PathBuf]) -> Vec<u64> {
+    paths.iter().map(|path| fingerprint(path)).collect()
+}
+
+/// A test cannot run here: say so past the harness's capture; with CI set that is a failure.
+pub(crate) fn skip(test: &str, reason: &str) {
+    let _ = writeln!(std::io::stderr(), "SKIPPED {test}: {reason}");
+    assert!(std::env::var_os("CI").is_none(), "{test} must run in CI: {reason}");
+}
+
+/// Is this program on the path? Otherwise the reason to skip.
+pub(crate) fn program(name: &str) -> Result<(), String> {
+    let mut path = std::env::var_os("PATH").unwrap_or_default();
+    path.push(":/usr/sbin:/sbin");
+    let found = std::env::split_paths(&path).any(|directory| directory.join(name).exists());
+    if found { Ok(()) } else { Err(format!("no {name} here; scripts/setup.sh installs it")) }
+}
+
+pub(crate) mod guest {
+    //! A real md kernel: `tests/md/run-md.sh`.
+
+    use super::{Command, Path, PathBuf, Run, base, fs, program};
+
+    fn runner() -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../md/run-md.sh")
+    }
+
+    /// Can a guest run here? Otherwise the reason to skip.
+    pub(crate) fn available() -> Result<(), String> {
+        ["linux.uml", "mdadm", "busybox", "modprobe", "cc"].into_iter().try_for_each(program)
+    }
+
+    /// Run a bash script under the md kernel.
+    pub(crate) fn run(name: &str, script: &str) -> Run {
+        let path = base().join(format!("{name}.sh"));
+        fs::create_dir_all(base()).expect("a directory");
+        fs::write(&path, script).expect("a script");
+        Run::of(Command::new(runner()).args(["-t", "600"]).arg(path))
+    }
+}
+
+/// Fail with all findings at once.
+pub(crate) fn report(findings: &[String]) {
+    assert!(findings.is_empty(), "{} findings:\n{}", findings.len(), findings.join("\n"));
+}
