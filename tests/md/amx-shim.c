@@ -2,10 +2,10 @@
  * Loaded into User-Mode Linux (Debian 12's, 6.1) with LD_PRELOAD, for CPUs with large vector state.
  *
  * UML keeps a task's floating point state in a fixed buffer of about 2.7 KB and gives that to
- * ptrace(PTRACE_SETREGSET, NT_X86_XSTATE). Where the CPU has AMX the host wants the whole XSAVE area
- * (some 11 KB) and answers EFAULT, and no guest program starts. So: read the whole area, lay what
- * UML knows over its beginning, write the whole area. The rest is AMX tile state, which no guest
- * task can have.
+ * ptrace(PTRACE_SETREGSET, NT_X86_XSTATE). Where the CPU has AMX the host wants the whole XSAVE
+ * area (some 11 KB) and answers EFAULT, and no guest program starts. So: read the whole area, lay
+ * what UML knows over its beginning, write the whole area. The rest is AMX tile state, which no
+ * guest task can have.
  */
 #define _GNU_SOURCE
 #include <elf.h>

@@ -8,9 +8,9 @@
 #   -v  the guest's kernel messages to stderr afterwards
 #
 # In the guest: this machine's / is the root, writable with the caller's rights; the working
-# directory is the caller's; D0 D1 ... and DEVS are the images as disks (16 at most; for more, attach
-# files to loop devices); the functions of guest.sh are there; loop and md's modules are loaded. On
-# its way out the guest stops its arrays.
+# directory is the caller's; D0 D1 ... and DEVS are the images as disks (16 at most; for more,
+# attach files to loop devices); the functions of guest.sh are there; loop and md's modules are
+# loaded. On its way out the guest stops its arrays.
 # Status: the script's own. 125: the guest could not run it.
 set -u
 here=$(dirname "$(realpath "$0")")
@@ -48,8 +48,8 @@ trap 'exit 143' TERM
 trap 'exit 130' INT
 trap 'exit 129' HUP
 
-mkdir -p "$work/root/lib"
-ln -s /usr/lib/uml/modules "$work/root/lib/modules"
+mkdir -p "$work/tree/lib"
+ln -s /usr/lib/uml/modules "$work/tree/lib/modules"
 cc -O2 -shared -fPIC -o "$work/shim.so" "$here/amx-shim.c" || refuse "cc failed"
 
 disks=() letters=abcdefghijklmnop
@@ -74,7 +74,7 @@ stty -F /dev/tty1 raw -echo
 exec </dev/null >/dev/tty1 2>&1
 ln -sf /proc/self/fd /dev/fd
 # The kernel asks for modules by itself, and they are not where modprobe looks.
-printf '#!/bin/sh\nexec %s -d %s/root "$@"\n' "$(command -v modprobe)" "$WORK" >/run/modprobe
+printf '#!/bin/sh\nexec %s -d %s/tree "$@"\n' "$(command -v modprobe)" "$WORK" >/run/modprobe
 chmod +x /run/modprobe
 echo /run/modprobe >/proc/sys/kernel/modprobe
 for module in loop md-mod linear raid0 raid1 raid10 raid456; do

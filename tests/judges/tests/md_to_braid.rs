@@ -186,8 +186,8 @@ fn details_as_mdadm_does() {
             let path = member.display().to_string();
             let key: String =
                 path.chars().map(|c| if c.is_alphanumeric() { c } else { '_' }).collect();
-            let (loop_key, loop_path) = (format!("_dev_loop{number}_"), format!("/dev/loop{number}"));
-            theirs = theirs.replace(&loop_key, &format!("{key}_")).replace(&loop_path, &path);
+            theirs = theirs.replace(&format!("_dev_loop{number}_"), &format!("{key}_"));
+            theirs = theirs.replace(&format!("/dev/loop{number}"), &path);
         }
         for line in theirs.lines().filter(|line| !run.stdout.lines().any(|ours| ours == *line)) {
             findings.push(format!("{name}: no line {line} in\n{}", run.stdout));
