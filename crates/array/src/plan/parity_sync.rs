@@ -57,6 +57,10 @@ pub(crate) struct CheckPlan {
 /// Plans the comparison of a unit's parity with its data. `None` when a strip cannot be read:
 /// then there is no redundancy left to compare with, or [`resync_degraded`] has to decide.
 pub(crate) fn check(view: &StripeView, rows: Rows, taken: &mut Taken) -> Option<CheckPlan> {
+    if view.names().any(|name| view.strip(name).reader.is_none()) {
+        // Before any strip is taken: the plan made instead takes as many.
+        return None;
+    }
     let mut plan = Plan::default();
     let mut slots = Slots::new(view, taken);
     let mut strips = Vec::new();
