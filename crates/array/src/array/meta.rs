@@ -124,11 +124,16 @@ impl Array {
         if self.meta.running.is_some() || !self.meta.next.wanted {
             return;
         }
-        let wishes = std::mem::take(&mut self.meta.next);
+        let mut wishes = std::mem::take(&mut self.meta.next);
         if self.metadata_frozen() {
-            self.meta.done += 1;
-            self.meta_done();
-            return;
+            // Without redundancy there is no metadata to update, but there are caches to flush.
+            let flush = wishes.flush && !self.is_redundant() && !self.read_only && !self.stopped;
+            if !flush {
+                self.meta.done += 1;
+                self.meta_done();
+                return;
+            }
+            wishes = Wishes { wanted: true, flush, ..Wishes::default() };
         }
         let bad_block_pages = wishes
             .bad_blocks

@@ -232,6 +232,7 @@ impl Array {
             self.drive_stop();
             if self.ready.is_empty() {
                 self.drive_meta();
+                self.drive_stop();
                 if self.ready.is_empty() {
                     return;
                 }
