@@ -1,1 +1,26 @@
-//! The pretend world.
+//! The pretend world: the machine of `braid-array` on seeded disks that delay, reorder, fail and
+//! lose power, and an oracle that knows what each sector may hold.
+//!
+//! A seed draws an array and its troubles ([`scenario`]), lets requests and troubles come
+//! ([`workload`], [`troubles`]), cuts the power, assembles what is left ([`assembly`]), and in the
+//! end lets everything come right and compares every sector ([`settle`]). The same seed is the
+//! same run, event by event.
+#![forbid(unsafe_code)]
+
+pub mod assembly;
+pub mod clock;
+pub mod compute;
+pub mod create;
+pub mod disk;
+pub mod executor;
+pub mod oracle;
+pub mod rng;
+pub mod run;
+pub mod scenario;
+pub mod settle;
+pub mod stamp;
+pub mod suspects;
+pub mod trace;
+pub mod troubles;
+pub mod workload;
+pub mod world;

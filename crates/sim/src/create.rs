@@ -1,0 +1,164 @@
+//! A new array on blank devices, as `mdadm --create` leaves it.
+
+use braid_array::format::superblock::{MAX_SECTOR, Reshape, feature};
+use braid_array::format::{Bitmap, Role, Superblock, Version};
+use braid_array::geometry::{Geometry, Shape};
+use braid_array::level::{Layout, Level};
+
+use crate::disk::Disk;
+use crate::rng::Rng;
+use crate::scenario::{Birth, Scenario};
+
+/// Sectors kept for the superblock, for the bitmap and for the bad-block log, each.
+const AREA_SECTORS: u64 = 8;
+
+/// Entries of `dev_roles`: room for members that come later.
+const MAX_DEV: usize = 64;
+
+/// Contents of a device that has never been part of the array.
+const STALE: u8 = 0xa5;
+
+/// A device that is not part of the array yet, full of what must not be read.
+#[must_use]
+pub fn fresh_disk(scenario: &Scenario) -> Disk {
+    let data_sectors = scenario.data_sectors.iter().copied().max().unwrap_or(0);
+    let mut disk = Disk::new(scenario.device_sectors(data_sectors));
+    disk.fill(STALE);
+    disk
+}
+
+/// Where the data of this scenario lies.
+///
+/// # Errors
+/// When there is no such array.
+pub fn geometry(scenario: &Scenario) -> Result<Geometry, String> {
+    let layout = Layout::decode(scenario.level, scenario.layout, scenario.members.into())
+        .map_err(|e| e.to_string())?;
+    let shape = Shape {
+        level: scenario.level,
+        layout,
+        raid_disks: scenario.members.into(),
+        chunk_sectors: scenario.chunk_sectors,
+        size_sectors: scenario.data_sectors[0],
+        member_data_sectors: &scenario.data_sectors,
+    };
+    Geometry::new(&shape).map_err(|error| error.to_string())
+}
+
+/// The devices of a new array: members by role, then spares.
+#[must_use]
+pub fn create(scenario: &Scenario, rng: &mut Rng) -> Vec<Disk> {
+    let roles = usize::from(scenario.members);
+    let count = roles + usize::from(scenario.spares);
+    let set_uuid = uuid(rng);
+    let mut disks = Vec::new();
+    for device in 0..count {
+        let data_sectors = scenario.data_sectors.get(device).or(scenario.data_sectors.last());
+        let data_sectors = data_sectors.copied().unwrap_or(0);
+        let device_sectors = scenario.device_sectors(data_sectors);
+        let mut disk = Disk::new(device_sectors);
+        let recovers = scenario.birth == Birth::Recovery && device == roles - 1;
+        if device >= roles || recovers {
+            disk.fill(STALE);
+        }
+        let mut superblock = superblock(scenario, device_sectors, data_sectors);
+        superblock.set_uuid = set_uuid;
+        superblock.device_uuid = uuid(rng);
+        // mdadm gives the member that is to be recovered a device number beyond the roles.
+        superblock.dev_number = if recovers { count as u32 } else { device as u32 };
+        disk.put(superblock.super_offset, &superblock.encode());
+        write_bitmap(scenario, &superblock, &mut disk);
+        blank_bad_blocks(&superblock, &mut disk);
+        disks.push(disk);
+    }
+    disks
+}
+
+fn superblock(scenario: &Scenario, device_sectors: u64, data_sectors: u64) -> Superblock {
+    let roles = usize::from(scenario.members);
+    let in_sync = if scenario.birth == Birth::Recovery { roles - 1 } else { roles };
+    let spares = roles..roles + usize::from(scenario.spares);
+    let super_offset = match scenario.version {
+        Version::V1_0 => (device_sectors - 16) & !7,
+        Version::V1_1 => 0,
+        Version::V1_2 | Version::V0_90 => 8,
+    };
+    let towards_data: i32 = if scenario.version == Version::V1_0 { -1 } else { 1 };
+    let area = AREA_SECTORS as i32 * towards_data;
+    let striped = matches!(scenario.level, Level::Linear | Level::Raid0);
+    let mut feature_map = 0;
+    if scenario.bitmap_chunk_bytes.is_some() {
+        feature_map |= feature::BITMAP_OFFSET;
+    }
+    let unequal = scenario.data_sectors.windows(2).any(|pair| pair[0] != pair[1]);
+    let raid0_layout = scenario.level == Level::Raid0 && unequal;
+    if raid0_layout {
+        feature_map |= feature::RAID0_LAYOUT;
+    }
+    let mut set_name = [0; 32];
+    set_name[..7].copy_from_slice(b"sim:sim");
+    Superblock {
+        version: scenario.version,
+        feature_map,
+        set_uuid: [0; 16],
+        set_name,
+        ctime: 1_700_000_000,
+        level: scenario.level.to_md(),
+        layout: if scenario.level == Level::Raid0 && !raid0_layout { 0 } else { scenario.layout },
+        size_sectors: if striped { 0 } else { scenario.data_sectors[0] },
+        chunk_sectors: scenario.chunk_sectors,
+        raid_disks: scenario.members.into(),
+        bitmap_offset_sectors: if scenario.bitmap_chunk_bytes.is_some() { area } else { 0 },
+        reshape: Reshape::default(),
+        data_offset: scenario.data_offset,
+        data_size: data_sectors,
+        super_offset,
+        recovery_offset: 0,
+        dev_number: 0,
+        corrected_reads: 0,
+        device_uuid: [0; 16],
+        devflags: 0,
+        bblog_shift: 0,
+        bblog_size_sectors: if scenario.bad_block_log { AREA_SECTORS as u16 } else { 0 },
+        bblog_offset_sectors: if scenario.bad_block_log { 2 * area } else { 0 },
+        utime: 1_700_000_000,
+        events: 0,
+        resync_offset: if scenario.birth == Birth::Resync { 0 } else { MAX_SECTOR },
+        roles: (0..MAX_DEV)
+            .map(|device| match device {
+                _ if device < in_sync => Role::Active(device as u16),
+                _ if spares.contains(&device) => Role::Spare,
+                _ if in_sync < roles && device == spares.end => Role::Spare,
+                _ => Role::Faulty,
+            })
+            .collect(),
+    }
+}
+
+fn write_bitmap(scenario: &Scenario, superblock: &Superblock, disk: &mut Disk) {
+    let (Some(sector), Ok(geometry)) = (superblock.bitmap_sector(), geometry(scenario)) else {
+        return;
+    };
+    let sync_sectors = geometry.sync_sectors();
+    let uuid = superblock.set_uuid;
+    let chunk = scenario.bitmap_chunk_bytes;
+    let Some(mut bitmap) = Bitmap::new(uuid, sync_sectors, chunk, AREA_SECTORS) else { return };
+    if scenario.birth != Birth::Clean {
+        bitmap.set_all();
+    }
+    for page in 0..bitmap.pages() {
+        let bytes = bitmap.page_bytes(page, scenario.block_bytes) as usize;
+        disk.put(sector + page * AREA_SECTORS, &bitmap.encode_page(page)[..bytes]);
+    }
+}
+
+fn blank_bad_blocks(superblock: &Superblock, disk: &mut Disk) {
+    if let Some(sector) = superblock.bblog_sector() {
+        disk.put(sector, &[0xff; AREA_SECTORS as usize * 512]);
+    }
+}
+
+/// Bytes that no other array or device has.
+pub fn uuid(rng: &mut Rng) -> [u8; 16] {
+    (u128::from(rng.next()) << 64 | u128::from(rng.next())).to_le_bytes()
+}

@@ -1,0 +1,308 @@
+//! A member device: an image and the writes in its volatile cache.
+//!
+//! Reads see everything written. A flush makes what was answered before it durable, a FUA write is
+//! durable when answered. At a power cut every sector that was cached goes back to any of the
+//! contents it had since it was last durable, and of a write in flight any subset of the sectors
+//! arrives. A sector is written whole or not at all, as disks promise.
+
+use braid_array::{IoError, SECTOR_BYTES};
+
+use crate::rng::Rng;
+
+const SECTOR: usize = SECTOR_BYTES as usize;
+
+/// Cached bytes beyond which the device writes its cache back by itself.
+const CACHE_BYTES: usize = 1 << 20;
+
+/// One simulated device.
+#[derive(Clone, Debug)]
+pub struct Disk {
+    image: Vec<u8>,
+    /// Writes not yet durable, oldest first; `old` holds what they replaced.
+    cached: Vec<Cached>,
+    old: Vec<u8>,
+    /// Number of the first entry of `cached` since power-on.
+    first: u64,
+    /// Sectors that cannot be read until rewritten.
+    unreadable: Vec<u64>,
+    /// Sectors that cannot be written, and then not be read either.
+    unwritable: Vec<u64>,
+    gone: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Cached {
+    sector: u64,
+    sectors: u64,
+    /// Where in `old` the replaced bytes are; none for a write that is durable already.
+    old_at: Option<usize>,
+}
+
+/// How a device's cache fares in a power cut.
+#[derive(Clone, Copy, Debug)]
+enum Cut {
+    KeepAll,
+    DropAll,
+    /// Writes reach the medium in order up to some moment.
+    Prefix(u64),
+    /// Each cached version of a sector is lost this many times in a hundred.
+    Percent(u64),
+}
+
+impl Disk {
+    /// A device of zeroes.
+    #[must_use]
+    pub fn new(sectors: u64) -> Self {
+        Self {
+            image: vec![0; sectors as usize * SECTOR],
+            cached: Vec::new(),
+            old: Vec::new(),
+            first: 0,
+            unreadable: Vec::new(),
+            unwritable: Vec::new(),
+            gone: false,
+        }
+    }
+
+    /// Size.
+    #[must_use]
+    pub fn sectors(&self) -> u64 {
+        (self.image.len() / SECTOR) as u64
+    }
+
+    /// The whole device as reads see it.
+    #[must_use]
+    pub fn image(&self) -> &[u8] {
+        &self.image
+    }
+
+    /// Put bytes on the device before it is in use.
+    pub fn put(&mut self, sector: u64, bytes: &[u8]) {
+        let at = sector as usize * SECTOR;
+        self.image[at..at + bytes.len()].copy_from_slice(bytes);
+    }
+
+    /// Fill the device before it is in use.
+    pub fn fill(&mut self, byte: u8) {
+        self.image.fill(byte);
+    }
+
+    /// Sectors that cannot be read.
+    #[must_use]
+    pub fn unreadable(&self) -> &[u64] {
+        &self.unreadable
+    }
+
+    /// Makes it answer or not.
+    pub fn set_gone(&mut self, gone: bool) {
+        self.gone = gone;
+    }
+
+    /// Does not answer.
+    #[must_use]
+    pub const fn gone(&self) -> bool {
+        self.gone
+    }
+
+    /// Has sectors that fail.
+    #[must_use]
+    pub fn damaged(&self) -> bool {
+        !self.unreadable.is_empty() || !self.unwritable.is_empty()
+    }
+
+    /// The sector cannot be read until it is written again.
+    pub fn lose_sector(&mut self, sector: u64) {
+        self.unreadable.push(sector);
+    }
+
+    /// The sector can be neither written nor read from now on.
+    pub fn break_sector(&mut self, sector: u64) {
+        self.unwritable.push(sector);
+        self.unreadable.push(sector);
+    }
+
+    /// # Errors
+    /// Gone, or a sector of the range cannot be read.
+    pub fn read(&self, sector: u64, out: &mut [u8]) -> Result<(), IoError> {
+        self.reachable(sector, out.len())?;
+        let end = sector + (out.len() / SECTOR) as u64;
+        if self.unreadable.iter().any(|bad| (sector..end).contains(bad)) {
+            return Err(IoError::Medium);
+        }
+        let at = sector as usize * SECTOR;
+        out.copy_from_slice(&self.image[at..at + out.len()]);
+        Ok(())
+    }
+
+    /// Can this range be written?
+    ///
+    /// # Errors
+    /// Gone, or a sector of the range cannot be written.
+    pub fn writable(&self, sector: u64, sectors: u64) -> Result<(), IoError> {
+        self.reachable(sector, sectors as usize * SECTOR)?;
+        if self.unwritable.iter().any(|bad| (sector..sector + sectors).contains(bad)) {
+            return Err(IoError::Medium);
+        }
+        Ok(())
+    }
+
+    fn reachable(&self, sector: u64, bytes: usize) -> Result<(), IoError> {
+        let end = sector as usize * SECTOR + bytes;
+        if self.gone || end > self.image.len() { Err(IoError::Gone) } else { Ok(()) }
+    }
+
+    /// Writes a range that is writable.
+    pub fn write(&mut self, sector: u64, bytes: &[u8], fua: bool) {
+        self.remember(sector, bytes.len(), fua);
+        let at = sector as usize * SECTOR;
+        self.image[at..at + bytes.len()].copy_from_slice(bytes);
+    }
+
+    /// Zeroes a range that is writable.
+    pub fn write_zeroes(&mut self, sector: u64, sectors: u64, fua: bool) {
+        let bytes = sectors as usize * SECTOR;
+        self.remember(sector, bytes, fua);
+        let at = sector as usize * SECTOR;
+        self.image[at..at + bytes].fill(0);
+    }
+
+    fn remember(&mut self, sector: u64, bytes: usize, durable: bool) {
+        if self.old.len() + bytes > CACHE_BYTES {
+            self.flush(self.mark());
+        }
+        let sectors = (bytes / SECTOR) as u64;
+        self.unreadable.retain(|bad| {
+            !(sector..sector + sectors).contains(bad) || self.unwritable.contains(bad)
+        });
+        let old_at = (!durable).then_some(self.old.len());
+        if !durable {
+            let at = sector as usize * SECTOR;
+            self.old.extend_from_slice(&self.image[at..at + bytes]);
+        } else if self.cached.is_empty() {
+            return;
+        }
+        self.cached.push(Cached { sector, sectors, old_at });
+    }
+
+    /// All that was answered so far, for [`Self::flush`].
+    #[must_use]
+    pub fn mark(&self) -> u64 {
+        self.first + self.cached.len() as u64
+    }
+
+    /// Everything up to the mark is durable.
+    pub fn flush(&mut self, mark: u64) {
+        let count = usize::try_from(mark.saturating_sub(self.first)).unwrap_or(0);
+        if count >= self.cached.len() {
+            self.first += self.cached.len() as u64;
+            self.cached.clear();
+            self.old.clear();
+        } else {
+            // The bytes stay until the cache is empty; only the entries go.
+            self.first += count as u64;
+            self.cached.drain(..count);
+        }
+    }
+
+    /// The ranges that a power cut may take back.
+    pub fn pending(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.cached.iter().filter(|c| c.old_at.is_some()).map(|c| (c.sector, c.sectors))
+    }
+
+    /// The power goes off and comes back: what remains is durable.
+    pub fn power_cut(&mut self, rng: &mut Rng) {
+        let cut = match rng.below(6) {
+            0 => Cut::KeepAll,
+            1 => Cut::DropAll,
+            2 | 3 => Cut::Prefix(self.first + rng.below(self.cached.len() as u64 + 1)),
+            _ => Cut::Percent(rng.between(5, 95)),
+        };
+        let mut kept =
+            vec![false; if self.cached.is_empty() { 0 } else { self.sectors() as usize }];
+        for (at, entry) in self.cached.iter().enumerate().rev() {
+            for i in 0..entry.sectors {
+                let sector = (entry.sector + i) as usize;
+                if kept[sector] {
+                    continue;
+                }
+                let lost = match (entry.old_at, cut) {
+                    (None, _) | (_, Cut::KeepAll) => false,
+                    (_, Cut::DropAll) => true,
+                    (_, Cut::Prefix(end)) => self.first + at as u64 >= end,
+                    (_, Cut::Percent(percent)) => rng.percent(percent),
+                };
+                let Some(old_at) = entry.old_at.filter(|_| lost) else {
+                    kept[sector] = true;
+                    continue;
+                };
+                let from = old_at + i as usize * SECTOR;
+                self.image[sector * SECTOR..(sector + 1) * SECTOR]
+                    .copy_from_slice(&self.old[from..from + SECTOR]);
+            }
+        }
+        self.flush(self.mark());
+    }
+
+    /// Any subset of the sectors of a write arrives.
+    pub fn write_some(&mut self, sector: u64, bytes: &[u8], rng: &mut Rng) {
+        let percent = rng.pick(&[0, 30, 60, 100]);
+        for (at, chunk) in (sector..).zip(bytes.chunks_exact(SECTOR)) {
+            if rng.percent(percent) && self.writable(at, 1).is_ok() {
+                self.write(at, chunk, false);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn first_byte(disk: &Disk, sector: usize) -> u8 {
+        disk.image()[sector * SECTOR]
+    }
+
+    #[test]
+    fn a_cut_takes_back_only_what_is_not_durable() {
+        let mut seen = [0_u32; 4];
+        for seed in 0..200 {
+            let mut disk = Disk::new(8);
+            disk.write(1, &[1; SECTOR], false);
+            disk.flush(disk.mark());
+            disk.write(1, &[2; SECTOR], false);
+            disk.write(1, &[3; SECTOR], false);
+            disk.write(2, &[4; SECTOR], true);
+            disk.write(3, &[5; SECTOR], false);
+            disk.write(3, &[6; SECTOR], true);
+            disk.power_cut(&mut Rng::new(seed));
+            seen[usize::from(first_byte(&disk, 1))] += 1;
+            assert_eq!((first_byte(&disk, 2), first_byte(&disk, 3)), (4, 6));
+            assert_eq!(disk.pending().count(), 0);
+        }
+        assert!(seen[0] == 0 && seen[1..].iter().all(|&count| count > 10), "{seen:?}");
+    }
+
+    #[test]
+    fn a_flush_covers_what_was_answered_before_it() {
+        let mut disk = Disk::new(8);
+        disk.write(1, &[1; SECTOR], false);
+        let mark = disk.mark();
+        disk.write(2, &[2; SECTOR], false);
+        disk.flush(mark);
+        assert_eq!(disk.pending().collect::<Vec<_>>(), [(2, 1)]);
+    }
+
+    #[test]
+    fn an_unreadable_sector_is_readable_once_written() {
+        let mut disk = Disk::new(8);
+        disk.lose_sector(3);
+        let mut out = [0; 2 * SECTOR];
+        assert_eq!(disk.read(2, &mut out), Err(IoError::Medium));
+        disk.write(3, &[7; SECTOR], false);
+        assert_eq!(disk.read(2, &mut out), Ok(()));
+        disk.break_sector(3);
+        assert_eq!(disk.writable(2, 2), Err(IoError::Medium));
+        disk.set_gone(true);
+        assert_eq!(disk.read(0, &mut out), Err(IoError::Gone));
+    }
+}

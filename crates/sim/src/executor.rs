@@ -1,0 +1,441 @@
+//! The executor: carries out a machine's actions on simulated disks in virtual time.
+//!
+//! Everything an executor may legally do differently is drawn from the seed: how long each I/O
+//! takes and so the order of answers, whether a write's bytes are taken when it is issued or when
+//! it is answered, whether a computation runs at once or later.
+
+use braid_array::action::Event;
+use braid_array::{
+    Action, Buf, Compute, Instant, IoError, IoId, IoOp, Machine, MemberId, Outcome, SECTOR_BYTES,
+};
+
+use crate::clock::Clock;
+use crate::compute;
+use crate::disk::Disk;
+use crate::rng::Rng;
+use crate::trace::Trace;
+
+const SECTOR: usize = SECTOR_BYTES as usize;
+
+/// How this run's devices and executor behave.
+#[derive(Clone, Copy, Debug)]
+pub struct Temper {
+    /// Longest ordinary service time.
+    pub latency_nanos: u64,
+    /// So many in a thousand take a hundred times longer.
+    pub slow_permille: u64,
+    /// Computations are answered later, not in the order of asking.
+    pub late_compute: bool,
+    /// A write's bytes must not change between issue and answer; checked when set.
+    pub check_stable: bool,
+    /// Discarded ranges read as zeroes; otherwise discards do nothing.
+    pub discard_zeroes: bool,
+    /// Smallest I/O the devices take.
+    pub block_bytes: u32,
+    /// A deliberate fault of the executor, which the oracle has to notice.
+    pub mutation: Option<Mutation>,
+}
+
+/// What the executor may do wrong on purpose, to show that it would be noticed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mutation {
+    /// Flushes are answered but not done.
+    DropFlush,
+    /// FUA is ignored.
+    IgnoreFua,
+    /// One computation in twenty is answered but not done.
+    SkipCompute,
+    /// One write in two hundred is answered but not done.
+    LoseWrite,
+    /// One write in two hundred lands a sector further on.
+    Misdirect,
+}
+
+impl Mutation {
+    /// All of them, with their names on the command line.
+    pub const ALL: [(Self, &'static str); 5] = [
+        (Self::DropFlush, "drop-flush"),
+        (Self::IgnoreFua, "ignore-fua"),
+        (Self::SkipCompute, "skip-compute"),
+        (Self::LoseWrite, "lose-write"),
+        (Self::Misdirect, "misdirect"),
+    ];
+
+    /// By name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.iter().find(|(_, known)| *known == name).map(|(mutation, _)| *mutation)
+    }
+}
+
+/// What comes out of the machine for the world to see to.
+#[derive(Debug)]
+pub enum Output {
+    /// `Complete`, `Reply` or `Notify`.
+    Action(Action),
+    /// The machine broke its contract.
+    Fault(String),
+}
+
+/// A due event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Due {
+    Io(usize),
+    Compute(usize),
+}
+
+#[derive(Debug)]
+struct Flight {
+    io: IoId,
+    device: usize,
+    op: IoOp,
+    /// The cache's mark when a flush was issued.
+    mark: u64,
+    /// The bytes of a write when it was issued.
+    bytes: Vec<u8>,
+}
+
+/// One machine on its disks.
+#[derive(Debug)]
+pub struct Executor<M> {
+    /// The machine.
+    pub machine: M,
+    /// All devices, attached or not.
+    pub disks: Vec<Disk>,
+    /// The buffers.
+    pub arena: Vec<u8>,
+    /// What came out.
+    pub outputs: Vec<Output>,
+    /// The machine must not write.
+    pub read_only: bool,
+    /// Events handled.
+    pub steps: u64,
+    /// Which device each member is.
+    attached: Vec<Option<usize>>,
+    clock: Clock<Due>,
+    flights: Vec<Option<Flight>>,
+    free: Vec<usize>,
+    computes: Vec<Option<(IoId, Compute)>>,
+    rng: Rng,
+    temper: Temper,
+}
+
+impl<M: Machine> Executor<M> {
+    /// A machine just built, on devices in the order of its members.
+    pub fn new(
+        machine: M,
+        disks: Vec<Disk>,
+        attached: Vec<Option<usize>>,
+        arena_bytes: usize,
+        start: Instant,
+        temper: Temper,
+        rng: Rng,
+    ) -> Self {
+        let mut clock = Clock::default();
+        clock.advance(start);
+        Self {
+            machine,
+            disks,
+            arena: vec![0; arena_bytes],
+            outputs: Vec::new(),
+            read_only: false,
+            steps: 0,
+            attached,
+            clock,
+            flights: Vec::new(),
+            free: Vec::new(),
+            computes: Vec::new(),
+            rng,
+            temper,
+        }
+    }
+
+    /// The time.
+    pub const fn now(&self) -> Instant {
+        self.clock.now()
+    }
+
+    /// The device behind a member.
+    pub fn device(&self, member: MemberId) -> Option<usize> {
+        self.attached.get(usize::from(member.0)).copied().flatten()
+    }
+
+    /// Puts a device behind a member id, before the machine is told to add it; `None` takes it away.
+    pub fn attach(&mut self, member: MemberId, device: Option<usize>) {
+        let at = usize::from(member.0);
+        if self.attached.len() <= at {
+            self.attached.resize(at + 1, None);
+        }
+        self.attached[at] = device;
+    }
+
+    /// Bytes of the arena.
+    pub fn bytes(&mut self, buf: Buf) -> &mut [u8] {
+        let start = buf.offset as usize;
+        &mut self.arena[start..start + buf.len as usize]
+    }
+
+    /// Is the device a member now?
+    pub fn is_attached(&self, device: usize) -> bool {
+        self.attached.contains(&Some(device))
+    }
+
+    /// Nothing is in flight here.
+    pub fn quiet(&self) -> bool {
+        self.clock.next_due().is_none()
+    }
+
+    /// Carries out what the machine wants done now.
+    pub fn drain(&mut self, trace: &mut Trace) {
+        while let Some(action) = self.machine.poll() {
+            match action {
+                Action::Io { io, member, op } => self.issue(io, member, op, trace),
+                Action::Compute { io, compute } => self.compute(io, compute, trace),
+                Action::Store { buf, bytes } => {
+                    trace.note(self.now(), &[3, buf.offset], || {
+                        format!("store {} bytes", bytes.len())
+                    });
+                    self.bytes(buf).copy_from_slice(&bytes);
+                }
+                other => self.outputs.push(Output::Action(other)),
+            }
+        }
+    }
+
+    /// Hands the machine an event, and carries out what follows.
+    pub fn handle(&mut self, event: Event, trace: &mut Trace) {
+        self.steps += 1;
+        self.machine.handle(self.clock.now(), event);
+        self.drain(trace);
+    }
+
+    /// Lets the next thing happen: an answer, or the machine's deadline. False when there is
+    /// neither.
+    pub fn step(&mut self, trace: &mut Trace) -> bool {
+        let deadline = self.machine.deadline();
+        let due = self.clock.next_due();
+        match (due, deadline) {
+            (None, None) => false,
+            (due, Some(at)) if due.is_none_or(|due| at < due) => {
+                self.clock.advance(at);
+                trace.note(self.now(), &[4], || "tick");
+                self.handle(Event::Tick, trace);
+                true
+            }
+            _ => {
+                let (io, result) = match self.clock.pop() {
+                    Some(Due::Io(slot)) => self.finish(slot, trace),
+                    Some(Due::Compute(slot)) => self.finish_compute(slot),
+                    None => return false,
+                };
+                self.handle(Event::Done { io, result }, trace);
+                true
+            }
+        }
+    }
+
+    fn latency(&mut self) -> u64 {
+        let nanos = 1 + self.rng.below(self.temper.latency_nanos);
+        if self.rng.below(1000) < self.temper.slow_permille { nanos * 100 } else { nanos }
+    }
+
+    fn issue(&mut self, io: IoId, member: MemberId, op: IoOp, trace: &mut Trace) {
+        trace.note(self.now(), &[1, io.0, u64::from(member.0)], || {
+            format!("member {} {} (io {})", member.0, show(op), io.0)
+        });
+        if let Some(fault) = self.objection(op) {
+            self.outputs.push(Output::Fault(format!("{fault}: {}", show(op))));
+        }
+        let Some(device) = self.device(member) else {
+            self.outputs.push(Output::Fault(format!("I/O on member {}, not attached", member.0)));
+            return;
+        };
+        let bytes = match op {
+            IoOp::Write { buf, .. } if self.temper.check_stable => self.bytes(buf).to_vec(),
+            _ => Vec::new(),
+        };
+        let flight = Flight { io, device, op, mark: self.disks[device].mark(), bytes };
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.flights.push(None);
+            self.flights.len() - 1
+        });
+        self.flights[slot] = Some(flight);
+        let latency = self.latency();
+        self.clock.schedule(latency, Due::Io(slot));
+    }
+
+    /// What is wrong with asking for this at all.
+    fn objection(&self, op: IoOp) -> Option<&'static str> {
+        let (sector, sectors) = match op {
+            IoOp::Read { sector, buf } => (sector, u64::from(buf.len) / 512),
+            IoOp::Flush => return None,
+            _ if self.read_only => return Some("a read-only array writes"),
+            IoOp::Write { sector, buf, .. } => (sector, u64::from(buf.len) / 512),
+            IoOp::WriteZeroes { sector, sectors, .. } | IoOp::Discard { sector, sectors } => {
+                (sector, sectors)
+            }
+        };
+        let block = u64::from(self.temper.block_bytes) / 512;
+        if sectors == 0 || sector % block != 0 || sectors % block != 0 {
+            return Some("not in blocks of the device");
+        }
+        None
+    }
+
+    fn finish(&mut self, slot: usize, trace: &mut Trace) -> (IoId, Result<Outcome, IoError>) {
+        let Some(flight) = self.flights[slot].take() else { unreachable!("a slot due is in use") };
+        self.free.push(slot);
+        let result = self.perform(&flight).map(|()| Outcome::Done);
+        if let Err(error) = result {
+            trace.note(self.now(), &[2, flight.io.0], || {
+                format!("device {} {} FAILS: {error:?}", flight.device, show(flight.op))
+            });
+        }
+        (flight.io, result)
+    }
+
+    fn perform(&mut self, flight: &Flight) -> Result<(), IoError> {
+        let disk = &mut self.disks[flight.device];
+        match flight.op {
+            IoOp::Read { sector, buf } => {
+                let start = buf.offset as usize;
+                disk.read(sector, &mut self.arena[start..start + buf.len as usize])
+            }
+            IoOp::Write { sector, buf, fua } => self.write(flight, sector, buf, fua),
+            IoOp::WriteZeroes { sector, sectors, fua, .. } => {
+                disk.writable(sector, sectors)?;
+                disk.write_zeroes(sector, sectors, fua);
+                Ok(())
+            }
+            IoOp::Discard { sector, sectors } => {
+                disk.writable(sector, sectors)?;
+                if self.temper.discard_zeroes {
+                    disk.write_zeroes(sector, sectors, false);
+                }
+                Ok(())
+            }
+            IoOp::Flush => {
+                disk.writable(0, 0)?;
+                if self.temper.mutation != Some(Mutation::DropFlush) {
+                    disk.flush(flight.mark);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn write(&mut self, flight: &Flight, sector: u64, buf: Buf, fua: bool) -> Result<(), IoError> {
+        let disk = &mut self.disks[flight.device];
+        let start = buf.offset as usize;
+        let bytes = &self.arena[start..start + buf.len as usize];
+        if self.temper.check_stable && bytes != flight.bytes {
+            self.outputs.push(Output::Fault(format!("the buffer of {} changed", show(flight.op))));
+        }
+        if let Err(error) = disk.writable(sector, (bytes.len() / SECTOR) as u64) {
+            disk.write_some(sector, bytes, &mut self.rng);
+            return Err(error);
+        }
+        let mutate = match self.temper.mutation {
+            Some(Mutation::LoseWrite | Mutation::Misdirect) => self.rng.below(200) == 0,
+            _ => false,
+        };
+        match self.temper.mutation {
+            Some(Mutation::LoseWrite) if mutate => return Ok(()),
+            Some(Mutation::Misdirect) if mutate => {
+                if disk.writable(sector + 1, (bytes.len() / SECTOR) as u64).is_ok() {
+                    disk.write(sector + 1, bytes, fua);
+                }
+                return Ok(());
+            }
+            _ => {}
+        }
+        disk.write(sector, bytes, fua && self.temper.mutation != Some(Mutation::IgnoreFua));
+        Ok(())
+    }
+
+    fn compute(&mut self, io: IoId, compute: Compute, trace: &mut Trace) {
+        trace.note(self.now(), &[5, io.0], || {
+            format!("compute {} (io {})", show_sum(&compute), io.0)
+        });
+        self.computes.push(Some((io, compute)));
+        let latency = if self.temper.late_compute { self.latency() } else { 0 };
+        self.clock.schedule(latency, Due::Compute(self.computes.len() - 1));
+    }
+
+    fn finish_compute(&mut self, slot: usize) -> (IoId, Result<Outcome, IoError>) {
+        let Some((io, compute)) = self.computes[slot].take() else {
+            unreachable!("a computation due is there")
+        };
+        while matches!(self.computes.last(), Some(None)) {
+            self.computes.pop();
+        }
+        let skip = self.temper.mutation == Some(Mutation::SkipCompute) && self.rng.below(20) == 0;
+        let outcome = if skip { Outcome::Done } else { compute::run(&mut self.arena, &compute) };
+        (io, Ok(outcome))
+    }
+
+    /// The power goes off: writes in flight arrive in part, caches lose what they lose. Returns the
+    /// device ranges whose contents hung in the balance, for each device.
+    pub fn power_cut(&mut self) -> Vec<Vec<(u64, u64)>> {
+        let mut pending: Vec<Vec<_>> = self.disks.iter().map(|d| d.pending().collect()).collect();
+        for disk in &mut self.disks {
+            disk.power_cut(&mut self.rng);
+        }
+        for flight in self.flights.iter().flatten() {
+            let disk = &mut self.disks[flight.device];
+            match flight.op {
+                IoOp::Write { sector, buf, .. } => {
+                    let start = buf.offset as usize;
+                    let bytes = &self.arena[start..start + buf.len as usize];
+                    pending[flight.device].push((sector, (bytes.len() / SECTOR) as u64));
+                    disk.write_some(sector, bytes, &mut self.rng);
+                }
+                IoOp::WriteZeroes { sector, sectors, .. } => {
+                    pending[flight.device].push((sector, sectors));
+                    let bytes = vec![0; sectors as usize * SECTOR];
+                    disk.write_some(sector, &bytes, &mut self.rng);
+                }
+                _ => {}
+            }
+        }
+        for disk in &mut self.disks {
+            disk.flush(disk.mark());
+        }
+        self.clock.clear();
+        pending
+    }
+}
+
+fn show(op: IoOp) -> String {
+    let sectors = |buf: Buf| buf.len / SECTOR as u32;
+    match op {
+        IoOp::Read { sector, buf } => format!("read {sector}+{}", sectors(buf)),
+        IoOp::Write { sector, buf, fua } => {
+            format!("write{} {sector}+{}", if fua { "-fua" } else { "" }, sectors(buf))
+        }
+        IoOp::WriteZeroes { sector, sectors, fua, .. } => {
+            format!("write-zeroes{} {sector}+{sectors}", if fua { "-fua" } else { "" })
+        }
+        IoOp::Discard { sector, sectors } => format!("discard {sector}+{sectors}"),
+        IoOp::Flush => "flush".to_owned(),
+    }
+}
+
+fn show_sum(compute: &Compute) -> String {
+    match compute {
+        Compute::Sum { inputs, outputs, accumulate, .. } => format!(
+            "{} from {} inputs, {} bytes{}",
+            if outputs.len() == 2 { "two sums" } else { "a sum" },
+            inputs.len(),
+            outputs.first().map_or(0, |b| b.len),
+            if *accumulate { ", added" } else { "" }
+        ),
+        Compute::Check { data, q, .. } => {
+            format!("check of {} strips{}", data.len(), if q.is_some() { " with Q" } else { "" })
+        }
+        Compute::Compare { a, .. } => format!("compare of {} bytes", a.len),
+    }
+}
+
+#[cfg(test)]
+mod tests;

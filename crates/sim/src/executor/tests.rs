@@ -1,0 +1,183 @@
+//! The executor and the oracle under the simplest machine there is: two plain mirrors.
+
+use super::*;
+use crate::oracle::{Moment, Oracle, Range, WriteToken};
+use crate::stamp;
+use braid_array::request::Full;
+use braid_array::status::Status;
+use braid_array::{Op, Request, RequestId};
+
+const SECTORS: u64 = 64;
+
+#[derive(Default)]
+struct Mirror {
+    next: u64,
+    pending: Vec<(RequestId, Vec<IoId>)>,
+    actions: Vec<Action>,
+    errors: usize,
+}
+
+impl Machine for Mirror {
+    fn submit(&mut self, _now: Instant, request: Request) -> Result<(), Full> {
+        let Request { sector, buf, .. } = request;
+        let (members, op) = match request.op {
+            Op::Read => (0..1, IoOp::Read { sector, buf }),
+            Op::Write { fua } => (0..2, IoOp::Write { sector, buf, fua }),
+            _ => (0..2, IoOp::Flush),
+        };
+        let mut ios = Vec::new();
+        for member in members {
+            self.next += 1;
+            ios.push(IoId(self.next));
+            self.actions.push(Action::Io { io: IoId(self.next), member: MemberId(member), op });
+        }
+        self.pending.push((request.id, ios));
+        Ok(())
+    }
+
+    fn handle(&mut self, _now: Instant, event: Event) {
+        let Event::Done { io, result } = event else { return };
+        self.errors += usize::from(result.is_err());
+        for (id, ios) in &mut self.pending {
+            ios.retain(|pending| *pending != io);
+            if ios.is_empty() {
+                self.actions.push(Action::Complete { id: *id, result: Ok(()) });
+            }
+        }
+        self.pending.retain(|(_, ios)| !ios.is_empty());
+    }
+
+    fn poll(&mut self) -> Option<Action> {
+        (!self.actions.is_empty()).then(|| self.actions.remove(0))
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        None
+    }
+
+    fn status(&self) -> Status {
+        unimplemented!("nobody asks")
+    }
+
+    fn array_sectors(&self) -> u64 {
+        SECTORS
+    }
+
+    fn block_bytes(&self) -> u32 {
+        512
+    }
+
+    fn read_only(&self) -> bool {
+        false
+    }
+
+    fn free_member(&self) -> Option<MemberId> {
+        None
+    }
+
+    fn idle(&self) -> bool {
+        self.pending.is_empty()
+    }
+}
+
+struct Bench {
+    exec: Executor<Mirror>,
+    oracle: Oracle,
+    trace: Trace,
+    buf: Buf,
+}
+
+const TEMPER: Temper = Temper {
+    latency_nanos: 1000,
+    slow_permille: 10,
+    late_compute: false,
+    check_stable: true,
+    discard_zeroes: false,
+    block_bytes: 512,
+    mutation: None,
+};
+
+impl Bench {
+    fn new(seed: u64, temper: Temper) -> Self {
+        let disks = vec![Disk::new(SECTORS), Disk::new(SECTORS)];
+        let attached = vec![Some(0), Some(1)];
+        let rng = Rng::new(seed);
+        let start = Instant(1);
+        Self {
+            exec: Executor::new(Mirror::default(), disks, attached, 4096, start, temper, rng),
+            oracle: Oracle::new(SECTORS),
+            trace: Trace::new(false),
+            buf: Buf { offset: 0, len: 1024 },
+        }
+    }
+
+    /// One request, to its end.
+    fn request(&mut self, op: Op, sector: u64) {
+        let request = Request { id: RequestId(1), op, sector, sectors: 2, buf: self.buf };
+        self.exec.machine.submit(self.exec.now(), request).unwrap();
+        self.exec.drain(&mut self.trace);
+        while self.exec.step(&mut self.trace) {}
+        let complete = self.exec.outputs.drain(..).map(|output| match output {
+            Output::Action(action) => action,
+            Output::Fault(fault) => panic!("{fault}"),
+        });
+        let expected = Action::Complete { id: RequestId(1), result: Ok(()) };
+        assert_eq!(complete.collect::<Vec<_>>(), [expected]);
+    }
+
+    fn write(&mut self, sector: u64, fua: bool) {
+        let serial = self.oracle.new_serial();
+        stamp::fill(self.exec.bytes(self.buf), sector, serial);
+        let token: WriteToken = self.oracle.write_submitted(Range { sector, sectors: 2 }, serial);
+        self.request(Op::Write { fua }, sector);
+        self.oracle.write_completed(token, true, fua);
+    }
+
+    fn flush(&mut self) {
+        let moment: Moment = self.oracle.flush_submitted();
+        self.request(Op::Flush, 0);
+        self.oracle.flush_completed(moment);
+    }
+
+    fn read(&mut self, sector: u64) -> bool {
+        let moment = self.oracle.read_submitted();
+        self.request(Op::Read, sector);
+        let bytes = self.exec.bytes(self.buf).to_vec();
+        self.oracle.read_completed(moment, sector, &bytes, false).is_ok()
+    }
+}
+
+/// Writes, a cut, and what the oracle says to the rest.
+fn run(seed: u64, temper: Temper) -> bool {
+    let mut bench = Bench::new(seed, temper);
+    let mut rng = Rng::new(seed);
+    for _ in 0..20 {
+        match rng.below(8) {
+            0 => bench.flush(),
+            n => bench.write(rng.below(8), n < 3),
+        }
+        if !bench.read(rng.below(8)) {
+            return false;
+        }
+    }
+    bench.exec.power_cut();
+    bench.oracle.power_cut();
+    (0..8).all(|sector| bench.read(sector))
+}
+
+#[test]
+fn a_right_executor_passes_and_a_wrong_one_does_not() {
+    assert!((0..100).all(|seed| run(seed, TEMPER)));
+    for mutation in [Mutation::DropFlush, Mutation::IgnoreFua, Mutation::Misdirect] {
+        let temper = Temper { mutation: Some(mutation), ..TEMPER };
+        assert!(!(0..200).all(|seed| run(seed, temper)), "{mutation:?} goes unnoticed");
+    }
+}
+
+#[test]
+fn a_device_that_is_gone_answers_so() {
+    let mut bench = Bench::new(1, TEMPER);
+    bench.exec.disks[1].set_gone(true);
+    bench.write(3, false);
+    assert_eq!(bench.exec.machine.errors, 1);
+}

@@ -1,0 +1,100 @@
+//! `braid-sim`: runs seeds and tells which of them fail.
+
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use braid_sim::executor::Mutation;
+use braid_sim::run::{Options, run_seed};
+
+const USAGE: &str = "usage: braid-sim [SEED] [--seeds N] [--start S] [--jobs J] [-v]
+  SEED         run this one; with -v print every event
+  --seeds N    run N seeds (default 1000)
+  --start S    from seed S on (default 1)
+  --jobs J     on J threads (default: all processors)
+  --mutate M   have the executor do something wrong, to see that it is noticed:
+               drop-flush ignore-fua skip-compute lose-write misdirect";
+
+struct Args {
+    start: u64,
+    seeds: u64,
+    jobs: usize,
+    options: Options,
+}
+
+fn main() -> ExitCode {
+    let args = match parse(std::env::args().skip(1)) {
+        Ok(args) => args,
+        Err(reason) => {
+            eprintln!("braid-sim: {reason}\n{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    // A panic of the machine is a failure of its seed, told in that seed's line.
+    if !args.options.verbose {
+        std::panic::set_hook(Box::new(|_| {}));
+    }
+    let began = Instant::now();
+    let (next, failed, events) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        for _ in 0..args.jobs {
+            scope.spawn(|| {
+                loop {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    if index >= args.seeds {
+                        break;
+                    }
+                    match run_seed(args.start + index, args.options) {
+                        Ok(report) => {
+                            events.fetch_add(report.events, Ordering::Relaxed);
+                        }
+                        Err(line) => {
+                            failed.fetch_add(1, Ordering::Relaxed);
+                            println!("FAILED {line}");
+                        }
+                    }
+                }
+            });
+        }
+    });
+    let seconds = began.elapsed().as_secs_f64();
+    let failed = failed.into_inner();
+    println!(
+        "{} seeds, {} events in {seconds:.1} s: {:.0} seeds/s",
+        args.seeds,
+        events.into_inner(),
+        args.seeds as f64 / seconds
+    );
+    println!("{} passed, {failed} failed", args.seeds - failed);
+    ExitCode::from(u8::from(failed > 0))
+}
+
+fn parse(mut words: impl Iterator<Item = String>) -> Result<Args, String> {
+    let jobs = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut args = Args { start: 1, seeds: 1000, jobs, options: Options::default() };
+    while let Some(word) = words.next() {
+        let mut number = |name: &str| {
+            let value = words.next().ok_or(format!("{name} needs a number"))?;
+            value.parse::<u64>().map_err(|_| format!("{name} {value} is not a number"))
+        };
+        match word.as_str() {
+            "--seeds" => args.seeds = number("--seeds")?,
+            "--start" => args.start = number("--start")?,
+            "--jobs" => args.jobs = number("--jobs")?.max(1) as usize,
+            "--mutate" => {
+                let name = words.next().unwrap_or_default();
+                let mutation = Mutation::from_name(&name);
+                args.options.mutation = Some(mutation.ok_or(format!("no mutation {name:?}"))?);
+            }
+            "-v" | "--verbose" => args.options.verbose = true,
+            seed => {
+                args.start = seed.parse().map_err(|_| format!("unknown argument {seed:?}"))?;
+                args.seeds = 1;
+            }
+        }
+    }
+    if args.options.verbose {
+        args.jobs = 1;
+    }
+    Ok(args)
+}

@@ -1,0 +1,347 @@
+//! What every sector of the array may hold.
+//!
+//! Writes to one sector that overlap in time may land in any order. A read sees what was there when
+//! it began or what was written since. What was answered is only safe from a power cut once a
+//! later flush, or its own FUA, was answered: after a cut a sector holds any one of the contents it
+//! had since it was last durable.
+
+use std::fmt;
+
+use crate::stamp::{self, Serial, ZEROES};
+use braid_array::SECTOR_BYTES;
+
+const SECTOR: usize = SECTOR_BYTES as usize;
+const NEVER: u64 = u64::MAX;
+
+/// Stands for contents that nobody promises anything of.
+const ANY: Serial = Serial::MAX;
+
+/// Data that nothing allows.
+#[derive(Clone, Debug)]
+pub struct Violation {
+    /// First bad sector.
+    pub sector: u64,
+    /// What it may hold.
+    pub expected: String,
+    /// What it holds.
+    pub actual: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "sector {} should hold {}, holds {}", self.sector, self.expected, self.actual)
+    }
+}
+
+/// A range of array sectors.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Range {
+    /// First sector.
+    pub sector: u64,
+    /// How many.
+    pub sectors: u64,
+}
+
+/// A moment in the oracle's own time, which orders submissions and completions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Moment(u64);
+
+/// A write in flight, as the oracle gave it out.
+#[derive(Clone, Copy, Debug)]
+pub struct WriteToken {
+    range: Range,
+    serial: Serial,
+    submitted: Moment,
+}
+
+/// The allowed contents of all sectors.
+#[derive(Debug)]
+pub struct Oracle {
+    cells: Vec<Cell>,
+    /// Cells that are open, so that a flush need not look at all.
+    open: Vec<u64>,
+    now: u64,
+    next_serial: Serial,
+    /// When the reads in flight were submitted.
+    reads: Vec<Moment>,
+}
+
+#[derive(Clone, Debug)]
+enum Cell {
+    /// One durable content.
+    Settled(Serial),
+    /// Several contents, or one that is not durable.
+    Open(Vec<Entry>),
+}
+
+/// One content a sector may have.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    serial: Serial,
+    submitted: u64,
+    completed: u64,
+    /// When a later content surely took its place.
+    replaced: u64,
+    /// A power cut cannot take it away.
+    durable: bool,
+    /// A power cut cannot bring it back.
+    superseded: bool,
+    /// May or may not have happened: takes nobody's place.
+    weak: bool,
+}
+
+impl Oracle {
+    /// An array of zeroes.
+    #[must_use]
+    pub fn new(sectors: u64) -> Self {
+        Self {
+            cells: vec![Cell::Settled(ZEROES); sectors as usize],
+            open: Vec::new(),
+            now: 1,
+            next_serial: ZEROES + 1,
+            reads: Vec::new(),
+        }
+    }
+
+    fn tick(&mut self) -> u64 {
+        self.now += 1;
+        self.now
+    }
+
+    /// The serial with which the next write is to be stamped.
+    pub fn new_serial(&mut self) -> Serial {
+        self.next_serial += 1;
+        self.next_serial - 1
+    }
+
+    /// A write ([`ZEROES`] for write-zeroes) is about to be submitted.
+    pub fn write_submitted(&mut self, range: Range, serial: Serial) -> WriteToken {
+        self.submitted(range, serial, false)
+    }
+
+    /// A discard is about to be submitted: the range may turn to zeroes.
+    pub fn discard_submitted(&mut self, range: Range) -> WriteToken {
+        self.submitted(range, ZEROES, true)
+    }
+
+    fn submitted(&mut self, range: Range, serial: Serial, weak: bool) -> WriteToken {
+        let submitted = self.tick();
+        let entry = Entry { serial, submitted, weak, ..Entry::in_flight() };
+        for sector in range.sector..range.sector + range.sectors {
+            self.open_cell(sector).push(entry);
+        }
+        WriteToken { range, serial, submitted: Moment(submitted) }
+    }
+
+    fn open_cell(&mut self, sector: u64) -> &mut Vec<Entry> {
+        let cell = &mut self.cells[sector as usize];
+        if let Cell::Settled(serial) = *cell {
+            let mut entries = Vec::with_capacity(4);
+            entries.push(Entry::settled(serial));
+            *cell = Cell::Open(entries);
+            self.open.push(sector);
+        }
+        match cell {
+            Cell::Open(entries) => entries,
+            Cell::Settled(_) => unreachable!("opened above"),
+        }
+    }
+
+    /// A write was answered; `durable` when it was FUA.
+    pub fn write_completed(&mut self, token: WriteToken, ok: bool, durable: bool) {
+        let now = self.tick();
+        let oldest_read = self.oldest_read();
+        for sector in token.range.sector..token.range.sector + token.range.sectors {
+            let entries = self.open_cell(sector);
+            let mut weak = !ok;
+            for entry in entries.iter_mut() {
+                if entry.submitted == token.submitted.0 && entry.serial == token.serial {
+                    entry.completed = now;
+                    entry.durable = durable && ok;
+                    weak |= entry.weak;
+                    entry.weak = weak;
+                }
+            }
+            if weak {
+                continue;
+            }
+            for entry in entries.iter_mut().filter(|e| e.completed < token.submitted.0) {
+                entry.replaced = entry.replaced.min(now);
+                entry.superseded |= durable;
+            }
+            entries.retain(|e| !e.forgotten(oldest_read));
+        }
+    }
+
+    /// A read is about to be submitted.
+    pub fn read_submitted(&mut self) -> Moment {
+        let moment = Moment(self.tick());
+        self.reads.push(moment);
+        moment
+    }
+
+    /// A read failed or will never be answered.
+    pub fn read_abandoned(&mut self, moment: Moment) {
+        self.reads.retain(|m| *m != moment);
+    }
+
+    /// A read was answered with these bytes. `narrow`: what was read is what stays there, because
+    /// every copy of it is known to be equal.
+    ///
+    /// # Errors
+    /// The first sector whose contents nothing allows.
+    pub fn read_completed(
+        &mut self,
+        moment: Moment,
+        sector: u64,
+        bytes: &[u8],
+        narrow: bool,
+    ) -> Result<(), Violation> {
+        self.read_abandoned(moment);
+        let now = self.tick();
+        for (number, data) in (sector..).zip(bytes.chunks_exact(SECTOR)) {
+            let found = match &mut self.cells[number as usize] {
+                Cell::Settled(serial) => holds(data, number, *serial),
+                Cell::Open(entries) => {
+                    let is = entries
+                        .iter()
+                        .rposition(|e| e.replaced > moment.0 && holds(data, number, e.serial));
+                    if let Some(at) = is.filter(|_| narrow) {
+                        narrow_to(entries, at, moment, now);
+                    }
+                    is.is_some()
+                }
+            };
+            if !found {
+                return Err(self.violation(number, moment, data));
+            }
+        }
+        Ok(())
+    }
+
+    fn violation(&self, sector: u64, moment: Moment, data: &[u8]) -> Violation {
+        let expected = match &self.cells[sector as usize] {
+            Cell::Settled(serial) => stamp::name(*serial),
+            Cell::Open(entries) => {
+                let names: Vec<_> = entries
+                    .iter()
+                    .filter(|e| e.replaced > moment.0)
+                    .map(|e| stamp::name(e.serial))
+                    .collect();
+                names.join(" or ")
+            }
+        };
+        Violation { sector, expected, actual: stamp::describe(data) }
+    }
+
+    /// A flush is about to be submitted.
+    pub fn flush_submitted(&mut self) -> Moment {
+        Moment(self.tick())
+    }
+
+    /// A flush was answered: writes answered before it was submitted are durable.
+    pub fn flush_completed(&mut self, moment: Moment) {
+        let oldest_read = self.oldest_read();
+        let mut open = std::mem::take(&mut self.open);
+        open.retain(|&sector| {
+            let cell = &mut self.cells[sector as usize];
+            let Cell::Open(entries) = cell else { return false };
+            let mut newest = 0;
+            for entry in entries.iter_mut().filter(|e| e.completed < moment.0) {
+                entry.durable = true;
+                if !entry.weak {
+                    newest = newest.max(entry.submitted);
+                }
+            }
+            for entry in entries.iter_mut().filter(|e| e.completed < newest) {
+                entry.superseded = true;
+            }
+            entries.retain(|e| !e.forgotten(oldest_read));
+            match entries[..] {
+                [Entry { serial, durable: true, weak: false, .. }] => {
+                    *cell = Cell::Settled(serial);
+                    false
+                }
+                _ => true,
+            }
+        });
+        self.open = open;
+    }
+
+    /// The power was cut: reads and writes in flight are void, what is there is durable.
+    pub fn power_cut(&mut self) {
+        self.reads.clear();
+        for sector in std::mem::take(&mut self.open) {
+            let cell = &mut self.cells[sector as usize];
+            let Cell::Open(entries) = cell else { continue };
+            entries.retain(|e| !e.superseded);
+            let mut serials: Vec<_> = entries.iter().map(|e| e.serial).collect();
+            serials.sort_unstable();
+            serials.dedup();
+            if let [serial] = serials[..] {
+                *cell = Cell::Settled(serial);
+            } else {
+                *entries = serials.into_iter().map(Entry::settled).collect();
+                self.open.push(sector);
+            }
+        }
+    }
+
+    /// Nothing is promised of this sector until it is written.
+    pub fn exempt(&mut self, sector: u64) {
+        let now = self.now;
+        let entries = self.open_cell(sector);
+        entries.retain(|e| e.completed == NEVER);
+        entries.push(Entry { submitted: now, completed: now, ..Entry::settled(ANY) });
+    }
+
+    fn oldest_read(&self) -> u64 {
+        self.reads.iter().map(|m| m.0).min().unwrap_or(NEVER)
+    }
+}
+
+fn holds(data: &[u8], sector: u64, serial: Serial) -> bool {
+    serial == ANY || stamp::matches(data, sector, serial)
+}
+
+/// Contents that were complete before the read, and are not what it saw, are not there.
+fn narrow_to(entries: &mut [Entry], at: usize, moment: Moment, now: u64) {
+    if entries[at].completed >= moment.0 || entries[at].serial == ANY {
+        return;
+    }
+    let in_flight = entries.iter().any(|e| e.completed >= moment.0);
+    if in_flight {
+        return;
+    }
+    for (i, entry) in entries.iter_mut().enumerate() {
+        if i != at && entry.serial != ANY {
+            entry.replaced = entry.replaced.min(now);
+        }
+    }
+}
+
+impl Entry {
+    const fn in_flight() -> Self {
+        Self {
+            serial: ZEROES,
+            submitted: 0,
+            completed: NEVER,
+            replaced: NEVER,
+            durable: false,
+            superseded: false,
+            weak: false,
+        }
+    }
+
+    const fn settled(serial: Serial) -> Self {
+        Self { serial, completed: 0, durable: true, ..Self::in_flight() }
+    }
+
+    /// No power cut and no read can show it any more.
+    const fn forgotten(&self, oldest_read: u64) -> bool {
+        self.superseded && self.replaced < oldest_read
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,229 @@
+//! A seed from beginning to end: lives with troubles, then peace, then the reckoning.
+
+use braid_array::action::{Command, CommandId};
+use braid_array::events::SyncAction;
+use braid_array::{Array, Machine};
+
+use crate::assembly::{self, Refusal, Start};
+use crate::create;
+use crate::disk::Disk;
+use crate::executor::{Executor, Mutation};
+use crate::oracle::Oracle;
+use crate::rng::Rng;
+use crate::scenario::Scenario;
+use crate::settle;
+use crate::trace::Trace;
+use crate::troubles;
+use crate::workload::Workload;
+use crate::world::{Failure, World};
+
+/// More events than any life needs: beyond, the array is said to hang.
+pub const MAX_STEPS: u64 = 200_000;
+
+/// How to run.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// Print each event.
+    pub verbose: bool,
+    /// Do something wrong on purpose.
+    pub mutation: Option<Mutation>,
+}
+
+/// What a seed that passed looked like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// Equal for equal runs.
+    pub trace_hash: u64,
+    /// How much happened.
+    pub events: u64,
+}
+
+/// Runs a seed.
+///
+/// # Errors
+/// One line: the seed, the array and what was wrong.
+pub fn run_seed(seed: u64, options: Options) -> Result<Report, String> {
+    let mut rng = Rng::new(seed);
+    let scenario = Scenario::draw(&mut rng, options.mutation);
+    let line = format!("seed {seed}: {scenario}: ");
+    if options.verbose {
+        println!("seed {seed}: {scenario:?}");
+    }
+    let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        run(scenario, rng, Trace::new(options.verbose))
+    }));
+    match outcome {
+        Ok(result) => result.map_err(|Failure(what)| line + &what),
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().map(String::as_str);
+            let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("?");
+            Err(line + "panic: " + text)
+        }
+    }
+}
+
+fn run(scenario: Scenario, mut rng: Rng, mut trace: Trace) -> Result<Report, Failure> {
+    let geometry = create::geometry(&scenario).map_err(Failure)?;
+    let disks = create::create(&scenario, &mut rng);
+    let (exec, _) = start(disks, &scenario, &mut rng, &mut trace, None)?;
+    let oracle = Oracle::new(exec.machine.array_sectors());
+    if exec.machine.array_sectors() != geometry.array_sectors() {
+        return Err(Failure("the array has not the size of its geometry".to_owned()));
+    }
+    let lives = scenario.lives;
+    let mut world = World::new(scenario, rng, trace, oracle, exec, geometry);
+    world.exec.drain(&mut world.trace);
+    for life in 1..=lives {
+        let crash = life < lives && world.rng.percent(75);
+        live(&mut world, crash)?;
+        if world.excess {
+            return settle::after_excess(world);
+        }
+        if life == lives {
+            break;
+        }
+        let disks = if crash { world.power_cut() } else { settle::stop(&mut world)? };
+        reassemble(&mut world, disks)?;
+    }
+    settle::settle(&mut world)?;
+    settle::verify(world)
+}
+
+/// Starts a machine on whatever the devices say. The `Refusal` of a start that is not forced is
+/// answered by force only where that is what an administrator has to do.
+pub fn start(
+    disks: Vec<Disk>,
+    scenario: &Scenario,
+    rng: &mut Rng,
+    trace: &mut Trace,
+    read_only_without: Option<&[usize]>,
+) -> Result<(Executor<Array>, bool), Failure> {
+    let mut how = Start {
+        without: read_only_without.unwrap_or_default(),
+        read_only: read_only_without.is_some(),
+        force: false,
+        block_bytes: scenario.block_bytes,
+    };
+    let assembled = match assembly::assemble(&disks, how) {
+        Err(Refusal { dirty_degraded: true, .. }) => {
+            how.force = true;
+            assembly::assemble(&disks, how)
+        }
+        other => other,
+    };
+    let (config, attached) =
+        assembled.map_err(|refusal| Failure(format!("not assembled: {}", refusal.reason)))?;
+    let slots = scenario.depth as u64 * u64::from(crate::world::SLOT_BYTES);
+    let now = braid_array::Instant(1);
+    let scratch = assembly::scratch(&config, slots);
+    let arena_bytes = (scratch.offset + scratch.bytes) as usize;
+    let machine = Array::new(now, config, scratch)
+        .map_err(|reason| Failure(format!("not started: {reason}")))?;
+    trace.note(now, &[60, u64::from(how.force)], || format!("START {how:?}"));
+    let exec =
+        Executor::new(machine, disks, attached, arena_bytes, now, scenario.temper, rng.fork());
+    Ok((exec, how.force))
+}
+
+fn reassemble(world: &mut World, mut disks: Vec<Disk>) -> Result<(), Failure> {
+    for disk in disks.iter_mut().filter(|disk| disk.gone()) {
+        disk.set_gone(!world.rng.percent(60));
+    }
+    let (exec, forced) = start(disks, &world.scenario, &mut world.rng, &mut world.trace, None)?;
+    if forced {
+        world.note(&[61], || "started by force".to_owned());
+    }
+    world.restart(exec);
+    world.exempt();
+    world.exempt_unreadable();
+    world.exec.drain(&mut world.trace);
+    Ok(())
+}
+
+/// Requests and troubles; ends early when the power is to be cut.
+fn live(world: &mut World, crash: bool) -> Result<(), Failure> {
+    let block_sectors = u64::from(world.scenario.block_bytes / 512);
+    let sectors = world.exec.machine.array_sectors();
+    let mut workload = Workload::new(world.rng.fork(), sectors, block_sectors);
+    let requests = world.scenario.requests;
+    let mut troubles: Vec<u64> =
+        (0..world.scenario.troubles).map(|_| world.rng.below(requests)).collect();
+    let mut submitted = 0;
+    let mut cut_in = crash.then(|| world.rng.between(1, requests * 12));
+    let mut linger = world.rng.pick(&[0, 20, 200, 1000]);
+    loop {
+        if troubles.iter().any(|at| *at <= submitted) {
+            troubles.retain(|at| *at > submitted);
+            troubles::inject(world);
+            world.outputs()?;
+            // The moments after a trouble are the interesting ones to cut the power in.
+            if crash && world.rng.percent(30) {
+                cut_in = Some(world.rng.between(1, 40));
+            }
+        }
+        while submitted < requests && world.submit(&mut workload)? {
+            submitted += 1;
+        }
+        world.outputs()?;
+        if submitted == requests && world.in_flight() == 0 {
+            if linger == 0 {
+                return Ok(());
+            }
+            linger -= 1;
+        }
+        if cut_in == Some(0) {
+            return Ok(());
+        }
+        cut_in = cut_in.map(|steps| steps - 1);
+        if !step(world)? && world.in_flight() == 0 && submitted == requests {
+            return Ok(());
+        }
+    }
+}
+
+/// Lets the next thing happen. False when nothing is due.
+pub fn step(world: &mut World) -> Result<bool, Failure> {
+    let moved = world.exec.step(&mut world.trace);
+    world.outputs()?;
+    if !moved && world.in_flight() + world.asked() > 0 {
+        return Err(Failure(format!(
+            "hangs: {} requests and {} commands unanswered, nothing due",
+            world.in_flight(),
+            world.asked()
+        )));
+    }
+    if world.exec.steps > MAX_STEPS {
+        return Err(Failure(format!(
+            "no end after {MAX_STEPS} events, {} requests in flight, sync {:?}",
+            world.in_flight(),
+            world.exec.machine.status().sync
+        )));
+    }
+    Ok(moved)
+}
+
+/// Is background work going on?
+pub fn syncing(world: &World) -> bool {
+    world.exec.machine.status().sync.action != SyncAction::Idle
+}
+
+/// Asks and waits for the reply.
+///
+/// # Errors
+/// The reason of a refusal, or the failure that came in between.
+pub fn ask(world: &mut World, command: Command) -> Result<Result<(), String>, Failure> {
+    let id = world.ask(command);
+    answer(world, id)
+}
+
+/// Waits for a reply.
+///
+/// # Errors
+/// As [`ask`].
+pub fn answer(world: &mut World, id: CommandId) -> Result<Result<(), String>, Failure> {
+    world.outputs()?;
+    while world.waits(id) {
+        step(world)?;
+    }
+    Ok(world.refusal(id).map_or(Ok(()), Err))
+}

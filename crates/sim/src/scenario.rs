@@ -1,0 +1,220 @@
+//! What a seed is about: the array, its devices, and which troubles it meets.
+
+use std::fmt;
+
+use braid_array::format::Version;
+use braid_array::level::Level;
+
+use crate::executor::{Mutation, Temper};
+use crate::rng::Rng;
+
+/// How the array comes into being.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Birth {
+    /// All members in sync.
+    Clean,
+    /// All members there, redundancy not yet computed.
+    Resync,
+    /// As mdadm makes a raid5: the last member is a spare to be recovered onto.
+    Recovery,
+}
+
+/// One seed's array and troubles.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// Level.
+    pub level: Level,
+    /// md's number of the layout.
+    pub layout: u32,
+    /// Roles.
+    pub members: u16,
+    /// Spares to begin with.
+    pub spares: u16,
+    /// Chunk; 0 for raid1.
+    pub chunk_sectors: u32,
+    /// Size of each role's data area; equal but for linear and raid0.
+    pub data_sectors: Vec<u64>,
+    /// Where the data areas begin.
+    pub data_offset: u64,
+    /// Sectors of a device beyond its data area.
+    pub slack_sectors: u64,
+    /// Where the superblock is.
+    pub version: Version,
+    /// Bytes for each bit of the bitmap.
+    pub bitmap_chunk_bytes: Option<u32>,
+    /// Has room for a bad-block log.
+    pub bad_block_log: bool,
+    /// How it comes into being.
+    pub birth: Birth,
+    /// Smallest I/O of the devices.
+    pub block_bytes: u32,
+    /// How devices and executor behave.
+    pub temper: Temper,
+    /// Times the array runs, each but the last ended by a power cut or a stop.
+    pub lives: u32,
+    /// Requests of a life.
+    pub requests: u64,
+    /// Requests in flight at once.
+    pub depth: usize,
+    /// Troubles of a life: member failures, commands, bad sectors.
+    pub troubles: u64,
+    /// More members may be lost than the level does without: errors are allowed then, garbage is
+    /// not.
+    pub excess: bool,
+}
+
+const CHUNKS: [u32; 5] = [8, 16, 32, 64, 128];
+
+impl Scenario {
+    /// Draws a seed's scenario.
+    #[must_use]
+    pub fn draw(rng: &mut Rng, mutation: Option<Mutation>) -> Self {
+        // The levels with most machinery come most often.
+        let level = rng.pick(&[
+            Level::Linear,
+            Level::Raid0,
+            Level::Raid1,
+            Level::Raid1,
+            Level::Raid4,
+            Level::Raid5,
+            Level::Raid5,
+            Level::Raid5,
+            Level::Raid6,
+            Level::Raid6,
+            Level::Raid6,
+            Level::Raid10,
+            Level::Raid10,
+        ]);
+        let members = draw_members(level, rng);
+        let layout = draw_layout(level, members, rng);
+        let redundant = tolerance(level, layout, members) > 0;
+        let chunk_sectors = if level == Level::Raid1 { 0 } else { rng.pick(&CHUNKS) };
+        let version =
+            rng.pick(&[Version::V1_2, Version::V1_2, Version::V1_2, Version::V1_1, Version::V1_0]);
+        let birth = match rng.below(8) {
+            0 | 1 if redundant => Birth::Resync,
+            2 if redundant => Birth::Recovery,
+            _ => Birth::Clean,
+        };
+        let block_bytes = rng.pick(&[512, 512, 4096]);
+        Self {
+            level,
+            layout,
+            members,
+            spares: if redundant { rng.pick(&[0, 0, 0, 1, 2]) } else { 0 },
+            chunk_sectors,
+            data_sectors: draw_sizes(level, members, chunk_sectors, rng),
+            data_offset: if version == Version::V1_0 { 0 } else { rng.pick(&[32, 64, 128]) },
+            slack_sectors: rng.pick(&[32, 40, 64]),
+            version,
+            bitmap_chunk_bytes: (redundant && rng.percent(45))
+                .then(|| 4096 << rng.between(0, 4) as u32),
+            bad_block_log: rng.percent(60),
+            birth,
+            block_bytes,
+            temper: Temper {
+                latency_nanos: rng.pick(&[20_000, 200_000, 5_000_000]),
+                slow_permille: rng.pick(&[0, 10, 50]),
+                late_compute: rng.percent(40),
+                check_stable: rng.percent(25),
+                discard_zeroes: rng.percent(70),
+                block_bytes,
+                mutation,
+            },
+            lives: rng.between(1, 3) as u32,
+            requests: rng.between(10, 90),
+            depth: rng.pick(&[1, 2, 4, 8, 12]),
+            troubles: rng.pick(&[0, 1, 2, 4]),
+            excess: rng.percent(5),
+        }
+    }
+
+    /// How many members the level surely does without.
+    #[must_use]
+    pub fn tolerance(&self) -> usize {
+        tolerance(self.level, self.layout, self.members)
+    }
+
+    /// Parity ties a stripe's sectors together.
+    #[must_use]
+    pub const fn has_parity(&self) -> bool {
+        matches!(self.level, Level::Raid4 | Level::Raid5 | Level::Raid6)
+    }
+
+    /// Sectors of a device that has a data area of this size.
+    #[must_use]
+    pub const fn device_sectors(&self, data_sectors: u64) -> u64 {
+        self.data_offset + data_sectors + self.slack_sectors
+    }
+}
+
+fn tolerance(level: Level, layout: u32, members: u16) -> usize {
+    match level {
+        Level::Linear | Level::Raid0 => 0,
+        Level::Raid1 => usize::from(members) - 1,
+        Level::Raid4 | Level::Raid5 => 1,
+        Level::Raid6 => 2,
+        Level::Raid10 => ((layout & 0xff) * (layout >> 8 & 0xff)) as usize - 1,
+    }
+}
+
+fn draw_members(level: Level, rng: &mut Rng) -> u16 {
+    let (low, high) = match level {
+        Level::Linear | Level::Raid0 => (1, 5),
+        Level::Raid1 => (2, 4),
+        Level::Raid4 | Level::Raid5 => (2, 7),
+        Level::Raid6 => (4, 7),
+        Level::Raid10 => (2, 7),
+    };
+    rng.between(low, high) as u16
+}
+
+fn draw_layout(level: Level, members: u16, rng: &mut Rng) -> u32 {
+    const RAID6: [u32; 14] = [0, 1, 2, 3, 4, 5, 8, 9, 10, 16, 17, 18, 19, 20];
+    match level {
+        Level::Linear | Level::Raid1 | Level::Raid4 => 0,
+        Level::Raid0 => rng.pick(&[1, 2]),
+        Level::Raid5 => rng.below(6) as u32,
+        Level::Raid6 => rng.pick(&RAID6),
+        Level::Raid10 => {
+            let most = u32::from(members.min(4));
+            let copies = rng.between(2, u64::from(most)) as u32;
+            let layout = match rng.below(3) {
+                0 => copies | 1 << 8,
+                1 => 1 | copies << 8,
+                _ => 1 | copies << 8 | 1 << 16,
+            };
+            if members >= 4 && rng.percent(10) { 2 | 2 << 8 } else { layout }
+        }
+    }
+}
+
+fn draw_sizes(level: Level, members: u16, chunk_sectors: u32, rng: &mut Rng) -> Vec<u64> {
+    let unit = u64::from(chunk_sectors.max(8));
+    let largest = (256 / unit).max(2);
+    // Far and offset layouts want whole sets of rows; 4 divides by every number of copies but 3.
+    let rows = match level {
+        Level::Raid10 => rng.between(1, largest.div_ceil(6)) * 6,
+        _ => rng.between(2, largest),
+    };
+    let equal = !matches!(level, Level::Linear | Level::Raid0) || rng.percent(40);
+    (0..members).map(|_| unit * if equal { rows } else { rng.between(2, largest) }).collect()
+}
+
+impl fmt::Display for Scenario {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { level, layout, members, chunk_sectors, .. } = self;
+        write!(f, "{} layout {layout:#x} n={members}", level.name())?;
+        write!(f, " chunk={}K", chunk_sectors / 2)?;
+        if let Some(bytes) = self.bitmap_chunk_bytes {
+            write!(f, " bitmap={}K", bytes / 1024)?;
+        }
+        if self.spares > 0 {
+            write!(f, " spares={}", self.spares)?;
+        }
+        if self.excess {
+            write!(f, " excess")?;
+        }
+        Ok(())
+    }
+}

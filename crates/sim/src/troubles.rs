@@ -1,0 +1,174 @@
+//! Troubles: members that fail, sectors that cannot be read, commands that come at a bad time.
+//!
+//! No more is broken than the level surely survives (unless the seed is about just that), so that
+//! every wrong answer is a bug. A role counts as lost when no in-sync member without faults holds
+//! it.
+
+use braid_array::action::{Command, CommandId, NewMember};
+use braid_array::status::{MemberState, Status};
+use braid_array::{Machine, MemberId};
+
+use crate::assembly;
+use crate::create;
+use crate::world::{World, holder};
+
+/// Roles that no sound member holds.
+fn lost(world: &mut World, status: &Status) -> Vec<bool> {
+    let roles = 0..world.scenario.members;
+    let sound = |role| {
+        let device = holder(status, role).and_then(|member| world.exec.device(member));
+        device.is_some_and(|device| !world.exec.disks[device].gone() && !world.is_damaged(device))
+    };
+    roles.map(sound).map(|sound| !sound).collect()
+}
+
+/// May this member break? Breaking what holds no role, or not completely, costs nothing.
+fn may_break(world: &mut World, status: &Status, member: MemberId) -> bool {
+    let mut lost = lost(world, status);
+    let state = status.members.iter().find(|m| m.member == member);
+    if let Some((MemberState::InSync, Some(role))) = state.map(|m| (m.state, m.role)) {
+        lost[usize::from(role)] = true;
+    }
+    let enough = lost.iter().filter(|lost| **lost).count() <= world.scenario.tolerance();
+    if !enough && world.scenario.excess {
+        world.excess = true;
+    }
+    enough || world.excess
+}
+
+fn any_member(world: &mut World, status: &Status, states: &[MemberState]) -> Option<MemberId> {
+    let fits: Vec<_> =
+        status.members.iter().filter(|m| states.contains(&m.state)).map(|m| m.member).collect();
+    (!fits.is_empty()).then(|| world.rng.pick(&fits))
+}
+
+const LIVE: [MemberState; 3] = [MemberState::InSync, MemberState::Rebuilding, MemberState::Spare];
+
+/// One trouble, drawn from the seed; nothing when what was drawn cannot be.
+pub fn inject(world: &mut World) {
+    let status = world.exec.machine.status();
+    match world.rng.below(16) {
+        0..=2 => fail(world, &status),
+        3..=4 => vanish(world, &status),
+        5..=6 => damage(world, &status, false),
+        7 => damage(world, &status, true),
+        8 => remove(world, &status),
+        9..=10 => add(world),
+        11 => {
+            if let Some(member) = any_member(world, &status, &[MemberState::InSync]) {
+                world.ask(Command::Replace(member));
+            }
+        }
+        12 => {
+            let repair = world.rng.percent(50);
+            world.ask(Command::Scrub { repair });
+        }
+        13 => {
+            world.ask(Command::StopScrub);
+        }
+        14 => {
+            let pause = world.rng.percent(50);
+            world.ask(Command::Pause(pause));
+        }
+        _ => {
+            let max_bytes_s = Some(world.rng.pick(&[1 << 20, 10 << 20, 1 << 30]));
+            let min_bytes_s = Some(world.rng.pick(&[1 << 10, 1 << 20]));
+            world.ask(Command::SpeedLimits { min_bytes_s, max_bytes_s });
+        }
+    }
+}
+
+fn fail(world: &mut World, status: &Status) {
+    let Some(member) = any_member(world, status, &LIVE) else { return };
+    if may_break(world, status, member) {
+        world.ask(Command::Fail(member));
+    }
+}
+
+fn vanish(world: &mut World, status: &Status) {
+    let Some(member) = any_member(world, status, &LIVE) else { return };
+    let Some(device) = world.exec.device(member) else { return };
+    if may_break(world, status, member) {
+        world.note(&[50, device as u64], || format!("TROUBLE device {device} is gone"));
+        world.exec.disks[device].set_gone(true);
+    }
+}
+
+/// Sectors that cannot be read, or not even be written.
+fn damage(world: &mut World, status: &Status, for_good: bool) {
+    let Some(member) = any_member(world, status, &LIVE) else { return };
+    let Some(device) = world.exec.device(member) else { return };
+    if !may_break(world, status, member) {
+        return;
+    }
+    let data_sectors = world.scenario.data_sectors.iter().copied().min().unwrap_or(1);
+    let count = world.rng.between(1, 4);
+    let start = world.scenario.data_offset + world.rng.below(data_sectors);
+    let end = (start + count).min(world.scenario.data_offset + data_sectors);
+    world.damages(device);
+    for sector in start..end {
+        // Where parity is in doubt, what cannot be read is lost.
+        if world.suspects.contains(sector) {
+            continue;
+        }
+        world.note(&[51, device as u64, sector], || {
+            format!("TROUBLE device {device} sector {sector} breaks, for good: {for_good}")
+        });
+        if for_good {
+            world.exec.disks[device].break_sector(sector);
+        } else {
+            world.exec.disks[device].lose_sector(sector);
+        }
+    }
+}
+
+fn remove(world: &mut World, status: &Status) {
+    let states = [MemberState::Faulty, MemberState::Spare];
+    if let Some(member) = any_member(world, status, &states) {
+        world.ask(Command::Remove(member));
+    }
+}
+
+/// Adds a device: one that was taken off, as it is or blank, or a new one.
+pub fn add(world: &mut World) {
+    let loose: Vec<_> =
+        (0..world.exec.disks.len()).filter(|device| !world.exec.is_attached(*device)).collect();
+    let blank = loose.is_empty() || world.rng.percent(40);
+    if blank {
+        add_blank(world);
+        return;
+    }
+    let device = world.rng.pick(&loose);
+    let disk = &mut world.exec.disks[device];
+    if disk.gone() {
+        // It comes back from having been without power.
+        disk.power_cut(&mut world.rng);
+        disk.set_gone(false);
+    }
+    let readd = world.rng.percent(60);
+    ask_to_add(world, device, readd);
+}
+
+/// Adds a new device.
+pub fn add_blank(world: &mut World) -> Option<CommandId> {
+    world.exec.disks.push(create::fresh_disk(&world.scenario));
+    ask_to_add(world, world.exec.disks.len() - 1, false)
+}
+
+fn ask_to_add(world: &mut World, device: usize, readd: bool) -> Option<CommandId> {
+    let member = world.exec.machine.free_member()?;
+    let disk = &world.exec.disks[device];
+    let found = assembly::superblock_on(disk);
+    let bad_blocks = found.as_ref().map(|s| assembly::bad_blocks_on(disk, s)).unwrap_or_default();
+    let new = NewMember {
+        member,
+        device: format!("d{device}"),
+        device_sectors: disk.sectors(),
+        readd: readd && found.is_some(),
+        superblock: found.map(Box::new),
+        bad_blocks,
+        device_uuid: create::uuid(&mut world.rng),
+    };
+    world.exec.attach(member, Some(device));
+    Some(world.ask(Command::Add(Box::new(new))))
+}

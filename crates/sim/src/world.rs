@@ -1,0 +1,424 @@
+//! One seed's world: the array on its executor, the requests in flight and what may be read.
+
+use std::collections::BTreeMap;
+
+use braid_array::action::{Command, CommandId, Event};
+use braid_array::events::ArrayEvent;
+use braid_array::events::SyncAction;
+use braid_array::geometry::Geometry;
+use braid_array::status::{MemberState, Status};
+use braid_array::{
+    Action, Array, Buf, Instant, Machine, MemberId, Op, Request, RequestError, RequestId,
+};
+
+use crate::disk::Disk;
+use crate::executor::{Executor, Output};
+use crate::oracle::{Moment, Oracle, Range, WriteToken};
+use crate::rng::Rng;
+use crate::scenario::Scenario;
+use crate::stamp;
+use crate::suspects::Suspects;
+use crate::trace::Trace;
+use crate::workload::{Kind, Workload};
+
+/// Why a seed failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure(pub String);
+
+/// Bytes of a request's buffer: the largest request of a workload.
+pub const SLOT_BYTES: u32 = 64 << 10;
+
+/// Height of what is reconstructed at once, at most.
+const UNIT_SECTORS: u32 = 128;
+
+/// A request in flight.
+#[derive(Clone, Copy, Debug)]
+struct Flight {
+    number: u64,
+    kind: Kind,
+    range: Range,
+    token: Token,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Token {
+    Read(Moment),
+    Write(WriteToken),
+    Flush(Moment),
+}
+
+/// A command that waits for its reply.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    id: CommandId,
+    /// For people.
+    name: String,
+    /// Taken off the array when the reply is yes.
+    removes: Option<MemberId>,
+    /// Not put there after all when the reply is no.
+    adds: Option<MemberId>,
+}
+
+/// The running world.
+#[derive(Debug)]
+pub struct World {
+    /// What the seed is about.
+    pub scenario: Scenario,
+    /// Draws troubles.
+    pub rng: Rng,
+    /// What happened.
+    pub trace: Trace,
+    /// What may be read.
+    pub oracle: Oracle,
+    /// The running array.
+    pub exec: Executor<Array>,
+    /// Where data lies, to know what a write hole may take.
+    pub geometry: Geometry,
+    /// Columns of stripes whose parity may not fit.
+    pub suspects: Suspects,
+    /// All copies are known to be equal: what was read stays.
+    pub synced: bool,
+    /// More was broken than the level survives: errors are allowed.
+    pub excess: bool,
+    flights: Vec<Option<Flight>>,
+    submitted: u64,
+    /// Devices with bad sectors, and since when these are rewritten.
+    damaged: BTreeMap<usize, Option<(u64, Instant)>>,
+    asked: Vec<Asked>,
+    next_command: u64,
+    /// Commands refused, and why.
+    refused: Vec<(CommandId, String)>,
+    /// The last background work that ended.
+    pub sync_finished: Option<(SyncAction, bool)>,
+    waiting: Option<(Kind, Range)>,
+    full: bool,
+}
+
+impl World {
+    /// A world around an array that was just assembled.
+    pub fn new(
+        scenario: Scenario,
+        rng: Rng,
+        trace: Trace,
+        oracle: Oracle,
+        exec: Executor<Array>,
+        geometry: Geometry,
+    ) -> Self {
+        let suspects = Suspects::new(&scenario);
+        Self {
+            flights: vec![None; scenario.depth],
+            scenario,
+            rng,
+            trace,
+            oracle,
+            exec,
+            geometry,
+            suspects,
+            synced: false,
+            excess: false,
+            submitted: 0,
+            damaged: BTreeMap::new(),
+            asked: Vec::new(),
+            next_command: 0,
+            refused: Vec::new(),
+            sync_finished: None,
+            waiting: None,
+            full: false,
+        }
+    }
+
+    /// A new machine runs on the devices.
+    pub fn restart(&mut self, exec: Executor<Array>) {
+        self.exec = exec;
+        self.flights.fill(None);
+        let disks = &self.exec.disks;
+        self.damaged.retain(|device, _| disks[*device].damaged());
+        self.asked.clear();
+        self.waiting = None;
+        self.full = false;
+    }
+
+    /// A note for the trace.
+    pub fn note(&mut self, numbers: &[u64], words: impl FnOnce() -> String) {
+        self.trace.note(self.exec.now(), numbers, words);
+    }
+
+    /// Requests in flight.
+    pub fn in_flight(&self) -> usize {
+        self.flights.iter().flatten().count()
+    }
+
+    /// Sectors of this device break.
+    pub fn damages(&mut self, device: usize) {
+        self.damaged.insert(device, None);
+    }
+
+    /// Has this device bad sectors, or does something in flight remember that it had?
+    pub fn is_damaged(&mut self, device: usize) -> bool {
+        let oldest = self.flights.iter().flatten().map(|flight| flight.number).min();
+        let settled = self.scenario.temper.latency_nanos * 1000;
+        let Some(since) = self.damaged.get_mut(&device) else { return false };
+        if self.exec.disks[device].damaged() {
+            *since = None;
+        } else if let Some((number, at)) = *since {
+            let now = self.exec.now().0;
+            if oldest.is_none_or(|oldest| oldest > number) && now > at.0 + settled {
+                self.damaged.remove(&device);
+                return false;
+            }
+        } else {
+            *since = Some((self.submitted, self.exec.now()));
+        }
+        true
+    }
+
+    /// Commands without a reply.
+    pub fn asked(&self) -> usize {
+        self.asked.len()
+    }
+
+    /// Submits the next request if there is room. True when one was taken.
+    pub fn submit(&mut self, workload: &mut Workload) -> Result<bool, Failure> {
+        let Some(slot) = self.flights.iter().position(Option::is_none).filter(|_| !self.full)
+        else {
+            return Ok(false);
+        };
+        let (kind, range) = self.waiting.take().unwrap_or_else(|| workload.next_request());
+        let taken = self.submit_at(slot, kind, range);
+        if !taken {
+            if self.in_flight() == 0 {
+                return Err(Failure("the machine is full with nothing in flight".to_owned()));
+            }
+            self.waiting = Some((kind, range));
+            self.full = true;
+        }
+        Ok(taken)
+    }
+
+    fn submit_at(&mut self, slot: usize, kind: Kind, range: Range) -> bool {
+        let len = u32::try_from(range.sectors * 512).unwrap_or(u32::MAX);
+        let mut buf = Buf { offset: slot as u64 * u64::from(SLOT_BYTES), len };
+        let op = match kind {
+            Kind::Read => Op::Read,
+            Kind::Write { fua } => Op::Write { fua },
+            Kind::Zeroes { fua, unmap } => Op::WriteZeroes { fua, unmap },
+            Kind::Discard => Op::Discard,
+            Kind::Flush => Op::Flush,
+        };
+        if !matches!(op, Op::Read | Op::Write { .. }) {
+            buf.len = 0;
+        }
+        let mut serial = stamp::ZEROES;
+        if matches!(op, Op::Write { .. }) {
+            serial = self.oracle.new_serial();
+            stamp::fill(self.exec.bytes(buf), range.sector, serial);
+        }
+        let id = RequestId(slot as u64);
+        let Range { sector, sectors } = range;
+        let request = Request { id, op, sector, sectors, buf };
+        if self.exec.machine.submit(self.exec.now(), request).is_err() {
+            return false;
+        }
+        self.note(&[10, slot as u64, sector, sectors, u64::from(serial)], || {
+            format!("SUBMIT #{slot} {kind:?} {sector}+{sectors} serial {serial}")
+        });
+        let token = match kind {
+            Kind::Read => Token::Read(self.oracle.read_submitted()),
+            Kind::Write { .. } | Kind::Zeroes { .. } => {
+                Token::Write(self.oracle.write_submitted(range, serial))
+            }
+            Kind::Discard => Token::Write(self.oracle.discard_submitted(range)),
+            Kind::Flush => Token::Flush(self.oracle.flush_submitted()),
+        };
+        self.submitted += 1;
+        self.flights[slot] = Some(Flight { number: self.submitted, kind, range, token });
+        self.exec.drain(&mut self.trace);
+        true
+    }
+
+    /// Gives the array a command; the reply comes later.
+    pub fn ask(&mut self, command: Command) -> CommandId {
+        let removes = if let Command::Remove(member) = command { Some(member) } else { None };
+        if let Command::Add(new) = &command {
+            // The place of a member taken off may be used again before the reply comes.
+            for asked in self.asked.iter_mut().filter(|a| a.removes == Some(new.member)) {
+                asked.removes = None;
+            }
+        }
+        let adds = if let Command::Add(new) = &command { Some(new.member) } else { None };
+        let name = match &command {
+            Command::Add(new) => format!("Add(member {}, readd {})", new.member.0, new.readd),
+            other => format!("{other:?}"),
+        };
+        self.next_command += 1;
+        let id = CommandId(self.next_command);
+        self.note(&[20, id.0], || format!("COMMAND {} {name}", id.0));
+        self.asked.push(Asked { id, name, removes, adds });
+        self.exec.handle(Event::Command { id, command }, &mut self.trace);
+        id
+    }
+
+    /// Is this command without a reply?
+    pub fn waits(&self, id: CommandId) -> bool {
+        self.asked.iter().any(|asked| asked.id == id)
+    }
+
+    /// Sees to everything that came out of the machine.
+    pub fn outputs(&mut self) -> Result<(), Failure> {
+        for output in std::mem::take(&mut self.exec.outputs) {
+            match output {
+                Output::Action(Action::Complete { id, result }) => self.completed(id, result)?,
+                Output::Action(Action::Reply { id, result }) => {
+                    self.replied(id, result.map_err(|error| error.to_string()))?;
+                }
+                Output::Action(Action::Notify(event)) => self.notified(&event),
+                Output::Action(other) => return Err(Failure(format!("unexpected {other:?}"))),
+                Output::Fault(fault) => return Err(Failure(fault)),
+            }
+        }
+        Ok(())
+    }
+
+    fn completed(
+        &mut self,
+        id: RequestId,
+        result: Result<(), RequestError>,
+    ) -> Result<(), Failure> {
+        let slot = id.0 as usize;
+        let Some(flight) = self.flights.get_mut(slot).and_then(Option::take) else {
+            return Err(Failure(format!("request {slot} completed twice")));
+        };
+        self.full = false;
+        let Flight { kind, range, token, .. } = flight;
+        self.note(&[11, id.0, u64::from(result.is_ok())], || {
+            format!("COMPLETE #{slot} {kind:?} {}+{}: {result:?}", range.sector, range.sectors)
+        });
+        if let Err(error) = result {
+            if !self.excess {
+                let Range { sector, sectors } = range;
+                return Err(Failure(format!("{kind:?} {sector}+{sectors} failed: {error}")));
+            }
+        }
+        match token {
+            Token::Read(moment) if result.is_err() => self.oracle.read_abandoned(moment),
+            Token::Read(moment) => {
+                let start = slot * SLOT_BYTES as usize;
+                let bytes = &self.exec.arena[start..start + range.sectors as usize * 512];
+                self.oracle
+                    .read_completed(moment, range.sector, bytes, self.synced)
+                    .map_err(|bad| Failure(bad.to_string()))?;
+            }
+            Token::Write(token) => {
+                let fua =
+                    matches!(kind, Kind::Write { fua: true } | Kind::Zeroes { fua: true, .. });
+                self.oracle.write_completed(token, result.is_ok(), fua);
+            }
+            Token::Flush(moment) if result.is_ok() => self.oracle.flush_completed(moment),
+            Token::Flush(_) => {}
+        }
+        Ok(())
+    }
+
+    fn replied(&mut self, id: CommandId, result: Result<(), String>) -> Result<(), Failure> {
+        let Some(at) = self.asked.iter().position(|asked| asked.id == id) else {
+            return Err(Failure(format!("command {} replied twice", id.0)));
+        };
+        let asked = self.asked.remove(at);
+        self.note(&[21, id.0, u64::from(result.is_ok())], || {
+            format!("REPLY {} {}: {result:?}", id.0, asked.name)
+        });
+        let off = if result.is_ok() { asked.removes } else { asked.adds };
+        if let Some(member) = off {
+            self.exec.attach(member, None);
+        }
+        if let Err(reason) = result {
+            self.refused.push((id, format!("{}: {reason}", asked.name)));
+        }
+        Ok(())
+    }
+
+    /// Why a command was refused, if it was.
+    pub fn refusal(&mut self, id: CommandId) -> Option<String> {
+        let at = self.refused.iter().position(|(other, _)| *other == id)?;
+        Some(self.refused.swap_remove(at).1)
+    }
+
+    fn notified(&mut self, event: &ArrayEvent) {
+        self.note(&[30], || format!("EVENT {event:?}"));
+        match *event {
+            ArrayEvent::MemberFailed { .. } => self.exempt(),
+            ArrayEvent::SyncFinished { action, complete } => {
+                self.sync_finished = Some((action, complete));
+                if action == SyncAction::Resync && complete {
+                    self.suspects.clear();
+                    self.synced = true;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Takes the promise off what a write hole may have taken, for the roles now missing.
+    pub fn exempt(&mut self) {
+        if self.suspects.is_empty() {
+            return;
+        }
+        let status = self.exec.machine.status();
+        for role in 0..self.scenario.members {
+            if holder(&status, role).is_none() {
+                self.suspects.exempt(role, &self.geometry, &mut self.oracle);
+            }
+        }
+    }
+
+    /// The same for what cannot be read and must come from parity: the machine reconstructs units of
+    /// up to 64 KiB within a chunk, not single sectors.
+    pub fn exempt_unreadable(&mut self) {
+        if self.suspects.is_empty() {
+            return;
+        }
+        let status = self.exec.machine.status();
+        let height = u64::from(self.scenario.chunk_sectors.min(UNIT_SECTORS));
+        for role in 0..self.scenario.members {
+            let Some(device) = self.holder_device(&status, role) else { continue };
+            for &bad in self.exec.disks[device].unreadable() {
+                let Some(column) = bad.checked_sub(self.scenario.data_offset) else { continue };
+                let unit = column - column % height;
+                self.suspects.exempt_range(
+                    role,
+                    unit..unit + height,
+                    &self.geometry,
+                    &mut self.oracle,
+                );
+            }
+        }
+    }
+
+    /// The device that holds a role completely.
+    pub fn holder_device(&self, status: &Status, role: u16) -> Option<usize> {
+        self.exec.device(holder(status, role)?)
+    }
+
+    /// The power goes off. The devices are what remains.
+    pub fn power_cut(&mut self) -> Vec<Disk> {
+        let status = self.exec.machine.status();
+        self.note(&[40], || "POWER CUT".to_owned());
+        let pending = self.exec.power_cut();
+        for role in 0..self.scenario.members {
+            if let Some(device) = self.holder_device(&status, role) {
+                self.suspects.pending(&pending[device]);
+            }
+        }
+        self.oracle.power_cut();
+        self.synced = false;
+        std::mem::take(&mut self.exec.disks)
+    }
+}
+
+/// The member that holds a role completely.
+pub fn holder(status: &Status, role: u16) -> Option<MemberId> {
+    let held = |m: &&braid_array::status::MemberStatus| {
+        m.role == Some(role) && m.state == MemberState::InSync
+    };
+    status.members.iter().find(held).map(|m| m.member)
+}
