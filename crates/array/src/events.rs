@@ -43,6 +43,26 @@ pub enum ArrayEvent {
     },
 }
 
+impl ArrayEvent {
+    /// The same event with another numbering of members.
+    #[must_use]
+    pub fn map_member(self, map: impl Fn(MemberId) -> MemberId) -> Self {
+        match self {
+            Self::MemberFailed { member, reason } => {
+                Self::MemberFailed { member: map(member), reason }
+            }
+            Self::MemberActive(member) => Self::MemberActive(map(member)),
+            Self::ReadCorrected { member, sector } => {
+                Self::ReadCorrected { member: map(member), sector }
+            }
+            Self::Mismatch { array_sector, sectors, member } => {
+                Self::Mismatch { array_sector, sectors, member: member.map(map) }
+            }
+            other @ (Self::ArrayFailed | Self::SyncStarted(_) | Self::SyncFinished { .. }) => other,
+        }
+    }
+}
+
 /// Background work, by md's names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]

@@ -18,6 +18,7 @@ pub mod level;
 pub mod machine;
 mod plan;
 pub mod request;
+pub mod stack;
 pub mod status;
 pub mod units;
 

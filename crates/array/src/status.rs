@@ -112,4 +112,6 @@ pub struct Status {
     pub mismatch_sectors: Option<u64>,
     /// The bitmap.
     pub bitmap: Option<BitmapStatus>,
+    /// The arrays that are members of this one.
+    pub children: Vec<Self>,
 }

@@ -77,6 +77,7 @@ impl Array {
         let fatal = self.needs(id);
         let role = member.state.role();
         self.members.set_state(id, State::Faulty { role });
+        self.promote_replacement(role);
         self.notify(ArrayEvent::MemberFailed { member: id, reason });
         self.sync_member_lost(id);
         if fatal && !self.failed {
@@ -86,6 +87,18 @@ impl Array {
         }
         if !self.failed {
             self.failure_ticket = self.wish_superblock(false);
+        }
+    }
+
+    /// A role's holder is gone: the member that was to replace it is rebuilt as the holder.
+    fn promote_replacement(&mut self, role: Option<u16>) {
+        let entry = role.map(|role| self.members.role(role)).unwrap_or_default();
+        let (None, Some(heir)) = (entry.holder, entry.replacement) else { return };
+        if let Some(member) = self.members.get(heir)
+            && let State::Rebuilding { role, offset, by_bitmap, .. } = member.state
+        {
+            let state = State::Rebuilding { role, offset, replacement: false, by_bitmap };
+            self.members.set_state(heir, state);
         }
     }
 }

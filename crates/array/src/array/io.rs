@@ -32,7 +32,8 @@ struct Entry {
     member: Option<(MemberId, IoOp)>,
 }
 
-/// The table of I/O in flight; ids carry a generation so that a stray answer is noticed.
+/// The table of I/O in flight; ids carry a generation so that a stray answer is noticed. The top
+/// byte of an id is left to [`crate::stack`].
 #[derive(Debug, Default)]
 pub(crate) struct Ios {
     slots: Vec<(u32, Option<Entry>)>,
@@ -63,7 +64,7 @@ impl Ios {
         let index = (io.0 & 0xffff_ffff) as usize;
         let (generation, entry) = &mut self.slots[index];
         assert_eq!(u64::from(*generation), io.0 >> 32, "an answer for an I/O that is over");
-        *generation = generation.wrapping_add(1);
+        *generation = (*generation + 1) & 0xff_ffff;
         self.free.push(index);
         self.in_flight -= 1;
         entry.take().expect("an answer for an I/O in flight")

@@ -127,7 +127,7 @@ impl Array {
         let geometry = geometry_of(&config)?;
         let raid_disks = geometry.raid_disks() as usize;
         let strips = scratch.bytes / u64::from(UNIT_BYTES);
-        if strips < raid_disks as u64 + 4 || scratch.offset % u64::from(PAGE_BYTES) != 0 {
+        if strips < raid_disks as u64 + 4 || !scratch.offset.is_multiple_of(PAGE_BYTES.into()) {
             return Err("too little scratch memory".into());
         }
         let redundant = !Self::is_plain(geometry.level());
@@ -227,15 +227,13 @@ impl Array {
             while let Some(job) = self.ready.pop_front() {
                 self.advance_job(job);
             }
+            let updates = self.meta.ticket();
             self.drive_meta();
             self.drive_sync();
             self.drive_stop();
-            if self.ready.is_empty() {
-                self.drive_meta();
-                self.drive_stop();
-                if self.ready.is_empty() {
-                    return;
-                }
+            self.drive_meta();
+            if self.ready.is_empty() && self.meta.ticket() == updates {
+                return;
             }
         }
     }

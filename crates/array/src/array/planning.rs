@@ -22,6 +22,11 @@ impl Array {
         matches!(self.geometry.level(), Level::Raid1 | Level::Raid10)
     }
 
+    /// Roles without an in-sync member.
+    pub(crate) fn degraded(&self) -> u16 {
+        self.members.degraded()
+    }
+
     pub(crate) const fn is_redundant(&self) -> bool {
         self.has_parity() || self.is_mirror()
     }

@@ -92,7 +92,8 @@ impl Array {
         if end > self.geometry.array_sectors() {
             return Err(RequestError::OutOfRange);
         }
-        if request.sectors == 0 || request.sector % block != 0 || request.sectors % block != 0 {
+        let whole = request.sector.is_multiple_of(block) && request.sectors.is_multiple_of(block);
+        if request.sectors == 0 || !whole {
             return Err(RequestError::Malformed);
         }
         let carries_data = matches!(request.op, Op::Read | Op::Write { .. });
@@ -294,7 +295,7 @@ impl Array {
             let stripe =
                 u64::from(self.geometry.chunk_sectors()) * u64::from(self.geometry.data_disks());
             let stripes = (left / stripe).min(MAX_ZERO_SECTORS / stripe);
-            if sector % stripe == 0 && stripes > 0 {
+            if sector.is_multiple_of(stripe) && stripes > 0 {
                 let start = self.parity_place(sector).1;
                 let end = start + stripes * u64::from(self.geometry.chunk_sectors());
                 self.add_piece(index);

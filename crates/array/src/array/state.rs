@@ -53,6 +53,7 @@ impl Array {
                 bits: intent.bitmap.bits(),
                 dirty_bits: intent.dirty_bits(),
             }),
+            children: Vec::new(),
         }
     }
 }

@@ -12,7 +12,7 @@ const DATA_OFFSET: u64 = 64;
 const MEMBER_SECTORS: u64 = 2048;
 
 struct World {
-    array: Array,
+    array: Box<dyn Machine>,
     arena: Vec<u8>,
     disks: Vec<Option<Vec<u8>>>,
     bad: Vec<(MemberId, u64)>,
@@ -21,6 +21,7 @@ struct World {
     writes: usize,
     events: Vec<ArrayEvent>,
     next: u64,
+    members_per_array: Option<usize>,
 }
 
 fn superblock(level: i32, layout: u32, disks: u32, chunk: u32, number: u32) -> Superblock {
@@ -56,45 +57,83 @@ fn superblock(level: i32, layout: u32, disks: u32, chunk: u32, number: u32) -> S
     }
 }
 
+fn config(level: i32, layout: u32, disks: u32, chunk: u32) -> Config {
+    let members = (0..disks)
+        .map(|number| MemberConfig {
+            device: format!("disk{number}"),
+            device_sectors: DATA_OFFSET + MEMBER_SECTORS,
+            superblock: superblock(level, layout, disks, chunk, number),
+            bad_blocks: BadBlocks::default(),
+            standing: Standing::InSync { role: number as u16 },
+        })
+        .collect();
+    Config {
+        superblock: superblock(level, layout, disks, chunk, 0),
+        members,
+        bitmap: None,
+        read_only: false,
+        force: false,
+        block_bytes: 512,
+    }
+}
+
 impl World {
     fn new(level: i32, layout: u32, disks: u32, chunk: u32) -> Self {
         Self::with(level, layout, disks, chunk, |_| {})
     }
 
     fn with(level: i32, layout: u32, disks: u32, chunk: u32, change: impl Fn(&mut Config)) -> Self {
-        let members = (0..disks)
-            .map(|number| MemberConfig {
-                device: format!("disk{number}"),
-                device_sectors: DATA_OFFSET + MEMBER_SECTORS,
-                superblock: superblock(level, layout, disks, chunk, number),
-                bad_blocks: BadBlocks::default(),
-                standing: Standing::InSync { role: number as u16 },
-            })
-            .collect();
-        let mut config = Config {
-            superblock: superblock(level, layout, disks, chunk, 0),
-            members,
-            bitmap: None,
-            read_only: false,
-            force: false,
-            block_bytes: 512,
-        };
+        let mut config = config(level, layout, disks, chunk);
         change(&mut config);
         let bytes = Array::scratch_bytes(&config);
-        let disk_bytes = ((DATA_OFFSET + MEMBER_SECTORS) * SECTOR_BYTES) as usize;
-        let disks = vec![Some(vec![0; disk_bytes]); config.members.len()];
         let array = Array::new(Instant(0), config, Scratch { offset: 0, bytes }).unwrap();
-        let arena = vec![0; bytes as usize + (4 << 20)];
+        Self::around(Box::new(array), disks as usize, bytes)
+    }
+
+    /// `outer` over arrays of shape `inner`, as many as `outer` has members.
+    fn stack(outer: (i32, u32, u32, u32), inner: (i32, u32, u32, u32)) -> Self {
+        let mut offset = 0;
+        let mut start = |config: Config| {
+            let bytes = Array::scratch_bytes(&config);
+            offset += bytes;
+            let scratch = Scratch { offset: offset - bytes, bytes };
+            Array::new(Instant(0), config, scratch).unwrap()
+        };
+        let arrays: Vec<Array> =
+            (0..outer.2).map(|_| start(config(inner.0, inner.1, inner.2, inner.3))).collect();
+        let mut top = config(outer.0, outer.1, outer.2, outer.3);
+        for member in &mut top.members {
+            member.device_sectors = arrays[0].array_sectors();
+            member.superblock.data_size = arrays[0].array_sectors() - DATA_OFFSET;
+        }
+        let top = start(top);
+        let stack = crate::stack::Stack::new(top, arrays).unwrap();
+        let mut world = Self::around(Box::new(stack), (inner.2 * outer.2) as usize, offset);
+        world.members_per_array = Some(inner.2 as usize);
+        world
+    }
+
+    fn around(array: Box<dyn Machine>, disks: usize, scratch_bytes: u64) -> Self {
+        let disk_bytes = ((DATA_OFFSET + MEMBER_SECTORS) * SECTOR_BYTES) as usize;
         Self {
             array,
-            arena,
-            disks,
+            arena: vec![0; scratch_bytes as usize + (4 << 20)],
+            disks: vec![Some(vec![0; disk_bytes]); disks],
             bad: Vec::new(),
             now: Instant(0),
             reads: 0,
             writes: 0,
             events: Vec::new(),
             next: 1,
+            members_per_array: None,
+        }
+    }
+
+    /// The disk behind a member; leaf ids of a stack are far apart.
+    fn disk(&self, member: MemberId) -> usize {
+        match self.members_per_array {
+            Some(count) => usize::from(member.0 / 1024) * count + usize::from(member.0 % 1024),
+            None => usize::from(member.0),
         }
     }
 
@@ -107,7 +146,8 @@ impl World {
     }
 
     fn member_io(&mut self, member: MemberId, op: IoOp) -> Result<Outcome, IoError> {
-        let disk = self.disks[usize::from(member.0)].as_mut().ok_or(IoError::Gone)?;
+        let index = self.disk(member);
+        let disk = self.disks[index].as_mut().ok_or(IoError::Gone)?;
         let range = |sector: u64, bytes: u64| {
             let start = (sector * SECTOR_BYTES) as usize;
             start..start + bytes as usize
@@ -127,7 +167,7 @@ impl World {
                 let end = sector + u64::from(buf.len) / SECTOR_BYTES;
                 self.bad.retain(|(m, s)| *m != member || !(sector..end).contains(s));
                 let bytes = self.bytes(buf).to_vec();
-                let disk = self.disks[usize::from(member.0)].as_mut().unwrap();
+                let disk = self.disks[index].as_mut().unwrap();
                 disk[range(sector, bytes.len() as u64)].copy_from_slice(&bytes);
             }
             IoOp::WriteZeroes { sector, sectors, .. } => {
@@ -423,5 +463,47 @@ fn zeroes_read_as_zeroes_and_keep_parity() {
         if level > 0 {
             assert_eq!(world.check(), 0, "level {level} layout {layout:#x}");
         }
+    }
+}
+
+#[test]
+fn arrays_of_arrays_lose_one_member_each_and_recover() {
+    for (outer, inner) in [
+        ((0, 2, 2, 16), (1, 0, 2, 0)),
+        ((0, 2, 2, 16), (5, 2, 3, 16)),
+        ((0, 2, 2, 32), (6, 2, 4, 16)),
+        ((-1, 0, 2, 16), (10, 0x102, 3, 16)),
+    ] {
+        let what = format!("{outer:?} over {inner:?}");
+        let mut world = World::stack(outer, inner);
+        let content = fill(&mut world);
+        compare(&mut world, &content, &what);
+        for array in 0..outer.2 as u16 {
+            let leaf = crate::stack::Stack::leaf(array, MemberId(1));
+            world.command(Command::Fail(leaf));
+            world.command(Command::Remove(leaf));
+        }
+        compare(&mut world, &content, &format!("{what}, degraded"));
+        for number in 0..outer.2 {
+            let member = world.array.free_member().unwrap();
+            world.command(Command::Add(Box::new(crate::action::NewMember {
+                member,
+                device: format!("new{number}"),
+                device_sectors: DATA_OFFSET + MEMBER_SECTORS,
+                superblock: None,
+                bad_blocks: BadBlocks::default(),
+                readd: false,
+                device_uuid: [9; 16],
+            })));
+            world.run();
+        }
+        let status = world.array.status();
+        assert!(status.children.iter().all(|child| child.degraded == 0), "{what}");
+        compare(&mut world, &content, &format!("{what}, recovered"));
+        world.command(Command::Scrub { repair: false });
+        for child in world.array.status().children {
+            assert_eq!(child.mismatch_sectors, Some(0), "{what}");
+        }
+        world.command(Command::Stop);
     }
 }

@@ -1,0 +1,306 @@
+//! Arrays whose members are arrays: 1+0, 50, 60, 66. The outer machine's I/O on such a member is
+//! a request to the inner machine; user bytes stay where they are, since all share one arena.
+//!
+//! Outside, a stack looks like one machine whose members are the leaves: those of the first inner
+//! array, then of the second, and so on.
+
+use std::collections::VecDeque;
+
+use crate::action::{Command, CommandError, CommandId, Event};
+use crate::request::Full;
+use crate::status::Status;
+use crate::{
+    Action, Array, Instant, IoError, IoId, IoOp, Machine, MemberId, Op, Outcome, Request,
+    RequestError, RequestId, SECTOR_BYTES,
+};
+
+/// Members an inner array may come to have; leaf ids are `inner * LEAVES + member`.
+const LEAVES: u16 = 1024;
+/// Position of the machine's number in the ids of a stack.
+const MACHINE_SHIFT: u32 = 56;
+
+/// A command that several machines have to answer.
+#[derive(Debug)]
+struct Pending {
+    id: CommandId,
+    waiting: usize,
+    result: Result<(), CommandError>,
+    /// Goes to the inner arrays when the outer one has answered.
+    then: Option<Command>,
+}
+
+/// An array of arrays.
+#[derive(Debug)]
+pub struct Stack {
+    outer: Array,
+    inner: Vec<Array>,
+    /// Requests that an inner array's table had no room for.
+    backlog: Vec<VecDeque<Request>>,
+    pending: Vec<Pending>,
+    /// An inner array has answered the outer one, which may have something to do now.
+    lifted: bool,
+    now: Instant,
+}
+
+impl Stack {
+    /// Puts `outer` on top of `inner`; member `i` of `outer` is `inner[i]`.
+    ///
+    /// # Errors
+    /// When there are more than 63 inner arrays, the most a leaf id can tell apart.
+    pub fn new(outer: Array, inner: Vec<Array>) -> Result<Self, String> {
+        if inner.len() > usize::from(u16::MAX / LEAVES) {
+            return Err(format!("{} arrays in an array are too many", inner.len()));
+        }
+        let backlog = inner.iter().map(|_| VecDeque::new()).collect();
+        Ok(Self {
+            outer,
+            inner,
+            backlog,
+            pending: Vec::new(),
+            lifted: false,
+            now: Instant::default(),
+        })
+    }
+
+    /// The leaf id of a member of an inner array.
+    #[must_use]
+    pub const fn leaf(inner: u16, member: MemberId) -> MemberId {
+        MemberId(inner * LEAVES + member.0)
+    }
+
+    fn locate(leaf: MemberId) -> (usize, MemberId) {
+        (usize::from(leaf.0 / LEAVES), MemberId(leaf.0 % LEAVES))
+    }
+
+    /// Hands an I/O of the outer array to the inner array it is meant for.
+    fn descend(&mut self, io: IoId, member: MemberId, op: IoOp) {
+        let (op, sector, sectors, buf) = match op {
+            IoOp::Read { sector, buf } => (Op::Read, sector, 0, buf),
+            IoOp::Write { sector, buf, fua } => (Op::Write { fua }, sector, 0, buf),
+            IoOp::WriteZeroes { sector, sectors, unmap, fua } => {
+                (Op::WriteZeroes { fua, unmap }, sector, sectors, Default::default())
+            }
+            IoOp::Discard { sector, sectors } => (Op::Discard, sector, sectors, Default::default()),
+            IoOp::Flush => (Op::Flush, 0, 0, Default::default()),
+        };
+        let sectors = sectors.max(u64::from(buf.len) / SECTOR_BYTES);
+        let request = Request { id: RequestId(io.0), op, sector, sectors, buf };
+        self.backlog[usize::from(member.0)].push_back(request);
+        self.feed(usize::from(member.0));
+    }
+
+    fn feed(&mut self, index: usize) {
+        while let Some(request) = self.backlog[index].front() {
+            if self.inner[index].submit(self.now, *request) == Err(Full) {
+                return;
+            }
+            self.backlog[index].pop_front();
+        }
+    }
+
+    /// The next action of the outer array that leaves the stack.
+    fn poll_outer(&mut self) -> Option<Action> {
+        while let Some(action) = self.outer.poll() {
+            match action {
+                Action::Io { io, member, op } => self.descend(io, member, op),
+                Action::Compute { io, compute } => return Some(Action::Compute { io, compute }),
+                Action::Reply { id, result } => {
+                    if let Some(reply) = self.answered(id, result) {
+                        return Some(reply);
+                    }
+                }
+                // Its members are arrays, whose own events tell more.
+                Action::Notify(_) => {}
+                other => return Some(other),
+            }
+        }
+        None
+    }
+
+    /// The next action of an inner array that leaves the stack.
+    fn poll_inner(&mut self, index: usize) -> Option<Action> {
+        let tag = (index as u64 + 1) << MACHINE_SHIFT;
+        let number = index as u16;
+        while let Some(action) = self.inner[index].poll() {
+            match action {
+                Action::Io { io, member, op } => {
+                    let member = Self::leaf(number, member);
+                    return Some(Action::Io { io: IoId(io.0 | tag), member, op });
+                }
+                Action::Compute { io, compute } => {
+                    return Some(Action::Compute { io: IoId(io.0 | tag), compute });
+                }
+                Action::Complete { id, result } => {
+                    self.outer
+                        .handle(self.now, Event::Done { io: IoId(id.0), result: lift(result) });
+                    self.lifted = true;
+                    self.feed(index);
+                }
+                Action::Reply { id, result } => {
+                    if let Some(reply) = self.answered(id, result) {
+                        return Some(reply);
+                    }
+                }
+                Action::Notify(event) => {
+                    return Some(Action::Notify(event.map_member(|m| Self::leaf(number, m))));
+                }
+                other @ Action::Store { .. } => return Some(other),
+            }
+        }
+        None
+    }
+
+    /// One machine has answered a command; the reply when it was the last.
+    fn answered(&mut self, id: CommandId, result: Result<(), CommandError>) -> Option<Action> {
+        let at = self.pending.iter().position(|pending| pending.id == id)?;
+        let pending = &mut self.pending[at];
+        pending.waiting -= 1;
+        if result.is_err() {
+            pending.result = result;
+        }
+        if pending.waiting > 0 {
+            return None;
+        }
+        if let Some(command) = pending.then.take() {
+            pending.waiting = self.inner.len();
+            for array in &mut self.inner {
+                array.handle(self.now, Event::Command { id, command: command.clone() });
+            }
+            return None;
+        }
+        let done = self.pending.remove(at);
+        Some(Action::Reply { id, result: done.result })
+    }
+
+    fn take_command(&mut self, id: CommandId, command: Command) {
+        let expect = |waiting| Pending { id, waiting, result: Ok(()), then: None };
+        match command {
+            Command::Fail(leaf) => self.send(id, leaf, Command::Fail),
+            Command::Remove(leaf) => self.send(id, leaf, Command::Remove),
+            Command::Replace(leaf) => self.send(id, leaf, Command::Replace),
+            Command::Add(mut new) => {
+                let (index, member) = Self::locate(new.member);
+                new.member = member;
+                self.pending.push(expect(1));
+                self.inner[index]
+                    .handle(self.now, Event::Command { id, command: Command::Add(new) });
+            }
+            Command::Stop => {
+                self.pending.push(Pending { then: Some(Command::Stop), ..expect(1) });
+                self.outer.handle(self.now, Event::Command { id, command: Command::Stop });
+            }
+            Command::Scrub { .. }
+            | Command::StopScrub
+            | Command::SpeedLimits { .. }
+            | Command::Pause(_) => {
+                let arrays = std::iter::once(&mut self.outer).chain(&mut self.inner);
+                let mut waiting = 0;
+                for array in arrays.filter(|array| array.is_redundant()) {
+                    array.handle(self.now, Event::Command { id, command: command.clone() });
+                    waiting += 1;
+                }
+                self.pending.push(expect(waiting));
+            }
+        }
+    }
+
+    fn send(&mut self, id: CommandId, leaf: MemberId, command: impl Fn(MemberId) -> Command) {
+        let (index, member) = Self::locate(leaf);
+        let machine = self.inner.get_mut(index).unwrap_or(&mut self.outer);
+        self.pending.push(Pending { id, waiting: 1, result: Ok(()), then: None });
+        machine.handle(self.now, Event::Command { id, command: command(member) });
+    }
+}
+
+/// What an inner array's answer means to the outer one.
+const fn lift(result: Result<(), RequestError>) -> Result<Outcome, IoError> {
+    match result {
+        Ok(()) => Ok(Outcome::Done),
+        Err(RequestError::Medium) => Err(IoError::Medium),
+        Err(_) => Err(IoError::Gone),
+    }
+}
+
+impl Machine for Stack {
+    fn submit(&mut self, now: Instant, request: Request) -> Result<(), Full> {
+        self.now = self.now.max(now);
+        self.outer.submit(now, request)
+    }
+
+    fn handle(&mut self, now: Instant, event: Event) {
+        self.now = self.now.max(now);
+        match event {
+            Event::Done { io, result } => {
+                let inner = IoId(io.0 & ((1 << MACHINE_SHIFT) - 1));
+                let done = Event::Done { io: inner, result };
+                match (io.0 >> MACHINE_SHIFT) as usize {
+                    0 => self.outer.handle(now, done),
+                    number => self.inner[number - 1].handle(now, done),
+                }
+            }
+            Event::Command { id, command } => self.take_command(id, command),
+            Event::Tick => {
+                for array in std::iter::once(&mut self.outer).chain(&mut self.inner) {
+                    array.handle(now, Event::Tick);
+                }
+            }
+        }
+    }
+
+    fn poll(&mut self) -> Option<Action> {
+        loop {
+            self.lifted = false;
+            if let Some(action) = self.poll_outer() {
+                return Some(action);
+            }
+            for index in 0..self.inner.len() {
+                if let Some(action) = self.poll_inner(index) {
+                    return Some(action);
+                }
+            }
+            if !self.lifted {
+                return None;
+            }
+        }
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        let inner = self.inner.iter().filter_map(Machine::deadline);
+        inner.chain(self.outer.deadline()).min()
+    }
+
+    fn status(&self) -> Status {
+        let mut status = self.outer.status();
+        status.children = self.inner.iter().map(Machine::status).collect();
+        for (index, child) in status.children.iter_mut().enumerate() {
+            for member in &mut child.members {
+                member.member = Self::leaf(index as u16, member.member);
+            }
+        }
+        status
+    }
+
+    fn array_sectors(&self) -> u64 {
+        self.outer.array_sectors()
+    }
+
+    fn block_bytes(&self) -> u32 {
+        self.inner.iter().map(Machine::block_bytes).max().unwrap_or(512)
+    }
+
+    fn read_only(&self) -> bool {
+        self.outer.read_only()
+    }
+
+    /// In the inner array that misses most: a device added goes where it is needed.
+    fn free_member(&self) -> Option<MemberId> {
+        let neediest = (0..self.inner.len())
+            .max_by_key(|index| (self.inner[*index].degraded(), usize::MAX - index))?;
+        let member = self.inner[neediest].free_member()?;
+        Some(Self::leaf(neediest as u16, member))
+    }
+
+    fn idle(&self) -> bool {
+        self.outer.idle() && self.inner.iter().all(Machine::idle)
+    }
+}
