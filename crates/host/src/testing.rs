@@ -147,6 +147,7 @@ pub(crate) fn status(bytes: u64, members: &[&Path]) -> Status {
         sync: SyncStatus { action: SyncAction::Idle, ..SyncStatus::default() },
         mismatch_sectors: None,
         bitmap: None,
+        children: Vec::new(),
     }
 }
 
