@@ -2,7 +2,7 @@
 
 use crate::combine::in_order;
 use crate::gf;
-use crate::simd::Kernels;
+use crate::simd::{Kernels, Part};
 
 /// The unit in which differences are reported, in bytes: md's page.
 pub const CHECK_BLOCK_BYTES: usize = 4096;
@@ -35,11 +35,12 @@ impl Kernels {
     /// As [`crate::check`].
     pub fn check(&self, data: &[&[u8]], q_coefs: &[u8], p: &[u8], q: Option<&[u8]>) -> CheckResult {
         assert!(p.len() <= CHECK_MAX_BYTES, "strips are longer than the mask");
-        assert!(data.iter().all(|strip| strip.len() == p.len()), "strips differ in length");
+        let len = p.len();
+        assert!(data.iter().all(|strip| strip.len() == len), "strips differ in length");
         let Some(q) = q else {
             return CheckResult { p_differs: self.check_p(data, p), ..CheckResult::default() };
         };
-        assert_eq!(q.len(), p.len(), "strips differ in length");
+        assert_eq!(q.len(), len, "strips differ in length");
         assert_eq!(q_coefs.len(), data.len(), "number of coefficients");
 
         let mut space = None;
@@ -49,19 +50,19 @@ impl Kernels {
         let (mut p_sum, mut q_sum) = ([0; CHECK_BLOCK_BYTES], [0; CHECK_BLOCK_BYTES]);
         for (bit, (p, q)) in blocks(p).zip(blocks(q)).enumerate() {
             let (p_sum, q_sum) = (&mut p_sum[..p.len()], &mut q_sum[..p.len()]);
-            let at = bit * CHECK_BLOCK_BYTES;
+            let part = Part { at: bit * CHECK_BLOCK_BYTES, of: len };
             if let Some(data) = ordered {
-                self.pq_at(p_sum, q_sum, data, at);
+                self.pq_part(p_sum, q_sum, data, part);
             } else {
-                self.xor_at(p_sum, data, at, false);
-                self.mul_at(&mut [&mut *q_sum], q_coefs, data, at, false);
+                self.xor_part(p_sum, data, part, false);
+                self.mul_part(&mut [&mut *q_sum], q_coefs, data, part, false);
             }
             let (p_differs, q_differs) = (p_sum != p, q_sum != q);
             result.p_differs |= u64::from(p_differs) << bit;
             result.q_differs |= u64::from(q_differs) << bit;
             if p_differs || q_differs {
-                self.xor_at(p_sum, &[p], 0, true);
-                self.xor_at(q_sum, &[q], 0, true);
+                self.xor_into(p_sum, &[p]);
+                self.xor_into(q_sum, &[q]);
                 suspect = suspect.after(p_sum, q_sum);
             }
         }
@@ -70,11 +71,13 @@ impl Kernels {
     }
 
     fn check_p(&self, data: &[&[u8]], p: &[u8]) -> u64 {
+        let len = p.len();
         let mut sum = [0; CHECK_BLOCK_BYTES];
         let mut mask = 0;
         for (bit, p) in blocks(p).enumerate() {
             let sum = &mut sum[..p.len()];
-            self.xor_at(sum, data, bit * CHECK_BLOCK_BYTES, false);
+            let part = Part { at: bit * CHECK_BLOCK_BYTES, of: len };
+            self.xor_part(sum, data, part, false);
             mask |= u64::from(sum != p) << bit;
         }
         mask

@@ -1,7 +1,7 @@
 //! Sums of products, the one operation behind parity, recovery and partial updates.
 
 use crate::gf;
-use crate::simd::{Kernels, MUL_OUTPUTS};
+use crate::simd::{Kernels, MUL_OUTPUTS, Part};
 
 /// Inputs taken in one walk over the outputs. More than this are added in further walks.
 const WALK_INPUTS: usize = 32;
@@ -9,21 +9,20 @@ const WALK_INPUTS: usize = 32;
 impl Kernels {
     /// As [`crate::xor`].
     pub fn xor(&self, dst: &mut [u8], srcs: &[&[u8]]) {
-        assert_lengths(dst.len(), srcs);
-        self.xor_at(dst, srcs, 0, false);
+        let part = Part::whole(dst.len());
+        self.xor_part(dst, srcs, part, false);
     }
 
     /// As [`crate::xor_into`].
     pub fn xor_into(&self, dst: &mut [u8], srcs: &[&[u8]]) {
-        assert_lengths(dst.len(), srcs);
-        self.xor_at(dst, srcs, 0, true);
+        let part = Part::whole(dst.len());
+        self.xor_part(dst, srcs, part, true);
     }
 
     /// As [`crate::pq`].
     pub fn pq(&self, p: &mut [u8], q: &mut [u8], data: &[&[u8]]) {
-        assert_lengths(p.len(), data);
-        assert!(data.len() <= gf::ORDER, "more data strips than P+Q can tell apart");
-        self.pq_at(p, q, data, 0);
+        let part = Part::whole(p.len());
+        self.pq_part(p, q, data, part);
     }
 
     /// As [`crate::pq_delta`].
@@ -40,8 +39,10 @@ impl Kernels {
         accumulate: bool,
     ) {
         assert_eq!(coefs.len(), outputs.len() * inputs.len(), "number of coefficients");
-        for output in outputs.iter() {
-            assert_lengths(output.len(), inputs);
+        if let Some(len) = outputs.first().map(|output| output.len()) {
+            let alike = outputs.iter().all(|output| output.len() == len)
+                && inputs.iter().all(|input| input.len() == len);
+            assert!(alike, "strips differ in length");
         }
         if let ([p, q], false) = (&mut *outputs, accumulate) {
             let (ones, powers) = coefs.split_at(inputs.len());
@@ -49,7 +50,8 @@ impl Kernels {
             if ones.iter().all(|&coef| coef == 1)
                 && let Some(data) = in_order(powers, inputs, &mut space)
             {
-                return self.pq_at(p, q, data, 0);
+                let part = Part::whole(p.len());
+                return self.pq_part(p, q, data, part);
             }
         }
         // Sums without products are formed one by one, each reading only what it needs.
@@ -86,9 +88,13 @@ impl Kernels {
             let dense = &dense[..len * outputs.len()];
             match outputs {
                 [output] if dense.iter().all(|&coef| coef == 1) => {
-                    self.xor_at(output, &chosen[..len], 0, accumulate);
+                    let part = Part::whole(output.len());
+                    self.xor_part(output, &chosen[..len], part, accumulate);
                 }
-                _ => self.mul_at(outputs, dense, &chosen[..len], 0, accumulate),
+                _ => {
+                    let part = Part::whole(outputs[0].len());
+                    self.mul_part(outputs, dense, &chosen[..len], part, accumulate);
+                }
             }
             accumulate = true;
         }
@@ -128,8 +134,4 @@ pub(crate) fn in_order<'s, 'a>(
         (ordered[slot], filled[slot]) = (input, true);
     }
     Some(&ordered[..count])
-}
-
-fn assert_lengths(len: usize, strips: &[&[u8]]) {
-    assert!(strips.iter().all(|strip| strip.len() == len), "strips differ in length");
 }
