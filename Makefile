@@ -30,4 +30,4 @@ bench: bench-parity ## all measurements
 
 bench-parity: ## xor and P+Q beside ISA-L, in one run
 	@scripts/setup.sh bench
-	cargo run --release -p braid-bench --bin parity
+	@scripts/bench-parity.sh
