@@ -1,16 +1,83 @@
 //! Superblocks of the candidates in, decisions and their reasons out.
+//!
+//! The rules are those of mdadm's assembly and of the kernel's `super_1_validate` and `run`
+//! functions: the newest event count tells the truth, and its table of roles says who belongs to
+//! the array. Where those two differ or guess, the careful answer is taken. Nothing is written
+//! here; a [`Config`] starts a machine, which writes.
+
+mod bitmap;
+mod candidate;
+mod check;
+mod decide;
+mod judge;
+mod start;
+mod verdict;
+
+pub use candidate::Candidate;
+pub use decide::decide;
+pub use verdict::Verdict;
 
 use crate::MemberId;
 use crate::format::{BadBlocks, Bitmap, Superblock};
 
+/// How to assemble.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Take stale members where there are too few current ones, and start a degraded parity array
+    /// that is not clean.
+    pub force: bool,
+    /// Start with fewer members than the array had when it last ran.
+    pub run: bool,
+    /// Write nothing; implies `run`.
+    pub read_only: bool,
+}
+
+/// What is to become of the candidates.
+#[derive(Clone, Debug)]
+pub struct Assembly {
+    /// For each candidate, in the order given: its device and what it is.
+    pub verdicts: Vec<(String, Verdict)>,
+    /// The superblock that counts: the newest of the array; `None` when no candidate has one.
+    pub newest: Option<Box<Superblock>>,
+    /// Can the array be started?
+    pub start: Start,
+}
+
+/// Can the array be started?
+#[derive(Clone, Debug)]
+pub enum Start {
+    /// Yes.
+    Ready {
+        /// With this.
+        config: Box<Config>,
+        /// Roles without an in-sync member.
+        degraded: u16,
+        /// An unclean stop: sync sectors from here on must be resynced.
+        resync_from: Option<u64>,
+        /// Of these, only what the bitmap marks.
+        by_bitmap: bool,
+    },
+    /// No.
+    Refused {
+        /// Why, in one line.
+        reason: String,
+        /// The one safe next step; a command, mostly.
+        next: String,
+        /// `force` would start it, at a price that `reason` names.
+        could_force: bool,
+    },
+}
+
 /// What a machine is started with.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The array-wide fields of the newest superblock.
+    /// The newest superblock, with the array-wide fields as they are to be taken: after `force`,
+    /// clean and with the roles of the members that were forced in.
     pub superblock: Superblock,
     /// The members to attach; the index is the [`MemberId`].
     pub members: Vec<MemberConfig>,
-    /// The bitmap, when the array has one: the union of the members' bits that count.
+    /// The bitmap, when the array has one: the union of the members' bits that count, or all bits
+    /// set when no member's counts. In a clean array that is complete, set bits ask for nothing.
     pub bitmap: Option<Bitmap>,
     /// Serve reads only, write nothing to any member.
     pub read_only: bool,
@@ -43,11 +110,11 @@ pub enum Standing {
         /// Role.
         role: u16,
     },
-    /// Holds its role below `offset` (device sectors); recovery goes on from there.
+    /// Holds its role below `offset`; recovery goes on from there.
     Rebuilding {
         /// Role.
         role: u16,
-        /// Everything below is rebuilt.
+        /// Sectors of the data area below this are rebuilt.
         offset: u64,
         /// Stands beside the holder of the role, which it is to replace.
         replacement: bool,

@@ -26,6 +26,12 @@ pub struct BadBlocks {
 /// Why bytes are not a bad-block log to trust.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadBlocksError {
+    /// It cannot be read.
+    #[error("bad-block log cannot be read: {reason}")]
+    Read {
+        /// Why not.
+        reason: String,
+    },
     /// More than the page that md allows.
     #[error("bad-block log of {bytes} bytes is larger than a page")]
     TooLarge {

@@ -98,6 +98,24 @@ impl Bitmap {
         Ok(bitmap)
     }
 
+    /// The same bits for a sync space of another size; bits for new space are set. `None` when
+    /// there would be none, or too many.
+    #[must_use]
+    pub fn resized(&self, sync_size_sectors: u64) -> Option<Self> {
+        let superblock = BitmapSuperblock { sync_size_sectors, ..self.superblock.clone() };
+        if sync_size_sectors == 0 || superblock.bits() > MAX_BITS {
+            return None;
+        }
+        let mut bitmap = Self::empty(superblock);
+        let kept = bitmap.bits.len().min(self.bits.len());
+        bitmap.bits[..kept].copy_from_slice(&self.bits[..kept]);
+        bitmap.clear_padding();
+        for bit in self.bits()..bitmap.bits() {
+            bitmap.set(bit);
+        }
+        Some(bitmap)
+    }
+
     /// A page as it is written, 4096 bytes. See [`Bitmap::page_bytes`] for how many belong to it.
     ///
     /// # Panics
@@ -260,7 +278,7 @@ impl Bitmap {
     pub fn stale(&self, array_uuid: [u8; 16], array_events: u64) -> bool {
         self.superblock.uuid != array_uuid
             || self.superblock.events < array_events
-            || self.superblock.state & state::STALE != 0
+            || self.superblock.state & (state::STALE | state::WRITE_ERROR) != 0
     }
 
     fn clear_padding(&mut self) {

@@ -55,6 +55,12 @@ pub struct BitmapSuperblock {
 /// Why bytes are not a bitmap to trust.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BitmapError {
+    /// It cannot be read.
+    #[error("md bitmap cannot be read: {reason}")]
+    Read {
+        /// Why not.
+        reason: String,
+    },
     /// No magic.
     #[error("no md bitmap where the superblock says one is")]
     NoMagic,

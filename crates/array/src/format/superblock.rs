@@ -213,6 +213,14 @@ pub enum SuperblockError {
     /// No magic: nothing of md's is here.
     #[error("no md superblock")]
     NoMagic,
+    /// The place where it would be cannot be read.
+    #[error("sector {sector} cannot be read: {reason}")]
+    Read {
+        /// Where.
+        sector: u64,
+        /// Why not.
+        reason: String,
+    },
     /// Fewer bytes than a superblock of this version has.
     #[error("md superblock is cut off after {bytes} bytes")]
     Truncated {

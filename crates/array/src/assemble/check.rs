@@ -1,0 +1,90 @@
+//! Is what a superblock says of its device possible? A machine does I/O at these places without
+//! asking again.
+
+use std::ops::Range;
+
+use super::{Candidate, Verdict};
+use crate::format::{Superblock, Version};
+
+/// Do the data and all metadata of a member lie on its device, and apart from each other?
+pub(super) fn check_places(candidate: &Candidate, superblock: &Superblock) -> Result<(), Verdict> {
+    let device_sectors = candidate.device_sectors;
+    let needed_sectors = superblock.data_offset.saturating_add(superblock.data_size);
+    if needed_sectors > device_sectors {
+        return Err(Verdict::TooSmall { needed_sectors, device_sectors });
+    }
+    if superblock.size_sectors > superblock.data_size {
+        return Err(unreadable(format!(
+            "its superblock uses {} sectors of a data area of {}",
+            superblock.size_sectors, superblock.data_size
+        )));
+    }
+    let places = places(candidate, superblock).map_err(unreadable)?;
+    for (index, (name, place)) in places.iter().enumerate() {
+        if place.end > device_sectors {
+            return Err(unreadable(format!("its superblock puts the {name} beyond its end")));
+        }
+        for (other, other_place) in &places[index + 1..] {
+            if place.start < other_place.end && other_place.start < place.end {
+                return Err(unreadable(format!("its superblock puts the {name} over the {other}")));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What lies where, in sectors of the device.
+fn places(
+    candidate: &Candidate,
+    superblock: &Superblock,
+) -> Result<Vec<(&'static str, Range<u64>)>, String> {
+    let used_sectors = match superblock.size_sectors {
+        0 => superblock.data_size,
+        size => size,
+    };
+    let superblock_sectors = match superblock.version {
+        Version::V0_90 => 8,
+        _ => (256 + 2 * superblock.roles.len() as u64).div_ceil(512),
+    };
+    let mut places = vec![
+        ("data", place("data", Some(superblock.data_offset), used_sectors)?),
+        ("superblock", place("superblock", Some(superblock.super_offset), superblock_sectors)?),
+    ];
+    if superblock.bblog_size_sectors != 0 && superblock.bblog_offset_sectors != 0 {
+        let sectors = superblock.bblog_size_sectors.into();
+        let name = "bad-block log";
+        places.push((name, place(name, superblock.bblog_sector(), sectors)?));
+    }
+    if let Some(bitmap) = &candidate.bitmap {
+        let sectors = bitmap.as_ref().map_or(1, |bitmap| bitmap.size_sectors());
+        places.push(("bitmap", place("bitmap", superblock.bitmap_sector(), sectors)?));
+    }
+    Ok(places)
+}
+
+fn place(name: &str, start: Option<u64>, sectors: u64) -> Result<Range<u64>, String> {
+    start
+        .and_then(|start| Some(start..start.checked_add(sectors)?))
+        .ok_or_else(|| format!("its superblock puts the {name} outside of any device"))
+}
+
+/// Is the member of the same shape as the newest one says?
+pub(super) fn check_shape(superblock: &Superblock, newest: &Superblock) -> Result<(), Verdict> {
+    let same = [
+        ("level", superblock.level == newest.level),
+        ("layout", superblock.layout == newest.layout),
+        ("chunk", superblock.chunk_sectors == newest.chunk_sectors),
+        ("number of members", superblock.raid_disks == newest.raid_disks),
+        ("size", superblock.size_sectors == newest.size_sectors),
+    ];
+    match same.into_iter().find(|(_, same)| !same) {
+        Some((name, _)) => {
+            Err(unreadable(format!("its superblock has another {name} than the newest one")))
+        }
+        None => Ok(()),
+    }
+}
+
+pub(super) fn unreadable(reason: String) -> Verdict {
+    Verdict::Unreadable { reason }
+}

@@ -1,0 +1,203 @@
+//! Who is in.
+
+use std::collections::BTreeSet;
+
+use super::check::{check_places, check_shape};
+use super::judge::{Judge, same_array};
+use super::{Assembly, Candidate, Options, Start, Verdict};
+use crate::format::{Role, Superblock};
+
+/// Decides who is in, and whether the array can be started.
+#[must_use]
+pub fn decide(candidates: Vec<Candidate>, options: Options) -> Assembly {
+    let Some(newest) = newest(&candidates) else { return without_superblocks(&candidates) };
+    let mut table = Table::new(&candidates, newest);
+    table.part_duplicates();
+    table.promote_replacements();
+    let start = table.start(options);
+    let superblock = Box::new(table.superblock().clone());
+    let verdicts = table.verdicts;
+    let devices = candidates.into_iter().map(|candidate| candidate.device);
+    Assembly { verdicts: devices.zip(verdicts).collect(), newest: Some(superblock), start }
+}
+
+/// The candidates and what is known of them so far.
+pub(super) struct Table<'a> {
+    pub(super) candidates: &'a [Candidate],
+    /// One for each candidate.
+    pub(super) verdicts: Vec<Verdict>,
+    /// The index of the candidate with the newest superblock.
+    newest: usize,
+}
+
+/// The index of the newest superblock of the array that most candidates belong to: of equally new
+/// ones that of a member with a role, and then the first.
+fn newest(candidates: &[Candidate]) -> Option<usize> {
+    let superblocks = || {
+        candidates.iter().enumerate().filter_map(|(i, c)| Some((i, c.superblock.as_ref().ok()?)))
+    };
+    let members = |of: &Superblock| superblocks().filter(|(_, sb)| same_array(of, sb)).count();
+    let rank = |sb: &Superblock| (sb.events, matches!(sb.role(), Role::Active(_)));
+    superblocks().rev().max_by_key(|(_, sb)| (members(sb), rank(sb))).map(|(index, _)| index)
+}
+
+fn without_superblocks(candidates: &[Candidate]) -> Assembly {
+    let verdict = |c: &Candidate| match &c.superblock {
+        Ok(_) => String::new(),
+        Err(error) => error.to_string(),
+    };
+    let verdicts: Vec<(String, Verdict)> = candidates
+        .iter()
+        .map(|c| (c.device.clone(), Verdict::Unreadable { reason: verdict(c) }))
+        .collect();
+    let reason = match verdicts.first() {
+        None => "no members were given".to_owned(),
+        Some((device, verdict)) => format!("{device}: {verdict}"),
+    };
+    let next = "check the paths, or make a new array with braid create".to_owned();
+    let start = Start::Refused { reason, next, could_force: false };
+    Assembly { verdicts, newest: None, start }
+}
+
+impl<'a> Table<'a> {
+    fn new(candidates: &'a [Candidate], newest: usize) -> Self {
+        let mut table = Self { candidates, verdicts: Vec::new(), newest };
+        let judge =
+            Judge { newest: table.superblock(), device: candidates[newest].device.as_str() };
+        let mut verdicts: Vec<Verdict> = candidates.iter().map(|c| judge.judge(c)).collect();
+        // The newest one is judged by itself and so never splits from itself.
+        if let Some(other) = verdicts.iter().position(|v| matches!(v, Verdict::Split { .. })) {
+            let other = candidates[other].device.clone();
+            verdicts[newest] = Verdict::Split { other, events: judge.newest.events };
+        }
+        table.verdicts = verdicts;
+        table
+    }
+
+    /// The newest superblock.
+    pub(super) fn superblock(&self) -> &'a Superblock {
+        self.candidates[self.newest].superblock.as_ref().expect("chosen among readable ones")
+    }
+
+    /// The readable superblocks with their candidates and verdicts.
+    pub(super) fn members(
+        &self,
+    ) -> impl DoubleEndedIterator<Item = (&'a Candidate, &'a Superblock, &Verdict)> + Clone {
+        let with_verdict = self.candidates.iter().zip(&self.verdicts);
+        with_verdict.filter_map(|(c, verdict)| Some((c, c.superblock.as_ref().ok()?, verdict)))
+    }
+
+    /// The roles that are held completely.
+    pub(super) fn in_sync_roles(&self) -> BTreeSet<u16> {
+        self.verdicts.iter().filter_map(Verdict::in_sync_role).collect()
+    }
+
+    /// Of attached candidates with one device number, or with one role, the newest stays.
+    fn part_duplicates(&mut self) {
+        let mut order: Vec<usize> =
+            (0..self.verdicts.len()).filter(|index| self.verdicts[*index].attached()).collect();
+        order.sort_by_key(|index| std::cmp::Reverse(self.events(*index)));
+        let mut kept: Vec<usize> = Vec::new();
+        for index in order {
+            let Some(first) = kept.iter().copied().find(|first| self.clash(*first, index)) else {
+                kept.push(index);
+                continue;
+            };
+            self.verdicts[index] = match self.verdicts[index] {
+                // A spare's number may have been given away after it left.
+                Verdict::Spare => Verdict::Stale {
+                    events: self.events(index),
+                    newest: self.superblock().events,
+                    re_add_possible: false,
+                },
+                _ => Verdict::Duplicate { of: self.candidates[first].device.clone() },
+            };
+        }
+    }
+
+    fn events(&self, index: usize) -> u64 {
+        self.candidates[index].superblock.as_ref().map_or(0, |superblock| superblock.events)
+    }
+
+    fn clash(&self, a: usize, b: usize) -> bool {
+        let number =
+            |index: usize| self.candidates[index].superblock.as_ref().map(|s| s.dev_number);
+        let holds = |index: usize| {
+            let replacement = matches!(self.verdicts[index], Verdict::Replacement { .. });
+            self.verdicts[index].role().map(|role| (role, replacement))
+        };
+        number(a) == number(b) || (holds(a).is_some() && holds(a) == holds(b))
+    }
+
+    /// A replacement takes the place of a member that is not there.
+    fn promote_replacements(&mut self) {
+        let size_sectors = self.superblock().size_sectors;
+        let held: BTreeSet<u16> = self
+            .verdicts
+            .iter()
+            .filter(|verdict| !matches!(verdict, Verdict::Replacement { .. }))
+            .filter_map(Verdict::role)
+            .collect();
+        for verdict in &mut self.verdicts {
+            if let Verdict::Replacement { role, offset_sectors } = *verdict
+                && !held.contains(&role)
+            {
+                *verdict = if offset_sectors >= size_sectors {
+                    Verdict::Active { role }
+                } else {
+                    Verdict::Rebuilding { role, offset_sectors }
+                };
+            }
+        }
+    }
+
+    /// The roles that `force` could fill with stale members, newest first: index, role, events.
+    pub(super) fn forceable(&self) -> Vec<(usize, u16, u64)> {
+        let newest = self.superblock();
+        let held = self.in_sync_roles();
+        let mut found: Vec<(usize, u16, u64)> = Vec::new();
+        for (index, candidate) in self.candidates.iter().enumerate() {
+            if let Verdict::Stale { events, .. } = self.verdicts[index]
+                && let Ok(superblock) = &candidate.superblock
+                && let Role::Active(role) = superblock.role()
+                && !held.contains(&role)
+                && !superblock.has(crate::format::superblock::feature::RECOVERY_OFFSET)
+                && !superblock.has(crate::format::superblock::feature::REPLACEMENT)
+                && check_places(candidate, superblock).is_ok()
+                && check_shape(superblock, newest).is_ok()
+                && candidate.bad_blocks.is_ok()
+            {
+                found.push((index, role, events));
+            }
+        }
+        found.sort_by_key(|(index, _, events)| (std::cmp::Reverse(*events), *index));
+        found
+    }
+
+    /// Takes stale members in, newest first and those of one event count together, until the
+    /// array can run: mdadm's `--force`.
+    pub(super) fn force(&mut self, enough: impl Fn(&BTreeSet<u16>) -> bool) {
+        let newest = self.superblock().events;
+        let mut roles = self.in_sync_roles();
+        let mut last = None;
+        for (index, role, events) in self.forceable() {
+            if enough(&roles) && last != Some(events) {
+                return;
+            }
+            if roles.insert(role) {
+                self.verdicts[index] = Verdict::Forced { role, events, newest };
+                last = Some(events);
+            }
+        }
+    }
+
+    /// Marks the stale members that the bitmap can catch up.
+    pub(super) fn mark_re_add(&mut self, events_cleared: u64) {
+        let newest = self.superblock().events;
+        for (index, ..) in self.forceable() {
+            let events = self.events(index);
+            let re_add_possible = events >= events_cleared;
+            self.verdicts[index] = Verdict::Stale { events, newest, re_add_possible };
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! What each candidate is, measured against the newest superblock.
+
+use super::check::{check_places, check_shape, unreadable};
+use super::{Candidate, Verdict};
+use crate::format::superblock::feature;
+use crate::format::{Role, Superblock};
+
+/// A member may miss the last update of the superblocks and still be current: it was cut off
+/// while the others were being written.
+const EVENT_MARGIN: u64 = 1;
+
+/// What the candidates are measured against.
+pub(super) struct Judge<'a> {
+    /// The newest superblock.
+    pub(super) newest: &'a Superblock,
+    /// The device that has it.
+    pub(super) device: &'a str,
+}
+
+impl Judge<'_> {
+    /// What a candidate is, seen for itself.
+    pub(super) fn judge(&self, candidate: &Candidate) -> Verdict {
+        let superblock = match &candidate.superblock {
+            Ok(superblock) => superblock,
+            Err(error) => return unreadable(error.to_string()),
+        };
+        if !same_array(superblock, self.newest) {
+            return Verdict::Foreign { uuid: superblock.uuid_text(), name: superblock.name() };
+        }
+        if let Err(unsupported) = candidate.supported() {
+            return Verdict::Unsupported(unsupported);
+        }
+        let verdict = self.standing(superblock);
+        if !verdict.attached() {
+            return verdict;
+        }
+        let checked = check_places(candidate, superblock)
+            .and_then(|()| check_shape(superblock, self.newest))
+            .and_then(|()| match &candidate.bad_blocks {
+                Ok(_) => Ok(()),
+                Err(error) => Err(unreadable(error.to_string())),
+            });
+        checked.err().unwrap_or(verdict)
+    }
+
+    /// What the superblock says, if all it says is possible.
+    fn standing(&self, superblock: &Superblock) -> Verdict {
+        let role = match superblock.role() {
+            Role::Faulty => return Verdict::Faulty,
+            Role::Journal => return Verdict::Journal,
+            Role::Spare => return Verdict::Spare,
+            Role::Active(role) => role,
+        };
+        let raid_disks = self.newest.raid_disks;
+        if u32::from(role) >= raid_disks {
+            return unreadable(format!("its role is {role}, the array has {raid_disks} members"));
+        }
+        if self.split(superblock) {
+            let events = superblock.events;
+            return Verdict::Split { other: self.device.to_owned(), events };
+        }
+        let listed = self.newest.role_of(superblock.dev_number) == Role::Active(role);
+        if !listed || superblock.events.saturating_add(EVENT_MARGIN) < self.newest.events {
+            return self.stale(superblock);
+        }
+        let recovers = superblock.has(feature::RECOVERY_OFFSET);
+        let offset_sectors = if recovers { superblock.recovery_offset } else { u64::MAX };
+        let offset_sectors = offset_sectors.min(superblock.size_sectors);
+        if superblock.has(feature::REPLACEMENT) {
+            Verdict::Replacement { role, offset_sectors }
+        } else if recovers {
+            Verdict::Rebuilding { role, offset_sectors }
+        } else {
+            Verdict::Active { role }
+        }
+    }
+
+    /// With the same event count, an active member and the newest one must know each other.
+    fn split(&self, superblock: &Superblock) -> bool {
+        let knows = |a: &Superblock, b: &Superblock| a.role_of(b.dev_number) == b.role();
+        superblock.events == self.newest.events
+            && matches!(self.newest.role(), Role::Active(_))
+            && !(knows(superblock, self.newest) && knows(self.newest, superblock))
+    }
+
+    fn stale(&self, superblock: &Superblock) -> Verdict {
+        let (events, newest) = (superblock.events, self.newest.events);
+        Verdict::Stale { events, newest, re_add_possible: false }
+    }
+}
+
+/// Are these superblocks of members of one array?
+pub(super) fn same_array(a: &Superblock, b: &Superblock) -> bool {
+    a.set_uuid == b.set_uuid && a.version == b.version
+}

@@ -1,0 +1,367 @@
+//! Can the array start, and with what?
+
+use std::collections::BTreeSet;
+
+use super::bitmap::{Merged, merge};
+use super::decide::Table;
+use super::{Candidate, Config, MemberConfig, Options, Standing, Start, Verdict};
+use crate::format::superblock::{MAX_SECTOR, feature};
+use crate::format::{Role, Superblock, SuperblockError, Version};
+use crate::geometry::{Geometry, MAX_MEMBERS, Shape};
+use crate::level::{Layout, Level};
+
+/// A refusal under construction.
+struct Refusal {
+    reason: String,
+    next: String,
+    could_force: bool,
+}
+
+impl Refusal {
+    fn new(reason: impl Into<String>, next: impl Into<String>) -> Self {
+        Self { reason: reason.into(), next: next.into(), could_force: false }
+    }
+}
+
+/// What kind of array it is.
+struct Kind {
+    level: Level,
+    layout: Layout,
+}
+
+impl Table<'_> {
+    /// Can the array start?
+    pub(super) fn start(&mut self, options: Options) -> Start {
+        match self.try_start(options) {
+            Ok(start) => start,
+            Err(Refusal { reason, next, could_force }) => {
+                Start::Refused { reason, next, could_force }
+            }
+        }
+    }
+
+    fn try_start(&mut self, options: Options) -> Result<Start, Refusal> {
+        let kind = self.check_kind(options)?;
+        self.check_candidates()?;
+        let redundant = !matches!(kind.level, Level::Linear | Level::Raid0);
+        // Without redundancy the geometry needs all members, so they are counted first.
+        if !redundant {
+            self.check_enough(&kind, None, options)?;
+        }
+        let geometry = self.geometry(&kind)?;
+        let merged = self.merge_bitmap(&geometry);
+        if let Some(merged) = merged.as_ref().filter(|merged| merged.current) {
+            self.mark_re_add(merged.bitmap.superblock.events_cleared);
+        }
+        if redundant {
+            self.check_enough(&kind, Some(&geometry), options)?;
+        }
+        self.check_clean(&kind, options)?;
+        self.check_expected(options)?;
+        self.ready(&kind, &geometry, merged, options)
+    }
+
+    /// Is this an array that can be run here at all?
+    fn check_kind(&self, options: Options) -> Result<Kind, Refusal> {
+        let newest = self.superblock();
+        let use_mdadm = "assemble it with mdadm";
+        newest.supported().map_err(|unsupported| {
+            let reason = unsupported.to_string();
+            Refusal::new(format!("the array {}", reason.trim_end_matches("; use mdadm")), use_mdadm)
+        })?;
+        let level = Level::from_md(newest.level).ok_or_else(|| {
+            let name = match newest.level {
+                -4 => "multipath".to_owned(),
+                -5 => "faulty".to_owned(),
+                -100 => "container".to_owned(),
+                number => format!("with number {number}"),
+            };
+            Refusal::new(format!("the array is of level {name}"), use_mdadm)
+        })?;
+        if newest.raid_disks == 0 || newest.raid_disks > MAX_MEMBERS {
+            let reason = format!("the array says it has {} members", newest.raid_disks);
+            return Err(Refusal::new(reason, "compare the superblocks with braid examine"));
+        }
+        let number = match level {
+            Level::Raid0 if !newest.has(feature::RAID0_LAYOUT) => 0,
+            _ => newest.layout,
+        };
+        let layout = Layout::decode(level, number, newest.raid_disks)
+            .map_err(|error| Refusal::new(error.to_string(), use_mdadm))?;
+        if newest.version == Version::V0_90 && !options.read_only {
+            let reason = "the array has metadata 0.90, which braid reads and does not write";
+            return Err(Refusal::new(reason, self.command("--readonly", |v| v.attached())));
+        }
+        Ok(Kind { level, layout })
+    }
+
+    /// Is anything among the candidates that must not be there?
+    fn check_candidates(&self) -> Result<(), Refusal> {
+        let without = || self.command("", Verdict::attached);
+        for (candidate, verdict) in self.candidates.iter().zip(&self.verdicts) {
+            let no_member = matches!(candidate.superblock, Err(SuperblockError::NoMagic));
+            if no_member || matches!(verdict, Verdict::Foreign { .. }) {
+                return Err(Refusal::new(format!("{}: {verdict}", candidate.device), without()));
+            }
+        }
+        for (candidate, superblock, verdict) in self.members() {
+            let device = &candidate.device;
+            match verdict {
+                Verdict::Split { other, events } => {
+                    let reason = format!(
+                        "{device} and {other} are two halves of a split array: each went on alone \
+                         to event count {events}"
+                    );
+                    let look = format!("braid assemble --readonly {}", quoted(device));
+                    let next = format!("choose a half; look at one with {look}");
+                    return Err(Refusal::new(reason, next));
+                }
+                Verdict::Duplicate { .. } if superblock.events == self.superblock().events => {
+                    return Err(Refusal::new(format!("{device}: {verdict}"), without()));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Are there enough members for the level, with `force` if need be?
+    fn check_enough(
+        &mut self,
+        kind: &Kind,
+        geometry: Option<&Geometry>,
+        options: Options,
+    ) -> Result<(), Refusal> {
+        let raid_disks = self.superblock().raid_disks;
+        let enough = |roles: &BTreeSet<u16>| enough(kind.level, raid_disks, geometry, roles);
+        if options.force {
+            self.force(enough);
+        }
+        let roles = self.in_sync_roles();
+        if enough(&roles) {
+            return Ok(());
+        }
+        let forceable = self.forceable().into_iter().map(|(_, role, _)| role);
+        let could_force = enough(&roles.iter().copied().chain(forceable).collect());
+        let needs = match kind.level {
+            Level::Linear | Level::Raid0 => format!("all {raid_disks}"),
+            Level::Raid10 => "a copy of everything".to_owned(),
+            Level::Raid1 => "1".to_owned(),
+            level => format!("{} of {raid_disks}", raid_disks - level.parity_disks()),
+        };
+        let reason = format!(
+            "{} of the {raid_disks} members of this {} can be used, it needs {needs}{}",
+            roles.len(),
+            kind.level,
+            self.problems()
+        );
+        let next = if could_force {
+            let command =
+                self.command("--force", |v| v.attached() || matches!(v, Verdict::Stale { .. }));
+            format!(
+                "find the missing members, or take stale ones and lose what they miss: {command}"
+            )
+        } else {
+            "find the missing members; braid examine tells which device belongs where".to_owned()
+        };
+        Err(Refusal { could_force, ..Refusal::new(reason, next) })
+    }
+
+    /// Roles without an in-sync member.
+    fn degraded(&self) -> u32 {
+        let in_sync = u32::try_from(self.in_sync_roles().len()).unwrap_or(u32::MAX);
+        self.superblock().raid_disks.saturating_sub(in_sync)
+    }
+
+    /// Must data be computed from parity that may be wrong?
+    fn dirty_degraded(&self, kind: &Kind) -> bool {
+        let dirty = self.superblock().resync_offset != MAX_SECTOR;
+        dirty && kind.level.parity_disks() > 0 && self.degraded() > 0
+    }
+
+    fn check_clean(&self, kind: &Kind, options: Options) -> Result<(), Refusal> {
+        if options.force || !self.dirty_degraded(kind) {
+            return Ok(());
+        }
+        let members = if self.degraded() == 1 { "a member is" } else { "members are" };
+        let reason = format!(
+            "{members} missing and the array was not stopped cleanly, so parity that is needed to \
+             compute the missing data may be wrong{}",
+            self.problems()
+        );
+        let next = format!(
+            "bring the missing members back, or accept the risk: {}",
+            self.command("--force", Verdict::attached)
+        );
+        Err(Refusal { could_force: true, ..Refusal::new(reason, next) })
+    }
+
+    /// Are all members there that the array had when it last ran?
+    fn check_expected(&self, options: Options) -> Result<(), Refusal> {
+        let newest = self.superblock();
+        let roles = newest.roles.iter().filter_map(|role| match role {
+            Role::Active(role) if u32::from(*role) < newest.raid_disks => Some(*role),
+            _ => None,
+        });
+        let expected = roles.collect::<BTreeSet<u16>>();
+        let present: BTreeSet<u16> = self.verdicts.iter().filter_map(Verdict::role).collect();
+        let missing = expected.difference(&present).count();
+        if missing == 0 || options.run || options.force || options.read_only {
+            return Ok(());
+        }
+        let reason = format!(
+            "{missing} of the {} members that were active when the array last ran cannot be \
+             used{}",
+            expected.len(),
+            self.problems()
+        );
+        let next = format!(
+            "find the missing members, or start without them: {}",
+            self.command("--run", Verdict::attached)
+        );
+        Err(Refusal::new(reason, next))
+    }
+
+    fn geometry(&self, kind: &Kind) -> Result<Geometry, Refusal> {
+        let newest = self.superblock();
+        let mut sizes: Vec<(u16, u64)> = self
+            .members()
+            .filter_map(|(_, superblock, v)| Some((v.in_sync_role()?, superblock.data_size)))
+            .collect();
+        sizes.sort_unstable();
+        let sizes: Vec<u64> = sizes.into_iter().map(|(_, sectors)| sectors).collect();
+        let shape = Shape {
+            level: kind.level,
+            layout: kind.layout,
+            raid_disks: newest.raid_disks,
+            chunk_sectors: newest.chunk_sectors,
+            size_sectors: newest.size_sectors,
+            member_data_sectors: &sizes,
+        };
+        Geometry::new(&shape).map_err(|error| {
+            let next = "compare the superblocks with braid examine";
+            Refusal::new(format!("the superblocks describe no array: {error}"), next)
+        })
+    }
+
+    fn merge_bitmap(&self, geometry: &Geometry) -> Option<Merged> {
+        let members = self.candidates.iter().zip(&self.verdicts);
+        merge(self.superblock(), members, geometry.sync_sectors())
+    }
+
+    fn ready(
+        &self,
+        kind: &Kind,
+        geometry: &Geometry,
+        merged: Option<Merged>,
+        options: Options,
+    ) -> Result<Start, Refusal> {
+        let newest = self.superblock();
+        if merged.is_none() && newest.bitmap_sector().is_some() && !options.read_only {
+            let next = "drop the bitmap with mdadm --assemble --update=no-bitmap";
+            return Err(Refusal::new("no member's bitmap can be read", next));
+        }
+        let mut superblock = newest.clone();
+        if self.dirty_degraded(kind) {
+            superblock.resync_offset = MAX_SECTOR;
+        }
+        for (_, member, verdict) in self.members() {
+            if let Verdict::Forced { role, .. } = verdict
+                && let Some(entry) = superblock.roles.get_mut(member.dev_number as usize)
+            {
+                *entry = Role::Active(*role);
+            }
+        }
+        let resync_from = (geometry.sync_sectors() > 0 && superblock.resync_offset != MAX_SECTOR)
+            .then(|| superblock.resync_offset.min(geometry.sync_sectors()));
+        let by_bitmap = resync_from.is_some() && merged.as_ref().is_some_and(|m| m.current);
+        let config = Config {
+            superblock,
+            members: self.member_configs(merged.is_some()),
+            bitmap: merged.map(|merged| merged.bitmap),
+            read_only: options.read_only,
+            force: options.force,
+            block_bytes: 512,
+        };
+        let degraded = u16::try_from(self.degraded()).unwrap_or(u16::MAX);
+        Ok(Start::Ready { config: Box::new(config), degraded, resync_from, by_bitmap })
+    }
+
+    fn member_configs(&self, bitmap: bool) -> Vec<MemberConfig> {
+        let attached = self.members().filter(|(_, _, verdict)| verdict.attached());
+        attached
+            .map(|(candidate, superblock, verdict)| MemberConfig {
+                device: candidate.device.clone(),
+                device_sectors: candidate.device_sectors,
+                superblock: superblock.clone(),
+                bad_blocks: candidate.bad_blocks.clone().unwrap_or_default(),
+                standing: standing(superblock, verdict, bitmap),
+            })
+            .collect()
+    }
+
+    /// What keeps the candidates out that could be expected to be in, for a reason.
+    fn problems(&self) -> String {
+        let out = self.candidates.iter().zip(&self.verdicts).filter(|(_, v)| !v.attached());
+        let mut text = String::new();
+        for (Candidate { device, .. }, verdict) in out.take(3) {
+            text.push_str(&format!("; {device} is out: {verdict}"));
+        }
+        text
+    }
+
+    /// The command that assembles the candidates of these verdicts.
+    fn command(&self, option: &str, take: impl Fn(&Verdict) -> bool) -> String {
+        let taken = self.candidates.iter().zip(&self.verdicts).filter(|(_, v)| take(v));
+        let mut words = vec!["braid assemble".to_owned()];
+        words.extend((!option.is_empty()).then(|| option.to_owned()));
+        words.extend(taken.map(|(candidate, _)| quoted(&candidate.device)));
+        words.join(" ")
+    }
+}
+
+/// Can the level run with these roles in sync?
+fn enough(
+    level: Level,
+    raid_disks: u32,
+    geometry: Option<&Geometry>,
+    roles: &BTreeSet<u16>,
+) -> bool {
+    let held = u32::try_from(roles.len()).unwrap_or(u32::MAX);
+    match level {
+        Level::Linear | Level::Raid0 => held >= raid_disks,
+        Level::Raid1 => held >= 1,
+        Level::Raid4 | Level::Raid5 | Level::Raid6 => held + level.parity_disks() >= raid_disks,
+        Level::Raid10 => geometry.is_some_and(|geometry| {
+            // Where copies lie repeats after as many chunks as there are members.
+            let chunk = u64::from(geometry.chunk_sectors());
+            let sectors = (0..u64::from(raid_disks)).map(|number| number * chunk);
+            sectors.take_while(|sector| *sector < geometry.array_sectors()).all(|sector| {
+                (0..geometry.copies()).any(|copy| roles.contains(&geometry.copy(sector, copy).role))
+            })
+        }),
+    }
+}
+
+fn standing(superblock: &Superblock, verdict: &Verdict, bitmap: bool) -> Standing {
+    let by_bitmap = bitmap && superblock.has(feature::RECOVERY_BITMAP);
+    match *verdict {
+        Verdict::Active { role } | Verdict::Forced { role, .. } => Standing::InSync { role },
+        Verdict::Rebuilding { role, offset_sectors: offset } => {
+            Standing::Rebuilding { role, offset, replacement: false, by_bitmap }
+        }
+        Verdict::Replacement { role, offset_sectors: offset } => {
+            Standing::Rebuilding { role, offset, replacement: true, by_bitmap }
+        }
+        _ => Standing::Spare,
+    }
+}
+
+/// A path as one word of a shell command.
+fn quoted(path: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@=,".contains(c);
+    if !path.is_empty() && path.chars().all(plain) {
+        return path.to_owned();
+    }
+    format!("'{}'", path.replace('\'', r"'\''"))
+}
