@@ -1,0 +1,213 @@
+//! What the engine asks of the kernel, and the one type behind which either an io_uring or, where
+//! that is not to be had, a few threads carry it out. Nothing else in the engine knows which.
+//!
+//! Memory handed to the kernel is either a range of the arena or owned by the operation until it
+//! completes; descriptors are kept open by the operation. So a member or a connection may be
+//! dropped at any time: its file closes when its last operation has ended.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use braid_array::Buf;
+use rustix::io::Errno;
+
+use crate::arena::Memory;
+use crate::driver_threads::Threads;
+use crate::uring::Ring;
+
+/// One operation.
+#[derive(Debug)]
+pub(crate) enum Op {
+    /// Fill the buffer from a file.
+    Read { file: Arc<OwnedFd>, offset: u64, buf: Buf },
+    /// Write the buffer to a file; with `dsync`, durably.
+    Write { file: Arc<OwnedFd>, offset: u64, buf: Buf, dsync: bool },
+    /// fdatasync.
+    Sync { file: Arc<OwnedFd> },
+    /// fallocate with these mode flags.
+    Allocate { file: Arc<OwnedFd>, mode: i32, offset: u64, len: u64 },
+    /// Take one connection.
+    Accept { socket: Arc<OwnedFd> },
+    /// Receive what is there, at least a byte: into the first buffer, then into the second.
+    Receive { socket: Arc<OwnedFd>, bufs: [Buf; 2] },
+    /// Send all of a message.
+    Send { socket: Arc<OwnedFd>, message: Box<Outgoing> },
+    /// Wait until an eventfd can be read.
+    Readable { eventfd: Arc<OwnedFd> },
+}
+
+/// How an operation ended. File I/O is complete when it is `Ok`: short transfers and interrupted
+/// calls have been continued. `Ok(n)` of a read is less than asked for only at the end of a file.
+#[derive(Debug)]
+pub(crate) struct Completion<T> {
+    pub(crate) token: T,
+    pub(crate) result: Result<u32, Errno>,
+    /// The message of a `Send`, for its memory.
+    pub(crate) message: Option<Box<Outgoing>>,
+    /// The connection of an `Accept`.
+    pub(crate) accepted: Option<OwnedFd>,
+}
+
+/// Bytes to send, in order: small ones kept here and ranges of the arena.
+#[derive(Debug, Default)]
+pub(crate) struct Outgoing {
+    /// Headers and other small things.
+    pub(crate) bytes: Vec<u8>,
+    parts: Vec<Part>,
+    covered: usize,
+    total: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Part {
+    /// A range of `bytes`.
+    Own { start: usize, len: usize },
+    /// A range of the arena.
+    Arena(Buf),
+}
+
+impl Outgoing {
+    /// Appends a range of the arena after what `bytes` holds by now.
+    pub(crate) fn push(&mut self, buf: Buf) {
+        self.cover();
+        self.parts.push(Part::Arena(buf));
+        self.total += u64::from(buf.len);
+    }
+
+    /// Turns bytes that were appended since the last call into a part.
+    fn cover(&mut self) {
+        let len = self.bytes.len() - self.covered;
+        if len > 0 {
+            self.parts.push(Part::Own { start: self.covered, len });
+            self.covered += len;
+            self.total += len as u64;
+        }
+    }
+
+    /// Nothing to send.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.bytes.is_empty() && self.parts.is_empty()
+    }
+
+    /// Number of pieces so far, about.
+    pub(crate) fn parts(&self) -> usize {
+        self.parts.len()
+    }
+
+    /// The ranges of the arena, to be released.
+    pub(crate) fn buffers(&self) -> impl Iterator<Item = Buf> {
+        self.parts.iter().filter_map(|part| match part {
+            Part::Arena(buf) => Some(*buf),
+            Part::Own { .. } => None,
+        })
+    }
+
+    /// Makes it empty, keeping the memory.
+    pub(crate) fn clear(&mut self) {
+        self.bytes.clear();
+        self.parts.clear();
+        (self.covered, self.total) = (0, 0);
+    }
+
+    /// Fills `list` with what is left after `sent` bytes, at most IOV_MAX pieces. Call it on the
+    /// finished message only: the pieces point into `bytes`.
+    pub(crate) fn fill(&mut self, memory: &Memory, sent: u64, list: &mut Vec<libc::iovec>) {
+        const IOV_MAX: usize = 1024;
+        self.cover();
+        list.clear();
+        let mut skip = sent;
+        for part in &self.parts {
+            let (address, len) = match *part {
+                Part::Own { start, len } => {
+                    (self.bytes[start..start + len].as_ptr().cast_mut(), len)
+                }
+                Part::Arena(buf) => (memory.address(buf), buf.len as usize),
+            };
+            let gone = usize::try_from(skip).unwrap_or(usize::MAX).min(len);
+            skip -= gone as u64;
+            if gone < len && list.len() < IOV_MAX {
+                let base = address.wrapping_add(gone).cast();
+                list.push(libc::iovec { iov_base: base, iov_len: len - gone });
+            }
+        }
+    }
+
+    /// All bytes of the message. Call it after `fill`.
+    pub(crate) const fn total_bytes(&self) -> u64 {
+        self.total
+    }
+}
+
+/// Carries operations out.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "there is one per engine")]
+pub(crate) enum Driver<T> {
+    /// io_uring.
+    Ring(Ring<T>),
+    /// Threads.
+    Threads(Threads<T>),
+}
+
+impl<T: Copy> Driver<T> {
+    /// The best driver this system has. To be called on the thread that uses it.
+    ///
+    /// # Errors
+    /// When neither can be set up.
+    pub(crate) fn new(memory: &Arc<Memory>) -> io::Result<Self> {
+        match Ring::new(Arc::clone(memory)) {
+            Ok(ring) => Ok(Self::Ring(ring)),
+            // Containers forbid io_uring (EPERM) or lack it (ENOSYS); low limits give ENOMEM.
+            Err(_) => Self::threads(memory),
+        }
+    }
+
+    /// The driver without io_uring.
+    ///
+    /// # Errors
+    /// When no thread can be started.
+    pub(crate) fn threads(memory: &Arc<Memory>) -> io::Result<Self> {
+        Threads::new(Arc::clone(memory)).map(Self::Threads)
+    }
+
+    /// Starts an operation, at the latest in the next `wait`; its completion brings `token` back.
+    pub(crate) fn start(&mut self, token: T, op: Op) {
+        match self {
+            Self::Ring(ring) => ring.start(token, op),
+            Self::Threads(threads) => threads.start(token, op),
+        }
+    }
+
+    /// Starts what is queued, waits for a completion or the timeout, and appends all completions
+    /// there are. May return without any.
+    ///
+    /// # Errors
+    /// When the kernel refuses to wait.
+    pub(crate) fn wait(
+        &mut self,
+        timeout: Option<Duration>,
+        out: &mut Vec<Completion<T>>,
+    ) -> io::Result<()> {
+        match self {
+            Self::Ring(ring) => ring.wait(timeout, out),
+            Self::Threads(threads) => threads.wait(timeout, out),
+        }
+    }
+
+    /// Operations that have not completed.
+    pub(crate) const fn in_flight(&self) -> usize {
+        match self {
+            Self::Ring(ring) => ring.in_flight(),
+            Self::Threads(threads) => threads.in_flight(),
+        }
+    }
+}
+
+/// Makes an eventfd readable.
+pub(crate) fn signal(eventfd: &OwnedFd) {
+    #[expect(clippy::host_endian_bytes, reason = "an eventfd counts in the host's byte order")]
+    let one = 1u64.to_ne_bytes();
+    // Fails only when the counter is full, and then it is readable anyway.
+    let _ = rustix::io::write(eventfd, &one);
+}

@@ -1,0 +1,275 @@
+//! The driver for systems that do not let us have an io_uring (many containers): a few threads do
+//! file I/O with pread and pwrite, and the engine's own thread serves the sockets with poll.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use braid_array::Buf;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
+use rustix::fs::FallocateFlags;
+use rustix::io::{Errno, IoSlice, ReadWriteFlags};
+use rustix::net::SocketFlags;
+
+use crate::arena::Memory;
+use crate::driver::{self, Completion, Op, Outgoing};
+use crate::slab::Slab;
+
+/// I/O of one array that proceeds at the same time.
+const WORKERS: usize = 16;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Threads<T> {
+    memory: Arc<Memory>,
+    /// Tokens of file operations.
+    files: Slab<T>,
+    /// Operations that wait for a descriptor to be ready.
+    sockets: Slab<Waiting<T>>,
+    work: Sender<(u32, Op)>,
+    done: Receiver<(u32, Result<u32, Errno>)>,
+    /// Signalled after each message in `done`.
+    wake: Arc<OwnedFd>,
+}
+
+#[derive(Debug)]
+struct Waiting<T> {
+    token: T,
+    op: Op,
+    /// Bytes sent so far.
+    sent: u64,
+}
+
+impl<T: Copy> Threads<T> {
+    /// Starts the threads; they end when this is dropped and their work is done.
+    ///
+    /// # Errors
+    /// When a thread or descriptor cannot be had.
+    pub(crate) fn new(memory: Arc<Memory>) -> io::Result<Self> {
+        let wake = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let wake = Arc::new(wake);
+        let (work, todo) = mpsc::channel::<(u32, Op)>();
+        let (finished, done) = mpsc::channel();
+        let todo = Arc::new(Mutex::new(todo));
+        for _ in 0..WORKERS {
+            let (memory, todo) = (Arc::clone(&memory), Arc::clone(&todo));
+            let (finished, wake) = (finished.clone(), Arc::clone(&wake));
+            let name = "braid-io".to_owned();
+            std::thread::Builder::new().name(name).spawn(move || {
+                loop {
+                    let next = todo.lock().unwrap_or_else(PoisonError::into_inner).recv();
+                    let Ok((index, op)) = next else { return };
+                    let result = file_operation(&memory, &op);
+                    // The file closes before the engine hears of the end.
+                    drop(op);
+                    if finished.send((index, result)).is_err() {
+                        return;
+                    }
+                    driver::signal(&wake);
+                }
+            })?;
+        }
+        let (files, sockets) = (Slab::default(), Slab::default());
+        Ok(Self { memory, files, sockets, work, done, wake })
+    }
+
+    /// Operations that have not completed.
+    pub(crate) const fn in_flight(&self) -> usize {
+        self.files.len() + self.sockets.len()
+    }
+
+    /// Starts an operation.
+    pub(crate) fn start(&mut self, token: T, op: Op) {
+        if let Op::Accept { socket } = &op {
+            // So that a client that gave up between poll and accept does not block the engine.
+            let _ = rustix::io::ioctl_fionbio(socket, true);
+        }
+        if op.file().is_some() {
+            let index = self.files.insert(token);
+            self.work.send((index, op)).expect("the workers wait for work");
+        } else {
+            self.sockets.insert(Waiting { token, op, sent: 0 });
+        }
+    }
+
+    /// Waits for a completion or the timeout, and appends all completions there are.
+    ///
+    /// # Errors
+    /// When poll fails.
+    pub(crate) fn wait(
+        &mut self,
+        timeout: Option<Duration>,
+        out: &mut Vec<Completion<T>>,
+    ) -> io::Result<()> {
+        let waiting = self.sockets.indices();
+        let mut fds = vec![PollFd::new(&self.wake, PollFlags::IN)];
+        fds.extend(waiting.iter().map(|&index| self.sockets[index].op.poll_fd()));
+        let limit = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
+        match rustix::event::poll(&mut fds, limit.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let ready: Vec<u32> = waiting
+            .into_iter()
+            .zip(&fds[1..])
+            .filter(|(_, fd)| !fd.revents().is_empty())
+            .map(|(index, _)| index)
+            .collect();
+        let _ = rustix::io::read(self.wake.as_fd(), &mut [0; 8]);
+        while let Ok((index, result)) = self.done.try_recv() {
+            let token = self.files.remove(index);
+            out.push(Completion { token, result, message: None, accepted: None });
+        }
+        for index in ready {
+            let mut accepted = None;
+            let result = self.sockets[index].attempt(&self.memory, &mut accepted);
+            let Some(result) = result else { continue };
+            let Waiting { token, op, .. } = self.sockets.remove(index);
+            let message = if let Op::Send { message, .. } = op { Some(message) } else { None };
+            out.push(Completion { token, result, message, accepted });
+        }
+        Ok(())
+    }
+}
+
+impl<T> Waiting<T> {
+    /// Does what can be done without waiting; `None` when that was not all.
+    fn attempt(
+        &mut self,
+        memory: &Memory,
+        accepted: &mut Option<OwnedFd>,
+    ) -> Option<Result<u32, Errno>> {
+        let result = match &mut self.op {
+            Op::Accept { socket } => {
+                rustix::net::accept_with(&*socket, SocketFlags::CLOEXEC).map(|connection| {
+                    *accepted = Some(connection);
+                    0
+                })
+            }
+            Op::Receive { socket, bufs } => receive(memory, socket, bufs),
+            Op::Send { socket, message } => {
+                let sent = send(memory, socket, message, self.sent);
+                if let Ok(sent) = sent {
+                    self.sent += u64::from(sent);
+                    if self.sent < message.total_bytes() {
+                        return None;
+                    }
+                }
+                sent
+            }
+            // It was ready, and that is all that was asked.
+            _ => Ok(0),
+        };
+        match result {
+            Err(Errno::AGAIN | Errno::INTR) => None,
+            result => Some(result),
+        }
+    }
+}
+
+impl Op {
+    /// The file of a file operation.
+    const fn file(&self) -> Option<&Arc<OwnedFd>> {
+        match self {
+            Self::Read { file, .. }
+            | Self::Write { file, .. }
+            | Self::Sync { file }
+            | Self::Allocate { file, .. } => Some(file),
+            _ => None,
+        }
+    }
+
+    /// What an operation on a socket waits for.
+    fn poll_fd(&self) -> PollFd<'_> {
+        match self {
+            Self::Accept { socket } | Self::Receive { socket, .. } => {
+                PollFd::new(socket, PollFlags::IN)
+            }
+            Self::Send { socket, .. } => PollFd::new(socket, PollFlags::OUT),
+            Self::Readable { eventfd: file }
+            | Self::Read { file, .. }
+            | Self::Write { file, .. }
+            | Self::Sync { file }
+            | Self::Allocate { file, .. } => PollFd::new(file, PollFlags::IN),
+        }
+    }
+}
+
+/// Receives into one buffer after the other what is there.
+fn receive(memory: &Memory, socket: &OwnedFd, bufs: &[Buf; 2]) -> Result<u32, Errno> {
+    let list = bufs
+        .map(|buf| libc::iovec { iov_base: memory.address(buf).cast(), iov_len: buf.len as usize });
+    // SAFETY: zeroes are valid for a msghdr, which is integers and pointers.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = list.as_ptr().cast_mut();
+    message.msg_iovlen = list.len() as _;
+    // SAFETY: the header points to the list, and the list to ranges of the arena this operation
+    // holds.
+    let moved = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT) };
+    moved_or_error(moved)
+}
+
+/// Sends what is left of a message, as much as can be sent now.
+fn send(
+    memory: &Memory,
+    socket: &OwnedFd,
+    outgoing: &mut Outgoing,
+    sent: u64,
+) -> Result<u32, Errno> {
+    let mut list = Vec::new();
+    outgoing.fill(memory, sent, &mut list);
+    // SAFETY: zeroes are valid for a msghdr, which is integers and pointers.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = list.as_mut_ptr();
+    message.msg_iovlen = list.len() as _;
+    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    // SAFETY: the header points to the list, and the list to bytes of the message and of the
+    // arena that this operation holds.
+    moved_or_error(unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, flags) })
+}
+
+fn moved_or_error(moved: isize) -> Result<u32, Errno> {
+    u32::try_from(moved).map_err(|_| {
+        let error = io::Error::last_os_error();
+        Errno::from_io_error(&error).unwrap_or(Errno::IO)
+    })
+}
+
+/// Does a whole file operation; on a worker.
+fn file_operation(memory: &Memory, op: &Op) -> Result<u32, Errno> {
+    match op {
+        Op::Read { file, offset, buf } => all_of(buf.len, |done| {
+            // SAFETY: the operation holds the buffer until it has ended.
+            let bytes = unsafe { memory.bytes_mut(buf.slice(done, buf.len - done)) };
+            rustix::io::pread(file, bytes, offset + u64::from(done))
+        }),
+        Op::Write { file, offset, buf, dsync } => all_of(buf.len, |done| {
+            // SAFETY: as above.
+            let bytes = unsafe { memory.bytes(buf.slice(done, buf.len - done)) };
+            let flags = if *dsync { ReadWriteFlags::DSYNC } else { ReadWriteFlags::empty() };
+            rustix::io::pwritev2(file, &[IoSlice::new(bytes)], offset + u64::from(done), flags)
+        }),
+        Op::Sync { file } => rustix::fs::fdatasync(file).map(|()| 0),
+        Op::Allocate { file, mode, offset, len } => {
+            let mode = FallocateFlags::from_bits_retain(mode.cast_unsigned());
+            rustix::fs::fallocate(file, mode, *offset, *len).map(|()| 0)
+        }
+        _ => unreachable!("not a file operation"),
+    }
+}
+
+/// Continues a transfer until all is done or nothing more moves.
+fn all_of(len: u32, mut transfer: impl FnMut(u32) -> Result<usize, Errno>) -> Result<u32, Errno> {
+    let mut done = 0;
+    while done < len {
+        match transfer(done) {
+            Ok(0) => break,
+            Ok(moved) => done += u32::try_from(moved).expect("no more than was asked for"),
+            Err(Errno::INTR | Errno::AGAIN) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(done)
+}

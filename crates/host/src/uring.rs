@@ -1,0 +1,307 @@
+//! The driver on io_uring: a slab of operations keyed by `user_data`, one `io_uring_enter` for a
+//! whole batch of new operations and the wait for the next completions.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use braid_array::Buf;
+use io_uring::types::{Fd, FsyncFlags, SubmitArgs, Timespec};
+use io_uring::{IoUring, cqueue, opcode, squeue};
+use rustix::io::Errno;
+
+use crate::arena::Memory;
+use crate::driver::{Completion, Op};
+use crate::slab::Slab;
+
+const ENTRIES: u32 = 512;
+/// The kernel takes registered buffers of at most 1 GiB.
+const REGISTERED_BYTES: u64 = 1 << 30;
+
+/// An io_uring, the operations in it, and what their memory hangs on.
+pub(crate) struct Ring<T> {
+    ring: IoUring<squeue::Entry, cqueue::Entry>,
+    memory: Arc<Memory>,
+    /// The arena is registered, in pieces of `REGISTERED_BYTES`.
+    registered: bool,
+    slab: Slab<Pending<T>>,
+    /// Slab indices to be put into the submission queue.
+    queued: VecDeque<u32>,
+}
+
+/// An operation in flight.
+#[derive(Debug)]
+struct Pending<T> {
+    token: T,
+    op: Op,
+    /// Bytes transferred so far.
+    done: u64,
+    /// For sendmsg and recvmsg; the kernel reads it when the entry is submitted.
+    header: Option<Box<Header>>,
+}
+
+#[derive(Debug)]
+struct Header {
+    message: libc::msghdr,
+    list: Vec<libc::iovec>,
+}
+
+impl<T> std::fmt::Debug for Ring<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Ring").field("registered", &self.registered).finish_non_exhaustive()
+    }
+}
+
+impl<T: Copy> Ring<T> {
+    /// A ring for the calling thread, with the arena registered if the limits allow it.
+    ///
+    /// # Errors
+    /// When the kernel has no io_uring for us, or one that lacks an operation we need.
+    pub(crate) fn new(memory: Arc<Memory>) -> io::Result<Self> {
+        let ring = Self::build()?;
+        if !ring.params().is_feature_ext_arg() || !ring.params().is_feature_nodrop() {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        let total = memory.len_bytes() as u64;
+        let pieces: Vec<libc::iovec> = (0..total.div_ceil(REGISTERED_BYTES))
+            .map(|i| {
+                let offset = i * REGISTERED_BYTES;
+                let len = u32::try_from((total - offset).min(REGISTERED_BYTES)).unwrap_or(0);
+                let address = memory.address(Buf { offset, len });
+                libc::iovec { iov_base: address.cast(), iov_len: len as usize }
+            })
+            .collect();
+        // SAFETY: the ranges are the arena's, which lives as long as the ring (see `Drop`).
+        let registered = unsafe { ring.submitter().register_buffers(&pieces) }.is_ok();
+        Ok(Self { ring, memory, registered, slab: Slab::default(), queued: VecDeque::new() })
+    }
+
+    fn build() -> io::Result<IoUring<squeue::Entry, cqueue::Entry>> {
+        let mut best = IoUring::<squeue::Entry, cqueue::Entry>::builder();
+        best.setup_single_issuer().setup_defer_taskrun().setup_submit_all();
+        // Kernels before 6.1 do not know these flags.
+        best.setup_cqsize(4 * ENTRIES).build(ENTRIES).or_else(|error| match error.raw_os_error() {
+            Some(libc::EINVAL) => IoUring::builder().setup_cqsize(4 * ENTRIES).build(ENTRIES),
+            _ => Err(error),
+        })
+    }
+
+    /// Operations that have not completed.
+    pub(crate) const fn in_flight(&self) -> usize {
+        self.slab.len()
+    }
+
+    /// Queues an operation for the next `wait`.
+    pub(crate) fn start(&mut self, token: T, op: Op) {
+        let pending = Pending { token, op, done: 0, header: None };
+        let index = self.slab.insert(pending);
+        self.queued.push_back(index);
+    }
+
+    /// Submits what is queued, waits, and collects all completions there are.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub(crate) fn wait(
+        &mut self,
+        timeout: Option<Duration>,
+        out: &mut Vec<Completion<T>>,
+    ) -> io::Result<()> {
+        self.push_queued()?;
+        let waited = match timeout {
+            None => self.ring.submit_and_wait(1),
+            Some(timeout) => {
+                let limit = Timespec::from(timeout);
+                self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&limit))
+            }
+        };
+        match waited.as_ref().map_err(io::Error::raw_os_error) {
+            // EBUSY: completions have to be taken out before more goes in. Which we do now.
+            Ok(_) | Err(Some(libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN)) => {}
+            Err(_) => waited.map(drop)?,
+        }
+        let Self { ring, slab, queued, .. } = self;
+        for entry in ring.completion() {
+            let index = u32::try_from(entry.user_data()).expect("a slab index");
+            let result = u32::try_from(entry.result())
+                .map_err(|_| Errno::from_raw_os_error(-entry.result()));
+            if slab[index].goes_on(result) {
+                queued.push_back(index);
+            } else {
+                out.push(slab.remove(index).finish(result));
+            }
+        }
+        Ok(())
+    }
+
+    fn push_queued(&mut self) -> io::Result<()> {
+        while let Some(&index) = self.queued.front() {
+            let entry = self.entry(index).user_data(index.into());
+            // SAFETY: memory the entry points to is the arena's or in the slab, whose element
+            // stays until the completion; the descriptor is kept open by that element as well.
+            if unsafe { self.ring.submission().push(&entry) }.is_err() {
+                match self.ring.submit() {
+                    Ok(_) => continue,
+                    // The completion queue is full: take from it first, submit the rest later.
+                    Err(error) if error.raw_os_error() == Some(libc::EBUSY) => break,
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                    Err(error) => return Err(error),
+                }
+            }
+            self.queued.pop_front();
+        }
+        Ok(())
+    }
+
+    /// The submission entry for what is left of an operation.
+    fn entry(&mut self, index: u32) -> squeue::Entry {
+        let Self { slab, memory, registered, .. } = self;
+        let pending = &mut slab[index];
+        let done = pending.done;
+        match &mut pending.op {
+            Op::Read { file, offset, buf } => {
+                let (fd, at) = (Fd(file.as_raw_fd()), *offset + done);
+                let rest = rest_of(*buf, done);
+                let address = memory.address(rest);
+                match fixed(*registered, rest) {
+                    Some(i) => opcode::ReadFixed::new(fd, address, rest.len, i).offset(at).build(),
+                    None => opcode::Read::new(fd, address, rest.len).offset(at).build(),
+                }
+            }
+            Op::Write { file, offset, buf, dsync } => {
+                let (fd, at) = (Fd(file.as_raw_fd()), *offset + done);
+                let rest = rest_of(*buf, done);
+                let address = memory.address(rest);
+                let flags = if *dsync { libc::RWF_DSYNC } else { 0 };
+                match fixed(*registered, rest) {
+                    Some(i) => opcode::WriteFixed::new(fd, address, rest.len, i)
+                        .offset(at)
+                        .rw_flags(flags)
+                        .build(),
+                    None => {
+                        opcode::Write::new(fd, address, rest.len).offset(at).rw_flags(flags).build()
+                    }
+                }
+            }
+            Op::Sync { file } => {
+                opcode::Fsync::new(Fd(file.as_raw_fd())).flags(FsyncFlags::DATASYNC).build()
+            }
+            Op::Allocate { file, mode, offset, len } => {
+                opcode::Fallocate::new(Fd(file.as_raw_fd()), *len)
+                    .offset(*offset)
+                    .mode(*mode)
+                    .build()
+            }
+            Op::Accept { socket } => {
+                let (none, len) = (std::ptr::null_mut(), std::ptr::null_mut());
+                opcode::Accept::new(Fd(socket.as_raw_fd()), none, len)
+                    .flags(libc::SOCK_CLOEXEC)
+                    .build()
+            }
+            Op::Receive { socket, bufs: [first, second] } if second.len == 0 => {
+                opcode::Recv::new(Fd(socket.as_raw_fd()), memory.address(*first), first.len).build()
+            }
+            Op::Receive { socket, bufs } => {
+                let header = pending.header.get_or_insert_with(Header::new);
+                header.list.clear();
+                header.list.extend(bufs.iter().map(|&buf| libc::iovec {
+                    iov_base: memory.address(buf).cast(),
+                    iov_len: buf.len as usize,
+                }));
+                opcode::RecvMsg::new(Fd(socket.as_raw_fd()), header.point()).build()
+            }
+            Op::Send { socket, message } => {
+                let header = pending.header.get_or_insert_with(Header::new);
+                message.fill(memory, done, &mut header.list);
+                let flags = libc::MSG_NOSIGNAL | libc::MSG_WAITALL;
+                opcode::SendMsg::new(Fd(socket.as_raw_fd()), header.point())
+                    .flags(flags.cast_unsigned())
+                    .build()
+            }
+            Op::Readable { eventfd } => {
+                opcode::PollAdd::new(Fd(eventfd.as_raw_fd()), libc::POLLIN.cast_unsigned().into())
+                    .build()
+            }
+        }
+    }
+}
+
+impl<T> Pending<T> {
+    /// Counts what was transferred; true when the rest has to be asked for again.
+    fn goes_on(&mut self, result: Result<u32, Errno>) -> bool {
+        let moved = match result {
+            Ok(moved) => u64::from(moved),
+            Err(Errno::INTR | Errno::AGAIN) => return true,
+            Err(_) => return false,
+        };
+        let total = match &self.op {
+            Op::Read { buf, .. } | Op::Write { buf, .. } => u64::from(buf.len),
+            Op::Send { message, .. } => message.total_bytes(),
+            _ => return false,
+        };
+        self.done += moved;
+        moved > 0 && self.done < total
+    }
+
+    fn finish(self, result: Result<u32, Errno>) -> Completion<T> {
+        let Self { token, op, done, .. } = self;
+        let (mut message, mut accepted) = (None, None);
+        let result = match op {
+            Op::Read { .. } | Op::Write { .. } => {
+                result.map(|_| u32::try_from(done).expect("a buffer is shorter than 4 GiB"))
+            }
+            Op::Send { message: sent, .. } => {
+                message = Some(sent);
+                result
+            }
+            Op::Accept { .. } => {
+                // SAFETY: the result of an accept is a descriptor nobody else knows.
+                accepted = result.ok().map(|fd| unsafe { OwnedFd::from_raw_fd(fd.cast_signed()) });
+                result
+            }
+            _ => result,
+        };
+        Completion { token, result, message, accepted }
+    }
+}
+
+impl Header {
+    fn new() -> Box<Self> {
+        // SAFETY: a msghdr is integers and pointers, for which zeroes are valid.
+        let message = unsafe { std::mem::zeroed() };
+        Box::new(Self { message, list: Vec::new() })
+    }
+
+    /// Lets the header point to the list, and returns where the header is.
+    fn point(&mut self) -> *mut libc::msghdr {
+        self.message.msg_iov = self.list.as_mut_ptr();
+        self.message.msg_iovlen = self.list.len() as _;
+        &raw mut self.message
+    }
+}
+
+/// What is left of a buffer.
+fn rest_of(buf: Buf, done: u64) -> Buf {
+    let done = u32::try_from(done).expect("no more was done than the buffer is long");
+    buf.slice(done, buf.len - done)
+}
+
+/// The registered buffer in which a range lies.
+fn fixed(registered: bool, buf: Buf) -> Option<u16> {
+    let first = buf.offset / REGISTERED_BYTES;
+    let last = (buf.offset + u64::from(buf.len).max(1) - 1) / REGISTERED_BYTES;
+    if registered && first == last { u16::try_from(first).ok() } else { None }
+}
+
+impl<T> Drop for Ring<T> {
+    fn drop(&mut self) {
+        if !self.slab.is_empty() {
+            // Closing the ring does not wait for what is in it: the kernel may still write into
+            // the arena and read the messages, so these stay for good.
+            std::mem::forget(Arc::clone(&self.memory));
+            std::mem::forget(std::mem::take(&mut self.slab));
+        }
+    }
+}
