@@ -1,3 +1,4 @@
 //! Exports: ways for programs to use an array. They know requests and nothing of levels.
 
 pub mod fuse;
+pub mod nbd;

@@ -1,0 +1,350 @@
+//! The loop: one thread, one driver, one machine, one arena. Completions go in, the machine's
+//! actions come out, and everything they start goes to the kernel in one call. No policy.
+
+use std::io;
+use std::net::TcpListener;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixListener;
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use braid_array::action::Event;
+use braid_array::events::ArrayEvent;
+use braid_array::{Action, Instant, Machine, Request, SECTOR_BYTES};
+use rustix::event::EventfdFlags;
+
+use crate::arena::{Arena, Memory};
+use crate::door::Door;
+use crate::driver::{self, Completion, Driver, Op};
+use crate::engine_core::{Core, Owner, Token, Waiter};
+use crate::engine_door::{CommandDone, DoorSide};
+use crate::execute::{self, Executor};
+use crate::export::nbd::{Export, Server};
+use crate::member::MemberFile;
+
+/// How long clients get to take their last replies when the engine ends.
+const FAREWELL: Duration = Duration::from_secs(5);
+
+/// Memory for requests that suits an array served to a handful of clients.
+pub const REQUEST_BYTES: u64 = 64 << 20;
+
+/// Called with every event of the array, on the engine's thread; must not block.
+pub type EventHook = Box<dyn FnMut(&ArrayEvent) + Send>;
+
+/// A listening socket for NBD clients.
+#[derive(Debug)]
+pub enum Listener {
+    /// Unix.
+    Unix(UnixListener),
+    /// TCP.
+    Tcp(TcpListener),
+}
+
+/// Name and access of an export.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExportInfo {
+    /// What clients call it.
+    pub name: String,
+    /// Refuses writes, even if the array takes them.
+    pub read_only: bool,
+}
+
+/// An engine that has not been started.
+pub struct Engine {
+    machine: Box<dyn Machine + Send>,
+    arena: Arena,
+    executor: Executor,
+    server: Server,
+    door: Door,
+    door_side: DoorSide,
+    wake: Arc<OwnedFd>,
+    hook: Option<EventHook>,
+}
+
+impl Engine {
+    /// An engine for a machine made with `arena.scratch()` at `Instant(0)`. The members are in the
+    /// order of their ids.
+    ///
+    /// # Errors
+    /// When the system is out of descriptors.
+    pub fn new(
+        machine: Box<dyn Machine + Send>,
+        members: Vec<MemberFile>,
+        arena: Arena,
+    ) -> io::Result<Self> {
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let wake = Arc::new(rustix::event::eventfd(0, flags)?);
+        let (sender, receiver) = mpsc::channel();
+        Ok(Self {
+            executor: Executor::new(members, arena.zeroes()),
+            machine,
+            arena,
+            server: Server::default(),
+            door: Door::new(sender, Arc::clone(&wake)),
+            door_side: DoorSide::new(receiver),
+            wake,
+            hook: None,
+        })
+    }
+
+    /// A way in for other threads.
+    #[must_use]
+    pub fn door(&self) -> Door {
+        self.door.clone()
+    }
+
+    /// Sets who is told of the array's events.
+    pub fn on_event(&mut self, hook: EventHook) {
+        self.hook = Some(hook);
+    }
+
+    /// Serves NBD clients of this socket.
+    ///
+    /// # Errors
+    /// When the socket cannot be set up.
+    pub fn add_nbd(&mut self, listener: Listener, info: ExportInfo) -> io::Result<()> {
+        let block = self.machine.block_bytes();
+        let size = self.machine.array_sectors() * SECTOR_BYTES;
+        let export = Export {
+            name: info.name,
+            size_bytes: size - size % u64::from(block),
+            read_only: info.read_only || self.machine.read_only(),
+            min_block_bytes: block,
+            preferred_block_bytes: block.max(4096),
+            piece_bytes: Request::MAX_BYTES,
+        };
+        self.server.listen(listener, export)
+    }
+
+    /// Serves until a `Command::Stop` has been carried out. The one who sent it is told last, when
+    /// all files are closed.
+    ///
+    /// # Errors
+    /// When the system refuses what the loop cannot do without.
+    pub fn run(self) -> io::Result<()> {
+        self.run_on(Driver::new)
+    }
+
+    /// As `run`, on a driver of the caller's choice.
+    pub(crate) fn run_on(
+        self,
+        driver: fn(&Arc<Memory>) -> io::Result<Driver<Token>>,
+    ) -> io::Result<()> {
+        let Self { machine, arena, executor, server, door, door_side, wake, hook } = self;
+        // From here on only others hold doors.
+        drop(door);
+        let driver = driver(arena.memory())?;
+        let core = Core::new(arena, driver);
+        let started = std::time::Instant::now();
+        let (now, ended) = (Instant::default(), None);
+        let mut running = Running {
+            machine,
+            core,
+            executor,
+            server,
+            door_side,
+            wake,
+            hook,
+            started,
+            now,
+            ended,
+            leaving: false,
+        };
+        running.serve()?;
+        running.say_farewell()?;
+        let Running { executor, core, mut door_side, ended, .. } = running;
+        drop((executor, core));
+        door_side.refuse_rest();
+        if let Some(done) = ended {
+            done(Ok(()));
+        }
+        Ok(())
+    }
+}
+
+/// A running engine.
+struct Running {
+    machine: Box<dyn Machine + Send>,
+    core: Core,
+    executor: Executor,
+    server: Server,
+    door_side: DoorSide,
+    wake: Arc<OwnedFd>,
+    hook: Option<EventHook>,
+    started: std::time::Instant,
+    /// The time of this turn of the loop.
+    now: Instant,
+    /// The array has stopped, and this one is to be told.
+    ended: Option<CommandDone>,
+    /// The door is shut.
+    leaving: bool,
+}
+
+impl Running {
+    fn serve(&mut self) -> io::Result<()> {
+        self.await_wake();
+        self.server.start(&mut self.core);
+        let mut completions = Vec::new();
+        loop {
+            self.work();
+            if self.ended.is_some() && self.core.requests() == 0 {
+                return Ok(());
+            }
+            self.turn(None, &mut completions)?;
+        }
+    }
+
+    /// Waits for completions, at most `limit`, and takes them in.
+    fn turn(
+        &mut self,
+        limit: Option<Duration>,
+        completions: &mut Vec<Completion<Token>>,
+    ) -> io::Result<()> {
+        let own = [self.machine.deadline(), self.server.deadline()].into_iter().flatten().min();
+        let own = own.map(|at| Duration::from_nanos(at.0.saturating_sub(self.clock().0)));
+        let timeout = [own, limit].into_iter().flatten().min();
+        self.core.driver.wait(timeout, completions)?;
+        self.now = self.clock();
+        for completion in completions.drain(..) {
+            self.take_in(completion);
+        }
+        if self.machine.deadline().is_some_and(|at| at <= self.now) {
+            self.machine.handle(self.now, Event::Tick);
+        }
+        self.server.tick(&mut self.core, self.now);
+        Ok(())
+    }
+
+    fn clock(&self) -> Instant {
+        Instant(u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    fn take_in(&mut self, completion: Completion<Token>) {
+        let Completion { token, result, message, accepted } = completion;
+        let answer = match token {
+            Token::Io { io, len } => Some(Executor::answer(io, len, result)),
+            Token::Range(index) => {
+                self.executor.range_step_done(&mut self.core.driver, index, result)
+            }
+            Token::Accept(index) => {
+                let accepted = accepted.ok_or(result.err());
+                self.server.accepted(&mut self.core, self.now, index, accepted);
+                None
+            }
+            Token::Receive(index) => {
+                self.server.received(&mut self.core, index, result);
+                None
+            }
+            Token::Send(index) => {
+                self.server.sent(&mut self.core, index, result, message);
+                None
+            }
+            Token::Wake => {
+                if self.leaving {
+                    return;
+                }
+                let _ = rustix::io::read(self.wake.as_fd(), &mut [0; 8]);
+                self.await_wake();
+                let Self { core, executor, machine, now, .. } = self;
+                self.door_side.drain(core, executor, machine.as_mut(), *now);
+                None
+            }
+        };
+        if let Some((io, result)) = answer {
+            self.machine.handle(self.now, Event::Done { io, result });
+        }
+    }
+
+    fn await_wake(&mut self) {
+        self.core.driver.start(Token::Wake, Op::Readable { eventfd: Arc::clone(&self.wake) });
+    }
+
+    /// Does all that can be done without waiting.
+    fn work(&mut self) {
+        loop {
+            self.server.work(&mut self.core);
+            self.feed_starved();
+            let mut more = self.core.submit(self.machine.as_mut(), self.now);
+            while let Some(action) = self.machine.poll() {
+                self.carry_out(action);
+                more = true;
+            }
+            // Replies go out when nothing else is to be done, so that many share one message.
+            if !more && !self.server.flush(&mut self.core) {
+                break;
+            }
+        }
+    }
+
+    /// Lets those who lack memory try again, in turn, until one still gets none.
+    fn feed_starved(&mut self) {
+        while let Some(waiter) = self.core.starved() {
+            match waiter {
+                Waiter::Nbd(index) => self.server.retry(&mut self.core, index),
+                Waiter::Door => self.door_side.work(&mut self.core),
+            }
+            if self.core.starved() == Some(waiter) {
+                break;
+            }
+        }
+    }
+
+    fn carry_out(&mut self, action: Action) {
+        let memory = self.core.arena.memory();
+        match action {
+            Action::Io { io, member, op } => {
+                let answer = self.executor.start(&mut self.core.driver, io, member, op);
+                if let Some((io, result)) = answer {
+                    self.machine.handle(self.now, Event::Done { io, result });
+                }
+            }
+            Action::Compute { io, compute } => {
+                let result = Ok(execute::compute(memory, &compute));
+                self.machine.handle(self.now, Event::Done { io, result });
+            }
+            Action::Store { buf, bytes } => execute::store(memory, buf, &bytes),
+            Action::Complete { id, result } => {
+                let (request, owner) = self.core.completed(id);
+                match owner {
+                    Owner::Nbd(job) => self.server.completed(&mut self.core, job, request, result),
+                    Owner::Door(job) => {
+                        self.door_side.completed(&mut self.core, job, request, result);
+                    }
+                }
+            }
+            Action::Reply { id, result } => {
+                let ended = self.door_side.replied(&mut self.executor, id, result);
+                self.ended = ended.or(self.ended.take());
+            }
+            Action::Notify(event) => {
+                if let Some(hook) = &mut self.hook {
+                    hook(&event);
+                }
+            }
+        }
+    }
+
+    /// Takes leave of the clients and waits until nothing is in flight.
+    fn say_farewell(&mut self) -> io::Result<()> {
+        self.leaving = true;
+        driver::signal(&self.wake);
+        self.server.close(&mut self.core);
+        let mut completions = Vec::new();
+        let begun = std::time::Instant::now();
+        let mut patient = true;
+        while self.core.driver.in_flight() > 0 {
+            let left = (FAREWELL * if patient { 1 } else { 2 }).saturating_sub(begun.elapsed());
+            if left.is_zero() {
+                if !patient {
+                    break;
+                }
+                patient = false;
+                self.server.disconnect(&mut self.core);
+            }
+            self.turn(Some(left), &mut completions)?;
+            self.work();
+        }
+        Ok(())
+    }
+}

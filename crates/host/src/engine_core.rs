@@ -1,0 +1,119 @@
+//! What the exports of an engine share: the driver, the arena, and the requests on their way
+//! through the machine.
+
+use std::collections::VecDeque;
+
+use braid_array::{Buf, Instant, IoId, Machine, Op, Request, RequestId, SECTOR_BYTES};
+
+use crate::arena::Arena;
+use crate::driver::Driver;
+use crate::export::nbd::JobRef;
+use crate::slab::Slab;
+
+/// Which operation a completion belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Token {
+    /// An I/O of the machine's, and how many bytes it has to move.
+    Io { io: IoId, len: u32 },
+    /// A step of a longer operation on a member.
+    Range(u32),
+    /// A listener's accept.
+    Accept(u32),
+    /// A connection's receive.
+    Receive(u32),
+    /// A connection's send.
+    Send(u32),
+    /// Somebody is at the door.
+    Wake,
+}
+
+/// Who gets the answer to a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Owner {
+    /// A job of an NBD connection.
+    Nbd(JobRef),
+    /// A job from the door.
+    Door(u32),
+}
+
+/// Who waits for memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waiter {
+    /// An NBD connection.
+    Nbd(u32),
+    /// The door.
+    Door,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(crate) driver: Driver<Token>,
+    pub(crate) arena: Arena,
+    requests: Slab<(Request, Owner)>,
+    /// Requests the machine has not taken yet, in order.
+    pending: VecDeque<u32>,
+    /// Who could not get memory, first come first served.
+    starved: VecDeque<Waiter>,
+}
+
+impl Core {
+    pub(crate) fn new(arena: Arena, driver: Driver<Token>) -> Self {
+        let (pending, starved) = (VecDeque::new(), VecDeque::new());
+        Self { driver, arena, requests: Slab::default(), pending, starved }
+    }
+
+    /// A buffer of `len` bytes. Without one the waiter is called again when there may be.
+    pub(crate) fn allocate(&mut self, len: u32, waiter: Waiter) -> Option<Buf> {
+        let first = self.starved.front().is_none_or(|&first| first == waiter);
+        let buf = if first { self.arena.allocate(len) } else { None };
+        if buf.is_some() {
+            self.starved.pop_front();
+        } else if !self.starved.contains(&waiter) {
+            self.starved.push_back(waiter);
+        }
+        buf
+    }
+
+    /// Who is to try again first.
+    pub(crate) fn starved(&self) -> Option<Waiter> {
+        self.starved.front().copied()
+    }
+
+    /// This one needs no memory any more.
+    pub(crate) fn sated(&mut self, waiter: Waiter) {
+        self.starved.retain(|&other| other != waiter);
+    }
+
+    /// Queues a request for the machine; offsets in bytes, multiples of a sector.
+    pub(crate) fn request(&mut self, op: Op, offset: u64, len: u64, buf: Buf, owner: Owner) {
+        let (sector, sectors) = (offset / SECTOR_BYTES, len / SECTOR_BYTES);
+        let request = Request { id: RequestId(0), op, sector, sectors, buf };
+        let index = self.requests.insert((request, owner));
+        self.requests[index].0.id = RequestId(index.into());
+        self.pending.push_back(index);
+    }
+
+    /// Offers the queued requests to the machine. True when it took one.
+    pub(crate) fn submit(&mut self, machine: &mut dyn Machine, now: Instant) -> bool {
+        let before = self.pending.len();
+        while let Some(&index) = self.pending.front() {
+            if machine.submit(now, self.requests[index].0).is_err() {
+                break;
+            }
+            self.pending.pop_front();
+        }
+        self.pending.len() < before
+    }
+
+    /// Takes a completed request out.
+    pub(crate) fn completed(&mut self, id: RequestId) -> (Request, Owner) {
+        let index = u32::try_from(id.0).expect("request ids are slab indices");
+        self.requests.remove(index)
+    }
+
+    /// Requests that have not completed.
+    pub(crate) const fn requests(&self) -> usize {
+        self.requests.len()
+    }
+}

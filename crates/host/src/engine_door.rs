@@ -1,0 +1,302 @@
+//! The engine's side of the door: jobs of FUSE threads, administrators' commands, status.
+
+use std::collections::VecDeque;
+use std::sync::mpsc::Receiver;
+
+use braid_array::action::{Command, CommandError, CommandId, Event, NewMember};
+use braid_array::{Buf, Instant, Machine, MemberId, Op, Request, RequestError, SECTOR_BYTES};
+
+use crate::door::{Done, Message};
+use crate::engine_core::{Core, Owner, Waiter};
+use crate::execute::Executor;
+use crate::member::MemberFile;
+use crate::slab::Slab;
+
+type Told = Done<Result<(), RequestError>>;
+pub(crate) type CommandDone = Done<Result<(), CommandError>>;
+
+/// Jobs and commands that came through the door.
+pub(crate) struct DoorSide {
+    receiver: Receiver<Message>,
+    jobs: Slab<Job>,
+    /// Jobs of which some piece has not been requested yet.
+    queue: VecDeque<u32>,
+    commands: Slab<(CommandDone, Effect)>,
+}
+
+/// What is left to do when the machine has answered a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Effect {
+    Nothing,
+    /// On failure the device leaves the table again.
+    Added(MemberId),
+    /// On success the device leaves the table.
+    Removed(MemberId),
+    /// On success the engine ends.
+    Stopped,
+}
+
+/// A request of any length, done in pieces.
+struct Job {
+    kind: JobKind,
+    /// Bytes of the array: where it begins, what is requested next, where it ends.
+    start: u64,
+    next: u64,
+    end: u64,
+    /// Requests in flight.
+    pieces: u32,
+    error: Option<RequestError>,
+}
+
+enum JobKind {
+    Read {
+        data: Vec<u8>,
+        done: Done<Result<Vec<u8>, RequestError>>,
+    },
+    Write {
+        data: Vec<u8>,
+        fua: bool,
+        done: Told,
+    },
+    /// One request without data.
+    Plain {
+        done: Told,
+    },
+}
+
+impl DoorSide {
+    pub(crate) fn new(receiver: Receiver<Message>) -> Self {
+        let (jobs, commands) = (Slab::default(), Slab::default());
+        Self { receiver, jobs, queue: VecDeque::new(), commands }
+    }
+
+    /// Takes in all messages there are.
+    pub(crate) fn drain(
+        &mut self,
+        core: &mut Core,
+        executor: &mut Executor,
+        machine: &mut dyn Machine,
+        now: Instant,
+    ) {
+        while let Ok(message) = self.receiver.try_recv() {
+            match message {
+                Message::Command { command, device, done } => {
+                    self.command(executor, machine, now, (command, device, done));
+                }
+                Message::Status { done } => done(machine.status()),
+                message => self.job(core, machine, message),
+            }
+        }
+        self.work(core);
+    }
+
+    fn job(&mut self, core: &mut Core, machine: &dyn Machine, message: Message) {
+        let size = machine.array_sectors() * SECTOR_BYTES;
+        let check = |offset: u64, len: u64| {
+            let block = u64::from(machine.block_bytes());
+            if !offset.is_multiple_of(block) || !len.is_multiple_of(block) {
+                return Err(RequestError::Malformed);
+            }
+            let end = offset.checked_add(len).filter(|&end| end <= size);
+            end.map(drop).ok_or(RequestError::OutOfRange)
+        };
+        match message {
+            Message::Read { offset, len, done } => match check(offset, len.into()) {
+                Ok(()) => {
+                    let data = vec![0; len as usize];
+                    self.pieces(JobKind::Read { data, done }, offset, len.into());
+                }
+                Err(error) => done(Err(error)),
+            },
+            Message::Write { offset, data, fua, done } => match check(offset, data.len() as u64) {
+                Ok(()) => {
+                    let len = data.len() as u64;
+                    self.pieces(JobKind::Write { data, fua, done }, offset, len);
+                }
+                Err(error) => done(Err(error)),
+            },
+            Message::WriteZeroes { offset, len, unmap, done } => match check(offset, len) {
+                Ok(()) => {
+                    self.plain(core, Op::WriteZeroes { fua: false, unmap }, offset, len, done)
+                }
+                Err(error) => done(Err(error)),
+            },
+            Message::Discard { offset, len, done } => match check(offset, len) {
+                Ok(()) => self.plain(core, Op::Discard, offset, len, done),
+                Err(error) => done(Err(error)),
+            },
+            Message::Flush { done } => self.plain(core, Op::Flush, 0, 0, done),
+            Message::Command { .. } | Message::Status { .. } => unreachable!("not a job"),
+        }
+    }
+
+    fn plain(&mut self, core: &mut Core, op: Op, offset: u64, len: u64, done: Told) {
+        if len == 0 && op != Op::Flush {
+            return done(Ok(()));
+        }
+        let kind = JobKind::Plain { done };
+        let job = Job { kind, start: offset, next: offset, end: offset, pieces: 1, error: None };
+        let index = self.jobs.insert(job);
+        core.request(op, offset, len, Buf::default(), Owner::Door(index));
+    }
+
+    fn pieces(&mut self, kind: JobKind, offset: u64, len: u64) {
+        let end = offset + len;
+        let job = Job { kind, start: offset, next: offset, end, pieces: 0, error: None };
+        if len == 0 {
+            return job.finish();
+        }
+        let index = self.jobs.insert(job);
+        self.queue.push_back(index);
+    }
+
+    /// Requests pieces for as long as there is memory.
+    pub(crate) fn work(&mut self, core: &mut Core) {
+        while let Some(&index) = self.queue.front() {
+            let job = &mut self.jobs[index];
+            while job.next < job.end {
+                let left = u32::try_from(job.end - job.next).unwrap_or(u32::MAX);
+                let len = left.min(Request::MAX_BYTES);
+                let Some(buf) = core.allocate(len, Waiter::Door) else { return };
+                let op = match &job.kind {
+                    JobKind::Write { data, fua, .. } => {
+                        let at = usize::try_from(job.next - job.start).expect("inside the data");
+                        // SAFETY: the buffer was allocated just now.
+                        unsafe { core.arena.memory().bytes_mut(buf) }
+                            .copy_from_slice(&data[at..at + len as usize]);
+                        Op::Write { fua: *fua }
+                    }
+                    _ => Op::Read,
+                };
+                core.request(op, job.next, len.into(), buf, Owner::Door(index));
+                job.next += u64::from(len);
+                job.pieces += 1;
+            }
+            self.queue.pop_front();
+        }
+    }
+
+    /// A request of a job is done.
+    pub(crate) fn completed(
+        &mut self,
+        core: &mut Core,
+        index: u32,
+        request: Request,
+        result: Result<(), RequestError>,
+    ) {
+        let job = &mut self.jobs[index];
+        if let (JobKind::Read { data, .. }, Ok(())) = (&mut job.kind, result) {
+            let at = request.sector * SECTOR_BYTES - job.start;
+            let at = usize::try_from(at).expect("inside the data");
+            // SAFETY: the request is complete, so the buffer is the export's again.
+            let bytes = unsafe { core.arena.memory().bytes(request.buf) };
+            data[at..at + bytes.len()].copy_from_slice(bytes);
+        }
+        if request.buf.len > 0 {
+            core.arena.release(request.buf);
+        }
+        job.error = job.error.or(result.err());
+        job.pieces -= 1;
+        if job.pieces == 0 && job.next == job.end {
+            self.jobs.remove(index).finish();
+        }
+    }
+
+    fn command(
+        &mut self,
+        executor: &mut Executor,
+        machine: &mut dyn Machine,
+        now: Instant,
+        (mut command, device, done): (Command, Option<MemberFile>, CommandDone),
+    ) {
+        let effect = match &mut command {
+            Command::Add(new) => match attach(executor, machine, new, device) {
+                Ok(id) => Effect::Added(id),
+                Err(error) => return done(Err(error)),
+            },
+            Command::Remove(id) => Effect::Removed(*id),
+            Command::Stop => Effect::Stopped,
+            _ => Effect::Nothing,
+        };
+        let id = CommandId(self.commands.insert((done, effect)).into());
+        machine.handle(now, Event::Command { id, command });
+    }
+
+    /// The machine has answered. Returns whom to tell that the engine has ended, when it shall.
+    pub(crate) fn replied(
+        &mut self,
+        executor: &mut Executor,
+        id: CommandId,
+        result: Result<(), CommandError>,
+    ) -> Option<CommandDone> {
+        let index = u32::try_from(id.0).expect("command ids are slab indices");
+        let (done, effect) = self.commands.remove(index);
+        match (effect, &result) {
+            (Effect::Stopped, Ok(())) => return Some(done),
+            (Effect::Added(member), Err(_)) | (Effect::Removed(member), Ok(())) => {
+                executor.detach(member);
+            }
+            _ => {}
+        }
+        done(result);
+        None
+    }
+
+    /// Refuses whatever is left; the engine ends.
+    pub(crate) fn refuse_rest(&mut self) {
+        let error = RequestError::Failed;
+        while let Ok(message) = self.receiver.try_recv() {
+            match message {
+                Message::Read { done, .. } => done(Err(error)),
+                Message::Write { done, .. }
+                | Message::WriteZeroes { done, .. }
+                | Message::Discard { done, .. }
+                | Message::Flush { done } => done(Err(error)),
+                Message::Command { done, .. } => done(Err(stopping())),
+                Message::Status { .. } => {}
+            }
+        }
+        for index in self.jobs.indices() {
+            let mut job = self.jobs.remove(index);
+            job.error = Some(error);
+            job.finish();
+        }
+        for index in self.commands.indices() {
+            (self.commands.remove(index).0)(Err(stopping()));
+        }
+    }
+}
+
+impl Job {
+    fn finish(self) {
+        let result = self.error.map_or(Ok(()), Err);
+        match self.kind {
+            JobKind::Read { data, done } => done(result.map(|()| data)),
+            JobKind::Write { done, .. } | JobKind::Plain { done } => done(result),
+        }
+    }
+}
+
+/// Gives a new device an id and a place in the table.
+fn attach(
+    executor: &mut Executor,
+    machine: &dyn Machine,
+    new: &mut NewMember,
+    device: Option<MemberFile>,
+) -> Result<MemberId, CommandError> {
+    let refused =
+        |reason: &str, next: &str| CommandError { reason: reason.into(), next: next.into() };
+    let device = device.ok_or_else(|| refused("no device was opened", "name a device"))?;
+    let id = machine.free_member().ok_or_else(|| {
+        refused("the table of members is full", "remove faulty members or spares first")
+    })?;
+    if !executor.attach(id, device) {
+        return Err(refused("the last device removed is still in use", "try again"));
+    }
+    new.member = id;
+    Ok(id)
+}
+
+fn stopping() -> CommandError {
+    CommandError { reason: "the array is stopping".into(), next: "assemble it again".into() }
+}

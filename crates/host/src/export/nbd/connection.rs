@@ -1,0 +1,518 @@
+//! One client: its socket, the bytes received and not yet understood, the commands under way and
+//! the replies to be sent. At any time there is at most one receive and one send in flight.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use braid_array::{Buf, Op, Request, RequestError, SECTOR_BYTES};
+use rustix::io::Errno;
+use rustix::net::Shutdown;
+
+use super::proto::{NbdError, put_data_chunk, put_simple_reply};
+use super::session::{Command, Kind, Session, Step};
+use crate::arena::Arena;
+use crate::driver::{Op as DriverOp, Outgoing};
+use crate::engine_core::{Core, Owner, Token, Waiter};
+use crate::slab::Slab;
+
+/// Receive buffer. Larger ones would copy more of large writes, smaller ones batch less.
+pub(super) const INPUT_BYTES: u32 = 64 << 10;
+/// Commands under way at most.
+const MAX_JOBS: usize = 512;
+/// Unsent headers and error replies at most, before no more commands are taken.
+const MAX_UNSENT_BYTES: usize = 256 << 10;
+/// Pieces in one message at most, about; the system's limit is 1024.
+const MAX_UNSENT_PARTS: usize = 900;
+
+/// Names a command under way on a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct JobRef {
+    pub(super) connection: u32,
+    job: u32,
+}
+
+/// A command under way.
+#[derive(Debug)]
+struct Job {
+    cookie: u64,
+    read: bool,
+    /// When it is done, flush, and only then answer.
+    then_flush: bool,
+    /// Requests in flight.
+    pieces: u32,
+    /// All its requests have been made.
+    issued: bool,
+    /// Part of the answer has been given.
+    answering: bool,
+    error: Option<RequestError>,
+}
+
+/// The command whose requests are being made.
+#[derive(Clone, Copy, Debug)]
+struct Current {
+    job: u32,
+    offset: u64,
+    left: u32,
+    transfer: Transfer,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Transfer {
+    /// With `in_turn`, one piece after the other: simple replies cannot be given in pieces that
+    /// come in any order.
+    Read { in_turn: bool },
+    /// `filling` is the buffer being filled from the socket, and how far it is.
+    Write { fua: bool, filling: Option<(Buf, u32)> },
+}
+
+/// Why a connection does not go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stop {
+    /// It needs bytes from the client.
+    Input,
+    /// It needs memory that others hold.
+    Memory,
+    /// It has as much under way as it may.
+    Own,
+    /// It takes nothing more.
+    Closing,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Connection {
+    index: u32,
+    socket: Arc<OwnedFd>,
+    session: Session,
+    /// Receive buffer; `start..end` has not been consumed.
+    input: Buf,
+    start: u32,
+    end: u32,
+    jobs: Slab<Job>,
+    current: Option<Current>,
+    /// A read in turn is under way: nothing else may be answered meanwhile.
+    exclusive: bool,
+    /// Bytes of the arena its commands and replies occupy.
+    held: u64,
+    out: Box<Outgoing>,
+    /// An empty message, to be reused.
+    spare: Option<Box<Outgoing>>,
+    receiving: bool,
+    sending: bool,
+    /// No more commands are taken; the last replies are still sent.
+    closing: bool,
+    /// The socket is of no use any more.
+    broken: bool,
+    /// Is in the server's list of connections with something to do.
+    pub(super) listed: bool,
+}
+
+impl Connection {
+    pub(super) fn new(
+        index: u32,
+        socket: OwnedFd,
+        input: Buf,
+        new_session: impl FnOnce(&mut Vec<u8>) -> Session,
+    ) -> Self {
+        let mut out = Box::<Outgoing>::default();
+        let session = new_session(&mut out.bytes);
+        Self {
+            index,
+            socket: Arc::new(socket),
+            session,
+            input,
+            start: 0,
+            end: 0,
+            jobs: Slab::default(),
+            current: None,
+            exclusive: false,
+            held: 0,
+            out,
+            spare: None,
+            receiving: false,
+            sending: false,
+            closing: false,
+            broken: false,
+            listed: false,
+        }
+    }
+
+    /// Goes on as far as possible, with at most `limit` bytes of the arena.
+    pub(super) fn advance(&mut self, core: &mut Core, limit: u64) {
+        if self.receiving {
+            // Everything received was consumed as far as it could be.
+            return;
+        }
+        let stop = loop {
+            if self.closing || self.broken {
+                break Stop::Closing;
+            }
+            let went = match self.current {
+                Some(current) => self.issue(core, current, limit),
+                None => self.next_command(core),
+            };
+            if let Err(stop) = went {
+                break stop;
+            }
+        };
+        if stop != Stop::Memory {
+            core.sated(Waiter::Nbd(self.index));
+        }
+        if stop == Stop::Input {
+            self.receive(core);
+        }
+    }
+
+    /// Lets the session look at the input.
+    fn next_command(&mut self, core: &mut Core) -> Result<(), Stop> {
+        if self.exclusive
+            || self.jobs.len() >= MAX_JOBS
+            || self.out.bytes.len() > MAX_UNSENT_BYTES
+            || self.out.parts() > MAX_UNSENT_PARTS
+        {
+            return Err(Stop::Own);
+        }
+        let unread = self.input.slice(self.start, self.end - self.start);
+        // SAFETY: no receive is in flight (`advance`), so nobody else touches the input buffer.
+        let input = unsafe { core.arena.memory().bytes(unread) };
+        let (used, step) = self.session.step(input, &mut self.out.bytes);
+        self.start += u32::try_from(used).expect("no more than was given");
+        match step {
+            Step::NeedMore => return Err(Stop::Input),
+            Step::Again => {}
+            Step::Command(command) => self.begin(core, command),
+            Step::Close => self.closing = true,
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, core: &mut Core, Command { cookie, kind }: Command) {
+        let job = self.jobs.insert(Job {
+            cookie,
+            read: matches!(kind, Kind::Read { .. }),
+            then_flush: matches!(kind, Kind::Trim { fua: true, .. }),
+            pieces: 0,
+            issued: false,
+            answering: false,
+            error: None,
+        });
+        let (op, offset, len) = match kind {
+            Kind::Read { offset, len } => {
+                let in_turn = !self.session.structured() && len > Request::MAX_BYTES;
+                let transfer = Transfer::Read { in_turn };
+                self.current = Some(Current { job, offset, left: len, transfer });
+                return;
+            }
+            Kind::Write { offset, len, fua } => {
+                let transfer = Transfer::Write { fua, filling: None };
+                self.current = Some(Current { job, offset, left: len, transfer });
+                return;
+            }
+            Kind::WriteZeroes { offset, len, fua, unmap } => {
+                (Op::WriteZeroes { fua, unmap }, offset, len)
+            }
+            Kind::Trim { offset, len, .. } => (Op::Discard, offset, len),
+            Kind::Flush => (Op::Flush, 0, 0),
+        };
+        self.jobs[job].issued = true;
+        self.request(core, job, op, (offset, len), Buf::default());
+    }
+
+    fn request(&mut self, core: &mut Core, job: u32, op: Op, range: (u64, u32), buf: Buf) {
+        self.jobs[job].pieces += 1;
+        let owner = Owner::Nbd(JobRef { connection: self.index, job });
+        core.request(op, range.0, range.1.into(), buf, owner);
+    }
+
+    /// Makes the next request of the current command.
+    fn issue(&mut self, core: &mut Core, current: Current, limit: u64) -> Result<(), Stop> {
+        let Current { job, offset, left, transfer } = current;
+        let len = left.min(Request::MAX_BYTES);
+        let (op, buf) = match transfer {
+            // It begins when all else is answered.
+            Transfer::Read { in_turn: true }
+                if self.jobs[job].pieces > 0 || self.jobs.len() > 1 =>
+            {
+                return Err(Stop::Own);
+            }
+            Transfer::Read { in_turn } => {
+                self.exclusive = in_turn;
+                (Op::Read, self.allocate(core, len, limit)?)
+            }
+            Transfer::Write { fua, filling } => {
+                let (buf, filled) = match filling {
+                    Some(filling) => filling,
+                    None => (self.allocate(core, len, limit)?, 0),
+                };
+                let filled = filled + self.take_input(core, buf.slice(filled, len - filled));
+                if filled < len {
+                    let transfer = Transfer::Write { fua, filling: Some((buf, filled)) };
+                    self.current = Some(Current { transfer, ..current });
+                    return Err(Stop::Input);
+                }
+                (Op::Write { fua }, buf)
+            }
+        };
+        let transfer = match transfer {
+            Transfer::Write { fua, .. } => Transfer::Write { fua, filling: None },
+            read @ Transfer::Read { .. } => read,
+        };
+        self.jobs[job].issued = left == len;
+        self.current = (left > len).then_some(Current {
+            job,
+            offset: offset + u64::from(len),
+            left: left - len,
+            transfer,
+        });
+        self.request(core, job, op, (offset, len), buf);
+        Ok(())
+    }
+
+    fn allocate(&mut self, core: &mut Core, len: u32, limit: u64) -> Result<Buf, Stop> {
+        let occupied = Arena::occupied_bytes(len);
+        if self.held > 0 && self.held + occupied > limit {
+            return Err(Stop::Own);
+        }
+        let buf = core.allocate(len, Waiter::Nbd(self.index)).ok_or(Stop::Memory)?;
+        self.held += occupied;
+        Ok(buf)
+    }
+
+    fn release(&mut self, core: &mut Core, buf: Buf) {
+        self.held -= Arena::occupied_bytes(buf.len);
+        core.arena.release(buf);
+    }
+
+    /// Moves what the input holds into a buffer; tells how much that was.
+    fn take_input(&mut self, core: &Core, to: Buf) -> u32 {
+        let len = to.len.min(self.end - self.start);
+        let memory = core.arena.memory();
+        // SAFETY: no receive is in flight, so both buffers are this connection's alone, and they
+        // are different allocations.
+        let (from, to) = unsafe {
+            (memory.bytes(self.input.slice(self.start, len)), memory.bytes_mut(to.slice(0, len)))
+        };
+        to.copy_from_slice(from);
+        self.start += len;
+        len
+    }
+
+    /// What is missing in the buffer being filled; empty when none is.
+    fn unfilled(&self) -> Buf {
+        match self.current {
+            Some(Current {
+                transfer: Transfer::Write { filling: Some((buf, filled)), .. },
+                ..
+            }) => buf.slice(filled, buf.len - filled),
+            _ => self.input.slice(0, 0),
+        }
+    }
+
+    /// Starts a receive: first what is missing in the buffer being filled, then more input.
+    fn receive(&mut self, core: &mut Core) {
+        let (start, end) = (self.start as usize, self.end as usize);
+        if start > 0 {
+            // SAFETY: no receive is in flight, the buffer is this connection's alone.
+            let input = unsafe { core.arena.memory().bytes_mut(self.input) };
+            input.copy_within(start..end, 0);
+            (self.start, self.end) = (0, self.end - self.start);
+        }
+        let missing = self.unfilled();
+        let room = self.input.slice(self.end, self.input.len - self.end);
+        let bufs = if missing.len > 0 { [missing, room] } else { [room, room.slice(0, 0)] };
+        self.receiving = true;
+        let op = DriverOp::Receive { socket: Arc::clone(&self.socket), bufs };
+        core.driver.start(Token::Receive(self.index), op);
+    }
+
+    /// A receive has ended.
+    pub(super) fn received(&mut self, core: &mut Core, result: Result<u32, Errno>) {
+        self.receiving = false;
+        match result {
+            Ok(0) => self.closing = true,
+            Err(_) => self.break_off(core),
+            Ok(moved) => {
+                let direct = moved.min(self.unfilled().len);
+                self.end += moved - direct;
+                if let Some(Current { transfer: Transfer::Write { filling, .. }, .. }) =
+                    &mut self.current
+                    && let Some((_, filled)) = filling
+                {
+                    *filled += direct;
+                }
+            }
+        }
+        if self.closing {
+            self.stop_reading(core);
+        }
+    }
+
+    /// Takes nothing more. A write whose data did not come is not carried out further. Not while
+    /// a receive is in flight: it may be filling a buffer.
+    fn stop_reading(&mut self, core: &mut Core) {
+        debug_assert!(!self.receiving);
+        self.closing = true;
+        let Some(Current { job, transfer, .. }) = self.current.take() else { return };
+        if let Transfer::Write { filling: Some((buf, _)), .. } = transfer {
+            self.release(core, buf);
+        }
+        self.jobs[job].issued = true;
+        if self.jobs[job].pieces == 0 {
+            self.jobs.remove(job);
+        }
+    }
+
+    /// A request is done.
+    pub(super) fn completed(
+        &mut self,
+        core: &mut Core,
+        at: JobRef,
+        request: Request,
+        result: Result<(), RequestError>,
+    ) {
+        let job = &mut self.jobs[at.job];
+        job.pieces -= 1;
+        job.error = job.error.or(result.err());
+        let last = job.pieces == 0 && job.issued;
+        if job.read && result.is_ok() && !self.broken {
+            self.answer_read(at.job, &request, last);
+        } else if request.buf.len > 0 {
+            self.release(core, request.buf);
+        }
+        if self.jobs[at.job].error.is_some() && !self.session.structured() {
+            self.give_up_rest(core, at.job);
+        }
+        let job = &mut self.jobs[at.job];
+        if job.pieces > 0 || !job.issued {
+            return;
+        }
+        if job.then_flush && job.error.is_none() {
+            job.then_flush = false;
+            self.request(core, at.job, Op::Flush, (0, 0), Buf::default());
+            return;
+        }
+        let job = self.jobs.remove(at.job);
+        if job.read {
+            self.exclusive = false;
+        }
+        if !self.broken {
+            self.answer(core, &job);
+        }
+    }
+
+    /// A read in turn that failed is not continued.
+    fn give_up_rest(&mut self, core: &mut Core, job: u32) {
+        if let Some(Current { job: current, transfer: Transfer::Read { .. }, .. }) = self.current
+            && current == job
+        {
+            self.current = None;
+            self.jobs[job].issued = true;
+            core.sated(Waiter::Nbd(self.index));
+        }
+    }
+
+    /// Puts what a read brought into the reply.
+    fn answer_read(&mut self, index: u32, request: &Request, last: bool) {
+        let job = &mut self.jobs[index];
+        if self.session.structured() {
+            let done = last && job.error.is_none();
+            let offset = request.sector * SECTOR_BYTES;
+            put_data_chunk(&mut self.out.bytes, job.cookie, done, offset, request.buf.len);
+        } else if !job.answering {
+            put_simple_reply(&mut self.out.bytes, job.cookie, None);
+        }
+        job.answering = true;
+        self.out.push(request.buf);
+    }
+
+    /// Ends the reply to a command.
+    fn answer(&mut self, core: &mut Core, job: &Job) {
+        let structured = self.session.structured();
+        match job.error {
+            Some(_) if job.answering && !structured => {
+                // The reply said that all was well; there is no way to take that back.
+                self.break_off(core);
+            }
+            Some(error) => {
+                let (number, message) = describe(error);
+                self.session.refuse(job.cookie, number, &message, &mut self.out.bytes);
+            }
+            None if job.read => {}
+            // Also in a conversation with structured replies a simple one will do here.
+            None => put_simple_reply(&mut self.out.bytes, job.cookie, None),
+        }
+    }
+
+    /// Sends what there is to send, unless a send is in flight.
+    pub(super) fn flush(&mut self, core: &mut Core) {
+        if self.sending || self.broken || self.out.is_empty() {
+            return;
+        }
+        let next = self.spare.take().unwrap_or_default();
+        let message = std::mem::replace(&mut self.out, next);
+        self.sending = true;
+        let op = DriverOp::Send { socket: Arc::clone(&self.socket), message };
+        core.driver.start(Token::Send(self.index), op);
+    }
+
+    /// A send has ended.
+    pub(super) fn sent(
+        &mut self,
+        core: &mut Core,
+        result: Result<u32, Errno>,
+        mut message: Box<Outgoing>,
+    ) {
+        self.sending = false;
+        message.buffers().for_each(|buf| self.release(core, buf));
+        message.clear();
+        self.spare = Some(message);
+        if result.is_err() {
+            self.break_off(core);
+        }
+    }
+
+    /// Takes no more commands; what is under way is still answered.
+    pub(super) fn close(&mut self, core: &mut Core) {
+        // Whatever receive is in flight ends with "no more bytes".
+        let _ = rustix::net::shutdown(&self.socket, Shutdown::Read);
+        self.closing = true;
+        if !self.receiving {
+            self.stop_reading(core);
+        }
+    }
+
+    /// Gives the client up.
+    pub(super) fn break_off(&mut self, core: &mut Core) {
+        (self.broken, self.closing) = (true, true);
+        let _ = rustix::net::shutdown(&self.socket, Shutdown::Both);
+        if !self.receiving {
+            self.stop_reading(core);
+        }
+    }
+
+    /// Nothing of this connection is in flight and nothing more will come of it.
+    pub(super) fn finished(&self) -> bool {
+        let idle = !self.receiving && !self.sending && self.jobs.is_empty();
+        idle && self.closing && (self.broken || self.out.is_empty())
+    }
+
+    /// Gives its memory back.
+    pub(super) fn dissolve(mut self, core: &mut Core) {
+        core.sated(Waiter::Nbd(self.index));
+        self.stop_reading(core);
+        let out = std::mem::take(&mut self.out);
+        out.buffers().for_each(|buf| self.release(core, buf));
+        core.arena.release(self.input);
+        debug_assert_eq!(self.held, 0, "memory of a closed connection is lost");
+    }
+}
+
+/// The protocol's error for ours, and what it means.
+fn describe(error: RequestError) -> (NbdError, String) {
+    let number = match error {
+        RequestError::OutOfRange | RequestError::Malformed => NbdError::Invalid,
+        RequestError::ReadOnly => NbdError::NotPermitted,
+        RequestError::Failed | RequestError::Medium => NbdError::Io,
+    };
+    (number, error.to_string())
+}

@@ -1,0 +1,15 @@
+//! The NBD export: a server of our own for the fixed newstyle protocol, in the engine's ring.
+//!
+//! [`session`] speaks the protocol and does no I/O; [`server`] moves the bytes and turns commands
+//! into requests to the machine. The protocol is the one of the NBD project's `doc/proto.md`.
+
+mod connection;
+mod proto;
+mod server;
+mod session;
+
+pub use proto::MAX_PAYLOAD_BYTES;
+pub use session::{Export, fuzz_session};
+
+pub(crate) use connection::JobRef;
+pub(crate) use server::Server;

@@ -1,0 +1,478 @@
+//! One client's side of the protocol as a state machine without I/O: bytes in, answers and
+//! commands out. Takes hostile bytes: it never panics and never stores what a client announces.
+
+use std::sync::Arc;
+
+use super::proto::{
+    INIT_MAGIC, MAX_PAYLOAD_BYTES, NbdError, OPTION_HEADER_BYTES, OPTION_MAGIC, REQUEST_BYTES,
+    RawRequest, Reader, command, flag, handshake, info, option, put_all_data_status,
+    put_error_chunk, put_len, put_option_reply, put_simple_reply, reply, transmission,
+};
+
+/// An option's data must fit with its header into the receive buffer; this is ample.
+const MAX_OPTION_BYTES: usize = 16 << 10;
+const ALLOCATION_CONTEXT: &[u8] = b"base:allocation";
+const ALLOCATION_CONTEXT_ID: u32 = 1;
+
+/// What a client sees of the array.
+#[derive(Clone, Debug)]
+pub struct Export {
+    /// Its name; clients that ask for the default export (an empty name) get it as well.
+    pub name: String,
+    /// Size of the device.
+    pub size_bytes: u64,
+    /// Refuses writes.
+    pub read_only: bool,
+    /// Offsets and lengths must be multiples of this.
+    pub min_block_bytes: u32,
+    /// What clients should prefer.
+    pub preferred_block_bytes: u32,
+    /// Largest piece in which a read is answered: a read that must not be fragmented (DF) can be
+    /// no longer.
+    pub piece_bytes: u32,
+}
+
+/// A command that passed all checks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Command {
+    pub(super) cookie: u64,
+    pub(super) kind: Kind,
+}
+
+/// What to do. Ranges are inside the export, aligned and not empty.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Read {
+        offset: u64,
+        len: u32,
+    },
+    /// The next `len` bytes of the stream are the data; they are not for the session.
+    Write {
+        offset: u64,
+        len: u32,
+        fua: bool,
+    },
+    WriteZeroes {
+        offset: u64,
+        len: u32,
+        fua: bool,
+        unmap: bool,
+    },
+    Trim {
+        offset: u64,
+        len: u32,
+        fua: bool,
+    },
+    Flush,
+}
+
+/// What came of some input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Nothing, before there is more input.
+    NeedMore,
+    /// Something was dealt with; there may be answers. Call again.
+    Again,
+    /// Carry this out and answer it.
+    Command(Command),
+    /// The conversation is over. Send what there is to send and close.
+    Close,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    ClientFlags,
+    Options,
+    Transmission,
+    Closed,
+}
+
+/// The conversation with one client.
+#[derive(Debug)]
+pub(super) struct Session {
+    export: Arc<Export>,
+    phase: Phase,
+    /// Input to be thrown away: data of refused options and writes.
+    skip: u64,
+    no_zeroes: bool,
+    structured: bool,
+    allocation_context: bool,
+}
+
+impl Session {
+    /// A new conversation; its greeting goes into `out`.
+    pub(super) fn new(export: Arc<Export>, out: &mut Vec<u8>) -> Self {
+        out.extend_from_slice(&INIT_MAGIC.to_be_bytes());
+        out.extend_from_slice(&OPTION_MAGIC.to_be_bytes());
+        let flags = handshake::FIXED_NEWSTYLE | handshake::NO_ZEROES;
+        out.extend_from_slice(&flags.to_be_bytes());
+        Self {
+            export,
+            phase: Phase::ClientFlags,
+            skip: 0,
+            no_zeroes: false,
+            structured: false,
+            allocation_context: false,
+        }
+    }
+
+    /// Replies are structured.
+    pub(super) const fn structured(&self) -> bool {
+        self.structured
+    }
+
+    /// Looks at the input that has not been consumed yet. Tells how much of it is consumed now and
+    /// what came of it; appends answers to `out`.
+    pub(super) fn step(&mut self, input: &[u8], out: &mut Vec<u8>) -> (usize, Step) {
+        if self.skip > 0 {
+            let now = usize::try_from(self.skip).unwrap_or(usize::MAX).min(input.len());
+            self.skip -= now as u64;
+            return (now, if now == 0 { Step::NeedMore } else { Step::Again });
+        }
+        match self.phase {
+            Phase::ClientFlags => self.client_flags(input),
+            Phase::Options => self.option(input, out),
+            Phase::Transmission => {
+                let Some(bytes) = input.first_chunk() else { return (0, Step::NeedMore) };
+                (REQUEST_BYTES, self.request(bytes, out))
+            }
+            Phase::Closed => (input.len(), Step::Close),
+        }
+    }
+
+    fn close(&mut self) -> Step {
+        self.phase = Phase::Closed;
+        Step::Close
+    }
+
+    fn client_flags(&mut self, input: &[u8]) -> (usize, Step) {
+        const KNOWN: u32 = (handshake::FIXED_NEWSTYLE | handshake::NO_ZEROES) as u32;
+        let Some(flags) = Reader(input).u32() else { return (0, Step::NeedMore) };
+        if flags & !KNOWN != 0 {
+            return (4, self.close());
+        }
+        self.no_zeroes = flags & u32::from(handshake::NO_ZEROES) != 0;
+        self.phase = Phase::Options;
+        (4, Step::Again)
+    }
+
+    fn option(&mut self, input: &[u8], out: &mut Vec<u8>) -> (usize, Step) {
+        let mut reader = Reader(input);
+        let (Some(magic), Some(option), Some(len)) = (reader.u64(), reader.u32(), reader.u32())
+        else {
+            return (0, Step::NeedMore);
+        };
+        if magic != OPTION_MAGIC {
+            return (input.len(), self.close());
+        }
+        let known = matches!(
+            option,
+            option::EXPORT_NAME
+                | option::ABORT
+                | option::LIST
+                | option::INFO
+                | option::GO
+                | option::STRUCTURED_REPLY
+                | option::LIST_META_CONTEXT
+                | option::SET_META_CONTEXT
+        );
+        let len = len as usize;
+        if !known || len > MAX_OPTION_BYTES {
+            if option == option::EXPORT_NAME {
+                return (OPTION_HEADER_BYTES, self.close());
+            }
+            let kind = if known { reply::ERR_TOO_BIG } else { reply::ERR_UNSUP };
+            put_option_reply(out, option, kind, b"");
+            self.skip = len as u64;
+            return (OPTION_HEADER_BYTES, Step::Again);
+        }
+        let Some(data) = reader.0.get(..len) else { return (0, Step::NeedMore) };
+        (OPTION_HEADER_BYTES + len, self.known_option(option, data, out))
+    }
+
+    fn known_option(&mut self, option: u32, data: &[u8], out: &mut Vec<u8>) -> Step {
+        let answered = match option {
+            option::EXPORT_NAME => return self.export_name(data, out),
+            option::ABORT => {
+                put_option_reply(out, option, reply::ACK, b"");
+                return self.close();
+            }
+            option::LIST => self.list(data, out),
+            option::INFO | option::GO => self.info(option, data, out),
+            option::STRUCTURED_REPLY if data.is_empty() => {
+                self.structured = true;
+                Ok(())
+            }
+            option::STRUCTURED_REPLY => Err(reply::ERR_INVALID),
+            _ => self.meta_context(option, data, out),
+        };
+        match answered {
+            Ok(()) => put_option_reply(out, option, reply::ACK, b""),
+            Err(kind) => put_option_reply(out, option, kind, b""),
+        }
+        if option == option::GO && answered.is_ok() {
+            self.phase = Phase::Transmission;
+        }
+        Step::Again
+    }
+
+    fn is_export(&self, name: &[u8]) -> bool {
+        name.is_empty() || name == self.export.name.as_bytes()
+    }
+
+    fn transmission_flags(&self) -> u16 {
+        let mut flags = transmission::HAS_FLAGS
+            | transmission::SEND_FLUSH
+            | transmission::SEND_FUA
+            | transmission::SEND_TRIM
+            | transmission::SEND_WRITE_ZEROES
+            | transmission::SEND_FAST_ZERO
+            | transmission::CAN_MULTI_CONN;
+        if self.structured {
+            flags |= transmission::SEND_DF;
+        }
+        if self.export.read_only {
+            flags |= transmission::READ_ONLY;
+        }
+        flags
+    }
+
+    fn export_name(&mut self, name: &[u8], out: &mut Vec<u8>) -> Step {
+        if !self.is_export(name) {
+            // This option has no way to say no.
+            return self.close();
+        }
+        out.extend_from_slice(&self.export.size_bytes.to_be_bytes());
+        out.extend_from_slice(&self.transmission_flags().to_be_bytes());
+        if !self.no_zeroes {
+            out.extend_from_slice(&[0; 124]);
+        }
+        self.phase = Phase::Transmission;
+        Step::Again
+    }
+
+    fn list(&self, data: &[u8], out: &mut Vec<u8>) -> Result<(), u32> {
+        if !data.is_empty() {
+            return Err(reply::ERR_INVALID);
+        }
+        let mut entry = Vec::new();
+        put_len(&mut entry, self.export.name.len());
+        entry.extend_from_slice(self.export.name.as_bytes());
+        put_option_reply(out, option::LIST, reply::SERVER, &entry);
+        Ok(())
+    }
+
+    fn info(&self, option: u32, data: &[u8], out: &mut Vec<u8>) -> Result<(), u32> {
+        let mut reader = Reader(data);
+        let name = reader.string().ok_or(reply::ERR_INVALID)?;
+        let count = reader.u16().ok_or(reply::ERR_INVALID)?;
+        if reader.0.len() != usize::from(count) * 2 {
+            return Err(reply::ERR_INVALID);
+        }
+        if !self.is_export(name) {
+            return Err(reply::ERR_UNKNOWN);
+        }
+        let mut data = info::EXPORT.to_be_bytes().to_vec();
+        data.extend_from_slice(&self.export.size_bytes.to_be_bytes());
+        data.extend_from_slice(&self.transmission_flags().to_be_bytes());
+        put_option_reply(out, option, reply::INFO, &data);
+
+        // The block sizes also go to those who did not ask: they had better know.
+        let mut data = info::BLOCK_SIZE.to_be_bytes().to_vec();
+        let sizes =
+            [self.export.min_block_bytes, self.export.preferred_block_bytes, MAX_PAYLOAD_BYTES];
+        sizes.iter().for_each(|size| data.extend_from_slice(&size.to_be_bytes()));
+        put_option_reply(out, option, reply::INFO, &data);
+
+        if std::iter::from_fn(|| reader.u16()).any(|wanted| wanted == info::NAME) {
+            let mut data = info::NAME.to_be_bytes().to_vec();
+            data.extend_from_slice(self.export.name.as_bytes());
+            put_option_reply(out, option, reply::INFO, &data);
+        }
+        Ok(())
+    }
+
+    fn meta_context(&mut self, option: u32, data: &[u8], out: &mut Vec<u8>) -> Result<(), u32> {
+        let set = option == option::SET_META_CONTEXT;
+        if set {
+            self.allocation_context = false;
+        }
+        let mut reader = Reader(data);
+        let name = reader.string().ok_or(reply::ERR_INVALID)?;
+        let count = reader.u32().ok_or(reply::ERR_INVALID)?;
+        let mut found = count == 0 && !set;
+        for _ in 0..count {
+            let query = reader.string().ok_or(reply::ERR_INVALID)?;
+            found |= query == ALLOCATION_CONTEXT || (query == b"base:" && !set);
+        }
+        if !reader.0.is_empty() || !self.structured {
+            return Err(reply::ERR_INVALID);
+        }
+        if !self.is_export(name) {
+            return Err(reply::ERR_UNKNOWN);
+        }
+        if found {
+            let mut data = ALLOCATION_CONTEXT_ID.to_be_bytes().to_vec();
+            data.extend_from_slice(ALLOCATION_CONTEXT);
+            put_option_reply(out, option, reply::META_CONTEXT, &data);
+            self.allocation_context |= set;
+        }
+        Ok(())
+    }
+
+    fn request(&mut self, bytes: &[u8; REQUEST_BYTES], out: &mut Vec<u8>) -> Step {
+        let Some(request) = RawRequest::parse(bytes) else { return self.close() };
+        if request.kind == command::DISC {
+            return self.close();
+        }
+        let cookie = request.cookie;
+        match self.checked(&request) {
+            Ok(Some(kind)) => Step::Command(Command { cookie, kind }),
+            Ok(None) => {
+                put_all_data_status(out, cookie, ALLOCATION_CONTEXT_ID, request.len);
+                Step::Again
+            }
+            Err((error, message)) => {
+                if request.kind == command::WRITE {
+                    self.skip = request.len.into();
+                }
+                self.refuse(cookie, error, message, out);
+                Step::Again
+            }
+        }
+    }
+
+    /// Answers a command with an error.
+    pub(super) fn refuse(&self, cookie: u64, error: NbdError, message: &str, out: &mut Vec<u8>) {
+        if self.structured {
+            put_error_chunk(out, cookie, error, message);
+        } else {
+            put_simple_reply(out, cookie, Some(error));
+        }
+    }
+
+    /// The command to carry out; `None` for a block status, which needs nothing carried out.
+    fn checked(&self, request: &RawRequest) -> Result<Option<Kind>, (NbdError, &'static str)> {
+        let RawRequest { flags, kind, offset, len, .. } = *request;
+        let allowed = match kind {
+            // FUA means nothing on a read or a flush, yet clients may send it with any command.
+            command::READ if self.structured => flag::FUA | flag::DF,
+            command::READ | command::WRITE | command::FLUSH | command::TRIM => flag::FUA,
+            command::WRITE_ZEROES => flag::FUA | flag::NO_HOLE | flag::FAST_ZERO,
+            command::BLOCK_STATUS if self.allocation_context => flag::FUA | flag::REQ_ONE,
+            command::BLOCK_STATUS => {
+                return Err((NbdError::Invalid, "no metadata context was negotiated"));
+            }
+            _ => return Err((NbdError::Invalid, "unknown command")),
+        };
+        if flags & !allowed != 0 {
+            return Err((NbdError::Invalid, "unknown command flag"));
+        }
+        if kind == command::FLUSH {
+            return Ok(Some(Kind::Flush));
+        }
+        let writes = matches!(kind, command::WRITE | command::TRIM | command::WRITE_ZEROES);
+        if writes && self.export.read_only {
+            return Err((NbdError::NotPermitted, "the export is read-only"));
+        }
+        self.check_range(request)?;
+        let fua = flags & flag::FUA != 0;
+        match kind {
+            command::READ if flags & flag::DF != 0 && len > self.export.piece_bytes => {
+                Err((NbdError::Overflow, "too long to be read in one piece"))
+            }
+            command::WRITE_ZEROES if flags & flag::FAST_ZERO != 0 => {
+                Err((NbdError::NotSupported, "zeroing may be as slow as writing"))
+            }
+            command::READ => Ok(Some(Kind::Read { offset, len })),
+            command::WRITE => Ok(Some(Kind::Write { offset, len, fua })),
+            command::TRIM => Ok(Some(Kind::Trim { offset, len, fua })),
+            command::WRITE_ZEROES => {
+                let unmap = flags & flag::NO_HOLE == 0;
+                Ok(Some(Kind::WriteZeroes { offset, len, fua, unmap }))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    fn check_range(&self, request: &RawRequest) -> Result<(), (NbdError, &'static str)> {
+        let RawRequest { kind, offset, len, .. } = *request;
+        if len == 0 {
+            return Err((NbdError::Invalid, "empty range"));
+        }
+        if matches!(kind, command::READ | command::WRITE) && len > MAX_PAYLOAD_BYTES {
+            return Err((NbdError::Invalid, "longer than the maximum of 32 MiB"));
+        }
+        let end = offset.checked_add(len.into());
+        if end.is_none_or(|end| end > self.export.size_bytes) {
+            let grows = matches!(kind, command::WRITE | command::WRITE_ZEROES);
+            let error = if grows { NbdError::NoSpace } else { NbdError::Invalid };
+            return Err((error, "range ends beyond the device"));
+        }
+        let block = self.export.min_block_bytes;
+        if offset % u64::from(block) != 0 || len % block != 0 {
+            return Err((NbdError::Invalid, "not aligned to the minimum block size"));
+        }
+        Ok(())
+    }
+}
+
+/// Feeds arbitrary bytes to a conversation, in pieces whose sizes follow from the bytes, and holds
+/// it to what it promises. For fuzzing.
+///
+/// # Panics
+/// When a promise is broken.
+pub fn fuzz_session(data: &[u8]) {
+    let Some((&first, stream)) = data.split_first() else { return };
+    let size_bytes = 64 << 20;
+    let export = Export {
+        name: "fuzz".into(),
+        size_bytes,
+        read_only: first & 1 != 0,
+        min_block_bytes: 512,
+        preferred_block_bytes: 4096,
+        piece_bytes: 1 << 20,
+    };
+    let mut out = Vec::new();
+    let mut session = Session::new(Arc::new(export), &mut out);
+    let (mut start, mut end, mut payload) = (0, 0, 0usize);
+    loop {
+        let taken = payload.min(end - start);
+        (start, payload) = (start + taken, payload - taken);
+        let before = out.len();
+        let (used, step) = session.step(&stream[start..end], &mut out);
+        assert!(used <= end - start, "consumed more than there is");
+        assert!(out.len() - before <= 4096, "answered too much at once");
+        start += used;
+        match step {
+            Step::NeedMore if end == stream.len() => return,
+            Step::NeedMore => {
+                end = stream.len().min(end + 1 + usize::from(first >> 1));
+                assert!(used == 0);
+            }
+            Step::Again => assert!(used > 0, "no progress"),
+            Step::Command(Command { kind, .. }) => {
+                if let Some((offset, len)) = kind.range() {
+                    assert!(len > 0 && offset + u64::from(len) <= size_bytes);
+                    assert!(offset % 512 == 0 && len % 512 == 0);
+                }
+                if let Kind::Write { len, .. } = kind {
+                    payload = len as usize;
+                }
+            }
+            Step::Close => return,
+        }
+    }
+}
+
+impl Kind {
+    const fn range(self) -> Option<(u64, u32)> {
+        match self {
+            Self::Read { offset, len }
+            | Self::Write { offset, len, .. }
+            | Self::WriteZeroes { offset, len, .. }
+            | Self::Trim { offset, len, .. } => Some((offset, len)),
+            Self::Flush => None,
+        }
+    }
+}
