@@ -1,7 +1,13 @@
 //! Judges we did not write: a real md kernel, mdadm, libnbd, qemu, fio, ext4, xfs. All drive the
 //! command `braid` as a user does.
 
+mod braid_to_md;
+mod crash;
 mod golden;
+mod handoff;
+mod live;
 mod md_to_braid;
+mod nbd_clients;
+mod refusals;
 mod served;
 mod support;

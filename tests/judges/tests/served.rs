@@ -132,7 +132,12 @@ impl Served {
 
     /// Write a part with libnbd, and flush.
     pub(crate) fn write(&self, content: &Content, offset: u64, length: u64) {
-        let file = self.run_dir.join("part");
+        self.write_from("part", content, offset, length);
+    }
+
+    /// The same for several at once: each names a file to write from.
+    pub(crate) fn write_from(&self, file: &str, content: &Content, offset: u64, length: u64) {
+        let file = self.run_dir.join(file);
         let mut bytes = Vec::new();
         content.write(&mut bytes, offset, length).expect("memory");
         fs::write(&file, bytes).expect("a file");

@@ -191,3 +191,11 @@ pub(crate) mod guest {
 pub(crate) fn report(findings: &[String]) {
     assert!(findings.is_empty(), "{} findings:\n{}", findings.len(), findings.join("\n"));
 }
+
+/// The value, or the message of the assertion that failed on the way to it.
+pub(crate) fn attempt<T>(work: impl FnOnce() -> T) -> Result<T, String> {
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).map_err(|cause| {
+        let text = cause.downcast_ref::<String>().cloned();
+        text.or_else(|| cause.downcast_ref::<&str>().map(ToString::to_string)).unwrap_or_default()
+    })
+}

@@ -1,0 +1,161 @@
+//! What Braid writes, Linux md reads: every level and layout, filled over NBD, with a member failed
+//! under it and recovered, goes to a real md kernel, which finds the content and no mismatch.
+
+use crate::handoff::{Left, to_md_and_back};
+use crate::served::Served;
+use crate::support::{self, Run, braid, guest, program, skip};
+use braid_judges::Content;
+use std::path::{Path, PathBuf};
+
+const MEMBER_BYTES: u64 = 10 << 20;
+
+/// level, layout, number of members, chunk
+type Shape = (&'static str, &'static str, usize, &'static str);
+
+const STRIPED: &[Shape] = &[
+    ("linear", "", 2, ""),
+    ("linear", "", 3, ""),
+    ("0", "", 2, "64K"),
+    ("0", "", 3, "4K"),
+    ("1", "", 2, ""),
+    ("1", "", 3, ""),
+    ("4", "", 3, "64K"),
+    ("5", "left-symmetric", 3, "64K"),
+    ("5", "left-asymmetric", 4, "64K"),
+    ("5", "right-symmetric", 4, "16K"),
+    ("5", "right-asymmetric", 3, "128K"),
+    ("5", "parity-first", 4, "64K"),
+    ("5", "parity-last", 4, "4K"),
+    ("5", "", 3, "512K"),
+    ("10", "n2", 2, "64K"),
+    ("10", "n2", 3, "64K"),
+    ("10", "n2", 4, "4K"),
+    ("10", "n3", 5, "64K"),
+];
+const DOUBLE: &[Shape] = &[
+    ("6", "left-symmetric", 4, "64K"),
+    ("6", "left-asymmetric", 5, "128K"),
+    ("6", "right-symmetric", 5, "16K"),
+    ("6", "right-asymmetric", 5, "64K"),
+    ("6", "parity-first", 5, "64K"),
+    ("6", "parity-last", 5, "4K"),
+    ("6", "ddf-zero-restart", 5, "64K"),
+    ("6", "ddf-N-restart", 5, "64K"),
+    ("6", "ddf-N-continue", 5, "64K"),
+    ("6", "left-symmetric-6", 5, "64K"),
+    ("6", "left-asymmetric-6", 5, "64K"),
+    ("6", "right-symmetric-6", 5, "64K"),
+    ("6", "right-asymmetric-6", 5, "64K"),
+    ("6", "parity-first-6", 5, "64K"),
+    ("10", "f2", 2, "64K"),
+    ("10", "f2", 3, "64K"),
+    ("10", "f3", 5, "32K"),
+    ("10", "o2", 3, "64K"),
+    ("10", "o2", 4, "128K"),
+    ("10", "o3", 5, "64K"),
+];
+
+#[test]
+fn md_takes_single_parity_and_mirrors() {
+    every_shape("md_takes_single_parity_and_mirrors", STRIPED);
+}
+
+#[test]
+fn md_takes_double_parity_and_far_copies() {
+    every_shape("md_takes_double_parity_and_far_copies", DOUBLE);
+}
+
+/// What these tests need.
+pub(crate) fn available() -> Result<(), String> {
+    guest::available()?;
+    ["nbdcopy", "nbdinfo", "nbdsh"].into_iter().try_for_each(program)
+}
+
+fn every_shape(test: &str, shapes: &[Shape]) {
+    if let Err(reason) = available() {
+        return skip(test, &reason);
+    }
+    let mut left = Vec::new();
+    let mut findings = Vec::new();
+    for (number, shape) in shapes.iter().enumerate() {
+        let name = format!("{}-{}-{}", shape.0, shape.1, shape.2);
+        match support::attempt(|| live(&name, shape, number)) {
+            Ok(array) => left.push(array),
+            Err(finding) => findings.push(format!("{name}: {finding}")),
+        }
+    }
+    if let Err(finding) = support::attempt(|| to_md_and_back(test, left)) {
+        findings.push(finding);
+    }
+    support::report(&findings);
+}
+
+/// Sparse member files in a directory of their own.
+pub(crate) fn members(test: &str, count: usize, size_bytes: u64) -> Vec<PathBuf> {
+    let directory = support::directory(test);
+    let members: Vec<_> = (0..count).map(|n| directory.join(format!("m{n}.img"))).collect();
+    members.iter().for_each(|member| support::sparse_file(member, size_bytes));
+    members
+}
+
+/// `braid create`, which must succeed.
+pub(crate) fn create(name: &str, level: &str, members: &[PathBuf], arguments: &[&str]) {
+    let mut command = braid();
+    command.args(["create", name, "--level", level]);
+    command.args(["--raid-devices", &members.len().to_string()]).args(arguments).args(members);
+    Run::of(&mut command).expect_success("create");
+}
+
+/// The life of one array: made, filled, hurt and healed where its level allows, stopped.
+fn live(name: &str, &(level, layout, devices, chunk): &Shape, number: usize) -> Left {
+    let members = members(&format!("to-md-{name}"), devices, MEMBER_BYTES);
+    let mut arguments = Vec::new();
+    if !layout.is_empty() {
+        arguments.extend(["--layout", layout]);
+    }
+    if !chunk.is_empty() {
+        arguments.extend(["--chunk", chunk]);
+    }
+    let redundant = !["linear", "0"].contains(&level);
+    let bitmap = redundant && number % 2 == 1;
+    if redundant {
+        arguments.extend(["--bitmap", if bitmap { "internal" } else { "none" }]);
+    }
+    create(name, level, &members, &arguments);
+
+    let served = Served::start(name, &members, &[]);
+    let mut content = Content::of(1000 + number as u64);
+    let size_bytes = served.size_bytes();
+    served.fill(&content);
+    served.expect(&content, "after the fill");
+    if redundant {
+        served.wait_until_whole();
+        content = hurt_and_heal(&served, content, &members[number % devices], bitmap);
+    }
+    served.stop();
+    let left = Left { name: name.into(), members, content, size_bytes };
+    left.expect_by_cat("after the stop");
+    left
+}
+
+/// A member fails, the array is written, and the member comes back.
+fn hurt_and_heal(served: &Served, content: Content, member: &Path, bitmap: bool) -> Content {
+    served.manage("fail", member);
+    assert!(served.is("degraded"), "a member failed: {}", served.status());
+    let content = content.then(5, 1 << 20, 256 << 10).then(6, (5 << 20) + 4096, 12288);
+    for write in &content.over {
+        served.write(&content, write.offset, write.length);
+    }
+    served.expect(&content, "degraded");
+    served.manage("remove", member);
+    if bitmap {
+        served.manage("re-add", member);
+    } else {
+        support::sparse_file(member, MEMBER_BYTES);
+        served.manage("add", member);
+    }
+    served.wait_until_whole();
+    served.expect(&content, "recovered");
+    assert_eq!(served.check(), 0, "mismatches after recovery");
+    content
+}

@@ -1,0 +1,59 @@
+//! Arrays that Braid leaves, for a real md kernel to take: many in one boot, then back to Braid.
+
+use crate::support::{braid, guest};
+use braid_judges::Content;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::process::Stdio;
+
+const GUEST: &str = include_str!("handoff.sh");
+/// What md writes, as `take` does: seed, offset, length.
+const BY_MD: (u64, u64, u64) = (77, 3 << 20, 128 << 10);
+
+/// An array that no process of ours serves any more.
+#[derive(Clone, Debug)]
+pub(crate) struct Left {
+    /// For messages.
+    pub(crate) name: String,
+    /// All in one directory.
+    pub(crate) members: Vec<PathBuf>,
+    /// What it holds.
+    pub(crate) content: Content,
+    /// Its size.
+    pub(crate) size_bytes: u64,
+}
+
+impl Left {
+    /// `braid cat` gives the content.
+    pub(crate) fn expect_by_cat(&self, when: &str) {
+        let mut command = braid();
+        command.arg("cat").args(&self.members).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("braid starts");
+        let mut stdout = child.stdout.take().expect("a pipe");
+        let checked = self.content.check(&mut stdout, 0, self.size_bytes);
+        drop(stdout);
+        let status = child.wait().expect("braid ends");
+        assert_eq!(checked, Ok(()), "{}, {when}: braid cat: {status}", self.name);
+    }
+
+    fn call(&self) -> String {
+        let directory = self.members[0].parent().expect("a directory").display();
+        let names = self.members.iter().map(|path| path.file_name().expect("a name"));
+        let names: Vec<_> = names.map(|name| name.to_string_lossy()).collect();
+        let Self { name, content, .. } = self;
+        format!("take {name} {content} {} {directory} {}", BY_MD.0, names.join(" "))
+    }
+}
+
+/// md assembles each array, finds the content and no mismatch, and writes some; Braid reads it.
+pub(crate) fn to_md_and_back(test: &str, arrays: Vec<Left>) {
+    let mut script = format!("PATTERN={}\n{GUEST}\n", env!("CARGO_BIN_EXE_pattern"));
+    for array in &arrays {
+        let _ = writeln!(script, "{}", array.call());
+    }
+    guest::run(test, &script).expect_success("md takes what Braid left");
+    for mut array in arrays {
+        array.content = array.content.then(BY_MD.0, BY_MD.1, BY_MD.2);
+        array.expect_by_cat("after md wrote");
+    }
+}

@@ -1,0 +1,22 @@
+# The guest's side of handoff.rs: md takes an array that Braid left, whole or after a crash.
+
+# take NAME CONTENT SEED DIRECTORY MEMBER...: it assembles, holds CONTENT and is consistent; then
+# md itself writes 128 KiB at 3 MiB with SEED. A member that recovers gets the time to.
+take() {
+	local name=$1 content=$2 seed=$3 degraded=0
+	cd "$4" || fail "$name: no directory"
+	shift 4
+	attach "$@"
+	md --assemble --run /dev/md0 "${LOOPS[@]}"
+	idle md0
+	"$PATTERN" check /dev/md0 "$content" || fail "$name: md finds other content"
+	if read -r degraded 2>/dev/null </sys/block/md0/md/degraded; then
+		[ "$degraded" = 0 ] || fail "$name: degraded by $degraded for md; $(mdadm --detail /dev/md0)"
+		scrub md0
+		[ "$MISMATCHES" = 0 ] || fail "$name: md finds $MISMATCHES mismatches"
+	fi
+	"$PATTERN" write /dev/md0 "$seed" 3145728 131072 || fail "$name: md cannot write"
+	md --stop /dev/md0
+	detach
+	echo "$name: $SECONDS s"
+}
