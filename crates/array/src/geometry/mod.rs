@@ -38,7 +38,9 @@ pub struct Shape<'a> {
     pub layout: Layout,
     /// Number of roles.
     pub raid_disks: u32,
-    /// Chunk. raid1 has none and ignores it; linear rounds members down to it unless it is 0.
+    /// Chunk. raid1 has none and ignores it; linear rounds members down to it unless it is 0. In
+    /// raid0 it need be neither a power of two nor a multiple of the members' block: the caller
+    /// checks the latter.
     pub chunk_sectors: u32,
     /// Used part of each member; ignored for linear and raid0.
     pub size_sectors: u64,
@@ -73,7 +75,7 @@ pub const MAX_MEMBERS: u32 = 1920;
 /// Sizes stay below 2^63 bytes, the kernel's limit of a device, so that sums of a few do not wrap.
 const MAX_SECTORS: u64 = (1 << 54) - 1;
 
-/// The smallest chunk: a page.
+/// The smallest chunk, a page. Only raid0 takes any, be it of no use.
 const MIN_CHUNK_SECTORS: u32 = 8;
 
 impl Geometry {
@@ -294,10 +296,7 @@ fn check_chunk(shape: &Shape<'_>) -> Result<(), GeometryError> {
     let chunk_sectors = shape.chunk_sectors;
     let (good, rule) = match shape.level {
         Level::Linear | Level::Raid1 => (true, ""),
-        Level::Raid0 => (
-            chunk_sectors > 0 && chunk_sectors.is_multiple_of(MIN_CHUNK_SECTORS),
-            "a multiple of 4 KiB",
-        ),
+        Level::Raid0 => (chunk_sectors > 0, "4 KiB or more"),
         Level::Raid4 | Level::Raid5 | Level::Raid6 | Level::Raid10 => (
             chunk_sectors >= MIN_CHUNK_SECTORS && chunk_sectors.is_power_of_two(),
             "a power of two of at least 4 KiB",

@@ -1,5 +1,7 @@
 //! Small arrays of every shape, sector by sector.
 
+mod md;
+
 use super::*;
 use crate::level::{FarSets, ParityLayout, Raid0Layout, Raid10Layout};
 
@@ -247,6 +249,12 @@ fn raid0_and_linear_are_bijections() {
             assert_eq!(geometry.array_sectors(), whole);
             check_bijection(&geometry, 210);
         }
+        for chunk_sectors in [1, 5, 6, 7, 9] {
+            for layout in [Raid0Layout::Original, Raid0Layout::Alternate] {
+                let shape = members(Level::Raid0, Layout::Raid0(layout), chunk_sectors, sizes);
+                check_bijection(&self::geometry(&shape), 210);
+            }
+        }
         for chunk_sectors in [0, 1, 8, 9] {
             let shape = members(Level::Linear, Layout::None, chunk_sectors, sizes);
             check_bijection(&geometry(&shape), 210);
@@ -293,7 +301,7 @@ fn wrong_shapes_are_refused() {
             assert!(Geometry::new(&shape).is_err(), "{level} {chunk_sectors}");
         }
     }
-    for chunk_sectors in [0, 1, 4, 12, 1 << 31, u32::MAX] {
+    for chunk_sectors in [0, 801, 1 << 31, u32::MAX] {
         let shape = members(Level::Raid0, Layout::None, chunk_sectors, &[800, 800]);
         assert!(Geometry::new(&shape).is_err(), "{chunk_sectors}");
     }
@@ -307,4 +315,70 @@ fn wrong_shapes_are_refused() {
         }
     }
     assert!(Geometry::new(&shape(Level::Raid1, Layout::None, 2, 0)).is_err());
+}
+
+/// Whatever a superblock says, it is refused or all lookups work to the last sector.
+#[test]
+fn extreme_shapes_never_panic() {
+    let sizes = [0, 1, 7, 8, 4096, MAX_SECTORS / 1920, MAX_SECTORS, u64::MAX / 2, u64::MAX];
+    let layouts = [0, 1, 2, 10, 20, 0x102, 0xff01, 0x1_0f0f, 0x2_2001, 0x4_0802, 0x5_0201];
+    let mut accepted = 0;
+    for level in Level::ALL {
+        for raid_disks in [0, 1, 2, 3, 9, 255, 256, 257, 1920, 1921, u32::MAX] {
+            for layout in layouts.map(|number| Layout::decode(level, number, raid_disks)) {
+                let Ok(layout) = layout else { continue };
+                for chunk_sectors in [0, 1, 7, 8, 24, 1 << 20, 1 << 31, u32::MAX] {
+                    for size_sectors in sizes {
+                        let member_count = raid_disks.min(MAX_MEMBERS) as usize;
+                        let mut members = vec![size_sectors; member_count];
+                        if let Some(last) = members.last_mut() {
+                            *last = last.saturating_add(u64::from(chunk_sectors));
+                        }
+                        accepted += u32::from(probe(&Shape {
+                            level,
+                            layout,
+                            raid_disks,
+                            chunk_sectors,
+                            size_sectors,
+                            member_data_sectors: &members,
+                        }));
+                    }
+                }
+            }
+        }
+    }
+    assert!(accepted > 100);
+}
+
+/// Looks up the ends of everything, if the shape is accepted.
+fn probe(shape: &Shape<'_>) -> bool {
+    let Ok(geometry) = Geometry::new(shape) else { return false };
+    let last = geometry.array_sectors() - 1;
+    for copy in [0, geometry.copies() - 1] {
+        assert_eq!(geometry.array_sector_at(geometry.copy(last, copy)), Some(last), "{shape:?}");
+    }
+    assert!(geometry.run(last) == 1 && geometry.run(u64::MAX) == 0);
+    for role in [0, role(geometry.raid_disks() - 1), u16::MAX] {
+        for sector in [0, geometry.member_sectors(), u64::MAX / 2, u64::MAX] {
+            let _ = geometry.array_sector_at(Strip { role, sector });
+        }
+    }
+    if geometry.parity_disks() > 0 {
+        for stripe in [0, u64::MAX] {
+            check_stripe_roles(&geometry, stripe);
+        }
+    }
+    true
+}
+
+fn check_stripe_roles(geometry: &Geometry, stripe: u64) {
+    let (p, q) = geometry.parity_roles(stripe);
+    for index in [0, geometry.data_disks() - 1] {
+        let role = geometry.data_role(stripe, index);
+        assert!(role != p && Some(role) != q && u32::from(role) < geometry.raid_disks());
+        assert_eq!(geometry.data_index(stripe, role), Some(index));
+        if q.is_some() {
+            assert_ne!(geometry.q_coef(stripe, index), 0);
+        }
+    }
 }
