@@ -29,7 +29,7 @@ use crate::action::{CommandId, Event};
 use crate::assemble::Config;
 use crate::events::ArrayEvent;
 use crate::format::Superblock;
-use crate::format::superblock::MAX_SECTOR;
+use crate::format::superblock::{MAX_SECTOR, feature};
 use crate::geometry::{Geometry, Shape};
 use crate::level::{Layout, Level};
 use crate::request::{Full, Request};
@@ -305,8 +305,18 @@ fn geometry_of(config: &Config) -> Result<Geometry, String> {
     let superblock = &config.superblock;
     let level = Level::from_md(superblock.level)
         .ok_or_else(|| format!("level {} is not one of md's", superblock.level))?;
-    let layout = Layout::decode(level, superblock.layout, superblock.raid_disks)
+    // The field counts for raid0 only where the feature bit says so.
+    let unset = level == Level::Raid0 && !superblock.has(feature::RAID0_LAYOUT);
+    let layout = if unset { 0 } else { superblock.layout };
+    let layout = Layout::decode(level, layout, superblock.raid_disks)
         .map_err(|error| error.to_string())?;
+    let chunk_bytes = u64::from(superblock.chunk_sectors) * crate::SECTOR_BYTES;
+    if !chunk_bytes.is_multiple_of(config.block_bytes.max(1).into()) {
+        return Err(format!(
+            "chunks of {chunk_bytes} bytes do not suit members that take blocks of {} bytes",
+            config.block_bytes
+        ));
+    }
     let mut data_sectors = vec![0; superblock.raid_disks as usize];
     for member in &config.members {
         use crate::assemble::Standing;
