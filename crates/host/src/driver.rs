@@ -5,6 +5,9 @@
 //! completes; descriptors are kept open by the operation. So a member or a connection may be
 //! dropped at any time: its file closes when its last operation has ended.
 
+mod threads;
+mod uring;
+
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -13,9 +16,9 @@ use std::time::Duration;
 use braid_array::Buf;
 use rustix::io::Errno;
 
+use self::threads::Threads;
+use self::uring::Ring;
 use crate::arena::Memory;
-use crate::driver_threads::Threads;
-use crate::uring::Ring;
 
 /// One operation.
 #[derive(Debug)]

@@ -1,6 +1,11 @@
 //! The loop: one thread, one driver, one machine, one arena. Completions go in, the machine's
 //! actions come out, and everything they start goes to the kernel in one call. No policy.
 
+pub(crate) mod core;
+mod door_side;
+#[cfg(test)]
+mod tests;
+
 use std::io;
 use std::net::TcpListener;
 use std::os::fd::{AsFd, OwnedFd};
@@ -14,11 +19,11 @@ use braid_array::events::ArrayEvent;
 use braid_array::{Action, Instant, Machine, Request, SECTOR_BYTES};
 use rustix::event::EventfdFlags;
 
+use self::core::{Core, Owner, Token, Waiter};
+use self::door_side::{CommandDone, DoorSide};
 use crate::arena::{Arena, Memory};
 use crate::door::Door;
 use crate::driver::{self, Completion, Driver, Op};
-use crate::engine_core::{Core, Owner, Token, Waiter};
-use crate::engine_door::{CommandDone, DoorSide};
 use crate::execute::{self, Executor};
 use crate::export::nbd::{Export, Server};
 use crate::member::MemberFile;

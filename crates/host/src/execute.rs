@@ -11,7 +11,7 @@ use rustix::io::Errno;
 
 use crate::arena::Memory;
 use crate::driver::{Driver, Op};
-use crate::engine_core::Token;
+use crate::engine::core::Token;
 use crate::member::MemberFile;
 use crate::slab::Slab;
 

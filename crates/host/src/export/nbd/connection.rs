@@ -12,7 +12,7 @@ use super::proto::{NbdError, put_data_chunk, put_simple_reply};
 use super::session::{Command, Kind, Session, Step};
 use crate::arena::Arena;
 use crate::driver::{Op as DriverOp, Outgoing};
-use crate::engine_core::{Core, Owner, Token, Waiter};
+use crate::engine::core::{Core, Owner, Token, Waiter};
 use crate::slab::Slab;
 
 /// Receive buffer. Larger ones would copy more of large writes, smaller ones batch less.

@@ -7,6 +7,8 @@ mod connection;
 mod proto;
 mod server;
 mod session;
+#[cfg(test)]
+mod session_tests;
 
 pub use proto::MAX_PAYLOAD_BYTES;
 pub use session::{Export, fuzz_session};

@@ -13,7 +13,7 @@ use super::connection::{Connection, INPUT_BYTES, JobRef};
 use super::session::{Export, Session};
 use crate::driver::{Op, Outgoing};
 use crate::engine::Listener;
-use crate::engine_core::{Core, Token};
+use crate::engine::core::{Core, Token};
 use crate::slab::Slab;
 
 /// What one client may hold of the arena, however few there are.

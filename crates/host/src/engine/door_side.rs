@@ -7,7 +7,7 @@ use braid_array::action::{Command, CommandError, CommandId, Event, NewMember};
 use braid_array::{Buf, Instant, Machine, MemberId, Op, Request, RequestError, SECTOR_BYTES};
 
 use crate::door::{Done, Message};
-use crate::engine_core::{Core, Owner, Waiter};
+use crate::engine::core::{Core, Owner, Waiter};
 use crate::execute::Executor;
 use crate::member::MemberFile;
 use crate::slab::Slab;

@@ -217,6 +217,7 @@ fn fio_verifies_with_several_clients_at_once() {
         "--iodepth=16",
         "--verify=crc32c",
         "--verify_fatal=1",
+        "--verify_state_save=0",
         "--size=16m",
         "--offset_increment=16m",
         "--group_reporting",
