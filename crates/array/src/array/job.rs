@@ -69,8 +69,15 @@ pub(crate) enum Stage {
 /// How to go on after the comparison of a unit.
 #[derive(Clone, Debug)]
 pub(crate) enum Compared {
-    Parity { strips: Vec<Buf> },
-    Mirror { first: Buf, others: Vec<crate::plan::RoleView> },
+    Parity {
+        strips: Vec<Buf>,
+    },
+    /// `unread`: copies that a resync writes without having compared them.
+    Mirror {
+        first: Buf,
+        others: Vec<crate::plan::RoleView>,
+        unread: Vec<crate::plan::RoleView>,
+    },
 }
 
 /// An operation in flight.

@@ -234,8 +234,9 @@ impl Array {
             let copies = self.copies(unit.start, u64::from(unit.sectors), &job.avoid);
             match mirror::check(&copies, rows, taken) {
                 Some(check) => {
-                    let (first, others) = (check.first, check.others);
-                    (check.plan, Some(Compared::Mirror { first: rows.of(first), others }))
+                    let first = rows.of(check.first);
+                    let (others, unread) = (check.others, check.unread);
+                    (check.plan, Some(Compared::Mirror { first, others, unread }))
                 }
                 None => (Plan::default(), None),
             }
@@ -251,10 +252,12 @@ impl Array {
         let job = self.jobs.get(index);
         let Kind::Check { unit, fix } = job.kind else { return None };
         let differing: u64 = job.checked.iter().fold(0, |all, checked| all | checked.differs());
-        if differing == 0 {
-            return None;
-        }
         let rows = Rows::new(0, unit.sectors);
+        if differing == 0 {
+            let Compared::Mirror { first, unread, .. } = compared else { return None };
+            let write = fix == Fix::Resync && !unread.is_empty();
+            return write.then(|| mirror::mend(first, &unread, rows));
+        }
         let checked = job.checked.clone();
         let (wrong, plan) = match compared {
             Compared::Parity { strips } => {
@@ -270,12 +273,16 @@ impl Array {
                     .map(|place| place.member);
                 (member, parity_sync::mend(&view, rows, &strips, located))
             }
-            Compared::Mirror { first, others } => {
+            Compared::Mirror { first, others, mut unread } => {
+                if fix != Fix::Resync {
+                    unread.clear();
+                }
                 let differing: Vec<RoleView> = others
                     .iter()
                     .zip(&checked)
                     .filter(|(_, checked)| checked.differs() != 0)
                     .map(|(copy, _)| *copy)
+                    .chain(unread)
                     .collect();
                 (None, mirror::mend(first, &differing, rows))
             }

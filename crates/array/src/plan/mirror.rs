@@ -33,9 +33,12 @@ pub(crate) struct ComparePlan {
     pub(crate) first: Buf,
     /// The copies compared with it, in the order of the computations.
     pub(crate) others: Vec<RoleView>,
+    /// Copies that cannot be read, but written.
+    pub(crate) unread: Vec<RoleView>,
 }
 
-/// Plans the comparison of all copies that can be read; `None` with fewer than two.
+/// Plans the comparison of all copies that can be read; `None` when there is nothing to compare
+/// the first with, and nothing to write it to.
 pub(crate) fn check(copies: &[RoleView], rows: Rows, taken: &mut Taken) -> Option<ComparePlan> {
     let mut plan = Plan::default();
     let mut readable = copies.iter().filter_map(|copy| copy.reader.map(|place| (place, copy)));
@@ -49,7 +52,10 @@ pub(crate) fn check(copies: &[RoleView], rows: Rows, taken: &mut Taken) -> Optio
         plan.computes.push(Compute::Compare { a: rows.of(first), b: rows.of(slot) });
         others.push(*copy);
     }
-    (!others.is_empty()).then_some(ComparePlan { plan, first: rows.of(first), others })
+    let unread: Vec<RoleView> =
+        copies.iter().filter(|copy| copy.reader.is_none() && copy.writable()).copied().collect();
+    let something = !others.is_empty() || !unread.is_empty();
+    something.then_some(ComparePlan { plan, first: rows.of(first), others, unread })
 }
 
 /// After a comparison: writes the first copy over those that differ.

@@ -46,14 +46,14 @@ impl StripeView {
     }
 
     /// The parity strips that somebody holds.
-    fn parities(&self) -> impl Iterator<Item = StripName> + '_ {
+    pub(crate) fn parities(&self) -> impl Iterator<Item = StripName> + '_ {
         self.names()
             .filter(|name| !matches!(name, StripName::Data(_)))
             .filter(|name| self.strip(*name).writable())
     }
 
     /// The row of coefficients of a parity strip over all data strips.
-    fn coefs(&self, parity: StripName) -> Vec<u8> {
+    pub(crate) fn coefs(&self, parity: StripName) -> Vec<u8> {
         match parity {
             StripName::Q => self.q_coefs.clone(),
             _ => vec![1; self.data.len()],
@@ -310,7 +310,8 @@ impl Cut<'_> {
     }
 }
 
-fn reads_into(plan: &Plan, buf: Buf) -> bool {
+/// Is this part of a slot already being read?
+pub(crate) fn reads_into(plan: &Plan, buf: Buf) -> bool {
     plan.reads.iter().any(|io| match io.op {
         crate::IoOp::Read { buf: held, .. } => {
             held.offset <= buf.offset

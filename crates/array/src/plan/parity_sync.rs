@@ -1,6 +1,6 @@
 //! Background work on one unit of a stripe with parity: recovery, and check with its repair.
 
-use super::parity::{Slots, StripeView, recover};
+use super::parity::{Slots, StripeView, reads_into, recover};
 use super::{Place, Plan, Rows, Taken, Unrecoverable};
 use crate::Buf;
 use crate::action::{Checked, Compute};
@@ -116,13 +116,14 @@ pub(crate) fn mend(view: &StripeView, rows: Rows, strips: &[Buf], located: Optio
     plan
 }
 
-/// Resync of a P+Q unit with one strip lost: what is left must agree with itself again. The lost
-/// strip is taken to be what P says (or nothing, when P or Q is the lost one), and the other
-/// parity is made to fit.
+/// Resync of a unit of which strips cannot be read: what is left must agree with itself again. Lost
+/// data is taken to be what P (else Q) says, and parity is made to fit. A strip that could not be
+/// read but can be written is written here and now: were it left to later, a small write could
+/// take what is still readable of it for the data that parity is about.
 ///
 /// # Errors
-/// [`Unrecoverable`] when more than one strip is lost or there is only one parity: nothing
-/// redundant is left to bring in line.
+/// [`Unrecoverable`] when more strips are lost than there are parities, or when nothing redundant
+/// is left to bring in line.
 pub(crate) fn resync_degraded(
     view: &StripeView,
     rows: Rows,
@@ -130,33 +131,38 @@ pub(crate) fn resync_degraded(
 ) -> Result<Plan, Unrecoverable> {
     let lost: Vec<StripName> =
         view.names().filter(|name| view.strip(*name).reader.is_none()).collect();
-    let &[lost] = lost.as_slice() else { return Err(Unrecoverable) };
-    if view.q.is_none() {
+    let parities = 1 + usize::from(view.q.is_some());
+    let writable = lost.iter().any(|name| view.strip(*name).writable());
+    if lost.len() > parities || lost.len() == parities && !writable {
         return Err(Unrecoverable);
     }
     let mut plan = Plan::default();
     let mut slots = Slots::new(view, taken);
-    let fix = if lost == StripName::Q { StripName::P } else { StripName::Q };
-    for name in view.names().filter(|name| *name != lost && *name != fix) {
+    let (lost_data, data): (Vec<StripName>, Vec<StripName>) =
+        (0..view.data.len() as u32).map(StripName::Data).partition(|name| lost.contains(name));
+    if !lost_data.is_empty() {
+        let outputs = lost_data.iter().map(|name| rows.of(slots.get(*name))).collect();
+        let sum = recover(view, rows, &lost_data, outputs, &mut plan, &mut slots)?;
+        plan.computes.push(sum);
+    }
+    for name in data {
         let place = view.strip(name).reader.ok_or(Unrecoverable)?;
         let slot = slots.get(name);
-        plan.read(place, rows, slot);
+        if !reads_into(&plan, rows.of(slot)) {
+            plan.read(place, rows, slot);
+        }
     }
-    if let StripName::Data(_) = lost {
-        let others = view.names().filter(|name| *name != lost && *name != StripName::Q);
-        let inputs: Vec<Buf> = others.map(|name| rows.of(slots.get(name))).collect();
-        let coefs = vec![1; inputs.len()];
-        let outputs = vec![rows.of(slots.get(lost))];
+    let parities: Vec<StripName> = view.parities().collect();
+    if !parities.is_empty() {
+        let data = (0..view.data.len() as u32).map(StripName::Data);
+        let inputs = data.map(|name| rows.of(slots.get(name))).collect();
+        let coefs = parities.iter().flat_map(|name| view.coefs(*name)).collect();
+        let outputs = parities.iter().map(|name| rows.of(slots.get(*name))).collect();
         plan.computes.push(Compute::Sum { inputs, coefs, outputs, accumulate: false });
     }
-    let data = (0..view.data.len() as u32).map(StripName::Data);
-    let inputs = data.map(|name| rows.of(slots.get(name))).collect();
-    let coefs = match fix {
-        StripName::Q => view.q_coefs.clone(),
-        _ => vec![1; view.data.len()],
-    };
-    let output = rows.of(slots.get(fix));
-    plan.computes.push(Compute::Sum { inputs, coefs, outputs: vec![output], accumulate: false });
-    plan.write(view.strip(fix), rows, output, false);
+    for name in lost_data.into_iter().chain(parities) {
+        let buf = rows.of(slots.get(name));
+        plan.write(view.strip(name), rows, buf, false);
+    }
     Ok(plan)
 }
