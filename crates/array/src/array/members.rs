@@ -140,6 +140,17 @@ impl Members {
         self.table.len()
     }
 
+    /// After an unclean stop: a resync compares the holders of roles only, so what a replacement
+    /// had been given must be given again.
+    pub(crate) fn restart_replacements(&mut self) {
+        for member in self.table.iter_mut().flatten() {
+            if let State::Rebuilding { replacement: true, offset, .. } = &mut member.state {
+                *offset = 0;
+                member.superblock.recovery_offset = 0;
+            }
+        }
+    }
+
     pub(crate) fn get(&self, id: MemberId) -> Option<&Member> {
         self.table.get(usize::from(id.0)).and_then(Option::as_ref)
     }

@@ -177,6 +177,9 @@ impl Array {
             last_request: None,
             clear_at: now,
         };
+        if resynced != MAX_SECTOR {
+            array.members.restart_replacements();
+        }
         array.failed = !array.enough_without(None);
         if array.failed && !array.read_only {
             return Err("too many members are missing".into());
