@@ -162,10 +162,13 @@ impl Array {
                 self.begin_sync(SyncAction::Resync, from, self.geometry.sync_sectors());
                 return;
             }
-            // Nothing redundant is left to bring in line.
-            self.resynced = MAX_SECTOR;
-            self.durable_resynced = MAX_SECTOR;
-            self.wish_superblock(true);
+            // Nothing redundant is left to bring in line. Members being rebuilt are brought in line
+            // when they are: below their offset they may differ, too.
+            if targets.is_empty() {
+                self.resynced = MAX_SECTOR;
+                self.durable_resynced = MAX_SECTOR;
+                self.wish_superblock(true);
+            }
         }
         if let Some(from) = targets.iter().map(|(_, offset)| *offset).min() {
             self.begin_sync(SyncAction::Recovery, from, self.geometry.member_sectors());
@@ -477,7 +480,12 @@ impl Array {
                 SyncAction::Recovery => self.activate_recovered(),
                 SyncAction::Check | SyncAction::Repair | SyncAction::Idle => {}
             }
-            if self.members.degraded() == 0
+            let in_step = match action {
+                SyncAction::Resync | SyncAction::Recovery => self.resynced == MAX_SECTOR,
+                _ => false,
+            };
+            if in_step
+                && self.members.degraded() == 0
                 && let Some(intent) = &mut self.intent
             {
                 intent.resynced();
