@@ -241,7 +241,7 @@ impl Array {
                 }
                 self.stop_ticket = Some(self.wish_superblock(true));
             }
-            Some(ticket) if self.meta.is_done(ticket) && !self.stopped => {
+            Some(ticket) if self.meta.is_done(ticket) && self.meta.is_idle() && !self.stopped => {
                 self.stopped = true;
                 self.actions.push_back(Action::Reply { id, result: Ok(()) });
             }
