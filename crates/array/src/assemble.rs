@@ -15,6 +15,7 @@ mod verdict;
 
 pub use candidate::Candidate;
 pub use decide::decide;
+pub(crate) use start::enough;
 pub use verdict::Verdict;
 
 use crate::MemberId;

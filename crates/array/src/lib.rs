@@ -11,6 +11,7 @@ pub mod array;
 pub mod assemble;
 pub mod buffer;
 pub mod code;
+pub mod create;
 pub mod events;
 pub mod format;
 pub mod geometry;

@@ -321,7 +321,7 @@ impl Table<'_> {
 }
 
 /// Can the level run with these roles in sync?
-fn enough(
+pub(crate) fn enough(
     level: Level,
     raid_disks: u32,
     geometry: Option<&Geometry>,

@@ -1,0 +1,413 @@
+//! A new array: what its members are to carry. Nothing is written here.
+//!
+//! Metadata is 1.2, and lies where mdadm 4.2 puts it, by the same rules for the same devices:
+//!
+//! ```text
+//! sector 8                  superblock, 4 KiB reserved
+//! sector 16                 bitmap, if there is one, in whole 4 KiB
+//! behind it, or behind      bad-block log, 4 KiB
+//!   the space kept for one
+//! data_offset               data; a multiple of 1 MiB with room for a later reshape
+//! ```
+
+use std::collections::BTreeSet;
+
+use crate::assemble::enough;
+use crate::format::superblock::{MAX_DEV, MAX_SECTOR, Reshape, feature};
+use crate::format::{BadBlocks, Bitmap, Role, Superblock, Version};
+use crate::geometry::{Geometry, GeometryError, Shape};
+use crate::level::{Layout, Level};
+
+/// Where a 1.2 superblock lies.
+const SUPER_OFFSET: u64 = 8;
+
+/// Sectors reserved for the superblock and for the bad-block log, and their alignment.
+const AREA_SECTORS: u64 = 8;
+
+const MIB_SECTORS: u64 = 2048;
+const GIB_SECTORS: u64 = 1024 * MIB_SECTORS;
+
+/// From this used size of a member on, an array gets a bitmap when nothing is said.
+const DEFAULT_BITMAP_SECTORS: u64 = 100 * GIB_SECTORS;
+
+/// What is asked for.
+#[derive(Clone, Debug)]
+pub struct NewArray {
+    /// Name as it is stored: `HOST:NAME`, at most 32 bytes.
+    pub name: String,
+    /// UUID.
+    pub set_uuid: [u8; 16],
+    /// Time, coded as in a superblock.
+    pub ctime: u64,
+    /// Level.
+    pub level: Level,
+    /// Layout.
+    pub layout: Layout,
+    /// Chunk; 0 for raid1 and linear.
+    pub chunk_sectors: u32,
+    /// Used part of each member; all there is when not said. Not for linear and raid0.
+    pub size_sectors: Option<u64>,
+    /// Bitmap.
+    pub bitmap: NewBitmap,
+    /// The members agree already: no resync.
+    pub assume_clean: bool,
+}
+
+/// Which bitmap to make.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NewBitmap {
+    /// One from 100 GiB of used member size on.
+    Default,
+    /// None.
+    None,
+    /// One, with this chunk or mdadm's default.
+    Internal {
+        /// Bytes of sync space per bit.
+        chunk_bytes: Option<u32>,
+    },
+}
+
+/// A device that is to be a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NewDevice {
+    /// Its size.
+    pub device_sectors: u64,
+    /// Random.
+    pub device_uuid: [u8; 16],
+}
+
+/// What the members of a new array are to carry.
+#[derive(Clone, Debug)]
+pub struct Blueprint {
+    /// Where the array's bytes will lie.
+    pub geometry: Geometry,
+    /// The superblocks: one for each role, `None` where the member is missing, then the spares.
+    pub superblocks: Vec<Option<Superblock>>,
+    /// The bitmap, which all of them carry.
+    pub bitmap: Option<Bitmap>,
+}
+
+/// Why there can be no such array.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CreateError {
+    /// Level, layout, chunk and members do not go together.
+    #[error(transparent)]
+    Geometry(#[from] GeometryError),
+    /// A device has no room for metadata and data.
+    #[error(
+        "device {index} has {device_sectors} sectors, too few for metadata and a chunk of data"
+    )]
+    DeviceTooSmall {
+        /// Its place among all devices given, missing ones counted.
+        index: usize,
+        /// Its size.
+        device_sectors: u64,
+    },
+    /// The size asked for does not fit the smallest device.
+    #[error(
+        "a size of {size_sectors} sectors exceeds the {available_sectors} of the smallest device"
+    )]
+    SizeTooLarge {
+        /// Asked for.
+        size_sectors: u64,
+        /// There.
+        available_sectors: u64,
+    },
+    /// Something that a level without redundancy does not have.
+    #[error("{level} has no {what}")]
+    NotRedundant {
+        /// Level.
+        level: Level,
+        /// What was asked for.
+        what: &'static str,
+    },
+    /// More members are missing than the level can do without.
+    #[error("{level} cannot do without {missing} of its members")]
+    TooFew {
+        /// Level.
+        level: Level,
+        /// How many are missing.
+        missing: usize,
+    },
+    /// More devices than a superblock has room for.
+    #[error("more than {MAX_DEV} devices")]
+    TooManyDevices,
+    /// The bitmap does not fit, or its chunk is not a power of two from 4 KiB on.
+    #[error("a bitmap with this chunk does not fit: use a larger power of two, or the default")]
+    Bitmap,
+    /// Longer than a superblock has room for.
+    #[error("the name has {bytes} bytes, more than 32")]
+    NameTooLong {
+        /// Its length.
+        bytes: usize,
+    },
+}
+
+impl NewArray {
+    /// Plans the array: one device or none for each role, then spares.
+    ///
+    /// # Errors
+    /// [`CreateError`].
+    pub fn plan(
+        &self,
+        roles: &[Option<NewDevice>],
+        spares: &[NewDevice],
+    ) -> Result<Blueprint, CreateError> {
+        self.check(roles, spares)?;
+        let devices = || roles.iter().copied().chain(spares.iter().copied().map(Some));
+        let smallest = devices().flatten().map(|device| device.device_sectors).min().unwrap_or(0);
+        let data_offset = data_offset(smallest, self.chunk_sectors);
+        for (index, device) in devices().enumerate() {
+            let Some(NewDevice { device_sectors, .. }) = device else { continue };
+            let least = data_offset + u64::from(self.chunk_sectors.max(8));
+            if device_sectors < least {
+                return Err(CreateError::DeviceTooSmall { index, device_sectors });
+            }
+        }
+        let size_sectors = self.size(smallest - data_offset)?;
+        let geometry = self.geometry(roles, data_offset, size_sectors)?;
+        self.check_missing(roles, &geometry)?;
+        let mut bitmap = self.bitmap(&geometry, smallest)?;
+        let bitmap_sectors = match &bitmap {
+            Some(bitmap) => bitmap.size_sectors().next_multiple_of(AREA_SECTORS),
+            None if self.redundant() => bitmap_space(smallest),
+            None => 0,
+        };
+        let bblog_offset = i32::try_from(AREA_SECTORS + bitmap_sectors).expect("below 1 MiB");
+        let shared = Superblock {
+            size_sectors,
+            data_offset,
+            feature_map: if bitmap.is_some() { feature::BITMAP_OFFSET } else { 0 },
+            bitmap_offset_sectors: if bitmap.is_some() { 8 } else { 0 },
+            bblog_offset_sectors: bblog_offset,
+            ..self.superblock(geometry.raid_disks())
+        };
+        let superblocks = self.superblocks(shared, roles, spares);
+        let unsynced = |s: &Superblock| s.resync_offset == 0 || s.has(feature::RECOVERY_OFFSET);
+        if superblocks.iter().flatten().any(unsynced)
+            && let Some(bitmap) = &mut bitmap
+        {
+            bitmap.set_all();
+        }
+        Ok(Blueprint { geometry, superblocks, bitmap })
+    }
+
+    fn redundant(&self) -> bool {
+        !matches!(self.level, Level::Linear | Level::Raid0)
+    }
+
+    /// What needs no sizes.
+    fn check(&self, roles: &[Option<NewDevice>], spares: &[NewDevice]) -> Result<(), CreateError> {
+        let level = self.level;
+        if self.name.len() > 32 {
+            return Err(CreateError::NameTooLong { bytes: self.name.len() });
+        }
+        if roles.len() + spares.len() > MAX_DEV as usize {
+            return Err(CreateError::TooManyDevices);
+        }
+        let missing = roles.iter().filter(|device| device.is_none()).count();
+        if missing == roles.len() || (missing > 0 && !self.redundant()) {
+            return Err(CreateError::TooFew { level, missing });
+        }
+        let what = match self {
+            _ if self.redundant() => return Ok(()),
+            Self { bitmap: NewBitmap::Internal { .. }, .. } => "bitmap",
+            Self { size_sectors: Some(_), .. } => "common member size",
+            _ if !spares.is_empty() => "spares",
+            _ => return Ok(()),
+        };
+        Err(CreateError::NotRedundant { level, what })
+    }
+
+    /// The used part of each member.
+    fn size(&self, available_sectors: u64) -> Result<u64, CreateError> {
+        if !self.redundant() {
+            return Ok(0);
+        }
+        let unit = u64::from(self.chunk_sectors.max(8));
+        let size_sectors = self.size_sectors.unwrap_or(available_sectors);
+        if size_sectors > available_sectors {
+            return Err(CreateError::SizeTooLarge { size_sectors, available_sectors });
+        }
+        Ok(size_sectors / unit * unit)
+    }
+
+    fn geometry(
+        &self,
+        roles: &[Option<NewDevice>],
+        data_offset: u64,
+        size_sectors: u64,
+    ) -> Result<Geometry, GeometryError> {
+        let data: Vec<u64> =
+            roles.iter().flatten().map(|device| device.device_sectors - data_offset).collect();
+        Geometry::new(&Shape {
+            level: self.level,
+            layout: self.layout,
+            raid_disks: u32::try_from(roles.len()).expect("at most MAX_DEV"),
+            chunk_sectors: self.chunk_sectors,
+            size_sectors,
+            member_data_sectors: &data,
+        })
+    }
+
+    fn check_missing(
+        &self,
+        roles: &[Option<NewDevice>],
+        geometry: &Geometry,
+    ) -> Result<(), CreateError> {
+        let held: BTreeSet<u16> =
+            (0..).zip(roles).filter_map(|(role, device)| device.map(|_| role)).collect();
+        if enough(self.level, geometry.raid_disks(), Some(geometry), &held) {
+            return Ok(());
+        }
+        Err(CreateError::TooFew { level: self.level, missing: roles.len() - held.len() })
+    }
+
+    fn bitmap(&self, geometry: &Geometry, smallest: u64) -> Result<Option<Bitmap>, CreateError> {
+        let chunk_bytes = match self.bitmap {
+            NewBitmap::Internal { chunk_bytes } => chunk_bytes,
+            NewBitmap::Default if geometry.member_sectors() >= DEFAULT_BITMAP_SECTORS => None,
+            _ => return Ok(None),
+        };
+        let space = bitmap_space(smallest);
+        let bitmap = Bitmap::new(self.set_uuid, geometry.sync_sectors(), chunk_bytes, space);
+        bitmap.map(Some).ok_or(CreateError::Bitmap)
+    }
+
+    /// The fields that need no sizes.
+    fn superblock(&self, raid_disks: u32) -> Superblock {
+        let mut set_name = [0; 32];
+        set_name[..self.name.len()].copy_from_slice(self.name.as_bytes());
+        Superblock {
+            version: Version::V1_2,
+            feature_map: 0,
+            set_uuid: self.set_uuid,
+            set_name,
+            ctime: self.ctime,
+            level: self.level.to_md(),
+            layout: self.layout.encode(),
+            size_sectors: 0,
+            chunk_sectors: self.chunk_sectors,
+            raid_disks,
+            bitmap_offset_sectors: 0,
+            reshape: Reshape::default(),
+            data_offset: 0,
+            data_size: 0,
+            super_offset: SUPER_OFFSET,
+            recovery_offset: 0,
+            dev_number: 0,
+            corrected_reads: 0,
+            device_uuid: [0; 16],
+            devflags: 0,
+            bblog_shift: 0,
+            bblog_size_sectors: 8,
+            bblog_offset_sectors: 0,
+            utime: self.ctime,
+            events: 0,
+            resync_offset: MAX_SECTOR,
+            roles: Vec::new(),
+        }
+    }
+
+    /// The superblock of each device.
+    fn superblocks(
+        &self,
+        mut shared: Superblock,
+        roles: &[Option<NewDevice>],
+        spares: &[NewDevice],
+    ) -> Vec<Option<Superblock>> {
+        let devices = roles.len() + spares.len();
+        shared.roles = vec![Role::Spare; devices.next_multiple_of(128)];
+        for (role, _) in (0u16..).zip(roles).filter(|(_, device)| device.is_some()) {
+            shared.roles[usize::from(role)] = Role::Active(role);
+        }
+        if self.level == Level::Raid0 && self.unequal(&shared, roles) {
+            shared.feature_map |= feature::RAID0_LAYOUT;
+        }
+        let missing = roles.iter().filter(|device| device.is_none()).count();
+        let present = roles.len() - missing;
+        // What is missing cannot disagree: parity levels take the data that is there as it is.
+        let nothing_to_sync = !self.redundant()
+            || self.assume_clean
+            || present < 2
+            || (missing > 0 && self.level.parity_disks() > 0);
+        if !nothing_to_sync {
+            shared.resync_offset = 0;
+        }
+        // One of raid6's two is left to agree with: like mdadm, rebuild the last member there is.
+        let rebuilt = (self.level == Level::Raid6 && missing == 1 && !self.assume_clean)
+            .then(|| roles.iter().rposition(Option::is_some))
+            .flatten();
+        let all = roles.iter().copied().chain(spares.iter().copied().map(Some));
+        all.enumerate()
+            .map(|(index, device)| {
+                let device = device?;
+                let mut superblock = shared.clone();
+                superblock.dev_number = u32::try_from(index).expect("at most MAX_DEV");
+                superblock.device_uuid = device.device_uuid;
+                superblock.data_size = device.device_sectors - shared.data_offset;
+                if rebuilt == Some(index) {
+                    superblock.feature_map |= feature::RECOVERY_OFFSET;
+                }
+                Some(superblock)
+            })
+            .collect()
+    }
+
+    /// Have the members unequal numbers of chunks? Then raid0 must say how the later zones lie.
+    fn unequal(&self, shared: &Superblock, roles: &[Option<NewDevice>]) -> bool {
+        let chunk = u64::from(self.chunk_sectors.max(1));
+        let mut chunks = roles
+            .iter()
+            .flatten()
+            .map(|device| (device.device_sectors - shared.data_offset) / chunk);
+        let first = chunks.next();
+        chunks.any(|count| Some(count) != first)
+    }
+}
+
+impl Blueprint {
+    /// What to write to a device, as sectors and whole blocks of 4 KiB, in this order: the
+    /// superblock, which makes it a member, comes last. A flush belongs before and after it.
+    ///
+    /// # Panics
+    /// When there is no such device.
+    #[must_use]
+    pub fn writes(&self, index: usize) -> Vec<(u64, Vec<u8>)> {
+        let superblock = self.superblocks[index].as_ref().expect("a device that is there");
+        let mut writes = Vec::new();
+        if let (Some(bitmap), Some(sector)) = (&self.bitmap, superblock.bitmap_sector()) {
+            let bytes = (0..bitmap.pages()).flat_map(|page| bitmap.encode_page(page)).collect();
+            writes.push((sector, bytes));
+        }
+        if let Some(sector) = superblock.bblog_sector() {
+            writes.push((sector, BadBlocks::default().encode(superblock.bblog_shift)));
+        }
+        let mut bytes = superblock.encode();
+        bytes.resize(bytes.len().next_multiple_of(4096), 0);
+        writes.push((superblock.super_offset, bytes));
+        writes
+    }
+}
+
+/// Where data starts: behind the metadata and about 0.1 % of headroom for a reshape (at most
+/// 128 MiB, at least two chunks), in whole MiB.
+fn data_offset(device_sectors: u64, chunk_sectors: u32) -> u64 {
+    let mut headroom = 128 * MIB_SECTORS;
+    let least = 2 * u64::from(chunk_sectors);
+    while headroom << 10 > device_sectors && headroom > least {
+        headroom >>= 1;
+    }
+    (3 * AREA_SECTORS + bitmap_space(device_sectors) + headroom).next_multiple_of(MIB_SECTORS)
+}
+
+/// The space kept for a bitmap: 4 KiB; 64 KiB above 8 GiB; 128 KiB from 200 GiB on.
+const fn bitmap_space(device_sectors: u64) -> u64 {
+    if device_sectors >= 200 * GIB_SECTORS + 128 {
+        256
+    } else if device_sectors > 8 * GIB_SECTORS + 8 {
+        128
+    } else {
+        8
+    }
+}
