@@ -23,7 +23,7 @@ mod tests;
 
 pub use scratch::Scratch;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use crate::action::{CommandId, Event};
 use crate::assemble::Config;
@@ -86,8 +86,8 @@ pub struct Array {
     meta: Meta,
     intent: Option<Intent>,
     sync: Sync,
-    /// raid10 recovery units in flight: place in device space and target.
-    raid10_units: BTreeSet<(u64, MemberId)>,
+    /// raid10 recovery units in flight, by array sector and target: their place in device space.
+    raid10_units: BTreeMap<(u64, MemberId), u64>,
 
     /// Jobs that can go on.
     ready: VecDeque<usize>,
@@ -163,7 +163,7 @@ impl Array {
             meta: Meta::default(),
             intent,
             sync: Sync::default(),
-            raid10_units: BTreeSet::new(),
+            raid10_units: BTreeMap::new(),
             ready: VecDeque::new(),
             staged: VecDeque::new(),
             open_units: BTreeMap::new(),
@@ -311,8 +311,8 @@ fn geometry_of(config: &Config) -> Result<Geometry, String> {
     // The field counts for raid0 only where the feature bit says so.
     let unset = level == Level::Raid0 && !superblock.has(feature::RAID0_LAYOUT);
     let layout = if unset { 0 } else { superblock.layout };
-    let layout = Layout::decode(level, layout, superblock.raid_disks)
-        .map_err(|error| error.to_string())?;
+    let layout =
+        Layout::decode(level, layout, superblock.raid_disks).map_err(|error| error.to_string())?;
     let chunk_bytes = u64::from(superblock.chunk_sectors) * crate::SECTOR_BYTES;
     if !chunk_bytes.is_multiple_of(config.block_bytes.max(1).into()) {
         return Err(format!(

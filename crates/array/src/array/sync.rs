@@ -372,7 +372,7 @@ impl Array {
             if unit.sectors == 0 || !wanted.contains(&id) {
                 continue;
             }
-            self.raid10_units.insert((start, id));
+            self.raid10_units.insert((array, id), start);
             self.sync.units.insert(start);
             self.start_job(Job::new(Kind::Rebuild { unit, targets: vec![id], mend: false }, false));
             issued = true;
@@ -400,35 +400,28 @@ impl Array {
         targets: &[MemberId],
         result: Result<(), RequestError>,
     ) {
-        let start =
-            if self.sync.action == SyncAction::Recovery && self.geometry.level() == Level::Raid10 {
-                let id = targets[0];
-                let found = self.raid10_units.iter().copied().find(|(start, target)| {
-                    *target == id
-                        && self.members.get(id).and_then(|m| m.state.role()).is_some_and(|role| {
-                            let strip = Strip { role, sector: *start };
-                            self.geometry.array_sector_at(strip) == Some(unit.start)
-                        })
-                });
-                let Some((start, id)) = found else { return };
-                self.raid10_units.remove(&(start, id));
-                if self.raid10_units.iter().any(|(other, _)| *other == start) {
-                    self.note_unit(unit, targets, result);
-                    return;
-                }
-                start
-            } else {
-                unit.start
-            };
-        self.note_unit(unit, targets, result);
+        let raid10 =
+            self.sync.action == SyncAction::Recovery && self.geometry.level() == Level::Raid10;
+        let mut start = unit.start;
+        if raid10 && let Some(place) = self.raid10_units.remove(&(unit.start, targets[0])) {
+            start = place;
+        }
+        if result.is_err() {
+            self.note_unit(unit, start, targets);
+        }
+        if raid10 && self.raid10_units.values().any(|other| *other == start) {
+            return;
+        }
         self.sync.units.remove(&start);
         self.note_progress();
     }
 
     /// What a unit that could not be rebuilt means: a bad block on the target, so that the rest
     /// goes on; without room for it, recovery cannot be completed.
-    fn note_unit(&mut self, unit: Unit, targets: &[MemberId], result: Result<(), RequestError>) {
-        if result.is_ok() || self.failed {
+    fn note_unit(&mut self, unit: Unit, start: u64, targets: &[MemberId]) {
+        if self.failed {
+            // Nothing from here on is done.
+            self.sync.cursor = self.sync.cursor.min(start);
             return;
         }
         for id in targets.iter().copied() {
@@ -438,6 +431,7 @@ impl Array {
             if has_log && member.bad_blocks.insert(sector, unit.sectors.into()) {
                 self.wish_bad_blocks(id);
             } else {
+                self.sync.cursor = self.sync.cursor.min(start);
                 self.sync.stuck = true;
                 self.interrupt_sync();
             }
