@@ -52,6 +52,8 @@ pub(crate) struct Member {
     pub(crate) state: State,
     pub(crate) errors: u64,
     pub(crate) want_replacement: bool,
+    /// Became in sync, and its superblock does not say so yet.
+    pub(crate) arriving: bool,
     /// I/O in flight on it, and where the last read ended, for choosing a mirror.
     pub(crate) in_flight: u32,
     pub(crate) last_end: u64,
@@ -73,6 +75,7 @@ impl Member {
             state,
             errors: 0,
             want_replacement: false,
+            arriving: false,
             in_flight: 0,
             last_end: 0,
         }
@@ -138,6 +141,13 @@ impl Members {
     /// One more than the highest id in use.
     pub(crate) const fn len(&self) -> usize {
         self.table.len()
+    }
+
+    /// The superblocks of members that became in sync are on their way.
+    pub(crate) fn arrived(&mut self) {
+        for member in self.table.iter_mut().flatten() {
+            member.arriving = false;
+        }
     }
 
     /// After an unclean stop: a resync compares the holders of roles only, so what a replacement

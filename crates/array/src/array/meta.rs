@@ -3,7 +3,8 @@
 //! Whoever needs something on the members before going on files a wish and gets a ticket; the
 //! next update carries out all wishes filed so far, so many waiters share one. An update runs in
 //! phases, each finished on every member before the next: flush (when asked), pages of the bitmap
-//! and bad-block logs, superblocks. All its writes are FUA. This is md's order: the bitmap's
+//! and bad-block logs, superblocks: those of members that became in sync before the others, since
+//! another member may be told to be faulty in the same breath. All its writes are FUA. This is md's order: the bitmap's
 //! superblock never has an older event count than the array's.
 
 use std::collections::{BTreeSet, VecDeque};
@@ -31,6 +32,9 @@ pub(crate) struct Wishes {
 enum Phase {
     Flush,
     Pages,
+    /// Superblocks of members that have just become in sync.
+    Arrivals,
+    /// Those of all others.
     Superblocks,
 }
 
@@ -44,6 +48,8 @@ struct Running {
     phase: Phase,
     pending: usize,
     queue: VecDeque<PageWrite>,
+    /// The superblocks of the last phase, made together with those of the phase before.
+    superblocks: VecDeque<PageWrite>,
     wishes: Wishes,
     bad_block_pages: Vec<PageWrite>,
     /// The array was idle when this began, so the superblocks may say clean.
@@ -160,6 +166,7 @@ impl Array {
             phase: Phase::Flush,
             pending: 0,
             queue: VecDeque::new(),
+            superblocks: VecDeque::new(),
             bad_block_pages,
             clean: !self.active,
             recovered,
@@ -193,8 +200,12 @@ impl Array {
                     self.begin_pages();
                 }
                 Phase::Pages => {
-                    running.phase = Phase::Superblocks;
+                    running.phase = Phase::Arrivals;
                     self.begin_superblocks();
+                }
+                Phase::Arrivals => {
+                    running.phase = Phase::Superblocks;
+                    running.queue = std::mem::take(&mut running.superblocks);
                 }
                 Phase::Superblocks => {
                     self.meta.running = None;
@@ -257,19 +268,23 @@ impl Array {
             return;
         }
         let clean = running.clean && !self.active;
-        let queue = self
-            .members
-            .iter_live()
-            .map(|(member, m)| {
-                let image = self.superblock_of(m, clean);
-                let mut bytes = image.encode();
-                bytes.resize(super::scratch::PAGE_BYTES as usize, 0);
-                PageWrite { member, sector: image.super_offset, bytes }
-            })
-            .collect();
+        let (mut arrivals, mut others) = (VecDeque::new(), VecDeque::new());
+        for (member, m) in self.members.iter_live() {
+            let image = self.superblock_of(m, clean);
+            let mut bytes = image.encode();
+            bytes.resize(super::scratch::PAGE_BYTES as usize, 0);
+            let write = PageWrite { member, sector: image.super_offset, bytes };
+            if m.arriving {
+                arrivals.push_back(write);
+            } else {
+                others.push_back(write);
+            }
+        }
+        self.members.arrived();
         self.clean_on_disk = clean;
         if let Some(running) = &mut self.meta.running {
-            running.queue = queue;
+            running.queue = arrivals;
+            running.superblocks = others;
         }
     }
 

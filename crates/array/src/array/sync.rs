@@ -502,6 +502,9 @@ impl Array {
                 self.members.set_state(old, State::Faulty { role: Some(role) });
             }
             self.members.set_state(id, State::InSync { role });
+            if let Some(member) = self.members.get_mut(id) {
+                member.arriving = true;
+            }
             self.notify(ArrayEvent::MemberActive(id));
         }
     }
