@@ -108,7 +108,7 @@ fn damage(world: &mut World, status: &Status, for_good: bool) {
     world.damages(device);
     for sector in start..end {
         // Where parity is in doubt, what cannot be read is lost.
-        if world.suspects.contains(sector) {
+        if world.in_doubt(sector) {
             continue;
         }
         world.note(&[51, device as u64, sector], || {

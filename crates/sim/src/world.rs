@@ -378,7 +378,7 @@ impl World {
             return;
         }
         let status = self.exec.machine.status();
-        let height = u64::from(self.scenario.chunk_sectors.min(UNIT_SECTORS));
+        let height = self.unit_sectors();
         for role in 0..self.scenario.members {
             let Some(device) = self.holder_device(&status, role) else { continue };
             for &bad in self.exec.disks[device].unreadable() {
@@ -392,6 +392,17 @@ impl World {
                 );
             }
         }
+    }
+
+    fn unit_sectors(&self) -> u64 {
+        u64::from(self.scenario.chunk_sectors.clamp(1, UNIT_SECTORS))
+    }
+
+    /// Is parity in doubt in the unit that this sector of a device belongs to?
+    pub fn in_doubt(&self, device_sector: u64) -> bool {
+        let column = device_sector - self.scenario.data_offset;
+        let unit = device_sector - column % self.unit_sectors();
+        (unit..unit + self.unit_sectors()).any(|sector| self.suspects.contains(sector))
     }
 
     /// The device that holds a role completely.
