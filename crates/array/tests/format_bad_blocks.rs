@@ -101,3 +101,13 @@ fn hostile_logs_are_refused() {
     let long: Vec<u8> = (0..512u64).flat_map(|i| (i << 21 | 1023).to_le_bytes()).collect();
     assert_eq!(BadBlocks::decode(&long, 0).unwrap_err(), BadBlocksError::TooMany);
 }
+
+#[test]
+fn an_entry_beyond_the_last_unit_is_refused() {
+    let last = (1u64 << 54) - 1;
+    let entry = |units: u64| (last << 10 | units).to_le_bytes();
+    let log = BadBlocks::decode(&entry(1), 0).unwrap();
+    assert_eq!(BadBlocks::decode(&log.encode(0), 0).unwrap(), log);
+    let beyond = BadBlocks::decode(&entry(2), 0);
+    assert_eq!(beyond.unwrap_err(), BadBlocksError::OutOfRange { entry: 0 });
+}

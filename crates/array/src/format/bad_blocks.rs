@@ -16,6 +16,9 @@ const MAX_ENTRIES: usize = LOG_BYTES / 8;
 /// The most units an entry stands for.
 const MAX_UNITS: u64 = 512;
 
+/// Units that an entry can name.
+const UNITS: u64 = 1 << 54;
+
 /// Bad ranges of one device, in absolute device sectors: sorted, disjoint, not adjacent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BadBlocks {
@@ -64,8 +67,10 @@ impl BadBlocks {
             if raw == u64::MAX {
                 break;
             }
-            let range = scaled(raw >> 10, shift).zip(scaled(raw & 0x3ff, shift));
-            match range.filter(|(start, sectors)| start.checked_add(*sectors).is_some()) {
+            let (unit, units) = (raw >> 10, raw & 0x3ff);
+            let range = scaled(unit, shift).zip(scaled(units, shift));
+            let fits = |(start, sectors): &(u64, u64)| start.checked_add(*sectors).is_some();
+            match range.filter(fits).filter(|_| unit + units <= UNITS) {
                 Some((_, 0)) => {}
                 Some(range) => ranges.push(range),
                 None => return Err(BadBlocksError::OutOfRange { entry }),
