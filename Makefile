@@ -24,7 +24,7 @@ sim: ## simulate SEEDS=20000 arrays through faults and power cuts
 	cargo run --release -p braid-sim -- --seeds $(SEEDS)
 
 fuzz: ## throw mutated bytes at each decoder, SECONDS_EACH=60
-	cargo run --release -p braid-fuzz -- --seconds $(SECONDS_EACH)
+	FUZZ_SECONDS=$(SECONDS_EACH) scripts/test.sh fuzz
 
 bench: bench-parity ## all measurements
 

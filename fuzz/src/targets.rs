@@ -1,0 +1,219 @@
+//! The decoders, each with a way to make bytes for it.
+
+use crate::mutate::{Random, mutate};
+use braid_array::assemble::{Candidate, Options, Start, decide};
+use braid_array::format::{BadBlocks, Bitmap, BitmapSuperblock, Superblock, Version};
+use braid_host::export::nbd::fuzz_session;
+
+/// A decoder.
+pub(crate) struct Target {
+    /// Its name on the command line.
+    pub(crate) name: &'static str,
+    /// Bytes for it.
+    pub(crate) make: fn(&mut Random) -> Vec<u8>,
+    /// It must not panic.
+    pub(crate) run: fn(&[u8]),
+}
+
+/// All of them.
+pub(crate) const TARGETS: &[Target] = &[
+    Target { name: "superblock-1", make: make_superblock_1, run: run_superblock_1 },
+    Target { name: "superblock-0", make: make_superblock_0, run: run_superblock_0 },
+    Target { name: "bitmap", make: make_bitmap, run: run_bitmap },
+    Target { name: "bad-blocks", make: make_bad_blocks, run: run_bad_blocks },
+    Target { name: "assembly", make: make_members, run: run_assembly },
+    Target { name: "nbd", make: make_nbd, run: fuzz_session },
+];
+
+/// The first 16 KiB of each of three members that md wrote: superblock at 4 KiB, bitmap at 8 KiB,
+/// bad-block log at 12 KiB.
+const MEMBERS: &[u8] = include_bytes!("../seeds/raid5-bitmap");
+const MEMBER_BYTES: usize = 16 << 10;
+const SUPERBLOCK: std::ops::Range<usize> = 4096..8192;
+const BITMAP: std::ops::Range<usize> = 8192..12288;
+/// Of the members that the seed was taken from.
+const DEVICE_SECTORS: u64 = 16384;
+
+fn make_superblock_1(random: &mut Random) -> Vec<u8> {
+    let mut bytes = MEMBERS[SUPERBLOCK].to_vec();
+    mutate(random, &mut bytes, 512);
+    if random.below(8) > 0 {
+        mend_superblock_1(&mut bytes);
+    }
+    bytes
+}
+
+/// `sb_csum` at 216: the folded sum of the 256 bytes and `max_dev` (at 220) roles of two bytes.
+fn mend_superblock_1(bytes: &mut [u8]) {
+    let Some(max_dev) = bytes.get(220..224) else { return };
+    let max_dev = u32::from_le_bytes(max_dev.try_into().expect("four bytes")) as usize;
+    let Some(length) = max_dev.checked_mul(2).and_then(|roles| roles.checked_add(256)) else {
+        return;
+    };
+    bytes[216..220].fill(0);
+    let Some(summed) = bytes.get(..length) else { return };
+    let sum: u64 = summed.chunks(4).map(little_endian).sum();
+    let folded = (sum & 0xffff_ffff) + (sum >> 32);
+    bytes[216..220].copy_from_slice(&(folded as u32).to_le_bytes());
+}
+
+fn little_endian(bytes: &[u8]) -> u64 {
+    bytes.iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte))
+}
+
+fn run_superblock_1(bytes: &[u8]) {
+    for (version, sector) in [(Version::V1_2, 8), (Version::V1_1, 0), (Version::V1_0, 16368)] {
+        let Ok(superblock) = Superblock::decode(version, sector, bytes) else { continue };
+        use_superblock(&superblock);
+        let again = superblock.encode();
+        let decoded = Superblock::decode(version, sector, &again);
+        assert_eq!(decoded.as_ref(), Ok(&superblock), "encoding changed it");
+    }
+}
+
+fn use_superblock(superblock: &Superblock) {
+    let _ = (superblock.supported(), superblock.role(), superblock.role_of(u32::MAX));
+    let _ = (superblock.bitmap_sector(), superblock.bblog_sector());
+    let _ = (superblock.uuid_text(), superblock.name());
+}
+
+fn make_superblock_0(random: &mut Random) -> Vec<u8> {
+    let mut bytes = include_bytes!("../seeds/superblock-0.90").to_vec();
+    mutate(random, &mut bytes, 1024);
+    if random.below(8) > 0 && bytes.len() == 4096 {
+        // sb_csum at word 38: the folded sum of all words.
+        bytes[152..156].fill(0);
+        let sum: u64 = bytes.chunks(4).map(little_endian).sum();
+        let folded = (sum & 0xffff_ffff) + (sum >> 32);
+        bytes[152..156].copy_from_slice(&(folded as u32).to_le_bytes());
+    }
+    bytes
+}
+
+fn run_superblock_0(bytes: &[u8]) {
+    if let Ok(superblock) = Superblock::decode(Version::V0_90, 16256, bytes) {
+        use_superblock(&superblock);
+    }
+}
+
+fn make_bitmap(random: &mut Random) -> Vec<u8> {
+    let mut bytes = MEMBERS[BITMAP].to_vec();
+    let reach = if random.below(2) == 0 { 80 } else { 4096 };
+    mutate(random, &mut bytes, reach);
+    bytes
+}
+
+fn run_bitmap(bytes: &[u8]) {
+    let _ = BitmapSuperblock::decode(bytes);
+    let Ok(mut bitmap) = Bitmap::decode(bytes) else { return };
+    let count = bitmap.count();
+    assert!(
+        bitmap.dirty_ranges().map(|range| range.end - range.start).sum::<u64>() > 0 || count == 0
+    );
+    for page in 0..bitmap.pages() {
+        let _ = bitmap.encode_page(page);
+    }
+    bitmap.set_all();
+    assert!(bitmap.count() >= count);
+}
+
+fn make_bad_blocks(random: &mut Random) -> Vec<u8> {
+    let mut bytes = include_bytes!("../seeds/bad-blocks").to_vec();
+    for entry in 0..random.below(64) {
+        let range = random.next() >> random.below(54) << 10 | random.next() & 0x3ff;
+        bytes[entry * 8..entry * 8 + 8].copy_from_slice(&range.to_le_bytes());
+    }
+    mutate(random, &mut bytes, 512);
+    bytes
+}
+
+fn run_bad_blocks(bytes: &[u8]) {
+    for shift in [0, 3, 9, 63, 255] {
+        let Ok(mut log) = BadBlocks::decode(bytes, shift) else { continue };
+        let ranges = log.ranges().to_vec();
+        assert!(ranges.windows(2).all(|pair| pair[0].0 + pair[0].1 < pair[1].0), "not disjoint");
+        let encoded = log.encode(shift);
+        assert_eq!(BadBlocks::decode(&encoded, shift).as_ref(), Ok(&log), "encoding changed it");
+        let _ = log.insert(u64::MAX - 8, 8);
+        let _ = log.remove(0, u64::MAX);
+    }
+}
+
+/// One byte of options, then three members.
+fn make_members(random: &mut Random) -> Vec<u8> {
+    let mut bytes = vec![random.next() as u8];
+    for member in MEMBERS.chunks(MEMBER_BYTES) {
+        let mut member = member.to_vec();
+        let mut superblock = member[SUPERBLOCK].to_vec();
+        if random.below(2) == 0 {
+            mutate(random, &mut superblock, 512);
+            superblock.resize(4096, 0);
+            mend_superblock_1(&mut superblock);
+        }
+        member[SUPERBLOCK].copy_from_slice(&superblock);
+        if random.below(4) == 0 {
+            let mut bitmap = member[BITMAP].to_vec();
+            mutate(random, &mut bitmap, 80);
+            bitmap.resize(4096, 0);
+            member[BITMAP].copy_from_slice(&bitmap);
+        }
+        bytes.extend(member);
+    }
+    bytes
+}
+
+fn run_assembly(bytes: &[u8]) {
+    let Some((options, members)) = bytes.split_first() else { return };
+    let read = |member: &[u8], sector: u64, length: u32| {
+        assert!(length <= Candidate::MAX_READ_BYTES && length.is_multiple_of(512));
+        assert!(sector + u64::from(length) / 512 <= DEVICE_SECTORS, "read beyond the device");
+        let start = (sector as usize * 512).min(member.len());
+        let mut found = member[start..(start + length as usize).min(member.len())].to_vec();
+        found.resize(length as usize, 0);
+        Ok(found)
+    };
+    let candidates = members.chunks(MEMBER_BYTES).enumerate().map(|(number, member)| {
+        let reader = |sector, length| read(member, sector, length);
+        Candidate::read(format!("m{number}"), DEVICE_SECTORS, reader)
+    });
+    let option = |bit: u8| options >> bit & 1 == 1;
+    let options = Options { force: option(0), run: option(1), read_only: option(2) };
+    let assembly = decide(candidates.collect(), options);
+    if let Start::Refused { reason, next, .. } = assembly.start {
+        assert!(!reason.is_empty() && !next.is_empty(), "a refusal says why and what next");
+    }
+}
+
+/// A handshake that leads to the transmission phase, then requests, all mutated.
+fn make_nbd(random: &mut Random) -> Vec<u8> {
+    const OPTIONS: [u32; 8] = [1, 2, 3, 6, 7, 8, 9, 10];
+    let mut bytes = vec![random.next() as u8, 0, 0, 0, random.below(4) as u8];
+    for _ in 0..random.below(4) {
+        let mut data = vec![0; random.below(24)];
+        data.iter_mut().for_each(|byte| *byte = random.next() as u8 & random.next() as u8);
+        bytes.extend(b"IHAVEOPT");
+        bytes.extend(OPTIONS[random.below(OPTIONS.len())].to_be_bytes());
+        bytes.extend((data.len() as u32).to_be_bytes());
+        bytes.extend(data);
+    }
+    // NBD_OPT_EXPORT_NAME without a name, or NBD_OPT_GO with an empty name and no requests.
+    bytes.extend(b"IHAVEOPT");
+    if random.below(2) == 0 {
+        bytes.extend([0, 0, 0, 1, 0, 0, 0, 0]);
+    } else {
+        bytes.extend([0, 0, 0, 7, 0, 0, 0, 6, 0, 0, 0, 0, 0, 0]);
+    }
+    for cookie in 0..random.below(6) as u64 {
+        bytes.extend([0x25, 0x60, 0x95, 0x13, 0, random.below(32) as u8]);
+        bytes.extend((random.below(9) as u16).to_be_bytes());
+        bytes.extend(cookie.to_be_bytes());
+        bytes.extend((random.next() >> random.below(64) & !511).to_be_bytes());
+        let length = random.next() as u32 >> random.below(32);
+        bytes.extend(if random.below(4) == 0 { length } else { length & !511 }.to_be_bytes());
+    }
+    if random.below(4) == 0 {
+        let reach = bytes.len();
+        mutate(random, &mut bytes, reach);
+    }
+    bytes
+}
