@@ -237,7 +237,7 @@ impl Range {
 }
 
 /// Is it these sectors, or the whole device?
-fn kind_of(errno: Errno) -> IoError {
+pub(crate) fn kind_of(errno: Errno) -> IoError {
     match errno {
         // EREMOTEIO and EBADE are what the block layer makes of target errors; a sparse file that
         // cannot grow still serves what it has.

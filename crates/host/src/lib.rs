@@ -8,6 +8,7 @@ pub mod engine;
 mod execute;
 pub mod export;
 pub mod member;
+pub mod reader;
 mod slab;
 
 #[cfg(test)]
