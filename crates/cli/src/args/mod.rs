@@ -1,0 +1,302 @@
+//! Low arguments: what was typed, before anything is made of it. Help, man pages and shell
+//! completions come from these definitions alone. Each command makes high arguments, checked and
+//! ready to use, of its own.
+
+mod members;
+mod parse;
+mod size;
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueHint};
+
+pub(crate) use members::{MemberArg, local_path};
+pub(crate) use parse::parse;
+pub(crate) use size::{Size, parse_size};
+
+const EXIT_CODES: &str = "Exit status: 0 done; 1 refused or failed; 2 wrong usage.\n\
+    detail --test: 0 healthy, 1 degraded, 2 not usable, 4 no such array.";
+
+/// RAID in user space, in Linux md's own on-disk format.
+#[derive(Debug, Parser)]
+#[command(name = "braid", version, after_help = EXIT_CODES, max_term_width = 100)]
+#[command(propagate_version = true, disable_help_subcommand = true)]
+pub(crate) struct Cli {
+    /// Where running arrays keep their control sockets [default: /run/braid for root, else
+    /// $XDG_RUNTIME_DIR/braid]
+    #[arg(long, global = true, value_name = "DIR", env = "BRAID_RUN_DIR", hide_env_values = true)]
+    #[arg(value_hint = ValueHint::DirPath)]
+    pub(crate) run_dir: Option<PathBuf>,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// One variant for each command.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Write the superblocks of a new array; start nothing
+    Create(CreateArgs),
+    /// Find the members of an array, decide who is in, start it and serve it
+    Assemble(AssembleArgs),
+    /// Flush an array, mark it clean, unmount it and end its process
+    Stop(StopArgs),
+    /// Show running arrays and their background work
+    Status(StatusArgs),
+    /// Show the fields of `mdadm --detail` for a running array
+    Detail(DetailArgs),
+    /// Show the superblocks of members as stored, checksums verified
+    Examine(ExamineArgs),
+    /// Make a member faulty
+    Fail(MemberOfArgs),
+    /// Detach a faulty member or a spare
+    Remove(MemberOfArgs),
+    /// Attach a device as a spare; recovery starts when the array is degraded
+    Add(AddArgs),
+    /// Take a member back into its old role, copying only what the bitmap marks
+    ReAdd(MemberOfArgs),
+    /// Copy a member to a spare while it still serves, then make it faulty
+    Replace(MemberOfArgs),
+    /// Read all members and count where redundancy does not fit; write nothing
+    Check(ScrubArgs),
+    /// Read all members and rewrite redundancy where it does not fit
+    Repair(ScrubArgs),
+    /// Set the speed of background work, pause or resume it
+    Sync(SyncArgs),
+    /// Write an array's content to stdout, without writing a byte to its members
+    Cat(CatArgs),
+    /// Show where each data and parity chunk of an array lies
+    Layout(LayoutArgs),
+    /// Write shell completions to stdout
+    Completions(CompletionsArgs),
+    /// Write the man pages into a directory
+    Man(ManArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CreateArgs {
+    /// Name of the array
+    pub(crate) name: String,
+    /// Level: linear 0 1 4 5 6 10
+    #[arg(long, short, value_name = "LEVEL", allow_hyphen_values = true)]
+    pub(crate) level: String,
+    /// Members that hold data, `missing` ones included
+    #[arg(long, short = 'n', value_name = "N")]
+    pub(crate) raid_devices: u32,
+    /// Layout, as mdadm spells it: left-symmetric, ddf-zero-restart, n2, f2, o2 ...
+    #[arg(long, short = 'p', value_name = "LAYOUT")]
+    pub(crate) layout: Option<String>,
+    /// Chunk [default: 512K]
+    #[arg(long, short, value_parser = parse_size)]
+    pub(crate) chunk: Option<Size>,
+    /// Further members, which wait until one fails
+    #[arg(long, short = 'x', value_name = "N", default_value_t = 0)]
+    pub(crate) spare_devices: u32,
+    /// Part of each member to use [default: what the smallest has]
+    #[arg(long, short = 'z', value_parser = parse_size)]
+    pub(crate) size: Option<Size>,
+    /// Write-intent bitmap [default: internal from 100 GiB on]
+    #[arg(long, short, value_name = "internal|none")]
+    pub(crate) bitmap: Option<String>,
+    /// How an unclean stop is repaired: resync or bitmap
+    #[arg(long, short = 'k', value_name = "POLICY")]
+    pub(crate) consistency_policy: Option<String>,
+    /// The members agree already (all zero, say): no initial resync
+    #[arg(long)]
+    pub(crate) assume_clean: bool,
+    /// Overwrite superblocks, file systems and partition tables found on the members
+    #[arg(long, short)]
+    pub(crate) force: bool,
+    /// Files or block devices, or `missing`; the spares last
+    #[arg(required = true, value_name = "MEMBER", value_hint = ValueHint::FilePath)]
+    pub(crate) members: Vec<MemberArg>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AssembleArgs {
+    /// NAME, MEMBERs, or a NAME and MEMBERs: what names a file or contains a slash is a member
+    #[arg(value_name = "NAME|MEMBER", value_hint = ValueHint::FilePath)]
+    pub(crate) names: Vec<String>,
+    /// Look for members among all block devices
+    #[arg(long, short)]
+    pub(crate) scan: bool,
+    /// Serve the array: nbd:unix:PATH, nbd:tcp:HOST:PORT or fuse:MOUNTPOINT; may be repeated
+    #[arg(long, value_name = "EXPORT")]
+    pub(crate) export: Vec<String>,
+    /// Serve reads only; write nothing to any member
+    #[arg(long, short = 'o')]
+    pub(crate) readonly: bool,
+    /// Start even when a member that should be there is not
+    #[arg(long, short = 'R')]
+    pub(crate) run: bool,
+    /// Start a degraded array that is not clean, or with members that are a little behind
+    #[arg(long, short)]
+    pub(crate) force: bool,
+    /// Say who is in, who is not and why, and what to do; start nothing, write nothing
+    #[arg(long)]
+    pub(crate) explain: bool,
+    /// Stay in the foreground until the array is stopped
+    #[arg(long)]
+    pub(crate) foreground: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct StopArgs {
+    /// Name of the running array
+    pub(crate) name: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct StatusArgs {
+    /// Name of the running array [default: all]
+    pub(crate) name: Option<String>,
+    /// Print JSON
+    #[arg(long, conflicts_with_all = ["mdstat", "watch"])]
+    pub(crate) json: bool,
+    /// Print the text of /proc/mdstat
+    #[arg(long)]
+    pub(crate) mdstat: bool,
+    /// Follow the background work until it ends
+    #[arg(long)]
+    pub(crate) watch: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DetailArgs {
+    /// Name of the running array
+    #[arg(required_unless_present = "scan", conflicts_with = "scan")]
+    pub(crate) name: Option<String>,
+    /// Print JSON
+    #[arg(long, conflicts_with_all = ["export", "scan"])]
+    pub(crate) json: bool,
+    /// Print KEY=value lines as mdadm does
+    #[arg(long, short = 'Y', conflicts_with = "scan")]
+    pub(crate) export: bool,
+    /// Tell by the exit status: 0 healthy, 1 degraded, 2 not usable, 4 no such array
+    #[arg(long, short, conflicts_with = "scan")]
+    pub(crate) test: bool,
+    /// Print ARRAY lines for mdadm.conf, of all running arrays
+    #[arg(long, short)]
+    pub(crate) scan: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExamineArgs {
+    /// Files or block devices [default with --scan: all block devices]
+    #[arg(required_unless_present = "scan", value_name = "MEMBER")]
+    #[arg(value_hint = ValueHint::FilePath)]
+    pub(crate) members: Vec<PathBuf>,
+    /// Print JSON
+    #[arg(long, conflicts_with_all = ["export", "scan"])]
+    pub(crate) json: bool,
+    /// Print KEY=value lines as mdadm does
+    #[arg(long, short = 'Y', conflicts_with = "scan")]
+    pub(crate) export: bool,
+    /// Print ARRAY lines for mdadm.conf
+    #[arg(long, short)]
+    pub(crate) scan: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct MemberOfArgs {
+    /// Name of the running array
+    pub(crate) name: String,
+    /// File or block device
+    #[arg(value_hint = ValueHint::FilePath)]
+    pub(crate) member: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AddArgs {
+    #[command(flatten)]
+    pub(crate) of: MemberOfArgs,
+    /// Overwrite a superblock, file system or partition table found on the device
+    #[arg(long, short)]
+    pub(crate) force: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ScrubArgs {
+    /// Name of the running array
+    pub(crate) name: String,
+    /// Return when it is finished; show progress
+    #[arg(long, short)]
+    pub(crate) wait: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("what").required(true).multiple(true)
+    .args(["min", "max", "pause", "resume"]))]
+pub(crate) struct SyncArgs {
+    /// Name of the running array
+    pub(crate) name: String,
+    /// Bytes per second and member to keep up whatever else goes on
+    #[arg(long, value_name = "SPEED", value_parser = parse_size)]
+    pub(crate) min: Option<Size>,
+    /// Bytes per second and member never to exceed
+    #[arg(long, value_name = "SPEED", value_parser = parse_size)]
+    pub(crate) max: Option<Size>,
+    /// Pause background work
+    #[arg(long, conflicts_with_all = ["min", "max", "resume"])]
+    pub(crate) pause: bool,
+    /// Resume it
+    #[arg(long, conflicts_with_all = ["min", "max"])]
+    pub(crate) resume: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CatArgs {
+    /// Members of one array, or the name of an array found among all block devices
+    #[arg(required = true, value_name = "MEMBER|NAME", value_hint = ValueHint::FilePath)]
+    pub(crate) names: Vec<String>,
+    /// Byte of the array to begin at
+    #[arg(long, value_parser = parse_size)]
+    pub(crate) offset: Option<Size>,
+    /// Bytes to write [default: to the end]
+    #[arg(long, value_parser = parse_size)]
+    pub(crate) length: Option<Size>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LayoutArgs {
+    /// Level: linear 0 1 4 5 6 10
+    #[arg(long, short, value_name = "LEVEL", allow_hyphen_values = true)]
+    pub(crate) level: String,
+    /// Members
+    #[arg(long, short = 'n', value_name = "N")]
+    pub(crate) raid_devices: u32,
+    /// Layout, as mdadm spells it [default: left-symmetric, n2]
+    #[arg(long, short = 'p', value_name = "LAYOUT")]
+    pub(crate) layout: Option<String>,
+    /// Chunk
+    #[arg(long, short, value_parser = parse_size)]
+    pub(crate) chunk: Option<Size>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CompletionsArgs {
+    /// Which shell
+    pub(crate) shell: clap_complete::Shell,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ManArgs {
+    /// Existing directory
+    #[arg(value_hint = ValueHint::DirPath)]
+    pub(crate) dir: PathBuf,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn definitions_hold_together() {
+        super::Cli::command().debug_assert();
+    }
+}

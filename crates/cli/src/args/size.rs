@@ -1,0 +1,62 @@
+//! Sizes as people type them.
+
+use std::fmt;
+
+/// A number of bytes, typed plainly or with K, M, G or T (powers of 1024).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Size(pub(crate) u64);
+
+/// Reads a size. The error says what would have been right.
+pub(crate) fn parse_size(text: &str) -> Result<Size, String> {
+    let (digits, shift) = match text.char_indices().next_back() {
+        Some((at, 'K' | 'k')) => (&text[..at], 10),
+        Some((at, 'M' | 'm')) => (&text[..at], 20),
+        Some((at, 'G' | 'g')) => (&text[..at], 30),
+        Some((at, 'T' | 't')) => (&text[..at], 40),
+        _ => (text, 0),
+    };
+    if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
+        return Err("not a size; write bytes, or a number with K, M, G or T".into());
+    }
+    let too_large = || "too large; the largest size is 8388607T".to_owned();
+    let number: u64 = digits.parse().map_err(|_| too_large())?;
+    let bytes = number.checked_mul(1 << shift).filter(|&b| i64::try_from(b).is_ok());
+    bytes.map(Size).ok_or_else(too_large)
+}
+
+impl fmt::Display for Size {
+    /// The shortest exact form.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let units = [(40, "T"), (30, "G"), (20, "M"), (10, "K")];
+        let fits = |shift: u32| self.0 != 0 && self.0.trailing_zeros() >= shift;
+        match units.into_iter().find(|&(shift, _)| fits(shift)) {
+            Some((shift, unit)) => write!(f, "{}{unit}", self.0 >> shift),
+            None => write!(f, "{}", self.0),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read_and_written() {
+        for (text, bytes) in
+            [("0", 0), ("512", 512), ("64K", 65536), ("3m", 3 << 20), ("8388607T", 8388607 << 40)]
+        {
+            assert_eq!(parse_size(text), Ok(Size(bytes)), "{text}");
+        }
+        assert_eq!(Size(3 << 20).to_string(), "3M");
+        assert_eq!(Size(1536).to_string(), "1536");
+        assert_eq!(Size(0).to_string(), "0");
+    }
+
+    #[test]
+    fn what_is_no_size_is_refused() {
+        for text in ["", "K", "-1", "1.5K", "64KB", "64 K", "+5", "0x10", "8388608T", "1é"] {
+            assert!(parse_size(text).is_err(), "{text}");
+        }
+        assert!(parse_size("99999999999999999999999").is_err());
+    }
+}

@@ -1,0 +1,178 @@
+//! `braid cat`: an array's content to stdout. Members are opened read-only and not a byte is
+//! written to them.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use braid_array::SECTOR_BYTES;
+use braid_array::assemble::{Candidate, Config, Options, Start, decide};
+use braid_host::control::{Client, ControlError};
+use braid_host::member::MemberFile;
+use braid_host::reader::{CopyError, Reader};
+
+use super::found::{self, Found, Named, Use};
+use crate::args::CatArgs;
+use crate::failure::{Failure, system_error};
+
+pub(super) fn run(run_dir: &Path, args: &CatArgs) -> Result<(), Failure> {
+    let named = Named::parse("cat", &args.names)?;
+    let members = match (&named.name, named.members.is_empty()) {
+        (Some(name), true) => match Client::connect(run_dir, name) {
+            Ok(client) => return running(client, name, args),
+            Err(ControlError::NotRunning) => found::by_name("cat", name)?,
+            Err(error) => return Err(Failure::explained("cat", name, error)),
+        },
+        _ => named.members,
+    };
+    let object = named.name.unwrap_or_else(|| display(&members));
+    let found = found::open_all("cat", &members, Use::Read)?;
+    let mut reader = open(&object, found)?;
+    let (offset, length) = range(&object, reader.size_bytes(), args)?;
+    let mut stdout = io::stdout().lock();
+    let copied = reader.read_with(offset, length, |bytes| stdout.write_all(bytes));
+    let copied = copied.and_then(|()| stdout.flush().map_err(CopyError::Sink));
+    copied.map_err(|error| match error {
+        CopyError::Sink(error) => stdout_failure(&object, &error),
+        CopyError::Read(error) => {
+            let next = "find more members of the array, or a copy of what lies there";
+            Failure::refused("cat", &object, error, next)
+        }
+    })
+}
+
+fn display(members: &[PathBuf]) -> String {
+    members.first().map_or_else(String::new, |first| first.display().to_string())
+}
+
+fn stdout_failure(object: &str, error: &io::Error) -> Failure {
+    if error.kind() == io::ErrorKind::BrokenPipe {
+        return Failure::Silent(0);
+    }
+    let reason = format!("stdout: {}", system_error(error));
+    Failure::refused("cat", object, reason, "make room and try again")
+}
+
+/// What was asked for of an array of this size: offset and length.
+fn range(object: &str, size_bytes: u64, args: &CatArgs) -> Result<(u64, u64), Failure> {
+    let offset = args.offset.map_or(0, |size| size.0);
+    let left = size_bytes.checked_sub(offset);
+    let length = args.length.map_or(left, |size| Some(size.0));
+    match (left, length) {
+        (Some(left), Some(length)) if length <= left => Ok((offset, length)),
+        _ => {
+            let reason = format!("the range ends beyond the array, which has {size_bytes} bytes");
+            Err(Failure::usage("cat", object, reason, "use a smaller --offset or --length"))
+        }
+    }
+}
+
+/// An array that is served: the content as it is now, writes in flight included or not.
+fn running(mut client: Client, name: &str, args: &CatArgs) -> Result<(), Failure> {
+    const PART_BYTES: u64 = 64 << 20;
+    let failed = |error: ControlError| match error {
+        ControlError::Broken(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+            Failure::Silent(0)
+        }
+        error => Failure::explained("cat", name, error),
+    };
+    let status = client.status().map_err(failed)?;
+    let size_bytes = status.array.array_sectors * SECTOR_BYTES;
+    let (mut offset, mut left) = range(name, size_bytes, args)?;
+    let mut stdout = io::stdout().lock();
+    while left > 0 {
+        let done = client.read(offset, left.min(PART_BYTES), &mut stdout).map_err(failed)?;
+        if done == 0 {
+            break;
+        }
+        (offset, left) = (offset + done, left - done);
+    }
+    stdout.flush().map_err(|error| stdout_failure(name, &error))
+}
+
+/// A reader of the array these devices are the members of. When they are members of several
+/// arrays, those arrays must be the members of one.
+fn open(object: &str, found: Vec<Found>) -> Result<Reader, Failure> {
+    let inner = groups(found);
+    match <[Vec<Found>; 1]>::try_from(inner) {
+        Ok([found]) => open_one(object, found),
+        Err(inner) => open_nested(object, inner),
+    }
+}
+
+/// The devices of each array. What has no superblock counts to the first, which will refuse it.
+fn groups(found: Vec<Found>) -> Vec<Vec<Found>> {
+    let mut groups: Vec<(Option<[u8; 16]>, Vec<Found>)> = Vec::new();
+    for one in found {
+        let uuid = one.candidate.superblock.as_ref().ok().map(|superblock| superblock.set_uuid);
+        match groups
+            .iter_mut()
+            .find(|(known, _)| known.is_none() || uuid.is_none() || *known == uuid)
+        {
+            Some((known, members)) => {
+                *known = known.or(uuid);
+                members.push(one);
+            }
+            None => groups.push((uuid, vec![one])),
+        }
+    }
+    groups.into_iter().map(|(_, members)| members).collect()
+}
+
+fn open_one(object: &str, found: Vec<Found>) -> Result<Reader, Failure> {
+    let (candidates, mut devices): (Vec<Candidate>, Vec<MemberFile>) =
+        found.into_iter().map(|one| (one.candidate, one.device)).unzip();
+    let config = start(object, candidates)?;
+    let members = in_order(&config, &mut devices, |device| device.path.display().to_string());
+    Reader::new(config, members).map_err(|reason| no_reader(object, &reason))
+}
+
+fn open_nested(object: &str, inner: Vec<Vec<Found>>) -> Result<Reader, Failure> {
+    let all: Vec<Candidate> = inner.iter().flatten().map(|one| one.candidate.clone()).collect();
+    let mut readers = Vec::with_capacity(inner.len());
+    for found in inner {
+        let mut reader = open_one(object, found)?;
+        let name = format!("{object} (array {})", readers.len());
+        let candidate = Candidate::read(name, reader.size_bytes() / SECTOR_BYTES, |sector, len| {
+            let mut content = vec![0; len as usize];
+            let read = reader.read_at(sector * SECTOR_BYTES, &mut content);
+            read.map(|()| content).map_err(|error| error.to_string())
+        });
+        if candidate.superblock.is_err() {
+            // No nested array, then: the members of different arrays were mixed up.
+            return Err(start(object, all).err().unwrap_or_else(|| mixed(object)));
+        }
+        readers.push((candidate, reader));
+    }
+    let candidates = readers.iter().map(|(candidate, _)| candidate.clone()).collect();
+    let config = start(object, candidates)?;
+    let members = in_order(&config, &mut readers, |(candidate, _)| candidate.device.clone());
+    let inner = members.into_iter().map(|(_, reader)| reader).collect();
+    Reader::stacked(config, inner).map_err(|reason| no_reader(object, &reason))
+}
+
+/// Takes the members of a configuration out of `from`, in the order of their ids.
+fn in_order<T>(config: &Config, from: &mut Vec<T>, device: impl Fn(&T) -> String) -> Vec<T> {
+    let take = |wanted: &String| {
+        let at = from.iter().position(|one| device(one) == *wanted);
+        from.swap_remove(at.expect("a configuration names candidates only"))
+    };
+    config.members.iter().map(|member| &member.device).map(take).collect()
+}
+
+fn no_reader(object: &str, reason: &str) -> Failure {
+    Failure::refused("cat", object, reason, "compare the superblocks with braid examine")
+}
+
+fn mixed(object: &str) -> Failure {
+    let reason = "these are members of different arrays";
+    Failure::refused("cat", object, reason, "name the members of one; see braid examine")
+}
+
+/// How these candidates start for reading.
+fn start(object: &str, candidates: Vec<Candidate>) -> Result<Config, Failure> {
+    let options = Options { read_only: true, ..Options::default() };
+    match decide(candidates, options).start {
+        Start::Ready { config, .. } => Ok(*config),
+        Start::Refused { reason, next, .. } => Err(Failure::refused("cat", object, reason, next)),
+    }
+}

@@ -1,0 +1,46 @@
+//! `braid detail`: the fields of `mdadm --detail` for a running array.
+
+use std::path::Path;
+
+use braid_array::status::ArrayState;
+use braid_host::control::wire::ControlStatus;
+use braid_host::control::{Client, ControlError};
+
+use super::running;
+use crate::args::DetailArgs;
+use crate::failure::Failure;
+use crate::output;
+
+/// Exit codes of `--test`, as mdadm's.
+const DEGRADED: u8 = 1;
+const NOT_USABLE: u8 = 2;
+const NO_SUCH_ARRAY: u8 = 4;
+
+pub(super) fn run(run_dir: &Path, args: &DetailArgs) -> Result<(), Failure> {
+    let Some(name) = &args.name else {
+        let arrays = running::all("detail", run_dir)?;
+        return output::answer(&arrays.iter().map(output::detail::array_line).collect::<String>());
+    };
+    let found = Client::connect(run_dir, name).and_then(|mut client| client.status());
+    let array = found.map_err(|error| {
+        let missing = matches!(error, ControlError::NotRunning);
+        let failure = Failure::explained("detail", name, error);
+        if args.test && missing { failure.with_code(NO_SUCH_ARRAY) } else { failure }
+    })?;
+    if args.json {
+        output::print_json(&output::json::array(&array))?;
+    } else if args.export {
+        output::answer(&output::detail::export(&array))?;
+    } else {
+        output::answer(&output::detail::text(&array))?;
+    }
+    if args.test { test(&array) } else { Ok(()) }
+}
+
+fn test(array: &ControlStatus) -> Result<(), Failure> {
+    match array.array.state {
+        ArrayState::Failed => Err(Failure::Silent(NOT_USABLE)),
+        _ if array.array.degraded > 0 => Err(Failure::Silent(DEGRADED)),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,137 @@
+//! Members, as named or as found by looking at all block devices: opened, locked and read.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use braid_array::SECTOR_BYTES;
+use braid_array::assemble::Candidate;
+use braid_host::member::{self, MemberFile, Mode};
+
+use crate::args::local_path;
+use crate::failure::{Failure, system_error};
+use crate::output::shape::short_name;
+
+/// What members are opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Use {
+    /// To be read; nobody may write to them meanwhile.
+    Read,
+}
+
+/// A device and what lies on it.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) device: MemberFile,
+    pub(super) candidate: Candidate,
+}
+
+/// An array's name, if one was given, and the members that were.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Named {
+    pub(super) name: Option<String>,
+    pub(super) members: Vec<PathBuf>,
+}
+
+impl Named {
+    /// Tells a name from members: a word with a slash, or that names a file, is a member.
+    pub(super) fn parse(operation: &str, words: &[String]) -> Result<Self, Failure> {
+        let is_member = |word: &str| word.contains('/') || Path::new(word).exists();
+        let (name, rest) = match words.split_first() {
+            Some((first, rest)) if !is_member(first) => (Some(first.clone()), rest),
+            _ => (None, words),
+        };
+        let members = rest.iter().map(|word| {
+            local_path(word).map_err(|reason| {
+                let (reason, next) = reason.split_once("; ").unwrap_or((&reason, "see --help"));
+                Failure::usage(operation, word, reason, next)
+            })
+        });
+        Ok(Self { name, members: members.collect::<Result<_, _>>()? })
+    }
+}
+
+/// Opens members and reads their metadata. All must be there.
+pub(super) fn open_all(
+    operation: &str,
+    paths: &[PathBuf],
+    purpose: Use,
+) -> Result<Vec<Found>, Failure> {
+    let failed = |error: member::OpenError| {
+        let object = error.path.display().to_string();
+        Failure::refused(operation, object, error.reason, error.next)
+    };
+    let mut devices = Vec::with_capacity(paths.len());
+    for path in paths {
+        // The real name is what status shows and what later commands are compared with.
+        let real = std::fs::canonicalize(path).unwrap_or_else(|_| path.clone());
+        devices.push(open(&real, purpose).map_err(failed)?);
+    }
+    member::check_distinct(&devices).map_err(failed)?;
+    Ok(devices.into_iter().map(read).collect())
+}
+
+fn open(path: &Path, purpose: Use) -> Result<MemberFile, member::OpenError> {
+    match purpose {
+        Use::Read => member::open(path, Mode::ReadOnly, false),
+    }
+}
+
+fn read(device: MemberFile) -> Found {
+    let name = device.path.display().to_string();
+    let candidate = Candidate::read(name, device.sectors, |sector, bytes| {
+        device.read_at(sector * SECTOR_BYTES, bytes as usize).map_err(|e| system_error(&e))
+    });
+    Found { device, candidate }
+}
+
+/// The devices of each array among all block devices, for which `wanted` holds.
+pub(super) fn scan(
+    operation: &str,
+    wanted: impl Fn(&braid_array::format::Superblock) -> bool,
+) -> Result<Vec<Vec<PathBuf>>, Failure> {
+    let devices = member::scan().map_err(|error| {
+        let reason = system_error(&error);
+        Failure::refused(operation, "/proc/partitions", reason, "name the members")
+    })?;
+    let mut arrays: Vec<([u8; 16], Vec<PathBuf>)> = Vec::new();
+    let mut seen = BTreeSet::new();
+    for path in devices {
+        // Among all devices of a machine some cannot be opened or read: they are no members of
+        // ours.
+        let Ok(device) = member::peek(&path) else { continue };
+        if !member::identity(&device.file).is_ok_and(|identity| seen.insert(identity)) {
+            continue;
+        }
+        let Ok(superblock) = read(device).candidate.superblock else { continue };
+        if !wanted(&superblock) {
+            continue;
+        }
+        match arrays.iter_mut().find(|(uuid, _)| *uuid == superblock.set_uuid) {
+            Some((_, members)) => members.push(path),
+            None => arrays.push((superblock.set_uuid, vec![path])),
+        }
+    }
+    Ok(arrays.into_iter().map(|(_, members)| members).collect())
+}
+
+/// The members of the one array of this name or UUID.
+pub(super) fn by_name(operation: &str, name: &str) -> Result<Vec<PathBuf>, Failure> {
+    let wanted = |sb: &braid_array::format::Superblock| {
+        let full = sb.name();
+        full == name || short_name(&full) == name || sb.uuid_text() == name
+    };
+    let mut found = scan(operation, wanted)?;
+    match (found.pop(), found.is_empty()) {
+        (Some(members), true) => Ok(members),
+        (None, _) => {
+            let reason = "no block device belongs to an array of this name";
+            let next = format!("name the members: braid {operation} {name} MEMBER...");
+            Err(Failure::refused(operation, name, reason, next))
+        }
+        (Some(_), false) => {
+            let reason = "several arrays have this name";
+            let next = "use a UUID, see braid examine --scan; or name the members";
+            Err(Failure::refused(operation, name, reason, next))
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! Commands that change a running array.
+
+use std::path::Path;
+
+use braid_host::control::member_path;
+use braid_host::control::wire::Verb;
+
+use super::running;
+use crate::args::{AddArgs, MemberOfArgs, StopArgs, SyncArgs};
+use crate::failure::Failure;
+
+pub(super) fn stop(run_dir: &Path, args: &StopArgs) -> Result<(), Failure> {
+    let client = running::connect("stop", run_dir, &args.name)?;
+    client.stop().map_err(|error| Failure::explained("stop", &args.name, error))
+}
+
+pub(super) fn fail(run_dir: &Path, args: &MemberOfArgs) -> Result<(), Failure> {
+    call("fail", run_dir, args, |member| Verb::Fail { member })
+}
+
+pub(super) fn remove(run_dir: &Path, args: &MemberOfArgs) -> Result<(), Failure> {
+    call("remove", run_dir, args, |member| Verb::Remove { member })
+}
+
+pub(super) fn add(run_dir: &Path, args: &AddArgs) -> Result<(), Failure> {
+    let force = args.force;
+    call("add", run_dir, &args.of, |member| Verb::Add { member, force })
+}
+
+pub(super) fn re_add(run_dir: &Path, args: &MemberOfArgs) -> Result<(), Failure> {
+    call("re-add", run_dir, args, |member| Verb::ReAdd { member })
+}
+
+pub(super) fn replace(run_dir: &Path, args: &MemberOfArgs) -> Result<(), Failure> {
+    call("replace", run_dir, args, |member| Verb::Replace { member })
+}
+
+pub(super) fn sync(run_dir: &Path, args: &SyncArgs) -> Result<(), Failure> {
+    if let (Some(min), Some(max)) = (args.min, args.max)
+        && min > max
+    {
+        let reason = format!("--min {min} is more than --max {max}");
+        return Err(Failure::usage("sync", &args.name, reason, "swap them"));
+    }
+    let verb = if args.pause {
+        Verb::Pause
+    } else if args.resume {
+        Verb::Resume
+    } else {
+        let bytes = |size: crate::args::Size| size.0;
+        Verb::SyncLimits { min_bytes_s: args.min.map(bytes), max_bytes_s: args.max.map(bytes) }
+    };
+    running::call("sync", run_dir, &args.name, verb).map(drop)
+}
+
+fn call(
+    operation: &str,
+    run_dir: &Path,
+    args: &MemberOfArgs,
+    verb: impl FnOnce(String) -> Verb,
+) -> Result<(), Failure> {
+    let mut client = running::connect(operation, run_dir, &args.name)?;
+    let object = format!("{} {}", args.name, args.member.display());
+    let answer = client.call(verb(member_path(&args.member)));
+    answer.map(drop).map_err(|error| Failure::explained(operation, object, error))
+}

@@ -1,0 +1,43 @@
+//! One module for each command: from low arguments to high ones, then to deeds.
+
+use crate::args::{Cli, Command};
+use crate::failure::Failure;
+
+mod cat;
+mod detail;
+mod examine;
+mod found;
+mod layout;
+mod manage;
+mod running;
+mod scrub;
+mod shape;
+mod shell;
+mod status;
+
+/// Carries out what was asked.
+pub(crate) fn run(cli: &Cli) -> Result<(), Failure> {
+    let run_dir = braid_host::control::run_dir(cli.run_dir.as_deref());
+    let run_dir = run_dir.as_path();
+    match &cli.command {
+        Command::Stop(args) => manage::stop(run_dir, args),
+        Command::Status(args) => status::run(run_dir, args),
+        Command::Detail(args) => detail::run(run_dir, args),
+        Command::Examine(args) => examine::run(args),
+        Command::Fail(args) => manage::fail(run_dir, args),
+        Command::Remove(args) => manage::remove(run_dir, args),
+        Command::Add(args) => manage::add(run_dir, args),
+        Command::ReAdd(args) => manage::re_add(run_dir, args),
+        Command::Replace(args) => manage::replace(run_dir, args),
+        Command::Check(args) => scrub::run(run_dir, args, scrub::Kind::Check),
+        Command::Repair(args) => scrub::run(run_dir, args, scrub::Kind::Repair),
+        Command::Sync(args) => manage::sync(run_dir, args),
+        Command::Cat(args) => cat::run(run_dir, args),
+        Command::Layout(args) => layout::run(args),
+        Command::Completions(args) => shell::completions(args),
+        Command::Man(args) => shell::man(args),
+        Command::Create(_) | Command::Assemble(_) => {
+            Err(Failure::refused("braid", "create", "not built yet", "build a newer version"))
+        }
+    }
+}

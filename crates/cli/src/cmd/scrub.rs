@@ -1,0 +1,63 @@
+//! `braid check` and `braid repair`.
+
+use std::path::Path;
+
+use braid_array::events::SyncAction;
+use braid_host::control::wire::{ControlStatus, Verb};
+
+use super::{running, status};
+use crate::args::ScrubArgs;
+use crate::failure::Failure;
+use crate::output;
+
+/// Compare only, or rewrite as well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Check,
+    Repair,
+}
+
+impl Kind {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Check => "check",
+            Self::Repair => "repair",
+        }
+    }
+
+    fn verb(self) -> Verb {
+        match self {
+            Self::Check => Verb::Check,
+            Self::Repair => Verb::Repair,
+        }
+    }
+}
+
+pub(super) fn run(run_dir: &Path, args: &ScrubArgs, kind: Kind) -> Result<(), Failure> {
+    let name = &args.name;
+    running::call(kind.name(), run_dir, name, kind.verb())?;
+    let scrubbing = |action| matches!(action, SyncAction::Check | SyncAction::Repair);
+    let array = if args.wait {
+        status::wait(kind.name(), run_dir, name, scrubbing)?
+    } else {
+        running::status(kind.name(), run_dir, name)?
+    };
+    if args.json {
+        return output::print_json(&output::json::array(&array));
+    }
+    if args.wait { output::answer(&outcome(&array, kind)) } else { Ok(()) }
+}
+
+fn outcome(array: &ControlStatus, kind: Kind) -> String {
+    let (name, operation) = (&array.name, kind.name());
+    match (array.array.mismatch_sectors, kind) {
+        (None, _) => format!("{name}: {operation} ended before it was complete\n"),
+        (Some(0), _) => format!("{name}: {operation} complete, no mismatches\n"),
+        (Some(n), Kind::Check) => {
+            format!(
+                "{name}: check complete, {n} sectors differ; braid repair {name} rewrites them\n"
+            )
+        }
+        (Some(n), Kind::Repair) => format!("{name}: repair complete, {n} sectors rewritten\n"),
+    }
+}

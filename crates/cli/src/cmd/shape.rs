@@ -1,0 +1,112 @@
+//! The shape of an array as `create` and `layout` take it: level, layout, members, chunk.
+
+use std::error::Error;
+
+use braid_array::SECTOR_BYTES;
+use braid_array::geometry::{Geometry, GeometryError, MAX_MEMBERS, Shape};
+use braid_array::level::{Layout, Level};
+
+use crate::args::Size;
+use crate::failure::Failure;
+
+/// mdadm's chunk.
+const DEFAULT_CHUNK: Size = Size(512 << 10);
+
+/// A level with a layout, a number of members and a chunk that go together.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ArrayShape {
+    pub(crate) level: Level,
+    pub(crate) layout: Layout,
+    pub(crate) raid_disks: u32,
+    /// 0 for linear and raid1, which have none.
+    pub(crate) chunk_sectors: u32,
+}
+
+/// What of it was typed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Typed<'a> {
+    pub(crate) operation: &'static str,
+    pub(crate) object: &'a str,
+    pub(crate) level: &'a str,
+    pub(crate) layout: Option<&'a str>,
+    pub(crate) raid_devices: u32,
+    pub(crate) chunk: Option<Size>,
+}
+
+impl ArrayShape {
+    /// Checks everything that can be checked without members.
+    pub(crate) fn parse(typed: &Typed<'_>) -> Result<Self, Failure> {
+        let level: Level = typed.level.parse().map_err(|error| typed.wrong(&error))?;
+        let layout = match typed.layout {
+            None => Layout::default_for(level),
+            Some(name) => parse_layout(typed, level, name)?,
+        };
+        let chunk_sectors = chunk_sectors(typed, level)?;
+        let shape = Self { level, layout, raid_disks: typed.raid_devices, chunk_sectors };
+        shape.check(typed)?;
+        Ok(shape)
+    }
+
+    /// The geometry on members whose data area has so many sectors each.
+    pub(crate) fn geometry(&self, data_sectors: &[u64]) -> Result<Geometry, GeometryError> {
+        Geometry::new(&Shape {
+            level: self.level,
+            layout: self.layout,
+            raid_disks: self.raid_disks,
+            chunk_sectors: self.chunk_sectors,
+            size_sectors: data_sectors.iter().copied().min().unwrap_or(0),
+            member_data_sectors: data_sectors,
+        })
+    }
+
+    fn check(&self, typed: &Typed<'_>) -> Result<(), Failure> {
+        // Q can tell 255 data strips apart.
+        let most = if self.level == Level::Raid6 { 257 } else { MAX_MEMBERS };
+        if self.raid_disks > most {
+            let reason = format!("{} cannot have {} members", self.level, self.raid_disks);
+            return Err(typed.usage(&reason, &format!("use at most {most}")));
+        }
+        // Large enough that only what was typed can be wrong.
+        let sizes = vec![1 << 33; self.raid_disks as usize];
+        self.geometry(&sizes).map(drop).map_err(|error| typed.wrong(&error))
+    }
+}
+
+impl Typed<'_> {
+    fn usage(&self, reason: &str, next: &str) -> Failure {
+        Failure::usage(self.operation, self.object, reason, next)
+    }
+
+    /// Wrong usage, in the words of a library's `reason: next step`.
+    fn wrong(&self, error: &dyn Error) -> Failure {
+        let text = error.to_string();
+        let see = format!("see braid {} --help", self.operation);
+        let (reason, next) = text.rsplit_once(": ").unwrap_or((&text, &see));
+        self.usage(reason, next)
+    }
+}
+
+fn parse_layout(typed: &Typed<'_>, level: Level, name: &str) -> Result<Layout, Failure> {
+    if name == "xor2d" {
+        let reason = "layout xor2d is for members on nodes, which are not in this version";
+        return Err(typed.usage(reason, "use another layout"));
+    }
+    Layout::parse(level, name).map_err(|error| typed.wrong(&error))
+}
+
+fn chunk_sectors(typed: &Typed<'_>, level: Level) -> Result<u32, Failure> {
+    if matches!(level, Level::Linear | Level::Raid1) {
+        return match typed.chunk {
+            None => Ok(0),
+            Some(_) => Err(typed.usage(&format!("{level} has no chunks"), "leave --chunk out")),
+        };
+    }
+    let bytes = typed.chunk.unwrap_or(DEFAULT_CHUNK).0;
+    match i32::try_from(bytes / SECTOR_BYTES) {
+        Ok(sectors @ 1..) if bytes.is_multiple_of(SECTOR_BYTES) => Ok(sectors.unsigned_abs()),
+        _ => {
+            let reason = format!("a chunk of {bytes} bytes is out of range");
+            Err(typed.usage(&reason, "use a multiple of 4K; 64K and 512K are usual"))
+        }
+    }
+}

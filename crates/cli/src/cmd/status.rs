@@ -1,0 +1,73 @@
+//! `braid status`: the running arrays and their background work.
+
+use std::path::Path;
+
+use braid_array::events::SyncAction;
+use braid_host::control::wire::ControlStatus;
+use serde_json::json;
+
+use super::running;
+use crate::args::StatusArgs;
+use crate::failure::Failure;
+use crate::output;
+use crate::output::json::SCHEMA;
+use crate::output::progress::Progress;
+
+pub(super) fn run(run_dir: &Path, args: &StatusArgs) -> Result<(), Failure> {
+    if args.watch {
+        let name = args.name.clone().map_or_else(|| the_only(run_dir), Ok)?;
+        wait("status", run_dir, &name, |_| true)?;
+    }
+    let arrays = match &args.name {
+        Some(name) => vec![running::status("status", run_dir, name)?],
+        None => running::all("status", run_dir)?,
+    };
+    if args.mdstat {
+        return output::answer(&output::mdstat::mdstat(&arrays));
+    }
+    if !args.json {
+        return output::answer(&output::status::text(&arrays));
+    }
+    let all: Vec<_> = arrays.iter().map(output::json::array).collect();
+    match (&args.name, all.as_slice()) {
+        (Some(_), [one]) => output::print_json(one),
+        _ => output::print_json(&json!({ "schema": SCHEMA, "arrays": all })),
+    }
+}
+
+/// Without a name there must be no choice.
+fn the_only(run_dir: &Path) -> Result<String, Failure> {
+    let mut arrays = running::all("status", run_dir)?;
+    match (arrays.pop(), arrays.is_empty()) {
+        (Some(array), true) => Ok(array.name),
+        (None, _) => {
+            let next = "start one with braid assemble";
+            Err(Failure::refused("status", "--watch", "no array is running", next))
+        }
+        (Some(_), false) => {
+            let reason = "several arrays are running";
+            Err(Failure::usage("status", "--watch", reason, "say which: braid status NAME --watch"))
+        }
+    }
+}
+
+/// Shows the background work of an array until it ends or `goes_on` is false for it. Returns the
+/// last state.
+pub(super) fn wait(
+    operation: &str,
+    run_dir: &Path,
+    name: &str,
+    goes_on: impl Fn(SyncAction) -> bool,
+) -> Result<ControlStatus, Failure> {
+    let mut client = running::connect(operation, run_dir, name)?;
+    let mut progress = Progress::new(name);
+    loop {
+        let status = client.status().map_err(|e| Failure::explained(operation, name, e))?;
+        let sync = &status.array.sync;
+        if sync.action == SyncAction::Idle || !goes_on(sync.action) {
+            return Ok(status);
+        }
+        progress.show(sync);
+        std::thread::sleep(Progress::INTERVAL);
+    }
+}

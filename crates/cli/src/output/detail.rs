@@ -1,0 +1,260 @@
+//! `mdadm --detail` for a running array: the text, the `--export` lines, the `ARRAY` line.
+
+use std::fmt::Write as _;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+
+use braid_array::SECTOR_BYTES;
+use braid_array::events::SyncAction;
+use braid_array::format::superblock::devflag;
+use braid_array::format::{Superblock, Version};
+use braid_array::status::{ArrayState, MemberState, MemberStatus, Status, SyncStatus};
+use braid_host::control::wire::ControlStatus;
+
+use super::{human, shape, time};
+
+/// The lines of `mdadm --detail`.
+pub(crate) fn text(array: &ControlStatus) -> String {
+    let status = &array.array;
+    let sb = &status.superblock;
+    let mut text = format!("{}:\n", array.name);
+    head(&mut text, status);
+    if status.bitmap.is_some() {
+        field(&mut text, "Intent Bitmap", "Internal");
+        text.push('\n');
+    }
+    state(&mut text, status);
+    layout(&mut text, sb);
+    field(&mut text, "Consistency Policy", shape::consistency_policy(sb));
+    text.push('\n');
+    if let Some((label, percent)) = progress(&status.sync) {
+        field(&mut text, label, format!("{percent}% complete"));
+        text.push('\n');
+    }
+    if !array.exports.is_empty() {
+        field(&mut text, "Exports", array.exports.join(" "));
+        text.push('\n');
+    }
+    names(&mut text, sb);
+    members(&mut text, status);
+    text
+}
+
+fn field(text: &mut String, label: &str, value: impl std::fmt::Display) {
+    let _ = writeln!(text, "{label:>18} : {value}");
+}
+
+fn head(text: &mut String, status: &Status) {
+    let sb = &status.superblock;
+    let kib_both = |sectors: u64| {
+        format!("{}{}", sectors / 2, human::size_both(sectors.saturating_mul(SECTOR_BYTES)))
+    };
+    field(text, "Version", shape::version_name(sb.version));
+    field(text, "Creation Time", time::ctime(sb.ctime));
+    field(text, "Raid Level", shape::level_name(sb.level));
+    field(text, "Array Size", kib_both(status.array_sectors));
+    if shape::has_redundancy(sb.level) {
+        field(text, "Used Dev Size", kib_both(status.used_member_sectors));
+    }
+    field(text, "Raid Devices", sb.raid_disks);
+    field(text, "Total Devices", status.members.len());
+    field(text, "Persistence", "Superblock is persistent");
+    text.push('\n');
+}
+
+fn state(text: &mut String, status: &Status) {
+    let count = |wanted: fn(&MemberStatus) -> bool| {
+        status.members.iter().filter(|member| wanted(member)).count()
+    };
+    let failed = count(|member| member.state == MemberState::Faulty);
+    let spare = count(|m| matches!(m.state, MemberState::Spare | MemberState::Rebuilding));
+    field(text, "Update Time", time::ctime(status.superblock.utime));
+    // mdadm leaves a blank at the end of this line.
+    field(text, "State", format!("{} ", state_words(status).join(", ")));
+    field(text, "Active Devices", count(|member| member.state == MemberState::InSync));
+    field(text, "Working Devices", status.members.len() - failed);
+    field(text, "Failed Devices", failed);
+    field(text, "Spare Devices", spare);
+    text.push('\n');
+}
+
+/// `clean`, `degraded`, `recovering`: the words of the `State` line.
+pub(super) fn state_words(status: &Status) -> Vec<&'static str> {
+    let clean = shape::is_clean(&status.superblock) && status.state != ArrayState::Active;
+    let mut words = vec![if clean { "clean" } else { "active" }];
+    if status.state == ArrayState::Failed {
+        words.push("FAILED");
+    } else if status.degraded > 0 {
+        words.push("degraded");
+    }
+    match status.sync.action {
+        SyncAction::Idle => {}
+        SyncAction::Resync | SyncAction::Repair => words.push("resyncing"),
+        SyncAction::Recovery => words.push("recovering"),
+        SyncAction::Check => words.push("checking"),
+    }
+    words
+}
+
+fn progress(sync: &SyncStatus) -> Option<(&'static str, u64)> {
+    let label = match sync.action {
+        SyncAction::Idle => return None,
+        SyncAction::Resync | SyncAction::Repair => "Resync Status",
+        SyncAction::Recovery => "Rebuild Status",
+        SyncAction::Check => "Check Status",
+    };
+    let percent = u128::from(sync.done_sectors) * 100 / u128::from(sync.total_sectors.max(1));
+    Some((label, u64::try_from(percent).unwrap_or(100)))
+}
+
+fn layout(text: &mut String, sb: &Superblock) {
+    let name = shape::layout_name(sb).filter(|_| sb.level != 4);
+    if let Some(name) = &name {
+        field(text, "Layout", name);
+    }
+    let chunk_kib = u64::from(sb.chunk_sectors) * SECTOR_BYTES / 1024;
+    if shape::has_chunk(sb.level) {
+        field(text, "Chunk Size", format!("{chunk_kib}K"));
+    } else if sb.level == -1 {
+        field(text, "Rounding", format!("{chunk_kib}K"));
+    }
+    if name.is_some() || sb.level != 1 {
+        text.push('\n');
+    }
+}
+
+fn names(text: &mut String, sb: &Superblock) {
+    if sb.version != Version::V0_90 {
+        field(text, "Name", format!("{}{}", sb.name(), super::local_note(&sb.name())));
+    }
+    field(text, "UUID", sb.uuid_text());
+    let events = match sb.version {
+        Version::V0_90 => format!("{}.{}", sb.events >> 32, sb.events & 0xffff_ffff),
+        _ => sb.events.to_string(),
+    };
+    field(text, "Events", events);
+    text.push('\n');
+}
+
+fn members(text: &mut String, status: &Status) {
+    text.push_str("    Number   Major   Minor   RaidDevice State\n");
+    for role in 0..status.superblock.raid_disks {
+        let mut holders: Vec<&MemberStatus> =
+            status.members.iter().filter(|member| holds(member, role)).collect();
+        holders.sort_by_key(|member| member.replacement);
+        if !holders.iter().any(|member| !member.replacement) {
+            let _ = writeln!(text, "       -       0        0    {role:5}      removed");
+        }
+        for member in holders {
+            member_line(text, status, member, Some(role));
+        }
+    }
+    let others: Vec<&MemberStatus> = status
+        .members
+        .iter()
+        .filter(|member| !(0..status.superblock.raid_disks).any(|role| holds(member, role)))
+        .collect();
+    if !others.is_empty() {
+        text.push('\n');
+    }
+    for member in others {
+        member_line(text, status, member, None);
+    }
+}
+
+/// Does the member stand in the line of this role?
+fn holds(member: &MemberStatus, role: u32) -> bool {
+    let serves = matches!(member.state, MemberState::InSync | MemberState::Rebuilding);
+    serves && member.role.map(u32::from) == Some(role)
+}
+
+fn member_line(text: &mut String, status: &Status, member: &MemberStatus, role: Option<u32>) {
+    let (major, minor) = device_number(&member.device);
+    let role_text = role.map_or_else(|| "-".to_owned(), |role| role.to_string());
+    let mut words = match member.state {
+        MemberState::InSync => "active sync".to_owned(),
+        MemberState::Rebuilding => "spare rebuilding".to_owned(),
+        MemberState::Spare => "spare".to_owned(),
+        MemberState::Faulty => "faulty".to_owned(),
+    };
+    if let (MemberState::InSync, Some(role)) = (member.state, role) {
+        words.push_str(&mirror_set(&status.superblock, role));
+    }
+    if member.devflags & devflag::WRITE_MOSTLY != 0 {
+        words.push_str(" writemostly");
+    }
+    if member.devflags & devflag::FAILFAST != 0 {
+        words.push_str(" failfast");
+    }
+    let _ = writeln!(
+        text,
+        "   {:5}   {major:5}    {minor:5}    {role_text:>5}      {words}   {}",
+        member.number, member.device
+    );
+}
+
+/// raid10 with near copies on a multiple of them: which of the mirrors a member belongs to.
+fn mirror_set(sb: &Superblock, role: u32) -> String {
+    let [near, far, rest @ ..] = sb.layout.to_le_bytes();
+    let copies = u32::from(near);
+    let fits = sb.level == 10 && far == 1 && rest == [0, 0] && (2..=26).contains(&copies);
+    if !fits || !sb.raid_disks.is_multiple_of(copies) {
+        return String::new();
+    }
+    let set = u8::try_from(role % copies).unwrap_or_default();
+    format!(" set-{}", char::from(b'A' + set))
+}
+
+/// Major and minor of a block device; regular files have none.
+fn device_number(path: &str) -> (u32, u32) {
+    match std::fs::metadata(path) {
+        Ok(data) if data.file_type().is_block_device() => {
+            (rustix::fs::major(data.rdev()), rustix::fs::minor(data.rdev()))
+        }
+        _ => (0, 0),
+    }
+}
+
+/// The lines of `mdadm --detail --export`.
+pub(crate) fn export(array: &ControlStatus) -> String {
+    let sb = &array.array.superblock;
+    let mut text = String::new();
+    let _ = writeln!(text, "MD_LEVEL={}", shape::level_name(sb.level));
+    let _ = writeln!(text, "MD_DEVICES={}", sb.raid_disks);
+    let _ = writeln!(text, "MD_METADATA={}", shape::version_name(sb.version));
+    let _ = writeln!(text, "MD_UUID={}", sb.uuid_text());
+    if !sb.name().is_empty() {
+        let _ = writeln!(text, "MD_NAME={}", sb.name());
+    }
+    for member in &array.array.members {
+        let key = export_key(&member.device);
+        let serves = matches!(member.state, MemberState::InSync | MemberState::Rebuilding);
+        let role = member.role.filter(|_| serves);
+        let role = role.map_or_else(|| "spare".to_owned(), |role| role.to_string());
+        let _ = writeln!(text, "MD_DEVICE_{key}_ROLE={role}");
+        let _ = writeln!(text, "MD_DEVICE_{key}_DEV={}", member.device);
+    }
+    text
+}
+
+/// `dev_sda` from `/dev/sda`.
+fn export_key(device: &str) -> String {
+    let keep = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
+    device.trim_start_matches('/').chars().map(keep).collect()
+}
+
+/// The line for mdadm.conf.
+pub(crate) fn array_line(array: &ControlStatus) -> String {
+    let sb = &array.array.superblock;
+    let mut text = format!("ARRAY /dev/md/{}", array.name);
+    let _ = write!(text, " metadata={}", shape::version_name(sb.version));
+    let is_spare = |m: &&MemberStatus| m.state == MemberState::Spare;
+    let spares = array.array.members.iter().filter(is_spare).count();
+    if spares > 0 {
+        let _ = write!(text, " spares={spares}");
+    }
+    if !sb.name().is_empty() {
+        let _ = write!(text, " name={}", sb.name());
+    }
+    let _ = writeln!(text, " UUID={}", sb.uuid_text());
+    text
+}

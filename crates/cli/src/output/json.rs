@@ -1,0 +1,167 @@
+//! The stable JSON of `status` and `detail`. Fields are only ever added.
+
+use braid_array::SECTOR_BYTES;
+use braid_array::events::SyncAction;
+use braid_array::format::superblock::devflag;
+use braid_array::status::{ArrayState, MemberState, MemberStatus, Status};
+use braid_host::control::wire::ControlStatus;
+use serde::Serialize;
+
+use super::shape;
+
+/// Version of the schema.
+pub(crate) const SCHEMA: u32 = 1;
+
+/// One array.
+#[derive(Debug, Serialize)]
+pub(crate) struct ArrayJson {
+    schema: u32,
+    name: String,
+    uuid: String,
+    level: String,
+    layout: Option<String>,
+    chunk_bytes: u64,
+    raid_devices: u32,
+    size_bytes: u64,
+    metadata: &'static str,
+    state: Vec<&'static str>,
+    events: u64,
+    consistency_policy: &'static str,
+    bitmap: Option<BitmapJson>,
+    exports: Vec<String>,
+    members: Vec<MemberJson>,
+    sync: SyncJson,
+    mismatches: Option<u64>,
+}
+
+#[derive(Debug, Serialize)]
+struct BitmapJson {
+    chunk_bytes: u64,
+    bits: u64,
+    dirty_bits: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct MemberJson {
+    role: Option<u16>,
+    number: Option<u16>,
+    device: Option<String>,
+    state: Vec<&'static str>,
+    events: u64,
+    errors: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct SyncJson {
+    action: &'static str,
+    paused: bool,
+    done_bytes: u64,
+    total_bytes: u64,
+    bytes_per_s: u64,
+    finish_s: Option<u64>,
+}
+
+/// The JSON of one array.
+pub(crate) fn array(array: &ControlStatus) -> ArrayJson {
+    let status = &array.array;
+    let sb = &status.superblock;
+    ArrayJson {
+        schema: SCHEMA,
+        name: array.name.clone(),
+        uuid: sb.uuid_text(),
+        level: shape::level_name(sb.level),
+        layout: shape::layout_option(sb),
+        chunk_bytes: u64::from(sb.chunk_sectors) * SECTOR_BYTES,
+        raid_devices: sb.raid_disks,
+        size_bytes: status.array_sectors * SECTOR_BYTES,
+        metadata: shape::version_name(sb.version),
+        state: state_words(status),
+        events: sb.events,
+        consistency_policy: shape::consistency_policy(sb),
+        bitmap: status.bitmap.map(|bitmap| BitmapJson {
+            chunk_bytes: bitmap.chunk_bytes,
+            bits: bitmap.bits,
+            dirty_bits: bitmap.dirty_bits,
+        }),
+        exports: array.exports.clone(),
+        members: members(status),
+        sync: SyncJson {
+            action: status.sync.action.name(),
+            paused: status.sync.paused,
+            done_bytes: status.sync.done_sectors * SECTOR_BYTES,
+            total_bytes: status.sync.total_sectors * SECTOR_BYTES,
+            bytes_per_s: status.sync.bytes_per_s,
+            finish_s: status.sync.finish_s,
+        },
+        mismatches: status.mismatch_sectors,
+    }
+}
+
+fn state_words(status: &Status) -> Vec<&'static str> {
+    let mut words = vec![match status.state {
+        ArrayState::Clean => "clean",
+        ArrayState::Active => "active",
+        ArrayState::ReadOnly => "read-only",
+        ArrayState::Failed => "failed",
+    }];
+    if status.degraded > 0 && status.state != ArrayState::Failed {
+        words.push("degraded");
+    }
+    match status.sync.action {
+        SyncAction::Idle => {}
+        SyncAction::Resync => words.push("resyncing"),
+        SyncAction::Recovery => words.push("recovering"),
+        SyncAction::Check => words.push("checking"),
+        SyncAction::Repair => words.push("repairing"),
+    }
+    words
+}
+
+/// All members, and one entry for each role that nobody holds.
+fn members(status: &Status) -> Vec<MemberJson> {
+    let mut members: Vec<MemberJson> = status.members.iter().map(member).collect();
+    let roles = u16::try_from(status.superblock.raid_disks).unwrap_or(u16::MAX);
+    for role in 0..roles {
+        let held = status.members.iter().any(|member| {
+            member.role == Some(role) && member.state != MemberState::Faulty && !member.replacement
+        });
+        if !held {
+            let state = vec!["missing"];
+            members.push(MemberJson {
+                role: Some(role),
+                number: None,
+                device: None,
+                state,
+                events: 0,
+                errors: 0,
+            });
+        }
+    }
+    members.sort_by_key(|member| (member.role.is_none(), member.role, member.number));
+    members
+}
+
+fn member(member: &MemberStatus) -> MemberJson {
+    let mut state = vec![match member.state {
+        MemberState::InSync => "in-sync",
+        MemberState::Rebuilding => "rebuilding",
+        MemberState::Spare => "spare",
+        MemberState::Faulty => "faulty",
+    }];
+    let flags = [
+        (member.devflags & devflag::WRITE_MOSTLY != 0, "write-mostly"),
+        (member.devflags & devflag::FAILFAST != 0, "failfast"),
+        (member.replacement, "replacement"),
+        (member.want_replacement, "want-replacement"),
+    ];
+    state.extend(flags.iter().filter(|(set, _)| *set).map(|(_, word)| word));
+    MemberJson {
+        // A faulty member holds its role no more.
+        role: member.role.filter(|_| member.state != MemberState::Faulty),
+        number: Some(member.number),
+        device: Some(member.device.clone()),
+        state,
+        events: member.events,
+        errors: member.errors,
+    }
+}

@@ -1,0 +1,68 @@
+//! The only place that prints. Commands make texts; this puts answers on stdout, errors on stderr,
+//! and progress on a terminal.
+
+use std::io::{self, IsTerminal, Write};
+
+use serde::Serialize;
+
+use crate::failure::{Failure, system_error};
+
+pub(crate) mod detail;
+pub(crate) mod examine;
+mod examine_090;
+mod human;
+pub(crate) mod json;
+pub(crate) mod mdstat;
+pub(crate) mod progress;
+pub(crate) mod shape;
+pub(crate) mod status;
+mod time;
+
+/// What mdadm adds to the name of an array that was made on this machine.
+fn local_note(name: &str) -> String {
+    let host = host_name();
+    match name.split_once(':') {
+        Some((home, _)) if home == host => format!("  (local to host {host})"),
+        _ => String::new(),
+    }
+}
+
+/// The name of this machine.
+pub(crate) fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+/// Writes an answer to stdout.
+pub(crate) fn answer(text: &str) -> Result<(), Failure> {
+    raw(text.as_bytes())
+}
+
+/// Writes one JSON value to stdout.
+pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Failure> {
+    let mut text = serde_json::to_string_pretty(value)
+        .map_err(|error| Failure::refused("write", "stdout", error, "report this as a bug"))?;
+    text.push('\n');
+    raw(text.as_bytes())
+}
+
+/// Writes bytes to stdout.
+pub(crate) fn raw(bytes: &[u8]) -> Result<(), Failure> {
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(bytes).and_then(|()| stdout.flush()).map_err(|error| match error.kind() {
+        io::ErrorKind::BrokenPipe => Failure::Silent(0),
+        _ => Failure::refused("write", "stdout", system_error(&error), "make room and try again"),
+    })
+}
+
+/// Says why a command ended early.
+pub(crate) fn failure(failure: &Failure) {
+    if let Failure::Said { line, .. } = failure {
+        // With stderr gone there is nobody left to tell.
+        let _ = writeln!(io::stderr(), "braid: {line}");
+    }
+}
+
+/// May progress be shown?
+pub(crate) fn shows_progress() -> bool {
+    io::stderr().is_terminal()
+}

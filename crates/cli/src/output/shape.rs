@@ -1,0 +1,97 @@
+//! Level, layout and the like from the numbers of a superblock, as mdadm words them. A superblock
+//! may hold numbers that mean nothing here, and is shown nevertheless.
+
+use braid_array::format::superblock::{MAX_SECTOR, feature};
+use braid_array::format::{Superblock, Version};
+use braid_array::level::{Layout, Level};
+
+/// `raid5`, or the number when it means nothing here.
+pub(crate) fn level_name(number: i32) -> String {
+    Level::from_md(number).map_or_else(|| number.to_string(), |level| level.name().to_owned())
+}
+
+/// `1.2`.
+pub(crate) const fn version_name(version: Version) -> &'static str {
+    match version {
+        Version::V0_90 => "0.90",
+        Version::V1_0 => "1.0",
+        Version::V1_1 => "1.1",
+        Version::V1_2 => "1.2",
+    }
+}
+
+/// The layout as mdadm prints it on its `Layout` line; `None` where it prints no such line.
+pub(crate) fn layout_name(sb: &Superblock) -> Option<String> {
+    let level = Level::from_md(sb.level)?;
+    if level == Level::Raid0 && !sb.has(feature::RAID0_LAYOUT) {
+        return None;
+    }
+    let named = Layout::decode(level, sb.layout, sb.raid_disks).map(Layout::name);
+    named.unwrap_or_else(|_| Some("-unknown-".to_owned()))
+}
+
+/// The layout as `--layout` takes it.
+pub(crate) fn layout_option(sb: &Superblock) -> Option<String> {
+    if sb.level != Level::Raid10.to_md() {
+        return layout_name(sb);
+    }
+    let [near, far, ..] = sb.layout.to_le_bytes();
+    let far_letter = if sb.layout & 1 << 16 != 0 { 'o' } else { 'f' };
+    Some(match (near, far) {
+        (_, 1) => format!("n{near}"),
+        (1, _) => format!("{far_letter}{far}"),
+        _ => format!("n{near}{far_letter}{far}"),
+    })
+}
+
+/// Does the level divide members into chunks?
+pub(crate) const fn has_chunk(level: i32) -> bool {
+    matches!(level, 0 | 4 | 5 | 6 | 10)
+}
+
+/// Can the level lose a member?
+pub(crate) const fn has_redundancy(level: i32) -> bool {
+    matches!(level, 1 | 4 | 5 | 6 | 10)
+}
+
+/// Array size from one superblock, as mdadm computes it: bytes, or `None` where the sizes of all
+/// members would be needed.
+pub(crate) fn array_bytes(sb: &Superblock) -> Option<u64> {
+    let (data, of) = match sb.level {
+        1 => (1, 1),
+        4 | 5 => (sb.raid_disks.checked_sub(1)?, 1),
+        6 => (sb.raid_disks.checked_sub(2)?, 1),
+        10 => {
+            let [near, far, ..] = sb.layout.to_le_bytes();
+            (sb.raid_disks, u32::from(near) * u32::from(far))
+        }
+        _ => return None,
+    };
+    let bytes = u128::from(sb.size_sectors) * 512 * u128::from(data);
+    u64::try_from(bytes.checked_div(u128::from(of))?).ok().filter(|_| data != 0)
+}
+
+/// How an unclean stop is repaired.
+pub(crate) fn consistency_policy(sb: &Superblock) -> &'static str {
+    if sb.has(feature::JOURNAL) {
+        "journal"
+    } else if sb.has(feature::PPL | feature::MULTIPLE_PPLS) {
+        "ppl"
+    } else if sb.has(feature::BITMAP_OFFSET) {
+        "bitmap"
+    } else if has_redundancy(sb.level) {
+        "resync"
+    } else {
+        "none"
+    }
+}
+
+/// Do the superblocks say that the array was stopped well?
+pub(crate) const fn is_clean(sb: &Superblock) -> bool {
+    sb.resync_offset == MAX_SECTOR
+}
+
+/// The name without the host before it, for paths and commands.
+pub(crate) fn short_name(full: &str) -> &str {
+    full.split_once(':').map_or(full, |(_, name)| name)
+}

@@ -1,0 +1,72 @@
+//! `braid status` for people.
+
+use std::fmt::Write as _;
+
+use braid_array::SECTOR_BYTES;
+use braid_array::events::SyncAction;
+use braid_array::status::{MemberState, MemberStatus, SyncStatus};
+use braid_host::control::wire::ControlStatus;
+
+use super::{detail, human, mdstat, progress, shape};
+
+/// All arrays.
+pub(crate) fn text(arrays: &[ControlStatus]) -> String {
+    if arrays.is_empty() {
+        return "no arrays are running\n".to_owned();
+    }
+    arrays.iter().map(one).collect::<Vec<_>>().join("\n")
+}
+
+fn one(array: &ControlStatus) -> String {
+    let status = &array.array;
+    let level = shape::level_name(status.superblock.level);
+    let bytes = status.array_sectors * SECTOR_BYTES;
+    let size = human::size_binary(bytes);
+    let mut text = format!("{}: {level}, {size}", array.name);
+    for word in detail::state_words(status) {
+        let _ = write!(text, ", {word}");
+    }
+    if shape::has_redundancy(status.superblock.level) {
+        let _ = write!(text, " [{}]", mdstat::in_sync_marks(status));
+    }
+    text.push('\n');
+    let mut members: Vec<&MemberStatus> = status.members.iter().collect();
+    members.sort_by_key(|member| (member.role.is_none(), member.role, member.number));
+    for member in members {
+        text.push_str(&member_line(member));
+    }
+    if let Some(line) = sync_line(&status.sync) {
+        let _ = writeln!(text, "  {line}");
+    }
+    for export in &array.exports {
+        let _ = writeln!(text, "  export {export}");
+    }
+    text
+}
+
+fn member_line(member: &MemberStatus) -> String {
+    let state = match member.state {
+        MemberState::InSync => "in sync",
+        MemberState::Rebuilding => "rebuilding",
+        MemberState::Spare => "spare",
+        MemberState::Faulty => "faulty",
+    };
+    let role = member.role.filter(|_| member.state != MemberState::Faulty);
+    let role = role.map_or_else(|| "-".to_owned(), |role| role.to_string());
+    let errors = match member.errors {
+        0 => String::new(),
+        1 => ", 1 error".to_owned(),
+        n => format!(", {n} errors"),
+    };
+    format!("  {role:>3}  {state:<10}  {}{errors}\n", member.device)
+}
+
+fn sync_line(sync: &SyncStatus) -> Option<String> {
+    if sync.action == SyncAction::Idle {
+        return None;
+    }
+    let total = u128::from(sync.total_sectors.max(1));
+    let per_mille = u128::from(sync.done_sectors) * 1000 / total;
+    let pace = if sync.paused { "paused".to_owned() } else { progress::speed(sync) };
+    Some(format!("{} {}.{}%, {pace}", sync.action.name(), per_mille / 10, per_mille % 10))
+}
