@@ -2,6 +2,7 @@
 
 pub mod arena;
 pub mod control;
+pub mod daemon;
 pub mod door;
 mod driver;
 pub mod engine;
