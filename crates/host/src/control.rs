@@ -20,7 +20,7 @@ mod verbs;
 pub mod wire;
 
 pub use client::{Client, ControlError, list, member_path};
-pub use server::{Server, StopRequest};
+pub use server::{Server, StopRequest, Told};
 pub use verbs::Served;
 
 const SUFFIX: &str = ".sock";

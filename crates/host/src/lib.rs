@@ -10,6 +10,7 @@ mod execute;
 pub mod export;
 pub mod member;
 pub mod reader;
+pub mod serve;
 mod slab;
 
 #[cfg(test)]

@@ -28,19 +28,27 @@ impl Served {
         let device = member::open(path, Mode::ReadWrite, true)
             .map_err(|error| Refusal::new(error.reason, error.next))?;
         self.check_size(&device, &status)?;
-        let found = member::probe(&device).map_err(|error| unreadable(path, &error))?;
+        let found = member::probe(&device);
         let known = self.check_superblock(&device, found.superblock, &status, readd, force)?;
         if known.is_none() && !force {
             let signature = member::signature(&device);
             self.check_signature(&signature.map_err(|error| unreadable(path, &error))?)?;
         }
+        let (known, bad_blocks) = match (known, found.bad_blocks) {
+            (Some(known), Ok(bad_blocks)) => (Some(known), bad_blocks),
+            (Some(_), Err(error)) if !force => {
+                let next = "use --force to add it as a new device";
+                return Err(Refusal::new(error.to_string(), next));
+            }
+            _ => (None, BadBlocks::default()),
+        };
         let new = NewMember {
             // The engine puts the free id in its place.
             member: MemberId(0),
             device: device.path.display().to_string(),
             device_sectors: device.sectors,
             superblock: known.map(Box::new),
-            bad_blocks: BadBlocks::default(),
+            bad_blocks,
             readd,
             device_uuid: random_uuid().map_err(|error| unreadable(path, &error))?,
         };

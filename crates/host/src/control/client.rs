@@ -117,7 +117,7 @@ impl Client {
     /// As for [`Self::call`].
     pub fn stop(mut self) -> Result<(), ControlError> {
         self.call(Verb::Stop)?;
-        // The process closes the connection by ending.
+        // The connection is closed when all is done.
         let _ = self.stream.read_to_end(&mut Vec::new());
         Ok(())
     }

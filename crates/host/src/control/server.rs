@@ -5,7 +5,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::SyncSender;
+use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 
 use super::verbs::{Outcome, Served};
@@ -15,11 +15,17 @@ use super::{listen, make_run_dir, read_line, socket_path};
 /// More connections than this at once are turned away.
 const MAX_CONNECTIONS: usize = 32;
 
-/// Somebody wants the array to stop. `done` is told how that went, after the members are free.
-#[derive(Debug)]
-pub struct StopRequest {
-    /// Who asked, if there is somebody to tell.
-    pub done: Option<SyncSender<Result<(), Refusal>>>,
+/// Told how a stop went: after the members are free, or why not.
+pub type Told = Box<dyn FnOnce(Result<(), Refusal>) + Send>;
+
+/// Why the array should stop.
+pub enum StopRequest {
+    /// Somebody asked for it over the control socket, and waits.
+    Asked(Told),
+    /// A signal came.
+    Signal,
+    /// The engine has ended.
+    EngineEnded,
 }
 
 /// A bound control socket. The name is taken from here on; questions are answered once it runs.
@@ -135,8 +141,32 @@ fn converse(stream: &UnixStream, served: &Served) -> io::Result<()> {
                 answer(&mut to, Reply::Ok(Answer::Data { length: data.length() }))?;
                 data.send(&mut to)?;
             }
+            Ok(Outcome::Stop) => {
+                if stop(stream, served)? {
+                    return Ok(());
+                }
+            }
             Err(refusal) => answer(&mut to, Reply::Error(refusal))?,
         }
+    }
+}
+
+/// Asks for a stop, and tells whether it came. Who stops writes the answer itself: after it the
+/// process may end at once.
+fn stop(stream: &UnixStream, served: &Served) -> io::Result<bool> {
+    let mut to = stream.try_clone()?;
+    let (answered, wait) = mpsc::sync_channel(1);
+    let told = move |result: Result<(), Refusal>| {
+        let stopped = result.is_ok();
+        let result = result.map_or_else(Reply::Error, |()| Reply::Ok(Answer::Done));
+        // The client may have gone away, and the other end of the channel with it.
+        let _ = answer(&mut to, result);
+        let _ = answered.send(stopped);
+    };
+    let asked = served.stop.send(StopRequest::Asked(Box::new(told))).is_ok();
+    match wait.recv() {
+        Ok(stopped) if asked => Ok(stopped),
+        _ => answer(&mut &*stream, Reply::Error(served.ended())).map(|()| false),
     }
 }
 

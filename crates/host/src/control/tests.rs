@@ -40,6 +40,7 @@ fn running() -> Running {
         exports: vec!["nbd:unix:/x".into()],
         started_unix_s: 1,
         stop,
+        news: Arc::default(),
     };
     let mut server = Server::bind(dir.path(), "a0").unwrap();
     server.run(Arc::new(served)).unwrap();
@@ -227,10 +228,15 @@ fn stop_is_answered_by_who_stops() {
     let running = running();
     let client = running.client();
     let asker = std::thread::spawn(move || client.stop());
-    let request = running.stops.recv().unwrap();
-    let refusal = Refusal::new("busy", "unmount");
-    request.done.unwrap().send(Err(refusal)).unwrap();
+    let Ok(StopRequest::Asked(told)) = running.stops.recv() else { panic!() };
+    told(Err(Refusal::new("busy", "unmount")));
     assert_eq!(asker.join().unwrap().unwrap_err().to_string(), "busy; unmount");
+    // A request that nobody answers is no success.
+    let client = running.client();
+    let asker = std::thread::spawn(move || client.stop());
+    drop(running.stops.recv().unwrap());
+    let error = asker.join().unwrap().unwrap_err().to_string();
+    assert_eq!(error, "a0 has stopped; assemble it again");
 }
 
 #[test]

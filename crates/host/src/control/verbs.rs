@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 
 use braid_array::action::Command;
@@ -13,6 +14,7 @@ use super::StopRequest;
 use super::wire::{Answer, ControlStatus, Refusal, Verb};
 use crate::door::{Door, Message};
 use crate::member::MemberFile;
+use crate::serve::News;
 
 /// What the control socket speaks for.
 #[derive(Debug)]
@@ -29,12 +31,16 @@ pub struct Served {
     pub started_unix_s: u64,
     /// Who stops it.
     pub stop: Sender<StopRequest>,
+    /// What it reported.
+    pub news: Arc<News>,
 }
 
 /// How a verb went when it went well.
 pub(super) enum Outcome<'a> {
     Answer(Answer),
     Data(Data<'a>),
+    /// Asked for, not yet done.
+    Stop,
 }
 
 impl Served {
@@ -62,7 +68,7 @@ impl Served {
             }
             Verb::Pause => self.command(Command::Pause(true)).map(done),
             Verb::Resume => self.command(Command::Pause(false)).map(done),
-            Verb::Stop => self.stop().map(done),
+            Verb::Stop => Ok(Outcome::Stop),
             Verb::Read { offset, length } => self.data(offset, length).map(Outcome::Data),
         }
     }
@@ -78,6 +84,7 @@ impl Served {
             pid: std::process::id(),
             started_unix_s: self.started_unix_s,
             exports: self.exports.clone(),
+            mismatches: self.news.mismatches(),
             array: self.status()?,
         })
     }
@@ -96,14 +103,8 @@ impl Served {
         answer.ok_or_else(|| self.ended())?.map_err(Refusal::from)
     }
 
-    fn ended(&self) -> Refusal {
+    pub(super) fn ended(&self) -> Refusal {
         Refusal::new(format!("{} has stopped", self.name), "assemble it again")
-    }
-
-    fn stop(&self) -> Result<(), Refusal> {
-        let (done, answer) = mpsc::sync_channel(1);
-        self.stop.send(StopRequest { done: Some(done) }).map_err(|_| self.ended())?;
-        answer.recv().map_err(|_| self.ended())?
     }
 
     /// The member behind a path.

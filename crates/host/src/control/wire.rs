@@ -3,6 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use braid_array::MemberId;
 use braid_array::action::CommandError;
 use braid_array::status::Status;
 
@@ -152,6 +153,19 @@ pub struct ControlStatus {
     pub started_unix_s: u64,
     /// As given to `assemble --export`.
     pub exports: Vec<String>,
+    /// The first differences that the last check or repair found.
+    pub mismatches: Vec<Mismatch>,
     /// The state of the array.
     pub array: Status,
+}
+
+/// A stripe or block whose redundancy does not fit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mismatch {
+    /// First array sector of the stripe or block.
+    pub array_sector: u64,
+    /// Sectors that differ, md's way of counting.
+    pub sectors: u32,
+    /// The member that is wrong, where that can be told.
+    pub member: Option<MemberId>,
 }

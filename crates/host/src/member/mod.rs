@@ -13,7 +13,7 @@ mod scan;
 mod signature;
 
 pub use open::{Identity, Mode, OpenError, check_distinct, identity, open, peek};
-pub use probe::{Probe, probe};
+pub use probe::probe;
 pub use scan::scan;
 pub use signature::{Signature, signature};
 

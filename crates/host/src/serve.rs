@@ -1,0 +1,332 @@
+//! One running array: engine, exports and control socket, from the start to a clean stop.
+//!
+//! Nothing is written to a member before everything else stands: the name is taken, the sockets
+//! listen, the file is mounted, and then the engine starts.
+
+use std::io;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread::{self, JoinHandle};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use braid_array::action::Command;
+use braid_array::assemble::Config;
+use braid_array::{Array, Instant, Machine, SECTOR_BYTES};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::{Handle, Signals};
+
+use crate::arena::Arena;
+use crate::control::wire::Refusal;
+use crate::control::{self, Served, Server, StopRequest, valid_name};
+use crate::door::{Door, Message};
+use crate::engine::{Engine, ExportInfo, Listener, REQUEST_BYTES};
+use crate::export::fuse;
+use crate::member::{MemberFile, check_distinct};
+
+mod news;
+mod spec;
+#[cfg(test)]
+mod tests;
+
+pub use news::News;
+pub use spec::{ExportSpec, SpecError};
+
+/// What to serve, and how.
+#[derive(Debug)]
+pub struct Serving {
+    /// Name of the array.
+    pub name: String,
+    /// What assembly decided.
+    pub config: Config,
+    /// The members, opened and locked, in the order of `config.members`.
+    pub members: Vec<MemberFile>,
+    /// How programs get at it.
+    pub exports: Vec<ExportSpec>,
+    /// Where the control socket goes.
+    pub run_dir: PathBuf,
+}
+
+/// Why an array is not served, or no longer: the reason, then the next step.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}; {next}")]
+pub struct ServeError {
+    /// What stands against it.
+    pub reason: String,
+    /// What to do.
+    pub next: String,
+}
+
+impl ServeError {
+    fn new(reason: impl Into<String>, next: impl Into<String>) -> Self {
+        Self { reason: reason.into(), next: next.into() }
+    }
+
+    fn of_system(error: &io::Error) -> Self {
+        Self::new(format!("the system refuses: {error}"), "check its limits (memory, descriptors)")
+    }
+}
+
+impl From<Refusal> for ServeError {
+    fn from(refusal: Refusal) -> Self {
+        Self { reason: refusal.reason, next: refusal.next }
+    }
+}
+
+/// Serves an array until it is stopped: over the control socket, or by SIGTERM, SIGINT or SIGHUP.
+/// Calls `ready` when the exports accept connections; when that fails, the array is stopped.
+///
+/// # Errors
+/// [`ServeError`], a line for people. Before `ready` was called nothing has been written.
+pub fn serve(serving: Serving, ready: impl FnOnce() -> io::Result<()>) -> Result<(), ServeError> {
+    let Serving { name, config, members, exports, run_dir } = serving;
+    check_distinct(&members)
+        .map_err(|error| ServeError::new(error.to_string(), "assemble it from other members"))?;
+    let arena = Arena::new(Array::scratch_bytes(&config), REQUEST_BYTES)
+        .map_err(|error| ServeError::of_system(&error))?;
+    let machine = Array::new(Instant(0), config, arena.scratch())
+        .map_err(|reason| ServeError::new(reason, "see braid assemble --explain"))?;
+    let array = Machinery { machine: Box::new(machine), members, arena };
+    serve_machine(&name, array, &exports, &run_dir, ready)
+}
+
+/// What an engine is made of.
+struct Machinery {
+    machine: Box<dyn Machine + Send>,
+    members: Vec<MemberFile>,
+    arena: Arena,
+}
+
+fn serve_machine(
+    name: &str,
+    array: Machinery,
+    exports: &[ExportSpec],
+    run_dir: &Path,
+    ready: impl FnOnce() -> io::Result<()>,
+) -> Result<(), ServeError> {
+    if !valid_name(name) {
+        return Err(ServeError::new("not a name for an array", "use a short word without slashes"));
+    }
+    let system = |error: io::Error| ServeError::of_system(&error);
+    let (stop, stops) = mpsc::channel();
+    let mut control = Server::bind(run_dir, name)?;
+    let signals = watch_signals(stop.clone()).map_err(system)?;
+    let facts = Facts::of(array.machine.as_ref());
+    let mut engine = Engine::new(array.machine, array.members, array.arena).map_err(system)?;
+    let news = Arc::new(News::default());
+    let (reporter, title) = (Arc::clone(&news), name.to_owned());
+    engine.on_event(Box::new(move |event| {
+        if let Some(line) = reporter.report(event) {
+            eprintln!("braid: {title}: {line}");
+        }
+    }));
+    let door = engine.door();
+    let mut doors = Doors::default();
+    for export in exports {
+        doors.open(name, export, &mut engine, &door, facts)?;
+    }
+    let served = Served {
+        name: name.to_owned(),
+        door: door.clone(),
+        block_bytes: facts.block_bytes,
+        exports: doors.names.clone(),
+        started_unix_s: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs()),
+        stop: stop.clone(),
+        news,
+    };
+    let run = move || {
+        let result = engine.run();
+        let _ = stop.send(StopRequest::EngineEnded);
+        result
+    };
+    let engine = thread::Builder::new().name("engine".into()).spawn(run).map_err(system)?;
+    let mut running = Running { door, doors, engine: Some(engine) };
+    let started = control.run(Arc::new(served)).and_then(|()| ready());
+    let ended = match started {
+        Ok(()) => running.supervise(&stops),
+        Err(error) => running.stop(true).map_err(ServeError::from).and(Err(system(error))),
+    };
+    signals.close();
+    // The name is free before the one who asked hears of it.
+    drop((running, control));
+    let (told, result) = match ended {
+        Ok(told) => (told, Ok(())),
+        Err(error) => (None, Err(error)),
+    };
+    if let Some(told) = told {
+        told(Ok(()));
+    }
+    result
+}
+
+/// What exports have to know of the array.
+#[derive(Clone, Copy)]
+struct Facts {
+    size_bytes: u64,
+    block_bytes: u32,
+    read_only: bool,
+}
+
+impl Facts {
+    fn of(machine: &dyn Machine) -> Self {
+        Self {
+            size_bytes: machine.array_sectors() * SECTOR_BYTES,
+            block_bytes: machine.block_bytes(),
+            read_only: machine.read_only(),
+        }
+    }
+}
+
+/// SIGTERM, SIGINT and SIGHUP ask for a stop from here on.
+fn watch_signals(stop: Sender<StopRequest>) -> io::Result<Handle> {
+    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
+    let handle = signals.handle();
+    let watch = move || {
+        for _ in signals.forever() {
+            if stop.send(StopRequest::Signal).is_err() {
+                return;
+            }
+        }
+    };
+    thread::Builder::new().name("signals".into()).spawn(watch)?;
+    Ok(handle)
+}
+
+/// The exports that stand.
+#[derive(Debug, Default)]
+struct Doors {
+    names: Vec<String>,
+    mounts: Vec<fuse::Mount>,
+    sockets: Vec<PathBuf>,
+}
+
+impl Doors {
+    fn open(
+        &mut self,
+        name: &str,
+        export: &ExportSpec,
+        engine: &mut Engine,
+        door: &Door,
+        facts: Facts,
+    ) -> Result<(), ServeError> {
+        let fail = |error: io::Error| {
+            let reason = match error.kind() {
+                io::ErrorKind::AddrInUse => "somebody listens there already".to_owned(),
+                _ => format!("cannot listen there: {error}"),
+            };
+            ServeError::new(format!("{export}: {reason}"), "name another address")
+        };
+        let info = || ExportInfo { name: name.to_owned(), read_only: facts.read_only };
+        let mut shown = export.to_string();
+        match export {
+            ExportSpec::NbdUnix(path) => {
+                let listener = control::listen(path).map_err(fail)?;
+                self.sockets.push(path.clone());
+                engine.add_nbd(Listener::Unix(listener), info()).map_err(fail)?;
+            }
+            ExportSpec::NbdTcp(address) => {
+                let listener = TcpListener::bind(address).map_err(fail)?;
+                // Port 0 became one that is free.
+                shown = format!("nbd:tcp:{}", listener.local_addr().map_err(fail)?);
+                engine.add_nbd(Listener::Tcp(listener), info()).map_err(fail)?;
+            }
+            ExportSpec::Fuse(mountpoint) => {
+                let mount = fuse::mount(fuse::Setup {
+                    name,
+                    mountpoint,
+                    door: door.clone(),
+                    size_bytes: facts.size_bytes,
+                    block_bytes: facts.block_bytes,
+                    read_only: facts.read_only,
+                });
+                let error = |e: fuse::MountError| {
+                    ServeError::new(
+                        format!("fuse:{}: {}", e.mountpoint.display(), e.reason),
+                        e.next,
+                    )
+                };
+                self.mounts.push(mount.map_err(error)?);
+            }
+        }
+        self.names.push(shown);
+        Ok(())
+    }
+
+    /// Takes the mounts away. Those in use stay, unless `force`.
+    fn unmount(&mut self, force: bool) -> Result<(), Refusal> {
+        let mut refusal = Ok(());
+        for mount in std::mem::take(&mut self.mounts) {
+            let Err((mount, error)) = mount.unmount() else { continue };
+            eprintln!("braid: {error}");
+            if force {
+                mount.detach();
+            } else {
+                let reason = format!("{} {}", error.mountpoint.display(), error.reason);
+                refusal = Err(Refusal::new(reason, error.next));
+                self.mounts.push(*mount);
+            }
+        }
+        refusal
+    }
+}
+
+impl Drop for Doors {
+    fn drop(&mut self) {
+        for socket in &self.sockets {
+            let _ = std::fs::remove_file(socket);
+        }
+    }
+}
+
+/// Everything that has to end.
+struct Running {
+    door: Door,
+    doors: Doors,
+    engine: Option<JoinHandle<io::Result<()>>>,
+}
+
+/// Who wants to hear that the array has stopped.
+type Told = control::Told;
+
+impl Running {
+    /// Waits for a reason to stop, and stops.
+    fn supervise(&mut self, stops: &Receiver<StopRequest>) -> Result<Option<Told>, ServeError> {
+        loop {
+            match stops.recv() {
+                Ok(StopRequest::Asked(told)) => match self.stop(false) {
+                    Ok(()) => return self.join().map(|()| Some(told)),
+                    Err(refusal) => told(Err(refusal)),
+                },
+                Ok(StopRequest::Signal) => match self.stop(true) {
+                    Ok(()) => return self.join().map(|()| None),
+                    Err(refusal) => eprintln!("braid: cannot stop: {refusal}"),
+                },
+                Ok(StopRequest::EngineEnded) | Err(_) => {
+                    let _ = self.doors.unmount(true);
+                    self.join()?;
+                    let reason = "the engine has ended by itself";
+                    return Err(ServeError::new(reason, "assemble the array again"));
+                }
+            }
+        }
+    }
+
+    /// Takes the mounts away and stops the array. Its members are free after that.
+    fn stop(&mut self, force: bool) -> Result<(), Refusal> {
+        self.doors.unmount(force)?;
+        let stop = |done| Message::Command { command: Command::Stop, device: None, done };
+        // No answer means that the engine has ended already; `join` knows why.
+        self.door.call(stop).unwrap_or(Ok(())).map_err(Refusal::from)
+    }
+
+    fn join(&mut self) -> Result<(), ServeError> {
+        let Some(engine) = self.engine.take() else { return Ok(()) };
+        let next = "see braid examine for the state of its members, then assemble it again";
+        match engine.join() {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => Err(ServeError::new(format!("the engine failed: {error}"), next)),
+            Err(_) => Err(ServeError::new("the engine panicked", next)),
+        }
+    }
+}

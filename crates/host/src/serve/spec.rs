@@ -1,0 +1,88 @@
+//! How an array is to be served, as it is written on the command line.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// One export.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ExportSpec {
+    /// NBD on a Unix socket.
+    NbdUnix(PathBuf),
+    /// NBD on TCP: `HOST:PORT`.
+    NbdTcp(String),
+    /// A file in this directory.
+    Fuse(PathBuf),
+}
+
+/// Why text is no export: the text, the reason, the next step.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("export {text}: {reason}; use nbd:unix:PATH, nbd:tcp:HOST:PORT or fuse:MOUNTPOINT")]
+pub struct SpecError {
+    text: String,
+    reason: &'static str,
+}
+
+impl FromStr for ExportSpec {
+    type Err = SpecError;
+
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        let error = |reason| SpecError { text: text.to_owned(), reason };
+        // The process that serves works in another directory.
+        let path = |path: &str| std::path::absolute(path).map_err(|_| error("has no path"));
+        if let Some(socket) = text.strip_prefix("nbd:unix:") {
+            Ok(Self::NbdUnix(path(socket)?))
+        } else if let Some(address) = text.strip_prefix("nbd:tcp:") {
+            let (host, port) = address.rsplit_once(':').ok_or_else(|| error("has no port"))?;
+            if host.is_empty() {
+                return Err(error("has no host"));
+            }
+            port.parse::<u16>().map_err(|_| error("has no port from 0 to 65535"))?;
+            Ok(Self::NbdTcp(address.to_owned()))
+        } else if let Some(mountpoint) = text.strip_prefix("fuse:") {
+            Ok(Self::Fuse(path(mountpoint)?))
+        } else if text == "ublk" || text.starts_with("vhost-user:") {
+            Err(error("is not in this version"))
+        } else {
+            Err(error("is unknown"))
+        }
+    }
+}
+
+impl fmt::Display for ExportSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NbdUnix(path) => write!(f, "nbd:unix:{}", path.display()),
+            Self::NbdTcp(address) => write!(f, "nbd:tcp:{address}"),
+            Self::Fuse(path) => write!(f, "fuse:{}", path.display()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn specs_are_read_as_they_are_written() {
+        for text in ["nbd:unix:/run/a b.sock", "nbd:tcp:[::1]:10809", "nbd:tcp:h:0", "fuse:/mnt"] {
+            assert_eq!(text.parse::<ExportSpec>().unwrap().to_string(), text);
+        }
+        let Ok(ExportSpec::Fuse(path)) = "fuse:mnt".parse() else { panic!() };
+        assert_eq!(path, std::env::current_dir().unwrap().join("mnt"));
+    }
+
+    #[test]
+    fn what_is_no_export_is_refused_with_the_ones_there_are() {
+        let error = |text: &str| text.parse::<ExportSpec>().unwrap_err().to_string();
+        let next = "use nbd:unix:PATH, nbd:tcp:HOST:PORT or fuse:MOUNTPOINT";
+        assert_eq!(error("ublk"), format!("export ublk: is not in this version; {next}"));
+        assert!(error("vhost-user:/x").contains("is not in this version"));
+        assert!(error("nbd").contains("is unknown"));
+        assert!(error("nbd:unix:").contains("has no path"));
+        assert!(error("nbd:tcp:host").contains("has no port"));
+        assert!(error("nbd:tcp::1").contains("has no host"));
+        assert!(error("nbd:tcp:h:70000").contains("has no port from"));
+        assert!(error("fuse:").contains("has no path"));
+    }
+}

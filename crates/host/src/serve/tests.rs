@@ -1,0 +1,179 @@
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::thread::JoinHandle;
+
+use braid_array::assemble::{MemberConfig, Standing};
+use braid_array::format::{BadBlocks, Superblock};
+
+use super::*;
+use crate::control::wire::Verb;
+use crate::control::{Client, ControlError, list};
+use crate::member::{Mode, open};
+use crate::testing;
+
+const DATA_SECTORS: u64 = 8 << 11;
+const DATA_OFFSET: u64 = 2048;
+
+/// A clean mirror of two files in `dir`, as assembly would find it.
+fn mirror(dir: &Path) -> Serving {
+    let paths = ["m0", "m1"].map(|name| dir.join(name));
+    let base = testing::status(DATA_SECTORS * 512, &[&paths[0], &paths[1]]).superblock;
+    let mut members = Vec::new();
+    let mut configs = Vec::new();
+    for (number, path) in (0..).zip(&paths) {
+        let superblock =
+            Superblock { dev_number: number, device_uuid: [number as u8 + 1; 16], ..base.clone() };
+        let sectors = DATA_OFFSET + DATA_SECTORS;
+        let file = std::fs::File::create(path).unwrap();
+        file.set_len(sectors * 512).unwrap();
+        file.write_all_at(&superblock.encode(), 4096).unwrap();
+        members.push(open(path, Mode::ReadWrite, true).unwrap());
+        configs.push(MemberConfig {
+            device: path.display().to_string(),
+            device_sectors: sectors,
+            superblock,
+            bad_blocks: BadBlocks::default(),
+            standing: Standing::InSync { role: number as u16 },
+        });
+    }
+    let block_bytes = members.iter().map(|member| member.block_bytes).max().unwrap();
+    Serving {
+        name: "a0".into(),
+        config: Config {
+            superblock: base,
+            members: configs,
+            bitmap: None,
+            read_only: false,
+            force: false,
+            block_bytes,
+        },
+        members,
+        exports: Vec::new(),
+        run_dir: dir.join("run"),
+    }
+}
+
+/// Serves on a thread of its own; returns when it is ready or has failed.
+fn start(serving: Serving) -> JoinHandle<Result<(), ServeError>> {
+    let (ready, is_ready) = mpsc::channel();
+    let serving = thread::spawn(move || {
+        serve(serving, move || {
+            ready.send(()).unwrap();
+            Ok(())
+        })
+    });
+    // An error means that it ended before.
+    let _ = is_ready.recv();
+    serving
+}
+
+fn tempdir() -> tempfile::TempDir {
+    tempfile::tempdir_in(std::env::current_exe().unwrap().parent().unwrap()).unwrap()
+}
+
+#[test]
+fn an_array_is_served_from_start_to_stop() {
+    let dir = tempdir();
+    let mut serving = mirror(dir.path());
+    let socket = dir.path().join("nbd.sock");
+    serving.exports =
+        vec![ExportSpec::NbdUnix(socket.clone()), "nbd:tcp:127.0.0.1:0".parse().unwrap()];
+    let run_dir = serving.run_dir.clone();
+    let server = start(serving);
+    assert_eq!(list(&run_dir).unwrap(), ["a0"]);
+    let mut client = Client::connect(&run_dir, "a0").unwrap();
+    let status = client.status().unwrap();
+    assert_eq!(status.array.array_sectors, DATA_SECTORS);
+    assert_eq!(status.exports[0], format!("nbd:unix:{}", socket.display()));
+    assert!(!status.exports[1].ends_with(":0"), "{:?}", status.exports);
+    std::os::unix::net::UnixStream::connect(&socket).unwrap();
+    std::net::TcpStream::connect(status.exports[1].strip_prefix("nbd:tcp:").unwrap()).unwrap();
+    let mut bytes = Vec::new();
+    assert_eq!(client.read(4096, 100_000, &mut bytes).unwrap(), 100_000);
+    assert!(bytes.iter().all(|byte| *byte == 0));
+    // The members are locked, and so is the name.
+    assert!(open(&dir.path().join("m0"), Mode::ReadWrite, true).is_err());
+    let mut second = mirror(tempdir().path());
+    second.run_dir.clone_from(&run_dir);
+    let error = start(second).join().unwrap().unwrap_err();
+    assert_eq!(error.reason, "an array named a0 is already running");
+
+    client.call(Verb::Fail { member: dir.path().join("m1").display().to_string() }).unwrap();
+    let degraded = client.status().unwrap().array.degraded;
+    assert_eq!(degraded, 1);
+    client.stop().unwrap();
+    // What the answer promises.
+    open(&dir.path().join("m0"), Mode::ReadWrite, true).unwrap();
+    assert!(!socket.exists());
+    assert!(matches!(Client::connect(&run_dir, "a0"), Err(ControlError::NotRunning)));
+    server.join().unwrap().unwrap();
+}
+
+#[test]
+fn a_mount_in_use_refuses_the_stop_and_serves_on() {
+    if !Path::new("/dev/fuse").exists() || !rustix::process::geteuid().is_root() {
+        return testing::skipped("FUSE as root");
+    }
+    let dir = tempdir();
+    let mut serving = mirror(dir.path());
+    let mountpoint = dir.path().join("mnt");
+    std::fs::create_dir(&mountpoint).unwrap();
+    serving.exports = vec![ExportSpec::Fuse(mountpoint.clone())];
+    let run_dir = serving.run_dir.clone();
+    let server = start(serving);
+    let file = std::fs::File::options().write(true).open(mountpoint.join("a0")).unwrap();
+    let client = || Client::connect(&run_dir, "a0").unwrap();
+    let error = client().stop().unwrap_err().to_string();
+    assert!(error.contains("mnt is in use; unmount the file system on it"), "{error}");
+    let data: Vec<u8> = (0..1 << 20).map(|i| (i % 241) as u8).collect();
+    file.write_all_at(&data, 12_345).unwrap();
+    file.sync_all().unwrap();
+    for member in ["m0", "m1"] {
+        let bytes = std::fs::read(dir.path().join(member)).unwrap();
+        let start = DATA_OFFSET as usize * 512 + 12_345;
+        assert!(bytes[start..start + data.len()] == data, "{member}");
+    }
+    drop(file);
+    client().stop().unwrap();
+    server.join().unwrap().unwrap();
+    assert!(!mountpoint.join("a0").exists());
+}
+
+#[test]
+fn what_cannot_be_exported_is_refused_before_anything_is_written() {
+    let dir = tempdir();
+    let listener = std::os::unix::net::UnixListener::bind(dir.path().join("live")).unwrap();
+    let refused = |export: &str| {
+        let mut serving = mirror(dir.path());
+        serving.exports = vec![export.parse().unwrap()];
+        let before = ["m0", "m1"].map(|name| std::fs::read(dir.path().join(name)).unwrap());
+        let error = start(serving).join().unwrap().unwrap_err();
+        let after = ["m0", "m1"].map(|name| std::fs::read(dir.path().join(name)).unwrap());
+        assert!(before == after);
+        assert!(list(&dir.path().join("run")).unwrap().is_empty());
+        error.to_string()
+    };
+    let live = format!("nbd:unix:{}", dir.path().join("live").display());
+    assert_eq!(
+        refused(&live),
+        format!("{live}: somebody listens there already; name another address")
+    );
+    assert!(refused("nbd:unix:/none/of/this").contains("cannot listen there"));
+    assert!(refused("fuse:/none/of/this").contains("no such directory; make it"));
+    drop(listener);
+    // Nobody listens any more: the file is in nobody's way.
+    let mut serving = mirror(dir.path());
+    serving.exports = vec![live.parse().unwrap()];
+    let server = start(serving);
+    Client::connect(&dir.path().join("run"), "a0").unwrap().stop().unwrap();
+    server.join().unwrap().unwrap();
+}
+
+#[test]
+fn who_cannot_say_ready_stops_again() {
+    let dir = tempdir();
+    let error = serve(mirror(dir.path()), || Err(io::Error::other("nobody waits"))).unwrap_err();
+    assert!(error.reason.contains("nobody waits"), "{error}");
+    open(&dir.path().join("m0"), Mode::ReadWrite, true).unwrap();
+    assert!(list(&dir.path().join("run")).unwrap().is_empty());
+}
