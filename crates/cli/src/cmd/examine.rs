@@ -80,7 +80,7 @@ fn look(path: &Path) -> Result<Option<Examined>, Failure> {
     let unreadable = |error: std::io::Error| {
         Failure::refused("examine", path.display(), system_error(&error), "check the device")
     };
-    let probe = member::probe(&device).map_err(unreadable)?;
+    let probe = member::probe(&device);
     let superblock = match probe.superblock {
         Ok(superblock) => superblock,
         Err(SuperblockError::NoMagic) => return Ok(None),
