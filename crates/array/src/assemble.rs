@@ -73,7 +73,7 @@ pub enum Start {
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The newest superblock, with the array-wide fields as they are to be taken: after `force`,
-    /// clean and with the roles of the members that were forced in.
+    /// with the roles of the members that were forced in.
     pub superblock: Superblock,
     /// The members to attach; the index is the [`MemberId`].
     pub members: Vec<MemberConfig>,

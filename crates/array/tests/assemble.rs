@@ -243,7 +243,13 @@ fn a_degraded_parity_array_that_is_not_clean_needs_force() {
     }
     let (config, degraded, resync_from, _) = ready(assemble(&superblocks, FORCE));
     assert_eq!((degraded, resync_from), (1, None));
-    assert_eq!((config.superblock.resync_offset, config.force), (MAX_SECTOR, true));
+    assert_eq!((config.superblock.resync_offset, config.force), (0, true));
+    // P and Q of what is left need not agree.
+    let mut superblocks = array(6, 2, 4);
+    superblocks.iter_mut().for_each(|sb| sb.resync_offset = 0);
+    lose(&mut superblocks, &[1], 20);
+    let (_, degraded, resync_from, _) = ready(assemble(&superblocks, FORCE));
+    assert_eq!((degraded, resync_from), (1, Some(0)));
     // Mirrors lose nothing by it.
     for level in [(1, 0, 3), (10, 0x102, 4)] {
         let mut superblocks = array(level.0, level.1, level.2);

@@ -262,9 +262,8 @@ impl Table<'_> {
             return Err(Refusal::new("no member's bitmap can be read", next));
         }
         let mut superblock = newest.clone();
-        if self.dirty_degraded(kind) {
-            superblock.resync_offset = MAX_SECTOR;
-        }
+        // A forced array stays unclean: what redundancy is left, or comes back with recovery, may
+        // not fit the data.
         for (_, member, verdict) in self.members() {
             if let Verdict::Forced { role, .. } = verdict
                 && let Some(entry) = superblock.roles.get_mut(member.dev_number as usize)
@@ -272,7 +271,9 @@ impl Table<'_> {
                 *entry = Role::Active(*role);
             }
         }
-        let resync_from = (geometry.sync_sectors() > 0 && superblock.resync_offset != MAX_SECTOR)
+        let none_left = self.dirty_degraded(kind) && self.degraded() >= kind.level.parity_disks();
+        let dirty = superblock.resync_offset != MAX_SECTOR;
+        let resync_from = (geometry.sync_sectors() > 0 && dirty && !none_left)
             .then(|| superblock.resync_offset.min(geometry.sync_sectors()));
         let by_bitmap = resync_from.is_some() && merged.as_ref().is_some_and(|m| m.current);
         let config = Config {
