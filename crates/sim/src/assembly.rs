@@ -2,14 +2,13 @@
 
 use braid_array::Array;
 use braid_array::array::Scratch;
-use braid_array::assemble::Config;
-use braid_array::format::{BadBlocks, Superblock, Version};
+use braid_array::assemble::{Candidate, Config, Options, Start, Verdict, decide};
 
 use crate::disk::Disk;
 
 /// How to start.
 #[derive(Clone, Copy, Debug)]
-pub struct Start<'a> {
+pub struct How<'a> {
     /// Devices that are not there.
     pub without: &'a [usize],
     /// Serve reads only.
@@ -26,7 +25,7 @@ pub struct Refusal {
     /// For people.
     pub reason: String,
     /// Force would start it.
-    pub dirty_degraded: bool,
+    pub could_force: bool,
 }
 
 /// The machine's scratch, behind the buffers of the requests.
@@ -35,120 +34,56 @@ pub fn scratch(config: &Config, offset: u64) -> Scratch {
     Scratch { offset, bytes: Array::scratch_bytes(config) }
 }
 
-/// The superblock on a device, if there is one.
+/// What lies on a device.
 #[must_use]
-pub fn superblock_on(disk: &Disk) -> Option<Superblock> {
-    let places =
-        [(Version::V1_2, 8), (Version::V1_1, 0), (Version::V1_0, (disk.sectors() - 16) & !7)];
-    places.into_iter().find_map(|(version, sector)| {
-        let mut bytes = vec![0; 4096];
-        disk.read(sector, &mut bytes).ok()?;
-        Superblock::decode(version, sector, &bytes).ok()
+pub fn candidate(disks: &[Disk], device: usize) -> Candidate {
+    let disk = &disks[device];
+    Candidate::read(format!("d{device}"), disk.sectors(), |sector, len| {
+        let mut bytes = vec![0; len as usize];
+        let read = disk.read(sector, &mut bytes);
+        read.map(|()| bytes).map_err(|error| format!("{error:?}"))
     })
 }
 
-/// The bad-block log that goes with a superblock.
-#[must_use]
-pub fn bad_blocks_on(disk: &Disk, superblock: &Superblock) -> BadBlocks {
-    let Some(sector) = superblock.bblog_sector() else { return BadBlocks::default() };
-    let mut bytes = vec![0; usize::from(superblock.bblog_size_sectors) * 512];
-    if disk.read(sector, &mut bytes).is_err() {
-        return BadBlocks::default();
-    }
-    BadBlocks::decode(&bytes, superblock.bblog_shift).unwrap_or_default()
-}
-
-/// Decides who is in, from what lies on the devices.
+/// Decides who is in, from what lies on the devices: the configuration, and the device of each
+/// member.
 ///
 /// # Errors
 /// [`Refusal`].
-pub fn assemble(disks: &[Disk], how: Start<'_>) -> Result<(Config, Vec<Option<usize>>), Refusal> {
-    use braid_array::assemble::{MemberConfig, Standing};
-    use braid_array::format::superblock::{MAX_SECTOR, feature};
-    use braid_array::format::{Bitmap, Role};
-    let no = |reason: &str| Refusal { reason: reason.to_owned(), dirty_degraded: false };
-    let found: Vec<_> = disks
-        .iter()
-        .enumerate()
-        .filter(|(i, d)| !how.without.contains(i) && !d.gone())
-        .filter_map(|(i, d)| Some((i, superblock_on(d)?)))
+pub fn assemble(disks: &[Disk], how: How<'_>) -> Result<(Config, Vec<Option<usize>>), Refusal> {
+    let there = (0..disks.len()).filter(|device| !how.without.contains(device));
+    let there = there.filter(|device| !disks[*device].gone());
+    // Blank devices are not offered: an administrator names the members.
+    let candidates: Vec<Candidate> = there
+        .map(|device| candidate(disks, device))
+        .filter(|candidate| candidate.superblock.is_ok())
         .collect();
-    let newest =
-        found.iter().map(|(_, s)| s).max_by_key(|s| s.events).ok_or(no("nothing"))?.clone();
-    let mut members = Vec::new();
-    let mut attached = Vec::new();
-    let mut bitmap: Option<Bitmap> = None;
-    let mut taken = std::collections::BTreeSet::new();
-    for (i, s) in found {
-        let standing = match newest.role_of(s.dev_number) {
-            Role::Active(role)
-                if s.events + 1 >= newest.events && s.role() == newest.role_of(s.dev_number) =>
-            {
-                if s.has(feature::RECOVERY_OFFSET) {
-                    Standing::Rebuilding {
-                        role,
-                        offset: s.recovery_offset,
-                        replacement: s.has(feature::REPLACEMENT),
-                        by_bitmap: s.has(feature::RECOVERY_BITMAP),
-                    }
-                } else {
-                    Standing::InSync { role }
-                }
-            }
-            Role::Spare if s.events + 1 >= newest.events => Standing::Spare,
-            _ => continue,
-        };
-        if !taken.insert(s.dev_number) {
-            continue;
-        }
-        if let Some(sector) =
-            s.bitmap_sector().filter(|_| matches!(standing, Standing::InSync { .. }))
-        {
-            let mut bytes = vec![0; 4096];
-            if disks[i].read(sector, &mut bytes).is_ok()
-                && let Ok(b) = Bitmap::decode(&bytes)
-            {
-                match &mut bitmap {
-                    None => bitmap = Some(b),
-                    Some(all) => all.union(&b),
-                }
-            }
-        }
-        let bad_blocks = bad_blocks_on(&disks[i], &s);
-        members.push(MemberConfig {
-            device: format!("d{i}"),
-            device_sectors: disks[i].sectors(),
-            superblock: s,
-            bad_blocks,
-            standing,
-        });
-        attached.push(Some(i));
+    let options = Options { force: how.force, run: true, read_only: how.read_only };
+    let assembly = decide(candidates, options);
+    let verdicts = || {
+        let lines: Vec<_> = assembly.verdicts.iter().map(|(d, v)| format!("{d} {v}")).collect();
+        lines.join(", ")
+    };
+    if assembly.verdicts.iter().any(|(_, verdict)| matches!(verdict, Verdict::Forced { .. })) {
+        let reason = format!("stale members were needed: {}", verdicts());
+        return Err(Refusal { reason, could_force: false });
     }
-    let in_sync = members.iter().filter(|m| matches!(m.standing, Standing::InSync { .. })).count();
-    let parity = matches!(newest.level, 4..=6);
-    if parity
-        && in_sync < newest.raid_disks as usize
-        && newest.resync_offset != MAX_SECTOR
-        && !how.force
-    {
-        return Err(Refusal { reason: "dirty".into(), dirty_degraded: true });
+    match assembly.start {
+        Start::Refused { reason, next, could_force } => {
+            let reason = format!("{reason}; {next} ({})", verdicts());
+            Err(Refusal { reason, could_force })
+        }
+        Start::Ready { mut config, .. } => {
+            config.block_bytes = how.block_bytes;
+            let device = |name: &str| name.strip_prefix('d').and_then(|number| number.parse().ok());
+            let attached = config.members.iter().map(|member| device(&member.device)).collect();
+            Ok((*config, attached))
+        }
     }
-    Ok((
-        Config {
-            superblock: newest,
-            members,
-            bitmap,
-            read_only: how.read_only,
-            force: how.force,
-            block_bytes: how.block_bytes,
-        },
-        attached,
-    ))
 }
 
-/// Whatever lies on the devices can be looked at.
+/// Whatever lies on the devices can be looked at and decided upon.
 pub fn examine(disks: &[Disk]) {
-    for disk in disks {
-        let _ = superblock_on(disk);
-    }
+    let candidates = (0..disks.len()).map(|device| candidate(disks, device)).collect();
+    let _ = decide(candidates, Options::default());
 }

@@ -4,7 +4,7 @@ use braid_array::action::{Command, CommandId};
 use braid_array::events::SyncAction;
 use braid_array::{Array, Machine};
 
-use crate::assembly::{self, Refusal, Start};
+use crate::assembly::{self, How, Refusal};
 use crate::create;
 use crate::disk::Disk;
 use crate::executor::{Executor, Mutation};
@@ -98,14 +98,14 @@ pub fn start(
     trace: &mut Trace,
     read_only_without: Option<&[usize]>,
 ) -> Result<(Executor<Array>, bool), Failure> {
-    let mut how = Start {
+    let mut how = How {
         without: read_only_without.unwrap_or_default(),
         read_only: read_only_without.is_some(),
         force: false,
         block_bytes: scenario.block_bytes,
     };
     let assembled = match assembly::assemble(&disks, how) {
-        Err(Refusal { dirty_degraded: true, .. }) => {
+        Err(Refusal { could_force: true, .. }) => {
             how.force = true;
             assembly::assemble(&disks, how)
         }

@@ -148,7 +148,7 @@ fn clean_superblocks(world: &World, status: &Status, disks: &[Disk]) -> Result<(
         let Some(device) = holder(status, role).and_then(|m| world.exec.device(m)) else {
             continue;
         };
-        let Some(superblock) = assembly::superblock_on(&disks[device]) else {
+        let Ok(superblock) = assembly::candidate(disks, device).superblock else {
             return Err(Failure(format!("no superblock on device {device} after a stop")));
         };
         if superblock.resync_offset != MAX_SECTOR {

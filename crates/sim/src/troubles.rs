@@ -157,15 +157,16 @@ pub fn add_blank(world: &mut World) -> Option<CommandId> {
 
 fn ask_to_add(world: &mut World, device: usize, readd: bool) -> Option<CommandId> {
     let member = world.exec.machine.free_member()?;
-    let disk = &world.exec.disks[device];
-    let found = assembly::superblock_on(disk);
-    let bad_blocks = found.as_ref().map(|s| assembly::bad_blocks_on(disk, s)).unwrap_or_default();
+    let found = assembly::candidate(&world.exec.disks, device);
+    let device_sectors = found.device_sectors;
+    let superblock = found.superblock.ok();
+    let bad_blocks = found.bad_blocks.unwrap_or_default();
     let new = NewMember {
         member,
         device: format!("d{device}"),
-        device_sectors: disk.sectors(),
-        readd: readd && found.is_some(),
-        superblock: found.map(Box::new),
+        device_sectors,
+        readd: readd && superblock.is_some(),
+        superblock: superblock.map(Box::new),
         bad_blocks,
         device_uuid: create::uuid(&mut world.rng),
     };
