@@ -293,11 +293,11 @@ impl World {
         self.note(&[11, id.0, u64::from(result.is_ok())], || {
             format!("COMPLETE #{slot} {kind:?} {}+{}: {result:?}", range.sector, range.sectors)
         });
-        if let Err(error) = result {
-            if !self.excess {
-                let Range { sector, sectors } = range;
-                return Err(Failure(format!("{kind:?} {sector}+{sectors} failed: {error}")));
-            }
+        if let Err(error) = result
+            && !self.excess
+        {
+            let Range { sector, sectors } = range;
+            return Err(Failure(format!("{kind:?} {sector}+{sectors} failed: {error}")));
         }
         match token {
             Token::Read(moment) if result.is_err() => self.oracle.read_abandoned(moment),
