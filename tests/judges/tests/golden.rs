@@ -12,7 +12,7 @@ use std::sync::OnceLock;
 
 const GUEST: &str = include_str!("golden.sh");
 
-/// name | member sizes in MiB | mdadm --create arguments | what happens then (golden.sh)
+/// name | member sizes in MiB (or K) | mdadm --create arguments | what happens then (golden.sh)
 const TABLE: &str = "
 raid0-2             | 8 8         | -l0 -c64                             | fill
 raid0-3-4k          | 8 8 8       | -l0 -c4                              | fill
@@ -97,6 +97,18 @@ raid10-v090         | 8 8 8 8     | -l10 -c64 -e0.90                     | fill
 raid10-v10-bitmap   | 8 8 8 8     | -l10 -c64 -e1.0 -binternal           | fill
 ";
 
+/// A few small ones, committed in `tiny.tar.gz` for machines without a guest.
+const TINY: &str = "
+tiny-raid0      | 1152K 1216K 1280K             | -l0 -c16 -e1.2 -palternate | fill
+tiny-linear     | 1152K 1216K                   | -llinear                   | fill
+tiny-raid1      | 1152K 1152K                   | -l1 -e1.0 -binternal       | fill
+tiny-raid4      | 1152K 1152K 1152K             | -l4 -c4                    | fill
+tiny-raid5      | 1152K 1152K 1152K             | -l5 -c16 -pright-asymmetric | rebuilt
+tiny-raid5-090  | 256K 256K 256K                | -l5 -c64 -e0.90            | fill
+tiny-raid6      | 1152K 1152K 1152K 1152K 1152K | -l6 -c16 -pddf-N-continue  | fill
+tiny-raid10     | 1152K 1152K 1152K             | -l10 -c16 -pf2             | fill
+";
+
 /// An array that md made and stopped.
 #[derive(Clone, Debug)]
 pub(crate) struct Golden {
@@ -111,7 +123,7 @@ pub(crate) struct Golden {
     /// In role order as created; a spare comes last.
     pub(crate) members: Vec<PathBuf>,
     /// Sizes of the members.
-    sizes_mib: Vec<u64>,
+    sizes_bytes: Vec<u64>,
     /// Number of roles.
     pub(crate) raid_devices: usize,
     /// Size of the array; 0 until made.
@@ -146,7 +158,7 @@ impl Golden {
 
     /// All that its making depends on.
     fn recipe(&self) -> String {
-        format!("{:?}\n{}\n{GUEST}", self.sizes_mib, self.call())
+        format!("{:?}\n{}\n{GUEST}", self.sizes_bytes, self.call())
     }
 
     fn is_made(&self) -> bool {
@@ -156,8 +168,8 @@ impl Golden {
     fn create_members(&self) {
         let _ = fs::remove_dir_all(&self.directory);
         fs::create_dir_all(&self.directory).expect("a directory");
-        for (path, mib) in self.members.iter().zip(&self.sizes_mib) {
-            support::sparse_file(path, mib << 20);
+        for (path, bytes) in self.members.iter().zip(&self.sizes_bytes) {
+            support::sparse_file(path, *bytes);
         }
     }
 
@@ -178,8 +190,41 @@ pub(crate) fn named(name: &str) -> &'static Golden {
     all().iter().find(|array| array.name == name).unwrap_or_else(|| panic!("no array {name}"))
 }
 
+/// The committed arrays, unpacked.
+pub(crate) fn tiny() -> Vec<Golden> {
+    let directory = support::directory("tiny");
+    let mut tar = Command::new("tar");
+    tar.arg("-C").arg(&directory).arg("-xzf").arg(tiny_archive());
+    Run::of(&mut tar).expect_success("unpacking");
+    sized(parse(TINY, &directory))
+}
+
+fn tiny_archive() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tiny.tar.gz")
+}
+
+#[test]
+#[ignore = "makes the committed archive anew"]
+fn make_tiny_archive() {
+    let directory = support::directory("tiny-new");
+    let arrays = parse(TINY, &directory);
+    make_in_one_boot("tiny-new", &arrays.iter().collect::<Vec<_>>()).expect("a guest");
+    let mut tar = Command::new("tar");
+    tar.env("GZIP", "-9").arg("-C").arg(&directory).args(["--sparse", "--exclude=recipe"]);
+    tar.args(["--owner=0", "--group=0", "--sort=name", "-czf"]).arg(tiny_archive());
+    Run::of(tar.args(arrays.iter().map(|array| &array.name))).expect_success("packing");
+}
+
+/// With the sizes that md gave them.
+fn sized(mut arrays: Vec<Golden>) -> Vec<Golden> {
+    for array in &mut arrays {
+        array.size_bytes = array.text("size.txt").trim().parse().expect("a size");
+    }
+    arrays
+}
+
 fn make() -> Result<Vec<Golden>, String> {
-    let mut arrays = parse(&support::base().join("golden"));
+    let arrays = parse(TABLE, &support::base().join("golden"));
     let old = arrays.iter().filter(|array| !array.is_made()).collect::<Vec<_>>();
     let halves = [0, 1].map(|half| old.iter().copied().skip(half).step_by(2).collect::<Vec<_>>());
     std::thread::scope(|scope| {
@@ -187,22 +232,19 @@ fn make() -> Result<Vec<Golden>, String> {
         let other = scope.spawn(|| make_in_one_boot("golden-1", second));
         make_in_one_boot("golden-0", first).and(other.join().expect("a guest"))
     })?;
-    for array in &mut arrays {
-        array.size_bytes = array.text("size.txt").trim().parse().expect("a size");
-    }
-    Ok(arrays)
+    Ok(sized(arrays))
 }
 
-fn parse(base: &Path) -> Vec<Golden> {
-    TABLE.lines().filter(|line| !line.is_empty()).map(|line| parse_line(base, line)).collect()
+fn parse(table: &str, base: &Path) -> Vec<Golden> {
+    table.lines().filter(|line| !line.is_empty()).map(|line| parse_line(base, line)).collect()
 }
 
 fn parse_line(base: &Path, line: &str) -> Golden {
     let columns: Vec<&str> = line.split('|').map(str::trim).collect();
     let [name, sizes, arguments, after] = columns[..] else { panic!("bad line: {line}") };
-    let sizes_mib: Vec<u64> = sizes.split(' ').map(|mib| mib.parse().expect("a size")).collect();
+    let sizes_bytes: Vec<u64> = sizes.split(' ').map(size_bytes).collect();
     let directory = base.join(name);
-    let members = (0..sizes_mib.len()).map(|number| directory.join(format!("m{number}.img")));
+    let members = (0..sizes_bytes.len()).map(|number| directory.join(format!("m{number}.img")));
     let seed = name.bytes().fold(0, |sum, byte| (sum * 31 + u64::from(byte)) % 1_000_000);
     let content = Content::of(seed);
     Golden {
@@ -210,11 +252,19 @@ fn parse_line(base: &Path, line: &str) -> Golden {
         arguments: arguments.into(),
         after: after.into(),
         members: members.collect(),
-        raid_devices: sizes_mib.len() - usize::from(arguments.contains("-x1")),
-        sizes_mib,
+        raid_devices: sizes_bytes.len() - usize::from(arguments.contains("-x1")),
+        sizes_bytes,
         size_bytes: 0,
         content: if after == "stale" { content.then(seed + 1, 4 << 20, 64 << 10) } else { content },
         directory,
+    }
+}
+
+/// MiB, or KiB with a K.
+fn size_bytes(word: &str) -> u64 {
+    match word.strip_suffix('K') {
+        Some(kib) => kib.parse::<u64>().expect("a size") << 10,
+        None => word.parse::<u64>().expect("a size") << 20,
     }
 }
 
