@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::{self, JoinHandle};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use braid_array::action::Command;
 use braid_array::assemble::Config;
@@ -85,10 +85,15 @@ pub fn serve(serving: Serving, ready: impl FnOnce() -> io::Result<()>) -> Result
         .map_err(|error| ServeError::new(error.to_string(), "assemble it from other members"))?;
     let arena = Arena::new(Array::scratch_bytes(&config), REQUEST_BYTES)
         .map_err(|error| ServeError::of_system(&error))?;
-    let machine = Array::new(Instant(0), config, arena.scratch())
+    let mut machine = Array::new(Instant(0), config, arena.scratch())
         .map_err(|reason| ServeError::new(reason, "see braid assemble --explain"))?;
+    machine.set_epoch(u64::try_from(since_1970().as_micros()).unwrap_or(u64::MAX));
     let array = Machinery { machine: Box::new(machine), members, arena };
     serve_machine(&name, array, &exports, &run_dir, ready)
+}
+
+fn since_1970() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
 /// What an engine is made of.
@@ -131,7 +136,7 @@ fn serve_machine(
         door: door.clone(),
         block_bytes: facts.block_bytes,
         exports: doors.names.clone(),
-        started_unix_s: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs()),
+        started_unix_s: since_1970().as_secs(),
         stop: stop.clone(),
         news,
     };
