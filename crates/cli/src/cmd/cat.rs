@@ -122,7 +122,8 @@ fn open_one(object: &str, found: Vec<Found>) -> Result<Reader, Failure> {
     let (candidates, mut devices): (Vec<Candidate>, Vec<MemberFile>) =
         found.into_iter().map(|one| (one.candidate, one.device)).unzip();
     let config = start(object, candidates)?;
-    let members = in_order(&config, &mut devices, |device| device.path.display().to_string());
+    let members =
+        found::in_order(&config, &mut devices, |device| device.path.display().to_string());
     Reader::new(config, members).map_err(|reason| no_reader(object, &reason))
 }
 
@@ -145,18 +146,9 @@ fn open_nested(object: &str, inner: Vec<Vec<Found>>) -> Result<Reader, Failure> 
     }
     let candidates = readers.iter().map(|(candidate, _)| candidate.clone()).collect();
     let config = start(object, candidates)?;
-    let members = in_order(&config, &mut readers, |(candidate, _)| candidate.device.clone());
+    let members = found::in_order(&config, &mut readers, |(candidate, _)| candidate.device.clone());
     let inner = members.into_iter().map(|(_, reader)| reader).collect();
     Reader::stacked(config, inner).map_err(|reason| no_reader(object, &reason))
-}
-
-/// Takes the members of a configuration out of `from`, in the order of their ids.
-fn in_order<T>(config: &Config, from: &mut Vec<T>, device: impl Fn(&T) -> String) -> Vec<T> {
-    let take = |wanted: &String| {
-        let at = from.iter().position(|one| device(one) == *wanted);
-        from.swap_remove(at.expect("a configuration names candidates only"))
-    };
-    config.members.iter().map(|member| &member.device).map(take).collect()
 }
 
 fn no_reader(object: &str, reason: &str) -> Failure {

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use braid_array::SECTOR_BYTES;
-use braid_array::assemble::Candidate;
+use braid_array::assemble::{Candidate, Config};
+use braid_array::format::Superblock;
 use braid_host::member::{self, MemberFile, Mode};
 
 use crate::args::local_path;
@@ -14,8 +14,14 @@ use crate::output::shape::short_name;
 /// What members are opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Use {
+    /// To be looked at, whoever uses them.
+    Look,
     /// To be read; nobody may write to them meanwhile.
     Read,
+    /// To be served to readers.
+    ServeReadOnly,
+    /// To be served.
+    Serve,
 }
 
 /// A device and what lies on it.
@@ -33,9 +39,10 @@ pub(super) struct Named {
 }
 
 impl Named {
-    /// Tells a name from members: a word with a slash, or that names a file, is a member.
+    /// Tells a name from members: a word with a slash, or that names a file or device, is a member.
     pub(super) fn parse(operation: &str, words: &[String]) -> Result<Self, Failure> {
-        let is_member = |word: &str| word.contains('/') || Path::new(word).exists();
+        let is_device = |word: &str| std::fs::metadata(word).is_ok_and(|data| !data.is_dir());
+        let is_member = |word: &str| word.contains('/') || is_device(word);
         let (name, rest) = match words.split_first() {
             Some((first, rest)) if !is_member(first) => (Some(first.clone()), rest),
             _ => (None, words),
@@ -60,34 +67,56 @@ pub(super) fn open_all(
         let object = error.path.display().to_string();
         Failure::refused(operation, object, error.reason, error.next)
     };
-    let mut devices = Vec::with_capacity(paths.len());
-    for path in paths {
-        // The real name is what status shows and what later commands are compared with.
-        let real = std::fs::canonicalize(path).unwrap_or_else(|_| path.clone());
-        devices.push(open(&real, purpose).map_err(failed)?);
-    }
-    member::check_distinct(&devices).map_err(failed)?;
+    // The real name is what status shows and what later commands are compared with.
+    let real = |path: &PathBuf| std::fs::canonicalize(path).unwrap_or_else(|_| path.clone());
+    let paths: Vec<PathBuf> = paths.iter().map(real).collect();
+    let devices = open_distinct(&paths, |path| open(path, purpose)).map_err(failed)?;
     Ok(devices.into_iter().map(read).collect())
+}
+
+/// Opens members after it is known that none comes twice: the lock of the first would look like
+/// that of another process to the second.
+pub(super) fn open_distinct(
+    paths: &[PathBuf],
+    open: impl Fn(&Path) -> Result<MemberFile, member::OpenError>,
+) -> Result<Vec<MemberFile>, member::OpenError> {
+    let looked_at = paths.iter().map(|path| member::peek(path)).collect::<Result<Vec<_>, _>>()?;
+    member::check_distinct(&looked_at)?;
+    drop(looked_at);
+    paths.iter().map(|path| open(path)).collect()
 }
 
 fn open(path: &Path, purpose: Use) -> Result<MemberFile, member::OpenError> {
     match purpose {
+        Use::Look => member::peek(path),
         Use::Read => member::open(path, Mode::ReadOnly, false),
+        Use::ServeReadOnly => member::open(path, Mode::ReadOnly, true),
+        Use::Serve => member::open(path, Mode::ReadWrite, true),
     }
 }
 
 fn read(device: MemberFile) -> Found {
-    let name = device.path.display().to_string();
-    let candidate = Candidate::read(name, device.sectors, |sector, bytes| {
-        device.read_at(sector * SECTOR_BYTES, bytes as usize).map_err(|e| system_error(&e))
-    });
+    let candidate = member::probe(&device);
     Found { device, candidate }
+}
+
+/// Takes the members of a configuration out of `from`, in the order of their ids.
+pub(super) fn in_order<T>(
+    config: &Config,
+    from: &mut Vec<T>,
+    device: impl Fn(&T) -> String,
+) -> Vec<T> {
+    let take = |wanted: &String| {
+        let at = from.iter().position(|one| device(one) == *wanted);
+        from.swap_remove(at.expect("a configuration names candidates only"))
+    };
+    config.members.iter().map(|member| &member.device).map(take).collect()
 }
 
 /// The devices of each array among all block devices, for which `wanted` holds.
 pub(super) fn scan(
     operation: &str,
-    wanted: impl Fn(&braid_array::format::Superblock) -> bool,
+    wanted: impl Fn(&Superblock) -> bool,
 ) -> Result<Vec<Vec<PathBuf>>, Failure> {
     let devices = member::scan().map_err(|error| {
         let reason = system_error(&error);

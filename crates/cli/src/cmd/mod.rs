@@ -3,7 +3,9 @@
 use crate::args::{Cli, Command};
 use crate::failure::Failure;
 
+mod assemble;
 mod cat;
+mod create;
 mod detail;
 mod examine;
 mod found;
@@ -20,6 +22,7 @@ pub(crate) fn run(cli: &Cli) -> Result<(), Failure> {
     let run_dir = braid_host::control::run_dir(cli.run_dir.as_deref());
     let run_dir = run_dir.as_path();
     match &cli.command {
+        Command::Create(args) => create::run(args),
         Command::Stop(args) => manage::stop(run_dir, args),
         Command::Status(args) => status::run(run_dir, args),
         Command::Detail(args) => detail::run(run_dir, args),
@@ -36,8 +39,28 @@ pub(crate) fn run(cli: &Cli) -> Result<(), Failure> {
         Command::Layout(args) => layout::run(args),
         Command::Completions(args) => shell::completions(args),
         Command::Man(args) => shell::man(args),
-        Command::Create(_) | Command::Assemble(_) => {
-            Err(Failure::refused("braid", "create", "not built yet", "build a newer version"))
-        }
+        Command::Assemble(args) => assemble::run(run_dir, args),
+    }
+}
+
+/// A word that a shell takes as one.
+fn shell_word(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:,=@%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_quoted_where_needed() {
+        assert_eq!(shell_word("/dev/sda1"), "/dev/sda1");
+        assert_eq!(shell_word("a b"), "'a b'");
+        assert_eq!(shell_word("it's"), r"'it'\''s'");
+        assert_eq!(shell_word(""), "''");
     }
 }

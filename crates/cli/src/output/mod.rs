@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal, Write};
 
 use serde::Serialize;
 
-use crate::failure::{Failure, system_error};
+use crate::failure::{Failure, one_line, system_error};
 
 pub(crate) mod detail;
 pub(crate) mod examine;
@@ -60,6 +60,11 @@ pub(crate) fn failure(failure: &Failure) {
         // With stderr gone there is nobody left to tell.
         let _ = writeln!(io::stderr(), "braid: {line}");
     }
+}
+
+/// Says something that does not end the command.
+pub(crate) fn warning(line: &str) {
+    let _ = writeln!(io::stderr(), "braid: {}", one_line(line));
 }
 
 /// May progress be shown?

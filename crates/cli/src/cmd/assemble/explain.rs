@@ -1,0 +1,79 @@
+//! `braid assemble --explain`: who is in, who is not and why, whether the array can start, and the
+//! one safe next command. Members are opened read-only, whoever uses them.
+
+use std::fmt::Write as _;
+
+use braid_array::assemble::{Assembly, Start};
+
+use super::Plan;
+use crate::cmd::found::{self, Use};
+use crate::cmd::shell_word;
+use crate::failure::Failure;
+use crate::output::{self, shape};
+
+pub(super) fn run(plan: &Plan) -> Result<(), Failure> {
+    let found = found::open_all("assemble", &plan.members, Use::Look)?;
+    let assembly = super::judge(&found, plan.options);
+    output::answer(&text(plan, &assembly))
+}
+
+fn text(plan: &Plan, assembly: &Assembly) -> String {
+    let mut text = String::new();
+    if let Some(sb) = &assembly.newest {
+        let level = shape::level_name(sb.level);
+        let version = shape::version_name(sb.version);
+        let _ = write!(text, "array {} ({}): {level}", sb.name(), sb.uuid_text());
+        if let Some(layout) = shape::layout_name(sb).filter(|_| sb.level != 4) {
+            let _ = write!(text, ", {layout}");
+        }
+        let _ = writeln!(
+            text,
+            ", {} members, metadata {version}, newest event count {}",
+            sb.raid_disks, sb.events
+        );
+    }
+    for (device, verdict) in &assembly.verdicts {
+        let place = if verdict.attached() { "in " } else { "out" };
+        let _ = writeln!(text, "  {place}  {device}: {verdict}");
+    }
+    match &assembly.start {
+        Start::Refused { reason, next, .. } => {
+            let _ = writeln!(text, "cannot start: {reason}");
+            let _ = writeln!(text, "next: {next}");
+        }
+        Start::Ready { degraded, resync_from, by_bitmap, .. } => {
+            let condition = condition(*degraded, *resync_from, *by_bitmap);
+            let _ = writeln!(text, "can start: {condition}");
+            let _ = writeln!(text, "next: {}", command(plan, assembly));
+        }
+    }
+    text
+}
+
+fn condition(degraded: u16, resync_from: Option<u64>, by_bitmap: bool) -> String {
+    let mut parts = Vec::new();
+    if degraded > 0 {
+        parts.push(format!("degraded, {degraded} roles without an in-sync member"));
+    }
+    match resync_from {
+        Some(_) if by_bitmap => parts.push("resync of what the bitmap marks".to_owned()),
+        Some(0) => parts.push("resync of everything".to_owned()),
+        Some(sector) => parts.push(format!("resync from sector {sector} on")),
+        None if degraded == 0 => parts.push("clean and complete".to_owned()),
+        None => {}
+    }
+    parts.join("; ")
+}
+
+/// The same assembly of those who are in.
+fn command(plan: &Plan, assembly: &Assembly) -> String {
+    let mut words = vec!["braid assemble".to_owned()];
+    words.extend(plan.name.as_deref().map(shell_word));
+    let options = plan.options;
+    let flags =
+        [(options.read_only, "--readonly"), (options.run, "--run"), (options.force, "--force")];
+    words.extend(flags.iter().filter(|(set, _)| *set).map(|(_, flag)| (*flag).to_owned()));
+    let members = assembly.verdicts.iter().filter(|(_, verdict)| verdict.attached());
+    words.extend(members.map(|(device, _)| shell_word(device)));
+    words.join(" ")
+}

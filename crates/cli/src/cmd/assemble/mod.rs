@@ -1,0 +1,177 @@
+//! `braid assemble`: finds the members of an array, decides who is in, starts it and serves it.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+
+use braid_array::assemble::{Assembly, Options, Start, decide};
+use braid_host::control::valid_name;
+use braid_host::daemon::{self, Daemon, Started};
+use braid_host::member::MemberFile;
+use braid_host::serve::{ExportSpec, Serving, SpecError};
+
+use super::found::{self, Found, Named, Use};
+use crate::args::AssembleArgs;
+use crate::failure::{Failure, system_error};
+use crate::output::{self, shape};
+
+mod explain;
+
+/// What was typed, checked.
+#[derive(Debug)]
+struct Plan {
+    /// As given; otherwise the superblock's.
+    name: Option<String>,
+    /// What the array is called in messages until its name is known.
+    object: String,
+    members: Vec<PathBuf>,
+    exports: Vec<ExportSpec>,
+    options: Options,
+}
+
+pub(super) fn run(run_dir: &Path, args: &AssembleArgs) -> Result<(), Failure> {
+    // Before anything else: whoever waits for this process has to learn how it goes.
+    let daemon = Daemon::adopt();
+    let named = Named::parse("assemble", &args.names)?;
+    let exports = exports(args)?;
+    if let Some(name) = named.name.as_deref().filter(|name| !valid_name(name)) {
+        let next = "use up to 64 letters and digits, no slash and no dot in front";
+        return Err(Failure::usage("assemble", name, "cannot be the name of an array", next));
+    }
+    let members = match (&named.name, named.members.is_empty()) {
+        (_, false) if args.scan => {
+            let next = "name members or use --scan, not both";
+            return Err(Failure::usage("assemble", "--scan", "members were given", next));
+        }
+        (_, false) => named.members,
+        (Some(name), true) => found::by_name("assemble", name)?,
+        (None, true) if args.scan => return each(args),
+        (None, true) => {
+            let next = "name an array or its members, or use --scan";
+            return Err(Failure::usage("assemble", "array", "which one was not said", next));
+        }
+    };
+    let first = members.first().map(|member| member.display().to_string());
+    let plan = Plan {
+        object: named.name.clone().or(first).unwrap_or_default(),
+        name: named.name,
+        members,
+        exports,
+        options: Options { force: args.force, run: args.run, read_only: args.readonly },
+    };
+    if args.explain {
+        return explain::run(&plan);
+    }
+    if args.foreground || daemon.is_some() {
+        return serve(run_dir, plan, daemon);
+    }
+    match daemon::start() {
+        Ok(Started::Serving { .. }) => Ok(()),
+        Ok(Started::Ended(status)) => Err(ended(&plan.object, status)),
+        Err(error) => {
+            let next = "try --foreground";
+            Err(Failure::refused("assemble", &plan.object, system_error(&error), next))
+        }
+    }
+}
+
+/// The other process said why it ended, unless it was killed.
+fn ended(object: &str, status: ExitStatus) -> Failure {
+    match status.code().map(u8::try_from) {
+        Some(Ok(code)) => Failure::Silent(code.max(1)),
+        _ => {
+            let reason = format!("the process that was to serve it ended: {status}");
+            Failure::refused("assemble", object, reason, "try --foreground")
+        }
+    }
+}
+
+/// Every array among the block devices, each in a process of its own.
+fn each(args: &AssembleArgs) -> Result<(), Failure> {
+    if args.foreground || !args.export.is_empty() {
+        let reason = "--foreground and --export are for one array";
+        return Err(Failure::usage("assemble", "--scan", reason, "name the array"));
+    }
+    let arrays = found::scan("assemble", |_| true)?;
+    if arrays.is_empty() {
+        let reason = "no block device has a superblock";
+        return Err(Failure::refused("assemble", "--scan", reason, "name the members"));
+    }
+    let flags = [
+        (args.readonly, "--readonly"),
+        (args.run, "--run"),
+        (args.force, "--force"),
+        (args.explain, "--explain"),
+    ];
+    let mut worst = 0;
+    for members in arrays {
+        let mut command = Command::new("/proc/self/exe");
+        command.arg("assemble");
+        command.args(flags.iter().filter(|(set, _)| *set).map(|(_, flag)| flag));
+        command.args(members);
+        let status = command.status().map_err(|error| {
+            Failure::refused("assemble", "--scan", system_error(&error), "try again")
+        })?;
+        worst = worst.max(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1));
+    }
+    if worst == 0 { Ok(()) } else { Err(Failure::Silent(worst)) }
+}
+
+/// Who is in, and can it start?
+fn judge(found: &[Found], options: Options) -> Assembly {
+    decide(found.iter().map(|one| one.candidate.clone()).collect(), options)
+}
+
+/// The name that was given, else the superblock's without the host in front.
+fn name(plan: &Plan, assembly: &Assembly) -> Result<String, Failure> {
+    let stored = assembly.newest.as_ref().map(|sb| sb.name()).unwrap_or_default();
+    let name = plan.name.clone().unwrap_or_else(|| shape::short_name(&stored).to_owned());
+    if valid_name(&name) {
+        return Ok(name);
+    }
+    let reason = if name.is_empty() {
+        "its superblocks give it no name".to_owned()
+    } else {
+        format!("'{name}' in its superblocks cannot be used as a name")
+    };
+    let next = "put a name before the members: braid assemble NAME MEMBER...";
+    Err(Failure::refused("assemble", &plan.object, reason, next))
+}
+
+/// Serves the array until it is stopped. With `daemon`, the terminal is left once it is served.
+fn serve(run_dir: &Path, plan: Plan, daemon: Option<Daemon>) -> Result<(), Failure> {
+    let purpose = if plan.options.read_only { Use::ServeReadOnly } else { Use::Serve };
+    let found = found::open_all("assemble", &plan.members, purpose)?;
+    let assembly = judge(&found, plan.options);
+    let mut config = match assembly.start {
+        Start::Ready { ref config, .. } => config.clone(),
+        Start::Refused { reason, next, .. } => {
+            return Err(Failure::refused("assemble", &plan.object, reason, next));
+        }
+    };
+    let name = name(&plan, &assembly)?;
+    for (device, verdict) in assembly.verdicts.iter().filter(|(_, verdict)| !verdict.attached()) {
+        output::warning(&format!("assemble {name}: {device} is left out: {verdict}"));
+    }
+    let mut devices: Vec<MemberFile> = found.into_iter().map(|one| one.device).collect();
+    let members = found::in_order(&config, &mut devices, |d| d.path.display().to_string());
+    let blocks = members.iter().map(|member| member.block_bytes);
+    config.block_bytes = blocks.fold(config.block_bytes, u32::max);
+    let log = run_dir.join(format!("{name}.log"));
+    let exports = plan.exports;
+    let run_dir = run_dir.to_owned();
+    let serving = Serving { name: name.clone(), config: *config, members, exports, run_dir };
+    let ready = || daemon.map_or(Ok(()), |daemon| daemon.ready(&log));
+    braid_host::serve::serve(serving, ready)
+        .map_err(|error| Failure::refused("assemble", name, error.reason, error.next))
+}
+
+fn exports(args: &AssembleArgs) -> Result<Vec<ExportSpec>, Failure> {
+    let parse = |text: &String| {
+        text.parse().map_err(|error: SpecError| {
+            let text = error.to_string();
+            let (reason, next) = text.rsplit_once("; ").unwrap_or((&text, "see --help"));
+            Failure::usage("assemble", "--export", reason, next)
+        })
+    };
+    args.export.iter().map(parse).collect()
+}

@@ -1,0 +1,274 @@
+//! `braid create`: writes the superblocks of a new array. Everything is checked, on all members,
+//! before the first byte is written to any.
+
+use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use braid_array::SECTOR_BYTES;
+use braid_array::create::{Blueprint, CreateError, NewArray, NewBitmap, NewDevice};
+use braid_array::format::locations;
+use braid_array::format::superblock::time_code;
+use braid_host::control::valid_name;
+use braid_host::member::{self, MemberFile, Mode};
+use uuid::Uuid;
+
+use super::found;
+use super::shape::{ArrayShape, Typed};
+use super::shell_word;
+use crate::args::{CreateArgs, MemberArg, Size};
+use crate::failure::{Failure, system_error};
+use crate::output;
+
+/// What was typed, checked as far as it can be without looking at members.
+#[derive(Debug)]
+struct Plan {
+    name: String,
+    shape: ArrayShape,
+    size_sectors: Option<u64>,
+    bitmap: NewBitmap,
+    assume_clean: bool,
+    force: bool,
+    /// For each role its device, `None` where it is missing; then the spares.
+    members: Vec<Option<PathBuf>>,
+}
+
+pub(super) fn run(args: &CreateArgs) -> Result<(), Failure> {
+    let plan = Plan::of(args)?;
+    let devices = open(&plan)?;
+    let blueprint = blueprint(&plan, &devices)?;
+    write(&plan, &devices, &blueprint)?;
+    let word = |path: &PathBuf| {
+        let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+        shell_word(&path.display().to_string())
+    };
+    let words: Vec<String> = plan.members.iter().flatten().map(word).collect();
+    output::answer(&format!("braid assemble {} {}\n", shell_word(&plan.name), words.join(" ")))
+}
+
+impl Plan {
+    fn of(args: &CreateArgs) -> Result<Self, Failure> {
+        let usage = |reason: &str, next: &str| Failure::usage("create", &args.name, reason, next);
+        if !valid_name(&args.name) || args.name.contains(':') || args.name.len() > 32 {
+            let next = "use up to 32 letters and digits, no slash or colon, no dot in front";
+            return Err(usage("this cannot be the name of an array", next));
+        }
+        let shape = ArrayShape::parse(&Typed {
+            operation: "create",
+            object: &args.name,
+            level: &args.level,
+            layout: args.layout.as_deref(),
+            raid_devices: args.raid_devices,
+            chunk: args.chunk,
+        })?;
+        if args.raid_devices == 1 && !args.force {
+            let reason = "an array of 1 member is most likely a mistake";
+            return Err(usage(reason, "use --force if it is not"));
+        }
+        let size_sectors = match args.size.map(|size| size.0) {
+            Some(bytes) if bytes < 4096 || bytes % 1024 != 0 => {
+                let reason = format!("a size of {bytes} bytes is out of range");
+                return Err(usage(&reason, "use a multiple of 1K from 4K on"));
+            }
+            bytes => bytes.map(|bytes| bytes / SECTOR_BYTES),
+        };
+        Ok(Self {
+            name: args.name.clone(),
+            shape,
+            size_sectors,
+            bitmap: bitmap(args)?,
+            assume_clean: args.assume_clean,
+            force: args.force,
+            members: members(args)?,
+        })
+    }
+
+    /// As mdadm stores it: with the host in front where that fits.
+    fn stored_name(&self) -> String {
+        let full = format!("{}:{}", output::host_name(), self.name);
+        if full.len() <= 32 { full } else { self.name.clone() }
+    }
+}
+
+fn bitmap(args: &CreateArgs) -> Result<NewBitmap, Failure> {
+    let usage = |reason: &str, next: &str| Failure::usage("create", &args.name, reason, next);
+    let asked = match args.bitmap.as_deref() {
+        None => NewBitmap::Default,
+        Some("none") => NewBitmap::None,
+        Some("internal") => NewBitmap::Internal { chunk_bytes: None },
+        Some(other) => {
+            let reason = format!("no bitmap '{other}'");
+            return Err(usage(&reason, "use --bitmap internal or --bitmap none"));
+        }
+    };
+    let policy = match args.consistency_policy.as_deref() {
+        None => return Ok(asked),
+        Some("resync") => NewBitmap::None,
+        Some("bitmap") => NewBitmap::Internal { chunk_bytes: None },
+        Some(policy @ ("journal" | "ppl")) => {
+            let reason = format!("consistency policy {policy} is not in this version");
+            return Err(usage(&reason, "use resync or bitmap"));
+        }
+        Some(other) => {
+            let reason = format!("no consistency policy '{other}'");
+            return Err(usage(&reason, "use resync or bitmap"));
+        }
+    };
+    if asked == NewBitmap::Default || asked == policy {
+        return Ok(policy);
+    }
+    Err(usage("--bitmap and --consistency-policy contradict each other", "leave one out"))
+}
+
+fn members(args: &CreateArgs) -> Result<Vec<Option<PathBuf>>, Failure> {
+    let usage = |reason: &str, next: &str| Failure::usage("create", &args.name, reason, next);
+    let (roles, spares) = (args.raid_devices as usize, args.spare_devices as usize);
+    let given = args.members.len();
+    if given != roles.saturating_add(spares) {
+        let and = if spares > 0 { format!(" and {spares} spares") } else { String::new() };
+        let reason = format!("{given} members were given, {roles}{and} are needed");
+        return Err(usage(&reason, "write 'missing' for a member that is to come later"));
+    }
+    let path = |member: &MemberArg| match member {
+        MemberArg::Path(path) => Some(path.clone()),
+        MemberArg::Missing => None,
+    };
+    let members: Vec<Option<PathBuf>> = args.members.iter().map(path).collect();
+    if members[roles..].contains(&None) {
+        return Err(usage("a spare cannot be missing", "use fewer --spare-devices"));
+    }
+    Ok(members)
+}
+
+/// Opens and locks all members, and looks whether they hold anything.
+fn open(plan: &Plan) -> Result<Vec<Option<MemberFile>>, Failure> {
+    let failed = |error: member::OpenError| {
+        Failure::refused("create", error.path.display(), error.reason, error.next)
+    };
+    let paths: Vec<PathBuf> = plan.members.iter().flatten().cloned().collect();
+    let devices = found::open_distinct(&paths, |path| member::open(path, Mode::ReadWrite, true))
+        .map_err(failed)?;
+    for device in devices.iter().filter(|_| !plan.force) {
+        let found = member::signature(device).map_err(|error| unreadable(device, &error))?;
+        if let Some(found) = found {
+            let reason = format!("holds {} at byte {}", found.what, found.offset);
+            let next = "use another device, or --force to overwrite it";
+            return Err(Failure::refused("create", device.path.display(), reason, next));
+        }
+    }
+    let mut opened = devices.into_iter();
+    Ok(plan.members.iter().map(|path| path.as_ref().and_then(|_| opened.next())).collect())
+}
+
+fn unreadable(device: &MemberFile, error: &std::io::Error) -> Failure {
+    Failure::refused("create", device.path.display(), system_error(error), "check the device")
+}
+
+fn blueprint(plan: &Plan, devices: &[Option<MemberFile>]) -> Result<Blueprint, Failure> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let array = NewArray {
+        name: plan.stored_name(),
+        set_uuid: Uuid::new_v4().into_bytes(),
+        ctime: time_code(now.as_secs(), now.subsec_micros()),
+        level: plan.shape.level,
+        layout: plan.shape.layout,
+        chunk_sectors: plan.shape.chunk_sectors,
+        size_sectors: plan.size_sectors,
+        bitmap: plan.bitmap,
+        assume_clean: plan.assume_clean,
+    };
+    let new = |device: &Option<MemberFile>| {
+        let device_uuid = Uuid::new_v4().into_bytes();
+        device.as_ref().map(|d| NewDevice { device_sectors: d.sectors, device_uuid })
+    };
+    let (roles, spares) = devices.split_at(plan.shape.raid_disks as usize);
+    let roles: Vec<Option<NewDevice>> = roles.iter().map(new).collect();
+    let spares: Vec<NewDevice> = spares.iter().filter_map(new).collect();
+    array.plan(&roles, &spares).map_err(|error| impossible(plan, &error))
+}
+
+/// Why there can be no such array, and what to change.
+fn impossible(plan: &Plan, error: &CreateError) -> Failure {
+    let usage = |next: &str| Failure::usage("create", &plan.name, error, next);
+    match error {
+        CreateError::DeviceTooSmall { index, device_sectors } => {
+            let device = plan.members.get(*index).and_then(Option::as_ref);
+            let object = device.map_or_else(|| plan.name.clone(), |d| d.display().to_string());
+            let bytes = device_sectors * SECTOR_BYTES;
+            let reason = format!("{bytes} bytes are too few for metadata and a chunk of data");
+            Failure::refused("create", object, reason, "use a larger member")
+        }
+        CreateError::SizeTooLarge { available_sectors, .. } => {
+            let available = available_sectors * SECTOR_BYTES;
+            let reason = format!("--size exceeds the {available} bytes of the smallest member");
+            let next = format!("use --size {} or less", Size(available));
+            Failure::usage("create", &plan.name, reason, next)
+        }
+        CreateError::NotRedundant { .. } => usage("leave it out, or use another level"),
+        CreateError::TooFew { .. } => usage("name more members"),
+        CreateError::TooManyDevices => usage("use fewer spares"),
+        CreateError::NameTooLong { .. } => usage("use a shorter name"),
+        CreateError::Geometry(_) | CreateError::Bitmap => {
+            let text = error.to_string();
+            let (reason, next) =
+                text.rsplit_once(": ").unwrap_or((&text, "use other members or another size"));
+            Failure::usage("create", &plan.name, reason, next)
+        }
+    }
+}
+
+/// Writes to all members. The superblocks, which make them members, come last, after everything
+/// else is durable on all of them.
+fn write(
+    plan: &Plan,
+    devices: &[Option<MemberFile>],
+    blueprint: &Blueprint,
+) -> Result<(), Failure> {
+    let failed = |device: &MemberFile, error: &std::io::Error| {
+        let next = format!("replace it and run braid create again with --force for {}", plan.name);
+        Failure::refused("create", device.path.display(), system_error(error), next)
+    };
+    let mut superblocks = Vec::with_capacity(devices.len());
+    for (index, device) in devices.iter().enumerate() {
+        let Some(device) = device else { continue };
+        let mut writes = blueprint.writes(index);
+        superblocks.extend(writes.pop().map(|superblock| (device, superblock)));
+        wipe(device)
+            .and_then(|()| write_all(device, &writes))
+            .map_err(|error| failed(device, &error))?;
+    }
+    for (device, superblock) in superblocks {
+        write_all(device, &[superblock]).map_err(|error| failed(device, &error))?;
+    }
+    Ok(())
+}
+
+fn write_all(device: &MemberFile, writes: &[(u64, Vec<u8>)]) -> std::io::Result<()> {
+    for (sector, bytes) in writes {
+        device.write_at(sector * SECTOR_BYTES, bytes)?;
+    }
+    device.sync()
+}
+
+/// Superblocks of other arrays and versions must not be found any more.
+fn wipe(device: &MemberFile) -> std::io::Result<()> {
+    const MAGIC: [u8; 4] = 0xa92b_4efc_u32.to_le_bytes();
+    for (_, sector, bytes) in locations(device.sectors) {
+        let offset = sector * SECTOR_BYTES;
+        if device.read_at(offset, MAGIC.len())? == MAGIC {
+            device.write_at(offset, &vec![0; bytes as usize])?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_member_is_no_path() {
+        assert_eq!("missing".parse(), Ok(MemberArg::Missing));
+        assert_eq!("./missing".parse(), Ok(MemberArg::Path("./missing".into())));
+        assert!("node://host:1".parse::<MemberArg>().is_err());
+    }
+}
