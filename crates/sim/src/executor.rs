@@ -160,7 +160,8 @@ impl<M: Machine> Executor<M> {
         self.attached.get(usize::from(member.0)).copied().flatten()
     }
 
-    /// Puts a device behind a member id, before the machine is told to add it; `None` takes it away.
+    /// Puts a device behind a member id, before the machine is told to add it; `None` takes it
+    /// away.
     pub fn attach(&mut self, member: MemberId, device: Option<usize>) {
         let at = usize::from(member.0);
         if self.attached.len() <= at {

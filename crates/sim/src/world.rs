@@ -371,8 +371,8 @@ impl World {
         }
     }
 
-    /// The same for what cannot be read and must come from parity: the machine reconstructs units of
-    /// up to 64 KiB within a chunk, not single sectors.
+    /// The same for what cannot be read and must come from parity: the machine reconstructs units
+    /// of up to 64 KiB within a chunk, not single sectors.
     pub fn exempt_unreadable(&mut self) {
         if self.suspects.is_empty() {
             return;

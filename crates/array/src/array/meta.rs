@@ -4,8 +4,8 @@
 //! next update carries out all wishes filed so far, so many waiters share one. An update runs in
 //! phases, each finished on every member before the next: flush (when asked), pages of the bitmap
 //! and bad-block logs, superblocks: those of members that became in sync before the others, since
-//! another member may be told to be faulty in the same breath. All its writes are FUA. This is md's order: the bitmap's
-//! superblock never has an older event count than the array's.
+//! another member may be told to be faulty in the same breath. All its writes are FUA. This is
+//! md's order: the bitmap's superblock never has an older event count than the array's.
 
 use std::collections::{BTreeSet, VecDeque};
 
