@@ -326,18 +326,24 @@ impl NewArray {
         }
         let missing = roles.iter().filter(|device| device.is_none()).count();
         let present = roles.len() - missing;
+        // Like mdadm: a member that is rebuilt from the others is written without being read.
+        let one_left = match self.level {
+            Level::Raid4 | Level::Raid5 => missing == 0,
+            Level::Raid6 => missing == 1,
+            _ => false,
+        };
+        let rebuilt = (one_left && !self.assume_clean)
+            .then(|| roles.iter().rposition(Option::is_some))
+            .flatten();
         // What is missing cannot disagree: parity levels take the data that is there as it is.
         let nothing_to_sync = !self.redundant()
             || self.assume_clean
             || present < 2
+            || rebuilt.is_some()
             || (missing > 0 && self.level.parity_disks() > 0);
         if !nothing_to_sync {
             shared.resync_offset = 0;
         }
-        // One of raid6's two is left to agree with: like mdadm, rebuild the last member there is.
-        let rebuilt = (self.level == Level::Raid6 && missing == 1 && !self.assume_clean)
-            .then(|| roles.iter().rposition(Option::is_some))
-            .flatten();
         let all = roles.iter().copied().chain(spares.iter().copied().map(Some));
         all.enumerate()
             .map(|(index, device)| {

@@ -118,8 +118,11 @@ fn what_is_written_assembles() {
         let Start::Ready { config, degraded, resync_from, by_bitmap } = assembly.start else {
             panic!("{level}: {:?}", assembly.start);
         };
-        assert_eq!((degraded, config.members.len()), (0, 4 + spares.len()));
-        assert_eq!((resync_from, by_bitmap), (redundant.then_some(0), redundant));
+        // raid4 and raid5 begin with the rebuild of their last member.
+        let rebuilt = matches!(level, Level::Raid4 | Level::Raid5);
+        let resynced = redundant && !rebuilt;
+        assert_eq!((degraded, config.members.len()), (u16::from(rebuilt), 4 + spares.len()));
+        assert_eq!((resync_from, by_bitmap), (resynced.then_some(0), resynced));
         let all_dirty = config.bitmap.map(|bitmap| bitmap.count() == bitmap.bits());
         assert_eq!(all_dirty, redundant.then_some(true), "{level}");
     }
@@ -146,7 +149,7 @@ fn missing_members_leave_nothing_to_sync_or_one_to_rebuild() {
         }
         (first.resync_offset, rebuilt)
     };
-    assert_eq!(states(Level::Raid5, &[], false), (0, vec![]));
+    assert_eq!(states(Level::Raid5, &[], false), (MAX_SECTOR, vec![3]));
     assert_eq!(states(Level::Raid5, &[], true), (MAX_SECTOR, vec![]));
     assert_eq!(states(Level::Raid5, &[1], false), (MAX_SECTOR, vec![]));
     assert_eq!(states(Level::Raid6, &[3], false), (MAX_SECTOR, vec![2]));
