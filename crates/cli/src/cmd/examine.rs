@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use braid_array::SECTOR_BYTES;
-use braid_array::format::{Role, SuperblockError, Version};
+use braid_array::format::{Role, Superblock, SuperblockError, Version};
 use braid_host::member::{self, MemberFile};
 
 use crate::args::ExamineArgs;
@@ -75,8 +75,9 @@ fn examine(path: &Path) -> Result<Examined, Failure> {
 
 /// `None` where there is no superblock.
 fn look(path: &Path) -> Result<Option<Examined>, Failure> {
-    let device =
-        member::peek(path).map_err(|error| Failure::explained("examine", "member", error))?;
+    let device = member::peek(path).map_err(|error| {
+        Failure::refused("examine", error.path.display(), error.reason, error.next)
+    })?;
     let unreadable = |error: std::io::Error| {
         Failure::refused("examine", path.display(), system_error(&error), "check the device")
     };
@@ -95,15 +96,12 @@ fn look(path: &Path) -> Result<Option<Examined>, Failure> {
         device_sectors: device.sectors,
         superblock,
         raw,
-        bitmap: None,
+        bitmap: probe.bitmap.and_then(Result::ok).map(|bitmap| bitmap.superblock),
     }))
 }
 
 /// The bytes of the superblock, for what only they hold.
-fn raw_superblock(
-    device: &MemberFile,
-    superblock: &braid_array::format::Superblock,
-) -> std::io::Result<Vec<u8>> {
+fn raw_superblock(device: &MemberFile, superblock: &Superblock) -> std::io::Result<Vec<u8>> {
     let len = if superblock.version == Version::V0_90 { 4096 } else { 256 };
     device.read_at(superblock.super_offset * SECTOR_BYTES, len)
 }

@@ -1,7 +1,9 @@
 //! `braid check` and `braid repair`.
 
+use std::fmt::Write as _;
 use std::path::Path;
 
+use braid_array::SECTOR_BYTES;
 use braid_array::events::SyncAction;
 use braid_host::control::wire::{ControlStatus, Verb};
 
@@ -48,16 +50,22 @@ pub(super) fn run(run_dir: &Path, args: &ScrubArgs, kind: Kind) -> Result<(), Fa
     if args.wait { output::answer(&outcome(&array, kind)) } else { Ok(()) }
 }
 
+/// What was found, and where, in one line for each place.
 fn outcome(array: &ControlStatus, kind: Kind) -> String {
     let (name, operation) = (&array.name, kind.name());
-    match (array.array.mismatch_sectors, kind) {
+    let mut text = match (array.array.mismatch_sectors, kind) {
         (None, _) => format!("{name}: {operation} ended before it was complete\n"),
         (Some(0), _) => format!("{name}: {operation} complete, no mismatches\n"),
-        (Some(n), Kind::Check) => {
-            format!(
-                "{name}: check complete, {n} sectors differ; braid repair {name} rewrites them\n"
-            )
-        }
+        (Some(n), Kind::Check) => format!(
+            "{name}: check complete, {n} sectors differ; braid repair {name} rewrites them\n"
+        ),
         (Some(n), Kind::Repair) => format!("{name}: repair complete, {n} sectors rewritten\n"),
+    };
+    for found in &array.mismatches {
+        let offset = found.array_sector * SECTOR_BYTES;
+        let wrong = output::wrong_member(&array.array, found);
+        let wrong = wrong.map_or_else(String::new, |device| format!(", {device} is wrong"));
+        let _ = writeln!(text, "  {} sectors at array offset {offset}{wrong}", found.sectors);
     }
+    text
 }

@@ -107,8 +107,9 @@ fn progress(sync: &SyncStatus) -> Option<(&'static str, u64)> {
 }
 
 fn layout(text: &mut String, sb: &Superblock) {
-    let name = shape::layout_name(sb).filter(|_| sb.level != 4);
-    if let Some(name) = &name {
+    // mdadm has this line for raid0 even where nothing is to be said.
+    let unsaid = || (sb.level == 0).then(|| "-unknown-".to_owned());
+    if let Some(name) = shape::layout_name(sb).filter(|_| sb.level != 4).or_else(unsaid) {
         field(text, "Layout", name);
     }
     let chunk_kib = u64::from(sb.chunk_sectors) * SECTOR_BYTES / 1024;
@@ -117,7 +118,7 @@ fn layout(text: &mut String, sb: &Superblock) {
     } else if sb.level == -1 {
         field(text, "Rounding", format!("{chunk_kib}K"));
     }
-    if name.is_some() || sb.level != 1 {
+    if sb.level != 1 {
         text.push('\n');
     }
 }

@@ -4,7 +4,7 @@ use braid_array::SECTOR_BYTES;
 use braid_array::events::SyncAction;
 use braid_array::format::superblock::devflag;
 use braid_array::status::{ArrayState, MemberState, MemberStatus, Status};
-use braid_host::control::wire::ControlStatus;
+use braid_host::control::wire::{ControlStatus, Mismatch};
 use serde::Serialize;
 
 use super::shape;
@@ -32,6 +32,16 @@ pub(crate) struct ArrayJson {
     members: Vec<MemberJson>,
     sync: SyncJson,
     mismatches: Option<u64>,
+    /// The first of them.
+    mismatch_ranges: Vec<MismatchJson>,
+}
+
+#[derive(Debug, Serialize)]
+struct MismatchJson {
+    array_offset_bytes: u64,
+    bytes: u64,
+    /// The member that is wrong, where that can be told.
+    device: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -94,6 +104,15 @@ pub(crate) fn array(array: &ControlStatus) -> ArrayJson {
             finish_s: status.sync.finish_s,
         },
         mismatches: status.mismatch_sectors,
+        mismatch_ranges: array.mismatches.iter().map(|found| mismatch(status, found)).collect(),
+    }
+}
+
+fn mismatch(status: &Status, found: &Mismatch) -> MismatchJson {
+    MismatchJson {
+        array_offset_bytes: found.array_sector * SECTOR_BYTES,
+        bytes: u64::from(found.sectors) * SECTOR_BYTES,
+        device: super::wrong_member(status, found).map(str::to_owned),
     }
 }
 

@@ -79,7 +79,7 @@ fn personality(text: &mut String, sb: &Superblock) {
             let (level, layout) = (sb.level, sb.layout);
             write!(text, " level {level}, {chunk_kib}k chunk, algorithm {layout}")
         }
-        10 => write!(text, " {chunk_kib}K chunks"),
+        10 if u32::from(near) < sb.raid_disks => write!(text, " {chunk_kib}K chunks"),
         _ => Ok(()),
     };
     if sb.level == 10 && near > 1 {

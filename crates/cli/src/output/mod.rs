@@ -3,6 +3,8 @@
 
 use std::io::{self, IsTerminal, Write};
 
+use braid_array::status::Status;
+use braid_host::control::wire::Mismatch;
 use serde::Serialize;
 
 use crate::failure::{Failure, one_line, system_error};
@@ -25,6 +27,12 @@ fn local_note(name: &str) -> String {
         Some((home, _)) if home == host => format!("  (local to host {host})"),
         _ => String::new(),
     }
+}
+
+/// The device of the member that is wrong, where that can be told.
+pub(crate) fn wrong_member<'a>(status: &'a Status, found: &Mismatch) -> Option<&'a str> {
+    let wrong = status.members.iter().find(|member| Some(member.member) == found.member);
+    wrong.map(|member| member.device.as_str())
 }
 
 /// The name of this machine.
