@@ -119,14 +119,8 @@ fn serve_machine(
     let signals = watch_signals(stop.clone()).map_err(system)?;
     let facts = Facts::of(array.machine.as_ref());
     let mut engine = Engine::new(array.machine, array.members, array.arena).map_err(system)?;
-    let news = Arc::new(News::default());
-    let (reporter, title) = (Arc::clone(&news), name.to_owned());
-    engine.on_event(Box::new(move |event| {
-        if let Some(line) = reporter.report(event) {
-            eprintln!("braid: {title}: {line}");
-        }
-    }));
     let door = engine.door();
+    let news = report_events(name, &mut engine).map_err(system)?;
     let mut doors = Doors::default();
     for export in exports {
         doors.open(name, export, &mut engine, &door, facts)?;
@@ -181,6 +175,22 @@ impl Facts {
             read_only: machine.read_only(),
         }
     }
+}
+
+/// Keeps what the array reports: in the log, and in the answer for `status`.
+fn report_events(name: &str, engine: &mut Engine) -> io::Result<Arc<News>> {
+    let news = Arc::new(News::default());
+    let reporter = Arc::clone(&news);
+    let (sender, events) = mpsc::channel();
+    engine.on_event(Box::new(move |event| {
+        reporter.report(event);
+        // The log is written elsewhere; when its thread is gone there is no log to write.
+        let _ = sender.send(event.clone());
+    }));
+    let (name, door) = (name.to_owned(), engine.door());
+    let write = move || news::log(&name, &events, &door);
+    thread::Builder::new().name("log".into()).spawn(write)?;
+    Ok(news)
 }
 
 /// SIGTERM, SIGINT and SIGHUP ask for a stop from here on.

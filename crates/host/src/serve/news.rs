@@ -1,12 +1,15 @@
 //! What the array reports while it is served: a line in the log for each event, and the
 //! differences found by the last check, for `status`.
 
+use std::sync::mpsc::Receiver;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use braid_array::MemberId;
 use braid_array::events::{ArrayEvent, SyncAction};
+use braid_array::status::Status;
 
 use crate::control::wire::Mismatch;
+use crate::door::Door;
 
 /// More differences than this are counted by the array, but not kept one by one.
 const MAX_MISMATCHES: usize = 1000;
@@ -24,8 +27,8 @@ impl News {
         self.lock().clone()
     }
 
-    /// Takes an event in. The line is for the log.
-    pub(super) fn report(&self, event: &ArrayEvent) -> Option<String> {
+    /// Takes an event in, on the engine's thread.
+    pub(super) fn report(&self, event: &ArrayEvent) {
         match *event {
             ArrayEvent::SyncStarted(SyncAction::Check | SyncAction::Repair) => self.lock().clear(),
             ArrayEvent::Mismatch { array_sector, sectors, member } => {
@@ -36,7 +39,6 @@ impl News {
             }
             _ => {}
         }
-        line(event)
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Mismatch>> {
@@ -44,10 +46,23 @@ impl News {
     }
 }
 
+/// Writes a line to stderr for each event, until the engine has ended. The members' names come
+/// through the door, so this is not for the engine's thread.
+pub(super) fn log(name: &str, events: &Receiver<ArrayEvent>, door: &Door) {
+    for event in events {
+        if let Some(line) = line(&event, door.status().as_ref()) {
+            eprintln!("braid: {name}: {line}");
+        }
+    }
+}
+
 /// Differences are no line of their own: there may be as many as stripes.
-fn line(event: &ArrayEvent) -> Option<String> {
-    let member = |id: &MemberId| format!("member {}", id.0);
-    Some(match event {
+fn line(event: &ArrayEvent, status: Option<&Status>) -> Option<String> {
+    let member = |id: MemberId| {
+        let known = status.and_then(|s| s.members.iter().find(|member| member.member == id));
+        known.map_or_else(|| format!("member {}", id.0), |member| member.device.clone())
+    };
+    Some(match *event {
         ArrayEvent::MemberFailed { member: id, reason } => {
             format!("{} failed: {reason}", member(id))
         }
@@ -77,19 +92,31 @@ mod tests {
             sectors: 8,
             member: Some(MemberId(2)),
         };
-        assert_eq!(news.report(&mismatch(64)), None);
+        news.report(&mismatch(64));
         assert_eq!(
             news.mismatches(),
             [Mismatch { array_sector: 64, sectors: 8, member: Some(MemberId(2)) }]
         );
-        let started = ArrayEvent::SyncStarted(SyncAction::Recovery);
-        assert_eq!(news.report(&started).unwrap(), "recovery started");
+        news.report(&ArrayEvent::SyncStarted(SyncAction::Recovery));
         assert_eq!(news.mismatches().len(), 1);
-        let started = ArrayEvent::SyncStarted(SyncAction::Check);
-        assert_eq!(news.report(&started).unwrap(), "check started");
+        news.report(&ArrayEvent::SyncStarted(SyncAction::Check));
+        assert_eq!(news.mismatches().len(), 0);
         for sector in 0..2000 {
             news.report(&mismatch(sector));
         }
         assert_eq!(news.mismatches().len(), MAX_MISMATCHES);
+    }
+
+    #[test]
+    fn lines_name_members_by_device() {
+        let status = crate::testing::status(1 << 20, &["/dev/a".as_ref(), "/dev/b".as_ref()]);
+        let failed = |id| ArrayEvent::MemberFailed { member: MemberId(id), reason: "write error" };
+        let line = |event| line(&event, Some(&status));
+        assert_eq!(line(failed(1)).unwrap(), "/dev/b failed: write error");
+        assert_eq!(line(failed(9)).unwrap(), "member 9 failed: write error");
+        let started = ArrayEvent::SyncStarted(SyncAction::Recovery);
+        assert_eq!(line(started).unwrap(), "recovery started");
+        let mismatch = ArrayEvent::Mismatch { array_sector: 0, sectors: 8, member: None };
+        assert_eq!(line(mismatch), None);
     }
 }

@@ -110,6 +110,37 @@ fn an_array_is_served_from_start_to_stop() {
 }
 
 #[test]
+fn an_added_device_takes_the_place_of_a_failed_one() {
+    let dir = tempdir();
+    let serving = mirror(dir.path());
+    let content: Vec<u8> = (0..DATA_SECTORS * 512).map(|i| (i / 7 % 251) as u8).collect();
+    serving.members[0].write_at(DATA_OFFSET * 512, &content).unwrap();
+    let run_dir = serving.run_dir.clone();
+    let server = start(serving);
+    let mut client = Client::connect(&run_dir, "a0").unwrap();
+    let path = |name: &str| dir.path().join(name).display().to_string();
+    client.call(Verb::Fail { member: path("m1") }).unwrap();
+    client.call(Verb::Remove { member: path("m1") }).unwrap();
+    // Removed means free, at once.
+    open(&dir.path().join("m1"), Mode::ReadWrite, true).unwrap();
+    let fresh = std::fs::File::create(path("m2")).unwrap();
+    fresh.set_len((DATA_OFFSET + DATA_SECTORS) * 512).unwrap();
+    client.call(Verb::Add { member: path("m2"), force: false }).unwrap();
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while client.status().unwrap().array.degraded > 0 {
+        assert!(std::time::Instant::now() < deadline, "no recovery");
+        thread::yield_now();
+    }
+    let members = client.status().unwrap().array.members;
+    assert!(members.iter().any(|member| member.device == path("m2") && member.role == Some(1)));
+    client.stop().unwrap();
+    server.join().unwrap().unwrap();
+    let found = crate::member::peek(&dir.path().join("m2")).unwrap();
+    let offset = crate::member::probe(&found).superblock.unwrap().data_offset * 512;
+    assert!(found.read_at(offset, content.len()).unwrap() == content);
+}
+
+#[test]
 fn a_mount_in_use_refuses_the_stop_and_serves_on() {
     if !Path::new("/dev/fuse").exists() || !rustix::process::geteuid().is_root() {
         return testing::skipped("FUSE as root");
