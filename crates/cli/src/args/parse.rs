@@ -39,7 +39,7 @@ fn explain(error: &clap::Error, first: Option<&str>) -> Failure {
 }
 
 fn reason(error: &clap::Error) -> String {
-    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+    if error.kind() == ErrorKind::MissingSubcommand {
         return "no command given".into();
     }
     let text = error.render().to_string();

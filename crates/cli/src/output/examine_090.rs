@@ -1,5 +1,5 @@
-//! `mdadm --examine` of a 0.90 superblock, which has fields that no later version has. Offsets as in
-//! the kernel's `md_p.h` (`mdp_super_t`), little-endian.
+//! `mdadm --examine` of a 0.90 superblock, which has fields that no later version has. Offsets as
+//! in the kernel's `md_p.h` (`mdp_super_t`), little-endian.
 
 use std::fmt::Write as _;
 

@@ -1,0 +1,126 @@
+//! Bad members: refused with one line and the next step, and not a byte changes.
+
+mod support;
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::FlockOperation;
+use support::Lab;
+
+fn created(lab: &Lab, name: &str, level: &str, count: usize) -> Vec<PathBuf> {
+    let members = lab.members(name, count, 8);
+    let words =
+        format!("create {name} --level {level} --raid-devices {count} --assume-clean --chunk 64K");
+    let words = if level == "1" { words.replace(" --chunk 64K", "") } else { words };
+    lab.ok(&words, &members);
+    members
+}
+
+fn flip(path: &Path, offset: u64) {
+    let file = OpenOptions::new().read(true).write(true).open(path).unwrap();
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, offset).unwrap();
+    file.write_all_at(&[byte[0] ^ 1], offset).unwrap();
+}
+
+/// Both ways to get at an array refuse these members.
+fn both_refuse(lab: &Lab, members: &[PathBuf], said: &str) {
+    for words in ["cat", "assemble"] {
+        let line = lab.refused(1, words, members, members);
+        assert!(line.contains(said), "braid {words}: {line}");
+    }
+}
+
+#[test]
+fn members_that_do_not_fit_are_refused() {
+    let lab = Lab::new();
+    let blank = lab.members("blank", 1, 8);
+    both_refuse(&lab, &blank, "no md superblock");
+
+    let few = created(&lab, "few", "5", 3);
+    both_refuse(&lab, &few[..1], "members");
+    let foreign = created(&lab, "foreign", "5", 3);
+    both_refuse(&lab, &[&few[..2], &foreign[2..]].concat(), "another array");
+    let mixed = [&few[..], &blank[..]].concat();
+    both_refuse(&lab, &mixed, "no md superblock");
+    let twice = [&few[..], &few[..1]].concat();
+    both_refuse(&lab, &twice, "same device");
+
+    let cut = created(&lab, "cut", "5", 3);
+    OpenOptions::new().write(true).open(&cut[0]).unwrap().set_len(4 << 20).unwrap();
+    both_refuse(&lab, &cut[..2], "cut off");
+    let nowhere = [lab.path("nowhere")];
+    assert!(lab.refused(1, "cat", &nowhere, &[]).contains("no such file"));
+}
+
+#[test]
+fn flipped_bits_in_a_superblock_are_noticed() {
+    let lab = Lab::new();
+    let members = created(&lab, "flip", "5", 3);
+    // One bit in each field of the superblock, then right again.
+    for offset in [0, 4, 16, 40, 72, 76, 88, 92, 128, 136, 144, 160, 168, 200, 216, 220, 256] {
+        flip(&members[0], 4096 + offset);
+        let line = lab.refused(1, "cat", &members[..2], &members);
+        assert!(line.contains("superblock") || line.contains("members"), "{offset}: {line}");
+        lab.refused(1, "examine", &members[..1], &members);
+        flip(&members[0], 4096 + offset);
+    }
+    lab.ok("cat --length 1", &members[..2]);
+}
+
+#[test]
+fn a_member_in_use_is_left_alone() {
+    let lab = Lab::new();
+    let members = created(&lab, "used", "5", 3);
+    let holder = File::open(&members[1]).unwrap();
+    rustix::fs::flock(&holder, FlockOperation::LockExclusive).unwrap();
+    both_refuse(&lab, &members, "in use");
+    let words = "create x --force --level 5 --raid-devices 3";
+    assert!(lab.refused(1, words, &members, &members).contains("in use"));
+    drop(holder);
+    lab.ok("cat --length 1", &members);
+}
+
+#[test]
+fn two_halves_of_a_split_mirror_are_not_joined() {
+    let lab = Lab::new();
+    let members = created(&lab, "split", "1", 2);
+    for half in &members {
+        lab.ok("assemble split --run", std::slice::from_ref(half));
+        lab.ok("stop split", &[]);
+    }
+    both_refuse(&lab, &members, "split");
+    lab.ok("cat --length 1", &members[..1]);
+}
+
+#[test]
+fn create_overwrites_nothing_unasked() {
+    let lab = Lab::new();
+    let members = created(&lab, "old", "5", 3);
+    let new = "create new --level 1 --raid-devices 3";
+    let line = lab.refused(1, new, &members, &members);
+    assert!(line.contains("superblock") && line.contains("--force"), "{line}");
+    lab.ok(&format!("{new} --force"), &members);
+
+    let disks = lab.members("fs", 2, 8);
+    let file = OpenOptions::new().write(true).open(&disks[1]).unwrap();
+    file.write_all_at(b"XFSB", 0).unwrap();
+    let mirror = "create new --level 1 --raid-devices 2";
+    assert!(lab.refused(1, mirror, &disks, &disks).contains("xfs"));
+    let tiny = lab.members("tiny", 2, 1);
+    assert!(lab.refused(1, mirror, &tiny, &tiny).contains("too few"));
+    let same = [disks[0].clone(), disks[0].clone()];
+    assert!(lab.refused(1, mirror, &same, &disks).contains("same device"));
+}
+
+#[test]
+fn names_from_superblocks_cannot_forge_lines() {
+    let lab = Lab::new();
+    let members = created(&lab, "forge", "1", 2);
+    let broken = lab.path("a\nbraid: all is well; go on");
+    std::fs::copy(&members[0], &broken).unwrap();
+    flip(&broken, 4096 + 72);
+    lab.refused(1, "cat", &[broken], &members);
+}

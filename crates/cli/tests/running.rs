@@ -1,0 +1,100 @@
+//! The life of a running array, as its user sees it.
+
+mod support;
+
+use std::path::PathBuf;
+
+use serde_json::Value;
+use support::{Lab, fingerprint, skip};
+
+fn status(lab: &Lab, name: &str) -> Value {
+    serde_json::from_slice(&lab.ok(&format!("status {name} --json"), &[])).unwrap()
+}
+
+#[test]
+fn an_array_lives_loses_a_member_and_gets_another() {
+    let lab = Lab::new();
+    let members = lab.members("m", 4, 16);
+    let start = lab.ok_text("create home --level 5 --raid-devices 3 --chunk 64K", &members[..3]);
+    assert!(start.starts_with("braid assemble home "), "{start}");
+    lab.ok(start.trim_start_matches("braid ").trim_end(), &[]);
+    assert_eq!(lab.run("detail home --test", &[]).status.code(), Some(1), "still rebuilding");
+    lab.ok("status home --watch", &[]);
+    assert_eq!(status(&lab, "home")["state"], serde_json::json!(["clean"]));
+    assert_eq!(lab.run("detail home --test", &[]).status.code(), Some(0));
+    lab.refused(1, "assemble", &members[..3], &members);
+    let content = lab.ok("cat home", &[]);
+
+    lab.ok("fail home", &members[1..2]);
+    assert_eq!(lab.run("detail home --test", &[]).status.code(), Some(1));
+    let detail = lab.ok_text("detail home", &[]);
+    assert!(detail.contains("clean, degraded") || detail.contains("active, degraded"), "{detail}");
+    lab.ok("remove home", &members[1..2]);
+    lab.ok("add home", &members[3..]);
+    lab.ok("status home --watch", &[]);
+    let checked = lab.ok_text("check home --wait", &[]);
+    assert_eq!(checked, "home: check complete, no mismatches\n");
+    assert!(lab.ok_text("status --mdstat", &[]).contains("[3/3] [UUU]"));
+    assert!(lab.ok_text("detail --scan", &[]).starts_with("ARRAY /dev/md/home metadata=1.2 "));
+
+    lab.ok("stop home", &[]);
+    assert_eq!(lab.run("detail home --test", &[]).status.code(), Some(4));
+    let kept = [members[0].clone(), members[2].clone(), members[3].clone()];
+    assert!(lab.ok("cat", &kept) == content);
+    let explained = lab.ok_text("assemble --explain", &members);
+    assert!(explained.contains("out") && explained.contains("stale"), "{explained}");
+}
+
+#[test]
+fn looking_changes_nothing() {
+    let lab = Lab::new();
+    let members = lab.members("m", 3, 8);
+    lab.ok("create x --level 6 --raid-devices 4 --chunk 64K missing", &members);
+    let before: Vec<u64> = members.iter().map(|path| fingerprint(path)).collect();
+    for words in ["assemble --explain", "examine", "examine --json", "examine --scan", "cat"] {
+        lab.ok(words, &members);
+    }
+    lab.ok("assemble x --readonly", &members);
+    assert_eq!(status(&lab, "x")["state"][0], "read-only");
+    lab.ok("cat x", &[]);
+    lab.ok("stop x", &[]);
+    let after: Vec<u64> = members.iter().map(|path| fingerprint(path)).collect();
+    assert_eq!(before, after);
+}
+
+/// What a program prints; `None` where it is not installed.
+fn printed(program: &str, words: &[&str], path: &PathBuf) -> Option<String> {
+    let output = std::process::Command::new(program).args(words).arg(path).output().ok()?;
+    Some(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+#[test]
+fn mdadm_says_the_same_of_our_members() {
+    let mdadm = ["mdadm", "/sbin/mdadm"]
+        .into_iter()
+        .find(|program| std::process::Command::new(program).arg("--version").output().is_ok());
+    let Some(mdadm) = mdadm else {
+        return skip("mdadm_says_the_same_of_our_members", "mdadm is not installed");
+    };
+    let shapes = [
+        "--level 5 --raid-devices 4 --bitmap internal",
+        "--level 6 --raid-devices 4 --chunk 64K --size 4M",
+        "--level 1 --raid-devices 3 --spare-devices 1",
+        "--level 10 --raid-devices 4 --layout f2",
+        "--level 0 --raid-devices 4 --chunk 20K",
+        "--level linear --raid-devices 4",
+    ];
+    for shape in shapes {
+        let lab = Lab::new();
+        let members = lab.members("m", 4, 16);
+        lab.ok(&format!("create x {shape}"), &members);
+        for member in &members {
+            for words in [&["--examine"][..], &["--examine", "--export"]] {
+                let theirs = printed(mdadm, words, member).unwrap();
+                let ours = words.join(" ").replace("--examine", "examine");
+                let ours = lab.ok_text(&ours, std::slice::from_ref(member));
+                assert_eq!(ours, theirs, "{shape}");
+            }
+        }
+    }
+}

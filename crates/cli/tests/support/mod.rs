@@ -1,0 +1,103 @@
+//! What the tests of the command share: a directory of members, and running `braid` there.
+#![allow(dead_code, reason = "each test binary uses a part of it")]
+
+use std::fs::File;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use tempfile::TempDir;
+
+/// A directory in which arrays are made and served; all of them are stopped when it goes.
+pub(crate) struct Lab {
+    dir: TempDir,
+}
+
+impl Lab {
+    pub(crate) fn new() -> Self {
+        Self { dir: TempDir::with_prefix("braid-cli").expect("a directory") }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// `count` empty files of `mib` MiB.
+    pub(crate) fn members(&self, prefix: &str, count: usize, mib: u64) -> Vec<PathBuf> {
+        let paths: Vec<PathBuf> = (0..count).map(|i| self.path(&format!("{prefix}{i}"))).collect();
+        for path in &paths {
+            File::create(path).and_then(|file| file.set_len(mib << 20)).expect("a member");
+        }
+        paths
+    }
+
+    /// The command, in this directory, with a run directory of its own.
+    pub(crate) fn braid(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_braid"));
+        command.env("BRAID_RUN_DIR", self.path("run")).current_dir(self.dir.path());
+        command.stdin(Stdio::null());
+        command
+    }
+
+    /// Runs it with these words, then these paths.
+    pub(crate) fn run(&self, words: &str, paths: &[PathBuf]) -> Output {
+        self.braid().args(words.split_whitespace()).args(paths).output().expect("braid runs")
+    }
+
+    /// Runs it; it must succeed. Returns what it printed.
+    pub(crate) fn ok(&self, words: &str, paths: &[PathBuf]) -> Vec<u8> {
+        let output = self.run(words, paths);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "braid {words}: {:?}: {stderr}", output.status);
+        output.stdout
+    }
+
+    pub(crate) fn ok_text(&self, words: &str, paths: &[PathBuf]) -> String {
+        String::from_utf8(self.ok(words, paths)).expect("text")
+    }
+
+    /// Runs it; it must be refused with this exit status and one line that names a next step, and
+    /// leave `unchanged` as they are. Returns the line.
+    pub(crate) fn refused(
+        &self,
+        code: i32,
+        words: &str,
+        paths: &[PathBuf],
+        unchanged: &[PathBuf],
+    ) -> String {
+        let before: Vec<u64> = unchanged.iter().map(|path| fingerprint(path)).collect();
+        let output = self.run(words, paths);
+        let after: Vec<u64> = unchanged.iter().map(|path| fingerprint(path)).collect();
+        let line = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(code), "braid {words}: {line}");
+        assert!(line.starts_with("braid: ") && line.contains("; "), "braid {words}: {line}");
+        assert_eq!(line.lines().count(), 1, "braid {words}: {line}");
+        assert!(output.stdout.is_empty(), "braid {words} printed something");
+        assert_eq!(before, after, "braid {words} changed a member");
+        line
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        for entry in std::fs::read_dir(self.path("run")).into_iter().flatten().flatten() {
+            let name = entry.file_name().into_string().unwrap_or_default();
+            if let Some(name) = name.strip_suffix(".sock") {
+                // A test that failed has said so already.
+                let _ = self.run(&format!("stop {name}"), &[]);
+            }
+        }
+    }
+}
+
+pub(crate) fn fingerprint(path: &Path) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    std::fs::read(path).expect("a readable member").hash(&mut hasher);
+    hasher.finish()
+}
+
+/// A test that cannot run says so, and fails where everything is meant to be there.
+pub(crate) fn skip(test: &str, reason: &str) {
+    assert!(std::env::var_os("CI").is_none(), "{test} cannot run: {reason}");
+    eprintln!("SKIPPED {test}: {reason}");
+}

@@ -1,0 +1,97 @@
+//! Wrong usage: exit status 2, one line, no byte on any member changed.
+
+mod support;
+
+use support::Lab;
+
+#[test]
+fn wrong_words_are_refused_in_one_line() {
+    let lab = Lab::new();
+    let members = lab.members("m", 3, 8);
+    let table = [
+        ("", "no command"),
+        ("frobnicate", "frobnicate"),
+        ("create", "required"),
+        ("create x --level 5", "required"),
+        ("create x --level 5 --raid-devices three", "three"),
+        ("create x --level 5 --raid-devices 3 --frob", "--frob"),
+        ("detail", "required"),
+        ("detail x --json --export", "cannot be used with"),
+        ("sync x", "required"),
+        ("sync x --min 2M --max 1M", "more than"),
+        ("sync x --min 1X", "not a size"),
+        ("sync x --pause --resume", "cannot be used with"),
+        ("cat", "required"),
+        ("cat node://host:1", "not in this version"),
+        ("completions nosuchshell", "nosuchshell"),
+        ("assemble", "which one"),
+        ("assemble x --export iscsi:y", "export"),
+        ("assemble x --export ublk", "not in this version"),
+        ("assemble x --export nbd:tcp:host", "port"),
+        ("assemble .hidden m0", "name"),
+        ("layout --level 5 --raid-devices 1", "members"),
+        ("layout --level 7 --raid-devices 3", "level"),
+    ];
+    for (words, said) in table {
+        let line = lab.refused(2, words, &[], &members);
+        assert!(line.contains(said), "braid {words}: {line}");
+    }
+}
+
+#[test]
+fn options_of_create_out_of_range_are_refused() {
+    let lab = Lab::new();
+    let members = lab.members("m", 4, 8);
+    let table = [
+        ("--level 5 --raid-devices 3 --chunk 0", "chunk"),
+        ("--level 5 --raid-devices 3 --chunk 3K", "chunk"),
+        ("--level 5 --raid-devices 3 --chunk 8388607T", "chunk"),
+        ("--level 5 --raid-devices 3 --chunk 64KB", "not a size"),
+        ("--level 1 --raid-devices 3 --chunk 64K", "chunk"),
+        ("--level 5 --raid-devices 3 --size 1", "size"),
+        ("--level 5 --raid-devices 3 --size 1T", "size"),
+        ("--level 0 --raid-devices 3 --size 4M", "size"),
+        ("--level 5 --raid-devices 3 --layout n2", "layout"),
+        ("--level 6 --raid-devices 3", "members"),
+        ("--level 6 --raid-devices 3 --layout xor2d", "nodes"),
+        ("--level 10 --raid-devices 3 --layout n4", "copies"),
+        ("--level 5 --raid-devices 3 --bitmap external", "bitmap"),
+        ("--level 0 --raid-devices 3 --bitmap internal", "bitmap"),
+        ("--level 5 --raid-devices 3 --consistency-policy ppl", "not in this version"),
+        ("--level 5 --raid-devices 3 --consistency-policy journal", "not in this version"),
+        ("--level 5 --raid-devices 3 --consistency-policy bitmap --bitmap none", "contradict"),
+        ("--level 5 --raid-devices 4", "4 are needed"),
+        ("--level 5 --raid-devices 2", "2 are needed"),
+        ("--level 5 --raid-devices 3 --spare-devices 1", "spares"),
+        ("--level 5 --raid-devices 0", "members"),
+        ("--level 5 --raid-devices 4294967295", "members"),
+        ("--level linear --raid-devices 2 --spare-devices 1", "spares"),
+    ];
+    for (words, said) in table {
+        let words = format!("create x {words}");
+        let line = lab.refused(2, &words, &members[..3], &members);
+        assert!(line.contains(said), "braid {words}: {line}");
+    }
+    for name in ["a/b", ".x", "a:b", "0123456789012345678901234567890123"] {
+        let words = format!("create {name} --level 5 --raid-devices 3");
+        let line = lab.refused(2, &words, &members[..3], &members);
+        assert!(line.contains("name"), "{line}");
+    }
+}
+
+#[test]
+fn help_version_completions_and_man_pages_are_answers() {
+    let lab = Lab::new();
+    assert!(lab.ok_text("--help", &[]).contains("Exit status"));
+    assert!(lab.ok_text("--version", &[]).starts_with("braid "));
+    assert!(lab.ok_text("create --help", &[]).contains("--raid-devices"));
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(lab.ok_text(&format!("completions {shell}"), &[]).contains("raid-devices"));
+    }
+    let dir = lab.path("man");
+    std::fs::create_dir(&dir).unwrap();
+    lab.ok("man", std::slice::from_ref(&dir));
+    let page = std::fs::read_to_string(dir.join("braid-create.1")).unwrap();
+    assert!(page.contains("assume\\-clean"));
+    assert!(dir.join("braid.1").exists());
+}
