@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use braid_array::action::Event;
 use braid_array::events::ArrayEvent;
-use braid_array::{Action, Instant, Machine, Request, SECTOR_BYTES};
+use braid_array::{Action, Instant, Machine, MemberId, Request, SECTOR_BYTES};
 use rustix::event::EventfdFlags;
 
 use self::core::{Core, Owner, Token, Waiter};
@@ -68,8 +68,8 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// An engine for a machine made with `arena.scratch()` at `Instant(0)`. The members are in the
-    /// order of their ids.
+    /// An engine for a machine made with `arena.scratch()`. `Instant(0)` is when `run` begins. The
+    /// members are in the order of their ids.
     ///
     /// # Errors
     /// When the system is out of descriptors.
@@ -91,6 +91,15 @@ impl Engine {
             wake,
             hook: None,
         })
+    }
+
+    /// Adds a member under an id of the caller's choice: a stack of arrays numbers its leaves with
+    /// gaps.
+    ///
+    /// # Panics
+    /// When the id is taken.
+    pub fn attach(&mut self, id: MemberId, member: MemberFile) {
+        assert!(self.executor.attach(id, member), "two members {id:?}");
     }
 
     /// A way in for other threads.
