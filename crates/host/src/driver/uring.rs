@@ -29,6 +29,9 @@ pub(crate) struct Ring<T> {
     slab: Slab<Pending<T>>,
     /// Slab indices to be put into the submission queue.
     queued: VecDeque<u32>,
+    /// Headers of completed operations, to be reused.
+    #[expect(clippy::vec_box, reason = "a header keeps its box from operation to operation")]
+    headers: Vec<Box<Header>>,
 }
 
 /// An operation in flight.
@@ -75,7 +78,8 @@ impl<T: Copy> Ring<T> {
             .collect();
         // SAFETY: the ranges are the arena's, which lives as long as the ring (see `Drop`).
         let registered = unsafe { ring.submitter().register_buffers(&pieces) }.is_ok();
-        Ok(Self { ring, memory, registered, slab: Slab::default(), queued: VecDeque::new() })
+        let (slab, queued, headers) = (Slab::default(), VecDeque::new(), Vec::new());
+        Ok(Self { ring, memory, registered, slab, queued, headers })
     }
 
     fn build() -> io::Result<IoUring<squeue::Entry, cqueue::Entry>> {
@@ -122,7 +126,7 @@ impl<T: Copy> Ring<T> {
             Ok(_) | Err(Some(libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN)) => {}
             Err(_) => waited.map(drop)?,
         }
-        let Self { ring, slab, queued, .. } = self;
+        let Self { ring, slab, queued, headers, .. } = self;
         for entry in ring.completion() {
             let index = u32::try_from(entry.user_data()).expect("a slab index");
             let result = u32::try_from(entry.result())
@@ -130,7 +134,9 @@ impl<T: Copy> Ring<T> {
             if slab[index].goes_on(result) {
                 queued.push_back(index);
             } else {
-                out.push(slab.remove(index).finish(result));
+                let mut pending = slab.remove(index);
+                headers.extend(pending.header.take());
+                out.push(pending.finish(result));
             }
         }
         Ok(())
@@ -157,7 +163,7 @@ impl<T: Copy> Ring<T> {
 
     /// The submission entry for what is left of an operation.
     fn entry(&mut self, index: u32) -> squeue::Entry {
-        let Self { slab, memory, registered, .. } = self;
+        let Self { slab, memory, registered, headers, .. } = self;
         let pending = &mut slab[index];
         let done = pending.done;
         match &mut pending.op {
@@ -204,7 +210,8 @@ impl<T: Copy> Ring<T> {
                 opcode::Recv::new(Fd(socket.as_raw_fd()), memory.address(*first), first.len).build()
             }
             Op::Receive { socket, bufs } => {
-                let header = pending.header.get_or_insert_with(Header::new);
+                let header =
+                    pending.header.get_or_insert_with(|| headers.pop().unwrap_or_else(Header::new));
                 header.list.clear();
                 header.list.extend(bufs.iter().map(|&buf| libc::iovec {
                     iov_base: memory.address(buf).cast(),
@@ -213,7 +220,8 @@ impl<T: Copy> Ring<T> {
                 opcode::RecvMsg::new(Fd(socket.as_raw_fd()), header.point()).build()
             }
             Op::Send { socket, message } => {
-                let header = pending.header.get_or_insert_with(Header::new);
+                let header =
+                    pending.header.get_or_insert_with(|| headers.pop().unwrap_or_else(Header::new));
                 message.fill(memory, done, &mut header.list);
                 let flags = libc::MSG_NOSIGNAL | libc::MSG_WAITALL;
                 opcode::SendMsg::new(Fd(socket.as_raw_fd()), header.point())
