@@ -168,19 +168,17 @@ impl<T: Copy> Ring<T> {
         let done = pending.done;
         match &mut pending.op {
             Op::Read { file, offset, buf } => {
-                let (fd, at) = (Fd(file.as_raw_fd()), *offset + done);
-                let rest = rest_of(*buf, done);
-                let address = memory.address(rest);
+                let (rest, at) = (rest_of(*buf, done), *offset + done);
+                let (fd, address) = (Fd(file.as_raw_fd()), memory.address(rest));
                 match fixed(*registered, rest) {
                     Some(i) => opcode::ReadFixed::new(fd, address, rest.len, i).offset(at).build(),
                     None => opcode::Read::new(fd, address, rest.len).offset(at).build(),
                 }
             }
             Op::Write { file, offset, buf, dsync } => {
-                let (fd, at) = (Fd(file.as_raw_fd()), *offset + done);
-                let rest = rest_of(*buf, done);
-                let address = memory.address(rest);
+                let (rest, at) = (rest_of(*buf, done), *offset + done);
                 let flags = if *dsync { libc::RWF_DSYNC } else { 0 };
+                let (fd, address) = (Fd(file.as_raw_fd()), memory.address(rest));
                 match fixed(*registered, rest) {
                     Some(i) => opcode::WriteFixed::new(fd, address, rest.len, i)
                         .offset(at)
@@ -201,10 +199,8 @@ impl<T: Copy> Ring<T> {
                     .build()
             }
             Op::Accept { socket } => {
-                let (none, len) = (std::ptr::null_mut(), std::ptr::null_mut());
-                opcode::Accept::new(Fd(socket.as_raw_fd()), none, len)
-                    .flags(libc::SOCK_CLOEXEC)
-                    .build()
+                let (fd, none) = (Fd(socket.as_raw_fd()), std::ptr::null_mut());
+                opcode::Accept::new(fd, none, none.cast()).flags(libc::SOCK_CLOEXEC).build()
             }
             Op::Receive { socket, bufs: [first, second] } if second.len == 0 => {
                 opcode::Recv::new(Fd(socket.as_raw_fd()), memory.address(*first), first.len).build()
