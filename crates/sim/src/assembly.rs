@@ -5,6 +5,11 @@ use braid_array::array::Scratch;
 use braid_array::assemble::{Candidate, Config, Options, Start, Verdict, decide};
 
 use crate::disk::Disk;
+use crate::rng::Rng;
+
+/// A machine cuts its scratch into strips of this size, and needs some pages.
+const STRIP_BYTES: u64 = 64 << 10;
+const PAGES_BYTES: u64 = 128 << 10;
 
 /// How to start.
 #[derive(Clone, Copy, Debug)]
@@ -28,10 +33,13 @@ pub struct Refusal {
     pub could_force: bool,
 }
 
-/// The machine's scratch, behind the buffers of the requests.
+/// The machine's scratch, behind the buffers of the requests: about as little as it takes, so that
+/// it has to wait for some now and then.
 #[must_use]
-pub fn scratch(config: &Config, offset: u64) -> Scratch {
-    Scratch { offset, bytes: Array::scratch_bytes(config) }
+pub fn scratch(config: &Config, offset: u64, rng: &mut Rng) -> Scratch {
+    let strips = u64::from(config.superblock.raid_disks) + 6 + rng.below(12);
+    let bytes = strips * STRIP_BYTES + PAGES_BYTES;
+    Scratch { offset, bytes: bytes.min(Array::scratch_bytes(config)) }
 }
 
 /// What lies on a device.

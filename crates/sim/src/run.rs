@@ -115,7 +115,7 @@ pub fn start(
         assembled.map_err(|refusal| Failure(format!("not assembled: {}", refusal.reason)))?;
     let slots = scenario.depth as u64 * u64::from(crate::world::SLOT_BYTES);
     let now = braid_array::Instant(1);
-    let scratch = assembly::scratch(&config, slots);
+    let scratch = assembly::scratch(&config, slots, rng);
     let arena_bytes = (scratch.offset + scratch.bytes) as usize;
     let machine = Array::new(now, config, scratch)
         .map_err(|reason| Failure(format!("not started: {reason}")))?;
