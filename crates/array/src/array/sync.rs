@@ -500,6 +500,8 @@ impl Array {
             }
             if replacement && let Some(old) = self.members.role(role).holder {
                 self.members.set_state(old, State::Faulty { role: Some(role) });
+                // It gets no more writes: the members must know before one is acknowledged.
+                self.failure_ticket = self.wish_superblock(true);
             }
             self.members.set_state(id, State::InSync { role });
             if let Some(member) = self.members.get_mut(id) {
