@@ -26,10 +26,13 @@ pub(crate) struct Wishes {
     bitmap_pages: BTreeSet<usize>,
     bad_blocks: BTreeSet<MemberId>,
     clear_bits: bool,
+    catch_up: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
+    /// Superblocks of members that missed the last update before the array was started.
+    CatchUp,
     Flush,
     Pages,
     /// Superblocks of members that have just become in sync.
@@ -114,6 +117,12 @@ impl Array {
         self.meta.next.wanted |= pages > 0;
     }
 
+    /// The first update is to begin with the members that missed the last one.
+    pub(crate) const fn wish_catch_up(&mut self) {
+        self.meta.next.wanted = true;
+        self.meta.next.catch_up = true;
+    }
+
     pub(crate) fn wish_clear_bits(&mut self) {
         self.meta.next.wanted = true;
         self.meta.next.flush = true;
@@ -163,7 +172,7 @@ impl Array {
             intent.nominate();
         }
         self.meta.running = Some(Running {
-            phase: Phase::Flush,
+            phase: Phase::CatchUp,
             pending: 0,
             queue: VecDeque::new(),
             superblocks: VecDeque::new(),
@@ -173,7 +182,29 @@ impl Array {
             resynced: self.resynced,
             wishes,
         });
-        self.begin_flush();
+        self.begin_catch_up();
+        self.pump_pages();
+        self.advance_meta();
+    }
+
+    /// The newest superblock goes to the members that do not have it, as it is. Were the next one
+    /// written at once, a power cut could leave members two updates behind, and those are stale.
+    fn begin_catch_up(&mut self) {
+        let Some(running) = &mut self.meta.running else { return };
+        if !running.wishes.catch_up {
+            return;
+        }
+        let newest = &self.superblock;
+        for (member, m) in self.members.iter_live() {
+            if m.superblock.events < newest.events {
+                let mut image = m.superblock.clone();
+                copy_array_fields(&mut image, newest);
+                image.resync_offset = newest.resync_offset;
+                image.roles.clone_from(&newest.roles);
+                image.utime = newest.utime;
+                running.queue.push_back(superblock_write(member, &image));
+            }
+        }
     }
 
     fn begin_flush(&mut self) {
@@ -185,7 +216,6 @@ impl Array {
                 self.issue(member, IoOp::Flush, Owner::Meta { page: None });
             }
         }
-        self.advance_meta();
     }
 
     /// Goes to the next phase while nothing of this one is outstanding.
@@ -195,6 +225,10 @@ impl Array {
             && running.queue.is_empty()
         {
             match running.phase {
+                Phase::CatchUp => {
+                    running.phase = Phase::Flush;
+                    self.begin_flush();
+                }
                 Phase::Flush => {
                     running.phase = Phase::Pages;
                     self.begin_pages();
@@ -270,10 +304,7 @@ impl Array {
         let clean = running.clean && !self.active;
         let (mut arrivals, mut others) = (VecDeque::new(), VecDeque::new());
         for (member, m) in self.members.iter_live() {
-            let image = self.superblock_of(m, clean);
-            let mut bytes = image.encode();
-            bytes.resize(super::scratch::PAGE_BYTES as usize, 0);
-            let write = PageWrite { member, sector: image.super_offset, bytes };
+            let write = superblock_write(member, &self.superblock_of(m, clean));
             if m.arriving {
                 arrivals.push_back(write);
             } else {
@@ -323,16 +354,7 @@ impl Array {
     pub(crate) fn superblock_of(&self, member: &Member, clean: bool) -> Superblock {
         let mut image = member.superblock.clone();
         let array = &self.superblock;
-        image.set_uuid = array.set_uuid;
-        image.set_name = array.set_name;
-        image.ctime = array.ctime;
-        image.level = array.level;
-        image.layout = array.layout;
-        image.size_sectors = array.size_sectors;
-        image.chunk_sectors = array.chunk_sectors;
-        image.raid_disks = array.raid_disks;
-        image.reshape = array.reshape;
-        image.events = array.events;
+        copy_array_fields(&mut image, array);
         image.utime = self.wall_clock();
         image.resync_offset = if clean { self.durable_resynced } else { 0 };
         image.roles = self.role_table();
@@ -372,6 +394,26 @@ impl Array {
         }
         roles
     }
+}
+
+/// What superblocks of one array have in common, but for what an update changes.
+fn copy_array_fields(image: &mut Superblock, array: &Superblock) {
+    image.set_uuid = array.set_uuid;
+    image.set_name = array.set_name;
+    image.ctime = array.ctime;
+    image.level = array.level;
+    image.layout = array.layout;
+    image.size_sectors = array.size_sectors;
+    image.chunk_sectors = array.chunk_sectors;
+    image.raid_disks = array.raid_disks;
+    image.reshape = array.reshape;
+    image.events = array.events;
+}
+
+fn superblock_write(member: MemberId, image: &Superblock) -> PageWrite {
+    let mut bytes = image.encode();
+    bytes.resize(super::scratch::PAGE_BYTES as usize, 0);
+    PageWrite { member, sector: image.super_offset, bytes }
 }
 
 /// Device sector of a member's bitmap.

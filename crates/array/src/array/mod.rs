@@ -203,7 +203,10 @@ impl Array {
         let active = known.filter(|role| matches!(role, crate::format::Role::Active(_))).count();
         let here = self.members.iter().filter(|(_, m)| m.state.role().is_some()).count();
         if active != here {
-            self.wish_superblock(false);
+            self.failure_ticket = self.wish_superblock(false);
+        }
+        if self.members.iter().any(|(_, m)| m.superblock.events < self.superblock.events) {
+            self.wish_catch_up();
         }
         self.wish_whole_bitmap();
         self.settle();
