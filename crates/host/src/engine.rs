@@ -69,13 +69,13 @@ pub struct Engine {
 
 impl Engine {
     /// An engine for a machine made with `arena.scratch()`. `Instant(0)` is when `run` begins. The
-    /// members are in the order of their ids.
+    /// members come with their ids.
     ///
     /// # Errors
     /// When the system is out of descriptors.
     pub fn new(
         machine: Box<dyn Machine + Send>,
-        members: Vec<MemberFile>,
+        members: Vec<(MemberId, MemberFile)>,
         arena: Arena,
     ) -> io::Result<Self> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;

@@ -60,10 +60,13 @@ enum RangeStep {
 }
 
 impl Executor {
-    /// For these members, in the order of their ids. `zeroes` is a range of zeroes in the arena.
-    pub(crate) fn new(members: Vec<MemberFile>, zeroes: Buf) -> Self {
-        let members = members.into_iter().map(|member| Some(Member::new(member))).collect();
-        Self { members, ranges: Slab::default(), zeroes }
+    /// For these members. `zeroes` is a range of zeroes in the arena.
+    pub(crate) fn new(members: Vec<(MemberId, MemberFile)>, zeroes: Buf) -> Self {
+        let mut executor = Self { members: Vec::new(), ranges: Slab::default(), zeroes };
+        for (id, member) in members {
+            executor.attach(id, member);
+        }
+        executor
     }
 
     /// Puts a device into the table. False when the id is taken.

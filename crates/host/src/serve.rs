@@ -12,8 +12,10 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use braid_array::action::Command;
+use braid_array::array::Scratch;
 use braid_array::assemble::Config;
-use braid_array::{Array, Instant, Machine, SECTOR_BYTES};
+use braid_array::stack::Stack;
+use braid_array::{Array, Instant, Machine, MemberId, SECTOR_BYTES};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
 
@@ -23,7 +25,7 @@ use crate::control::{self, Served, Server, StopRequest, valid_name};
 use crate::door::{Door, Message};
 use crate::engine::{Engine, ExportInfo, Listener, REQUEST_BYTES};
 use crate::export::fuse;
-use crate::member::{MemberFile, check_distinct};
+use crate::member::{MemberFile, OpenError, check_distinct};
 
 mod news;
 mod spec;
@@ -39,13 +41,30 @@ pub struct Serving {
     /// Name of the array.
     pub name: String,
     /// What assembly decided.
-    pub config: Config,
-    /// The members, opened and locked, in the order of `config.members`.
-    pub members: Vec<MemberFile>,
+    pub array: Assembled,
     /// How programs get at it.
     pub exports: Vec<ExportSpec>,
     /// Where the control socket goes.
     pub run_dir: PathBuf,
+}
+
+/// What assembly decided, with the members: opened and locked, in the order of `config.members`.
+#[derive(Debug)]
+pub enum Assembled {
+    /// An array of devices.
+    Array {
+        /// The array.
+        config: Config,
+        /// Its members.
+        members: Vec<MemberFile>,
+    },
+    /// An array of arrays.
+    Nested {
+        /// The outer array; its members are the inner ones, in the same order.
+        outer: Config,
+        /// The inner arrays with their members.
+        inner: Vec<(Config, Vec<MemberFile>)>,
+    },
 }
 
 /// Why an array is not served, or no longer: the reason, then the next step.
@@ -80,16 +99,8 @@ impl From<Refusal> for ServeError {
 /// # Errors
 /// [`ServeError`], a line for people. Before `ready` was called nothing has been written.
 pub fn serve(serving: Serving, ready: impl FnOnce() -> io::Result<()>) -> Result<(), ServeError> {
-    let Serving { name, config, members, exports, run_dir } = serving;
-    check_distinct(&members)
-        .map_err(|error| ServeError::new(error.to_string(), "assemble it from other members"))?;
-    let arena = Arena::new(Array::scratch_bytes(&config), REQUEST_BYTES)
-        .map_err(|error| ServeError::of_system(&error))?;
-    let mut machine = Array::new(Instant(0), config, arena.scratch())
-        .map_err(|reason| ServeError::new(reason, "see braid assemble --explain"))?;
-    machine.set_epoch(u64::try_from(since_1970().as_micros()).unwrap_or(u64::MAX));
-    let array = Machinery { machine: Box::new(machine), members, arena };
-    serve_machine(&name, array, &exports, &run_dir, ready)
+    let Serving { name, array, exports, run_dir } = serving;
+    serve_machine(&name, Machinery::new(array)?, &exports, &run_dir, ready)
 }
 
 fn since_1970() -> Duration {
@@ -99,8 +110,58 @@ fn since_1970() -> Duration {
 /// What an engine is made of.
 struct Machinery {
     machine: Box<dyn Machine + Send>,
-    members: Vec<MemberFile>,
+    members: Vec<(MemberId, MemberFile)>,
     arena: Arena,
+}
+
+impl Machinery {
+    fn new(array: Assembled) -> Result<Self, ServeError> {
+        let (outer, inner) = match array {
+            Assembled::Array { config, members } => return Self::of_devices(config, members),
+            Assembled::Nested { outer, inner } => (outer, inner),
+        };
+        let configs = inner.iter().map(|(config, _)| config).chain([&outer]);
+        let arena = Arena::new(configs.map(Array::scratch_bytes).sum(), REQUEST_BYTES)
+            .map_err(|error| ServeError::of_system(&error))?;
+        let mut scratch = arena.scratch();
+        let mut members = Vec::new();
+        let mut arrays = Vec::new();
+        for (number, (config, files)) in (0u16..).zip(inner) {
+            let ids = config.member_ids().map(|id| Stack::leaf(number, id)).collect::<Vec<_>>();
+            members.extend(ids.into_iter().zip(files));
+            arrays.push(start(config, &mut scratch)?);
+        }
+        check_distinct(members.iter().map(|(_, member)| member)).map_err(not_distinct)?;
+        let outer = start(outer, &mut scratch)?;
+        let machine = Stack::new(outer, arrays)
+            .map_err(|reason| ServeError::new(reason, "use fewer, larger arrays"))?;
+        Ok(Self { machine: Box::new(machine), members, arena })
+    }
+
+    fn of_devices(config: Config, members: Vec<MemberFile>) -> Result<Self, ServeError> {
+        check_distinct(&members).map_err(not_distinct)?;
+        let arena = Arena::new(Array::scratch_bytes(&config), REQUEST_BYTES)
+            .map_err(|error| ServeError::of_system(&error))?;
+        let ids = config.member_ids().collect::<Vec<_>>();
+        let machine = start(config, &mut arena.scratch())?;
+        let members = ids.into_iter().zip(members).collect();
+        Ok(Self { machine: Box::new(machine), members, arena })
+    }
+}
+
+fn not_distinct(error: OpenError) -> ServeError {
+    ServeError::new(error.to_string(), "assemble it from other members")
+}
+
+/// Starts one machine in its part of `scratch`, which it leaves shorter.
+fn start(config: Config, scratch: &mut Scratch) -> Result<Array, ServeError> {
+    let bytes = Array::scratch_bytes(&config);
+    let own = Scratch { offset: scratch.offset, bytes };
+    *scratch = Scratch { offset: scratch.offset + bytes, bytes: scratch.bytes - bytes };
+    let mut array = Array::new(Instant(0), config, own)
+        .map_err(|reason| ServeError::new(reason, "see braid assemble --explain"))?;
+    array.set_epoch(u64::try_from(since_1970().as_micros()).unwrap_or(u64::MAX));
+    Ok(array)
 }
 
 fn serve_machine(

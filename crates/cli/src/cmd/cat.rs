@@ -92,30 +92,11 @@ fn running(mut client: Client, name: &str, args: &CatArgs) -> Result<(), Failure
 /// A reader of the array these devices are the members of. When they are members of several
 /// arrays, those arrays must be the members of one.
 fn open(object: &str, found: Vec<Found>) -> Result<Reader, Failure> {
-    let inner = groups(found);
+    let inner = found::groups(found);
     match <[Vec<Found>; 1]>::try_from(inner) {
         Ok([found]) => open_one(object, found),
         Err(inner) => open_nested(object, inner),
     }
-}
-
-/// The devices of each array. What has no superblock counts to the first, which will refuse it.
-fn groups(found: Vec<Found>) -> Vec<Vec<Found>> {
-    let mut groups: Vec<(Option<[u8; 16]>, Vec<Found>)> = Vec::new();
-    for one in found {
-        let uuid = one.candidate.superblock.as_ref().ok().map(|superblock| superblock.set_uuid);
-        match groups
-            .iter_mut()
-            .find(|(known, _)| known.is_none() || uuid.is_none() || *known == uuid)
-        {
-            Some((known, members)) => {
-                *known = known.or(uuid);
-                members.push(one);
-            }
-            None => groups.push((uuid, vec![one])),
-        }
-    }
-    groups.into_iter().map(|(_, members)| members).collect()
 }
 
 fn open_one(object: &str, found: Vec<Found>) -> Result<Reader, Failure> {

@@ -164,3 +164,22 @@ pub(super) fn by_name(operation: &str, name: &str) -> Result<Vec<PathBuf>, Failu
         }
     }
 }
+
+/// The devices of each array. What has no superblock counts to the first, which will refuse it.
+pub(super) fn groups(found: Vec<Found>) -> Vec<Vec<Found>> {
+    let mut groups: Vec<(Option<[u8; 16]>, Vec<Found>)> = Vec::new();
+    for one in found {
+        let uuid = one.candidate.superblock.as_ref().ok().map(|superblock| superblock.set_uuid);
+        match groups
+            .iter_mut()
+            .find(|(known, _)| known.is_none() || uuid.is_none() || *known == uuid)
+        {
+            Some((known, members)) => {
+                *known = known.or(uuid);
+                members.push(one);
+            }
+            None => groups.push((uuid, vec![one])),
+        }
+    }
+    groups.into_iter().map(|(_, members)| members).collect()
+}

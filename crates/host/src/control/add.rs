@@ -25,6 +25,7 @@ impl Served {
                 "remove it first",
             ));
         }
+        let status = neediest(status);
         let device = member::open(path, Mode::ReadWrite, true)
             .map_err(|error| Refusal::new(error.reason, error.next))?;
         self.check_size(&device, &status)?;
@@ -107,6 +108,13 @@ impl Served {
             )),
         }
     }
+}
+
+/// Of an array of arrays, the inner array that a new device goes to: the one that misses most, as
+/// `Machine::free_member` chooses.
+fn neediest(mut status: Status) -> Status {
+    let children = std::mem::take(&mut status.children);
+    children.into_iter().rev().max_by_key(|child| child.degraded).unwrap_or(status)
 }
 
 fn unreadable(path: &Path, error: &io::Error) -> Refusal {

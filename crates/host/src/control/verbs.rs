@@ -130,12 +130,13 @@ impl Served {
     }
 }
 
-/// The member whose device is `path`, under whatever name.
+/// The member whose device is `path`, under whatever name, in the array or one of its arrays.
 pub(super) fn find_member<'a>(status: &'a Status, path: &Path) -> Option<&'a MemberStatus> {
     let real = |path: &Path| std::fs::canonicalize(path).ok();
     let wanted = real(path);
     let named = |device: &Path| device == path || (wanted.is_some() && real(device) == wanted);
-    status.members.iter().find(|member| named(Path::new(&member.device)))
+    let mut arrays = std::iter::once(status).chain(&status.children);
+    arrays.find_map(|array| array.members.iter().find(|m| named(Path::new(&m.device))))
 }
 
 /// A part of the array's content that is to be sent.

@@ -259,8 +259,10 @@ pub fn identity(file: &File) -> io::Result<Identity> {
 ///
 /// # Errors
 /// Names the second of the two.
-pub fn check_distinct(members: &[MemberFile]) -> Result<(), OpenError> {
-    let mut seen: Vec<(Identity, &Path)> = Vec::with_capacity(members.len());
+pub fn check_distinct<'a>(
+    members: impl IntoIterator<Item = &'a MemberFile>,
+) -> Result<(), OpenError> {
+    let mut seen: Vec<(Identity, &Path)> = Vec::new();
     for member in members {
         let id =
             identity(&member.file).map_err(|error| OpenError::from_io(&member.path, &error))?;

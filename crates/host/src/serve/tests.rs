@@ -39,15 +39,17 @@ fn mirror(dir: &Path) -> Serving {
     let block_bytes = members.iter().map(|member| member.block_bytes).max().unwrap();
     Serving {
         name: "a0".into(),
-        config: Config {
-            superblock: base,
-            members: configs,
-            bitmap: None,
-            read_only: false,
-            force: false,
-            block_bytes,
+        array: Assembled::Array {
+            config: Config {
+                superblock: base,
+                members: configs,
+                bitmap: None,
+                read_only: false,
+                force: false,
+                block_bytes,
+            },
+            members,
         },
-        members,
         exports: Vec::new(),
         run_dir: dir.join("run"),
     }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use braid_array::assemble::{Assembly, Start};
 
-use super::Plan;
+use super::{Layers, Plan};
 use crate::cmd::found::{self, Use};
 use crate::cmd::shell_word;
 use crate::failure::Failure;
@@ -13,12 +13,23 @@ use crate::output::{self, shape};
 
 pub(super) fn run(plan: &Plan) -> Result<(), Failure> {
     let found = found::open_all("assemble", &plan.members, Use::Look)?;
-    let assembly = super::judge(&found, plan.options);
-    output::answer(&text(plan, &assembly))
+    let layers = Layers::of(found, plan.options);
+    let mut text = String::new();
+    for layer in &layers.inner {
+        describe(&layer.assembly, &mut text);
+        match &layer.assembly.start {
+            Start::Refused { reason, .. } => {
+                let _ = writeln!(text, "cannot start: {reason}\n");
+            }
+            Start::Ready { .. } => text.push('\n'),
+        }
+    }
+    text.push_str(&explanation(plan, &layers.top));
+    output::answer(&text)
 }
 
-fn text(plan: &Plan, assembly: &Assembly) -> String {
-    let mut text = String::new();
+/// The array, and what each device is to it.
+fn describe(assembly: &Assembly, text: &mut String) {
     if let Some(sb) = &assembly.newest {
         let level = shape::level_name(sb.level);
         let version = shape::version_name(sb.version);
@@ -36,6 +47,11 @@ fn text(plan: &Plan, assembly: &Assembly) -> String {
         let place = if verdict.attached() { "in " } else { "out" };
         let _ = writeln!(text, "  {place}  {device}: {verdict}");
     }
+}
+
+fn explanation(plan: &Plan, assembly: &Assembly) -> String {
+    let mut text = String::new();
+    describe(assembly, &mut text);
     match &assembly.start {
         Start::Refused { reason, next, .. } => {
             let _ = writeln!(text, "cannot start: {reason}");

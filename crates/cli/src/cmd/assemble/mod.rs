@@ -6,7 +6,6 @@ use std::process::{Command, ExitStatus};
 use braid_array::assemble::{Assembly, Options, Start, decide};
 use braid_host::control::valid_name;
 use braid_host::daemon::{self, Daemon, Started};
-use braid_host::member::MemberFile;
 use braid_host::serve::{ExportSpec, Serving, SpecError};
 
 use super::found::{self, Found, Named, Use};
@@ -15,6 +14,9 @@ use crate::failure::{Failure, system_error};
 use crate::output::{self, shape};
 
 mod explain;
+mod layers;
+
+use layers::Layers;
 
 /// What was typed, checked.
 #[derive(Debug)]
@@ -141,25 +143,19 @@ fn name(plan: &Plan, assembly: &Assembly) -> Result<String, Failure> {
 fn serve(run_dir: &Path, plan: Plan, daemon: Option<Daemon>) -> Result<(), Failure> {
     let purpose = if plan.options.read_only { Use::ServeReadOnly } else { Use::Serve };
     let found = found::open_all("assemble", &plan.members, purpose)?;
-    let assembly = judge(&found, plan.options);
-    let mut config = match assembly.start {
-        Start::Ready { ref config, .. } => config.clone(),
-        Start::Refused { reason, next, .. } => {
-            return Err(Failure::refused("assemble", &plan.object, reason, next));
-        }
-    };
-    let name = name(&plan, &assembly)?;
-    for (device, verdict) in assembly.verdicts.iter().filter(|(_, verdict)| !verdict.attached()) {
-        output::warning(&format!("assemble {name}: {device} is left out: {verdict}"));
+    let layers = Layers::of(found, plan.options);
+    if let Start::Refused { reason, next, .. } = &layers.top.start {
+        return Err(Failure::refused("assemble", &plan.object, reason, next));
     }
-    let mut devices: Vec<MemberFile> = found.into_iter().map(|one| one.device).collect();
-    let members = found::in_order(&config, &mut devices, |d| d.path.display().to_string());
-    let blocks = members.iter().map(|member| member.block_bytes);
-    config.block_bytes = blocks.fold(config.block_bytes, u32::max);
+    let name = name(&plan, &layers.top)?;
+    for left_out in layers.left_out() {
+        output::warning(&format!("assemble {name}: {left_out}"));
+    }
+    let array = layers.assembled(&plan.object)?;
     let log = run_dir.join(format!("{name}.log"));
     let exports = plan.exports;
     let run_dir = run_dir.to_owned();
-    let serving = Serving { name: name.clone(), config: *config, members, exports, run_dir };
+    let serving = Serving { name: name.clone(), array, exports, run_dir };
     let ready = || daemon.map_or(Ok(()), |daemon| daemon.ready(&log));
     braid_host::serve::serve(serving, ready)
         .map_err(|error| Failure::refused("assemble", name, error.reason, error.next))

@@ -61,7 +61,8 @@ fn member(path: &Path, bytes: u64) -> MemberFile {
 
 /// An engine over a mirror of files in a directory.
 fn mirror(dir: &Path, members: u16, bytes: u64, request_bytes: u64) -> Engine {
-    let files = (0..members).map(|i| member(&dir.join(i.to_string()), bytes)).collect();
+    let files =
+        (0..members).map(|i| (MemberId(i), member(&dir.join(i.to_string()), bytes))).collect();
     let machine = Double::new(Store::Members(members), bytes / 512);
     Engine::new(Box::new(machine), files, Arena::new(0, request_bytes).unwrap()).unwrap()
 }
