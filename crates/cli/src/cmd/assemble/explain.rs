@@ -24,7 +24,7 @@ pub(super) fn run(plan: &Plan) -> Result<(), Failure> {
             Start::Ready { .. } => text.push('\n'),
         }
     }
-    text.push_str(&explanation(plan, &layers.top));
+    text.push_str(&explanation(plan, &layers));
     output::answer(&text)
 }
 
@@ -49,7 +49,8 @@ fn describe(assembly: &Assembly, text: &mut String) {
     }
 }
 
-fn explanation(plan: &Plan, assembly: &Assembly) -> String {
+fn explanation(plan: &Plan, layers: &Layers) -> String {
+    let assembly = &layers.top;
     let mut text = String::new();
     describe(assembly, &mut text);
     match &assembly.start {
@@ -60,7 +61,7 @@ fn explanation(plan: &Plan, assembly: &Assembly) -> String {
         Start::Ready { degraded, resync_from, by_bitmap, .. } => {
             let condition = condition(*degraded, *resync_from, *by_bitmap);
             let _ = writeln!(text, "can start: {condition}");
-            let _ = writeln!(text, "next: {}", command(plan, assembly));
+            let _ = writeln!(text, "next: {}", command(plan, layers));
         }
     }
     text
@@ -82,14 +83,13 @@ fn condition(degraded: u16, resync_from: Option<u64>, by_bitmap: bool) -> String
 }
 
 /// The same assembly of those who are in.
-fn command(plan: &Plan, assembly: &Assembly) -> String {
+fn command(plan: &Plan, layers: &Layers) -> String {
     let mut words = vec!["braid assemble".to_owned()];
     words.extend(plan.name.as_deref().map(shell_word));
     let options = plan.options;
     let flags =
         [(options.read_only, "--readonly"), (options.run, "--run"), (options.force, "--force")];
     words.extend(flags.iter().filter(|(set, _)| *set).map(|(_, flag)| (*flag).to_owned()));
-    let members = assembly.verdicts.iter().filter(|(_, verdict)| verdict.attached());
-    words.extend(members.map(|(device, _)| shell_word(device)));
+    words.extend(layers.devices_in().map(shell_word));
     words.join(" ")
 }

@@ -57,6 +57,17 @@ impl Layers {
             .map(|(device, verdict)| format!("{device} is left out: {verdict}"))
     }
 
+    /// The devices that are in.
+    pub(super) fn devices_in(&self) -> impl Iterator<Item = &str> + '_ {
+        let assemblies = self.inner.iter().map(|layer| &layer.assembly);
+        let top = self.inner.is_empty().then_some(&self.top);
+        assemblies
+            .chain(top)
+            .flat_map(|assembly| &assembly.verdicts)
+            .filter(|(_, verdict)| verdict.attached())
+            .map(|(device, _)| device.as_str())
+    }
+
     /// What is to be served.
     pub(super) fn assembled(self, object: &str) -> Result<Assembled, Failure> {
         let config = ready(object, self.top)?;
