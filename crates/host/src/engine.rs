@@ -93,15 +93,6 @@ impl Engine {
         })
     }
 
-    /// Adds a member under an id of the caller's choice: a stack of arrays numbers its leaves with
-    /// gaps.
-    ///
-    /// # Panics
-    /// When the id is taken.
-    pub fn attach(&mut self, id: MemberId, member: MemberFile) {
-        assert!(self.executor.attach(id, member), "two members {id:?}");
-    }
-
     /// A way in for other threads.
     #[must_use]
     pub fn door(&self) -> Door {

@@ -116,7 +116,8 @@ fn an_added_device_takes_the_place_of_a_failed_one() {
     let dir = tempdir();
     let serving = mirror(dir.path());
     let content: Vec<u8> = (0..DATA_SECTORS * 512).map(|i| (i / 7 % 251) as u8).collect();
-    serving.members[0].write_at(DATA_OFFSET * 512, &content).unwrap();
+    let Assembled::Array { members, .. } = &serving.array else { unreachable!() };
+    members[0].write_at(DATA_OFFSET * 512, &content).unwrap();
     let run_dir = serving.run_dir.clone();
     let server = start(serving);
     let mut client = Client::connect(&run_dir, "a0").unwrap();
