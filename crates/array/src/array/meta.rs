@@ -189,6 +189,8 @@ impl Array {
 
     /// The newest superblock goes to the members that do not have it, as it is. Were the next one
     /// written at once, a power cut could leave members two updates behind, and those are stale.
+    /// A member that the missed update gave another role keeps the superblock of its old one, which
+    /// says truly what it holds.
     fn begin_catch_up(&mut self) {
         let Some(running) = &mut self.meta.running else { return };
         if !running.wishes.catch_up {
@@ -196,7 +198,8 @@ impl Array {
         }
         let newest = &self.superblock;
         for (member, m) in self.members.iter_live() {
-            if m.superblock.events < newest.events {
+            let own = &m.superblock;
+            if own.events < newest.events && own.role() == newest.role_of(own.dev_number) {
                 let mut image = m.superblock.clone();
                 copy_array_fields(&mut image, newest);
                 image.resync_offset = newest.resync_offset;
