@@ -168,8 +168,8 @@ trap 'umount "$2" 2>/dev/null || true; losetup -d "$loop"' EXIT
 mkfs.ext4 -q -F "$loop"
 mount -o discard "$loop" "$2"
 fio --name=v --directory="$2" --size=24M --rw=randwrite --bsrange=512-64k --ioengine=libaio \
-    --direct=1 --iodepth=16 --fsync=64 --verify=crc32c --verify_state_save=0 --do_verify=1 --verify_fatal=1 \
-    --randseed=7 --output="$2.log"
+    --direct=1 --iodepth=16 --fsync=64 --randseed=7 --output="$2.log" \
+    --verify=crc32c --verify_state_save=0 --do_verify=1 --verify_fatal=1
 rm "$2"/v*
 fstrim "$2"
 umount "$2"
