@@ -25,7 +25,7 @@ use crate::control::{self, Served, Server, StopRequest, valid_name};
 use crate::door::{Door, Message};
 use crate::engine::{Engine, ExportInfo, Listener, REQUEST_BYTES};
 use crate::export::fuse;
-use crate::member::{MemberFile, OpenError, check_distinct};
+use crate::member::{MemberFile, OpenError, check_distinct, describe};
 
 mod news;
 mod spec;
@@ -83,7 +83,10 @@ impl ServeError {
     }
 
     fn of_system(error: &io::Error) -> Self {
-        Self::new(format!("the system refuses: {error}"), "check its limits (memory, descriptors)")
+        Self::new(
+            format!("the system refuses: {}", describe(error)),
+            "check its limits (memory, descriptors)",
+        )
     }
 }
 
@@ -289,7 +292,7 @@ impl Doors {
         let fail = |error: io::Error| {
             let reason = match error.kind() {
                 io::ErrorKind::AddrInUse => "somebody listens there already".to_owned(),
-                _ => format!("cannot listen there: {error}"),
+                _ => format!("cannot listen there: {}", describe(&error)),
             };
             ServeError::new(format!("{export}: {reason}"), "name another address")
         };
@@ -401,7 +404,9 @@ impl Running {
         let next = "see braid examine for the state of its members, then assemble it again";
         match engine.join() {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) => Err(ServeError::new(format!("the engine failed: {error}"), next)),
+            Ok(Err(error)) => {
+                Err(ServeError::new(format!("the engine failed: {}", describe(&error)), next))
+            }
             Err(_) => Err(ServeError::new("the engine panicked", next)),
         }
     }

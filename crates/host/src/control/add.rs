@@ -118,7 +118,10 @@ fn neediest(mut status: Status) -> Status {
 }
 
 fn unreadable(path: &Path, error: &io::Error) -> Refusal {
-    Refusal::new(format!("{} cannot be read: {error}", path.display()), "check the device")
+    Refusal::new(
+        format!("{} cannot be read: {}", path.display(), member::describe(error)),
+        "check the device",
+    )
 }
 
 /// A random UUID (version 4) for a new superblock.

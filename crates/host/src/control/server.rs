@@ -11,6 +11,7 @@ use std::thread::{self, JoinHandle};
 use super::verbs::{Outcome, Served};
 use super::wire::{Answer, Refusal, Reply, Request, Response, VERSION};
 use super::{listen, make_run_dir, read_line, socket_path};
+use crate::member::describe;
 
 /// More connections than this at once are turned away.
 const MAX_CONNECTIONS: usize = 32;
@@ -49,7 +50,11 @@ impl Server {
                 format!("stop it with braid stop {name}, or give this one another name"),
             ),
             _ => Refusal::new(
-                format!("the control socket {} cannot be made: {error}", path.display()),
+                format!(
+                    "the control socket {} cannot be made: {}",
+                    path.display(),
+                    describe(&error)
+                ),
                 "check the run directory, or name another with --run-dir",
             ),
         };

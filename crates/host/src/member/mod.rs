@@ -12,6 +12,7 @@ mod probe;
 mod scan;
 mod signature;
 
+pub(crate) use open::describe;
 pub use open::{Identity, Mode, OpenError, check_distinct, identity, open, peek};
 pub use probe::probe;
 pub use scan::scan;

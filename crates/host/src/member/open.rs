@@ -60,7 +60,7 @@ impl OpenError {
 }
 
 /// An error of the system without Rust's "(os error N)".
-pub(super) fn describe(error: &io::Error) -> String {
+pub(crate) fn describe(error: &io::Error) -> String {
     let text = error.to_string();
     let text = text.split(" (os error").next().unwrap_or_default();
     let mut chars = text.chars();

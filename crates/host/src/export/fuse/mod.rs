@@ -15,6 +15,7 @@ use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
 use crate::door::Door;
+use crate::member::describe;
 use byte_file::ByteFile;
 use file_system::FileSystem;
 
@@ -88,7 +89,7 @@ pub fn mount(setup: Setup<'_>) -> Result<Mount, MountError> {
     config.clone_fd = true;
     let fail = |error: io::Error| {
         let next = "see whether /dev/fuse exists and fusermount3 is installed, or run as root";
-        MountError::new(&mountpoint, format!("cannot be mounted on: {error}"), next)
+        MountError::new(&mountpoint, format!("cannot be mounted on: {}", describe(&error)), next)
     };
     let session = Session::new(files, &mountpoint, &config).and_then(Session::spawn);
     Ok(Mount { session: session.map_err(fail)?, mountpoint })
@@ -110,7 +111,10 @@ fn check_mountpoint(path: &Path) -> Result<PathBuf, MountError> {
                     "still holds the mount of a process that died".into(),
                     format!("take it away: fusermount3 -u {shown}"),
                 ),
-                _ => error(format!("cannot be used: {io}"), "name an empty directory".into()),
+                _ => error(
+                    format!("cannot be used: {}", describe(&io)),
+                    "name an empty directory".into(),
+                ),
             };
         }
     };
@@ -123,7 +127,9 @@ fn check_mountpoint(path: &Path) -> Result<PathBuf, MountError> {
     match std::fs::read_dir(&real).map(|mut entries| entries.next().is_none()) {
         Ok(true) => Ok(real),
         Ok(false) => error("is not an empty directory".into(), "name an empty directory".into()),
-        Err(io) => error(format!("cannot be read: {io}"), "name an empty directory".into()),
+        Err(io) => {
+            error(format!("cannot be read: {}", describe(&io)), "name an empty directory".into())
+        }
     }
 }
 
