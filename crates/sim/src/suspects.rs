@@ -8,7 +8,7 @@
 
 use braid_array::geometry::{Geometry, Strip};
 
-use crate::oracle::Oracle;
+use crate::oracle::{Oracle, Range};
 use crate::scenario::Scenario;
 
 /// The columns in doubt.
@@ -52,13 +52,27 @@ impl Suspects {
     pub fn pending(&mut self, ranges: &[(u64, u64)]) {
         for &(sector, sectors) in ranges {
             for column in sector..sector + sectors {
-                let column = column.wrapping_sub(self.data_offset);
-                if let Some(column) = self.columns.get_mut(column as usize) {
-                    *column = true;
-                    self.any = true;
-                    self.exempted.fill(false);
-                }
+                self.doubt(column.wrapping_sub(self.data_offset));
             }
+        }
+    }
+
+    /// A write of this range of the array was in flight when the power went off: some members may
+    /// have it for good, and others not at all.
+    pub fn in_flight(&mut self, range: Range, geometry: &Geometry) {
+        if self.columns.is_empty() {
+            return;
+        }
+        for sector in range.sector..range.sector + range.sectors {
+            self.doubt(geometry.copy(sector, 0).sector);
+        }
+    }
+
+    fn doubt(&mut self, column: u64) {
+        if let Some(column) = self.columns.get_mut(column as usize) {
+            *column = true;
+            self.any = true;
+            self.exempted.fill(false);
         }
     }
 

@@ -22,14 +22,32 @@ fn lost(world: &mut World, status: &Status) -> Vec<bool> {
     roles.map(sound).map(|sound| !sound).collect()
 }
 
-/// May this member break? Breaking what holds no role, or not completely, costs nothing.
-fn may_break(world: &mut World, status: &Status, member: MemberId) -> bool {
+/// May this member fail? What holds no role, or not completely, costs nothing.
+fn may_fail(world: &mut World, status: &Status, member: MemberId) -> bool {
     let mut lost = lost(world, status);
     let state = status.members.iter().find(|m| m.member == member);
     if let Some((MemberState::InSync, Some(role))) = state.map(|m| (m.state, m.role)) {
         lost[usize::from(role)] = true;
     }
-    let enough = lost.iter().filter(|lost| **lost).count() <= world.scenario.tolerance();
+    survivable(world, lost.iter().filter(|lost| **lost).count())
+}
+
+/// May sectors of this member break? One that is being rebuilt may be in sync, and still have
+/// them, when the next one breaks.
+fn may_be_damaged(world: &mut World, status: &Status, member: MemberId) -> bool {
+    let mut lost = lost(world, status);
+    let state = status.members.iter().find(|m| m.member == member);
+    let mut count = 0;
+    match state.map(|m| (m.state, m.role)) {
+        Some((MemberState::InSync, Some(role))) => lost[usize::from(role)] = true,
+        _ => count = 1,
+    }
+    count += lost.iter().filter(|lost| **lost).count();
+    survivable(world, count)
+}
+
+fn survivable(world: &mut World, lost: usize) -> bool {
+    let enough = lost <= world.scenario.tolerance();
     if !enough && world.scenario.excess {
         world.excess = true;
     }
@@ -80,7 +98,7 @@ pub fn inject(world: &mut World) {
 
 fn fail(world: &mut World, status: &Status) {
     let Some(member) = any_member(world, status, &LIVE) else { return };
-    if may_break(world, status, member) {
+    if may_fail(world, status, member) {
         world.ask(Command::Fail(member));
     }
 }
@@ -88,7 +106,7 @@ fn fail(world: &mut World, status: &Status) {
 fn vanish(world: &mut World, status: &Status) {
     let Some(member) = any_member(world, status, &LIVE) else { return };
     let Some(device) = world.exec.device(member) else { return };
-    if may_break(world, status, member) {
+    if may_fail(world, status, member) {
         world.note(&[50, device as u64], || format!("TROUBLE device {device} is gone"));
         world.exec.disks[device].set_gone(true);
     }
@@ -98,7 +116,7 @@ fn vanish(world: &mut World, status: &Status) {
 fn damage(world: &mut World, status: &Status, for_good: bool) {
     let Some(member) = any_member(world, status, &LIVE) else { return };
     let Some(device) = world.exec.device(member) else { return };
-    if !may_break(world, status, member) {
+    if !may_be_damaged(world, status, member) {
         return;
     }
     let data_sectors = world.scenario.data_sectors.iter().copied().min().unwrap_or(1);

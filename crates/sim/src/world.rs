@@ -420,6 +420,11 @@ impl World {
                 self.suspects.pending(&pending[device]);
             }
         }
+        for flight in self.flights.iter().flatten() {
+            if !matches!(flight.kind, Kind::Read | Kind::Flush) {
+                self.suspects.in_flight(flight.range, &self.geometry);
+            }
+        }
         self.oracle.power_cut();
         self.synced = false;
         std::mem::take(&mut self.exec.disks)
