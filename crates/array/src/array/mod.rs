@@ -145,9 +145,11 @@ impl Array {
             block_bytes: config.block_bytes.clamp(512, 4096),
             read_only: config.read_only,
             failed: false,
-            active: resynced != MAX_SECTOR,
+            // Stopped within a resync, the members say how far it came, and a write must first
+            // take that back.
+            active: resynced == 0,
             active_ticket: 0,
-            clean_on_disk: resynced == MAX_SECTOR,
+            clean_on_disk: resynced != 0,
             failure_ticket: 0,
             resynced,
             durable_resynced: resynced,
