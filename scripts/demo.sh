@@ -56,7 +56,9 @@ fi
 mkdir -p /run/fs && mount /dev/md0 /run/fs
 if [ -z "$image" ]; then
 	mkdir /run/fs/files
-	(cd /usr/bin && tar -cf - \$(ls -S | head -40)) | tar -xf - -C /run/fs/files 2>/dev/null || true
+	# Real files, up to 90 MB of them.
+	(cd /usr/bin && find . -maxdepth 1 -type f -size +16k -printf '%s %f\n' | sort -k 2 |
+		awk '{ sum += \$1 } sum < 90e6 { print \$2 }' | tar -cf - -T -) | tar -xf - -C /run/fs/files
 fi
 (cd /run/fs && find . -xdev -type f -size +0 -print0 | sort -z | head -z -n 2000 |
 	xargs -0 sha256sum) >"$work/files.sha256"
@@ -83,8 +85,8 @@ if [ "$(id -u)" = 0 ] && [ -e /dev/loop-control ]; then
 	mount "$loop" "$work/fs" && mounted=yes
 	run df -h --output=source,size,used,target "$work/fs"
 	verify
-	fio --name=load --directory="$work/fs" --size=24M --rw=randwrite --bs=4k --direct=1 \
-		--ioengine=libaio --iodepth=8 --verify=crc32c --do_verify=1 --verify_fatal=1 --loops=2 \
+	fio --name=load --directory="$work/fs" --size=32M --rw=randwrite --bs=4k --direct=1 \
+		--ioengine=libaio --iodepth=8 --verify=crc32c --do_verify=1 --verify_fatal=1 --loops=5 \
 		--output="$work/fio.txt" &
 	load=$!
 else
@@ -94,10 +96,15 @@ else
 	load=$!
 fi
 
+for _ in $(seq 100); do # until the load writes
+	[ -z "$mounted" ] || ! braid status demo | grep -q active || break
+	sleep 0.1
+done
 say "Under load, a disk fails; another takes its place"
 run braid fail demo "$work/m1.img"
 run braid status demo
 run braid remove demo "$work/m1.img"
+run braid sync demo --max 25M
 run braid add demo "$work/m3.img"
 run braid status demo --watch
 if wait "$load"; then load=''; else load=''; cat "$work/fio.txt"; exit 1; fi
