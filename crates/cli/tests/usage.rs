@@ -54,7 +54,7 @@ fn options_of_create_out_of_range_are_refused() {
         ("--level 5 --raid-devices 3 --layout n2", "layout"),
         ("--level 6 --raid-devices 3", "members"),
         ("--level 6 --raid-devices 3 --layout xor2d", "nodes"),
-        ("--level 10 --raid-devices 3 --layout n4", "copies"),
+        ("--level 10 --raid-devices 3 --layout n4", "layout n4"),
         ("--level 5 --raid-devices 3 --bitmap external", "bitmap"),
         ("--level 0 --raid-devices 3 --bitmap internal", "bitmap"),
         ("--level 5 --raid-devices 3 --consistency-policy ppl", "not in this version"),

@@ -68,7 +68,13 @@ impl ArrayShape {
         }
         // Large enough that only what was typed can be wrong.
         let sizes = vec![1 << 33; self.raid_disks as usize];
-        self.geometry(&sizes).map(drop).map_err(|error| typed.wrong(&error))
+        self.geometry(&sizes).map(drop).map_err(|error| match (&error, typed.layout) {
+            (GeometryError::Raid10(reason), Some(name)) => {
+                let (reason, next) = halves(reason);
+                typed.usage(&format!("layout {name}: {reason}"), &next)
+            }
+            _ => typed.wrong(&error),
+        })
     }
 }
 
@@ -77,13 +83,18 @@ impl Typed<'_> {
         Failure::usage(self.operation, self.object, reason, next)
     }
 
-    /// Wrong usage, in the words of a library's `reason: next step`.
+    /// Wrong usage, in the words of a library.
     fn wrong(&self, error: &dyn Error) -> Failure {
-        let text = error.to_string();
-        let see = format!("see braid {} --help", self.operation);
-        let (reason, next) = text.rsplit_once(": ").unwrap_or((&text, &see));
-        self.usage(reason, next)
+        let (reason, next) = halves(error);
+        self.usage(&reason, &next)
     }
+}
+
+/// The halves of a library's `reason: next step`.
+fn halves(error: &dyn Error) -> (String, String) {
+    let text = error.to_string();
+    let (reason, next) = text.rsplit_once(": ").unwrap_or((&text, "see --help"));
+    (reason.to_owned(), next.to_owned())
 }
 
 fn parse_layout(typed: &Typed<'_>, level: Level, name: &str) -> Result<Layout, Failure> {
