@@ -268,12 +268,13 @@ impl Array {
     fn begin_reads(&mut self, index: usize) {
         let job = self.jobs.get_mut(index);
         job.stage = Stage::Reading;
-        let reads = std::mem::take(&mut job.plan.reads);
-        job.pending = reads.len();
-        for io in &reads {
+        let count = job.plan.reads.len();
+        job.pending = count;
+        for at in 0..count {
+            let io = self.jobs.get(index).plan.reads[at];
             self.issue(io.member, io.op, super::io::Owner::Job(index));
         }
-        if reads.is_empty() {
+        if count == 0 {
             self.next_compute(index);
         }
     }
@@ -308,9 +309,9 @@ impl Array {
         }
         let job = self.jobs.get_mut(index);
         job.stage = Stage::Writing;
-        let writes = std::mem::take(&mut job.plan.writes);
         let mut issued = 0;
-        for io in &writes {
+        for at in 0..job.plan.writes.len() {
+            let io = self.jobs.get(index).plan.writes[at];
             if self.members.live(io.member) {
                 self.issue(io.member, io.op, super::io::Owner::Job(index));
                 issued += 1;
@@ -400,7 +401,10 @@ impl Array {
         self.ready.extend(granted.drain(..));
         self.granted = granted;
         let (start, end) = self.lock_range(&self.jobs.get(index).kind);
-        let job = self.jobs.remove(index);
+        let mut job = self.jobs.remove(index);
+        if matches!(job.kind, Kind::MirrorWrite { .. }) {
+            self.spare_plans.push(std::mem::take(&mut job.plan).cleared());
+        }
         if job.writes_data() && !matches!(job.stage, Stage::Staged | Stage::Locking) {
             let keep = self.members.degraded() > 0 || result.is_err();
             if let Some(intent) = &mut self.intent {

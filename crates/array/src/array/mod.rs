@@ -32,6 +32,7 @@ use crate::format::Superblock;
 use crate::format::superblock::{MAX_SECTOR, feature};
 use crate::geometry::{Geometry, Shape};
 use crate::level::{Layout, Level};
+use crate::plan::Plan;
 use crate::request::{Full, Request};
 use crate::status::Status;
 use crate::{Action, Instant, Machine, MemberId};
@@ -89,6 +90,8 @@ pub struct Array {
     /// raid10 recovery units in flight, by array sector and target: their place in device space.
     raid10_units: BTreeMap<(u64, MemberId), u64>,
 
+    /// The memory of mirror writes' plans that are over, for the next ones.
+    spare_plans: Vec<Plan>,
     /// Jobs that can go on.
     ready: VecDeque<usize>,
     /// Writes of units not yet started, and those that may still grow, by unit.
@@ -166,6 +169,7 @@ impl Array {
             intent,
             sync: Sync::default(),
             raid10_units: BTreeMap::new(),
+            spare_plans: Vec::new(),
             ready: VecDeque::new(),
             staged: VecDeque::new(),
             open_units: BTreeMap::new(),

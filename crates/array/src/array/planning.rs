@@ -94,13 +94,16 @@ impl Array {
     }
 
     /// The copies of a range of a mirror that does not cross a chunk.
-    pub(crate) fn copies(&self, sector: u64, sectors: u64, avoid: &[MemberId]) -> Vec<RoleView> {
-        (0..self.geometry.copies())
-            .map(|copy| {
-                let strip = self.geometry.copy(sector, copy);
-                self.members.view(strip.role, strip.sector, sectors, avoid)
-            })
-            .collect()
+    pub(crate) fn copies<'a>(
+        &'a self,
+        sector: u64,
+        sectors: u64,
+        avoid: &'a [MemberId],
+    ) -> impl Iterator<Item = RoleView> + Clone + 'a {
+        (0..self.geometry.copies()).map(move |copy| {
+            let strip = self.geometry.copy(sector, copy);
+            self.members.view(strip.role, strip.sector, sectors, avoid)
+        })
     }
 
     pub(crate) fn lost(&self) -> RequestError {
@@ -124,7 +127,8 @@ impl Array {
                 parity::write(&view, segments, self.pool.zero, job.fua, taken).map_err(lost)
             }
             Kind::MirrorWrite { sector, sectors, source, .. } => {
-                Ok(self.plan_mirror_write(*sector, *sectors, *source, job.fua))
+                let memory = self.spare_plans.pop().unwrap_or_default();
+                Ok(self.plan_mirror_write(memory, *sector, *sectors, *source, job.fua))
             }
             Kind::ZeroStripes { start, end, unmap, .. } => {
                 Ok(self.plan_zero_stripes(*start, *end, *unmap, job.fua))
@@ -139,8 +143,14 @@ impl Array {
         }
     }
 
-    fn plan_mirror_write(&self, sector: u64, sectors: u64, source: Source, fua: bool) -> Plan {
-        let mut plan = Plan::default();
+    fn plan_mirror_write(
+        &self,
+        mut plan: Plan,
+        sector: u64,
+        sectors: u64,
+        source: Source,
+        fua: bool,
+    ) -> Plan {
         let rows = Rows::new(0, sectors as u32);
         for copy in self.copies(sector, sectors, &[]) {
             match source {
@@ -176,7 +186,7 @@ impl Array {
             return parity::read(&view, index, Rows::new(0, unit.sectors), buf, taken);
         }
         let copies = self.copies(sector, sectors, avoid);
-        let mut readers = copies.iter().filter_map(|copy| copy.reader);
+        let mut readers = copies.filter_map(|copy| copy.reader);
         let preferred = readers.clone().find(|place| Some(place.member) == prefer);
         let place = preferred.or_else(|| readers.next()).ok_or(Unrecoverable)?;
         let mut plan = Plan::default();
@@ -198,7 +208,8 @@ impl Array {
                 targets.iter().filter_map(|id| self.target(&view, *id)).collect();
             return parity_sync::rebuild(&view, &targets, rows, taken);
         }
-        let copies = self.copies(unit.start, u64::from(unit.sectors), avoid);
+        let copies: Vec<RoleView> =
+            self.copies(unit.start, u64::from(unit.sectors), avoid).collect();
         let places: Vec<Place> = copies
             .iter()
             .flat_map(|copy| copy.writers.into_iter().flatten())
@@ -231,7 +242,8 @@ impl Array {
                 None => (Plan::default(), None),
             }
         } else {
-            let copies = self.copies(unit.start, u64::from(unit.sectors), &job.avoid);
+            let copies: Vec<RoleView> =
+                self.copies(unit.start, u64::from(unit.sectors), &job.avoid).collect();
             match mirror::check(&copies, rows, taken) {
                 Some(check) => {
                     let first = rows.of(check.first);
@@ -319,7 +331,6 @@ impl Array {
         match &job.kind {
             Kind::MirrorWrite { .. } => self
                 .copies(start, sectors, &[])
-                .iter()
                 .flat_map(|copy| copy.writers.into_iter().flatten())
                 .map(|place| (place.member, place.sector, sectors))
                 .collect(),

@@ -74,6 +74,14 @@ impl Rows {
 }
 
 impl Plan {
+    /// Empty, with its memory.
+    pub(crate) fn cleared(mut self) -> Self {
+        self.reads.clear();
+        self.computes.clear();
+        self.writes.clear();
+        self
+    }
+
     /// Adds a read of `rows` at `place` into the same rows of `slot`. Adjoining reads grow.
     pub(crate) fn read(&mut self, place: Place, rows: Rows, slot: Buf) {
         self.read_into(place, rows, rows.of(slot));
