@@ -390,6 +390,18 @@ fn arrays_that_are_not_run_are_refused_by_name() {
 }
 
 #[test]
+fn a_member_rebuilt_to_the_end_is_in_sync() {
+    let mut superblocks = array(5, 2, 3);
+    superblocks[1].feature_map = feature::RECOVERY_OFFSET;
+    superblocks[1].recovery_offset = superblocks[1].size_sectors;
+    let assembly = assemble(&superblocks, Options::default());
+    assert_eq!(verdicts(&assembly)[1], "b: active, role 1");
+    superblocks[1].recovery_offset -= 1;
+    let assembly = assemble(&superblocks, Options::default());
+    assert!(verdicts(&assembly)[1].starts_with("b: rebuilding role 1"));
+}
+
+#[test]
 fn members_without_a_whole_role_are_what_their_superblock_says() {
     let mut superblocks = array(5, 2, 3);
     superblocks[1].feature_map = feature::RECOVERY_OFFSET;

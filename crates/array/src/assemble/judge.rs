@@ -63,12 +63,13 @@ impl Judge<'_> {
         if !listed || superblock.events.saturating_add(EVENT_MARGIN) < self.newest.events {
             return self.stale(superblock);
         }
+        // Rebuilt to the end is in sync: the power went off before that was written.
         let recovers = superblock.has(feature::RECOVERY_OFFSET);
         let offset_sectors = if recovers { superblock.recovery_offset } else { u64::MAX };
         let offset_sectors = offset_sectors.min(superblock.size_sectors);
         if superblock.has(feature::REPLACEMENT) {
             Verdict::Replacement { role, offset_sectors }
-        } else if recovers {
+        } else if offset_sectors < superblock.size_sectors {
             Verdict::Rebuilding { role, offset_sectors }
         } else {
             Verdict::Active { role }
