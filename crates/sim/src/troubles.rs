@@ -29,7 +29,7 @@ fn may_fail(world: &mut World, status: &Status, member: MemberId) -> bool {
     if let Some((MemberState::InSync, Some(role))) = state.map(|m| (m.state, m.role)) {
         lost[usize::from(role)] = true;
     }
-    survivable(world, lost.iter().filter(|lost| **lost).count())
+    survivable(world, status, lost.iter().filter(|lost| **lost).count())
 }
 
 /// May sectors of this member break? One that is being rebuilt may be in sync, and still have
@@ -43,10 +43,13 @@ fn may_be_damaged(world: &mut World, status: &Status, member: MemberId) -> bool 
         _ => count = 1,
     }
     count += lost.iter().filter(|lost| **lost).count();
-    survivable(world, count)
+    survivable(world, status, count)
 }
 
-fn survivable(world: &mut World, lost: usize) -> bool {
+fn survivable(world: &mut World, status: &Status, lost: usize) -> bool {
+    let rebuilding = status.members.iter().filter(|m| m.state == MemberState::Rebuilding);
+    let devices: Vec<_> = rebuilding.filter_map(|m| world.exec.device(m.member)).collect();
+    let lost = lost + devices.into_iter().filter(|device| world.is_damaged(*device)).count();
     let enough = lost <= world.scenario.tolerance();
     if !enough && world.scenario.excess {
         world.excess = true;
