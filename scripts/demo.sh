@@ -77,7 +77,10 @@ run braid assemble --explain "${members[@]}"
 run braid assemble demo "${members[@]}" --export "fuse:$work/mnt"
 run braid status demo --mdstat
 
-verify() { (cd "$work/fs" && sha256sum --quiet --check "$work/files.sha256") && echo "all files as md wrote them"; }
+verify() {
+	(cd "$work/fs" && sha256sum --quiet --check "$work/files.sha256")
+	echo "all files as md wrote them"
+}
 
 if [ "$(id -u)" = 0 ] && [ -e /dev/loop-control ]; then
 	say "Mounted, like any disk"
