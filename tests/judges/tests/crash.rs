@@ -8,7 +8,7 @@ use crate::support::{self, skip, until, wait};
 use braid_judges::{ANYTHING, Content};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::Duration;
 
 const MEMBER_BYTES: u64 = 12 << 20;
@@ -115,8 +115,7 @@ fn start_writer(
     let seed = number * WRITERS + writer;
     let arguments =
         format!("({base}, {region}, {seed}, '{}', '{}')", data.display(), log.display());
-    let mut command = Command::new("nbdsh");
-    command.arg("-u").arg(served.uri()).arg("-c").arg(WRITER.replace("{arguments}", &arguments));
+    let mut command = served.nbdsh_command(&WRITER.replace("{arguments}", &arguments));
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     (command.spawn().expect("nbdsh starts"), log)
 }

@@ -154,7 +154,14 @@ impl Served {
 
     /// Run Python with `h`, a libnbd handle.
     pub(crate) fn nbdsh(&self, script: &str) -> Run {
-        Run::of(Command::new("nbdsh").arg("-u").arg(self.uri()).arg("-c").arg(script))
+        Run::of(&mut self.nbdsh_command(script))
+    }
+
+    /// The same, to be started. The bindings belong to the system's Python, so no other counts.
+    pub(crate) fn nbdsh_command(&self, script: &str) -> Command {
+        let mut command = Command::new("nbdsh");
+        command.env("PATH", "/usr/bin:/bin").args(["-u", &self.uri(), "-c", script]);
+        command
     }
 
     /// Read all with nbdcopy and compare.
