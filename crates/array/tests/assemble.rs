@@ -514,19 +514,49 @@ fn places_that_cannot_be_are_refused() {
     says(&|sb| sb.bblog_offset_sectors = -9, "puts the bad-block log outside of any device");
     says(&|sb| sb.bblog_offset_sectors = -7, "puts the superblock over the bad-block log");
     says(&|sb| sb.data_offset = 0, "puts the data over the superblock");
-    says(&|sb| sb.size_sectors = 5000, "uses 5000 sectors of a data area of 4096");
+    says(&|sb| sb.data_size = 4000, "uses 4096 sectors of a data area of 4000");
+    says(&|sb| sb.size_sectors = 4000, "has another size than the newest one");
+    assert_eq!(verdict(&|sb| sb.bblog_shift = 17), "b: bad-block log in units of 2^17 sectors");
     says(&|sb| sb.level = 6, "has another level than the newest one");
     says(&|sb| sb.raid_disks = 4, "has another number of members than the newest one");
-    let bitmap = |offset: i32| {
-        move |sb: &mut Superblock| {
-            (sb.feature_map, sb.bitmap_offset_sectors) = (feature::BITMAP_OFFSET, offset);
-        }
-    };
-    says(&bitmap(16), "puts the bad-block log over the bitmap");
-    says(&bitmap(2040), "puts the data over the bitmap");
-    assert_eq!(verdict(&bitmap(2)), "b: active, role 1", "old mdadm packed it closer");
     let text = verdict(&|sb| sb.roles[1] = Role::Active(3));
     assert_eq!(text, "b: its role is 3, the array has 3 members");
+}
+
+#[test]
+fn the_bitmap_lies_where_the_newest_superblock_says_on_every_member() {
+    let verdict = |offset: i32, bblog: i32| {
+        let mut superblocks = array(1, 0, 2);
+        superblocks[0].feature_map = feature::BITMAP_OFFSET;
+        superblocks[0].bitmap_offset_sectors = offset;
+        (superblocks[0].events, superblocks[0].bblog_offset_sectors) = (11, 1000);
+        superblocks[1].bblog_offset_sectors = bblog;
+        let assembly = assemble(&superblocks, RUN);
+        (verdicts(&assembly)[1].clone(), assembly)
+    };
+    let (text, assembly) = verdict(8, 16);
+    assert_eq!(text, "b: active, role 1");
+    let config = ready(assembly).0;
+    assert_eq!(config.members[1].superblock.bitmap_sector(), Some(16), "b did not know of it");
+    assert_eq!(verdict(2, 16).0, "b: active, role 1", "old mdadm packed it closer");
+    let over = |name: &str| format!("b: its superblock puts the {name} over the bitmap");
+    assert_eq!(verdict(16, 16).0, over("bad-block log"));
+    assert_eq!(verdict(2040, 16).0, over("data"));
+
+    // 32 bits and the superblock fill a sector; 4096 bits need two, which reach into the log.
+    let mut superblocks = array(1, 0, 2);
+    superblocks.iter_mut().for_each(|sb| {
+        (sb.feature_map, sb.bitmap_offset_sectors) = (feature::BITMAP_OFFSET, 15);
+    });
+    for (chunk_bytes, fits) in [(65536, true), (512, false)] {
+        let mut candidates = candidates(&superblocks);
+        let mut bitmap = bitmap(10, 0);
+        bitmap.superblock.chunk_bytes = chunk_bytes;
+        let bitmap = bitmap.resized(SIZE_SECTORS).unwrap();
+        candidates.iter_mut().for_each(|c| c.bitmap = Some(Ok(bitmap.clone())));
+        let assembly = decide(candidates, RUN);
+        assert_eq!(matches!(assembly.start, Start::Ready { .. }), fits, "{:?}", assembly.verdicts);
+    }
 }
 
 #[test]

@@ -78,7 +78,7 @@ fn a_full_log_refuses_and_keeps_what_it_has() {
     assert_eq!(BadBlocks::decode(&log.encode(0), 0).unwrap(), log);
     let before = log.clone();
     assert!(!log.remove((1 << 30) + 5, 1), "splitting needs one more entry");
-    assert!(!log.insert(u64::MAX, 2));
+    assert!(!log.insert(u64::MAX, 2) && !log.insert(1 << 54, 1));
     assert_eq!(log, before);
     assert!(log.insert(1, 9), "joins two ranges");
     assert!(log.remove((1 << 30) + 5, 1));
@@ -90,13 +90,17 @@ fn hostile_logs_are_refused() {
         BadBlocks::decode(&[0; 4104], 0).unwrap_err(),
         BadBlocksError::TooLarge { bytes: 4104 }
     );
-    let entry = (1u64 << 63 | 1).to_le_bytes();
-    assert!(BadBlocks::decode(&entry, 9).is_ok());
-    for shift in [12, 63, 64, 255] {
+    let entry = ((1u64 << 53) << 10 | 1).to_le_bytes();
+    assert!(BadBlocks::decode(&entry, 0).is_ok());
+    for shift in [1, 12, 16] {
         assert_eq!(
             BadBlocks::decode(&entry, shift).unwrap_err(),
             BadBlocksError::OutOfRange { entry: 0 }
         );
+    }
+    for shift in [17, 64, 255] {
+        let error = BadBlocks::decode(&[], shift).unwrap_err();
+        assert_eq!(error, BadBlocksError::Shift { shift });
     }
     let long: Vec<u8> = (0..512u64).flat_map(|i| (i << 21 | 1023).to_le_bytes()).collect();
     assert_eq!(BadBlocks::decode(&long, 0).unwrap_err(), BadBlocksError::TooMany);

@@ -3,12 +3,29 @@
 
 use std::ops::Range;
 
-use super::{Candidate, Verdict};
+use super::Verdict;
+use crate::format::bad_blocks::MAX_SHIFT;
+use crate::format::superblock::feature;
 use crate::format::{Superblock, Version};
 
-/// Do the data and all metadata of a member lie on its device, and apart from each other?
-pub(super) fn check_places(candidate: &Candidate, superblock: &Superblock) -> Result<(), Verdict> {
-    let device_sectors = candidate.device_sectors;
+/// The member's superblock with the bitmap where the newest one says it is. md has one place for
+/// the whole array; a member that missed the update which brought the bitmap does not know it.
+pub(super) fn adopted(superblock: &Superblock, newest: &Superblock) -> Superblock {
+    let bitmap = newest.feature_map & feature::BITMAP_OFFSET;
+    Superblock {
+        feature_map: superblock.feature_map & !feature::BITMAP_OFFSET | bitmap,
+        bitmap_offset_sectors: newest.bitmap_offset_sectors,
+        ..superblock.clone()
+    }
+}
+
+/// Do the data and all metadata of a member lie on its device, and apart from each other? The
+/// bitmap has so many sectors, if there is one.
+pub(super) fn check_places(
+    superblock: &Superblock,
+    device_sectors: u64,
+    bitmap_sectors: u64,
+) -> Result<(), Verdict> {
     let needed_sectors = superblock.data_offset.saturating_add(superblock.data_size);
     if needed_sectors > device_sectors {
         return Err(Verdict::TooSmall { needed_sectors, device_sectors });
@@ -19,7 +36,11 @@ pub(super) fn check_places(candidate: &Candidate, superblock: &Superblock) -> Re
             superblock.size_sectors, superblock.data_size
         )));
     }
-    let places = places(candidate, superblock).map_err(unreadable)?;
+    if superblock.bblog_shift > MAX_SHIFT {
+        let shift = superblock.bblog_shift;
+        return Err(unreadable(format!("bad-block log in units of 2^{shift} sectors")));
+    }
+    let places = places(superblock, bitmap_sectors).map_err(unreadable)?;
     for (index, (name, place)) in places.iter().enumerate() {
         if place.end > device_sectors {
             return Err(unreadable(format!("its superblock puts the {name} beyond its end")));
@@ -35,8 +56,8 @@ pub(super) fn check_places(candidate: &Candidate, superblock: &Superblock) -> Re
 
 /// What lies where, in sectors of the device.
 fn places(
-    candidate: &Candidate,
     superblock: &Superblock,
+    bitmap_sectors: u64,
 ) -> Result<Vec<(&'static str, Range<u64>)>, String> {
     let used_sectors = match superblock.size_sectors {
         0 => superblock.data_size,
@@ -55,9 +76,8 @@ fn places(
         let name = "bad-block log";
         places.push((name, place(name, superblock.bblog_sector(), sectors)?));
     }
-    if let Some(bitmap) = &candidate.bitmap {
-        let sectors = bitmap.as_ref().map_or(1, |bitmap| bitmap.size_sectors());
-        places.push(("bitmap", place("bitmap", superblock.bitmap_sector(), sectors)?));
+    if superblock.has(feature::BITMAP_OFFSET) && superblock.bitmap_offset_sectors != 0 {
+        places.push(("bitmap", place("bitmap", superblock.bitmap_sector(), bitmap_sectors)?));
     }
     Ok(places)
 }

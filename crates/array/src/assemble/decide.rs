@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::check::{check_places, check_shape};
+use super::check::{adopted, check_places, check_shape};
 use super::judge::{Judge, same_array};
 use super::{Assembly, Candidate, Options, Start, Verdict};
 use crate::format::{Role, Superblock};
@@ -12,6 +12,7 @@ use crate::format::{Role, Superblock};
 pub fn decide(candidates: Vec<Candidate>, options: Options) -> Assembly {
     let Some(newest) = newest(&candidates) else { return without_superblocks(&candidates) };
     let mut table = Table::new(&candidates, newest);
+    table.check_places();
     table.part_duplicates();
     table.promote_replacements();
     let start = table.start(options);
@@ -28,6 +29,8 @@ pub(super) struct Table<'a> {
     pub(super) verdicts: Vec<Verdict>,
     /// The index of the candidate with the newest superblock.
     newest: usize,
+    /// Size of the bitmap, if there is one; as long as it is not known, of its superblock.
+    pub(super) bitmap_sectors: u64,
 }
 
 /// The index of the newest superblock of the array that most candidates belong to: of equally new
@@ -61,7 +64,7 @@ fn without_superblocks(candidates: &[Candidate]) -> Assembly {
 
 impl<'a> Table<'a> {
     fn new(candidates: &'a [Candidate], newest: usize) -> Self {
-        let mut table = Self { candidates, verdicts: Vec::new(), newest };
+        let mut table = Self { candidates, verdicts: Vec::new(), newest, bitmap_sectors: 1 };
         let judge =
             Judge { newest: table.superblock(), device: candidates[newest].device.as_str() };
         let mut verdicts: Vec<Verdict> = candidates.iter().map(|c| judge.judge(c)).collect();
@@ -90,6 +93,23 @@ impl<'a> Table<'a> {
     /// The roles that are held completely.
     pub(super) fn in_sync_roles(&self) -> BTreeSet<u16> {
         self.verdicts.iter().filter_map(Verdict::in_sync_role).collect()
+    }
+
+    /// Keeps those out whose data and metadata cannot lie where their superblock says.
+    pub(super) fn check_places(&mut self) {
+        for (index, candidate) in self.candidates.iter().enumerate() {
+            if self.verdicts[index].attached()
+                && let Err(verdict) = self.places(candidate)
+            {
+                self.verdicts[index] = verdict;
+            }
+        }
+    }
+
+    fn places(&self, candidate: &Candidate) -> Result<(), Verdict> {
+        let Ok(superblock) = &candidate.superblock else { return Ok(()) };
+        let superblock = adopted(superblock, self.superblock());
+        check_places(&superblock, candidate.device_sectors, self.bitmap_sectors)
     }
 
     /// Of attached candidates with one device number, or with one role, the newest stays.
@@ -163,7 +183,7 @@ impl<'a> Table<'a> {
                 && !held.contains(&role)
                 && !superblock.has(crate::format::superblock::feature::RECOVERY_OFFSET)
                 && !superblock.has(crate::format::superblock::feature::REPLACEMENT)
-                && check_places(candidate, superblock).is_ok()
+                && self.places(candidate).is_ok()
                 && check_shape(superblock, newest).is_ok()
                 && candidate.bad_blocks.is_ok()
             {

@@ -1,6 +1,6 @@
 //! What each candidate is, measured against the newest superblock.
 
-use super::check::{check_places, check_shape, unreadable};
+use super::check::{check_shape, unreadable};
 use super::{Candidate, Verdict};
 use crate::format::superblock::feature;
 use crate::format::{Role, Superblock};
@@ -34,9 +34,8 @@ impl Judge<'_> {
         if !verdict.attached() {
             return verdict;
         }
-        let checked = check_places(candidate, superblock)
-            .and_then(|()| check_shape(superblock, self.newest))
-            .and_then(|()| match &candidate.bad_blocks {
+        let checked =
+            check_shape(superblock, self.newest).and_then(|()| match &candidate.bad_blocks {
                 Ok(_) => Ok(()),
                 Err(error) => Err(unreadable(error.to_string())),
             });

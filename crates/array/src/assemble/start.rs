@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::bitmap::{Merged, merge};
+use super::check::adopted;
 use super::decide::Table;
 use super::{Candidate, Config, MemberConfig, Options, Standing, Start, Verdict};
 use crate::format::superblock::{MAX_SECTOR, feature};
@@ -50,8 +51,12 @@ impl Table<'_> {
         }
         let geometry = self.geometry(&kind)?;
         let merged = self.merge_bitmap(&geometry);
-        if let Some(merged) = merged.as_ref().filter(|merged| merged.current) {
-            self.mark_re_add(merged.bitmap.superblock.events_cleared);
+        if let Some(merged) = &merged {
+            self.bitmap_sectors = merged.bitmap.size_sectors();
+            self.check_places();
+            if merged.current {
+                self.mark_re_add(merged.bitmap.superblock.events_cleared);
+            }
         }
         if redundant {
             self.check_enough(&kind, Some(&geometry), options)?;
@@ -272,9 +277,8 @@ impl Table<'_> {
             }
         }
         let none_left = self.dirty_degraded(kind) && self.degraded() >= kind.level.parity_disks();
-        let dirty = superblock.resync_offset != MAX_SECTOR;
-        let resync_from = (geometry.sync_sectors() > 0 && dirty && !none_left)
-            .then(|| superblock.resync_offset.min(geometry.sync_sectors()));
+        let resync_from =
+            Some(superblock.resync_offset).filter(|at| *at < geometry.sync_sectors() && !none_left);
         let by_bitmap = resync_from.is_some() && merged.as_ref().is_some_and(|m| m.current);
         let config = Config {
             superblock,
@@ -294,7 +298,7 @@ impl Table<'_> {
             .map(|(candidate, superblock, verdict)| MemberConfig {
                 device: candidate.device.clone(),
                 device_sectors: candidate.device_sectors,
-                superblock: superblock.clone(),
+                superblock: adopted(superblock, self.superblock()),
                 bad_blocks: candidate.bad_blocks.clone().unwrap_or_default(),
                 standing: standing(superblock, verdict, bitmap),
             })

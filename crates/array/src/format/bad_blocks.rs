@@ -16,8 +16,11 @@ const MAX_ENTRIES: usize = LOG_BYTES / 8;
 /// The most units an entry stands for.
 const MAX_UNITS: u64 = 512;
 
-/// Units that an entry can name.
-const UNITS: u64 = 1 << 54;
+/// The largest `bblog_shift`: units of 32 MiB. mdadm makes it 0.
+pub const MAX_SHIFT: u8 = 16;
+
+/// No device has more sectors: what 54 bits can name.
+const MAX_SECTORS: u64 = 1 << 54;
 
 /// Bad ranges of one device, in absolute device sectors: sorted, disjoint, not adjacent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -41,6 +44,12 @@ pub enum BadBlocksError {
         /// Bytes.
         bytes: usize,
     },
+    /// Units that no device has.
+    #[error("bad-block log in units of 2^{shift} sectors")]
+    Shift {
+        /// The `bblog_shift`.
+        shift: u8,
+    },
     /// A range ends beyond any device.
     #[error("bad-block log entry {entry} ends beyond any device")]
     OutOfRange {
@@ -61,21 +70,22 @@ impl BadBlocks {
         if bytes.len() > LOG_BYTES {
             return Err(BadBlocksError::TooLarge { bytes: bytes.len() });
         }
+        if shift > MAX_SHIFT {
+            return Err(BadBlocksError::Shift { shift });
+        }
         let mut ranges = Vec::new();
         for (entry, raw) in bytes.as_chunks().0.iter().enumerate() {
             let raw = u64::from_le_bytes(*raw);
             if raw == u64::MAX {
                 break;
             }
-            let (unit, units) = (raw >> 10, raw & 0x3ff);
-            let range = scaled(unit, shift).zip(scaled(units, shift));
-            let fits = |(start, sectors): &(u64, u64)| start.checked_add(*sectors).is_some();
-            match range.filter(fits).filter(|_| unit + units <= UNITS) {
-                Some((_, 0)) => {}
-                Some(range) => ranges.push(range),
-                None => return Err(BadBlocksError::OutOfRange { entry }),
+            let (start, sectors) = (u128::from(raw >> 10) << shift, (raw & 0x3ff) << shift);
+            match u64::try_from(start) {
+                Ok(start) if ends_on_a_device(start, sectors) => ranges.push((start, sectors)),
+                _ => return Err(BadBlocksError::OutOfRange { entry }),
             }
         }
+        ranges.retain(|(_, sectors)| *sectors > 0);
         ranges.sort_unstable();
         let ranges = merged(ranges);
         let needed = |(_, sectors): &(u64, u64)| (sectors >> shift).div_ceil(MAX_UNITS);
@@ -85,11 +95,15 @@ impl BadBlocks {
         Ok(Self { ranges })
     }
 
-    /// The log as it is written for a superblock with this `bblog_shift`: one page. Ranges that
-    /// are not whole units grow to be.
+    /// The log as it is written for a superblock with this `bblog_shift`, the same that it was
+    /// decoded with: one page. Ranges that are not whole units grow to be.
+    ///
+    /// # Panics
+    /// When the shift is larger than [`MAX_SHIFT`].
     #[must_use]
     pub fn encode(&self, shift: u8) -> Vec<u8> {
-        let unit = 1u64.checked_shl(shift.into()).unwrap_or(u64::MAX);
+        assert!(shift <= MAX_SHIFT, "units of 2^{shift} sectors");
+        let unit = 1 << shift;
         let grown = |&(start, sectors): &(u64, u64)| {
             let first = start / unit;
             (first, (start + sectors).div_ceil(unit) - first)
@@ -137,7 +151,7 @@ impl BadBlocks {
         if sectors == 0 {
             return true;
         }
-        if sector.checked_add(sectors).is_none() {
+        if !ends_on_a_device(sector, sectors) {
             return false;
         }
         let mut ranges = self.ranges.clone();
@@ -176,10 +190,8 @@ impl BadBlocks {
     }
 }
 
-/// Units to sectors, unless the result is beyond any device.
-fn scaled(units: u64, shift: u8) -> Option<u64> {
-    let sectors = units.checked_shl(shift.into())?;
-    (sectors >> shift == units).then_some(sectors)
+fn ends_on_a_device(sector: u64, sectors: u64) -> bool {
+    sector.checked_add(sectors).is_some_and(|end| end <= MAX_SECTORS)
 }
 
 /// Joins what overlaps or touches in sorted ranges.
