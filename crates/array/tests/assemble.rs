@@ -290,6 +290,25 @@ fn force_takes_the_newest_stale_members_and_those_of_their_time() {
 }
 
 #[test]
+fn force_takes_no_member_whose_role_or_number_another_has() {
+    // Role 1 is being rebuilt on a new device, under the number that the stale b had; c is gone.
+    let mut superblocks = array(5, 2, 3);
+    lose(&mut superblocks, &[1, 2], 20);
+    superblocks[0].roles[3] = Role::Active(1);
+    let mut new = superblocks[0].clone();
+    (new.dev_number, new.feature_map) = (3, feature::RECOVERY_OFFSET);
+    let there = [superblocks[0].clone(), superblocks[1].clone(), new.clone()];
+    let assembly = assemble(&there, FORCE);
+    assert_eq!(verdicts(&assembly)[1], "b: stale (event count 10, newest 20)");
+    assert!(!refused(assembly).2, "the role is taken");
+    let mut spare = superblocks[0].clone();
+    (spare.dev_number, spare.roles[2]) = (2, Role::Spare);
+    let there = [superblocks[0].clone(), superblocks[2].clone(), spare];
+    let assembly = assemble(&there, FORCE);
+    assert_eq!(verdicts(&assembly)[1..], ["b: stale (event count 10, newest 20)", "c: spare"]);
+}
+
+#[test]
 fn halves_of_a_split_mirror_are_told_apart() {
     let mut superblocks = array(1, 0, 2);
     superblocks[0].roles[1] = Role::Spare;
@@ -519,6 +538,8 @@ fn places_that_cannot_be_are_refused() {
     assert_eq!(verdict(&|sb| sb.bblog_shift = 17), "b: bad-block log in units of 2^17 sectors");
     says(&|sb| sb.level = 6, "has another level than the newest one");
     says(&|sb| sb.raid_disks = 4, "has another number of members than the newest one");
+    let text = verdict(&|sb| sb.dev_number = 1920);
+    assert_eq!(text, "b: its device number is 1920, not below 1920");
     let text = verdict(&|sb| sb.roles[1] = Role::Active(3));
     assert_eq!(text, "b: its role is 3, the array has 3 members");
 }
@@ -542,6 +563,13 @@ fn the_bitmap_lies_where_the_newest_superblock_says_on_every_member() {
     let over = |name: &str| format!("b: its superblock puts the {name} over the bitmap");
     assert_eq!(verdict(16, 16).0, over("bad-block log"));
     assert_eq!(verdict(2040, 16).0, over("data"));
+
+    // The other way round: one that missed the update which removed the bitmap.
+    let mut superblocks = array(1, 0, 2);
+    superblocks[0].events = 11;
+    superblocks[1].feature_map = feature::BITMAP_OFFSET;
+    let config = ready(assemble(&superblocks, Options::default())).0;
+    assert!(config.bitmap.is_none() && config.members[1].superblock.bitmap_sector().is_none());
 
     // 32 bits and the superblock fill a sector; 4096 bits need two, which reach into the log.
     let mut superblocks = array(1, 0, 2);

@@ -11,12 +11,14 @@ pub(super) struct Merged {
     pub(super) current: bool,
 }
 
-/// Merges the bitmaps of the members that are in sync. `None` when none of them can be read.
+/// Merges the bitmaps of the members that are in sync. `None` when the newest superblock knows of
+/// no bitmap, or when none can be read.
 pub(super) fn merge<'a>(
     newest: &Superblock,
     members: impl Iterator<Item = (&'a Candidate, &'a Verdict)> + Clone,
     sync_sectors: u64,
 ) -> Option<Merged> {
+    newest.bitmap_sector()?;
     let readable = || {
         members
             .clone()

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use super::check::{adopted, check_places, check_shape};
 use super::judge::{Judge, same_array};
 use super::{Assembly, Candidate, Options, Start, Verdict};
+use crate::format::superblock::feature;
 use crate::format::{Role, Superblock};
 
 /// Decides who is in, and whether the array can be started.
@@ -171,27 +172,38 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// The roles that `force` could fill with stale members, newest first: index, role, events.
+    /// Stale members that could take a role which nobody holds or is being rebuilt for, newest
+    /// first: index, role, events. Each role and each device number occurs once.
     pub(super) fn forceable(&self) -> Vec<(usize, u16, u64)> {
-        let newest = self.superblock();
-        let held = self.in_sync_roles();
-        let mut found: Vec<(usize, u16, u64)> = Vec::new();
-        for (index, candidate) in self.candidates.iter().enumerate() {
-            if let Verdict::Stale { events, .. } = self.verdicts[index]
-                && let Ok(superblock) = &candidate.superblock
-                && let Role::Active(role) = superblock.role()
-                && !held.contains(&role)
-                && !superblock.has(crate::format::superblock::feature::RECOVERY_OFFSET)
-                && !superblock.has(crate::format::superblock::feature::REPLACEMENT)
-                && self.places(candidate).is_ok()
-                && check_shape(superblock, newest).is_ok()
-                && candidate.bad_blocks.is_ok()
+        let attached = || self.members().filter(|(_, _, verdict)| verdict.attached());
+        let mut roles: BTreeSet<u16> = attached().filter_map(|(_, _, v)| v.role()).collect();
+        let mut numbers: BTreeSet<u32> = attached().map(|(_, sb, _)| sb.dev_number).collect();
+        let mut order: Vec<usize> = (0..self.candidates.len()).collect();
+        order.sort_by_key(|index| (std::cmp::Reverse(self.events(*index)), *index));
+        let mut found = Vec::new();
+        for index in order {
+            if let Some((role, number)) = self.could_hold(index)
+                && !roles.contains(&role)
+                && numbers.insert(number)
             {
-                found.push((index, role, events));
+                roles.insert(role);
+                found.push((index, role, self.events(index)));
             }
         }
-        found.sort_by_key(|(index, _, events)| (std::cmp::Reverse(*events), *index));
         found
+    }
+
+    /// The role and the device number of a stale member that had its role completely.
+    fn could_hold(&self, index: usize) -> Option<(u16, u32)> {
+        let candidate = &self.candidates[index];
+        let superblock = candidate.superblock.as_ref().ok()?;
+        let Verdict::Stale { .. } = self.verdicts[index] else { return None };
+        let Role::Active(role) = superblock.role() else { return None };
+        let whole = !superblock.has(feature::RECOVERY_OFFSET | feature::REPLACEMENT);
+        let possible = self.places(candidate).is_ok()
+            && check_shape(superblock, self.superblock()).is_ok()
+            && candidate.bad_blocks.is_ok();
+        (whole && possible).then_some((role, superblock.dev_number))
     }
 
     /// Takes stale members in, newest first and those of one event count together, until the
@@ -204,10 +216,9 @@ impl<'a> Table<'a> {
             if enough(&roles) && last != Some(events) {
                 return;
             }
-            if roles.insert(role) {
-                self.verdicts[index] = Verdict::Forced { role, events, newest };
-                last = Some(events);
-            }
+            roles.insert(role);
+            self.verdicts[index] = Verdict::Forced { role, events, newest };
+            last = Some(events);
         }
     }
 

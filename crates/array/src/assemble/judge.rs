@@ -2,7 +2,7 @@
 
 use super::check::{check_shape, unreadable};
 use super::{Candidate, Verdict};
-use crate::format::superblock::feature;
+use crate::format::superblock::{MAX_DEV, feature};
 use crate::format::{Role, Superblock};
 
 /// A member may miss the last update of the superblocks and still be current: it was cut off
@@ -44,6 +44,10 @@ impl Judge<'_> {
 
     /// What the superblock says, if all it says is possible.
     fn standing(&self, superblock: &Superblock) -> Verdict {
+        let number = superblock.dev_number;
+        if number >= MAX_DEV {
+            return unreadable(format!("its device number is {number}, not below {MAX_DEV}"));
+        }
         let role = match superblock.role() {
             Role::Faulty => return Verdict::Faulty,
             Role::Journal => return Verdict::Journal,
