@@ -4,14 +4,11 @@
 //!
 //! A finding prints the line that replays it.
 
-mod mutate;
-mod targets;
-
-use mutate::Random;
+use braid_fuzz::mutate::Random;
+use braid_fuzz::{TARGETS, Target};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime};
-use targets::{TARGETS, Target};
 
 const USAGE: &str = "usage: braid-fuzz [--seconds N] [--target NAME] [--case NUMBER]";
 

@@ -1,16 +1,17 @@
 //! Deterministic noise.
 
 /// `SplitMix64`.
-pub(crate) struct Random(u64);
+pub struct Random(u64);
 
 impl Random {
     /// The same seed gives the same numbers.
-    pub(crate) const fn new(seed: u64) -> Self {
+    #[must_use]
+    pub const fn new(seed: u64) -> Self {
         Self(seed)
     }
 
     /// The next number.
-    pub(crate) const fn next(&mut self) -> u64 {
+    pub const fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -19,7 +20,7 @@ impl Random {
     }
 
     /// A number below `bound`.
-    pub(crate) const fn below(&mut self, bound: usize) -> usize {
+    pub const fn below(&mut self, bound: usize) -> usize {
         (self.next() % bound as u64) as usize
     }
 }
@@ -43,7 +44,7 @@ const EDGES: [u64; 14] = [
 ];
 
 /// A few changes within the first `reach` bytes, and sometimes another length.
-pub(crate) fn mutate(random: &mut Random, bytes: &mut Vec<u8>, reach: usize) {
+pub fn mutate(random: &mut Random, bytes: &mut Vec<u8>, reach: usize) {
     for _ in 0..=random.below(4) {
         let reach = reach.min(bytes.len());
         if reach < 8 {

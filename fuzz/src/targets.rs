@@ -1,27 +1,29 @@
 //! The decoders, each with a way to make bytes for it.
 
 use crate::mutate::{Random, mutate};
+use crate::start;
 use braid_array::assemble::{Candidate, Options, Start, decide};
 use braid_array::format::{BadBlocks, Bitmap, BitmapSuperblock, Superblock, Version};
 use braid_host::export::nbd::fuzz_session;
 
 /// A decoder.
-pub(crate) struct Target {
+pub struct Target {
     /// Its name on the command line.
-    pub(crate) name: &'static str,
+    pub name: &'static str,
     /// Bytes for it.
-    pub(crate) make: fn(&mut Random) -> Vec<u8>,
-    /// It must not panic.
-    pub(crate) run: fn(&[u8]),
+    pub make: fn(&mut Random) -> Vec<u8>,
+    /// Panics when a promise is broken.
+    pub run: fn(&[u8]),
 }
 
 /// All of them.
-pub(crate) const TARGETS: &[Target] = &[
+pub const TARGETS: &[Target] = &[
     Target { name: "superblock-1", make: make_superblock_1, run: run_superblock_1 },
     Target { name: "superblock-0", make: make_superblock_0, run: run_superblock_0 },
     Target { name: "bitmap", make: make_bitmap, run: run_bitmap },
     Target { name: "bad-blocks", make: make_bad_blocks, run: run_bad_blocks },
     Target { name: "assembly", make: make_members, run: run_assembly },
+    Target { name: "start", make: start::make, run: start::run },
     Target { name: "nbd", make: make_nbd, run: fuzz_session },
 ];
 
@@ -44,7 +46,7 @@ fn make_superblock_1(random: &mut Random) -> Vec<u8> {
 }
 
 /// `sb_csum` at 216: the folded sum of the 256 bytes and `max_dev` (at 220) roles of two bytes.
-fn mend_superblock_1(bytes: &mut [u8]) {
+pub(crate) fn mend_superblock_1(bytes: &mut [u8]) {
     let Some(max_dev) = bytes.get(220..224) else { return };
     let max_dev = u32::from_le_bytes(max_dev.try_into().expect("four bytes")) as usize;
     let Some(length) = max_dev.checked_mul(2).and_then(|roles| roles.checked_add(256)) else {
@@ -106,15 +108,25 @@ fn make_bitmap(random: &mut Random) -> Vec<u8> {
 fn run_bitmap(bytes: &[u8]) {
     let _ = BitmapSuperblock::decode(bytes);
     let Ok(mut bitmap) = Bitmap::decode(bytes) else { return };
-    let count = bitmap.count();
-    assert!(
-        bitmap.dirty_ranges().map(|range| range.end - range.start).sum::<u64>() > 0 || count == 0
-    );
-    for page in 0..bitmap.pages() {
-        let _ = bitmap.encode_page(page);
+    let pages: Vec<u8> = (0..bitmap.pages()).flat_map(|page| bitmap.encode_page(page)).collect();
+    assert_eq!(Bitmap::decode(&pages).as_ref(), Ok(&bitmap), "encoding changed it");
+    let size_sectors = bitmap.superblock.sync_size_sectors;
+    let (mut end, mut dirty) = (None, 0);
+    for range in bitmap.dirty_ranges() {
+        assert!(range.start < range.end && range.end <= size_sectors);
+        assert!(end.is_none_or(|end| end < range.start), "ranges touch");
+        let bits = bitmap.bits_for(range.clone());
+        dirty += bits.end - bits.start;
+        end = Some(range.end);
+    }
+    assert_eq!(dirty, bitmap.count());
+    for sectors in [1, size_sectors / 2, size_sectors + 1, size_sectors.saturating_mul(2)] {
+        if let Some(resized) = bitmap.resized(sectors) {
+            bitmap.union(&resized);
+        }
     }
     bitmap.set_all();
-    assert!(bitmap.count() >= count);
+    assert_eq!(bitmap.count(), bitmap.bits());
 }
 
 fn make_bad_blocks(random: &mut Random) -> Vec<u8> {
@@ -134,9 +146,30 @@ fn run_bad_blocks(bytes: &[u8]) {
         assert!(ranges.windows(2).all(|pair| pair[0].0 + pair[0].1 < pair[1].0), "not disjoint");
         let encoded = log.encode(shift);
         assert_eq!(BadBlocks::decode(&encoded, shift).as_ref(), Ok(&log), "encoding changed it");
-        let _ = log.insert(u64::MAX - 8, 8);
-        let _ = log.remove(0, u64::MAX);
+        for change in bytes.chunks_exact(6).take(64) {
+            change_log(&mut log, shift, change);
+        }
     }
+}
+
+/// A sector, a length, and whether to insert or to remove; the log does all of it or nothing.
+fn change_log(log: &mut BadBlocks, shift: u8, change: &[u8]) {
+    let (sector, sectors) = (little_endian(&change[..4]), u64::from(change[4]));
+    let before = log.clone();
+    if change[5] & 1 == 0 {
+        if log.insert(sector, sectors) {
+            assert!(sectors == 0 || log.next_bad(sector, sectors) == Some((sector, sectors)));
+        } else {
+            assert_eq!(*log, before);
+        }
+    } else if log.remove(sector, sectors) {
+        assert!(!log.overlaps(sector, sectors));
+    } else {
+        assert_eq!(*log, before);
+    }
+    let read = BadBlocks::decode(&log.encode(shift), shift).expect("what was written is read");
+    let covers = |&(sector, sectors)| read.next_bad(sector, sectors) == Some((sector, sectors));
+    assert!(log.ranges().iter().all(covers), "units only ever grow");
 }
 
 /// One byte of options, then three members.
