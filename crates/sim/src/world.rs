@@ -35,6 +35,8 @@ const UNIT_SECTORS: u32 = 128;
 #[derive(Clone, Copy, Debug)]
 struct Flight {
     number: u64,
+    /// All copies were equal already when it was submitted.
+    synced: bool,
     kind: Kind,
     range: Range,
     token: Token,
@@ -231,7 +233,8 @@ impl World {
             Kind::Flush => Token::Flush(self.oracle.flush_submitted()),
         };
         self.submitted += 1;
-        self.flights[slot] = Some(Flight { number: self.submitted, kind, range, token });
+        let (number, synced) = (self.submitted, self.synced);
+        self.flights[slot] = Some(Flight { number, synced, kind, range, token });
         self.exec.drain(&mut self.trace);
         true
     }
@@ -289,7 +292,7 @@ impl World {
             return Err(Failure(format!("request {slot} completed twice")));
         };
         self.full = false;
-        let Flight { kind, range, token, .. } = flight;
+        let Flight { synced, kind, range, token, .. } = flight;
         self.note(&[11, id.0, u64::from(result.is_ok())], || {
             format!("COMPLETE #{slot} {kind:?} {}+{}: {result:?}", range.sector, range.sectors)
         });
@@ -305,7 +308,7 @@ impl World {
                 let start = slot * SLOT_BYTES as usize;
                 let bytes = &self.exec.arena[start..start + range.sectors as usize * 512];
                 self.oracle
-                    .read_completed(moment, range.sector, bytes, self.synced)
+                    .read_completed(moment, range.sector, bytes, synced)
                     .map_err(|bad| Failure(bad.to_string()))?;
             }
             Token::Write(token) => {
