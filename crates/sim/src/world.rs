@@ -15,7 +15,7 @@ use crate::disk::Disk;
 use crate::executor::{Executor, Output};
 use crate::oracle::{Moment, Oracle, Range, WriteToken};
 use crate::rng::Rng;
-use crate::scenario::Scenario;
+use crate::scenario::{Birth, Scenario};
 use crate::stamp;
 use crate::suspects::Suspects;
 use crate::trace::Trace;
@@ -107,6 +107,7 @@ impl World {
         geometry: Geometry,
     ) -> Self {
         let suspects = Suspects::new(&scenario);
+        let synced = scenario.birth != Birth::Resync;
         Self {
             flights: vec![None; scenario.depth],
             scenario,
@@ -116,7 +117,7 @@ impl World {
             exec,
             geometry,
             suspects,
-            synced: false,
+            synced,
             excess: false,
             submitted: 0,
             damaged: BTreeMap::new(),
@@ -418,8 +419,10 @@ impl World {
         let status = self.exec.machine.status();
         self.note(&[40], || "POWER CUT".to_owned());
         let pending = self.exec.power_cut();
-        for role in 0..self.scenario.members {
-            if let Some(device) = self.holder_device(&status, role) {
+        // A member found faulty a moment ago may come back as if in sync. One that is being rebuilt
+        // is not read where it is not finished.
+        for member in status.members.iter().filter(|m| m.state != MemberState::Rebuilding) {
+            if let Some(device) = self.exec.device(member.member) {
                 self.suspects.pending(&pending[device]);
             }
         }
