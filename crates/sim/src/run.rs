@@ -75,7 +75,7 @@ fn run(scenario: Scenario, mut rng: Rng, mut trace: Trace) -> Result<Report, Fai
     world.exec.drain(&mut world.trace);
     for life in 1..=lives {
         let crash = life < lives && world.rng.percent(75);
-        live(&mut world, crash)?;
+        live(&mut world, crash, life == lives)?;
         if world.excess {
             return settle::after_excess(world);
         }
@@ -140,8 +140,8 @@ fn reassemble(world: &mut World, mut disks: Vec<Disk>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Requests and troubles; ends early when the power is to be cut.
-fn live(world: &mut World, crash: bool) -> Result<(), Failure> {
+/// Requests and troubles; ends early when the power is to be cut, and at times before a stop.
+fn live(world: &mut World, crash: bool, last: bool) -> Result<(), Failure> {
     let block_sectors = u64::from(world.scenario.block_bytes / 512);
     let sectors = world.exec.machine.array_sectors();
     let mut workload = Workload::new(world.rng.fork(), sectors, block_sectors);
@@ -149,7 +149,8 @@ fn live(world: &mut World, crash: bool) -> Result<(), Failure> {
     let mut troubles: Vec<u64> =
         (0..world.scenario.troubles).map(|_| world.rng.below(requests)).collect();
     let mut submitted = 0;
-    let mut cut_in = crash.then(|| world.rng.between(1, requests * 12));
+    let early = crash || !last && world.rng.percent(40);
+    let mut cut_in = early.then(|| world.rng.between(1, requests * 12));
     let mut linger = world.rng.pick(&[0, 20, 200, 1000]);
     loop {
         if troubles.iter().any(|at| *at <= submitted) {

@@ -124,7 +124,7 @@ impl Scenario {
             lives: rng.between(1, 3) as u32,
             requests: rng.between(10, 90),
             depth: rng.pick(&[1, 2, 4, 8, 12]),
-            troubles: rng.pick(&[0, 1, 2, 4]),
+            troubles: rng.pick(&[0, 1, 2, 4, 8]),
             excess: rng.percent(5),
         }
     }

@@ -68,6 +68,9 @@ const LIVE: [MemberState; 3] = [MemberState::InSync, MemberState::Rebuilding, Me
 /// One trouble, drawn from the seed; nothing when what was drawn cannot be.
 pub fn inject(world: &mut World) {
     let status = world.exec.machine.status();
+    if world.rng.percent(40) && return_members(world, &status) {
+        return;
+    }
     match world.rng.below(16) {
         0..=2 => fail(world, &status),
         3..=4 => vanish(world, &status),
@@ -97,6 +100,19 @@ pub fn inject(world: &mut World) {
             world.ask(Command::SpeedLimits { min_bytes_s, max_bytes_s });
         }
     }
+}
+
+/// What an administrator does after a failure: takes failed members off, and adds them again.
+fn return_members(world: &mut World, status: &Status) -> bool {
+    if status.members.iter().any(|m| m.state == MemberState::Faulty) {
+        remove(world, status);
+        return true;
+    }
+    let loose = (0..world.exec.disks.len()).any(|device| !world.exec.is_attached(device));
+    if loose && status.degraded > 0 {
+        add(world);
+    }
+    loose && status.degraded > 0
 }
 
 fn fail(world: &mut World, status: &Status) {
