@@ -14,8 +14,8 @@ use std::time::Duration;
 const MEMBER_BYTES: u64 = 12 << 20;
 const WRITERS: u64 = 3;
 const NEW_SEED: u64 = 9;
-/// Kill when the writers have had this many answers.
-const ACKNOWLEDGED: usize = 150;
+/// Kill when each writer has had this many answers.
+const ACKNOWLEDGED: usize = 50;
 
 /// A libnbd client that writes at random within its region, one request at a time, and notes each
 /// before it starts (S) and after it was acknowledged (A).
@@ -88,8 +88,8 @@ fn kill_while_writing(name: &str, members: Vec<PathBuf>, number: u64) -> Left {
         .map(|writer| start_writer(&served, &directory, writer, region, number))
         .collect();
     until("acknowledged writes", || {
-        let notes = writers.iter().map(|(_, log)| fs::read_to_string(log).unwrap_or_default());
-        notes.map(|notes| notes.matches('A').count()).sum::<usize>() >= ACKNOWLEDGED
+        let notes = |log: &PathBuf| fs::read_to_string(log).unwrap_or_default();
+        writers.iter().all(|(_, log)| notes(log).matches('A').count() >= ACKNOWLEDGED)
     });
     served.kill();
     for (writer, log) in &mut writers {

@@ -1,6 +1,6 @@
 //! An array that `braid` serves while a test runs.
 
-use crate::support::{Run, braid, until, wait};
+use crate::support::{Run, braid, limited, until, wait};
 use braid_judges::Content;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -121,7 +121,7 @@ impl Served {
     /// Write all of the content with nbdcopy.
     pub(crate) fn fill(&self, content: &Content) {
         let size_bytes = self.size_bytes();
-        let mut copy = Command::new("nbdcopy");
+        let mut copy = limited("nbdcopy");
         copy.args(["--flush", "-"]).arg(self.uri()).stdin(Stdio::piped());
         let mut copy = copy.spawn().expect("nbdcopy starts");
         let mut stdin = copy.stdin.take().expect("a pipe");
@@ -167,7 +167,7 @@ impl Served {
     /// Read all with nbdcopy and compare.
     pub(crate) fn expect(&self, content: &Content, when: &str) {
         let size_bytes = self.size_bytes();
-        let mut copy = Command::new("nbdcopy");
+        let mut copy = limited("nbdcopy");
         copy.arg(self.uri()).arg("-").stdout(Stdio::piped());
         let mut copy = copy.spawn().expect("nbdcopy starts");
         let mut stdout = copy.stdout.take().expect("a pipe");

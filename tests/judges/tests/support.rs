@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// No program of a test may run longer.
-const LIMIT: Duration = Duration::from_secs(660);
+/// No program of a test may run longer, but for a guest.
+const LIMIT: Duration = Duration::from_secs(120);
 
 /// What a program did.
 #[derive(Debug)]
@@ -23,17 +23,22 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// Run to the end, or kill it at the time limit and fail.
+    /// Run to the end, or kill it at the usual time limit and fail.
     pub(crate) fn of(command: &mut Command) -> Self {
+        Self::within(LIMIT, command)
+    }
+
+    /// Run to the end, or kill it at this time limit and fail.
+    pub(crate) fn within(limit: Duration, command: &mut Command) -> Self {
         let line = line(command);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap_or_else(|error| panic!("{line}: {error}"));
         let stdout = drain(child.stdout.take().expect("a pipe"));
         let stderr = drain(child.stderr.take().expect("a pipe"));
-        let status = wait(&mut child, LIMIT).unwrap_or_else(|| {
+        let status = wait(&mut child, limit).unwrap_or_else(|| {
             let _ = child.kill();
             let _ = child.wait();
-            panic!("{line}: still running after {} s", LIMIT.as_secs());
+            panic!("{line}: still running after {} s", limit.as_secs());
         });
         let text = |thread: std::thread::JoinHandle<Vec<u8>>| {
             String::from_utf8_lossy(&thread.join().expect("a reader")).into_owned()
@@ -85,6 +90,14 @@ pub(crate) fn wait(child: &mut Child, limit: Duration) -> Option<ExitStatus> {
         }
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// A program that reads or writes as the test goes along: the system's `timeout` ends it, so that
+/// neither waits for ever.
+pub(crate) fn limited(program: &str) -> Command {
+    let mut command = Command::new("timeout");
+    command.args([&LIMIT.as_secs().to_string(), program]);
+    command
 }
 
 /// Poll until a condition holds; fails the test after the limit.
@@ -167,7 +180,10 @@ pub(crate) fn program(name: &str) -> Result<(), String> {
 pub(crate) mod guest {
     //! A real md kernel: `tests/md/run-md.sh`.
 
-    use super::{Command, Path, PathBuf, Run, base, fs, program};
+    use super::{Command, Duration, Path, PathBuf, Run, base, fs, program};
+
+    /// Many arrays in one boot, on a slow machine.
+    const LIMIT: Duration = Duration::from_secs(620);
 
     fn runner() -> PathBuf {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../md/run-md.sh")
@@ -183,7 +199,8 @@ pub(crate) mod guest {
         let path = base().join(format!("{name}.sh"));
         fs::create_dir_all(base()).expect("a directory");
         fs::write(&path, script).expect("a script");
-        Run::of(Command::new(runner()).args(["-t", "600"]).arg(path))
+        let mut command = Command::new(runner());
+        Run::within(LIMIT, command.args(["-t", &(LIMIT.as_secs() - 20).to_string()]).arg(path))
     }
 }
 
