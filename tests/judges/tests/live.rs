@@ -129,6 +129,7 @@ const FIO: &[&str] = &[
     "--end_fsync=1",
     "--randseed=7",
     "--minimal",
+    "--verify_state_save=0",
 ];
 
 fn sbin(program: &str) -> Command {
