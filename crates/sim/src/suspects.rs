@@ -68,6 +68,19 @@ impl Suspects {
         }
     }
 
+    /// A write of this range was answered: its columns were made to fit, also where no resync has
+    /// been yet.
+    pub fn written(&mut self, range: Range, geometry: &Geometry) {
+        if self.is_empty() {
+            return;
+        }
+        for sector in range.sector..range.sector + range.sectors {
+            if let Some(column) = self.columns.get_mut(geometry.copy(sector, 0).sector as usize) {
+                *column = false;
+            }
+        }
+    }
+
     fn doubt(&mut self, column: u64) {
         if let Some(column) = self.columns.get_mut(column as usize) {
             *column = true;

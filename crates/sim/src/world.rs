@@ -316,6 +316,9 @@ impl World {
                 let fua =
                     matches!(kind, Kind::Write { fua: true } | Kind::Zeroes { fua: true, .. });
                 self.oracle.write_completed(token, result.is_ok(), fua);
+                if result.is_ok() && kind != Kind::Discard {
+                    self.suspects.written(range, &self.geometry);
+                }
             }
             Token::Flush(moment) if result.is_ok() => self.oracle.flush_completed(moment),
             Token::Flush(_) => {}
