@@ -40,12 +40,18 @@ deny() {
 
 # A decoder that allocates what hostile bytes ask for dies of the limit.
 fuzz() {
-	cargo build -p braid-fuzz && (
+	cargo build --workspace --bin braid-fuzz && (
 		ulimit -v 1000000
 		exec target/debug/braid-fuzz --seconds "${FUZZ_SECONDS:-3}"
 	)
 }
 
+simulate() {
+	cargo build --release --workspace --bin braid-sim &&
+		target/release/braid-sim --seeds "${SEEDS:-20000}"
+}
+
+# Always of the whole workspace: a package built alone has other features, and is built again.
 release() { cargo build --release --workspace --bins; }
 
 all=(fmt clippy deny unit release sim fuzz judges)
@@ -56,9 +62,9 @@ for name in "${@:-${all[@]}}"; do
 	deny) step deny deny ;;
 	unit) step unit cargo test --workspace --exclude braid-judges ;;
 	release) step release release ;;
-	sim) step sim cargo run --release -p braid-sim -- --seeds "${SEEDS:-20000}" ;;
+	sim) step sim simulate ;;
 	fuzz) step fuzz fuzz ;;
-	judges) step judges cargo test --release -p braid-judges ;;
+	judges) step judges cargo test --release --workspace --test judges ;;
 	*) echo "test.sh: no step named $name; the steps: ${all[*]}" >&2; exit 2 ;;
 	esac
 done
