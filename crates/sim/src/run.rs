@@ -136,6 +136,11 @@ fn reassemble(world: &mut World, mut disks: Vec<Disk>) -> Result<(), Failure> {
     world.restart(exec);
     world.exempt();
     world.exempt_unreadable();
+    if world.rng.percent(30) {
+        // A resync that takes its time meets more requests and troubles.
+        let slow = Some(64 << 10);
+        world.ask(Command::SpeedLimits { min_bytes_s: slow, max_bytes_s: slow });
+    }
     world.exec.drain(&mut world.trace);
     Ok(())
 }
