@@ -1,4 +1,4 @@
-//! Some seeds (`make sim` runs many), that a seed is the same run each time, and that faults are noticed.
+//! Some seeds pass (`make sim` runs many), a seed is the same run each time, faults are noticed.
 
 use braid_sim::executor::Mutation;
 use braid_sim::run::{Options, run_seed};
