@@ -168,6 +168,12 @@ fn features_that_are_not_run_are_named() {
 }
 
 #[test]
+fn a_hostile_name_is_one_harmless_line() {
+    let sb = decode(Version::V1_2, &patched(V12, 32, b"h:\x1b[2Ja\nb\xffc\0"));
+    assert_eq!(sb.name(), "h:\u{fffd}[2Ja\u{fffd}b\u{fffd}c");
+}
+
+#[test]
 fn times_keep_seconds_and_microseconds() {
     assert_eq!(time_parts(time_code(1_795_294_099, 999_999)), (1_795_294_099, 999_999));
     assert_eq!(time_code(5, 1_000_000), 5);

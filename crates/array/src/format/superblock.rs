@@ -354,11 +354,13 @@ impl Superblock {
         uuid_text(self.version, self.set_uuid)
     }
 
-    /// The name: text up to the first NUL, `HOST:NAME` when mdadm made it.
+    /// The name: text up to the first NUL, `HOST:NAME` when mdadm made it. What a terminal would
+    /// not show as a character comes out as U+FFFD.
     #[must_use]
     pub fn name(&self) -> String {
         let end = self.set_name.iter().position(|byte| *byte == 0).unwrap_or(self.set_name.len());
-        String::from_utf8_lossy(&self.set_name[..end]).into_owned()
+        String::from_utf8_lossy(&self.set_name[..end])
+            .replace(char::is_control, char::REPLACEMENT_CHARACTER.encode_utf8(&mut [0; 4]))
     }
 }
 
