@@ -148,6 +148,8 @@ fn hostile_fields_with_a_right_checksum_are_refused() {
     assert_eq!(field(Version::V1_2, V12, 220, &u32::MAX.to_le_bytes()), "max_dev");
     assert_eq!(field(Version::V1_2, V12, 136, &9u64.to_le_bytes()), "data_size");
     assert_eq!(field(Version::V1_2, V12, 128, &u64::MAX.to_le_bytes()), "data_offset");
+    assert_eq!(field(Version::V1_2, V12, 200, &u64::MAX.to_le_bytes()), "events");
+    assert_eq!(field(Version::V0_90, V090, 156, &u64::MAX.to_le_bytes()), "events");
     assert_eq!(field(Version::V0_90, V090, 40, &28u32.to_le_bytes()), "raid_disks");
     assert_eq!(field(Version::V0_90, V090, 3968, &27u32.to_le_bytes()), "this_disk.number");
     assert_eq!(field(Version::V0_90, V090, 260, &513u32.to_le_bytes()), "chunk_size");

@@ -124,6 +124,9 @@ pub mod devflag {
 /// `resync_offset` of an array that needs no resync; also "no recovery in progress".
 pub const MAX_SECTOR: u64 = u64::MAX;
 
+/// The largest event count that is believed, so that there is always a next one.
+pub const MAX_EVENTS: u64 = 1 << 62;
+
 /// The largest `max_dev`: what fits the 4 KiB of a 1.x superblock.
 pub const MAX_DEV: u32 = 1920;
 

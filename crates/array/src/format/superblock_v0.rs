@@ -14,7 +14,8 @@
 
 use super::bytes::{array_at, checksum, i32_at, put, u32_at, u64_at};
 use super::superblock::{
-    MAX_SECTOR, Reshape, Role, Superblock, SuperblockError, Version, devflag, feature, time_code,
+    MAX_EVENTS, MAX_SECTOR, Reshape, Role, Superblock, SuperblockError, Version, devflag, feature,
+    time_code,
 };
 use super::superblock_v1::MAGIC;
 
@@ -83,6 +84,10 @@ fn check(sector: u64, bytes: &[u8]) -> Result<(), SuperblockError> {
         if !u32_at(bytes, at).is_multiple_of(512) {
             return malformed(field, format!("is {} bytes, not whole sectors", u32_at(bytes, at)));
         }
+    }
+    let events = u64_at(bytes, 156);
+    if events > MAX_EVENTS {
+        return malformed("events", format!("is {events}, which no array reaches"));
     }
     if sector == 0 {
         return malformed("size", "leaves no room for data".to_owned());

@@ -14,7 +14,7 @@
 //! ```
 
 use super::bytes::{array_at, checksum, i32_at, put, u16_at, u32_at, u64_at};
-use super::superblock::{MAX_DEV, Reshape, Role, Superblock, SuperblockError, Version};
+use super::superblock::{MAX_DEV, MAX_EVENTS, Reshape, Role, Superblock, SuperblockError, Version};
 
 /// `MD_SB_MAGIC`.
 pub(super) const MAGIC: u32 = 0xa92b_4efc;
@@ -117,6 +117,10 @@ fn check(superblock: &Superblock, sector: u64) -> Result<(), SuperblockError> {
     }
     if superblock.data_offset.checked_add(superblock.data_size).is_none() {
         return Err(malformed("data_offset", "and data_size end beyond any device".to_owned()));
+    }
+    if superblock.events > MAX_EVENTS {
+        let reason = format!("is {}, which no array reaches", superblock.events);
+        return Err(malformed("events", reason));
     }
     Ok(())
 }
