@@ -125,6 +125,7 @@ fn qemu_reads_what_it_wrote() {
         Command::new("qemu-img").args(["compare", "-f", "raw", "-F", "raw"]).args([&path, &uri]),
     );
     compare.expect_success("qemu-img compare");
+    served.wait_until_whole();
     assert_eq!(served.check(), 0, "mismatches");
     served.stop();
 }
