@@ -13,6 +13,7 @@ const MAX_FILE_LINES: usize = 800;
 const ARROWS: &[(&str, &[&str], Outside)] = &[
     ("parity", &[], Outside::None),
     ("array", &["parity"], Outside::Only(&["thiserror", "uuid", "tracing", "serde"])),
+    ("cluster", &["array", "parity"], Outside::Only(&["thiserror"])),
     ("sim", &["array", "parity"], Outside::Any),
     ("host", &["array", "parity"], Outside::Any),
     ("cli", &["host", "array"], Outside::Any),

@@ -1,0 +1,186 @@
+//! How lost blocks come back: a list of sums, each of blocks that are there or came back before.
+//!
+//! Equations with one unknown are peeled off first; where that gets stuck, as P+Q with two lost
+//! data blocks does, the rest is solved by elimination.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use braid_parity::gf;
+
+use crate::stripe::{Cell, StripeCode, Term};
+
+/// One block coming back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// The lost block.
+    pub cell: Cell,
+    /// It is the sum of these.
+    pub inputs: Vec<Term>,
+}
+
+/// Sums that give every lost block back when they are formed in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recovery {
+    steps: Vec<Step>,
+}
+
+impl Recovery {
+    /// How the blocks of the `lost` nodes come back; `None` when the code cannot.
+    ///
+    /// # Panics
+    /// On a node outside the stripe.
+    #[must_use]
+    pub fn plan(code: &StripeCode, lost: &[u16]) -> Option<Self> {
+        let mut unknown = vec![false; usize::from(code.rows()) * usize::from(code.nodes())];
+        for &node in lost {
+            for row in 0..code.rows() {
+                unknown[code.slot(Cell { row, node })] = true;
+            }
+        }
+        let mut steps = peel(code, &mut unknown);
+        if unknown.contains(&true) {
+            steps.extend(eliminate(code, &unknown)?);
+        }
+        Some(Self { steps })
+    }
+
+    /// Each lost cell by an equation, in this order.
+    pub(crate) fn by_equations(code: &StripeCode, cells: &[(Cell, usize)]) -> Self {
+        let steps = cells.iter().map(|&(cell, number)| solve(code, number, cell)).collect();
+        Self { steps }
+    }
+
+    /// The sums, in order.
+    #[must_use]
+    pub fn steps(&self) -> &[Step] {
+        &self.steps
+    }
+
+    /// The surviving blocks that are read.
+    #[must_use]
+    pub fn reads(&self) -> BTreeSet<Cell> {
+        let lost: BTreeSet<Cell> = self.steps.iter().map(|step| step.cell).collect();
+        let inputs = self.steps.iter().flat_map(|step| &step.inputs).map(|term| term.cell);
+        inputs.filter(|cell| !lost.contains(cell)).collect()
+    }
+
+    /// Only the steps that are needed to get these cells back.
+    #[must_use]
+    pub fn only(&self, cells: &[Cell]) -> Self {
+        let mut wanted: BTreeSet<Cell> = cells.iter().copied().collect();
+        let mut steps = Vec::new();
+        for step in self.steps.iter().rev() {
+            if wanted.contains(&step.cell) {
+                wanted.extend(step.inputs.iter().map(|term| term.cell));
+                steps.push(step.clone());
+            }
+        }
+        steps.reverse();
+        Self { steps }
+    }
+}
+
+/// Breadth first: chains that do not depend on each other come back side by side.
+fn peel(code: &StripeCode, unknown: &mut [bool]) -> Vec<Step> {
+    let equations = code.equations();
+    let unknowns = |unknown: &[bool], number: usize| {
+        equations[number].cells().filter(|&cell| unknown[code.slot(cell)]).count()
+    };
+    let mut left: Vec<usize> = (0..equations.len()).map(|e| unknowns(unknown, e)).collect();
+    let mut ready: VecDeque<usize> = (0..equations.len()).filter(|&e| left[e] == 1).collect();
+    let mut steps = Vec::new();
+    while let Some(number) = ready.pop_front() {
+        let Some(cell) = equations[number].cells().find(|&cell| unknown[code.slot(cell)]) else {
+            continue;
+        };
+        unknown[code.slot(cell)] = false;
+        steps.push(solve(code, number, cell));
+        for &other in code.involved(cell) {
+            left[other] -= 1;
+            if left[other] == 1 {
+                ready.push_back(other);
+            }
+        }
+    }
+    steps
+}
+
+/// `cell` from one equation it is part of.
+fn solve(code: &StripeCode, number: usize, cell: Cell) -> Step {
+    let equation = &code.equations()[number];
+    let own = equation.coef(cell);
+    let others = equation.cells().filter(|&other| other != cell);
+    let term = |cell| Term { cell, coef: gf::div(equation.coef(cell), own) };
+    Step { cell, inputs: others.map(term).collect() }
+}
+
+/// Gauss and Jordan over all equations; every unknown must become the only one of an equation.
+fn eliminate(code: &StripeCode, unknown: &[bool]) -> Option<Vec<Step>> {
+    let cells: Vec<Cell> = code.cells().collect();
+    let mut lines: Vec<Vec<u8>> = Vec::new();
+    for equation in code.equations() {
+        let mut line = vec![0; cells.len()];
+        for cell in equation.cells() {
+            line[code.slot(cell)] = equation.coef(cell);
+        }
+        lines.push(line);
+    }
+    let columns: Vec<usize> = (0..cells.len()).filter(|&slot| unknown[slot]).collect();
+    for (done, &column) in columns.iter().enumerate() {
+        let pivot = (done..lines.len()).find(|&line| lines[line][column] != 0)?;
+        lines.swap(done, pivot);
+        let factor = gf::inv(lines[done][column]);
+        lines[done].iter_mut().for_each(|coef| *coef = gf::mul(*coef, factor));
+        let pivot = lines[done].clone();
+        for (_, line) in lines.iter_mut().enumerate().filter(|(number, _)| *number != done) {
+            let factor = line[column];
+            for (coef, &add) in line.iter_mut().zip(&pivot) {
+                *coef ^= gf::mul(factor, add);
+            }
+        }
+    }
+    let step = |(line, &column): (&Vec<u8>, &usize)| {
+        let term = |(&coef, &cell): (&u8, &Cell)| Term { cell, coef };
+        let others =
+            line.iter().zip(&cells).filter(|(coef, cell)| **coef != 0 && **cell != cells[column]);
+        Step { cell: cells[column], inputs: others.map(term).collect() }
+    };
+    Some(lines.iter().zip(&columns).map(step).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Xor2d;
+
+    #[test]
+    fn one_lost_node_reads_rows_and_two_are_two_chains_side_by_side() {
+        let xor2d = Xor2d::new(5).expect("5 nodes");
+        let one = Recovery::plan(xor2d.code(), &[2]).expect("one node");
+        assert_eq!(one.steps().len(), 4);
+        assert_eq!(one.reads().len(), 12, "n-2 blocks in each of 4 rows");
+        let two = Recovery::plan(xor2d.code(), &[0, 1]).expect("two nodes");
+        let first: Vec<u16> = two.steps()[..2].iter().map(|step| step.cell.node).collect();
+        assert_eq!(two.steps().len(), 8);
+        assert!(two.reads().iter().all(|cell| cell.node > 1));
+        assert_ne!(first[0], first[1], "both ends of the path are peeled at once");
+        assert!(Recovery::plan(xor2d.code(), &[0, 1, 2]).is_none(), "three nodes are too many");
+    }
+
+    #[test]
+    fn a_single_wanted_block_needs_only_its_part_of_the_chain() {
+        let xor2d = Xor2d::new(7).expect("7 nodes");
+        let all = Recovery::plan(xor2d.code(), &[0, 3]).expect("two nodes");
+        for step in all.steps() {
+            let some = all.only(&[step.cell]);
+            assert_eq!(some.steps().last().map(|last| last.cell), Some(step.cell));
+            let mut there = some.reads();
+            for step in some.steps() {
+                assert!(step.inputs.iter().all(|term| there.contains(&term.cell)));
+                there.insert(step.cell);
+            }
+            assert!(some.steps().len() < all.steps().len());
+        }
+        assert_eq!(all.only(&[]).steps(), []);
+    }
+}

@@ -1,0 +1,85 @@
+//! Rebuilding one node from the fewest blocks.
+//!
+//! A lost data block comes back by its row or by its diagonal. A row and a diagonal that are used
+//! mostly cross in a surviving block, which is then read once; half rows and half diagonals cross
+//! most often. Only where the crossing would lie in the column that an odd number of nodes does
+//! not have is nothing saved, and one such pair cannot be avoided.
+
+use super::Xor2d;
+use crate::decode::Recovery;
+use crate::stripe::Cell;
+
+impl Xor2d {
+    /// How one lost node comes back with the fewest reads: 3R²/4 blocks over an even number of
+    /// nodes, 3R²/4 - R + 1 over an odd one, all data for the last node.
+    ///
+    /// # Panics
+    /// On a node outside the stripe.
+    #[must_use]
+    pub fn fewest_reads(&self, lost: u16) -> Recovery {
+        assert!(lost < self.nodes(), "node {lost} outside the stripe");
+        let by_row = self.rows_to_use(lost);
+        let choose = |row: u16| {
+            let cell = Cell { row, node: lost };
+            let number = if lost == self.q_node() {
+                usize::from(self.rows() + row)
+            } else if by_row[usize::from(row)] {
+                self.row_equation(row)
+            } else {
+                self.diagonal_equation(self.diagonal(row, lost))
+            };
+            (cell, number)
+        };
+        let cells: Vec<(Cell, usize)> = (0..self.rows()).map(choose).collect();
+        Recovery::by_equations(self.code(), &cells)
+    }
+
+    /// Which rows of the lost node come back by their row: half of them, side by side on the path
+    /// that its column and the last one trace through the rows, its row parity among them.
+    fn rows_to_use(&self, lost: u16) -> Vec<bool> {
+        let rows = usize::from(self.rows());
+        let mut by_row = vec![false; rows];
+        if lost >= self.m - 1 {
+            by_row[..rows / 2].fill(true);
+            return by_row;
+        }
+        let mut path = Vec::with_capacity(rows);
+        let mut row = self.rows();
+        for _ in 0..rows {
+            // Where the last column has the diagonal that the lost one has here.
+            row = (self.diagonal(row, lost) + 1) % self.m;
+            path.push(row);
+        }
+        let parity = path.iter().position(|&row| self.p_node_is(row, lost)).unwrap_or(0);
+        let start = parity.saturating_sub(rows / 4).min(rows - rows / 2);
+        for &row in &path[start..start + rows / 2] {
+            by_row[usize::from(row)] = true;
+        }
+        by_row
+    }
+
+    fn p_node_is(&self, row: u16, node: u16) -> bool {
+        row < self.rows() && self.p_node(row) == node
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_are_as_few_as_the_formula_says() {
+        for n in super::super::MIN_NODES..=super::super::MAX_NODES {
+            let xor2d = Xor2d::new(u32::from(n)).expect("4 to 34 nodes");
+            let rows = usize::from(xor2d.rows());
+            let fewest = 3 * rows * rows / 4 - if n % 2 == 0 { 0 } else { rows - 1 };
+            for lost in 0..n - 1 {
+                let reads = xor2d.fewest_reads(lost).reads();
+                assert_eq!(reads.len(), fewest, "{n} nodes, node {lost} lost");
+                assert!(reads.iter().all(|cell| cell.node != lost));
+            }
+            let reads = xor2d.fewest_reads(n - 1).reads();
+            assert!(reads.iter().eq(xor2d.code().data()), "{n} nodes, the last lost");
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! Every loss that a code must survive, symbolically: what a recovery adds up must be what was
+//! lost.
+
+use std::collections::BTreeSet;
+
+use braid_array::level::{FarSets, Layout, Level, ParityLayout, Raid0Layout, Raid10Layout};
+use braid_cluster::levels::{LevelError, stripe_code};
+use braid_cluster::{Cell, Recovery, StripeCode, Terms, Xor2d};
+
+/// The largest stripe has 32 rows over 32 data nodes.
+const WORDS: usize = 32 * 32 / 64;
+
+/// A sum of data blocks as a set; all coefficients are 1.
+type Bits = [u64; WORDS];
+
+#[test]
+fn xor2d_gets_every_pair_of_nodes_back() {
+    for nodes in 4..=34 {
+        let xor2d = Xor2d::new(nodes).expect("4 to 34 nodes");
+        let code = xor2d.code();
+        let place =
+            |cell: Cell| usize::from(cell.row) * usize::from(code.nodes()) + usize::from(cell.node);
+        let blocks: Vec<Bits> = code.cells().map(|cell| bits(&code.terms(cell))).collect();
+        let check = |plan: &Recovery, lost: &[u16]| {
+            let mut there: Vec<Option<Bits>> = code
+                .cells()
+                .map(|cell| (!lost.contains(&cell.node)).then(|| blocks[place(cell)]))
+                .collect();
+            for step in plan.steps() {
+                let mut sum = [0; WORDS];
+                for term in &step.inputs {
+                    assert_eq!(term.coef, 1);
+                    let block = there[place(term.cell)].expect("an input that is there");
+                    sum.iter_mut().zip(block).for_each(|(word, other)| *word ^= other);
+                }
+                there[place(step.cell)] = Some(sum);
+            }
+            let back = there.iter().zip(&blocks).all(|(there, block)| *there == Some(*block));
+            assert!(back, "{nodes} nodes, {lost:?} lost");
+            let lost_blocks = lost.len() * usize::from(code.rows());
+            assert_eq!(plan.steps().len(), lost_blocks, "no block comes back twice");
+        };
+        for a in 0..code.nodes() {
+            check(&Recovery::plan(code, &[a]).expect("one node"), &[a]);
+            check(&xor2d.fewest_reads(a), &[a]);
+            for b in 0..a {
+                check(&Recovery::plan(code, &[a, b]).expect("two nodes"), &[a, b]);
+            }
+        }
+    }
+}
+
+#[test]
+fn levels_survive_what_they_promise_and_no_more() {
+    for nodes in 4..=9 {
+        for layout in ParityLayout::ALL {
+            for stripe in 0..u64::from(nodes) {
+                let raid6 = stripe_code(Level::Raid6, Layout::Parity(layout), nodes, stripe);
+                survives(&raid6.expect("raid6 has every layout"), 2);
+                let raid5 = stripe_code(Level::Raid5, Layout::Parity(layout), nodes, stripe);
+                if let Ok(raid5) = raid5 {
+                    survives(&raid5, 1);
+                }
+            }
+        }
+        survives(&stripe_code(Level::Raid4, Layout::None, nodes, 3).expect("raid4"), 1);
+        let mirror = stripe_code(Level::Raid1, Layout::None, nodes, 0).expect("raid1");
+        survives(&mirror, nodes as usize - 1);
+        let striped = Layout::Raid0(Raid0Layout::Original);
+        survives(&stripe_code(Level::Raid0, striped, nodes, 0).expect("raid0"), 0);
+        for layout in ["n2", "n3", "o2", "o3"] {
+            let raid10 = stripe_code(Level::Raid10, raid10(layout), nodes, 0).expect(layout);
+            survives(&raid10, if layout.ends_with('2') { 1 } else { 2 });
+        }
+        let both = Raid10Layout { near: 2, far: 2, offset: true, far_sets: FarSets::Original };
+        match stripe_code(Level::Raid10, Layout::Raid10(both), nodes, 0) {
+            Ok(code) => survives(&code, 3),
+            Err(error) => assert!(nodes % 2 == 1, "{nodes} nodes: {error}"),
+        }
+    }
+}
+
+#[test]
+fn levels_without_stripes_are_refused() {
+    let refused = |level, layout, nodes| stripe_code(level, layout, nodes, 0).err();
+    assert_eq!(refused(Level::Linear, Layout::None, 3), Some(LevelError::Linear));
+    assert_eq!(refused(Level::Raid10, raid10("f2"), 4), Some(LevelError::Far));
+    assert!(matches!(
+        refused(Level::Raid6, Layout::Parity(ParityLayout::LeftSymmetric), 3),
+        Some(LevelError::Geometry(_))
+    ));
+    assert!(matches!(refused(Level::Raid1, Layout::None, u32::MAX), Some(LevelError::Geometry(_))));
+    assert!(matches!(refused(Level::Raid10, Layout::None, 4), Some(LevelError::Geometry(_))));
+}
+
+fn raid10(name: &str) -> Layout {
+    let copies = name[1..].parse().expect("a number of copies");
+    let (near, far) = if name.starts_with('n') { (copies, 1) } else { (1, copies) };
+    let far_sets = FarSets::Original;
+    Layout::Raid10(Raid10Layout { near, far, offset: name.starts_with('o'), far_sets })
+}
+
+fn bits(terms: &Terms) -> Bits {
+    let mut bits = [0; WORDS];
+    for (index, coef) in terms.iter() {
+        assert_eq!(coef, 1);
+        bits[index as usize / 64] |= 1 << (index % 64);
+    }
+    bits
+}
+
+/// Any `most` nodes come back; of any `most + 1` data is lost for at least one choice of them.
+fn survives(code: &StripeCode, most: usize) {
+    let nodes = usize::from(code.nodes());
+    let mut lost_for_good = 0;
+    for set in 0..1u32 << nodes {
+        let lost: Vec<u16> = (0..code.nodes()).filter(|&node| set >> node & 1 == 1).collect();
+        match Recovery::plan(code, &lost) {
+            Some(plan) => comes_back(code, &plan, &lost),
+            None => {
+                assert!(lost.len() > most, "{lost:?} of {code:?}");
+                lost_for_good += usize::from(lost.len() == most + 1);
+            }
+        }
+    }
+    assert!(lost_for_good > 0, "{code:?} survives more than {most}");
+}
+
+fn comes_back(code: &StripeCode, plan: &Recovery, lost: &[u16]) {
+    let mut there: BTreeSet<Cell> =
+        code.cells().filter(|cell| !lost.contains(&cell.node)).collect();
+    for step in plan.steps() {
+        let mut sum = Terms::default();
+        for term in &step.inputs {
+            assert!(there.contains(&term.cell), "{:?} is not there", term.cell);
+            sum.add(term.coef, &code.terms(term.cell));
+        }
+        assert_eq!(sum, code.terms(step.cell));
+        there.insert(step.cell);
+    }
+    assert!(there.iter().copied().eq(code.cells()));
+}
