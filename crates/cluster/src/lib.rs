@@ -1,25 +1,38 @@
-//! RAID over storage nodes, as data: where the blocks of a stripe lie and how lost ones come back.
-//! No file, socket, clock, thread or random source: an executor carries out what is described here.
+//! RAID over storage nodes, as data: where the blocks of a stripe lie, how lost ones come back, and
+//! who sends what to whom while a stripe is written. No file, socket, clock, thread or random
+//! source: an executor carries out what is described here.
 //!
 //! A [`StripeCode`] says which cells of a stripe hold data and which sums the others are: the 2-D
-//! XOR code of [`Xor2d`] or a level of md's. [`Recovery`] gets lost cells back.
+//! XOR code of [`Xor2d`] or a level of md's. [`Recovery`] gets lost cells back. A [`Schedule`] is
+//! one tree of transfers for each parity, and [`Program`] what one node does of it.
 //!
 //! ```
-//! use braid_cluster::{Recovery, Xor2d};
+//! use braid_cluster::{Planner, Recovery, Xor2d};
 //!
 //! let xor2d = Xor2d::new(5).expect("4 to 34 nodes");
 //! // Any two nodes may be lost.
 //! assert!(Recovery::plan(xor2d.code(), &[1, 4]).is_some());
+//! // Every data block is sent once by the client; nodes exchange R(n-1) = 16 blocks.
+//! let schedule = xor2d.schedule(Planner::Encoder { node: 0 }).expect("node 0 is one of 5");
+//! assert_eq!(schedule.client_egress(), 12);
+//! assert_eq!(schedule.node_transfers(), 16);
+//! assert_eq!(schedule.verify(xor2d.code()), Ok(()));
 //! ```
 #![forbid(unsafe_code)]
 
 pub mod decode;
 pub mod levels;
+pub mod program;
+pub mod rotation;
+pub mod schedule;
 pub mod stripe;
 pub mod terms;
 pub mod xor2d;
 
 pub use decode::Recovery;
+pub use program::Program;
+pub use rotation::Rotation;
+pub use schedule::{Planner, Schedule};
 pub use stripe::{Cell, Equation, Kind, StripeCode, Term};
 pub use terms::Terms;
 pub use xor2d::Xor2d;

@@ -8,6 +8,7 @@
 
 mod diagonals;
 mod fewest;
+mod plans;
 
 use crate::stripe::{Cell, Equation, Kind, StripeCode, Term};
 

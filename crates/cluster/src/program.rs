@@ -1,0 +1,159 @@
+//! What one node does while a stripe is written: its part of a schedule, as a list of sums.
+
+use std::collections::BTreeMap;
+
+use crate::schedule::{Endpoint, Input, Schedule};
+use crate::stripe::{Content, StripeCode};
+
+/// What is done with the inputs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// Nothing: the one input goes on from the slot it came in.
+    Forward,
+    /// They are multiplied with their coefficients and added up.
+    Sum,
+}
+
+/// Where the outcome lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// In the slot in which this transfer came. A sum may take it: nothing else needs what came,
+    /// and its coefficient is 1.
+    Received(usize),
+    /// In a slot that was free: every input is needed again.
+    Fresh,
+}
+
+/// Where the outcome goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Destination {
+    /// To a node, as the transfer with this number.
+    Node {
+        /// Which node.
+        node: u16,
+        /// Which transfer.
+        transfer: usize,
+    },
+    /// Into a row of the stripe on this node.
+    Store {
+        /// Which row.
+        row: u16,
+    },
+}
+
+/// One thing a node does as soon as all inputs are there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// Blocks that came, with their coefficients.
+    pub inputs: Vec<Input>,
+    /// What is done with them.
+    pub operation: Operation,
+    /// Where the outcome lies.
+    pub output: Output,
+    /// Where it goes.
+    pub destination: Destination,
+}
+
+/// The steps of one node, those that can be done earlier first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Program {
+    steps: Vec<Step>,
+}
+
+impl Program {
+    /// The part that `node` has in a schedule of this code.
+    #[must_use]
+    pub fn of(schedule: &Schedule, code: &StripeCode, node: u16) -> Self {
+        let mut parts = stored(schedule, code, node);
+        for (number, transfer) in schedule.transfers().iter().enumerate() {
+            if transfer.from == Endpoint::Node(node) {
+                let to = Destination::Node { node: transfer.to, transfer: number };
+                parts.push((transfer.inputs.clone(), to));
+            }
+        }
+        let mut uses: BTreeMap<usize, u32> = BTreeMap::new();
+        for input in parts.iter().flat_map(|(inputs, _)| inputs) {
+            *uses.entry(input.transfer).or_default() += 1;
+        }
+        let stage = |input: &Input| schedule.transfers()[input.transfer].stage;
+        // Stable: at the same stage blocks are stored before they are sent on.
+        parts.sort_by_key(|(inputs, _)| inputs.iter().map(stage).max());
+        let last_use = |input: &&Input| input.coef == 1 && uses[&input.transfer] == 1;
+        let step = |(inputs, destination): (Vec<Input>, Destination)| {
+            let (operation, output) = match &inputs[..] {
+                [only] if only.coef == 1 => (Operation::Forward, Output::Received(only.transfer)),
+                several => {
+                    let free = several.iter().find(last_use);
+                    let output = free.map_or(Output::Fresh, |i| Output::Received(i.transfer));
+                    (Operation::Sum, output)
+                }
+            };
+            Step { inputs, operation, output, destination }
+        };
+        Self { steps: parts.into_iter().map(step).collect() }
+    }
+
+    /// What the node does. Steps depend on transfers only, never on each other, save that a sum
+    /// overwrites the slot it names as its output.
+    #[must_use]
+    pub fn steps(&self) -> &[Step] {
+        &self.steps
+    }
+}
+
+/// What becomes of the node's own cells, by row.
+fn stored(schedule: &Schedule, code: &StripeCode, node: u16) -> Vec<(Vec<Input>, Destination)> {
+    let own = code.cells().filter(|cell| cell.node == node);
+    own.map(|cell| {
+        let inputs = match code.content(cell) {
+            Content::Data(index) => vec![Input { transfer: index as usize, coef: 1 }],
+            Content::Sum(number) => schedule.sums()[number].clone(),
+        };
+        (inputs, Destination::Store { row: cell.row })
+    })
+    .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Planner, Xor2d};
+
+    #[test]
+    fn the_encoder_adds_and_the_others_store_and_forward() {
+        let xor2d = Xor2d::new(5).expect("5 nodes");
+        let schedule = xor2d.schedule(Planner::Encoder { node: 0 }).expect("a node of 5");
+        for node in 0..5 {
+            let program = Program::of(&schedule, xor2d.code(), node);
+            let sums = program.steps().iter().filter(|step| step.operation == Operation::Sum);
+            let sent = program
+                .steps()
+                .iter()
+                .filter(|step| matches!(step.destination, Destination::Node { .. }));
+            let (sums, sent) = (sums.count(), sent.count());
+            // Three of four cells of nodes 1 to 3 are data, node 4 has parities only.
+            assert_eq!((sums, sent), [(8, 7), (0, 3), (0, 3), (0, 3), (0, 0)][usize::from(node)]);
+            let stored = program.steps().iter().take_while(|step| step.inputs[0].transfer < 12);
+            assert!(stored.count() > 0 || node == 4, "data is stored before anything arrives");
+        }
+    }
+
+    #[test]
+    fn a_sum_takes_a_slot_only_when_nothing_else_needs_it() {
+        let xor2d = Xor2d::new(5).expect("5 nodes");
+        let schedule = xor2d.schedule(Planner::Chain).expect("every code has chains");
+        let mut in_place = 0;
+        for node in 0..5 {
+            let program = Program::of(&schedule, xor2d.code(), node);
+            for step in program.steps().iter().filter(|step| step.operation == Operation::Sum) {
+                let Output::Received(slot) = step.output else { continue };
+                in_place += 1;
+                let needs = |other: &Step| other.inputs.iter().any(|i| i.transfer == slot);
+                let users: Vec<&Step> = program.steps().iter().filter(|s| needs(s)).collect();
+                assert_eq!(users, [step]);
+            }
+        }
+        // The last sums before each of the eight parities add to a partial sum.
+        assert_eq!(in_place, 8);
+    }
+}
