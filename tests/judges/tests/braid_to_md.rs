@@ -6,6 +6,7 @@ use crate::served::Served;
 use crate::support::{self, Run, braid, guest, program, skip};
 use braid_judges::Content;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 const MEMBER_BYTES: u64 = 10 << 20;
 
@@ -106,16 +107,44 @@ pub(crate) fn create(name: &str, level: &str, members: &[PathBuf], arguments: &[
     Run::of(&mut command).expect_success("create");
 }
 
+/// mdadm reads the same from our superblocks as we do.
+#[test]
+fn mdadm_examines_as_we_do() {
+    if let Err(reason) = program("mdadm") {
+        return skip("mdadm_examines_as_we_do", &reason);
+    }
+    let mut findings = Vec::new();
+    for &(level, layout, devices, chunk) in STRIPED.iter().chain(DOUBLE) {
+        let name = format!("examine-{level}-{layout}-{devices}");
+        let members = members(&name, devices, MEMBER_BYTES);
+        create(&name, level, &members, &options(layout, chunk));
+        for member in &members {
+            let mut mdadm = Command::new("/sbin/mdadm");
+            let theirs = Run::of(mdadm.args(["--examine", "--export"]).arg(member));
+            let theirs = theirs.expect_success("mdadm --examine").stdout;
+            let ours = Run::of(braid().args(["examine", "--export"]).arg(member)).stdout;
+            if theirs.lines().any(|line| !ours.lines().any(|other| other == line)) {
+                findings.push(format!("{name}: mdadm:\n{theirs}ours:\n{ours}"));
+            }
+            let text = Run::of(Command::new("/sbin/mdadm").arg("--examine").arg(member)).stdout;
+            if !text.contains("- correct") {
+                findings.push(format!("{name}: {text}"));
+            }
+        }
+    }
+    support::report(&findings);
+}
+
+fn options<'a>(layout: &'a str, chunk: &'a str) -> Vec<&'a str> {
+    let named = [("--layout", layout), ("--chunk", chunk)];
+    let given = named.into_iter().filter(|(_, value)| !value.is_empty());
+    given.flat_map(|(option, value)| [option, value]).collect()
+}
+
 /// The life of one array: made, filled, hurt and healed where its level allows, stopped.
 fn live(name: &str, &(level, layout, devices, chunk): &Shape, number: usize) -> Left {
     let members = members(&format!("to-md-{name}"), devices, MEMBER_BYTES);
-    let mut arguments = Vec::new();
-    if !layout.is_empty() {
-        arguments.extend(["--layout", layout]);
-    }
-    if !chunk.is_empty() {
-        arguments.extend(["--chunk", chunk]);
-    }
+    let mut arguments = options(layout, chunk);
     let redundant = !["linear", "0"].contains(&level);
     let bitmap = redundant && number % 2 == 1;
     if redundant {

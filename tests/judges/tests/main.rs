@@ -9,5 +9,6 @@ mod live;
 mod md_to_braid;
 mod nbd_clients;
 mod refusals;
+mod revive;
 mod served;
 mod support;
