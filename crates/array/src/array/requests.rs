@@ -16,6 +16,8 @@ use crate::{Buf, IoOp, MemberId, Op, Request, RequestError, SECTOR_BYTES};
 
 /// Requests in flight at most.
 pub(crate) const MAX_REQUESTS: usize = 256;
+/// The smallest part of a failed read that is tried again by itself: 4096 bytes, as in md.
+const BLOCK_SECTORS: u64 = 8;
 /// Pieces of one zeroing or discard in flight at most.
 const MAX_PIECES: usize = 32;
 /// Longest piece of a zeroing or discard, in sectors of the array or of a member.
@@ -200,11 +202,13 @@ impl Array {
             self.piece_done(read.request, Err(RequestError::Failed));
             return;
         }
+        // A member that cannot read is asked block by block: what it can read is not computed.
+        let unreadable = failed.is_some_and(|id| self.members.live(id));
+        let unit = if unreadable { BLOCK_SECTORS } else { self.unit_sectors() };
         let total = u64::from(read.buf.len) / SECTOR_BYTES;
         let mut done = 0;
         while done < total {
             let sector = read.sector + done;
-            let unit = self.unit_sectors();
             let sectors = (total - done).min(unit - self.sync_sector(sector) % unit);
             let bytes = |count: u64| (count * SECTOR_BYTES) as u32;
             let buf = read.buf.slice(bytes(done), bytes(sectors));

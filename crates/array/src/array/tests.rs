@@ -507,3 +507,18 @@ fn arrays_of_arrays_lose_one_member_each_and_recover() {
         world.command(Command::Stop);
     }
 }
+
+#[test]
+fn one_unreadable_sector_costs_one_rewritten_block() {
+    for (level, layout, disks, chunk) in [(1, 0, 2, 0), (5, 2, 3, 128), (10, 0x102, 4, 128)] {
+        let mut world = World::new(level, layout, disks, chunk);
+        let content = fill(&mut world);
+        world.bad.push((MemberId(0), DATA_OFFSET + 21));
+        world.writes = 0;
+        let read = world.read(0, 128).unwrap();
+        assert!(read == content[..read.len()], "level {level}");
+        let corrected = |event: &ArrayEvent| matches!(event, ArrayEvent::ReadCorrected { .. });
+        let count = world.events.iter().filter(|event| corrected(event)).count();
+        assert_eq!((world.writes, count), (1, 1), "level {level}: {:?}", world.events);
+    }
+}
