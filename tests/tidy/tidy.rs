@@ -16,7 +16,7 @@ const ARROWS: &[(&str, &[&str], Outside)] = &[
     ("cluster", &["array", "parity"], Outside::Only(&["thiserror"])),
     ("sim", &["array", "parity"], Outside::Any),
     ("host", &["array", "parity"], Outside::Any),
-    ("cli", &["host", "array"], Outside::Any),
+    ("cli", &["host", "cluster", "array"], Outside::Any),
 ];
 
 enum Outside {

@@ -8,7 +8,7 @@ mod size;
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueHint};
+use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 
 pub(crate) use members::{MemberArg, local_path};
 pub(crate) use parse::parse;
@@ -267,15 +267,31 @@ pub(crate) struct LayoutArgs {
     /// Members
     #[arg(long, short = 'n', value_name = "N")]
     pub(crate) raid_devices: u32,
-    /// Layout, as mdadm spells it [default: left-symmetric, n2]
+    /// Layout, as mdadm spells it, or xor2d for level 6 over nodes [default: left-symmetric, n2]
     #[arg(long, short = 'p', value_name = "LAYOUT")]
     pub(crate) layout: Option<String>,
     /// Chunk
     #[arg(long, short, value_parser = parse_size)]
     pub(crate) chunk: Option<Size>,
+    /// Show one stripe over nodes, and the transfers with which it is written
+    #[arg(long, value_name = "SCHEDULE")]
+    pub(crate) schedule: Option<ScheduleName>,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Who builds the parities of a stripe over nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ScheduleName {
+    /// The client, which sends them as it sends data
+    Client,
+    /// The nodes, each parity along a chain through them
+    Chain,
+    /// One node, another one for every stripe
+    Encoder,
+    /// The nodes, with as many shared transfers as are known; for some numbers of nodes
+    Static,
 }
 
 #[derive(Debug, Args)]

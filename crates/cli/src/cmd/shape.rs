@@ -79,12 +79,12 @@ impl ArrayShape {
 }
 
 impl Typed<'_> {
-    fn usage(&self, reason: &str, next: &str) -> Failure {
+    pub(super) fn usage(&self, reason: &str, next: &str) -> Failure {
         Failure::usage(self.operation, self.object, reason, next)
     }
 
     /// Wrong usage, in the words of a library.
-    fn wrong(&self, error: &dyn Error) -> Failure {
+    pub(super) fn wrong(&self, error: &dyn Error) -> Failure {
         let (reason, next) = halves(error);
         self.usage(&reason, &next)
     }

@@ -1,0 +1,190 @@
+//! `braid layout`: where each data and parity chunk of an array lies, for one period of the
+//! pattern, and the equations between them; with a schedule, for one stripe, and who sends what to
+//! whom while it is written.
+
+mod pattern;
+mod stripe;
+mod text;
+
+use braid_array::SECTOR_BYTES;
+use braid_array::level::Level;
+use braid_cluster::{Schedule, Terms, Xor2d, levels};
+use serde::{Serialize, Serializer};
+
+use super::shape::{ArrayShape, Typed};
+use crate::args::LayoutArgs;
+use crate::failure::Failure;
+use crate::output::{self, json::SCHEMA};
+
+const XOR2D: &str = "xor2d";
+
+/// What `--json` prints.
+#[derive(Debug, Serialize)]
+struct Map {
+    schema: u32,
+    level: &'static str,
+    layout: Option<String>,
+    raid_devices: u32,
+    chunk_bytes: u64,
+    rows: u64,
+    /// By row and member.
+    cells: Vec<Cell>,
+    equations: Vec<Equation>,
+    schedule: Option<Plan>,
+}
+
+#[derive(Clone, Copy, Debug, Serialize)]
+struct Cell {
+    row: u64,
+    member: u16,
+    kind: Kind,
+    /// Data and copies: which chunk of the array. Parity: which row.
+    index: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Kind {
+    Data,
+    Copy,
+    Parity,
+    Q,
+    Diag,
+}
+
+#[derive(Debug, Serialize)]
+struct Equation {
+    parity: Place,
+    terms: Vec<Term>,
+}
+
+#[derive(Clone, Copy, Debug, Serialize)]
+struct Place {
+    row: u64,
+    member: u16,
+}
+
+#[derive(Clone, Copy, Debug, Serialize)]
+struct Term {
+    row: u64,
+    member: u16,
+    coef: u8,
+}
+
+/// How the stripe is written.
+#[derive(Debug, Serialize)]
+struct Plan {
+    name: &'static str,
+    /// By stage.
+    transfers: Vec<Transfer>,
+    /// Chunks that each node receives, the client's included.
+    ingress: Vec<u32>,
+    /// Chunks that each node sends.
+    egress: Vec<u32>,
+}
+
+#[derive(Debug, Serialize)]
+struct Transfer {
+    stage: u16,
+    from: Sender,
+    to: u16,
+    #[serde(serialize_with = "indices")]
+    terms: Terms,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(untagged)]
+enum Sender {
+    Client(&'static str),
+    Node(u16),
+}
+
+fn indices<S: Serializer>(terms: &Terms, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(terms.iter().map(|(index, _)| index))
+}
+
+impl Map {
+    fn new(
+        shape: &ArrayShape,
+        layout: Option<String>,
+        rows: u64,
+        mut cells: Vec<Cell>,
+        equations: Vec<Equation>,
+    ) -> Self {
+        cells.sort_by_key(|cell| (cell.row, cell.member));
+        Self {
+            schema: SCHEMA,
+            level: shape.level.name(),
+            layout,
+            raid_devices: shape.raid_disks,
+            chunk_bytes: u64::from(shape.chunk_sectors) * SECTOR_BYTES,
+            rows,
+            cells,
+            equations,
+            schedule: None,
+        }
+    }
+
+    fn cell(&self, row: u64, member: u16) -> Option<&Cell> {
+        let found = self.cells.binary_search_by_key(&(row, member), |c| (c.row, c.member));
+        found.ok().map(|place| &self.cells[place])
+    }
+}
+
+pub(super) fn run(args: &LayoutArgs) -> Result<(), Failure> {
+    let typed = Typed {
+        operation: "layout",
+        object: &args.level,
+        level: &args.level,
+        layout: args.layout.as_deref(),
+        raid_devices: args.raid_devices,
+        chunk: args.chunk,
+    };
+    let map = match typed.layout {
+        Some(XOR2D) => xor2d(args, &typed)?,
+        _ => level(args, &typed)?,
+    };
+    if args.json {
+        return output::print_json(&map);
+    }
+    output::answer(&text::text(&map))
+}
+
+/// A level of md's. A schedule is that of the first stripe, and then no other stripe is shown:
+/// data indices count from its first chunk.
+fn level(args: &LayoutArgs, typed: &Typed<'_>) -> Result<Map, Failure> {
+    let shape = ArrayShape::parse(typed)?;
+    let Some(name) = args.schedule else {
+        let explain = |error| Failure::explained("layout", &args.level, error);
+        return pattern::map(&shape).map_err(explain);
+    };
+    let code = levels::stripe_code(shape.level, shape.layout, shape.raid_disks, 0)
+        .map_err(|error| typed.wrong(&error))?;
+    let planner = stripe::planner(name, code.nodes());
+    let schedule = Schedule::plan(&code, planner).map_err(|_| {
+        let reason = format!("{} has no static schedule, only layout {XOR2D} has", shape.level);
+        typed.usage(&reason, "use client, chain or encoder")
+    })?;
+    let mut map = stripe::map(&shape, shape.layout.name(), &code);
+    map.schedule = Some(stripe::plan(planner, &schedule));
+    Ok(map)
+}
+
+/// The 2-D XOR code.
+fn xor2d(args: &LayoutArgs, typed: &Typed<'_>) -> Result<Map, Failure> {
+    let level: Level = typed.level.parse().map_err(|error| typed.wrong(&error))?;
+    if level != Level::Raid6 {
+        let reason = format!("{level} has no layout {XOR2D}");
+        return Err(typed.usage(&reason, "use --level 6 or another layout"));
+    }
+    let xor2d = Xor2d::new(typed.raid_devices).map_err(|error| typed.wrong(&error))?;
+    // Whatever else was typed is checked as for any other raid6.
+    let shape = ArrayShape::parse(&Typed { layout: None, ..*typed })?;
+    let mut map = stripe::map(&shape, Some(XOR2D.to_owned()), xor2d.code());
+    if let Some(name) = args.schedule {
+        let planner = stripe::planner(name, xor2d.code().nodes());
+        let schedule = xor2d.schedule(planner).map_err(|error| typed.wrong(&error))?;
+        map.schedule = Some(stripe::plan(planner, &schedule));
+    }
+    Ok(map)
+}

@@ -1,0 +1,71 @@
+//! The map of one stripe over nodes, and its schedule.
+
+use braid_cluster::schedule::Endpoint;
+use braid_cluster::stripe::Content;
+use braid_cluster::{self as cluster, Planner, Rotation, Schedule, StripeCode};
+
+use super::{Cell, Equation, Kind, Map, Place, Plan, Sender, Term, Transfer};
+use crate::args::ScheduleName;
+use crate::cmd::shape::ArrayShape;
+
+/// Every cell and equation of a stripe.
+pub(super) fn map(shape: &ArrayShape, layout: Option<String>, code: &StripeCode) -> Map {
+    let cell = |cell| {
+        let index = match code.content(cell) {
+            Content::Data(index) => u64::from(index),
+            Content::Sum(_) => match (code.kind(cell), code.terms(cell).as_block()) {
+                (cluster::Kind::Copy, Some(index)) => u64::from(index),
+                _ => u64::from(cell.row),
+            },
+        };
+        Cell { row: u64::from(cell.row), member: cell.node, kind: kind(code.kind(cell)), index }
+    };
+    let term = |term: &cluster::Term| Term {
+        row: u64::from(term.cell.row),
+        member: term.cell.node,
+        coef: term.coef,
+    };
+    let equation = |equation: &cluster::Equation| Equation {
+        parity: Place { row: u64::from(equation.parity.row), member: equation.parity.node },
+        terms: equation.terms.iter().map(term).collect(),
+    };
+    let cells = code.cells().map(cell).collect();
+    let equations = code.equations().iter().map(equation).collect();
+    Map::new(shape, layout, u64::from(code.rows()), cells, equations)
+}
+
+const fn kind(kind: cluster::Kind) -> Kind {
+    match kind {
+        cluster::Kind::Data => Kind::Data,
+        cluster::Kind::Copy => Kind::Copy,
+        cluster::Kind::Parity => Kind::Parity,
+        cluster::Kind::Q => Kind::Q,
+        cluster::Kind::Diagonal => Kind::Diag,
+    }
+}
+
+/// What builds the parities of the first stripe.
+pub(super) fn planner(name: ScheduleName, nodes: u16) -> Planner {
+    match name {
+        ScheduleName::Client => Planner::Client,
+        ScheduleName::Chain => Planner::Chain,
+        ScheduleName::Encoder => Planner::Encoder { node: Rotation::Fixed.encoder(0, nodes) },
+        ScheduleName::Static => Planner::Static,
+    }
+}
+
+/// The transfers in the order of their stages, and the loads.
+pub(super) fn plan(planner: Planner, schedule: &Schedule) -> Plan {
+    let transfer = |transfer: &cluster::schedule::Transfer| Transfer {
+        stage: transfer.stage,
+        from: match transfer.from {
+            Endpoint::Client => Sender::Client("client"),
+            Endpoint::Node(node) => Sender::Node(node),
+        },
+        to: transfer.to,
+        terms: transfer.terms.clone(),
+    };
+    let mut transfers: Vec<Transfer> = schedule.transfers().iter().map(transfer).collect();
+    transfers.sort_by_key(|transfer| transfer.stage);
+    Plan { name: planner.name(), transfers, ingress: schedule.ingress(), egress: schedule.egress() }
+}
