@@ -8,6 +8,7 @@ mod handoff;
 mod live;
 mod md_to_braid;
 mod nbd_clients;
+mod nested;
 mod refusals;
 mod revive;
 mod served;
