@@ -1,0 +1,147 @@
+//! Members that fail, are missing or are replaced: the superblocks tell before writes are
+//! acknowledged, and every superblock in between can be started from.
+
+use super::restart::is_data_write;
+use super::restart::is_superblock;
+use super::world::Fate;
+use super::*;
+use crate::action::{Command, IoError};
+
+/// The superblocks say "active", and no time passes that would change it: background work does
+/// not wait either.
+fn make_active(world: &mut World) {
+    let min_bytes_s = Some(u64::MAX);
+    world.begin_command(Command::SpeedLimits { min_bytes_s, max_bytes_s: None });
+    assert!(world.begin_write(0, &noise(1, 512)));
+    assert_eq!(world.superblock(0).resync_offset, 0);
+}
+
+const REDUNDANT: [(i32, u32, u32, u32); 4] =
+    [(1, 0, 2, 0), (5, 2, 3, 16), (6, 2, 4, 16), (10, 0x102, 4, 16)];
+
+#[test]
+fn a_write_error_is_on_the_superblocks_before_the_write_is_acknowledged() {
+    for (level, layout, disks, chunk) in REDUNDANT {
+        let mut world = World::new(level, layout, disks, chunk);
+        make_active(&mut world);
+        world.rule(|member, op| match op {
+            _ if is_superblock(op) => Fate::Hold,
+            _ if is_data_write(op) && member == MemberId(1) => Fate::Fail(IoError::Medium),
+            _ => Fate::Serve,
+        });
+        assert!(!world.begin_write(0, &noise(2, 64 * 512)), "level {level}: answered too early");
+        assert!(world.held.iter().all(|(_, member, _)| *member != MemberId(1)));
+        world.hold_nothing();
+        assert_eq!(world.answers.len(), 1, "level {level}");
+        for other in (0..disks as usize).filter(|disk| *disk != 1) {
+            assert_eq!(world.superblock(other).role_of(1), Role::Faulty, "level {level}");
+        }
+        world.cut_power_and_restart();
+        assert_eq!(world.array.status().degraded, 1, "level {level}");
+    }
+}
+
+/// A replaced member gets no more writes. Came it back in sync after a power cut, acknowledged
+/// writes were gone.
+#[test]
+fn a_replaced_member_is_recorded_before_the_next_write_is_acknowledged() {
+    let mut world = World::new(1, 0, 2, 0);
+    make_active(&mut world);
+    let new = world.add_disk();
+    world.hold(|_, op| is_superblock(op));
+    world.begin_command(Command::Replace(MemberId(0)));
+    world.release_until(|world| world.events.contains(&ArrayEvent::MemberActive(new)));
+    assert!(!world.begin_write(0, &noise(2, 512)), "answered too early");
+    world.hold_nothing();
+    assert_eq!(world.answers.len(), 1);
+    assert_eq!(world.superblock(1).role_of(0), Role::Faulty);
+}
+
+/// An array that was active when its power was cut does not write superblocks before the first
+/// write for any other reason.
+#[test]
+fn a_member_missing_at_the_start_is_recorded_before_a_write_is_acknowledged() {
+    for (level, layout, disks, chunk) in [(1, 0, 2, 0), (10, 0x102, 4, 16)] {
+        let mut world = World::new(level, layout, disks, chunk);
+        make_active(&mut world);
+        let missing = world.disks[1].take();
+        world.cut_power_and_restart_holding(|_, op| is_superblock(op));
+        assert!(!world.begin_write(0, &noise(2, 512)), "level {level}: answered too early");
+        world.hold_nothing();
+        assert_eq!(world.answers.len(), 1);
+        world.disks[1] = missing;
+        world.cut_power_and_restart();
+        assert_eq!(world.array.status().degraded, 1, "level {level}: it must be stale");
+    }
+}
+
+/// A power cut during an update leaves members one event behind, which still counts as current;
+/// two behind is stale.
+#[test]
+fn members_one_update_behind_never_fall_two_behind() {
+    let mut world = World::with(5, 2, 3, 16, |config| {
+        config.members[2].superblock.events -= 1;
+    });
+    world.hold(|member, op| member == MemberId(2) && is_superblock(op));
+    world.begin_write(0, &noise(1, 512));
+    assert!(!world.held.is_empty(), "a superblock was to be written");
+    world.cut_power_and_restart();
+    assert_eq!(world.array.status().degraded, 0, "nobody failed");
+}
+
+/// One update tells that a member became in sync and that another failed. Were the second known
+/// without the first, both would be missing.
+#[test]
+fn a_member_that_became_in_sync_says_so_before_others_tell_of_a_failure() {
+    for (level, layout, disks, chunk) in [(4, 0, 4, 32), (5, 2, 3, 16), (10, 0x102, 4, 16)] {
+        let mut world = World::new(level, layout, disks, chunk);
+        make_active(&mut world);
+        world.begin_command(Command::Fail(MemberId(0)));
+        world.begin_command(Command::Remove(MemberId(0)));
+        world.hold(|_, op| op == IoOp::Flush);
+        let new = world.add_disk();
+        world.release_until(|world| world.events.contains(&ArrayEvent::MemberActive(new)));
+        world.begin_command(Command::Fail(MemberId(1)));
+        // The update's flush goes through; the new member's superblock does not arrive.
+        world.hold(move |member, op| member == new && is_superblock(op));
+        world.release();
+        assert!(!world.held.is_empty());
+        world.disks[0] = None;
+        world.cut_power_and_restart();
+        assert_eq!(world.array.status().degraded, 0, "level {level}: only one was told of");
+    }
+}
+
+#[test]
+fn a_stop_is_answered_after_the_last_update_of_the_superblocks() {
+    let mut world = World::new(10, 0x102, 2, 16);
+    make_active(&mut world);
+    world.rule(|member, op| match op {
+        IoOp::Flush if member == MemberId(1) => Fate::Fail(IoError::Gone),
+        _ if is_superblock(op) => Fate::Hold,
+        _ => Fate::Serve,
+    });
+    world.begin_command(Command::Stop);
+    while !world.held.is_empty() {
+        assert!(world.answers.is_empty(), "superblocks were still being written");
+        world.release();
+    }
+    assert_eq!(world.answers.len(), 1);
+    assert_eq!(world.superblock(0).role_of(1), Role::Faulty);
+}
+
+#[test]
+fn the_superblocks_say_clean_after_idling_and_active_before_the_next_write() {
+    let mut world = World::new(5, 2, 3, 16);
+    make_active(&mut world);
+    assert_eq!(world.array.deadline(), Some(world.now.plus_millis(SAFE_MODE_MS)));
+    world.run();
+    assert!((0..3).all(|disk| world.superblock(disk).resync_offset == MAX_SECTOR));
+    world.issued.clear();
+    world.hold(|_, op| is_superblock(op));
+    world.begin_write(0, &noise(2, 512));
+    assert_eq!(world.held.len(), 3);
+    assert!(world.written().is_empty(), "written while the superblocks said clean");
+    world.hold_nothing();
+    assert!(!world.written().is_empty());
+}

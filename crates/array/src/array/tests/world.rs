@@ -1,0 +1,291 @@
+//! An array, its disks, and the executor between them.
+
+use std::collections::BTreeMap;
+
+use super::disk::Disk;
+use super::*;
+use crate::RequestId;
+use crate::action::{Command, IoError, IoId, Outcome};
+
+pub(super) type Answer = (RequestId, Result<(), RequestError>);
+
+/// What becomes of an I/O.
+pub(super) enum Fate {
+    Serve,
+    Hold,
+    Fail(IoError),
+}
+
+type Rule = Box<dyn FnMut(MemberId, IoOp) -> Fate>;
+
+pub(super) struct World {
+    pub(super) array: Box<dyn Machine>,
+    pub(super) arena: Vec<u8>,
+    pub(super) disks: Vec<Option<Disk>>,
+    /// The disks of members, where the number is not the same.
+    pub(super) places: BTreeMap<MemberId, usize>,
+    pub(super) bad: Vec<(MemberId, u64)>,
+    pub(super) now: Instant,
+    pub(super) reads: usize,
+    pub(super) writes: usize,
+    pub(super) events: Vec<ArrayEvent>,
+    next: u64,
+    members_per_array: Option<usize>,
+    rule: Rule,
+    /// Held back, oldest first.
+    pub(super) held: Vec<(IoId, MemberId, IoOp)>,
+    /// All I/O the machine asked for.
+    pub(super) issued: Vec<(MemberId, IoOp)>,
+    pub(super) answers: Vec<Answer>,
+}
+
+impl World {
+    pub(super) fn new(level: i32, layout: u32, disks: u32, chunk: u32) -> Self {
+        Self::with(level, layout, disks, chunk, |_| {})
+    }
+
+    pub(super) fn with(
+        level: i32,
+        layout: u32,
+        disks: u32,
+        chunk: u32,
+        change: impl Fn(&mut Config),
+    ) -> Self {
+        let mut config = config(level, layout, disks, chunk);
+        change(&mut config);
+        let metadata = config.clone();
+        let bytes = Array::scratch_bytes(&config);
+        let array = Array::new(Instant(0), config, Scratch { offset: 0, bytes }).unwrap();
+        let mut world = Self::around(Box::new(array), metadata.members.len(), bytes);
+        world.format(&metadata);
+        world
+    }
+
+    /// `outer` over arrays of shape `inner`, as many as `outer` has members.
+    pub(super) fn stack(outer: (i32, u32, u32, u32), inner: (i32, u32, u32, u32)) -> Self {
+        let mut offset = 0;
+        let mut start = |config: Config| {
+            let bytes = Array::scratch_bytes(&config);
+            offset += bytes;
+            let scratch = Scratch { offset: offset - bytes, bytes };
+            Array::new(Instant(0), config, scratch).unwrap()
+        };
+        let arrays: Vec<Array> =
+            (0..outer.2).map(|_| start(config(inner.0, inner.1, inner.2, inner.3))).collect();
+        let mut top = config(outer.0, outer.1, outer.2, outer.3);
+        for member in &mut top.members {
+            member.device_sectors = arrays[0].array_sectors();
+            member.superblock.data_size = arrays[0].array_sectors() - DATA_OFFSET;
+        }
+        let top = start(top);
+        let stack = crate::stack::Stack::new(top, arrays).unwrap();
+        let mut world = Self::around(Box::new(stack), (inner.2 * outer.2) as usize, offset);
+        world.members_per_array = Some(inner.2 as usize);
+        world
+    }
+
+    fn around(array: Box<dyn Machine>, disks: usize, scratch_bytes: u64) -> Self {
+        let disk = || Some(Disk::filled(DATA_OFFSET + MEMBER_SECTORS, 0));
+        Self {
+            array,
+            arena: vec![0; scratch_bytes as usize + (4 << 20)],
+            disks: std::iter::repeat_with(disk).take(disks).collect(),
+            places: BTreeMap::new(),
+            bad: Vec::new(),
+            now: Instant(0),
+            reads: 0,
+            writes: 0,
+            events: Vec::new(),
+            next: 1,
+            members_per_array: None,
+            rule: Box::new(|_, _| Fate::Serve),
+            held: Vec::new(),
+            issued: Vec::new(),
+            answers: Vec::new(),
+        }
+    }
+
+    /// The disk behind a member; leaf ids of a stack are far apart.
+    pub(super) fn disk(&self, member: MemberId) -> usize {
+        match self.members_per_array {
+            Some(count) => usize::from(member.0 / 1024) * count + usize::from(member.0 % 1024),
+            None => self.places.get(&member).copied().unwrap_or_else(|| member.0.into()),
+        }
+    }
+
+    pub(super) fn bytes(&mut self, buf: Buf) -> &mut [u8] {
+        &mut self.arena[buf.offset as usize..][..buf.len as usize]
+    }
+
+    pub(super) fn data_buf(&self, len: usize) -> Buf {
+        Buf { offset: (self.arena.len() - (2 << 20)) as u64, len: len as u32 }
+    }
+
+    fn member_io(&mut self, member: MemberId, op: IoOp) -> Result<Outcome, IoError> {
+        let index = self.disk(member);
+        let disk = self.disks[index].as_mut().ok_or(IoError::Gone)?;
+        match op {
+            IoOp::Read { sector, buf } => {
+                self.reads += 1;
+                let end = sector + u64::from(buf.len) / SECTOR_BYTES;
+                if self.bad.iter().any(|(m, s)| *m == member && (sector..end).contains(s)) {
+                    return Err(IoError::Medium);
+                }
+                let to = &mut self.arena[buf.offset as usize..][..buf.len as usize];
+                to.copy_from_slice(disk.read(sector, to.len()));
+            }
+            IoOp::Write { sector, buf, fua } => {
+                self.writes += 1;
+                let end = sector + u64::from(buf.len) / SECTOR_BYTES;
+                self.bad.retain(|(m, s)| *m != member || !(sector..end).contains(s));
+                disk.write(sector, &self.arena[buf.offset as usize..][..buf.len as usize], fua);
+            }
+            IoOp::WriteZeroes { sector, sectors, fua, .. } => {
+                disk.write(sector, &vec![0; (sectors * SECTOR_BYTES) as usize], fua);
+            }
+            IoOp::Discard { .. } => {}
+            IoOp::Flush => disk.flush(),
+        }
+        Ok(Outcome::Done)
+    }
+
+    /// Runs until nothing is left to do but what is held back, at any time within an hour; the
+    /// answers that came.
+    pub(super) fn run(&mut self) -> Vec<Answer> {
+        self.settle();
+        while self.pass_time() {}
+        std::mem::take(&mut self.answers)
+    }
+
+    /// Lets the time pass until the machine wants to be called, if it does within an hour.
+    pub(super) fn pass_time(&mut self) -> bool {
+        let Some(at) = self.array.deadline() else { return false };
+        if self.now >= Instant(3_600_000_000_000) {
+            return false;
+        }
+        self.now = self.now.max(at);
+        self.array.handle(self.now, Event::Tick);
+        self.settle();
+        true
+    }
+
+    /// Does all there is to do without time passing.
+    pub(super) fn settle(&mut self) {
+        while let Some(action) = self.array.poll() {
+            match action {
+                Action::Io { io, member, op } => {
+                    self.issued.push((member, op));
+                    let result = match (self.rule)(member, op) {
+                        Fate::Serve => self.member_io(member, op),
+                        Fate::Fail(error) => Err(error),
+                        Fate::Hold => {
+                            self.held.push((io, member, op));
+                            continue;
+                        }
+                    };
+                    self.array.handle(self.now, Event::Done { io, result });
+                }
+                Action::Compute { io, compute } => {
+                    let result = Ok(self.compute(compute));
+                    self.array.handle(self.now, Event::Done { io, result });
+                }
+                Action::Store { buf, bytes } => self.bytes(buf).copy_from_slice(&bytes),
+                Action::Complete { id, result } => self.answers.push((id, result)),
+                Action::Reply { id, result } => {
+                    result.unwrap();
+                    self.answers.push((RequestId(id.0), Ok(())));
+                }
+                Action::Notify(event) => self.events.push(event),
+            }
+        }
+    }
+
+    /// What becomes of I/O from now on.
+    pub(super) fn rule(&mut self, rule: impl FnMut(MemberId, IoOp) -> Fate + 'static) {
+        self.rule = Box::new(rule);
+    }
+
+    /// From now on holds back the I/O that this picks.
+    pub(super) fn hold(&mut self, which: impl Fn(MemberId, IoOp) -> bool + 'static) {
+        self.rule = Box::new(move |m, op| if which(m, op) { Fate::Hold } else { Fate::Serve });
+    }
+
+    /// Serves what was held back; what follows from it is held back by the same rule.
+    pub(super) fn release(&mut self) {
+        for (io, member, op) in std::mem::take(&mut self.held) {
+            let result = self.member_io(member, op);
+            self.array.handle(self.now, Event::Done { io, result });
+        }
+        self.settle();
+    }
+
+    /// Releases what is held back, step by step, until this has come to pass.
+    pub(super) fn release_until(&mut self, reached: impl Fn(&Self) -> bool) {
+        while !reached(self) {
+            assert!(!self.held.is_empty(), "nothing is held back that could lead there");
+            self.release();
+        }
+    }
+
+    /// Serves all I/O at once again, what was held back first.
+    pub(super) fn hold_nothing(&mut self) {
+        self.rule = Box::new(|_, _| Fate::Serve);
+        self.release();
+    }
+
+    pub(super) fn request(&mut self, op: Op, sector: u64, sectors: u64, buf: Buf) {
+        let id = RequestId(self.next);
+        self.next += 1;
+        let request = Request { id, op, sector, sectors, buf };
+        self.array.submit(self.now, request).unwrap();
+    }
+
+    pub(super) fn write(&mut self, sector: u64, data: &[u8]) -> Result<(), RequestError> {
+        let buf = self.data_buf(data.len());
+        self.bytes(buf).copy_from_slice(data);
+        self.request(Op::Write { fua: false }, sector, data.len() as u64 / SECTOR_BYTES, buf);
+        let done = self.run();
+        assert_eq!(done.len(), 1, "one answer to one write");
+        done[0].1
+    }
+
+    pub(super) fn read(&mut self, sector: u64, sectors: u64) -> Result<Vec<u8>, RequestError> {
+        let buf = self.data_buf((sectors * SECTOR_BYTES) as usize);
+        self.bytes(buf).fill(0xee);
+        self.request(Op::Read, sector, sectors, buf);
+        let done = self.run();
+        assert_eq!(done.len(), 1, "one answer to one read");
+        done[0].1.map(|()| self.bytes(buf).to_vec())
+    }
+
+    pub(super) fn command(&mut self, command: Command) {
+        let id = CommandId(self.next);
+        self.next += 1;
+        self.array.handle(self.now, Event::Command { id, command });
+        let done = self.run();
+        assert_eq!(done, [(RequestId(id.0), Ok(()))]);
+    }
+
+    /// Writes with no time passing; whether it was answered.
+    pub(super) fn begin_write(&mut self, sector: u64, data: &[u8]) -> bool {
+        let buf = self.data_buf(data.len());
+        self.bytes(buf).copy_from_slice(data);
+        self.request(Op::Write { fua: false }, sector, data.len() as u64 / SECTOR_BYTES, buf);
+        self.settle();
+        !std::mem::take(&mut self.answers).is_empty()
+    }
+
+    /// Gives a command with no time passing; whether it was answered.
+    pub(super) fn begin_command(&mut self, command: Command) -> bool {
+        let id = CommandId(self.next);
+        self.next += 1;
+        self.array.handle(self.now, Event::Command { id, command });
+        self.settle();
+        !std::mem::take(&mut self.answers).is_empty()
+    }
+
+    pub(super) fn check(&mut self) -> u64 {
+        self.command(Command::Scrub { repair: false });
+        self.array.status().mismatch_sectors.unwrap()
+    }
+}
