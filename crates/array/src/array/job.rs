@@ -402,9 +402,6 @@ impl Array {
         self.granted = granted;
         let (start, end) = self.lock_range(&self.jobs.get(index).kind);
         let mut job = self.jobs.remove(index);
-        if matches!(job.kind, Kind::MirrorWrite { .. }) {
-            self.spare_plans.push(std::mem::take(&mut job.plan).cleared());
-        }
         if job.writes_data() && !matches!(job.stage, Stage::Staged | Stage::Locking) {
             let keep = self.members.degraded() > 0 || result.is_err();
             if let Some(intent) = &mut self.intent {
@@ -412,8 +409,11 @@ impl Array {
             }
         }
         if result.is_ok() {
-            self.note_rewritten(&job, start, end);
+            self.note_rewritten(&job);
             self.start_mending(&job, start, end);
+        }
+        if matches!(job.kind, Kind::MirrorWrite { .. }) {
+            self.spare_plans.push(std::mem::take(&mut job.plan).cleared());
         }
         match job.kind {
             Kind::Write { requests, .. } => {

@@ -308,51 +308,24 @@ impl Array {
         (fix != Fix::Nothing).then_some(plan)
     }
 
-    /// What a job wrote is no longer bad.
-    pub(crate) fn note_rewritten(&mut self, job: &Job, start: u64, end: u64) {
+    /// What a job wrote, data or parity, is no longer bad.
+    pub(crate) fn note_rewritten(&mut self, job: &Job) {
         if self.members.iter().all(|(_, member)| member.bad_blocks.is_empty()) {
             return;
         }
-        for (id, sector, sectors) in self.written_ranges(job, start, end) {
-            let Some(member) = self.members.get_mut(id) else { continue };
+        for io in &job.plan.writes {
+            let (sector, sectors) = match io.op {
+                IoOp::Write { sector, buf, .. } => (sector, u64::from(buf.len) / SECTOR_BYTES),
+                IoOp::WriteZeroes { sector, sectors, .. } => (sector, sectors),
+                IoOp::Read { .. } | IoOp::Discard { .. } | IoOp::Flush => continue,
+            };
+            let Some(member) = self.members.get_mut(io.member) else { continue };
             if member.state.is_live()
                 && member.bad_blocks.overlaps(sector, sectors)
                 && member.bad_blocks.remove(sector, sectors)
             {
-                self.wish_bad_blocks(id);
+                self.wish_bad_blocks(io.member);
             }
-        }
-    }
-
-    /// Device ranges a finished job has written whole. Partial writes of a unit keep its bad
-    /// blocks: the next full one clears them.
-    fn written_ranges(&self, job: &Job, start: u64, end: u64) -> Vec<(MemberId, u64, u64)> {
-        let sectors = end - start;
-        match &job.kind {
-            Kind::MirrorWrite { .. } => self
-                .copies(start, sectors, &[])
-                .flat_map(|copy| copy.writers.into_iter().flatten())
-                .map(|place| (place.member, place.sector, sectors))
-                .collect(),
-            Kind::Rebuild { unit, targets, .. } => targets
-                .iter()
-                .filter_map(|id| self.strip_of(*id, *unit).map(|sector| (*id, sector, sectors)))
-                .collect(),
-            Kind::Write { unit, segments, .. } => {
-                let stripe = unit.start / u64::from(self.geometry.chunk_sectors());
-                segments
-                    .iter()
-                    .flat_map(|segment| {
-                        let role = self.geometry.data_role(stripe, segment.index);
-                        let first = unit.start + u64::from(segment.rows.start);
-                        let sectors = u64::from(segment.rows.sectors());
-                        let view = self.members.view(role, first, sectors, &[]);
-                        let places = view.writers.into_iter().flatten();
-                        places.map(move |place| (place.member, place.sector, sectors))
-                    })
-                    .collect()
-            }
-            _ => Vec::new(),
         }
     }
 

@@ -69,6 +69,40 @@ fn whole_stripes_are_zeroed_without_sending_zeroes() {
     }
 }
 
+/// What the log names is not read, and is cleared when it has been written.
+#[test]
+fn bad_blocks_are_not_read_and_rewriting_clears_them() {
+    for (level, layout, disks, chunk) in
+        [(1, 0, 2, 0), (5, 2, 3, 16), (6, 2, 4, 16), (10, 0x102, 4, 16)]
+    {
+        let what = format!("level {level}");
+        let (start, sectors) = (DATA_OFFSET + 32, 16);
+        let mut world = World::with(level, layout, disks, chunk, |config| {
+            assert!(config.members[0].bad_blocks.insert(start, sectors));
+            config.members[0].superblock.feature_map |= feature::BAD_BLOCKS;
+        });
+        // Not known to be bad but by the log: a read that ignores it gets these.
+        let garbage = vec![0x55; (sectors * SECTOR_BYTES) as usize];
+        world.disks[0].as_mut().unwrap().write(start, &garbage, true);
+        let zeroes = vec![0; (world.array.array_sectors() * SECTOR_BYTES) as usize];
+        compare(&mut world, &zeroes, &what);
+        compare(&mut world, &zeroes, &what);
+        let content = fill(&mut world);
+        compare(&mut world, &content, &what);
+        let found = world.candidate(0);
+        assert!(found.bad_blocks.unwrap().is_empty(), "{what}: the log on the disk");
+        assert!(!found.superblock.unwrap().has(feature::BAD_BLOCKS), "{what}");
+        world.issued.clear();
+        assert_eq!(world.check(), 0, "{what}");
+        let read = world.issued.iter().any(|(member, op)| {
+            *member == MemberId(0)
+                && matches!(op, IoOp::Read { sector, buf } if *sector < start + sectors
+                    && sector + u64::from(buf.len) / SECTOR_BYTES > start)
+        });
+        assert!(read, "{what}: the rewritten sectors are read again");
+    }
+}
+
 #[test]
 fn a_full_table_takes_requests_again_when_one_is_done() {
     for (level, layout, disks, chunk) in [(0, 2, 3, 16), (1, 0, 2, 0), (5, 2, 3, 16)] {
