@@ -11,7 +11,7 @@ use super::Array;
 use crate::action::{Checked, IoError, Outcome};
 use crate::plan::parity::{Segment, Source};
 use crate::plan::{Plan, Taken};
-use crate::{Buf, IoOp, MemberId, RequestError};
+use crate::{Buf, Instant, IoOp, MemberId, RequestError};
 
 /// A range of sync space that one job works on; at most a scratch strip high, within one chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,6 +85,8 @@ pub(crate) enum Compared {
 pub(crate) struct Job {
     pub(crate) kind: Kind,
     pub(crate) fua: bool,
+    /// More of a sequential stream is likely to fill this unit until then.
+    pub(crate) hold_until: Option<Instant>,
     pub(crate) stage: Stage,
     pub(crate) plan: Plan,
     pub(crate) taken: Option<Taken>,
@@ -104,6 +106,7 @@ impl Job {
         Self {
             kind,
             fua,
+            hold_until: None,
             stage: Stage::Staged,
             plan: Plan::default(),
             taken: None,
@@ -124,6 +127,18 @@ impl Job {
             self.kind,
             Kind::Write { .. } | Kind::MirrorWrite { .. } | Kind::ZeroStripes { .. }
         )
+    }
+}
+
+impl Job {
+    /// New contents gathered so far, over all strips of the unit.
+    pub(crate) fn gathered_sectors(&self) -> u64 {
+        match &self.kind {
+            Kind::Write { segments, .. } => {
+                segments.iter().map(|segment| u64::from(segment.rows.sectors())).sum()
+            }
+            _ => 0,
+        }
     }
 }
 

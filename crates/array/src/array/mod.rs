@@ -105,6 +105,9 @@ pub struct Array {
     /// Commands done but for the superblocks.
     replies: Vec<(u64, CommandId)>,
 
+    /// Where the last write ended, and whether it began where the one before did.
+    write_end: u64,
+    sequential: bool,
     /// Requests in flight that change data.
     writers: usize,
     last_write: Instant,
@@ -178,6 +181,8 @@ impl Array {
             granted: Vec::new(),
             settling: Vec::new(),
             replies: Vec::new(),
+            write_end: u64::MAX,
+            sequential: false,
             writers: 0,
             last_write: now,
             last_request: None,
@@ -370,7 +375,7 @@ impl Machine for Array {
         self.settle();
         if self.actions.is_empty() && !self.staged.is_empty() {
             // The executor has handed in all it has: what could be gathered has been.
-            self.ready.extend(self.staged.drain(..));
+            self.start_staged();
             self.settle();
         }
         self.actions.pop_front()
@@ -380,7 +385,7 @@ impl Machine for Array {
         if self.metadata_frozen() {
             return None;
         }
-        [self.safe_mode_at(), self.clear_due(), self.sync.deadline(self.now)]
+        [self.safe_mode_at(), self.clear_due(), self.sync.deadline(self.now), self.hold_deadline()]
             .into_iter()
             .flatten()
             .min()

@@ -12,10 +12,12 @@ use crate::level::Level;
 use crate::plan::Rows;
 use crate::plan::parity::{Segment, Source};
 use crate::request::Full;
-use crate::{Buf, IoOp, MemberId, Op, Request, RequestError, SECTOR_BYTES};
+use crate::{Buf, Instant, IoOp, MemberId, Op, Request, RequestError, SECTOR_BYTES};
 
 /// Requests in flight at most.
 pub(crate) const MAX_REQUESTS: usize = 256;
+/// How long a unit that a sequential stream has begun waits to be filled.
+const HOLD_MS: u64 = 1;
 /// The smallest part of a failed read that is tried again by itself: 4096 bytes, as in md.
 const BLOCK_SECTORS: u64 = 8;
 /// Pieces of one zeroing or discard in flight at most.
@@ -76,6 +78,10 @@ impl Array {
             self.writers += 1;
         }
         self.last_request = Some(self.now);
+        if matches!(request.op, Op::Write { .. }) {
+            self.sequential = request.sector == self.write_end;
+            self.write_end = request.sector + request.sectors;
+        }
         if request.op == Op::Flush {
             self.flush_members(index);
         } else {
@@ -288,9 +294,33 @@ impl Array {
             }
         }
         let kind = Kind::Write { unit, segments: vec![segment], requests: vec![request] };
-        let job = self.jobs.insert(Job::new(kind, fua));
+        let mut job = Job::new(kind, fua);
+        job.hold_until = (self.sequential && !fua).then(|| self.now.plus_millis(HOLD_MS));
+        let job = self.jobs.insert(job);
         self.staged.push_back(job);
         self.open_units.insert(unit.start, job);
+    }
+
+    /// Starts the gathered writes: those whose unit is full or will not be filled. A unit that a
+    /// sequential stream has begun waits a moment, as long as other I/O is on its way.
+    pub(crate) fn start_staged(&mut self) {
+        let full = u64::from(self.geometry.data_disks()) * self.unit_sectors();
+        let hurry = self.failed || self.stopping.is_some() || self.ios.in_flight == 0;
+        for _ in 0..self.staged.len() {
+            let Some(index) = self.staged.pop_front() else { return };
+            let job = self.jobs.get(index);
+            let held = !hurry && job.hold_until.is_some_and(|until| self.now < until);
+            if held && job.gathered_sectors() < full {
+                self.staged.push_back(index);
+            } else {
+                self.ready.push_back(index);
+            }
+        }
+    }
+
+    /// When a gathered write has waited long enough.
+    pub(crate) fn hold_deadline(&self) -> Option<Instant> {
+        self.staged.iter().filter_map(|index| self.jobs.get(*index).hold_until).min()
     }
 
     /// One piece of a zeroing.

@@ -86,6 +86,27 @@ fn adjacent_writes_handed_in_together_are_one_full_stripe() {
 }
 
 #[test]
+fn a_sequential_stream_fills_stripes_while_other_io_is_on_its_way() {
+    let mut world = World::new(5, 2, 3, 128);
+    world.write(0, &noise(1, 256 * 512)).unwrap();
+    world.hold(|_, op| matches!(op, IoOp::Read { .. }));
+    let buf = world.data_buf(4096);
+    world.request(Op::Read, 1024, 8, buf);
+    world.settle();
+    world.issued.clear();
+    assert!(!world.begin_write(256, &noise(2, 128 * 512)), "half a stripe waits for the rest");
+    assert!(world.begin_write(384, &noise(3, 128 * 512)), "the rest makes it whole");
+    let reads = |issued: &[(MemberId, IoOp)]| {
+        issued.iter().filter(|(_, op)| matches!(op, IoOp::Read { .. })).count()
+    };
+    assert_eq!(reads(&world.issued), 0, "a full stripe needs no reads");
+    assert!(!world.begin_write(512, &noise(4, 128 * 512)), "half a stripe again");
+    world.hold_nothing();
+    assert_eq!(world.run().len(), 2, "what is not filled is written all the same");
+    assert_eq!(world.check(), 0);
+}
+
+#[test]
 fn one_member_too_many_stops_writes_with_an_error() {
     let mut world = World::new(5, 2, 3, 16);
     let content = fill(&mut world);
