@@ -100,7 +100,7 @@ fn after_an_unclean_stop_a_replacement_is_given_everything_again() {
     }
 }
 
-/// Below the offset of a recovery, writes in flight may have left what was rebuilt and parity apart.
+/// Below the offset of a recovery, writes in flight may have left parity apart from the rest.
 #[test]
 fn a_resync_that_must_wait_for_a_recovery_follows_it() {
     for (level, layout, disks, chunk) in [(4, 0, 4, 32), (5, 2, 3, 16)] {
