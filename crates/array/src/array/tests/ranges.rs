@@ -104,6 +104,21 @@ fn bad_blocks_are_not_read_and_rewriting_clears_them() {
 }
 
 #[test]
+fn zeroing_whole_stripes_clears_their_bad_blocks() {
+    for (level, layout, disks, chunk) in [(1, 0, 2, 0), (5, 2, 3, 16), (6, 2, 4, 16)] {
+        let mut world = World::with(level, layout, disks, chunk, |config| {
+            assert!(config.members[1].bad_blocks.insert(DATA_OFFSET + 100, 200));
+            config.members[1].superblock.feature_map |= feature::BAD_BLOCKS;
+        });
+        let sectors = world.array.array_sectors();
+        world.request(Op::WriteZeroes { fua: false, unmap: false }, 0, sectors, Buf::default());
+        assert_eq!(world.run().len(), 1);
+        assert!(world.candidate(1).bad_blocks.unwrap().is_empty(), "level {level}");
+        assert_eq!(world.check(), 0, "level {level}");
+    }
+}
+
+#[test]
 fn a_full_table_takes_requests_again_when_one_is_done() {
     for (level, layout, disks, chunk) in [(0, 2, 3, 16), (1, 0, 2, 0), (5, 2, 3, 16)] {
         let mut world = World::new(level, layout, disks, chunk);
