@@ -7,8 +7,9 @@
 use std::collections::VecDeque;
 
 use crate::action::{Command, CommandError, CommandId, Event};
+use crate::events::SyncAction;
 use crate::request::Full;
-use crate::status::Status;
+use crate::status::{ArrayState, Status};
 use crate::{
     Action, Array, Instant, IoError, IoId, IoOp, Machine, MemberId, Op, Outcome, Request,
     RequestError, RequestId, SECTOR_BYTES,
@@ -199,6 +200,11 @@ impl Stack {
                     array.handle(self.now, Event::Command { id, command: command.clone() });
                     waiting += 1;
                 }
+                if waiting == 0 {
+                    // Nothing is redundant; the outer array's answer says so.
+                    self.outer.handle(self.now, Event::Command { id, command });
+                    waiting = 1;
+                }
                 self.pending.push(expect(waiting));
             }
         }
@@ -209,6 +215,26 @@ impl Stack {
         let machine = self.inner.get_mut(index).unwrap_or(&mut self.outer);
         self.pending.push(Pending { id, waiting: 1, result: Ok(()), then: None });
         machine.handle(self.now, Event::Command { id, command: command(member) });
+    }
+}
+
+/// Makes the outer array's status tell what goes on in the arrays it is made of: with one of them
+/// degraded the whole is, and work in one of them is work of the whole.
+fn sum_up(status: &mut Status) {
+    let children = &status.children;
+    let degraded = |sum: u16, child: &Status| sum.saturating_add(child.degraded);
+    status.degraded = children.iter().fold(status.degraded, degraded);
+    if status.sync.action == SyncAction::Idle
+        && let Some(busy) = children.iter().find(|child| child.sync.action != SyncAction::Idle)
+    {
+        status.sync = busy.sync;
+    }
+    if status.mismatch_sectors.is_none() {
+        status.mismatch_sectors = children.iter().map(|child| child.mismatch_sectors).sum();
+    }
+    let needs_all = status.superblock.level <= 0;
+    if needs_all && children.iter().any(|child| child.state == ArrayState::Failed) {
+        status.state = ArrayState::Failed;
     }
 }
 
@@ -277,6 +303,7 @@ impl Machine for Stack {
                 member.member = Self::leaf(index as u16, member.member);
             }
         }
+        sum_up(&mut status);
         status
     }
 

@@ -46,6 +46,45 @@ fn an_array_lives_loses_a_member_and_gets_another() {
 }
 
 #[test]
+fn a_degraded_array_within_an_array_shows() {
+    let lab = Lab::new();
+    let members = lab.members("m", 4, 16);
+    let examine = |member: &PathBuf| -> Value {
+        let text = lab.ok("examine --json", std::slice::from_ref(member));
+        serde_json::from_slice(&text).unwrap()
+    };
+    let sectors = |value: &Value| value.as_u64().unwrap() * 512;
+    for (name, pair) in [("left", &members[..2]), ("right", &members[2..])] {
+        lab.ok(&format!("create {name} --level 1 --raid-devices 2 --assume-clean"), pair);
+    }
+    // The superblocks of the outer array go into the mirrors: both halves hold the same bytes.
+    let halves = lab.members("h", 2, 0);
+    for half in &halves {
+        let bytes = sectors(&examine(&members[0])[0]["avail_dev_size_sectors"]);
+        std::fs::OpenOptions::new().write(true).open(half).unwrap().set_len(bytes).unwrap();
+    }
+    lab.ok("create top --level 0 --raid-devices 2 --chunk 64K", &halves);
+    for (half, pair) in halves.iter().zip(members.chunks(2)) {
+        let content = std::fs::read(half).unwrap();
+        for member in pair {
+            let offset = sectors(&examine(member)[0]["data_offset_sectors"]);
+            let file = std::fs::OpenOptions::new().write(true).open(member).unwrap();
+            std::os::unix::fs::FileExt::write_all_at(&file, &content, offset).unwrap();
+        }
+    }
+    lab.ok("assemble top", &members);
+    assert_eq!(lab.run("detail top --test", &[]).status.code(), Some(0));
+    lab.ok("fail top", &members[..1]);
+    assert_eq!(lab.run("detail top --test", &[]).status.code(), Some(1));
+    assert_eq!(status(&lab, "top")["children"][0]["members"][0]["state"][0], "missing");
+    assert_eq!(status(&lab, "top")["state"][1], "degraded");
+    assert!(lab.ok_text("status top", &[]).contains("left: raid1"));
+    assert!(lab.ok_text("detail top", &[]).contains("faulty"));
+    let checked = lab.ok_text("check top --wait", &[]);
+    assert_eq!(checked, "top: check complete, no mismatches\n");
+}
+
+#[test]
 fn looking_changes_nothing() {
     let lab = Lab::new();
     let members = lab.members("m", 3, 8);

@@ -14,9 +14,19 @@ use super::{human, shape, time};
 
 /// The lines of `mdadm --detail`.
 pub(crate) fn text(array: &ControlStatus) -> String {
-    let status = &array.array;
+    let mut text = one(&array.name, &array.array, &array.exports);
+    for child in &array.array.children {
+        let name = child.superblock.name();
+        text.push('\n');
+        text.push_str(&one(shape::short_name(&name), child, &[]));
+    }
+    text
+}
+
+/// An array, or one that is a member of it.
+fn one(name: &str, status: &Status, exports: &[String]) -> String {
     let sb = &status.superblock;
-    let mut text = format!("{}:\n", array.name);
+    let mut text = format!("{name}:\n");
     head(&mut text, status);
     if status.bitmap.is_some() {
         field(&mut text, "Intent Bitmap", "Internal");
@@ -30,8 +40,8 @@ pub(crate) fn text(array: &ControlStatus) -> String {
         field(&mut text, label, format!("{percent}% complete"));
         text.push('\n');
     }
-    if !array.exports.is_empty() {
-        field(&mut text, "Exports", array.exports.join(" "));
+    if !exports.is_empty() {
+        field(&mut text, "Exports", exports.join(" "));
         text.push('\n');
     }
     names(&mut text, sb);

@@ -34,6 +34,8 @@ pub(crate) struct ArrayJson {
     mismatches: Option<u64>,
     /// The first of them.
     mismatch_ranges: Vec<MismatchJson>,
+    /// The arrays that are members of this one.
+    children: Vec<Self>,
 }
 
 #[derive(Debug, Serialize)]
@@ -73,11 +75,20 @@ struct SyncJson {
 
 /// The JSON of one array.
 pub(crate) fn array(array: &ControlStatus) -> ArrayJson {
-    let status = &array.array;
+    ArrayJson {
+        exports: array.exports.clone(),
+        mismatch_ranges: array.mismatches.iter().map(|it| mismatch(&array.array, it)).collect(),
+        ..described(array.name.clone(), &array.array)
+    }
+}
+
+/// What the status of an array or of one within it says.
+fn described(name: String, status: &Status) -> ArrayJson {
     let sb = &status.superblock;
+    let child_name = |child: &Status| shape::short_name(&child.superblock.name()).to_owned();
     ArrayJson {
         schema: SCHEMA,
-        name: array.name.clone(),
+        name,
         uuid: sb.uuid_text(),
         level: shape::level_name(sb.level),
         layout: shape::layout_option(sb),
@@ -93,7 +104,7 @@ pub(crate) fn array(array: &ControlStatus) -> ArrayJson {
             bits: bitmap.bits,
             dirty_bits: bitmap.dirty_bits,
         }),
-        exports: array.exports.clone(),
+        exports: Vec::new(),
         members: members(status),
         sync: SyncJson {
             action: status.sync.action.name(),
@@ -104,7 +115,8 @@ pub(crate) fn array(array: &ControlStatus) -> ArrayJson {
             finish_s: status.sync.finish_s,
         },
         mismatches: status.mismatch_sectors,
-        mismatch_ranges: array.mismatches.iter().map(|found| mismatch(status, found)).collect(),
+        mismatch_ranges: Vec::new(),
+        children: status.children.iter().map(|it| described(child_name(it), it)).collect(),
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use braid_array::SECTOR_BYTES;
 use braid_array::events::SyncAction;
-use braid_array::status::{MemberState, MemberStatus, SyncStatus};
+use braid_array::status::{ArrayState, MemberState, MemberStatus, Status, SyncStatus};
 use braid_host::control::wire::ControlStatus;
 
 use super::{detail, human, mdstat, progress, shape};
@@ -19,12 +19,33 @@ pub(crate) fn text(arrays: &[ControlStatus]) -> String {
 
 fn one(array: &ControlStatus) -> String {
     let status = &array.array;
+    let mut text = head_and_members(&array.name, status);
+    for child in &status.children {
+        let name = shape::short_name(&child.superblock.name()).to_owned();
+        for line in head_and_members(&name, child).lines() {
+            let _ = writeln!(text, "  {line}");
+        }
+    }
+    if let Some(line) = sync_line(&status.sync) {
+        let _ = writeln!(text, "  {line}");
+    }
+    for export in &array.exports {
+        let _ = writeln!(text, "  export {export}");
+    }
+    text
+}
+
+/// An array and its members.
+fn head_and_members(name: &str, status: &Status) -> String {
     let level = shape::level_name(status.superblock.level);
     let bytes = status.array_sectors * SECTOR_BYTES;
     let size = human::size_binary(bytes);
-    let mut text = format!("{}: {level}, {size}", array.name);
+    let mut text = format!("{name}: {level}, {size}");
     for word in detail::state_words(status) {
         let _ = write!(text, ", {word}");
+    }
+    if status.state == ArrayState::ReadOnly {
+        text.push_str(", read-only");
     }
     if shape::has_redundancy(status.superblock.level) {
         let _ = write!(text, " [{}]", mdstat::in_sync_marks(status));
@@ -34,12 +55,6 @@ fn one(array: &ControlStatus) -> String {
     members.sort_by_key(|member| (member.role.is_none(), member.role, member.number));
     for member in members {
         text.push_str(&member_line(member));
-    }
-    if let Some(line) = sync_line(&status.sync) {
-        let _ = writeln!(text, "  {line}");
-    }
-    for export in &array.exports {
-        let _ = writeln!(text, "  export {export}");
     }
     text
 }
