@@ -213,7 +213,7 @@ impl Array {
         if self.sync.action != SyncAction::Idle {
             return refuse(
                 format!("{} is running", self.sync.action.name()),
-                "wait for it or interrupt it",
+                "wait for it, see braid status --watch",
             );
         }
         if self.has_parity() && self.members.degraded() > 0 {

@@ -257,9 +257,13 @@ impl Array {
         self.sync.stuck = false;
     }
 
-    /// A member is gone: work for or with it starts over with those that are left.
-    pub(crate) fn sync_member_lost(&mut self, _id: MemberId) {
+    /// A member is gone: work for or with it starts over with those that are left. A check or
+    /// repair ends, as md's does: recovery onto a spare must not wait for it.
+    pub(crate) fn sync_member_lost(&mut self, role: Option<u16>) {
         self.unstick_sync();
+        if role.is_some() {
+            self.stop_scrub();
+        }
         if self.sync.action == SyncAction::Recovery
             && !self.sync.targets.iter().any(|id| self.members.live(*id))
         {
@@ -465,6 +469,10 @@ impl Array {
         let action = std::mem::take(&mut self.sync.action);
         self.sync.phase = Phase::Idle;
         let complete = !self.sync.interrupted && !self.failed;
+        if !complete && matches!(action, SyncAction::Check | SyncAction::Repair) {
+            // What was not looked at is not known to be right.
+            self.sync.checked_once = false;
+        }
         if complete {
             match action {
                 SyncAction::Resync => {

@@ -47,15 +47,21 @@ pub(super) fn run(run_dir: &Path, args: &ScrubArgs, kind: Kind) -> Result<(), Fa
     if args.json {
         return output::print_json(&output::json::array(&array));
     }
-    if args.wait { output::answer(&outcome(&array, kind)) } else { Ok(()) }
+    if !args.wait {
+        return Ok(());
+    }
+    if array.array.mismatch_sectors.is_none() {
+        let next = format!("see braid status {name} for what happened, then start it again");
+        return Err(Failure::refused(kind.name(), name, "it ended before it was complete", next));
+    }
+    output::answer(&outcome(&array, kind))
 }
 
 /// What was found, and where, in one line for each place.
 fn outcome(array: &ControlStatus, kind: Kind) -> String {
     let (name, operation) = (&array.name, kind.name());
     let mut text = match (array.array.mismatch_sectors, kind) {
-        (None, _) => format!("{name}: {operation} ended before it was complete\n"),
-        (Some(0), _) => format!("{name}: {operation} complete, no mismatches\n"),
+        (None | Some(0), _) => format!("{name}: {operation} complete, no mismatches\n"),
         (Some(n), Kind::Check) => format!(
             "{name}: check complete, {n} sectors differ; braid repair {name} rewrites them\n"
         ),

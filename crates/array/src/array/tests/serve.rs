@@ -3,6 +3,7 @@
 use super::disk::Disk;
 use super::*;
 use crate::action::Command;
+use crate::events::SyncAction;
 
 #[test]
 fn what_is_written_is_read_and_parity_fits() {
@@ -134,6 +135,23 @@ fn zeroes_read_as_zeroes_and_keep_parity() {
 }
 
 #[test]
+fn a_lost_member_ends_a_check() {
+    let mut world = World::new(5, 2, 3, 16);
+    fill(&mut world);
+    world.command(Command::Pause(true));
+    world.command(Command::Scrub { repair: false });
+    assert_eq!(world.array.status().sync.action, SyncAction::Check);
+    world.command(Command::Fail(MemberId(0)));
+    let status = world.array.status();
+    assert_eq!(status.sync.action, SyncAction::Idle);
+    assert_eq!(status.mismatch_sectors, None, "it has not looked at everything");
+    let ended = |event: &ArrayEvent| {
+        matches!(event, ArrayEvent::SyncFinished { action: SyncAction::Check, complete: false })
+    };
+    assert!(world.events.iter().any(ended), "{:?}", world.events);
+}
+
+#[test]
 fn arrays_of_arrays_lose_one_member_each_and_recover() {
     for (outer, inner) in [
         ((0, 2, 2, 16), (1, 0, 2, 0)),
@@ -150,6 +168,7 @@ fn arrays_of_arrays_lose_one_member_each_and_recover() {
             world.command(Command::Fail(leaf));
             world.command(Command::Remove(leaf));
         }
+        assert_eq!(world.array.status().degraded, outer.2 as u16, "{what}: the whole is degraded");
         compare(&mut world, &content, &format!("{what}, degraded"));
         for number in 0..outer.2 {
             let member = world.array.free_member().unwrap();
@@ -168,6 +187,7 @@ fn arrays_of_arrays_lose_one_member_each_and_recover() {
         assert!(status.children.iter().all(|child| child.degraded == 0), "{what}");
         compare(&mut world, &content, &format!("{what}, recovered"));
         world.command(Command::Scrub { repair: false });
+        assert_eq!(world.array.status().mismatch_sectors, Some(0), "{what}");
         for child in world.array.status().children {
             assert_eq!(child.mismatch_sectors, Some(0), "{what}");
         }
