@@ -90,6 +90,7 @@ if [ "$(id -u)" = 0 ] && [ -e /dev/loop-control ]; then
 	verify
 	fio --name=load --directory="$work/fs" --size=32M --rw=randwrite --bs=4k --direct=1 \
 		--ioengine=libaio --iodepth=8 --verify=crc32c --do_verify=1 --verify_fatal=1 --loops=5 \
+		--verify_state_save=0 \
 		--output="$work/fio.txt" &
 	load=$!
 else

@@ -51,12 +51,21 @@ impl Array {
                 "restore from a backup what a failed member held",
             ),
             Command::Fail(member) => self.fail_command(member),
+            // Once its id is free another device may get it, so nothing may mean the old one.
+            Command::Remove(member) if self.is_busy(member) => {
+                self.removals.push((id, member));
+                return;
+            }
             Command::Remove(member) => self.remove_command(member),
             Command::Add(new) => self.add_command(*new),
             Command::Replace(member) => self.replace_command(member),
             Command::Scrub { repair } => self.scrub_command(repair),
         };
-        // What a command changed is on the members before the command is answered.
+        self.reply(id, before, answer);
+    }
+
+    /// Answers a command: what it changed is on the members before that.
+    fn reply(&mut self, id: CommandId, before: u64, answer: Answer) {
         if answer.is_ok() && self.meta.wants_superblock() {
             self.replies.push((before.max(self.meta.ticket()), id));
         } else {
@@ -89,14 +98,31 @@ impl Array {
             State::InSync { .. } | State::Rebuilding { .. } => {
                 refuse(format!("{} is in use", member.device), "fail it first")
             }
-            State::Faulty { .. } | State::Spare if member.in_flight > 0 => {
-                refuse(format!("{} still has I/O in flight", member.device), "try again shortly")
-            }
             State::Faulty { .. } | State::Spare => {
                 self.members.detach(id);
                 self.wish_superblock(false);
                 Ok(())
             }
+        }
+    }
+
+    /// Out of use, but for I/O in flight and plans made before.
+    fn is_busy(&self, id: MemberId) -> bool {
+        let Some(member) = self.members.get(id) else { return false };
+        matches!(member.state, State::Faulty { .. } | State::Spare)
+            && (member.in_flight > 0 || self.jobs.mention(id))
+    }
+
+    /// Removes the members that have become quiet.
+    pub(crate) fn drive_removals(&mut self) {
+        for (id, member) in std::mem::take(&mut self.removals) {
+            if self.is_busy(member) {
+                self.removals.push((id, member));
+                continue;
+            }
+            let before = self.meta.ticket();
+            let answer = self.remove_command(member);
+            self.reply(id, before, answer);
         }
     }
 

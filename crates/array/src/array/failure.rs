@@ -79,7 +79,7 @@ impl Array {
         self.members.set_state(id, State::Faulty { role });
         self.promote_replacement(role);
         self.notify(ArrayEvent::MemberFailed { member: id, reason });
-        self.sync_member_lost(role);
+        self.sync_member_lost(id, role);
         if fatal && !self.failed {
             self.failed = true;
             self.notify(ArrayEvent::ArrayFailed);

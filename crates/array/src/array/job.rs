@@ -175,6 +175,15 @@ impl Jobs {
     pub(crate) fn is_empty(&self) -> bool {
         self.free.len() == self.slots.len()
     }
+
+    /// Is I/O on this member planned?
+    pub(crate) fn mention(&self, id: MemberId) -> bool {
+        self.slots.iter().flatten().any(|job| {
+            let io = job.plan.reads.iter().chain(&job.plan.writes);
+            let planned = io.clone().any(|io| io.member == id);
+            planned || matches!(&job.kind, Kind::Rebuild { targets, .. } if targets.contains(&id))
+        })
+    }
 }
 
 impl Array {

@@ -102,6 +102,8 @@ pub struct Array {
     granted: Vec<usize>,
     /// Requests done but for the superblocks that tell of a failure.
     settling: Vec<usize>,
+    /// Removals that wait until nothing means the member any more.
+    removals: Vec<(CommandId, MemberId)>,
     /// Commands done but for the superblocks.
     replies: Vec<(u64, CommandId)>,
 
@@ -180,6 +182,7 @@ impl Array {
             scratch_waiters: VecDeque::new(),
             granted: Vec::new(),
             settling: Vec::new(),
+            removals: Vec::new(),
             replies: Vec::new(),
             write_end: u64::MAX,
             sequential: false,
@@ -247,6 +250,7 @@ impl Array {
             let updates = self.meta.ticket();
             self.drive_meta();
             self.drive_sync();
+            self.drive_removals();
             self.drive_stop();
             self.drive_meta();
             if self.ready.is_empty() && self.meta.ticket() == updates {

@@ -259,8 +259,10 @@ impl Array {
 
     /// A member is gone: work for or with it starts over with those that are left. A check or
     /// repair ends, as md's does: recovery onto a spare must not wait for it.
-    pub(crate) fn sync_member_lost(&mut self, role: Option<u16>) {
+    pub(crate) fn sync_member_lost(&mut self, id: MemberId, role: Option<u16>) {
         self.unstick_sync();
+        // Its id may come to mean another device, which this recovery has not begun with.
+        self.sync.targets.retain(|target| *target != id);
         if role.is_some() {
             self.stop_scrub();
         }
