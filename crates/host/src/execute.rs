@@ -29,6 +29,8 @@ pub(crate) struct Executor {
 #[derive(Debug)]
 struct Member {
     file: Arc<OwnedFd>,
+    /// A regular file, which can be truncated while it is in use.
+    can_shrink: bool,
     /// fallocate said that it cannot punch holes here.
     cannot_punch: bool,
     /// fallocate said that it cannot zero ranges here.
@@ -101,6 +103,9 @@ impl Executor {
         let Some(Some(member)) = self.members.get(usize::from(id.0)) else {
             return Some((io, Err(IoError::Gone)));
         };
+        if member.ends_before(op) {
+            return Some((io, Err(IoError::Medium)));
+        }
         let file = Arc::clone(&member.file);
         match op {
             IoOp::Read { sector, buf } => {
@@ -220,8 +225,22 @@ impl Executor {
 
 impl Member {
     fn new(member: MemberFile) -> Self {
+        let can_shrink = !member.block_device;
         let file = Arc::new(OwnedFd::from(member.file));
-        Self { file, cannot_punch: false, cannot_zero: false }
+        Self { file, can_shrink, cannot_punch: false, cannot_zero: false }
+    }
+
+    /// Was the file truncated to before the end of this write? Writing would make it grow again,
+    /// and what was cut off in between would then read as zeroes, without an error.
+    fn ends_before(&self, op: IoOp) -> bool {
+        let (sector, bytes) = match op {
+            IoOp::Write { sector, buf, .. } => (sector, u64::from(buf.len)),
+            IoOp::WriteZeroes { sector, sectors, .. } => (sector, sectors * SECTOR_BYTES),
+            _ => return false,
+        };
+        self.can_shrink
+            && rustix::fs::fstat(&self.file)
+                .is_ok_and(|stat| stat.st_size.cast_unsigned() < sector * SECTOR_BYTES + bytes)
     }
 }
 

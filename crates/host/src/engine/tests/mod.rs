@@ -207,6 +207,11 @@ fn a_member_that_ends_early_or_is_gone_is_worked_around() {
                 == data[4 << 20..][..4096]
         );
 
+        // A write behind its end does not make it grow: the gap would read as zeroes.
+        let end = data[6 << 20..].to_vec();
+        write(&served.door, 6 * MIB, end).recv().unwrap().unwrap();
+        assert_eq!(first.metadata().unwrap().len(), 4 * MIB + 512);
+
         // Without it everything comes from the second half.
         command(&served.door, Command::Fail(MemberId(0)), None).unwrap();
         assert!(matches!(events.recv().unwrap(), ArrayEvent::MemberFailed { .. }));
