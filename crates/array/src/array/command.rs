@@ -67,7 +67,8 @@ impl Array {
     /// Answers a command: what it changed is on the members before that.
     fn reply(&mut self, id: CommandId, before: u64, answer: Answer) {
         if answer.is_ok() && self.meta.wants_superblock() {
-            self.replies.push((before.max(self.meta.ticket()), id));
+            let told = before.max(self.meta.ticket()).max(self.failure_ticket);
+            self.replies.push((told, id));
         } else {
             self.actions.push_back(Action::Reply { id, result: answer });
         }

@@ -86,7 +86,7 @@ impl Array {
             return;
         }
         if !self.failed {
-            self.failure_ticket = self.wish_superblock(false);
+            self.failure_ticket = self.wish_failure_update();
         }
     }
 
@@ -99,6 +99,23 @@ impl Array {
         {
             let state = State::Rebuilding { role, offset, replacement: false, by_bitmap };
             self.members.set_state(heir, state);
+        }
+    }
+
+    /// Files two updates, one after the other: a member one event behind counts as current, and
+    /// a forced start would take the failed one back with what it held before. The second one's
+    /// ticket.
+    fn wish_failure_update(&mut self) -> u64 {
+        let first = self.wish_superblock(false);
+        self.failure_repeat = Some(first);
+        first + 1
+    }
+
+    /// The first of the two updates that tell of a failure may be done: files the second.
+    pub(crate) fn repeat_failure_update(&mut self) {
+        if self.failure_repeat.is_some_and(|first| self.meta.is_done(first)) {
+            self.failure_repeat = None;
+            self.wish_superblock(false);
         }
     }
 }

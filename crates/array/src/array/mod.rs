@@ -71,6 +71,8 @@ pub struct Array {
     clean_on_disk: bool,
     /// The update that tells the members of the last failure.
     failure_ticket: u64,
+    /// The first of the two updates that do so.
+    failure_repeat: Option<u64>,
     /// Sync space below is in sync; as far as superblocks may say.
     resynced: u64,
     durable_resynced: u64,
@@ -159,6 +161,7 @@ impl Array {
             active_ticket: 0,
             clean_on_disk: resynced != 0,
             failure_ticket: 0,
+            failure_repeat: None,
             resynced,
             durable_resynced: resynced,
             stopping: None,
@@ -261,6 +264,7 @@ impl Array {
 
     /// A metadata update is complete: lets those go on who waited for it.
     fn meta_done(&mut self) {
+        self.repeat_failure_update();
         let meta = &self.meta;
         let jobs = &self.jobs;
         let ready = &mut self.ready;

@@ -145,3 +145,21 @@ fn the_superblocks_say_clean_after_idling_and_active_before_the_next_write() {
     world.hold_nothing();
     assert!(!world.written().is_empty());
 }
+
+/// One event behind counts as current, and a forced start takes such a member back.
+#[test]
+fn a_failed_member_is_two_events_behind_when_a_write_is_acknowledged() {
+    for (level, layout, disks, chunk) in [(1, 0, 3, 0), (5, 2, 3, 16), (10, 0x102, 4, 16)] {
+        let mut world = World::new(level, layout, disks, chunk);
+        fill(&mut world);
+        world.rule(|member, op| match op {
+            IoOp::Write { sector, .. } if member == MemberId(0) && sector >= DATA_OFFSET => {
+                Fate::Fail(IoError::Gone)
+            }
+            _ => Fate::Serve,
+        });
+        assert!(world.begin_write(0, &noise(1, 65536)), "level {level}: not acknowledged");
+        let (failed, kept) = (world.superblock(0).events, world.superblock(1).events);
+        assert!(failed + 2 <= kept, "level {level}: events {failed} and {kept}");
+    }
+}
