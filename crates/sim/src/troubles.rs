@@ -22,11 +22,15 @@ fn lost(world: &mut World, status: &Status) -> Vec<bool> {
     roles.map(sound).map(|sound| !sound).collect()
 }
 
-/// May this member fail? What holds no role, or not completely, costs nothing.
+/// May this member fail? What holds no role, or not completely, costs nothing; but a replacement
+/// may have taken over before anybody notices that it is gone.
 fn may_fail(world: &mut World, status: &Status, member: MemberId) -> bool {
     let mut lost = lost(world, status);
     let state = status.members.iter().find(|m| m.member == member);
-    if let Some((MemberState::InSync, Some(role))) = state.map(|m| (m.state, m.role)) {
+    if let Some(m) = state
+        && let Some(role) = m.role
+        && (m.state == MemberState::InSync || m.replacement)
+    {
         lost[usize::from(role)] = true;
     }
     survivable(world, status, lost.iter().filter(|lost| **lost).count())
@@ -49,7 +53,8 @@ fn may_be_damaged(world: &mut World, status: &Status, member: MemberId) -> bool 
 fn survivable(world: &mut World, status: &Status, lost: usize) -> bool {
     let rebuilding = status.members.iter().filter(|m| m.state == MemberState::Rebuilding);
     let devices: Vec<_> = rebuilding.filter_map(|m| world.exec.device(m.member)).collect();
-    let lost = lost + devices.into_iter().filter(|device| world.is_damaged(*device)).count();
+    let mut unsound = |device: usize| world.is_damaged(device) || world.exec.disks[device].gone();
+    let lost = lost + devices.into_iter().filter(|device| unsound(*device)).count();
     let enough = lost <= world.scenario.tolerance();
     if !enough && world.scenario.excess {
         world.excess = true;
