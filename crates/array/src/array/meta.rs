@@ -428,11 +428,7 @@ pub(crate) fn bitmap_sector(member: &Member) -> u64 {
 /// Device sector and contents of a member's bad-block log, when it has one.
 fn bad_block_page(member: &Member) -> Option<(u64, Vec<u8>)> {
     let superblock = &member.superblock;
-    if superblock.bblog_size_sectors == 0 {
-        return None;
-    }
-    let offset = superblock.bblog_offset_sectors.into();
-    let sector = superblock.super_offset.wrapping_add_signed(offset);
+    let sector = superblock.bblog_sector()?;
     let mut bytes = member.bad_blocks.encode(superblock.bblog_shift);
     bytes.resize(super::scratch::PAGE_BYTES as usize, 0xff);
     Some((sector, bytes))
