@@ -1,6 +1,7 @@
 //! What a machine asks of its executor, and what the executor answers.
 
 use crate::events::ArrayEvent;
+use crate::fabric::{FabricEvent, FabricOp, Volume, VolumeOp};
 use crate::{Buf, MemberId, RequestError, RequestId};
 
 /// The machine's name for an I/O or computation in flight.
@@ -50,6 +51,15 @@ pub enum Action {
     },
     /// Something happened that people want to know.
     Notify(ArrayEvent),
+    /// Something for the fabric to do. Machines of local arrays have no use for it.
+    Fabric(FabricOp),
+    /// Something to do with a volume; answered by `Event::Volume`.
+    Volume {
+        /// Comes back with the answer.
+        io: IoId,
+        /// What.
+        op: VolumeOp,
+    },
 }
 
 /// I/O on one member. Sectors are absolute on the device (the data offset is already added).
@@ -185,6 +195,16 @@ pub enum Event {
     },
     /// The deadline has passed.
     Tick,
+    /// News from the fabric.
+    Fabric(FabricEvent),
+    /// A volume operation is answered: the volume, which means nothing after `Close` and `Delete`,
+    /// or a reason for people.
+    Volume {
+        /// Which.
+        io: IoId,
+        /// How it went.
+        result: Result<Volume, String>,
+    },
 }
 
 /// Names a command in flight.

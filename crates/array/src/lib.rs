@@ -13,6 +13,7 @@ pub mod buffer;
 pub mod code;
 pub mod create;
 pub mod events;
+pub mod fabric;
 pub mod format;
 pub mod geometry;
 pub mod level;

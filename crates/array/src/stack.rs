@@ -145,7 +145,9 @@ impl Stack {
                 Action::Notify(event) => {
                     return Some(Action::Notify(event.map_member(|m| Self::leaf(number, m))));
                 }
-                other @ Action::Store { .. } => return Some(other),
+                other @ (Action::Store { .. } | Action::Fabric(_) | Action::Volume { .. }) => {
+                    return Some(other);
+                }
             }
         }
         None
@@ -270,6 +272,8 @@ impl Machine for Stack {
                     array.handle(now, Event::Tick);
                 }
             }
+            // Local arrays have no peers and no volumes.
+            Event::Fabric(_) | Event::Volume { .. } => {}
         }
     }
 

@@ -21,18 +21,25 @@
 #![forbid(unsafe_code)]
 
 pub mod decode;
+pub mod family;
 pub mod levels;
+pub mod pipeline;
 pub mod program;
 pub mod rotation;
 pub mod schedule;
+pub mod set;
 pub mod stripe;
 pub mod terms;
+pub mod wire;
 pub mod xor2d;
 
 pub use decode::Recovery;
+pub use family::Family;
+pub use pipeline::Pipeline;
 pub use program::Program;
 pub use rotation::Rotation;
 pub use schedule::{Planner, Schedule};
+pub use set::{Imm, Mode, Set, Touched};
 pub use stripe::{Cell, Equation, Kind, StripeCode, Term};
 pub use terms::Terms;
 pub use xor2d::Xor2d;

@@ -64,13 +64,29 @@ impl Program {
     /// The part that `node` has in a schedule of this code.
     #[must_use]
     pub fn of(schedule: &Schedule, code: &StripeCode, node: u16) -> Self {
-        let mut parts = stored(schedule, code, node);
+        Self::partial(schedule, code, node, &|_| true, &|_| true)
+    }
+
+    /// The part of a node when only the transfers that are `live` take place, sums are those of
+    /// live inputs, and of the data only the blocks that are `stored`, by index, are stored.
+    pub(crate) fn partial(
+        schedule: &Schedule,
+        code: &StripeCode,
+        node: u16,
+        live: &dyn Fn(usize) -> bool,
+        stored: &dyn Fn(u32) -> bool,
+    ) -> Self {
+        let mut parts = stores(schedule, code, node, stored);
         for (number, transfer) in schedule.transfers().iter().enumerate() {
             if transfer.from == Endpoint::Node(node) {
                 let to = Destination::Node { node: transfer.to, transfer: number };
                 parts.push((transfer.inputs.clone(), to));
             }
         }
+        for (inputs, _) in &mut parts {
+            inputs.retain(|input| live(input.transfer));
+        }
+        parts.retain(|(inputs, _)| !inputs.is_empty());
         let mut uses: BTreeMap<usize, u32> = BTreeMap::new();
         for input in parts.iter().flat_map(|(inputs, _)| inputs) {
             *uses.entry(input.transfer).or_default() += 1;
@@ -102,16 +118,22 @@ impl Program {
 }
 
 /// What becomes of the node's own cells, by row.
-fn stored(schedule: &Schedule, code: &StripeCode, node: u16) -> Vec<(Vec<Input>, Destination)> {
+fn stores(
+    schedule: &Schedule,
+    code: &StripeCode,
+    node: u16,
+    stored: &dyn Fn(u32) -> bool,
+) -> Vec<(Vec<Input>, Destination)> {
     let own = code.cells().filter(|cell| cell.node == node);
-    own.map(|cell| {
+    let store = |cell: crate::Cell| {
         let inputs = match code.content(cell) {
+            Content::Data(index) if !stored(index) => return None,
             Content::Data(index) => vec![Input { transfer: index as usize, coef: 1 }],
             Content::Sum(number) => schedule.sums()[number].clone(),
         };
-        (inputs, Destination::Store { row: cell.row })
-    })
-    .collect()
+        Some((inputs, Destination::Store { row: cell.row }))
+    };
+    own.filter_map(store).collect()
 }
 
 #[cfg(test)]

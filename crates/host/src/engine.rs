@@ -327,6 +327,7 @@ impl Running {
                     hook(&event);
                 }
             }
+            Action::Fabric(_) | Action::Volume { .. } => unreachable!("no fabric yet"),
         }
     }
 

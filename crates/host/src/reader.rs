@@ -228,7 +228,11 @@ impl Reader {
             Action::Store { buf, bytes } => {
                 return execute::store(self.arena.memory(), buf, &bytes);
             }
-            Action::Complete { .. } | Action::Reply { .. } | Action::Notify(_) => return,
+            Action::Complete { .. }
+            | Action::Reply { .. }
+            | Action::Notify(_)
+            | Action::Fabric(_)
+            | Action::Volume { .. } => return,
         };
         self.done(io, result);
     }

@@ -196,6 +196,7 @@ impl World {
                     self.answers.push((RequestId(id.0), Ok(())));
                 }
                 Action::Notify(event) => self.events.push(event),
+                Action::Fabric(_) | Action::Volume { .. } => unreachable!("no peers here"),
             }
         }
     }

@@ -1,0 +1,136 @@
+//! What a machine asks of the fabric that connects processes, and what it hears from it.
+//!
+//! A peer is a connection to another process. It carries messages, in order, and puts: buffers
+//! written straight into the other side's arena, each announced there by 32 bits. Between messages
+//! and puts, and among puts, no order is kept.
+
+use crate::action::IoId;
+use crate::{Buf, MemberId};
+
+/// A connection to another process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PeerId(pub u32);
+
+impl PeerId {
+    /// Connections that the fabric accepted have ids from here on; those that a machine asks for
+    /// have ids of its own choice below.
+    pub const FIRST_ACCEPTED: u32 = 1 << 31;
+}
+
+/// The longest message.
+pub const MAX_MESSAGE_BYTES: usize = 8192;
+
+/// What a machine asks of the fabric.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FabricOp {
+    /// Connect to an address; answered by `Connected` or `Lost`.
+    Connect {
+        /// A new id.
+        peer: PeerId,
+        /// `HOST:PORT`.
+        address: String,
+    },
+    /// Write a buffer into the peer's arena. Answered by `Event::Done` when the buffer may be
+    /// reused; that says nothing of the other side.
+    Put {
+        /// Comes back with the answer.
+        io: IoId,
+        /// To whom.
+        peer: PeerId,
+        /// What.
+        from: Buf,
+        /// Where to: a byte of the peer's arena.
+        to: u64,
+        /// Tells the peer what it is.
+        imm: u32,
+    },
+    /// Send a message of at most [`MAX_MESSAGE_BYTES`].
+    Send {
+        /// To whom.
+        peer: PeerId,
+        /// What.
+        bytes: Vec<u8>,
+    },
+    /// Close the connection once what was sent is on its way. No event of this peer comes after
+    /// this, except the answers to its puts.
+    HangUp {
+        /// Which.
+        peer: PeerId,
+    },
+}
+
+/// What a machine hears from the fabric.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FabricEvent {
+    /// Somebody has connected to us.
+    Accepted {
+        /// Who.
+        peer: PeerId,
+    },
+    /// A `Connect` has succeeded.
+    Connected {
+        /// Which.
+        peer: PeerId,
+    },
+    /// A `Connect` has failed, or the connection is over. Its puts have been answered. Nothing
+    /// follows.
+    Lost {
+        /// Which.
+        peer: PeerId,
+        /// Why, for people.
+        reason: String,
+    },
+    /// A buffer of the peer's has arrived in our arena.
+    Placed {
+        /// From whom.
+        peer: PeerId,
+        /// What the peer says it is.
+        imm: u32,
+        /// Where and how long; the fabric has checked that it lies in the arena, nothing more.
+        at: Buf,
+    },
+    /// A message.
+    Message {
+        /// From whom.
+        peer: PeerId,
+        /// What.
+        bytes: Vec<u8>,
+    },
+}
+
+/// What a machine asks of the place where volumes are kept. A volume is a member that comes and
+/// goes by name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum VolumeOp {
+    /// Make one that reads as zeroes and open it; fails when there is one of that name.
+    Create {
+        /// Its name: letters, digits, `.`, `_`, `-`, no dot in front.
+        name: String,
+        /// Its size.
+        bytes: u64,
+    },
+    /// Open one, alone.
+    Open {
+        /// Its name.
+        name: String,
+    },
+    /// Close it. Answered when its descriptor is closed.
+    Close {
+        /// Which.
+        member: MemberId,
+    },
+    /// Close it and remove it for good.
+    Delete {
+        /// Which.
+        member: MemberId,
+    },
+}
+
+/// An open volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Volume {
+    /// The id for I/O on it.
+    pub member: MemberId,
+    /// Its size.
+    pub bytes: u64,
+}

@@ -1,0 +1,140 @@
+//! Which code an array over nodes has, as superblocks tell it.
+
+use braid_array::level::{Layout, LayoutError, Level};
+
+use crate::levels::{self, LevelError};
+use crate::stripe::StripeCode;
+use crate::xor2d::{NodesError, Xor2d};
+use crate::{Planner, Schedule};
+
+/// The level in the superblocks of an array with the 2-D XOR code. md has no such level and
+/// refuses to run the array; its members would make no sense to it.
+pub const XOR2D_MD_LEVEL: i32 = 6262;
+
+/// The code of an array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    /// A level of md's: md can assemble the members.
+    Md {
+        /// Level.
+        level: Level,
+        /// Layout.
+        layout: Layout,
+    },
+    /// RAID-6 by rows and diagonals.
+    Xor2d,
+}
+
+/// Why there is no such code.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FamilyError {
+    /// The number in a superblock is no level's.
+    #[error("level number {0} is not one that can run over nodes")]
+    Level(i32),
+    /// The layout is not one of the level's.
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
+    /// The level cannot be cut into stripes.
+    #[error(transparent)]
+    Stripes(#[from] LevelError),
+    /// The 2-D XOR code does not run over so many nodes.
+    #[error(transparent)]
+    Nodes(#[from] NodesError),
+}
+
+impl Family {
+    /// From the numbers in a superblock.
+    ///
+    /// # Errors
+    /// Numbers that mean nothing.
+    pub fn decode(level: i32, layout: u32, nodes: u32) -> Result<Self, FamilyError> {
+        if level == XOR2D_MD_LEVEL {
+            Xor2d::new(nodes)?;
+            return Ok(Self::Xor2d);
+        }
+        let level = Level::from_md(level).ok_or(FamilyError::Level(level))?;
+        Ok(Self::Md { level, layout: Layout::decode(level, layout, nodes)? })
+    }
+
+    /// The numbers for a superblock: level and layout.
+    #[must_use]
+    pub fn encode(self) -> (i32, u32) {
+        match self {
+            Self::Md { level, layout } => (level.to_md(), layout.encode()),
+            Self::Xor2d => (XOR2D_MD_LEVEL, 0),
+        }
+    }
+
+    /// The level as people say it: `raid6` for the 2-D XOR code too.
+    #[must_use]
+    pub const fn level(self) -> Level {
+        match self {
+            Self::Md { level, .. } => level,
+            Self::Xor2d => Level::Raid6,
+        }
+    }
+
+    /// After so many stripes the code repeats.
+    #[must_use]
+    pub const fn period(self, nodes: u16) -> u16 {
+        match self {
+            Self::Md { level: Level::Raid5 | Level::Raid6, .. } => nodes,
+            _ => 1,
+        }
+    }
+
+    /// The code of a stripe.
+    ///
+    /// # Errors
+    /// When there is none over so many nodes.
+    pub fn code(self, nodes: u16, stripe: u64) -> Result<StripeCode, FamilyError> {
+        match self {
+            Self::Md { level, layout } => {
+                Ok(levels::stripe_code(level, layout, u32::from(nodes), stripe)?)
+            }
+            Self::Xor2d => Ok(Xor2d::new(u32::from(nodes))?.code().clone()),
+        }
+    }
+
+    /// A schedule for a stripe; `None` when the family has none of that kind.
+    #[must_use]
+    pub fn schedule(self, nodes: u16, stripe: u64, planner: Planner) -> Option<Schedule> {
+        match self {
+            Self::Md { .. } => Schedule::plan(&self.code(nodes, stripe).ok()?, planner).ok(),
+            Self::Xor2d => Xor2d::new(u32::from(nodes)).ok()?.schedule(planner).ok(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_come_back_and_md_has_no_such_level() {
+        assert_eq!(Level::from_md(XOR2D_MD_LEVEL), None);
+        assert_eq!(Family::decode(XOR2D_MD_LEVEL, 0, 5), Ok(Family::Xor2d));
+        assert!(Family::decode(XOR2D_MD_LEVEL, 0, 35).is_err());
+        for level in Level::ALL {
+            let family = Family::Md { level, layout: Layout::default_for(level) };
+            let (number, layout) = family.encode();
+            assert_eq!(Family::decode(number, layout, 6), Ok(family));
+        }
+    }
+
+    #[test]
+    fn codes_repeat_after_their_period() {
+        for level in [Level::Raid4, Level::Raid5, Level::Raid6, Level::Raid10] {
+            let family = Family::Md { level, layout: Layout::default_for(level) };
+            let parities = |stripe| {
+                let code = family.code(6, stripe).expect("6 members suit every level");
+                code.equations().iter().map(|e| e.parity.node).collect::<Vec<_>>()
+            };
+            let period = u64::from(family.period(6));
+            for stripe in 0..period {
+                assert_eq!(parities(stripe), parities(stripe + 7 * period), "{level}");
+            }
+            assert_eq!(period == 1, parities(0) == parities(1), "{level}");
+        }
+    }
+}

@@ -1,0 +1,174 @@
+use std::collections::BTreeMap;
+
+use braid_array::level::{Layout, Level};
+
+use super::*;
+use crate::program::Destination;
+
+fn params(family: Family, nodes: u16, planner: Planner) -> Params {
+    Params {
+        session: 1,
+        epoch: 1,
+        family,
+        nodes,
+        chunk_bytes: 65536,
+        stripes: 1000,
+        planner,
+        wide: Slots { count: 2 * nodes, bytes: 65536 },
+        narrow: Slots { count: nodes + 1, bytes: 16384 },
+        reads: Slots { count: 4, bytes: 65536 },
+    }
+}
+
+fn md(level: Level) -> Family {
+    Family::Md { level, layout: Layout::default_for(level) }
+}
+
+fn set(pipeline: &Pipeline, position: u16, stripe: u64) -> Set {
+    Set {
+        position,
+        turn: 0,
+        version: 0,
+        stripe,
+        offset: 0,
+        len: pipeline.position_bytes(position),
+        mode: Mode::Full,
+        planner: pipeline.planner(position),
+        fua: false,
+        touched: Touched::all(pipeline.data_blocks()),
+    }
+}
+
+/// Every slot that the parts of a slice-set use, by node.
+fn slots(pipeline: &mut Pipeline, set: &Set) -> BTreeMap<u16, Vec<Buf>> {
+    let plan = pipeline.plan_of(set).expect("a slice-set a client may open");
+    let mut slots: BTreeMap<u16, Vec<Buf>> = BTreeMap::new();
+    for (number, transfer) in plan.schedule.transfers().iter().enumerate() {
+        slots.entry(transfer.to).or_default().push(pipeline.arrival(&plan, set, number));
+    }
+    for node in 0..pipeline.params().nodes {
+        let part = plan.part(node, set.mode, &set.touched);
+        let fresh = part.steps().iter().filter(|step| step.output == Output::Fresh).count();
+        let own = slots.entry(node).or_default();
+        own.extend((0..fresh as u32).map(|number| pipeline.fresh(set, node, number)));
+        own.extend((0..pipeline.rows()).map(|row| pipeline.old(set, node, row)));
+    }
+    slots
+}
+
+#[test]
+fn no_two_slots_of_open_slice_sets_overlap() {
+    let encoder = Planner::Encoder { node: 0 };
+    let kinds = [
+        (Family::Xor2d, 4, encoder),
+        (Family::Xor2d, 5, encoder),
+        (Family::Xor2d, 5, Planner::Chain),
+        (Family::Xor2d, 6, Planner::Chain),
+        (Family::Xor2d, 9, encoder),
+        (Family::Xor2d, 5, Planner::Static),
+        (md(Level::Raid0), 3, encoder),
+        (md(Level::Raid1), 2, encoder),
+        (md(Level::Raid4), 3, Planner::Chain),
+        (md(Level::Raid5), 4, encoder),
+        (md(Level::Raid5), 4, Planner::Chain),
+        (md(Level::Raid6), 5, encoder),
+        (md(Level::Raid10), 4, encoder),
+    ];
+    for (family, nodes, planner) in kinds {
+        let mut pipeline = Pipeline::new(params(family, nodes, planner)).expect("a pipeline");
+        let mut all: BTreeMap<u16, Vec<Buf>> = BTreeMap::new();
+        for position in 0..pipeline.positions() {
+            // By the client and by the nodes: the slots are the same room.
+            let mut set = set(&pipeline, position, u64::from(position) % 7);
+            let by_nodes = slots(&mut pipeline, &set);
+            set.planner = Planner::Client;
+            let by_client = slots(&mut pipeline, &set);
+            for node in 0..nodes {
+                let end = |slots: &[Buf]| slots.iter().map(|s| s.offset).max().unwrap_or(0);
+                assert!(end(&by_client[&node]) <= end(&by_nodes[&node]));
+            }
+            for (node, slots) in by_nodes {
+                all.entry(node).or_default().extend(slots);
+            }
+        }
+        for (node, slots) in &mut all {
+            slots.extend((0..4).map(|number| pipeline.read_slot(*node, number)));
+            slots.sort_by_key(|slot| slot.offset);
+            for pair in slots.windows(2) {
+                let end = pair[0].offset + u64::from(pair[0].len);
+                assert!(end <= pair[1].offset, "{family:?} over {nodes}: {pair:?}");
+            }
+            let last = slots.last().expect("slots");
+            assert_eq!(last.offset + u64::from(last.len), pipeline.ring_bytes(*node));
+        }
+    }
+}
+
+#[test]
+fn a_small_write_moves_what_it_must() {
+    let mut pipeline =
+        Pipeline::new(params(Family::Xor2d, 5, Planner::Encoder { node: 0 })).expect("5 nodes");
+    for index in 0..12 {
+        let mut touched = Touched::none(12);
+        touched.insert(index);
+        let home = pipeline.plan(0, Planner::Client).expect("a plan").code.data()[index as usize];
+        // The home of the block encodes: it sends the difference to both parities.
+        let set = Set { mode: Mode::Delta, touched, ..set(&pipeline, 10 + home.node, 3) };
+        let plan = pipeline.plan_of(&set).expect("a plan");
+        let (mut stored, mut sent) = (0, 0);
+        for node in plan.involved(set.mode, &set.touched) {
+            for step in plan.part(node, set.mode, &set.touched).steps() {
+                match step.destination {
+                    Destination::Node { .. } => sent += 1,
+                    Destination::Store { .. } => stored += 1,
+                }
+            }
+        }
+        assert_eq!((stored, sent), (3, 2), "block {index}");
+    }
+}
+
+#[test]
+fn what_a_client_may_not_open_has_no_plan() {
+    let mut pipeline =
+        Pipeline::new(params(Family::Xor2d, 5, Planner::Encoder { node: 0 })).expect("5 nodes");
+    let good = set(&pipeline, 3, 9);
+    assert!(pipeline.plan_of(&good).is_some());
+    let mut some = Touched::none(12);
+    some.insert(1);
+    let bad = [
+        Set { position: 200, ..good.clone() },
+        Set { stripe: 1000, ..good.clone() },
+        Set { len: 65536 + 512, ..good.clone() },
+        Set { offset: 512, ..good.clone() },
+        Set { len: 100, ..good.clone() },
+        Set { len: 0, ..good.clone() },
+        Set { planner: Planner::Encoder { node: 1 }, ..good.clone() },
+        Set { planner: Planner::Chain, ..good.clone() },
+        Set { touched: Touched::all(13), ..good.clone() },
+        Set { touched: some.clone(), ..good.clone() },
+        Set { touched: Touched::none(12), mode: Mode::Delta, ..good.clone() },
+        Set { planner: Planner::Client, mode: Mode::Delta, touched: some, ..good },
+    ];
+    for set in bad {
+        assert!(pipeline.plan_of(&set).is_none(), "{set:?}");
+    }
+}
+
+#[test]
+fn parameters_out_of_range_are_refused() {
+    let good = params(Family::Xor2d, 5, Planner::Encoder { node: 0 });
+    let bad = [
+        Params { nodes: 35, ..good },
+        Params { nodes: 0, ..good },
+        Params { chunk_bytes: 1000, ..good },
+        Params { stripes: u64::MAX, ..good },
+        Params { wide: Slots { count: 0, bytes: 65536 }, ..good },
+        Params { wide: Slots { count: 1, bytes: 131_072 }, ..good },
+        Params { narrow: Slots { count: 1020, bytes: 4096 }, ..good },
+        Params { planner: Planner::Static, nodes: 9, ..good },
+    ];
+    for params in bad {
+        assert!(Pipeline::new(params).is_err(), "{params:?}");
+    }
+}

@@ -1,0 +1,186 @@
+//! Slice-sets: the unit in which stripes are written. A slice-set is the same range of every block
+//! of one stripe; some or all of its data blocks are given new content.
+
+use crate::schedule::Planner;
+
+/// Which data blocks of a stripe are given new content, by data index.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Touched {
+    blocks: u32,
+    words: Vec<u64>,
+}
+
+impl Touched {
+    /// None of `blocks` blocks.
+    #[must_use]
+    pub fn none(blocks: u32) -> Self {
+        Self { blocks, words: vec![0; blocks.div_ceil(64) as usize] }
+    }
+
+    /// All of `blocks` blocks.
+    #[must_use]
+    pub fn all(blocks: u32) -> Self {
+        let mut touched = Self::none(blocks);
+        (0..blocks).for_each(|index| touched.insert(index));
+        touched
+    }
+
+    /// Adds a block.
+    ///
+    /// # Panics
+    /// On a block the stripe does not have.
+    pub fn insert(&mut self, index: u32) {
+        assert!(index < self.blocks, "block {index} of {}", self.blocks);
+        self.words[index as usize / 64] |= 1 << (index % 64);
+    }
+
+    /// Is this block among them?
+    #[must_use]
+    pub fn contains(&self, index: u32) -> bool {
+        let word = self.words.get(index as usize / 64);
+        word.is_some_and(|word| word >> (index % 64) & 1 == 1)
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn count(&self) -> u32 {
+        self.words.iter().map(|word| word.count_ones()).sum()
+    }
+
+    /// Blocks of the stripe, touched or not.
+    #[must_use]
+    pub const fn blocks(&self) -> u32 {
+        self.blocks
+    }
+
+    /// Every block of the stripe?
+    #[must_use]
+    pub fn is_all(&self) -> bool {
+        self.count() == self.blocks
+    }
+
+    /// Their data indices, ascending.
+    pub fn iter(&self) -> impl Iterator<Item = u32> {
+        (0..self.blocks).filter(|&index| self.contains(index))
+    }
+}
+
+/// How the parities of a slice-set come about. A schedule adds up the values of data blocks; the
+/// modes differ in what those values are and in what becomes of the sums.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// The value of a touched block is its new content, which replaces the old. Sums are the new
+    /// parities. Either all blocks are touched, or there are copies only and no parities: then what
+    /// has no touched block in it stays as it is.
+    Full,
+    /// As `Full`, but the value of a block that is not touched is what its node reads from its
+    /// store. With no block touched this makes the parities right again.
+    Reconstruct,
+    /// The value of a touched block is the new content plus the old, which its node reads; the new
+    /// content replaces the old. Sums are added to the old parities. What has no touched block in
+    /// it stays as it is.
+    Delta,
+}
+
+/// One slice-set, as the client opens it at every node that has a part in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Set {
+    /// Its place in the pipeline; free again when all nodes have closed it.
+    pub position: u16,
+    /// How often the position has been used, so that what is late can be told.
+    pub turn: u32,
+    /// Grows with every slice-set of an epoch; the order of slice-sets over the same bytes.
+    pub version: u64,
+    /// Which stripe.
+    pub stripe: u64,
+    /// First byte of the range, from the beginning of every block.
+    pub offset: u32,
+    /// Length of the range.
+    pub len: u32,
+    /// What is added up.
+    pub mode: Mode,
+    /// Who adds it up.
+    pub planner: Planner,
+    /// Durable at every node before that node closes it.
+    pub fua: bool,
+    /// Blocks with new content.
+    pub touched: Touched,
+}
+
+const TRANSFER_BITS: u32 = 12;
+const POSITION_BITS: u32 = 10;
+
+/// Transfers of a schedule that 32 bits can tell apart.
+pub const MAX_TRANSFERS: usize = 1 << TRANSFER_BITS;
+/// Positions of a pipeline that 32 bits can tell apart.
+pub const MAX_POSITIONS: u16 = 1 << POSITION_BITS;
+
+/// What announces a slice at the node that gets it, in 32 bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Imm {
+    /// Position of its slice-set.
+    pub position: u16,
+    /// Number of the transfer in its schedule.
+    pub transfer: u16,
+    /// The lowest 10 bits of the turn.
+    pub turn: u16,
+}
+
+impl Imm {
+    /// The announcement of a transfer of a slice-set.
+    #[must_use]
+    pub fn of(set: &Set, transfer: usize) -> Self {
+        let transfer = u16::try_from(transfer).expect("below MAX_TRANSFERS");
+        Self { position: set.position, transfer, turn: Self::turn(set.turn) }
+    }
+
+    /// What of a turn fits into an announcement.
+    #[must_use]
+    pub const fn turn(turn: u32) -> u16 {
+        (turn & 0x3ff) as u16
+    }
+
+    /// As 32 bits.
+    #[must_use]
+    pub fn encode(self) -> u32 {
+        u32::from(self.turn) << (TRANSFER_BITS + POSITION_BITS)
+            | u32::from(self.position) << TRANSFER_BITS
+            | u32::from(self.transfer)
+    }
+
+    /// From 32 bits; any are an announcement.
+    #[must_use]
+    pub const fn decode(bits: u32) -> Self {
+        Self {
+            turn: (bits >> (TRANSFER_BITS + POSITION_BITS)) as u16,
+            position: (bits >> TRANSFER_BITS & (MAX_POSITIONS as u32 - 1)) as u16,
+            transfer: (bits & (MAX_TRANSFERS as u32 - 1)) as u16,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn announcements_come_back() {
+        for (position, transfer, turn) in [(0, 0, 0), (1023, 4095, 1023), (5, 77, 512)] {
+            let imm = Imm { position, transfer, turn };
+            assert_eq!(Imm::decode(imm.encode()), imm);
+        }
+        assert_eq!(Imm::turn(1024 + 3), 3);
+    }
+
+    #[test]
+    fn touched_blocks_are_counted_and_listed() {
+        let mut touched = Touched::none(70);
+        assert!(!touched.is_all() && touched.count() == 0);
+        for index in [0, 63, 64, 69] {
+            touched.insert(index);
+        }
+        assert_eq!(touched.iter().collect::<Vec<_>>(), [0, 63, 64, 69]);
+        assert!(!touched.contains(70) && !touched.contains(1));
+        assert!(Touched::all(70).is_all());
+    }
+}

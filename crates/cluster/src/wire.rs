@@ -1,0 +1,244 @@
+//! Messages between clients and nodes, as bytes: all numbers little-endian, the kind first, then
+//! the epoch of the sender, then the fields in the order in which they are declared. Strings and
+//! lists have a length of 16 bits in front. Decoding takes hostile bytes.
+
+use crate::pipeline::{Params, Slots};
+use crate::set::Set;
+
+mod codec;
+#[cfg(test)]
+mod tests;
+
+use codec::Field;
+pub use codec::WireError;
+
+/// The version of this protocol. Processes of another version part when they meet.
+pub const PROTOCOL_VERSION: u16 = 1;
+
+/// The longest name of a volume.
+pub const MAX_NAME_BYTES: usize = 64;
+
+/// Whether a volume can be called this: letters, digits, `.`, `_` and `-`, no dot in front.
+#[must_use]
+pub fn valid_volume_name(name: &str) -> bool {
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    (1..=MAX_NAME_BYTES).contains(&name.len()) && !name.starts_with('.') && name.chars().all(fits)
+}
+
+/// One node, as another is told of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeerAddress {
+    /// Its role in the array.
+    pub role: u16,
+    /// Where it listens, `HOST:PORT`.
+    pub address: String,
+    /// Where its ring begins in its arena.
+    pub ring: u64,
+}
+
+macro_rules! messages {
+    ($($(#[$doc:meta])* $number:literal $name:ident {
+        $($(#[$field_doc:meta])* $field:ident: $type:ty,)*
+    })*) => {
+        /// A message. Requests carry a tag of the sender's choice, and their answers carry it back.
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        pub enum Message {
+            $($(#[$doc])* $name { $($(#[$field_doc])* $field: $type,)* },)*
+        }
+
+        impl Message {
+            fn put(&self, out: &mut Vec<u8>, epoch: u32) {
+                match self {
+                    $(Self::$name { $($field,)* } => {
+                        let kind: u8 = $number;
+                        kind.put(out);
+                        epoch.put(out);
+                        $($field.put(out);)*
+                    })*
+                }
+            }
+
+            fn get(kind: u8, input: &mut &[u8]) -> Result<Self, WireError> {
+                match kind {
+                    $($number => Ok(Self::$name { $($field: Field::get(input)?,)* }),)*
+                    other => Err(WireError::Kind(other)),
+                }
+            }
+        }
+    };
+}
+
+messages! {
+    /// Client: make a volume that reads as zeroes, and open it. Answer: `Volume`.
+    1 CreateVolume {
+        /// Tag.
+        tag: u32,
+        /// Name.
+        name: String,
+        /// Size.
+        bytes: u64,
+    }
+    /// Client: open a volume. One connection at a time may have it open for writing, others may
+    /// read it meanwhile. Answer: `Volume`.
+    2 OpenVolume {
+        /// Tag.
+        tag: u32,
+        /// Name.
+        name: String,
+        /// For writing.
+        write: bool,
+    }
+    /// Client: remove the open volume, if this connection made it. Answer: `Ok`.
+    3 DeleteVolume {
+        /// Tag.
+        tag: u32,
+    }
+    /// Node: the volume is open; the other requests are about it from here on.
+    4 Volume {
+        /// Tag.
+        tag: u32,
+        /// Size.
+        bytes: u64,
+    }
+    /// Client: read a few bytes of the volume. Answer: `Meta`.
+    5 ReadMeta {
+        /// Tag.
+        tag: u32,
+        /// First sector.
+        sector: u64,
+        /// How many bytes; a multiple of 512, at most 4096.
+        bytes: u32,
+    }
+    /// Node: what was to be read.
+    6 Meta {
+        /// Tag.
+        tag: u32,
+        /// The bytes.
+        bytes: Vec<u8>,
+    }
+    /// Client: write a few bytes of the volume, durably. Answer: `Ok`.
+    7 WriteMeta {
+        /// Tag.
+        tag: u32,
+        /// First sector.
+        sector: u64,
+        /// A multiple of 512, at most 4096.
+        bytes: Vec<u8>,
+    }
+    /// Client: set up this node's end of a pipeline. Answer: `Prepared`.
+    8 Prepare {
+        /// Tag.
+        tag: u32,
+        /// The role of this node.
+        role: u16,
+        /// First sector of the data on this member.
+        data_sector: u64,
+        /// The pipeline.
+        params: Params,
+    }
+    /// Node: it is set up.
+    9 Prepared {
+        /// Tag.
+        tag: u32,
+        /// Where the ring begins in the node's arena: what `Pipeline` counts from.
+        ring: u64,
+    }
+    /// Client: connect to the other nodes, of which every one is prepared: the lower role connects
+    /// to the higher. Answer: `Ok`, when all connections stand.
+    10 Connect {
+        /// Tag.
+        tag: u32,
+        /// The other nodes that are there.
+        peers: Vec<PeerAddress>,
+    }
+    /// Node to node, first on a connection: which end of which pipeline it is.
+    11 Join {
+        /// Which pipeline.
+        session: u64,
+        /// The role of the sender.
+        role: u16,
+    }
+    /// Client: a slice-set begins. Answer: `Closed`. Its slices may arrive before this does.
+    12 Open {
+        /// It.
+        set: Set,
+    }
+    /// Node: its part of a slice-set is done, all of it is in the store (and durable when that was
+    /// asked for), and nothing of it will be sent or needed any more.
+    13 Closed {
+        /// The position, which is free here.
+        position: u16,
+        /// Its turn.
+        turn: u32,
+        /// Everything went well. Otherwise the content of the set's range is undefined here.
+        fine: bool,
+    }
+    /// Client: read from the volume into a slot, and put that into the client's arena, announced
+    /// by the number of the slot. Failure: `ReadFailed`.
+    14 Read {
+        /// The slot.
+        slot: u16,
+        /// First sector of the volume.
+        sector: u64,
+        /// How many bytes, at most the length of the slot.
+        bytes: u32,
+        /// Where to, in the client's arena.
+        to: u64,
+    }
+    /// Node: nothing was put; the slot is free.
+    15 ReadFailed {
+        /// The slot.
+        slot: u16,
+    }
+    /// Client: everything closed so far shall be durable. Answer: `Ok`, or `Refused` when that
+    /// failed.
+    16 Flush {
+        /// Tag.
+        tag: u32,
+    }
+    /// Node: done.
+    17 Ok {
+        /// Tag.
+        tag: u32,
+    }
+    /// Node: not done.
+    18 Refused {
+        /// Tag.
+        tag: u32,
+        /// Why, as `reason; next step`.
+        reason: String,
+    }
+}
+
+impl Message {
+    /// As bytes.
+    #[must_use]
+    pub fn encode(&self, epoch: u32) -> Vec<u8> {
+        let mut out = Vec::new();
+        self.put(&mut out, epoch);
+        out
+    }
+
+    /// From bytes: the epoch of the sender and the message.
+    ///
+    /// # Errors
+    /// [`WireError`] for anything that `encode` does not make.
+    pub fn decode(mut bytes: &[u8]) -> Result<(u32, Self), WireError> {
+        let input = &mut bytes;
+        let kind = u8::get(input)?;
+        let epoch = u32::get(input)?;
+        let message = Self::get(kind, input)?;
+        match input.is_empty() {
+            true => Ok((epoch, message)),
+            false => Err(WireError::Long),
+        }
+    }
+}
+
+impl Slots {
+    /// Bytes of all of them.
+    #[must_use]
+    pub fn total_bytes(self) -> u64 {
+        u64::from(self.count) * u64::from(self.bytes)
+    }
+}

@@ -1,0 +1,260 @@
+//! How the fields of messages become bytes and come back.
+
+use crate::family::Family;
+use crate::pipeline::{Params, Slots};
+use crate::schedule::Planner;
+use crate::set::{Mode, Set, Touched};
+use crate::wire::PeerAddress;
+
+/// Bytes that are no message.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WireError {
+    /// They end before the message does.
+    #[error("a message that ends too early")]
+    Short,
+    /// They go on after the message.
+    #[error("a message with something after its end")]
+    Long,
+    /// Another kind of message.
+    #[error("no message of kind {0} is known")]
+    Kind(u8),
+    /// A value that means nothing.
+    #[error("a message with a {0} that means nothing")]
+    Value(&'static str),
+}
+
+/// A field of a message.
+pub(super) trait Field: Sized {
+    /// Appends it.
+    fn put(&self, out: &mut Vec<u8>);
+    /// Takes it from the front of `input`.
+    fn get(input: &mut &[u8]) -> Result<Self, WireError>;
+}
+
+fn take<'a>(input: &mut &'a [u8], len: usize) -> Result<&'a [u8], WireError> {
+    let (taken, rest) = input.split_at_checked(len).ok_or(WireError::Short)?;
+    *input = rest;
+    Ok(taken)
+}
+
+macro_rules! number {
+    ($($type:ty),*) => {$(
+        impl Field for $type {
+            fn put(&self, out: &mut Vec<u8>) {
+                out.extend(self.to_le_bytes());
+            }
+            fn get(input: &mut &[u8]) -> Result<Self, WireError> {
+                let bytes = take(input, size_of::<Self>())?;
+                Ok(Self::from_le_bytes(bytes.try_into().map_err(|_| WireError::Short)?))
+            }
+        }
+    )*};
+}
+number!(u8, u16, u32, u64, i32);
+
+impl Field for bool {
+    fn put(&self, out: &mut Vec<u8>) {
+        u8::from(*self).put(out);
+    }
+    fn get(input: &mut &[u8]) -> Result<Self, WireError> {
+        match u8::get(input)? {
+            0 => Ok(false),
+            1 => Ok(true),
+            _ => Err(WireError::Value("flag")),
+        }
+    }
+}
+
+fn put_len(len: usize, out: &mut Vec<u8>) {
+    u16::try_from(len).expect("messages are shorter than 64 KiB").put(out);
+}
+
+impl Field for Vec<u8> {
+    fn put(&self, out: &mut Vec<u8>) {
+        put_len(self.len(), out);
+        out.extend(self);
+    }
+    fn get(input: &mut &[u8]) -> Result<Self, WireError> {
+        let len = u16::get(input)?;
+        Ok(take(input, usize::from(len))?.to_vec())
+    }
+}
+
+impl Field for String {
+    fn put(&self, out: &mut Vec<u8>) {
+        put_len(self.len(), out);
+        out.extend(self.as_bytes());
+    }
+    fn get(input: &mut &[u8]) -> Result<Self, WireError> {
+        Self::from_utf8(Vec::get(input)?).map_err(|_| WireError::Value("text"))
+    }
+}
+
+impl Field for Vec<PeerAddress> {
+    fn put(&self, out: &mut Vec<u8>) {
+        put_len(self.len(), out);
+        for peer in self {
+            peer.role.put(out);
+            peer.address.put(out);
+            peer.ring.put(out);
+        }
+    }
+    fn get(input: &mut &[u8]) -> Result<Self, WireError> {
+        let len = u16::get(input)?;
+        let peer = |_| {
+            let (role, address) = (u16::get(input)?, String::get(input)?);
+            Ok(PeerAddress { role, address, ring: u64::get(input)? })
+        };
+        (0..len).map(peer).collect()
+    }
+}
+
+impl Field for Slots {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.count.put(out);
+        self.bytes.put(out);
+    }
+    fn get(input: &mut &[u8]) -> Result<Self, WireError> {
+        Ok(Self { count: u16::get(input)?, bytes: u32::get(input)? })
+    }
+}
+
+impl Field for Planner {
+    fn put(&self, out: &mut Vec<u8>) {
+        let (kind, node): (u8, u16) = match *self {
+            Self::Client => (0, 0),
+            Self::Chain => (1, 0),
+            Self::Encoder { node } => (2, node),
+            Self::Static => (3, 0),
+        };
+        kind.put(out);
+        node.put(out);
+    }
+    fn get(input: &mut &[u8]) -> Result<Self, WireError> {
+        match (u8::get(input)?, u16::get(input)?) {
+            (0, 0) => Ok(Self::Client),
+            (1, 0) => Ok(Self::Chain),
+            (2, node) => Ok(Self::Encoder { node }),
+            (3, 0) => Ok(Self::Static),
+            _ => Err(WireError::Value("planner")),
+        }
+    }
+}
+
+impl Field for Params {
+    fn put(&self, out: &mut Vec<u8>) {
+        let (level, layout) = self.family.encode();
+        self.session.put(out);
+        self.epoch.put(out);
+        self.nodes.put(out);
+        level.put(out);
+        layout.put(out);
+        self.chunk_bytes.put(out);
+        self.stripes.put(out);
+        self.planner.put(out);
+        for slots in [self.wide, self.narrow, self.reads] {
+            slots.put(out);
+        }
+    }
+    fn get(input: &mut &[u8]) -> Result<Self, WireError> {
+        let (session, epoch, nodes) = (u64::get(input)?, u32::get(input)?, u16::get(input)?);
+        let (level, layout) = (i32::get(input)?, u32::get(input)?);
+        let family = Family::decode(level, layout, u32::from(nodes));
+        Ok(Self {
+            session,
+            epoch,
+            nodes,
+            family: family.map_err(|_| WireError::Value("level or layout"))?,
+            chunk_bytes: u32::get(input)?,
+            stripes: u64::get(input)?,
+            planner: Planner::get(input)?,
+            wide: Slots::get(input)?,
+            narrow: Slots::get(input)?,
+            reads: Slots::get(input)?,
+        })
+    }
+}
+
+impl Field for Mode {
+    fn put(&self, out: &mut Vec<u8>) {
+        let number: u8 = match self {
+            Self::Full => 0,
+            Self::Reconstruct => 1,
+            Self::Delta => 2,
+        };
+        number.put(out);
+    }
+    fn get(input: &mut &[u8]) -> Result<Self, WireError> {
+        match u8::get(input)? {
+            0 => Ok(Self::Full),
+            1 => Ok(Self::Reconstruct),
+            2 => Ok(Self::Delta),
+            _ => Err(WireError::Value("mode")),
+        }
+    }
+}
+
+/// More blocks than any stripe has.
+const MAX_BLOCKS: u32 = 1 << 16;
+
+/// The number of blocks; then whether all are touched, or else a bit for each.
+impl Field for Touched {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.blocks().put(out);
+        self.is_all().put(out);
+        if !self.is_all() {
+            let bit = |index| u8::from(self.contains(index)) << (index % 8);
+            let bits = |byte: u32| (8 * byte..8 * byte + 8).map(bit).fold(0, |a, b| a | b);
+            out.extend((0..self.blocks().div_ceil(8)).map(bits));
+        }
+    }
+    fn get(input: &mut &[u8]) -> Result<Self, WireError> {
+        let (blocks, all) = (u32::get(input)?, bool::get(input)?);
+        if blocks > MAX_BLOCKS {
+            return Err(WireError::Value("number of blocks"));
+        }
+        if all {
+            return Ok(Self::all(blocks));
+        }
+        let bytes = take(input, blocks.div_ceil(8) as usize)?;
+        let set = |index: u32| bytes[index as usize / 8] >> (index % 8) & 1 == 1;
+        if (blocks..8 * bytes.len() as u32).any(set) {
+            return Err(WireError::Value("block beyond the stripe"));
+        }
+        let mut touched = Self::none(blocks);
+        (0..blocks).filter(|&index| set(index)).for_each(|index| touched.insert(index));
+        match touched.is_all() {
+            true => Err(WireError::Value("list of all blocks")),
+            false => Ok(touched),
+        }
+    }
+}
+
+impl Field for Set {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.position.put(out);
+        self.turn.put(out);
+        self.version.put(out);
+        self.stripe.put(out);
+        self.offset.put(out);
+        self.len.put(out);
+        self.mode.put(out);
+        self.planner.put(out);
+        self.fua.put(out);
+        self.touched.put(out);
+    }
+    fn get(input: &mut &[u8]) -> Result<Self, WireError> {
+        Ok(Self {
+            position: u16::get(input)?,
+            turn: u32::get(input)?,
+            version: u64::get(input)?,
+            stripe: u64::get(input)?,
+            offset: u32::get(input)?,
+            len: u32::get(input)?,
+            mode: Mode::get(input)?,
+            planner: Planner::get(input)?,
+            fua: bool::get(input)?,
+            touched: Touched::get(input)?,
+        })
+    }
+}

@@ -1,0 +1,82 @@
+use super::*;
+use crate::family::Family;
+use crate::schedule::Planner;
+use crate::set::{Mode, Touched};
+
+fn some() -> Vec<Message> {
+    let slots = Slots { count: 10, bytes: 65536 };
+    let mut touched = Touched::none(12);
+    touched.insert(3);
+    touched.insert(11);
+    let set = Set {
+        position: 7,
+        turn: 5,
+        version: 1 << 40,
+        stripe: 99,
+        offset: 4096,
+        len: 8192,
+        mode: Mode::Delta,
+        planner: Planner::Encoder { node: 2 },
+        fua: true,
+        touched,
+    };
+    let whole = Set { mode: Mode::Full, touched: Touched::all(12), ..set.clone() };
+    let params = Params {
+        session: 0x1234_5678_9abc_def0,
+        epoch: 3,
+        family: Family::Xor2d,
+        nodes: 5,
+        chunk_bytes: 65536,
+        stripes: 1000,
+        planner: Planner::Encoder { node: 0 },
+        wide: slots,
+        narrow: Slots { count: 64, bytes: 16384 },
+        reads: slots,
+    };
+    let address = PeerAddress { role: 4, address: "10.0.0.4:7000".into(), ring: 4096 };
+    vec![
+        Message::CreateVolume { tag: 1, name: "v".into(), bytes: 1 << 30 },
+        Message::OpenVolume { tag: 1, name: "v".into(), write: true },
+        Message::WriteMeta { tag: 2, sector: 8, bytes: vec![7; 4096] },
+        Message::Prepare { tag: 3, role: 1, data_sector: 2048, params },
+        Message::Connect { tag: 4, peers: vec![address.clone(), address] },
+        Message::Join { session: 1, role: 2 },
+        Message::Open { set },
+        Message::Open { set: whole },
+        Message::Closed { position: 7, turn: 5, fine: false },
+        Message::Read { slot: 3, sector: 4096, bytes: 65536, to: 1 << 33 },
+        Message::Refused { tag: 9, reason: "no; do not".into() },
+    ]
+}
+
+#[test]
+fn messages_come_back() {
+    for message in some() {
+        let bytes = message.encode(17);
+        assert!(bytes.len() <= braid_array::fabric::MAX_MESSAGE_BYTES);
+        assert_eq!(Message::decode(&bytes), Ok((17, message)));
+    }
+}
+
+#[test]
+fn every_cut_and_every_addition_is_noticed() {
+    for message in some() {
+        let mut bytes = message.encode(0);
+        for len in 0..bytes.len() {
+            assert!(Message::decode(&bytes[..len]).is_err(), "{message:?} cut at {len}");
+        }
+        bytes.push(0);
+        assert_eq!(Message::decode(&bytes), Err(WireError::Long));
+    }
+    assert_eq!(Message::decode(&[200, 0, 0, 0, 0]), Err(WireError::Kind(200)));
+}
+
+#[test]
+fn names_of_volumes_are_names_of_files() {
+    for good in ["a", "md-1_x.img", "9"] {
+        assert!(valid_volume_name(good), "{good}");
+    }
+    for bad in ["", ".", "..", ".x", "a/b", "a b", "ä", &"x".repeat(65)] {
+        assert!(!valid_volume_name(bad), "{bad}");
+    }
+}
