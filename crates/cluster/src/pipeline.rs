@@ -12,8 +12,11 @@
 //! slot for every sum that cannot be formed in place, and a slot for the old content of every row.
 //! At the end lie the slots from which reads are answered; the client gives those out itself.
 
+mod params;
 #[cfg(test)]
 mod tests;
+
+pub use params::Params;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -33,31 +36,6 @@ pub struct Slots {
     pub count: u16,
     /// Length of each; a multiple of 4096.
     pub bytes: u32,
-}
-
-/// What client and nodes agree on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Params {
-    /// Random; the same in all connections of the pipeline.
-    pub session: u64,
-    /// Fences an old writer: grows with every client that opens the array for writing.
-    pub epoch: u32,
-    /// The code.
-    pub family: Family,
-    /// Nodes of the array.
-    pub nodes: u16,
-    /// Length of a block; a multiple of 4096.
-    pub chunk_bytes: u32,
-    /// Stripes of the array.
-    pub stripes: u64,
-    /// Who adds parities up. The encoder named here is ignored: it goes with the position.
-    pub planner: Planner,
-    /// Positions for whole slices.
-    pub wide: Slots,
-    /// Positions for short ranges; their numbers follow.
-    pub narrow: Slots,
-    /// At every node, for reads.
-    pub reads: Slots,
 }
 
 /// Why there is no such pipeline.

@@ -172,3 +172,19 @@ fn parameters_out_of_range_are_refused() {
         assert!(Pipeline::new(params).is_err(), "{params:?}");
     }
 }
+
+#[test]
+fn every_array_gets_a_pipeline_of_bounded_memory() {
+    let encoder = Planner::Encoder { node: 0 };
+    for nodes in 4..=34 {
+        let chunk = Params::default_chunk_bytes(Family::Xor2d, nodes).expect("4 to 34 nodes");
+        let params = Params::for_array(Family::Xor2d, nodes, chunk, 1000, encoder);
+        let pipeline = Pipeline::new(params.expect("parameters")).expect("a pipeline");
+        let ring = (0..nodes).map(|node| pipeline.ring_bytes(node)).max().expect("nodes");
+        assert!(ring < 64 << 20, "{ring} bytes at one of {nodes} nodes");
+        // Every node encodes equally often.
+        assert_eq!(pipeline.params().wide.count % nodes, 0);
+    }
+    let level = md(Level::Raid1);
+    assert!(Params::for_array(level, 2, 4096, 10, encoder).is_ok());
+}

@@ -1,0 +1,99 @@
+//! What client and nodes agree on, and what to agree on for a given array.
+
+use super::{PipelineError, Slots};
+use crate::family::Family;
+use crate::schedule::Planner;
+
+/// Slices are at most this long.
+const MAX_SLICE_BYTES: u32 = 64 << 10;
+/// All data slices of a slice-set together are at most this long, where blocks allow.
+const MAX_SET_BYTES: u32 = 2 << 20;
+/// Wide positions hold this much data, or there are as many as nodes.
+const WINDOW_BYTES: u32 = 8 << 20;
+/// More wide positions than this give nothing.
+const MAX_WIDE: u32 = 128;
+/// Small writes that can be under way.
+const NARROW: u16 = 64;
+/// The longest of them.
+const NARROW_BYTES: u32 = 16 << 10;
+/// Reads that can be under way at one node.
+const READ_WINDOW_BYTES: u32 = 2 << 20;
+
+/// What client and nodes agree on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Params {
+    /// Random; the same in all connections of the pipeline.
+    pub session: u64,
+    /// Fences an old writer: grows with every client that opens the array for writing.
+    pub epoch: u32,
+    /// The code.
+    pub family: Family,
+    /// Nodes of the array.
+    pub nodes: u16,
+    /// Length of a block; a multiple of 4096.
+    pub chunk_bytes: u32,
+    /// Stripes of the array.
+    pub stripes: u64,
+    /// Who adds parities up. The encoder named here is ignored: it goes with the position.
+    pub planner: Planner,
+    /// Positions for whole slices.
+    pub wide: Slots,
+    /// Positions for short ranges; their numbers follow.
+    pub narrow: Slots,
+    /// At every node, for reads.
+    pub reads: Slots,
+}
+
+impl Params {
+    /// Positions and slots that suit an array. Session and epoch are left to the caller.
+    ///
+    /// # Errors
+    /// When there is no such array.
+    pub fn for_array(
+        family: Family,
+        nodes: u16,
+        chunk_bytes: u32,
+        stripes: u64,
+        planner: Planner,
+    ) -> Result<Self, PipelineError> {
+        let data = family.code(nodes, 0)?.data().len() as u32;
+        let slice_bytes = slice_bytes(data).min(chunk_bytes);
+        let set_bytes = data.saturating_mul(slice_bytes).max(1);
+        let each = u32::from(nodes);
+        let wide = WINDOW_BYTES.div_ceil(set_bytes).next_multiple_of(each);
+        let wide = wide.min(MAX_WIDE / each * each).max(each);
+        let narrow = (NARROW / nodes * nodes).max(nodes);
+        let read_bytes = chunk_bytes.min(MAX_SLICE_BYTES);
+        let reads = (READ_WINDOW_BYTES / read_bytes.max(1)).clamp(32, 256);
+        Ok(Self {
+            session: 0,
+            epoch: 0,
+            family,
+            nodes,
+            chunk_bytes,
+            stripes,
+            planner,
+            wide: Slots { count: wide as u16, bytes: slice_bytes },
+            narrow: Slots { count: narrow, bytes: NARROW_BYTES.min(slice_bytes) },
+            reads: Slots { count: reads as u16, bytes: read_bytes },
+        })
+    }
+
+    /// The chunk of an array whose user names none: with it blocks are slices, so that a sequential
+    /// writer fills slice-sets as early as can be.
+    ///
+    /// # Errors
+    /// When there is no such array.
+    pub fn default_chunk_bytes(family: Family, nodes: u16) -> Result<u32, PipelineError> {
+        Ok(slice_bytes(family.code(nodes, 0)?.data().len() as u32))
+    }
+}
+
+/// The longest power of two from 4 KiB on that keeps a slice-set short.
+fn slice_bytes(data_blocks: u32) -> u32 {
+    let mut bytes = MAX_SLICE_BYTES;
+    while bytes > 4096 && bytes.saturating_mul(data_blocks) > MAX_SET_BYTES {
+        bytes /= 2;
+    }
+    bytes
+}
