@@ -80,14 +80,14 @@ pub enum FabricEvent {
         /// Why, for people.
         reason: String,
     },
-    /// A buffer of the peer's has arrived in our arena.
+    /// A buffer of the peer's has arrived in our arena. Where, only the 32 bits can tell: RDMA
+    /// hardware says neither where it put what, nor how much of it. The fabric has made sure that
+    /// it lies in the arena, nothing more.
     Placed {
         /// From whom.
         peer: PeerId,
         /// What the peer says it is.
         imm: u32,
-        /// Where and how long; the fabric has checked that it lies in the arena, nothing more.
-        at: Buf,
     },
     /// A message.
     Message {
