@@ -115,3 +115,22 @@ pub struct Status {
     /// The arrays that are members of this one.
     pub children: Vec<Self>,
 }
+
+impl Status {
+    /// That of a machine without an array.
+    #[must_use]
+    pub fn blank() -> Self {
+        Self {
+            superblock: Superblock::blank(),
+            array_sectors: 0,
+            used_member_sectors: 0,
+            state: ArrayState::ReadOnly,
+            degraded: 0,
+            members: Vec::new(),
+            sync: SyncStatus::default(),
+            mismatch_sectors: None,
+            bitmap: None,
+            children: Vec::new(),
+        }
+    }
+}

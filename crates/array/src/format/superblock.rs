@@ -273,6 +273,40 @@ pub struct Unsupported {
 }
 
 impl Superblock {
+    /// Of nothing: no level, no members, all fields 0.
+    #[must_use]
+    pub fn blank() -> Self {
+        Self {
+            version: Version::V1_2,
+            feature_map: 0,
+            set_uuid: [0; 16],
+            set_name: [0; 32],
+            ctime: 0,
+            level: 0,
+            layout: 0,
+            size_sectors: 0,
+            chunk_sectors: 0,
+            raid_disks: 0,
+            bitmap_offset_sectors: 0,
+            reshape: Reshape::default(),
+            data_offset: 0,
+            data_size: 0,
+            super_offset: 0,
+            recovery_offset: 0,
+            dev_number: 0,
+            corrected_reads: 0,
+            device_uuid: [0; 16],
+            devflags: 0,
+            bblog_shift: 0,
+            bblog_size_sectors: 0,
+            bblog_offset_sectors: 0,
+            utime: 0,
+            events: 0,
+            resync_offset: 0,
+            roles: Vec::new(),
+        }
+    }
+
     /// Decodes what was read at `sector` of a device, where a superblock of `version` would lie.
     ///
     /// # Errors
