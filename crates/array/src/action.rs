@@ -35,6 +35,13 @@ pub enum Action {
         /// What.
         bytes: Vec<u8>,
     },
+    /// Copy metadata bytes out of the arena; answered by `Event::Loaded`.
+    Load {
+        /// Comes back with the answer.
+        io: IoId,
+        /// Where from.
+        buf: Buf,
+    },
     /// A request is finished; its buffer is the export's again.
     Complete {
         /// The request.
@@ -185,6 +192,13 @@ pub enum Event {
         io: IoId,
         /// How it went.
         result: Result<Outcome, IoError>,
+    },
+    /// The answer to `Action::Load`.
+    Loaded {
+        /// Which.
+        io: IoId,
+        /// The bytes of the buffer.
+        bytes: Vec<u8>,
     },
     /// An administrator's command; answered by `Action::Reply`.
     Command {

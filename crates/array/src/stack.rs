@@ -145,9 +145,10 @@ impl Stack {
                 Action::Notify(event) => {
                     return Some(Action::Notify(event.map_member(|m| Self::leaf(number, m))));
                 }
-                other @ (Action::Store { .. } | Action::Fabric(_) | Action::Volume { .. }) => {
-                    return Some(other);
-                }
+                other @ (Action::Store { .. }
+                | Action::Load { .. }
+                | Action::Fabric(_)
+                | Action::Volume { .. }) => return Some(other),
             }
         }
         None
@@ -272,8 +273,8 @@ impl Machine for Stack {
                     array.handle(now, Event::Tick);
                 }
             }
-            // Local arrays have no peers and no volumes.
-            Event::Fabric(_) | Event::Volume { .. } => {}
+            // Local arrays load nothing and have no peers and no volumes.
+            Event::Loaded { .. } | Event::Fabric(_) | Event::Volume { .. } => {}
         }
     }
 

@@ -309,6 +309,10 @@ impl Running {
                 self.machine.handle(self.now, Event::Done { io, result });
             }
             Action::Store { buf, bytes } => execute::store(memory, buf, &bytes),
+            Action::Load { io, buf } => {
+                let bytes = execute::load(memory, buf);
+                self.machine.handle(self.now, Event::Loaded { io, bytes });
+            }
             Action::Complete { id, result } => {
                 let (request, owner) = self.core.completed(id);
                 match owner {

@@ -305,6 +305,12 @@ pub(crate) fn compute(memory: &Memory, compute: &Compute) -> Outcome {
     Outcome::Done
 }
 
+/// Copies metadata out of the arena.
+pub(crate) fn load(memory: &Memory, buf: Buf) -> Vec<u8> {
+    // SAFETY: the machine names a buffer it holds, with no I/O on it.
+    unsafe { memory.bytes(buf) }.to_vec()
+}
+
 /// Copies metadata into the arena.
 pub(crate) fn store(memory: &Memory, buf: Buf, bytes: &[u8]) {
     // SAFETY: the machine names a buffer it holds, with no I/O on it.

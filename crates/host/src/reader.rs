@@ -231,6 +231,7 @@ impl Reader {
             Action::Complete { .. }
             | Action::Reply { .. }
             | Action::Notify(_)
+            | Action::Load { .. }
             | Action::Fabric(_)
             | Action::Volume { .. } => return,
         };

@@ -373,8 +373,8 @@ impl Machine for Array {
             Event::Done { io, result } => self.io_done(io, result),
             Event::Command { id, command } => self.take_command(id, command),
             Event::Tick => self.tick(),
-            // A local array has no peers and no volumes.
-            Event::Fabric(_) | Event::Volume { .. } => {}
+            // A local array loads nothing and has no peers and no volumes.
+            Event::Loaded { .. } | Event::Fabric(_) | Event::Volume { .. } => {}
         }
     }
 

@@ -196,7 +196,9 @@ impl World {
                     self.answers.push((RequestId(id.0), Ok(())));
                 }
                 Action::Notify(event) => self.events.push(event),
-                Action::Fabric(_) | Action::Volume { .. } => unreachable!("no peers here"),
+                Action::Load { .. } | Action::Fabric(_) | Action::Volume { .. } => {
+                    unreachable!("no node here")
+                }
             }
         }
     }

@@ -229,6 +229,9 @@ impl Machine for Double {
                     self.actions.push_back(Action::Complete { id, result: Ok(()) });
                 }
             }
+            Event::Loaded { .. } | Event::Fabric(_) | Event::Volume { .. } => {
+                unreachable!("it asks for nothing of the kind")
+            }
         }
     }
 
