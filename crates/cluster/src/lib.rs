@@ -20,6 +20,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod client;
 pub mod decode;
 pub mod family;
 pub mod levels;
@@ -33,6 +34,7 @@ pub mod terms;
 pub mod wire;
 pub mod xor2d;
 
+pub use client::{Client, ClientConfig, ClientMember};
 pub use decode::Recovery;
 pub use family::Family;
 pub use pipeline::Pipeline;

@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 use braid_array::{Buf, SECTOR_BYTES};
 
-use crate::family::{Family, FamilyError};
+use crate::family::FamilyError;
 use crate::program::{Output, Program};
 use crate::schedule::{Endpoint, Planner, Schedule};
 use crate::set::{MAX_POSITIONS, MAX_TRANSFERS, Mode, Set, Touched};

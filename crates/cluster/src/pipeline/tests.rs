@@ -3,6 +3,7 @@ use std::collections::BTreeMap;
 use braid_array::level::{Layout, Level};
 
 use super::*;
+use crate::family::Family;
 use crate::program::Destination;
 
 fn params(family: Family, nodes: u16, planner: Planner) -> Params {

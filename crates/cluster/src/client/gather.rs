@@ -1,0 +1,190 @@
+//! Writes of one slice of a stripe, collected until they go out together.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use braid_array::{Buf, Instant, RequestId};
+
+use crate::set::Touched;
+
+/// A part of a write that lies in one block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Fragment {
+    /// Data index of the block.
+    pub(super) index: u32,
+    /// First byte, from the beginning of the block.
+    pub(super) at: u32,
+    /// The new content.
+    pub(super) buf: Buf,
+    /// Whose it is.
+    pub(super) request: RequestId,
+    /// To be durable when it is answered.
+    pub(super) fua: bool,
+}
+
+impl Fragment {
+    const fn end(&self) -> u32 {
+        self.at + self.buf.len
+    }
+}
+
+/// The writes to one slice of a stripe.
+#[derive(Debug)]
+pub(super) struct Gather {
+    fragments: Vec<Fragment>,
+    bytes: u64,
+    /// When it goes out, complete or not.
+    pub(super) due: Instant,
+}
+
+/// A range with the same blocks touched everywhere.
+#[derive(Debug)]
+pub(super) struct Range {
+    pub(super) offset: u32,
+    pub(super) len: u32,
+    pub(super) touched: Touched,
+    /// For each touched block, ascending, its new content in pieces.
+    pub(super) pieces: BTreeMap<u32, Vec<Buf>>,
+    pub(super) requests: BTreeSet<RequestId>,
+    pub(super) fua: bool,
+}
+
+impl Gather {
+    pub(super) const fn new(due: Instant) -> Self {
+        Self { fragments: Vec::new(), bytes: 0, due }
+    }
+
+    /// Whether another write to the same bytes is in here.
+    pub(super) fn overlaps(&self, new: &Fragment) -> bool {
+        let hit =
+            |old: &Fragment| old.index == new.index && old.at < new.end() && new.at < old.end();
+        self.fragments.iter().any(hit)
+    }
+
+    /// Adds a write that does not overlap.
+    pub(super) fn add(&mut self, fragment: Fragment) {
+        self.bytes += u64::from(fragment.buf.len);
+        self.fragments.push(fragment);
+    }
+
+    /// Bytes gathered.
+    pub(super) const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The requests, each as often as it has fragments.
+    pub(super) fn requests(&self) -> impl Iterator<Item = RequestId> {
+        self.fragments.iter().map(|fragment| fragment.request)
+    }
+
+    /// Cuts what was gathered into ranges, in order.
+    pub(super) fn cut(&self, blocks: u32) -> Vec<Range> {
+        let ends = self.fragments.iter().flat_map(|fragment| [fragment.at, fragment.end()]);
+        let bounds: Vec<u32> = ends.collect::<BTreeSet<u32>>().into_iter().collect();
+        let mut fragments = self.fragments.clone();
+        fragments.sort_by_key(|fragment| (fragment.index, fragment.at));
+        let mut ranges: Vec<(u32, u32, Touched)> = Vec::new();
+        for pair in bounds.windows(2) {
+            let mut touched = Touched::none(blocks);
+            let inside = |f: &&Fragment| f.at <= pair[0] && f.end() >= pair[1];
+            fragments.iter().filter(inside).for_each(|f| touched.insert(f.index));
+            match ranges.last_mut() {
+                Some((_, end, same)) if *end == pair[0] && *same == touched => *end = pair[1],
+                _ if touched.count() == 0 => {}
+                _ => ranges.push((pair[0], pair[1], touched)),
+            }
+        }
+        let range = |(from, to, touched)| range(&fragments, from, to, touched);
+        ranges.into_iter().map(range).collect()
+    }
+}
+
+/// The fragments by block and place.
+fn range(fragments: &[Fragment], from: u32, to: u32, touched: Touched) -> Range {
+    let mut range = Range {
+        offset: from,
+        len: to - from,
+        touched,
+        pieces: BTreeMap::new(),
+        requests: BTreeSet::new(),
+        fua: false,
+    };
+    for fragment in fragments {
+        let (start, end) = (fragment.at.max(from), fragment.end().min(to));
+        if start >= end || !range.touched.contains(fragment.index) {
+            continue;
+        }
+        let piece = fragment.buf.slice(start - fragment.at, end - start);
+        let pieces: &mut Vec<Buf> = range.pieces.entry(fragment.index).or_default();
+        match pieces.last_mut() {
+            Some(last) if last.offset + u64::from(last.len) == piece.offset => {
+                last.len += piece.len;
+            }
+            _ => pieces.push(piece),
+        }
+        range.requests.insert(fragment.request);
+        range.fua |= fragment.fua;
+    }
+    range
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fragment(index: u32, at: u32, len: u32, offset: u64) -> Fragment {
+        let buf = Buf { offset, len };
+        Fragment { index, at, buf, request: RequestId(offset), fua: false }
+    }
+
+    fn gather(fragments: &[Fragment]) -> Gather {
+        let mut gather = Gather::new(Instant(0));
+        for fragment in fragments {
+            assert!(!gather.overlaps(fragment));
+            gather.add(*fragment);
+        }
+        gather
+    }
+
+    #[test]
+    fn a_write_across_a_block_boundary_is_three_ranges() {
+        // The end of block 0, all of block 1, the beginning of block 2.
+        let gather = gather(&[
+            fragment(0, 12288, 4096, 0),
+            fragment(1, 0, 16384, 4096),
+            fragment(2, 0, 8192, 20480),
+        ]);
+        assert_eq!(gather.bytes(), 28672);
+        let ranges = gather.cut(3);
+        let seen: Vec<(u32, u32, Vec<u32>)> =
+            ranges.iter().map(|r| (r.offset, r.len, r.touched.iter().collect())).collect();
+        let expected = [(0, 8192, vec![1, 2]), (8192, 4096, vec![1]), (12288, 4096, vec![0, 1])];
+        assert_eq!(seen, expected);
+        assert_eq!(ranges[2].pieces[&1], [Buf { offset: 16384, len: 4096 }]);
+        assert_eq!(ranges[2].pieces[&0], [Buf { offset: 0, len: 4096 }]);
+    }
+
+    #[test]
+    fn small_writes_side_by_side_are_one_range_in_pieces() {
+        let gather = gather(&[
+            fragment(0, 4096, 4096, 1 << 20),
+            fragment(0, 0, 4096, 0),
+            fragment(0, 8192, 4096, (1 << 20) + 4096),
+        ]);
+        let ranges = gather.cut(2);
+        assert_eq!(ranges.len(), 1);
+        assert_eq!((ranges[0].offset, ranges[0].len), (0, 12288));
+        let (first, second) = (Buf { offset: 0, len: 4096 }, Buf { offset: 1 << 20, len: 8192 });
+        assert_eq!(ranges[0].pieces[&0], [first, second]);
+        assert_eq!(ranges[0].requests.len(), 3);
+    }
+
+    #[test]
+    fn gaps_are_no_ranges_and_overlaps_are_seen() {
+        let gather = gather(&[fragment(0, 0, 4096, 0), fragment(0, 8192, 4096, 8192)]);
+        let ranges: Vec<u32> = gather.cut(1).iter().map(|range| range.offset).collect();
+        assert_eq!(ranges, [0, 8192]);
+        assert!(gather.overlaps(&fragment(0, 4096, 4097, 0)));
+        assert!(!gather.overlaps(&fragment(0, 4096, 4096, 0)));
+        assert!(!gather.overlaps(&fragment(1, 0, 4096, 0)));
+    }
+}

@@ -1,0 +1,572 @@
+//! The client machine: one array over nodes, for the exports of the process that assembled it.
+//!
+//! It plans everything. Writes are gathered by slice of a stripe ([`gather`]) and go out as
+//! slice-sets ([`write`]); reads go to the nodes that hold the data, or to others whose sum gives
+//! it back ([`read`], [`decode`]). [`setup`] connects, [`marks`] keeps the superblocks true.
+//!
+//! Two slice-sets never change the same slice of a stripe at once, and nothing is decoded from a
+//! slice that is being written. When a node is lost, reads go on without it, and writes end: what
+//! was not answered by then is undefined, and slices that it leaves torn are not decoded from.
+
+mod decode;
+mod gather;
+mod marks;
+mod mix;
+mod read;
+mod requests;
+mod resync;
+mod setup;
+mod staging;
+mod status;
+mod write;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use braid_array::action::{Command, CommandError, CommandId, Event};
+use braid_array::array::Scratch;
+use braid_array::events::ArrayEvent;
+use braid_array::fabric::{FabricEvent, FabricOp};
+use braid_array::format::Superblock;
+use braid_array::request::Full;
+use braid_array::status::Status;
+use braid_array::{
+    Action, Buf, Compute, Instant, IoError, IoId, Machine, MemberId, Outcome, Request,
+    RequestError, RequestId, SECTOR_BYTES,
+};
+
+use crate::pipeline::{Params, Pipeline};
+use crate::schedule::Planner;
+use crate::set::Mode;
+use crate::stripe::Cell;
+use crate::wire::Message;
+use decode::Decode;
+use gather::Gather;
+use marks::Marks;
+use mix::Mix;
+use read::Piece;
+use requests::{Pending, Zeroing};
+use resync::Resync;
+use setup::{Link, LinkState};
+use staging::Staging;
+use write::{Job, OpenSet};
+
+/// Requests are multiples of this.
+const BLOCK_BYTES: u32 = 4096;
+
+/// A member as the client finds it.
+#[derive(Clone, Debug)]
+pub struct ClientMember {
+    /// Its node, `HOST:PORT`.
+    pub address: String,
+    /// Its volume there.
+    pub volume: String,
+    /// What it carries.
+    pub superblock: Superblock,
+}
+
+/// An array over nodes.
+#[derive(Clone, Debug)]
+pub struct ClientConfig {
+    /// The pipeline. With `Planner::Client` the client makes the parities of whole stripes itself.
+    pub params: Params,
+    /// By role; `None` is missing.
+    pub members: Vec<Option<ClientMember>>,
+    /// Refuses writes.
+    pub read_only: bool,
+    /// The client makes parities when that is faster: see [`mix`].
+    pub mix: bool,
+}
+
+/// A slice of a stripe: the stripe, and the number of the slice in its blocks.
+type Key = (u64, u32);
+
+/// What goes on in a slice of a stripe.
+#[derive(Debug, Default)]
+struct Area {
+    /// Slice-sets that are open or wait to be opened.
+    sets: u32,
+    /// Decodings under way.
+    readers: u32,
+    /// Writes that come next, in order.
+    gathers: VecDeque<Gather>,
+    /// It is in the list of areas to look at.
+    listed: bool,
+}
+
+/// What an I/O in flight is for.
+#[derive(Clone, Copy, Debug)]
+enum Use {
+    /// A slice is being sent.
+    Put { position: u16 },
+    /// The pieces of a slice are being put together.
+    Copy { position: u16 },
+    /// A parity is being formed: the number of its equation.
+    Sum { position: u16, equation: usize },
+    /// A step of a decoding.
+    Decode { job: u32 },
+}
+
+/// What a message to a node asks.
+#[derive(Clone, Copy, Debug)]
+enum Question {
+    Open,
+    Prepare,
+    Connect,
+    /// The number of the flush.
+    Flush(u32),
+    Mark,
+}
+
+/// How far the array is.
+#[derive(Clone, Debug)]
+enum Phase {
+    /// Nodes are being connected.
+    Setup,
+    /// Requests are served.
+    Running,
+    /// The command that asked for it is answered at the end.
+    Stopping(CommandId),
+    /// Nothing is served any more.
+    Stopped,
+}
+
+/// A flush on its way to the nodes.
+#[derive(Debug)]
+struct Flush {
+    /// `None`: the machine's own.
+    request: Option<RequestId>,
+    left: u32,
+    failed: bool,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Client {
+    pipeline: Pipeline,
+    redundant: bool,
+    read_only: bool,
+    /// A slice-set has failed or a node is gone: no write can be served any more.
+    writes_over: bool,
+    now: Instant,
+    epoch_micros: u64,
+    phase: Phase,
+    actions: VecDeque<Action>,
+    links: Vec<Link>,
+    questions: BTreeMap<u32, (u16, Question)>,
+    next_tag: u32,
+    ios: BTreeMap<IoId, Use>,
+    next_io: u64,
+    requests: BTreeMap<RequestId, Pending>,
+    zeroing: VecDeque<Zeroing>,
+    /// Where the latest writes ended.
+    ends: VecDeque<u64>,
+    areas: BTreeMap<Key, Area>,
+    /// Areas with writes that may begin.
+    listed: VecDeque<Key>,
+    /// Slice-sets that wait for a position: whole slices, short ranges.
+    jobs: [VecDeque<Job>; 2],
+    /// Free positions of either kind, those longest free first.
+    free: [VecDeque<u16>; 2],
+    turns: Vec<u32>,
+    open: BTreeMap<u16, OpenSet>,
+    version: u64,
+    /// Puts that have not been answered.
+    unsent: usize,
+    mix: Mix,
+    torn: BTreeSet<Key>,
+    decodes: BTreeMap<u32, Decode>,
+    waiting_decodes: VecDeque<u32>,
+    next_decode: u32,
+    flushes: BTreeMap<u32, Flush>,
+    marks: Marks,
+    resync: Option<Resync>,
+    staging: Staging,
+    zeroes: Buf,
+}
+
+impl Client {
+    /// Bytes of the arena that the machine needs for itself.
+    #[must_use]
+    pub fn scratch_bytes(config: &ClientConfig) -> u64 {
+        let params = &config.params;
+        let Ok(code) = params.family.code(params.nodes, 0) else { return 0 };
+        let (data, sums) = (code.data().len() as u64, code.equations().len() as u64);
+        let buffers = u64::from(params.wide.count) * sums + 2 * (data + sums) + 64;
+        (buffers + 1) * u64::from(params.wide.bytes)
+    }
+
+    /// Begins to connect.
+    ///
+    /// # Errors
+    /// When there is no such array, as a line for people.
+    pub fn new(config: ClientConfig, scratch: Scratch) -> Result<Self, String> {
+        let mix = match config.params.planner {
+            Planner::Client => Mix::Client,
+            _ if config.mix => Mix::Share { share: 0.0, owed: 0.0 },
+            _ => Mix::Nodes,
+        };
+        let mut params = config.params;
+        if params.planner == Planner::Client {
+            params.planner = Planner::Encoder { node: 0 };
+        }
+        let pipeline = Pipeline::new(params).map_err(|error| error.to_string())?;
+        if config.members.len() != usize::from(params.nodes) {
+            return Err("the number of members is not that of the array".to_owned());
+        }
+        let slice = params.wide.bytes;
+        let zeroes = Buf { offset: scratch.offset, len: slice };
+        let rest = Scratch {
+            offset: scratch.offset + u64::from(slice),
+            bytes: scratch.bytes.saturating_sub(u64::from(slice)),
+        };
+        let redundant = pipeline.rows() as u32 * u32::from(params.nodes) > pipeline.data_blocks();
+        let positions = 0..pipeline.positions();
+        let (wide, narrow) = positions.partition(|&p| p < params.wide.count);
+        let turns = vec![0; usize::from(pipeline.positions())];
+        let marks = Marks::of(&config.members, redundant);
+        let resync = (marks.needs_resync() && !config.read_only).then(Resync::default);
+        let links = config.members.into_iter().map(|member| Link::new(member, params.reads.count));
+        let mut client = Self {
+            redundant,
+            read_only: config.read_only,
+            writes_over: false,
+            now: Instant(0),
+            epoch_micros: 0,
+            phase: Phase::Setup,
+            actions: VecDeque::new(),
+            links: links.collect(),
+            questions: BTreeMap::new(),
+            next_tag: 1,
+            ios: BTreeMap::new(),
+            next_io: 0,
+            requests: BTreeMap::new(),
+            zeroing: VecDeque::new(),
+            ends: VecDeque::new(),
+            areas: BTreeMap::new(),
+            listed: VecDeque::new(),
+            jobs: [VecDeque::new(), VecDeque::new()],
+            free: [wide, narrow],
+            turns,
+            open: BTreeMap::new(),
+            version: 0,
+            unsent: 0,
+            mix,
+            torn: BTreeSet::new(),
+            decodes: BTreeMap::new(),
+            waiting_decodes: VecDeque::new(),
+            next_decode: 0,
+            flushes: BTreeMap::new(),
+            marks,
+            resync,
+            staging: Staging::new(rest, slice),
+            zeroes,
+            pipeline,
+        };
+        client.actions.push_back(Action::Store { buf: zeroes, bytes: vec![0; slice as usize] });
+        client.begin();
+        Ok(client)
+    }
+
+    /// Tells what time `Instant(0)` was, in microseconds since 1970.
+    pub const fn set_epoch(&mut self, micros: u64) {
+        self.epoch_micros = micros;
+    }
+
+    fn params(&self) -> &Params {
+        self.pipeline.params()
+    }
+
+    const fn slice_bytes(&self) -> u32 {
+        self.pipeline.params().wide.bytes
+    }
+
+    /// Length of this slice of a block: the last one may be shorter.
+    fn slice_len(&self, slice: u32) -> u32 {
+        let start = slice * self.slice_bytes();
+        (self.params().chunk_bytes - start).min(self.slice_bytes())
+    }
+
+    fn alive(&self, role: u16) -> bool {
+        self.links[usize::from(role)].alive()
+    }
+
+    /// The roles whose nodes are missing or lost.
+    fn lost(&self) -> Vec<u16> {
+        (0..self.params().nodes).filter(|&role| !self.alive(role)).collect()
+    }
+
+    fn io(&mut self, what: Use) -> IoId {
+        let io = IoId(self.next_io);
+        self.next_io += 1;
+        self.ios.insert(io, what);
+        io
+    }
+
+    fn send(&mut self, role: u16, message: &Message) {
+        let bytes = message.encode(self.params().epoch);
+        let peer = self.links[usize::from(role)].peer;
+        self.actions.push_back(Action::Fabric(FabricOp::Send { peer, bytes }));
+    }
+
+    /// Sends a message that is answered with its tag.
+    fn ask(&mut self, role: u16, question: Question, message: impl FnOnce(u32) -> Message) {
+        let tag = self.next_tag;
+        self.next_tag = self.next_tag.wrapping_add(1);
+        self.questions.insert(tag, (role, question));
+        self.send(role, &message(tag));
+    }
+
+    fn sum(&mut self, what: Use, inputs: Vec<Buf>, coefs: Vec<u8>, output: Buf) {
+        let io = self.io(what);
+        let compute = Compute::Sum { inputs, coefs, outputs: vec![output], accumulate: false };
+        self.actions.push_back(Action::Compute { io, compute });
+    }
+
+    fn io_done(&mut self, io: IoId, result: Result<Outcome, IoError>) {
+        match self.ios.remove(&io) {
+            Some(Use::Put { position }) => self.put_done(position, result.is_ok()),
+            Some(Use::Copy { position }) => self.copy_done(position),
+            Some(Use::Sum { position, equation }) => self.parity_done(position, equation),
+            Some(Use::Decode { job }) => self.decode_step_done(job),
+            None => {}
+        }
+    }
+
+    fn fabric(&mut self, event: FabricEvent) {
+        let peer = match &event {
+            FabricEvent::Accepted { peer }
+            | FabricEvent::Connected { peer }
+            | FabricEvent::Lost { peer, .. }
+            | FabricEvent::Placed { peer, .. }
+            | FabricEvent::Message { peer, .. } => *peer,
+        };
+        let role = self.links.iter().position(|link| link.peer == peer && link.alive());
+        let Some(role) = role.map(|role| role as u16) else { return };
+        match event {
+            FabricEvent::Accepted { .. } => {}
+            FabricEvent::Connected { .. } => self.connected(role),
+            FabricEvent::Lost { .. } => self.lose(role, "the connection is lost"),
+            FabricEvent::Placed { imm, .. } => self.read_placed(role, imm),
+            FabricEvent::Message { bytes, .. } => match Message::decode(&bytes) {
+                Ok((_, message)) => self.message(role, message),
+                Err(_) => self.part_with(role, "it does not speak the protocol"),
+            },
+        }
+    }
+
+    fn message(&mut self, role: u16, message: Message) {
+        match message {
+            Message::Closed { position, turn, fine } => self.closed(role, position, turn, fine),
+            Message::ReadFailed { slot } => self.read_failed(role, slot),
+            Message::Ok { tag } | Message::Volume { tag, .. } => {
+                self.answered(role, tag, Ok(None));
+            }
+            Message::Prepared { tag, ring } => self.answered(role, tag, Ok(Some(ring))),
+            Message::Refused { tag, reason } => self.answered(role, tag, Err(reason)),
+            _ => self.part_with(role, "it does not keep to the protocol"),
+        }
+    }
+
+    /// A question is answered.
+    fn answered(&mut self, role: u16, tag: u32, answer: Result<Option<u64>, String>) {
+        match self.questions.get(&tag) {
+            Some(&(asked, _)) if asked == role => {}
+            _ => return self.part_with(role, "it answers what was not asked"),
+        }
+        let Some((_, question)) = self.questions.remove(&tag) else { return };
+        match question {
+            Question::Open | Question::Prepare | Question::Connect => {
+                self.setup_answered(role, question, answer);
+            }
+            Question::Flush(number) => self.flush_answered(number, answer.is_ok()),
+            Question::Mark => self.mark_answered(role, answer.is_ok()),
+        }
+    }
+
+    /// Gives a node up that misbehaves.
+    fn part_with(&mut self, role: u16, reason: &'static str) {
+        let peer = self.links[usize::from(role)].peer;
+        self.actions.push_back(Action::Fabric(FabricOp::HangUp { peer }));
+        self.lose(role, reason);
+    }
+
+    /// A node is gone.
+    fn lose(&mut self, role: u16, reason: &'static str) {
+        let link = &mut self.links[usize::from(role)];
+        link.state = LinkState::Lost;
+        link.errors += 1;
+        let member = MemberId(role);
+        self.actions.push_back(Action::Notify(ArrayEvent::MemberFailed { member, reason }));
+        let left_open: Vec<Question> = {
+            let asked = |&(_, &(asked, _)): &(&u32, &(u16, Question))| asked == role;
+            let tags: Vec<u32> = self.questions.iter().filter(asked).map(|(&tag, _)| tag).collect();
+            tags.iter().filter_map(|tag| self.questions.remove(tag)).map(|(_, q)| q).collect()
+        };
+        self.end_writes();
+        for question in left_open {
+            match question {
+                // What was written there is on the other nodes, as far as the level goes.
+                Question::Flush(number) => self.flush_answered(number, self.enough()),
+                Question::Mark => self.mark_answered(role, true),
+                Question::Open | Question::Prepare | Question::Connect => {}
+            }
+        }
+        if !self.enough() {
+            self.actions.push_back(Action::Notify(ArrayEvent::ArrayFailed));
+        }
+        self.setup_goes_on();
+        self.reads_without(role);
+    }
+
+    /// Whether everything can still be read.
+    fn enough(&self) -> bool {
+        let lost = self.lost();
+        let Params { family, nodes, .. } = *self.params();
+        let periods = 0..u64::from(family.period(nodes));
+        lost.is_empty()
+            || periods.into_iter().all(|stripe| {
+                let code = family.code(nodes, stripe);
+                code.is_ok_and(|code| crate::Recovery::plan(&code, &lost).is_some())
+            })
+    }
+
+    fn flush_nodes(&mut self, request: Option<RequestId>) {
+        let number = self.next_tag;
+        let roles: Vec<u16> = (0..self.params().nodes).filter(|&r| self.alive(r)).collect();
+        let flush = Flush { request, left: roles.len() as u32, failed: !self.enough() };
+        self.flushes.insert(number, flush);
+        for role in &roles {
+            self.ask(*role, Question::Flush(number), |tag| Message::Flush { tag });
+        }
+        if roles.is_empty() {
+            self.flush_over(number);
+        }
+    }
+
+    fn flush_answered(&mut self, number: u32, fine: bool) {
+        let Some(flush) = self.flushes.get_mut(&number) else { return };
+        flush.failed |= !fine;
+        flush.left -= 1;
+        if flush.left == 0 {
+            self.flush_over(number);
+        }
+    }
+
+    fn flush_over(&mut self, number: u32) {
+        let Some(flush) = self.flushes.remove(&number) else { return };
+        let result = if flush.failed { Err(RequestError::Failed) } else { Ok(()) };
+        match flush.request {
+            Some(id) => self.piece_over(id, result),
+            None => self.flushed(result.is_ok()),
+        }
+    }
+
+    fn command(&mut self, id: CommandId, command: &Command) {
+        let refused = |reason: &str, next: &str| {
+            Err(CommandError { reason: reason.into(), next: next.into() })
+        };
+        let result = match command {
+            Command::Stop if matches!(self.phase, Phase::Setup | Phase::Running) => {
+                self.phase = Phase::Stopping(id);
+                return;
+            }
+            Command::Stop => refused("the array is stopping already", "wait for it"),
+            Command::Pause(paused) => {
+                if let Some(resync) = &mut self.resync {
+                    resync.paused = *paused;
+                }
+                Ok(())
+            }
+            _ => refused(
+                "an array over nodes does not take this command in this version",
+                "stop the array and assemble it without the member",
+            ),
+        };
+        self.actions.push_back(Action::Reply { id, result });
+    }
+
+    /// Does whatever can be done without waiting.
+    fn settle(&mut self) {
+        if matches!(self.phase, Phase::Setup | Phase::Stopped) {
+            return;
+        }
+        self.work_on_zeroes();
+        self.start_gathers();
+        self.resync_goes_on();
+        self.open_sets();
+        self.start_decodes();
+        self.send_reads();
+        self.marks_go_on();
+    }
+
+    /// Nothing that the exports asked for is under way.
+    fn quiet(&self) -> bool {
+        self.requests.is_empty() && self.no_sets() && self.flushes.is_empty()
+    }
+
+    fn no_sets(&self) -> bool {
+        self.open.is_empty() && self.jobs.iter().all(VecDeque::is_empty)
+    }
+}
+
+impl Machine for Client {
+    fn submit(&mut self, now: Instant, request: Request) -> Result<(), Full> {
+        self.now = self.now.max(now);
+        match self.phase {
+            Phase::Setup => Err(Full),
+            _ => {
+                self.take_request(request);
+                Ok(())
+            }
+        }
+    }
+
+    fn handle(&mut self, now: Instant, event: Event) {
+        self.now = self.now.max(now);
+        match event {
+            Event::Done { io, result } => self.io_done(io, result),
+            Event::Command { id, command } => self.command(id, &command),
+            Event::Tick => self.setup_tick(),
+            Event::Fabric(event) => self.fabric(event),
+            // The client has no volumes, and loads nothing.
+            Event::Volume { .. } | Event::Loaded { .. } => {}
+        }
+    }
+
+    fn poll(&mut self) -> Option<Action> {
+        if self.actions.is_empty() {
+            self.settle();
+        }
+        self.actions.pop_front()
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        let due = |key: &Key| self.areas.get(key)?.gathers.front().map(|gather| gather.due);
+        let gathers = self.listed.iter().filter_map(due);
+        gathers.chain(self.setup_deadline()).chain(self.marks_deadline()).min()
+    }
+
+    fn status(&self) -> Status {
+        self.describe()
+    }
+
+    fn array_sectors(&self) -> u64 {
+        self.pipeline.array_bytes() / SECTOR_BYTES
+    }
+
+    fn block_bytes(&self) -> u32 {
+        BLOCK_BYTES
+    }
+
+    fn read_only(&self) -> bool {
+        self.read_only
+    }
+
+    fn free_member(&self) -> Option<MemberId> {
+        None
+    }
+
+    fn idle(&self) -> bool {
+        self.actions.is_empty() && self.ios.is_empty() && self.quiet() && self.questions.is_empty()
+    }
+}

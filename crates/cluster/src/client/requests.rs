@@ -1,0 +1,188 @@
+//! Requests cut into pieces of blocks, and their completion.
+
+use braid_array::Op;
+
+use super::gather::Fragment;
+use super::{
+    Action, BLOCK_BYTES, Buf, Client, Instant, Machine, Phase, Request, RequestError, RequestId,
+    SECTOR_BYTES,
+};
+
+/// Writes of which it is remembered where they ended.
+const STREAMS: usize = 64;
+/// How long an incomplete stripe waits for more while others are being written.
+const GATHER_MILLIS: u64 = 2;
+/// Blocks of zeroes of one request that are under way at once.
+const ZEROES_AT_ONCE: u32 = 256;
+
+/// A request that is being served.
+#[derive(Debug)]
+pub(super) struct Pending {
+    /// Parts that are not over.
+    left: u32,
+    error: Option<RequestError>,
+}
+
+/// A range that is to read as zeroes.
+#[derive(Debug)]
+pub(super) struct Zeroing {
+    id: RequestId,
+    fua: bool,
+    /// Bytes of the array.
+    next: u64,
+    end: u64,
+}
+
+/// A part of a request that lies in one slice of one block.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Extent {
+    pub(super) stripe: u64,
+    /// Data index.
+    pub(super) index: u32,
+    /// First byte, from the beginning of the block.
+    pub(super) at: u32,
+    pub(super) len: u32,
+}
+
+impl Client {
+    pub(super) fn take_request(&mut self, request: Request) {
+        let result = self.check(&request);
+        if let Err(error) = result {
+            let id = request.id;
+            self.actions.push_back(Action::Complete { id, result: Err(error) });
+            return;
+        }
+        // The request itself is a part until all others are known.
+        self.requests.insert(request.id, Pending { left: 1, error: None });
+        let start = request.sector * SECTOR_BYTES;
+        let end = start + request.sectors * SECTOR_BYTES;
+        match request.op {
+            Op::Read => self.read(&request),
+            Op::Write { fua } => self.write(start, request.buf, request.id, fua),
+            Op::WriteZeroes { fua, .. } => {
+                self.add_parts(request.id, 1);
+                self.zeroing.push_back(Zeroing { id: request.id, fua, next: start, end });
+            }
+            Op::Discard => {}
+            Op::Flush => {
+                self.add_parts(request.id, 1);
+                self.flush_nodes(Some(request.id));
+            }
+        }
+        self.piece_over(request.id, Ok(()));
+    }
+
+    fn check(&self, request: &Request) -> Result<(), RequestError> {
+        if !matches!(self.phase, Phase::Running) {
+            return Err(RequestError::Failed);
+        }
+        if request.op == Op::Flush {
+            return Ok(());
+        }
+        let block = u64::from(BLOCK_BYTES) / SECTOR_BYTES;
+        let aligned = request.sector.is_multiple_of(block) && request.sectors.is_multiple_of(block);
+        let bytes = request.sectors * SECTOR_BYTES;
+        let fits = match request.op {
+            Op::Read | Op::Write { .. } => {
+                bytes <= u64::from(Request::MAX_BYTES) && u64::from(request.buf.len) == bytes
+            }
+            _ => true,
+        };
+        if !aligned || !fits || request.sectors == 0 {
+            return Err(RequestError::Malformed);
+        }
+        let end = request.sector.checked_add(request.sectors);
+        if end.is_none_or(|end| end > self.array_sectors()) {
+            return Err(RequestError::OutOfRange);
+        }
+        match request.op {
+            Op::Read => Ok(()),
+            _ if self.read_only => Err(RequestError::ReadOnly),
+            _ if self.writes_over => Err(RequestError::Failed),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn add_parts(&mut self, id: RequestId, parts: u32) {
+        if let Some(pending) = self.requests.get_mut(&id) {
+            pending.left += parts;
+        }
+    }
+
+    /// One part of a request is over.
+    pub(super) fn piece_over(&mut self, id: RequestId, result: Result<(), RequestError>) {
+        let Some(pending) = self.requests.get_mut(&id) else { return };
+        pending.error = pending.error.or(result.err());
+        pending.left -= 1;
+        if pending.left == 0 {
+            let result = pending.error.map_or(Ok(()), Err);
+            self.requests.remove(&id);
+            self.actions.push_back(Action::Complete { id, result });
+        }
+    }
+
+    /// The first part of a byte range.
+    pub(super) fn extent(&self, start: u64, end: u64) -> Extent {
+        let chunk = u64::from(self.params().chunk_bytes);
+        let slice = u64::from(self.slice_bytes());
+        let (block, at) = (start / chunk, start % chunk);
+        let data = u64::from(self.pipeline.data_blocks());
+        let len = (slice - at % slice).min(chunk - at).min(end - start);
+        Extent {
+            stripe: block / data,
+            index: (block % data) as u32,
+            at: at as u32,
+            len: len as u32,
+        }
+    }
+
+    fn write(&mut self, start: u64, buf: Buf, request: RequestId, fua: bool) {
+        let end = start + u64::from(buf.len);
+        let due = self.due(start, end);
+        let mut next = start;
+        while next < end {
+            let extent = self.extent(next, end);
+            let buf = buf.slice((next - start) as u32, extent.len);
+            self.add_parts(request, 1);
+            let (index, at) = (extent.index, extent.at);
+            self.gather(extent.stripe, Fragment { index, at, buf, request, fua }, due);
+            next += u64::from(extent.len);
+        }
+    }
+
+    /// Until when a write may wait for others to its stripe: not at all, unless it goes on where
+    /// another has ended.
+    fn due(&mut self, start: u64, end: u64) -> Instant {
+        let goes_on = self.ends.contains(&start);
+        self.ends.push_back(end);
+        if self.ends.len() > STREAMS {
+            self.ends.pop_front();
+        }
+        if goes_on { self.now.plus_millis(GATHER_MILLIS) } else { self.now }
+    }
+
+    /// Cuts ranges of zeroes into writes, some at a time.
+    pub(super) fn work_on_zeroes(&mut self) {
+        while let Some(zeroing) = self.zeroing.front_mut() {
+            let id = zeroing.id;
+            let busy = self.requests.get(&id).map_or(0, |pending| pending.left);
+            if self.writes_over || zeroing.next == zeroing.end {
+                let whole = zeroing.next == zeroing.end;
+                self.zeroing.pop_front();
+                self.piece_over(id, if whole { Ok(()) } else { Err(RequestError::Failed) });
+                continue;
+            }
+            if busy > ZEROES_AT_ONCE.max(2 * self.pipeline.data_blocks()) {
+                return;
+            }
+            let (start, end, fua) = (zeroing.next, zeroing.end, zeroing.fua);
+            let extent = self.extent(start, end);
+            self.zeroing[0].next += u64::from(extent.len);
+            self.add_parts(id, 1);
+            let buf = self.zeroes.slice(0, extent.len);
+            let (index, at) = (extent.index, extent.at);
+            let fragment = Fragment { index, at, buf, request: id, fua };
+            self.gather(extent.stripe, fragment, self.now.plus_millis(GATHER_MILLIS));
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! Connections to the nodes, from the first to the array that can serve.
+//!
+//! ```text
+//!  Connecting ─► Opening ─► Preparing ─► Prepared ─► Wiring ─► Ready          any ─► Lost
+//! ```
+//! Nodes are wired to each other when all are prepared. An array with a node missing serves reads
+//! only, for which the nodes need no wires.
+
+use braid_array::Action;
+use braid_array::events::ArrayEvent;
+use braid_array::fabric::{FabricOp, PeerId};
+
+use super::{Client, ClientMember, Instant, MemberId, Message, Phase, Piece, Question, VecDeque};
+use crate::wire::PeerAddress;
+
+/// A volume that its last client has just left may be taken for a moment.
+const PATIENCE_MILLIS: u64 = 3000;
+const RETRY_MILLIS: u64 = 100;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LinkState {
+    /// The array begins without it.
+    Missing,
+    Connecting,
+    Opening {
+        /// A refusal is final from here on.
+        until: Instant,
+        /// Ask again then.
+        retry_at: Option<Instant>,
+    },
+    Preparing,
+    Prepared,
+    Wiring,
+    Ready,
+    Lost,
+}
+
+/// The connection to one node.
+#[derive(Debug)]
+pub(super) struct Link {
+    pub(super) member: Option<ClientMember>,
+    pub(super) peer: PeerId,
+    pub(super) state: LinkState,
+    /// Where the ring begins in the node's arena.
+    pub(super) ring: u64,
+    pub(super) errors: u64,
+    /// By slot: what it is read for.
+    pub(super) slots: Vec<Option<Piece>>,
+    pub(super) free_slots: Vec<u16>,
+    /// Reads that wait for a slot.
+    pub(super) queue: VecDeque<Piece>,
+}
+
+impl Link {
+    /// The peer is numbered when the connection is asked for.
+    pub(super) fn new(member: Option<ClientMember>, slots: u16) -> Self {
+        let state = if member.is_some() { LinkState::Connecting } else { LinkState::Missing };
+        Self {
+            member,
+            peer: PeerId(u32::MAX),
+            state,
+            ring: 0,
+            errors: 0,
+            slots: (0..slots).map(|_| None).collect(),
+            free_slots: (0..slots).rev().collect(),
+            queue: VecDeque::new(),
+        }
+    }
+
+    pub(super) fn alive(&self) -> bool {
+        !matches!(self.state, LinkState::Missing | LinkState::Lost)
+    }
+
+    /// Reads on their way or waiting.
+    pub(super) fn load(&self) -> usize {
+        self.queue.len() + self.slots.len() - self.free_slots.len()
+    }
+
+    fn data_sector(&self) -> u64 {
+        self.member.as_ref().map_or(0, |member| member.superblock.data_offset)
+    }
+}
+
+impl Client {
+    /// Connects to every node.
+    pub(super) fn begin(&mut self) {
+        for (role, link) in (0..).zip(&mut self.links) {
+            let Some(member) = &link.member else { continue };
+            link.peer = PeerId(role);
+            let op = FabricOp::Connect { peer: link.peer, address: member.address.clone() };
+            self.actions.push_back(Action::Fabric(op));
+        }
+        self.setup_goes_on();
+    }
+
+    /// First sector of the data on a member.
+    pub(super) fn data_sector(&self, role: u16) -> u64 {
+        self.links[usize::from(role)].data_sector()
+    }
+
+    pub(super) fn connected(&mut self, role: u16) {
+        let until = self.now.plus_millis(PATIENCE_MILLIS);
+        self.links[usize::from(role)].state = LinkState::Opening { until, retry_at: None };
+        self.open_volume(role);
+    }
+
+    fn open_volume(&mut self, role: u16) {
+        let Some(member) = &self.links[usize::from(role)].member else { return };
+        let name = member.volume.clone();
+        self.ask(role, Question::Open, |tag| Message::OpenVolume { tag, name, write: true });
+    }
+
+    pub(super) fn setup_answered(
+        &mut self,
+        role: u16,
+        question: Question,
+        answer: Result<Option<u64>, String>,
+    ) {
+        let now = self.now;
+        let link = &mut self.links[usize::from(role)];
+        match (question, answer, link.state) {
+            (Question::Open, Ok(_), LinkState::Opening { .. }) => {
+                link.state = LinkState::Preparing;
+                let (params, data_sector) = (*self.params(), self.data_sector(role));
+                self.ask(role, Question::Prepare, |tag| Message::Prepare {
+                    tag,
+                    role,
+                    data_sector,
+                    params,
+                });
+            }
+            (Question::Open, Err(_), LinkState::Opening { until, .. }) if now < until => {
+                let retry_at = Some(now.plus_millis(RETRY_MILLIS));
+                link.state = LinkState::Opening { until, retry_at };
+            }
+            (Question::Open, Err(_), _) => self.give_up(role, "the node refuses its volume"),
+            (Question::Prepare, Ok(Some(ring)), LinkState::Preparing) => {
+                link.ring = ring;
+                link.state = LinkState::Prepared;
+                self.setup_goes_on();
+            }
+            (Question::Prepare, Err(_), _) => self.give_up(role, "the node refuses the pipeline"),
+            (Question::Connect, Ok(None), LinkState::Wiring) => {
+                link.state = LinkState::Ready;
+                self.setup_goes_on();
+            }
+            (Question::Connect, Err(_), LinkState::Wiring) => {
+                // Reads need no wires.
+                link.state = LinkState::Ready;
+                link.errors += 1;
+                self.end_writes();
+                self.setup_goes_on();
+            }
+            _ => self.part_with(role, "it does not keep to the protocol"),
+        }
+    }
+
+    /// The node is there, but another client has the volume, or it has no room: the array must not
+    /// go on as if the node were dead.
+    fn give_up(&mut self, role: u16, reason: &'static str) {
+        let member = MemberId(role);
+        self.actions.push_back(Action::Notify(ArrayEvent::MemberFailed { member, reason }));
+        self.hang_up_all();
+        for link in self.links.iter_mut().filter(|link| link.alive()) {
+            link.state = LinkState::Lost;
+        }
+        self.end_writes();
+        self.actions.push_back(Action::Notify(ArrayEvent::ArrayFailed));
+        self.setup_goes_on();
+    }
+
+    pub(super) fn hang_up_all(&mut self) {
+        for link in self.links.iter().filter(|link| link.alive()) {
+            self.actions.push_back(Action::Fabric(FabricOp::HangUp { peer: link.peer }));
+        }
+    }
+
+    /// Wires the nodes when all are prepared; serves when all are ready.
+    pub(super) fn setup_goes_on(&mut self) {
+        if !matches!(self.phase, Phase::Setup) {
+            return;
+        }
+        let complete = self.links.iter().all(Link::alive);
+        let all = |state: LinkState| self.links.iter().all(|l| l.state == state || !l.alive());
+        if complete && all(LinkState::Prepared) {
+            self.wire();
+        } else if all(LinkState::Ready) || (!complete && self.none_before_prepared()) {
+            for link in self.links.iter_mut().filter(|link| link.alive()) {
+                link.state = LinkState::Ready;
+            }
+            self.writes_over |= !complete;
+            self.phase = Phase::Running;
+        }
+    }
+
+    fn none_before_prepared(&self) -> bool {
+        let late =
+            |state| matches!(state, LinkState::Prepared | LinkState::Wiring | LinkState::Ready);
+        self.links.iter().all(|link| late(link.state) || !link.alive())
+    }
+
+    fn wire(&mut self) {
+        let peer = |(role, link): (u16, &Link)| {
+            let address = link.member.as_ref()?.address.clone();
+            Some(PeerAddress { role, address, ring: link.ring })
+        };
+        let peers: Vec<PeerAddress> = (0..).zip(&self.links).filter_map(peer).collect();
+        for role in 0..self.params().nodes {
+            self.links[usize::from(role)].state = LinkState::Wiring;
+            let others = peers.iter().filter(|peer| peer.role != role).cloned().collect();
+            self.ask(role, Question::Connect, |tag| Message::Connect { tag, peers: others });
+        }
+    }
+
+    /// Asks again for volumes that were taken.
+    pub(super) fn setup_tick(&mut self) {
+        for role in 0..self.params().nodes {
+            let link = &mut self.links[usize::from(role)];
+            if let LinkState::Opening { until, retry_at: Some(at) } = link.state
+                && at <= self.now
+            {
+                link.state = LinkState::Opening { until, retry_at: None };
+                self.open_volume(role);
+            }
+        }
+    }
+
+    pub(super) fn setup_deadline(&self) -> Option<Instant> {
+        let retry = |link: &Link| match link.state {
+            LinkState::Opening { retry_at, .. } => retry_at,
+            _ => None,
+        };
+        self.links.iter().filter_map(retry).min()
+    }
+}

@@ -1,0 +1,33 @@
+//! The client's own buffers: for slices that lie in several pieces, for parities that the client
+//! forms, for decoding. All have the length of a slice.
+
+use braid_array::Buf;
+use braid_array::array::Scratch;
+
+/// Equal buffers in the client's part of the arena.
+#[derive(Debug)]
+pub(super) struct Staging {
+    bytes: u32,
+    free: Vec<u64>,
+}
+
+impl Staging {
+    /// As many as fit into `scratch`.
+    pub(super) fn new(scratch: Scratch, bytes: u32) -> Self {
+        let count = scratch.bytes / u64::from(bytes);
+        let free = (0..count).rev().map(|i| scratch.offset + i * u64::from(bytes)).collect();
+        Self { bytes, free }
+    }
+
+    /// So many buffers of this length, or none.
+    pub(super) fn take(&mut self, count: usize, len: u32) -> Option<Vec<Buf>> {
+        assert!(len <= self.bytes, "longer than a slice");
+        let keep = self.free.len().checked_sub(count)?;
+        Some(self.free.split_off(keep).into_iter().map(|offset| Buf { offset, len }).collect())
+    }
+
+    /// Takes them back.
+    pub(super) fn give(&mut self, bufs: impl IntoIterator<Item = Buf>) {
+        self.free.extend(bufs.into_iter().map(|buf| buf.offset));
+    }
+}
