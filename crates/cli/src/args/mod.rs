@@ -2,6 +2,7 @@
 //! completions come from these definitions alone. Each command makes high arguments, checked and
 //! ready to use, of its own.
 
+mod bench;
 mod members;
 mod parse;
 mod size;
@@ -10,6 +11,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 
+pub(crate) use bench::{BenchArgs, BenchCommand, ExecArgs, LabCommand, LineArgs};
 pub(crate) use members::{MemberArg, local_path};
 pub(crate) use parse::parse;
 pub(crate) use size::{Size, parse_size};
@@ -66,6 +68,9 @@ pub(crate) enum Command {
     Cat(CatArgs),
     /// Show where each data and parity chunk of an array lies
     Layout(LayoutArgs),
+    /// Measure, side by side, beside the bound computed first
+    #[command(hide = true)]
+    Bench(BenchArgs),
     /// Write shell completions to stdout
     Completions(CompletionsArgs),
     /// Write the man pages into a directory

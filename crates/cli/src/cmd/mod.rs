@@ -4,6 +4,7 @@ use crate::args::{Cli, Command};
 use crate::failure::Failure;
 
 mod assemble;
+mod bench;
 mod cat;
 mod create;
 mod detail;
@@ -37,6 +38,7 @@ pub(crate) fn run(cli: &Cli) -> Result<(), Failure> {
         Command::Sync(args) => manage::sync(run_dir, args),
         Command::Cat(args) => cat::run(run_dir, args),
         Command::Layout(args) => layout::run(args),
+        Command::Bench(args) => bench::run(args),
         Command::Completions(args) => shell::completions(args),
         Command::Man(args) => shell::man(args),
         Command::Assemble(args) => assemble::run(run_dir, args),
