@@ -14,8 +14,8 @@ const ARROWS: &[(&str, &[&str], Outside)] = &[
     ("parity", &[], Outside::None),
     ("array", &["parity"], Outside::Only(&["thiserror", "uuid", "tracing", "serde"])),
     ("cluster", &["array", "parity"], Outside::Only(&["thiserror"])),
-    ("sim", &["array", "parity"], Outside::Any),
-    ("host", &["array", "parity"], Outside::Any),
+    ("sim", &["array", "cluster", "parity"], Outside::Any),
+    ("host", &["array", "cluster", "parity"], Outside::Any),
     ("cli", &["host", "cluster", "array"], Outside::Any),
 ];
 

@@ -1,6 +1,6 @@
 //! The arena: one aligned mapping in which all user bytes live. The front belongs to the machine
-//! (its scratch), then comes a stretch of zeroes to write from, and the rest is handed out as
-//! request buffers.
+//! (its scratch), then comes a stretch of zeroes to write from, then what is handed out as request
+//! buffers, and at the end a little for the fabric where there is one.
 //!
 //! Every range has one holder at a time: whoever allocated it, then the machine or the kernel
 //! while a request or an I/O names it. All access goes through that rule; the borrow checker
@@ -14,7 +14,10 @@ use braid_array::Buf;
 use braid_array::array::Scratch;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
+use crate::fabric::Place;
+
 const BLOCK_BYTES: u64 = 1 << 20;
+const FABRIC_BYTES: u32 = 4 << 20;
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 
 /// The bytes of the arena; shared with the driver, which does I/O on them.
@@ -109,6 +112,7 @@ pub struct Arena {
     scratch: Scratch,
     zeroes: Buf,
     pool: Pool,
+    fabric: Buf,
 }
 
 impl Arena {
@@ -117,17 +121,31 @@ impl Arena {
     /// # Errors
     /// When the address space cannot be had.
     pub fn new(scratch_bytes: u64, request_bytes: u64) -> io::Result<Self> {
+        Self::with_end(scratch_bytes, request_bytes, 0)
+    }
+
+    /// As `new`, with room for the headers and messages of a fabric at the end.
+    ///
+    /// # Errors
+    /// When the address space cannot be had.
+    pub fn for_fabric(scratch_bytes: u64, request_bytes: u64) -> io::Result<Self> {
+        Self::with_end(scratch_bytes, request_bytes, FABRIC_BYTES)
+    }
+
+    fn with_end(scratch_bytes: u64, request_bytes: u64, fabric: u32) -> io::Result<Self> {
         let scratch_end = scratch_bytes.next_multiple_of(BLOCK_BYTES);
         let blocks = u32::try_from(request_bytes.div_ceil(BLOCK_BYTES).max(1))
             .map_err(|_| io::ErrorKind::InvalidInput)?;
         let pool_start = scratch_end + BLOCK_BYTES;
-        let bytes = pool_start + u64::from(blocks) * BLOCK_BYTES;
+        let pool_end = pool_start + u64::from(blocks) * BLOCK_BYTES;
+        let bytes = pool_end + u64::from(fabric);
         let bytes = usize::try_from(bytes).map_err(|_| io::ErrorKind::InvalidInput)?;
         Ok(Self {
             memory: Arc::new(Memory::new(bytes)?),
             scratch: Scratch { offset: 0, bytes: scratch_bytes },
             zeroes: Buf { offset: scratch_end, len: 1 << 20 },
             pool: Pool::new(pool_start, blocks),
+            fabric: Buf { offset: pool_end, len: fabric },
         })
     }
 
@@ -144,6 +162,13 @@ impl Arena {
     /// Zeroes to write from; nobody ever writes here.
     pub(crate) const fn zeroes(&self) -> Buf {
         self.zeroes
+    }
+
+    /// What a fabric works with; `None` when this arena was not made for one.
+    #[allow(dead_code, reason = "the first fabric is on its way")]
+    pub(crate) fn place(&self) -> Option<Place> {
+        let Self { memory, fabric: own, .. } = self;
+        (own.len > 0).then(|| Place { memory: Arc::clone(memory), own: *own })
     }
 
     /// Bytes that are handed out in turn.

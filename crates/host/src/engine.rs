@@ -26,6 +26,7 @@ use crate::door::Door;
 use crate::driver::{self, Completion, Driver, Op};
 use crate::execute::{self, Executor};
 use crate::export::nbd::{Export, Server};
+use crate::fabric::Fabric;
 use crate::member::MemberFile;
 
 /// How long clients get to take their last replies when the engine ends.
@@ -65,6 +66,7 @@ pub struct Engine {
     door_side: DoorSide,
     wake: Arc<OwnedFd>,
     hook: Option<EventHook>,
+    fabric: Option<Box<dyn Fabric>>,
 }
 
 impl Engine {
@@ -90,6 +92,7 @@ impl Engine {
             door_side: DoorSide::new(receiver),
             wake,
             hook: None,
+            fabric: None,
         })
     }
 
@@ -102,6 +105,12 @@ impl Engine {
     /// Sets who is told of the array's events.
     pub fn on_event(&mut self, hook: EventHook) {
         self.hook = Some(hook);
+    }
+
+    /// Gives the machine a fabric, made for the place of this arena.
+    #[allow(dead_code, reason = "the first fabric is on its way")]
+    pub(crate) fn set_fabric(&mut self, fabric: Box<dyn Fabric>) {
+        self.fabric = Some(fabric);
     }
 
     /// Serves NBD clients of this socket.
@@ -136,7 +145,7 @@ impl Engine {
         self,
         driver: fn(&Arc<Memory>) -> io::Result<Driver<Token>>,
     ) -> io::Result<()> {
-        let Self { machine, arena, executor, server, door, door_side, wake, hook } = self;
+        let Self { machine, arena, executor, server, door, door_side, wake, hook, fabric } = self;
         // From here on only others hold doors.
         drop(door);
         let driver = driver(arena.memory())?;
@@ -151,6 +160,7 @@ impl Engine {
             door_side,
             wake,
             hook,
+            fabric,
             started,
             now,
             ended,
@@ -177,6 +187,7 @@ struct Running {
     door_side: DoorSide,
     wake: Arc<OwnedFd>,
     hook: Option<EventHook>,
+    fabric: Option<Box<dyn Fabric>>,
     started: std::time::Instant,
     /// The time of this turn of the loop.
     now: Instant,
@@ -190,6 +201,9 @@ impl Running {
     fn serve(&mut self) -> io::Result<()> {
         self.await_wake();
         self.server.start(&mut self.core);
+        if let Some(fabric) = &mut self.fabric {
+            fabric.begin(&mut self.core.driver);
+        }
         let mut completions = Vec::new();
         loop {
             self.work();
@@ -245,6 +259,12 @@ impl Running {
                 self.server.sent(&mut self.core, index, result, message);
                 None
             }
+            Token::Fabric(token) => {
+                if let Some(fabric) = &mut self.fabric {
+                    fabric.completed(&mut self.core.driver, token, result, message);
+                }
+                None
+            }
             Token::Wake => {
                 if self.leaving {
                     return;
@@ -271,6 +291,10 @@ impl Running {
             self.server.work(&mut self.core);
             self.feed_starved();
             let mut more = self.core.submit(self.machine.as_mut(), self.now);
+            while let Some(event) = self.fabric.as_mut().and_then(|fabric| fabric.poll()) {
+                self.machine.handle(self.now, event);
+                more = true;
+            }
             while let Some(action) = self.machine.poll() {
                 self.carry_out(action);
                 more = true;
@@ -279,6 +303,9 @@ impl Running {
             if !more && !self.server.flush(&mut self.core) {
                 break;
             }
+        }
+        if let Some(fabric) = &mut self.fabric {
+            fabric.flush(&mut self.core.driver);
         }
     }
 
@@ -331,7 +358,11 @@ impl Running {
                     hook(&event);
                 }
             }
-            Action::Fabric(_) | Action::Volume { .. } => unreachable!("no fabric yet"),
+            Action::Fabric(op) => {
+                let fabric = self.fabric.as_mut().expect("a fabric for a machine that asks");
+                fabric.start(&mut self.core.driver, op);
+            }
+            Action::Volume { .. } => unreachable!("no volumes yet"),
         }
     }
 
@@ -340,6 +371,9 @@ impl Running {
         self.leaving = true;
         driver::signal(&self.wake);
         self.server.close(&mut self.core);
+        if let Some(fabric) = &mut self.fabric {
+            fabric.close(&mut self.core.driver);
+        }
         let mut completions = Vec::new();
         let begun = std::time::Instant::now();
         let mut patient = true;
@@ -351,6 +385,9 @@ impl Running {
                 }
                 patient = false;
                 self.server.disconnect(&mut self.core);
+                if let Some(fabric) = &mut self.fabric {
+                    fabric.disconnect();
+                }
             }
             self.turn(Some(left), &mut completions)?;
             self.work();

@@ -8,6 +8,7 @@ mod driver;
 pub mod engine;
 mod execute;
 pub mod export;
+pub mod fabric;
 pub mod member;
 pub mod reader;
 pub mod serve;

@@ -8,6 +8,7 @@ use braid_array::{Buf, Instant, IoId, Machine, Op, Request, RequestId, SECTOR_BY
 use crate::arena::Arena;
 use crate::driver::Driver;
 use crate::export::nbd::JobRef;
+use crate::fabric;
 use crate::slab::Slab;
 
 /// Which operation a completion belongs to.
@@ -25,6 +26,9 @@ pub(crate) enum Token {
     Send(u32),
     /// Somebody is at the door.
     Wake,
+    /// An operation of the fabric's.
+    #[allow(dead_code, reason = "the first fabric is on its way")]
+    Fabric(fabric::Token),
 }
 
 /// Who gets the answer to a request.

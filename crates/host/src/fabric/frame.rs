@@ -1,0 +1,287 @@
+//! What goes over a connection, as bytes; all numbers little-endian. Decoding takes hostile bytes.
+//!
+//! First, each side says hello, without waiting for the other's:
+//!
+//! | offset | bytes | |
+//! | --- | --- | --- |
+//! | 0 | 8 | `BRAIDNET` |
+//! | 8 | 2 | version of the protocol |
+//! | 10 | 1 | the fabric: 1 tcp, 2 ofi |
+//! | 11 | 1 | 0 |
+//! | 12 | 4 | length of what follows, at most 4096 |
+//! | 16 | | what the fabric has to tell (nothing for tcp) |
+//!
+//! Then, for tcp, frames, each a header and its payload:
+//!
+//! | offset | bytes | |
+//! | --- | --- | --- |
+//! | 0 | 4 | 1 message, 2 put |
+//! | 4 | 4 | length of the payload: 1 to 8192 of a message, at least 1 of a put |
+//! | 8 | 8 | of a put: where it goes in the receiver's arena; else 0 |
+//! | 16 | 4 | of a put: what it is; else 0 |
+
+use std::fmt;
+use std::str::FromStr;
+
+use braid_array::fabric::MAX_MESSAGE_BYTES;
+use braid_cluster::wire::PROTOCOL_VERSION;
+
+const MAGIC: &[u8; 8] = b"BRAIDNET";
+
+/// The fixed part of a hello.
+pub const HELLO_BYTES: usize = 16;
+
+/// The most a fabric can tell in its hello.
+pub const MAX_BLOB_BYTES: usize = 4096;
+
+/// The header of a frame.
+pub const HEADER_BYTES: usize = 20;
+
+/// How buffers travel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// As frames over TCP.
+    Tcp,
+    /// By libfabric.
+    Ofi,
+}
+
+impl Kind {
+    const fn number(self) -> u8 {
+        match self {
+            Self::Tcp => 1,
+            Self::Ofi => 2,
+        }
+    }
+
+    const fn from_number(number: u8) -> Option<Self> {
+        match number {
+            1 => Some(Self::Tcp),
+            2 => Some(Self::Ofi),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Tcp => "tcp",
+            Self::Ofi => "ofi",
+        })
+    }
+}
+
+impl FromStr for Kind {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "tcp" => Ok(Self::Tcp),
+            "ofi" => Ok(Self::Ofi),
+            _ => Err(format!("no fabric is called {text}; use tcp or ofi")),
+        }
+    }
+}
+
+/// What a process says first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hello {
+    /// The fabric it uses.
+    pub kind: Kind,
+    /// What that has to tell; at most [`MAX_BLOB_BYTES`].
+    pub blob: Vec<u8>,
+}
+
+/// Why a process that answers is none to talk to. Continues a sentence that begins with its name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HelloError {
+    /// It says something else.
+    #[error("answers, but is not a braid node")]
+    Stranger,
+    /// It has another version.
+    #[error(
+        "is a node of protocol version {0}, this is version {PROTOCOL_VERSION}; \
+         run the same version on both"
+    )]
+    Version(u16),
+    /// It uses another fabric.
+    #[error("uses fabric {theirs}, this is {ours}; use the same on both")]
+    Fabric {
+        /// The other's.
+        theirs: Kind,
+        /// Our own.
+        ours: Kind,
+    },
+}
+
+impl Hello {
+    /// As bytes.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let blob = &self.blob[..self.blob.len().min(MAX_BLOB_BYTES)];
+        let mut out = MAGIC.to_vec();
+        out.extend(PROTOCOL_VERSION.to_le_bytes());
+        out.extend([self.kind.number(), 0]);
+        out.extend((blob.len() as u32).to_le_bytes());
+        out.extend(blob);
+        out
+    }
+
+    /// Checks the fixed part of the other's hello against ours, and tells how long its blob is.
+    ///
+    /// # Errors
+    /// [`HelloError`] when these two cannot talk.
+    pub fn check(&self, head: &[u8; HELLO_BYTES]) -> Result<usize, HelloError> {
+        let [magic @ .., v0, v1, kind, zero, l0, l1, l2, l3] = head;
+        if magic != MAGIC {
+            return Err(HelloError::Stranger);
+        }
+        let version = u16::from_le_bytes([*v0, *v1]);
+        if version != PROTOCOL_VERSION {
+            return Err(HelloError::Version(version));
+        }
+        let theirs = Kind::from_number(*kind).filter(|_| *zero == 0).ok_or(HelloError::Stranger)?;
+        if theirs != self.kind {
+            return Err(HelloError::Fabric { theirs, ours: self.kind });
+        }
+        let blob = u32::from_le_bytes([*l0, *l1, *l2, *l3]);
+        let blob = usize::try_from(blob).ok().filter(|&blob| blob <= MAX_BLOB_BYTES);
+        blob.ok_or(HelloError::Stranger)
+    }
+}
+
+/// The header of a frame over TCP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Header {
+    /// A message.
+    Message {
+        /// How long it is: 1 to [`MAX_MESSAGE_BYTES`].
+        bytes: u32,
+    },
+    /// A buffer.
+    Put {
+        /// How long it is: at least 1.
+        bytes: u32,
+        /// Where it goes in the receiver's arena.
+        to: u64,
+        /// What it is.
+        imm: u32,
+    },
+}
+
+/// Bytes that are no header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("it sent bytes that mean nothing")]
+pub struct FrameError;
+
+impl Header {
+    /// How long the payload is.
+    #[must_use]
+    pub const fn payload_bytes(self) -> u32 {
+        match self {
+            Self::Message { bytes } | Self::Put { bytes, .. } => bytes,
+        }
+    }
+
+    /// As bytes.
+    #[must_use]
+    pub fn encode(self) -> [u8; HEADER_BYTES] {
+        let (kind, bytes, to, imm) = match self {
+            Self::Message { bytes } => (1u32, bytes, 0u64, 0u32),
+            Self::Put { bytes, to, imm } => (2, bytes, to, imm),
+        };
+        let mut out = [0; HEADER_BYTES];
+        out[..4].copy_from_slice(&kind.to_le_bytes());
+        out[4..8].copy_from_slice(&bytes.to_le_bytes());
+        out[8..16].copy_from_slice(&to.to_le_bytes());
+        out[16..].copy_from_slice(&imm.to_le_bytes());
+        out
+    }
+
+    /// From bytes.
+    ///
+    /// # Errors
+    /// [`FrameError`] for anything that `encode` does not make of a valid header.
+    pub fn decode(bytes: &[u8; HEADER_BYTES]) -> Result<Self, FrameError> {
+        let [k0, k1, k2, k3, l0, l1, l2, l3, to @ .., i0, i1, i2, i3] = *bytes;
+        let kind = u32::from_le_bytes([k0, k1, k2, k3]);
+        let bytes = u32::from_le_bytes([l0, l1, l2, l3]);
+        let (to, imm) = (u64::from_le_bytes(to), u32::from_le_bytes([i0, i1, i2, i3]));
+        match (kind, bytes) {
+            (1, 1..) if bytes as usize <= MAX_MESSAGE_BYTES && to == 0 && imm == 0 => {
+                Ok(Self::Message { bytes })
+            }
+            (2, 1..) => Ok(Self::Put { bytes, to, imm }),
+            _ => Err(FrameError),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hello(kind: Kind) -> Hello {
+        Hello { kind, blob: b"address".to_vec() }
+    }
+
+    fn head(hello: &Hello) -> [u8; HELLO_BYTES] {
+        hello.encode()[..HELLO_BYTES].try_into().unwrap()
+    }
+
+    #[test]
+    fn two_of_a_kind_understand_each_other() {
+        let ours = hello(Kind::Tcp);
+        assert_eq!(ours.check(&head(&ours)), Ok(7));
+        assert_eq!(&ours.encode()[HELLO_BYTES..], b"address");
+    }
+
+    #[test]
+    fn whoever_is_different_is_told_why() {
+        let ours = hello(Kind::Tcp);
+        let said = |head: [u8; HELLO_BYTES]| ours.check(&head).unwrap_err().to_string();
+        assert_eq!(said(*b"HTTP/1.1 400 Bad"), "answers, but is not a braid node");
+        let mut newer = head(&ours);
+        newer[8..10].copy_from_slice(&(PROTOCOL_VERSION + 2).to_le_bytes());
+        let expected = format!(
+            "is a node of protocol version {}, this is version {PROTOCOL_VERSION}; \
+             run the same version on both",
+            PROTOCOL_VERSION + 2
+        );
+        assert_eq!(said(newer), expected);
+        assert_eq!(
+            said(head(&hello(Kind::Ofi))),
+            "uses fabric ofi, this is tcp; use the same on both"
+        );
+        let mut long = head(&ours);
+        long[12..].copy_from_slice(&4097u32.to_le_bytes());
+        assert_eq!(said(long), "answers, but is not a braid node");
+    }
+
+    #[test]
+    fn headers_come_back_and_nothing_else_does() {
+        let message = Header::Message { bytes: 8192 };
+        let put = Header::Put { bytes: 1 << 20, to: 0x1_2345_6789, imm: 0xdead_beef };
+        for header in [message, put] {
+            assert_eq!(Header::decode(&header.encode()), Ok(header));
+            for at in 0..HEADER_BYTES {
+                for flip in 0..8 {
+                    let mut bytes = header.encode();
+                    bytes[at] ^= 1 << flip;
+                    if let Ok(other) = Header::decode(&bytes) {
+                        assert_eq!(other.encode(), bytes);
+                    }
+                }
+            }
+        }
+        let refused = [
+            Header::Message { bytes: 0 },
+            Header::Message { bytes: 8193 },
+            Header::Put { bytes: 0, to: 0, imm: 0 },
+        ];
+        for header in refused {
+            assert_eq!(Header::decode(&header.encode()), Err(FrameError), "{header:?}");
+        }
+    }
+}

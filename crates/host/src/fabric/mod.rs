@@ -1,0 +1,92 @@
+//! Connections to other processes: messages, and buffers put straight into the other side's arena
+//! (see `braid_array::fabric`). The engine drives one fabric through its own driver; nothing here
+//! decides anything.
+//!
+//! Every fabric listens and connects by TCP and says [`frame::Hello`] first. What it does then is
+//! its own business: `tcp` stays on that connection.
+
+#![allow(dead_code, reason = "the first fabric is on its way")]
+
+use std::sync::Arc;
+
+use braid_array::Buf;
+use braid_array::action::Event;
+use braid_array::fabric::FabricOp;
+use rustix::io::Errno;
+
+use crate::arena::Memory;
+use crate::driver::{Driver, Outgoing};
+use crate::engine::core::Token as EngineToken;
+
+pub mod frame;
+mod greet;
+
+pub use greet::connect;
+
+/// Which operation of the fabric's a completion belongs to. It starts them on the engine's driver
+/// as `EngineToken::Fabric`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Token {
+    /// A thread of the fabric's has news: its eventfd is readable.
+    Wake,
+    /// Something is to be received.
+    Receive(u32),
+    /// Something was sent.
+    Send(u32),
+}
+
+/// Where in the arena a fabric works.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    /// The arena. Peers may put anywhere in it below `own`, and puts come from there.
+    pub(crate) memory: Arc<Memory>,
+    /// The end of the arena, which is the fabric's own (for headers and messages).
+    pub(crate) own: Buf,
+}
+
+impl Place {
+    /// Whether a peer may put this many bytes here.
+    pub(crate) fn admits(&self, to: u64, bytes: u32) -> bool {
+        to.checked_add(u64::from(bytes)).is_some_and(|end| end <= self.own.offset)
+    }
+}
+
+/// A fabric. All is called on the engine's thread, and nothing may block.
+///
+/// What it owes the machine:
+/// - Every `Connect` is answered by `Connected` or `Lost`. What is asked of a peer before
+///   `Connected` or after `Lost` fails: puts are answered with `IoError::Gone`, messages vanish.
+/// - Messages of a peer arrive in order. A `Placed` comes when the whole buffer is in the arena.
+/// - A put's `Done` comes when nobody reads its buffer any more; before a peer's `Lost`, all of its
+///   puts are answered.
+/// - A peer that breaks the rules is hung up on, and `Lost` says why.
+pub(crate) trait Fabric: Send {
+    /// The engine runs: connections may come in. Called once, before anything else.
+    fn begin(&mut self, driver: &mut Driver<EngineToken>);
+
+    /// Takes in what the machine asks. May leave it for `flush`.
+    fn start(&mut self, driver: &mut Driver<EngineToken>, op: FabricOp);
+
+    /// Starts everything that was gathered: the machine has nothing more to ask for now.
+    fn flush(&mut self, driver: &mut Driver<EngineToken>);
+
+    /// One of its operations has completed.
+    fn completed(
+        &mut self,
+        driver: &mut Driver<EngineToken>,
+        token: Token,
+        result: Result<u32, Errno>,
+        message: Option<Box<Outgoing>>,
+    );
+
+    /// The next thing for the machine: `Event::Fabric` or, for a put, `Event::Done`.
+    fn poll(&mut self) -> Option<Event>;
+
+    /// The engine ends: accept nobody any more, end every connection when what was sent is on its
+    /// way. No event comes after this, but completions still do. Nothing of the fabric's may stay
+    /// in the driver for longer than that takes.
+    fn close(&mut self, driver: &mut Driver<EngineToken>);
+
+    /// Ends at once whatever is still there after `close`.
+    fn disconnect(&mut self);
+}
