@@ -2,6 +2,7 @@
 //! driver in `main` and for cargo-fuzz in `libfuzzer/`.
 #![forbid(unsafe_code)]
 
+mod messages;
 pub mod mutate;
 mod start;
 mod targets;

@@ -1,7 +1,7 @@
 //! The decoders, each with a way to make bytes for it.
 
 use crate::mutate::{Random, mutate};
-use crate::start;
+use crate::{messages, start};
 use braid_array::assemble::{Candidate, Options, Start, decide};
 use braid_array::format::{BadBlocks, Bitmap, BitmapSuperblock, Superblock, Version};
 use braid_host::export::nbd::fuzz_session;
@@ -25,6 +25,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "assembly", make: make_members, run: run_assembly },
     Target { name: "start", make: start::make, run: start::run },
     Target { name: "nbd", make: make_nbd, run: fuzz_session },
+    Target { name: "messages", make: messages::make, run: messages::run },
 ];
 
 /// The first 16 KiB of each of three members that md wrote: superblock at 4 KiB, bitmap at 8 KiB,

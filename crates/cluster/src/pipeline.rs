@@ -368,6 +368,8 @@ impl Pipeline {
     }
 }
 
+/// The most nodes of an array.
+pub const MAX_NODES: u16 = 64;
 /// The longest block.
 pub const MAX_CHUNK_BYTES: u32 = 1 << 30;
 /// The longest slot.
@@ -378,7 +380,7 @@ fn check(params: &Params) -> Result<(), PipelineError> {
     let Params { nodes, chunk_bytes, stripes, wide, narrow, reads, .. } = *params;
     let slot = |slots: Slots| aligned(slots.bytes) && slots.bytes <= MAX_SLOT_BYTES;
     let checks = [
-        ((1..=512).contains(&nodes), "the number of nodes"),
+        ((1..=MAX_NODES).contains(&nodes), "the number of nodes"),
         (aligned(chunk_bytes) && chunk_bytes <= MAX_CHUNK_BYTES, "the chunk"),
         (stripes > 0, "the size"),
         (slot(wide) && wide.bytes <= chunk_bytes && wide.count > 0, "the slice"),

@@ -159,12 +159,13 @@ impl Field for Params {
     fn get(input: &mut &[u8]) -> Result<Self, WireError> {
         let (session, epoch, nodes) = (u64::get(input)?, u32::get(input)?, u16::get(input)?);
         let (level, layout) = (i32::get(input)?, u32::get(input)?);
-        let family = Family::decode(level, layout, u32::from(nodes));
+        let family = Family::decode(level, layout, u32::from(nodes)).ok();
+        let family = family.filter(|family| family.encode() == (level, layout));
         Ok(Self {
             session,
             epoch,
             nodes,
-            family: family.map_err(|_| WireError::Value("level or layout"))?,
+            family: family.ok_or(WireError::Value("level or layout"))?,
             chunk_bytes: u32::get(input)?,
             stripes: u64::get(input)?,
             planner: Planner::get(input)?,
