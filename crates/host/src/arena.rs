@@ -164,11 +164,9 @@ impl Arena {
         self.zeroes
     }
 
-    /// What a fabric works with; `None` when this arena was not made for one.
-    #[allow(dead_code, reason = "the first fabric is on its way")]
-    pub(crate) fn place(&self) -> Option<Place> {
-        let Self { memory, fabric: own, .. } = self;
-        (own.len > 0).then(|| Place { memory: Arc::clone(memory), own: *own })
+    /// What a fabric works with. Without room for one when the arena was not made for it.
+    pub(crate) fn place(&self) -> Place {
+        Place { memory: Arc::clone(&self.memory), own: self.fabric }
     }
 
     /// Bytes that are handed out in turn.

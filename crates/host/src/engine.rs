@@ -26,7 +26,8 @@ use crate::door::Door;
 use crate::driver::{self, Completion, Driver, Op};
 use crate::execute::{self, Executor};
 use crate::export::nbd::{Export, Server};
-use crate::fabric::Fabric;
+use crate::fabric::frame::Kind;
+use crate::fabric::{self, Fabric};
 use crate::member::MemberFile;
 
 /// How long clients get to take their last replies when the engine ends.
@@ -107,10 +108,14 @@ impl Engine {
         self.hook = Some(hook);
     }
 
-    /// Gives the machine a fabric, made for the place of this arena.
-    #[allow(dead_code, reason = "the first fabric is on its way")]
-    pub(crate) fn set_fabric(&mut self, fabric: Box<dyn Fabric>) {
-        self.fabric = Some(fabric);
+    /// Gives the machine a fabric; with a listener, others can connect. The arena must have been
+    /// made for it.
+    ///
+    /// # Errors
+    /// When the system is out of descriptors.
+    pub fn set_fabric(&mut self, kind: Kind, listener: Option<TcpListener>) -> io::Result<()> {
+        self.fabric = Some(fabric::new(kind, self.arena.place(), listener)?);
+        Ok(())
     }
 
     /// Serves NBD clients of this socket.
@@ -202,7 +207,7 @@ impl Running {
         self.await_wake();
         self.server.start(&mut self.core);
         if let Some(fabric) = &mut self.fabric {
-            fabric.begin(&mut self.core.driver);
+            fabric.begin(&mut self.core.driver)?;
         }
         let mut completions = Vec::new();
         loop {

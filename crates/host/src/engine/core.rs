@@ -27,7 +27,6 @@ pub(crate) enum Token {
     /// Somebody is at the door.
     Wake,
     /// An operation of the fabric's.
-    #[allow(dead_code, reason = "the first fabric is on its way")]
     Fabric(fabric::Token),
 }
 

@@ -5,8 +5,8 @@
 //! Every fabric listens and connects by TCP and says [`frame::Hello`] first. What it does then is
 //! its own business: `tcp` stays on that connection.
 
-#![allow(dead_code, reason = "the first fabric is on its way")]
-
+use std::io;
+use std::net::TcpListener;
 use std::sync::Arc;
 
 use braid_array::Buf;
@@ -20,6 +20,7 @@ use crate::engine::core::Token as EngineToken;
 
 pub mod frame;
 mod greet;
+mod tcp;
 
 pub use greet::connect;
 
@@ -51,6 +52,24 @@ impl Place {
     }
 }
 
+/// A fabric of this kind, for this place.
+///
+/// # Errors
+/// When the system is out of descriptors.
+pub(crate) fn new(
+    kind: frame::Kind,
+    place: Place,
+    listener: Option<TcpListener>,
+) -> io::Result<Box<dyn Fabric>> {
+    match kind {
+        frame::Kind::Tcp => Ok(Box::new(tcp::Tcp::new(place, listener)?)),
+        frame::Kind::Ofi => Err(io::Error::new(
+            io::ErrorKind::Unsupported,
+            "this braid was built without libfabric",
+        )),
+    }
+}
+
 /// A fabric. All is called on the engine's thread, and nothing may block.
 ///
 /// What it owes the machine:
@@ -62,7 +81,10 @@ impl Place {
 /// - A peer that breaks the rules is hung up on, and `Lost` says why.
 pub(crate) trait Fabric: Send {
     /// The engine runs: connections may come in. Called once, before anything else.
-    fn begin(&mut self, driver: &mut Driver<EngineToken>);
+    ///
+    /// # Errors
+    /// When the system refuses what it cannot do without.
+    fn begin(&mut self, driver: &mut Driver<EngineToken>) -> io::Result<()>;
 
     /// Takes in what the machine asks. May leave it for `flush`.
     fn start(&mut self, driver: &mut Driver<EngineToken>, op: FabricOp);
@@ -90,3 +112,6 @@ pub(crate) trait Fabric: Send {
     /// Ends at once whatever is still there after `close`.
     fn disconnect(&mut self);
 }
+
+#[cfg(test)]
+mod tests;

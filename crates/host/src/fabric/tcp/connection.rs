@@ -1,0 +1,213 @@
+//! One connection.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::TcpStream;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use braid_array::action::Event;
+use braid_array::fabric::PeerId;
+use braid_array::{Buf, IoId};
+use rustix::io::Errno;
+use rustix::net::{Shutdown, sockopt};
+
+use super::input::Input;
+use super::output::{Frame, Output};
+use crate::driver::{Driver, Op, Outgoing};
+use crate::engine::core::Token as EngineToken;
+use crate::fabric::{Place, Token};
+use crate::member::describe;
+
+/// A peer that does not answer for so long is gone.
+const SILENCE: Duration = Duration::from_secs(10);
+
+/// What may lie in the kernel unsent. Kept small: how fast puts are answered shall tell how fast
+/// the link is.
+const UNSENT_BYTES: u32 = 256 << 10;
+
+#[derive(Debug)]
+pub(super) struct Connection {
+    socket: Arc<OwnedFd>,
+    peer: PeerId,
+    input: Input,
+    output: Output,
+    receiving: bool,
+    sending: bool,
+    life: Life,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Life {
+    Open,
+    /// The machine hung up.
+    Leaving,
+    /// That too is over.
+    Left,
+    /// It is over, and the machine is to be told why.
+    Broken(String),
+}
+
+impl Connection {
+    pub(super) fn new(stream: TcpStream, peer: PeerId, room: Buf) -> Self {
+        Self {
+            socket: Arc::new(OwnedFd::from(stream)),
+            peer,
+            input: Input::new(room),
+            output: Output::default(),
+            receiving: false,
+            sending: false,
+            life: Life::Open,
+        }
+    }
+
+    /// Receives what comes next.
+    pub(super) fn receive(&mut self, driver: &mut Driver<EngineToken>, index: u32) {
+        let (socket, bufs) = (Arc::clone(&self.socket), self.input.next());
+        let token = EngineToken::Fabric(Token::Receive(index));
+        driver.start(token, Op::Receive { socket, bufs });
+        self.receiving = true;
+    }
+
+    /// Takes in what was received; true when more is to be received. The connection is over on an
+    /// error, which is a reason for people.
+    pub(super) fn received(
+        &mut self,
+        place: &Place,
+        result: Result<u32, Errno>,
+        events: &mut VecDeque<Event>,
+    ) -> Result<bool, String> {
+        self.receiving = false;
+        match result {
+            // There may be something to send yet.
+            Ok(0) | Err(_) if self.life == Life::Leaving => Ok(false),
+            Ok(0) => Err("it closed the connection".into()),
+            Ok(bytes) if self.life == Life::Open => {
+                self.input.take_in(place, self.peer, bytes, events).map(|()| true)
+            }
+            Ok(_) if self.life == Life::Leaving => Ok(true),
+            Ok(_) => Err("it is over".into()),
+            Err(errno) => Err(why(errno)),
+        }
+    }
+
+    /// Appends a frame to what is to be sent.
+    pub(super) fn enqueue(&mut self, frame: Frame) -> Result<(), String> {
+        self.output.enqueue(frame)
+    }
+
+    /// Sends what is queued, if nothing is under way.
+    pub(super) fn send(&mut self, driver: &mut Driver<EngineToken>, index: u32) {
+        if self.sending || matches!(self.life, Life::Left | Life::Broken(_)) {
+            return;
+        }
+        if let Some(message) = self.output.next() {
+            let socket = Arc::clone(&self.socket);
+            let token = EngineToken::Fabric(Token::Send(index));
+            driver.start(token, Op::Send { socket, message });
+            self.sending = true;
+        } else if self.life == Life::Leaving {
+            // All is on its way. The other side sees the end of it and closes, too.
+            let _ = rustix::net::shutdown(&self.socket, Shutdown::Write);
+        }
+    }
+
+    /// A message was sent, or not: the puts in it.
+    pub(super) fn sent(
+        &mut self,
+        result: Result<u32, Errno>,
+        message: Option<Box<Outgoing>>,
+    ) -> (Vec<IoId>, Result<(), Errno>) {
+        self.sending = false;
+        if let Err(errno) = result {
+            self.break_off(why(errno));
+        }
+        (self.output.sent(message), result.map(drop))
+    }
+
+    /// The machine hangs up.
+    pub(super) fn leave(&mut self) {
+        if self.life == Life::Open {
+            self.life = Life::Leaving;
+            if self.input.abandon() {
+                // What is under way into the arena must not arrive there any more.
+                let _ = rustix::net::shutdown(&self.socket, Shutdown::Read);
+            }
+        } else if matches!(self.life, Life::Broken(_)) {
+            self.life = Life::Left;
+        }
+    }
+
+    /// Ends the connection at once: what is in the driver completes soon.
+    pub(super) fn break_off(&mut self, reason: String) {
+        match self.life {
+            Life::Open => self.life = Life::Broken(reason),
+            Life::Leaving => self.life = Life::Left,
+            Life::Left | Life::Broken(_) => return,
+        }
+        let _ = rustix::net::shutdown(&self.socket, Shutdown::Both);
+    }
+
+    /// Ended, and nothing of it is in the driver.
+    pub(super) fn is_over(&self) -> bool {
+        let ended = match self.life {
+            Life::Open => false,
+            Life::Leaving => self.output.is_empty(),
+            Life::Left | Life::Broken(_) => true,
+        };
+        ended && !self.receiving && !self.sending
+    }
+
+    /// Its buffer.
+    pub(super) const fn room(&self) -> Buf {
+        self.input.room()
+    }
+
+    /// Closes it: the peer, its puts that were not sent, and why it is over if the machine does
+    /// not know yet.
+    pub(super) fn bury(self) -> (PeerId, Vec<IoId>, Option<String>) {
+        let told = if let Life::Broken(reason) = self.life { Some(reason) } else { None };
+        (self.peer, self.output.unsent(), told)
+    }
+}
+
+/// Sets a socket up: small things go out at once, little waits in the kernel, and a dead host is
+/// noticed.
+pub(super) fn prepare(stream: &TcpStream) -> io::Result<()> {
+    let socket = stream.as_fd();
+    sockopt::set_tcp_nodelay(socket, true)?;
+    sockopt::set_socket_keepalive(socket, true)?;
+    sockopt::set_tcp_keepidle(socket, SILENCE / 2)?;
+    sockopt::set_tcp_keepintvl(socket, Duration::from_secs(1))?;
+    sockopt::set_tcp_keepcnt(socket, 5)?;
+    let silence = u32::try_from(SILENCE.as_millis()).unwrap_or(u32::MAX);
+    sockopt::set_tcp_user_timeout(socket, silence)?;
+    set_unsent_limit(stream)
+}
+
+/// TCP_NOTSENT_LOWAT.
+fn set_unsent_limit(stream: &TcpStream) -> io::Result<()> {
+    use std::os::fd::AsRawFd;
+    let bytes = UNSENT_BYTES;
+    // SAFETY: the option takes an int, and points to one.
+    let set = unsafe {
+        libc::setsockopt(
+            stream.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_NOTSENT_LOWAT,
+            (&raw const bytes).cast(),
+            size_of_val(&bytes) as libc::socklen_t,
+        )
+    };
+    if set == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Why a connection is over, for people.
+pub(super) fn why(errno: Errno) -> String {
+    match errno {
+        Errno::TIMEDOUT => "it does not answer any more".into(),
+        Errno::CONNRESET | Errno::PIPE => "it broke the connection off".into(),
+        _ => format!("the connection fails: {}", describe(&errno.into())),
+    }
+}

@@ -1,0 +1,150 @@
+//! What is received on a connection: frames cut out of the stream, puts straight into their place.
+
+use std::collections::VecDeque;
+
+use braid_array::Buf;
+use braid_array::action::Event;
+use braid_array::fabric::{FabricEvent, PeerId};
+
+use crate::arena::Memory;
+use crate::fabric::Place;
+use crate::fabric::frame::{HEADER_BYTES, Header};
+
+#[derive(Debug)]
+pub(super) struct Input {
+    /// For headers and messages.
+    room: Buf,
+    /// Bytes at the front of `room` that begin a frame which is not complete.
+    kept: u32,
+    /// A put of which only a part has arrived: what is left of it. Nothing is kept then.
+    put: Option<Put>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Put {
+    rest: Buf,
+    imm: u32,
+}
+
+impl Input {
+    pub(super) const fn new(room: Buf) -> Self {
+        Self { room, kept: 0, put: None }
+    }
+
+    pub(super) const fn room(&self) -> Buf {
+        self.room
+    }
+
+    /// Where to receive what comes next: the rest of a put and the header after it, or whatever
+    /// fits into the room.
+    pub(super) fn next(&self) -> [Buf; 2] {
+        match self.put {
+            // No more than the header, because what follows is probably a put as well, and bytes
+            // of puts in the room have to be moved.
+            Some(put) => [put.rest, self.room.slice(0, HEADER_BYTES as u32)],
+            None => [self.room.slice(self.kept, self.room.len - self.kept), Buf::default()],
+        }
+    }
+
+    /// Nothing of what still comes is wanted. True when the driver may be receiving into the
+    /// arena.
+    pub(super) fn abandon(&mut self) -> bool {
+        self.kept = 0;
+        self.put.take().is_some()
+    }
+
+    /// Takes in bytes received into what `next` told.
+    pub(super) fn take_in(
+        &mut self,
+        place: &Place,
+        peer: PeerId,
+        bytes: u32,
+        events: &mut VecDeque<Event>,
+    ) -> Result<(), String> {
+        let mut bytes = bytes;
+        if let Some(Put { rest, imm }) = self.put.take() {
+            let moved = bytes.min(rest.len);
+            bytes -= moved;
+            self.proceed(Put { rest: rest.slice(moved, rest.len - moved), imm }, peer, events);
+        }
+        let end = self.kept + bytes;
+        let mut start = 0;
+        while self.put.is_none() {
+            let there = self.room.slice(start, end - start);
+            let Some(taken) = self.frame(place, peer, there, events)? else { break };
+            start += taken;
+        }
+        self.kept = if self.put.is_some() { 0 } else { end - start };
+        if start > 0 && self.kept > 0 {
+            let (from, to) = (self.room.slice(start, self.kept), self.room.slice(0, self.kept));
+            copy(&place.memory, from, to);
+        }
+        Ok(())
+    }
+
+    /// Takes in the frame at the front of `there`: how long it is in there, or `None` when some of
+    /// it is missing.
+    fn frame(
+        &mut self,
+        place: &Place,
+        peer: PeerId,
+        there: Buf,
+        events: &mut VecDeque<Event>,
+    ) -> Result<Option<u32>, String> {
+        const HEADER: u32 = HEADER_BYTES as u32;
+        if there.len < HEADER {
+            return Ok(None);
+        }
+        let mut header = [0; HEADER_BYTES];
+        header.copy_from_slice(look(&place.memory, there.slice(0, HEADER)));
+        let header = Header::decode(&header).map_err(|error| error.to_string())?;
+        let payload = there.slice(HEADER, there.len - HEADER);
+        match header {
+            Header::Message { bytes } if payload.len < bytes => Ok(None),
+            Header::Message { bytes } => {
+                let bytes = look(&place.memory, payload.slice(0, bytes)).to_vec();
+                let taken = HEADER + bytes.len() as u32;
+                events.push_back(Event::Fabric(FabricEvent::Message { peer, bytes }));
+                Ok(Some(taken))
+            }
+            Header::Put { bytes, to, .. } if !place.admits(to, bytes) => {
+                Err(format!("it put {bytes} bytes at {to}, where there is no room for them"))
+            }
+            Header::Put { bytes, to, imm } => {
+                let target = Buf { offset: to, len: bytes };
+                let moved = payload.len.min(bytes);
+                copy(&place.memory, payload.slice(0, moved), target.slice(0, moved));
+                let rest = target.slice(moved, bytes - moved);
+                self.proceed(Put { rest, imm }, peer, events);
+                Ok(Some(HEADER + moved))
+            }
+        }
+    }
+
+    /// A part of a put has arrived, perhaps the last.
+    fn proceed(&mut self, put: Put, peer: PeerId, events: &mut VecDeque<Event>) {
+        if put.rest.len == 0 {
+            events.push_back(Event::Fabric(FabricEvent::Placed { peer, imm: put.imm }));
+        } else {
+            self.put = Some(put);
+        }
+    }
+}
+
+/// A range of the room.
+fn look(memory: &Memory, buf: Buf) -> &[u8] {
+    // SAFETY: the room is the connection's own, no peer can put there, and while `take_in` looks
+    // at it nothing is received into it. Whoever looks lets go before anything is moved.
+    unsafe { memory.bytes(buf) }
+}
+
+/// Moves a range of the room.
+fn copy(memory: &Memory, from: Buf, to: Buf) {
+    debug_assert_eq!(from.len, to.len);
+    // SAFETY: `address` checks both ranges. The source is the connection's own. The target is as
+    // well, or it is where the peer may put, on which no reference is held meanwhile: this thread
+    // is the only one that makes any, and is here.
+    unsafe {
+        std::ptr::copy(memory.address(from), memory.address(to), from.len as usize);
+    }
+}

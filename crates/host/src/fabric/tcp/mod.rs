@@ -1,0 +1,286 @@
+//! The fabric over TCP: frames (see `frame`) on one connection to each peer. A put is received by
+//! the kernel straight into its place in the arena and sent from where it lies; only headers,
+//! messages and the few bytes received together with them pass through a small buffer.
+//!
+//! A connection has at most one receive and one send in the driver, so that all are served in
+//! turn. Its life: open; then *leaving* (the machine hung up: the rest is sent, what comes is
+//! thrown away) or *broken* (told to the machine when nothing is in the driver any more).
+
+mod connection;
+mod input;
+mod output;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use braid_array::action::Event;
+use braid_array::fabric::{FabricEvent, FabricOp, PeerId};
+use braid_array::{Buf, IoError, IoId};
+use rustix::io::Errno;
+
+use self::connection::Connection;
+use self::output::Frame;
+use crate::driver::{Driver, Op, Outgoing};
+use crate::engine::core::Token as EngineToken;
+use crate::fabric::frame::{Hello, Kind};
+use crate::fabric::greet::{Greeter, Met};
+use crate::fabric::{Fabric, Place, Token};
+use crate::member::describe;
+use crate::slab::Slab;
+
+/// The buffer of a connection for what it receives besides puts: two messages at least.
+const ROOM_BYTES: u32 = 16 << 10;
+
+/// See the module.
+pub(crate) struct Tcp {
+    place: Place,
+    greeter: Greeter,
+    connections: Slab<Connection>,
+    /// Those the machine knows. `None`: still dialling.
+    peers: BTreeMap<PeerId, Option<u32>>,
+    /// The id of the next that we accept.
+    next_accepted: u32,
+    /// Buffers for connections to come.
+    rooms: Vec<Buf>,
+    /// Connections that may have something to send.
+    gathered: Vec<u32>,
+    events: VecDeque<Event>,
+    closing: bool,
+}
+
+impl Tcp {
+    /// A fabric that works in this place; with a listener, others can connect.
+    ///
+    /// # Errors
+    /// When the system is out of descriptors.
+    pub(crate) fn new(place: Place, listener: Option<TcpListener>) -> io::Result<Self> {
+        let hello = Hello { kind: Kind::Tcp, blob: Vec::new() };
+        let rooms = (0..place.own.len / ROOM_BYTES)
+            .map(|i| place.own.slice(i * ROOM_BYTES, ROOM_BYTES))
+            .rev()
+            .collect();
+        Ok(Self {
+            place,
+            greeter: Greeter::new(hello, listener)?,
+            connections: Slab::default(),
+            peers: BTreeMap::new(),
+            next_accepted: PeerId::FIRST_ACCEPTED,
+            rooms,
+            gathered: Vec::new(),
+            events: VecDeque::new(),
+            closing: false,
+        })
+    }
+
+    fn await_wake(&self, driver: &mut Driver<EngineToken>) {
+        let eventfd = Arc::clone(self.greeter.wake());
+        driver.start(EngineToken::Fabric(Token::Wake), Op::Readable { eventfd });
+    }
+
+    fn tell(&mut self, event: FabricEvent) {
+        self.events.push_back(Event::Fabric(event));
+    }
+
+    fn answer(&mut self, io: IoId, result: Result<(), IoError>) {
+        let result = result.map(|()| braid_array::Outcome::Done);
+        self.events.push_back(Event::Done { io, result });
+    }
+
+    /// Takes in a connection that a thread of the greeter's has made.
+    fn meet(&mut self, driver: &mut Driver<EngineToken>, met: Met) {
+        let Met { dialled, result } = met;
+        // Hung up on while dialling: nobody waits for it.
+        if dialled.is_some_and(|peer| self.peers.get(&peer) != Some(&None)) {
+            return;
+        }
+        match (self.connect(driver, dialled, result), dialled) {
+            (Ok(peer), None) => self.tell(FabricEvent::Accepted { peer }),
+            (Ok(peer), Some(_)) => self.tell(FabricEvent::Connected { peer }),
+            (Err(reason), Some(peer)) => {
+                self.peers.remove(&peer);
+                self.tell(FabricEvent::Lost { peer, reason });
+            }
+            (Err(_), None) => {}
+        }
+    }
+
+    fn connect(
+        &mut self,
+        driver: &mut Driver<EngineToken>,
+        dialled: Option<PeerId>,
+        result: Result<(TcpStream, Vec<u8>), String>,
+    ) -> Result<PeerId, String> {
+        let (stream, _) = result?;
+        connection::prepare(&stream)
+            .map_err(|error| format!("its socket cannot be set up: {}", describe(&error)))?;
+        let room = self.rooms.pop().ok_or("there are too many connections already")?;
+        let peer = dialled.unwrap_or_else(|| self.accepted());
+        let index = self.connections.insert(Connection::new(stream, peer, room));
+        self.peers.insert(peer, Some(index));
+        self.connections[index].receive(driver, index);
+        Ok(peer)
+    }
+
+    /// An id that no connection has.
+    fn accepted(&mut self) -> PeerId {
+        loop {
+            let peer = PeerId(self.next_accepted);
+            self.next_accepted = peer.0.wrapping_add(1).max(PeerId::FIRST_ACCEPTED);
+            if !self.peers.contains_key(&peer) {
+                return peer;
+            }
+        }
+    }
+
+    /// The connection to a peer, when there is one.
+    fn index(&self, peer: PeerId) -> Option<u32> {
+        self.peers.get(&peer).copied().flatten()
+    }
+
+    fn enqueue(&mut self, peer: PeerId, frame: Frame) {
+        match self.index(peer) {
+            Some(index) => {
+                if let Err(reason) = self.connections[index].enqueue(frame) {
+                    self.connections[index].break_off(reason);
+                }
+                self.gathered.push(index);
+            }
+            None => {
+                if let Frame::Put { io, .. } = frame {
+                    self.answer(io, Err(IoError::Gone));
+                }
+            }
+        }
+    }
+
+    fn hang_up(&mut self, peer: PeerId) {
+        if let Some(Some(index)) = self.peers.remove(&peer) {
+            self.connections[index].leave();
+            self.gathered.push(index);
+        }
+    }
+
+    fn received(
+        &mut self,
+        driver: &mut Driver<EngineToken>,
+        index: u32,
+        result: Result<u32, Errno>,
+    ) {
+        let Self { connections, place, events, .. } = self;
+        let connection = &mut connections[index];
+        let outcome = connection.received(place, result, events);
+        match outcome {
+            Ok(true) => return connection.receive(driver, index),
+            Ok(false) => {}
+            Err(reason) => connection.break_off(reason),
+        }
+        self.settle(index);
+    }
+
+    fn sent(&mut self, index: u32, result: Result<u32, Errno>, message: Option<Box<Outgoing>>) {
+        let (answered, result) = self.connections[index].sent(result, message);
+        let outcome = result.map_err(|_| IoError::Gone);
+        for io in answered {
+            self.answer(io, outcome);
+        }
+        self.gathered.push(index);
+        self.settle(index);
+    }
+
+    /// Buries a connection that has ended.
+    fn settle(&mut self, index: u32) {
+        if !self.connections[index].is_over() {
+            return;
+        }
+        let connection = self.connections.remove(index);
+        self.gathered.retain(|&other| other != index);
+        self.rooms.push(connection.room());
+        let (peer, unsent, told) = connection.bury();
+        for io in unsent {
+            self.answer(io, Err(IoError::Gone));
+        }
+        if let Some(reason) = told {
+            self.peers.remove(&peer);
+            self.tell(FabricEvent::Lost { peer, reason });
+        }
+    }
+}
+
+impl Fabric for Tcp {
+    fn begin(&mut self, driver: &mut Driver<EngineToken>) -> io::Result<()> {
+        self.await_wake(driver);
+        self.greeter.accept()
+    }
+
+    fn start(&mut self, _: &mut Driver<EngineToken>, op: FabricOp) {
+        match op {
+            FabricOp::Connect { peer, address } => {
+                self.peers.insert(peer, None);
+                self.greeter.dial(peer, address);
+            }
+            FabricOp::Put { io, peer, from, to, imm } => {
+                self.enqueue(peer, Frame::Put { io, from, to, imm });
+            }
+            FabricOp::Send { peer, bytes } => self.enqueue(peer, Frame::Message(bytes)),
+            FabricOp::HangUp { peer } => self.hang_up(peer),
+        }
+    }
+
+    fn flush(&mut self, driver: &mut Driver<EngineToken>) {
+        for index in std::mem::take(&mut self.gathered) {
+            // It may be here twice, and be over by now.
+            if self.connections.get(index).is_some() {
+                self.connections[index].send(driver, index);
+                self.settle(index);
+            }
+        }
+    }
+
+    fn completed(
+        &mut self,
+        driver: &mut Driver<EngineToken>,
+        token: Token,
+        result: Result<u32, Errno>,
+        message: Option<Box<Outgoing>>,
+    ) {
+        match token {
+            Token::Wake => {
+                if self.closing {
+                    return;
+                }
+                let _ = rustix::io::read(self.greeter.wake().as_fd(), &mut [0; 8]);
+                self.await_wake(driver);
+                while let Some(met) = self.greeter.take() {
+                    self.meet(driver, met);
+                }
+            }
+            Token::Receive(index) => self.received(driver, index, result),
+            Token::Send(index) => self.sent(index, result, message),
+        }
+    }
+
+    fn poll(&mut self) -> Option<Event> {
+        if self.closing {
+            self.events.clear();
+        }
+        self.events.pop_front()
+    }
+
+    fn close(&mut self, driver: &mut Driver<EngineToken>) {
+        self.closing = true;
+        self.greeter.close();
+        while let Some((peer, _)) = self.peers.first_key_value() {
+            self.hang_up(*peer);
+        }
+        self.flush(driver);
+    }
+
+    fn disconnect(&mut self) {
+        for index in self.connections.indices() {
+            self.connections[index].break_off("the engine ends".into());
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! What is to be sent on a connection: frames gathered into messages to the kernel.
+
+use std::collections::VecDeque;
+
+use braid_array::{Buf, IoId};
+
+use crate::driver::Outgoing;
+use crate::fabric::frame::Header;
+
+/// A message to the kernel is full when it holds so much.
+const FULL_BYTES: u64 = 1 << 20;
+
+/// Or so many frames; each may be two pieces, and the kernel takes 1024.
+const FULL_FRAMES: usize = 500;
+
+/// Messages a peer may leave unread before it is hung up on.
+const MAX_QUEUED_BYTES: usize = 16 << 20;
+
+/// A frame to be sent.
+#[derive(Debug)]
+pub(super) enum Frame {
+    Message(Vec<u8>),
+    Put { io: IoId, from: Buf, to: u64, imm: u32 },
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Output {
+    queue: VecDeque<Frame>,
+    /// Bytes of messages in the queue.
+    queued_bytes: usize,
+    /// The puts being sent.
+    under_way: Vec<IoId>,
+    /// Memory for the next message.
+    spare: Box<Outgoing>,
+}
+
+impl Output {
+    /// Appends a frame.
+    pub(super) fn enqueue(&mut self, frame: Frame) -> Result<(), String> {
+        if let Frame::Message(bytes) = &frame {
+            self.queued_bytes += bytes.len();
+        }
+        self.queue.push_back(frame);
+        if self.queued_bytes > MAX_QUEUED_BYTES {
+            return Err("it does not take what it is sent".into());
+        }
+        Ok(())
+    }
+
+    /// The next message to the kernel, if there is anything to send.
+    pub(super) fn next(&mut self) -> Option<Box<Outgoing>> {
+        let mut message = std::mem::take(&mut self.spare);
+        message.clear();
+        let (mut bytes, mut frames) = (0, 0);
+        while bytes < FULL_BYTES && frames < FULL_FRAMES {
+            let Some(frame) = self.queue.pop_front() else { break };
+            frames += 1;
+            match frame {
+                Frame::Message(payload) => {
+                    let header = Header::Message { bytes: payload.len() as u32 };
+                    message.bytes.extend(header.encode());
+                    message.bytes.extend(&payload);
+                    self.queued_bytes -= payload.len();
+                    bytes += payload.len() as u64;
+                }
+                Frame::Put { io, from, to, imm } => {
+                    let header = Header::Put { bytes: from.len, to, imm };
+                    message.bytes.extend(header.encode());
+                    message.push(from);
+                    self.under_way.push(io);
+                    bytes += u64::from(from.len);
+                }
+            }
+        }
+        if frames == 0 {
+            self.spare = message;
+            return None;
+        }
+        Some(message)
+    }
+
+    /// The message was sent, or not: the puts in it.
+    pub(super) fn sent(&mut self, message: Option<Box<Outgoing>>) -> Vec<IoId> {
+        if let Some(message) = message {
+            self.spare = message;
+        }
+        std::mem::take(&mut self.under_way)
+    }
+
+    /// Nothing is queued.
+    pub(super) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// The puts that were never sent.
+    pub(super) fn unsent(self) -> Vec<IoId> {
+        let put = |frame| if let Frame::Put { io, .. } = frame { Some(io) } else { None };
+        self.queue.into_iter().filter_map(put).collect()
+    }
+}

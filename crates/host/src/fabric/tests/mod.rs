@@ -1,0 +1,333 @@
+//! What every fabric owes, on every driver. A new one adds a line to the `suite!`s at the end.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+use braid_array::action::Event;
+use braid_array::fabric::{FabricEvent, FabricOp, MAX_MESSAGE_BYTES, PeerId};
+use braid_array::{Buf, IoError, IoId};
+
+use super::Fabric;
+use super::frame::{HELLO_BYTES, Header, Hello, Kind};
+use crate::arena::Arena;
+use crate::driver::{Completion, Driver};
+use crate::engine::core::Token;
+
+mod suite;
+
+const MIB: u64 = 1 << 20;
+/// Each side sends from the front of its arena and receives behind it.
+const INBOX: u64 = 16 * MIB;
+
+/// What a suite runs on.
+#[derive(Clone, Copy)]
+struct Make {
+    kind: Kind,
+    threads: bool,
+}
+
+/// One process.
+struct Side {
+    arena: Arena,
+    driver: Driver<Token>,
+    fabric: Box<dyn Fabric>,
+    events: VecDeque<Event>,
+    completions: Vec<Completion<Token>>,
+    address: String,
+    next_io: u64,
+}
+
+impl Make {
+    fn side(self, listens: bool) -> Side {
+        let arena = Arena::for_fabric(2 * INBOX, MIB).unwrap();
+        let make = if self.threads { Driver::threads } else { Driver::new };
+        let mut driver = make(arena.memory()).unwrap();
+        let listener = listens.then(|| TcpListener::bind("127.0.0.1:0").unwrap());
+        let address = listener.as_ref().map(|socket| socket.local_addr().unwrap().to_string());
+        let mut fabric = super::new(self.kind, arena.place(), listener).unwrap();
+        fabric.begin(&mut driver).unwrap();
+        Side {
+            arena,
+            driver,
+            fabric,
+            events: VecDeque::new(),
+            completions: Vec::new(),
+            address: address.unwrap_or_default(),
+            next_io: 0,
+        }
+    }
+
+    /// Two sides with a connection: the dialler first, each with its name for the other.
+    fn pair(self) -> ((Side, PeerId), (Side, PeerId)) {
+        let (mut a, mut b) = (self.side(false), self.side(true));
+        let to_b = a.connect(PeerId(1), &b.address);
+        wait_for(&mut [&mut a, &mut b], |sides| sides.iter().all(|side| !side.events.is_empty()));
+        let connected = fabric_event(a.events.pop_front());
+        assert_eq!(connected, FabricEvent::Connected { peer: to_b });
+        let FabricEvent::Accepted { peer: to_a } = fabric_event(b.events.pop_front()) else {
+            panic!("nobody was accepted");
+        };
+        assert!(to_a.0 >= PeerId::FIRST_ACCEPTED);
+        ((a, to_b), (b, to_a))
+    }
+}
+
+fn fabric_event(event: Option<Event>) -> FabricEvent {
+    match event {
+        Some(Event::Fabric(event)) => event,
+        other => panic!("no event of the fabric's: {other:?}"),
+    }
+}
+
+impl Side {
+    fn ask(&mut self, op: FabricOp) {
+        self.fabric.start(&mut self.driver, op);
+    }
+
+    fn connect(&mut self, peer: PeerId, address: &str) -> PeerId {
+        self.ask(FabricOp::Connect { peer, address: address.to_owned() });
+        peer
+    }
+
+    fn send(&mut self, peer: PeerId, bytes: Vec<u8>) {
+        self.ask(FabricOp::Send { peer, bytes });
+    }
+
+    fn put(&mut self, peer: PeerId, from: Buf, to: u64, imm: u32) -> IoId {
+        let io = IoId(self.next_io);
+        self.next_io += 1;
+        self.ask(FabricOp::Put { io, peer, from, to, imm });
+        io
+    }
+
+    fn bytes(&mut self, buf: Buf) -> &mut [u8] {
+        // SAFETY: tests touch only ranges that no operation names at the time.
+        unsafe { self.arena.memory().bytes_mut(buf) }
+    }
+
+    /// One turn, as the engine makes them.
+    fn turn(&mut self, limit: Duration) {
+        while let Some(event) = self.fabric.poll() {
+            self.events.push_back(event);
+        }
+        self.fabric.flush(&mut self.driver);
+        self.driver.wait(Some(limit), &mut self.completions).unwrap();
+        for done in self.completions.drain(..) {
+            let Token::Fabric(token) = done.token else { panic!("not ours: {:?}", done.token) };
+            self.fabric.completed(&mut self.driver, token, done.result, done.message);
+        }
+        while let Some(event) = self.fabric.poll() {
+            self.events.push_back(event);
+        }
+    }
+
+    /// Lets it run until it has an event.
+    fn event(&mut self) -> Event {
+        wait_for(&mut [self], |sides| !sides[0].events.is_empty());
+        self.events.pop_front().unwrap()
+    }
+
+    /// Ends as the engine does.
+    fn end(mut self) {
+        self.fabric.close(&mut self.driver);
+        let begun = Instant::now();
+        while self.driver.in_flight() > 0 {
+            assert!(begun.elapsed() < PATIENCE, "something stays in the driver");
+            self.turn(Duration::from_millis(10));
+        }
+        assert_eq!(self.events.len(), 0, "{:?}", self.events);
+    }
+}
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Lets the sides run until something is so.
+fn wait_for(sides: &mut [&mut Side], until: impl Fn(&[&mut Side]) -> bool) {
+    let begun = Instant::now();
+    // Whoever runs alone can wait for its own events.
+    let limit = Duration::from_micros(if sides.len() == 1 { 100_000 } else { 100 });
+    while !until(sides) {
+        assert!(begun.elapsed() < PATIENCE, "it does not come");
+        for side in &mut *sides {
+            side.turn(limit);
+        }
+    }
+}
+
+/// Bytes that are different for each seed.
+fn pattern(seed: u64, len: usize) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_le_bytes()
+    };
+    std::iter::repeat_with(&mut next).flatten().take(len).collect()
+}
+
+/// What a stranger says when this side dials it, and what becomes of that.
+fn dial_stranger(make: Make, say: Vec<u8>) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let stranger = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.write_all(&say).unwrap();
+        stream.shutdown(std::net::Shutdown::Write).unwrap();
+        let _ = stream.read_to_end(&mut Vec::new());
+    });
+    let mut side = make.side(false);
+    side.connect(PeerId(7), &address);
+    let FabricEvent::Lost { peer: PeerId(7), reason } = fabric_event(Some(side.event())) else {
+        panic!("it is connected to a stranger");
+    };
+    side.end();
+    stranger.join().unwrap();
+    reason.strip_prefix(&address).expect("it names the address").trim_start().to_owned()
+}
+
+/// A connection to a side, on which hellos were exchanged, from outside.
+fn raw(side: &Side, kind: Kind) -> TcpStream {
+    let mut stream = TcpStream::connect(&side.address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.write_all(&Hello { kind, blob: Vec::new() }.encode()).unwrap();
+    stream.read_exact(&mut [0; HELLO_BYTES]).unwrap();
+    stream
+}
+
+/// The accepted peer, which is what this side hears of next.
+fn accepted(side: &mut Side) -> PeerId {
+    match fabric_event(Some(side.event())) {
+        FabricEvent::Accepted { peer } => peer,
+        other => panic!("nobody was accepted: {other:?}"),
+    }
+}
+
+fn lost(event: Event) -> (PeerId, String) {
+    match fabric_event(Some(event)) {
+        FabricEvent::Lost { peer, reason } => (peer, reason),
+        other => panic!("nobody was lost: {other:?}"),
+    }
+}
+
+/// What only frames over TCP can do wrong.
+mod tcp {
+    use super::*;
+
+    const TCP: Make = Make { kind: Kind::Tcp, threads: false };
+
+    #[test]
+    fn frames_may_come_in_any_pieces() {
+        let mut side = TCP.side(true);
+        let mut stream = raw(&side, Kind::Tcp);
+        let peer = accepted(&mut side);
+        let mut bytes = Vec::new();
+        for round in 0..40u32 {
+            let message = pattern(round.into(), 1 + round as usize * 7 % 300);
+            bytes.extend(Header::Message { bytes: message.len() as u32 }.encode());
+            bytes.extend(message);
+            let put = pattern(u64::from(round) + 1000, 1 + round as usize * 31 % 500);
+            let to = INBOX + u64::from(round) * 4096;
+            bytes.extend(Header::Put { bytes: put.len() as u32, to, imm: round }.encode());
+            bytes.extend(put);
+        }
+        let mut sizes = [1, 2, 3, 19, 20, 21, 33, 200].iter().cycle();
+        let mut rest = bytes.as_slice();
+        while !rest.is_empty() {
+            let (now, later) = rest.split_at(rest.len().min(*sizes.next().unwrap()));
+            stream.write_all(now).unwrap();
+            rest = later;
+            side.turn(Duration::from_micros(10));
+        }
+        for round in 0..40u32 {
+            let bytes = pattern(round.into(), 1 + round as usize * 7 % 300);
+            assert_eq!(fabric_event(Some(side.event())), FabricEvent::Message { peer, bytes });
+            assert_eq!(fabric_event(Some(side.event())), FabricEvent::Placed { peer, imm: round });
+            let expected = pattern(u64::from(round) + 1000, 1 + round as usize * 31 % 500);
+            let offset = INBOX + u64::from(round) * 4096;
+            assert_eq!(side.bytes(Buf { offset, len: expected.len() as u32 }), expected);
+        }
+        drop(stream);
+        side.end();
+    }
+
+    #[test]
+    fn garbage_ends_the_connection_and_nothing_else() {
+        let mut side = TCP.side(true);
+        let mut good = raw(&side, Kind::Tcp);
+        let friend = accepted(&mut side);
+        let mut bad = raw(&side, Kind::Tcp);
+        let stranger = accepted(&mut side);
+        bad.write_all(&[0xff; 100]).unwrap();
+        let reason = "it sent bytes that mean nothing".to_owned();
+        assert_eq!(lost(side.event()), (stranger, reason));
+        // It is hung up on; what it did not say in time is nobody's concern.
+        let _ = bad.read_to_end(&mut Vec::new());
+        good.write_all(&Header::Message { bytes: 2 }.encode()).unwrap();
+        good.write_all(b"hi").unwrap();
+        let message = FabricEvent::Message { peer: friend, bytes: b"hi".to_vec() };
+        assert_eq!(fabric_event(Some(side.event())), message);
+        drop(good);
+        side.end();
+    }
+
+    #[test]
+    fn a_put_into_the_fabrics_own_memory_is_refused() {
+        let mut side = TCP.side(true);
+        let mut stream = raw(&side, Kind::Tcp);
+        let peer = accepted(&mut side);
+        let own = side.arena.place().own.offset;
+        stream.write_all(&Header::Put { bytes: 4096, to: own - 4095, imm: 0 }.encode()).unwrap();
+        let (who, reason) = lost(side.event());
+        assert_eq!(who, peer);
+        assert!(reason.contains("where there is no room"), "{reason}");
+        side.end();
+    }
+
+    #[test]
+    fn who_does_not_read_is_hung_up_on() {
+        let mut side = TCP.side(true);
+        let stream = raw(&side, Kind::Tcp);
+        let peer = accepted(&mut side);
+        let io = side.put(peer, Buf { offset: 0, len: MIB as u32 }, 0, 0);
+        for _ in 0..4000 {
+            side.send(peer, vec![0; MAX_MESSAGE_BYTES]);
+        }
+        let mut answers = 0;
+        let (who, reason) = loop {
+            match side.event() {
+                Event::Done { io: done, .. } if done == io => answers += 1,
+                event => break lost(event),
+            }
+        };
+        assert_eq!((who, reason.as_str(), answers), (peer, "it does not take what it is sent", 1));
+        drop(stream);
+        side.end();
+    }
+
+    #[test]
+    fn there_is_an_end_to_connections() {
+        let mut side = TCP.side(true);
+        let most = (side.arena.place().own.len >> 14) as usize;
+        let mut all: Vec<TcpStream> = Vec::new();
+        for _ in 0..most {
+            all.push(raw(&side, Kind::Tcp));
+            accepted(&mut side);
+        }
+        let mut refused = raw(&side, Kind::Tcp);
+        let reader = std::thread::spawn(move || refused.read(&mut [0; 1]).unwrap());
+        while !reader.is_finished() {
+            side.turn(Duration::from_millis(1));
+        }
+        assert_eq!(reader.join().unwrap(), 0);
+        // One that ends makes room.
+        all.pop();
+        lost(side.event());
+        all.push(raw(&side, Kind::Tcp));
+        accepted(&mut side);
+        all.clear();
+        side.end();
+    }
+}
