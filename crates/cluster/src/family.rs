@@ -1,6 +1,6 @@
 //! Which code an array over nodes has, as superblocks tell it.
 
-use braid_array::level::{Layout, LayoutError, Level};
+use braid_array::level::{Layout, LayoutError, Level, ParityLayout};
 
 use crate::levels::{self, LevelError};
 use crate::stripe::StripeCode;
@@ -78,7 +78,17 @@ impl Family {
     #[must_use]
     pub const fn period(self, nodes: u16) -> u16 {
         match self {
-            Self::Md { level: Level::Raid5 | Level::Raid6, .. } => nodes,
+            Self::Md { layout: Layout::Parity(layout), .. } => match layout {
+                // Q stays on the last member; the others rotate as in a raid5 of one less.
+                ParityLayout::LeftAsymmetric6
+                | ParityLayout::RightAsymmetric6
+                | ParityLayout::LeftSymmetric6
+                | ParityLayout::RightSymmetric6 => nodes - 1,
+                ParityLayout::ParityFirst
+                | ParityLayout::ParityLast
+                | ParityLayout::ParityFirst6 => 1,
+                _ => nodes,
+            },
             _ => 1,
         }
     }
@@ -119,6 +129,27 @@ mod tests {
             let family = Family::Md { level, layout: Layout::default_for(level) };
             let (number, layout) = family.encode();
             assert_eq!(Family::decode(number, layout, 6), Ok(family));
+        }
+    }
+
+    #[test]
+    fn codes_of_every_layout_repeat_after_their_period_and_not_before() {
+        for level in [Level::Raid5, Level::Raid6] {
+            for layout in ParityLayout::ALL.into_iter().filter(|layout| layout.fits(level)) {
+                let family = Family::Md { level, layout: Layout::Parity(layout) };
+                let parities = |stripe| {
+                    let code = family.code(5, stripe).expect("5 members suit both levels");
+                    code.equations().iter().map(|e| e.parity.node).collect::<Vec<_>>()
+                };
+                let period = u64::from(family.period(5));
+                for stripe in 0..20 {
+                    assert_eq!(parities(stripe), parities(stripe + period), "{layout:?}");
+                }
+                for less in 1..period {
+                    let differs = |stripe| parities(stripe) != parities(stripe + less);
+                    assert!((0..20).any(differs), "{layout:?}");
+                }
+            }
         }
     }
 
