@@ -396,6 +396,21 @@ impl Blueprint {
     }
 }
 
+/// The size of a device that has room for so many sectors of data, with all metadata and headroom
+/// that a device of its size gets.
+#[must_use]
+pub fn device_sectors(data_sectors: u64, chunk_sectors: u32) -> u64 {
+    // A larger device never has its data earlier, so this climbs until it fits.
+    let mut device_sectors = data_sectors;
+    loop {
+        let needed = data_sectors.saturating_add(data_offset(device_sectors, chunk_sectors));
+        if needed == device_sectors {
+            return device_sectors;
+        }
+        device_sectors = needed;
+    }
+}
+
 /// Where data starts: behind the metadata and about 0.1 % of headroom for a reshape (at most
 /// 128 MiB, at least two chunks), in whole MiB.
 fn data_offset(device_sectors: u64, chunk_sectors: u32) -> u64 {

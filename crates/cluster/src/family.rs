@@ -11,6 +11,9 @@ use crate::{Planner, Schedule};
 /// refuses to run the array; its members would make no sense to it.
 pub const XOR2D_MD_LEVEL: i32 = 6262;
 
+/// The name of its layout.
+pub const XOR2D_NAME: &str = "xor2d";
+
 /// The code of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
@@ -72,6 +75,27 @@ impl Family {
             Self::Md { level, .. } => level,
             Self::Xor2d => Level::Raid6,
         }
+    }
+
+    /// The layout as people say it; `None` for levels without one.
+    #[must_use]
+    pub fn layout_name(self) -> Option<String> {
+        match self {
+            Self::Md { layout, .. } => layout.name(),
+            Self::Xor2d => Some(XOR2D_NAME.to_owned()),
+        }
+    }
+
+    /// Are members divided into chunks? Those of a mirror are not.
+    #[must_use]
+    pub fn has_chunk(self) -> bool {
+        !matches!(self.level(), Level::Linear | Level::Raid1)
+    }
+
+    /// Can a member be lost?
+    #[must_use]
+    pub fn is_redundant(self) -> bool {
+        !matches!(self.level(), Level::Linear | Level::Raid0)
     }
 
     /// After so many stripes the code repeats.

@@ -20,7 +20,9 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod assemble;
 pub mod client;
+pub mod create;
 pub mod decode;
 pub mod family;
 pub mod levels;

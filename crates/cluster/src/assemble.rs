@@ -1,0 +1,267 @@
+//! From the superblocks on volumes to an array over nodes. The members are judged by the rules for
+//! local ones; what differs is that nothing is rebuilt here yet, so an array that lacks a member is
+//! only read, and that there is no bitmap to keep. Nothing is written.
+
+use braid_array::SECTOR_BYTES;
+use braid_array::assemble as local;
+use braid_array::assemble::{Standing, Verdict};
+use braid_array::format::superblock::{MAX_SECTOR, feature};
+use braid_array::format::{BadBlocks, Superblock, SuperblockError};
+use braid_array::level::{Layout, Level, ParityLayout};
+
+use crate::family::{Family, XOR2D_MD_LEVEL};
+use crate::pipeline::Params;
+
+#[cfg(test)]
+mod tests;
+
+/// Where the superblock of a volume begins: metadata 1.2 alone is used over nodes.
+pub const SUPERBLOCK_SECTOR: u64 = 8;
+
+/// How a member on a node is called.
+#[must_use]
+pub fn member_name(address: &str, volume: &str) -> String {
+    format!("node://{address}/{volume}")
+}
+
+/// A volume, and what was found on it.
+#[derive(Clone, Debug)]
+pub struct Candidate {
+    /// Where its node listens, `HOST:PORT`.
+    pub address: String,
+    /// Its name there.
+    pub volume: String,
+    /// Its size.
+    pub bytes: u64,
+    /// The superblock, or why there is none to trust.
+    pub superblock: Result<Superblock, SuperblockError>,
+}
+
+/// How to assemble.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Take stale members where there are too few current ones, and start a degraded parity array
+    /// that is not clean.
+    pub force: bool,
+    /// Serve reads only.
+    pub read_only: bool,
+}
+
+/// What is to become of the candidates.
+#[derive(Clone, Debug)]
+pub struct Assembly {
+    /// For each candidate, in the order given: its name and what it is.
+    pub verdicts: Vec<(String, Verdict)>,
+    /// The superblock that counts; `None` when no candidate has one.
+    pub newest: Option<Box<Superblock>>,
+    /// Can the array be started?
+    pub start: Start,
+}
+
+/// Can the array be started?
+#[derive(Clone, Debug)]
+pub enum Start {
+    /// Yes.
+    Ready(Box<Plan>),
+    /// No.
+    Refused {
+        /// Why, in one line.
+        reason: String,
+        /// The one safe next step; a command, mostly.
+        next: String,
+    },
+}
+
+/// An array that can be started.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The code.
+    pub family: Family,
+    /// Length of a block.
+    pub chunk_bytes: u32,
+    /// Stripes.
+    pub stripes: u64,
+    /// By role; `None` where it is missing.
+    pub members: Vec<Option<Member>>,
+    /// It was not stopped cleanly.
+    pub dirty: bool,
+    /// It is to serve reads only: asked for, or because a member is missing.
+    pub read_only: bool,
+}
+
+/// A member that is in.
+#[derive(Clone, Debug)]
+pub struct Member {
+    /// Where its node listens, `HOST:PORT`.
+    pub address: String,
+    /// Its volume there.
+    pub volume: String,
+    /// Its superblock: what the newest one says of the array, and its own of the device.
+    pub superblock: Superblock,
+}
+
+impl Plan {
+    /// How many members are missing.
+    #[must_use]
+    pub fn degraded(&self) -> usize {
+        self.members.iter().filter(|member| member.is_none()).count()
+    }
+}
+
+impl Candidate {
+    /// How it is called.
+    #[must_use]
+    pub fn name(&self) -> String {
+        member_name(&self.address, &self.volume)
+    }
+
+    fn to_local(&self) -> local::Candidate {
+        local::Candidate {
+            device: self.name(),
+            device_sectors: self.bytes / SECTOR_BYTES,
+            superblock: self.superblock.clone().map(as_raid6),
+            bad_blocks: Ok(BadBlocks::default()),
+            bitmap: None,
+        }
+    }
+}
+
+/// For the judgement of members the 2-D XOR code is a raid6: as many members, as many losses.
+fn as_raid6(superblock: Superblock) -> Superblock {
+    if superblock.level != XOR2D_MD_LEVEL {
+        return superblock;
+    }
+    let layout = Layout::Parity(ParityLayout::LeftSymmetric).encode();
+    Superblock { level: Level::Raid6.to_md(), layout, ..superblock }
+}
+
+/// Decides who is in, and whether the array can be started.
+#[must_use]
+pub fn decide(candidates: &[Candidate], options: Options) -> Assembly {
+    let judged = local::decide(
+        candidates.iter().map(Candidate::to_local).collect(),
+        local::Options { force: options.force, run: true, read_only: options.read_only },
+    );
+    // The one that counts, with the level it has.
+    let stored = |newest: &Superblock| {
+        let same = |sb: &&Superblock| {
+            sb.set_uuid == newest.set_uuid && sb.device_uuid == newest.device_uuid
+        };
+        candidates.iter().filter_map(|c| c.superblock.as_ref().ok()).find(same).cloned()
+    };
+    let newest = judged.newest.as_deref().and_then(stored).map(Box::new);
+    let start = match (&newest, judged.start) {
+        (Some(newest), local::Start::Ready { config, .. }) => {
+            match plan(newest, &config, candidates, options) {
+                Ok(plan) => Start::Ready(Box::new(plan)),
+                Err((reason, next)) => Start::Refused { reason, next },
+            }
+        }
+        (_, local::Start::Refused { reason, next, .. }) => Start::Refused { reason, next },
+        (None, local::Start::Ready { .. }) => {
+            unreachable!("an array that can be started has a superblock")
+        }
+    };
+    Assembly { verdicts: judged.verdicts, newest, start }
+}
+
+/// The reason, and the next step.
+type Refusal = (String, String);
+
+const LOCALLY: &str = "assemble the members as local files, on one machine";
+
+fn plan(
+    newest: &Superblock,
+    config: &local::Config,
+    candidates: &[Candidate],
+    options: Options,
+) -> Result<Plan, Refusal> {
+    check_features(newest)?;
+    let nodes = newest.raid_disks;
+    let impossible = |error: &dyn std::fmt::Display| {
+        let text = error.to_string();
+        let (reason, next) = text.rsplit_once(": ").unwrap_or((&text, "use another array"));
+        (reason.to_owned(), next.to_owned())
+    };
+    let family =
+        Family::decode(newest.level, newest.layout, nodes).map_err(|error| impossible(&error))?;
+    let nodes = u16::try_from(nodes).map_err(|_| impossible(&"too many members"))?;
+    let code = family.code(nodes, 0).map_err(|error| impossible(&error))?;
+    // A mirror has no chunks; any length will do for the blocks.
+    let chunk_bytes = match newest.chunk_sectors.checked_mul(512) {
+        Some(0) => {
+            Params::default_chunk_bytes(family, nodes).map_err(|error| impossible(&error))?
+        }
+        Some(bytes) => bytes,
+        None => return Err(impossible(&"the chunk is out of range")),
+    };
+    let mut members: Vec<Option<Member>> = vec![None; usize::from(nodes)];
+    let mut sizes = Vec::new();
+    for member in &config.members {
+        let Standing::InSync { role } = member.standing else { continue };
+        let Some(place) = members.get_mut(usize::from(role)) else { continue };
+        let Some(found) = candidates.iter().find(|c| c.name() == member.device) else { continue };
+        let Ok(own) = &found.superblock else { continue };
+        sizes.push(if newest.size_sectors == 0 { own.data_size } else { newest.size_sectors });
+        let (address, volume) = (found.address.clone(), found.volume.clone());
+        let roles = config.superblock.roles.clone();
+        let superblock = Superblock { roles, ..merged(newest, own) };
+        *place = Some(Member { address, volume, superblock });
+    }
+    let stripe_sectors = u64::from(code.rows()) * (u64::from(chunk_bytes) / SECTOR_BYTES);
+    let stripes = whole_stripes(&sizes, stripe_sectors);
+    let Some(stripes) = stripes.filter(|_| chunk_bytes.is_multiple_of(4096)) else {
+        let reason = "its members do not consist of whole stripes";
+        return Err((reason.to_owned(), LOCALLY.to_owned()));
+    };
+    let degraded = members.iter().any(Option::is_none);
+    Ok(Plan {
+        family,
+        chunk_bytes,
+        stripes,
+        dirty: newest.resync_offset != MAX_SECTOR,
+        read_only: options.read_only || degraded,
+        members,
+    })
+}
+
+/// The number of stripes of members of these sizes, which all have it without a rest.
+fn whole_stripes(sizes: &[u64], stripe_sectors: u64) -> Option<u64> {
+    let size = *sizes.first()?;
+    let stripes = size.checked_div(stripe_sectors).filter(|&stripes| stripes > 0)?;
+    let whole = sizes.iter().all(|&other| other == stripes * stripe_sectors);
+    whole.then_some(stripes)
+}
+
+/// What md keeps besides the data is not kept here.
+fn check_features(newest: &Superblock) -> Result<(), Refusal> {
+    let kept = [
+        (feature::BITMAP_OFFSET, "a write-intent bitmap"),
+        (feature::BAD_BLOCKS, "a list of bad blocks"),
+    ];
+    match kept.into_iter().find(|(bit, _)| newest.has(*bit)) {
+        None => Ok(()),
+        Some((_, what)) => {
+            let reason = format!("the array has {what}, which is not kept over nodes");
+            Err((reason, LOCALLY.to_owned()))
+        }
+    }
+}
+
+/// What `newest` says of the array, and `own` of its device.
+fn merged(newest: &Superblock, own: &Superblock) -> Superblock {
+    Superblock {
+        data_offset: own.data_offset,
+        data_size: own.data_size,
+        super_offset: own.super_offset,
+        recovery_offset: own.recovery_offset,
+        dev_number: own.dev_number,
+        corrected_reads: own.corrected_reads,
+        device_uuid: own.device_uuid,
+        devflags: own.devflags,
+        bblog_shift: own.bblog_shift,
+        bblog_size_sectors: own.bblog_size_sectors,
+        bblog_offset_sectors: own.bblog_offset_sectors,
+        ..newest.clone()
+    }
+}

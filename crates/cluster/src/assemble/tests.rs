@@ -1,0 +1,151 @@
+use braid_array::format::Version;
+
+use super::*;
+use crate::create::NewArray;
+
+fn md(level: Level) -> Family {
+    Family::Md { level, layout: Layout::default_for(level) }
+}
+
+/// The volumes of a new array.
+fn volumes(family: Family, nodes: u8) -> Vec<Candidate> {
+    let array = NewArray {
+        name: "host:a".into(),
+        set_uuid: [7; 16],
+        ctime: 1,
+        family,
+        chunk_bytes: None,
+        size_bytes: 8 << 20,
+    };
+    let uuids: Vec<_> = (0..nodes).map(|number| [number + 1; 16]).collect();
+    let blueprint = array.plan(&uuids).expect("an array");
+    let candidate = |(number, writes): (usize, &Vec<(u64, Vec<u8>)>)| {
+        let (sector, bytes) = writes.last().expect("a superblock");
+        assert_eq!(*sector, SUPERBLOCK_SECTOR);
+        Candidate {
+            address: format!("h{number}:7000"),
+            volume: "a".into(),
+            bytes: blueprint.volume_bytes,
+            superblock: Superblock::decode(Version::V1_2, *sector, bytes),
+        }
+    };
+    blueprint.writes.iter().enumerate().map(candidate).collect()
+}
+
+fn superblock(candidate: &mut Candidate) -> &mut Superblock {
+    candidate.superblock.as_mut().expect("a superblock")
+}
+
+fn ready(candidates: &[Candidate], options: Options) -> Plan {
+    match decide(candidates, options).start {
+        Start::Ready(plan) => *plan,
+        Start::Refused { reason, next } => panic!("refused: {reason}; {next}"),
+    }
+}
+
+fn refused(candidates: &[Candidate], options: Options) -> String {
+    match decide(candidates, options).start {
+        Start::Ready(plan) => panic!("can start: {plan:?}"),
+        Start::Refused { reason, next } => format!("{reason}; {next}"),
+    }
+}
+
+fn addresses(plan: &Plan) -> Vec<&str> {
+    plan.members.iter().flatten().map(|member| member.address.as_str()).collect()
+}
+
+#[test]
+fn a_new_array_starts_whatever_the_order_of_its_members() {
+    let levels = [Level::Raid0, Level::Raid1, Level::Raid4, Level::Raid5, Level::Raid6];
+    let levels = levels.into_iter().chain([Level::Raid10]);
+    for family in levels.map(md).chain([Family::Xor2d]) {
+        let mut candidates = volumes(family, 5);
+        candidates.reverse();
+        let assembly = decide(&candidates, Options::default());
+        assert_eq!(assembly.newest.map(|sb| sb.level), Some(family.encode().0));
+        let plan = ready(&candidates, Options::default());
+        assert_eq!(plan.family, family);
+        assert_eq!(addresses(&plan), ["h0:7000", "h1:7000", "h2:7000", "h3:7000", "h4:7000"]);
+        assert_eq!((plan.degraded(), plan.dirty, plan.read_only), (0, false, false));
+        let rows = u64::from(family.code(5, 0).unwrap().rows());
+        let bytes = plan.stripes * rows * u64::from(plan.chunk_bytes);
+        assert!(bytes <= 8 << 20 && bytes > (8 << 20) - (1 << 20), "{family:?} {bytes}");
+        let sb = &plan.members[3].as_ref().unwrap().superblock;
+        assert_eq!((sb.level, sb.dev_number), (family.encode().0, 3));
+    }
+}
+
+#[test]
+fn a_degraded_array_is_only_read() {
+    let candidates = volumes(Family::Xor2d, 5);
+    let plan = ready(&candidates[1..4], Options::default());
+    assert_eq!((plan.degraded(), plan.read_only), (2, true));
+    assert!(plan.members[0].is_none() && plan.members[4].is_none());
+    assert!(refused(&candidates[..2], Options::default()).contains("it needs 3 of 5"));
+    assert!(refused(&volumes(md(Level::Raid5), 3)[..1], Options::default()).contains("needs 2"));
+    assert!(refused(&volumes(md(Level::Raid0), 3)[..2], Options::default()).contains("all 3"));
+}
+
+#[test]
+fn members_that_fell_behind_are_out() {
+    let mut candidates = volumes(Family::Xor2d, 5);
+    for candidate in &mut candidates[1..] {
+        superblock(candidate).events += 5;
+    }
+    let assembly = decide(&candidates, Options::default());
+    assert!(matches!(assembly.verdicts[0].1, Verdict::Stale { .. }), "{:?}", assembly.verdicts);
+    assert_eq!(ready(&candidates, Options::default()).degraded(), 1);
+    // One event is what an interrupted update of the superblocks leaves.
+    superblock(&mut candidates[0]).events += 4;
+    let plan = ready(&candidates, Options::default());
+    assert_eq!(plan.degraded(), 0);
+    assert!(plan.members.iter().flatten().all(|member| member.superblock.events == 5));
+}
+
+#[test]
+fn a_dirty_array_that_lacks_a_member_starts_by_force_alone() {
+    let mut candidates = volumes(Family::Xor2d, 5);
+    candidates.iter_mut().for_each(|candidate| superblock(candidate).resync_offset = 0);
+    assert!(ready(&candidates, Options::default()).dirty);
+    let line = refused(&candidates[1..], Options::default());
+    assert!(line.contains("may be wrong") && line.contains("--force node://h1:7000/a"), "{line}");
+    let force = Options { force: true, ..Options::default() };
+    assert_eq!(ready(&candidates[1..], force).degraded(), 1);
+}
+
+#[test]
+fn strangers_are_refused() {
+    let mut candidates = volumes(Family::Xor2d, 5);
+    superblock(&mut candidates[2]).set_uuid = [9; 16];
+    assert!(refused(&candidates, Options::default()).contains("another array"));
+    let mut candidates = volumes(Family::Xor2d, 5);
+    candidates[3].superblock = Err(SuperblockError::NoMagic);
+    assert!(refused(&candidates, Options::default()).contains("no md superblock"));
+    // The same member, reached by two names.
+    let mut candidates = volumes(Family::Xor2d, 5);
+    let twice = Candidate { address: "other:7000".into(), ..candidates[0].clone() };
+    candidates.push(twice);
+    assert!(refused(&candidates, Options::default()).contains("the same member as"));
+}
+
+#[test]
+fn what_md_keeps_beside_the_data_is_not_ignored() {
+    let mut candidates = volumes(md(Level::Raid5), 3);
+    candidates.iter_mut().for_each(|c| superblock(c).feature_map |= feature::BAD_BLOCKS);
+    assert!(refused(&candidates, Options::default()).contains("bad blocks"));
+}
+
+#[test]
+fn numbers_that_make_no_array_are_refused() {
+    let sizes = |change: fn(&mut Superblock)| {
+        let mut candidates = volumes(Family::Xor2d, 5);
+        candidates.iter_mut().for_each(|candidate| change(superblock(candidate)));
+        refused(&candidates, Options::default())
+    };
+    assert!(sizes(|sb| sb.size_sectors -= 8).contains("whole stripes"));
+    assert!(!sizes(|sb| sb.level = 6263).is_empty());
+    assert!(!sizes(|sb| sb.chunk_sectors = 0).is_empty());
+    assert!(!sizes(|sb| sb.chunk_sectors = u32::MAX).is_empty());
+    assert!(!sizes(|sb| sb.raid_disks = 35).is_empty());
+    assert!(!sizes(|sb| sb.raid_disks = u32::MAX).is_empty());
+}

@@ -1,0 +1,122 @@
+//! A new array over nodes: how large its volumes are and what they carry. New volumes read as
+//! zeroes, which is a state that every code agrees with, so the array is clean from the start.
+
+use braid_array::SECTOR_BYTES;
+use braid_array::create::{self, NewBitmap, NewDevice};
+use braid_array::level::Layout;
+
+use crate::family::{Family, FamilyError};
+use crate::pipeline::{Params, PipelineError};
+
+#[cfg(test)]
+mod tests;
+
+/// What is asked for.
+#[derive(Clone, Debug)]
+pub struct NewArray {
+    /// Name as it is stored: `HOST:NAME`, at most 32 bytes.
+    pub name: String,
+    /// UUID.
+    pub set_uuid: [u8; 16],
+    /// Time, coded as in a superblock.
+    pub ctime: u64,
+    /// The code.
+    pub family: Family,
+    /// Length of a block, a multiple of 4096; what suits the code when not said. Mirrors have none.
+    pub chunk_bytes: Option<u32>,
+    /// Data on each member; rounded down to whole stripes.
+    pub size_bytes: u64,
+}
+
+/// What the volumes of a new array are to be.
+#[derive(Clone, Debug)]
+pub struct Blueprint {
+    /// Size of each.
+    pub volume_bytes: u64,
+    /// By role: what to write, as sectors and whole sectors of bytes, in this order.
+    pub writes: Vec<Vec<(u64, Vec<u8>)>>,
+}
+
+/// Why there can be no such array.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CreateError {
+    /// The code does not exist over so many nodes.
+    #[error(transparent)]
+    Family(#[from] FamilyError),
+    /// The code exists, but no pipeline for it.
+    #[error(transparent)]
+    Pipeline(#[from] PipelineError),
+    /// md would not run it.
+    #[error(transparent)]
+    Array(#[from] create::CreateError),
+    /// Not a multiple of 4 KiB.
+    #[error("a chunk of {0} bytes does not suit nodes: use a multiple of 4K")]
+    Chunk(u32),
+    /// Less than a stripe.
+    #[error(
+        "a size of {size_bytes} bytes is less than a stripe: use at least {stripe_bytes} bytes"
+    )]
+    Size {
+        /// What was asked for.
+        size_bytes: u64,
+        /// What one stripe takes of each member.
+        stripe_bytes: u64,
+    },
+    /// More members than a pipeline has.
+    #[error("{0} members are too many: use fewer")]
+    Members(usize),
+}
+
+impl NewArray {
+    /// Plans the array, for one device UUID for each role.
+    ///
+    /// # Errors
+    /// [`CreateError`].
+    pub fn plan(&self, device_uuids: &[[u8; 16]]) -> Result<Blueprint, CreateError> {
+        let too_many = |_| CreateError::Members(device_uuids.len());
+        let nodes = u16::try_from(device_uuids.len()).map_err(too_many)?;
+        let code = self.family.code(nodes, 0)?;
+        let has_chunk = self.family.has_chunk();
+        let chunk_bytes = match self.chunk_bytes.filter(|_| has_chunk) {
+            Some(bytes) if bytes == 0 || bytes % 4096 != 0 => {
+                return Err(CreateError::Chunk(bytes));
+            }
+            Some(bytes) => bytes,
+            None => Params::default_chunk_bytes(self.family, nodes)?,
+        };
+        let stripe_bytes = u64::from(code.rows()) * u64::from(chunk_bytes);
+        let size_bytes = self.size_bytes / stripe_bytes * stripe_bytes;
+        if size_bytes == 0 {
+            return Err(CreateError::Size { size_bytes: self.size_bytes, stripe_bytes });
+        }
+        let size_sectors = size_bytes / SECTOR_BYTES;
+        let chunk_sectors = if has_chunk { chunk_bytes / SECTOR_BYTES as u32 } else { 0 };
+        let device_sectors = create::device_sectors(size_sectors, chunk_sectors);
+        let level = self.family.level();
+        let layout = match self.family {
+            Family::Md { layout, .. } => layout,
+            // The same sizes; which code it is, is written below.
+            Family::Xor2d => Layout::default_for(level),
+        };
+        let array = create::NewArray {
+            name: self.name.clone(),
+            set_uuid: self.set_uuid,
+            ctime: self.ctime,
+            level,
+            layout,
+            chunk_sectors,
+            size_sectors: Some(size_sectors).filter(|_| self.family.is_redundant()),
+            bitmap: NewBitmap::None,
+            assume_clean: true,
+        };
+        let device = |&device_uuid| Some(NewDevice { device_sectors, device_uuid });
+        let devices: Vec<_> = device_uuids.iter().map(device).collect();
+        let mut blueprint = array.plan(&devices, &[])?;
+        let (level, layout) = self.family.encode();
+        for superblock in blueprint.superblocks.iter_mut().flatten() {
+            (superblock.level, superblock.layout) = (level, layout);
+        }
+        let writes = (0..devices.len()).map(|index| blueprint.writes(index)).collect();
+        Ok(Blueprint { volume_bytes: device_sectors * SECTOR_BYTES, writes })
+    }
+}
