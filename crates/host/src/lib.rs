@@ -11,6 +11,7 @@ pub mod export;
 pub mod fabric;
 pub mod member;
 pub mod reader;
+pub mod remote;
 pub mod serve;
 mod slab;
 

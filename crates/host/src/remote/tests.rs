@@ -1,0 +1,135 @@
+use std::net::TcpListener;
+use std::thread::JoinHandle;
+
+use braid_cluster::wire::PROTOCOL_VERSION;
+
+use super::*;
+
+/// Listens, and does this with the first who connects.
+fn server<T: Send + 'static>(
+    serve: impl FnOnce(TcpStream) -> T + Send + 'static,
+) -> (String, JoinHandle<T>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let thread = std::thread::spawn(move || serve(listener.accept().unwrap().0));
+    (address, thread)
+}
+
+fn hello() -> Hello {
+    Hello { kind: Kind::Tcp, blob: Vec::new() }
+}
+
+fn send(stream: &mut TcpStream, message: &Message) {
+    let bytes = message.encode(0);
+    stream.write_all(&Header::Message { bytes: bytes.len() as u32 }.encode()).unwrap();
+    stream.write_all(&bytes).unwrap();
+}
+
+fn receive(stream: &mut TcpStream) -> Option<(u32, Message)> {
+    let mut head = [0; HEADER_BYTES];
+    stream.read_exact(&mut head).ok()?;
+    let mut bytes = vec![0; Header::decode(&head).unwrap().payload_bytes() as usize];
+    stream.read_exact(&mut bytes).unwrap();
+    Some(Message::decode(&bytes).unwrap())
+}
+
+/// A node that gives these answers, and tells what it was asked.
+fn node(answers: Vec<Message>) -> (String, JoinHandle<Vec<(u32, Message)>>) {
+    server(move |mut stream| {
+        stream.write_all(&hello().encode()).unwrap();
+        stream.read_exact(&mut [0; 16]).unwrap();
+        let mut asked = Vec::new();
+        for answer in answers {
+            asked.extend(receive(&mut stream));
+            send(&mut stream, &answer);
+        }
+        asked
+    })
+}
+
+fn connect_error(serve: impl FnOnce(TcpStream) + Send + 'static) -> String {
+    let (address, thread) = server(serve);
+    let error = Remote::connect(&address, 0).unwrap_err().to_string();
+    thread.join().unwrap();
+    error
+}
+
+#[test]
+fn who_is_no_node_of_this_version_is_told_from_one() {
+    let unused = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let error = Remote::connect(&unused.to_string(), 0).unwrap_err().to_string();
+    assert!(error.contains("refuses the connection; "), "{error}");
+    let error = connect_error(|mut stream| stream.write_all(b"220 mail ready, sir\r\n").unwrap());
+    assert!(error.contains("not a braid node; "), "{error}");
+    let error = connect_error(|stream| drop(stream.shutdown(std::net::Shutdown::Write)));
+    assert!(error.contains("; "), "{error}");
+    let error = connect_error(|mut stream| {
+        let mut hello = hello().encode();
+        hello[8..10].copy_from_slice(&(PROTOCOL_VERSION + 1).to_le_bytes());
+        stream.write_all(&hello).unwrap();
+    });
+    assert!(error.contains(&format!("version {}", PROTOCOL_VERSION + 1)), "{error}");
+    let error = Remote::connect("no.such.host.invalid:1", 0).unwrap_err().to_string();
+    assert!(error.contains("no address to connect to"), "{error}");
+}
+
+#[test]
+fn requests_are_asked_with_their_epoch_and_answered() {
+    let (address, node) = node(vec![
+        Message::Volume { tag: 1, bytes: 1 << 20 },
+        Message::Meta { tag: 2, bytes: vec![5; 512] },
+        Message::Ok { tag: 3 },
+    ]);
+    let mut remote = Remote::connect(&address, 99).unwrap();
+    assert_eq!(remote.open_volume("a", true), Ok(1 << 20));
+    assert_eq!(remote.read(8, 512), Ok(vec![5; 512]));
+    assert_eq!(remote.write(8, vec![6; 512]), Ok(()));
+    let (name, bytes) = ("a".to_owned(), vec![6; 512]);
+    let asked = [
+        (99, Message::OpenVolume { tag: 1, name, write: true }),
+        (99, Message::ReadMeta { tag: 2, sector: 8, bytes: 512 }),
+        (99, Message::WriteMeta { tag: 3, sector: 8, bytes }),
+    ];
+    assert_eq!(node.join().unwrap(), asked);
+}
+
+#[test]
+fn a_refusal_is_said_in_the_words_of_the_node() {
+    let reason = "there is no volume of this name; see the names with ls".to_owned();
+    let (address, node) = node(vec![Message::Refused { tag: 1, reason }]);
+    let error = Remote::connect(&address, 0).unwrap().open_volume("a", false).unwrap_err();
+    assert_eq!(error.reason, "there is no volume of this name");
+    assert_eq!(error.next, "see the names with ls");
+    drop(node);
+}
+
+#[test]
+fn answers_that_mean_nothing_are_no_answers() {
+    let answers = [
+        Message::Ok { tag: 7 },
+        Message::Meta { tag: 1, bytes: vec![0; 1024] },
+        Message::Closed { position: 0, turn: 0, fine: true },
+        Message::Volume { tag: 1, bytes: 4096 },
+    ];
+    for answer in answers {
+        let (address, node) = node(vec![answer.clone()]);
+        let error = Remote::connect(&address, 0).unwrap().read(0, 512).unwrap_err();
+        assert!(error.reason.contains("means nothing"), "{answer:?}: {error}");
+        drop(node);
+    }
+    let (address, node) = node(Vec::new());
+    let error = Remote::connect(&address, 0).unwrap().read(0, 512).unwrap_err();
+    assert_eq!(error.reason, "has ended the connection");
+    drop(node);
+}
+
+#[test]
+fn a_volume_is_probed_for_its_superblock() {
+    let (address, node) = node(vec![
+        Message::Volume { tag: 1, bytes: 1 << 20 },
+        Message::Meta { tag: 2, bytes: vec![0; 4096] },
+    ]);
+    let (_, found) = probe(&address, "a", false, 0).unwrap();
+    assert_eq!((found.bytes, found.superblock), (1 << 20, Err(SuperblockError::NoMagic)));
+    assert_eq!(node.join().unwrap()[1].1, Message::ReadMeta { tag: 2, sector: 8, bytes: 4096 });
+}
