@@ -9,6 +9,7 @@ use braid_array::format::superblock::{MAX_SECTOR, feature};
 use braid_array::format::{BadBlocks, Superblock, SuperblockError};
 use braid_array::level::{Layout, Level, ParityLayout};
 
+use crate::client::ClientMember;
 use crate::family::{Family, XOR2D_MD_LEVEL};
 use crate::pipeline::Params;
 
@@ -81,23 +82,13 @@ pub struct Plan {
     pub chunk_bytes: u32,
     /// Stripes.
     pub stripes: u64,
-    /// By role; `None` where it is missing.
-    pub members: Vec<Option<Member>>,
+    /// By role; `None` where it is missing. Their superblocks: what the newest one says of the
+    /// array, and their own of the device.
+    pub members: Vec<Option<ClientMember>>,
     /// It was not stopped cleanly.
     pub dirty: bool,
     /// It is to serve reads only: asked for, or because a member is missing.
     pub read_only: bool,
-}
-
-/// A member that is in.
-#[derive(Clone, Debug)]
-pub struct Member {
-    /// Where its node listens, `HOST:PORT`.
-    pub address: String,
-    /// Its volume there.
-    pub volume: String,
-    /// Its superblock: what the newest one says of the array, and its own of the device.
-    pub superblock: Superblock,
 }
 
 impl Plan {
@@ -195,7 +186,7 @@ fn plan(
         Some(bytes) => bytes,
         None => return Err(impossible(&"the chunk is out of range")),
     };
-    let mut members: Vec<Option<Member>> = vec![None; usize::from(nodes)];
+    let mut members: Vec<Option<ClientMember>> = vec![None; usize::from(nodes)];
     let mut sizes = Vec::new();
     for member in &config.members {
         let Standing::InSync { role } = member.standing else { continue };
@@ -206,7 +197,7 @@ fn plan(
         let (address, volume) = (found.address.clone(), found.volume.clone());
         let roles = config.superblock.roles.clone();
         let superblock = Superblock { roles, ..merged(newest, own) };
-        *place = Some(Member { address, volume, superblock });
+        *place = Some(ClientMember { address, volume, superblock });
     }
     let stripe_sectors = u64::from(code.rows()) * (u64::from(chunk_bytes) / SECTOR_BYTES);
     let stripes = whole_stripes(&sizes, stripe_sectors);

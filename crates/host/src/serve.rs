@@ -16,6 +16,7 @@ use braid_array::array::Scratch;
 use braid_array::assemble::Config;
 use braid_array::stack::Stack;
 use braid_array::{Array, Instant, Machine, MemberId, SECTOR_BYTES};
+use braid_cluster::{Client, ClientConfig};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
 
@@ -65,6 +66,8 @@ pub enum Assembled {
         /// The inner arrays with their members.
         inner: Vec<(Config, Vec<MemberFile>)>,
     },
+    /// An array over nodes.
+    Cluster(ClientConfig),
 }
 
 /// Why an array is not served, or no longer: the reason, then the next step.
@@ -122,6 +125,7 @@ impl Machinery {
         let (outer, inner) = match array {
             Assembled::Array { config, members } => return Self::of_devices(config, members),
             Assembled::Nested { outer, inner } => (outer, inner),
+            Assembled::Cluster(config) => return Self::of_nodes(config),
         };
         let configs = inner.iter().map(|(config, _)| config).chain([&outer]);
         let arena = Arena::new(configs.map(Array::scratch_bytes).sum(), REQUEST_BYTES)
@@ -139,6 +143,15 @@ impl Machinery {
         let machine = Stack::new(outer, arrays)
             .map_err(|reason| ServeError::new(reason, "use fewer, larger arrays"))?;
         Ok(Self { machine: Box::new(machine), members, arena })
+    }
+
+    fn of_nodes(config: ClientConfig) -> Result<Self, ServeError> {
+        let arena = Arena::new(Client::scratch_bytes(&config), REQUEST_BYTES)
+            .map_err(|error| ServeError::of_system(&error))?;
+        let mut client = Client::new(config, arena.scratch())
+            .map_err(|reason| ServeError::new(reason, "see braid assemble --explain"))?;
+        client.set_epoch(u64::try_from(since_1970().as_micros()).unwrap_or(u64::MAX));
+        Ok(Self { machine: Box::new(client), members: Vec::new(), arena })
     }
 
     fn of_devices(config: Config, members: Vec<MemberFile>) -> Result<Self, ServeError> {

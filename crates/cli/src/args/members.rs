@@ -1,15 +1,45 @@
 //! A member as it is named on the command line.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
+
+use braid_cluster::wire::{MAX_NAME_BYTES, valid_volume_name};
+
+use super::{Size, parse_size};
 
 /// What stands in the place of a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum MemberArg {
     /// A file or block device.
     Path(PathBuf),
+    /// A volume on a storage node.
+    Node(NodeArg),
+    /// Memory of this size, which lives as long as the array runs.
+    Memory(Size),
     /// Nothing: the array begins without this member.
     Missing,
+}
+
+/// A volume on a storage node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct NodeArg {
+    /// `HOST:PORT`.
+    pub(crate) address: String,
+    /// Its name, if one was given.
+    pub(crate) volume: Option<String>,
+}
+
+const NODE: &str = "node://";
+
+impl MemberArg {
+    /// One that must be there: `missing` is a file of this name.
+    pub(crate) fn existing(text: &str) -> Result<Self, String> {
+        match text.parse()? {
+            Self::Missing => Ok(Self::Path(PathBuf::from(text))),
+            member => Ok(member),
+        }
+    }
 }
 
 impl FromStr for MemberArg {
@@ -17,16 +47,96 @@ impl FromStr for MemberArg {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         if text == "missing" {
-            return Ok(Self::Missing);
+            Ok(Self::Missing)
+        } else if let Some(rest) = text.strip_prefix(NODE) {
+            parse_node(rest).map(Self::Node)
+        } else if let Some(size) = text.strip_prefix("mem:") {
+            parse_size(size).map(Self::Memory)
+        } else {
+            Ok(Self::Path(PathBuf::from(text)))
         }
-        local_path(text).map(Self::Path)
     }
 }
 
-/// A path on this machine. Storage nodes are named `node://...`.
-pub(crate) fn local_path(text: &str) -> Result<PathBuf, String> {
-    if text.starts_with("node://") {
-        return Err("members on nodes are not in this version; name a file or a device".into());
+fn parse_node(text: &str) -> Result<NodeArg, String> {
+    let (address, volume) = match text.split_once('/') {
+        Some((address, volume)) => (address, Some(volume).filter(|name| !name.is_empty())),
+        None => (text, None),
+    };
+    let port = check_address(address);
+    let port =
+        port.and_then(|port| if port == 0 { Err("no node has port 0".into()) } else { Ok(()) });
+    port.map_err(|reason| format!("{reason}; write node://HOST:PORT/VOLUME"))?;
+    if let Some(volume) = volume.filter(|name| !valid_volume_name(name)) {
+        return Err(format!(
+            "'{volume}' cannot be the name of a volume; \
+             use up to {MAX_NAME_BYTES} letters, digits, '.', '_' and '-', no dot in front"
+        ));
     }
-    Ok(PathBuf::from(text))
+    Ok(NodeArg { address: address.to_owned(), volume: volume.map(str::to_owned) })
+}
+
+/// Is it `HOST:PORT`, with a numeric IPv6 address in brackets? Returns the port.
+fn check_address(address: &str) -> Result<u16, String> {
+    let (host, port) = address.rsplit_once(':').ok_or("a node needs a port")?;
+    let inner = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+    let fits = match inner {
+        Some(inner) => inner.parse::<std::net::Ipv6Addr>().is_ok(),
+        None => !host.contains([':', '[', ']', '@', '?', '#']) && !host.contains(char::is_control),
+    };
+    if host.is_empty() || !fits || host.contains(char::is_whitespace) {
+        return Err(format!("'{host}' is no host (an IPv6 address stands in brackets)"));
+    }
+    port.parse().map_err(|_| "a port is a number up to 65535".to_owned())
+}
+
+impl NodeArg {
+    /// The volume that is meant, when one of this name is meant unless another was given.
+    pub(crate) fn volume_or(&self, name: &str) -> String {
+        self.volume.clone().unwrap_or_else(|| name.to_owned())
+    }
+}
+
+impl fmt::Display for NodeArg {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{NODE}{}", self.address)?;
+        self.volume.as_ref().map_or(Ok(()), |volume| write!(f, "/{volume}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(address: &str, volume: Option<&str>) -> Result<MemberArg, String> {
+        let volume = volume.map(str::to_owned);
+        Ok(MemberArg::Node(NodeArg { address: address.to_owned(), volume }))
+    }
+
+    #[test]
+    fn members_are_told_apart_by_how_they_begin() {
+        assert_eq!("missing".parse(), Ok(MemberArg::Missing));
+        assert_eq!("./missing".parse(), Ok(MemberArg::Path("./missing".into())));
+        assert_eq!("mem:64K".parse(), Ok(MemberArg::Memory(Size(65536))));
+        assert_eq!("./mem:64K".parse(), Ok(MemberArg::Path("./mem:64K".into())));
+        assert_eq!("node://host:1".parse(), node("host:1", None));
+        assert_eq!("node://host:1/".parse(), node("host:1", None));
+        assert_eq!("node://[::1]:7000/vol.2".parse(), node("[::1]:7000", Some("vol.2")));
+        let Ok(MemberArg::Node(arg)) = "node://[::1]:7000/v".parse() else { panic!("no node") };
+        assert_eq!(arg.to_string(), "node://[::1]:7000/v");
+        assert_eq!((arg.volume_or("w"), arg.address), ("v".into(), "[::1]:7000".into()));
+    }
+
+    #[test]
+    fn what_is_no_node_is_refused_with_what_would_be_one() {
+        let wrong =
+            ["", "host", "host:", ":1", "host:x", "host:0", "host:65536", "::1:7000", "[::1]"];
+        let names = ["h:1/.x", "h:1/a/b", "h:1/a b", "a b:1", "[h]:1", "u@h:1"];
+        for text in wrong.iter().chain(&names) {
+            let error = format!("node://{text}").parse::<MemberArg>().unwrap_err();
+            assert!(error.contains("; "), "{text}: {error}");
+        }
+        assert!("mem:".parse::<MemberArg>().unwrap_err().contains("size"));
+        assert!("mem:64KB".parse::<MemberArg>().unwrap_err().contains("size"));
+    }
 }

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 
 pub(crate) use bench::{BenchArgs, BenchCommand, ExecArgs, LabCommand, LineArgs};
-pub(crate) use members::{MemberArg, local_path};
+pub(crate) use members::{MemberArg, NodeArg};
 pub(crate) use parse::parse;
 pub(crate) use size::{Size, parse_size};
 
@@ -36,7 +36,7 @@ pub(crate) struct Cli {
 /// One variant for each command.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Write the superblocks of a new array; start nothing
+    /// Write the superblocks of a new array; start nothing, unless its members are memory
     Create(CreateArgs),
     /// Find the members of an array, decide who is in, start it and serve it
     Assemble(AssembleArgs),
@@ -87,16 +87,18 @@ pub(crate) struct CreateArgs {
     /// Members that hold data, `missing` ones included
     #[arg(long, short = 'n', value_name = "N")]
     pub(crate) raid_devices: u32,
-    /// Layout, as mdadm spells it: left-symmetric, ddf-zero-restart, n2, f2, o2 ...
+    /// Layout, as mdadm spells it: left-symmetric, ddf-zero-restart, n2, f2, o2 ... Over nodes
+    /// also xor2d, for level 6
     #[arg(long, short = 'p', value_name = "LAYOUT")]
     pub(crate) layout: Option<String>,
-    /// Chunk [default: 512K]
+    /// Chunk [default: 512K; over nodes 64K, or less where stripes are wide]
     #[arg(long, short, value_parser = parse_size)]
     pub(crate) chunk: Option<Size>,
     /// Further members, which wait until one fails
     #[arg(long, short = 'x', value_name = "N", default_value_t = 0)]
     pub(crate) spare_devices: u32,
-    /// Part of each member to use [default: what the smallest has]
+    /// Part of each member to use [default: what the smallest has]. Over nodes the size of the
+    /// data on each, which must be given
     #[arg(long, short = 'z', value_parser = parse_size)]
     pub(crate) size: Option<Size>,
     /// Write-intent bitmap [default: internal from 100 GiB on]
@@ -111,14 +113,22 @@ pub(crate) struct CreateArgs {
     /// Overwrite superblocks, file systems and partition tables found on the members
     #[arg(long, short)]
     pub(crate) force: bool,
-    /// Files or block devices, or `missing`; the spares last
+    /// With members of memory: serve the array so, as `braid assemble` does; may be repeated
+    #[arg(long, value_name = "EXPORT")]
+    pub(crate) export: Vec<String>,
+    /// With members of memory: stay in the foreground until the array is stopped
+    #[arg(long)]
+    pub(crate) foreground: bool,
+    /// Files or block devices, or `missing`, the spares last; or node://HOST:PORT[/VOLUME] for all
+    /// of them; or mem:SIZE for all of them, which serves the array at once
     #[arg(required = true, value_name = "MEMBER", value_hint = ValueHint::FilePath)]
     pub(crate) members: Vec<MemberArg>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct AssembleArgs {
-    /// NAME, MEMBERs, or a NAME and MEMBERs: what names a file or contains a slash is a member
+    /// NAME, MEMBERs, or a NAME and MEMBERs: what names a file or contains a slash is a member, as
+    /// is node://HOST:PORT/VOLUME (/VOLUME may be left out where it is the NAME)
     #[arg(value_name = "NAME|MEMBER", value_hint = ValueHint::FilePath)]
     pub(crate) names: Vec<String>,
     /// Look for members among all block devices
@@ -139,6 +149,9 @@ pub(crate) struct AssembleArgs {
     /// Say who is in, who is not and why, and what to do; start nothing, write nothing
     #[arg(long)]
     pub(crate) explain: bool,
+    /// Over nodes: who builds the parities [default: mix]
+    #[arg(long, value_name = "SCHEDULE")]
+    pub(crate) schedule: Option<WriteSchedule>,
     /// Stay in the foreground until the array is stopped
     #[arg(long)]
     pub(crate) foreground: bool,
@@ -186,10 +199,10 @@ pub(crate) struct DetailArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ExamineArgs {
-    /// Files or block devices [default with --scan: all block devices]
+    /// Files, block devices or node://HOST:PORT/VOLUME [default with --scan: all block devices]
     #[arg(required_unless_present = "scan", value_name = "MEMBER")]
-    #[arg(value_hint = ValueHint::FilePath)]
-    pub(crate) members: Vec<PathBuf>,
+    #[arg(value_parser = MemberArg::existing, value_hint = ValueHint::FilePath)]
+    pub(crate) members: Vec<MemberArg>,
     /// Print JSON
     #[arg(long, conflicts_with_all = ["export", "scan"])]
     pub(crate) json: bool,
@@ -297,6 +310,21 @@ pub(crate) enum ScheduleName {
     Encoder,
     /// The nodes, with as many shared transfers as are known; for some numbers of nodes
     Static,
+}
+
+/// Who builds the parities while an array over nodes is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum WriteSchedule {
+    /// The nodes, as `encoder`, or the client, whichever is less of a bottleneck at the moment
+    Mix,
+    /// One node, another one for every slice-set
+    Encoder,
+    /// The nodes, each parity along a chain through them
+    Chain,
+    /// The nodes, with as many shared transfers as are known; for some numbers of nodes
+    Static,
+    /// The client, which sends them as it sends data
+    Client,
 }
 
 #[derive(Debug, Args)]

@@ -5,24 +5,32 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use braid_array::SECTOR_BYTES;
-use braid_array::assemble::{Candidate, Config, Options, Start, decide};
+use braid_array::assemble::{Candidate, Config, Options, Start};
 use braid_host::control::{Client, ControlError};
 use braid_host::member::MemberFile;
 use braid_host::reader::{CopyError, Reader};
 
-use super::found::{self, Found, Named, Use};
+use super::found::{self, Found, Members, Named, Use};
 use crate::args::CatArgs;
 use crate::failure::{Failure, system_error};
 
 pub(super) fn run(run_dir: &Path, args: &CatArgs) -> Result<(), Failure> {
     let named = Named::parse("cat", &args.names)?;
-    let members = match (&named.name, named.members.is_empty()) {
+    let members = match named.members {
+        Members::Paths(paths) => paths,
+        Members::Nodes(nodes) => {
+            let reason = "members on nodes are not read without serving the array";
+            let next = "use braid assemble --readonly, then braid cat NAME";
+            return Err(Failure::usage("cat", &nodes[0], reason, next));
+        }
+    };
+    let members = match (&named.name, members.is_empty()) {
         (Some(name), true) => match Client::connect(run_dir, name) {
             Ok(client) => return running(client, name, args),
             Err(ControlError::NotRunning) => found::by_name("cat", name)?,
             Err(error) => return Err(Failure::explained("cat", name, error)),
         },
-        _ => named.members,
+        _ => members,
     };
     let object = named.name.unwrap_or_else(|| display(&members));
     let found = found::open_all("cat", &members, Use::Read)?;
@@ -144,7 +152,7 @@ fn mixed(object: &str) -> Failure {
 /// How these candidates start for reading.
 fn start(object: &str, candidates: Vec<Candidate>) -> Result<Config, Failure> {
     let options = Options { read_only: true, ..Options::default() };
-    match decide(candidates, options).start {
+    match found::decide(candidates, options).start {
         Start::Ready { config, .. } => Ok(*config),
         Start::Refused { reason, next, .. } => Err(Failure::refused("cat", object, reason, next)),
     }

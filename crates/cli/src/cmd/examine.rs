@@ -1,12 +1,15 @@
 //! `braid examine`: the superblocks of members as stored.
 
-use std::path::{Path, PathBuf};
+use std::fmt::Display;
+use std::path::Path;
 
 use braid_array::SECTOR_BYTES;
 use braid_array::format::{Role, Superblock, SuperblockError, Version};
 use braid_host::member::{self, MemberFile};
+use braid_host::remote;
 
-use crate::args::ExamineArgs;
+use super::nodes;
+use crate::args::{ExamineArgs, MemberArg, NodeArg};
 use crate::failure::{Failure, system_error};
 use crate::output;
 use crate::output::examine::Examined;
@@ -15,7 +18,7 @@ pub(super) fn run(args: &ExamineArgs) -> Result<(), Failure> {
     if args.scan {
         return scan(&args.members);
     }
-    let found = args.members.iter().map(|path| examine(path)).collect::<Result<Vec<_>, _>>()?;
+    let found = args.members.iter().map(examine).collect::<Result<Vec<_>, _>>()?;
     if args.json {
         let members: Vec<_> = found.iter().map(output::examine::json).collect();
         return output::print_json(&members);
@@ -25,20 +28,21 @@ pub(super) fn run(args: &ExamineArgs) -> Result<(), Failure> {
 }
 
 /// One line for each array found. Devices without a superblock are passed over.
-fn scan(members: &[PathBuf]) -> Result<(), Failure> {
+fn scan(members: &[MemberArg]) -> Result<(), Failure> {
     let all;
-    let candidates = if members.is_empty() {
-        all = member::scan().map_err(|error| {
+    let candidates: &[MemberArg] = if members.is_empty() {
+        let devices = member::scan().map_err(|error| {
             let reason = system_error(&error);
             Failure::refused("examine", "/proc/partitions", reason, "name the members")
         })?;
+        all = devices.into_iter().map(MemberArg::Path).collect::<Vec<_>>();
         &all
     } else {
         members
     };
     let mut found: Vec<Examined> = Vec::new();
-    for path in candidates {
-        match look(path) {
+    for member in candidates {
+        match look(member) {
             Ok(Some(member)) => found.push(member),
             Ok(None) => {}
             // Among all devices of a machine some cannot be read; those named by hand must be.
@@ -66,15 +70,35 @@ fn array_lines(found: &[Examined]) -> String {
     text
 }
 
-fn examine(path: &Path) -> Result<Examined, Failure> {
-    look(path)?.ok_or_else(|| {
+fn examine(member: &MemberArg) -> Result<Examined, Failure> {
+    look(member)?.ok_or_else(|| {
         let next = "create an array on it, or name another device";
-        Failure::refused("examine", path.display(), SuperblockError::NoMagic, next)
+        Failure::refused("examine", name(member), SuperblockError::NoMagic, next)
     })
 }
 
+fn name(member: &MemberArg) -> String {
+    match member {
+        MemberArg::Path(path) => path.display().to_string(),
+        MemberArg::Node(node) => node.to_string(),
+        MemberArg::Memory(size) => format!("mem:{size}"),
+        MemberArg::Missing => "missing".to_owned(),
+    }
+}
+
 /// `None` where there is no superblock.
-fn look(path: &Path) -> Result<Option<Examined>, Failure> {
+fn look(member: &MemberArg) -> Result<Option<Examined>, Failure> {
+    match member {
+        MemberArg::Path(path) => look_at_device(path),
+        MemberArg::Node(node) => look_at_node(node),
+        MemberArg::Memory(_) | MemberArg::Missing => {
+            let next = "name a file, a device or a volume on a node";
+            Err(Failure::usage("examine", name(member), "holds nothing", next))
+        }
+    }
+}
+
+fn look_at_device(path: &Path) -> Result<Option<Examined>, Failure> {
     let device = member::peek(path).map_err(|error| {
         Failure::refused("examine", error.path.display(), error.reason, error.next)
     })?;
@@ -82,14 +106,7 @@ fn look(path: &Path) -> Result<Option<Examined>, Failure> {
         Failure::refused("examine", path.display(), system_error(&error), "check the device")
     };
     let probe = member::probe(&device);
-    let superblock = match probe.superblock {
-        Ok(superblock) => superblock,
-        Err(SuperblockError::NoMagic) => return Ok(None),
-        Err(error) => {
-            let next = "leave this member out, or restore the superblock from a copy";
-            return Err(Failure::refused("examine", path.display(), error, next));
-        }
-    };
+    let Some(superblock) = trusted(path.display(), probe.superblock)? else { return Ok(None) };
     let raw = raw_superblock(&device, &superblock).map_err(unreadable)?;
     Ok(Some(Examined {
         device: path.display().to_string(),
@@ -98,6 +115,35 @@ fn look(path: &Path) -> Result<Option<Examined>, Failure> {
         raw,
         bitmap: probe.bitmap.and_then(Result::ok).map(|bitmap| bitmap.superblock),
     }))
+}
+
+fn look_at_node(node: &NodeArg) -> Result<Option<Examined>, Failure> {
+    let Some(volume) = &node.volume else {
+        let next = "write node://HOST:PORT/VOLUME";
+        return Err(Failure::usage("examine", node, "which volume was not said", next));
+    };
+    let probed = remote::probe(&node.address, volume, false, nodes::epoch());
+    let (_, found) = probed.map_err(|error| nodes::failed("examine", node, &error))?;
+    let Some(superblock) = trusted(node, found.superblock)? else { return Ok(None) };
+    let raw = superblock.encode();
+    let device_sectors = found.bytes / SECTOR_BYTES;
+    let device = node.to_string();
+    Ok(Some(Examined { device, device_sectors, superblock, raw, bitmap: None }))
+}
+
+/// `None` where there is no superblock; an error where there is one that cannot be trusted.
+fn trusted(
+    device: impl Display,
+    found: Result<Superblock, SuperblockError>,
+) -> Result<Option<Superblock>, Failure> {
+    match found {
+        Ok(superblock) => Ok(Some(superblock)),
+        Err(SuperblockError::NoMagic) => Ok(None),
+        Err(error) => {
+            let next = "leave this member out, or restore the superblock from a copy";
+            Err(Failure::refused("examine", device, error, next))
+        }
+    }
 }
 
 /// The bytes of the superblock, for what only they hold.

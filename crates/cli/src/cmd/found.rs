@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use braid_array::assemble::{Candidate, Config};
+use braid_array::assemble::{self, Assembly, Candidate, Config, Options, Start};
 use braid_array::format::Superblock;
+use braid_cluster::family::XOR2D_MD_LEVEL;
 use braid_host::member::{self, MemberFile, Mode};
 
-use crate::args::local_path;
+use crate::args::{MemberArg, NodeArg};
 use crate::failure::{Failure, system_error};
 use crate::output::shape::short_name;
 
@@ -35,26 +36,58 @@ pub(super) struct Found {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Named {
     pub(super) name: Option<String>,
-    pub(super) members: Vec<PathBuf>,
+    pub(super) members: Members,
+}
+
+/// Members that are there.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Members {
+    /// Files and block devices; maybe none.
+    Paths(Vec<PathBuf>),
+    /// Volumes on nodes; at least one.
+    Nodes(Vec<NodeArg>),
 }
 
 impl Named {
     /// Tells a name from members: a word with a slash, or that names a file or device, is a member.
     pub(super) fn parse(operation: &str, words: &[String]) -> Result<Self, Failure> {
         let is_device = |word: &str| std::fs::metadata(word).is_ok_and(|data| !data.is_dir());
-        let is_member = |word: &str| word.contains('/') || is_device(word);
+        let is_member =
+            |word: &str| word.contains('/') || word.starts_with("mem:") || is_device(word);
         let (name, rest) = match words.split_first() {
             Some((first, rest)) if !is_member(first) => (Some(first.clone()), rest),
             _ => (None, words),
         };
-        let members = rest.iter().map(|word| {
-            local_path(word).map_err(|reason| {
-                let (reason, next) = reason.split_once("; ").unwrap_or((&reason, "see --help"));
-                Failure::usage(operation, word, reason, next)
-            })
-        });
-        Ok(Self { name, members: members.collect::<Result<_, _>>()? })
+        let (mut paths, mut nodes) = (Vec::new(), Vec::new());
+        for word in rest {
+            let usage = |reason: &str, next: &str| Failure::usage(operation, word, reason, next);
+            match MemberArg::existing(word) {
+                Ok(MemberArg::Node(node)) => nodes.push(node),
+                Ok(MemberArg::Memory(_)) => {
+                    let next = "braid create makes an array in memory and serves it at once";
+                    return Err(usage("memory holds no array", next));
+                }
+                Ok(MemberArg::Path(path)) => paths.push(path),
+                Ok(MemberArg::Missing) => paths.push(PathBuf::from(word)),
+                Err(reason) => {
+                    let (reason, next) = reason.split_once("; ").unwrap_or((&reason, "see --help"));
+                    return Err(usage(reason, next));
+                }
+            }
+        }
+        let members = match (paths.is_empty(), nodes.is_empty()) {
+            (_, true) => Members::Paths(paths),
+            (true, false) => Members::Nodes(nodes),
+            (false, false) => return Err(mixed(operation, &nodes[0])),
+        };
+        Ok(Self { name, members })
     }
+}
+
+/// Members on nodes and local ones were named together.
+pub(super) fn mixed(operation: &str, node: &NodeArg) -> Failure {
+    let reason = "an array has either all of its members on nodes or none";
+    Failure::usage(operation, node, reason, "name members of one kind")
 }
 
 /// Opens members and reads their metadata. All must be there.
@@ -95,9 +128,24 @@ fn open(path: &Path, purpose: Use) -> Result<MemberFile, member::OpenError> {
     }
 }
 
-fn read(device: MemberFile) -> Found {
+/// Reads what lies on a device.
+pub(super) fn read(device: MemberFile) -> Found {
     let candidate = member::probe(&device);
     Found { device, candidate }
+}
+
+/// Decides who is in. What only nodes can run is told from what nobody knows.
+pub(super) fn decide(candidates: Vec<Candidate>, options: Options) -> Assembly {
+    let mut assembly = assemble::decide(candidates, options);
+    let xor2d = assembly.newest.as_ref().is_some_and(|sb| sb.level == XOR2D_MD_LEVEL);
+    if let Start::Refused { reason, next, .. } = &mut assembly.start
+        && xor2d
+    {
+        *reason = "the array is a raid6 with layout xor2d, which runs over nodes alone".to_owned();
+        *next =
+            "serve each member with braid node, and name them node://HOST:PORT/VOLUME".to_owned();
+    }
+    assembly
 }
 
 /// Takes the members of a configuration out of `from`, in the order of their ids.

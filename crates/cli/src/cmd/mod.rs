@@ -10,8 +10,10 @@ mod create;
 mod detail;
 mod examine;
 mod found;
+mod launch;
 mod layout;
 mod manage;
+mod nodes;
 mod running;
 mod scrub;
 mod shape;
@@ -23,7 +25,7 @@ pub(crate) fn run(cli: &Cli) -> Result<(), Failure> {
     let run_dir = braid_host::control::run_dir(cli.run_dir.as_deref());
     let run_dir = run_dir.as_path();
     match &cli.command {
-        Command::Create(args) => create::run(args),
+        Command::Create(args) => create::run(run_dir, args),
         Command::Stop(args) => manage::stop(run_dir, args),
         Command::Status(args) => status::run(run_dir, args),
         Command::Detail(args) => detail::run(run_dir, args),

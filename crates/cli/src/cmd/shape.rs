@@ -5,6 +5,8 @@ use std::error::Error;
 use braid_array::SECTOR_BYTES;
 use braid_array::geometry::{Geometry, GeometryError, MAX_MEMBERS, Shape};
 use braid_array::level::{Layout, Level};
+use braid_cluster::family::XOR2D_NAME;
+use braid_cluster::{Family, Xor2d};
 
 use crate::args::Size;
 use crate::failure::Failure;
@@ -90,17 +92,34 @@ impl Typed<'_> {
     }
 }
 
+/// The code of an array over nodes.
+pub(super) fn family(typed: &Typed<'_>) -> Result<Family, Failure> {
+    if typed.layout != Some(XOR2D_NAME) {
+        let ArrayShape { level, layout, .. } = ArrayShape::parse(typed)?;
+        return Ok(Family::Md { level, layout });
+    }
+    let level: Level = typed.level.parse().map_err(|error| typed.wrong(&error))?;
+    if level != Level::Raid6 {
+        let reason = format!("{level} has no layout {XOR2D_NAME}");
+        return Err(typed.usage(&reason, "use --level 6 or another layout"));
+    }
+    Xor2d::new(typed.raid_devices).map_err(|error| typed.wrong(&error))?;
+    // Whatever else was typed is checked as for any other raid6.
+    ArrayShape::parse(&Typed { layout: None, ..*typed })?;
+    Ok(Family::Xor2d)
+}
+
 /// The halves of a library's `reason: next step`.
-fn halves(error: &dyn Error) -> (String, String) {
+pub(super) fn halves(error: &dyn Error) -> (String, String) {
     let text = error.to_string();
     let (reason, next) = text.rsplit_once(": ").unwrap_or((&text, "see --help"));
     (reason.to_owned(), next.to_owned())
 }
 
 fn parse_layout(typed: &Typed<'_>, level: Level, name: &str) -> Result<Layout, Failure> {
-    if name == "xor2d" {
-        let reason = "layout xor2d is for members on nodes, which are not in this version";
-        return Err(typed.usage(reason, "use another layout"));
+    if name == XOR2D_NAME {
+        let reason = "layout xor2d is for members on nodes";
+        return Err(typed.usage(reason, "name members node://HOST:PORT, or use another layout"));
     }
     Layout::parse(level, name).map_err(|error| typed.wrong(&error))
 }

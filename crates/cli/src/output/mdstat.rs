@@ -9,6 +9,7 @@ use braid_array::format::{Superblock, Version};
 use braid_array::status::{
     ArrayState, BitmapStatus, MemberState, MemberStatus, Status, SyncStatus,
 };
+use braid_cluster::family::{XOR2D_MD_LEVEL, XOR2D_NAME};
 use braid_host::control::wire::ControlStatus;
 
 use super::shape;
@@ -79,6 +80,7 @@ fn personality(text: &mut String, sb: &Superblock) {
             let (level, layout) = (sb.level, sb.layout);
             write!(text, " level {level}, {chunk_kib}k chunk, algorithm {layout}")
         }
+        XOR2D_MD_LEVEL => write!(text, " level 6, {chunk_kib}k chunk, algorithm {XOR2D_NAME}"),
         10 if u32::from(near) < sb.raid_disks => write!(text, " {chunk_kib}K chunks"),
         _ => Ok(()),
     };
@@ -140,5 +142,9 @@ fn bitmap_line(bitmap: &BitmapStatus) -> String {
 
 /// The last part of a path: what the kernel would call the device.
 pub(crate) fn base_name(device: &str) -> &str {
+    // The volumes of an array mostly have one name.
+    if let Some(node) = device.strip_prefix("node://") {
+        return node;
+    }
     device.rsplit('/').find(|part| !part.is_empty()).unwrap_or(device)
 }

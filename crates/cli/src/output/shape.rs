@@ -4,10 +4,17 @@
 use braid_array::format::superblock::{MAX_SECTOR, feature};
 use braid_array::format::{Superblock, Version};
 use braid_array::level::{Layout, Level};
+use braid_cluster::family::{XOR2D_MD_LEVEL, XOR2D_NAME};
 
 /// `raid5`, or the number when it means nothing here.
 pub(crate) fn level_name(number: i32) -> String {
-    Level::from_md(number).map_or_else(|| number.to_string(), |level| level.name().to_owned())
+    Level::from_md(like_md(number))
+        .map_or_else(|| number.to_string(), |level| level.name().to_owned())
+}
+
+/// md's number for the level: the 2-D XOR code is a raid6 with a layout of its own.
+const fn like_md(number: i32) -> i32 {
+    if number == XOR2D_MD_LEVEL { 6 } else { number }
 }
 
 /// `1.2`.
@@ -22,6 +29,9 @@ pub(crate) const fn version_name(version: Version) -> &'static str {
 
 /// The layout as mdadm prints it on its `Layout` line; `None` where it prints no such line.
 pub(crate) fn layout_name(sb: &Superblock) -> Option<String> {
+    if sb.level == XOR2D_MD_LEVEL {
+        return Some(XOR2D_NAME.to_owned());
+    }
     let level = Level::from_md(sb.level)?;
     if level == Level::Raid0 && !sb.has(feature::RAID0_LAYOUT) {
         return None;
@@ -46,18 +56,18 @@ pub(crate) fn layout_option(sb: &Superblock) -> Option<String> {
 
 /// Does the level divide members into chunks?
 pub(crate) const fn has_chunk(level: i32) -> bool {
-    matches!(level, 0 | 4 | 5 | 6 | 10)
+    matches!(like_md(level), 0 | 4 | 5 | 6 | 10)
 }
 
 /// Can the level lose a member?
 pub(crate) const fn has_redundancy(level: i32) -> bool {
-    matches!(level, 1 | 4 | 5 | 6 | 10)
+    matches!(like_md(level), 1 | 4 | 5 | 6 | 10)
 }
 
 /// Array size from one superblock, as mdadm computes it: bytes, or `None` where the sizes of all
 /// members would be needed.
 pub(crate) fn array_bytes(sb: &Superblock) -> Option<u64> {
-    let (data, of) = match sb.level {
+    let (data, of) = match like_md(sb.level) {
         1 => (1, 1),
         4 | 5 => (sb.raid_disks.checked_sub(1)?, 1),
         6 => (sb.raid_disks.checked_sub(2)?, 1),

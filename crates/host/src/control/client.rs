@@ -154,6 +154,10 @@ pub fn list(run_dir: &Path) -> io::Result<Vec<String>> {
 /// How to name a member in a [`Verb`]: absolute, and by its real name where it exists.
 #[must_use]
 pub fn member_path(path: &Path) -> String {
+    // Not in the file system.
+    if ["node://", "mem:"].iter().any(|prefix| path.to_string_lossy().starts_with(prefix)) {
+        return path.display().to_string();
+    }
     let path = std::fs::canonicalize(path).or_else(|_| std::path::absolute(path));
     path.unwrap_or_default().display().to_string()
 }

@@ -13,7 +13,7 @@ mod scan;
 mod signature;
 
 pub(crate) use open::describe;
-pub use open::{Identity, Mode, OpenError, check_distinct, identity, open, peek};
+pub use open::{Identity, Mode, OpenError, check_distinct, identity, memory, open, peek};
 pub use probe::probe;
 pub use scan::scan;
 pub use signature::{Signature, signature};

@@ -92,6 +92,27 @@ pub fn open(path: &Path, mode: Mode, exclusive: bool) -> Result<MemberFile, Open
     }
 }
 
+/// A member of memory, which reads as zeroes and is gone when it is closed. `name` is what it is
+/// called.
+///
+/// # Errors
+/// When the system has no room, or on a size below a sector.
+pub fn memory(name: PathBuf, bytes: u64) -> io::Result<MemberFile> {
+    if bytes < SECTOR_BYTES {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "too small"));
+    }
+    let file = File::from(rustix::fs::memfd_create("braid", rustix::fs::MemfdFlags::CLOEXEC)?);
+    file.set_len(bytes)?;
+    Ok(MemberFile {
+        file,
+        path: name,
+        sectors: bytes / SECTOR_BYTES,
+        direct: false,
+        block_bytes: 512,
+        block_device: false,
+    })
+}
+
 /// Opens a member to look at it, whoever uses it; what is read may change meanwhile.
 ///
 /// # Errors

@@ -3,7 +3,8 @@
 
 use std::fmt::Write as _;
 
-use braid_array::assemble::{Assembly, Start};
+use braid_array::assemble::{Start, Verdict};
+use braid_array::format::Superblock;
 
 use super::{Layers, Plan};
 use crate::cmd::found::{self, Use};
@@ -16,7 +17,7 @@ pub(super) fn run(plan: &Plan) -> Result<(), Failure> {
     let layers = Layers::of(found, plan.options);
     let mut text = String::new();
     for layer in &layers.inner {
-        describe(&layer.assembly, &mut text);
+        describe(layer.assembly.newest.as_deref(), &layer.assembly.verdicts, &mut text);
         match &layer.assembly.start {
             Start::Refused { reason, .. } => {
                 let _ = writeln!(text, "cannot start: {reason}\n");
@@ -29,8 +30,12 @@ pub(super) fn run(plan: &Plan) -> Result<(), Failure> {
 }
 
 /// The array, and what each device is to it.
-fn describe(assembly: &Assembly, text: &mut String) {
-    if let Some(sb) = &assembly.newest {
+pub(super) fn describe(
+    newest: Option<&Superblock>,
+    verdicts: &[(String, Verdict)],
+    text: &mut String,
+) {
+    if let Some(sb) = newest {
         let level = shape::level_name(sb.level);
         let version = shape::version_name(sb.version);
         let _ = write!(text, "array {} ({}): {level}", sb.name(), sb.uuid_text());
@@ -43,7 +48,7 @@ fn describe(assembly: &Assembly, text: &mut String) {
             sb.raid_disks, sb.events
         );
     }
-    for (device, verdict) in &assembly.verdicts {
+    for (device, verdict) in verdicts {
         let place = if verdict.attached() { "in " } else { "out" };
         let _ = writeln!(text, "  {place}  {device}: {verdict}");
     }
@@ -52,7 +57,7 @@ fn describe(assembly: &Assembly, text: &mut String) {
 fn explanation(plan: &Plan, layers: &Layers) -> String {
     let assembly = &layers.top;
     let mut text = String::new();
-    describe(assembly, &mut text);
+    describe(assembly.newest.as_deref(), &assembly.verdicts, &mut text);
     match &assembly.start {
         Start::Refused { reason, next, .. } => {
             let _ = writeln!(text, "cannot start: {reason}");

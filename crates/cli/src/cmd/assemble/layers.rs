@@ -37,7 +37,7 @@ impl Layers {
                 .collect();
             let candidates: Vec<Candidate> = inner.iter().filter_map(content).collect();
             if candidates.iter().any(|candidate| candidate.superblock.is_ok()) {
-                let top = braid_array::assemble::decide(candidates, options);
+                let top = found::decide(candidates, options);
                 return Self { inner, top, devices: Vec::new() };
             }
             // Members of different arrays were mixed up; the usual reasons say so best.

@@ -1,20 +1,23 @@
 //! `braid assemble`: finds the members of an array, decides who is in, starts it and serves it.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus};
+use std::process::Command;
 
-use braid_array::assemble::{Assembly, Options, Start, decide};
+use braid_array::assemble::{Assembly, Options, Start};
+use braid_array::format::Superblock;
 use braid_host::control::valid_name;
-use braid_host::daemon::{self, Daemon, Started};
-use braid_host::serve::{ExportSpec, Serving, SpecError};
+use braid_host::daemon::Daemon;
+use braid_host::serve::{Assembled, ExportSpec};
 
-use super::found::{self, Found, Named, Use};
+use super::found::{self, Found, Members, Named, Use};
+use super::launch::{self, launch};
 use crate::args::AssembleArgs;
 use crate::failure::{Failure, system_error};
 use crate::output::{self, shape};
 
 mod explain;
 mod layers;
+mod nodes;
 
 use layers::Layers;
 
@@ -34,24 +37,31 @@ pub(super) fn run(run_dir: &Path, args: &AssembleArgs) -> Result<(), Failure> {
     // Before anything else: whoever waits for this process has to learn how it goes.
     let daemon = Daemon::adopt();
     let named = Named::parse("assemble", &args.names)?;
-    let exports = exports(args)?;
+    let exports = launch::exports("assemble", &args.export)?;
     if let Some(name) = named.name.as_deref().filter(|name| !valid_name(name)) {
         let next = "use up to 64 letters and digits, no slash and no dot in front";
         return Err(Failure::usage("assemble", name, "cannot be the name of an array", next));
     }
-    let members = match (&named.name, named.members.is_empty()) {
-        (_, false) if args.scan => {
-            let next = "name members or use --scan, not both";
-            return Err(Failure::usage("assemble", "--scan", "members were given", next));
+    if args.scan && named.members != Members::Paths(Vec::new()) {
+        let next = "name members or use --scan, not both";
+        return Err(Failure::usage("assemble", "--scan", "members were given", next));
+    }
+    let members = match (named.name.as_deref(), named.members) {
+        (_, Members::Nodes(members)) => {
+            return nodes::run(run_dir, args, named.name.as_deref(), &members, exports, daemon);
         }
-        (_, false) => named.members,
-        (Some(name), true) => found::by_name("assemble", name)?,
-        (None, true) if args.scan => return each(args),
-        (None, true) => {
+        (_, Members::Paths(members)) if !members.is_empty() => members,
+        (Some(name), _) => found::by_name("assemble", name)?,
+        (None, _) if args.scan => return each(args),
+        (None, _) => {
             let next = "name an array or its members, or use --scan";
             return Err(Failure::usage("assemble", "array", "which one was not said", next));
         }
     };
+    if args.schedule.is_some() {
+        let reason = "--schedule is for arrays over nodes";
+        return Err(Failure::usage("assemble", "arguments", reason, "leave it out"));
+    }
     let first = members.first().map(|member| member.display().to_string());
     let plan = Plan {
         object: named.name.clone().or(first).unwrap_or_default(),
@@ -63,28 +73,8 @@ pub(super) fn run(run_dir: &Path, args: &AssembleArgs) -> Result<(), Failure> {
     if args.explain {
         return explain::run(&plan);
     }
-    if args.foreground || daemon.is_some() {
-        return serve(run_dir, plan, daemon);
-    }
-    match daemon::start() {
-        Ok(Started::Serving { .. }) => Ok(()),
-        Ok(Started::Ended(status)) => Err(ended(&plan.object, status)),
-        Err(error) => {
-            let next = "try --foreground";
-            Err(Failure::refused("assemble", &plan.object, system_error(&error), next))
-        }
-    }
-}
-
-/// The other process said why it ended, unless it was killed.
-fn ended(object: &str, status: ExitStatus) -> Failure {
-    match status.code().map(u8::try_from) {
-        Some(Ok(code)) => Failure::Silent(code.max(1)),
-        _ => {
-            let reason = format!("the process that was to serve it ended: {status}");
-            Failure::refused("assemble", object, reason, "try --foreground")
-        }
-    }
+    let object = plan.object.clone();
+    launch("assemble", &object, args.foreground, daemon, |daemon| serve(run_dir, plan, daemon))
 }
 
 /// Every array among the block devices, each in a process of its own.
@@ -120,13 +110,17 @@ fn each(args: &AssembleArgs) -> Result<(), Failure> {
 
 /// Who is in, and can it start?
 fn judge(found: &[Found], options: Options) -> Assembly {
-    decide(found.iter().map(|one| one.candidate.clone()).collect(), options)
+    found::decide(found.iter().map(|one| one.candidate.clone()).collect(), options)
 }
 
 /// The name that was given, else the superblock's without the host in front.
-fn name(plan: &Plan, assembly: &Assembly) -> Result<String, Failure> {
-    let stored = assembly.newest.as_ref().map(|sb| sb.name()).unwrap_or_default();
-    let name = plan.name.clone().unwrap_or_else(|| shape::short_name(&stored).to_owned());
+fn array_name(
+    given: Option<&str>,
+    newest: Option<&Superblock>,
+    object: &str,
+) -> Result<String, Failure> {
+    let stored = newest.map(Superblock::name).unwrap_or_default();
+    let name = given.unwrap_or_else(|| shape::short_name(&stored)).to_owned();
     if valid_name(&name) {
         return Ok(name);
     }
@@ -136,7 +130,7 @@ fn name(plan: &Plan, assembly: &Assembly) -> Result<String, Failure> {
         format!("'{name}' in its superblocks cannot be used as a name")
     };
     let next = "put a name before the members: braid assemble NAME MEMBER...";
-    Err(Failure::refused("assemble", &plan.object, reason, next))
+    Err(Failure::refused("assemble", object, reason, next))
 }
 
 /// Serves the array until it is stopped. With `daemon`, the terminal is left once it is served.
@@ -147,27 +141,15 @@ fn serve(run_dir: &Path, plan: Plan, daemon: Option<Daemon>) -> Result<(), Failu
     if let Start::Refused { reason, next, .. } = &layers.top.start {
         return Err(Failure::refused("assemble", &plan.object, reason, next));
     }
-    let name = name(&plan, &layers.top)?;
+    let name = array_name(plan.name.as_deref(), layers.top.newest.as_deref(), &plan.object)?;
     for left_out in layers.left_out() {
         output::warning(&format!("assemble {name}: {left_out}"));
     }
     let array = layers.assembled(&plan.object)?;
-    let log = run_dir.join(format!("{name}.log"));
-    let exports = plan.exports;
-    let run_dir = run_dir.to_owned();
-    let serving = Serving { name: name.clone(), array, exports, run_dir };
-    let ready = || daemon.map_or(Ok(()), |daemon| daemon.ready(&log));
-    braid_host::serve::serve(serving, ready)
-        .map_err(|error| Failure::refused("assemble", name, error.reason, error.next))
+    launch::serve("assemble", run_dir, name, array, plan.exports, daemon)
 }
 
-fn exports(args: &AssembleArgs) -> Result<Vec<ExportSpec>, Failure> {
-    let parse = |text: &String| {
-        text.parse().map_err(|error: SpecError| {
-            let text = error.to_string();
-            let (reason, next) = text.rsplit_once("; ").unwrap_or((&text, "see --help"));
-            Failure::usage("assemble", "--export", reason, next)
-        })
-    };
-    args.export.iter().map(parse).collect()
+/// An array of just these members.
+pub(super) fn all_in(object: &str, found: Vec<Found>) -> Result<Assembled, Failure> {
+    Layers::of(found, Options::default()).assembled(object)
 }

@@ -7,16 +7,14 @@ mod stripe;
 mod text;
 
 use braid_array::SECTOR_BYTES;
-use braid_array::level::Level;
+use braid_cluster::family::XOR2D_NAME;
 use braid_cluster::{Schedule, Terms, Xor2d, levels};
 use serde::{Serialize, Serializer};
 
-use super::shape::{ArrayShape, Typed};
+use super::shape::{ArrayShape, Typed, family};
 use crate::args::LayoutArgs;
 use crate::failure::Failure;
 use crate::output::{self, json::SCHEMA};
-
-const XOR2D: &str = "xor2d";
 
 /// What `--json` prints.
 #[derive(Debug, Serialize)]
@@ -141,7 +139,7 @@ pub(super) fn run(args: &LayoutArgs) -> Result<(), Failure> {
         chunk: args.chunk,
     };
     let map = match typed.layout {
-        Some(XOR2D) => xor2d(args, &typed)?,
+        Some(XOR2D_NAME) => xor2d(args, &typed)?,
         _ => level(args, &typed)?,
     };
     if args.json {
@@ -162,7 +160,8 @@ fn level(args: &LayoutArgs, typed: &Typed<'_>) -> Result<Map, Failure> {
         .map_err(|error| typed.wrong(&error))?;
     let planner = stripe::planner(name, code.nodes());
     let schedule = Schedule::plan(&code, planner).map_err(|_| {
-        let reason = format!("{} has no static schedule, only layout {XOR2D} has", shape.level);
+        let reason =
+            format!("{} has no static schedule, only layout {XOR2D_NAME} has", shape.level);
         typed.usage(&reason, "use client, chain or encoder")
     })?;
     let mut map = stripe::map(&shape, shape.layout.name(), &code);
@@ -172,15 +171,10 @@ fn level(args: &LayoutArgs, typed: &Typed<'_>) -> Result<Map, Failure> {
 
 /// The 2-D XOR code.
 fn xor2d(args: &LayoutArgs, typed: &Typed<'_>) -> Result<Map, Failure> {
-    let level: Level = typed.level.parse().map_err(|error| typed.wrong(&error))?;
-    if level != Level::Raid6 {
-        let reason = format!("{level} has no layout {XOR2D}");
-        return Err(typed.usage(&reason, "use --level 6 or another layout"));
-    }
+    family(typed)?;
     let xor2d = Xor2d::new(typed.raid_devices).map_err(|error| typed.wrong(&error))?;
-    // Whatever else was typed is checked as for any other raid6.
     let shape = ArrayShape::parse(&Typed { layout: None, ..*typed })?;
-    let mut map = stripe::map(&shape, Some(XOR2D.to_owned()), xor2d.code());
+    let mut map = stripe::map(&shape, Some(XOR2D_NAME.to_owned()), xor2d.code());
     if let Some(name) = args.schedule {
         let planner = stripe::planner(name, xor2d.code().nodes());
         let schedule = xor2d.schedule(planner).map_err(|error| typed.wrong(&error))?;

@@ -1,7 +1,10 @@
 //! `braid create`: writes the superblocks of a new array. Everything is checked, on all members,
 //! before the first byte is written to any.
 
-use std::path::PathBuf;
+mod memory;
+mod nodes;
+
+use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use braid_array::SECTOR_BYTES;
@@ -32,8 +35,25 @@ struct Plan {
     members: Vec<Option<PathBuf>>,
 }
 
-pub(super) fn run(args: &CreateArgs) -> Result<(), Failure> {
-    let plan = Plan::of(args)?;
+pub(super) fn run(run_dir: &Path, args: &CreateArgs) -> Result<(), Failure> {
+    let memory = args.members.iter().any(|member| matches!(member, MemberArg::Memory(_)));
+    if memory {
+        return memory::run(run_dir, args);
+    }
+    if args.foreground || !args.export.is_empty() {
+        let reason = "--export and --foreground are for arrays in memory";
+        let next = "serve the array with braid assemble once it is made";
+        return Err(Failure::usage("create", &args.name, reason, next));
+    }
+    if args.members.iter().any(|member| matches!(member, MemberArg::Node(_))) {
+        return nodes::run(args);
+    }
+    on_devices(args)
+}
+
+/// The members are files and block devices.
+fn on_devices(args: &CreateArgs) -> Result<(), Failure> {
+    let plan = Plan::of(args, paths(args)?)?;
     let devices = open(&plan)?;
     let blueprint = blueprint(&plan, &devices)?;
     write(&plan, &devices, &blueprint)?;
@@ -46,24 +66,11 @@ pub(super) fn run(args: &CreateArgs) -> Result<(), Failure> {
 }
 
 impl Plan {
-    fn of(args: &CreateArgs) -> Result<Self, Failure> {
+    fn of(args: &CreateArgs, members: Vec<Option<PathBuf>>) -> Result<Self, Failure> {
         let usage = |reason: &str, next: &str| Failure::usage("create", &args.name, reason, next);
-        if !valid_name(&args.name) || args.name.contains(':') || args.name.len() > 32 {
-            let next = "use up to 32 letters and digits, no slash or colon, no dot in front";
-            return Err(usage("this cannot be the name of an array", next));
-        }
-        let shape = ArrayShape::parse(&Typed {
-            operation: "create",
-            object: &args.name,
-            level: &args.level,
-            layout: args.layout.as_deref(),
-            raid_devices: args.raid_devices,
-            chunk: args.chunk,
-        })?;
-        if args.raid_devices == 1 && !args.force {
-            let reason = "an array of 1 member is most likely a mistake";
-            return Err(usage(reason, "use --force if it is not"));
-        }
+        check_name(args)?;
+        let shape = ArrayShape::parse(&typed(args))?;
+        check_counts(args)?;
         let size_sectors = match args.size.map(|size| size.0) {
             Some(bytes) if bytes < 4096 || bytes % 1024 != 0 => {
                 let reason = format!("a size of {bytes} bytes is out of range");
@@ -78,15 +85,41 @@ impl Plan {
             bitmap: bitmap(args)?,
             assume_clean: args.assume_clean,
             force: args.force,
-            members: members(args)?,
+            members,
         })
     }
+}
 
-    /// As mdadm stores it: with the host in front where that fits.
-    fn stored_name(&self) -> String {
-        let full = format!("{}:{}", output::host_name(), self.name);
-        if full.len() <= 32 { full } else { self.name.clone() }
+/// The shape, as it was typed.
+fn typed(args: &CreateArgs) -> Typed<'_> {
+    Typed {
+        operation: "create",
+        object: &args.name,
+        level: &args.level,
+        layout: args.layout.as_deref(),
+        raid_devices: args.raid_devices,
+        chunk: args.chunk,
     }
+}
+
+fn check_name(args: &CreateArgs) -> Result<(), Failure> {
+    if valid_name(&args.name) && !args.name.contains(':') && args.name.len() <= 32 {
+        return Ok(());
+    }
+    let next = "use up to 32 letters and digits, no slash or colon, no dot in front";
+    Err(Failure::usage("create", &args.name, "this cannot be the name of an array", next))
+}
+
+/// As mdadm stores a name: with the host in front where that fits.
+fn stored_name(name: &str) -> String {
+    let full = format!("{}:{name}", output::host_name());
+    if full.len() <= 32 { full } else { name.to_owned() }
+}
+
+/// The time, as superblocks have it.
+fn now() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    time_code(now.as_secs(), now.subsec_micros())
 }
 
 fn bitmap(args: &CreateArgs) -> Result<NewBitmap, Failure> {
@@ -119,24 +152,35 @@ fn bitmap(args: &CreateArgs) -> Result<NewBitmap, Failure> {
     Err(usage("--bitmap and --consistency-policy contradict each other", "leave one out"))
 }
 
-fn members(args: &CreateArgs) -> Result<Vec<Option<PathBuf>>, Failure> {
+/// Are as many members there as are needed?
+fn check_counts(args: &CreateArgs) -> Result<(), Failure> {
     let usage = |reason: &str, next: &str| Failure::usage("create", &args.name, reason, next);
+    if args.raid_devices == 1 && !args.force {
+        let reason = "an array of 1 member is most likely a mistake";
+        return Err(usage(reason, "use --force if it is not"));
+    }
     let (roles, spares) = (args.raid_devices as usize, args.spare_devices as usize);
     let given = args.members.len();
-    if given != roles.saturating_add(spares) {
-        let and = if spares > 0 { format!(" and {spares} spares") } else { String::new() };
-        let reason = format!("{given} members were given, {roles}{and} are needed");
-        return Err(usage(&reason, "write 'missing' for a member that is to come later"));
+    if given == roles.saturating_add(spares) {
+        return Ok(());
     }
+    let and = if spares > 0 { format!(" and {spares} spares") } else { String::new() };
+    let reason = format!("{given} members were given, {roles}{and} are needed");
+    Err(usage(&reason, "write 'missing' for a member that is to come later"))
+}
+
+/// For each role its device, `None` where it is missing; then the spares.
+fn paths(args: &CreateArgs) -> Result<Vec<Option<PathBuf>>, Failure> {
     let path = |member: &MemberArg| match member {
         MemberArg::Path(path) => Some(path.clone()),
-        MemberArg::Missing => None,
+        _ => None,
     };
-    let members: Vec<Option<PathBuf>> = args.members.iter().map(path).collect();
-    if members[roles..].contains(&None) {
-        return Err(usage("a spare cannot be missing", "use fewer --spare-devices"));
+    let paths: Vec<Option<PathBuf>> = args.members.iter().map(path).collect();
+    if paths.iter().skip(args.raid_devices as usize).any(Option::is_none) {
+        let next = "use fewer --spare-devices";
+        return Err(Failure::usage("create", &args.name, "a spare cannot be missing", next));
     }
-    Ok(members)
+    Ok(paths)
 }
 
 /// Opens and locks all members, and looks whether they hold anything.
@@ -164,11 +208,10 @@ fn unreadable(device: &MemberFile, error: &std::io::Error) -> Failure {
 }
 
 fn blueprint(plan: &Plan, devices: &[Option<MemberFile>]) -> Result<Blueprint, Failure> {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let array = NewArray {
-        name: plan.stored_name(),
+        name: stored_name(&plan.name),
         set_uuid: Uuid::new_v4().into_bytes(),
-        ctime: time_code(now.as_secs(), now.subsec_micros()),
+        ctime: now(),
         level: plan.shape.level,
         layout: plan.shape.layout,
         chunk_sectors: plan.shape.chunk_sectors,
@@ -259,16 +302,4 @@ fn wipe(device: &MemberFile) -> std::io::Result<()> {
         }
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_missing_member_is_no_path() {
-        assert_eq!("missing".parse(), Ok(MemberArg::Missing));
-        assert_eq!("./missing".parse(), Ok(MemberArg::Path("./missing".into())));
-        assert!("node://host:1".parse::<MemberArg>().is_err());
-    }
 }

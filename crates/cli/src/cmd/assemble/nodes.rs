@@ -1,0 +1,172 @@
+//! `braid assemble` with members on nodes.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use braid_array::assemble::Verdict;
+use braid_cluster::assemble::{Assembly, Candidate, Options, Plan, Start, decide};
+use braid_cluster::pipeline::Params;
+use braid_cluster::{ClientConfig, Planner};
+use braid_host::daemon::Daemon;
+use braid_host::remote::{self, RemoteError};
+use braid_host::serve::{Assembled, ExportSpec};
+use uuid::Uuid;
+
+use super::{array_name, explain};
+use crate::args::{AssembleArgs, NodeArg, WriteSchedule};
+use crate::cmd::launch::{self, launch};
+use crate::cmd::nodes::{epoch, failed};
+use crate::cmd::shell_word;
+use crate::failure::Failure;
+use crate::output;
+
+pub(super) fn run(
+    run_dir: &Path,
+    args: &AssembleArgs,
+    name: Option<&str>,
+    nodes: &[NodeArg],
+    exports: Vec<ExportSpec>,
+    daemon: Option<Daemon>,
+) -> Result<(), Failure> {
+    let volumes = volumes(name, nodes)?;
+    let options = Options { force: args.force, read_only: args.readonly };
+    if args.explain {
+        return explain_nodes(name, &volumes, options);
+    }
+    let object = name.map_or_else(|| volumes[0].to_string(), str::to_owned);
+    launch("assemble", &object, args.foreground, daemon, |daemon| {
+        let assembly = judge(&volumes, options)?;
+        let plan = match assembly.start {
+            Start::Ready(plan) => plan,
+            Start::Refused { reason, next } => {
+                return Err(Failure::refused("assemble", &object, reason, next));
+            }
+        };
+        let name = array_name(name, assembly.newest.as_deref(), &object)?;
+        warn(&name, &plan, &assembly.verdicts);
+        let schedule = args.schedule.unwrap_or(WriteSchedule::Mix);
+        let array = assembled(&name, *plan, schedule)?;
+        launch::serve("assemble", run_dir, name, array, exports, daemon)
+    })
+}
+
+/// The volumes, by full name.
+fn volumes(name: Option<&str>, nodes: &[NodeArg]) -> Result<Vec<NodeArg>, Failure> {
+    let mut volumes: Vec<NodeArg> = Vec::new();
+    for node in nodes {
+        let Some(volume) = node.volume.as_deref().or(name) else {
+            let next = "write node://HOST:PORT/VOLUME, or a name before the members";
+            return Err(Failure::usage("assemble", node, "which volume was not said", next));
+        };
+        let node = NodeArg { address: node.address.clone(), volume: Some(volume.to_owned()) };
+        if volumes.contains(&node) {
+            return Err(Failure::usage("assemble", node, "was given twice", "name it once"));
+        }
+        volumes.push(node);
+    }
+    Ok(volumes)
+}
+
+fn probe(node: &NodeArg, write: bool) -> Result<(remote::Remote, Candidate), RemoteError> {
+    let volume = node.volume.as_deref().unwrap_or_default();
+    remote::probe(&node.address, volume, write, epoch())
+}
+
+/// Reads all superblocks, and sees that nobody else writes to any of the volumes.
+fn judge(volumes: &[NodeArg], options: Options) -> Result<Assembly, Failure> {
+    let probed = volumes.iter().map(|node| {
+        probe(node, !options.read_only).map_err(|error| {
+            let next = format!("{}, or leave this member out", error.next);
+            failed("assemble", node, &RemoteError { next, ..error })
+        })
+    });
+    let probed: Vec<_> = probed.collect::<Result<_, _>>()?;
+    let (remotes, candidates): (Vec<_>, Vec<_>) = probed.into_iter().unzip();
+    // The volumes are free again before they are opened to be served.
+    remotes.into_iter().for_each(remote::Remote::close);
+    Ok(decide(&candidates, options))
+}
+
+fn warn(name: &str, plan: &Plan, verdicts: &[(String, Verdict)]) {
+    for (member, verdict) in verdicts.iter().filter(|(_, verdict)| !verdict.attached()) {
+        output::warning(&format!("assemble {name}: {member} is left out: {verdict}"));
+    }
+    if plan.degraded() > 0 {
+        let missing = plan.degraded();
+        output::warning(&format!("assemble {name}: {missing} members missing, so it is read-only"));
+    }
+}
+
+fn explain_nodes(name: Option<&str>, volumes: &[NodeArg], options: Options) -> Result<(), Failure> {
+    let (mut candidates, mut unreachable) = (Vec::new(), Vec::new());
+    for node in volumes {
+        match probe(node, false) {
+            Ok((_, candidate)) => candidates.push(candidate),
+            Err(RemoteError { reason, .. }) => {
+                unreachable.push((node.to_string(), Verdict::Unreadable { reason }));
+            }
+        }
+    }
+    let assembly = decide(&candidates, options);
+    let mut verdicts = assembly.verdicts.clone();
+    verdicts.extend(unreachable);
+    let mut text = String::new();
+    explain::describe(assembly.newest.as_deref(), &verdicts, &mut text);
+    match &assembly.start {
+        Start::Refused { reason, next } => {
+            let _ = writeln!(text, "cannot start: {reason}\nnext: {next}");
+        }
+        Start::Ready(plan) => {
+            let _ = writeln!(text, "can start: {}", condition(plan));
+            let flags = [(options.read_only, "--readonly"), (options.force, "--force")];
+            let flags = flags.iter().filter(|(set, _)| *set).map(|(_, flag)| (*flag).to_owned());
+            let mut words = vec!["braid assemble".to_owned()];
+            words.extend(name.map(shell_word));
+            words.extend(flags);
+            let attached = verdicts.iter().filter(|(_, verdict)| verdict.attached());
+            words.extend(attached.map(|(member, _)| shell_word(member)));
+            let _ = writeln!(text, "next: {}", words.join(" "));
+        }
+    }
+    output::answer(&text)
+}
+
+fn condition(plan: &Plan) -> String {
+    let mut parts = Vec::new();
+    match plan.degraded() {
+        0 => {}
+        missing => parts.push(format!("degraded, {missing} members missing, so read-only")),
+    }
+    if plan.dirty {
+        let resync = if plan.read_only { "" } else { ", resync of everything" };
+        parts.push(format!("not stopped cleanly{resync}"));
+    }
+    if parts.is_empty() {
+        parts.push("clean and complete".to_owned());
+    }
+    parts.join("; ")
+}
+
+/// What the process that serves is made of.
+fn assembled(name: &str, plan: Plan, schedule: WriteSchedule) -> Result<Assembled, Failure> {
+    let planner = match schedule {
+        WriteSchedule::Mix | WriteSchedule::Encoder => Planner::Encoder { node: 0 },
+        WriteSchedule::Chain => Planner::Chain,
+        WriteSchedule::Static => Planner::Static,
+        WriteSchedule::Client => Planner::Client,
+    };
+    let impossible = |text: String| {
+        let (reason, next) = text.rsplit_once(": ").unwrap_or((&text, "see --help"));
+        Failure::refused("assemble", name, reason, next)
+    };
+    let nodes = u16::try_from(plan.members.len()).map_err(|error| impossible(error.to_string()))?;
+    let params = Params::for_array(plan.family, nodes, plan.chunk_bytes, plan.stripes, planner)
+        .map_err(|error| impossible(error.to_string()))?;
+    let (session, _) = Uuid::new_v4().as_u64_pair();
+    Ok(Assembled::Cluster(ClientConfig {
+        params: Params { session, epoch: epoch(), ..params },
+        members: plan.members,
+        read_only: plan.read_only,
+        mix: schedule == WriteSchedule::Mix,
+    }))
+}

@@ -1,0 +1,184 @@
+//! `braid create` with members on nodes: a volume on each. Everything is checked, and every node
+//! asked, before the first volume is made; what was made goes again when another cannot be made.
+
+use std::collections::BTreeMap;
+
+use braid_cluster::Family;
+use braid_cluster::create::{Blueprint, CreateError, NewArray};
+use braid_cluster::wire::valid_volume_name;
+use braid_host::remote::{Remote, RemoteError};
+use uuid::Uuid;
+
+use super::{bitmap, check_counts, check_name, now, stored_name, typed};
+use crate::args::{CreateArgs, MemberArg, NodeArg};
+use crate::cmd::found::mixed;
+use crate::cmd::nodes::{connect, epoch, failed};
+use crate::cmd::shape::{family, halves};
+use crate::cmd::shell_word;
+use crate::failure::Failure;
+use crate::output;
+
+/// A volume to be made.
+#[derive(Debug)]
+struct Place {
+    /// Address and volume, both said.
+    node: NodeArg,
+    volume: String,
+}
+
+pub(super) fn run(args: &CreateArgs) -> Result<(), Failure> {
+    check_name(args)?;
+    let family = family(&typed(args))?;
+    let places = places(args)?;
+    check_counts(args)?;
+    check_options(args)?;
+    let blueprint = blueprint(args, family, places.len())?;
+    let mut remotes = reach(args, &places)?;
+    make(&places, &mut remotes, &blueprint)?;
+    let words: Vec<String> =
+        places.iter().map(|place| shell_word(&place.node.to_string())).collect();
+    output::answer(&format!("braid assemble {} {}\n", shell_word(&args.name), words.join(" ")))
+}
+
+/// The volumes, no two of them on one node.
+fn places(args: &CreateArgs) -> Result<Vec<Place>, Failure> {
+    let usage = |reason: &str, next: &str| Failure::usage("create", &args.name, reason, next);
+    let first = args.members.iter().find_map(|member| match member {
+        MemberArg::Node(node) => Some(node),
+        _ => None,
+    });
+    let mut places: Vec<Place> = Vec::new();
+    for member in &args.members {
+        let node = match (member, first) {
+            (MemberArg::Node(node), _) => node,
+            (MemberArg::Missing, _) | (_, None) => {
+                let reason = "an array over nodes cannot begin with members missing";
+                return Err(usage(reason, "name a node for each member"));
+            }
+            (_, Some(node)) => return Err(mixed("create", node)),
+        };
+        let volume = node.volume_or(&args.name);
+        if !valid_volume_name(&volume) {
+            let reason = format!("'{volume}' cannot be the name of a volume");
+            return Err(usage(&reason, "name the volumes: node://HOST:PORT/VOLUME"));
+        }
+        let node = NodeArg { address: node.address.clone(), volume: Some(volume.clone()) };
+        if let Some(other) = places.iter().find(|other| other.node.address == node.address) {
+            if other.volume == volume {
+                return Err(Failure::usage("create", &node, "was given twice", "name it once"));
+            }
+            if !args.force {
+                return Err(on_one_node(&node, &other.node));
+            }
+        }
+        places.push(Place { node, volume });
+    }
+    Ok(places)
+}
+
+fn on_one_node(one: &NodeArg, other: &NodeArg) -> Failure {
+    let reason = format!("is on the same node as {other}: both would be lost together");
+    Failure::usage("create", one, reason, "use another node, or --force")
+}
+
+/// Options that have no meaning here.
+fn check_options(args: &CreateArgs) -> Result<(), Failure> {
+    let usage = |reason: &str, next: &str| Failure::usage("create", &args.name, reason, next);
+    if args.spare_devices > 0 {
+        return Err(usage("an array over nodes has no spares", "leave --spare-devices out"));
+    }
+    use braid_array::create::NewBitmap;
+    if matches!(bitmap(args)?, NewBitmap::Internal { .. }) {
+        return Err(usage("an array over nodes has no bitmap", "use --bitmap none"));
+    }
+    Ok(())
+}
+
+fn blueprint(args: &CreateArgs, family: Family, nodes: usize) -> Result<Blueprint, Failure> {
+    let usage = |reason: &str, next: &str| Failure::usage("create", &args.name, reason, next);
+    let Some(size) = args.size else {
+        let reason = "the size of its members is not known";
+        return Err(usage(reason, "say how much data each node shall hold with --size"));
+    };
+    let chunk_bytes = args.chunk.map(|chunk| u32::try_from(chunk.0).unwrap_or(u32::MAX));
+    let array = NewArray {
+        name: stored_name(&args.name),
+        set_uuid: Uuid::new_v4().into_bytes(),
+        ctime: now(),
+        family,
+        chunk_bytes,
+        size_bytes: size.0,
+    };
+    let uuids: Vec<_> = (0..nodes).map(|_| Uuid::new_v4().into_bytes()).collect();
+    array.plan(&uuids).map_err(|error: CreateError| {
+        let (reason, next) = halves(&error);
+        usage(&reason, &next)
+    })
+}
+
+/// Connects to all nodes, and sees that none has such a volume.
+fn reach(args: &CreateArgs, places: &[Place]) -> Result<Vec<Remote>, Failure> {
+    let mut seen = BTreeMap::new();
+    let mut remotes = Vec::with_capacity(places.len());
+    for place in places {
+        let mut remote = connect("create", &place.node, epoch())?;
+        if let Some(peer) = remote.peer()
+            && let Some(other) = seen.insert(peer, &place.node)
+            && !args.force
+        {
+            return Err(on_one_node(&place.node, other));
+        }
+        let has = remote.has_volume(&place.volume);
+        if has.map_err(|error| failed("create", &place.node, &error))? {
+            let next = "name another volume, or remove this one on its node";
+            let reason = "the node has a volume of this name";
+            return Err(Failure::refused("create", &place.node, reason, next));
+        }
+        remotes.push(remote);
+    }
+    Ok(remotes)
+}
+
+/// Makes the volumes and writes what they carry; all or none stay. The superblocks, which make them
+/// members, come last.
+fn make(places: &[Place], remotes: &mut [Remote], blueprint: &Blueprint) -> Result<(), Failure> {
+    let mut made = 0;
+    let mut result = Ok(());
+    for (place, remote) in places.iter().zip(&mut *remotes) {
+        result = remote.create_volume(&place.volume, blueprint.volume_bytes);
+        if result.is_err() {
+            break;
+        }
+        made += 1;
+    }
+    let mut culprit = made;
+    for last in [false, true] {
+        for (index, remote) in remotes.iter_mut().enumerate() {
+            if result.is_ok() {
+                result = write(remote, &blueprint.writes[index], last);
+                culprit = index;
+            }
+        }
+    }
+    let Err(error) = result else { return Ok(()) };
+    let remove = |(place, remote): (&Place, &mut Remote)| {
+        remote.delete_volume().is_err().then(|| place.node.to_string())
+    };
+    let left: Vec<String> = places.iter().zip(remotes).take(made).filter_map(remove).collect();
+    let next = match left.as_slice() {
+        [] => format!("{}; no volume was left behind", error.next),
+        _ => format!("{}; then remove these volumes: {}", error.next, left.join(" ")),
+    };
+    Err(failed("create", &places[culprit].node, &RemoteError { next, ..error }))
+}
+
+/// Writes the superblock, or what comes before it.
+fn write(
+    remote: &mut Remote,
+    writes: &[(u64, Vec<u8>)],
+    superblock: bool,
+) -> Result<(), RemoteError> {
+    let before = writes.len().saturating_sub(1);
+    let chosen = if superblock { &writes[before..] } else { &writes[..before] };
+    chosen.iter().try_for_each(|(sector, bytes)| remote.write(*sector, bytes.clone()))
+}

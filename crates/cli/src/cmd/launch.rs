@@ -1,0 +1,70 @@
+//! Starting the process that serves an array, for the commands that do.
+
+use std::path::Path;
+use std::process::ExitStatus;
+
+use braid_host::daemon::{self, Daemon, Started};
+use braid_host::serve::{Assembled, ExportSpec, Serving, SpecError};
+
+use crate::failure::{Failure, system_error};
+
+/// Serves in this process, if it is to be in the foreground or was started for that; else starts
+/// one that does.
+pub(super) fn launch(
+    operation: &str,
+    object: &str,
+    foreground: bool,
+    daemon: Option<Daemon>,
+    serve: impl FnOnce(Option<Daemon>) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    if foreground || daemon.is_some() {
+        return serve(daemon);
+    }
+    match daemon::start() {
+        Ok(Started::Serving { .. }) => Ok(()),
+        Ok(Started::Ended(status)) => Err(ended(operation, object, status)),
+        Err(error) => {
+            Err(Failure::refused(operation, object, system_error(&error), "try --foreground"))
+        }
+    }
+}
+
+/// The other process said why it ended, unless it was killed.
+fn ended(operation: &str, object: &str, status: ExitStatus) -> Failure {
+    match status.code().map(u8::try_from) {
+        Some(Ok(code)) => Failure::Silent(code.max(1)),
+        _ => {
+            let reason = format!("the process that was to serve it ended: {status}");
+            Failure::refused(operation, object, reason, "try --foreground")
+        }
+    }
+}
+
+/// Serves an array until it is stopped.
+pub(super) fn serve(
+    operation: &str,
+    run_dir: &Path,
+    name: String,
+    array: Assembled,
+    exports: Vec<ExportSpec>,
+    daemon: Option<Daemon>,
+) -> Result<(), Failure> {
+    let log = run_dir.join(format!("{name}.log"));
+    let run_dir = run_dir.to_owned();
+    let serving = Serving { name: name.clone(), array, exports, run_dir };
+    let ready = || daemon.map_or(Ok(()), |daemon| daemon.ready(&log));
+    braid_host::serve::serve(serving, ready)
+        .map_err(|error| Failure::refused(operation, name, error.reason, error.next))
+}
+
+/// What was typed after `--export`.
+pub(super) fn exports(operation: &str, typed: &[String]) -> Result<Vec<ExportSpec>, Failure> {
+    let parse = |text: &String| {
+        text.parse().map_err(|error: SpecError| {
+            let text = error.to_string();
+            let (reason, next) = text.rsplit_once("; ").unwrap_or((&text, "see --help"));
+            Failure::usage(operation, "--export", reason, next)
+        })
+    };
+    typed.iter().map(parse).collect()
+}
