@@ -24,7 +24,7 @@ use std::sync::Arc;
 use braid_array::{Buf, SECTOR_BYTES};
 
 use crate::family::FamilyError;
-use crate::program::{Output, Program};
+use crate::program::{Operation, Program};
 use crate::schedule::{Endpoint, Planner, Schedule};
 use crate::set::{MAX_POSITIONS, MAX_TRANSFERS, Mode, Set, Touched};
 use crate::stripe::StripeCode;
@@ -78,7 +78,9 @@ impl Plan {
         let ranks = schedule.transfers().iter().map(|transfer| transfer.to).map(rank).collect();
         let fresh = |node| {
             let program = Program::of(&schedule, &code, node);
-            program.steps().iter().filter(|step| step.output == Output::Fresh).count() as u32
+            // With some blocks untouched, the slot that a sum takes may not be among its inputs.
+            let sums = program.steps().iter().filter(|step| step.operation == Operation::Sum);
+            sums.count() as u32
         };
         let fresh = (0..code.nodes()).map(fresh).collect();
         Self { code, schedule, ranks, received, fresh }
@@ -316,6 +318,12 @@ impl Pipeline {
     pub fn arrival(&self, plan: &Plan, set: &Set, transfer: usize) -> Buf {
         let to = plan.schedule.transfers()[transfer].to;
         self.slot(set, to, plan.ranks[transfer])
+    }
+
+    /// Slices that can arrive at a node for one slice-set at this position.
+    #[must_use]
+    pub fn arrivals(&self, position: u16, node: u16) -> u32 {
+        self.rooms[usize::from(position % self.params.nodes)][usize::from(node)].received
     }
 
     /// The slot for the sum that is the `number`th not formed in place.

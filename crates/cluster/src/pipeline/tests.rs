@@ -4,7 +4,7 @@ use braid_array::level::{Layout, Level};
 
 use super::*;
 use crate::family::Family;
-use crate::program::Destination;
+use crate::program::{Destination, Output};
 
 fn params(family: Family, nodes: u16, planner: Planner) -> Params {
     Params {
@@ -101,6 +101,40 @@ fn no_two_slots_of_open_slice_sets_overlap() {
             }
             let last = slots.last().expect("slots");
             assert_eq!(last.offset + u64::from(last.len), pipeline.ring_bytes(*node));
+        }
+    }
+}
+
+#[test]
+fn sums_of_small_writes_have_room() {
+    let kinds = [
+        (Family::Xor2d, 5, Planner::Chain),
+        (Family::Xor2d, 6, Planner::Encoder { node: 0 }),
+        (Family::Xor2d, 5, Planner::Static),
+        (md(Level::Raid6), 5, Planner::Chain),
+        (md(Level::Raid6), 5, Planner::Encoder { node: 0 }),
+    ];
+    for (family, nodes, planner) in kinds {
+        let mut pipeline = Pipeline::new(params(family, nodes, planner)).expect("a pipeline");
+        let data = pipeline.data_blocks();
+        let mut bits: u64 = 1;
+        for round in 0..40 * nodes {
+            bits = bits.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(round.into());
+            let mut touched = Touched::none(data);
+            (0..data).filter(|i| bits >> (i + 20) & 1 == 1).for_each(|i| touched.insert(i));
+            if touched.count() == 0 {
+                continue;
+            }
+            let position = round % nodes;
+            let set = Set { mode: Mode::Delta, touched, ..set(&pipeline, position, 1) };
+            let plan = pipeline.plan_of(&set).expect("a plan");
+            for node in 0..nodes {
+                let part = plan.part(node, set.mode, &set.touched);
+                let fresh = part.steps().iter().filter(|step| step.output == Output::Fresh);
+                let end = pipeline.fresh(&set, node, fresh.count() as u32).offset;
+                let old = pipeline.old(&set, node, 0).offset;
+                assert!(end <= old, "{family:?} by {planner:?}: {:?} at node {node}", set.touched);
+            }
         }
     }
 }
