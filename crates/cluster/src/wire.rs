@@ -201,12 +201,18 @@ messages! {
         /// Tag.
         tag: u32,
     }
-    /// Node: not done.
+    /// Node: not done. With a tag that is nobody's, [`PARTING_TAG`](crate::node::PARTING_TAG), the
+    /// reason why the node hangs up.
     18 Refused {
         /// Tag.
         tag: u32,
         /// Why, as `reason; next step`.
         reason: String,
+    }
+    /// Node to node: a slice will not come, because something went wrong before it.
+    19 Missing {
+        /// What would have announced it.
+        imm: u32,
     }
 }
 

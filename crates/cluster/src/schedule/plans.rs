@@ -5,7 +5,7 @@ use super::{Schedule, ScheduleError};
 use crate::stripe::{Equation, StripeCode};
 
 /// Who builds the parities.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Planner {
     /// The client, which sends them as it sends data.
     Client,

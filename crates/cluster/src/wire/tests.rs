@@ -46,6 +46,7 @@ fn some() -> Vec<Message> {
         Message::Closed { position: 7, turn: 5, fine: false },
         Message::Read { slot: 3, sector: 4096, bytes: 65536, to: 1 << 33 },
         Message::Refused { tag: 9, reason: "no; do not".into() },
+        Message::Missing { imm: 0x1234_5678 },
     ]
 }
 
