@@ -1,0 +1,134 @@
+//! Reads and writes of a few bytes of a volume, which messages carry: superblocks and the like.
+//! They use pages of their own; when all are in use the next one waits.
+
+use std::collections::VecDeque;
+
+use braid_array::array::Scratch;
+use braid_array::{Action, Buf, IoOp};
+
+use super::Node;
+use super::out::Flight;
+use super::session::ClientId;
+use crate::wire::Message;
+
+/// The most that a message carries.
+pub(super) const MAX_META_BYTES: u32 = 4096;
+/// Pages.
+const PAGES: u64 = 8;
+
+/// What is to be done.
+#[derive(Debug)]
+pub(super) enum Job {
+    /// Read so many bytes.
+    Read(u32),
+    /// Write these, durably.
+    Write(Vec<u8>),
+}
+
+/// A request that waits for a page.
+#[derive(Debug)]
+pub(super) struct Ask {
+    pub(super) client: ClientId,
+    pub(super) tag: u32,
+    pub(super) sector: u64,
+    pub(super) job: Job,
+}
+
+/// The pages that are free, and who waits for one.
+#[derive(Debug)]
+pub(super) struct Meta {
+    free: Vec<Buf>,
+    waiting: VecDeque<Ask>,
+}
+
+impl Meta {
+    /// Takes its pages from the front of a space.
+    pub(super) fn new(space: &mut Scratch) -> Self {
+        let pages = PAGES.min(space.bytes / u64::from(MAX_META_BYTES));
+        let page = |number| {
+            let offset = space.offset + number * u64::from(MAX_META_BYTES);
+            Buf { offset, len: MAX_META_BYTES }
+        };
+        let free = (0..pages).map(page).collect();
+        let bytes = pages * u64::from(MAX_META_BYTES);
+        *space = Scratch { offset: space.offset + bytes, bytes: space.bytes - bytes };
+        Self { free, waiting: VecDeque::new() }
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// A client is gone; what it still waits for is not done.
+    pub(super) fn forget(&mut self, client: ClientId) {
+        self.waiting.retain(|ask| ask.client != client);
+    }
+}
+
+impl Node {
+    pub(super) fn ask_meta(&mut self, ask: Ask) {
+        self.meta.waiting.push_back(ask);
+        self.work_meta();
+    }
+
+    fn work_meta(&mut self) {
+        while let Some(page) = self.meta.free.pop() {
+            let Some(Ask { client, tag, sector, job }) = self.meta.waiting.pop_front() else {
+                self.meta.free.push(page);
+                return;
+            };
+            let volume = self.clients.get(&client).and_then(|client| client.held.as_ref());
+            let Some(member) = volume.map(|held| held.volume.member) else {
+                self.meta.free.push(page);
+                continue;
+            };
+            match job {
+                Job::Read(bytes) => {
+                    let flight = Flight::MetaRead { client, tag, page, bytes };
+                    self.out.io(flight, member, IoOp::Read { sector, buf: page.slice(0, bytes) });
+                }
+                Job::Write(bytes) => {
+                    let buf = page.slice(0, bytes.len() as u32);
+                    self.out.push(Action::Store { buf, bytes });
+                    let flight = Flight::MetaWrite { client, tag, page };
+                    self.out.io(flight, member, IoOp::Write { sector, buf, fua: true });
+                }
+            }
+        }
+    }
+
+    fn give_page(&mut self, page: Buf) {
+        self.meta.free.push(page);
+        self.work_meta();
+    }
+
+    pub(super) fn meta_read(
+        &mut self,
+        (client, tag): (ClientId, u32),
+        page: Buf,
+        bytes: u32,
+        fine: bool,
+    ) {
+        if fine && self.is_here(client) {
+            self.out.load(Flight::MetaLoad { client, tag, page }, page.slice(0, bytes));
+        } else {
+            self.refuse(client, tag, "the volume cannot be read; look at the storage of this node");
+            self.give_page(page);
+        }
+    }
+
+    pub(super) fn meta_loaded(&mut self, client: ClientId, tag: u32, page: Buf, bytes: Vec<u8>) {
+        self.answer(client, &Message::Meta { tag, bytes });
+        self.give_page(page);
+    }
+
+    pub(super) fn meta_written(&mut self, client: ClientId, tag: u32, page: Buf, fine: bool) {
+        if fine {
+            self.answer(client, &Message::Ok { tag });
+        } else {
+            let reason = "the volume cannot be written; look at the storage of this node";
+            self.refuse(client, tag, reason);
+        }
+        self.give_page(page);
+    }
+}

@@ -1,0 +1,259 @@
+//! The node machine: dumb storage with a pipeline engine. It keeps volumes for clients, takes its
+//! part of each slice-set as the client's [`Pipeline`](crate::Pipeline) says, and answers reads.
+//!
+//! A client that breaks the rules loses its connection, and its pipeline ends; it cannot do harm to
+//! others, nor to this process. Memory is bounded: every pipeline has one ring, and what does not
+//! fit is refused when it is set up.
+
+mod meta;
+mod out;
+mod part;
+mod pipe;
+mod reads;
+mod ring;
+mod session;
+#[cfg(test)]
+mod tests;
+mod volumes;
+
+use std::collections::BTreeMap;
+
+use braid_array::action::{Command, CommandError, CommandId, Event};
+use braid_array::array::Scratch;
+use braid_array::fabric::{FabricEvent, PeerId};
+use braid_array::request::Full;
+use braid_array::status::Status;
+use braid_array::{Action, Instant, Machine, MemberId, Request, RequestError};
+
+use self::meta::Meta;
+use self::out::{Flight, Out};
+use self::pipe::Pipe;
+use self::ring::Rings;
+pub use self::session::PARTING_TAG;
+use self::session::{Client, ClientId, Conn};
+use self::volumes::Volumes;
+use crate::wire::Message;
+
+/// Memory for rings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RingUse {
+    /// In use by pipelines.
+    pub used_bytes: u64,
+    /// What there is.
+    pub limit_bytes: u64,
+}
+
+/// Whether it serves.
+#[derive(Debug)]
+enum Life {
+    Serving,
+    /// Volumes are being closed; what went wrong with them.
+    Stopping {
+        id: CommandId,
+        trouble: Option<String>,
+    },
+    Stopped,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Node {
+    out: Out,
+    conns: BTreeMap<PeerId, Conn>,
+    clients: BTreeMap<ClientId, Client>,
+    /// Which pipeline is whose.
+    sessions: BTreeMap<u64, ClientId>,
+    volumes: Volumes,
+    rings: Rings,
+    meta: Meta,
+    next_client: u32,
+    next_peer: u32,
+    life: Life,
+}
+
+impl Node {
+    /// A node that gives this part of the arena to pipelines, save for a few pages of its own.
+    #[must_use]
+    pub fn new(ring_space: Scratch) -> Self {
+        let mut space = ring_space;
+        let meta = Meta::new(&mut space);
+        Self {
+            out: Out::default(),
+            conns: BTreeMap::new(),
+            clients: BTreeMap::new(),
+            sessions: BTreeMap::new(),
+            volumes: Volumes::default(),
+            rings: Rings::new(space),
+            meta,
+            next_client: 0,
+            next_peer: 0,
+            life: Life::Serving,
+        }
+    }
+
+    /// How much memory pipelines use.
+    #[must_use]
+    pub fn ring_use(&self) -> RingUse {
+        RingUse { used_bytes: self.rings.used_bytes(), limit_bytes: self.rings.bytes() }
+    }
+
+    fn fabric(&mut self, event: FabricEvent) {
+        match event {
+            FabricEvent::Accepted { peer } => match self.life {
+                Life::Serving => drop(self.conns.insert(peer, Conn::New)),
+                Life::Stopping { .. } | Life::Stopped => self.out.hang_up(peer),
+            },
+            FabricEvent::Connected { peer } => self.connected(peer),
+            FabricEvent::Lost { peer, reason } => self.lost(peer, &reason),
+            FabricEvent::Placed { peer, imm } => self.placed(peer, imm),
+            FabricEvent::Message { peer, bytes } => self.message(peer, &bytes),
+        }
+    }
+
+    fn done(&mut self, flight: Flight, fine: bool) {
+        let client = flight.client();
+        match flight {
+            Flight::Task { client, position, task } => {
+                if let Some(pipe) = pipe_of(&mut self.clients, client) {
+                    pipe.done(position, task, fine, &mut self.out);
+                }
+            }
+            Flight::Read { client, slot } => {
+                if let Some(pipe) = pipe_of(&mut self.clients, client) {
+                    pipe.read_done(slot, fine, &mut self.out);
+                }
+            }
+            Flight::ReadPut { client, slot } => {
+                if let Some(pipe) = pipe_of(&mut self.clients, client) {
+                    pipe.read_put(slot, &mut self.out);
+                }
+            }
+            Flight::Flush { client, tag } if fine => self.answer(client, &Message::Ok { tag }),
+            Flight::Flush { client, tag } => {
+                let reason = "the volume cannot be flushed; look at the storage of this node";
+                self.refuse(client, tag, reason);
+            }
+            Flight::MetaRead { client, tag, page, bytes } => {
+                self.meta_read((client, tag), page, bytes, fine);
+            }
+            Flight::MetaWrite { client, tag, page } => self.meta_written(client, tag, page, fine),
+            Flight::LastFlush { volume } => self.last_flush(&volume, fine),
+            Flight::MetaLoad { .. } | Flight::Volume { .. } => {}
+        }
+        if let Some(client) = client {
+            self.settle(client);
+        }
+    }
+
+    fn command(&mut self, id: CommandId, command: &Command) {
+        let refusal = match (command, &self.life) {
+            (Command::Stop, Life::Serving) => None,
+            (Command::Stop, _) => Some(("the node is stopping already", "wait for it")),
+            _ => Some(("a node has no array", "say it to the client that serves the array")),
+        };
+        if let Some((reason, next)) = refusal {
+            let (reason, next) = (reason.to_owned(), next.to_owned());
+            let result = Err(CommandError { reason, next });
+            self.out.push(Action::Reply { id, result });
+            return;
+        }
+        self.life = Life::Stopping { id, trouble: None };
+        let accepted: Vec<PeerId> = self.conns.keys().copied().collect();
+        for peer in accepted {
+            // Ending a client takes its connections to other nodes away.
+            if self.conns.contains_key(&peer) {
+                self.out.hang_up(peer);
+                self.lost(peer, "the node stops");
+            }
+        }
+    }
+
+    /// Something went wrong with a volume that is being closed.
+    fn stop_trouble(&mut self, reason: &str) {
+        if let Life::Stopping { trouble, .. } = &mut self.life {
+            trouble.get_or_insert_with(|| reason.to_owned());
+        }
+    }
+
+    fn finish_stop(&mut self) {
+        let Life::Stopping { id, trouble } = &mut self.life else { return };
+        if !self.clients.is_empty() || !self.volumes.is_empty() {
+            return;
+        }
+        let next = "look at the storage of this node".to_owned();
+        let result = trouble.take().map_or(Ok(()), |reason| Err(CommandError { reason, next }));
+        self.out.push(Action::Reply { id: *id, result });
+        self.life = Life::Stopped;
+    }
+}
+
+/// The pipeline of a client that is still there.
+fn pipe_of(clients: &mut BTreeMap<ClientId, Client>, id: ClientId) -> Option<&mut Pipe> {
+    clients.get_mut(&id).filter(|client| client.is_here())?.pipe.as_mut()
+}
+
+impl Machine for Node {
+    fn submit(&mut self, _now: Instant, request: Request) -> Result<(), Full> {
+        let result = Err(RequestError::OutOfRange);
+        self.out.push(Action::Complete { id: request.id, result });
+        Ok(())
+    }
+
+    fn handle(&mut self, _now: Instant, event: Event) {
+        match event {
+            Event::Done { io, result } => {
+                if let Some(flight) = self.out.answered(io) {
+                    self.done(flight, result.is_ok());
+                }
+            }
+            Event::Loaded { io, bytes } => {
+                if let Some(Flight::MetaLoad { client, tag, page }) = self.out.answered(io) {
+                    self.meta_loaded(client, tag, page, bytes);
+                    self.settle(client);
+                }
+            }
+            Event::Volume { io, result } => {
+                if let Some(Flight::Volume { volume }) = self.out.answered(io) {
+                    self.volume_answered(&volume, result);
+                }
+            }
+            Event::Fabric(event) => self.fabric(event),
+            Event::Command { id, command } => self.command(id, &command),
+            Event::Tick => {}
+        }
+        self.finish_stop();
+    }
+
+    fn poll(&mut self) -> Option<Action> {
+        self.out.poll()
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        None
+    }
+
+    fn status(&self) -> Status {
+        Status::blank()
+    }
+
+    fn array_sectors(&self) -> u64 {
+        0
+    }
+
+    fn block_bytes(&self) -> u32 {
+        4096
+    }
+
+    fn read_only(&self) -> bool {
+        true
+    }
+
+    fn free_member(&self) -> Option<MemberId> {
+        None
+    }
+
+    fn idle(&self) -> bool {
+        let quiet = |client: &Client| client.pipe.as_ref().is_none_or(Pipe::is_idle);
+        self.out.is_quiet() && self.meta.is_idle() && self.clients.values().all(quiet)
+    }
+}

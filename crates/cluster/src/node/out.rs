@@ -1,0 +1,129 @@
+//! What a node asks of its executor, and what it remembers until it is answered.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use braid_array::action::Compute;
+use braid_array::fabric::{FabricOp, PeerId, VolumeOp};
+use braid_array::{Action, Buf, IoId, IoOp, MemberId};
+
+use super::session::ClientId;
+use crate::wire::Message;
+
+/// What an answer is about.
+#[derive(Clone, Debug)]
+pub(super) enum Flight {
+    /// A task of the slice-set at a position.
+    Task { client: ClientId, position: u16, task: u16 },
+    /// A read into a slot.
+    Read { client: ClientId, slot: u16 },
+    /// The put of what was read.
+    ReadPut { client: ClientId, slot: u16 },
+    /// A flush that a client asked for.
+    Flush { client: ClientId, tag: u32 },
+    /// A few bytes on their way from the store into a page.
+    MetaRead { client: ClientId, tag: u32, page: Buf, bytes: u32 },
+    /// The same from the page into a message.
+    MetaLoad { client: ClientId, tag: u32, page: Buf },
+    /// A few bytes on their way from a page into the store.
+    MetaWrite { client: ClientId, tag: u32, page: Buf },
+    /// The last flush before a volume is closed.
+    LastFlush { volume: Arc<str> },
+    /// An operation on a volume.
+    Volume { volume: Arc<str> },
+}
+
+impl Flight {
+    /// The client whose memory or volume it uses.
+    pub(super) const fn client(&self) -> Option<ClientId> {
+        match self {
+            Self::Task { client, .. }
+            | Self::Read { client, .. }
+            | Self::ReadPut { client, .. }
+            | Self::Flush { client, .. }
+            | Self::MetaRead { client, .. }
+            | Self::MetaLoad { client, .. }
+            | Self::MetaWrite { client, .. } => Some(*client),
+            Self::LastFlush { .. } | Self::Volume { .. } => None,
+        }
+    }
+}
+
+/// Actions not yet polled and operations not yet answered.
+#[derive(Debug, Default)]
+pub(super) struct Out {
+    actions: VecDeque<Action>,
+    flights: Vec<Option<Flight>>,
+    free: Vec<usize>,
+}
+
+impl Out {
+    pub(super) fn poll(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    /// Nothing waits for an answer.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.free.len() == self.flights.len()
+    }
+
+    /// Takes an operation out when it is answered.
+    pub(super) fn answered(&mut self, io: IoId) -> Option<Flight> {
+        let index = usize::try_from(io.0).ok()?;
+        let flight = self.flights.get_mut(index)?.take()?;
+        self.free.push(index);
+        Some(flight)
+    }
+
+    /// Does anything that uses this client's memory or volume wait for an answer?
+    pub(super) fn uses(&self, client: ClientId) -> bool {
+        self.flights.iter().flatten().any(|flight| flight.client() == Some(client))
+    }
+
+    pub(super) fn push(&mut self, action: Action) {
+        self.actions.push_back(action);
+    }
+
+    pub(super) fn io(&mut self, flight: Flight, member: MemberId, op: IoOp) {
+        let io = self.depart(flight);
+        self.push(Action::Io { io, member, op });
+    }
+
+    pub(super) fn compute(&mut self, flight: Flight, compute: Compute) {
+        let io = self.depart(flight);
+        self.push(Action::Compute { io, compute });
+    }
+
+    pub(super) fn load(&mut self, flight: Flight, buf: Buf) {
+        let io = self.depart(flight);
+        self.push(Action::Load { io, buf });
+    }
+
+    pub(super) fn put(&mut self, flight: Flight, peer: PeerId, from: Buf, to: u64, imm: u32) {
+        let io = self.depart(flight);
+        self.push(Action::Fabric(FabricOp::Put { io, peer, from, to, imm }));
+    }
+
+    pub(super) fn volume(&mut self, volume: Arc<str>, op: VolumeOp) {
+        let io = self.depart(Flight::Volume { volume });
+        self.push(Action::Volume { io, op });
+    }
+
+    pub(super) fn send(&mut self, peer: PeerId, epoch: u32, message: &Message) {
+        let bytes = message.encode(epoch);
+        self.push(Action::Fabric(FabricOp::Send { peer, bytes }));
+    }
+
+    pub(super) fn hang_up(&mut self, peer: PeerId) {
+        self.push(Action::Fabric(FabricOp::HangUp { peer }));
+    }
+
+    fn depart(&mut self, flight: Flight) -> IoId {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.flights.push(None);
+            self.flights.len() - 1
+        });
+        self.flights[index] = Some(flight);
+        IoId(index as u64)
+    }
+}

@@ -1,0 +1,235 @@
+//! What one node does in a slice-set, as tasks that wait for one another. A program says which sums
+//! go where; here it is said in full: what is read before, where sums are formed in each mode, and
+//! what must be over before a slot is written.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::pipeline::Plan;
+use crate::program::{Destination, Output, Step};
+use crate::schedule::{Endpoint, Input};
+use crate::set::{Mode, Touched};
+use crate::stripe::{Cell, Content};
+
+/// A slot of the position.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// In which this transfer arrives.
+    Arrival(usize),
+    /// For the sum of this number that is not formed in place.
+    Fresh(u32),
+    /// For the old content of this row.
+    Old(u16),
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Work {
+    /// Wait for this transfer.
+    Arrive {
+        /// Its number.
+        transfer: usize,
+        /// Who sends it.
+        from: Endpoint,
+    },
+    /// Read a row.
+    Read { row: u16, into: Place },
+    /// Add up.
+    Sum { inputs: Vec<(Place, u8)>, output: Place, accumulate: bool },
+    /// Write a row.
+    Store { row: u16, from: Place },
+    /// Send on.
+    Put { node: u16, transfer: usize, from: Place },
+}
+
+/// One task.
+#[derive(Clone, Debug)]
+pub(super) struct Task {
+    pub(super) work: Work,
+    /// Starts when so many others are over.
+    pub(super) needs: u16,
+    /// Those that wait for this one.
+    pub(super) next: Vec<u16>,
+}
+
+/// The tasks of a node.
+#[derive(Debug)]
+pub(super) struct Part {
+    pub(super) plan: Arc<Plan>,
+    pub(super) tasks: Vec<Task>,
+    /// Transfer and task, by transfer.
+    arrivals: Vec<(usize, u16)>,
+}
+
+impl Part {
+    pub(super) fn new(plan: Arc<Plan>, node: u16, mode: Mode, touched: &Touched) -> Self {
+        let program = plan.part(node, mode, touched);
+        let mut builder = Builder {
+            plan: &plan,
+            node,
+            mode,
+            touched,
+            tasks: Vec::new(),
+            arrivals: BTreeMap::new(),
+            values: BTreeMap::new(),
+            olds: BTreeMap::new(),
+        };
+        let mut fresh = 0;
+        for step in program.steps() {
+            let (output, next) = match step.output {
+                Output::Received(transfer) => (Place::Arrival(transfer), fresh),
+                Output::Fresh => (Place::Fresh(fresh), fresh + 1),
+            };
+            fresh = next;
+            match builder.own_data(step) {
+                Some((row, transfer)) => {
+                    let needed = |other: &Step| {
+                        builder.own_data(other).is_none()
+                            && other.inputs.iter().any(|input| input.transfer == transfer)
+                    };
+                    let needed = program.steps().iter().any(needed);
+                    builder.store_data(row, transfer, needed);
+                }
+                None => builder.step(step, output),
+            }
+        }
+        let Builder { tasks, arrivals, .. } = builder;
+        Self { plan, tasks, arrivals: arrivals.into_iter().collect() }
+    }
+
+    /// The task that waits for a transfer.
+    pub(super) fn arrival(&self, transfer: usize) -> Option<u16> {
+        let at = self.arrivals.binary_search_by_key(&transfer, |&(number, _)| number).ok()?;
+        Some(self.arrivals[at].1)
+    }
+
+    /// The tasks that wait for a transfer.
+    pub(super) fn arrivals(&self) -> impl Iterator<Item = u16> {
+        self.arrivals.iter().map(|&(_, task)| task)
+    }
+}
+
+struct Builder<'a> {
+    plan: &'a Plan,
+    node: u16,
+    mode: Mode,
+    touched: &'a Touched,
+    tasks: Vec<Task>,
+    /// By transfer: the task that waits for it.
+    arrivals: BTreeMap<usize, u16>,
+    /// By transfer: where its value lies, and from which task on.
+    values: BTreeMap<usize, (Place, u16)>,
+    /// By row: the task that reads the old content.
+    olds: BTreeMap<u16, u16>,
+}
+
+impl Builder<'_> {
+    fn task(&mut self, work: Work, after: &[u16]) -> u16 {
+        let number = u16::try_from(self.tasks.len()).expect("a few for each transfer");
+        for &before in after {
+            self.tasks[usize::from(before)].next.push(number);
+        }
+        self.tasks.push(Task { work, needs: after.len() as u16, next: Vec::new() });
+        number
+    }
+
+    /// Row and transfer, when a step stores a data block of this node.
+    fn own_data(&self, step: &Step) -> Option<(u16, usize)> {
+        let Destination::Store { row } = step.destination else { return None };
+        match self.plan.code.content(Cell { row, node: self.node }) {
+            Content::Data(index) => Some((row, index as usize)),
+            Content::Sum(_) => None,
+        }
+    }
+
+    /// Stores new content; not before the old has been read, when its value is needed.
+    fn store_data(&mut self, row: u16, transfer: usize, value_needed: bool) {
+        let mut after = vec![self.arrive(transfer)];
+        if self.mode == Mode::Delta && value_needed {
+            after.push(self.old(row));
+        }
+        self.task(Work::Store { row, from: Place::Arrival(transfer) }, &after);
+    }
+
+    /// Everything else: a sum, or one value as it is, that is sent or becomes a parity.
+    fn step(&mut self, step: &Step, output: Place) {
+        let values: Vec<(Place, u16)> =
+            step.inputs.iter().map(|input| self.value(input.transfer)).collect();
+        let (from, done) = match step.destination {
+            Destination::Store { row } if self.mode == Mode::Delta => {
+                let output = Place::Old(row);
+                let old = self.old(row);
+                (output, self.sum(&step.inputs, &values, output, Some(old)))
+            }
+            _ => match (&step.inputs[..], &values[..]) {
+                ([Input { coef: 1, .. }], &[only]) => only,
+                _ => (output, self.sum(&step.inputs, &values, output, None)),
+            },
+        };
+        let work = match step.destination {
+            Destination::Node { node, transfer } => Work::Put { node, transfer, from },
+            Destination::Store { row } => Work::Store { row, from },
+        };
+        self.task(work, &[done]);
+    }
+
+    /// A sum into `output`: added to what lies there when that is one of the values, or when `old`
+    /// brings it there.
+    fn sum(
+        &mut self,
+        inputs: &[Input],
+        values: &[(Place, u16)],
+        output: Place,
+        old: Option<u16>,
+    ) -> u16 {
+        let mut after: Vec<u16> = values.iter().map(|&(_, task)| task).chain(old).collect();
+        after.sort_unstable();
+        after.dedup();
+        let all = values.iter().zip(inputs).map(|(&(place, _), input)| (place, input.coef));
+        let others: Vec<(Place, u8)> = all.filter(|&(place, _)| place != output).collect();
+        let accumulate = old.is_some() || others.len() < values.len();
+        self.task(Work::Sum { inputs: others, output, accumulate }, &after)
+    }
+
+    /// Where the value of a transfer lies, and from which task on.
+    fn value(&mut self, transfer: usize) -> (Place, u16) {
+        if let Some(&value) = self.values.get(&transfer) {
+            return value;
+        }
+        let row = self.plan.code.data().get(transfer).map(|cell| cell.row);
+        let slot = Place::Arrival(transfer);
+        let value = match row {
+            Some(row) if !self.plan.arrives(transfer, self.touched) => {
+                (slot, self.task(Work::Read { row, into: slot }, &[]))
+            }
+            Some(row) if self.mode == Mode::Delta => {
+                let after = [self.arrive(transfer), self.old(row)];
+                let output = Place::Old(row);
+                let sum = Work::Sum { inputs: vec![(slot, 1)], output, accumulate: true };
+                (output, self.task(sum, &after))
+            }
+            _ => (slot, self.arrive(transfer)),
+        };
+        self.values.insert(transfer, value);
+        value
+    }
+
+    fn arrive(&mut self, transfer: usize) -> u16 {
+        if let Some(&task) = self.arrivals.get(&transfer) {
+            return task;
+        }
+        let from = self.plan.schedule.transfers()[transfer].from;
+        let task = self.task(Work::Arrive { transfer, from }, &[]);
+        self.arrivals.insert(transfer, task);
+        task
+    }
+
+    fn old(&mut self, row: u16) -> u16 {
+        if let Some(&task) = self.olds.get(&row) {
+            return task;
+        }
+        let task = self.task(Work::Read { row, into: Place::Old(row) }, &[]);
+        self.olds.insert(row, task);
+        task
+    }
+}

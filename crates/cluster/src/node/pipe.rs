@@ -1,0 +1,386 @@
+//! This node's end of one pipeline: the slice-sets that are open, and the tasks of each.
+//!
+//! ```text
+//! position:  Idle ── Open ──► running ── all tasks over, Closed sent ──► Idle
+//! task:      waits for others ──► started ──► over, well or not
+//! ```
+//!
+//! A task that cannot be done ends badly, and so do those that wait for it; the node that misses
+//! something because of that is told by `Missing`. So every slice-set ends at every living node.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use braid_array::action::Compute;
+use braid_array::fabric::PeerId;
+use braid_array::{Buf, IoOp, MemberId, SECTOR_BYTES};
+
+use super::out::{Flight, Out};
+use super::part::{Part, Place, Work};
+use super::reads::ReadSlot;
+use super::session::{ClientId, Violation};
+use crate::pipeline::Pipeline;
+use crate::schedule::{Endpoint, Planner};
+use crate::set::{Imm, Mode, Set};
+use crate::wire::Message;
+
+/// A connection to another node of the array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Link {
+    /// Not yet.
+    Absent,
+    /// We are connecting.
+    Dialing(PeerId),
+    /// It stands.
+    Up(PeerId),
+    /// It is over.
+    Lost,
+}
+
+/// Another node of the array.
+#[derive(Clone, Debug)]
+pub(super) struct Neighbour {
+    pub(super) link: Link,
+    /// Its ring in its arena, and its address, once the client has told.
+    pub(super) told: Option<(u64, String)>,
+}
+
+/// How far a task is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Waiting,
+    Started,
+    Over,
+}
+
+/// A task of an open slice-set.
+#[derive(Clone, Copy, Debug)]
+struct State {
+    /// How many others it still waits for.
+    needs: u16,
+    /// One of them ended badly.
+    spoiled: bool,
+    phase: Phase,
+}
+
+/// An open slice-set.
+#[derive(Debug)]
+struct Running {
+    set: Set,
+    part: Arc<Part>,
+    /// Tasks that are not over.
+    left: usize,
+    fine: bool,
+}
+
+/// What came for a slice-set that is not open yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Early {
+    imm: Imm,
+    from: Endpoint,
+    /// It came; otherwise it will not come.
+    placed: bool,
+}
+
+/// A place for one slice-set.
+#[derive(Debug, Default)]
+struct Position {
+    /// Of the latest slice-set.
+    turn: Option<u32>,
+    running: Option<Running>,
+    /// By task; kept for its memory.
+    states: Vec<State>,
+    early: Vec<Early>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Pipe {
+    pub(super) client: ClientId,
+    /// The connection to the client.
+    pub(super) peer: PeerId,
+    pub(super) role: u16,
+    pub(super) member: MemberId,
+    /// Whether slice-sets may be opened.
+    pub(super) write: bool,
+    /// First sector of the data on the member.
+    pub(super) data_sector: u64,
+    /// Where the ring begins in the arena.
+    pub(super) ring: u64,
+    pub(super) pipeline: Pipeline,
+    /// The other nodes, by role.
+    pub(super) neighbours: Vec<Neighbour>,
+    /// The tag of a `Connect` that is not answered yet.
+    pub(super) connecting: Option<u32>,
+    pub(super) reads: Vec<ReadSlot>,
+    positions: Vec<Position>,
+    /// Of slice-sets with all blocks touched, by what they depend on.
+    parts: BTreeMap<(u16, Planner), Arc<Part>>,
+}
+
+impl Pipe {
+    pub(super) fn new(
+        (client, peer): (ClientId, PeerId),
+        role: u16,
+        (member, data_sector, write): (MemberId, u64, bool),
+        ring: u64,
+        pipeline: Pipeline,
+    ) -> Self {
+        let neighbour = Neighbour { link: Link::Absent, told: None };
+        let positions = (0..pipeline.positions()).map(|_| Position::default()).collect();
+        Self {
+            client,
+            peer,
+            role,
+            member,
+            write,
+            data_sector,
+            ring,
+            neighbours: vec![neighbour; usize::from(pipeline.params().nodes)],
+            connecting: None,
+            reads: vec![ReadSlot::Free; usize::from(pipeline.params().reads.count)],
+            positions,
+            parts: BTreeMap::new(),
+            pipeline,
+        }
+    }
+
+    /// Nothing is open.
+    pub(super) fn is_idle(&self) -> bool {
+        self.positions.iter().all(|position| position.running.is_none())
+    }
+
+    pub(super) const fn epoch(&self) -> u32 {
+        self.pipeline.params().epoch
+    }
+
+    /// The client opens a slice-set.
+    pub(super) fn open(&mut self, set: Set, out: &mut Out) -> Result<(), Violation> {
+        let plan = self.pipeline.plan_of(&set).filter(|_| self.write);
+        let plan = plan.ok_or(Violation("a slice-set that may not be opened"))?;
+        let part = if set.touched.is_all() && set.mode != Mode::Delta {
+            let params = self.pipeline.params();
+            let variant = set.stripe % u64::from(params.family.period(params.nodes));
+            let new = || Arc::new(Part::new(plan, self.role, set.mode, &set.touched));
+            Arc::clone(self.parts.entry((variant as u16, set.planner)).or_insert_with(new))
+        } else {
+            Arc::new(Part::new(plan, self.role, set.mode, &set.touched))
+        };
+        let number = set.position;
+        let position = &mut self.positions[usize::from(number)];
+        if position.running.is_some() || position.turn.is_some_and(|turn| turn >= set.turn) {
+            return Err(Violation("a slice-set at a position that is not free"));
+        }
+        position.turn = Some(set.turn);
+        let early = std::mem::take(&mut position.early);
+        if early.iter().any(|early| early.imm.turn != Imm::turn(set.turn)) {
+            return Err(Violation("a slice of another turn"));
+        }
+        position.states.clear();
+        let waiting = |needs| State { needs, spoiled: false, phase: Phase::Waiting };
+        position.states.extend(part.tasks.iter().map(|task| waiting(task.needs)));
+        let left = part.tasks.len();
+        position.running = Some(Running { set, part: Arc::clone(&part), left, fine: true });
+        if left == 0 {
+            self.close(number, out);
+            return Ok(());
+        }
+        for early in early {
+            self.resolve(early.imm, early.from, early.placed, out)?;
+        }
+        self.begin(number, &part, out);
+        Ok(())
+    }
+
+    /// Starts the tasks that wait for nothing, and ends those that wait in vain.
+    fn begin(&mut self, number: u16, part: &Part, out: &mut Out) {
+        for (task, what) in part.tasks.iter().enumerate() {
+            let task = task as u16;
+            match what.work {
+                Work::Arrive { from: Endpoint::Node(node), .. } if !self.stands(node) => {
+                    self.give_up(number, task, out);
+                }
+                Work::Arrive { .. } => {}
+                _ if what.needs == 0 => self.start(number, task, out),
+                _ => {}
+            }
+        }
+    }
+
+    fn stands(&self, node: u16) -> bool {
+        let neighbour = &self.neighbours[usize::from(node)];
+        matches!(neighbour.link, Link::Up(_)) && neighbour.told.is_some()
+    }
+
+    /// An arrival that will never come.
+    fn give_up(&mut self, number: u16, task: u16, out: &mut Out) {
+        let state = &self.positions[usize::from(number)].states[usize::from(task)];
+        if state.phase == Phase::Waiting {
+            self.over(number, task, false, out);
+        }
+    }
+
+    /// A slice has come (`placed`), or its sender says that it will not.
+    pub(super) fn arrived(
+        &mut self,
+        imm: u32,
+        from: Endpoint,
+        placed: bool,
+        out: &mut Out,
+    ) -> Result<(), Violation> {
+        let imm = Imm::decode(imm);
+        let position = self.positions.get_mut(usize::from(imm.position));
+        let position = position.ok_or(Violation("a slice for no position"))?;
+        if position.running.is_some() {
+            return self.resolve(imm, from, placed, out);
+        }
+        let most = self.pipeline.arrivals(imm.position, self.role) as usize;
+        let known = position.early.iter().any(|early| early.imm == imm);
+        if !self.write || known || position.early.len() >= most {
+            return Err(Violation("a slice that nobody waits for"));
+        }
+        position.early.push(Early { imm, from, placed });
+        Ok(())
+    }
+
+    /// The same, for a slice-set that is open.
+    fn resolve(
+        &mut self,
+        imm: Imm,
+        from: Endpoint,
+        placed: bool,
+        out: &mut Out,
+    ) -> Result<(), Violation> {
+        let position = &self.positions[usize::from(imm.position)];
+        let Some(running) = &position.running else {
+            return Err(Violation("more slices than the slice-set has"));
+        };
+        let task = running.part.arrival(usize::from(imm.transfer));
+        let task = task.filter(|_| imm.turn == Imm::turn(running.set.turn));
+        let task = task.ok_or(Violation("a slice that the slice-set has not"))?;
+        let sender = match running.part.tasks[usize::from(task)].work {
+            Work::Arrive { from, .. } => Some(from),
+            _ => None,
+        };
+        if sender != Some(from) || position.states[usize::from(task)].phase != Phase::Waiting {
+            return Err(Violation("a slice twice or from a stranger"));
+        }
+        self.over(imm.position, task, placed, out);
+        Ok(())
+    }
+
+    /// The executor has carried a task out.
+    pub(super) fn done(&mut self, number: u16, task: u16, fine: bool, out: &mut Out) {
+        self.over(number, task, fine, out);
+    }
+
+    /// A connection to another node is over: what it did not send will not come.
+    pub(super) fn lost(&mut self, role: u16, out: &mut Out) {
+        self.neighbours[usize::from(role)].link = Link::Lost;
+        for number in 0..self.positions.len() as u16 {
+            let Some(running) = &self.positions[usize::from(number)].running else { continue };
+            let part = Arc::clone(&running.part);
+            for task in part.arrivals() {
+                let work = &part.tasks[usize::from(task)].work;
+                let theirs = Endpoint::Node(role);
+                if matches!(work, Work::Arrive { from, .. } if *from == theirs) {
+                    self.give_up(number, task, out);
+                }
+            }
+        }
+    }
+
+    fn over(&mut self, number: u16, task: u16, fine: bool, out: &mut Out) {
+        let position = &mut self.positions[usize::from(number)];
+        let Some(running) = &mut position.running else { return };
+        position.states[usize::from(task)].phase = Phase::Over;
+        running.fine &= fine;
+        running.left -= 1;
+        if running.left == 0 {
+            self.close(number, out);
+            return;
+        }
+        let part = Arc::clone(&running.part);
+        for &next in &part.tasks[usize::from(task)].next {
+            let state = &mut self.positions[usize::from(number)].states[usize::from(next)];
+            state.needs -= 1;
+            state.spoiled |= !fine;
+            match (state.needs, state.spoiled) {
+                (0, false) => self.start(number, next, out),
+                (0, true) => self.skip(number, next, out),
+                _ => {}
+            }
+        }
+    }
+
+    /// A task that lacks what it needs.
+    fn skip(&mut self, number: u16, task: u16, out: &mut Out) {
+        let Some(running) = &self.positions[usize::from(number)].running else { return };
+        if let Work::Put { node, transfer, .. } = running.part.tasks[usize::from(task)].work
+            && let Link::Up(peer) = self.neighbours[usize::from(node)].link
+        {
+            let imm = Imm::of(&running.set, transfer).encode();
+            out.send(peer, self.epoch(), &Message::Missing { imm });
+        }
+        self.over(number, task, false, out);
+    }
+
+    fn start(&mut self, number: u16, task: u16, out: &mut Out) {
+        let position = &mut self.positions[usize::from(number)];
+        position.states[usize::from(task)].phase = Phase::Started;
+        let Some(running) = &self.positions[usize::from(number)].running else { return };
+        let flight = Flight::Task { client: self.client, position: number, task };
+        let (part, set) = (&running.part, &running.set);
+        let slot = |place| self.slot(part, set, place);
+        let sector = |row| {
+            let byte = self.pipeline.member_byte(set.stripe, row, set.offset);
+            self.data_sector + byte / SECTOR_BYTES
+        };
+        match &part.tasks[usize::from(task)].work {
+            Work::Arrive { .. } => unreachable!("nothing comes before it"),
+            &Work::Read { row, into } => {
+                out.io(flight, self.member, IoOp::Read { sector: sector(row), buf: slot(into) });
+            }
+            &Work::Store { row, from } => {
+                let op = IoOp::Write { sector: sector(row), buf: slot(from), fua: set.fua };
+                out.io(flight, self.member, op);
+            }
+            Work::Sum { inputs, output, accumulate } => {
+                let compute = Compute::Sum {
+                    inputs: inputs.iter().map(|&(place, _)| slot(place)).collect(),
+                    coefs: inputs.iter().map(|&(_, coef)| coef).collect(),
+                    outputs: vec![slot(*output)],
+                    accumulate: *accumulate,
+                };
+                out.compute(flight, compute);
+            }
+            &Work::Put { node, transfer, from } => {
+                let neighbour = &self.neighbours[usize::from(node)];
+                if let (Link::Up(peer), Some((ring, _))) = (neighbour.link, &neighbour.told) {
+                    let to = self.pipeline.arrival(&part.plan, set, transfer).offset;
+                    let imm = Imm::of(set, transfer).encode();
+                    out.put(flight, peer, slot(from), ring.wrapping_add(to), imm);
+                } else {
+                    self.over(number, task, false, out);
+                }
+            }
+        }
+    }
+
+    /// In the arena.
+    fn slot(&self, part: &Part, set: &Set, place: Place) -> Buf {
+        let buf = match place {
+            Place::Arrival(transfer) => self.pipeline.arrival(&part.plan, set, transfer),
+            Place::Fresh(fresh) => self.pipeline.fresh(set, self.role, fresh),
+            Place::Old(row) => self.pipeline.old(set, self.role, row),
+        };
+        Buf { offset: self.ring + buf.offset, ..buf }
+    }
+
+    fn close(&mut self, number: u16, out: &mut Out) {
+        let Some(running) = self.positions[usize::from(number)].running.take() else { return };
+        let closed =
+            Message::Closed { position: number, turn: running.set.turn, fine: running.fine };
+        out.send(self.peer, self.epoch(), &closed);
+    }
+}

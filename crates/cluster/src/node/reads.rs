@@ -1,0 +1,102 @@
+//! Reads: from the volume into a slot, from there into the client's arena.
+
+use braid_array::{Buf, IoOp, SECTOR_BYTES};
+
+use super::out::{Flight, Out};
+use super::pipe::Pipe;
+use super::session::Violation;
+use crate::wire::Message;
+
+/// A read that the client asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ask {
+    pub(super) sector: u64,
+    pub(super) bytes: u32,
+    pub(super) to: u64,
+}
+
+/// A slot for reads. The client may know that its bytes have come, and use the slot again, before
+/// we know that they have left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ReadSlot {
+    /// Not in use.
+    Free,
+    /// The store fills it.
+    Reading(Ask),
+    /// It is being put.
+    Putting,
+    /// The same, and the next one waits.
+    Queued(Ask),
+}
+
+impl Pipe {
+    /// The client asks for a part of a volume of this size.
+    pub(super) fn read(
+        &mut self,
+        slot: u16,
+        ask: Ask,
+        volume_bytes: u64,
+        out: &mut Out,
+    ) -> Result<(), Violation> {
+        let violation = Violation("a read that does not fit its slot");
+        let state = self.reads.get_mut(usize::from(slot)).ok_or(violation)?;
+        let fits = ask.bytes > 0
+            && ask.bytes <= self.pipeline.params().reads.bytes
+            && u64::from(ask.bytes).is_multiple_of(SECTOR_BYTES);
+        if !fits {
+            return Err(violation);
+        }
+        if !within(ask.sector, ask.bytes, volume_bytes) {
+            return Err(Violation("a read beyond the end of the volume"));
+        }
+        match *state {
+            ReadSlot::Free => self.begin_read(slot, ask, out),
+            ReadSlot::Putting => *state = ReadSlot::Queued(ask),
+            ReadSlot::Reading(_) | ReadSlot::Queued(_) => {
+                return Err(Violation("a slot for reads that is in use"));
+            }
+        }
+        Ok(())
+    }
+
+    fn begin_read(&mut self, slot: u16, ask: Ask, out: &mut Out) {
+        self.reads[usize::from(slot)] = ReadSlot::Reading(ask);
+        let flight = Flight::Read { client: self.client, slot };
+        let op = IoOp::Read { sector: ask.sector, buf: self.read_buf(slot, ask.bytes) };
+        out.io(flight, self.member, op);
+    }
+
+    fn read_buf(&self, slot: u16, bytes: u32) -> Buf {
+        let buf = self.pipeline.read_slot(self.role, slot).slice(0, bytes);
+        Buf { offset: self.ring + buf.offset, ..buf }
+    }
+
+    /// The store has filled a slot, or not.
+    pub(super) fn read_done(&mut self, slot: u16, fine: bool, out: &mut Out) {
+        let ReadSlot::Reading(ask) = self.reads[usize::from(slot)] else { return };
+        if fine {
+            self.reads[usize::from(slot)] = ReadSlot::Putting;
+            let flight = Flight::ReadPut { client: self.client, slot };
+            let from = self.read_buf(slot, ask.bytes);
+            out.put(flight, self.peer, from, ask.to, u32::from(slot));
+        } else {
+            self.reads[usize::from(slot)] = ReadSlot::Free;
+            out.send(self.peer, self.epoch(), &Message::ReadFailed { slot });
+        }
+    }
+
+    /// The bytes have left, or the connection to the client is broken.
+    pub(super) fn read_put(&mut self, slot: u16, out: &mut Out) {
+        match self.reads[usize::from(slot)] {
+            ReadSlot::Queued(next) => self.begin_read(slot, next, out),
+            _ => self.reads[usize::from(slot)] = ReadSlot::Free,
+        }
+    }
+}
+
+/// Does a range end within so many bytes?
+pub(super) fn within(sector: u64, bytes: u32, end_bytes: u64) -> bool {
+    let start = sector.checked_mul(SECTOR_BYTES);
+    let end = start.and_then(|start| start.checked_add(u64::from(bytes)));
+    end.is_some_and(|end| end <= end_bytes)
+}

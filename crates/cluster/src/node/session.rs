@@ -1,0 +1,509 @@
+//! Connections and what is said on them before slices flow: volumes, pipelines, other nodes.
+
+use std::sync::Arc;
+
+use braid_array::fabric::{FabricOp, PeerId, Volume};
+use braid_array::{Action, IoOp, SECTOR_BYTES};
+
+use super::out::Flight;
+use super::pipe::{Link, Pipe};
+use super::reads::{self, within};
+use super::volumes::NEWER_CLIENT;
+use super::{Node, meta, volumes};
+use crate::pipeline::{Params, Pipeline};
+use crate::schedule::Endpoint;
+use crate::wire::{MAX_NAME_BYTES, Message, PeerAddress, valid_volume_name};
+
+/// Requests of one client that can be under way.
+const MAX_REQUESTS: u32 = 256;
+/// A refusal with this tag answers no request: it says why the connection ends.
+pub const PARTING_TAG: u32 = u32::MAX;
+
+/// Our name for a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct ClientId(pub(super) u32);
+
+/// What somebody did that no peer does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Violation(pub(super) &'static str);
+
+/// Who is at the other end of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Conn {
+    /// Has said nothing yet.
+    New,
+    /// A client.
+    Client(ClientId),
+    /// A node that we connect to, for a client's pipeline.
+    Dialing(ClientId, u16),
+    /// A node of a client's pipeline, by role.
+    Node(ClientId, u16),
+}
+
+/// The volume a client has open.
+#[derive(Clone, Debug)]
+pub(super) struct Held {
+    pub(super) name: Arc<str>,
+    pub(super) volume: Volume,
+    pub(super) write: bool,
+    /// This client made it.
+    pub(super) made: bool,
+}
+
+/// A client, until nothing of it is in flight any more.
+#[derive(Debug, Default)]
+pub(super) struct Client {
+    /// Its connection; `None` once that is over.
+    pub(super) peer: Option<PeerId>,
+    /// The highest it named.
+    pub(super) epoch: u32,
+    pub(super) held: Option<Held>,
+    /// Waits for a volume.
+    pub(super) asking: bool,
+    pub(super) pipe: Option<Pipe>,
+    /// Requests not answered yet.
+    pub(super) requests: u32,
+}
+
+impl Client {
+    pub(super) const fn is_here(&self) -> bool {
+        self.peer.is_some()
+    }
+}
+
+impl Node {
+    pub(super) fn is_here(&self, client: ClientId) -> bool {
+        self.clients.get(&client).is_some_and(Client::is_here)
+    }
+
+    /// Answers a request, if the client is still there.
+    pub(super) fn answer(&mut self, client: ClientId, message: &Message) {
+        let Some(client) = self.clients.get_mut(&client) else { return };
+        let Some(peer) = client.peer else { return };
+        client.requests = client.requests.saturating_sub(1);
+        self.out.send(peer, client.epoch, message);
+    }
+
+    pub(super) fn refuse(&mut self, client: ClientId, tag: u32, reason: &str) {
+        let reason = reason.chars().take(1000).collect();
+        self.answer(client, &Message::Refused { tag, reason });
+    }
+
+    /// Ends a connection, telling why.
+    pub(super) fn part_with(&mut self, peer: PeerId, why: Violation) {
+        let reason = format!("{}; use the same version of braid everywhere", why.0);
+        self.out.send(peer, 0, &Message::Refused { tag: PARTING_TAG, reason });
+        self.out.hang_up(peer);
+        self.lost(peer, why.0);
+    }
+
+    /// A connection is over.
+    pub(super) fn lost(&mut self, peer: PeerId, reason: &str) {
+        match self.conns.remove(&peer) {
+            None | Some(Conn::New) => {}
+            Some(Conn::Client(client)) => self.end(client),
+            Some(Conn::Dialing(client, role) | Conn::Node(client, role)) => {
+                let Some(pipe) = self.clients.get_mut(&client).and_then(|c| c.pipe.as_mut()) else {
+                    return;
+                };
+                pipe.lost(role, &mut self.out);
+                let told = &pipe.neighbours[usize::from(role)].told;
+                if let (Some((_, address)), Some(tag)) = (told, pipe.connecting) {
+                    let reason = format!(
+                        "cannot connect to node {address}: {reason}; \
+                         check that it runs and can be reached from the other nodes"
+                    );
+                    pipe.connecting = None;
+                    self.refuse(client, tag, &reason);
+                }
+            }
+        }
+    }
+
+    /// A client is gone: nothing of it is started any more.
+    pub(super) fn end(&mut self, id: ClientId) {
+        let Some(client) = self.clients.get_mut(&id) else { return };
+        client.peer = None;
+        self.meta.forget(id);
+        for neighbour in client.pipe.iter().flat_map(|pipe| &pipe.neighbours) {
+            if let Link::Up(peer) | Link::Dialing(peer) = neighbour.link {
+                self.conns.remove(&peer);
+                self.out.hang_up(peer);
+            }
+        }
+        self.settle(id);
+    }
+
+    /// Takes leave of a client that is gone, once nothing uses its memory and its volume.
+    pub(super) fn settle(&mut self, id: ClientId) {
+        if self.clients.get(&id).is_none_or(Client::is_here) || self.out.uses(id) {
+            return;
+        }
+        let Some(client) = self.clients.remove(&id) else { return };
+        if let Some(pipe) = client.pipe {
+            self.rings.give(pipe.ring);
+            self.sessions.remove(&pipe.pipeline.params().session);
+        }
+        if let Some(held) = client.held {
+            self.release_volume(&held.name, id);
+        }
+    }
+
+    pub(super) fn message(&mut self, peer: PeerId, bytes: &[u8]) {
+        let Some(&conn) = self.conns.get(&peer) else { return };
+        let result = match Message::decode(bytes) {
+            Err(_) => Err(Violation("a message that means nothing")),
+            Ok((epoch, message)) => match conn {
+                Conn::New => self.first_message(peer, epoch, message),
+                Conn::Client(client) => self.client_message(client, epoch, message),
+                Conn::Node(client, role) => match message {
+                    Message::Missing { imm } => {
+                        self.slice(client, Endpoint::Node(role), imm, false)
+                    }
+                    _ => Err(Violation("a message that nodes do not send")),
+                },
+                Conn::Dialing(..) => Err(Violation("a message too early")),
+            },
+        };
+        if let Err(violation) = result {
+            self.part_with(peer, violation);
+        }
+    }
+
+    /// Something was put into our arena.
+    pub(super) fn placed(&mut self, peer: PeerId, imm: u32) {
+        let Some(&conn) = self.conns.get(&peer) else { return };
+        let result = match conn {
+            Conn::Client(client) => self.slice(client, Endpoint::Client, imm, true),
+            Conn::Node(client, role) => self.slice(client, Endpoint::Node(role), imm, true),
+            Conn::New | Conn::Dialing(..) => Err(Violation("a slice too early")),
+        };
+        if let Err(violation) = result {
+            self.part_with(peer, violation);
+        }
+    }
+
+    /// A slice of a pipeline has come, or will not. What is wrong with it is the client's fault,
+    /// or else the client has to know.
+    fn slice(
+        &mut self,
+        id: ClientId,
+        from: Endpoint,
+        imm: u32,
+        placed: bool,
+    ) -> Result<(), Violation> {
+        let Some(client) = self.clients.get_mut(&id) else { return Ok(()) };
+        let pipe = client.pipe.as_mut().ok_or(Violation("a slice before Prepare"))?;
+        let result = pipe.arrived(imm, from, placed, &mut self.out);
+        match (result, client.peer) {
+            (Err(violation), Some(peer)) if from != Endpoint::Client => {
+                self.part_with(peer, violation);
+                Ok(())
+            }
+            (result, _) => result,
+        }
+    }
+
+    fn first_message(
+        &mut self,
+        peer: PeerId,
+        epoch: u32,
+        message: Message,
+    ) -> Result<(), Violation> {
+        match message {
+            Message::Join { session, role } => self.join(peer, session, role),
+            Message::CreateVolume { .. } | Message::OpenVolume { .. } => {
+                let id = ClientId(self.next_client);
+                self.next_client += 1;
+                self.clients.insert(id, Client { peer: Some(peer), ..Client::default() });
+                self.conns.insert(peer, Conn::Client(id));
+                self.client_message(id, epoch, message)
+            }
+            _ => Err(Violation("a message before OpenVolume")),
+        }
+    }
+
+    fn client_message(
+        &mut self,
+        id: ClientId,
+        epoch: u32,
+        message: Message,
+    ) -> Result<(), Violation> {
+        let Some(client) = self.clients.get_mut(&id) else { return Ok(()) };
+        client.epoch = client.epoch.max(epoch);
+        let writes = client.held.as_ref().filter(|held| held.write);
+        let stale = epoch != 0 && writes.is_some_and(|held| epoch < self.volumes.epoch(&held.name));
+        match message {
+            Message::Open { .. } | Message::Read { .. } if stale => Ok(()),
+            Message::Open { set } => {
+                let pipe = client.pipe.as_mut().ok_or(Violation("a slice-set before Prepare"))?;
+                pipe.open(set, &mut self.out)
+            }
+            Message::Read { slot, sector, bytes, to } => {
+                let early = Violation("a read before Prepare");
+                let pipe = client.pipe.as_mut().ok_or(early)?;
+                let end = client.held.as_ref().map_or(0, |held| held.volume.bytes);
+                pipe.read(slot, reads::Ask { sector, bytes, to }, end, &mut self.out)
+            }
+            request => {
+                if client.requests >= MAX_REQUESTS {
+                    return Err(Violation("too many requests at a time"));
+                }
+                client.requests += 1;
+                self.request(id, epoch, stale, request)
+            }
+        }
+    }
+
+    /// Everything with a tag.
+    fn request(
+        &mut self,
+        id: ClientId,
+        epoch: u32,
+        stale: bool,
+        message: Message,
+    ) -> Result<(), Violation> {
+        match message {
+            Message::CreateVolume { tag, name, bytes } => {
+                let ask = volumes::Ask { client: id, tag, write: true, create: Some(bytes), epoch };
+                return self.open_volume(&name, ask);
+            }
+            Message::OpenVolume { tag, name, write } => {
+                let ask = volumes::Ask { client: id, tag, write, create: None, epoch };
+                return self.open_volume(&name, ask);
+            }
+            _ => {}
+        }
+        let held = self.clients.get(&id).and_then(|client| client.held.clone());
+        let held = held.ok_or(Violation("a request before OpenVolume"))?;
+        let tag = match &message {
+            Message::DeleteVolume { tag }
+            | Message::ReadMeta { tag, .. }
+            | Message::WriteMeta { tag, .. }
+            | Message::Prepare { tag, .. }
+            | Message::Connect { tag, .. }
+            | Message::Flush { tag } => *tag,
+            _ => return Err(Violation("a message that clients do not send")),
+        };
+        if stale {
+            self.refuse(id, tag, NEWER_CLIENT);
+            return Ok(());
+        }
+        match message {
+            Message::DeleteVolume { .. } => self.delete(id, tag, &held),
+            Message::ReadMeta { sector, bytes, .. } => {
+                self.meta_request(id, tag, (sector, bytes), meta::Job::Read(bytes), &held);
+            }
+            Message::WriteMeta { sector, bytes, .. } => {
+                let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+                self.meta_request(id, tag, (sector, len), meta::Job::Write(bytes), &held);
+            }
+            Message::Prepare { role, data_sector, params, .. } => {
+                return self.prepare(id, tag, (role, data_sector), params, &held);
+            }
+            Message::Connect { peers, .. } => return self.connect(id, tag, peers),
+            _ => {
+                let flight = Flight::Flush { client: id, tag };
+                self.out.io(flight, held.volume.member, IoOp::Flush);
+            }
+        }
+        Ok(())
+    }
+
+    fn open_volume(&mut self, name: &str, ask: volumes::Ask) -> Result<(), Violation> {
+        let Some(client) = self.clients.get_mut(&ask.client) else { return Ok(()) };
+        if client.held.is_some() || client.asking {
+            return Err(Violation("a second volume on one connection"));
+        }
+        if !valid_volume_name(name) {
+            let reason = format!(
+                "no volume can be called this; use up to {MAX_NAME_BYTES} letters, digits, \
+                 dots, hyphens and underscores"
+            );
+            self.refuse(ask.client, ask.tag, &reason);
+            return Ok(());
+        }
+        client.asking = true;
+        self.ask_volume(name.into(), ask);
+        Ok(())
+    }
+
+    fn delete(&mut self, id: ClientId, tag: u32, held: &Held) {
+        let piped = self.clients.get(&id).is_some_and(|client| client.pipe.is_some());
+        if !held.made {
+            self.refuse(id, tag, "this connection did not make the volume; it stays");
+        } else if piped || self.out.uses(id) {
+            self.refuse(id, tag, "the volume is in use; stop the array first");
+        } else {
+            self.delete_volume(id, tag, held);
+        }
+    }
+
+    fn meta_request(
+        &mut self,
+        id: ClientId,
+        tag: u32,
+        (sector, bytes): (u64, u32),
+        job: meta::Job,
+        held: &Held,
+    ) {
+        let whole = bytes > 0
+            && bytes <= meta::MAX_META_BYTES
+            && u64::from(bytes).is_multiple_of(SECTOR_BYTES);
+        if !whole || !within(sector, bytes, held.volume.bytes) {
+            let size = held.volume.bytes;
+            let reason = format!(
+                "{bytes} bytes at sector {sector} are no metadata of a volume of {size} bytes; \
+                 use up to 4096, whole sectors"
+            );
+            return self.refuse(id, tag, &reason);
+        }
+        if matches!(job, meta::Job::Write(_)) && !held.write {
+            return self.refuse(id, tag, "the volume is open for reading; open it for writing");
+        }
+        self.ask_meta(meta::Ask { client: id, tag, sector, job });
+    }
+
+    fn prepare(
+        &mut self,
+        id: ClientId,
+        tag: u32,
+        (role, data_sector): (u16, u64),
+        params: Params,
+        held: &Held,
+    ) -> Result<(), Violation> {
+        let Some(client) = self.clients.get(&id) else { return Ok(()) };
+        let peer = client.peer.filter(|_| client.pipe.is_none());
+        let peer = peer.ok_or(Violation("a second pipeline on one connection"))?;
+        match self.set_up((id, peer), role, data_sector, params, held) {
+            Ok(pipe) => {
+                let ring = pipe.ring;
+                self.sessions.insert(params.session, id);
+                if held.write {
+                    self.volumes.raise(&held.name, params.epoch);
+                }
+                if let Some(client) = self.clients.get_mut(&id) {
+                    client.epoch = client.epoch.max(params.epoch);
+                    client.pipe = Some(pipe);
+                }
+                self.answer(id, &Message::Prepared { tag, ring });
+            }
+            Err(reason) => self.refuse(id, tag, &reason),
+        }
+        Ok(())
+    }
+
+    fn set_up(
+        &mut self,
+        client: (ClientId, PeerId),
+        role: u16,
+        data_sector: u64,
+        params: Params,
+        held: &Held,
+    ) -> Result<Pipe, String> {
+        if held.write && params.epoch < self.volumes.epoch(&held.name) {
+            return Err(NEWER_CLIENT.to_owned());
+        }
+        if self.sessions.contains_key(&params.session) {
+            return Err("a pipeline of this session is here already; \
+                        give every role another node and try again"
+                .to_owned());
+        }
+        if role >= params.nodes {
+            return Err(format!("there is no role {role} of {} nodes; use a lower", params.nodes));
+        }
+        let pipeline = Pipeline::new(params).map_err(|why| format!("{why}; assemble it anew"))?;
+        let used = pipeline.member_byte(params.stripes, 0, 0);
+        let end = data_sector.checked_mul(SECTOR_BYTES).and_then(|start| start.checked_add(used));
+        if end.is_none_or(|end| end > held.volume.bytes) {
+            return Err(format!(
+                "volume {} of {} bytes is too small for its part of the array; \
+                 use the volume that the array was created on",
+                held.name, held.volume.bytes
+            ));
+        }
+        let bytes = pipeline.ring_bytes(role);
+        let ring = self.rings.take(bytes).map_err(|free| {
+            format!(
+                "a ring of {bytes} bytes is needed and {free} are free; \
+                 start the node with a larger --ring"
+            )
+        })?;
+        let place = (held.volume.member, data_sector, held.write);
+        Ok(Pipe::new(client, role, place, ring, pipeline))
+    }
+
+    fn connect(
+        &mut self,
+        id: ClientId,
+        tag: u32,
+        peers: Vec<PeerAddress>,
+    ) -> Result<(), Violation> {
+        let Some(client) = self.clients.get_mut(&id) else { return Ok(()) };
+        let pipe = client.pipe.as_mut().ok_or(Violation("Connect before Prepare"))?;
+        let mut roles: Vec<u16> = peers.iter().map(|peer| peer.role).collect();
+        roles.sort_unstable();
+        let twice = roles.windows(2).any(|pair| pair[0] == pair[1]);
+        let stranger = |&role: &u16| role == pipe.role || role >= pipe.pipeline.params().nodes;
+        if twice || roles.iter().any(stranger) || pipe.connecting.is_some() {
+            return Err(Violation("a Connect that names the wrong nodes"));
+        }
+        pipe.connecting = Some(tag);
+        for PeerAddress { role, address, ring } in peers {
+            let neighbour = &mut pipe.neighbours[usize::from(role)];
+            neighbour.told = Some((ring, address.clone()));
+            if !matches!(neighbour.link, Link::Absent | Link::Lost) {
+                continue;
+            }
+            neighbour.link = Link::Absent;
+            if role > pipe.role {
+                let peer = PeerId(self.next_peer);
+                self.next_peer = (self.next_peer + 1) % PeerId::FIRST_ACCEPTED;
+                neighbour.link = Link::Dialing(peer);
+                self.conns.insert(peer, Conn::Dialing(id, role));
+                self.out.push(Action::Fabric(FabricOp::Connect { peer, address }));
+            }
+        }
+        self.check_connected(id);
+        Ok(())
+    }
+
+    /// Answers `Connect` when all nodes that it names are there.
+    fn check_connected(&mut self, id: ClientId) {
+        let pipe = self.clients.get_mut(&id).and_then(|client| client.pipe.as_mut());
+        let Some(pipe) = pipe else { return };
+        let mut told = pipe.neighbours.iter().filter(|neighbour| neighbour.told.is_some());
+        if told.all(|neighbour| matches!(neighbour.link, Link::Up(_)))
+            && let Some(tag) = pipe.connecting.take()
+        {
+            self.answer(id, &Message::Ok { tag });
+        }
+    }
+
+    /// A connection that we asked for stands.
+    pub(super) fn connected(&mut self, peer: PeerId) {
+        let Some(&Conn::Dialing(id, role)) = self.conns.get(&peer) else { return };
+        let pipe = self.clients.get_mut(&id).and_then(|client| client.pipe.as_mut());
+        let Some(pipe) = pipe else { return };
+        self.conns.insert(peer, Conn::Node(id, role));
+        pipe.neighbours[usize::from(role)].link = Link::Up(peer);
+        let session = pipe.pipeline.params().session;
+        self.out.send(peer, pipe.epoch(), &Message::Join { session, role: pipe.role });
+        self.check_connected(id);
+    }
+
+    /// Another node says which pipeline it belongs to.
+    fn join(&mut self, peer: PeerId, session: u64, role: u16) -> Result<(), Violation> {
+        let stranger = Violation("a node that no pipeline waits for");
+        let id = self.sessions.get(&session).copied().ok_or(stranger)?;
+        let client = self.clients.get_mut(&id).filter(|client| client.is_here());
+        let pipe = client.and_then(|client| client.pipe.as_mut()).ok_or(stranger)?;
+        if role >= pipe.role || pipe.neighbours[usize::from(role)].link != Link::Absent {
+            return Err(stranger);
+        }
+        pipe.neighbours[usize::from(role)].link = Link::Up(peer);
+        self.conns.insert(peer, Conn::Node(id, role));
+        self.check_connected(id);
+        Ok(())
+    }
+}

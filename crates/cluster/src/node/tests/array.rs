@@ -1,0 +1,201 @@
+//! An array over the nodes of a [`World`], written by a scripted client, and what it must hold.
+
+use std::collections::BTreeMap;
+
+use braid_array::fabric::PeerId;
+
+use super::world::World;
+use crate::family::Family;
+use crate::pipeline::{Params, Pipeline, Slots};
+use crate::schedule::{Endpoint, Planner};
+use crate::set::{Imm, Mode, Set, Touched};
+use crate::wire::{Message, PeerAddress};
+
+pub(super) const DATA_SECTOR: u64 = 16;
+pub(super) const CHUNK: u32 = 8192;
+const SLICE: u32 = 4096;
+const ARENA_BYTES: usize = 8 << 20;
+
+pub(super) struct Array {
+    pub(super) world: World,
+    /// Connections to the nodes.
+    pub(super) peers: Vec<PeerId>,
+    pub(super) rings: Vec<u64>,
+    pub(super) pipeline: Pipeline,
+    /// By stripe, then data index: what the blocks must hold.
+    model: Vec<Vec<Vec<u8>>>,
+    turns: Vec<u32>,
+}
+
+pub(super) fn params(family: Family, nodes: u16, planner: Planner) -> Params {
+    Params {
+        session: 77,
+        epoch: 1,
+        family,
+        nodes,
+        chunk_bytes: CHUNK,
+        stripes: 2 * u64::from(nodes),
+        planner,
+        wide: Slots { count: nodes, bytes: SLICE },
+        narrow: Slots { count: nodes, bytes: 4096 },
+        reads: Slots { count: 3, bytes: 8192 },
+    }
+}
+
+impl Array {
+    pub(super) fn new(family: Family, nodes: u16, planner: Planner, seed: u64) -> Self {
+        let pipeline = Pipeline::new(params(family, nodes, planner)).expect("a pipeline");
+        let mut world = World::new(usize::from(nodes), ARENA_BYTES, seed);
+        let stripes = pipeline.params().stripes;
+        let bytes = DATA_SECTOR * 512 + pipeline.member_byte(stripes, 0, 0);
+        let peers: Vec<PeerId> = (0..usize::from(nodes)).map(|site| world.dial(site)).collect();
+        for &peer in &peers {
+            world.send(peer, &Message::CreateVolume { tag: 1, name: "v".to_owned(), bytes });
+        }
+        world.run();
+        for (role, &peer) in peers.iter().enumerate() {
+            let (params, role) = (*pipeline.params(), role as u16);
+            let message = Message::Prepare { tag: 2, role, data_sector: DATA_SECTOR, params };
+            world.send(peer, &message);
+        }
+        world.run();
+        let mut rings = vec![0; usize::from(nodes)];
+        for (peer, message) in std::mem::take(&mut world.heard) {
+            match message {
+                Message::Volume { tag: 1, bytes: found } => assert_eq!(found, bytes),
+                Message::Prepared { tag: 2, ring } => rings[peer.0 as usize] = ring,
+                other => panic!("{other:?}"),
+            }
+        }
+        let blocks = vec![vec![0; CHUNK as usize]; pipeline.data_blocks() as usize];
+        let model = vec![blocks; stripes as usize];
+        let turns = vec![0; usize::from(pipeline.positions())];
+        Self { world, peers, rings, pipeline, model, turns }
+    }
+
+    /// With all connections between the nodes.
+    pub(super) fn connected(family: Family, nodes: u16, planner: Planner, seed: u64) -> Self {
+        let mut array = Self::new(family, nodes, planner, seed);
+        for node in 0..nodes {
+            array.connect(node);
+        }
+        array.world.run();
+        let heard = std::mem::take(&mut array.world.heard);
+        assert_eq!(heard.len(), usize::from(nodes));
+        assert!(heard.iter().all(|(_, message)| *message == Message::Ok { tag: 3 }), "{heard:?}");
+        array
+    }
+
+    /// Tells a node to connect to the others.
+    pub(super) fn connect(&mut self, node: u16) {
+        let others = (0..self.peers.len() as u16).filter(|&other| other != node);
+        let peer = |role: u16| PeerAddress {
+            role,
+            address: role.to_string(),
+            ring: self.rings[usize::from(role)],
+        };
+        let peers = others.map(peer).collect();
+        self.world.send(self.peers[usize::from(node)], &Message::Connect { tag: 3, peers });
+    }
+
+    /// The next slice-set at a position, a whole slice.
+    pub(super) fn set(&mut self, position: u16, stripe: u64) -> Set {
+        let turn = &mut self.turns[usize::from(position)];
+        *turn += 1;
+        Set {
+            position,
+            turn: *turn,
+            version: 0,
+            stripe,
+            offset: 0,
+            len: SLICE,
+            mode: Mode::Full,
+            planner: self.pipeline.planner(position),
+            fua: false,
+            touched: Touched::all(self.pipeline.data_blocks()),
+        }
+    }
+
+    /// Blocks picked at random, one at least.
+    pub(super) fn some(&mut self) -> Touched {
+        let mut touched = Touched::none(self.pipeline.data_blocks());
+        let blocks = u64::from(self.pipeline.data_blocks());
+        for _ in 0..=self.world.random(blocks) {
+            touched.insert(self.world.random(blocks) as u32);
+        }
+        touched
+    }
+
+    /// Opens a slice-set with random content and sends its slices.
+    pub(super) fn write(&mut self, set: &Set) {
+        let range = set.offset as usize..(set.offset + set.len) as usize;
+        let stripe = set.stripe as usize;
+        for index in set.touched.iter() {
+            let bytes = self.world.bytes(set.len as usize);
+            self.model[stripe][index as usize][range.clone()].copy_from_slice(&bytes);
+        }
+        let plan = self.pipeline.plan_of(set).expect("it may be opened");
+        for node in plan.involved(set.mode, &set.touched) {
+            self.world.send(self.peers[usize::from(node)], &Message::Open { set: set.clone() });
+        }
+        for (number, transfer) in plan.schedule.transfers().iter().enumerate() {
+            if transfer.from == Endpoint::Client && plan.arrives(number, &set.touched) {
+                let mut bytes = vec![0; set.len as usize];
+                for (index, coef) in transfer.terms.iter() {
+                    let block = &self.model[stripe][index as usize][range.clone()];
+                    braid_parity::combine(&mut [&mut bytes], &[coef], &[block], true);
+                }
+                let node = usize::from(transfer.to);
+                let to = self.rings[node] + self.pipeline.arrival(&plan, set, number).offset;
+                let imm = Imm::of(set, number).encode();
+                self.world.put(self.peers[node], to, imm, bytes);
+            }
+        }
+    }
+
+    /// Every node has closed these slice-sets, and well.
+    pub(super) fn expect_closed(&mut self, sets: &[Set]) {
+        let mut closed: BTreeMap<(u16, u32), usize> = BTreeMap::new();
+        for (peer, message) in std::mem::take(&mut self.world.heard) {
+            match message {
+                Message::Closed { position, turn, fine: true } => {
+                    *closed.entry((position, turn)).or_default() += 1;
+                }
+                other => panic!("{peer:?} says {other:?}"),
+            }
+        }
+        for set in sets {
+            let plan = self.pipeline.plan_of(set).expect("it may be opened");
+            let involved = plan.involved(set.mode, &set.touched).len();
+            assert_eq!(closed.remove(&(set.position, set.turn)), Some(involved), "{set:?}");
+        }
+        assert!(closed.is_empty());
+        assert!(self.world.sites.iter().all(|site| braid_array::Machine::idle(&site.node)));
+    }
+
+    /// Every member holds what a direct encoding of the model says.
+    pub(super) fn verify(&self) {
+        for stripe in 0..self.pipeline.params().stripes {
+            for node in 0..self.pipeline.params().nodes {
+                assert_eq!(self.wrong_rows(stripe, node), [], "stripe {stripe}, node {node}");
+            }
+        }
+    }
+
+    /// Rows of a stripe on which a member does not hold what it should.
+    pub(super) fn wrong_rows(&self, stripe: u64, node: u16) -> Vec<u16> {
+        let Params { family, nodes, .. } = *self.pipeline.params();
+        let code = family.code(nodes, stripe).expect("a code");
+        let wrong = |&row: &u16| {
+            let mut block = vec![0; CHUNK as usize];
+            for (index, coef) in code.terms(crate::Cell { row, node }).iter() {
+                let data = &self.model[stripe as usize][index as usize];
+                braid_parity::combine(&mut [&mut block], &[coef], &[data], true);
+            }
+            let at = DATA_SECTOR * 512 + self.pipeline.member_byte(stripe, row, 0);
+            let volume = &self.world.sites[usize::from(node)].volumes["v"];
+            volume[at as usize..][..CHUNK as usize] != block
+        };
+        (0..self.pipeline.rows()).filter(wrong).collect()
+    }
+}

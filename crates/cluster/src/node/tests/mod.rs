@@ -1,0 +1,5 @@
+mod array;
+mod hostile;
+mod sets;
+mod setup;
+mod world;

@@ -1,0 +1,220 @@
+//! Slice-sets of every code, schedule and mode, in any order of events.
+
+use braid_array::level::{Layout, Level};
+
+use super::array::{Array, CHUNK};
+use crate::family::Family;
+use crate::schedule::Planner;
+use crate::set::{Mode, Set, Touched};
+use crate::wire::Message;
+
+const ENCODER: Planner = Planner::Encoder { node: 0 };
+
+fn md(level: Level) -> Family {
+    Family::Md { level, layout: Layout::default_for(level) }
+}
+
+/// Families, nodes, and who may add up.
+fn kinds() -> Vec<(Family, u16, Vec<Planner>)> {
+    let usual = vec![ENCODER, Planner::Chain];
+    let mut kinds = vec![(Family::Xor2d, 5, vec![Planner::Static])];
+    for nodes in [4, 5, 6, 9] {
+        kinds.push((Family::Xor2d, nodes, usual.clone()));
+    }
+    let levels = [
+        (Level::Raid0, 3),
+        (Level::Raid1, 3),
+        (Level::Raid4, 3),
+        (Level::Raid5, 4),
+        (Level::Raid6, 5),
+        (Level::Raid10, 4),
+    ];
+    kinds.extend(levels.map(|(level, nodes)| (md(level), nodes, usual.clone())));
+    kinds
+}
+
+fn arrays(seed: u64) -> impl Iterator<Item = Array> {
+    kinds().into_iter().flat_map(move |(family, nodes, planners)| {
+        planners.into_iter().map(move |planner| Array::connected(family, nodes, planner, seed))
+    })
+}
+
+/// As many slice-sets at a time as there are positions, made by `make` for every half of every
+/// stripe.
+fn write_all(array: &mut Array, make: impl Fn(&mut Array, u16, u64) -> Set) {
+    let stripes = array.pipeline.params().stripes;
+    let halves: Vec<(u64, u32)> = (0..stripes).flat_map(|s| [(s, 0), (s, CHUNK / 2)]).collect();
+    for some in halves.chunks(usize::from(array.pipeline.positions())) {
+        let mut sets = Vec::new();
+        for (position, &(stripe, offset)) in some.iter().enumerate() {
+            let mut set = make(array, position as u16, stripe);
+            set.offset += offset;
+            array.write(&set);
+            sets.push(set);
+        }
+        array.world.run();
+        array.expect_closed(&sets);
+    }
+    array.verify();
+}
+
+#[test]
+fn full_stripes_come_out_as_a_direct_encoding() {
+    for seed in 0..3 {
+        for mut array in arrays(seed) {
+            write_all(&mut array, Array::set);
+        }
+    }
+}
+
+#[test]
+fn the_client_can_make_the_parities() {
+    for mut array in arrays(10) {
+        write_all(&mut array, |array, position, stripe| Set {
+            planner: Planner::Client,
+            ..array.set(position, stripe)
+        });
+    }
+}
+
+/// A part of a half block, some blocks of it.
+fn small(array: &mut Array, position: u16, stripe: u64, mode: Mode) -> Set {
+    let (from, to) = (array.world.random(8) as u32, array.world.random(8) as u32);
+    let (offset, len) = (from.min(to) * 512, (from.max(to) - from.min(to) + 1) * 512);
+    let touched = array.some();
+    Set { mode, touched, offset, len, ..array.set(position, stripe) }
+}
+
+#[test]
+fn small_writes_add_differences() {
+    for seed in 20..24 {
+        for mut array in arrays(seed) {
+            write_all(&mut array, Array::set);
+            write_all(&mut array, |array, position, stripe| {
+                small(array, position, stripe, Mode::Delta)
+            });
+        }
+    }
+}
+
+#[test]
+fn large_writes_read_the_rest() {
+    for seed in 30..33 {
+        for mut array in arrays(seed) {
+            write_all(&mut array, Array::set);
+            write_all(&mut array, |array, position, stripe| {
+                small(array, position, stripe, Mode::Reconstruct)
+            });
+        }
+    }
+}
+
+#[test]
+fn copies_need_no_old_content() {
+    for level in [Level::Raid0, Level::Raid1, Level::Raid10] {
+        for planner in [ENCODER, Planner::Chain] {
+            let mut array = Array::connected(md(level), 4, planner, 5);
+            write_all(&mut array, |array, position, stripe| {
+                small(array, position, stripe, Mode::Full)
+            });
+        }
+    }
+}
+
+#[test]
+fn parities_are_made_right_again() {
+    let mut array = Array::connected(Family::Xor2d, 5, ENCODER, 6);
+    write_all(&mut array, Array::set);
+    // Node 4 of 5 holds parities only.
+    array.world.sites[4].volumes.get_mut("v").expect("its volume")[16 * 512..].fill(0xaa);
+    assert_ne!(array.wrong_rows(0, 4), []);
+    write_all(&mut array, |array, position, stripe| Set {
+        mode: Mode::Reconstruct,
+        touched: Touched::none(array.pipeline.data_blocks()),
+        ..array.set(position, stripe)
+    });
+}
+
+#[test]
+fn what_is_to_be_durable_is_written_so() {
+    let mut array = Array::connected(Family::Xor2d, 5, ENCODER, 7);
+    let set = Set { fua: true, ..array.set(0, 3) };
+    array.write(&set);
+    array.world.run();
+    array.expect_closed(&[set]);
+    // Four rows on each node.
+    assert!(array.world.sites.iter().all(|site| site.durable_writes == 4));
+}
+
+#[test]
+fn a_lost_neighbour_ends_what_needs_it_and_reads_go_on() {
+    for seed in 0..40 {
+        let mut array = Array::connected(Family::Xor2d, 5, ENCODER, seed);
+        let first: Vec<Set> = (0..5).map(|position| array.set(position, 1)).collect();
+        for set in &first {
+            array.write(set);
+        }
+        for _ in 0..array.world.random(100) {
+            array.world.step();
+        }
+        array.world.break_link(0, 2);
+        array.world.run();
+        // A later one: its slices may be under way when the client hears of it.
+        let later = array.set(5, 2);
+        array.write(&later);
+        array.world.run();
+        let mut closed = Vec::new();
+        for (_, message) in std::mem::take(&mut array.world.heard) {
+            match message {
+                Message::Closed { position, turn: 1, fine } => closed.push((position, fine)),
+                other => panic!("{other:?}"),
+            }
+        }
+        // All end at all nodes, and those after the loss badly at one at least.
+        for position in 0..6 {
+            let here = closed.iter().filter(|(at, _)| *at == position);
+            assert_eq!(here.count(), 5, "position {position}, seed {seed}");
+        }
+        assert!(closed.contains(&(5, false)), "seed {seed}");
+        assert!(array.world.sites.iter().all(|site| braid_array::Machine::idle(&site.node)));
+        let peer = array.peers[0];
+        array.world.send(peer, &Message::Read { slot: 1, sector: 16, bytes: 512, to: 4096 });
+        array.world.run();
+        assert_eq!(array.world.placed, [(peer, 1)]);
+    }
+}
+
+#[test]
+fn a_store_that_fails_is_told_and_harms_no_parity() {
+    for mode in [Mode::Full, Mode::Delta] {
+        let mut array = Array::connected(Family::Xor2d, 5, ENCODER, 8);
+        write_all(&mut array, Array::set);
+        array.world.sites[1].bad_sectors.insert(16);
+        let mut touched = Touched::none(12);
+        let code = Family::Xor2d.code(5, 0).expect("a code");
+        let mine = |cell: &&crate::Cell| cell.node == 1 && cell.row == 0;
+        let index = code.data().iter().position(|cell| mine(&cell)).expect("node 1 holds data");
+        touched.insert(index as u32);
+        let touched = if mode == Mode::Full { Touched::all(12) } else { touched };
+        let set = Set { mode, touched, ..array.set(0, 0) };
+        array.write(&set);
+        array.world.run();
+        let heard = std::mem::take(&mut array.world.heard);
+        let fine = |(peer, message): &(_, Message)| match message {
+            Message::Closed { fine, .. } => (array.peers[1] == *peer, *fine),
+            other => panic!("{other:?}"),
+        };
+        let told: Vec<(bool, bool)> = heard.iter().map(fine).collect();
+        assert!(told.contains(&(true, false)), "{mode:?}: {told:?}");
+        let plan = array.pipeline.plan_of(&set).expect("a plan");
+        assert_eq!(told.len(), plan.involved(mode, &set.touched).len());
+        if mode == Mode::Full {
+            // All others are fine: the slice itself was there.
+            assert!(told.iter().all(|&(own, fine)| own != fine));
+            assert!((2..5).all(|node| array.wrong_rows(0, node).is_empty()));
+        } else {
+            // Nothing was added to any parity: the difference is not known.
+            assert_eq!(told.iter().filter(|(_, fine)| *fine).count(), 0, "{told:?}");
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! The volumes that clients have open, and who waits for one.
+//!
+//! ```text
+//! Opening ──► Open ── last user gone ──► Flushing ──► Closing ──► gone
+//!              └───── DeleteVolume ─────────────────► Closing ──► gone
+//! ```
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use braid_array::IoOp;
+use braid_array::fabric::{Volume, VolumeOp};
+
+use super::Node;
+use super::out::Flight;
+use super::session::{ClientId, Held};
+use crate::wire::Message;
+
+/// A client that wants a volume.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ask {
+    pub(super) client: ClientId,
+    pub(super) tag: u32,
+    pub(super) write: bool,
+    /// A new one of this size.
+    pub(super) create: Option<u64>,
+    /// What the client says its epoch is; 0 when it has none yet.
+    pub(super) epoch: u32,
+}
+
+#[derive(Debug)]
+enum State {
+    Opening(Ask),
+    Open(Volume),
+    Flushing(Volume),
+    /// With the client and tag to answer when it was to be deleted.
+    Closing(Option<(ClientId, u32)>),
+}
+
+#[derive(Debug)]
+struct Entry {
+    state: State,
+    users: Vec<ClientId>,
+    writer: Option<ClientId>,
+    waiting: VecDeque<Ask>,
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub(super) struct Volumes {
+    entries: BTreeMap<Arc<str>, Entry>,
+    /// The highest epoch of those who opened a volume for writing.
+    epochs: BTreeMap<Arc<str>, u32>,
+}
+
+impl Volumes {
+    /// None is open.
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The highest epoch seen for a volume.
+    pub(super) fn epoch(&self, name: &str) -> u32 {
+        self.epochs.get(name).copied().unwrap_or(0)
+    }
+
+    /// Remembers the epoch of somebody who writes.
+    pub(super) fn raise(&mut self, name: &Arc<str>, epoch: u32) {
+        let highest = self.epochs.entry(Arc::clone(name)).or_default();
+        *highest = epoch.max(*highest);
+    }
+}
+
+/// What somebody of a lower epoch is told.
+pub(super) const NEWER_CLIENT: &str = "a newer client has this volume; assemble the array again";
+
+impl Node {
+    pub(super) fn ask_volume(&mut self, name: Arc<str>, ask: Ask) {
+        if let Some(entry) = self.volumes.entries.get_mut(&name) {
+            match &entry.state {
+                State::Open(_) => self.decide(&name, ask),
+                _ => entry.waiting.push_back(ask),
+            }
+            return;
+        }
+        let owned = name.to_string();
+        let op = match ask.create {
+            Some(bytes) => VolumeOp::Create { name: owned, bytes },
+            None => VolumeOp::Open { name: owned },
+        };
+        let (users, waiting) = (Vec::new(), VecDeque::new());
+        let entry = Entry { state: State::Opening(ask), users, writer: None, waiting };
+        self.volumes.entries.insert(Arc::clone(&name), entry);
+        self.out.volume(name, op);
+    }
+
+    /// Whether a client gets a volume that is open.
+    fn decide(&mut self, name: &Arc<str>, ask: Ask) {
+        let newest = self.volumes.epoch(name);
+        let Some(entry) = self.volumes.entries.get_mut(name) else { return };
+        let State::Open(volume) = entry.state else { return };
+        let Some(client) = self.clients.get_mut(&ask.client).filter(|client| client.is_here())
+        else {
+            return;
+        };
+        client.asking = false;
+        let made = ask.create.is_some();
+        let refusal = if made && !entry.users.is_empty() {
+            Some(format!("volume {name} exists; choose another name"))
+        } else if ask.write && entry.writer.is_some() {
+            Some(format!("volume {name} is in use by another client; stop that array first"))
+        } else if ask.write && ask.epoch != 0 && ask.epoch < newest {
+            Some(NEWER_CLIENT.to_owned())
+        } else {
+            None
+        };
+        if let Some(reason) = refusal {
+            self.refuse(ask.client, ask.tag, &reason);
+            return;
+        }
+        client.held = Some(Held { name: Arc::clone(name), volume, write: ask.write, made });
+        entry.users.push(ask.client);
+        if ask.write {
+            entry.writer = Some(ask.client);
+            self.volumes.raise(name, ask.epoch);
+        }
+        self.answer(ask.client, &Message::Volume { tag: ask.tag, bytes: volume.bytes });
+    }
+
+    /// The executor has carried an operation out.
+    pub(super) fn volume_answered(&mut self, name: &Arc<str>, result: Result<Volume, String>) {
+        let Some(entry) = self.volumes.entries.get_mut(name) else { return };
+        match (&entry.state, result) {
+            (&State::Opening(ask), Ok(volume)) => {
+                entry.state = State::Open(volume);
+                self.decide(name, ask);
+                self.admit_waiting(name);
+                self.close_if_unused(name, ask.create.is_some());
+            }
+            (&State::Opening(ask), Err(reason)) => {
+                if let Some(client) = self.clients.get_mut(&ask.client) {
+                    client.asking = false;
+                }
+                self.refuse(ask.client, ask.tag, &reason);
+                self.forget_volume(name);
+            }
+            (&State::Closing(asked), result) => {
+                match (asked, result) {
+                    (Some((client, tag)), Ok(_)) => {
+                        self.volumes.epochs.remove(name);
+                        self.answer(client, &Message::Ok { tag });
+                    }
+                    (Some((client, tag)), Err(reason)) => self.refuse(client, tag, &reason),
+                    (None, Ok(_)) => {}
+                    (None, Err(reason)) => self.stop_trouble(&reason),
+                }
+                self.forget_volume(name);
+            }
+            (State::Open(_) | State::Flushing(_), _) => {}
+        }
+    }
+
+    fn admit_waiting(&mut self, name: &Arc<str>) {
+        while let Some(ask) =
+            self.volumes.entries.get_mut(name).and_then(|entry| entry.waiting.pop_front())
+        {
+            self.decide(name, ask);
+        }
+    }
+
+    /// It is closed; those who wait open it again.
+    fn forget_volume(&mut self, name: &Arc<str>) {
+        let Some(entry) = self.volumes.entries.remove(name) else { return };
+        for ask in entry.waiting {
+            if self.is_here(ask.client) {
+                self.ask_volume(Arc::clone(name), ask);
+            }
+        }
+    }
+
+    /// Closes a volume that nobody uses; removes it when its maker left before it was there.
+    fn close_if_unused(&mut self, name: &Arc<str>, made: bool) {
+        let Some(entry) = self.volumes.entries.get_mut(name) else { return };
+        let State::Open(volume) = entry.state else { return };
+        if !entry.users.is_empty() {
+            return;
+        }
+        if made {
+            entry.state = State::Closing(None);
+            self.out.volume(Arc::clone(name), VolumeOp::Delete { member: volume.member });
+        } else {
+            entry.state = State::Flushing(volume);
+            let flight = Flight::LastFlush { volume: Arc::clone(name) };
+            self.out.io(flight, volume.member, IoOp::Flush);
+        }
+    }
+
+    /// The flush before the end is answered.
+    pub(super) fn last_flush(&mut self, name: &Arc<str>, fine: bool) {
+        if !fine {
+            self.stop_trouble(&format!("volume {name} cannot be flushed"));
+        }
+        let Some(entry) = self.volumes.entries.get_mut(name) else { return };
+        let State::Flushing(volume) = entry.state else { return };
+        entry.state = State::Closing(None);
+        self.out.volume(Arc::clone(name), VolumeOp::Close { member: volume.member });
+    }
+
+    /// A client needs its volume no more, and nothing of it is in flight.
+    pub(super) fn release_volume(&mut self, name: &Arc<str>, client: ClientId) {
+        let Some(entry) = self.volumes.entries.get_mut(name) else { return };
+        entry.users.retain(|&user| user != client);
+        entry.writer = entry.writer.filter(|&writer| writer != client);
+        self.close_if_unused(name, false);
+    }
+
+    /// Removes the volume that a client made, if it alone uses it.
+    pub(super) fn delete_volume(&mut self, client: ClientId, tag: u32, held: &Held) {
+        let Some(entry) = self.volumes.entries.get_mut(&held.name) else { return };
+        if entry.users.len() > 1 {
+            let reason = "volume is in use by another client; stop that one first";
+            return self.refuse(client, tag, reason);
+        }
+        entry.users.clear();
+        entry.writer = None;
+        entry.state = State::Closing(Some((client, tag)));
+        let op = VolumeOp::Delete { member: held.volume.member };
+        self.out.volume(Arc::clone(&held.name), op);
+        if let Some(client) = self.clients.get_mut(&client) {
+            client.held = None;
+        }
+    }
+}
