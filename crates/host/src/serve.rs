@@ -14,6 +14,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use braid_array::action::Command;
 use braid_array::array::Scratch;
 use braid_array::assemble::Config;
+use braid_array::events::ArrayEvent;
 use braid_array::stack::Stack;
 use braid_array::{Array, Instant, Machine, MemberId, SECTOR_BYTES};
 use braid_cluster::{Client, ClientConfig};
@@ -26,6 +27,7 @@ use crate::control::{self, Served, Server, StopRequest, valid_name};
 use crate::door::{Door, Message};
 use crate::engine::{Engine, ExportInfo, Listener, REQUEST_BYTES};
 use crate::export::fuse;
+use crate::fabric::frame::Kind;
 use crate::member::{MemberFile, OpenError, check_distinct, describe};
 
 mod news;
@@ -67,7 +69,12 @@ pub enum Assembled {
         inner: Vec<(Config, Vec<MemberFile>)>,
     },
     /// An array over nodes.
-    Cluster(ClientConfig),
+    Cluster {
+        /// The array.
+        config: ClientConfig,
+        /// How its nodes are talked to.
+        fabric: Kind,
+    },
 }
 
 /// Why an array is not served, or no longer: the reason, then the next step.
@@ -118,6 +125,35 @@ struct Machinery {
     machine: Box<dyn Machine + Send>,
     members: Vec<(MemberId, MemberFile)>,
     arena: Arena,
+    /// For an array over nodes.
+    nodes: Option<Nodes>,
+}
+
+/// The nodes of an array.
+#[derive(Clone, Copy)]
+struct Nodes {
+    fabric: Kind,
+    /// How many the array starts without.
+    missing: usize,
+}
+
+impl Nodes {
+    /// Waits until all that should be there are connected.
+    fn connected(self, door: &Door, news: &News) -> Result<(), ServeError> {
+        // The machine takes requests once it knows of every node.
+        let flushed = door.call(|done| Message::Flush { done });
+        let status = door.status();
+        let lost = status.as_ref().map_or(0, |status| usize::from(status.degraded));
+        if flushed == Some(Ok(())) && lost <= self.missing {
+            return Ok(());
+        }
+        let failed = news.first_failed().and_then(|(member, reason)| {
+            let known = status?.members.into_iter().find(|known| known.member == member)?;
+            Some(format!("{}: {reason}", known.device))
+        });
+        let reason = failed.unwrap_or_else(|| "the nodes cannot be reached".to_owned());
+        Err(ServeError::new(reason, "see the log of the node, or leave this member out"))
+    }
 }
 
 impl Machinery {
@@ -125,7 +161,7 @@ impl Machinery {
         let (outer, inner) = match array {
             Assembled::Array { config, members } => return Self::of_devices(config, members),
             Assembled::Nested { outer, inner } => (outer, inner),
-            Assembled::Cluster(config) => return Self::of_nodes(config),
+            Assembled::Cluster { config, fabric } => return Self::of_nodes(config, fabric),
         };
         let configs = inner.iter().map(|(config, _)| config).chain([&outer]);
         let arena = Arena::new(configs.map(Array::scratch_bytes).sum(), REQUEST_BYTES)
@@ -142,16 +178,18 @@ impl Machinery {
         let outer = start(outer, &mut scratch)?;
         let machine = Stack::new(outer, arrays)
             .map_err(|reason| ServeError::new(reason, "use fewer, larger arrays"))?;
-        Ok(Self { machine: Box::new(machine), members, arena })
+        Ok(Self { machine: Box::new(machine), members, arena, nodes: None })
     }
 
-    fn of_nodes(config: ClientConfig) -> Result<Self, ServeError> {
-        let arena = Arena::new(Client::scratch_bytes(&config), REQUEST_BYTES)
+    fn of_nodes(config: ClientConfig, fabric: Kind) -> Result<Self, ServeError> {
+        let arena = Arena::for_fabric(Client::scratch_bytes(&config), REQUEST_BYTES)
             .map_err(|error| ServeError::of_system(&error))?;
+        let missing = config.members.iter().filter(|member| member.is_none()).count();
         let mut client = Client::new(config, arena.scratch())
             .map_err(|reason| ServeError::new(reason, "see braid assemble --explain"))?;
         client.set_epoch(u64::try_from(since_1970().as_micros()).unwrap_or(u64::MAX));
-        Ok(Self { machine: Box::new(client), members: Vec::new(), arena })
+        let nodes = Some(Nodes { fabric, missing });
+        Ok(Self { machine: Box::new(client), members: Vec::new(), arena, nodes })
     }
 
     fn of_devices(config: Config, members: Vec<MemberFile>) -> Result<Self, ServeError> {
@@ -161,7 +199,7 @@ impl Machinery {
         let ids = config.member_ids().collect::<Vec<_>>();
         let machine = start(config, &mut arena.scratch())?;
         let members = ids.into_iter().zip(members).collect();
-        Ok(Self { machine: Box::new(machine), members, arena })
+        Ok(Self { machine: Box::new(machine), members, arena, nodes: None })
     }
 }
 
@@ -196,8 +234,11 @@ fn serve_machine(
     let signals = watch_signals(stop.clone()).map_err(system)?;
     let facts = Facts::of(array.machine.as_ref());
     let mut engine = Engine::new(array.machine, array.members, array.arena).map_err(system)?;
+    if let Some(nodes) = array.nodes {
+        engine.set_fabric(nodes.fabric, None).map_err(system)?;
+    }
     let door = engine.door();
-    let news = report_events(name, &mut engine).map_err(system)?;
+    let (news, events) = report_events(&mut engine);
     let mut doors = Doors::default();
     for export in exports {
         doors.open(name, export, &mut engine, &door, facts)?;
@@ -209,7 +250,7 @@ fn serve_machine(
         exports: doors.names.clone(),
         started_unix_s: since_1970().as_secs(),
         stop: stop.clone(),
-        news,
+        news: Arc::clone(&news),
     };
     let run = move || {
         let result = engine.run();
@@ -218,10 +259,14 @@ fn serve_machine(
     };
     let engine = thread::Builder::new().name("engine".into()).spawn(run).map_err(system)?;
     let mut running = Running { door, doors, engine: Some(engine) };
-    let started = control.run(Arc::new(served)).and_then(|()| ready());
+    let connected = array.nodes.map_or(Ok(()), |nodes| nodes.connected(&running.door, &news));
+    let started = connected.and_then(|()| {
+        let started = control.run(Arc::new(served)).and_then(|()| ready());
+        started.and_then(|()| log_events(name, events, &running.door)).map_err(system)
+    });
     let ended = match started {
         Ok(()) => running.supervise(&stops),
-        Err(error) => running.stop(true).map_err(ServeError::from).and(Err(system(error))),
+        Err(error) => running.stop(true).map_err(ServeError::from).and(Err(error)),
     };
     signals.close();
     // The name is free before the one who asked hears of it.
@@ -254,8 +299,8 @@ impl Facts {
     }
 }
 
-/// Keeps what the array reports: in the log, and in the answer for `status`.
-fn report_events(name: &str, engine: &mut Engine) -> io::Result<Arc<News>> {
+/// Keeps what the array reports, for the log and for the answer for `status`.
+fn report_events(engine: &mut Engine) -> (Arc<News>, Receiver<ArrayEvent>) {
     let news = Arc::new(News::default());
     let reporter = Arc::clone(&news);
     let (sender, events) = mpsc::channel();
@@ -264,10 +309,14 @@ fn report_events(name: &str, engine: &mut Engine) -> io::Result<Arc<News>> {
         // The log is written elsewhere; when its thread is gone there is no log to write.
         let _ = sender.send(event.clone());
     }));
-    let (name, door) = (name.to_owned(), engine.door());
+    (news, events)
+}
+
+/// Writes the log from now on, and what was reported before.
+fn log_events(name: &str, events: Receiver<ArrayEvent>, door: &Door) -> io::Result<()> {
+    let (name, door) = (name.to_owned(), door.clone());
     let write = move || news::log(&name, &events, &door);
-    thread::Builder::new().name("log".into()).spawn(write)?;
-    Ok(news)
+    thread::Builder::new().name("log".into()).spawn(write).map(drop)
 }
 
 /// SIGTERM, SIGINT and SIGHUP ask for a stop from here on.

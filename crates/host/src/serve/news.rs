@@ -2,7 +2,7 @@
 //! differences found by the last check, for `status`.
 
 use std::sync::mpsc::Receiver;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use braid_array::MemberId;
 use braid_array::events::{ArrayEvent, SyncAction};
@@ -18,6 +18,7 @@ const MAX_MISMATCHES: usize = 1000;
 #[derive(Debug, Default)]
 pub struct News {
     mismatches: Mutex<Vec<Mismatch>>,
+    first_failed: OnceLock<(MemberId, &'static str)>,
 }
 
 impl News {
@@ -25,6 +26,11 @@ impl News {
     #[must_use]
     pub fn mismatches(&self) -> Vec<Mismatch> {
         self.lock().clone()
+    }
+
+    /// The first member that failed, and why.
+    pub(super) fn first_failed(&self) -> Option<(MemberId, &'static str)> {
+        self.first_failed.get().copied()
     }
 
     /// Takes an event in, on the engine's thread.
@@ -36,6 +42,10 @@ impl News {
                 if mismatches.len() < MAX_MISMATCHES {
                     mismatches.push(Mismatch { array_sector, sectors, member });
                 }
+            }
+            ArrayEvent::MemberFailed { member, reason } => {
+                // Only the first is kept.
+                let _ = self.first_failed.set((member, reason));
             }
             _ => {}
         }

@@ -8,6 +8,7 @@ use braid_cluster::assemble::{Assembly, Candidate, Options, Plan, Start, decide}
 use braid_cluster::pipeline::Params;
 use braid_cluster::{ClientConfig, Planner};
 use braid_host::daemon::Daemon;
+use braid_host::fabric::frame::Kind;
 use braid_host::remote::{self, RemoteError};
 use braid_host::serve::{Assembled, ExportSpec};
 use uuid::Uuid;
@@ -163,10 +164,11 @@ fn assembled(name: &str, plan: Plan, schedule: WriteSchedule) -> Result<Assemble
     let params = Params::for_array(plan.family, nodes, plan.chunk_bytes, plan.stripes, planner)
         .map_err(|error| impossible(error.to_string()))?;
     let (session, _) = Uuid::new_v4().as_u64_pair();
-    Ok(Assembled::Cluster(ClientConfig {
+    let config = ClientConfig {
         params: Params { session, epoch: epoch(), ..params },
         members: plan.members,
         read_only: plan.read_only,
         mix: schedule == WriteSchedule::Mix,
-    }))
+    };
+    Ok(Assembled::Cluster { config, fabric: Kind::Tcp })
 }
