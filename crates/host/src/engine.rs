@@ -29,6 +29,7 @@ use crate::export::nbd::{Export, Server};
 use crate::fabric::frame::Kind;
 use crate::fabric::{self, Fabric};
 use crate::member::MemberFile;
+use crate::store::Store;
 
 /// How long clients get to take their last replies when the engine ends.
 const FAREWELL: Duration = Duration::from_secs(5);
@@ -68,6 +69,7 @@ pub struct Engine {
     wake: Arc<OwnedFd>,
     hook: Option<EventHook>,
     fabric: Option<Box<dyn Fabric>>,
+    store: Option<Store>,
 }
 
 impl Engine {
@@ -94,6 +96,7 @@ impl Engine {
             wake,
             hook: None,
             fabric: None,
+            store: None,
         })
     }
 
@@ -116,6 +119,12 @@ impl Engine {
     pub fn set_fabric(&mut self, kind: Kind, listener: Option<TcpListener>) -> io::Result<()> {
         self.fabric = Some(fabric::new(kind, self.arena.place(), listener)?);
         Ok(())
+    }
+
+    /// Gives the machine a place where volumes are kept. The members that the engine was made with
+    /// must be none then: the store gives out the ids.
+    pub fn set_store(&mut self, store: Store) {
+        self.store = Some(store);
     }
 
     /// Serves NBD clients of this socket.
@@ -150,7 +159,8 @@ impl Engine {
         self,
         driver: fn(&Arc<Memory>) -> io::Result<Driver<Token>>,
     ) -> io::Result<()> {
-        let Self { machine, arena, executor, server, door, door_side, wake, hook, fabric } = self;
+        let Self { machine, arena, executor, server, door, door_side, wake, hook, fabric, store } =
+            self;
         // From here on only others hold doors.
         drop(door);
         let driver = driver(arena.memory())?;
@@ -166,6 +176,7 @@ impl Engine {
             wake,
             hook,
             fabric,
+            store,
             started,
             now,
             ended,
@@ -193,6 +204,7 @@ struct Running {
     wake: Arc<OwnedFd>,
     hook: Option<EventHook>,
     fabric: Option<Box<dyn Fabric>>,
+    store: Option<Store>,
     started: std::time::Instant,
     /// The time of this turn of the loop.
     now: Instant,
@@ -367,7 +379,11 @@ impl Running {
                 let fabric = self.fabric.as_mut().expect("a fabric for a machine that asks");
                 fabric.start(&mut self.core.driver, op);
             }
-            Action::Volume { .. } => unreachable!("no volumes yet"),
+            Action::Volume { io, op } => {
+                let store = self.store.as_mut().expect("a store for a machine that asks");
+                let result = store.carry_out(&mut self.executor, op);
+                self.machine.handle(self.now, Event::Volume { io, result });
+            }
         }
     }
 

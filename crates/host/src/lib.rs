@@ -10,10 +10,12 @@ mod execute;
 pub mod export;
 pub mod fabric;
 pub mod member;
+pub mod node;
 pub mod reader;
 pub mod remote;
 pub mod serve;
 mod slab;
+pub mod store;
 
 #[cfg(test)]
 mod testing;

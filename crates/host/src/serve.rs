@@ -88,11 +88,11 @@ pub struct ServeError {
 }
 
 impl ServeError {
-    fn new(reason: impl Into<String>, next: impl Into<String>) -> Self {
+    pub(crate) fn new(reason: impl Into<String>, next: impl Into<String>) -> Self {
         Self { reason: reason.into(), next: next.into() }
     }
 
-    fn of_system(error: &io::Error) -> Self {
+    pub(crate) fn of_system(error: &io::Error) -> Self {
         Self::new(
             format!("the system refuses: {}", describe(error)),
             "check its limits (memory, descriptors)",
@@ -320,7 +320,7 @@ fn log_events(name: &str, events: Receiver<ArrayEvent>, door: &Door) -> io::Resu
 }
 
 /// SIGTERM, SIGINT and SIGHUP ask for a stop from here on.
-fn watch_signals(stop: Sender<StopRequest>) -> io::Result<Handle> {
+pub(crate) fn watch_signals(stop: Sender<StopRequest>) -> io::Result<Handle> {
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
     let handle = signals.handle();
     let watch = move || {

@@ -1,0 +1,189 @@
+//! A storage node: an engine with a node's machine, a fabric that listens, and a store.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::sync::mpsc::{self, Sender};
+use std::thread::{self, JoinHandle};
+
+use braid_array::Machine;
+use braid_array::action::Command;
+use braid_array::array::Scratch;
+
+use crate::arena::Arena;
+use crate::control::StopRequest;
+use crate::door::{Door, Message};
+use crate::engine::Engine;
+use crate::fabric::frame::Kind;
+use crate::member::describe;
+use crate::serve::{ServeError, watch_signals};
+use crate::store::Store;
+
+#[cfg(test)]
+mod tests;
+
+/// Memory for requests: nobody makes any.
+const REQUEST_BYTES: u64 = 1 << 20;
+
+/// What makes a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeSetup {
+    /// Where it listens: `HOST:PORT`.
+    pub listen: String,
+    /// Where it keeps its volumes.
+    pub storage: Storage,
+    /// Memory that clients and other nodes put slices into.
+    pub ring_bytes: u64,
+    /// How they do it.
+    pub fabric: Kind,
+}
+
+/// Where a node keeps its volumes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Storage {
+    /// Files in this directory.
+    Directory(PathBuf),
+    /// Memory; gone when the process ends.
+    Memory,
+}
+
+/// A node that runs within this process.
+#[derive(Debug)]
+pub struct RunningNode {
+    address: SocketAddr,
+    door: Door,
+    engine: Option<JoinHandle<io::Result<()>>>,
+}
+
+/// Serves a node until SIGTERM, SIGINT or SIGHUP. Calls `ready` with its address when it can be
+/// connected to.
+///
+/// # Errors
+/// [`ServeError`], a line for people.
+pub fn serve_node(
+    setup: &NodeSetup,
+    ready: impl FnOnce(SocketAddr) -> io::Result<()>,
+) -> Result<(), ServeError> {
+    let system = |error: io::Error| ServeError::of_system(&error);
+    let (stop, stops) = mpsc::channel();
+    let signals = watch_signals(stop.clone()).map_err(system)?;
+    let node = RunningNode::launch(setup, node_machine, Some(stop))?;
+    let result = match ready(node.address) {
+        Err(error) => node.stop().and(Err(system(error))),
+        // Somebody always says something before the channel closes: the engine at its end.
+        Ok(()) => match stops.recv() {
+            Ok(StopRequest::EngineEnded) | Err(_) => node.ended_by_itself(),
+            Ok(_) => node.stop(),
+        },
+    };
+    signals.close();
+    result
+}
+
+fn node_machine(scratch: Scratch) -> Box<dyn Machine + Send> {
+    Box::new(braid_cluster::node::Node::new(scratch))
+}
+
+impl RunningNode {
+    /// Starts a node on a thread of its own.
+    ///
+    /// # Errors
+    /// [`ServeError`], a line for people.
+    pub fn start(setup: &NodeSetup) -> Result<Self, ServeError> {
+        Self::launch(setup, node_machine, None)
+    }
+
+    /// As `start`, with a machine of the caller's choice and somebody to hear of the engine's end.
+    fn launch(
+        setup: &NodeSetup,
+        machine: impl FnOnce(Scratch) -> Box<dyn Machine + Send>,
+        ended: Option<Sender<StopRequest>>,
+    ) -> Result<Self, ServeError> {
+        let system = |error: io::Error| ServeError::of_system(&error);
+        let store = match &setup.storage {
+            Storage::Directory(path) => {
+                Store::directory(path).map_err(|error| ServeError::new(error.reason, error.next))?
+            }
+            Storage::Memory => Store::memory(),
+        };
+        let (listener, address) = listen(&setup.listen)?;
+        let arena = Arena::for_fabric(setup.ring_bytes, REQUEST_BYTES).map_err(system)?;
+        let machine = machine(arena.scratch());
+        let mut engine = Engine::new(machine, Vec::new(), arena).map_err(system)?;
+        engine.set_fabric(setup.fabric, Some(listener)).map_err(system)?;
+        engine.set_store(store);
+        let door = engine.door();
+        let run = move || {
+            let result = engine.run();
+            if let Some(ended) = ended {
+                let _ = ended.send(StopRequest::EngineEnded);
+            }
+            result
+        };
+        let engine = thread::Builder::new().name("node".into()).spawn(run).map_err(system)?;
+        Ok(Self { address, door, engine: Some(engine) })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Stops it: what is acknowledged is in the store, and the store is free after this.
+    ///
+    /// # Errors
+    /// [`ServeError`] when the node refuses or has failed.
+    pub fn stop(mut self) -> Result<(), ServeError> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Result<(), ServeError> {
+        let Some(engine) = self.engine.take() else { return Ok(()) };
+        let stop = |done| Message::Command { command: Command::Stop, device: None, done };
+        // No answer means that the engine has ended already; joining tells why.
+        let stopped = self.door.call(stop).unwrap_or(Ok(()));
+        if let Err(error) = stopped {
+            self.engine = Some(engine);
+            return Err(ServeError::new(error.reason, error.next));
+        }
+        join(engine)
+    }
+
+    fn ended_by_itself(mut self) -> Result<(), ServeError> {
+        self.engine.take().map_or(Ok(()), join)?;
+        Err(ServeError::new("the engine has ended by itself", "start the node again"))
+    }
+}
+
+impl Drop for RunningNode {
+    fn drop(&mut self) {
+        let _ = self.end();
+    }
+}
+
+fn listen(address: &str) -> Result<(TcpListener, SocketAddr), ServeError> {
+    let bound = TcpListener::bind(address).and_then(|socket| {
+        let address = socket.local_addr()?;
+        Ok((socket, address))
+    });
+    bound.map_err(|error| {
+        let next = match error.kind() {
+            io::ErrorKind::AddrInUse => "stop who listens there, or choose another port",
+            io::ErrorKind::PermissionDenied => "choose a port from 1024 on, or run as root",
+            _ => "use HOST:PORT with an address of this machine",
+        };
+        ServeError::new(format!("cannot listen on {address}: {}", describe(&error)), next)
+    })
+}
+
+fn join(engine: JoinHandle<io::Result<()>>) -> Result<(), ServeError> {
+    let next = "start the node again";
+    match engine.join() {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(error)) => {
+            Err(ServeError::new(format!("the engine failed: {}", describe(&error)), next))
+        }
+        Err(_) => Err(ServeError::new("the engine panicked", next)),
+    }
+}

@@ -1,0 +1,247 @@
+//! Where a node keeps its volumes: files in a directory, or memory. A volume is a member that comes
+//! and goes by name (see `braid_array::fabric::VolumeOp`); the store gives out the ids.
+//!
+//! An acknowledged create or delete survives a power cut. The operations are few and short, and
+//! block the engine while they run.
+
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use braid_array::fabric::{Volume, VolumeOp};
+use braid_array::{MemberId, SECTOR_BYTES};
+use braid_cluster::wire::valid_volume_name;
+use rustix::fs::{Access, FlockOperation, MemfdFlags};
+use rustix::io::Errno;
+
+use crate::execute::Executor;
+use crate::member::{self, MemberFile, Mode, describe};
+
+#[cfg(test)]
+mod tests;
+
+/// See the module.
+#[derive(Debug)]
+pub struct Store {
+    place: Place,
+    /// The open volumes; the index is the id.
+    open: Vec<Option<String>>,
+}
+
+#[derive(Debug)]
+enum Place {
+    Directory {
+        path: PathBuf,
+        /// Locked, and synced when names change.
+        handle: File,
+    },
+    Memory(BTreeMap<String, File>),
+}
+
+/// Why a directory is no store: the reason, then the next step.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}; {next}")]
+pub struct StoreError {
+    /// What stands against it.
+    pub reason: String,
+    /// What to do.
+    pub next: String,
+}
+
+impl StoreError {
+    fn new(path: &Path, reason: &str, next: &str) -> Self {
+        Self { reason: format!("{}: {reason}", path.display()), next: next.into() }
+    }
+}
+
+impl Store {
+    /// The files in a directory, which is made if it is not there. Nobody else can use it as a
+    /// store meanwhile.
+    ///
+    /// # Errors
+    /// [`StoreError`], a line for people.
+    pub fn directory(path: &Path) -> Result<Self, StoreError> {
+        let fail = |what: &str, error: &io::Error| {
+            let reason = format!("{what}: {}", describe(error));
+            StoreError::new(path, &reason, "name a directory that this user may write to")
+        };
+        std::fs::create_dir_all(path).map_err(|e| fail("cannot be made a directory", &e))?;
+        let handle = File::open(path).map_err(|e| fail("cannot be opened", &e))?;
+        rustix::fs::access(path, Access::WRITE_OK | Access::EXEC_OK)
+            .map_err(|e| fail("cannot be written to", &e.into()))?;
+        match rustix::fs::flock(&handle, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) => {
+                let next = "stop that one, or name another directory";
+                return Err(StoreError::new(path, "is the store of a running node", next));
+            }
+            Err(error) => return Err(fail("cannot be locked", &error.into())),
+        }
+        let path = std::path::absolute(path).map_err(|e| fail("has no absolute path", &e))?;
+        Ok(Self { place: Place::Directory { path, handle }, open: Vec::new() })
+    }
+
+    /// Memory; gone when the process ends.
+    #[must_use]
+    pub const fn memory() -> Self {
+        Self { place: Place::Memory(BTreeMap::new()), open: Vec::new() }
+    }
+
+    /// Does what a machine asks. The error is `reason; next step`.
+    pub(crate) fn carry_out(
+        &mut self,
+        executor: &mut Executor,
+        op: VolumeOp,
+    ) -> Result<Volume, String> {
+        match op {
+            VolumeOp::Create { name, bytes } => {
+                check_name(&name)?;
+                if bytes == 0 || !bytes.is_multiple_of(SECTOR_BYTES) {
+                    return Err(format!("{bytes} bytes are no size for a volume; use sectors"));
+                }
+                self.place.create(&name, bytes)?;
+                self.admit(executor, name)
+            }
+            VolumeOp::Open { name } => {
+                check_name(&name)?;
+                self.admit(executor, name)
+            }
+            VolumeOp::Close { member } => {
+                self.release(executor, member)?;
+                Ok(Volume { member, bytes: 0 })
+            }
+            VolumeOp::Delete { member } => {
+                let name = self.release(executor, member)?;
+                self.place.remove(&name)?;
+                Ok(Volume { member, bytes: 0 })
+            }
+        }
+    }
+
+    /// Opens a volume and gives it an id.
+    fn admit(&mut self, executor: &mut Executor, name: String) -> Result<Volume, String> {
+        if self.open.iter().flatten().any(|open| *open == name) {
+            return Err("it is open already; stop the array that uses it".into());
+        }
+        let file = self.place.open(&name)?;
+        let free = self.open.iter().position(Option::is_none).unwrap_or(self.open.len());
+        let member = u16::try_from(free).map(MemberId);
+        let member = member.map_err(|_| "too many volumes are open; close some first")?;
+        let bytes = file.sectors * SECTOR_BYTES;
+        if !executor.attach(member, file) {
+            return Err("its id is in use; open it at another node".into());
+        }
+        self.open.resize(self.open.len().max(free + 1), None);
+        self.open[free] = Some(name);
+        Ok(Volume { member, bytes })
+    }
+
+    /// Closes a volume, on which nothing is in flight.
+    fn release(&mut self, executor: &mut Executor, member: MemberId) -> Result<String, String> {
+        let open = self.open.get_mut(usize::from(member.0)).and_then(Option::take);
+        let name = open.ok_or("no such volume is open; open it first")?;
+        executor.detach(member);
+        Ok(name)
+    }
+}
+
+impl Place {
+    fn create(&mut self, name: &str, bytes: u64) -> Result<(), String> {
+        const THERE: &str = "there is a volume of this name; choose another, or delete that one";
+        match self {
+            Self::Memory(files) if files.contains_key(name) => Err(THERE.into()),
+            Self::Memory(files) => {
+                let file = memory_file(name, bytes).map_err(|error| refused("made", &error))?;
+                files.insert(name.to_owned(), file);
+                Ok(())
+            }
+            Self::Directory { path, handle } => {
+                check_room(handle, bytes)?;
+                let path = path.join(name);
+                let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
+                let file = match file {
+                    Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                        return Err(THERE.into());
+                    }
+                    file => file.map_err(|error| refused("made", &error))?,
+                };
+                let sized = file.set_len(bytes).and_then(|()| file.sync_all());
+                sized.and_then(|()| handle.sync_all()).map_err(|error| {
+                    let _ = std::fs::remove_file(&path);
+                    refused("made", &error)
+                })
+            }
+        }
+    }
+
+    fn open(&self, name: &str) -> Result<MemberFile, String> {
+        match self {
+            Self::Memory(files) => {
+                let file = files.get(name).ok_or(NO_VOLUME)?;
+                let open = || Ok((file.try_clone()?, file.metadata()?.len()));
+                let (file, bytes) = open().map_err(|error| refused("opened", &error))?;
+                Ok(MemberFile {
+                    file,
+                    path: PathBuf::from(name),
+                    sectors: bytes / SECTOR_BYTES,
+                    direct: false,
+                    block_bytes: 512,
+                    block_device: false,
+                })
+            }
+            Self::Directory { path, .. } => {
+                let path = path.join(name);
+                if !path.exists() {
+                    return Err(NO_VOLUME.into());
+                }
+                member::open(&path, Mode::ReadWrite, true)
+                    .map_err(|error| format!("{}; {}", error.reason, error.next))
+            }
+        }
+    }
+
+    fn remove(&mut self, name: &str) -> Result<(), String> {
+        match self {
+            Self::Memory(files) => {
+                files.remove(name);
+                Ok(())
+            }
+            Self::Directory { path, handle } => std::fs::remove_file(path.join(name))
+                .and_then(|()| handle.sync_all())
+                .map_err(|error| refused("removed", &error)),
+        }
+    }
+}
+
+const NO_VOLUME: &str = "there is no volume of this name; check the name, or create it";
+
+fn refused(what: &str, error: &io::Error) -> String {
+    format!("cannot be {what}: {}; check the store of the node", describe(error))
+}
+
+fn check_name(name: &str) -> Result<(), String> {
+    let next = "use letters, digits, dots, dashes and underscores";
+    valid_volume_name(name).then_some(()).ok_or_else(|| format!("not a name for a volume; {next}"))
+}
+
+/// Refuses what the file system cannot hold even when it is empty. Up to that, space is taken when
+/// it is written to.
+fn check_room(directory: &File, bytes: u64) -> Result<(), String> {
+    let stat = rustix::fs::fstatvfs(directory).map_err(|error| refused("made", &error.into()))?;
+    let whole = stat.f_blocks.saturating_mul(stat.f_frsize);
+    if bytes > whole {
+        return Err(format!(
+            "{bytes} bytes do not fit into the node's file system of {whole} bytes; \
+             choose a smaller size"
+        ));
+    }
+    Ok(())
+}
+
+fn memory_file(name: &str, bytes: u64) -> io::Result<File> {
+    let file = File::from(rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC)?);
+    file.set_len(bytes)?;
+    Ok(file)
+}

@@ -1,0 +1,87 @@
+use super::*;
+use crate::arena::Arena;
+
+fn executor() -> Executor {
+    Executor::new(Vec::new(), Arena::new(0, 1).unwrap().zeroes())
+}
+
+fn create(name: &str, bytes: u64) -> VolumeOp {
+    VolumeOp::Create { name: name.into(), bytes }
+}
+
+fn open(name: &str) -> VolumeOp {
+    VolumeOp::Open { name: name.into() }
+}
+
+#[test]
+fn volumes_come_and_go_by_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let on_disk = Store::directory(&directory.path().join("new/store")).unwrap();
+    for mut store in [on_disk, Store::memory()] {
+        let mut executor = executor();
+        let mut ask = |op| store.carry_out(&mut executor, op);
+        let a = ask(create("a", 1 << 20)).unwrap();
+        let b = ask(create("b", 8192)).unwrap();
+        assert_eq!((a.member, a.bytes), (MemberId(0), 1 << 20));
+        assert_eq!((b.member, b.bytes), (MemberId(1), 8192));
+        let said = ask(create("a", 8192)).unwrap_err();
+        assert!(said.starts_with("there is a volume of this name; "), "{said}");
+        let said = ask(open("a")).unwrap_err();
+        assert_eq!(said, "it is open already; stop the array that uses it");
+        // An id is given out again.
+        ask(VolumeOp::Close { member: a.member }).unwrap();
+        assert_eq!(ask(open("a")), Ok(a));
+        ask(VolumeOp::Delete { member: a.member }).unwrap();
+        assert_eq!(ask(open("a")), Err(NO_VOLUME.into()));
+        let again = ask(create("a", 4096)).unwrap();
+        assert_eq!((again.member, again.bytes), (MemberId(0), 4096));
+        let said = ask(VolumeOp::Close { member: MemberId(9) }).unwrap_err();
+        assert_eq!(said, "no such volume is open; open it first");
+    }
+}
+
+#[test]
+fn nonsense_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut store = Store::directory(directory.path()).unwrap();
+    let mut executor = executor();
+    for name in ["", "../a", ".a", "a/b", "a b"] {
+        let said = store.carry_out(&mut executor, create(name, 4096)).unwrap_err();
+        assert!(said.starts_with("not a name for a volume; "), "{said}");
+        assert!(store.carry_out(&mut executor, open(name)).is_err());
+    }
+    for bytes in [0, 1000] {
+        assert!(store.carry_out(&mut executor, create("a", bytes)).is_err());
+    }
+    let said = store.carry_out(&mut executor, create("a", 1 << 60)).unwrap_err();
+    assert!(said.contains("do not fit into the node's file system of "), "{said}");
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_directory_is_the_store_of_one_node() {
+    let directory = tempfile::tempdir().unwrap();
+    let first = Store::directory(directory.path()).unwrap();
+    let error = Store::directory(directory.path()).unwrap_err();
+    assert!(error.to_string().contains("is the store of a running node; stop that one"), "{error}");
+    drop(first);
+    Store::directory(directory.path()).unwrap();
+    let file = directory.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    let error = Store::directory(&file).unwrap_err();
+    assert!(error.reason.contains("cannot be made a directory"), "{error}");
+}
+
+#[test]
+fn a_volume_in_use_elsewhere_is_not_opened() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut store = Store::directory(directory.path()).unwrap();
+    let mut executor = executor();
+    let a = store.carry_out(&mut executor, create("a", 4096)).unwrap();
+    store.carry_out(&mut executor, VolumeOp::Close { member: a.member }).unwrap();
+    let held = member::open(&directory.path().join("a"), Mode::ReadWrite, true).unwrap();
+    let said = store.carry_out(&mut executor, open("a")).unwrap_err();
+    assert!(said.starts_with("in use by another process; "), "{said}");
+    drop(held);
+    store.carry_out(&mut executor, open("a")).unwrap();
+}
