@@ -78,7 +78,7 @@ impl Node {
     pub(super) fn ask_volume(&mut self, name: Arc<str>, ask: Ask) {
         if let Some(entry) = self.volumes.entries.get_mut(&name) {
             match &entry.state {
-                State::Open(_) => self.decide(&name, ask),
+                State::Open(_) => self.decide(&name, ask, false),
                 _ => entry.waiting.push_back(ask),
             }
             return;
@@ -94,8 +94,8 @@ impl Node {
         self.out.volume(name, op);
     }
 
-    /// Whether a client gets a volume that is open.
-    fn decide(&mut self, name: &Arc<str>, ask: Ask) {
+    /// Whether a client gets a volume that is open, maybe because it asked for it.
+    fn decide(&mut self, name: &Arc<str>, ask: Ask, opened_for_it: bool) {
         let newest = self.volumes.epoch(name);
         let Some(entry) = self.volumes.entries.get_mut(name) else { return };
         let State::Open(volume) = entry.state else { return };
@@ -105,7 +105,7 @@ impl Node {
         };
         client.asking = false;
         let made = ask.create.is_some();
-        let refusal = if made && !entry.users.is_empty() {
+        let refusal = if made && !opened_for_it {
             Some(format!("volume {name} exists; choose another name"))
         } else if ask.write && entry.writer.is_some() {
             Some(format!("volume {name} is in use by another client; stop that array first"))
@@ -133,7 +133,7 @@ impl Node {
         match (&entry.state, result) {
             (&State::Opening(ask), Ok(volume)) => {
                 entry.state = State::Open(volume);
-                self.decide(name, ask);
+                self.decide(name, ask, true);
                 self.admit_waiting(name);
                 self.close_if_unused(name, ask.create.is_some());
             }
@@ -164,7 +164,7 @@ impl Node {
         while let Some(ask) =
             self.volumes.entries.get_mut(name).and_then(|entry| entry.waiting.pop_front())
         {
-            self.decide(name, ask);
+            self.decide(name, ask, false);
         }
     }
 
