@@ -1,1 +1,295 @@
+//! What no honest peer does: it loses its connection, and others notice nothing.
 
+use braid_array::Machine;
+use braid_array::fabric::PeerId;
+
+use super::array::{Array, params};
+use crate::family::Family;
+use crate::node::PARTING_TAG;
+use crate::pipeline::Params;
+use crate::schedule::Planner;
+use crate::set::{Imm, Mode, Set, Touched};
+use crate::wire::{Message, PeerAddress};
+
+const ENCODER: Planner = Planner::Encoder { node: 0 };
+
+/// An array of five nodes.
+fn array() -> Array {
+    Array::connected(Family::Xor2d, 5, ENCODER, 11)
+}
+
+/// Does `act` as a client of an array; node 0 must hang up, end the pipeline and say why.
+fn is_violation(act: impl FnOnce(&mut Array, PeerId)) {
+    let mut array = array();
+    let peer = array.peers[0];
+    act(&mut array, peer);
+    array.world.run();
+    assert!(array.world.lost.contains(&peer));
+    let parting = |(from, message): &(PeerId, Message)| {
+        *from == peer && matches!(message, Message::Refused { tag: PARTING_TAG, .. })
+    };
+    assert!(array.world.heard.iter().any(parting), "{:?}", array.world.heard);
+    let site = &array.world.sites[0];
+    assert_eq!((site.node.ring_use().used_bytes, site.open_volumes()), (0, 0));
+    assert!(array.world.sites.iter().all(|site| site.node.idle()));
+}
+
+#[test]
+fn clients_that_break_the_rules_are_hung_up() {
+    is_violation(|array, peer| array.world.send_bytes(peer, vec![200, 1, 2]));
+    is_violation(|array, peer| array.world.send_bytes(peer, Vec::new()));
+    is_violation(|array, peer| array.world.send(peer, &Message::Ok { tag: 1 }));
+    is_violation(|array, peer| array.world.send(peer, &Message::Missing { imm: 1 }));
+    is_violation(|array, peer| {
+        array.world.send(peer, &Message::Join { session: 77, role: 0 });
+    });
+    is_violation(|array, peer| {
+        let params = params(Family::Xor2d, 5, ENCODER);
+        let message = Message::Prepare { tag: 1, role: 0, data_sector: 16, params };
+        array.world.send(peer, &message);
+    });
+    is_violation(|array, peer| {
+        let name = "v".to_owned();
+        array.world.send(peer, &Message::OpenVolume { tag: 1, name, write: true });
+    });
+    for roles in [&[0][..], &[5], &[1, 1]] {
+        is_violation(|array, peer| {
+            let peer_address = |&role: &u16| PeerAddress { role, address: "1".into(), ring: 0 };
+            let peers = roles.iter().map(peer_address).collect();
+            array.world.send(peer, &Message::Connect { tag: 1, peers });
+        });
+    }
+    is_violation(|array, peer| {
+        // Some are answered before the last one comes.
+        (0..2000).for_each(|tag| array.world.send(peer, &Message::Flush { tag }));
+    });
+}
+
+#[test]
+fn slice_sets_that_make_no_sense_end_the_pipeline() {
+    let changes: [fn(&mut Set); 5] = [
+        |set| set.position = 1000,
+        |set| set.stripe = 1 << 40,
+        |set| set.len = 8192,
+        |set| set.planner = Planner::Chain,
+        |set| set.touched = Touched::all(5),
+    ];
+    for change in changes {
+        is_violation(|array, peer| {
+            let mut set = array.set(0, 0);
+            change(&mut set);
+            array.world.send(peer, &Message::Open { set });
+        });
+    }
+    // At a position that is not free, and in a turn that is over.
+    is_violation(|array, peer| {
+        let set = array.set(0, 0);
+        array.world.send(peer, &Message::Open { set: set.clone() });
+        array.world.send(peer, &Message::Open { set: Set { turn: set.turn + 1, ..set } });
+    });
+    is_violation(|array, peer| {
+        let set = array.set(0, 0);
+        array.write(&set);
+        array.world.run();
+        array.world.send(peer, &Message::Open { set });
+    });
+}
+
+#[test]
+fn slices_that_nobody_waits_for_end_the_pipeline() {
+    let imm = |position, transfer, turn| Imm { position, transfer, turn }.encode();
+    let some = |array: &mut Array, peer, imms: &[u32]| {
+        let to = array.rings[0];
+        imms.iter().for_each(|&imm| array.world.put(peer, to, imm, vec![0; 512]));
+    };
+    is_violation(|array, peer| some(array, peer, &[imm(1000, 0, 1)]));
+    is_violation(|array, peer| some(array, peer, &[imm(0, 0, 1), imm(0, 0, 1)]));
+    // More than can arrive.
+    is_violation(|array, peer| {
+        let many: Vec<u32> = (0..50).map(|transfer| imm(1, transfer, 1)).collect();
+        some(array, peer, &many);
+    });
+    // Of another turn, before and after the slice-set is open; from nobody of it; twice.
+    is_violation(|array, peer| {
+        some(array, peer, &[imm(0, 0, 9)]);
+        array.world.run();
+        let set = array.set(0, 0);
+        array.world.send(peer, &Message::Open { set });
+    });
+    for transfers in [&[4000][..], &[20], &[0, 0]] {
+        is_violation(|array, peer| {
+            let set = array.set(0, 0);
+            array.world.send(peer, &Message::Open { set });
+            array.world.run();
+            let imms: Vec<u32> = transfers.iter().map(|&transfer| imm(0, transfer, 1)).collect();
+            some(array, peer, &imms);
+        });
+    }
+}
+
+#[test]
+fn reads_that_do_not_fit_end_the_pipeline() {
+    let read = |slot, sector, bytes| Message::Read { slot, sector, bytes, to: 0 };
+    let bad =
+        [read(3, 0, 512), read(0, 0, 0), read(0, 0, 100), read(0, 0, 16384), read(0, 1 << 60, 512)];
+    for message in bad {
+        is_violation(|array, peer| array.world.send(peer, &message));
+    }
+    is_violation(|array, peer| (0..3).for_each(|_| array.world.send(peer, &read(0, 0, 512))));
+}
+
+#[test]
+fn strangers_are_hung_up() {
+    let join = |session, role| Message::Join { session, role };
+    let not_first = [
+        Message::Flush { tag: 1 },
+        Message::Ok { tag: 1 },
+        join(78, 0),
+        // Not below the role of node 2, not yet there twice.
+        join(77, 2),
+        join(77, 4),
+        join(77, 1),
+    ];
+    for message in not_first {
+        let mut array = array();
+        let peer = array.world.dial(2);
+        array.world.send(peer, &message);
+        array.world.run();
+        assert_eq!(array.world.lost, [peer]);
+        let set = array.set(0, 0);
+        array.world.heard.clear();
+        array.write(&set);
+        array.world.run();
+        array.expect_closed(&[set]);
+    }
+    let mut array = array();
+    let peer = array.world.dial(2);
+    array.world.run();
+    array.world.put(peer, 0, 0, vec![0; 16]);
+    array.world.run();
+    assert_eq!(array.world.lost, [peer]);
+}
+
+#[test]
+fn a_false_node_is_found_out() {
+    // Node 1 has not connected yet; somebody takes its place.
+    for message in [Message::Flush { tag: 1 }, Message::Missing { imm: 5 << 12 }] {
+        let mut array = Array::new(Family::Xor2d, 5, ENCODER, 12);
+        let liar = array.world.dial(2);
+        array.world.send(liar, &Message::Join { session: 77, role: 1 });
+        array.world.run();
+        array.world.send(liar, &message);
+        let set = array.set(5, 0);
+        array.world.run();
+        array.world.send(array.peers[2], &Message::Open { set });
+        array.world.run();
+        assert!(array.world.lost.contains(&liar) || array.world.lost.contains(&array.peers[2]));
+    }
+}
+
+#[test]
+fn a_client_that_vanishes_leaves_nothing_behind() {
+    for seed in 0..60 {
+        let mut array = Array::connected(Family::Xor2d, 5, ENCODER, seed);
+        for position in 0..5 {
+            let set = array.set(position, 1);
+            array.write(&set);
+        }
+        for _ in 0..array.world.random(200) {
+            array.world.step();
+        }
+        for peer in array.peers.clone() {
+            array.world.hang_up(peer);
+        }
+        array.world.run();
+        for site in &array.world.sites {
+            assert!(site.node.idle());
+            assert_eq!((site.node.ring_use().used_bytes, site.open_volumes()), (0, 0));
+        }
+    }
+}
+
+/// A message of any kind with fields that are often good.
+fn any_message(array: &mut Array) -> Message {
+    let tag = 0;
+    let name = ["v", "w", "x"][array.world.random(3) as usize].to_owned();
+    let number = array.world.random(6) as u16;
+    let sector = array.world.random(40);
+    match array.world.random(13) {
+        0 => Message::CreateVolume { tag, name, bytes: 1 << 20 },
+        1 => Message::OpenVolume { tag, name, write: number < 4 },
+        2 => Message::DeleteVolume { tag },
+        3 => Message::ReadMeta { tag, sector, bytes: 512 },
+        4 => Message::WriteMeta { tag, sector, bytes: vec![1; 512] },
+        5 | 6 => {
+            let session = u64::from(number / 2);
+            let params = Params { session, ..params(Family::Xor2d, 5, ENCODER) };
+            Message::Prepare { tag, role: number, data_sector: 16, params }
+        }
+        7 | 8 => {
+            let mut peer = |role: u16| PeerAddress {
+                role,
+                address: array.world.random(6).to_string(),
+                ring: array.world.random(1 << 23),
+            };
+            Message::Connect { tag, peers: vec![peer(number), peer((number + 2) % 5)] }
+        }
+        9 => Message::Join { session: u64::from(number / 2), role: number % 3 },
+        10 => {
+            let set = array.set(number, 1);
+            let touched = array.some();
+            let mode = [Mode::Delta, Mode::Reconstruct][usize::from(number % 2)];
+            Message::Open { set: Set { mode, touched, ..set } }
+        }
+        11 => Message::Read { slot: number, sector, bytes: 512, to: 0 },
+        _ => Message::Missing { imm: u32::from(number) << 12 | sector as u32 },
+    }
+}
+
+#[test]
+fn whatever_is_said_others_go_on() {
+    let mut parted = 0;
+    for seed in 0..150 {
+        let mut array = Array::connected(Family::Xor2d, 5, ENCODER, seed);
+        let mut strangers = Vec::new();
+        for _ in 0..60 {
+            if strangers.is_empty() || array.world.random(4) == 0 {
+                let site = array.world.random(5) as usize;
+                strangers.push(array.world.dial(site));
+                array.world.run();
+            }
+            let some = array.world.random(strangers.len() as u64) as usize;
+            if array.world.random(4) == 0 {
+                let imm = array.world.random(6) as u32 * 4096 + array.world.random(30) as u32;
+                array.world.put(strangers[some], 0, imm, vec![0; 512]);
+            } else {
+                let message = any_message(&mut array);
+                array.world.send(strangers[some], &message);
+            }
+            if array.world.random(2) == 0 {
+                array.world.run();
+            }
+        }
+        // Then the honest one writes, while the others are still there.
+        array.world.run();
+        let own = array.peers.clone();
+        parted += array.world.lost.len();
+        assert!(!array.world.lost.iter().any(|peer| own.contains(peer)), "seed {seed}");
+        array.world.heard.clear();
+        let sets: Vec<Set> = (0..5).map(|position| array.set(position + 5, 3)).collect();
+        for (set, offset) in sets.iter().zip([0, 512, 1024, 1536, 2048]) {
+            array.write(&Set { offset, len: 512, ..set.clone() });
+        }
+        array.world.run();
+        array.world.heard.retain(|(peer, _)| own.contains(peer));
+        assert_eq!(array.world.heard.len(), 25, "seed {seed}");
+        for peer in strangers {
+            array.world.hang_up(peer);
+        }
+        array.world.run();
+        array.verify();
+        assert!(array.world.sites.iter().all(|site| site.node.idle()));
+        assert!(array.world.sites.iter().all(|site| site.open_volumes() == 1));
+    }
+    assert!(parted > 1000, "{parted}");
+}

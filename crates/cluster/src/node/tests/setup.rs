@@ -1,1 +1,313 @@
+//! Volumes, metadata, pipelines and connections, before and after slices flow.
 
+use braid_array::action::{Command, CommandId, Event};
+use braid_array::fabric::PeerId;
+use braid_array::{Instant, Machine};
+
+use super::array::{Array, DATA_SECTOR, params};
+use super::world::World;
+use crate::family::Family;
+use crate::schedule::Planner;
+use crate::wire::Message;
+
+const ENCODER: Planner = Planner::Encoder { node: 0 };
+
+fn create(tag: u32, name: &str) -> Message {
+    Message::CreateVolume { tag, name: name.to_owned(), bytes: 1 << 20 }
+}
+
+fn open(tag: u32, name: &str, write: bool) -> Message {
+    Message::OpenVolume { tag, name: name.to_owned(), write }
+}
+
+/// Sends a request and waits for what comes.
+fn ask(world: &mut World, peer: PeerId, message: &Message) -> Option<Message> {
+    world.send(peer, message);
+    world.run();
+    let mut heard = std::mem::take(&mut world.heard);
+    assert!(heard.len() <= 1, "{heard:?}");
+    heard.pop().map(|(from, message)| {
+        assert_eq!(from, peer);
+        message
+    })
+}
+
+#[track_caller]
+fn refused(answer: Option<Message>, words: &str) {
+    match answer {
+        Some(Message::Refused { reason, .. }) => {
+            assert!(reason.contains(words) && reason.contains("; "), "{reason}");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn one_client_writes_and_others_read() {
+    let mut world = World::new(1, 1 << 20, 1);
+    let (a, b, c) = (world.dial(0), world.dial(0), world.dial(0));
+    let volume = |tag| Some(Message::Volume { tag, bytes: 1 << 20 });
+    assert_eq!(ask(&mut world, a, &create(5, "v")), volume(5));
+    refused(ask(&mut world, b, &create(6, "v")), "exists");
+    refused(ask(&mut world, b, &open(7, "v", true)), "volume v is in use by another client");
+    assert_eq!(ask(&mut world, b, &open(8, "v", false)), volume(8));
+    refused(ask(&mut world, c, &open(9, "w", true)), "there is no volume w");
+    refused(ask(&mut world, c, &open(9, "../w", true)), "no volume can be called this");
+    refused(ask(&mut world, a, &Message::DeleteVolume { tag: 1 }), "in use by another client");
+    refused(ask(&mut world, b, &Message::DeleteVolume { tag: 1 }), "did not make");
+    // When the last has gone it is closed, and only then.
+    world.hang_up(a);
+    world.run();
+    assert_eq!((world.sites[0].open_volumes(), world.sites[0].flushes), (1, 0));
+    assert_eq!(ask(&mut world, c, &open(2, "v", true)), volume(2));
+    world.hang_up(b);
+    world.hang_up(c);
+    world.run();
+    assert_eq!((world.sites[0].open_volumes(), world.sites[0].flushes), (0, 1));
+    assert!(world.sites[0].node.idle() && world.sites[0].volumes.contains_key("v"));
+}
+
+#[test]
+fn whoever_made_a_volume_can_take_it_back() {
+    for seed in 0..20 {
+        let mut world = World::new(1, 1 << 20, seed);
+        let (a, b) = (world.dial(0), world.dial(0));
+        assert!(ask(&mut world, a, &create(5, "v")).is_some());
+        world.send(a, &Message::DeleteVolume { tag: 6 });
+        world.send(b, &create(7, "v"));
+        world.run();
+        let heard = std::mem::take(&mut world.heard);
+        assert!(heard.contains(&(a, Message::Ok { tag: 6 })), "{heard:?}");
+        // The other was in time or too early.
+        assert_eq!(heard.len(), 2);
+        let there = world.sites[0].volumes.contains_key("v");
+        assert_eq!(there, heard.contains(&(b, Message::Volume { tag: 7, bytes: 1 << 20 })));
+    }
+}
+
+#[test]
+fn who_opens_while_another_leaves_gets_a_fresh_volume_only_if_there_was_none() {
+    for seed in 0..40 {
+        let mut world = World::new(1, 1 << 20, seed);
+        world.sites[0].volumes.insert("v".to_owned(), vec![9; 4096]);
+        let (a, b) = (world.dial(0), world.dial(0));
+        world.run();
+        world.send(a, &open(1, "v", true));
+        world.send(b, &create(2, "v"));
+        for _ in 0..world.random(4) {
+            world.step();
+        }
+        world.hang_up(a);
+        world.run();
+        let of_b = world.heard.iter().find(|(peer, _)| *peer == b).map(|(_, m)| m.clone());
+        refused(of_b, "exists");
+        assert_eq!(world.sites[0].volumes["v"], vec![9; 4096]);
+        assert_eq!(world.sites[0].open_volumes(), 0);
+    }
+}
+
+#[test]
+fn metadata_is_written_durably_and_comes_back() {
+    let mut world = World::new(1, 1 << 20, 2);
+    let (a, b) = (world.dial(0), world.dial(0));
+    ask(&mut world, a, &create(1, "v"));
+    ask(&mut world, b, &open(1, "v", false));
+    // More at a time than there are pages.
+    let blocks: Vec<Vec<u8>> = (0..40).map(|i| world.bytes([4096, 512][i % 2])).collect();
+    for (i, block) in (0..).zip(&blocks) {
+        let message = Message::WriteMeta { tag: i, sector: 8 * u64::from(i), bytes: block.clone() };
+        world.send(a, &message);
+    }
+    world.run();
+    assert_eq!(world.sites[0].durable_writes, 40);
+    let mut answers: Vec<Message> = world.heard.drain(..).map(|(_, answer)| answer).collect();
+    answers.sort_by_key(|answer| match answer {
+        Message::Ok { tag } => *tag,
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(answers, (0..40).map(|tag| Message::Ok { tag }).collect::<Vec<_>>());
+    for (i, block) in (0..).zip(blocks) {
+        let bytes = block.len() as u32;
+        let message = Message::ReadMeta { tag: 90 + i, sector: 8 * u64::from(i), bytes };
+        assert_eq!(ask(&mut world, b, &message), Some(Message::Meta { tag: 90 + i, bytes: block }));
+    }
+    let write = |sector, len| Message::WriteMeta { tag: 3, sector, bytes: vec![1; len] };
+    refused(ask(&mut world, b, &write(0, 512)), "open for reading");
+    for (sector, len) in [(2048, 512), (0, 0), (0, 100), (2047, 1024), (u64::MAX, 512), (0, 4608)] {
+        refused(ask(&mut world, a, &write(sector, len)), "no metadata");
+        let read = Message::ReadMeta { tag: 3, sector, bytes: len as u32 };
+        refused(ask(&mut world, a, &read), "no metadata");
+    }
+    world.sites[0].bad_sectors.insert(5);
+    refused(ask(&mut world, a, &write(0, 4096)), "cannot be written");
+    let read = Message::ReadMeta { tag: 3, sector: 0, bytes: 4096 };
+    refused(ask(&mut world, a, &read), "cannot be read");
+}
+
+#[test]
+fn a_pipeline_that_does_not_fit_is_refused() {
+    let mut world = World::new(1, 3 << 20, 3);
+    let (a, b) = (world.dial(0), world.dial(0));
+    ask(&mut world, a, &create(1, "v"));
+    ask(&mut world, b, &create(1, "w"));
+    let good = params(Family::Xor2d, 5, ENCODER);
+    let prepare =
+        |role, data_sector, params| Message::Prepare { tag: 4, role, data_sector, params };
+    refused(ask(&mut world, a, &prepare(5, 16, good)), "no role 5 of 5 nodes");
+    let large = crate::pipeline::Params { stripes: 1000, ..good };
+    refused(ask(&mut world, a, &prepare(0, 16, large)), "too small");
+    refused(ask(&mut world, a, &prepare(0, u64::MAX, good)), "too small");
+    let none = crate::pipeline::Params { chunk_bytes: 1000, ..good };
+    refused(ask(&mut world, a, &prepare(0, 16, none)), "assemble it anew");
+    let reads = crate::pipeline::Slots { count: 512, bytes: 8192 };
+    let hungry = crate::pipeline::Params { reads, ..good };
+    refused(ask(&mut world, a, &prepare(0, 16, hungry)), "larger --ring");
+    assert_eq!(world.sites[0].node.ring_use().used_bytes, 0);
+    let answer = ask(&mut world, a, &prepare(0, 16, good));
+    assert!(matches!(answer, Some(Message::Prepared { tag: 4, ring }) if ring % 4096 == 0));
+    assert!(world.sites[0].node.ring_use().used_bytes > 0);
+    refused(ask(&mut world, b, &prepare(0, 16, good)), "session");
+    world.hang_up(a);
+    world.run();
+    assert_eq!(world.sites[0].node.ring_use().used_bytes, 0);
+    let answer = ask(&mut world, b, &prepare(0, 16, good));
+    assert!(matches!(answer, Some(Message::Prepared { .. })));
+}
+
+#[test]
+fn an_older_client_does_not_get_the_volume_of_a_newer_one() {
+    let mut world = World::new(1, 3 << 20, 4);
+    let of = |epoch, message: Message| message.encode(epoch);
+    let volume = Message::Volume { tag: 1, bytes: 1 << 20 };
+    let mut say = |epoch, message: Message| {
+        let peer = world.dial(0);
+        world.send_bytes(peer, of(epoch, message));
+        world.run();
+        let answer = world.heard.pop().map(|(_, answer)| answer);
+        (peer, answer, epoch)
+    };
+    let (_, answer, _) = say(7, create(1, "v"));
+    assert_eq!(answer, Some(volume.clone()));
+    let (_, answer, _) = say(8, open(1, "v", false));
+    assert_eq!(answer, Some(volume.clone()));
+    drop(say);
+    for peer in 0..2 {
+        world.hang_up(PeerId(peer));
+    }
+    world.run();
+    let old = world.dial(0);
+    world.send_bytes(old, of(6, open(1, "v", true)));
+    world.run();
+    refused(world.heard.pop().map(|(_, answer)| answer), "newer client");
+    // A reader's epoch was no writer's.
+    let same = world.dial(0);
+    world.send_bytes(same, of(7, open(1, "v", true)));
+    world.run();
+    assert_eq!(world.heard.pop(), Some((same, volume)));
+    let params = crate::pipeline::Params { epoch: 6, ..params(Family::Xor2d, 5, ENCODER) };
+    let prepare = Message::Prepare { tag: 4, role: 0, data_sector: 16, params };
+    world.send_bytes(same, of(7, prepare));
+    world.run();
+    refused(world.heard.pop().map(|(_, answer)| answer), "newer client");
+    world.send_bytes(same, of(6, Message::Flush { tag: 1 }));
+    world.run();
+    refused(world.heard.pop().map(|(_, answer)| answer), "newer client");
+}
+
+#[test]
+fn connect_is_answered_when_all_are_there() {
+    for seed in 0..10 {
+        let mut array = Array::new(Family::Xor2d, 5, ENCODER, seed);
+        for node in [3, 0, 4] {
+            array.connect(node);
+        }
+        array.world.run();
+        // The highest role waits for the others, the lower ones have all they can get.
+        assert_eq!(array.world.heard, [(array.peers[0], Message::Ok { tag: 3 })]);
+        array.connect(1);
+        array.connect(2);
+        array.world.run();
+        assert_eq!(array.world.heard.len(), 5);
+    }
+}
+
+#[test]
+fn a_node_that_cannot_be_reached_is_named() {
+    let mut array = Array::new(Family::Xor2d, 5, ENCODER, 1);
+    array.world.sites[4].down = true;
+    for node in 0..5 {
+        array.connect(node);
+    }
+    array.world.run();
+    let heard = std::mem::take(&mut array.world.heard);
+    for (peer, message) in heard {
+        match message {
+            Message::Refused { tag: 3, reason } => {
+                assert!(reason.contains("cannot connect to node 4: connection refused; "));
+                assert_ne!(peer, array.peers[4]);
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn reads_come_and_slots_are_used_again() {
+    let mut array = Array::new(Family::Xor2d, 5, ENCODER, 2);
+    let (peer, start) = (array.peers[1], DATA_SECTOR as usize * 512);
+    let content = array.world.bytes(32768);
+    let volume = array.world.sites[1].volumes.get_mut("v").expect("it is there");
+    volume[start..start + 32768].copy_from_slice(&content);
+    for round in 0..100 {
+        let slot = array.world.random(3) as u16;
+        let bytes = 512 * (1 + array.world.random(16) as u32);
+        let at = 512 * array.world.random(48);
+        let sector = DATA_SECTOR + at / 512;
+        array.world.send(peer, &Message::Read { slot, sector, bytes, to: 1024 });
+        // As soon as it has come the slot is used again.
+        while array.world.placed.is_empty() {
+            assert!(array.world.step(), "round {round}");
+        }
+        assert_eq!(array.world.placed.pop(), Some((peer, slot.into())));
+        let came = &array.world.client_arena[1024..][..bytes as usize];
+        assert_eq!(came, &content[at as usize..][..bytes as usize]);
+    }
+    array.world.sites[1].bad_sectors.insert(DATA_SECTOR + 3);
+    let read = Message::Read { slot: 0, sector: DATA_SECTOR, bytes: 4096, to: 0 };
+    assert_eq!(ask(&mut array.world, peer, &read), Some(Message::ReadFailed { slot: 0 }));
+    assert_eq!(
+        ask(&mut array.world, peer, &Message::Flush { tag: 9 }),
+        Some(Message::Ok { tag: 9 })
+    );
+}
+
+#[test]
+fn a_stop_is_answered_when_all_is_closed() {
+    for seed in 0..20 {
+        let mut array = Array::connected(Family::Xor2d, 5, ENCODER, seed);
+        for position in 0..5 {
+            let set = array.set(position, 2);
+            array.write(&set);
+        }
+        for _ in 0..array.world.random(150) {
+            array.world.step();
+        }
+        let stop = |id| Event::Command { id: CommandId(id), command: Command::Stop };
+        array.world.command(2, stop(1));
+        array.world.command(2, stop(2));
+        array.world.run();
+        let site = &array.world.sites[2];
+        assert_eq!((site.replies.len(), site.open_volumes(), site.flushes), (2, 0, 1));
+        assert!(site.replies[0].is_err() && site.replies[1].is_ok(), "{:?}", site.replies);
+        assert_eq!(array.world.lost, [array.peers[2]]);
+        let late = array.world.dial(2);
+        array.world.run();
+        assert!(array.world.lost.contains(&late));
+        let pause = Event::Command { id: CommandId(3), command: Command::Pause(true) };
+        array.world.command(0, pause);
+        array.world.run();
+        assert!(array.world.sites[0].replies[0].is_err());
+        assert!(array.world.sites.iter().all(|site| site.node.idle()));
+        assert_eq!(array.world.sites[0].node.deadline(), None::<Instant>);
+    }
+}

@@ -225,7 +225,15 @@ impl World {
                     CLIENT => &mut self.client_arena,
                     _ => &mut self.sites[site].arena,
                 };
-                arena[to as usize..to as usize + bytes.len()].copy_from_slice(&bytes);
+                let room = usize::try_from(to).ok().and_then(|to| arena.get_mut(to..));
+                let Some(room) = room.and_then(|room| room.get_mut(..bytes.len())) else {
+                    // Outside the arena: that is the end of the connection.
+                    if let Some((from, io)) = owner {
+                        self.answer(from, io, Err(IoError::Gone));
+                    }
+                    return self.cut((site, peer), true);
+                };
+                room.copy_from_slice(&bytes);
                 let placed = FabricEvent::Placed { peer, imm };
                 match site {
                     CLIENT => self.placed.push((peer, imm)),
