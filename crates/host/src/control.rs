@@ -59,7 +59,10 @@ pub fn valid_name(name: &str) -> bool {
 }
 
 /// Makes the run directory where it is missing, and checks that nobody else could have made it.
-fn make_run_dir(dir: &Path) -> io::Result<()> {
+///
+/// # Errors
+/// When the directory cannot be made, or is somebody else's.
+pub fn make_run_dir(dir: &Path) -> io::Result<()> {
     let user = rustix::process::geteuid();
     let mode = if user.is_root() { 0o755 } else { 0o700 };
     DirBuilder::new().recursive(true).mode(mode).create(dir)?;

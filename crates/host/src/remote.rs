@@ -1,17 +1,19 @@
 //! Asking a storage node, one question after the other: volumes and what lies at their beginning.
 //! For commands; an array that runs talks to its nodes through the engine.
 
+mod line;
+
 use std::fmt::Display;
-use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::io;
 use std::time::Duration;
 
-use braid_array::fabric::MAX_MESSAGE_BYTES;
+use braid_array::fabric::FabricEvent;
 use braid_array::format::{Superblock, SuperblockError, Version};
 use braid_cluster::assemble::{Candidate, SUPERBLOCK_SECTOR};
 use braid_cluster::wire::Message;
 
-use crate::fabric::frame::{HEADER_BYTES, Header, Hello, Kind};
+use self::line::Line;
+use crate::fabric::frame::Kind;
 use crate::member::describe;
 
 #[cfg(test)]
@@ -41,20 +43,12 @@ impl RemoteError {
         Self::new(reason, next)
     }
 
-    fn broken(error: &io::Error) -> Self {
-        match error.kind() {
-            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-                let reason = format!("gives no answer for {} seconds", PATIENCE.as_secs());
-                Self::new(reason, "see whether the node is overloaded, and try again")
-            }
-            io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => {
-                Self::new("has ended the connection", "see the log of the node")
-            }
-            _ => {
-                let reason = format!("cannot be talked to: {}", describe(error));
-                Self::new(reason, "check the network")
-            }
+    fn of_system(error: &io::Error) -> Self {
+        if error.kind() == io::ErrorKind::TimedOut {
+            let reason = format!("gives no answer for {} seconds", PATIENCE.as_secs());
+            return Self::new(reason, "see whether the node is overloaded, and try again");
         }
+        Self::of_text(&format!("cannot be talked to: {}", describe(error)), "try again")
     }
 
     fn nonsense(error: impl Display) -> Self {
@@ -66,7 +60,7 @@ impl RemoteError {
 /// A connection to a node. It has at most one volume open, which is closed when it is dropped.
 #[derive(Debug)]
 pub struct Remote {
-    stream: TcpStream,
+    line: Line,
     epoch: u32,
     tag: u32,
 }
@@ -75,22 +69,18 @@ impl Remote {
     /// Connects to `HOST:PORT`.
     ///
     /// # Errors
-    /// [`RemoteError`]: nobody is there, or somebody who is no node of this version.
-    pub fn connect(address: &str, epoch: u32) -> Result<Self, RemoteError> {
-        let hello = Hello { kind: Kind::Tcp, blob: Vec::new() };
-        let (stream, _) = crate::fabric::connect(address, &hello)
-            .map_err(|error| RemoteError::of_text(&error, "check that it is a braid node"))?;
-        let patient = stream
-            .set_read_timeout(Some(PATIENCE))
-            .and_then(|()| stream.set_write_timeout(Some(PATIENCE)));
-        patient.map_err(|error| RemoteError::broken(&error))?;
-        Ok(Self { stream, epoch, tag: 0 })
-    }
-
-    /// Where the node really is: two names may stand for one.
-    #[must_use]
-    pub fn peer(&self) -> Option<SocketAddr> {
-        self.stream.peer_addr().ok()
+    /// [`RemoteError`]: nobody is there, or somebody who is no node of this version and fabric.
+    pub fn connect(address: &str, kind: Kind, epoch: u32) -> Result<Self, RemoteError> {
+        let mut line = Line::open(address, kind).map_err(|error| RemoteError::of_system(&error))?;
+        match line.event(PATIENCE).map_err(|error| RemoteError::of_system(&error))? {
+            FabricEvent::Connected { .. } => Ok(Self { line, epoch, tag: 0 }),
+            FabricEvent::Lost { reason, .. } => {
+                // It is said by name already.
+                let reason = reason.strip_prefix(address).unwrap_or(&reason).trim_start();
+                Err(RemoteError::of_text(reason, "check that it is a braid node"))
+            }
+            _ => Err(out_of_turn()),
+        }
     }
 
     /// Makes a volume that reads as zeroes, and opens it.
@@ -164,14 +154,6 @@ impl Remote {
         }
     }
 
-    /// Ends the connection. When this returns the node has heard of it, so a volume that was open
-    /// for writing is free again.
-    pub fn close(mut self) {
-        let _ = self.stream.shutdown(std::net::Shutdown::Write);
-        // The node closes its side then; how it does so does not matter any more.
-        let _ = io::copy(&mut self.stream, &mut io::sink());
-    }
-
     /// As `exchange`, with refusals as errors.
     fn ask(&mut self, make: impl FnOnce(u32) -> Message) -> Result<Message, RemoteError> {
         match self.exchange(make)? {
@@ -185,35 +167,31 @@ impl Remote {
     /// Sends a request and waits for the answer to it.
     fn exchange(&mut self, make: impl FnOnce(u32) -> Message) -> Result<Message, RemoteError> {
         self.tag += 1;
-        let request = make(self.tag).encode(self.epoch);
-        let header = Header::Message { bytes: request.len() as u32 };
-        let sent = [header.encode().as_slice(), &request].concat();
-        self.stream.write_all(&sent).map_err(|error| RemoteError::broken(&error))?;
-        match self.receive()? {
-            (tag, message) if tag == self.tag => Ok(message),
+        self.line.send(make(self.tag).encode(self.epoch));
+        match self.line.event(PATIENCE).map_err(|error| RemoteError::of_system(&error))? {
+            FabricEvent::Message { bytes, .. } => self.answer(&bytes),
+            FabricEvent::Lost { reason, .. } => {
+                let reason = format!("has gone: {reason}");
+                Err(RemoteError::new(reason, "see the log of the node"))
+            }
             _ => Err(out_of_turn()),
         }
     }
 
-    fn receive(&mut self) -> Result<(u32, Message), RemoteError> {
-        let mut head = [0; HEADER_BYTES];
-        let mut payload = [0; MAX_MESSAGE_BYTES];
-        self.stream.read_exact(&mut head).map_err(|error| RemoteError::broken(&error))?;
-        let Header::Message { bytes } = Header::decode(&head).map_err(RemoteError::nonsense)?
-        else {
-            return Err(out_of_turn());
-        };
-        let payload = payload.get_mut(..bytes as usize).ok_or_else(out_of_turn)?;
-        self.stream.read_exact(payload).map_err(|error| RemoteError::broken(&error))?;
-        let (_, message) = Message::decode(payload).map_err(RemoteError::nonsense)?;
-        let tag = match &message {
+    /// Is it the answer to what was asked last?
+    fn answer(&self, bytes: &[u8]) -> Result<Message, RemoteError> {
+        let (_, message) = Message::decode(bytes).map_err(RemoteError::nonsense)?;
+        match &message {
             Message::Volume { tag, .. }
             | Message::Meta { tag, .. }
             | Message::Ok { tag }
-            | Message::Refused { tag, .. } => *tag,
-            _ => return Err(out_of_turn()),
-        };
-        Ok((tag, message))
+            | Message::Refused { tag, .. }
+                if *tag == self.tag =>
+            {
+                Ok(message)
+            }
+            _ => Err(out_of_turn()),
+        }
     }
 }
 
@@ -227,11 +205,12 @@ fn out_of_turn() -> RemoteError {
 /// [`RemoteError`]. That there is no superblock to trust is none.
 pub fn probe(
     address: &str,
+    kind: Kind,
     volume: &str,
     write: bool,
     epoch: u32,
 ) -> Result<(Remote, Candidate), RemoteError> {
-    let mut remote = Remote::connect(address, epoch)?;
+    let mut remote = Remote::connect(address, kind, epoch)?;
     let bytes = remote.open_volume(volume, write)?;
     let superblock = match Version::V1_2.location(bytes / braid_array::SECTOR_BYTES) {
         None => Err(SuperblockError::NoMagic),

@@ -77,7 +77,7 @@ fn parse_node(text: &str) -> Result<NodeArg, String> {
 }
 
 /// Is it `HOST:PORT`, with a numeric IPv6 address in brackets? Returns the port.
-fn check_address(address: &str) -> Result<u16, String> {
+pub(crate) fn check_address(address: &str) -> Result<u16, String> {
     let (host, port) = address.rsplit_once(':').ok_or("a node needs a port")?;
     let inner = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
     let fits = match inner {

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 
 pub(crate) use bench::{BenchArgs, BenchCommand, ExecArgs, LabCommand, LineArgs};
-pub(crate) use members::{MemberArg, NodeArg};
+pub(crate) use members::{MemberArg, NodeArg, check_address};
 pub(crate) use parse::parse;
 pub(crate) use size::{Size, parse_size};
 
@@ -71,6 +71,8 @@ pub(crate) enum Command {
     /// Measure, side by side, beside the bound computed first
     #[command(hide = true)]
     Bench(BenchArgs),
+    /// Keep volumes for arrays over nodes, until SIGTERM
+    Node(NodeArgs),
     /// Write shell completions to stdout
     Completions(CompletionsArgs),
     /// Write the man pages into a directory
@@ -113,6 +115,9 @@ pub(crate) struct CreateArgs {
     /// Overwrite superblocks, file systems and partition tables found on the members
     #[arg(long, short)]
     pub(crate) force: bool,
+    /// With members on nodes: how data travels, tcp, ofi or ofi:PROVIDER [default: tcp]
+    #[arg(long, value_name = "FABRIC")]
+    pub(crate) fabric: Option<String>,
     /// With members of memory: serve the array so, as `braid assemble` does; may be repeated
     #[arg(long, value_name = "EXPORT")]
     pub(crate) export: Vec<String>,
@@ -149,7 +154,10 @@ pub(crate) struct AssembleArgs {
     /// Say who is in, who is not and why, and what to do; start nothing, write nothing
     #[arg(long)]
     pub(crate) explain: bool,
-    /// Over nodes: who builds the parities [default: mix]
+    /// With members on nodes: how data travels, tcp, ofi or ofi:PROVIDER [default: tcp]
+    #[arg(long, value_name = "FABRIC")]
+    pub(crate) fabric: Option<String>,
+    /// With members on nodes: who builds the parities [default: mix]
     #[arg(long, value_name = "SCHEDULE")]
     pub(crate) schedule: Option<WriteSchedule>,
     /// Stay in the foreground until the array is stopped
@@ -203,6 +211,9 @@ pub(crate) struct ExamineArgs {
     #[arg(required_unless_present = "scan", value_name = "MEMBER")]
     #[arg(value_parser = MemberArg::existing, value_hint = ValueHint::FilePath)]
     pub(crate) members: Vec<MemberArg>,
+    /// With members on nodes: how data travels, tcp, ofi or ofi:PROVIDER [default: tcp]
+    #[arg(long, value_name = "FABRIC")]
+    pub(crate) fabric: Option<String>,
     /// Print JSON
     #[arg(long, conflicts_with_all = ["export", "scan"])]
     pub(crate) json: bool,
@@ -325,6 +336,30 @@ pub(crate) enum WriteSchedule {
     Static,
     /// The client, which sends them as it sends data
     Client,
+}
+
+#[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("storage").required(true).args(["store", "memory"]))]
+pub(crate) struct NodeArgs {
+    /// Where to listen: HOST:PORT, port 0 for any that is free. Who can connect can do everything
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) listen: String,
+    /// Keep volumes as files in this directory
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) store: Option<PathBuf>,
+    /// Keep volumes in memory; they are gone when the node ends
+    #[arg(long)]
+    pub(crate) memory: bool,
+    /// Memory for data on its way, of all arrays that are in use
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "256M")]
+    pub(crate) ring: Size,
+    /// How data travels: tcp, ofi or ofi:PROVIDER; the same for all nodes and clients of an array
+    /// [default: tcp]
+    #[arg(long, value_name = "FABRIC")]
+    pub(crate) fabric: Option<String>,
+    /// Stay in the foreground until the node is told to end
+    #[arg(long)]
+    pub(crate) foreground: bool,
 }
 
 #[derive(Debug, Args)]

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use braid_array::SECTOR_BYTES;
 use braid_array::format::{Role, Superblock, SuperblockError, Version};
+use braid_host::fabric::frame::Kind;
 use braid_host::member::{self, MemberFile};
 use braid_host::remote;
 
@@ -15,10 +16,12 @@ use crate::output;
 use crate::output::examine::Examined;
 
 pub(super) fn run(args: &ExamineArgs) -> Result<(), Failure> {
+    let fabric = nodes::fabric("examine", args.fabric.as_deref())?;
     if args.scan {
-        return scan(&args.members);
+        return scan(&args.members, fabric);
     }
-    let found = args.members.iter().map(examine).collect::<Result<Vec<_>, _>>()?;
+    let found =
+        args.members.iter().map(|member| examine(member, fabric)).collect::<Result<Vec<_>, _>>()?;
     if args.json {
         let members: Vec<_> = found.iter().map(output::examine::json).collect();
         return output::print_json(&members);
@@ -28,7 +31,7 @@ pub(super) fn run(args: &ExamineArgs) -> Result<(), Failure> {
 }
 
 /// One line for each array found. Devices without a superblock are passed over.
-fn scan(members: &[MemberArg]) -> Result<(), Failure> {
+fn scan(members: &[MemberArg], fabric: Kind) -> Result<(), Failure> {
     let all;
     let candidates: &[MemberArg] = if members.is_empty() {
         let devices = member::scan().map_err(|error| {
@@ -42,7 +45,7 @@ fn scan(members: &[MemberArg]) -> Result<(), Failure> {
     };
     let mut found: Vec<Examined> = Vec::new();
     for member in candidates {
-        match look(member) {
+        match look(member, fabric) {
             Ok(Some(member)) => found.push(member),
             Ok(None) => {}
             // Among all devices of a machine some cannot be read; those named by hand must be.
@@ -70,8 +73,8 @@ fn array_lines(found: &[Examined]) -> String {
     text
 }
 
-fn examine(member: &MemberArg) -> Result<Examined, Failure> {
-    look(member)?.ok_or_else(|| {
+fn examine(member: &MemberArg, fabric: Kind) -> Result<Examined, Failure> {
+    look(member, fabric)?.ok_or_else(|| {
         let next = "create an array on it, or name another device";
         Failure::refused("examine", name(member), SuperblockError::NoMagic, next)
     })
@@ -87,10 +90,10 @@ fn name(member: &MemberArg) -> String {
 }
 
 /// `None` where there is no superblock.
-fn look(member: &MemberArg) -> Result<Option<Examined>, Failure> {
+fn look(member: &MemberArg, fabric: Kind) -> Result<Option<Examined>, Failure> {
     match member {
         MemberArg::Path(path) => look_at_device(path),
-        MemberArg::Node(node) => look_at_node(node),
+        MemberArg::Node(node) => look_at_node(node, fabric),
         MemberArg::Memory(_) | MemberArg::Missing => {
             let next = "name a file, a device or a volume on a node";
             Err(Failure::usage("examine", name(member), "holds nothing", next))
@@ -117,12 +120,12 @@ fn look_at_device(path: &Path) -> Result<Option<Examined>, Failure> {
     }))
 }
 
-fn look_at_node(node: &NodeArg) -> Result<Option<Examined>, Failure> {
+fn look_at_node(node: &NodeArg, fabric: Kind) -> Result<Option<Examined>, Failure> {
     let Some(volume) = &node.volume else {
         let next = "write node://HOST:PORT/VOLUME";
         return Err(Failure::usage("examine", node, "which volume was not said", next));
     };
-    let probed = remote::probe(&node.address, volume, false, nodes::epoch());
+    let probed = remote::probe(&node.address, fabric, volume, false, nodes::epoch());
     let (_, found) = probed.map_err(|error| nodes::failed("examine", node, &error))?;
     let Some(superblock) = trusted(node, found.superblock)? else { return Ok(None) };
     let raw = superblock.encode();

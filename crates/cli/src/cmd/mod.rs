@@ -13,6 +13,7 @@ mod found;
 mod launch;
 mod layout;
 mod manage;
+mod node;
 mod nodes;
 mod running;
 mod scrub;
@@ -40,6 +41,7 @@ pub(crate) fn run(cli: &Cli) -> Result<(), Failure> {
         Command::Sync(args) => manage::sync(run_dir, args),
         Command::Cat(args) => cat::run(run_dir, args),
         Command::Layout(args) => layout::run(args),
+        Command::Node(args) => node::run(run_dir, args),
         Command::Bench(args) => bench::run(args),
         Command::Completions(args) => shell::completions(args),
         Command::Man(args) => shell::man(args),

@@ -58,8 +58,8 @@ pub(super) fn run(run_dir: &Path, args: &AssembleArgs) -> Result<(), Failure> {
             return Err(Failure::usage("assemble", "array", "which one was not said", next));
         }
     };
-    if args.schedule.is_some() {
-        let reason = "--schedule is for arrays over nodes";
+    if args.schedule.is_some() || args.fabric.is_some() {
+        let reason = "--schedule and --fabric are for arrays over nodes";
         return Err(Failure::usage("assemble", "arguments", reason, "leave it out"));
     }
     let first = members.first().map(|member| member.display().to_string());

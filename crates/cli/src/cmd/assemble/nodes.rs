@@ -9,14 +9,14 @@ use braid_cluster::pipeline::Params;
 use braid_cluster::{ClientConfig, Planner};
 use braid_host::daemon::Daemon;
 use braid_host::fabric::frame::Kind;
-use braid_host::remote::{self, RemoteError};
+use braid_host::remote::{self, Remote, RemoteError};
 use braid_host::serve::{Assembled, ExportSpec};
 use uuid::Uuid;
 
 use super::{array_name, explain};
 use crate::args::{AssembleArgs, NodeArg, WriteSchedule};
 use crate::cmd::launch::{self, launch};
-use crate::cmd::nodes::{epoch, failed};
+use crate::cmd::nodes::{epoch, fabric, failed};
 use crate::cmd::shell_word;
 use crate::failure::Failure;
 use crate::output;
@@ -30,13 +30,14 @@ pub(super) fn run(
     daemon: Option<Daemon>,
 ) -> Result<(), Failure> {
     let volumes = volumes(name, nodes)?;
+    let fabric = fabric("assemble", args.fabric.as_deref())?;
     let options = Options { force: args.force, read_only: args.readonly };
     if args.explain {
-        return explain_nodes(name, &volumes, options);
+        return explain_nodes(name, &volumes, options, fabric);
     }
     let object = name.map_or_else(|| volumes[0].to_string(), str::to_owned);
     launch("assemble", &object, args.foreground, daemon, |daemon| {
-        let assembly = judge(&volumes, options)?;
+        let assembly = judge(&volumes, options, fabric)?;
         let plan = match assembly.start {
             Start::Ready(plan) => plan,
             Start::Refused { reason, next } => {
@@ -46,7 +47,7 @@ pub(super) fn run(
         let name = array_name(name, assembly.newest.as_deref(), &object)?;
         warn(&name, &plan, &assembly.verdicts);
         let schedule = args.schedule.unwrap_or(WriteSchedule::Mix);
-        let array = assembled(&name, *plan, schedule)?;
+        let array = assembled(&name, *plan, schedule, fabric)?;
         launch::serve("assemble", run_dir, name, array, exports, daemon)
     })
 }
@@ -63,28 +64,30 @@ fn volumes(name: Option<&str>, nodes: &[NodeArg]) -> Result<Vec<NodeArg>, Failur
         if volumes.contains(&node) {
             return Err(Failure::usage("assemble", node, "was given twice", "name it once"));
         }
+        if let Some(other) = volumes.iter().find(|other| other.address == node.address) {
+            let reason = format!("is on the same node as {other}");
+            return Err(Failure::usage("assemble", node, reason, "move it to another node"));
+        }
         volumes.push(node);
     }
     Ok(volumes)
 }
 
-fn probe(node: &NodeArg, write: bool) -> Result<(remote::Remote, Candidate), RemoteError> {
+fn probe(node: &NodeArg, fabric: Kind, write: bool) -> Result<(Remote, Candidate), RemoteError> {
     let volume = node.volume.as_deref().unwrap_or_default();
-    remote::probe(&node.address, volume, write, epoch())
+    remote::probe(&node.address, fabric, volume, write, epoch())
 }
 
 /// Reads all superblocks, and sees that nobody else writes to any of the volumes.
-fn judge(volumes: &[NodeArg], options: Options) -> Result<Assembly, Failure> {
+fn judge(volumes: &[NodeArg], options: Options, fabric: Kind) -> Result<Assembly, Failure> {
     let probed = volumes.iter().map(|node| {
-        probe(node, !options.read_only).map_err(|error| {
+        probe(node, fabric, !options.read_only).map_err(|error| {
             let next = format!("{}, or leave this member out", error.next);
             failed("assemble", node, &RemoteError { next, ..error })
         })
     });
     let probed: Vec<_> = probed.collect::<Result<_, _>>()?;
-    let (remotes, candidates): (Vec<_>, Vec<_>) = probed.into_iter().unzip();
-    // The volumes are free again before they are opened to be served.
-    remotes.into_iter().for_each(remote::Remote::close);
+    let candidates: Vec<_> = probed.into_iter().map(|(_, candidate)| candidate).collect();
     Ok(decide(&candidates, options))
 }
 
@@ -98,10 +101,15 @@ fn warn(name: &str, plan: &Plan, verdicts: &[(String, Verdict)]) {
     }
 }
 
-fn explain_nodes(name: Option<&str>, volumes: &[NodeArg], options: Options) -> Result<(), Failure> {
+fn explain_nodes(
+    name: Option<&str>,
+    volumes: &[NodeArg],
+    options: Options,
+    fabric: Kind,
+) -> Result<(), Failure> {
     let (mut candidates, mut unreachable) = (Vec::new(), Vec::new());
     for node in volumes {
-        match probe(node, false) {
+        match probe(node, fabric, false) {
             Ok((_, candidate)) => candidates.push(candidate),
             Err(RemoteError { reason, .. }) => {
                 unreachable.push((node.to_string(), Verdict::Unreadable { reason }));
@@ -149,7 +157,12 @@ fn condition(plan: &Plan) -> String {
 }
 
 /// What the process that serves is made of.
-fn assembled(name: &str, plan: Plan, schedule: WriteSchedule) -> Result<Assembled, Failure> {
+fn assembled(
+    name: &str,
+    plan: Plan,
+    schedule: WriteSchedule,
+    fabric: Kind,
+) -> Result<Assembled, Failure> {
     let planner = match schedule {
         WriteSchedule::Mix | WriteSchedule::Encoder => Planner::Encoder { node: 0 },
         WriteSchedule::Chain => Planner::Chain,
@@ -170,5 +183,5 @@ fn assembled(name: &str, plan: Plan, schedule: WriteSchedule) -> Result<Assemble
         read_only: plan.read_only,
         mix: schedule == WriteSchedule::Mix,
     };
-    Ok(Assembled::Cluster { config, fabric: Kind::Tcp })
+    Ok(Assembled::Cluster { config, fabric })
 }

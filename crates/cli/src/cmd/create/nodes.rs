@@ -2,17 +2,19 @@
 //! asked, before the first volume is made; what was made goes again when another cannot be made.
 
 use std::collections::BTreeMap;
+use std::net::ToSocketAddrs;
 
 use braid_cluster::Family;
 use braid_cluster::create::{Blueprint, CreateError, NewArray};
 use braid_cluster::wire::valid_volume_name;
+use braid_host::fabric::frame::Kind;
 use braid_host::remote::{Remote, RemoteError};
 use uuid::Uuid;
 
 use super::{bitmap, check_counts, check_name, now, stored_name, typed};
 use crate::args::{CreateArgs, MemberArg, NodeArg};
 use crate::cmd::found::mixed;
-use crate::cmd::nodes::{connect, epoch, failed};
+use crate::cmd::nodes::{connect, fabric, failed};
 use crate::cmd::shape::{family, halves};
 use crate::cmd::shell_word;
 use crate::failure::Failure;
@@ -33,7 +35,8 @@ pub(super) fn run(args: &CreateArgs) -> Result<(), Failure> {
     check_counts(args)?;
     check_options(args)?;
     let blueprint = blueprint(args, family, places.len())?;
-    let mut remotes = reach(args, &places)?;
+    let fabric = fabric("create", args.fabric.as_deref())?;
+    let mut remotes = reach(&places, fabric)?;
     make(&places, &mut remotes, &blueprint)?;
     let words: Vec<String> =
         places.iter().map(|place| shell_word(&place.node.to_string())).collect();
@@ -67,9 +70,7 @@ fn places(args: &CreateArgs) -> Result<Vec<Place>, Failure> {
             if other.volume == volume {
                 return Err(Failure::usage("create", &node, "was given twice", "name it once"));
             }
-            if !args.force {
-                return Err(on_one_node(&node, &other.node));
-            }
+            return Err(on_one_node(&node, &other.node));
         }
         places.push(Place { node, volume });
     }
@@ -78,7 +79,7 @@ fn places(args: &CreateArgs) -> Result<Vec<Place>, Failure> {
 
 fn on_one_node(one: &NodeArg, other: &NodeArg) -> Failure {
     let reason = format!("is on the same node as {other}: both would be lost together");
-    Failure::usage("create", one, reason, "use another node, or --force")
+    Failure::usage("create", one, reason, "use another node")
 }
 
 /// Options that have no meaning here.
@@ -117,17 +118,19 @@ fn blueprint(args: &CreateArgs, family: Family, nodes: usize) -> Result<Blueprin
 }
 
 /// Connects to all nodes, and sees that none has such a volume.
-fn reach(args: &CreateArgs, places: &[Place]) -> Result<Vec<Remote>, Failure> {
+fn reach(places: &[Place], fabric: Kind) -> Result<Vec<Remote>, Failure> {
     let mut seen = BTreeMap::new();
     let mut remotes = Vec::with_capacity(places.len());
     for place in places {
-        let mut remote = connect("create", &place.node, epoch())?;
-        if let Some(peer) = remote.peer()
-            && let Some(other) = seen.insert(peer, &place.node)
-            && !args.force
-        {
-            return Err(on_one_node(&place.node, other));
+        // Two names may stand for one address. What is none is found out by connecting.
+        for address in place.node.address.to_socket_addrs().into_iter().flatten() {
+            if let Some(other) = seen.insert(address, place)
+                && !std::ptr::eq(other, place)
+            {
+                return Err(on_one_node(&place.node, &other.node));
+            }
         }
+        let mut remote = connect("create", &place.node, fabric)?;
         let has = remote.has_volume(&place.volume);
         if has.map_err(|error| failed("create", &place.node, &error))? {
             let next = "name another volume, or remove this one on its node";

@@ -1,0 +1,71 @@
+//! `braid node`: keeps volumes for arrays over nodes.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use braid_host::control::make_run_dir;
+use braid_host::daemon::Daemon;
+use braid_host::node::{NodeSetup, Storage, serve_node};
+
+use super::launch::launch;
+use super::nodes::fabric;
+use crate::args::{NodeArgs, check_address};
+use crate::failure::{Failure, system_error};
+use crate::output;
+
+pub(super) fn run(run_dir: &Path, args: &NodeArgs) -> Result<(), Failure> {
+    // Before anything else: whoever waits for this process has to learn how it goes.
+    let daemon = Daemon::adopt();
+    let setup = setup(args)?;
+    launch("node", &args.listen, args.foreground, daemon, |daemon| serve(run_dir, &setup, daemon))
+}
+
+fn setup(args: &NodeArgs) -> Result<NodeSetup, Failure> {
+    check_address(&args.listen).map_err(|reason| {
+        Failure::usage("node", &args.listen, reason, "write --listen HOST:PORT")
+    })?;
+    let storage = match &args.store {
+        None => Storage::Memory,
+        // The process that serves works in another directory.
+        Some(store) => Storage::Directory(std::path::absolute(store).map_err(|error| {
+            let next = "name a directory";
+            Failure::refused("node", store.display(), system_error(&error), next)
+        })?),
+    };
+    let (listen, ring_bytes) = (args.listen.clone(), args.ring.0);
+    Ok(NodeSetup { listen, storage, ring_bytes, fabric: fabric("node", args.fabric.as_deref())? })
+}
+
+/// Serves until a signal. Says where it listens; in the background it leaves its process id and a
+/// log in the run directory, under that address.
+fn serve(run_dir: &Path, setup: &NodeSetup, daemon: Option<Daemon>) -> Result<(), Failure> {
+    let mut left = PidFile(None);
+    let ready = |address: SocketAddr| {
+        // A pipe that nobody reads is no reason to end.
+        let _ = output::answer(&format!("{address}\n"));
+        let Some(daemon) = daemon else { return Ok(()) };
+        make_run_dir(run_dir)?;
+        let pid_file = run_dir.join(format!("node-{address}.pid"));
+        std::fs::write(&pid_file, format!("{}\n", std::process::id()))?;
+        left.0 = Some(pid_file);
+        daemon.ready(&run_dir.join(format!("node-{address}.log")))
+    };
+    serve_node(setup, ready)
+        .map_err(|error| Failure::refused("node", &setup.listen, error.reason, error.next))
+}
+
+/// Goes when the node ends.
+struct PidFile(Option<PathBuf>);
+
+impl Drop for PidFile {
+    fn drop(&mut self) {
+        let removed = self.0.take().map_or(Ok(()), std::fs::remove_file);
+        match removed {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                output::warning(&format!("node: its pid file stays: {}", system_error(&error)));
+            }
+            _ => {}
+        }
+    }
+}

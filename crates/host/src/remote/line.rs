@@ -1,0 +1,101 @@
+//! A connection to a node outside of any engine: messages, one at a time, over any fabric.
+
+use std::fmt;
+use std::io;
+use std::time::{Duration, Instant};
+
+use braid_array::action::Event;
+use braid_array::fabric::{FabricEvent, FabricOp, PeerId};
+
+use crate::arena::Arena;
+use crate::driver::Driver;
+use crate::engine::core::Token;
+use crate::fabric::frame::Kind;
+use crate::fabric::{self, Fabric};
+
+/// How long what was sent may take to be on its way at the end.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+const PEER: PeerId = PeerId(0);
+
+/// Nobody puts anything here.
+const ARENA_BYTES: u64 = 4096;
+
+/// See the module.
+pub(super) struct Line {
+    fabric: Box<dyn Fabric>,
+    driver: Driver<Token>,
+    _arena: Arena,
+}
+
+impl Line {
+    /// Asks for a connection; its first event tells how that went.
+    ///
+    /// # Errors
+    /// When the system is out of descriptors or memory, or has no such fabric.
+    pub(super) fn open(address: &str, kind: Kind) -> io::Result<Self> {
+        let arena = Arena::for_fabric(ARENA_BYTES, ARENA_BYTES)?;
+        let mut driver = Driver::new(arena.memory())?;
+        let mut fabric = fabric::new(kind, arena.place(), None)?;
+        fabric.begin(&mut driver)?;
+        fabric.start(&mut driver, FabricOp::Connect { peer: PEER, address: address.to_owned() });
+        Ok(Self { fabric, driver, _arena: arena })
+    }
+
+    pub(super) fn send(&mut self, bytes: Vec<u8>) {
+        self.fabric.start(&mut self.driver, FabricOp::Send { peer: PEER, bytes });
+    }
+
+    /// The next thing that happens.
+    ///
+    /// # Errors
+    /// `TimedOut`, or when the kernel refuses to wait.
+    pub(super) fn event(&mut self, patience: Duration) -> io::Result<FabricEvent> {
+        let deadline = Instant::now() + patience;
+        loop {
+            while let Some(event) = self.fabric.poll() {
+                if let Event::Fabric(event) = event {
+                    return Ok(event);
+                }
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            self.turn(left)?;
+        }
+    }
+
+    fn turn(&mut self, limit: Duration) -> io::Result<()> {
+        self.fabric.flush(&mut self.driver);
+        let mut completions = Vec::new();
+        self.driver.wait(Some(limit), &mut completions)?;
+        for done in completions {
+            if let Token::Fabric(token) = done.token {
+                self.fabric.completed(&mut self.driver, token, done.result, done.message);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Line").finish_non_exhaustive()
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        self.fabric.close(&mut self.driver);
+        let begun = Instant::now();
+        while self.driver.in_flight() > 0 && begun.elapsed() < 2 * FAREWELL {
+            if begun.elapsed() > FAREWELL {
+                self.fabric.disconnect();
+            }
+            if self.turn(FAREWELL / 8).is_err() {
+                return;
+            }
+        }
+    }
+}
