@@ -31,3 +31,6 @@ bench: bench-parity bench-fabric ## all measurements
 bench-parity: ## xor and P+Q beside ISA-L, in one run
 	@scripts/setup.sh bench
 	@scripts/bench-parity.sh
+
+bench-fabric: ## puts over TCP beside a plain stream, in one run
+	cargo bench --quiet -p braid-host --bench fabric
