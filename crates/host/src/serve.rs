@@ -31,11 +31,13 @@ use crate::fabric::frame::Kind;
 use crate::member::{MemberFile, OpenError, check_distinct, describe};
 
 mod news;
+mod private;
 mod spec;
 #[cfg(test)]
 mod tests;
 
 pub use news::News;
+pub use private::Private;
 pub use spec::{ExportSpec, SpecError};
 
 /// What to serve, and how.

@@ -1,0 +1,63 @@
+//! An array for this process alone: no exports, no control socket, no name.
+
+use std::io;
+use std::thread;
+
+use super::{Assembled, Doors, Facts, Machinery, Running, ServeError, report_events};
+use crate::door::Door;
+use crate::engine::Engine;
+
+/// A running array that only who has this can use.
+pub struct Private {
+    running: Running,
+    size_bytes: u64,
+}
+
+impl Private {
+    /// Starts it; returns when it takes requests.
+    ///
+    /// # Errors
+    /// [`ServeError`], a line for people.
+    pub fn start(array: Assembled) -> Result<Self, ServeError> {
+        let system = |error: io::Error| ServeError::of_system(&error);
+        let array = Machinery::new(array)?;
+        let size_bytes = Facts::of(array.machine.as_ref()).size_bytes;
+        let mut engine = Engine::new(array.machine, array.members, array.arena).map_err(system)?;
+        if let Some(nodes) = array.nodes {
+            engine.set_fabric(nodes.fabric, None).map_err(system)?;
+        }
+        let door = engine.door();
+        let (news, _) = report_events(&mut engine);
+        let run = move || engine.run();
+        let engine = thread::Builder::new().name("engine".into()).spawn(run).map_err(system)?;
+        let mut running = Running { door, doors: Doors::default(), engine: Some(engine) };
+        let connected = array.nodes.map_or(Ok(()), |nodes| nodes.connected(&running.door, &news));
+        if let Err(error) = connected {
+            // Why it cannot be used is what has to be said.
+            let _ = running.stop(true);
+            return Err(error);
+        }
+        Ok(Self { running, size_bytes })
+    }
+
+    /// The way in.
+    #[must_use]
+    pub const fn door(&self) -> &Door {
+        &self.running.door
+    }
+
+    /// Size of the array.
+    #[must_use]
+    pub const fn size_bytes(&self) -> u64 {
+        self.size_bytes
+    }
+
+    /// Stops it: what was answered is durable, and its members are free.
+    ///
+    /// # Errors
+    /// [`ServeError`] when it could not be stopped cleanly.
+    pub fn stop(mut self) -> Result<(), ServeError> {
+        self.running.stop(true)?;
+        self.running.join()
+    }
+}
