@@ -62,7 +62,7 @@ fn links_are_shaped_and_counted_and_nothing_stays() {
     let mut receive = spaces.exec("n1", "bench line --listen 10.77.1.2:7700 --seconds 1");
     let mut receiver = receive.stdout(Stdio::piped()).spawn().expect("a receiver");
     let mut said = BufReader::new(receiver.stdout.take().expect("it is piped")).lines();
-    assert_eq!(said.next().expect("a line").expect("text"), "listening");
+    assert_eq!(said.next().expect("a line").expect("text"), "10.77.1.2:7700");
     let mut send = spaces.exec("c0", "bench line --connect 10.77.1.2:7700");
     let mut sender = send.spawn().expect("a sender");
     let received = said.next().expect("a line").expect("text");
@@ -80,7 +80,7 @@ fn links_are_shaped_and_counted_and_nothing_stays() {
     let mut receive = spaces.exec("n0", "bench line --listen 10.77.1.1:7700");
     let mut receiver = receive.stdout(Stdio::piped()).spawn().expect("a receiver");
     let mut said = BufReader::new(receiver.stdout.take().expect("it is piped")).lines();
-    assert_eq!(said.next().expect("a line").expect("text"), "listening");
+    assert_eq!(said.next().expect("a line").expect("text"), "10.77.1.1:7700");
     drop(spaces);
     assert!(!receiver.wait().expect("it ends").success());
     assert!(!Path::new("/run/netns").join(format!("{name}-sw")).exists());

@@ -2,8 +2,11 @@
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum, ValueHint};
+
+use super::{MemberArg, NodeArg, Size, WriteSchedule, parse_size};
 
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
@@ -14,6 +17,8 @@ pub(crate) struct BenchArgs {
 /// One variant for each comparison, and hidden ones for the processes it consists of.
 #[derive(Debug, Subcommand)]
 pub(crate) enum BenchCommand {
+    /// Schedules over nodes, side by side, on shaped links
+    Cluster(Box<ClusterArgs>),
     /// Network namespaces with shaped links
     #[command(hide = true, subcommand)]
     Lab(LabCommand),
@@ -23,6 +28,85 @@ pub(crate) enum BenchCommand {
     /// One plain TCP stream
     #[command(hide = true)]
     Line(LineArgs),
+    /// One client with its load
+    #[command(hide = true)]
+    Load(LoadArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ClusterArgs {
+    /// Level: 0 1 4 5 6 10
+    #[arg(long, short, value_name = "LEVEL")]
+    pub(crate) level: String,
+    /// Layout [default: xor2d for level 6, else as braid create has it]
+    #[arg(long, short = 'p', value_name = "LAYOUT")]
+    pub(crate) layout: Option<String>,
+    /// How many nodes; several numbers are measured one after the other
+    #[arg(long, short = 'n', value_name = "N", required = true, value_delimiter = ',')]
+    pub(crate) nodes: Vec<u16>,
+    /// Rate of every link, in both directions, in bits a second; K, M, G are powers of 1000
+    /// [default: loopback, as fast as it goes]
+    #[arg(long, value_name = "RATE", value_parser = parse_rate)]
+    pub(crate) link: Option<u64>,
+    /// What to compare
+    #[arg(long, value_name = "SCHEDULE", value_delimiter = ',')]
+    #[arg(default_value = "client,chain,encoder")]
+    pub(crate) schedules: Vec<WriteSchedule>,
+    /// How many clients, each with a volume of its own
+    #[arg(long, value_name = "K", value_delimiter = ',', default_value = "1")]
+    pub(crate) clients: Vec<u16>,
+    /// The array's chunk [default: as braid create has it]
+    #[arg(long, value_name = "SIZE", value_delimiter = ',', value_parser = parse_size)]
+    pub(crate) block: Vec<Size>,
+    /// Where the nodes keep their volumes
+    #[arg(long, value_name = "STORAGE", value_delimiter = ',', default_value = "memory")]
+    pub(crate) storage: Vec<StorageName>,
+    /// How data travels: tcp, ofi or ofi:PROVIDER
+    #[arg(long, value_name = "FABRIC", default_value = "tcp")]
+    pub(crate) fabric: String,
+    /// Length of one measurement, after it has warmed up
+    #[arg(long, value_name = "S", default_value_t = 3.0)]
+    pub(crate) seconds: f64,
+    /// How often the schedules take turns
+    #[arg(long, value_name = "R", default_value_t = 3)]
+    pub(crate) runs: u16,
+    /// Measure reads, too
+    #[arg(long)]
+    pub(crate) reads: bool,
+    /// Measure writes of 4K at random places, too
+    #[arg(long)]
+    pub(crate) small_writes: bool,
+    /// Measure this beside it, where its packages are installed
+    #[arg(long, value_name = "PEER")]
+    pub(crate) against: Option<PeerName>,
+    /// Where the nodes' files go [default: the system's directory for temporary files]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) store: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Write results.json, table.md and plots into a directory; results already there stay in
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) report: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub(crate) enum StorageName {
+    /// In memory
+    Memory,
+    /// In files
+    Disk,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PeerName {
+    /// GlusterFS, dispersed volume 3+2
+    Gluster,
+}
+
+/// A name as it is typed.
+pub(crate) fn typed(value: &impl ValueEnum) -> String {
+    value.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
 }
 
 #[derive(Debug, Subcommand)]
@@ -83,6 +167,52 @@ pub(crate) struct LineArgs {
     pub(crate) seconds: f64,
 }
 
+#[derive(Debug, Args)]
+pub(crate) struct LoadArgs {
+    /// What to do
+    #[arg(long)]
+    pub(crate) pattern: PatternName,
+    /// Who makes the parities
+    #[arg(long)]
+    pub(crate) schedule: WriteSchedule,
+    /// How data travels
+    #[arg(long, default_value = "tcp")]
+    pub(crate) fabric: String,
+    /// Length of the measurement
+    #[arg(long, value_name = "S")]
+    pub(crate) seconds: f64,
+    /// What comes before it
+    #[arg(long, value_name = "S")]
+    pub(crate) warm_up: f64,
+    /// Data at once, unless writes are small
+    #[arg(long, value_parser = parse_size)]
+    pub(crate) in_flight: Size,
+    /// Data of a stripe
+    #[arg(long, value_parser = parse_size)]
+    pub(crate) stripe: Size,
+    /// The members, node://HOST:PORT/VOLUME
+    #[arg(required = true, value_name = "MEMBER", value_parser = parse_node)]
+    pub(crate) members: Vec<NodeArg>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub(crate) enum PatternName {
+    /// Full stripes, one after the other
+    Write,
+    /// Long reads, one after the other
+    Read,
+    /// 4K at random places
+    #[value(name = "write-4k")]
+    Write4k,
+}
+
+fn parse_node(text: &str) -> Result<NodeArg, String> {
+    match text.parse()? {
+        MemberArg::Node(node) => Ok(node),
+        _ => Err("not a volume on a node; write node://HOST:PORT/VOLUME".to_owned()),
+    }
+}
+
 /// Reads a rate in bits a second. The error says what would have been right.
 fn parse_rate(text: &str) -> Result<u64, String> {
     let plain = text.strip_suffix("bit").unwrap_or(text);
@@ -112,5 +242,11 @@ mod tests {
         {
             assert!(parse_rate(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn names_are_those_that_are_typed() {
+        assert_eq!(typed(&PatternName::Write4k), "write-4k");
+        assert_eq!(typed(&WriteSchedule::Encoder), "encoder");
     }
 }

@@ -11,7 +11,10 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 
-pub(crate) use bench::{BenchArgs, BenchCommand, ExecArgs, LabCommand, LineArgs};
+pub(crate) use bench::{
+    BenchArgs, BenchCommand, ClusterArgs, ExecArgs, LabCommand, LineArgs, LoadArgs, PatternName,
+    PeerName, StorageName, typed,
+};
 pub(crate) use members::{MemberArg, NodeArg, check_address};
 pub(crate) use parse::parse;
 pub(crate) use size::{Size, parse_size};
@@ -69,7 +72,6 @@ pub(crate) enum Command {
     /// Show where each data and parity chunk of an array lies
     Layout(LayoutArgs),
     /// Measure, side by side, beside the bound computed first
-    #[command(hide = true)]
     Bench(BenchArgs),
     /// Keep volumes for arrays over nodes, until SIGTERM
     Node(NodeArgs),

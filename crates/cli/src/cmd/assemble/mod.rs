@@ -20,6 +20,7 @@ mod layers;
 mod nodes;
 
 use layers::Layers;
+pub(super) use nodes::open_nodes;
 
 /// What was typed, checked.
 #[derive(Debug)]

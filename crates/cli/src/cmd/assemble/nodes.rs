@@ -52,6 +52,23 @@ pub(super) fn run(
     })
 }
 
+/// An array of which all members are there, for the process's own use.
+pub(in crate::cmd) fn open_nodes(
+    members: &[NodeArg],
+    schedule: WriteSchedule,
+    fabric: Kind,
+) -> Result<Assembled, Failure> {
+    let volumes = volumes(None, members)?;
+    let object = volumes[0].to_string();
+    match judge(&volumes, Options::default(), fabric)?.start {
+        Start::Ready(plan) if plan.degraded() == 0 => assembled(&object, *plan, schedule, fabric),
+        Start::Ready(_) => {
+            Err(Failure::refused("assemble", object, "members are missing", "name them all"))
+        }
+        Start::Refused { reason, next } => Err(Failure::refused("assemble", &object, reason, next)),
+    }
+}
+
 /// The volumes, by full name.
 fn volumes(name: Option<&str>, nodes: &[NodeArg]) -> Result<Vec<NodeArg>, Failure> {
     let mut volumes: Vec<NodeArg> = Vec::new();
@@ -73,26 +90,21 @@ fn volumes(name: Option<&str>, nodes: &[NodeArg]) -> Result<Vec<NodeArg>, Failur
     Ok(volumes)
 }
 
-fn probe(remote: &mut Remote, node: &NodeArg, write: bool) -> Result<Candidate, RemoteError> {
+fn probe(node: &NodeArg, fabric: Kind, write: bool) -> Result<(Remote, Candidate), RemoteError> {
     let volume = node.volume.as_deref().unwrap_or_default();
-    remote::probe(remote, &node.address, volume, write)
+    remote::probe(&node.address, fabric, volume, write, epoch())
 }
 
-/// Reads all superblocks, and sees that nobody else has any of the volumes.
+/// Reads all superblocks, and sees that nobody else writes to any of the volumes.
 fn judge(volumes: &[NodeArg], options: Options, fabric: Kind) -> Result<Assembly, Failure> {
-    let mut candidates = Vec::with_capacity(volumes.len());
-    // All are held until all are known to be free.
-    let mut remotes = Vec::with_capacity(volumes.len());
-    for node in volumes {
-        let connected = Remote::connect(&node.address, fabric, epoch());
-        let mut remote = connected.map_err(|error| {
+    let probed = volumes.iter().map(|node| {
+        probe(node, fabric, !options.read_only).map_err(|error| {
             let next = format!("{}, or leave this member out", error.next);
             failed("assemble", node, &RemoteError { next, ..error })
-        })?;
-        let found = probe(&mut remote, node, true);
-        candidates.push(found.map_err(|error| failed("assemble", node, &error))?);
-        remotes.push(remote);
-    }
+        })
+    });
+    let probed: Vec<_> = probed.collect::<Result<_, _>>()?;
+    let candidates: Vec<_> = probed.into_iter().map(|(_, candidate)| candidate).collect();
     Ok(decide(&candidates, options))
 }
 
@@ -101,8 +113,8 @@ fn warn(name: &str, plan: &Plan, verdicts: &[(String, Verdict)]) {
         output::warning(&format!("assemble {name}: {member} is left out: {verdict}"));
     }
     if plan.degraded() > 0 {
-        let missing = missing(plan);
-        output::warning(&format!("assemble {name}: {missing}, so it is read-only"));
+        let missing = plan.degraded();
+        output::warning(&format!("assemble {name}: {missing} members missing, so it is read-only"));
     }
 }
 
@@ -114,9 +126,8 @@ fn explain_nodes(
 ) -> Result<(), Failure> {
     let (mut candidates, mut unreachable) = (Vec::new(), Vec::new());
     for node in volumes {
-        let connected = Remote::connect(&node.address, fabric, epoch());
-        match connected.and_then(|mut remote| probe(&mut remote, node, false)) {
-            Ok(candidate) => candidates.push(candidate),
+        match probe(node, fabric, false) {
+            Ok((_, candidate)) => candidates.push(candidate),
             Err(RemoteError { reason, .. }) => {
                 unreachable.push((node.to_string(), Verdict::Unreadable { reason }));
             }
@@ -146,18 +157,11 @@ fn explain_nodes(
     output::answer(&text)
 }
 
-fn missing(plan: &Plan) -> String {
-    match plan.degraded() {
-        1 => "a member is missing".to_owned(),
-        count => format!("{count} members are missing"),
-    }
-}
-
 fn condition(plan: &Plan) -> String {
     let mut parts = Vec::new();
     match plan.degraded() {
         0 => {}
-        _ => parts.push(format!("degraded, {}, so read-only", missing(plan))),
+        missing => parts.push(format!("degraded, {missing} members missing, so read-only")),
     }
     if plan.dirty {
         let resync = if plan.read_only { "" } else { ", resync of everything" };

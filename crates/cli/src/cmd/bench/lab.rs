@@ -326,7 +326,11 @@ fn namespaces(name: &str) -> Vec<String> {
     found
 }
 
-/// The processes in a namespace.
+/// The processes of a host.
+pub(super) fn processes(name: &str, host: Host) -> Vec<Pid> {
+    running_in(&namespace(name, host))
+}
+
 fn running_in(space: &str) -> Vec<Pid> {
     let identity = |path: PathBuf| fs::metadata(path).ok().map(|m| (m.dev(), m.ino()));
     let Some(wanted) = identity(Path::new(NAMESPACES).join(space)) else { return Vec::new() };

@@ -2,7 +2,7 @@
 //! Each is taken away when its guard goes, or when a signal ends the command early. Processes need
 //! no guard: they are started so that they end with the command.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -62,12 +62,13 @@ impl Drop for Guard {
     }
 }
 
-/// A new directory of this process's, gone when the guard goes.
-pub(super) fn scratch_directory() -> Result<(PathBuf, Guard), Failure> {
-    let path = std::env::temp_dir().join(format!("braid-bench.{}", process::id()));
+/// A new directory of this process's below `parent`, gone when the guard goes.
+pub(super) fn scratch_directory(parent: Option<&Path>) -> Result<(PathBuf, Guard), Failure> {
+    let parent = parent.map_or_else(std::env::temp_dir, Path::to_path_buf);
+    let path = parent.join(format!("braid-bench.{}", process::id()));
     let guard = Guard::new(Leftover::Directory(path.clone()));
     std::fs::create_dir_all(&path).map_err(|error| {
-        let next = "set TMPDIR to a directory with room";
+        let next = "name a directory with room: --store DIR";
         Failure::refused("bench", path.display(), system_error(&error), next)
     })?;
     Ok((path, guard))

@@ -1,15 +1,16 @@
 //! The line: what one plain TCP stream carries over the same links, the yardstick of everything
 //! else.
 
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::process::Stdio;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
 use super::lab::Host;
-use super::place::{Process, Site};
+use super::place::Site;
+use super::talk::Talk;
 use crate::args::LineArgs;
 use crate::failure::{Failure, system_error};
 use crate::output;
@@ -17,7 +18,8 @@ use crate::output;
 /// Until the stream has its full window and the burst that the shaping allows is over.
 const WARM_UP: Duration = Duration::from_millis(300);
 const PIECE_BYTES: usize = 256 << 10;
-const SERVICE: u16 = 99;
+/// Until a process has to say something.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What came, and how long it took.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -26,22 +28,32 @@ pub(super) struct Received {
     seconds: f64,
 }
 
-/// Measures the line from the first client to the first node, in bytes a second.
-pub(super) fn measure(site: &Site, seconds: f64) -> io::Result<f64> {
+/// Measures the line from the first client to the first node, in bytes a second. What the processes
+/// complain about goes below `scratch`.
+pub(super) fn measure(site: &Site, seconds: f64, scratch: &Path) -> Result<f64, String> {
+    let system = |error: io::Error| system_error(&error);
     let (from, to) = (Host::Client(0), Host::Node(0));
-    let address = site.address(to, SERVICE)?.to_string();
-    let mut receiver = site.braid(to)?;
-    receiver.args(["bench", "line", "--listen", &address, "--seconds", &seconds.to_string()]);
-    let mut receiver = Process(receiver.stdout(Stdio::piped()).spawn()?);
-    let mut said = BufReader::new(receiver.0.stdout.take().expect("it is piped"));
-    let mut line = String::new();
-    // It says when it listens, then what it received.
-    said.read_line(&mut line)?;
-    let mut sender = site.braid(from)?;
-    let _sender = Process(sender.args(["bench", "line", "--connect", &address]).spawn()?);
-    line.clear();
-    said.read_line(&mut line)?;
-    let received: Received = serde_json::from_str(&line)?;
+    let length = seconds.to_string();
+    let mut command = site.braid(to).map_err(system)?;
+    command.args([
+        "bench",
+        "line",
+        "--listen",
+        &format!("{}:0", site.ip(to)),
+        "--seconds",
+        &length,
+    ]);
+    let mut receiver = Talk::start(command, scratch.join("receiver.log")).map_err(system)?;
+    // It says where it listens, then what it received.
+    let address = receiver.hear(PATIENCE)?;
+    let mut command = site.braid(from).map_err(system)?;
+    command.args(["bench", "line", "--connect", &address]);
+    let mut sender = Talk::start(command, scratch.join("sender.log")).map_err(system)?;
+    let said = receiver.hear(PATIENCE + Duration::from_secs_f64(seconds))?;
+    let received: Received = serde_json::from_str(&said).map_err(|error| error.to_string())?;
+    // Nothing of it is on the links any more when the next measurement begins.
+    receiver.farewell(PATIENCE)?;
+    sender.farewell(PATIENCE)?;
     Ok(received.bytes as f64 / received.seconds)
 }
 
@@ -55,7 +67,8 @@ pub(super) fn run(args: &LineArgs) -> Result<(), Failure> {
     }
     let address = args.listen.expect("clap wants one of the two");
     let listener = TcpListener::bind(address).map_err(refused)?;
-    output::answer("listening\n")?;
+    let address = listener.local_addr().map_err(refused)?;
+    output::answer(&format!("{address}\n"))?;
     let (stream, _) = listener.accept().map_err(refused)?;
     let length = Duration::try_from_secs_f64(args.seconds).unwrap_or_default();
     let received = receive(stream, WARM_UP, length).map_err(refused)?;

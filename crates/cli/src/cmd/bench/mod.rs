@@ -1,18 +1,30 @@
 //! `braid bench`: measurements, side by side in one run, beside the bound computed first.
 
-#![expect(dead_code, reason = "the measurements that use it all come next")]
-
 use crate::args::{BenchArgs, BenchCommand, LabCommand};
 use crate::failure::{Failure, system_error};
 use crate::output;
 
+mod bounds;
+mod cluster;
+mod gluster;
 mod lab;
 mod leftovers;
 mod line;
+mod load;
+mod measure;
 mod place;
+mod plots;
+mod report;
+mod results;
+mod rig;
+mod svg;
+mod table;
+mod talk;
 
 pub(super) fn run(args: &BenchArgs) -> Result<(), Failure> {
     match &args.what {
+        BenchCommand::Cluster(args) => cluster::run(args),
+        BenchCommand::Load(args) => load::run(args),
         BenchCommand::Lab(command) => lab_command(command),
         BenchCommand::Exec(args) => place::exec(args),
         BenchCommand::Line(args) => line::run(args),

@@ -2,9 +2,9 @@
 
 use std::ffi::OsStr;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::Ipv4Addr;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use rustix::process::{Signal, set_parent_process_death_signal};
 
@@ -12,28 +12,21 @@ use super::lab::{self, Host, Lab};
 use crate::args::ExecArgs;
 use crate::failure::{Failure, system_error};
 
-/// First port of the nodes in a lab, and on this machine unless they are taken.
-const PORT: u16 = 7700;
-
 /// A lab, or this machine alone.
 #[derive(Debug)]
 pub(super) enum Site {
     /// Every host in its own namespace.
     Lab(Lab),
-    /// All on loopback; hosts differ by port.
+    /// All on loopback; nodes differ by port.
     Loopback,
 }
 
 impl Site {
-    /// An address of a host on which nobody listens yet; `service` tells those of a host apart.
-    pub(super) fn address(&self, host: Host, service: u16) -> io::Result<SocketAddr> {
+    /// Where a host can be reached.
+    pub(super) const fn ip(&self, host: Host) -> Ipv4Addr {
         match self {
-            Self::Lab(_) => Ok(SocketAddr::new(IpAddr::V4(host.address()), PORT + service)),
-            // The system knows a free port. It stays free unless somebody is told the same at once.
-            Self::Loopback => {
-                let any = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
-                std::net::TcpListener::bind(any)?.local_addr()
-            }
+            Self::Lab(_) => host.address(),
+            Self::Loopback => Ipv4Addr::LOCALHOST,
         }
     }
 
@@ -52,18 +45,6 @@ impl Site {
     /// This program as such a command.
     pub(super) fn braid(&self, host: Host) -> io::Result<Command> {
         self.command(host, std::env::current_exe()?)
-    }
-}
-
-/// A process that is killed when this goes.
-#[derive(Debug)]
-pub(super) struct Process(pub(super) Child);
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }
 

@@ -1,0 +1,176 @@
+//! What links of equal rates allow, computed from the schedules before anything is measured.
+//! All results are in lines: 1 is what one link carries in one direction.
+//!
+//! For a schedule let `c` be the blocks that a client sends for each block of data, and `v` what
+//! the busiest node receives or sends of it, on average over stripes and encoders. Then `k` clients
+//! write at most `min(k / c, 1 / v)`. A mix makes a part of the stripes one way and the rest the
+//! other; its bound is that of the best part.
+
+use braid_cluster::schedule::Endpoint;
+use braid_cluster::{Family, Planner, Schedule};
+
+use crate::args::WriteSchedule;
+
+/// Blocks for each block of data.
+#[derive(Clone, Debug, PartialEq)]
+struct Loads {
+    client: f64,
+    /// By node: received, and sent.
+    nodes: Vec<[f64; 2]>,
+    /// Among the nodes, in all.
+    exchanged: f64,
+}
+
+impl Loads {
+    /// On average over a period of stripes, and over all encoders.
+    fn of(family: Family, nodes: u16, schedule: WriteSchedule) -> Option<Self> {
+        let planners = match schedule {
+            WriteSchedule::Client => vec![Planner::Client],
+            WriteSchedule::Chain => vec![Planner::Chain],
+            WriteSchedule::Static => vec![Planner::Static],
+            WriteSchedule::Encoder => (0..nodes).map(|node| Planner::Encoder { node }).collect(),
+            WriteSchedule::Mix => return None,
+        };
+        let stripes = 0..u64::from(family.period(nodes));
+        let mut sum = Self::none(nodes);
+        let (mut blocks, mut client) = (0, 0);
+        for (stripe, planner) in
+            stripes.flat_map(|stripe| planners.iter().map(move |p| (stripe, *p)))
+        {
+            blocks += family.code(nodes, stripe).ok()?.data().len();
+            let schedule = family.schedule(nodes, stripe, planner)?;
+            client += schedule.client_egress();
+            sum.exchanged += schedule.node_transfers() as f64;
+            sum.add(&schedule);
+        }
+        let each = 1.0 / blocks as f64;
+        sum.client = f64::from(client);
+        Some(sum.scaled(each))
+    }
+
+    fn none(nodes: u16) -> Self {
+        Self { client: 0.0, nodes: vec![[0.0; 2]; usize::from(nodes)], exchanged: 0.0 }
+    }
+
+    fn add(&mut self, schedule: &Schedule) {
+        for transfer in schedule.transfers() {
+            self.nodes[usize::from(transfer.to)][0] += 1.0;
+            if let Endpoint::Node(from) = transfer.from {
+                self.nodes[usize::from(from)][1] += 1.0;
+            }
+        }
+    }
+
+    fn scaled(mut self, by: f64) -> Self {
+        self.client *= by;
+        self.exchanged *= by;
+        self.nodes.iter_mut().flatten().for_each(|load| *load *= by);
+        self
+    }
+
+    /// A part of `other`, the rest as here.
+    fn mixed(&self, other: &Self, part: f64) -> Self {
+        let mix = |a: f64, b: f64| a * (1.0 - part) + b * part;
+        let nodes = self.nodes.iter().zip(&other.nodes);
+        Self {
+            client: mix(self.client, other.client),
+            nodes: nodes.map(|(a, b)| [mix(a[0], b[0]), mix(a[1], b[1])]).collect(),
+            exchanged: mix(self.exchanged, other.exchanged),
+        }
+    }
+
+    fn rate(&self, clients: u16) -> f64 {
+        let busiest = self.nodes.iter().flatten().copied().fold(f64::MIN_POSITIVE, f64::max);
+        (f64::from(clients) / self.client).min(1.0 / busiest)
+    }
+}
+
+/// What `clients` can write in all; `None` when the code has no such schedule.
+pub(super) fn write(
+    family: Family,
+    nodes: u16,
+    schedule: WriteSchedule,
+    clients: u16,
+) -> Option<f64> {
+    const STEPS: u32 = 1000;
+    if schedule != WriteSchedule::Mix {
+        return Some(Loads::of(family, nodes, schedule)?.rate(clients));
+    }
+    let encoder = Loads::of(family, nodes, WriteSchedule::Encoder)?;
+    let client = Loads::of(family, nodes, WriteSchedule::Client)?;
+    let rate = |step| encoder.mixed(&client, f64::from(step) / f64::from(STEPS)).rate(clients);
+    Some((0..=STEPS).map(rate).fold(0.0, f64::max))
+}
+
+/// What `clients` can read in all while no node is missing.
+pub(super) fn read(family: Family, nodes: u16, clients: u16) -> Option<f64> {
+    let mut held = vec![0_u32; usize::from(nodes)];
+    for stripe in 0..u64::from(family.period(nodes)) {
+        for cell in family.code(nodes, stripe).ok()?.data() {
+            held[usize::from(cell.node)] += 1;
+        }
+    }
+    let (all, most) = (held.iter().sum::<u32>(), held.iter().max()?);
+    Some(f64::from(clients).min(f64::from(all) / f64::from(*most)))
+}
+
+/// Bytes that nodes send each other for a byte of data; `None` for a mix, of which it depends.
+pub(super) fn exchanged(family: Family, nodes: u16, schedule: WriteSchedule) -> Option<f64> {
+    Some(Loads::of(family, nodes, schedule)?.exchanged)
+}
+
+#[cfg(test)]
+mod tests {
+    use braid_array::level::{Layout, Level};
+
+    use super::*;
+
+    const RAID4: Family = Family::Md { level: Level::Raid4, layout: Layout::None };
+
+    fn close(found: Option<f64>, expected: f64) {
+        let found = found.expect("a bound");
+        assert!((found - expected).abs() < 0.006, "{found} is not {expected}");
+    }
+
+    /// The table of the specification, section 5: client, encoder and mix by number of clients.
+    #[test]
+    fn several_clients_are_bound_by_the_nodes() {
+        let table: [(u16, [[f64; 3]; 4]); 4] = [
+            (4, [[0.5, 1.0, 1.0], [1.0, 1.6, 1.67], [1.5, 1.6, 1.83], [2.0, 1.6, 2.0]]),
+            (5, [[0.6, 1.0, 1.0], [1.2, 2.0, 2.0], [1.8, 2.14, 2.4], [2.4, 2.14, 2.7]]),
+            (6, [[0.67, 1.0, 1.0], [1.33, 2.0, 2.0], [2.0, 2.67, 2.8], [2.67, 2.67, 3.2]]),
+            (12, [[0.83, 1.0, 1.0], [1.67, 2.0, 2.0], [2.5, 3.0, 3.0], [3.33, 4.0, 4.0]]),
+        ];
+        for (nodes, rows) in table {
+            for (clients, row) in (1..).zip(rows) {
+                let bound = |schedule| write(Family::Xor2d, nodes, schedule, clients);
+                close(bound(WriteSchedule::Client), row[0]);
+                close(bound(WriteSchedule::Encoder), row[1]);
+                close(bound(WriteSchedule::Mix), row[2]);
+            }
+        }
+        // The chain saturates at D over the largest ingress.
+        close(write(Family::Xor2d, 5, WriteSchedule::Chain, 4), 12.0 / 7.0);
+    }
+
+    #[test]
+    fn two_data_nodes_and_one_for_parity() {
+        close(write(RAID4, 3, WriteSchedule::Client, 1), 0.667);
+        close(write(RAID4, 3, WriteSchedule::Chain, 1), 1.0);
+        close(write(RAID4, 3, WriteSchedule::Encoder, 1), 1.0);
+        close(read(RAID4, 3, 1), 1.0);
+        close(read(RAID4, 3, 3), 2.0);
+    }
+
+    #[test]
+    fn no_schedule_exchanges_less_than_the_encoder() {
+        for nodes in [4, 5, 6, 9, 12] {
+            let family = Family::Xor2d;
+            let code = family.code(nodes, 0).expect("a code");
+            let bound = f64::from(code.rows()) * f64::from(nodes - 1) / code.data().len() as f64;
+            close(exchanged(family, nodes, WriteSchedule::Encoder), bound);
+        }
+        close(exchanged(Family::Xor2d, 5, WriteSchedule::Chain), 20.0 / 12.0);
+        close(exchanged(Family::Xor2d, 5, WriteSchedule::Client), 0.0);
+    }
+}

@@ -1,0 +1,282 @@
+//! The load of one client: requests through the door of the engine, as an export would send them,
+//! so many at once that every position of the pipeline is busy.
+
+use std::io::{self, BufRead};
+use std::sync::mpsc::{self, Sender};
+use std::time::{Duration, Instant};
+
+use braid_array::RequestError;
+use braid_host::door::{Door, Message};
+use braid_host::serve::Private;
+use serde::{Deserialize, Serialize};
+
+use crate::args::{LoadArgs, PatternName};
+use crate::cmd::{assemble, nodes};
+use crate::failure::{Failure, system_error};
+use crate::output;
+
+const PIECE_BYTES: u64 = 1 << 20;
+const SMALL_BYTES: u64 = 4096;
+/// Small writes at once.
+const SMALL_DEPTH: u64 = 64;
+/// How long to wait for an answer.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What a client has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Done {
+    /// Answered between the first and the last answer that count.
+    pub(super) window_bytes: u64,
+    /// Between those two.
+    pub(super) window_seconds: f64,
+    /// Answered from the beginning to the end.
+    pub(super) total_bytes: u64,
+}
+
+/// What to do, and how long.
+#[derive(Clone, Copy, Debug)]
+struct Load {
+    pattern: PatternName,
+    warm_up: Duration,
+    length: Duration,
+    /// Of data in flight, unless writes are small.
+    in_flight_bytes: u64,
+    /// Data of a stripe.
+    stripe_bytes: u64,
+    array_bytes: u64,
+}
+
+impl Load {
+    /// What is asked for at once: a stripe, written in pieces sent one right after the other; or
+    /// one request.
+    const fn unit_bytes(&self) -> u64 {
+        match self.pattern {
+            PatternName::Write => self.stripe_bytes,
+            PatternName::Read => PIECE_BYTES,
+            PatternName::Write4k => SMALL_BYTES,
+        }
+    }
+
+    /// Units at once.
+    fn depth(&self) -> u64 {
+        match self.pattern {
+            PatternName::Write4k => SMALL_DEPTH,
+            _ => (self.in_flight_bytes / self.unit_bytes()).max(2),
+        }
+    }
+
+    /// The requests of a unit, as offsets and lengths: units come one after the other, round and
+    /// round, or anywhere.
+    fn requests(&self, number: u64) -> impl Iterator<Item = (u64, u64)> {
+        let unit = self.unit_bytes();
+        let place = match self.pattern {
+            PatternName::Write4k => scramble(number),
+            _ => number,
+        };
+        let start = place % (self.array_bytes / unit) * unit;
+        let pieces = (0..unit).step_by(PIECE_BYTES as usize);
+        pieces.map(move |at| (start + at, PIECE_BYTES.min(unit - at)))
+    }
+}
+
+/// A number without relation to its neighbours (the finalizer of `SplitMix64`).
+const fn scramble(number: u64) -> u64 {
+    let mut mixed = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
+
+/// Counts what is answered between the first answer after the warm-up and the last one of the
+/// measurement: the time before the one and after the other belongs to pieces that are not counted.
+#[derive(Debug)]
+struct Window {
+    from: Instant,
+    until: Instant,
+    first: Option<Instant>,
+    over: bool,
+    done: Done,
+}
+
+impl Window {
+    fn new(load: &Load, now: Instant) -> Self {
+        let from = now + load.warm_up;
+        Self { from, until: from + load.length, first: None, over: false, done: Done::default() }
+    }
+
+    fn note(&mut self, now: Instant, bytes: u64) {
+        self.done.total_bytes += bytes;
+        match self.first {
+            None if now >= self.from => self.first = Some(now),
+            Some(first) if !self.over => {
+                self.done.window_bytes += bytes;
+                self.done.window_seconds = (now - first).as_secs_f64();
+                self.over = now >= self.until;
+            }
+            _ => {}
+        }
+    }
+}
+
+/// When a request was answered, how long it was, and the answer.
+type Answer = (Instant, u64, Result<(), RequestError>);
+
+/// Sends requests until the measurement is over, then waits for those in flight.
+fn drive(door: &Door, load: &Load) -> Result<Done, String> {
+    let words = (0..PIECE_BYTES / 8).flat_map(|word| scramble(word).to_le_bytes());
+    let content: Vec<u8> = words.collect();
+    let (answer, answers) = mpsc::channel();
+    let mut window = Window::new(load, Instant::now());
+    let most = load.depth() * load.unit_bytes();
+    let (mut units, mut in_flight) = (0, 0);
+    loop {
+        while in_flight + load.unit_bytes() <= most && !window.over {
+            for (offset, bytes) in load.requests(units) {
+                if !door.send(message(load.pattern, offset, &content[..bytes as usize], &answer)) {
+                    return Err("the engine has ended".to_owned());
+                }
+                in_flight += bytes;
+            }
+            units += 1;
+        }
+        if in_flight == 0 {
+            return Ok(window.done);
+        }
+        let answered: Result<Answer, _> = answers.recv_timeout(PATIENCE);
+        let (now, bytes, result) = answered.map_err(|_| "no answer for a minute".to_owned())?;
+        result.map_err(|error| format!("a request failed: {error}"))?;
+        in_flight -= bytes;
+        window.note(now, bytes);
+    }
+}
+
+fn message(pattern: PatternName, offset: u64, content: &[u8], answer: &Sender<Answer>) -> Message {
+    let (bytes, answer) = (content.len() as u64, answer.clone());
+    let tell = move |result| {
+        // After an error nobody listens any longer.
+        let _ = answer.send((Instant::now(), bytes, result));
+    };
+    match pattern {
+        PatternName::Read => {
+            let done = Box::new(move |result: Result<Vec<u8>, _>| tell(result.map(drop)));
+            Message::Read { offset, len: content.len() as u32, done }
+        }
+        _ => Message::Write { offset, data: content.to_vec(), fua: false, done: Box::new(tell) },
+    }
+}
+
+/// `braid bench load`: assembles the array, says so, waits to be told to begin, measures, says what
+/// it measured, and stops when there is nothing more to be told.
+pub(super) fn run(args: &LoadArgs) -> Result<(), Failure> {
+    let refused =
+        |reason: String| Failure::refused("bench", "load", reason, "see what the nodes say");
+    let kind = nodes::fabric("bench", Some(&args.fabric))?;
+    let array = assemble::open_nodes(&args.members, args.schedule, kind)?;
+    let array = Private::start(array).map_err(|error| refused(error.to_string()))?;
+    let length = |seconds| Duration::try_from_secs_f64(seconds).unwrap_or_default();
+    let load = Load {
+        pattern: args.pattern,
+        warm_up: length(args.warm_up),
+        length: length(args.seconds),
+        in_flight_bytes: args.in_flight.0,
+        stripe_bytes: args.stripe.0,
+        array_bytes: array.size_bytes(),
+    };
+    output::answer("ready\n")?;
+    let mut told = io::stdin().lock().lines();
+    let system = |error: io::Error| refused(system_error(&error));
+    told.next().transpose().map_err(system)?;
+    let done = drive(array.door(), &load).map_err(refused)?;
+    output::answer(&format!("{}\n", serde_json::json!(done)))?;
+    told.next().transpose().map_err(system)?;
+    array.stop().map_err(|error| refused(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use rustix::event::{EventfdFlags, eventfd};
+
+    use super::*;
+
+    fn load(pattern: PatternName) -> Load {
+        Load {
+            pattern,
+            warm_up: Duration::from_millis(5),
+            length: Duration::from_millis(30),
+            in_flight_bytes: 7 << 20,
+            stripe_bytes: 5 << 19,
+            array_bytes: 10 << 20,
+        }
+    }
+
+    /// An engine that answers everything at once, and notes how much it was asked.
+    fn answering(fail_from: u64) -> (Door, std::thread::JoinHandle<u64>) {
+        let (sender, messages) = mpsc::channel();
+        let wake = eventfd(0, EventfdFlags::empty()).expect("an eventfd");
+        let answer = move || {
+            let mut bytes = 0;
+            for message in messages {
+                match message {
+                    Message::Write { data, done, .. } => {
+                        bytes += data.len() as u64;
+                        let fine = bytes <= fail_from;
+                        done(if fine { Ok(()) } else { Err(RequestError::Failed) });
+                    }
+                    Message::Read { len, done, .. } => {
+                        bytes += u64::from(len);
+                        done(Ok(vec![0; len as usize]));
+                    }
+                    _ => panic!("neither read nor write"),
+                }
+            }
+            bytes
+        };
+        (Door::new(sender, Arc::new(wake)), std::thread::spawn(answer))
+    }
+
+    #[test]
+    fn all_that_is_sent_is_answered_and_counted() {
+        for pattern in [PatternName::Write, PatternName::Read, PatternName::Write4k] {
+            let (door, engine) = answering(u64::MAX);
+            let done = drive(&door, &load(pattern)).expect("a measurement");
+            drop(door);
+            assert_eq!(engine.join().expect("no panic"), done.total_bytes, "{pattern:?}");
+            assert!(done.window_bytes > 0 && done.window_bytes < done.total_bytes, "{done:?}");
+            assert!(done.window_seconds > 0.02, "{done:?}");
+        }
+        let (door, _engine) = answering(1 << 20);
+        assert!(drive(&door, &load(PatternName::Write)).is_err_and(|e| e.contains("failed")));
+    }
+
+    #[test]
+    fn units_go_round_the_array() {
+        let write = load(PatternName::Write);
+        assert_eq!((write.depth(), write.unit_bytes()), (2, 5 << 19));
+        let requests: Vec<(u64, u64)> = write.requests(5).collect();
+        let mib = 1 << 20;
+        let at = |half: u64| half * (mib / 2);
+        assert_eq!(requests, [(at(5), mib), (at(7), mib), (at(9), mib / 2)]);
+        let reads: Vec<(u64, u64)> = load(PatternName::Read).requests(11).collect();
+        assert_eq!(reads, [(mib, mib)]);
+        let small = load(PatternName::Write4k);
+        let offsets: std::collections::BTreeSet<u64> =
+            (0..100).flat_map(|number| small.requests(number)).map(|(offset, _)| offset).collect();
+        assert!(offsets.len() > 90 && offsets.iter().all(|offset| offset % 4096 == 0));
+        assert!(offsets.iter().all(|&offset| offset < 10 << 20));
+    }
+
+    #[test]
+    fn the_window_opens_and_closes_with_an_answer() {
+        let load = load(PatternName::Write);
+        let now = Instant::now();
+        let mut window = Window::new(&load, now);
+        for millis in [1, 6, 16, 26, 37, 50] {
+            window.note(now + Duration::from_millis(millis), 10);
+        }
+        assert!(window.over);
+        assert_eq!((window.done.total_bytes, window.done.window_bytes), (60, 30));
+        assert!((window.done.window_seconds - 0.031).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,142 @@
+//! Processes that a measurement talks with, line by line, and what the system says of them.
+
+use std::fmt::Display;
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
+
+/// The kernel counts CPU time in hundredths of a second on every architecture.
+const TICKS_A_SECOND: f64 = 100.0;
+
+/// A process that is killed when this goes. What it says on stderr goes into a file.
+#[derive(Debug)]
+pub(super) struct Talk {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    lines: Receiver<io::Result<String>>,
+    log: PathBuf,
+}
+
+impl Talk {
+    /// To be called on the main thread: the process ends with the thread that starts it.
+    pub(super) fn start(mut command: Command, log: PathBuf) -> io::Result<Self> {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(File::create(&log)?);
+        let mut child = command.spawn()?;
+        let stdin = child.stdin.take();
+        let stdout = child.stdout.take().map(BufReader::new);
+        let (sender, lines) = mpsc::channel();
+        thread::Builder::new().name("lines".into()).spawn(move || {
+            let mut lines = stdout.into_iter().flat_map(BufRead::lines);
+            // Nobody listens any longer when sending fails.
+            while lines.next().is_some_and(|line| sender.send(line).is_ok()) {}
+        })?;
+        Ok(Self { child, stdin, lines, log })
+    }
+
+    /// The next line that it says. An error says what it said last on stderr.
+    pub(super) fn hear(&self, patience: Duration) -> Result<String, String> {
+        match self.lines.recv_timeout(patience) {
+            Ok(Ok(line)) => Ok(line),
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(RecvTimeoutError::Timeout) => {
+                Err(format!("it said nothing for {} seconds", patience.as_secs()))
+            }
+            Err(RecvTimeoutError::Disconnected) => Err(last_line(&self.log)),
+        }
+    }
+
+    /// Says a line to it.
+    pub(super) fn say(&mut self, line: &str) -> io::Result<()> {
+        self.stdin.as_mut().map_or(Ok(()), |stdin| writeln!(stdin, "{line}"))
+    }
+
+    /// Has nothing more to say to it, and waits until it has ended.
+    pub(super) fn farewell(&mut self, patience: Duration) -> Result<(), String> {
+        drop(self.stdin.take());
+        loop {
+            match self.lines.recv_timeout(patience) {
+                Ok(_) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) => return Err("it does not end".to_owned()),
+            }
+        }
+        let status = self.child.wait().map_err(|error| error.to_string())?;
+        if status.success() { Ok(()) } else { Err(last_line(&self.log)) }
+    }
+
+    pub(super) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// CPU seconds that it has used.
+    pub(super) fn cpu_seconds(&self) -> Option<f64> {
+        cpu_seconds(self.id())
+    }
+
+    /// The most memory that it has used.
+    pub(super) fn peak_memory_bytes(&self) -> Option<u64> {
+        parse_peak(&fs::read_to_string(format!("/proc/{}/status", self.id())).ok()?)
+    }
+}
+
+impl Drop for Talk {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// CPU seconds that a process has used, its threads that have ended included.
+pub(super) fn cpu_seconds(pid: impl Display) -> Option<f64> {
+    parse_cpu(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+}
+
+fn last_line(log: &Path) -> String {
+    let text = fs::read_to_string(log).unwrap_or_default();
+    let last = text.lines().rfind(|line| !line.trim().is_empty());
+    last.map_or_else(|| "it ended early".to_owned(), |line| format!("it says '{line}'"))
+}
+
+/// Fields 14 and 15 of /proc/PID/stat. The name, field 2, may contain anything.
+fn parse_cpu(stat: &str) -> Option<f64> {
+    let (_, fields) = stat.rsplit_once(')')?;
+    let tick = |number: usize| fields.split_whitespace().nth(number - 3)?.parse::<u64>().ok();
+    Some((tick(14)? + tick(15)?) as f64 / TICKS_A_SECOND)
+}
+
+fn parse_peak(status: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    Some(line.trim().strip_suffix(" kB")?.parse::<u64>().ok()? * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernel_is_understood() {
+        let stat = "7 (a ) b) S 1 7 7 0 -1 4194560 100 0 0 0 250 50 9 9 20 0 1 0 5 6 7";
+        assert_eq!(parse_cpu(stat), Some(3.0));
+        assert_eq!(parse_cpu("7 (a"), None);
+        assert_eq!(parse_peak("Name:\ta\nVmHWM:\t    2048 kB\n"), Some(2 << 20));
+    }
+
+    #[test]
+    fn lines_go_both_ways_and_an_early_end_says_why() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let mut command = Command::new("sh");
+        command.args(["-c", "read word; echo got $word; echo broken >&2; exit 3"]);
+        let mut talk = Talk::start(command, directory.path().join("log")).expect("a process");
+        assert!(talk.cpu_seconds().is_some() && talk.peak_memory_bytes().is_some());
+        talk.say("this").expect("it listens");
+        let patience = Duration::from_secs(10);
+        assert_eq!(talk.hear(patience), Ok("got this".to_owned()));
+        assert_eq!(talk.hear(patience), Err("it says 'broken'".to_owned()));
+        assert_eq!(talk.farewell(patience), Err("it says 'broken'".to_owned()));
+    }
+}
