@@ -2,7 +2,6 @@
 //! command `braid` as a user does.
 
 mod braid_to_md;
-mod cluster;
 mod crash;
 mod golden;
 mod handoff;
@@ -10,7 +9,6 @@ mod live;
 mod md_to_braid;
 mod nbd_clients;
 mod nested;
-mod nodes;
 mod refusals;
 mod revive;
 mod served;
