@@ -3,7 +3,7 @@ SEEDS ?= 20000
 SECONDS_EACH ?= 60
 IMAGE ?=
 
-.PHONY: help demo test ci setup sim fuzz bench bench-parity bench-cluster
+.PHONY: help demo test ci setup sim fuzz bench bench-parity bench-fabric bench-cluster
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
 
@@ -26,11 +26,14 @@ sim: ## simulate SEEDS=20000 arrays through faults and power cuts
 fuzz: ## throw mutated bytes at each decoder, SECONDS_EACH=60
 	FUZZ_SECONDS=$(SECONDS_EACH) scripts/test.sh fuzz
 
-bench: bench-parity bench-cluster ## all measurements
+bench: bench-parity bench-fabric bench-cluster ## all measurements
 
 bench-parity: ## xor and P+Q beside ISA-L, in one run
 	@scripts/setup.sh bench
 	@scripts/bench-parity.sh
+
+bench-fabric: ## puts over TCP beside a plain stream, in one run
+	cargo bench --quiet -p braid-host --bench fabric
 
 bench-cluster: ## schedules over nodes on shaped links, with plots; QUICK=1 for a short one
 	@scripts/setup.sh bench

@@ -123,7 +123,14 @@ impl Plan {
         if touched.is_all() {
             return nodes.collect();
         }
-        nodes.filter(|&node| !self.part(node, mode, touched).steps().is_empty()).collect()
+        let mut receives = vec![false; nodes.len()];
+        for (number, transfer) in self.schedule.transfers().iter().enumerate() {
+            receives[usize::from(transfer.to)] |= self.live(number, mode, touched);
+        }
+        let takes_part = |&node: &u16| {
+            receives[usize::from(node)] && !self.part(node, mode, touched).steps().is_empty()
+        };
+        nodes.filter(takes_part).collect()
     }
 }
 

@@ -164,7 +164,8 @@ messages! {
         set: Set,
     }
     /// Node: its part of a slice-set is done, all of it is in the store (and durable when that was
-    /// asked for), and nothing of it will be sent or needed any more.
+    /// asked for), and nothing of it will be sent or needed any more. A slice-set whose slices the
+    /// client has all put is closed by every node that lives, well or not.
     13 Closed {
         /// The position, which is free here.
         position: u16,

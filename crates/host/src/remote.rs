@@ -199,18 +199,17 @@ fn out_of_turn() -> RemoteError {
     RemoteError::nonsense("out of turn")
 }
 
-/// Opens a volume and reads its superblock. Who keeps the connection keeps the volume open.
+/// Opens a volume of the node at `address` and reads its superblock. The volume stays open as long
+/// as the connection is kept.
 ///
 /// # Errors
 /// [`RemoteError`]. That there is no superblock to trust is none.
 pub fn probe(
+    remote: &mut Remote,
     address: &str,
-    kind: Kind,
     volume: &str,
     write: bool,
-    epoch: u32,
-) -> Result<(Remote, Candidate), RemoteError> {
-    let mut remote = Remote::connect(address, kind, epoch)?;
+) -> Result<Candidate, RemoteError> {
     let bytes = remote.open_volume(volume, write)?;
     let superblock = match Version::V1_2.location(bytes / braid_array::SECTOR_BYTES) {
         None => Err(SuperblockError::NoMagic),
@@ -220,5 +219,5 @@ pub fn probe(
         }
     };
     let (address, volume) = (address.to_owned(), volume.to_owned());
-    Ok((remote, Candidate { address, volume, bytes, superblock }))
+    Ok(Candidate { address, volume, bytes, superblock })
 }

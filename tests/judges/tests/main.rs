@@ -2,6 +2,7 @@
 //! command `braid` as a user does.
 
 mod braid_to_md;
+mod cluster;
 mod crash;
 mod golden;
 mod handoff;
@@ -9,6 +10,7 @@ mod live;
 mod md_to_braid;
 mod nbd_clients;
 mod nested;
+mod nodes;
 mod refusals;
 mod revive;
 mod served;

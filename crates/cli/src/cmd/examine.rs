@@ -125,8 +125,9 @@ fn look_at_node(node: &NodeArg, fabric: Kind) -> Result<Option<Examined>, Failur
         let next = "write node://HOST:PORT/VOLUME";
         return Err(Failure::usage("examine", node, "which volume was not said", next));
     };
-    let probed = remote::probe(&node.address, fabric, volume, false, nodes::epoch());
-    let (_, found) = probed.map_err(|error| nodes::failed("examine", node, &error))?;
+    let mut remote = nodes::connect("examine", node, fabric)?;
+    let found = remote::probe(&mut remote, &node.address, volume, false)
+        .map_err(|error| nodes::failed("examine", node, &error))?;
     let Some(superblock) = trusted(node, found.superblock)? else { return Ok(None) };
     let raw = superblock.encode();
     let device_sectors = found.bytes / SECTOR_BYTES;

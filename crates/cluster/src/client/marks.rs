@@ -181,6 +181,8 @@ impl Client {
     fn stop(&mut self) {
         let Phase::Stopping(id) = self.phase else { return };
         self.hang_up_all();
+        // Nobody answers any more.
+        self.questions.clear();
         self.phase = Phase::Stopped;
         self.actions.push_back(Action::Reply { id, result: Ok(()) });
     }

@@ -18,6 +18,8 @@ mod resync;
 mod setup;
 mod staging;
 mod status;
+#[cfg(test)]
+mod tests;
 mod write;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

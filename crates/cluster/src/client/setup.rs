@@ -151,6 +151,8 @@ impl Client {
                 self.end_writes();
                 self.setup_goes_on();
             }
+            // Another node was lost meanwhile, and the array serves reads without this answer.
+            (Question::Connect, _, LinkState::Ready) => {}
             _ => self.part_with(role, "it does not keep to the protocol"),
         }
     }

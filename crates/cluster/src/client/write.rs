@@ -285,8 +285,9 @@ impl Client {
     pub(super) fn copy_done(&mut self, position: u16) {
         let Some(open) = self.open.get_mut(&position) else { return };
         open.computing -= 1;
-        if open.computing == 0 {
-            self.flow(position);
+        match (open.computing, open.fine) {
+            (0, true) => self.flow(position),
+            _ => self.try_end(position),
         }
     }
 
@@ -325,7 +326,9 @@ impl Client {
         open.computing -= 1;
         let (buf, transfer) =
             (open.staged[equation], open.plan.schedule.sums()[equation][0].transfer);
-        self.put(position, transfer, buf);
+        if open.fine {
+            self.put(position, transfer, buf);
+        }
         self.try_end(position);
     }
 

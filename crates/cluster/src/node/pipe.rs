@@ -114,6 +114,8 @@ pub(super) struct Pipe {
     pub(super) connecting: Option<u32>,
     pub(super) reads: Vec<ReadSlot>,
     positions: Vec<Position>,
+    /// Positions with a slice-set.
+    open: usize,
     /// Of slice-sets with all blocks touched, by what they depend on.
     parts: BTreeMap<(u16, Planner), Arc<Part>>,
 }
@@ -140,14 +142,15 @@ impl Pipe {
             connecting: None,
             reads: vec![ReadSlot::Free; usize::from(pipeline.params().reads.count)],
             positions,
+            open: 0,
             parts: BTreeMap::new(),
             pipeline,
         }
     }
 
     /// Nothing is open.
-    pub(super) fn is_idle(&self) -> bool {
-        self.positions.iter().all(|position| position.running.is_none())
+    pub(super) const fn is_idle(&self) -> bool {
+        self.open == 0
     }
 
     pub(super) const fn epoch(&self) -> u32 {
@@ -180,6 +183,7 @@ impl Pipe {
         let waiting = |needs| State { needs, spoiled: false, phase: Phase::Waiting };
         position.states.extend(part.tasks.iter().map(|task| waiting(task.needs)));
         let left = part.tasks.len();
+        self.open += 1;
         position.running = Some(Running { set, part: Arc::clone(&part), left, fine: true });
         if left == 0 {
             self.close(number, out);
@@ -379,6 +383,7 @@ impl Pipe {
 
     fn close(&mut self, number: u16, out: &mut Out) {
         let Some(running) = self.positions[usize::from(number)].running.take() else { return };
+        self.open -= 1;
         let closed =
             Message::Closed { position: number, turn: running.set.turn, fine: running.fine };
         out.send(self.peer, self.epoch(), &closed);

@@ -135,7 +135,8 @@ fn a_volume_is_probed_for_its_superblock() {
         Message::Volume { tag: 1, bytes: 1 << 20 },
         Message::Meta { tag: 2, bytes: vec![0; 4096] },
     ]);
-    let (_, found) = probe(&address, Kind::Tcp, "a", false, 0).unwrap();
+    let mut remote = connect(&address, 0).unwrap();
+    let found = probe(&mut remote, &address, "a", false).unwrap();
     assert_eq!((found.bytes, found.superblock), (1 << 20, Err(SuperblockError::NoMagic)));
     assert_eq!(node.join().unwrap()[1].1, Message::ReadMeta { tag: 2, sector: 8, bytes: 4096 });
 }

@@ -90,21 +90,26 @@ fn volumes(name: Option<&str>, nodes: &[NodeArg]) -> Result<Vec<NodeArg>, Failur
     Ok(volumes)
 }
 
-fn probe(node: &NodeArg, fabric: Kind, write: bool) -> Result<(Remote, Candidate), RemoteError> {
+fn probe(remote: &mut Remote, node: &NodeArg, write: bool) -> Result<Candidate, RemoteError> {
     let volume = node.volume.as_deref().unwrap_or_default();
-    remote::probe(&node.address, fabric, volume, write, epoch())
+    remote::probe(remote, &node.address, volume, write)
 }
 
-/// Reads all superblocks, and sees that nobody else writes to any of the volumes.
+/// Reads all superblocks, and sees that nobody else has any of the volumes.
 fn judge(volumes: &[NodeArg], options: Options, fabric: Kind) -> Result<Assembly, Failure> {
-    let probed = volumes.iter().map(|node| {
-        probe(node, fabric, !options.read_only).map_err(|error| {
+    let mut candidates = Vec::with_capacity(volumes.len());
+    // All are held until all are known to be free.
+    let mut remotes = Vec::with_capacity(volumes.len());
+    for node in volumes {
+        let connected = Remote::connect(&node.address, fabric, epoch());
+        let mut remote = connected.map_err(|error| {
             let next = format!("{}, or leave this member out", error.next);
             failed("assemble", node, &RemoteError { next, ..error })
-        })
-    });
-    let probed: Vec<_> = probed.collect::<Result<_, _>>()?;
-    let candidates: Vec<_> = probed.into_iter().map(|(_, candidate)| candidate).collect();
+        })?;
+        let found = probe(&mut remote, node, true);
+        candidates.push(found.map_err(|error| failed("assemble", node, &error))?);
+        remotes.push(remote);
+    }
     Ok(decide(&candidates, options))
 }
 
@@ -113,8 +118,8 @@ fn warn(name: &str, plan: &Plan, verdicts: &[(String, Verdict)]) {
         output::warning(&format!("assemble {name}: {member} is left out: {verdict}"));
     }
     if plan.degraded() > 0 {
-        let missing = plan.degraded();
-        output::warning(&format!("assemble {name}: {missing} members missing, so it is read-only"));
+        let missing = missing(plan);
+        output::warning(&format!("assemble {name}: {missing}, so it is read-only"));
     }
 }
 
@@ -126,8 +131,9 @@ fn explain_nodes(
 ) -> Result<(), Failure> {
     let (mut candidates, mut unreachable) = (Vec::new(), Vec::new());
     for node in volumes {
-        match probe(node, fabric, false) {
-            Ok((_, candidate)) => candidates.push(candidate),
+        let connected = Remote::connect(&node.address, fabric, epoch());
+        match connected.and_then(|mut remote| probe(&mut remote, node, false)) {
+            Ok(candidate) => candidates.push(candidate),
             Err(RemoteError { reason, .. }) => {
                 unreachable.push((node.to_string(), Verdict::Unreadable { reason }));
             }
@@ -157,11 +163,18 @@ fn explain_nodes(
     output::answer(&text)
 }
 
+fn missing(plan: &Plan) -> String {
+    match plan.degraded() {
+        1 => "a member is missing".to_owned(),
+        count => format!("{count} members are missing"),
+    }
+}
+
 fn condition(plan: &Plan) -> String {
     let mut parts = Vec::new();
     match plan.degraded() {
         0 => {}
-        missing => parts.push(format!("degraded, {missing} members missing, so read-only")),
+        _ => parts.push(format!("degraded, {}, so read-only", missing(plan))),
     }
     if plan.dirty {
         let resync = if plan.read_only { "" } else { ", resync of everything" };

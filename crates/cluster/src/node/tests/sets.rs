@@ -218,3 +218,44 @@ fn a_store_that_fails_is_told_and_harms_no_parity() {
         }
     }
 }
+
+#[test]
+fn every_slice_set_ends_at_every_node() {
+    let mut bad = 0;
+    for seed in 0..10 {
+        for mut array in arrays(seed) {
+            let nodes = u64::from(array.pipeline.params().nodes);
+            let victim = array.world.random(nodes) as usize;
+            for _ in 0..2 {
+                let sector = 16 + array.world.random(2 * nodes * u64::from(CHUNK) / 512);
+                array.world.sites[victim].bad_sectors.insert(sector);
+            }
+            let mut parts = 0;
+            for position in 0..array.pipeline.positions() {
+                let mode = [Mode::Delta, Mode::Reconstruct][array.world.random(2) as usize];
+                let set = small(&mut array, position, u64::from(position), mode);
+                array.write(&set);
+                let plan = array.pipeline.plan_of(&set).expect("it may be opened");
+                parts += plan.involved(mode, &set.touched).len();
+            }
+            if array.world.random(2) == 0 {
+                for _ in 0..array.world.random(300) {
+                    array.world.step();
+                }
+                let other = (victim + 1 + array.world.random(nodes - 1) as usize) % nodes as usize;
+                array.world.break_link(victim, other);
+            }
+            array.world.run();
+            assert!(array.world.sites.iter().all(|site| braid_array::Machine::idle(&site.node)));
+            for (peer, message) in std::mem::take(&mut array.world.heard) {
+                match message {
+                    Message::Closed { fine, .. } => bad += usize::from(!fine),
+                    other => panic!("{peer:?} says {other:?}"),
+                }
+                parts -= 1;
+            }
+            assert_eq!(parts, 0, "seed {seed}");
+        }
+    }
+    assert!(bad > 400, "{bad}");
+}

@@ -183,6 +183,16 @@ impl World {
         self.sites[site].node.handle(Instant(0), event);
     }
 
+    /// Is memory of this site in use by anything under way?
+    pub(super) fn uses_memory(&self, site: usize) -> bool {
+        self.pending.iter().any(|pending| match pending {
+            Pending::Io(at, _, _, op) => *at == site && *op != IoOp::Flush,
+            Pending::Compute(at, ..) => *at == site,
+            Pending::Put(Some((at, _)), ..) => *at == site,
+            _ => false,
+        })
+    }
+
     /// Until nothing is under way.
     pub(super) fn run(&mut self) {
         while self.step() {}

@@ -23,9 +23,10 @@ use crate::member::describe;
 /// A peer that does not answer for so long is gone.
 const SILENCE: Duration = Duration::from_secs(10);
 
-/// What may lie in the kernel unsent. Kept small: how fast puts are answered shall tell how fast
-/// the link is.
-const UNSENT_BYTES: u32 = 256 << 10;
+/// What may lie in the kernel, and what of that unsent. Kept small: how fast puts are answered shall
+/// tell how fast the link is. It holds a round trip of 0.3 ms at 10 Gbit/s.
+const SEND_BUFFER_BYTES: usize = 512 << 10;
+const UNSENT_BYTES: u32 = 128 << 10;
 
 #[derive(Debug)]
 pub(super) struct Connection {
@@ -177,6 +178,8 @@ impl Connection {
 pub(super) fn prepare(stream: &TcpStream) -> io::Result<()> {
     let socket = stream.as_fd();
     sockopt::set_tcp_nodelay(socket, true)?;
+    // The kernel doubles it for its own needs.
+    sockopt::set_socket_send_buffer_size(socket, SEND_BUFFER_BYTES / 2)?;
     sockopt::set_socket_keepalive(socket, true)?;
     sockopt::set_tcp_keepidle(socket, SILENCE / 2)?;
     sockopt::set_tcp_keepintvl(socket, Duration::from_secs(1))?;

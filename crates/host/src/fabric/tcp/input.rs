@@ -10,6 +10,9 @@ use crate::arena::Memory;
 use crate::fabric::Place;
 use crate::fabric::frame::{HEADER_BYTES, Header};
 
+/// A put of so much is small.
+const SMALL_BYTES: u32 = 8 << 10;
+
 #[derive(Debug)]
 pub(super) struct Input {
     /// For headers and messages.
@@ -24,6 +27,8 @@ pub(super) struct Input {
 struct Put {
     rest: Buf,
     imm: u32,
+    /// It is a small one, and so may be what follows.
+    small: bool,
 }
 
 impl Input {
@@ -39,6 +44,8 @@ impl Input {
     /// fits into the room.
     pub(super) fn next(&self) -> [Buf; 2] {
         match self.put {
+            // Moving a few small puts out of the room is cheaper than a receive for each.
+            Some(put) if put.small => [put.rest, self.room],
             // No more than the header, because what follows is probably a put as well, and bytes
             // of puts in the room have to be moved.
             Some(put) => [put.rest, self.room.slice(0, HEADER_BYTES as u32)],
@@ -62,10 +69,11 @@ impl Input {
         events: &mut VecDeque<Event>,
     ) -> Result<(), String> {
         let mut bytes = bytes;
-        if let Some(Put { rest, imm }) = self.put.take() {
+        if let Some(Put { rest, imm, small }) = self.put.take() {
             let moved = bytes.min(rest.len);
             bytes -= moved;
-            self.proceed(Put { rest: rest.slice(moved, rest.len - moved), imm }, peer, events);
+            let rest = rest.slice(moved, rest.len - moved);
+            self.proceed(Put { rest, imm, small }, peer, events);
         }
         let end = self.kept + bytes;
         let mut start = 0;
@@ -115,7 +123,7 @@ impl Input {
                 let moved = payload.len.min(bytes);
                 copy(&place.memory, payload.slice(0, moved), target.slice(0, moved));
                 let rest = target.slice(moved, bytes - moved);
-                self.proceed(Put { rest, imm }, peer, events);
+                self.proceed(Put { rest, imm, small: bytes <= SMALL_BYTES }, peer, events);
                 Ok(Some(HEADER + moved))
             }
         }

@@ -1,0 +1,305 @@
+//! Arrays over nodes, with real node processes on loopback: made, served, degraded, refused.
+
+mod support;
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+
+use serde_json::{Value, json};
+use support::{Lab, fingerprint};
+
+/// A node, which ends with this.
+struct Node {
+    child: Child,
+    address: String,
+}
+
+impl Node {
+    fn start(lab: &Lab, listen: &str, storage: &str) -> Self {
+        let words = format!("node --listen {listen} --foreground {storage}");
+        let mut command = lab.braid();
+        command.args(words.split_whitespace()).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("a node");
+        let mut address = String::new();
+        let stdout = child.stdout.take().expect("a pipe");
+        BufReader::new(stdout).read_line(&mut address).expect("an address");
+        let address = address.trim_end().to_owned();
+        assert!(!address.is_empty(), "the node did not start");
+        Self { child, address }
+    }
+
+    fn stop(mut self) {
+        self.child.kill().and_then(|()| self.child.wait()).expect("an end");
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill().and_then(|()| self.child.wait());
+    }
+}
+
+fn in_memory(lab: &Lab, count: usize) -> Vec<Node> {
+    (0..count).map(|_| Node::start(lab, "127.0.0.1:0", "--memory --ring 64M")).collect()
+}
+
+fn members(nodes: &[Node], volume: &str) -> String {
+    nodes.iter().map(|node| format!(" node://{}{volume}", node.address)).collect()
+}
+
+fn detail(lab: &Lab, name: &str) -> Value {
+    serde_json::from_slice(&lab.ok(&format!("detail {name} --json"), &[])).expect("JSON")
+}
+
+/// Writes everywhere through the socket of an export, as an NBD client does, and flushes.
+fn fill(socket: &Path, name: &str, content: &[u8]) {
+    const PART: usize = 256 << 10;
+    let mut stream = UnixStream::connect(socket).expect("an export");
+    let mut head = [0; 18];
+    stream.read_exact(&mut head).unwrap();
+    assert_eq!(&head[..16], b"NBDMAGICIHAVEOPT");
+    // Fixed newstyle, no zeroes; then the option EXPORT_NAME.
+    stream.write_all(&3u32.to_be_bytes()).unwrap();
+    let name_len = (name.len() as u32).to_be_bytes();
+    let option = [b"IHAVEOPT".as_slice(), &1u32.to_be_bytes(), &name_len, name.as_bytes()];
+    stream.write_all(&option.concat()).unwrap();
+    let mut export = [0; 10];
+    stream.read_exact(&mut export).unwrap();
+    assert_eq!(export[..8], (content.len() as u64).to_be_bytes());
+    let mut ask = |kind: u16, offset: u64, len: u32, data: &[u8]| {
+        let mut request = vec![];
+        request.extend(0x2560_9513_u32.to_be_bytes());
+        request.extend([0, 0]);
+        request.extend(kind.to_be_bytes());
+        request.extend([7; 8]);
+        request.extend(offset.to_be_bytes());
+        request.extend(len.to_be_bytes());
+        request.extend(data);
+        stream.write_all(&request).unwrap();
+        let mut reply = [0; 16];
+        // A client that disconnects is not answered.
+        if kind != 2 {
+            stream.read_exact(&mut reply).unwrap();
+            assert_eq!(reply[..8], [0x67, 0x44, 0x66, 0x98, 0, 0, 0, 0], "at {offset}");
+        }
+    };
+    for (number, part) in content.chunks(PART).enumerate() {
+        ask(1, (number * PART) as u64, part.len() as u32, part);
+    }
+    ask(3, 0, 0, &[]);
+    ask(2, 0, 0, &[]);
+}
+
+/// Bytes that are different everywhere.
+fn noise(len: usize) -> Vec<u8> {
+    let mut state = 0x9e37_79b9_u64;
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 56) as u8
+    };
+    (0..len).map(|_| next()).collect()
+}
+
+#[test]
+fn an_array_lives_over_nodes() {
+    let lab = Lab::new();
+    let mut nodes = in_memory(&lab, 5);
+    let all = members(&nodes, "");
+    let said = lab.ok_text(&format!("create x -l 6 -p xor2d -n 5 --size 4M{all}"), &[]);
+    let named = members(&nodes, "/x");
+    assert_eq!(said, format!("braid assemble x{named}\n"));
+    let examined = lab.ok_text(&format!("examine {}", &named[1..]), &[]);
+    assert!(examined.contains("raid6") && examined.contains("Layout : xor2d"), "{examined}");
+    let explained = lab.ok_text(&format!("assemble --explain x{all}"), &[]);
+    assert!(explained.contains("can start: clean and complete"), "{explained}");
+
+    let socket = lab.path("x.sock");
+    lab.ok(&format!("assemble x{all} --export nbd:unix:x.sock"), &[]);
+    let seen = detail(&lab, "x");
+    assert_eq!((&seen["level"], &seen["layout"]), (&json!("raid6"), &json!("xor2d")));
+    assert_eq!(seen["members"][4]["device"], named.split(' ').next_back().unwrap());
+    let content = noise(12 << 20);
+    assert_eq!(seen["size_bytes"], content.len());
+    fill(&socket, "x", &content);
+    assert!(lab.ok("cat x", &[]) == content);
+    let mdstat = lab.ok_text("status --mdstat", &[]);
+    assert!(mdstat.contains("level 6, 64k chunk, algorithm xor2d [5/5] [UUUUU]"), "{mdstat}");
+    lab.ok("stop x", &[]);
+
+    // Any two may be missing, and then it is only read.
+    let (lost, left) = (nodes.split_off(3), &nodes);
+    lost.into_iter().for_each(Node::stop);
+    let line = lab.refused(1, &format!("assemble x{all}"), &[], &[]);
+    assert!(line.contains("refuses the connection") && line.contains("leave this"), "{line}");
+    let some = members(left, "/x");
+    let output = lab.run(&format!("assemble{some} --schedule encoder"), &[]);
+    let warned = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success() && warned.contains("2 members are missing"), "{warned}");
+    assert!(lab.ok("cat x", &[]) == content);
+    let seen = detail(&lab, "x");
+    assert_eq!(seen["state"], json!(["read-only", "degraded"]));
+    assert_eq!(lab.run("detail x --test", &[]).status.code(), Some(1));
+    lab.ok("stop x", &[]);
+    let line = lab.refused(1, &format!("assemble x{}", members(&left[..2], "")), &[], &[]);
+    assert!(line.contains("it needs 3 of 5"), "{line}");
+}
+
+#[test]
+fn members_of_mds_levels_are_mds_members() {
+    let lab = Lab::new();
+    for (level, nodes) in [("0", 2), ("1", 2), ("4", 3), ("5", 4), ("6", 5), ("10", 4)] {
+        let start = |number| {
+            let store = lab.path(&format!("l{level}s{number}"));
+            std::fs::create_dir(&store).unwrap();
+            let storage = format!("--store {} --ring 64M", store.display());
+            (Node::start(&lab, "127.0.0.1:0", &storage), store.join("a"))
+        };
+        let (nodes, files): (Vec<Node>, Vec<PathBuf>) = (0..nodes).map(start).unzip();
+        let all = members(&nodes, "");
+        let count = nodes.len();
+        lab.ok(&format!("create a --level {level} -n {count} --size 2M{all}"), &[]);
+        lab.ok(&format!("assemble a{all} --export nbd:unix:a{level}.sock"), &[]);
+        let size = detail(&lab, "a")["size_bytes"].as_u64().unwrap();
+        let content = noise(usize::try_from(size).unwrap());
+        fill(&lab.path(&format!("a{level}.sock")), "a", &content);
+        lab.ok("stop a", &[]);
+        nodes.into_iter().for_each(Node::stop);
+        // Brought together, the volumes are an array of this machine.
+        assert!(lab.ok("cat", &files) == content, "level {level}");
+        lab.ok("assemble b", &files);
+        assert_eq!(detail(&lab, "b")["state"], json!(["clean"]), "level {level}");
+        if level != "0" {
+            lab.ok("check b --wait", &[]);
+            assert_eq!(detail(&lab, "b")["mismatches"], 0, "level {level}");
+        }
+        lab.ok("stop b", &[]);
+    }
+}
+
+#[test]
+fn what_cannot_be_changes_nothing_on_any_node() {
+    let lab = Lab::new();
+    let start = |number| {
+        let store = lab.path(&format!("s{number}"));
+        std::fs::create_dir(&store).unwrap();
+        let storage = format!("--store {} --ring 64M", store.display());
+        (Node::start(&lab, "127.0.0.1:0", &storage), store)
+    };
+    let (nodes, stores): (Vec<Node>, Vec<PathBuf>) = (0..4).map(start).unzip();
+    let all = members(&nodes, "");
+    lab.ok(&format!("create x -l 6 -p xor2d -n 4 --size 1M{all}"), &[]);
+    let port = nodes[0].address.rsplit_once(':').unwrap().1;
+    let same = format!("create y -l 1 -n 2 --size 1M node://localhost:{port}/y{}", &all[..]);
+    let same: Vec<&str> = same.split(' ').take(10).collect();
+    let foreign = members(&nodes[..3], "/x") + &members(&nodes[3..], "/z");
+    lab.ok(&format!("create z -l 0 -n 1 --force --size 1M{}", members(&nodes[3..], "")), &[]);
+    let files = || {
+        let of = |store: &PathBuf| {
+            let mut paths: Vec<PathBuf> =
+                std::fs::read_dir(store).unwrap().map(|entry| entry.unwrap().path()).collect();
+            paths.sort();
+            paths.into_iter().map(|path| (fingerprint(&path), path)).collect::<Vec<_>>()
+        };
+        stores.iter().map(of).collect::<Vec<_>>()
+    };
+    let before = files();
+    let mixed = format!("{}{}", members(&nodes[..3], "/new"), members(&nodes[3..], "/x"));
+    let table = [
+        (1, format!("create x -l 6 -p xor2d -n 4 --size 1M{all}"), "has a volume of this name"),
+        (1, format!("create y -l 6 -p xor2d -n 4 --size 1M{mixed}"), "has a volume of this name"),
+        (1, format!("create y -l 6 -n 4 --size 8000T{all}"), "no volume was left behind"),
+        (2, same.join(" "), "lost together"),
+        (1, format!("assemble nosuch{all}"), "no volume of this name"),
+        (1, format!("assemble{foreign}"), "another array"),
+    ];
+    for (code, words, said) in table {
+        let line = lab.refused(code, &words, &[], &[]);
+        assert!(line.contains(said), "braid {words}: {line}");
+        assert_eq!(files(), before, "braid {words} changed something");
+    }
+
+    // A running array has its volumes to itself.
+    lab.ok(&format!("assemble x{all}"), &[]);
+    for words in [format!("assemble y{}", members(&nodes, "/x")), format!("assemble x{all}")] {
+        let line = lab.refused(1, &words, &[], &[]);
+        assert!(line.contains("in use by another client"), "{line}");
+    }
+    let line = lab.refused(1, &format!("fail x{}", members(&nodes[..1], "/x")), &[], &[]);
+    assert!(line.contains("over nodes"), "{line}");
+    assert!(lab.ok_text(&format!("examine{}", members(&nodes, "/x")), &[]).contains("xor2d"));
+    lab.ok("stop x", &[]);
+
+    // The members of an array that runs over nodes alone are no local array.
+    nodes.into_iter().for_each(Node::stop);
+    let local: Vec<PathBuf> = stores.iter().map(|store| store.join("x")).collect();
+    for words in ["assemble x", "cat"] {
+        let line = lab.refused(1, words, &local, &local);
+        assert!(line.contains("layout xor2d, which runs over nodes alone"), "{line}");
+    }
+}
+
+#[test]
+fn an_array_that_stopped_uncleanly_is_resynced_when_it_is_complete() {
+    let lab = Lab::new();
+    let nodes = in_memory(&lab, 4);
+    let all = members(&nodes, "");
+    lab.ok(&format!("create x -l 5 -n 4 --size 4M{all}"), &[]);
+    let words = format!("assemble x{all} --export nbd:unix:x.sock --foreground");
+    let mut server = lab.braid().args(words.split_whitespace()).spawn().expect("a server");
+    while !lab.run("status x", &[]).status.success() {
+        std::thread::yield_now();
+    }
+    fill(&lab.path("x.sock"), "x", &noise(12 << 20));
+    assert_eq!(detail(&lab, "x")["state"], json!(["active"]));
+    server.kill().and_then(|()| server.wait()).expect("an end");
+    let line = lab.refused(1, &format!("assemble x{}", members(&nodes[..3], "")), &[], &[]);
+    assert!(line.contains("parity") && line.contains("--force"), "{line}");
+    let explained = lab.ok_text(&format!("assemble --explain x{all}"), &[]);
+    assert!(explained.contains("resync"), "{explained}");
+    lab.ok(&format!("assemble x{all}"), &[]);
+    lab.ok("status x --watch", &[]);
+    lab.ok("stop x", &[]);
+    let explained = lab.ok_text(&format!("assemble --explain x{all}"), &[]);
+    assert!(explained.contains("can start: clean and complete"), "{explained}");
+}
+
+#[test]
+fn a_node_in_the_background_leaves_its_process_id() {
+    let lab = Lab::new();
+    let address = lab.ok_text("node --listen 127.0.0.1:0 --memory --ring 16M", &[]);
+    let address = address.trim_end();
+    let pid_file = lab.path("run").join(format!("node-{address}.pid"));
+    let pid = std::fs::read_to_string(&pid_file).expect("a process id");
+    let line = lab.refused(1, &format!("node --listen {address} --memory"), &[], &[]);
+    assert!(line.contains("cannot listen"), "{line}");
+    lab.ok(&format!("create x -l 0 -n 1 --force --size 1M node://{address}"), &[]);
+    let kill = std::process::Command::new("kill").arg(pid.trim_end()).status().expect("kill runs");
+    assert!(kill.success());
+    while pid_file.exists() {
+        std::thread::yield_now();
+    }
+    assert!(File::open(lab.path("run").join(format!("node-{address}.log"))).is_ok());
+}
+
+#[test]
+fn wrong_words_for_a_node_are_refused() {
+    let lab = Lab::new();
+    lab.members("file", 1, 1);
+    let table = [
+        (2, "node --memory", "required"),
+        (2, "node --listen 127.0.0.1:0", "required"),
+        (2, "node --listen 127.0.0.1:0 --memory --store x", "cannot be used with"),
+        (2, "node --listen 127.0.0.1 --memory", "port"),
+        (2, "node --listen 127.0.0.1:0 --memory --fabric pigeon", "pigeon"),
+        (1, "node --listen 192.0.2.1:7000 --memory", "cannot listen"),
+        (1, "node --listen 127.0.0.1:0 --store file0", "file0"),
+    ];
+    for (code, words, said) in table {
+        let line = lab.refused(code, words, &[], &[]);
+        assert!(line.contains(said), "braid {words}: {line}");
+    }
+}

@@ -1,0 +1,178 @@
+//! The client against nodes that answer as the tests say.
+
+use braid_array::Op;
+use braid_array::format::superblock::MAX_SECTOR;
+use braid_array::level::{Layout, Level};
+
+use super::*;
+use crate::family::Family;
+use crate::pipeline::Slots;
+
+const NODES: u16 = 3;
+/// One stripe's data: two blocks of 4 KiB.
+const STRIPE_SECTORS: u64 = 16;
+
+/// A raid5 over three nodes, of which each carries a superblock that says clean.
+fn client(planner: Planner) -> Client {
+    let slots = |count| Slots { count, bytes: 4096 };
+    let params = Params {
+        session: 1,
+        epoch: 1,
+        family: Family::Md { level: Level::Raid5, layout: Layout::default_for(Level::Raid5) },
+        nodes: NODES,
+        chunk_bytes: 4096,
+        stripes: 10,
+        planner,
+        wide: slots(3),
+        narrow: slots(3),
+        reads: slots(2),
+    };
+    let superblock = Superblock {
+        raid_disks: NODES.into(),
+        data_offset: 64,
+        resync_offset: MAX_SECTOR,
+        ..Superblock::blank()
+    };
+    let member = |role| {
+        let (address, volume) = (format!("n{role}"), "v".to_owned());
+        Some(ClientMember { address, volume, superblock: superblock.clone() })
+    };
+    let members = (0..NODES).map(member).collect();
+    let config = ClientConfig { params, members, read_only: false, mix: false };
+    let bytes = Client::scratch_bytes(&config);
+    Client::new(config, Scratch { offset: 1 << 20, bytes }).expect("a raid5")
+}
+
+fn actions(client: &mut Client) -> Vec<Action> {
+    std::iter::from_fn(|| client.poll()).collect()
+}
+
+fn hear(client: &mut Client, role: u16, message: &Message) {
+    let (peer, bytes) = (client.links[usize::from(role)].peer, message.encode(1));
+    client.handle(Instant(2), Event::Fabric(FabricEvent::Message { peer, bytes }));
+}
+
+/// What a node says to a message, when all is well.
+fn answer(message: &Message) -> Option<Message> {
+    match *message {
+        Message::OpenVolume { tag, .. } => Some(Message::Volume { tag, bytes: 1 << 30 }),
+        Message::Prepare { tag, .. } => Some(Message::Prepared { tag, ring: 0 }),
+        Message::Connect { tag, .. } | Message::WriteMeta { tag, .. } | Message::Flush { tag } => {
+            Some(Message::Ok { tag })
+        }
+        _ => None,
+    }
+}
+
+/// Has the nodes answer, save what `ignores` says, until nothing more comes; what comes besides.
+fn run(client: &mut Client, ignores: impl Fn(u16, &Message) -> bool) -> Vec<Action> {
+    let mut rest = Vec::new();
+    loop {
+        let batch = actions(client);
+        if batch.is_empty() {
+            return rest;
+        }
+        for action in batch {
+            match &action {
+                Action::Fabric(FabricOp::Connect { peer, .. }) => {
+                    let peer = *peer;
+                    client.handle(Instant(2), Event::Fabric(FabricEvent::Connected { peer }));
+                }
+                Action::Fabric(FabricOp::Send { peer, bytes }) => {
+                    let (_, message) = Message::decode(bytes).expect("a message");
+                    let of_peer = |link: &Link| link.peer == *peer;
+                    let role = client.links.iter().position(of_peer).expect("a link") as u16;
+                    match answer(&message).filter(|_| !ignores(role, &message)) {
+                        Some(answer) => hear(client, role, &answer),
+                        None => rest.push(action),
+                    }
+                }
+                _ => rest.push(action),
+            }
+        }
+    }
+}
+
+fn lose(client: &mut Client, role: u16) {
+    let (peer, reason) = (client.links[usize::from(role)].peer, "gone".to_owned());
+    client.handle(Instant(3), Event::Fabric(FabricEvent::Lost { peer, reason }));
+}
+
+fn submit(client: &mut Client, op: Op, sector: u64, sectors: u64) {
+    let buf = Buf { offset: 0, len: sectors as u32 * 512 };
+    let request = Request { id: RequestId(7), op, sector, sectors, buf };
+    client.submit(Instant(2), request).expect("the array runs");
+}
+
+fn completed(actions: &[Action]) -> Option<Result<(), RequestError>> {
+    actions.iter().find_map(|action| match action {
+        Action::Complete { result, .. } => Some(*result),
+        _ => None,
+    })
+}
+
+#[test]
+fn a_parity_formed_after_its_node_was_lost_is_not_sent() {
+    let mut client = client(Planner::Client);
+    run(&mut client, |_, _| false);
+    submit(&mut client, Op::Write { fua: false }, 0, STRIPE_SECTORS);
+    let under_way = run(&mut client, |_, _| false);
+    let mut sum = None;
+    for action in under_way {
+        match action {
+            Action::Compute { io, .. } => sum = Some(io),
+            Action::Fabric(FabricOp::Put { io, .. }) => {
+                let result = Ok(Outcome::Done);
+                client.handle(Instant(2), Event::Done { io, result });
+            }
+            _ => {}
+        }
+    }
+    // The parity of stripe 0 lies on the last node.
+    lose(&mut client, 2);
+    let io = sum.expect("the client forms the parity");
+    client.handle(Instant(3), Event::Done { io, result: Ok(Outcome::Done) });
+    let after = run(&mut client, |_, _| false);
+    let puts = |action: &&Action| matches!(action, Action::Fabric(FabricOp::Put { .. }));
+    assert_eq!(after.iter().filter(puts).count(), 0);
+    assert_eq!(completed(&after), Some(Err(RequestError::Failed)));
+}
+
+#[test]
+fn a_stop_while_nodes_are_asked_leaves_nothing_to_wait_for() {
+    let mut client = client(Planner::Encoder { node: 0 });
+    run(&mut client, |role, _| role == 1);
+    let (id, command) = (CommandId(1), Command::Stop);
+    client.handle(Instant(3), Event::Command { id, command });
+    let after = run(&mut client, |_, _| false);
+    assert!(after.iter().any(|action| matches!(action, Action::Reply { result: Ok(()), .. })));
+    assert!(client.idle());
+}
+
+#[test]
+fn a_node_lost_while_they_are_wired_costs_no_other() {
+    let mut client = client(Planner::Encoder { node: 0 });
+    let wiring = |message: &Message| match message {
+        Message::Connect { tag, .. } => Some(*tag),
+        _ => None,
+    };
+    let asked = run(&mut client, |_, message| wiring(message).is_some());
+    let tag = |peer: u32| {
+        asked.iter().find_map(|action| match action {
+            Action::Fabric(FabricOp::Send { peer: to, bytes }) if to.0 == peer => {
+                wiring(&Message::decode(bytes).expect("a message").1)
+            }
+            _ => None,
+        })
+    };
+    lose(&mut client, 2);
+    let reason = "cannot connect to node 2; check it".to_owned();
+    hear(&mut client, 0, &Message::Refused { tag: tag(0).expect("asked"), reason });
+    hear(&mut client, 1, &Message::Ok { tag: tag(1).expect("asked") });
+    assert!(client.alive(0) && client.alive(1));
+    submit(&mut client, Op::Read, 0, 8);
+    let reads = run(&mut client, |_, _| false);
+    assert_eq!(completed(&reads), None, "it is on its way");
+    submit(&mut client, Op::Write { fua: false }, 8, 8);
+    assert_eq!(completed(&run(&mut client, |_, _| false)), Some(Err(RequestError::Failed)));
+}
