@@ -36,7 +36,11 @@ unsafe impl Send for Memory {}
 unsafe impl Sync for Memory {}
 
 impl Memory {
-    fn new(bytes: usize) -> io::Result<Self> {
+    /// A mapping of its own, all zeroes.
+    ///
+    /// # Errors
+    /// When the address space cannot be had.
+    pub(crate) fn new(bytes: usize) -> io::Result<Self> {
         let mapping_bytes = bytes + HUGE_PAGE_BYTES;
         // SAFETY: a fresh anonymous mapping at an address of the kernel's choice.
         let mapping = unsafe {

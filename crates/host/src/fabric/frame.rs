@@ -42,22 +42,48 @@ pub const HEADER_BYTES: usize = 20;
 pub enum Kind {
     /// As frames over TCP.
     Tcp,
-    /// By libfabric.
-    Ofi,
+    /// By libfabric, over this provider.
+    Ofi(Provider),
+}
+
+/// The name of one of libfabric's providers, or of none: then libfabric chooses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Provider {
+    /// Zeroes at the end.
+    name: [u8; MAX_PROVIDER_BYTES],
+}
+
+/// The longest name of a provider.
+const MAX_PROVIDER_BYTES: usize = 32;
+
+impl Provider {
+    /// Its name, if it has one.
+    #[must_use]
+    pub fn name(&self) -> Option<&str> {
+        let name = self.name.split(|&byte| byte == 0).next()?;
+        std::str::from_utf8(name).ok().filter(|name| !name.is_empty())
+    }
+
+    /// `None` for what is no name.
+    fn named(name: &str) -> Option<Self> {
+        let mut bytes = [0; MAX_PROVIDER_BYTES];
+        bytes.get_mut(..name.len())?.copy_from_slice(name.as_bytes());
+        (!name.is_empty() && !name.contains('\0')).then_some(Self { name: bytes })
+    }
 }
 
 impl Kind {
     const fn number(self) -> u8 {
         match self {
             Self::Tcp => 1,
-            Self::Ofi => 2,
+            Self::Ofi(_) => 2,
         }
     }
 
-    const fn from_number(number: u8) -> Option<Self> {
+    fn from_number(number: u8) -> Option<Self> {
         match number {
             1 => Some(Self::Tcp),
-            2 => Some(Self::Ofi),
+            2 => Some(Self::Ofi(Provider::default())),
             _ => None,
         }
     }
@@ -65,10 +91,13 @@ impl Kind {
 
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Tcp => "tcp",
-            Self::Ofi => "ofi",
-        })
+        match self {
+            Self::Tcp => f.write_str("tcp"),
+            Self::Ofi(provider) => match provider.name() {
+                Some(name) => write!(f, "ofi:{name}"),
+                None => f.write_str("ofi"),
+            },
+        }
     }
 }
 
@@ -76,11 +105,13 @@ impl FromStr for Kind {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "tcp" => Ok(Self::Tcp),
-            "ofi" => Ok(Self::Ofi),
-            _ => Err(format!("no fabric is called {text}; use tcp or ofi")),
+        match text.split_once(':') {
+            None if text == "tcp" => Some(Self::Tcp),
+            None if text == "ofi" => Some(Self::Ofi(Provider::default())),
+            Some(("ofi", name)) => Provider::named(name).map(Self::Ofi),
+            _ => None,
         }
+        .ok_or_else(|| format!("no fabric is called {text}; use tcp, ofi or ofi:PROVIDER"))
     }
 }
 
@@ -142,7 +173,7 @@ impl Hello {
             return Err(HelloError::Version(version));
         }
         let theirs = Kind::from_number(*kind).filter(|_| *zero == 0).ok_or(HelloError::Stranger)?;
-        if theirs != self.kind {
+        if theirs.number() != self.kind.number() {
             return Err(HelloError::Fabric { theirs, ours: self.kind });
         }
         let blob = u32::from_le_bytes([*l0, *l1, *l2, *l3]);
@@ -231,6 +262,29 @@ mod tests {
     }
 
     #[test]
+    fn fabrics_have_names() {
+        let ofi = |name| Kind::Ofi(Provider::named(name).unwrap());
+        let names = [
+            ("tcp", Kind::Tcp),
+            ("ofi", Kind::Ofi(Provider::default())),
+            ("ofi:shm", ofi("shm")),
+            ("ofi:tcp;ofi_rxm", ofi("tcp;ofi_rxm")),
+        ];
+        for (name, kind) in names {
+            assert_eq!(name.parse(), Ok(kind));
+            assert_eq!(kind.to_string(), name);
+        }
+        let long = format!("ofi:{}", "x".repeat(33));
+        for name in ["", "TCP", "tcp:", "ofi:", "ofi:a\0b", long.as_str()] {
+            let error = name.parse::<Kind>().unwrap_err();
+            let expected = format!("no fabric is called {name}; use tcp, ofi or ofi:PROVIDER");
+            assert_eq!(error, expected);
+        }
+        // Whoever names a provider talks to whoever lets libfabric choose.
+        assert_eq!(hello(ofi("shm")).check(&head(&hello(names[1].1))), Ok(7));
+    }
+
+    #[test]
     fn two_of_a_kind_understand_each_other() {
         let ours = hello(Kind::Tcp);
         assert_eq!(ours.check(&head(&ours)), Ok(7));
@@ -251,7 +305,7 @@ mod tests {
         );
         assert_eq!(said(newer), expected);
         assert_eq!(
-            said(head(&hello(Kind::Ofi))),
+            said(head(&hello(Kind::Ofi(Provider::default())))),
             "uses fabric ofi, this is tcp; use the same on both"
         );
         let mut long = head(&ours);

@@ -20,6 +20,8 @@ use crate::engine::core::Token as EngineToken;
 
 pub mod frame;
 mod greet;
+#[cfg(ofi)]
+mod ofi;
 mod tcp;
 
 pub use greet::connect;
@@ -55,7 +57,7 @@ impl Place {
 /// A fabric of this kind, for this place.
 ///
 /// # Errors
-/// When the system is out of descriptors.
+/// When there is none of this kind here, or the system is out of descriptors.
 pub(crate) fn new(
     kind: frame::Kind,
     place: Place,
@@ -63,9 +65,16 @@ pub(crate) fn new(
 ) -> io::Result<Box<dyn Fabric>> {
     match kind {
         frame::Kind::Tcp => Ok(Box::new(tcp::Tcp::new(place, listener)?)),
-        frame::Kind::Ofi => Err(io::Error::new(
+        #[cfg(ofi)]
+        frame::Kind::Ofi(provider) => {
+            let fabric = ofi::Ofi::new(place, listener, provider);
+            Ok(Box::new(fabric.map_err(|why| io::Error::new(io::ErrorKind::Unsupported, why))?))
+        }
+        #[cfg(not(ofi))]
+        frame::Kind::Ofi(_) => Err(io::Error::new(
             io::ErrorKind::Unsupported,
-            "this braid was built without libfabric",
+            "this braid was built without libfabric; install libfabric-dev and build again, or \
+             use fabric tcp",
         )),
     }
 }

@@ -10,7 +10,7 @@ use braid_array::fabric::{FabricEvent, FabricOp, MAX_MESSAGE_BYTES, PeerId};
 use braid_array::{Buf, IoError, IoId};
 
 use super::Fabric;
-use super::frame::{HELLO_BYTES, Header, Hello, Kind};
+use super::frame::{HELLO_BYTES, Header, Hello, Kind, Provider};
 use crate::arena::Arena;
 use crate::driver::{Completion, Driver};
 use crate::engine::core::Token;
@@ -24,7 +24,8 @@ const INBOX: u64 = 16 * MIB;
 /// What a suite runs on.
 #[derive(Clone, Copy)]
 struct Make {
-    kind: Kind,
+    /// As users name it.
+    fabric: &'static str,
     threads: bool,
 }
 
@@ -40,13 +41,17 @@ struct Side {
 }
 
 impl Make {
+    fn kind(self) -> Kind {
+        self.fabric.parse().unwrap()
+    }
+
     fn side(self, listens: bool) -> Side {
         let arena = Arena::for_fabric(2 * INBOX, MIB).unwrap();
         let make = if self.threads { Driver::threads } else { Driver::new };
         let mut driver = make(arena.memory()).unwrap();
         let listener = listens.then(|| TcpListener::bind("127.0.0.1:0").unwrap());
         let address = listener.as_ref().map(|socket| socket.local_addr().unwrap().to_string());
-        let mut fabric = super::new(self.kind, arena.place(), listener).unwrap();
+        let mut fabric = super::new(self.kind(), arena.place(), listener).unwrap();
         fabric.begin(&mut driver).unwrap();
         Side {
             arena,
@@ -175,7 +180,8 @@ fn dial_stranger(make: Make, say: Vec<u8>) -> String {
     let stranger = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
         stream.write_all(&say).unwrap();
-        stream.shutdown(std::net::Shutdown::Write).unwrap();
+        // It may have heard enough already.
+        let _ = stream.shutdown(std::net::Shutdown::Write);
         let _ = stream.read_to_end(&mut Vec::new());
     });
     let mut side = make.side(false);
@@ -216,7 +222,7 @@ fn lost(event: Event) -> (PeerId, String) {
 mod tcp {
     use super::*;
 
-    const TCP: Make = Make { kind: Kind::Tcp, threads: false };
+    const TCP: Make = Make { fabric: "tcp", threads: false };
 
     #[test]
     fn frames_may_come_in_any_pieces() {

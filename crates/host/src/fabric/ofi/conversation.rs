@@ -1,0 +1,268 @@
+//! The connection to one peer, as its thread sees it.
+//!
+//! Each side says over TCP where its endpoint and its arena are. Whoever dialled sends the first
+//! message, the other answers, and with that the connection stands. The TCP connection stays open:
+//! it ends when the peer does. Who hangs up says how much he has sent, so that the other takes in
+//! all of it before he believes that it is over.
+
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use braid_array::Outcome;
+use braid_array::action::Event;
+use braid_array::fabric::{FabricEvent, MAX_MESSAGE_BYTES};
+
+use super::domain::Region;
+use super::endpoint::{Endpoint, Happened};
+use super::ffi;
+use super::info::OfiError;
+use super::introduction::{FAREWELL_BYTES, Introduction};
+use super::link::Link;
+use super::outbox::{Counts, MESSAGE_MEMORY_BYTES, Outbox, Outgoing, inbound_slots, slot};
+use crate::arena::Memory;
+use crate::member::describe;
+
+/// How often to look whether the peer is still there.
+const TICK: Duration = Duration::from_millis(100);
+
+/// How often to look while something waits for room, and while taking leave.
+const SHORT_TICK: Duration = Duration::from_millis(2);
+
+/// How long opening may take, and taking leave.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The first message, either way.
+const OPENING: &[u8] = b"!";
+
+/// See the module.
+pub(super) struct Conversation<'a> {
+    link: &'a Link,
+    endpoint: Arc<Endpoint>,
+    /// What has happened and was not looked at yet.
+    happened: Vec<Happened>,
+    received: Counts,
+    /// When we last looked at the TCP connection.
+    looked: Instant,
+    /// Since when one of us takes leave.
+    leaving: Option<Instant>,
+    said_farewell: bool,
+    /// What has come of the peer's farewell.
+    farewell: Vec<u8>,
+    /// The peer has closed the TCP connection.
+    deserted: bool,
+}
+
+impl<'a> Conversation<'a> {
+    /// Opens the connection and tells the engine.
+    ///
+    /// # Errors
+    /// Why there is none, for people.
+    pub(super) fn open(link: &'a Link, arena: Arc<Region>, dialled: bool) -> Result<Self, String> {
+        let (endpoint, peer) = introduce(arena, link.stream())?;
+        let endpoint = Arc::new(endpoint);
+        let mut outbox = Outbox::new(Arc::clone(&endpoint), peer.arena);
+        let mut conversation = Self {
+            link,
+            endpoint,
+            happened: Vec::new(),
+            received: Counts::default(),
+            looked: Instant::now(),
+            leaving: None,
+            said_farewell: false,
+            farewell: Vec::new(),
+            deserted: false,
+        };
+        for number in inbound_slots() {
+            conversation.post_receive(number).map_err(broken)?;
+        }
+        if dialled {
+            outbox.push(Outgoing::Message(OPENING.to_vec())).map_err(broken)?;
+        }
+        conversation.await_opening(&mut outbox)?;
+        if !dialled {
+            outbox.push(Outgoing::Message(OPENING.to_vec())).map_err(broken)?;
+        }
+        link.up(Arc::clone(&conversation.endpoint), outbox);
+        let peer = link.peer();
+        link.tell(vec![Event::Fabric(match dialled {
+            true => FabricEvent::Connected { peer },
+            false => FabricEvent::Accepted { peer },
+        })]);
+        Ok(conversation)
+    }
+
+    /// Takes in the first message; what happens beside it is left for later.
+    fn await_opening(&mut self, outbox: &mut Outbox) -> Result<(), String> {
+        let begun = Instant::now();
+        loop {
+            outbox.work().map_err(broken)?;
+            let opening = self.happened.iter().position(|happened| match happened {
+                Happened::Received { .. } => true,
+                Happened::Placed { .. } | Happened::Gone { .. } => false,
+            });
+            if let Some(at) = opening
+                && let Happened::Received { number, .. } = self.happened.remove(at)
+            {
+                self.received.messages += 1;
+                return self.post_receive(number as u32).map_err(broken);
+            }
+            self.look()?;
+            if self.link.is_cut() || self.deserted {
+                return Err("closes the connection without a word".into());
+            }
+            if begun.elapsed() > PATIENCE {
+                return Err(
+                    "can be reached by TCP, but not by libfabric; check that its provider \
+                            reaches that machine"
+                        .into(),
+                );
+            }
+            self.endpoint.wait(SHORT_TICK, &mut self.happened).map_err(broken)?;
+        }
+    }
+
+    /// Until one of the two hangs up.
+    ///
+    /// # Errors
+    /// Why the connection is over, for people, if it ended otherwise.
+    pub(super) fn hold(mut self) -> Result<(), String> {
+        loop {
+            self.take_in()?;
+            let stuck = self.outbox(|outbox| outbox.work().map(|()| outbox.is_stuck()));
+            let short = stuck.map_err(broken)? || self.leaving.is_some();
+            if short || self.looked.elapsed() >= TICK {
+                self.look()?;
+            }
+            if self.is_over()? {
+                return Ok(());
+            }
+            let limit = if short || self.leaving.is_some() { SHORT_TICK } else { TICK };
+            self.endpoint.wait(limit, &mut self.happened).map_err(broken)?;
+        }
+    }
+
+    fn outbox<T>(&self, work: impl FnOnce(&mut Outbox) -> T) -> T {
+        self.link.outbox(work).expect("only this thread ends it")
+    }
+
+    /// Tells the engine what has happened.
+    fn take_in(&mut self) -> Result<(), String> {
+        let peer = self.link.peer();
+        let mut events = Vec::with_capacity(self.happened.len());
+        for happened in std::mem::take(&mut self.happened) {
+            match happened {
+                Happened::Placed { imm } => {
+                    self.received.puts += 1;
+                    events.push(Event::Fabric(FabricEvent::Placed { peer, imm }));
+                }
+                Happened::Gone { number } => {
+                    let put = self.outbox(|outbox| outbox.gone(number));
+                    let done = |io| Event::Done { io, result: Ok(Outcome::Done) };
+                    events.extend(put.map(done));
+                }
+                Happened::Received { number, bytes } => {
+                    self.received.messages += 1;
+                    if !(1..=MAX_MESSAGE_BYTES).contains(&bytes) {
+                        self.link.tell(events);
+                        return Err("it sent bytes that mean nothing".into());
+                    }
+                    let number = number as u32;
+                    // SAFETY: the device has filled the slot and is done with it.
+                    let bytes =
+                        unsafe { self.endpoint.messages().memory().bytes(slot(number, bytes)) };
+                    let bytes = bytes.to_vec();
+                    events.push(Event::Fabric(FabricEvent::Message { peer, bytes }));
+                    self.post_receive(number).map_err(broken)?;
+                }
+            }
+        }
+        self.link.tell(events);
+        Ok(())
+    }
+
+    fn post_receive(&self, number: u32) -> Result<(), OfiError> {
+        let posted = self.endpoint.receive(slot(number, MAX_MESSAGE_BYTES), number as usize)?;
+        let full = OfiError::new("fi_recvmsg", (ffi::FI_EAGAIN).into());
+        if posted { Ok(()) } else { Err(full) }
+    }
+
+    /// Looks what the peer says over TCP.
+    fn look(&mut self) -> Result<(), String> {
+        self.looked = Instant::now();
+        let mut bytes = [0; FAREWELL_BYTES];
+        while !self.deserted {
+            match self.link.stream().read(&mut bytes) {
+                Ok(0) => self.deserted = true,
+                Ok(read) => self.farewell.extend(&bytes[..read]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => self.deserted = true,
+            }
+            if self.farewell.len() > FAREWELL_BYTES {
+                return Err("it sent bytes that mean nothing".into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether one has hung up and all was taken in.
+    fn is_over(&mut self) -> Result<bool, String> {
+        if self.link.is_cut() {
+            return Ok(true);
+        }
+        let farewell =
+            <[u8; FAREWELL_BYTES]>::try_from(&self.farewell[..]).ok().map(Counts::decode);
+        if self.link.is_leaving() || farewell.is_some() {
+            self.leaving.get_or_insert_with(Instant::now);
+        }
+        let late = self.leaving.is_some_and(|since| since.elapsed() > PATIENCE);
+        if farewell == Some(self.received) || late {
+            return Ok(true);
+        }
+        if self.link.is_leaving() && !self.said_farewell && self.outbox(|outbox| outbox.is_idle()) {
+            let sent = self.outbox(|outbox| outbox.sent()).encode();
+            // So few bytes always fit; if the peer is gone, that shows soon enough.
+            let _ = self.link.stream().write_all(&sent);
+            let _ = self.link.stream().shutdown(Shutdown::Write);
+            self.said_farewell = true;
+        }
+        match (self.deserted, self.said_farewell) {
+            (false, _) => Ok(false),
+            (true, true) => Ok(true),
+            // It may have sent more than we have taken in.
+            (true, false) if farewell.is_some() => Ok(false),
+            (true, false) => Err("the connection broke off".into()),
+        }
+    }
+}
+
+/// Makes an endpoint, and tells and hears over TCP where it is.
+fn introduce(arena: Arc<Region>, stream: &TcpStream) -> Result<(Endpoint, Introduction), String> {
+    let access = ffi::FI_SEND | ffi::FI_RECV;
+    let memory = Memory::new(MESSAGE_MEMORY_BYTES).map_err(|error| describe(&error))?;
+    let messages =
+        Region::register(arena.domain(), &Arc::new(memory), MESSAGE_MEMORY_BYTES, access);
+    let remote = arena.remote();
+    let mut endpoint = Endpoint::open(arena, messages.map_err(broken)?).map_err(broken)?;
+    let ours = Introduction { name: endpoint.name().map_err(broken)?, arena: remote };
+    let exchange = || {
+        stream.set_read_timeout(Some(PATIENCE))?;
+        ours.write(stream)?;
+        let theirs = Introduction::read(stream)?;
+        stream.set_nonblocking(true)?;
+        Ok(theirs)
+    };
+    let theirs = exchange().map_err(|error: io::Error| match error.kind() {
+        io::ErrorKind::InvalidData => "it sent bytes that mean nothing".to_owned(),
+        io::ErrorKind::UnexpectedEof => "closes the connection without a word".to_owned(),
+        _ => format!("cannot be talked to: {}", describe(&error)),
+    })?;
+    endpoint.set_peer(&theirs.name).map_err(broken)?;
+    Ok((endpoint, theirs))
+}
+
+fn broken(error: OfiError) -> String {
+    format!("the connection broke off: {error}")
+}

@@ -1,0 +1,190 @@
+//! A network device, and memory that it may read and write.
+
+use std::net::IpAddr;
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use braid_array::Buf;
+
+use super::ffi;
+use super::info::{Info, OfiError};
+use super::library::Library;
+use crate::arena::Memory;
+
+/// A device, open.
+#[derive(Debug)]
+pub(super) struct Domain {
+    domain: NonNull<ffi::fid_domain>,
+    fabric: NonNull<ffi::fid_fabric>,
+    info: Info,
+    /// For providers that leave keys to us.
+    next_key: AtomicU64,
+}
+
+// SAFETY: we ask for FI_THREAD_SAFE.
+unsafe impl Send for Domain {}
+// SAFETY: as above.
+unsafe impl Sync for Domain {}
+
+impl Domain {
+    /// Opens the device that has this address, if the provider knows addresses.
+    pub(super) fn open(provider: &str, source: Option<IpAddr>) -> Result<Arc<Self>, OfiError> {
+        let info = Info::find(Some(provider), source)?;
+        let (mut fabric, mut domain) = (ptr::null_mut(), ptr::null_mut());
+        // SAFETY: the attributes come from libfabric; `fabric` is written on success.
+        let code = unsafe {
+            (Library::get().fi_fabric)(
+                (*info.as_ptr()).fabric_attr,
+                &raw mut fabric,
+                ptr::null_mut(),
+            )
+        };
+        OfiError::check("fi_fabric", code.into())?;
+        // SAFETY: the fabric is open; `domain` is written on success.
+        let code =
+            unsafe { ffi::fi_domain(fabric, info.as_ptr(), &raw mut domain, ptr::null_mut()) };
+        let (Some(fabric), Some(domain)) = (NonNull::new(fabric), NonNull::new(domain)) else {
+            if let Some(fabric) = NonNull::new(fabric) {
+                close(fabric);
+            }
+            return Err(OfiError::new("fi_domain", code.into()));
+        };
+        Ok(Arc::new(Self { domain, fabric, info, next_key: AtomicU64::new(1) }))
+    }
+
+    pub(super) const fn as_ptr(&self) -> *mut ffi::fid_domain {
+        self.domain.as_ptr()
+    }
+
+    pub(super) const fn info(&self) -> &Info {
+        &self.info
+    }
+}
+
+impl Drop for Domain {
+    fn drop(&mut self) {
+        close(self.domain);
+        close(self.fabric);
+    }
+}
+
+/// An object of libfabric's. All begin with a `fid`.
+///
+/// # Safety
+/// Only for types that do.
+pub(super) unsafe trait Object {}
+// SAFETY: see libfabric's headers.
+unsafe impl Object for ffi::fid_fabric {}
+// SAFETY: as above.
+unsafe impl Object for ffi::fid_domain {}
+// SAFETY: as above.
+unsafe impl Object for ffi::fid_mr {}
+// SAFETY: as above.
+unsafe impl Object for ffi::fid_ep {}
+// SAFETY: as above.
+unsafe impl Object for ffi::fid_av {}
+// SAFETY: as above.
+unsafe impl Object for ffi::fid_cq {}
+
+/// Closes an object that its owner drops.
+pub(super) fn close<T: Object>(object: NonNull<T>) {
+    // SAFETY: it begins with its fid, and the owner, being dropped, lets nobody use it any more.
+    // Closing fails only while other objects hold on to it, and owners are dropped in order.
+    let code = unsafe { ffi::fi_close(object.as_ptr().cast()) };
+    debug_assert_eq!(code, 0, "an object was closed while in use");
+}
+
+/// What a peer needs to write into a region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Remote {
+    pub(super) key: u64,
+    /// What the first byte is called.
+    pub(super) base: u64,
+    pub(super) bytes: u64,
+}
+
+impl Remote {
+    /// What the peer's device calls a range of it; `None` if it ends before that does.
+    pub(super) fn address(&self, offset: u64, bytes: u64) -> Option<u64> {
+        let inside = offset.checked_add(bytes).is_some_and(|end| end <= self.bytes);
+        self.base.checked_add(offset).filter(|_| inside)
+    }
+}
+
+/// The front of some memory, known to the device.
+#[derive(Debug)]
+pub(super) struct Region {
+    mr: NonNull<ffi::fid_mr>,
+    memory: Arc<Memory>,
+    bytes: usize,
+    domain: Arc<Domain>,
+}
+
+// SAFETY: we ask for FI_THREAD_SAFE, and of the memory `Memory` says so itself.
+unsafe impl Send for Region {}
+// SAFETY: as above.
+unsafe impl Sync for Region {}
+
+impl Region {
+    /// Tells the device of the first `bytes` of the memory, for these kinds of access.
+    ///
+    /// # Panics
+    /// When the memory is shorter than that.
+    pub(super) fn register(
+        domain: &Arc<Domain>,
+        memory: &Arc<Memory>,
+        bytes: usize,
+        access: u32,
+    ) -> Result<Self, OfiError> {
+        assert!(bytes <= memory.len_bytes());
+        let start = memory.address(Buf { offset: 0, len: 0 });
+        let key = domain.next_key.fetch_add(1, Ordering::Relaxed);
+        let (mut mr, access) = (ptr::null_mut(), u64::from(access));
+        // SAFETY: the memory is mapped, and stays so for longer than the region lives.
+        let code = unsafe {
+            let domain = domain.as_ptr();
+            let (start, none) = (start.cast_const().cast(), ptr::null_mut());
+            ffi::fi_mr_reg(domain, start, bytes, access, 0, key, 0, &raw mut mr, none)
+        };
+        let mr = NonNull::new(mr).ok_or_else(|| OfiError::new("fi_mr_reg", code.into()))?;
+        OfiError::check("fi_mr_reg", code.into())?;
+        Ok(Self { mr, memory: Arc::clone(memory), bytes, domain: Arc::clone(domain) })
+    }
+
+    pub(super) const fn memory(&self) -> &Arc<Memory> {
+        &self.memory
+    }
+
+    pub(super) const fn domain(&self) -> &Arc<Domain> {
+        &self.domain
+    }
+
+    /// For those who are to write here.
+    pub(super) fn remote(&self) -> Remote {
+        // SAFETY: the region is registered.
+        let key = unsafe { ffi::fi_mr_key(self.mr.as_ptr()) };
+        let start = self.memory.address(Buf { offset: 0, len: 0 }) as u64;
+        let base = if self.domain.info().wants(ffi::FI_MR_VIRT_ADDR) { start } else { 0 };
+        Remote { key, base, bytes: self.bytes as u64 }
+    }
+
+    /// The bytes of a range, and what the device calls the region, for an operation on them.
+    ///
+    /// # Panics
+    /// When the range does not lie in the region.
+    pub(super) fn piece(&self, buf: Buf) -> (ffi::iovec, *mut libc::c_void) {
+        let end = buf.offset.checked_add(buf.len.into());
+        assert!(end.is_some_and(|end| end <= self.bytes as u64), "{buf:?} is not in the region");
+        let address = self.memory.address(buf).cast();
+        // SAFETY: the region is registered.
+        let name = unsafe { ffi::fi_mr_desc(self.mr.as_ptr()) };
+        (ffi::iovec { iov_base: address, iov_len: buf.len as usize }, name)
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        close(self.mr);
+    }
+}

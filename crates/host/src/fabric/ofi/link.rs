@@ -1,0 +1,141 @@
+//! The connection to one peer, as the engine sees it, and how its thread ends.
+
+use std::net::{Shutdown, TcpStream};
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use braid_array::IoError;
+use braid_array::action::Event;
+use braid_array::fabric::{FabricEvent, PeerId};
+
+use super::News;
+use super::conversation::Conversation;
+use super::domain::Region;
+use super::endpoint::Endpoint;
+use super::outbox::{Outbox, Outgoing};
+
+/// See the module. Shared by the engine and the link's thread.
+#[derive(Debug)]
+pub(super) struct Link {
+    peer: PeerId,
+    /// On which the hellos were exchanged.
+    stream: TcpStream,
+    /// `STAY`, `LEAVE` or `CUT`.
+    wish: AtomicU8,
+    state: Mutex<State>,
+    news: Arc<News>,
+}
+
+/// Go on.
+const STAY: u8 = 0;
+/// End when all is on its way.
+const LEAVE: u8 = 1;
+/// End.
+const CUT: u8 = 2;
+
+#[derive(Debug)]
+enum State {
+    Opening,
+    Up(Arc<Endpoint>, Outbox),
+    Over,
+}
+
+impl Link {
+    /// A connection that does not stand yet.
+    pub(super) fn new(peer: PeerId, stream: TcpStream, news: Arc<News>) -> Self {
+        let (wish, state) = (AtomicU8::new(STAY), Mutex::new(State::Opening));
+        Self { peer, stream, wish, state, news }
+    }
+
+    /// Sends something, or gives it back when the connection does not stand.
+    pub(super) fn push(&self, outgoing: Outgoing) -> Result<(), Outgoing> {
+        let State::Up(endpoint, outbox) = &mut *self.state() else { return Err(outgoing) };
+        // An error comes again when the thread tries; it knows what to do.
+        if outbox.push(outgoing).is_err() || outbox.is_stuck() {
+            endpoint.wake();
+        }
+        Ok(())
+    }
+
+    /// Ends the connection when what was sent is on its way.
+    pub(super) fn leave(&self) {
+        self.wish(LEAVE);
+    }
+
+    /// Ends the connection.
+    pub(super) fn cut(&self) {
+        self.wish(CUT);
+        let _ = self.stream.shutdown(Shutdown::Both);
+    }
+
+    fn wish(&self, wish: u8) {
+        self.wish.fetch_max(wish, Ordering::Relaxed);
+        if let State::Up(endpoint, _) = &*self.state() {
+            endpoint.wake();
+        }
+    }
+
+    /// Whether the engine wants to end the connection.
+    pub(super) fn is_leaving(&self) -> bool {
+        self.wish.load(Ordering::Relaxed) >= LEAVE
+    }
+
+    /// Whether the engine wants it at once.
+    pub(super) fn is_cut(&self) -> bool {
+        self.wish.load(Ordering::Relaxed) >= CUT
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets the engine use the connection.
+    pub(super) fn up(&self, endpoint: Arc<Endpoint>, outbox: Outbox) {
+        *self.state() = State::Up(endpoint, outbox);
+    }
+
+    /// What goes out, while the connection stands.
+    pub(super) fn outbox<T>(&self, work: impl FnOnce(&mut Outbox) -> T) -> Option<T> {
+        match &mut *self.state() {
+            State::Up(_, outbox) => Some(work(outbox)),
+            State::Opening | State::Over => None,
+        }
+    }
+
+    /// Runs the connection, from the introduction to the end. On a thread of its own.
+    pub(super) fn run(&self, arena: impl FnOnce() -> Result<Arc<Region>, String>, dialled: bool) {
+        let ended = arena().and_then(|arena| Conversation::open(self, arena, dialled)?.hold());
+        let state = std::mem::replace(&mut *self.state(), State::Over);
+        let mut events = Vec::new();
+        if let State::Up(endpoint, outbox) = state {
+            let owed = outbox.owed();
+            // The last share: this closes the endpoint, and nobody touches the buffers any more.
+            drop(endpoint);
+            let gone = |io| Event::Done { io, result: Err(IoError::Gone) };
+            events.extend(owed.into_iter().map(gone));
+        }
+        // This tells the peer, who waits for it if he has hung up.
+        let _ = self.stream.shutdown(Shutdown::Both);
+        let reason = ended.err().unwrap_or_else(|| "it has hung up".into());
+        events.push(Event::Fabric(FabricEvent::Lost { peer: self.peer, reason }));
+        self.news.tell(events);
+    }
+
+    /// Its thread is about to end.
+    pub(super) fn is_over(&self) -> bool {
+        matches!(*self.state(), State::Over)
+    }
+
+    pub(super) const fn stream(&self) -> &TcpStream {
+        &self.stream
+    }
+
+    pub(super) const fn peer(&self) -> PeerId {
+        self.peer
+    }
+
+    /// Tells the engine.
+    pub(super) fn tell(&self, events: Vec<Event>) {
+        self.news.tell(events);
+    }
+}

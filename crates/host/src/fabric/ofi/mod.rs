@@ -1,0 +1,317 @@
+//! The fabric over libfabric: puts are RDMA writes whose 32 bits come with them, so no processor of
+//! the receiver's is needed to place them where the hardware can do without.
+//!
+//! Every connection has an endpoint, a completion queue and a thread of its own that sleeps until
+//! something happens there (`conversation`). The engine hands puts and messages to the device
+//! itself (`outbox`), and hears from the threads through an eventfd.
+
+mod conversation;
+mod domain;
+mod endpoint;
+mod ffi;
+mod info;
+mod introduction;
+mod library;
+mod link;
+mod outbox;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::net::{IpAddr, TcpListener, TcpStream};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+
+use braid_array::IoError;
+use braid_array::action::Event;
+use braid_array::fabric::{FabricEvent, FabricOp, PeerId};
+use rustix::io::Errno;
+
+use self::domain::{Domain, Region};
+use self::info::{Info, OfiError};
+use self::library::Library;
+use self::link::Link;
+use self::outbox::Outgoing;
+use crate::driver::{self, Driver, Op, Outgoing as DriverOutgoing};
+use crate::engine::core::Token as EngineToken;
+use crate::fabric::frame::{Hello, Kind, Provider};
+use crate::fabric::greet::{Greeter, Met};
+use crate::fabric::{Fabric, Place, Token};
+use crate::member::describe;
+
+/// What the threads tell the engine.
+#[derive(Debug)]
+struct News {
+    events: Mutex<VecDeque<Event>>,
+    wake: Arc<OwnedFd>,
+}
+
+impl News {
+    fn tell(&self, more: Vec<Event>) {
+        if more.is_empty() {
+            return;
+        }
+        self.events.lock().unwrap_or_else(PoisonError::into_inner).extend(more);
+        driver::signal(&self.wake);
+    }
+}
+
+/// The devices in use, by the address of ours that they have, and the arena as each knows it.
+#[derive(Debug)]
+struct Devices {
+    provider: String,
+    has_ip: bool,
+    place: Place,
+    arenas: Mutex<BTreeMap<Option<IpAddr>, Arc<Region>>>,
+}
+
+impl Devices {
+    /// The arena, as the device knows it that has this address.
+    fn arena(&self, ours: IpAddr) -> Result<Arc<Region>, String> {
+        let address = self.has_ip.then_some(ours);
+        let mut arenas = self.arenas.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(arena) = arenas.get(&address) {
+            return Ok(Arc::clone(arena));
+        }
+        let why = |error: OfiError| {
+            format!("cannot be reached from {ours} by libfabric's {}: {error}", self.provider)
+        };
+        let domain = Domain::open(&self.provider, address).map_err(why)?;
+        let bytes = usize::try_from(self.place.own.offset).expect("the arena is mapped");
+        let access = ffi::FI_READ | ffi::FI_WRITE | ffi::FI_REMOTE_WRITE;
+        let arena =
+            Region::register(&domain, &self.place.memory, bytes, access).map_err(|error| {
+                format!("{}; check the limit of locked memory, `ulimit -l`", why(error))
+            })?;
+        let arena = Arc::new(arena);
+        arenas.insert(address, Arc::clone(&arena));
+        Ok(arena)
+    }
+}
+
+/// A connection, for the engine.
+#[derive(Debug)]
+struct Peer {
+    /// `None`: still dialling.
+    link: Option<Arc<Link>>,
+    /// The machine has heard of it.
+    known: bool,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Ofi {
+    greeter: Greeter,
+    devices: Arc<Devices>,
+    news: Arc<News>,
+    /// Those the machine has not hung up on.
+    peers: BTreeMap<PeerId, Peer>,
+    threads: Vec<(Arc<Link>, JoinHandle<()>)>,
+    /// The id of the next that we accept.
+    next_accepted: u32,
+    closing: bool,
+}
+
+impl Ofi {
+    /// A fabric over the provider of this name, or the one that libfabric likes best, that works in
+    /// this place; with a listener, others can connect.
+    ///
+    /// # Errors
+    /// Why there is none, for people.
+    pub(crate) fn new(
+        place: Place,
+        listener: Option<TcpListener>,
+        provider: Provider,
+    ) -> Result<Self, String> {
+        Library::load().ok_or("libfabric is not installed here; install it, or use fabric tcp")?;
+        let kind = Kind::Ofi(provider);
+        let info = Info::find(provider.name(), None).map_err(|error| match provider.name() {
+            Some(name) => format!(
+                "libfabric cannot use provider {name} here: {}; `fi_info` lists what it has",
+                error.reason
+            ),
+            None => format!("libfabric has no provider for us here: {}", error.reason),
+        })?;
+        let (provider, has_ip) = (info.provider(), info.has_ip());
+        let hello = Hello { kind, blob: provider.clone().into_bytes() };
+        let greeter = Greeter::new(hello, listener).map_err(|error| describe(&error))?;
+        let wake = Arc::clone(greeter.wake());
+        let arenas = Mutex::default();
+        Ok(Self {
+            devices: Arc::new(Devices { provider, has_ip, place, arenas }),
+            news: Arc::new(News { events: Mutex::default(), wake }),
+            greeter,
+            peers: BTreeMap::new(),
+            threads: Vec::new(),
+            next_accepted: PeerId::FIRST_ACCEPTED,
+            closing: false,
+        })
+    }
+
+    fn await_wake(&self, driver: &mut Driver<EngineToken>) {
+        let eventfd = Arc::clone(&self.news.wake);
+        driver.start(EngineToken::Fabric(Token::Wake), Op::Readable { eventfd });
+    }
+
+    /// Hands a connection on which hellos were exchanged to a thread.
+    fn meet(&mut self, met: Met) {
+        let Met { dialled, result } = met;
+        // Hung up on while dialling: nobody waits for it.
+        if dialled.is_some_and(|peer| !self.peers.contains_key(&peer)) {
+            return;
+        }
+        let begun = result.and_then(|(stream, blob)| self.begin_link(dialled, stream, &blob));
+        // Who dials us in vain hears so himself.
+        if let (Err(reason), Some(peer)) = (begun, dialled) {
+            let lost = FabricEvent::Lost { peer, reason };
+            self.news.tell(vec![Event::Fabric(lost)]);
+        }
+    }
+
+    fn begin_link(
+        &mut self,
+        dialled: Option<PeerId>,
+        stream: TcpStream,
+        blob: &[u8],
+    ) -> Result<(), String> {
+        let (ours, theirs) = (&self.devices.provider, String::from_utf8_lossy(blob));
+        if theirs != ours.as_str() {
+            return Err(format!(
+                "uses libfabric's provider {theirs}, this is {ours}; use the same on both"
+            ));
+        }
+        let ours = stream.local_addr().map_err(|error| describe(&error))?.ip();
+        let peer = dialled.unwrap_or_else(|| self.accepted());
+        let link = Arc::new(Link::new(peer, stream, Arc::clone(&self.news)));
+        let (shared, devices) = (Arc::clone(&link), Arc::clone(&self.devices));
+        let run = move || shared.run(|| devices.arena(ours), dialled.is_some());
+        let thread = thread::Builder::new().name("fabric-ofi".into()).spawn(run);
+        let thread = thread.map_err(|error| format!("no thread for it: {}", describe(&error)))?;
+        self.threads.retain(|(_, thread)| !thread.is_finished());
+        self.threads.push((Arc::clone(&link), thread));
+        self.peers.insert(peer, Peer { link: Some(link), known: dialled.is_some() });
+        Ok(())
+    }
+
+    /// An id that no connection has.
+    fn accepted(&mut self) -> PeerId {
+        loop {
+            let peer = PeerId(self.next_accepted);
+            self.next_accepted = peer.0.wrapping_add(1).max(PeerId::FIRST_ACCEPTED);
+            if !self.peers.contains_key(&peer) {
+                return peer;
+            }
+        }
+    }
+
+    fn push(&self, peer: PeerId, outgoing: Outgoing) {
+        let refused = match self.peers.get(&peer).and_then(|peer| peer.link.as_ref()) {
+            Some(link) => link.push(outgoing),
+            None => Err(outgoing),
+        };
+        if let Err(Outgoing::Put { io, .. }) = refused {
+            self.news.tell(vec![Event::Done { io, result: Err(IoError::Gone) }]);
+        }
+    }
+
+    fn hang_up(&mut self, peer: PeerId) {
+        if let Some(link) = self.peers.remove(&peer).and_then(|peer| peer.link) {
+            link.leave();
+        }
+    }
+
+    /// Whether the machine is to hear of this; keeps account of whom it knows.
+    fn concerns(&mut self, event: &Event) -> bool {
+        let Event::Fabric(event) = event else { return true };
+        let (FabricEvent::Accepted { peer: id }
+        | FabricEvent::Connected { peer: id }
+        | FabricEvent::Lost { peer: id, .. }
+        | FabricEvent::Placed { peer: id, .. }
+        | FabricEvent::Message { peer: id, .. }) = event;
+        let Some(peer) = self.peers.get_mut(id) else { return false };
+        peer.known |= matches!(event, FabricEvent::Accepted { .. });
+        let known = peer.known;
+        if matches!(event, FabricEvent::Lost { .. }) {
+            self.peers.remove(id);
+        }
+        known
+    }
+}
+
+impl Fabric for Ofi {
+    fn begin(&mut self, driver: &mut Driver<EngineToken>) -> io::Result<()> {
+        self.await_wake(driver);
+        self.greeter.accept()
+    }
+
+    fn start(&mut self, _: &mut Driver<EngineToken>, op: FabricOp) {
+        match op {
+            FabricOp::Connect { peer, address } => {
+                self.peers.insert(peer, Peer { link: None, known: true });
+                self.greeter.dial(peer, address);
+            }
+            FabricOp::Put { io, peer, from, to, imm } => {
+                self.push(peer, Outgoing::Put { io, from, to, imm });
+            }
+            FabricOp::Send { peer, bytes } => self.push(peer, Outgoing::Message(bytes)),
+            FabricOp::HangUp { peer } => self.hang_up(peer),
+        }
+    }
+
+    fn flush(&mut self, _: &mut Driver<EngineToken>) {}
+
+    fn completed(
+        &mut self,
+        driver: &mut Driver<EngineToken>,
+        _: Token,
+        _: Result<u32, Errno>,
+        _: Option<Box<DriverOutgoing>>,
+    ) {
+        let _ = rustix::io::read(self.news.wake.as_fd(), &mut [0; 8]);
+        if self.closing {
+            if !self.threads.iter().all(|(link, _)| link.is_over()) {
+                self.await_wake(driver);
+            }
+            return;
+        }
+        self.await_wake(driver);
+        while let Some(met) = self.greeter.take() {
+            self.meet(met);
+        }
+    }
+
+    fn poll(&mut self) -> Option<Event> {
+        loop {
+            let event =
+                self.news.events.lock().unwrap_or_else(PoisonError::into_inner).pop_front()?;
+            if !self.closing && self.concerns(&event) {
+                return Some(event);
+            }
+        }
+    }
+
+    fn close(&mut self, _: &mut Driver<EngineToken>) {
+        self.closing = true;
+        while let Some((&peer, _)) = self.peers.first_key_value() {
+            self.hang_up(peer);
+        }
+        // This also wakes us, once more at least.
+        self.greeter.close();
+    }
+
+    fn disconnect(&mut self) {
+        for (link, _) in &self.threads {
+            link.cut();
+        }
+    }
+}
+
+impl Drop for Ofi {
+    fn drop(&mut self) {
+        // No thread may be left in libfabric when the process ends.
+        self.disconnect();
+        for (_, thread) in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! What goes out to one peer: puts and messages that the device has, and those it has no room for
+//! yet.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use braid_array::fabric::MAX_MESSAGE_BYTES;
+use braid_array::{Buf, IoId};
+
+use super::domain::Remote;
+use super::endpoint::Endpoint;
+use super::info::OfiError;
+use crate::slab::Slab;
+
+/// Messages that can be on their way in either direction at a time.
+const MESSAGES: u32 = 64;
+
+/// The memory in which messages lie: those that come in, then those that go out.
+pub(super) const MESSAGE_MEMORY_BYTES: usize = 2 * MESSAGES as usize * MAX_MESSAGE_BYTES;
+
+/// Where messages come in.
+pub(super) fn inbound_slots() -> impl Iterator<Item = u32> {
+    0..MESSAGES
+}
+
+/// Where a message of this length lies.
+pub(super) const fn slot(number: u32, bytes: usize) -> Buf {
+    Buf { offset: number as u64 * MAX_MESSAGE_BYTES as u64, len: bytes as u32 }
+}
+
+/// Something to go out.
+#[derive(Debug)]
+pub(super) enum Outgoing {
+    /// A buffer.
+    Put { io: IoId, from: Buf, to: u64, imm: u32 },
+    /// A message.
+    Message(Vec<u8>),
+}
+
+/// What the device has.
+#[derive(Clone, Copy, Debug)]
+enum Taken {
+    Put(IoId),
+    /// In this slot.
+    Message(u32),
+}
+
+/// How much went out, or came in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counts {
+    pub(super) messages: u64,
+    pub(super) puts: u64,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Outbox {
+    endpoint: Arc<Endpoint>,
+    remote: Remote,
+    taken: Slab<Taken>,
+    /// Slots for messages that go out.
+    free: Vec<u32>,
+    waiting: VecDeque<Outgoing>,
+    sent: Counts,
+}
+
+impl Outbox {
+    /// To a peer that said where to put things.
+    pub(super) fn new(endpoint: Arc<Endpoint>, remote: Remote) -> Self {
+        let free = (MESSAGES..2 * MESSAGES).collect();
+        let (taken, waiting) = (Slab::default(), VecDeque::new());
+        Self { endpoint, remote, taken, free, waiting, sent: Counts::default() }
+    }
+
+    /// Puts something out, in its turn.
+    ///
+    /// # Errors
+    /// When the device refuses it for good.
+    pub(super) fn push(&mut self, outgoing: Outgoing) -> Result<(), OfiError> {
+        self.waiting.push_back(outgoing);
+        // Who came before has been refused, and will be tried when something has happened.
+        if self.waiting.len() == 1 { self.work() } else { Ok(()) }
+    }
+
+    /// Gives the device as much of what waits as it takes.
+    ///
+    /// # Errors
+    /// As for `push`.
+    pub(super) fn work(&mut self) -> Result<(), OfiError> {
+        while let Some(outgoing) = self.waiting.pop_front() {
+            let started = self.start(&outgoing);
+            if !matches!(started, Ok(true)) {
+                self.waiting.push_front(outgoing);
+                return started.map(|_| ());
+            }
+        }
+        Ok(())
+    }
+
+    fn start(&mut self, outgoing: &Outgoing) -> Result<bool, OfiError> {
+        let (started, index) = match outgoing {
+            Outgoing::Put { io, from, to, imm } => {
+                let index = self.taken.insert(Taken::Put(*io));
+                let number = index as usize;
+                (self.endpoint.put(*from, self.remote, *to, *imm, number), index)
+            }
+            Outgoing::Message(bytes) => {
+                let Some(&free) = self.free.last() else { return Ok(false) };
+                let index = self.taken.insert(Taken::Message(free));
+                let (buf, memory) = (slot(free, bytes.len()), self.endpoint.messages().memory());
+                // SAFETY: the slot is free: neither the device nor anybody else uses it.
+                unsafe { memory.bytes_mut(buf) }.copy_from_slice(bytes);
+                (self.endpoint.send(buf, index as usize), index)
+            }
+        };
+        match (matches!(started, Ok(true)), self.taken[index]) {
+            (true, Taken::Put(_)) => self.sent.puts += 1,
+            (true, Taken::Message(_)) => {
+                self.free.pop();
+                self.sent.messages += 1;
+            }
+            (false, _) => {
+                self.taken.remove(index);
+            }
+        }
+        started
+    }
+
+    /// The device is done with this. Tells which put it was, if it was one.
+    pub(super) fn gone(&mut self, number: usize) -> Option<IoId> {
+        match self.taken.remove(u32::try_from(number).expect("a number that we gave")) {
+            Taken::Put(io) => Some(io),
+            Taken::Message(slot) => {
+                self.free.push(slot);
+                None
+            }
+        }
+    }
+
+    /// Nothing waits, and the device has nothing.
+    pub(super) fn is_idle(&self) -> bool {
+        self.taken.is_empty() && self.waiting.is_empty()
+    }
+
+    /// Something waits for the device.
+    pub(super) fn is_stuck(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// How much the device was given so far.
+    pub(super) const fn sent(&self) -> Counts {
+        self.sent
+    }
+
+    /// The puts without an answer. This closes our share of the endpoint.
+    pub(super) fn owed(self) -> Vec<IoId> {
+        let Self { taken, waiting, .. } = self;
+        let taken = taken.indices().into_iter().map(|index| taken[index]);
+        let taken = taken.filter_map(|taken| match taken {
+            Taken::Put(io) => Some(io),
+            Taken::Message(_) => None,
+        });
+        let waiting = waiting.iter().filter_map(|outgoing| match outgoing {
+            Outgoing::Put { io, .. } => Some(*io),
+            Outgoing::Message(_) => None,
+        });
+        taken.chain(waiting).collect()
+    }
+}
