@@ -77,8 +77,11 @@ pub(super) const NEWER_CLIENT: &str = "a newer client has this volume; assemble 
 impl Node {
     pub(super) fn ask_volume(&mut self, name: Arc<str>, ask: Ask) {
         if let Some(entry) = self.volumes.entries.get_mut(&name) {
+            // Who writes may be gone, and only its last I/O is under way.
+            let writer = entry.writer.filter(|_| ask.write);
+            let leaves = writer.and_then(|id| self.clients.get(&id)).is_some_and(|c| !c.is_here());
             match &entry.state {
-                State::Open(_) => self.decide(&name, ask, false),
+                State::Open(_) if !leaves => self.decide(&name, ask, false),
                 _ => entry.waiting.push_back(ask),
             }
             return;
@@ -211,6 +214,7 @@ impl Node {
         let Some(entry) = self.volumes.entries.get_mut(name) else { return };
         entry.users.retain(|&user| user != client);
         entry.writer = entry.writer.filter(|&writer| writer != client);
+        self.admit_waiting(name);
         self.close_if_unused(name, false);
     }
 

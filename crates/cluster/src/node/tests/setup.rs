@@ -1,11 +1,13 @@
 //! Volumes, metadata, pipelines and connections, before and after slices flow.
 
 use braid_array::action::{Command, CommandId, Event};
-use braid_array::fabric::PeerId;
-use braid_array::{Instant, Machine};
+use braid_array::array::Scratch;
+use braid_array::fabric::{FabricEvent, FabricOp, PeerId, Volume};
+use braid_array::{Action, Instant, Machine, MemberId, Outcome};
 
 use super::array::{Array, DATA_SECTOR, params};
 use super::world::World;
+use crate::Node;
 use crate::family::Family;
 use crate::schedule::Planner;
 use crate::wire::Message;
@@ -104,6 +106,37 @@ fn who_opens_while_another_leaves_gets_a_fresh_volume_only_if_there_was_none() {
         assert_eq!(world.sites[0].volumes["v"], vec![9; 4096]);
         assert_eq!(world.sites[0].open_volumes(), 0);
     }
+}
+
+#[test]
+fn who_opens_while_the_last_io_of_the_writer_is_under_way_waits() {
+    let mut node = Node::new(Scratch { offset: 0, bytes: 1 << 16 });
+    let (a, b) = (PeerId(PeerId::FIRST_ACCEPTED), PeerId(PeerId::FIRST_ACCEPTED + 1));
+    let volume = Volume { member: MemberId(0), bytes: 1 << 20 };
+    let mut tell = |event| {
+        node.handle(Instant(0), event);
+        std::iter::from_fn(|| node.poll()).collect::<Vec<Action>>()
+    };
+    let mut fabric = |event| tell(Event::Fabric(event));
+    let message = |peer, message: Message| {
+        let bytes = message.encode(1);
+        FabricEvent::Message { peer, bytes }
+    };
+    fabric(FabricEvent::Accepted { peer: a });
+    fabric(FabricEvent::Accepted { peer: b });
+    let actions = fabric(message(a, create(1, "v")));
+    let [Action::Volume { io, .. }] = actions[..] else { panic!("{actions:?}") };
+    tell(Event::Volume { io, result: Ok(volume) });
+    let mut fabric = |event| tell(Event::Fabric(event));
+    let write = Message::WriteMeta { tag: 2, sector: 0, bytes: vec![1; 512] };
+    let actions = fabric(message(a, write));
+    let [Action::Store { .. }, Action::Io { io, .. }] = actions[..] else { panic!("{actions:?}") };
+    assert_eq!(fabric(FabricEvent::Lost { peer: a, reason: String::new() }), []);
+    assert_eq!(fabric(message(b, open(3, "v", true))), []);
+    // It was never closed.
+    let bytes = Message::Volume { tag: 3, bytes: 1 << 20 }.encode(1);
+    let actions = tell(Event::Done { io, result: Ok(Outcome::Done) });
+    assert_eq!(actions, [Action::Fabric(FabricOp::Send { peer: b, bytes })]);
 }
 
 #[test]
