@@ -4,8 +4,9 @@
 //!     cargo bench -p braid-host --bench fabric
 //!     …/fabric receive HOST:PORT    and elsewhere    …/fabric send HOST:PORT [SECONDS]
 //!
-//! The bound: a stream of plain `write` and `read`, 1 MiB at a time, over as much memory. CPU is that of both
-//! processes over the time, 100 % being one core (of the sender alone when they are apart).
+//! The bound: a stream of plain `write` and `read`, 1 MiB at a time, over as much memory. CPU is
+//! that of both processes over the time, 100 % being one core (of the sender alone when they are
+//! apart).
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read, Write};

@@ -23,8 +23,8 @@ use crate::member::describe;
 /// A peer that does not answer for so long is gone.
 const SILENCE: Duration = Duration::from_secs(10);
 
-/// What may lie in the kernel, and what of that unsent. Kept small: how fast puts are answered shall
-/// tell how fast the link is. It holds a round trip of 0.3 ms at 10 Gbit/s.
+/// What may lie in the kernel, and what of that unsent. Kept small: how fast puts are answered
+/// shall tell how fast the link is. It holds a round trip of 0.3 ms at 10 Gbit/s.
 const SEND_BUFFER_BYTES: usize = 512 << 10;
 const UNSENT_BYTES: u32 = 128 << 10;
 
