@@ -1,5 +1,6 @@
 # Every target is a line that can be typed by hand; `make help` lists them.
 SEEDS ?= 20000
+CLUSTER_SEEDS ?= 2000
 SECONDS_EACH ?= 60
 IMAGE ?=
 
@@ -20,8 +21,9 @@ ci: test ## what the continuous integration runs
 setup: ## install the Debian packages that are missing (as root; otherwise say which)
 	@scripts/setup.sh test bench
 
-sim: ## simulate SEEDS=20000 arrays through faults and power cuts
+sim: ## simulate SEEDS=20000 arrays and CLUSTER_SEEDS=2000 over nodes through faults and power cuts
 	cargo run --release -p braid-sim -- --seeds $(SEEDS)
+	cargo run --release -p braid-sim -- --cluster --seeds $(CLUSTER_SEEDS)
 
 fuzz: ## throw mutated bytes at each decoder, SECONDS_EACH=60
 	FUZZ_SECONDS=$(SECONDS_EACH) scripts/test.sh fuzz

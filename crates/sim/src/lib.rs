@@ -4,11 +4,12 @@
 //! A seed draws an array and its troubles ([`scenario`]), lets requests and troubles come
 //! ([`workload`], [`troubles`]), cuts the power, assembles what is left ([`assembly`]), and in the
 //! end lets everything come right and compares every sector ([`settle`]). The same seed is the
-//! same run, event by event.
+//! same run, event by event. [`cluster`] does the like for arrays over nodes.
 #![forbid(unsafe_code)]
 
 pub mod assembly;
 pub mod clock;
+pub mod cluster;
 pub mod compute;
 pub mod create;
 pub mod disk;

@@ -4,22 +4,41 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use braid_sim::executor::Mutation;
-use braid_sim::run::{Options, run_seed};
+use braid_sim::run::Report;
+use braid_sim::{cluster, executor, run};
 
 const USAGE: &str = "usage: braid-sim [SEED] [--seeds N] [--start S] [--jobs J] [-v]
   SEED         run this one; with -v print every event
   --seeds N    run N seeds (default 1000)
   --start S    from seed S on (default 1)
   --jobs J     on J threads (default: all processors)
+  --cluster    seeds of arrays over nodes, not of local ones
   --mutate M   have the executor do something wrong, to see that it is noticed:
-               drop-flush ignore-fua skip-compute lose-write misdirect";
+               drop-flush ignore-fua skip-compute lose-write misdirect; over nodes
+               drop-flush ignore-fua skip-compute lose-put";
 
 struct Args {
     start: u64,
     seeds: u64,
     jobs: usize,
-    options: Options,
+    verbose: bool,
+    of: Of,
+}
+
+/// Which of the two worlds the seeds are of, and how it runs.
+#[derive(Clone, Copy)]
+enum Of {
+    Array(run::Options),
+    Cluster(cluster::run::Options),
+}
+
+impl Of {
+    fn run_seed(self, seed: u64) -> Result<Report, String> {
+        match self {
+            Self::Array(options) => run::run_seed(seed, options),
+            Self::Cluster(options) => cluster::run::run_seed(seed, options),
+        }
+    }
 }
 
 fn main() -> ExitCode {
@@ -31,7 +50,7 @@ fn main() -> ExitCode {
         }
     };
     // A panic of the machine is a failure of its seed, told in that seed's line.
-    if !args.options.verbose {
+    if !args.verbose {
         std::panic::set_hook(Box::new(|_| {}));
     }
     // Freeing a large block makes glibc keep large blocks for reuse from now on. Seeds need a few
@@ -47,7 +66,7 @@ fn main() -> ExitCode {
                     if index >= args.seeds {
                         break;
                     }
-                    match run_seed(args.start + index, args.options) {
+                    match args.of.run_seed(args.start + index) {
                         Ok(report) => {
                             events.fetch_add(report.events, Ordering::Relaxed);
                         }
@@ -74,7 +93,9 @@ fn main() -> ExitCode {
 
 fn parse(mut words: impl Iterator<Item = String>) -> Result<Args, String> {
     let jobs = std::thread::available_parallelism().map_or(1, usize::from);
-    let mut args = Args { start: 1, seeds: 1000, jobs, options: Options::default() };
+    let of = Of::Array(run::Options::default());
+    let mut args = Args { start: 1, seeds: 1000, jobs, verbose: false, of };
+    let (mut over_nodes, mut mutate) = (false, None);
     while let Some(word) = words.next() {
         let mut number = |name: &str| {
             let value = words.next().ok_or(format!("{name} needs a number"))?;
@@ -84,20 +105,33 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Args, String> {
             "--seeds" => args.seeds = number("--seeds")?,
             "--start" => args.start = number("--start")?,
             "--jobs" => args.jobs = number("--jobs")?.max(1) as usize,
-            "--mutate" => {
-                let name = words.next().unwrap_or_default();
-                let mutation = Mutation::from_name(&name);
-                args.options.mutation = Some(mutation.ok_or(format!("no mutation {name:?}"))?);
-            }
-            "-v" | "--verbose" => args.options.verbose = true,
+            "--cluster" => over_nodes = true,
+            "--mutate" => mutate = Some(words.next().unwrap_or_default()),
+            "-v" | "--verbose" => args.verbose = true,
             seed => {
                 args.start = seed.parse().map_err(|_| format!("unknown argument {seed:?}"))?;
                 args.seeds = 1;
             }
         }
     }
-    if args.options.verbose {
+    if args.verbose {
         args.jobs = 1;
     }
+    args.of = of_which(over_nodes, args.verbose, mutate.as_deref())?;
     Ok(args)
+}
+
+fn of_which(over_nodes: bool, verbose: bool, mutate: Option<&str>) -> Result<Of, String> {
+    fn known<T>(name: &str, found: Option<T>) -> Result<T, String> {
+        found.ok_or(format!("no mutation {name:?}"))
+    }
+    Ok(if over_nodes {
+        let mutation = |name| known(name, cluster::world::Mutation::from_name(name));
+        let mutation = mutate.map(mutation).transpose()?;
+        Of::Cluster(cluster::run::Options { verbose, mutation })
+    } else {
+        let mutation = |name| known(name, executor::Mutation::from_name(name));
+        let mutation = mutate.map(mutation).transpose()?;
+        Of::Array(run::Options { verbose, mutation })
+    })
 }

@@ -81,6 +81,11 @@ impl Workload {
         sweep
     }
 
+    /// No request for data is larger than this; without it, some are as large as 64 KiB.
+    pub const fn largest(&mut self, sectors: u64) {
+        self.largest_sectors = sectors;
+    }
+
     /// Is a sequence of requests not finished?
     #[must_use]
     pub const fn more(&self) -> bool {

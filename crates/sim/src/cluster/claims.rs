@@ -1,0 +1,99 @@
+//! Who uses which bytes of an arena at this moment. What is being read must not be written, what
+//! is being written must be left alone: a machine that reuses a buffer too early is told here,
+//! whatever the bytes happen to be.
+
+use braid_array::Buf;
+
+/// What is done with bytes while a claim on them stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Use {
+    /// They are read.
+    Read,
+    /// They are written.
+    Write,
+}
+
+/// Names a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClaimId(u64);
+
+#[derive(Clone, Copy, Debug)]
+struct Claim {
+    id: ClaimId,
+    buf: Buf,
+    access: Use,
+    what: &'static str,
+}
+
+/// The claims on one arena.
+#[derive(Debug, Default)]
+pub struct Claims {
+    standing: Vec<Claim>,
+    last: u64,
+}
+
+impl Claims {
+    /// Claims a buffer for `what`.
+    ///
+    /// # Errors
+    /// With what it collides; it is claimed all the same.
+    pub fn take(&mut self, buf: Buf, access: Use, what: &'static str) -> (ClaimId, Option<String>) {
+        let conflict = self.conflict(buf, access, what);
+        self.last += 1;
+        let id = ClaimId(self.last);
+        self.standing.push(Claim { id, buf, access, what });
+        (id, conflict)
+    }
+
+    /// Gives a claim back.
+    pub fn release(&mut self, id: ClaimId) {
+        if let Some(at) = self.standing.iter().position(|claim| claim.id == id) {
+            self.standing.swap_remove(at);
+        }
+    }
+
+    /// What stands against this use of a buffer.
+    #[must_use]
+    pub fn conflict(&self, buf: Buf, access: Use, what: &str) -> Option<String> {
+        let collides = |claim: &&Claim| {
+            let writes = access == Use::Write || claim.access == Use::Write;
+            writes && overlap(claim.buf, buf)
+        };
+        let other = self.standing.iter().find(collides)?;
+        Some(format!(
+            "{what} of {} while {} of {} is not done",
+            place(buf),
+            other.what,
+            place(other.buf)
+        ))
+    }
+}
+
+fn place(buf: Buf) -> String {
+    format!("{}+{}", buf.offset, buf.len)
+}
+
+/// Have two buffers bytes in common?
+#[must_use]
+pub fn overlap(a: Buf, b: Buf) -> bool {
+    a.offset < b.offset + u64::from(b.len) && b.offset < a.offset + u64::from(a.len)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn readers_share_and_writers_do_not() {
+        let mut claims = Claims::default();
+        let at = |offset| Buf { offset, len: 512 };
+        let (read, none) = claims.take(at(0), Use::Read, "a put");
+        assert_eq!(none, None);
+        assert_eq!(claims.take(at(256), Use::Read, "a write").1, None);
+        assert!(claims.conflict(at(511), Use::Write, "a sum").is_some());
+        claims.release(read);
+        assert_eq!(claims.conflict(Buf { offset: 0, len: 256 }, Use::Write, "a sum"), None);
+        assert!(claims.take(at(512), Use::Write, "a sum").1.is_some());
+        assert!(claims.conflict(at(1000), Use::Read, "a put").is_some());
+    }
+}

@@ -1,0 +1,188 @@
+//! What lies on the volumes, looked at without any machine: blocks by stripe and cell, whether
+//! parities fit, and the array's content without some of the nodes.
+
+use braid_array::format::superblock::MAX_SECTOR;
+use braid_array::format::{Role, Superblock, Version};
+use braid_cluster::pipeline::Params;
+use braid_cluster::{Cell, Recovery, StripeCode};
+
+use crate::disk::Disk;
+use crate::rng::Rng;
+
+/// Where data begins on a volume.
+pub const DATA_SECTOR: u64 = 64;
+/// Where the superblock lies.
+const SUPER_SECTOR: u64 = 8;
+
+/// What a volume has beyond the array's part.
+const SPARE_SECTORS: u64 = 64;
+
+/// Where the blocks of an array lie on its volumes, and what they are.
+#[derive(Debug)]
+pub struct Layout {
+    params: Params,
+    /// By stripe, until they repeat.
+    codes: Vec<StripeCode>,
+}
+
+impl Layout {
+    /// Of an array with these parameters.
+    ///
+    /// # Panics
+    /// When the family has no code, which no scenario draws.
+    #[must_use]
+    pub fn new(params: Params) -> Self {
+        let Params { family, nodes, .. } = params;
+        let stripes = 0..u64::from(family.period(nodes));
+        let code = |stripe| family.code(nodes, stripe).expect("a scenario's family has a code");
+        Self { params, codes: stripes.map(code).collect() }
+    }
+
+    /// The code of a stripe.
+    #[must_use]
+    pub fn code(&self, stripe: u64) -> &StripeCode {
+        &self.codes[(stripe % self.codes.len() as u64) as usize]
+    }
+
+    /// Data blocks of a stripe.
+    #[must_use]
+    pub fn data_blocks(&self) -> u64 {
+        self.codes[0].data().len() as u64
+    }
+
+    /// Size of the array.
+    #[must_use]
+    pub fn sectors(&self) -> u64 {
+        let Params { stripes, chunk_bytes, .. } = self.params;
+        stripes * self.data_blocks() * u64::from(chunk_bytes) / 512
+    }
+
+    fn sector(&self, stripe: u64, cell: Cell) -> u64 {
+        let block = stripe * u64::from(self.codes[0].rows()) + u64::from(cell.row);
+        DATA_SECTOR + block * u64::from(self.params.chunk_bytes) / 512
+    }
+
+    /// A block of a stripe, as it lies on its volume.
+    fn block<'a>(&self, disks: &[&'a Disk], stripe: u64, cell: Cell) -> &'a [u8] {
+        let at = self.sector(stripe, cell) as usize * 512;
+        &disks[usize::from(cell.node)].image()[at..at + self.params.chunk_bytes as usize]
+    }
+}
+
+/// Volumes with superblocks, and zeroes for data. When `dirty`, parities hold anything.
+pub fn create(layout: &Layout, dirty: bool, rng: &mut Rng) -> Vec<Disk> {
+    let params = &layout.params;
+    let rows = u64::from(layout.code(0).rows());
+    let data_sectors = params.stripes * rows * u64::from(params.chunk_bytes) / 512;
+    let device_sectors = DATA_SECTOR + data_sectors + SPARE_SECTORS;
+    let (level, md_layout) = params.family.encode();
+    let mut disks = Vec::new();
+    for role in 0..params.nodes {
+        let mut roles: Vec<Role> = (0..params.nodes).map(Role::Active).collect();
+        roles.resize(usize::from(params.nodes).next_multiple_of(128), Role::Spare);
+        let superblock = Superblock {
+            set_uuid: [7; 16],
+            level,
+            layout: md_layout,
+            size_sectors: data_sectors,
+            chunk_sectors: params.chunk_bytes / 512,
+            raid_disks: params.nodes.into(),
+            data_offset: DATA_SECTOR,
+            data_size: device_sectors - DATA_SECTOR,
+            super_offset: SUPER_SECTOR,
+            dev_number: role.into(),
+            device_uuid: [role as u8 + 1; 16],
+            resync_offset: if dirty { 0 } else { MAX_SECTOR },
+            roles,
+            ..Superblock::blank()
+        };
+        let mut disk = Disk::new(device_sectors);
+        disk.put(SUPER_SECTOR, &superblock.encode());
+        disks.push(disk);
+    }
+    if dirty {
+        spoil(layout, &mut disks, rng);
+    }
+    disks
+}
+
+/// Parities of no data: anything.
+fn spoil(layout: &Layout, disks: &mut [Disk], rng: &mut Rng) {
+    for stripe in 0..layout.params.stripes {
+        for equation in layout.code(stripe).equations() {
+            let cell = equation.parity;
+            let garbage = vec![rng.next() as u8; layout.params.chunk_bytes as usize];
+            let sector = layout.sector(stripe, cell);
+            disks[usize::from(cell.node)].put(sector, &garbage);
+        }
+    }
+}
+
+/// The superblock on a volume.
+///
+/// # Errors
+/// What is wrong with it, for people.
+pub fn superblock(disk: &Disk) -> Result<Superblock, String> {
+    let mut bytes = vec![0; 4096];
+    disk.read(SUPER_SECTOR, &mut bytes).map_err(|error| format!("superblock: {error:?}"))?;
+    let decoded = Superblock::decode(Version::V1_2, SUPER_SECTOR, &bytes);
+    decoded.map_err(|error| format!("superblock: {error}"))
+}
+
+fn sum(inputs: &[(u8, &[u8])], len: usize) -> Vec<u8> {
+    let coefs: Vec<u8> = inputs.iter().map(|(coef, _)| *coef).collect();
+    let blocks: Vec<&[u8]> = inputs.iter().map(|(_, block)| *block).collect();
+    let mut out = vec![0; len];
+    braid_parity::combine(&mut [&mut out], &coefs, &blocks, false);
+    out
+}
+
+/// The first parity that does not fit its data.
+#[must_use]
+pub fn misfit(layout: &Layout, disks: &[&Disk]) -> Option<String> {
+    for stripe in 0..layout.params.stripes {
+        for equation in layout.code(stripe).equations() {
+            let term =
+                |term: &braid_cluster::Term| (term.coef, layout.block(disks, stripe, term.cell));
+            let terms: Vec<(u8, &[u8])> = equation.terms.iter().map(term).collect();
+            let right = sum(&terms, layout.params.chunk_bytes as usize);
+            let cell = equation.parity;
+            let found = layout.block(disks, stripe, cell);
+            if let Some(byte) = right.iter().zip(found).position(|(right, found)| right != found) {
+                return Some(format!(
+                    "stripe {stripe}: the parity at row {} of node {} is wrong at byte {byte}",
+                    cell.row, cell.node
+                ));
+            }
+        }
+    }
+    None
+}
+
+/// The data of a stripe, decoded without the `lost` nodes.
+///
+/// # Panics
+/// When the code does not survive that.
+#[must_use]
+pub fn data(layout: &Layout, disks: &[&Disk], stripe: u64, lost: &[u16]) -> Vec<u8> {
+    let code = layout.code(stripe);
+    let recovery = Recovery::plan(code, lost).expect("as many as the code survives");
+    let len = layout.params.chunk_bytes as usize;
+    let mut found: Vec<(Cell, Vec<u8>)> = Vec::new();
+    for step in recovery.steps() {
+        let term = |term: &braid_cluster::Term| {
+            let back = found.iter().find(|(cell, _)| *cell == term.cell);
+            (term.coef, back.map_or_else(|| layout.block(disks, stripe, term.cell), |b| &b.1))
+        };
+        let inputs: Vec<(u8, &[u8])> = step.inputs.iter().map(term).collect();
+        found.push((step.cell, sum(&inputs, len)));
+    }
+    let mut bytes = Vec::new();
+    for &cell in code.data() {
+        let back = found.iter().find(|(other, _)| *other == cell);
+        bytes.extend_from_slice(
+            back.map_or_else(|| layout.block(disks, stripe, cell), |back| &back.1),
+        );
+    }
+    bytes
+}

@@ -1,0 +1,449 @@
+//! The pretend fabric: what `braid_array::fabric` promises, and not a bit more.
+//!
+//! Messages of a connection arrive in order, after any delay. Of a put, everything happens at its
+//! own time: the bytes are read, the sender is told that they were, they land, and the receiver is
+//! told that they have. Until then the place where they go to holds poison.
+
+use std::collections::VecDeque;
+
+use braid_array::action::Event;
+use braid_array::fabric::{FabricEvent, FabricOp, MAX_MESSAGE_BYTES, PeerId};
+use braid_array::{Buf, IoError, IoId, Outcome};
+
+use super::claims::{ClaimId, Use};
+use super::process::POISON;
+use super::world::{Due, Mutation, World};
+
+/// One end of a connection: 0 has dialed, 1 has accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct EndId {
+    /// Which connection.
+    pub connection: usize,
+    /// Which end.
+    pub end: usize,
+}
+
+impl EndId {
+    const fn other(self) -> Self {
+        Self { end: 1 - self.end, ..self }
+    }
+}
+
+/// Something due on the network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum FabricDue {
+    /// This end is told that the connection stands.
+    Up(EndId),
+    /// The next message reaches this end.
+    Message(EndId),
+    /// This end has hung up; what it sent is still on its way.
+    Closing(EndId),
+    /// This end is told that the connection is over.
+    Cut(EndId),
+    PutRead(usize),
+    PutDone(usize),
+    PutLand(usize),
+    PutPlaced(usize),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Not told yet that the connection stands.
+    Waiting,
+    Up,
+    HungUp,
+    Over,
+}
+
+#[derive(Debug)]
+struct End {
+    process: usize,
+    peer: PeerId,
+    state: State,
+    /// Messages that have not reached this end.
+    coming: VecDeque<Vec<u8>>,
+}
+
+/// A connection between two processes.
+#[derive(Debug)]
+pub(super) struct Connection {
+    ends: [End; 2],
+}
+
+/// A buffer on its way.
+#[derive(Debug)]
+pub(super) struct Put {
+    sender: EndId,
+    io: IoId,
+    from: Buf,
+    to: Buf,
+    imm: u32,
+    bytes: Vec<u8>,
+    source: Option<ClaimId>,
+    target: Option<ClaimId>,
+    /// The sender was told.
+    done: bool,
+    /// The receiver was told, or never will be.
+    over: bool,
+}
+
+impl World {
+    fn end(&mut self, id: EndId) -> &mut End {
+        &mut self.connections[id.connection].ends[id.end]
+    }
+
+    fn later(&mut self, due: FabricDue) {
+        let delay = self.delay(self.temper.net_nanos);
+        self.clock.schedule(delay, Due::Fabric(due));
+    }
+
+    pub(super) fn fabric_op(&mut self, process: usize, op: FabricOp) {
+        match op {
+            FabricOp::Connect { peer, address } => self.connect(process, peer, &address),
+            FabricOp::Put { io, peer, from, to, imm } => {
+                let to = Buf { offset: to, len: from.len };
+                if let Some(sender) = self.standing(process, peer, "a put") {
+                    self.put(sender, io, from, to, imm);
+                }
+            }
+            FabricOp::Send { peer, bytes } => {
+                if let Some(sender) = self.standing(process, peer, "a message") {
+                    self.send(sender, bytes);
+                }
+            }
+            FabricOp::HangUp { peer } => {
+                let Some(id) = self.processes[process].peers.remove(&peer) else {
+                    self.fault(process, &format!("hangs up on {peer:?}, which is not there"));
+                    return;
+                };
+                self.note(&[20, process as u64, u64::from(peer.0)], || {
+                    format!("process {process} hangs up on {peer:?}")
+                });
+                self.end(id).state = State::HungUp;
+                self.stop_arrivals(id);
+                self.later(FabricDue::Closing(id));
+            }
+        }
+    }
+
+    /// The process's end, when it was told that the connection stands, and not that it is over.
+    fn standing(&mut self, process: usize, peer: PeerId, what: &str) -> Option<EndId> {
+        let id = self.processes[process].peers.get(&peer).copied();
+        let id = id.filter(|&id| self.end(id).state == State::Up);
+        if id.is_none() {
+            self.fault(process, &format!("{what} to {peer:?}, which is not connected"));
+        }
+        id
+    }
+
+    fn connect(&mut self, process: usize, peer: PeerId, address: &str) {
+        self.note(&[21, process as u64, u64::from(peer.0)], || {
+            format!("process {process} connects {peer:?} to {address}")
+        });
+        if peer.0 >= PeerId::FIRST_ACCEPTED || self.processes[process].peers.contains_key(&peer) {
+            self.fault(process, &format!("connects with {peer:?}, which is not a free id"));
+            return;
+        }
+        let listens =
+            |p: &super::process::Process| p.alive && p.address.as_deref() == Some(address);
+        let listener = self.processes.iter().position(listens);
+        let end =
+            |process, peer| End { process, peer, state: State::Waiting, coming: VecDeque::new() };
+        let accepted = listener.map_or(PeerId(0), |listener| {
+            let listener = &mut self.processes[listener];
+            listener.accepted += 1;
+            PeerId(PeerId::FIRST_ACCEPTED + listener.accepted - 1)
+        });
+        let ends = [end(process, peer), end(listener.unwrap_or(process), accepted)];
+        self.connections.push(Connection { ends });
+        let dialer = EndId { connection: self.connections.len() - 1, end: 0 };
+        self.processes[process].peers.insert(peer, dialer);
+        let Some(listener) = listener else {
+            self.end(dialer.other()).state = State::Over;
+            self.later(FabricDue::Cut(dialer));
+            return;
+        };
+        self.processes[listener].peers.insert(accepted, dialer.other());
+        self.later(FabricDue::Up(dialer));
+        self.later(FabricDue::Up(dialer.other()));
+    }
+
+    fn send(&mut self, sender: EndId, bytes: Vec<u8>) {
+        let receiver = sender.other();
+        let (process, peer) = (self.end(sender).process, self.end(receiver).process);
+        if bytes.len() > MAX_MESSAGE_BYTES {
+            self.fault(process, &format!("a message of {} bytes", bytes.len()));
+        }
+        let told = self.watch.said(sender, [process, peer], &bytes);
+        let words = told.message.as_ref().map_or("?".to_owned(), |message| format!("{message:?}"));
+        self.note(&[22, process as u64, receiver.connection as u64, bytes.len() as u64], || {
+            format!("process {process} says on connection {}: {words}", sender.connection)
+        });
+        for buf in told.free {
+            self.poison(process, buf);
+        }
+        if let Some(fault) = told.fault {
+            self.fault(process, &fault);
+        }
+        if matches!(self.end(receiver).state, State::Waiting | State::Up) {
+            self.end(receiver).coming.push_back(bytes);
+            self.later(FabricDue::Message(receiver));
+        }
+    }
+
+    /// Nobody needs what lies here any more: it goes.
+    fn poison(&mut self, process: usize, buf: Buf) {
+        if let Some(conflict) = self.processes[process].claims.conflict(buf, Use::Write, "an end") {
+            self.fault(process, &conflict);
+        }
+        self.processes[process].bytes(buf).fill(POISON);
+    }
+
+    fn put(&mut self, sender: EndId, io: IoId, from: Buf, to: Buf, imm: u32) {
+        let process = self.end(sender).process;
+        let peer = self.end(sender.other()).process;
+        self.note(&[23, process as u64, io.0, to.offset, u64::from(imm)], || {
+            let Buf { offset, len } = from;
+            format!("process {process} puts {offset}+{len} to {peer} at {} imm {imm:#x}", to.offset)
+        });
+        let (source, conflict) = self.processes[process].claim(from, Use::Read, "a put");
+        if let Some(conflict) = conflict {
+            self.fault(process, &conflict);
+        }
+        if let Some(fault) = self.watch.put(sender, [process, peer], to) {
+            self.fault(process, &fault);
+        }
+        let reachable = matches!(self.end(sender.other()).state, State::Waiting | State::Up);
+        let target =
+            reachable.then(|| self.processes[peer].claim(to, Use::Write, "a put's arrival"));
+        if let Some((_, Some(conflict))) = &target {
+            self.fault(process, &format!("at {}: {conflict}", self.processes[peer].name));
+        }
+        let number = self.puts.len();
+        let over = !reachable || !self.processes[peer].has(to);
+        self.puts.push(Put {
+            sender,
+            io,
+            from,
+            to,
+            imm,
+            bytes: Vec::new(),
+            source: Some(source),
+            target: target.map(|(id, _)| id),
+            done: false,
+            over,
+        });
+        if self.rng.percent(30) {
+            self.fabric_due(FabricDue::PutRead(number));
+        } else {
+            self.later(FabricDue::PutRead(number));
+        }
+    }
+
+    pub(super) fn fabric_due(&mut self, due: FabricDue) {
+        match due {
+            FabricDue::Up(id) => self.up(id),
+            FabricDue::Message(id) => self.message(id),
+            FabricDue::Closing(id) => {
+                let on_its_way = |put: &Put| put.sender == id && !put.over;
+                if self.end(id.other()).coming.is_empty() && !self.puts.iter().any(on_its_way) {
+                    self.cut(id.other());
+                } else {
+                    self.later(FabricDue::Closing(id));
+                }
+            }
+            FabricDue::Cut(id) => self.cut(id),
+            FabricDue::PutRead(number) => self.put_read(number),
+            FabricDue::PutDone(number) => {
+                let sender = self.puts[number].sender;
+                let reached = self.end(sender.other()).state == State::Up;
+                self.put_done(number, reached || self.puts[number].over);
+            }
+            FabricDue::PutLand(number) => self.put_land(number),
+            FabricDue::PutPlaced(number) => self.put_placed(number),
+        }
+    }
+
+    fn up(&mut self, id: EndId) {
+        let End { process, peer, state, .. } = *self.end(id);
+        if state != State::Waiting || !self.processes[process].alive {
+            return;
+        }
+        self.end(id).state = State::Up;
+        self.note(&[24, process as u64, u64::from(peer.0)], || {
+            format!("process {process} has {peer:?} on connection {}", id.connection)
+        });
+        for _ in 0..self.end(id).coming.len() {
+            self.later(FabricDue::Message(id));
+        }
+        let event = match id.end {
+            0 => FabricEvent::Connected { peer },
+            _ => FabricEvent::Accepted { peer },
+        };
+        self.handle(process, Event::Fabric(event));
+    }
+
+    fn message(&mut self, id: EndId) {
+        let End { process, peer, state, .. } = *self.end(id);
+        if state != State::Up {
+            return;
+        }
+        let Some(bytes) = self.end(id).coming.pop_front() else { return };
+        self.note(&[25, process as u64, u64::from(peer.0), bytes.len() as u64], || {
+            format!("process {process} hears from connection {}", id.connection)
+        });
+        self.handle(process, Event::Fabric(FabricEvent::Message { peer, bytes }));
+    }
+
+    fn put_read(&mut self, number: usize) {
+        let Put { sender, from, to, over, done, .. } = self.puts[number];
+        let (process, peer) = (self.end(sender).process, self.end(sender.other()).process);
+        if !self.processes[process].alive {
+            self.forget_put(number);
+        }
+        if done || !self.processes[process].alive {
+            return;
+        }
+        self.puts[number].bytes = self.processes[process].bytes(from).to_vec();
+        self.later(FabricDue::PutDone(number));
+        if over {
+            return;
+        }
+        if self.rng.percent(50) {
+            self.processes[peer].bytes(to).fill(POISON);
+        }
+        self.later(FabricDue::PutLand(number));
+    }
+
+    fn put_done(&mut self, number: usize, fine: bool) {
+        let Put { sender, io, done, .. } = self.puts[number];
+        let process = self.end(sender).process;
+        if done || !self.processes[process].alive {
+            return;
+        }
+        self.puts[number].done = true;
+        if let Some(id) = self.puts[number].source.take() {
+            self.processes[process].claims.release(id);
+        }
+        let result = if fine { Ok(Outcome::Done) } else { Err(IoError::Gone) };
+        self.note(&[26, process as u64, io.0], || {
+            format!("process {process} has put io {}: {result:?}", io.0)
+        });
+        self.handle(process, Event::Done { io, result });
+    }
+
+    fn put_land(&mut self, number: usize) {
+        if self.puts[number].over {
+            return;
+        }
+        let Put { sender, to, .. } = self.puts[number];
+        let peer = self.end(sender.other()).process;
+        let bytes = std::mem::take(&mut self.puts[number].bytes);
+        if !self.mutates(Mutation::LosePut, 100) {
+            self.processes[peer].bytes(to).copy_from_slice(&bytes);
+        }
+        if self.rng.percent(60) {
+            self.fabric_due(FabricDue::PutPlaced(number));
+        } else {
+            self.later(FabricDue::PutPlaced(number));
+        }
+    }
+
+    fn put_placed(&mut self, number: usize) {
+        let Put { sender, to, imm, over, .. } = self.puts[number];
+        let End { process, peer, state, .. } = *self.end(sender.other());
+        if over {
+            return;
+        }
+        if state == State::Waiting {
+            self.later(FabricDue::PutPlaced(number));
+            return;
+        }
+        self.forget_put(number);
+        self.note(&[27, process as u64, to.offset, u64::from(imm)], || {
+            format!("process {process} got {}+{} imm {imm:#x}", to.offset, to.len)
+        });
+        let event = FabricEvent::Placed { peer, imm };
+        self.handle(process, Event::Fabric(event));
+    }
+
+    /// Nothing more of this put reaches the receiver.
+    fn forget_put(&mut self, number: usize) {
+        self.puts[number].over = true;
+        let receiver = self.puts[number].sender.other();
+        let process = self.end(receiver).process;
+        if let Some(id) = self.puts[number].target.take() {
+            self.processes[process].claims.release(id);
+        }
+    }
+
+    /// Nothing more reaches this end.
+    fn stop_arrivals(&mut self, id: EndId) {
+        self.end(id).coming.clear();
+        for number in 0..self.puts.len() {
+            if self.puts[number].sender == id.other() && !self.puts[number].over {
+                self.forget_put(number);
+            }
+        }
+    }
+
+    /// This end is told that the connection is over, and then the other.
+    fn cut(&mut self, id: EndId) {
+        let End { process, peer, state, .. } = *self.end(id);
+        if !matches!(state, State::Waiting | State::Up) || !self.processes[process].alive {
+            return;
+        }
+        self.stop_arrivals(id);
+        while let Some(number) = self.puts.iter().position(|put| put.sender == id && !put.done) {
+            let fine = self.rng.percent(30);
+            self.put_done(number, fine);
+        }
+        if self.end(id).state != state {
+            // It has hung up while it heard of its puts.
+            return;
+        }
+        self.end(id).state = State::Over;
+        self.processes[process].peers.remove(&peer);
+        self.later(FabricDue::Cut(id.other()));
+        if state == State::Up || id.end == 0 {
+            self.note(&[28, process as u64, u64::from(peer.0)], || {
+                format!("process {process} loses {peer:?} on connection {}", id.connection)
+            });
+            let reason = "the connection was closed".to_owned();
+            self.handle(process, Event::Fabric(FabricEvent::Lost { peer, reason }));
+        }
+    }
+
+    /// A connection breaks: both ends hear of it, each in its own time.
+    pub fn break_connection(&mut self, connection: usize) {
+        self.note(&[29, connection as u64], || format!("BREAK connection {connection}"));
+        self.later(FabricDue::Cut(EndId { connection, end: 0 }));
+        self.later(FabricDue::Cut(EndId { connection, end: 1 }));
+    }
+
+    /// The connections that stand between two processes.
+    #[must_use]
+    pub fn connections_between(&self, a: usize, b: usize) -> Vec<usize> {
+        let between = |connection: &Connection| {
+            let [first, second] = &connection.ends;
+            let processes = [first.process, second.process];
+            let up = first.state == State::Up && second.state == State::Up;
+            up && (processes == [a, b] || processes == [b, a])
+        };
+        let numbers = self.connections.iter().enumerate();
+        numbers.filter(|(_, connection)| between(connection)).map(|(number, _)| number).collect()
+    }
+
+    /// The process is dead: its peers hear of it, each in its own time.
+    pub(super) fn abandon_connections(&mut self, process: usize) {
+        let ends = (0..self.connections.len())
+            .flat_map(|connection| [0, 1].map(|end| EndId { connection, end }));
+        for id in ends.collect::<Vec<_>>() {
+            if self.end(id).process == process {
+                self.end(id).state = State::Over;
+                self.stop_arrivals(id);
+                self.later(FabricDue::Cut(id.other()));
+            }
+        }
+    }
+}

@@ -1,0 +1,282 @@
+//! I/O on volumes, computations, and volumes that come and go.
+
+use braid_array::action::Event;
+use braid_array::fabric::{Volume, VolumeOp};
+use braid_array::{Buf, Compute, IoError, IoId, IoOp, MemberId, Outcome, SECTOR_BYTES};
+
+use super::claims::{ClaimId, Use};
+use super::process::Stored;
+use super::world::{Due, Mutation, World};
+use crate::compute;
+use crate::disk::Disk;
+
+const SECTOR: u64 = SECTOR_BYTES;
+
+/// Buffers of I/O begin at multiples of this.
+const IO_ALIGN_BYTES: u64 = 4096;
+
+/// Something a process waits for.
+#[derive(Debug)]
+pub(super) struct Work {
+    process: usize,
+    io: IoId,
+    claims: Vec<ClaimId>,
+    kind: Kind,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Io {
+        member: MemberId,
+        op: IoOp,
+        /// The cache's mark when a flush was issued.
+        mark: u64,
+    },
+    Compute(Compute),
+    Load(Buf),
+    Volume(VolumeOp),
+}
+
+impl World {
+    fn begin(&mut self, longest: u64, work: Work) {
+        let slot = self.free.pop_first().unwrap_or_else(|| {
+            self.work.push(None);
+            self.work.len() - 1
+        });
+        self.work[slot] = Some(work);
+        let delay = self.delay(longest);
+        self.clock.schedule(delay, Due::Work(slot));
+    }
+
+    fn claim(&mut self, process: usize, buf: Buf, access: Use, what: &'static str) -> ClaimId {
+        let (id, conflict) = self.processes[process].claim(buf, access, what);
+        if let Some(conflict) = conflict {
+            self.fault(process, &conflict);
+        }
+        id
+    }
+
+    pub(super) fn issue(&mut self, process: usize, io: IoId, member: MemberId, op: IoOp) {
+        self.note(&[10, process as u64, io.0], || {
+            format!("process {process} volume {} {op:?} (io {})", member.0, io.0)
+        });
+        if let Some(objection) = objection(op) {
+            self.fault(process, &format!("{objection}: {op:?}"));
+        }
+        let Some(volume) = self.processes[process].volume(member) else {
+            self.fault(process, &format!("I/O on volume {}, which is not open", member.0));
+            return;
+        };
+        let mark = volume.disk.mark();
+        let claims = match op {
+            IoOp::Read { buf, .. } => vec![self.claim(process, buf, Use::Write, "a read")],
+            IoOp::Write { buf, .. } => vec![self.claim(process, buf, Use::Read, "a write")],
+            _ => Vec::new(),
+        };
+        let work = Work { process, io, claims, kind: Kind::Io { member, op, mark } };
+        self.begin(self.temper.disk_nanos, work);
+    }
+
+    pub(super) fn compute(&mut self, process: usize, io: IoId, compute: Compute) {
+        self.note(&[11, process as u64, io.0], || {
+            format!("process {process} {} (io {})", show(&compute), io.0)
+        });
+        let (read, written) = match &compute {
+            Compute::Sum { inputs, outputs, .. } => (inputs.clone(), outputs.clone()),
+            Compute::Check { data, p, q, .. } => {
+                (data.iter().copied().chain([*p]).chain(*q).collect(), Vec::new())
+            }
+            Compute::Compare { a, b } => (vec![*a, *b], Vec::new()),
+        };
+        let read = read.into_iter().map(|buf| (buf, Use::Read));
+        let all = read.chain(written.into_iter().map(|buf| (buf, Use::Write)));
+        let claims =
+            all.map(|(buf, access)| self.claim(process, buf, access, "a computation")).collect();
+        let work = Work { process, io, claims, kind: Kind::Compute(compute) };
+        self.begin(self.temper.compute_nanos, work);
+    }
+
+    pub(super) fn store(&mut self, process: usize, buf: Buf, bytes: &[u8]) {
+        self.note(&[12, process as u64, buf.offset], || {
+            format!("process {process} stores {} bytes at {}", bytes.len(), buf.offset)
+        });
+        let id = self.claim(process, buf, Use::Write, "a store");
+        self.processes[process].claims.release(id);
+        self.processes[process].bytes(buf).copy_from_slice(bytes);
+    }
+
+    pub(super) fn load(&mut self, process: usize, io: IoId, buf: Buf) {
+        self.note(&[15, process as u64, io.0], || format!("process {process} loads {buf:?}"));
+        let claims = vec![self.claim(process, buf, Use::Read, "a load")];
+        self.begin(self.temper.compute_nanos, Work { process, io, claims, kind: Kind::Load(buf) });
+    }
+
+    pub(super) fn volume_op(&mut self, process: usize, io: IoId, op: VolumeOp) {
+        self.note(&[13, process as u64, io.0], || format!("process {process} {op:?}"));
+        let work = Work { process, io, claims: Vec::new(), kind: Kind::Volume(op) };
+        self.begin(self.temper.disk_nanos, work);
+    }
+
+    /// Work is done: its process hears of it.
+    pub(super) fn finish(&mut self, slot: usize) {
+        let Some(work) = self.work[slot].take() else { return };
+        self.free.insert(slot);
+        let Work { process, io, claims, kind } = work;
+        for id in claims {
+            self.processes[process].claims.release(id);
+        }
+        let event = match kind {
+            Kind::Io { member, op, mark } => {
+                let result = self.perform(process, member, op, mark).map(|()| Outcome::Done);
+                if let Err(error) = result {
+                    self.note(&[14, io.0], || format!("process {process} {op:?} FAILS: {error:?}"));
+                }
+                Event::Done { io, result }
+            }
+            Kind::Compute(compute) => {
+                let skip = self.mutates(Mutation::SkipCompute, 50);
+                let arena = &mut self.processes[process].arena;
+                let result = if skip { Outcome::Done } else { compute::run(arena, &compute) };
+                Event::Done { io, result: Ok(result) }
+            }
+            Kind::Load(buf) => {
+                Event::Loaded { io, bytes: self.processes[process].bytes(buf).to_vec() }
+            }
+            Kind::Volume(op) => {
+                let result = self.change_volumes(process, &op);
+                Event::Volume { io, result }
+            }
+        };
+        self.handle(process, event);
+    }
+
+    /// Is this the moment for a deliberate fault, which comes once in `of` chances?
+    pub(super) fn mutates(&mut self, mutation: Mutation, of: u64) -> bool {
+        self.temper.mutation == Some(mutation) && self.rng.below(of) == 0
+    }
+
+    fn perform(
+        &mut self,
+        process: usize,
+        member: MemberId,
+        op: IoOp,
+        mark: u64,
+    ) -> Result<(), IoError> {
+        let (mutation, discard_zeroes) = (self.temper.mutation, self.temper.discard_zeroes);
+        let process = &mut self.processes[process];
+        let mut volumes = process.volumes.values_mut();
+        let volume = volumes.find(|volume| volume.open == Some(member)).ok_or(IoError::Gone)?;
+        let disk = &mut volume.disk;
+        let range = |buf: Buf| buf.offset as usize..buf.offset as usize + buf.len as usize;
+        let durable = |fua| fua && mutation != Some(Mutation::IgnoreFua);
+        match op {
+            IoOp::Read { sector, buf } => disk.read(sector, &mut process.arena[range(buf)]),
+            IoOp::Write { sector, buf, fua } => {
+                let bytes = &process.arena[range(buf)];
+                if let Err(error) = disk.writable(sector, u64::from(buf.len) / SECTOR) {
+                    disk.write_some(sector, bytes, &mut self.rng);
+                    return Err(error);
+                }
+                disk.write(sector, bytes, durable(fua));
+                Ok(())
+            }
+            IoOp::WriteZeroes { sector, sectors, fua, .. } => {
+                disk.writable(sector, sectors)?;
+                disk.write_zeroes(sector, sectors, durable(fua));
+                Ok(())
+            }
+            IoOp::Discard { sector, sectors } => {
+                disk.writable(sector, sectors)?;
+                if discard_zeroes {
+                    disk.write_zeroes(sector, sectors, false);
+                }
+                Ok(())
+            }
+            IoOp::Flush => {
+                disk.writable(0, 0)?;
+                if mutation != Some(Mutation::DropFlush) {
+                    disk.flush(mark);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn change_volumes(&mut self, process: usize, op: &VolumeOp) -> Result<Volume, String> {
+        let process = &mut self.processes[process];
+        let name = match op {
+            VolumeOp::Create { name, bytes } => {
+                if process.volumes.contains_key(name) {
+                    return Err(format!("there is a volume {name}; choose another name"));
+                }
+                process.keep(name, Disk::new(bytes / SECTOR));
+                name
+            }
+            VolumeOp::Open { name } => name,
+            VolumeOp::Close { member } | VolumeOp::Delete { member } => {
+                let volume = process.volume(*member).ok_or("this volume is not open")?;
+                volume.open = None;
+                let (name, bytes) = (volume.name.clone(), volume.disk.sectors() * SECTOR);
+                if matches!(op, VolumeOp::Delete { .. }) {
+                    process.volumes.remove(&name);
+                }
+                return Ok(Volume { member: *member, bytes });
+            }
+        };
+        let member = MemberId(process.next_member);
+        let Some(volume) = process.volumes.get_mut(name) else {
+            return Err(format!("there is no volume {name}; create it first"));
+        };
+        if volume.open.is_some() {
+            return Err(format!("volume {name} is in use; wait"));
+        }
+        process.next_member += 1;
+        volume.open = Some(member);
+        Ok(Volume { member, bytes: volume.disk.sectors() * SECTOR })
+    }
+
+    /// What a process waits for never comes; of its writes any part is done.
+    pub(super) fn abandon_work(&mut self, process: usize) {
+        for slot in 0..self.work.len() {
+            let Some(work) = self.work[slot].take_if(|work| work.process == process) else {
+                continue;
+            };
+            // The slot stays out of use: something is still due for it.
+            let Kind::Io { member, op, .. } = work.kind else { continue };
+            let process = &mut self.processes[process];
+            let start = |buf: Buf| buf.offset as usize;
+            let bytes = match op {
+                IoOp::Write { buf, .. } => {
+                    process.arena[start(buf)..start(buf) + buf.len as usize].to_vec()
+                }
+                IoOp::WriteZeroes { sectors, .. } => vec![0; (sectors * SECTOR) as usize],
+                _ => continue,
+            };
+            let (IoOp::Write { sector, .. } | IoOp::WriteZeroes { sector, .. }) = op else {
+                continue;
+            };
+            let volume = process.volumes.values_mut().find(|v| v.open == Some(member));
+            let Some(Stored { disk, .. }) = volume else { continue };
+            disk.write_some(sector, &bytes, &mut self.rng);
+        }
+    }
+}
+
+/// What is wrong with asking for this at all.
+fn objection(op: IoOp) -> Option<&'static str> {
+    let (IoOp::Read { buf, .. } | IoOp::Write { buf, .. }) = op else { return None };
+    if buf.len == 0 || !u64::from(buf.len).is_multiple_of(SECTOR) {
+        return Some("not in sectors");
+    }
+    (!buf.offset.is_multiple_of(IO_ALIGN_BYTES)).then_some("a buffer that is not aligned")
+}
+
+fn show(compute: &Compute) -> String {
+    match compute {
+        Compute::Sum { inputs, outputs, accumulate, .. } => {
+            let add = if *accumulate { "adds" } else { "sums" };
+            format!("{add} {inputs:?} into {outputs:?}")
+        }
+        other => format!("{other:?}"),
+    }
+}

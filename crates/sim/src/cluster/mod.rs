@@ -1,0 +1,22 @@
+//! A pretend cluster: the client and node machines of `braid-cluster` on a pretend fabric, with
+//! pretend volumes, in virtual time.
+//!
+//! [`world`] runs [`process`]es: it carries out their [`io`] and what they ask of the [`fabric`],
+//! and notices by [`claims`] and by what it hears ([`watch`]) what machines must not do. A seed
+//! draws a [`scenario`]; [`run`] lets clients come and go, write ([`session`]) and meet troubles,
+//! and in the end compares everything with what lies on the volumes ([`content`]).
+
+pub mod claims;
+pub mod content;
+pub mod fabric;
+pub mod io;
+pub mod process;
+pub mod run;
+pub mod scenario;
+pub mod session;
+pub mod suspects;
+pub mod watch;
+pub mod world;
+
+#[cfg(test)]
+mod tests;

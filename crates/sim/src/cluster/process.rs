@@ -1,0 +1,107 @@
+//! One pretend process: a machine, its arena, and the volumes it can open.
+
+use std::collections::BTreeMap;
+
+use braid_array::{Buf, Machine, MemberId};
+
+use super::claims::{ClaimId, Claims, Use};
+use crate::disk::Disk;
+use braid_array::fabric::PeerId;
+
+/// What an arena holds where nothing was written, and what a place about to be written holds.
+pub const POISON: u8 = 0xa5;
+
+/// A volume in a process's store.
+#[derive(Debug)]
+pub struct Stored {
+    /// Its name.
+    pub name: String,
+    /// What it holds.
+    pub disk: Disk,
+    /// Opened under this id.
+    pub open: Option<MemberId>,
+}
+
+/// See the module.
+pub struct Process {
+    /// For people.
+    pub name: String,
+    /// The machine.
+    pub machine: Box<dyn Machine>,
+    /// The buffers.
+    pub arena: Vec<u8>,
+    /// Which of them are in use.
+    pub claims: Claims,
+    /// It listens here.
+    pub address: Option<String>,
+    /// Its volumes, by name.
+    pub volumes: BTreeMap<String, Stored>,
+    /// It runs.
+    pub alive: bool,
+    /// Its end of a connection.
+    pub(super) peers: BTreeMap<PeerId, super::fabric::EndId>,
+    pub(super) accepted: u32,
+    pub(super) next_member: u16,
+}
+
+impl Process {
+    /// A process that listens, or not.
+    pub fn new(
+        name: String,
+        machine: Box<dyn Machine>,
+        arena_bytes: usize,
+        address: Option<String>,
+    ) -> Self {
+        Self {
+            name,
+            machine,
+            arena: vec![POISON; arena_bytes],
+            claims: Claims::default(),
+            address,
+            volumes: BTreeMap::new(),
+            alive: true,
+            peers: BTreeMap::new(),
+            accepted: 0,
+            next_member: 0,
+        }
+    }
+
+    /// Puts a volume into the store.
+    pub fn keep(&mut self, name: &str, disk: Disk) {
+        let name = name.to_owned();
+        self.volumes.insert(name.clone(), Stored { name, disk, open: None });
+    }
+
+    /// Does the arena have these bytes?
+    #[must_use]
+    pub fn has(&self, buf: Buf) -> bool {
+        let end = buf.offset.checked_add(u64::from(buf.len));
+        end.is_some_and(|end| end <= self.arena.len() as u64)
+    }
+
+    /// Bytes of the arena.
+    pub fn bytes(&mut self, buf: Buf) -> &mut [u8] {
+        let start = buf.offset as usize;
+        &mut self.arena[start..start + buf.len as usize]
+    }
+
+    /// The open volume with this id.
+    pub fn volume(&mut self, member: MemberId) -> Option<&mut Stored> {
+        self.volumes.values_mut().find(|volume| volume.open == Some(member))
+    }
+
+    /// Claims a buffer; says what is wrong with it.
+    pub(super) fn claim(
+        &mut self,
+        buf: Buf,
+        access: Use,
+        what: &'static str,
+    ) -> (ClaimId, Option<String>) {
+        let (id, conflict) = self.claims.take(buf, access, what);
+        let outside = || {
+            let place = format!("{}+{}", buf.offset, buf.len);
+            (!self.has(buf)).then(|| format!("{what} of {place} outside the arena"))
+        };
+        (id, conflict.or_else(outside))
+    }
+}

@@ -1,0 +1,337 @@
+//! A seed from beginning to end: clients come, write and go, things break, and in the end
+//! everything that was acknowledged must be there.
+
+use super::content;
+use super::scenario::{End, Scenario};
+use super::session::Session;
+use super::world::Mutation;
+use crate::rng::Rng;
+use crate::run::Report;
+use crate::trace::Trace;
+use crate::workload::Workload;
+use crate::world::Failure;
+
+/// How to run.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// Print each event.
+    pub verbose: bool,
+    /// Do something wrong on purpose.
+    pub mutation: Option<Mutation>,
+}
+
+/// Runs a seed.
+///
+/// # Errors
+/// One line: the seed, the array and what was wrong.
+pub fn run_seed(seed: u64, options: Options) -> Result<Report, String> {
+    let mut rng = Rng::new(seed);
+    let scenario = Scenario::draw(&mut rng, options.mutation);
+    let line = format!("cluster seed {seed}: {scenario}: ");
+    if options.verbose {
+        println!("cluster seed {seed}: {scenario:?}");
+    }
+    let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        run(scenario, rng, Trace::new(options.verbose))
+    }));
+    match outcome {
+        Ok(result) => result.map_err(|Failure(what)| line + &what),
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().map(String::as_str);
+            let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("?");
+            Err(line + "panic: " + text)
+        }
+    }
+}
+
+fn run(scenario: Scenario, rng: Rng, trace: Trace) -> Result<Report, Failure> {
+    let lives = scenario.lives.clone();
+    let mut session = Session::new(scenario, rng, trace);
+    for (number, &end) in (1..).zip(&lives) {
+        session.start_client(&[], false)?;
+        let last = number == lives.len();
+        let troubles = if last { troubles(&mut session, end) } else { Vec::new() };
+        let cut = matches!(end, End::Crash | End::PowerCut) || !last && session.rng.percent(30);
+        live(&mut session, troubles, cut)?;
+        match end {
+            _ if last => settle(&mut session)?,
+            End::Stop | End::Loss => stop(&mut session)?,
+            End::Crash => session.crash(),
+            End::PowerCut => power_cut(&mut session),
+        }
+    }
+    reckon(&mut session)?;
+    let trace = &session.world.trace;
+    Ok(Report { trace_hash: trace.hash(), events: trace.events() })
+}
+
+/// Something that breaks.
+#[derive(Clone, Copy, Debug)]
+enum Trouble {
+    /// A node dies.
+    Kill(u16),
+    /// The connection of the client to a node breaks.
+    Cut(u16),
+    /// The connection between two nodes breaks.
+    CutPeers(u16, u16),
+    /// Sectors of a node cannot be read.
+    BadSectors(u16),
+}
+
+/// What breaks in a life that is to end like this, and before which request.
+fn troubles(session: &mut Session, end: End) -> Vec<(u64, Trouble)> {
+    let Session { scenario, rng, .. } = session;
+    let mut troubles = Vec::new();
+    let mut lost = Vec::new();
+    if scenario.bad_sectors {
+        for node in scenario.more_losses(rng, &lost).into_iter().take(1) {
+            lost.push(node);
+            troubles.push((rng.below(scenario.requests), Trouble::BadSectors(node)));
+        }
+    }
+    if end != End::Loss {
+        return troubles;
+    }
+    for node in scenario.more_losses(rng, &lost) {
+        let trouble = match rng.below(10) {
+            0..6 => Trouble::Kill(node),
+            6..8 => Trouble::Cut(node),
+            _ => Trouble::CutPeers(node, (node + 1) % scenario.params.nodes),
+        };
+        // At times both at once, or at the very beginning.
+        let at = match troubles.last() {
+            Some((at, _)) if rng.percent(30) => *at,
+            _ if rng.percent(5) => 0,
+            _ => rng.below(scenario.requests),
+        };
+        troubles.push((at, trouble));
+    }
+    troubles
+}
+
+fn inject(session: &mut Session, trouble: Trouble) {
+    session.world.note(&[50], || format!("TROUBLE {trouble:?}"));
+    session.troubled = true;
+    session.half_synced |= session.syncing();
+    match trouble {
+        Trouble::Kill(role) => {
+            session.lost.push(role);
+            session.dead = true;
+            session.world.kill(session.nodes[usize::from(role)]);
+        }
+        Trouble::Cut(role) => {
+            session.lost.push(role);
+            session.dead = true;
+            cut(session, session.nodes[usize::from(role)], session.client);
+        }
+        Trouble::CutPeers(a, b) => {
+            let [a, b] = [a, b].map(|role| session.nodes[usize::from(role)]);
+            cut(session, a, b);
+        }
+        Trouble::BadSectors(role) => {
+            session.lost.push(role);
+            let node = session.nodes[usize::from(role)];
+            let volumes = &mut session.world.processes[node].volumes;
+            for volume in volumes.values_mut() {
+                for _ in 0..session.rng.between(1, 20) {
+                    let data = volume.disk.sectors() - content::DATA_SECTOR;
+                    volume.disk.lose_sector(content::DATA_SECTOR + session.rng.below(data));
+                }
+            }
+        }
+    }
+}
+
+fn cut(session: &mut Session, a: usize, b: usize) {
+    for connection in session.world.connections_between(a, b) {
+        session.world.break_connection(connection);
+    }
+}
+
+/// Requests and troubles; `cut` ends it at any moment.
+fn live(
+    session: &mut Session,
+    mut troubles: Vec<(u64, Trouble)>,
+    cut: bool,
+) -> Result<(), Failure> {
+    let sectors = session.layout.sectors();
+    let mut workload = Workload::new(session.rng.fork(), sectors, 8);
+    workload.largest(session.scenario.largest_sectors.min(sectors));
+    let requests = session.scenario.requests;
+    let mut submitted = 0;
+    let events = 40 * u64::from(session.scenario.params.nodes);
+    let mut left = cut.then(|| session.rng.between(1, requests * events));
+    let mut linger = session.rng.pick(&[0, 20, 200, 1000]);
+    loop {
+        // The moment of a trouble is any between two events around its request.
+        while let Some(at) = troubles.iter().position(|(at, _)| *at <= submitted) {
+            if session.rng.percent(90) && submitted < requests {
+                break;
+            }
+            let (_, trouble) = troubles.remove(at);
+            inject(session, trouble);
+            session.outputs()?;
+        }
+        while submitted < requests && session.submit(&mut workload) {
+            submitted += 1;
+            session.outputs()?;
+        }
+        let done = submitted == requests && session.in_flight() == 0 && troubles.is_empty();
+        if done {
+            if linger == 0 {
+                return Ok(());
+            }
+            linger -= 1;
+        }
+        if left == Some(0) {
+            return Ok(());
+        }
+        left = left.map(|left| left - 1);
+        if !session.step()? {
+            match done {
+                true => return Ok(()),
+                false if troubles.is_empty() => {
+                    return Err(Failure("nothing is due, and no request is taken".to_owned()));
+                }
+                false => {}
+            }
+        }
+    }
+}
+
+/// The end of the last life: everything durable, everything right, and a clean stop.
+fn settle(session: &mut Session) -> Result<(), Failure> {
+    while session.in_flight() > 0 || !session.troubled && session.syncing() {
+        if !session.step()? && session.syncing() {
+            return Err(Failure("a resync stands still".to_owned()));
+        }
+    }
+    if !session.submit_flush() {
+        return Err(Failure("no flush is taken".to_owned()));
+    }
+    while session.in_flight() > 0 {
+        session.outputs()?;
+        session.step()?;
+    }
+    stop(session)
+}
+
+/// Stops the client; nothing is left to do at the nodes.
+fn stop(session: &mut Session) -> Result<(), Failure> {
+    session.ask_to_stop();
+    session.outputs()?;
+    while !session.stopped {
+        if !session.step()? {
+            return Err(Failure("a stop is never answered".to_owned()));
+        }
+    }
+    if session.in_flight() > 0 {
+        return Err(Failure("stopped with requests in flight".to_owned()));
+    }
+    if !session.world.processes[session.client].machine.idle() {
+        return Err(Failure("the client has stopped and is not idle".to_owned()));
+    }
+    if session.rng.percent(50) || session.dead {
+        quiet(session)?;
+    }
+    Ok(())
+}
+
+/// Lets everything come to rest: then no node has anything left to do.
+fn quiet(session: &mut Session) -> Result<(), Failure> {
+    while !session.world.quiet() {
+        session.step()?;
+    }
+    for &node in &session.nodes {
+        let process = &session.world.processes[node];
+        if process.alive && !process.machine.idle() {
+            return Err(Failure(format!("{} has lost its clients and is not idle", process.name)));
+        }
+        if process.alive && process.volumes.values().any(|volume| volume.open.is_some()) {
+            return Err(Failure(format!("{} keeps a volume open", process.name)));
+        }
+    }
+    Ok(())
+}
+
+fn power_cut(session: &mut Session) {
+    session.world.note(&[51], || "POWER CUT".to_owned());
+    session.crash();
+    for node in session.nodes.clone() {
+        session.world.kill(node);
+    }
+    let mut disks = session.take_disks();
+    for disk in &mut disks {
+        disk.power_cut(&mut session.rng);
+    }
+    session.oracle.power_cut();
+    session.suspects.power_cut();
+    session.start_nodes(disks);
+}
+
+/// What is on the volumes, and what a client reads without as many nodes as the array survives.
+fn reckon(session: &mut Session) -> Result<(), Failure> {
+    quiet(session)?;
+    let params = session.scenario.params;
+    if !session.troubled {
+        if let Some(misfit) = content::misfit(&session.layout, &session.disks()) {
+            return Err(Failure(misfit));
+        }
+        for role in 0..params.nodes {
+            let superblock = content::superblock(session.disk(role)).map_err(Failure)?;
+            if superblock.resync_offset != braid_array::format::superblock::MAX_SECTOR {
+                return Err(Failure(format!("node {role} is not clean after a stop")));
+            }
+        }
+    }
+    let gone = session.lost.clone();
+    for round in 0..3 {
+        let mut missing = gone.clone();
+        let more = session.scenario.more_losses(&mut session.rng, &gone);
+        missing.extend(more.into_iter().take(round));
+        session.lost.clone_from(&missing);
+        session.dead |= !missing.is_empty();
+        look(session, &missing)?;
+        let dead = |role: &u16| !session.world.processes[session.nodes[usize::from(*role)]].alive;
+        // A node with bad sectors, or one that was cut off, may be there or not.
+        let there = session.rng.percent(50);
+        let without: Vec<u16> =
+            missing.iter().filter(|r| dead(r) || !gone.contains(r) || !there).copied().collect();
+        read_back(session, &without)?;
+    }
+    Ok(())
+}
+
+/// Decodes everything from the volumes.
+fn look(session: &mut Session, missing: &[u16]) -> Result<(), Failure> {
+    let params = session.scenario.params;
+    let stripe_sectors = session.layout.sectors() / params.stripes;
+    for stripe in 0..params.stripes {
+        let bytes = content::data(&session.layout, &session.disks(), stripe, missing);
+        let moment = session.oracle.read_submitted();
+        let judged = session.judge(moment, stripe * stripe_sectors, &bytes, false);
+        judged.map_err(|Failure(what)| {
+            Failure(format!("on the volumes without nodes {missing:?}: {what}"))
+        })?;
+    }
+    Ok(())
+}
+
+/// A new client reads everything, without some of the nodes.
+fn read_back(session: &mut Session, missing: &[u16]) -> Result<(), Failure> {
+    session.world.note(&[52], || format!("READ BACK without {missing:?}"));
+    let told =
+        |Failure(what): Failure| Failure(format!("read back without nodes {missing:?}: {what}"));
+    session.start_client(missing, true)?;
+    let mut sweep = Workload::sweep(session.layout.sectors());
+    sweep.largest(session.scenario.largest_sectors);
+    while sweep.more() || session.waits() || session.in_flight() > 0 {
+        while (sweep.more() || session.waits()) && session.submit(&mut sweep) {
+            session.outputs().map_err(told)?;
+        }
+        if !session.step().map_err(told)? && session.waits() {
+            return Err(told(Failure("nothing is due, and no read is taken".to_owned())));
+        }
+    }
+    stop(session).map_err(told)
+}

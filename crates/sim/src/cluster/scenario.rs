@@ -1,0 +1,229 @@
+//! What a seed is about: the array over nodes, how it is written, and which troubles it meets.
+
+use std::fmt;
+
+use braid_array::level::{Layout, Level};
+use braid_cluster::pipeline::Slots;
+use braid_cluster::{Family, Pipeline, Planner, Recovery, pipeline::Params};
+
+use super::world::{Mutation, Temper};
+use crate::rng::Rng;
+
+/// How a life ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The client is told to stop.
+    Stop,
+    /// The client dies at any moment; the next one comes at once.
+    Crash,
+    /// Everything loses power.
+    PowerCut,
+    /// Nodes or connections are lost; the array serves on, reads only. There is no life after.
+    Loss,
+}
+
+/// One seed's array and troubles.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// What client and nodes will agree on. Session and epoch are the life's.
+    pub params: Params,
+    /// The client makes some of the parities.
+    pub mix: bool,
+    /// Parities do not fit to begin with, and the superblocks say so.
+    pub dirty: bool,
+    /// How nodes, network and client's host behave.
+    pub temper: Temper,
+    /// Times a client runs, and how each ends.
+    pub lives: Vec<End>,
+    /// Requests of a life.
+    pub requests: u64,
+    /// Requests in flight at once.
+    pub depth: usize,
+    /// The largest of them.
+    pub largest_sectors: u64,
+    /// Some sectors of one node cannot be read in the last life.
+    pub bad_sectors: bool,
+}
+
+/// Bytes of an array, at most, unless a few stripes are larger.
+const ARRAY_BYTES: u64 = 3 << 19;
+
+impl Scenario {
+    /// Draws a seed's scenario.
+    #[must_use]
+    pub fn draw(rng: &mut Rng, mutation: Option<Mutation>) -> Self {
+        let (family, nodes) = family(rng);
+        let params = params(rng, family, nodes);
+        let redundant = !matches!(family, Family::Md { level: Level::Raid0, .. });
+        let ends = [End::Stop, End::Crash, End::PowerCut];
+        let mut lives: Vec<End> =
+            (0..rng.pick(&[0, 0, 0, 1, 1, 2])).map(|_| rng.pick(&ends)).collect();
+        lives.push(match redundant && rng.percent(50) {
+            true => End::Loss,
+            false => End::Stop,
+        });
+        let block = u64::from(params.chunk_bytes) / 512;
+        let stripe = block * u64::from(data_blocks(family, nodes));
+        let largest = rng.pick(&[8, 16, block, stripe, 2 * stripe, 4 * stripe]);
+        Self {
+            params,
+            mix: rng.percent(20),
+            dirty: redundant && rng.percent(15),
+            temper: temper(rng, mutation),
+            lives,
+            requests: rng.between(20, 120),
+            depth: rng.pick(&[1, 2, 4, 8, 16]),
+            largest_sectors: largest.clamp(8, 512),
+            bad_sectors: redundant && rng.percent(15),
+        }
+    }
+
+    /// Can the array do without these nodes?
+    #[must_use]
+    pub fn survives(&self, lost: &[u16]) -> bool {
+        let Params { family, nodes, .. } = self.params;
+        (0..u64::from(family.period(nodes))).all(|stripe| {
+            let code = family.code(nodes, stripe);
+            code.is_ok_and(|code| Recovery::plan(&code, lost).is_some())
+        })
+    }
+
+    /// Nodes that the array can do without, none of them among `lost`; none when nothing is left.
+    pub fn more_losses(&self, rng: &mut Rng, lost: &[u16]) -> Vec<u16> {
+        let mut all = lost.to_vec();
+        for _ in 0..rng.pick(&[1, 2, 2]) {
+            let node = rng.below(u64::from(self.params.nodes)) as u16;
+            if !all.contains(&node) {
+                all.push(node);
+                if !self.survives(&all) {
+                    all.pop();
+                }
+            }
+        }
+        all.split_off(lost.len())
+    }
+}
+
+fn data_blocks(family: Family, nodes: u16) -> u32 {
+    family.code(nodes, 0).map_or(1, |code| code.data().len() as u32)
+}
+
+fn family(rng: &mut Rng) -> (Family, u16) {
+    loop {
+        let level = rng.pick(&[
+            None,
+            None,
+            None,
+            Some(Level::Raid6),
+            Some(Level::Raid5),
+            Some(Level::Raid5),
+            Some(Level::Raid4),
+            Some(Level::Raid0),
+            Some(Level::Raid1),
+            Some(Level::Raid10),
+        ]);
+        let Some(level) = level else {
+            let large = rng.percent(2);
+            let nodes = if large { rng.between(13, 34) } else { rng.between(4, 12) };
+            return (Family::Xor2d, nodes as u16);
+        };
+        let nodes = rng.between(2, 8) as u16;
+        let layout = match level {
+            Level::Raid10 => rng.pick(&["n2", "n2", "n3", "o2"]),
+            Level::Raid5 if rng.percent(40) => {
+                rng.pick(&["right-asymmetric", "left-asymmetric", "parity-first", "parity-last"])
+            }
+            Level::Raid6 if rng.percent(40) => {
+                rng.pick(&["right-symmetric", "ddf-N-continue", "left-symmetric-6", "parity-last"])
+            }
+            _ => "",
+        };
+        let layout = match layout {
+            "" => Layout::default_for(level),
+            name => Layout::parse(level, name).expect("a layout of the level"),
+        };
+        let family = Family::Md { level, layout };
+        if family.code(nodes, 0).is_ok() {
+            return (family, nodes);
+        }
+    }
+}
+
+fn params(rng: &mut Rng, family: Family, nodes: u16) -> Params {
+    let code = family.code(nodes, 0).expect("the family has a code");
+    let data = code.data().len() as u64;
+    let chunks: &[u32] = match data {
+        0..16 => &[4096, 8192, 12288, 16384, 32768],
+        16..64 => &[4096, 8192],
+        _ => &[4096],
+    };
+    let chunk_bytes = rng.pick(chunks);
+    let most = (ARRAY_BYTES / (data * u64::from(chunk_bytes))).clamp(2, 40);
+    let stripes = rng.between(1, most);
+    let slices = u64::from(chunk_bytes / 4096);
+    let wide_bytes = 4096 * rng.between(1, slices) as u32;
+    let narrow_bytes = 4096 * rng.between(1, u64::from(wide_bytes / 4096)) as u32;
+    let each = u64::from(nodes);
+    let most = if data > 64 { 3 } else { 2 * each };
+    let slots = |count: u64, bytes| Slots { count: count as u16, bytes };
+    let wanted = rng.below(10);
+    let params = |planner| Params {
+        session: 0,
+        epoch: 0,
+        family,
+        nodes,
+        chunk_bytes,
+        stripes,
+        planner,
+        wide: Slots { count: 1, bytes: wide_bytes },
+        narrow: Slots { count: 1, bytes: narrow_bytes },
+        reads: Slots { count: 1, bytes: wide_bytes },
+    };
+    let planner = match wanted {
+        0..6 => Planner::Encoder { node: 0 },
+        6..8 => Planner::Chain,
+        8 => Planner::Client,
+        _ => Planner::Static,
+    };
+    let chosen = match Pipeline::new(params(planner)) {
+        Ok(_) => planner,
+        Err(_) => Planner::Encoder { node: 0 },
+    };
+    let narrow = rng.between(1, most);
+    Params {
+        wide: slots(rng.between(1, most), wide_bytes),
+        narrow: slots(narrow, narrow_bytes),
+        reads: slots(rng.between(1, 8), wide_bytes),
+        ..params(chosen)
+    }
+}
+
+fn temper(rng: &mut Rng, mutation: Option<Mutation>) -> Temper {
+    Temper {
+        disk_nanos: rng.pick(&[1_000, 100_000, 2_000_000]),
+        net_nanos: rng.pick(&[1_000, 50_000, 1_000_000]),
+        compute_nanos: rng.pick(&[1, 1_000, 100_000]),
+        slow_permille: rng.pick(&[0, 5, 50]),
+        discard_zeroes: rng.percent(50),
+        mutation,
+    }
+}
+
+impl fmt::Display for Scenario {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Params { family, nodes, chunk_bytes, stripes, planner, wide, .. } = self.params;
+        let name = match family {
+            Family::Xor2d => "xor2d".to_owned(),
+            Family::Md { level, .. } => level.to_string(),
+        };
+        write!(
+            f,
+            "{name} over {nodes} nodes, {stripes} stripes, chunk {}K in {}K, {}{}, {:?}",
+            chunk_bytes >> 10,
+            wide.bytes >> 10,
+            planner.name(),
+            if self.mix { " and mix" } else { "" },
+            self.lives
+        )
+    }
+}

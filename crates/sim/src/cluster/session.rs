@@ -1,0 +1,457 @@
+//! A client's run on the nodes: requests in flight and their judgement.
+
+use braid_array::action::{Command, CommandId, Event};
+use braid_array::array::Scratch;
+use braid_array::events::{ArrayEvent, SyncAction};
+use braid_array::{Action, Buf, Machine, Op, Request, RequestError, RequestId};
+use braid_cluster::client::{Client, ClientConfig, ClientMember};
+use braid_cluster::node::Node;
+use braid_cluster::pipeline::Params;
+use braid_cluster::{Pipeline, Planner};
+
+use super::content::{self, Layout};
+use super::process::{Process, Stored};
+use super::scenario::Scenario;
+use super::suspects::{Map, Suspects};
+use super::world::World;
+use crate::disk::Disk;
+use crate::oracle::{Moment, Oracle, Range, WriteToken};
+use crate::rng::Rng;
+use crate::stamp;
+use crate::trace::Trace;
+use crate::workload::{Kind, Workload};
+use crate::world::Failure;
+
+/// The name of every node's volume.
+pub const VOLUME: &str = "data";
+
+/// More events than any life needs: beyond, the array is said to hang.
+const MAX_STEPS: u64 = 400_000;
+
+#[derive(Clone, Copy, Debug)]
+struct Flight {
+    kind: Kind,
+    range: Range,
+    token: Token,
+    /// For the suspects: a write's name, or the moment of a flush.
+    write: u64,
+    /// All copies were equal when it was submitted.
+    equal: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Token {
+    Read(Moment),
+    Write(WriteToken),
+    Flush(Moment),
+}
+
+/// See the module.
+pub struct Session {
+    /// What the seed is about.
+    pub scenario: Scenario,
+    /// Draws troubles.
+    pub rng: Rng,
+    /// Processes and network.
+    pub world: World,
+    /// Where blocks lie.
+    pub layout: Layout,
+    /// What may be read.
+    pub oracle: Oracle,
+    /// Where parities may not fit.
+    pub suspects: Suspects,
+    /// The processes of the nodes, by role.
+    pub nodes: Vec<usize>,
+    /// The process of the client.
+    pub client: usize,
+    /// Nodes that are dead, cut off from the client or damaged.
+    pub lost: Vec<u16>,
+    /// A node is dead or cut off: no more writes.
+    pub dead: bool,
+    /// Something broke: writes may fail.
+    pub troubled: bool,
+    /// A write has failed: the client writes no more, and what it had begun is torn.
+    pub failed: bool,
+    /// Something broke while parities were being made right: what the resync was at work on, the
+    /// client does not decode from.
+    pub half_synced: bool,
+    /// The command to stop was answered.
+    pub stopped: bool,
+    epoch: u32,
+    flights: Vec<Option<Flight>>,
+    waiting: Option<(Kind, Range)>,
+    began_at_step: u64,
+}
+
+impl Session {
+    /// Nodes with fresh volumes, and no client yet.
+    #[must_use]
+    pub fn new(scenario: Scenario, mut rng: Rng, trace: Trace) -> Self {
+        let world = World::new(rng.fork(), scenario.temper, trace);
+        let params = scenario.params;
+        let layout = Layout::new(params);
+        let mut suspects = Suspects::new(Map::new(&params, layout.data_blocks()));
+        if scenario.dirty {
+            suspects.all(params.stripes);
+        }
+        let disks = content::create(&layout, scenario.dirty, &mut rng);
+        let mut session = Self {
+            flights: vec![None; scenario.depth],
+            scenario,
+            rng,
+            world,
+            oracle: Oracle::new(layout.sectors()),
+            layout,
+            suspects,
+            nodes: Vec::new(),
+            client: usize::MAX,
+            lost: Vec::new(),
+            dead: false,
+            troubled: false,
+            failed: false,
+            half_synced: false,
+            stopped: false,
+            epoch: 0,
+            waiting: None,
+            began_at_step: 0,
+        };
+        session.start_nodes(disks);
+        session
+    }
+
+    /// Starts every node anew on its volume.
+    pub fn start_nodes(&mut self, disks: Vec<Disk>) {
+        self.nodes.clear();
+        for (role, disk) in (0u16..).zip(disks) {
+            let bytes = self.node_bytes(role);
+            let machine = Box::new(Node::new(Scratch { offset: 0, bytes }));
+            let name = format!("n{role}");
+            let mut process = Process::new(name.clone(), machine, bytes as usize, Some(name));
+            process.keep(VOLUME, disk);
+            self.nodes.push(self.world.start(process));
+        }
+    }
+
+    /// What a node's arena needs: room for the rings of a client and of the one before it, which
+    /// may not be gone yet.
+    fn node_bytes(&self, role: u16) -> u64 {
+        let mut params = self.scenario.params;
+        if params.planner == Planner::Client {
+            params.planner = Planner::Encoder { node: 0 };
+        }
+        let pipeline = Pipeline::new(params).expect("a scenario's pipeline");
+        2 * pipeline.ring_bytes(role) + (1 << 20)
+    }
+
+    /// Starts a client without the `missing` nodes.
+    ///
+    /// # Errors
+    /// When superblocks cannot be read, or the client refuses the array.
+    pub fn start_client(&mut self, missing: &[u16], read_only: bool) -> Result<(), Failure> {
+        self.epoch += 1;
+        let params = Params { session: self.rng.next(), epoch: self.epoch, ..self.scenario.params };
+        let mut members = Vec::new();
+        for role in 0..params.nodes {
+            if missing.contains(&role) {
+                members.push(None);
+                continue;
+            }
+            let superblock = content::superblock(self.disk(role)).map_err(Failure)?;
+            let (address, volume) = (format!("n{role}"), VOLUME.to_owned());
+            members.push(Some(ClientMember { address, volume, superblock }));
+        }
+        let config = ClientConfig { params, members, read_only, mix: self.scenario.mix };
+        let slots = self.scenario.depth as u64 * self.slot_bytes();
+        let bytes = Client::scratch_bytes(&config);
+        let client = Client::new(config, Scratch { offset: slots, bytes }).map_err(Failure)?;
+        if client.array_sectors() != self.layout.sectors() {
+            return Err(Failure(format!("the array has {} sectors", client.array_sectors())));
+        }
+        let name = format!("client {}", self.epoch);
+        let process = Process::new(name, Box::new(client), (slots + bytes) as usize, None);
+        self.client = self.world.start(process);
+        self.flights.fill(None);
+        self.waiting = None;
+        self.stopped = false;
+        self.began_at_step = self.world.steps;
+        Ok(())
+    }
+
+    const fn slot_bytes(&self) -> u64 {
+        self.scenario.largest_sectors * 512
+    }
+
+    /// A node's volume.
+    #[must_use]
+    pub fn disk(&self, role: u16) -> &Disk {
+        &self.world.processes[self.nodes[usize::from(role)]].volumes[VOLUME].disk
+    }
+
+    /// All volumes, by role.
+    #[must_use]
+    pub fn disks(&self) -> Vec<&Disk> {
+        (0..self.scenario.params.nodes).map(|role| self.disk(role)).collect()
+    }
+
+    /// Takes the volumes out of the nodes, which are dead.
+    pub fn take_disks(&mut self) -> Vec<Disk> {
+        let mut disks = Vec::new();
+        for &node in &self.nodes {
+            let stored: Option<Stored> = self.world.processes[node].volumes.remove(VOLUME);
+            disks.extend(stored.map(|stored| stored.disk));
+        }
+        disks
+    }
+
+    /// Requests in flight.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        self.flights.iter().flatten().count()
+    }
+
+    /// Is a request waiting to be taken?
+    #[must_use]
+    pub const fn waits(&self) -> bool {
+        self.waiting.is_some()
+    }
+
+    /// Submits the next request if there is room. True when one was taken.
+    pub fn submit(&mut self, workload: &mut Workload) -> bool {
+        let Some(slot) = self.flights.iter().position(Option::is_none) else { return false };
+        let (kind, range) = self.waiting.take().unwrap_or_else(|| workload.next_request());
+        let taken = self.submit_at(slot, kind, range);
+        if !taken {
+            self.waiting = Some((kind, range));
+        }
+        taken
+    }
+
+    /// Submits a flush; false when there is no room.
+    pub fn submit_flush(&mut self) -> bool {
+        let slot = self.flights.iter().position(Option::is_none);
+        slot.is_some_and(|slot| self.submit_at(slot, Kind::Flush, Range::default()))
+    }
+
+    fn submit_at(&mut self, slot: usize, kind: Kind, range: Range) -> bool {
+        let len = u32::try_from(range.sectors * 512).unwrap_or(u32::MAX);
+        let mut buf = Buf { offset: slot as u64 * self.slot_bytes(), len };
+        let op = match kind {
+            Kind::Read => Op::Read,
+            Kind::Write { fua } => Op::Write { fua },
+            Kind::Zeroes { fua, unmap } => Op::WriteZeroes { fua, unmap },
+            Kind::Discard => Op::Discard,
+            Kind::Flush => Op::Flush,
+        };
+        if !matches!(op, Op::Read | Op::Write { .. }) {
+            buf.len = 0;
+        }
+        let mut serial = stamp::ZEROES;
+        let client = &mut self.world.processes[self.client];
+        if matches!(op, Op::Write { .. }) {
+            serial = self.oracle.new_serial();
+            stamp::fill(client.bytes(buf), range.sector, serial);
+        }
+        let id = RequestId(slot as u64);
+        let Range { sector, sectors } = range;
+        let request = Request { id, op, sector, sectors, buf };
+        let now = self.world.now();
+        if self.world.processes[self.client].machine.submit(now, request).is_err() {
+            return false;
+        }
+        self.world.note(&[40, slot as u64, sector, sectors, u64::from(serial)], || {
+            format!("SUBMIT #{slot} {kind:?} {sector}+{sectors} serial {serial}")
+        });
+        let (token, write) = match kind {
+            Kind::Read => (Token::Read(self.oracle.read_submitted()), 0),
+            Kind::Write { .. } | Kind::Zeroes { .. } => {
+                let token = self.oracle.write_submitted(range, serial);
+                (Token::Write(token), self.suspects.begins(range))
+            }
+            Kind::Discard => {
+                let token = self.oracle.discard_submitted(range);
+                (Token::Write(token), self.suspects.begins(range))
+            }
+            Kind::Flush => (Token::Flush(self.oracle.flush_submitted()), self.suspects.moment()),
+        };
+        let equal = !self.suspects.any() && self.lost.is_empty();
+        self.flights[slot] = Some(Flight { kind, range, token, write, equal });
+        self.world.drain(self.client);
+        true
+    }
+
+    /// Lets the next thing happen, and judges what comes out. False when nothing is due.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub fn step(&mut self) -> Result<bool, Failure> {
+        let moved = self.world.step();
+        self.outputs()?;
+        if !moved && self.in_flight() > 0 {
+            let kinds: Vec<String> =
+                self.flights.iter().flatten().map(|f| format!("{:?}", f.kind)).collect();
+            return Err(Failure(format!("hangs: {} unanswered", kinds.join(", "))));
+        }
+        if self.world.steps - self.began_at_step > MAX_STEPS {
+            return Err(Failure(format!("no end after {MAX_STEPS} events")));
+        }
+        Ok(moved)
+    }
+
+    /// Sees to everything that came out of the machines.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub fn outputs(&mut self) -> Result<(), Failure> {
+        for (process, action) in std::mem::take(&mut self.world.outputs) {
+            match action {
+                Action::Complete { id, result } if process == self.client => {
+                    self.completed(id, result)?;
+                }
+                Action::Reply { result, .. } if process == self.client => {
+                    self.stopped = true;
+                    result.map_err(|error| Failure(format!("stop refused: {error}")))?;
+                }
+                Action::Notify(event) => self.notified(process, &event),
+                other if process == self.client || self.nodes.contains(&process) => {
+                    return Err(Failure(format!("unexpected {other:?}")));
+                }
+                _ => {}
+            }
+        }
+        match self.world.faults.first() {
+            Some(fault) => Err(Failure(fault.clone())),
+            None => Ok(()),
+        }
+    }
+
+    fn notified(&mut self, process: usize, event: &ArrayEvent) {
+        self.world.note(&[41, process as u64], || format!("EVENT {process} {event:?}"));
+        let action = SyncAction::Resync;
+        let ended =
+            matches!(event, ArrayEvent::SyncFinished { action: a, complete: true } if *a == action);
+        if ended && process == self.client {
+            self.suspects.resynced();
+        }
+    }
+
+    fn completed(
+        &mut self,
+        id: RequestId,
+        result: Result<(), RequestError>,
+    ) -> Result<(), Failure> {
+        let slot = id.0 as usize;
+        let Some(flight) = self.flights.get_mut(slot).and_then(Option::take) else {
+            return Err(Failure(format!("request {slot} completed twice")));
+        };
+        let Flight { kind, range, token, write, equal } = flight;
+        self.world.note(&[42, id.0, u64::from(result.is_ok())], || {
+            format!("COMPLETE #{slot} {kind:?} {}+{}: {result:?}", range.sector, range.sectors)
+        });
+        let len = u32::try_from(range.sectors * 512).unwrap_or(0);
+        let buf = Buf { offset: slot as u64 * self.slot_bytes(), len };
+        if matches!(kind, Kind::Read | Kind::Write { .. }) {
+            let claims = &self.world.processes[self.client].claims;
+            let conflict = claims.conflict(buf, super::claims::Use::Write, "a completion");
+            if let Some(conflict) = conflict {
+                return Err(Failure(conflict));
+            }
+        }
+        if let Err(error) = result
+            && !self.may_fail(kind, range)
+        {
+            let Range { sector, sectors } = range;
+            return Err(Failure(format!("{kind:?} {sector}+{sectors} failed: {error}")));
+        }
+        match token {
+            Token::Read(moment) if result.is_err() => self.oracle.read_abandoned(moment),
+            Token::Read(moment) => {
+                let bytes = self.world.processes[self.client].bytes(buf).to_vec();
+                self.judge(moment, range.sector, &bytes, equal)?;
+            }
+            Token::Write(token) => {
+                let fua =
+                    matches!(kind, Kind::Write { fua: true } | Kind::Zeroes { fua: true, .. });
+                self.oracle.write_completed(token, result.is_ok(), fua);
+                self.suspects.ends(write, result.is_ok(), fua);
+                self.failed |= result.is_err();
+            }
+            Token::Flush(moment) if result.is_ok() => {
+                self.oracle.flush_completed(moment);
+                self.suspects.flushed(write);
+            }
+            Token::Flush(_) => {}
+        }
+        Ok(())
+    }
+
+    fn may_fail(&self, kind: Kind, range: Range) -> bool {
+        match kind {
+            Kind::Read => {
+                let mut sectors = range.sector..range.sector + range.sectors;
+                sectors.any(|sector| match self.half_synced {
+                    true => self.on_lost_node(sector),
+                    // One that is about to fail may have torn it already.
+                    false => self.suspects.suspect(sector, true) && self.on_lost_node(sector),
+                })
+            }
+            _ => self.troubled,
+        }
+    }
+
+    /// Would this sector have to be decoded from a slice of which nothing can be decoded?
+    fn excused(&self, sector: u64) -> bool {
+        self.suspects.suspect(sector, self.dead || self.failed) && self.on_lost_node(sector)
+    }
+
+    fn on_lost_node(&self, sector: u64) -> bool {
+        let place = self.suspects.map().place(sector);
+        let code = self.layout.code(place.slice.0);
+        self.lost.contains(&code.data()[place.index as usize].node)
+    }
+
+    /// Compares what was read with what may be there.
+    ///
+    /// # Errors
+    /// The first sector that is wrong.
+    pub fn judge(
+        &mut self,
+        moment: Moment,
+        sector: u64,
+        bytes: &[u8],
+        equal: bool,
+    ) -> Result<(), Failure> {
+        let wrong = |bad: crate::oracle::Violation| Failure(bad.to_string());
+        if !self.suspects.any() && !self.dead && !self.failed {
+            let read = self.oracle.read_completed(moment, sector, bytes, equal);
+            return read.map_err(wrong);
+        }
+        for (number, data) in (sector..).zip(bytes.chunks_exact(512)) {
+            if !self.excused(number) {
+                self.oracle.read_completed(moment, number, data, false).map_err(wrong)?;
+            }
+        }
+        self.oracle.read_abandoned(moment);
+        Ok(())
+    }
+
+    /// Is the array being made right again?
+    #[must_use]
+    pub fn syncing(&self) -> bool {
+        let status = self.world.processes[self.client].machine.status();
+        status.sync.action != SyncAction::Idle
+    }
+
+    /// Asks the client to stop.
+    pub fn ask_to_stop(&mut self) {
+        let event = Event::Command { id: CommandId(1), command: Command::Stop };
+        self.world.note(&[43], || "STOP".to_owned());
+        self.world.handle(self.client, event);
+    }
+
+    /// The client dies.
+    pub fn crash(&mut self) {
+        self.world.kill(self.client);
+        self.suspects.crash();
+        self.flights.fill(None);
+    }
+}

@@ -1,0 +1,203 @@
+//! Slices of stripes in which parities may not fit the data: what a write hole may take. A write
+//! that was not answered leaves such slices behind, and one that is not durable when the power
+//! goes; a resync makes them right. From such a slice nothing can be decoded that is relied on.
+
+use std::collections::BTreeSet;
+
+use braid_cluster::pipeline::Params;
+
+use crate::oracle::Range;
+
+/// A slice of a stripe: the stripe, and the number of the slice in its blocks.
+pub type Slice = (u64, u32);
+
+/// A place in the array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The slice.
+    pub slice: Slice,
+    /// Index of the data block.
+    pub index: u32,
+}
+
+/// Where data of an array lies.
+#[derive(Clone, Copy, Debug)]
+pub struct Map {
+    chunk_sectors: u64,
+    slice_sectors: u64,
+    data_blocks: u64,
+}
+
+impl Map {
+    /// For these parameters and so many data blocks in a stripe.
+    #[must_use]
+    pub const fn new(params: &Params, data_blocks: u64) -> Self {
+        let (chunk, slice) = (params.chunk_bytes as u64, params.wide.bytes as u64);
+        Self { chunk_sectors: chunk / 512, slice_sectors: slice / 512, data_blocks }
+    }
+
+    /// Where a sector of the array lies.
+    #[must_use]
+    pub const fn place(&self, sector: u64) -> Place {
+        let (block, at) = (sector / self.chunk_sectors, sector % self.chunk_sectors);
+        Place {
+            slice: (block / self.data_blocks, (at / self.slice_sectors) as u32),
+            index: (block % self.data_blocks) as u32,
+        }
+    }
+
+    fn slices(&self, range: Range) -> BTreeSet<Slice> {
+        let sectors = (range.sector..range.sector + range.sectors).step_by(8);
+        sectors.map(|sector| self.place(sector).slice).collect()
+    }
+}
+
+/// A write that a power cut may take back, in whole or in part.
+#[derive(Debug)]
+struct Unsure {
+    write: u64,
+    slices: BTreeSet<Slice>,
+    /// When it was answered.
+    done: Option<u64>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Suspects {
+    map: Map,
+    unsure: Vec<Unsure>,
+    torn: BTreeSet<Slice>,
+    now: u64,
+}
+
+impl Suspects {
+    /// None yet.
+    #[must_use]
+    pub const fn new(map: Map) -> Self {
+        Self { map, unsure: Vec::new(), torn: BTreeSet::new(), now: 0 }
+    }
+
+    /// Parities may not fit anywhere.
+    pub fn all(&mut self, stripes: u64) {
+        let slices = self.map.chunk_sectors.div_ceil(self.map.slice_sectors) as u32;
+        self.torn.extend((0..stripes).flat_map(|s| (0..slices).map(move |slice| (s, slice))));
+    }
+
+    /// A write begins; its name.
+    pub fn begins(&mut self, range: Range) -> u64 {
+        self.now += 1;
+        let slices = self.map.slices(range);
+        self.unsure.push(Unsure { write: self.now, slices, done: None });
+        self.now
+    }
+
+    /// A write was answered.
+    pub fn ends(&mut self, write: u64, fine: bool, durable: bool) {
+        self.now += 1;
+        let Some(at) = self.unsure.iter().position(|unsure| unsure.write == write) else { return };
+        if !fine {
+            let unsure = self.unsure.remove(at);
+            self.torn.extend(unsure.slices);
+        } else if durable {
+            self.unsure.remove(at);
+        } else {
+            self.unsure[at].done = Some(self.now);
+        }
+    }
+
+    /// A moment, for a flush that begins.
+    pub const fn moment(&mut self) -> u64 {
+        self.now += 1;
+        self.now
+    }
+
+    /// What was answered before this moment is durable.
+    pub fn flushed(&mut self, moment: u64) {
+        self.unsure.retain(|unsure| unsure.done.is_none_or(|done| done > moment));
+    }
+
+    /// The client is gone: what it has not answered is torn.
+    pub fn crash(&mut self) {
+        let torn = self.unsure.extract_if(.., |unsure| unsure.done.is_none());
+        self.torn.extend(torn.flat_map(|unsure| unsure.slices));
+    }
+
+    /// The power is gone.
+    pub fn power_cut(&mut self) {
+        let unsure = std::mem::take(&mut self.unsure);
+        self.torn.extend(unsure.into_iter().flat_map(|unsure| unsure.slices));
+    }
+
+    /// A resync has ended; what it made right is not durable yet.
+    pub fn resynced(&mut self) {
+        self.now += 1;
+        let slices = std::mem::take(&mut self.torn);
+        self.unsure.push(Unsure { write: self.now, slices, done: Some(self.now) });
+    }
+
+    /// Is the slice of this sector torn, or, with `in_flight`, being written?
+    #[must_use]
+    pub fn suspect(&self, sector: u64, in_flight: bool) -> bool {
+        let slice = self.map.place(sector).slice;
+        let writes = |unsure: &Unsure| unsure.done.is_none() && unsure.slices.contains(&slice);
+        self.torn.contains(&slice) || in_flight && self.unsure.iter().any(writes)
+    }
+
+    /// Is anything torn?
+    #[must_use]
+    pub fn any(&self) -> bool {
+        !self.torn.is_empty()
+    }
+
+    /// Is this slice torn?
+    #[must_use]
+    pub fn torn(&self, slice: Slice) -> bool {
+        self.torn.contains(&slice)
+    }
+
+    /// Where sectors lie.
+    #[must_use]
+    pub const fn map(&self) -> &Map {
+        &self.map
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn suspects() -> Suspects {
+        Suspects::new(Map { chunk_sectors: 16, slice_sectors: 8, data_blocks: 3 })
+    }
+
+    #[test]
+    fn a_write_is_suspect_until_it_is_durable() {
+        let mut suspects = suspects();
+        let range = Range { sector: 8, sectors: 16 };
+        let write = suspects.begins(range);
+        assert!(suspects.suspect(8, true) && suspects.suspect(16, true));
+        assert!(!suspects.suspect(8, false) && !suspects.suspect(48, true));
+        suspects.ends(write, true, false);
+        assert!(!suspects.suspect(8, true));
+        let moment = suspects.moment();
+        let late = suspects.begins(Range { sector: 48, sectors: 8 });
+        suspects.ends(late, true, false);
+        suspects.flushed(moment);
+        suspects.power_cut();
+        assert!(suspects.suspect(48, false) && !suspects.suspect(8, false));
+        suspects.resynced();
+        assert!(!suspects.any());
+        suspects.power_cut();
+        assert!(suspects.any(), "a resync that is not durable");
+    }
+
+    #[test]
+    fn a_write_that_fails_or_is_never_answered_is_torn() {
+        let mut suspects = suspects();
+        let write = suspects.begins(Range { sector: 0, sectors: 8 });
+        suspects.ends(write, false, false);
+        suspects.begins(Range { sector: 8, sectors: 8 });
+        suspects.crash();
+        assert!(suspects.torn((0, 0)) && suspects.torn((0, 1)) && !suspects.torn((1, 0)));
+    }
+}

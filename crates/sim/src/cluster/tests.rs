@@ -1,0 +1,346 @@
+//! The pretend fabric under small scripted machines: it promises what it should and no more, and
+//! it notices who relies on more.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use braid_array::action::Event;
+use braid_array::fabric::{FabricEvent, FabricOp, PeerId, VolumeOp};
+use braid_array::request::Full;
+use braid_array::status::Status;
+use braid_array::{Action, Buf, Instant, IoId, IoOp, Machine, MemberId, Request};
+
+use super::process::{POISON, Process};
+use super::world::{Temper, World};
+use crate::disk::Disk;
+use crate::rng::Rng;
+use crate::trace::Trace;
+
+const PEER: PeerId = PeerId(7);
+
+type Rule = Box<dyn FnMut(&Event) -> Vec<Action>>;
+
+/// Answers each event as its rule says, and remembers what it heard.
+struct Script {
+    actions: VecDeque<Action>,
+    heard: Rc<RefCell<Vec<Event>>>,
+    rule: Rule,
+}
+
+impl Machine for Script {
+    fn submit(&mut self, _now: Instant, _request: Request) -> Result<(), Full> {
+        Err(Full)
+    }
+
+    fn handle(&mut self, _now: Instant, event: Event) {
+        self.actions.extend((self.rule)(&event));
+        self.heard.borrow_mut().push(event);
+    }
+
+    fn poll(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        None
+    }
+
+    fn status(&self) -> Status {
+        unreachable!("nobody asks")
+    }
+
+    fn array_sectors(&self) -> u64 {
+        0
+    }
+
+    fn block_bytes(&self) -> u32 {
+        4096
+    }
+
+    fn read_only(&self) -> bool {
+        false
+    }
+
+    fn free_member(&self) -> Option<MemberId> {
+        None
+    }
+
+    fn idle(&self) -> bool {
+        true
+    }
+}
+
+type Heard = Rc<RefCell<Vec<Event>>>;
+
+fn world(seed: u64) -> World {
+    let temper = Temper {
+        disk_nanos: 100_000,
+        net_nanos: 50_000,
+        compute_nanos: 10_000,
+        slow_permille: 20,
+        discard_zeroes: false,
+        mutation: None,
+    };
+    World::new(Rng::new(seed), temper, Trace::new(false))
+}
+
+fn start(
+    world: &mut World,
+    name: &str,
+    begin: Vec<Action>,
+    rule: impl FnMut(&Event) -> Vec<Action> + 'static,
+) -> (usize, Heard) {
+    let heard = Heard::default();
+    let script = Script { actions: begin.into(), heard: Rc::clone(&heard), rule: Box::new(rule) };
+    let address = Some(name.to_owned());
+    let process = Process::new(name.to_owned(), Box::new(script), 64 << 10, address);
+    (world.start(process), heard)
+}
+
+fn connect() -> Vec<Action> {
+    vec![Action::Fabric(FabricOp::Connect { peer: PEER, address: "b".to_owned() })]
+}
+
+const fn at(offset: u64) -> Buf {
+    Buf { offset, len: 4096 }
+}
+
+fn put(io: u64, from: u64, to: u64, imm: u32) -> Action {
+    Action::Fabric(FabricOp::Put { io: IoId(io), peer: PEER, from: at(from), to, imm })
+}
+
+fn fill(byte: u8, offset: u64) -> Action {
+    Action::Store { buf: at(offset), bytes: vec![byte; 4096] }
+}
+
+fn say(peer: PeerId, word: u8) -> Action {
+    Action::Fabric(FabricOp::Send { peer, bytes: vec![word] })
+}
+
+fn is_done(event: &Event, wanted: u64) -> bool {
+    matches!(event, Event::Done { io, .. } if io.0 == wanted)
+}
+
+fn run(world: &mut World) {
+    while world.step() {
+        assert!(world.steps < 10_000, "no end");
+    }
+}
+
+const fn connected(event: &Event) -> bool {
+    matches!(event, Event::Fabric(FabricEvent::Connected { .. }))
+}
+
+/// What a put's receiver finds where it was told that something is.
+fn arrivals(heard: &Heard) -> Vec<u32> {
+    let imm = |event: &Event| match event {
+        Event::Fabric(FabricEvent::Placed { imm, .. }) => Some(*imm),
+        _ => None,
+    };
+    heard.borrow().iter().filter_map(imm).collect()
+}
+
+#[test]
+fn puts_arrive_whole_in_any_order_and_messages_in_theirs() {
+    let (mut orders, mut before, mut after) = (Vec::new(), 0, 0);
+    for seed in 0..200 {
+        let mut world = world(seed);
+        let (b, heard) = start(&mut world, "b", Vec::new(), |_| Vec::new());
+        let begin = [fill(1, 0), fill(2, 4096)].into_iter().chain(connect()).collect();
+        let (_, told) = start(&mut world, "a", begin, |event| match connected(event) {
+            true => vec![
+                put(1, 0, 8192, 11),
+                put(2, 4096, 12288, 12),
+                say(PEER, 1),
+                say(PEER, 2),
+                say(PEER, 3),
+            ],
+            false => Vec::new(),
+        });
+        run(&mut world);
+        assert!(world.faults.iter().all(|fault| fault.contains("says")), "{:?}", world.faults);
+        assert_eq!(world.processes[b].bytes(at(8192)), [1; 4096]);
+        assert_eq!(world.processes[b].bytes(at(12288)), [2; 4096]);
+        orders.push(arrivals(&heard));
+        let words: Vec<u8> = heard.borrow().iter().filter_map(word).collect();
+        assert_eq!(words, [1, 2, 3]);
+        assert!(matches!(heard.borrow()[0], Event::Fabric(FabricEvent::Accepted { .. })));
+        let done = told.borrow().iter().filter(|event| is_done(event, 1)).count();
+        assert_eq!(done, 1);
+        let first = heard.borrow().iter().position(|event| word(event).is_some());
+        let placed = |event: &Event| matches!(event, Event::Fabric(FabricEvent::Placed { .. }));
+        let placed = heard.borrow().iter().position(placed);
+        before += usize::from(first < placed);
+        after += usize::from(placed < first);
+    }
+    assert!(orders.contains(&vec![11, 12]) && orders.contains(&vec![12, 11]));
+    assert!(before > 10 && after > 10, "{before} {after}");
+}
+
+fn word(event: &Event) -> Option<u8> {
+    match event {
+        Event::Fabric(FabricEvent::Message { bytes, .. }) => Some(bytes[0]),
+        _ => None,
+    }
+}
+
+/// Runs seeds of a pair of scripts; how many end with a fault that says this.
+fn caught(what: &str, begin: &[Action], rule: fn(&Event) -> Vec<Action>) -> usize {
+    let mut caught = 0;
+    for seed in 0..50 {
+        let mut world = world(seed);
+        start(&mut world, "b", Vec::new(), |_| Vec::new());
+        let begin = begin.iter().cloned().chain(connect()).collect();
+        start(&mut world, "a", begin, rule);
+        run(&mut world);
+        caught += usize::from(world.faults.iter().any(|fault| fault.contains(what)));
+    }
+    caught
+}
+
+#[test]
+fn a_source_reused_before_its_put_is_answered_is_noticed() {
+    let early = caught("a put of 0+4096 is not done", &[fill(1, 0)], |event| {
+        if connected(event) { vec![put(1, 0, 8192, 1), fill(2, 0)] } else { Vec::new() }
+    });
+    assert_eq!(early, 50);
+    let in_time = caught("", &[fill(1, 0)], |event| match event {
+        event if connected(event) => vec![put(1, 0, 8192, 1)],
+        event if is_done(event, 1) => vec![fill(2, 0)],
+        _ => Vec::new(),
+    });
+    assert_eq!(in_time, 0);
+}
+
+#[test]
+fn puts_over_each_other_outside_or_to_nobody_are_noticed() {
+    let over = caught("a put's arrival", &[], |event| match connected(event) {
+        true => vec![put(1, 0, 8192, 1), put(2, 4096, 10240, 2)],
+        false => Vec::new(),
+    });
+    assert_eq!(over, 50);
+    let outside = caught("outside the arena", &[], |event| match connected(event) {
+        true => vec![put(1, 0, 62 << 10, 1)],
+        false => Vec::new(),
+    });
+    assert_eq!(outside, 50);
+    let nobody = caught("not connected", &[put(1, 0, 0, 1)], |_| Vec::new());
+    assert_eq!(nobody, 50);
+}
+
+#[test]
+fn a_target_holds_poison_until_it_is_placed() {
+    let mut seen = 0;
+    for seed in 0..50 {
+        let mut world = world(seed);
+        let (b, heard) = start(&mut world, "b", vec![fill(9, 8192)], |_| Vec::new());
+        let begin = [fill(1, 0)].into_iter().chain(connect()).collect();
+        start(&mut world, "a", begin, |event| match connected(event) {
+            true => vec![put(1, 0, 8192, 1)],
+            false => Vec::new(),
+        });
+        while world.step() {
+            if arrivals(&heard).is_empty() {
+                seen += usize::from(world.processes[b].bytes(at(8192))[0] == POISON);
+            }
+        }
+        assert_eq!(world.processes[b].bytes(at(8192)), [1; 4096]);
+    }
+    assert!(seen > 10, "{seen}");
+}
+
+#[test]
+fn a_loss_comes_once_and_after_the_answers_to_puts() {
+    for seed in 0..200 {
+        let mut world = world(seed);
+        let (b, _) = start(&mut world, "b", Vec::new(), |_| Vec::new());
+        let (_, heard) = start(&mut world, "a", connect(), |event| match event {
+            event if connected(event) => (0..8).map(|i| put(i, i << 12, i << 12, 0)).collect(),
+            _ => Vec::new(),
+        });
+        for _ in 0..seed % 20 {
+            world.step();
+        }
+        world.kill(b);
+        run(&mut world);
+        let heard = heard.borrow();
+        let lost = |event: &Event| matches!(event, Event::Fabric(FabricEvent::Lost { .. }));
+        assert_eq!(heard.iter().filter(|event| lost(event)).count(), 1);
+        assert!(heard.last().is_some_and(lost));
+        let done = heard.iter().filter(|event| matches!(event, Event::Done { .. })).count();
+        assert_eq!(done, if heard.iter().any(connected) { 8 } else { 0 });
+    }
+}
+
+#[test]
+fn after_a_hang_up_what_was_sent_arrives_and_nothing_comes_back() {
+    for seed in 0..100 {
+        let mut world = world(seed);
+        let (_, theirs) = start(&mut world, "b", Vec::new(), |event| match event {
+            Event::Fabric(FabricEvent::Accepted { peer }) => vec![say(*peer, 5)],
+            _ => Vec::new(),
+        });
+        let (_, ours) = start(&mut world, "a", connect(), |event| match connected(event) {
+            true => vec![
+                put(1, 0, 8192, 1),
+                say(PEER, 1),
+                Action::Fabric(FabricOp::HangUp { peer: PEER }),
+            ],
+            false => Vec::new(),
+        });
+        run(&mut world);
+        let ours = ours.borrow();
+        assert_eq!(ours.len(), 2, "connected, and the put is answered: {ours:?}");
+        assert!(is_done(&ours[1], 1));
+        assert_eq!(arrivals(&theirs), [1]);
+        let theirs = theirs.borrow();
+        assert_eq!(theirs.iter().filter_map(word).collect::<Vec<_>>(), [1]);
+        assert!(matches!(theirs.last(), Some(Event::Fabric(FabricEvent::Lost { .. }))));
+    }
+}
+
+#[test]
+fn nobody_at_an_address_is_a_loss() {
+    let mut world = world(1);
+    let (_, heard) = start(&mut world, "a", connect(), |_| Vec::new());
+    run(&mut world);
+    let heard = heard.borrow();
+    assert!(matches!(heard[..], [Event::Fabric(FabricEvent::Lost { peer: PEER, .. })]));
+}
+
+#[test]
+fn volumes_are_opened_alone_and_written_to() {
+    let mut world = world(1);
+    let open = |io| Action::Volume { io: IoId(io), op: VolumeOp::Open { name: "v".to_owned() } };
+    let (a, heard) = start(&mut world, "a", vec![fill(3, 0), open(1)], move |event| match event {
+        Event::Volume { io: IoId(1), result: Ok(volume) } => {
+            let write = IoOp::Write { sector: 8, buf: at(0), fua: true };
+            let io = Action::Io { io: IoId(3), member: volume.member, op: write };
+            vec![open(2), io]
+        }
+        _ => Vec::new(),
+    });
+    world.processes[a].keep("v", Disk::new(64));
+    run(&mut world);
+    assert_eq!(world.faults, [""; 0]);
+    let refused = |event: &Event| matches!(event, Event::Volume { io: IoId(2), result: Err(_) });
+    assert!(heard.borrow().iter().any(refused));
+    assert_eq!(world.processes[a].volumes["v"].disk.image()[8 * 512], 3);
+}
+
+#[test]
+fn equal_seeds_are_equal_runs() {
+    let hash = |seed| {
+        let mut world = world(seed);
+        start(&mut world, "b", Vec::new(), |_| Vec::new());
+        start(&mut world, "a", connect(), |event| match connected(event) {
+            true => (0..6).map(|i| put(i, i << 12, i << 12, 0)).collect(),
+            false => Vec::new(),
+        });
+        run(&mut world);
+        world.trace.hash()
+    };
+    assert_eq!(hash(5), hash(5));
+    assert_ne!(hash(5), hash(6));
+}

@@ -1,0 +1,154 @@
+//! Looks over the shoulder of the machines: knows from what they say to each other where the
+//! rings lie and which slots have become free, so that what must not be written can be told.
+
+use std::collections::BTreeMap;
+
+use braid_array::Buf;
+use braid_cluster::program::Output;
+use braid_cluster::wire::Message;
+use braid_cluster::{Pipeline, Set};
+
+use super::fabric::EndId;
+
+/// A node's part of a pipeline.
+#[derive(Clone, Copy, Debug)]
+struct Ring {
+    role: u16,
+    /// Where it begins in the node's arena, once said.
+    start: Option<u64>,
+}
+
+/// What a message tells.
+#[derive(Debug, Default)]
+pub struct Told {
+    /// The message, when it is one.
+    pub message: Option<Message>,
+    /// What nobody needs any more, in the sender's arena.
+    pub free: Vec<Buf>,
+    /// What is wrong with saying this.
+    pub fault: Option<String>,
+}
+
+/// Bytes that went out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sent {
+    /// In puts.
+    pub put_bytes: u64,
+    /// In messages.
+    pub message_bytes: u64,
+    /// How many messages.
+    pub messages: u64,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Watch {
+    pipelines: BTreeMap<u64, Pipeline>,
+    /// By process and session.
+    rings: BTreeMap<(usize, u64), Ring>,
+    /// By connection.
+    sessions: BTreeMap<usize, u64>,
+    /// By process, session and position.
+    open: BTreeMap<(usize, u64, u16), Set>,
+    /// By process.
+    sent: BTreeMap<usize, Sent>,
+}
+
+impl Watch {
+    /// What this process sent.
+    #[must_use]
+    pub fn sent(&self, process: usize) -> Sent {
+        self.sent.get(&process).copied().unwrap_or_default()
+    }
+
+    /// Somebody says something on a connection; `processes` are the sender and the receiver.
+    pub fn said(&mut self, sender: EndId, processes: [usize; 2], bytes: &[u8]) -> Told {
+        let [from, to] = processes;
+        let sent = self.sent.entry(from).or_default();
+        sent.messages += 1;
+        sent.message_bytes += bytes.len() as u64;
+        let mut told = Told::default();
+        let message = match Message::decode(bytes) {
+            Ok((_, message)) => message,
+            Err(error) => {
+                told.fault = Some(format!("says {error}"));
+                return told;
+            }
+        };
+        let session = self.sessions.get(&sender.connection).copied();
+        match (&message, session) {
+            (Message::Prepare { role, params, .. }, _) => {
+                self.sessions.insert(sender.connection, params.session);
+                self.rings.insert((to, params.session), Ring { role: *role, start: None });
+                match Pipeline::new(*params) {
+                    Ok(pipeline) => drop(self.pipelines.insert(params.session, pipeline)),
+                    Err(error) => told.fault = Some(format!("prepares what cannot be: {error}")),
+                }
+            }
+            (Message::Prepared { ring, .. }, Some(session)) => {
+                if let Some(own) = self.rings.get_mut(&(from, session)) {
+                    own.start = Some(*ring);
+                }
+            }
+            (Message::Join { session, .. }, _) => {
+                self.sessions.insert(sender.connection, *session);
+            }
+            (Message::Open { set }, Some(session)) => {
+                let before = self.open.insert((to, session, set.position), set.clone());
+                told.fault = before.map(|set| format!("opens position {} twice", set.position));
+            }
+            (Message::Closed { position, turn, .. }, Some(session)) => {
+                match self.open.remove(&(from, session, *position)) {
+                    Some(set) if set.turn == *turn => {
+                        told.free = self.slots(from, session, &set);
+                    }
+                    other => told.fault = Some(format!("closes position {position}: {other:?}")),
+                }
+            }
+            _ => {}
+        }
+        told.message = Some(message);
+        told
+    }
+
+    /// All slots that a slice-set may have used on a node.
+    fn slots(&mut self, process: usize, session: u64, set: &Set) -> Vec<Buf> {
+        let Some(Ring { role, start: Some(start) }) = self.rings.get(&(process, session)).copied()
+        else {
+            return Vec::new();
+        };
+        let Some(pipeline) = self.pipelines.get_mut(&session) else { return Vec::new() };
+        let Some(plan) = pipeline.plan_of(set) else { return Vec::new() };
+        let transfers = plan.schedule.transfers().iter().enumerate();
+        let own = transfers.filter(|(_, transfer)| transfer.to == role);
+        let mut slots: Vec<Buf> =
+            own.map(|(number, _)| pipeline.arrival(&plan, set, number)).collect();
+        let part = plan.part(role, set.mode, &set.touched);
+        let fresh = part.steps().iter().filter(|step| step.output == Output::Fresh).count();
+        slots.extend((0..fresh as u32).map(|number| pipeline.fresh(set, role, number)));
+        slots.extend((0..pipeline.rows()).map(|row| pipeline.old(set, role, row)));
+        slots.iter().map(|slot| Buf { offset: start + slot.offset, ..*slot }).collect()
+    }
+
+    /// Somebody puts something at another process; says what is wrong with it.
+    pub fn put(&mut self, sender: EndId, processes: [usize; 2], to: Buf) -> Option<String> {
+        let [from, receiver] = processes;
+        self.sent.entry(from).or_default().put_bytes += u64::from(to.len);
+        let session = self.sessions.get(&sender.connection)?;
+        let ring = self.rings.get(&(receiver, *session))?;
+        let Some(start) = ring.start else {
+            return Some("a put to a node that is not prepared".to_owned());
+        };
+        let bytes = self.pipelines.get(session)?.ring_bytes(ring.role);
+        let end = to.offset + u64::from(to.len);
+        (to.offset < start || end > start + bytes).then(|| {
+            format!("a put at {}+{} beside the ring at {start}+{bytes}", to.offset, to.len)
+        })
+    }
+
+    /// Sessions of a process that was told of them, for the end of a run: slice-sets still open.
+    #[must_use]
+    pub fn open_sets(&self, process: usize) -> usize {
+        self.open.keys().filter(|(other, ..)| *other == process).count()
+    }
+}

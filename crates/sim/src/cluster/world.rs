@@ -1,0 +1,218 @@
+//! The pretend world: processes, their volumes, and the fabric between them, in virtual time.
+//!
+//! Whatever an executor and a network may legally do differently is drawn from the seed. What a
+//! machine must not do, the world notices and reports as a fault.
+
+use std::collections::BTreeSet;
+
+use braid_array::action::Event;
+use braid_array::{Action, Instant};
+
+use super::fabric::{Connection, FabricDue, Put};
+use super::io::Work;
+use super::process::Process;
+use super::watch::Watch;
+use crate::clock::Clock;
+use crate::rng::Rng;
+use crate::trace::Trace;
+
+/// How the world behaves in this run.
+#[derive(Clone, Copy, Debug)]
+pub struct Temper {
+    /// Longest ordinary time of an I/O.
+    pub disk_nanos: u64,
+    /// Longest ordinary time of anything on the network.
+    pub net_nanos: u64,
+    /// Longest time of a computation.
+    pub compute_nanos: u64,
+    /// So many in a thousand of all of these take a hundred times longer.
+    pub slow_permille: u64,
+    /// Discarded ranges read as zeroes; otherwise discards do nothing.
+    pub discard_zeroes: bool,
+    /// A deliberate fault of the world, which the checks have to notice.
+    pub mutation: Option<Mutation>,
+}
+
+/// What the world may do wrong on purpose, to show that it would be noticed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mutation {
+    /// Flushes are answered but not done.
+    DropFlush,
+    /// FUA is ignored.
+    IgnoreFua,
+    /// One computation in fifty is answered but not done.
+    SkipCompute,
+    /// One put in a hundred is announced but not done.
+    LosePut,
+}
+
+impl Mutation {
+    /// All of them, with their names on the command line.
+    pub const ALL: [(Self, &'static str); 4] = [
+        (Self::DropFlush, "drop-flush"),
+        (Self::IgnoreFua, "ignore-fua"),
+        (Self::SkipCompute, "skip-compute"),
+        (Self::LosePut, "lose-put"),
+    ];
+
+    /// By name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.iter().find(|(_, known)| *known == name).map(|(mutation, _)| *mutation)
+    }
+}
+
+/// Something due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Due {
+    Work(usize),
+    Fabric(FabricDue),
+}
+
+/// See the module.
+pub struct World {
+    /// All processes, dead ones too.
+    pub processes: Vec<Process>,
+    /// `Complete`, `Reply` and `Notify` of any process, for the scenario to see to.
+    pub outputs: Vec<(usize, Action)>,
+    /// What machines did that they must not.
+    pub faults: Vec<String>,
+    /// What happened.
+    pub trace: Trace,
+    /// Looks at what is said.
+    pub watch: Watch,
+    /// Events handled.
+    pub steps: u64,
+    pub(super) rng: Rng,
+    pub(super) clock: Clock<Due>,
+    pub(super) temper: Temper,
+    pub(super) work: Vec<Option<Work>>,
+    pub(super) free: BTreeSet<usize>,
+    pub(super) connections: Vec<Connection>,
+    pub(super) puts: Vec<Put>,
+}
+
+impl World {
+    /// A world without processes.
+    #[must_use]
+    pub fn new(rng: Rng, temper: Temper, trace: Trace) -> Self {
+        let mut clock = Clock::default();
+        clock.advance(Instant(1));
+        Self {
+            processes: Vec::new(),
+            outputs: Vec::new(),
+            faults: Vec::new(),
+            trace,
+            watch: Watch::default(),
+            steps: 0,
+            rng,
+            clock,
+            temper,
+            work: Vec::new(),
+            free: BTreeSet::new(),
+            connections: Vec::new(),
+            puts: Vec::new(),
+        }
+    }
+
+    /// The time.
+    #[must_use]
+    pub const fn now(&self) -> Instant {
+        self.clock.now()
+    }
+
+    /// Starts a process: what its machine wants at once is done. Its number.
+    pub fn start(&mut self, process: Process) -> usize {
+        self.processes.push(process);
+        let number = self.processes.len() - 1;
+        self.drain(number);
+        number
+    }
+
+    /// Nothing is on its way.
+    #[must_use]
+    pub fn quiet(&self) -> bool {
+        self.clock.next_due().is_none()
+    }
+
+    /// A note for the trace.
+    pub fn note(&mut self, numbers: &[u64], words: impl FnOnce() -> String) {
+        self.trace.note(self.clock.now(), numbers, words);
+    }
+
+    pub(super) fn fault(&mut self, process: usize, what: &str) {
+        let fault = format!("{}: {what}", self.processes[process].name);
+        self.note(&[99], || format!("FAULT {fault}"));
+        self.faults.push(fault);
+    }
+
+    /// Hands a machine an event, and carries out what follows.
+    pub fn handle(&mut self, process: usize, event: Event) {
+        if !self.processes[process].alive {
+            return;
+        }
+        self.steps += 1;
+        self.processes[process].machine.handle(self.clock.now(), event);
+        self.drain(process);
+    }
+
+    /// Carries out what a machine wants done now.
+    pub fn drain(&mut self, process: usize) {
+        while let Some(action) = self.processes[process].machine.poll() {
+            match action {
+                Action::Io { io, member, op } => self.issue(process, io, member, op),
+                Action::Compute { io, compute } => self.compute(process, io, compute),
+                Action::Store { buf, bytes } => self.store(process, buf, &bytes),
+                Action::Load { io, buf } => self.load(process, io, buf),
+                Action::Volume { io, op } => self.volume_op(process, io, op),
+                Action::Fabric(op) => self.fabric_op(process, op),
+                other => self.outputs.push((process, other)),
+            }
+        }
+    }
+
+    /// Lets the next thing happen. False when nothing is due.
+    pub fn step(&mut self) -> bool {
+        let deadline = |(number, process): (usize, &Process)| {
+            process.machine.deadline().map(|at| (at, number))
+        };
+        let alive = self.processes.iter().enumerate().filter(|(_, process)| process.alive);
+        let tick = alive.filter_map(deadline).min();
+        let due = self.clock.next_due();
+        match (due, tick) {
+            (None, None) => false,
+            (due, Some((at, process))) if due.is_none_or(|due| at < due) => {
+                self.clock.advance(at);
+                self.note(&[1, process as u64], || format!("tick of process {process}"));
+                self.handle(process, Event::Tick);
+                true
+            }
+            _ => {
+                match self.clock.pop() {
+                    Some(Due::Work(slot)) => self.finish(slot),
+                    Some(Due::Fabric(due)) => self.fabric_due(due),
+                    None => return false,
+                }
+                true
+            }
+        }
+    }
+
+    pub(super) fn delay(&mut self, longest: u64) -> u64 {
+        let nanos = 1 + self.rng.below(longest);
+        if self.rng.below(1000) < self.temper.slow_permille { nanos * 100 } else { nanos }
+    }
+
+    /// The process is gone between two events: what it asked of its devices is done in part, what
+    /// it sent is on its way, and the others hear of it in time.
+    pub fn kill(&mut self, process: usize) {
+        let name = self.processes[process].name.clone();
+        self.note(&[2, process as u64], || format!("KILL {name}"));
+        self.processes[process].alive = false;
+        self.abandon_work(process);
+        self.abandon_connections(process);
+        for volume in self.processes[process].volumes.values_mut() {
+            volume.open = None;
+        }
+    }
+}
