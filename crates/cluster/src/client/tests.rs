@@ -176,3 +176,30 @@ fn a_node_lost_while_they_are_wired_costs_no_other() {
     submit(&mut client, Op::Write { fua: false }, 8, 8);
     assert_eq!(completed(&run(&mut client, |_, _| false)), Some(Err(RequestError::Failed)));
 }
+
+#[test]
+fn a_write_whose_last_part_failed_is_not_acknowledged() {
+    let mut client = client(Planner::Encoder { node: 0 });
+    run(&mut client, |_, _| false);
+    submit(&mut client, Op::Write { fua: false }, 0, STRIPE_SECTORS);
+    let mut place = None;
+    for action in run(&mut client, |_, _| false) {
+        match action {
+            Action::Fabric(FabricOp::Put { io, .. }) => {
+                client.handle(Instant(2), Event::Done { io, result: Ok(Outcome::Done) });
+            }
+            Action::Fabric(FabricOp::Send { bytes, .. }) => {
+                if let Ok((_, Message::Open { set })) = Message::decode(&bytes) {
+                    place = Some((set.position, set.turn));
+                }
+            }
+            _ => {}
+        }
+    }
+    let (position, turn) = place.expect("a slice-set is opened");
+    for (role, fine) in [(0, true), (1, true), (2, false)] {
+        assert_eq!(completed(&run(&mut client, |_, _| false)), None);
+        hear(&mut client, role, &Message::Closed { position, turn, fine });
+    }
+    assert_eq!(completed(&run(&mut client, |_, _| false)), Some(Err(RequestError::Failed)));
+}

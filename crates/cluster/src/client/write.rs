@@ -373,6 +373,7 @@ impl Client {
             return self.part_with(role, "it closes what is not open");
         };
         open.parts.remove(&role);
+        open.fine &= fine;
         if !fine {
             self.end_writes();
         }
