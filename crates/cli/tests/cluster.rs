@@ -252,6 +252,23 @@ fn what_cannot_be_changes_nothing_on_any_node() {
 }
 
 #[test]
+fn what_was_made_goes_again_when_another_node_cannot() {
+    let lab = Lab::new();
+    let mut nodes = in_memory(&lab, 2);
+    let full = lab.path("full");
+    std::fs::create_dir(&full).unwrap();
+    let storage = format!("--store {} --ring 64M", full.display());
+    nodes.push(Node::start(&lab, "127.0.0.1:0", &storage));
+    let all = members(&nodes, "");
+    // Memory takes any size until it is used; the file system of the last node does not.
+    let line = lab.refused(1, &format!("create x -l 5 -n 3 --size 4000T{all}"), &[], &[]);
+    assert!(line.contains(&members(&nodes[2..], "/x")), "{line}");
+    assert!(line.contains("do not fit") && line.contains("no volume was left behind"), "{line}");
+    assert_eq!(std::fs::read_dir(&full).unwrap().count(), 0);
+    lab.ok(&format!("create x -l 5 -n 3 --size 1M{all}"), &[]);
+}
+
+#[test]
 fn an_array_that_stopped_uncleanly_is_resynced_when_it_is_complete() {
     let lab = Lab::new();
     let nodes = in_memory(&lab, 4);
