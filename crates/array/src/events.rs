@@ -1,5 +1,7 @@
 //! What happened, for logs, monitors and people.
 
+use std::borrow::Cow;
+
 use crate::MemberId;
 
 /// Something that happened to the array.
@@ -10,7 +12,7 @@ pub enum ArrayEvent {
         /// Which.
         member: MemberId,
         /// Why, for people.
-        reason: &'static str,
+        reason: Cow<'static, str>,
     },
     /// A spare or rebuilt member is now in sync.
     MemberActive(MemberId),

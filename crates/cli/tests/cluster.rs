@@ -252,6 +252,18 @@ fn what_cannot_be_changes_nothing_on_any_node() {
 }
 
 #[test]
+fn a_node_with_too_little_room_says_how_much_it_takes() {
+    let lab = Lab::new();
+    let mut nodes = in_memory(&lab, 2);
+    nodes.push(Node::start(&lab, "127.0.0.1:0", "--memory --ring 64K"));
+    let all = members(&nodes, "");
+    lab.ok(&format!("create x -l 5 -n 3 --size 1M{all}"), &[]);
+    let line = lab.refused(1, &format!("assemble x{all}"), &[], &[]);
+    assert!(line.contains(&members(&nodes[2..], "/x")), "{line}");
+    assert!(line.contains("larger --ring"), "{line}");
+}
+
+#[test]
 fn what_was_made_goes_again_when_another_node_cannot() {
     let lab = Lab::new();
     let mut nodes = in_memory(&lab, 2);

@@ -31,12 +31,14 @@ use crate::fabric::frame::Kind;
 use crate::member::{MemberFile, OpenError, check_distinct, describe};
 
 mod news;
+mod nodes;
 mod private;
 mod spec;
 #[cfg(test)]
 mod tests;
 
 pub use news::News;
+use nodes::Nodes;
 pub use private::Private;
 pub use spec::{ExportSpec, SpecError};
 
@@ -131,33 +133,6 @@ struct Machinery {
     nodes: Option<Nodes>,
 }
 
-/// The nodes of an array.
-#[derive(Clone, Copy)]
-struct Nodes {
-    fabric: Kind,
-    /// How many the array starts without.
-    missing: usize,
-}
-
-impl Nodes {
-    /// Waits until all that should be there are connected.
-    fn connected(self, door: &Door, news: &News) -> Result<(), ServeError> {
-        // The machine takes requests once it knows of every node.
-        let flushed = door.call(|done| Message::Flush { done });
-        let status = door.status();
-        let lost = status.as_ref().map_or(0, |status| usize::from(status.degraded));
-        if flushed == Some(Ok(())) && lost <= self.missing {
-            return Ok(());
-        }
-        let failed = news.first_failed().and_then(|(member, reason)| {
-            let known = status?.members.into_iter().find(|known| known.member == member)?;
-            Some(format!("{}: {reason}", known.device))
-        });
-        let reason = failed.unwrap_or_else(|| "the nodes cannot be reached".to_owned());
-        Err(ServeError::new(reason, "see the log of the node, or leave this member out"))
-    }
-}
-
 impl Machinery {
     fn new(array: Assembled) -> Result<Self, ServeError> {
         let (outer, inner) = match array {
@@ -186,11 +161,10 @@ impl Machinery {
     fn of_nodes(config: ClientConfig, fabric: Kind) -> Result<Self, ServeError> {
         let arena = Arena::for_fabric(Client::scratch_bytes(&config), REQUEST_BYTES)
             .map_err(|error| ServeError::of_system(&error))?;
-        let missing = config.members.iter().filter(|member| member.is_none()).count();
+        let nodes = Some(Nodes::of(&config, fabric));
         let mut client = Client::new(config, arena.scratch())
             .map_err(|reason| ServeError::new(reason, "see braid assemble --explain"))?;
         client.set_epoch(u64::try_from(since_1970().as_micros()).unwrap_or(u64::MAX));
-        let nodes = Some(Nodes { fabric, missing });
         Ok(Self { machine: Box::new(client), members: Vec::new(), arena, nodes })
     }
 
@@ -237,7 +211,7 @@ fn serve_machine(
     let facts = Facts::of(array.machine.as_ref());
     let mut engine = Engine::new(array.machine, array.members, array.arena).map_err(system)?;
     if let Some(nodes) = array.nodes {
-        engine.set_fabric(nodes.fabric, None).map_err(system)?;
+        engine.set_fabric(nodes.fabric(), None).map_err(system)?;
     }
     let door = engine.door();
     let (news, events) = report_events(&mut engine);

@@ -78,7 +78,7 @@ impl Array {
         let role = member.state.role();
         self.members.set_state(id, State::Faulty { role });
         self.promote_replacement(role);
-        self.notify(ArrayEvent::MemberFailed { member: id, reason });
+        self.notify(ArrayEvent::MemberFailed { member: id, reason: reason.into() });
         self.sync_member_lost(id, role);
         if fatal && !self.failed {
             self.failed = true;

@@ -22,6 +22,7 @@ mod status;
 mod tests;
 mod write;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use braid_array::action::{Command, CommandError, CommandId, Event};
@@ -347,7 +348,7 @@ impl Client {
         match event {
             FabricEvent::Accepted { .. } => {}
             FabricEvent::Connected { .. } => self.connected(role),
-            FabricEvent::Lost { .. } => self.lose(role, "the connection is lost"),
+            FabricEvent::Lost { reason, .. } => self.lose(role, reason),
             FabricEvent::Placed { imm, .. } => self.read_placed(role, imm),
             FabricEvent::Message { bytes, .. } => match Message::decode(&bytes) {
                 Ok((_, message)) => self.message(role, message),
@@ -393,12 +394,13 @@ impl Client {
     }
 
     /// A node is gone.
-    fn lose(&mut self, role: u16, reason: &'static str) {
+    fn lose(&mut self, role: u16, reason: impl Into<Cow<'static, str>>) {
         let link = &mut self.links[usize::from(role)];
         link.state = LinkState::Lost;
         link.errors += 1;
         let member = MemberId(role);
-        self.actions.push_back(Action::Notify(ArrayEvent::MemberFailed { member, reason }));
+        self.actions
+            .push_back(Action::Notify(ArrayEvent::MemberFailed { member, reason: reason.into() }));
         let left_open: Vec<Question> = {
             let asked = |&(_, &(asked, _)): &(&u32, &(u16, Question))| asked == role;
             let tags: Vec<u32> = self.questions.iter().filter(asked).map(|(&tag, _)| tag).collect();

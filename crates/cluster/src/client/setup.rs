@@ -133,13 +133,13 @@ impl Client {
                 let retry_at = Some(now.plus_millis(RETRY_MILLIS));
                 link.state = LinkState::Opening { until, retry_at };
             }
-            (Question::Open, Err(_), _) => self.give_up(role, "the node refuses its volume"),
+            (Question::Open, Err(reason), _) => self.give_up(role, reason),
             (Question::Prepare, Ok(Some(ring)), LinkState::Preparing) => {
                 link.ring = ring;
                 link.state = LinkState::Prepared;
                 self.setup_goes_on();
             }
-            (Question::Prepare, Err(_), _) => self.give_up(role, "the node refuses the pipeline"),
+            (Question::Prepare, Err(reason), _) => self.give_up(role, reason),
             (Question::Connect, Ok(None), LinkState::Wiring) => {
                 link.state = LinkState::Ready;
                 self.setup_goes_on();
@@ -159,9 +159,10 @@ impl Client {
 
     /// The node is there, but another client has the volume, or it has no room: the array must not
     /// go on as if the node were dead.
-    fn give_up(&mut self, role: u16, reason: &'static str) {
+    fn give_up(&mut self, role: u16, reason: String) {
         let member = MemberId(role);
-        self.actions.push_back(Action::Notify(ArrayEvent::MemberFailed { member, reason }));
+        self.actions
+            .push_back(Action::Notify(ArrayEvent::MemberFailed { member, reason: reason.into() }));
         self.hang_up_all();
         for link in self.links.iter_mut().filter(|link| link.alive()) {
             link.state = LinkState::Lost;

@@ -18,7 +18,7 @@ const MAX_MISMATCHES: usize = 1000;
 #[derive(Debug, Default)]
 pub struct News {
     mismatches: Mutex<Vec<Mismatch>>,
-    first_failed: OnceLock<(MemberId, &'static str)>,
+    first_failed: OnceLock<(MemberId, String)>,
 }
 
 impl News {
@@ -29,8 +29,8 @@ impl News {
     }
 
     /// The first member that failed, and why.
-    pub(super) fn first_failed(&self) -> Option<(MemberId, &'static str)> {
-        self.first_failed.get().copied()
+    pub(super) fn first_failed(&self) -> Option<(MemberId, &str)> {
+        self.first_failed.get().map(|(member, reason)| (*member, reason.as_str()))
     }
 
     /// Takes an event in, on the engine's thread.
@@ -43,9 +43,9 @@ impl News {
                     mismatches.push(Mismatch { array_sector, sectors, member });
                 }
             }
-            ArrayEvent::MemberFailed { member, reason } => {
+            ArrayEvent::MemberFailed { member, ref reason } => {
                 // Only the first is kept.
-                let _ = self.first_failed.set((member, reason));
+                let _ = self.first_failed.set((member, reason.clone().into_owned()));
             }
             _ => {}
         }
@@ -73,7 +73,7 @@ fn line(event: &ArrayEvent, status: Option<&Status>) -> Option<String> {
         known.map_or_else(|| format!("member {}", id.0), |member| member.device.clone())
     };
     Some(match *event {
-        ArrayEvent::MemberFailed { member: id, reason } => {
+        ArrayEvent::MemberFailed { member: id, ref reason } => {
             format!("{} failed: {reason}", member(id))
         }
         ArrayEvent::MemberActive(id) => format!("{} is in sync", member(id)),
@@ -120,7 +120,8 @@ mod tests {
     #[test]
     fn lines_name_members_by_device() {
         let status = crate::testing::status(1 << 20, &["/dev/a".as_ref(), "/dev/b".as_ref()]);
-        let failed = |id| ArrayEvent::MemberFailed { member: MemberId(id), reason: "write error" };
+        let failed =
+            |id| ArrayEvent::MemberFailed { member: MemberId(id), reason: "write error".into() };
         let line = |event| line(&event, Some(&status));
         assert_eq!(line(failed(1)).unwrap(), "/dev/b failed: write error");
         assert_eq!(line(failed(9)).unwrap(), "member 9 failed: write error");

@@ -24,7 +24,7 @@ impl Private {
         let size_bytes = Facts::of(array.machine.as_ref()).size_bytes;
         let mut engine = Engine::new(array.machine, array.members, array.arena).map_err(system)?;
         if let Some(nodes) = array.nodes {
-            engine.set_fabric(nodes.fabric, None).map_err(system)?;
+            engine.set_fabric(nodes.fabric(), None).map_err(system)?;
         }
         let door = engine.door();
         let (news, _) = report_events(&mut engine);

@@ -174,7 +174,10 @@ impl Double {
             Command::Fail(member) => {
                 self.faulty.push(member);
                 let reason = "asked for";
-                self.actions.push_back(Action::Notify(ArrayEvent::MemberFailed { member, reason }));
+                self.actions.push_back(Action::Notify(ArrayEvent::MemberFailed {
+                    member,
+                    reason: reason.into(),
+                }));
             }
             Command::Remove(member) if self.faulty.contains(&member) => {}
             Command::Add(new) => {
