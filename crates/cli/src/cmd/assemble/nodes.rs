@@ -155,6 +155,9 @@ fn explain_nodes(
             let mut words = vec!["braid assemble".to_owned()];
             words.extend(name.map(shell_word));
             words.extend(flags);
+            if fabric != Kind::Tcp {
+                words.push(format!("--fabric {}", shell_word(&fabric.to_string())));
+            }
             let attached = verdicts.iter().filter(|(_, verdict)| verdict.attached());
             words.extend(attached.map(|(member, _)| shell_word(member)));
             let _ = writeln!(text, "next: {}", words.join(" "));

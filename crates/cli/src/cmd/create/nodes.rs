@@ -40,7 +40,9 @@ pub(super) fn run(args: &CreateArgs) -> Result<(), Failure> {
     make(&places, &mut remotes, &blueprint)?;
     let words: Vec<String> =
         places.iter().map(|place| shell_word(&place.node.to_string())).collect();
-    output::answer(&format!("braid assemble {} {}\n", shell_word(&args.name), words.join(" ")))
+    let option = args.fabric.as_ref().map(|typed| format!(" --fabric {}", shell_word(typed)));
+    let (option, name) = (option.unwrap_or_default(), shell_word(&args.name));
+    output::answer(&format!("braid assemble{option} {name} {}\n", words.join(" ")))
 }
 
 /// The volumes, no two of them on one node.
