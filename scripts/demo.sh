@@ -147,4 +147,6 @@ mdadm --stop /dev/md0 2>/dev/null
 GUEST
 md "$work/back.sh" "$work/m0.img" "$work/m3.img" "$work/m2.img"
 
+scripts/demo-cluster.sh
+
 say "Done. Nothing is left behind"

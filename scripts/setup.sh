@@ -9,13 +9,13 @@ declare -A packages=(
 	[live]="fuse3 e2fsprogs xfsprogs fio util-linux procps"
 	[nbd]="qemu-utils libnbd-bin python3-libnbd"
 	[isal]="gcc libc6-dev libisal-dev"
-	[lab]="iproute2"
+	[lab]="iproute2 libnbd-bin"
 )
 wanted=()
 for job in "${@:-test}"; do
 	case $job in
 	test) wanted+=(${packages[md]} ${packages[live]} ${packages[nbd]} ${packages[lab]}) ;;
-	demo) wanted+=(${packages[md]} ${packages[live]} ${packages[lab]}) ;;
+	demo) wanted+=(${packages[md]} ${packages[live]} ${packages[lab]} ${packages[lab]}) ;;
 	bench) wanted+=(${packages[isal]} ${packages[lab]}) ;;
 	*) echo "setup.sh: no job named $job; try test, demo or bench" >&2; exit 2 ;;
 	esac

@@ -32,8 +32,48 @@ impl Fragment {
 pub(super) struct Gather {
     fragments: Vec<Fragment>,
     bytes: u64,
-    /// When it goes out, complete or not.
-    pub(super) due: Instant,
+    pub(super) patience: Patience,
+}
+
+/// How long a write waits for others to its stripe.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Patience {
+    /// Until then, even when nothing else is being written.
+    pub(super) alone: Instant,
+    /// Until then, while something is.
+    pub(super) busy: Instant,
+    /// Until then, while what is complete waits for a position anyway.
+    pub(super) full: Instant,
+}
+
+impl Patience {
+    const ALONE_NANOS: u64 = 300_000;
+    const BUSY_MILLIS: u64 = 4;
+    const FULL_MILLIS: u64 = 50;
+
+    /// None: the write is on its own.
+    pub(super) const fn none(now: Instant) -> Self {
+        Self { alone: now, busy: now, full: now }
+    }
+
+    /// The write is one of several side by side.
+    pub(super) const fn some(now: Instant) -> Self {
+        Self {
+            alone: Instant(now.0 + Self::ALONE_NANOS),
+            busy: now.plus_millis(Self::BUSY_MILLIS),
+            full: now.plus_millis(Self::FULL_MILLIS),
+        }
+    }
+
+    fn extend(&mut self, other: Self) {
+        self.alone = self.alone.max(other.alone);
+        self.busy = self.busy.max(other.busy);
+    }
+
+    /// When it ends, if nothing else happens.
+    pub(super) fn next(&self, now: Instant) -> Option<Instant> {
+        [self.alone, self.busy, self.full].into_iter().find(|&at| at > now)
+    }
 }
 
 /// A range with the same blocks touched everywhere.
@@ -49,8 +89,8 @@ pub(super) struct Range {
 }
 
 impl Gather {
-    pub(super) const fn new(due: Instant) -> Self {
-        Self { fragments: Vec::new(), bytes: 0, due }
+    pub(super) const fn new(patience: Patience) -> Self {
+        Self { fragments: Vec::new(), bytes: 0, patience }
     }
 
     /// Whether another write to the same bytes is in here.
@@ -61,7 +101,8 @@ impl Gather {
     }
 
     /// Adds a write that does not overlap.
-    pub(super) fn add(&mut self, fragment: Fragment) {
+    pub(super) fn add(&mut self, fragment: Fragment, patience: Patience) {
+        self.patience.extend(patience);
         self.bytes += u64::from(fragment.buf.len);
         self.fragments.push(fragment);
     }
@@ -137,10 +178,11 @@ mod tests {
     }
 
     fn gather(fragments: &[Fragment]) -> Gather {
-        let mut gather = Gather::new(Instant(0));
+        let patience = Patience::none(Instant(0));
+        let mut gather = Gather::new(patience);
         for fragment in fragments {
             assert!(!gather.overlaps(fragment));
-            gather.add(*fragment);
+            gather.add(*fragment, patience);
         }
         gather
     }

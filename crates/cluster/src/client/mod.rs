@@ -161,8 +161,8 @@ pub struct Client {
     next_io: u64,
     requests: BTreeMap<RequestId, Pending>,
     zeroing: VecDeque<Zeroing>,
-    /// Where the latest writes ended.
-    ends: VecDeque<u64>,
+    /// Where the latest writes began and ended.
+    latest: VecDeque<(u64, u64)>,
     areas: BTreeMap<Key, Area>,
     /// Areas with writes that may begin.
     listed: VecDeque<Key>,
@@ -244,7 +244,7 @@ impl Client {
             next_io: 0,
             requests: BTreeMap::new(),
             zeroing: VecDeque::new(),
-            ends: VecDeque::new(),
+            latest: VecDeque::new(),
             areas: BTreeMap::new(),
             listed: VecDeque::new(),
             jobs: [VecDeque::new(), VecDeque::new()],
@@ -545,7 +545,7 @@ impl Machine for Client {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        let due = |key: &Key| self.areas.get(key)?.gathers.front().map(|gather| gather.due);
+        let due = |key: &Key| self.areas.get(key)?.gathers.front()?.patience.next(self.now);
         let gathers = self.listed.iter().filter_map(due);
         gathers.chain(self.setup_deadline()).chain(self.marks_deadline()).min()
     }

@@ -2,16 +2,14 @@
 
 use braid_array::Op;
 
-use super::gather::Fragment;
+use super::gather::{Fragment, Patience};
 use super::{
-    Action, BLOCK_BYTES, Buf, Client, Instant, Machine, Phase, Request, RequestError, RequestId,
+    Action, BLOCK_BYTES, Buf, Client, Machine, Phase, Request, RequestError, RequestId,
     SECTOR_BYTES,
 };
 
-/// Writes of which it is remembered where they ended.
-const STREAMS: usize = 64;
-/// How long an incomplete stripe waits for more while others are being written.
-const GATHER_MILLIS: u64 = 2;
+/// Writes of which it is remembered where they were.
+const LATEST: usize = 16;
 /// Blocks of zeroes of one request that are under way at once.
 const ZEROES_AT_ONCE: u32 = 256;
 
@@ -138,27 +136,31 @@ impl Client {
 
     fn write(&mut self, start: u64, buf: Buf, request: RequestId, fua: bool) {
         let end = start + u64::from(buf.len);
-        let due = self.due(start, end);
+        let patience = self.patience(start, end);
         let mut next = start;
         while next < end {
             let extent = self.extent(next, end);
             let buf = buf.slice((next - start) as u32, extent.len);
             self.add_parts(request, 1);
             let (index, at) = (extent.index, extent.at);
-            self.gather(extent.stripe, Fragment { index, at, buf, request, fua }, due);
+            self.gather(extent.stripe, Fragment { index, at, buf, request, fua }, patience);
             next += u64::from(extent.len);
         }
     }
 
-    /// Until when a write may wait for others to its stripe: not at all, unless it goes on where
-    /// another has ended.
-    fn due(&mut self, start: u64, end: u64) -> Instant {
-        let goes_on = self.ends.contains(&start);
-        self.ends.push_back(end);
-        if self.ends.len() > STREAMS {
-            self.ends.pop_front();
+    /// Whether a write waits for others to its stripe: not when it is short, and none of the
+    /// latest was near.
+    fn patience(&mut self, start: u64, end: u64) -> Patience {
+        let blocks = u64::from(self.pipeline.data_blocks());
+        let stripe = blocks * u64::from(self.params().chunk_bytes);
+        let near = |&(from, to): &(u64, u64)| from <= end + stripe && start <= to + stripe;
+        let bulk = end - start > u64::from(self.params().narrow.bytes);
+        let one_of_several = bulk || self.latest.iter().any(near);
+        self.latest.push_back((start, end));
+        if self.latest.len() > LATEST {
+            self.latest.pop_front();
         }
-        if goes_on { self.now.plus_millis(GATHER_MILLIS) } else { self.now }
+        if one_of_several { Patience::some(self.now) } else { Patience::none(self.now) }
     }
 
     /// Cuts ranges of zeroes into writes, some at a time.
@@ -182,7 +184,7 @@ impl Client {
             let buf = self.zeroes.slice(0, extent.len);
             let (index, at) = (extent.index, extent.at);
             let fragment = Fragment { index, at, buf, request: id, fua };
-            self.gather(extent.stripe, fragment, self.now.plus_millis(GATHER_MILLIS));
+            self.gather(extent.stripe, fragment, Patience::some(self.now));
         }
     }
 }

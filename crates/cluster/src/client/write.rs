@@ -6,9 +6,9 @@
 
 use std::sync::Arc;
 
-use super::gather::{Fragment, Range};
+use super::gather::{Fragment, Patience, Range};
 use super::{
-    Action, Area, BTreeMap, BTreeSet, Buf, Cell, Client, FabricOp, Gather, Instant, Key, Message,
+    Action, Area, BTreeMap, BTreeSet, Buf, Cell, Client, FabricOp, Gather, Key, Message,
     Mode, Phase, Planner, RequestError, RequestId, Use,
 };
 use crate::pipeline::Plan;
@@ -47,17 +47,14 @@ pub(super) struct OpenSet {
 
 impl Client {
     /// Adds a write to what is gathered for its slice.
-    pub(super) fn gather(&mut self, stripe: u64, fragment: Fragment, due: Instant) {
+    pub(super) fn gather(&mut self, stripe: u64, fragment: Fragment, patience: Patience) {
         let key = (stripe, fragment.at / self.slice_bytes());
         let area = self.areas.entry(key).or_default();
         match area.gathers.back_mut() {
-            Some(last) if !last.overlaps(&fragment) => {
-                last.add(fragment);
-                last.due = last.due.max(due);
-            }
+            Some(last) if !last.overlaps(&fragment) => last.add(fragment, patience),
             _ => {
-                let mut gather = Gather::new(due);
-                gather.add(fragment);
+                let mut gather = Gather::new(patience);
+                gather.add(fragment, patience);
                 area.gathers.push_back(gather);
             }
         }
@@ -80,8 +77,8 @@ impl Client {
         for _ in 0..self.listed.len() {
             let Some(key) = self.listed.pop_front() else { break };
             let whole = u64::from(self.pipeline.data_blocks()) * u64::from(self.slice_len(key.1));
-            let alone = self.no_sets();
-            let now = self.now;
+            let (alone, now) = (self.no_sets(), self.now);
+            let saturated = !self.jobs[0].is_empty();
             let Some(area) = self.areas.get_mut(&key) else { continue };
             area.listed = false;
             let Some(first) = area.gathers.front() else {
@@ -93,7 +90,12 @@ impl Client {
                 continue;
             }
             let complete = first.bytes() == whole || area.gathers.len() > 1;
-            if (complete || first.due <= now || alone || hurry)
+            let patience = match first.patience {
+                patience if alone => patience.alone,
+                patience if saturated => patience.full,
+                patience => patience.busy,
+            };
+            if (complete || patience <= now || hurry)
                 && let Some(gather) = area.gathers.pop_front()
             {
                 self.start(key, &gather);
