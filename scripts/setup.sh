@@ -15,7 +15,7 @@ wanted=()
 for job in "${@:-test}"; do
 	case $job in
 	test) wanted+=(${packages[md]} ${packages[live]} ${packages[nbd]} ${packages[lab]}) ;;
-	demo) wanted+=(${packages[md]} ${packages[live]} ${packages[lab]} ${packages[lab]}) ;;
+	demo) wanted+=(${packages[md]} ${packages[live]} ${packages[lab]}) ;;
 	bench) wanted+=(${packages[isal]} ${packages[lab]}) ;;
 	*) echo "setup.sh: no job named $job; try test, demo or bench" >&2; exit 2 ;;
 	esac
