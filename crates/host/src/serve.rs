@@ -159,7 +159,8 @@ impl Machinery {
     }
 
     fn of_nodes(config: ClientConfig, fabric: Kind) -> Result<Self, ServeError> {
-        let arena = Arena::for_fabric(Client::scratch_bytes(&config), REQUEST_BYTES)
+        // Stripes are wide and links are long: more is under way than on one machine.
+        let arena = Arena::for_fabric(Client::scratch_bytes(&config), 2 * REQUEST_BYTES)
             .map_err(|error| ServeError::of_system(&error))?;
         let nodes = Some(Nodes::of(&config, fabric));
         let mut client = Client::new(config, arena.scratch())

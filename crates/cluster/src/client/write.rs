@@ -78,7 +78,7 @@ impl Client {
             let Some(key) = self.listed.pop_front() else { break };
             let whole = u64::from(self.pipeline.data_blocks()) * u64::from(self.slice_len(key.1));
             let (alone, now) = (self.no_sets(), self.now);
-            let saturated = !self.jobs[0].is_empty();
+            let saturated = self.free[0].is_empty();
             let Some(area) = self.areas.get_mut(&key) else { continue };
             area.listed = false;
             let Some(first) = area.gathers.front() else {
