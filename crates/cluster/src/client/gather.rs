@@ -42,7 +42,7 @@ pub(super) struct Patience {
     pub(super) alone: Instant,
     /// Until then, while something is.
     pub(super) busy: Instant,
-    /// Until then, while what is complete waits for a position anyway.
+    /// Until then, while the client's link has things to send, or no position is free.
     pub(super) full: Instant,
 }
 

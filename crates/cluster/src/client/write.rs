@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use super::gather::{Fragment, Patience, Range};
 use super::{
-    Action, Area, BTreeMap, BTreeSet, Buf, Cell, Client, FabricOp, Gather, Key, Message,
-    Mode, Phase, Planner, RequestError, RequestId, Use,
+    Action, Area, BTreeMap, BTreeSet, Buf, Cell, Client, FabricOp, Gather, Key, Message, Mode,
+    Phase, Planner, RequestError, RequestId, Use,
 };
 use crate::pipeline::Plan;
 use crate::schedule::Endpoint;
@@ -78,7 +78,8 @@ impl Client {
             let Some(key) = self.listed.pop_front() else { break };
             let whole = u64::from(self.pipeline.data_blocks()) * u64::from(self.slice_len(key.1));
             let (alone, now) = (self.no_sets(), self.now);
-            let saturated = self.free[0].is_empty();
+            // Nothing is gained by sending more than the link or the positions take.
+            let saturated = self.unsent > 0 || self.free[0].is_empty();
             let Some(area) = self.areas.get_mut(&key) else { continue };
             area.listed = false;
             let Some(first) = area.gathers.front() else {
