@@ -1,8 +1,16 @@
 //! Some seeds of arrays over nodes pass (`make sim` runs many), a seed is the same run each time,
 //! faults are noticed.
 
+use braid_cluster::pipeline::{Params, Slots};
+use braid_cluster::{Family, Planner};
 use braid_sim::cluster::run::{Options, run_seed};
-use braid_sim::cluster::world::Mutation;
+use braid_sim::cluster::scenario::Scenario;
+use braid_sim::cluster::session::Session;
+use braid_sim::cluster::world::{Mutation, Temper};
+use braid_sim::oracle::Range;
+use braid_sim::rng::Rng;
+use braid_sim::trace::Trace;
+use braid_sim::workload::Kind;
 
 #[test]
 fn seeds_pass() {
@@ -26,5 +34,99 @@ fn faults_of_the_world_are_noticed() {
         let options = Options { mutation: Some(mutation), verbose: false };
         let noticed = |seed: &u64| run_seed(*seed, options).is_err();
         assert!((1..=300).any(|seed| noticed(&seed)), "{name} goes unnoticed");
+    }
+}
+
+const CHUNK_BYTES: u64 = 16384;
+
+/// A client of an xor2d array over `nodes`, with a superblock that says active already.
+fn client(nodes: u16, planner: Planner) -> Session {
+    let slots = |bytes| Slots { count: 2 * nodes, bytes };
+    let params = Params {
+        session: 0,
+        epoch: 0,
+        family: Family::Xor2d,
+        nodes,
+        chunk_bytes: CHUNK_BYTES as u32,
+        stripes: 4,
+        planner,
+        wide: slots(CHUNK_BYTES as u32),
+        narrow: slots(4096),
+        reads: slots(CHUNK_BYTES as u32),
+    };
+    let temper = Temper {
+        disk_nanos: 100_000,
+        net_nanos: 20_000,
+        compute_nanos: 1000,
+        slow_permille: 0,
+        discard_zeroes: false,
+        mutation: None,
+    };
+    let scenario = Scenario {
+        params,
+        mix: false,
+        dirty: false,
+        temper,
+        lives: Vec::new(),
+        requests: 0,
+        depth: 4,
+        largest_sectors: 2048,
+        bad_sectors: false,
+    };
+    let mut session = Session::new(scenario, Rng::new(1), Trace::new(false));
+    session.start_client(&[], false).expect("an array");
+    write(&mut session, 0, 8);
+    session
+}
+
+/// Writes and waits; a write that is not taken waits for the next event.
+fn write(session: &mut Session, sector: u64, sectors: u64) {
+    let (kind, range) = (Kind::Write { fua: false }, Range { sector, sectors });
+    while !session.submit_one(kind, range) {
+        assert!(session.step().expect("no fault"), "nothing is due");
+    }
+    while session.in_flight() > 0 {
+        session.step().expect("no fault");
+    }
+}
+
+/// Bytes put by the client and by the nodes, and bytes of the client's messages, for each byte of
+/// data written by these requests of so many sectors.
+fn traffic(session: &mut Session, sectors: u64, starts: &[u64]) -> [f64; 3] {
+    let count = |session: &Session| {
+        let sent = |process| session.world.watch.sent(process);
+        let nodes: u64 = session.nodes.iter().map(|&node| sent(node).put_bytes).sum();
+        [sent(session.client).put_bytes, nodes, sent(session.client).message_bytes]
+    };
+    let before = count(session);
+    starts.iter().for_each(|&start| write(session, start, sectors));
+    let data = (sectors * 512 * starts.len() as u64) as f64;
+    let after = count(session);
+    std::array::from_fn(|i| (after[i] - before[i]) as f64 / data)
+}
+
+#[test]
+fn a_full_stripe_is_sent_once_and_nodes_exchange_the_least_there_is() {
+    for (nodes, rows, data) in [(4, 2, 4), (5, 4, 12), (6, 4, 16), (9, 8, 56)] {
+        let mut session = client(nodes, Planner::Encoder { node: 0 });
+        let stripe = data * CHUNK_BYTES / 512;
+        let whole: Vec<u64> = (1..4).map(|number| number * stripe).collect();
+        let [client, between, messages] = traffic(&mut session, stripe, &whole);
+        let least = f64::from(rows) * f64::from(nodes - 1) / data as f64;
+        assert_eq!((client, between), (1.0, least), "{nodes} nodes");
+        assert!(messages < 0.02, "{nodes} nodes: {messages} message bytes per byte");
+    }
+}
+
+#[test]
+fn a_small_write_is_sent_once_and_only_differences_travel_between_nodes() {
+    for nodes in [4, 5, 8] {
+        let mut session = client(nodes, Planner::Encoder { node: 0 });
+        let starts: Vec<u64> = (0..20).map(|i| i * 56 % 240 * 8).collect();
+        let sectors = session.layout.sectors();
+        let starts: Vec<u64> = starts.into_iter().filter(|start| start + 8 <= sectors).collect();
+        let [client, between, messages] = traffic(&mut session, 8, &starts);
+        assert_eq!((client, between), (1.0, 2.0), "{nodes} nodes");
+        assert!(messages < 0.1, "{nodes} nodes: {messages} message bytes per byte");
     }
 }

@@ -5,10 +5,11 @@ use super::content;
 use super::scenario::{End, Scenario};
 use super::session::Session;
 use super::world::Mutation;
+use crate::oracle::Range;
 use crate::rng::Rng;
 use crate::run::Report;
 use crate::trace::Trace;
-use crate::workload::Workload;
+use crate::workload::{Kind, Workload};
 use crate::world::Failure;
 
 /// How to run.
@@ -206,7 +207,7 @@ fn settle(session: &mut Session) -> Result<(), Failure> {
             return Err(Failure("a resync stands still".to_owned()));
         }
     }
-    if !session.submit_flush() {
+    if !session.submit_one(Kind::Flush, Range::default()) {
         return Err(Failure("no flush is taken".to_owned()));
     }
     while session.in_flight() > 0 {

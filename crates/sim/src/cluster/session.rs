@@ -226,10 +226,10 @@ impl Session {
         taken
     }
 
-    /// Submits a flush; false when there is no room.
-    pub fn submit_flush(&mut self) -> bool {
+    /// Submits this request if there is room and the client takes it.
+    pub fn submit_one(&mut self, kind: Kind, range: Range) -> bool {
         let slot = self.flights.iter().position(Option::is_none);
-        slot.is_some_and(|slot| self.submit_at(slot, Kind::Flush, Range::default()))
+        slot.is_some_and(|slot| self.submit_at(slot, kind, range))
     }
 
     fn submit_at(&mut self, slot: usize, kind: Kind, range: Range) -> bool {
