@@ -72,6 +72,7 @@ fn client(nodes: u16, planner: Planner) -> Session {
         depth: 4,
         largest_sectors: 2048,
         bad_sectors: false,
+        guest: false,
     };
     let mut session = Session::new(scenario, Rng::new(1), Trace::new(false));
     session.start_client(&[], false).expect("an array");

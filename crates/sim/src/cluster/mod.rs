@@ -4,11 +4,13 @@
 //! [`world`] runs [`process`]es: it carries out their [`io`] and what they ask of the [`fabric`],
 //! and notices by [`claims`] and by what it hears ([`watch`]) what machines must not do. A seed
 //! draws a [`scenario`]; [`run`] lets clients come and go, write ([`session`]) and meet troubles,
-//! and in the end compares everything with what lies on the volumes ([`content`]).
+//! and in the end compares everything with what lies on the volumes ([`content`]). At times another
+//! array lives on the same nodes ([`guest`]).
 
 pub mod claims;
 pub mod content;
 pub mod fabric;
+pub mod guest;
 pub mod io;
 pub mod process;
 pub mod run;

@@ -48,6 +48,9 @@ pub fn run_seed(seed: u64, options: Options) -> Result<Report, String> {
 fn run(scenario: Scenario, rng: Rng, trace: Trace) -> Result<Report, Failure> {
     let lives = scenario.lives.clone();
     let mut session = Session::new(scenario, rng, trace);
+    if session.scenario.guest {
+        session.start_guest()?;
+    }
     for (number, &end) in (1..).zip(&lives) {
         session.start_client(&[], false)?;
         let last = number == lives.len();
@@ -112,6 +115,7 @@ fn troubles(session: &mut Session, end: End) -> Vec<(u64, Trouble)> {
 
 fn inject(session: &mut Session, trouble: Trouble) {
     session.world.note(&[50], || format!("TROUBLE {trouble:?}"));
+    session.drop_guest();
     session.troubled = true;
     session.half_synced |= session.syncing();
     match trouble {
@@ -240,6 +244,7 @@ fn stop(session: &mut Session) -> Result<(), Failure> {
 
 /// Lets everything come to rest: then no node has anything left to do.
 fn quiet(session: &mut Session) -> Result<(), Failure> {
+    session.end_guest()?;
     while !session.world.quiet() {
         session.step()?;
     }
@@ -258,6 +263,7 @@ fn quiet(session: &mut Session) -> Result<(), Failure> {
 fn power_cut(session: &mut Session) {
     session.world.note(&[51], || "POWER CUT".to_owned());
     session.crash();
+    session.drop_guest();
     for node in session.nodes.clone() {
         session.world.kill(node);
     }

@@ -43,6 +43,8 @@ pub struct Scenario {
     pub largest_sectors: u64,
     /// Some sectors of one node cannot be read in the last life.
     pub bad_sectors: bool,
+    /// Another array is written on the same nodes.
+    pub guest: bool,
 }
 
 /// Bytes of an array, at most, unless a few stripes are larger.
@@ -53,7 +55,12 @@ impl Scenario {
     #[must_use]
     pub fn draw(rng: &mut Rng, mutation: Option<Mutation>) -> Self {
         let (family, nodes) = family(rng);
-        let params = params(rng, family, nodes);
+        // So many small writes that the turns of a position begin again.
+        let long = nodes <= 8 && rng.percent(1);
+        let params = match long {
+            true => few_positions(params(rng, family, nodes)),
+            false => params(rng, family, nodes),
+        };
         let redundant = !matches!(family, Family::Md { level: Level::Raid0, .. });
         let ends = [End::Stop, End::Crash, End::PowerCut];
         let mut lives: Vec<End> =
@@ -71,10 +78,11 @@ impl Scenario {
             dirty: redundant && rng.percent(15),
             temper: temper(rng, mutation),
             lives,
-            requests: rng.between(20, 120),
-            depth: rng.pick(&[1, 2, 4, 8, 16]),
-            largest_sectors: largest.clamp(8, 512),
+            requests: if long { rng.between(1500, 3000) } else { rng.between(20, 120) },
+            depth: rng.pick(&[1, 2, 4, 8, 16, 32]),
+            largest_sectors: if long { 8 } else { largest.clamp(8, 512) },
             bad_sectors: redundant && rng.percent(15),
+            guest: nodes <= 8 && rng.percent(15),
         }
     }
 
@@ -189,6 +197,13 @@ fn params(rng: &mut Rng, family: Family, nodes: u16) -> Params {
         Ok(_) => planner,
         Err(_) => Planner::Encoder { node: 0 },
     };
+    // Now and then what a user gets, where that does not take too much memory.
+    if nodes <= 4
+        && rng.percent(10)
+        && let Ok(usual) = Params::for_array(family, nodes, chunk_bytes, stripes, chosen)
+    {
+        return usual;
+    }
     let narrow = rng.between(1, most);
     Params {
         wide: slots(rng.between(1, most), wide_bytes),
@@ -196,6 +211,11 @@ fn params(rng: &mut Rng, family: Family, nodes: u16) -> Params {
         reads: slots(rng.between(1, 8), wide_bytes),
         ..params(chosen)
     }
+}
+
+fn few_positions(params: Params) -> Params {
+    let one = |slots: Slots| Slots { count: 1, ..slots };
+    Params { wide: one(params.wide), narrow: one(params.narrow), ..params }
 }
 
 fn temper(rng: &mut Rng, mutation: Option<Mutation>) -> Temper {

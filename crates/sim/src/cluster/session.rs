@@ -10,6 +10,7 @@ use braid_cluster::pipeline::Params;
 use braid_cluster::{Pipeline, Planner};
 
 use super::content::{self, Layout};
+use super::guest::{self, Guest};
 use super::process::{Process, Stored};
 use super::scenario::Scenario;
 use super::suspects::{Map, Suspects};
@@ -64,6 +65,8 @@ pub struct Session {
     pub nodes: Vec<usize>,
     /// The process of the client.
     pub client: usize,
+    /// Another array's client on the same nodes.
+    pub guest: Option<Guest>,
     /// Nodes that are dead, cut off from the client or damaged.
     pub lost: Vec<u16>,
     /// A node is dead or cut off: no more writes.
@@ -105,6 +108,7 @@ impl Session {
             suspects,
             nodes: Vec::new(),
             client: usize::MAX,
+            guest: None,
             lost: Vec::new(),
             dead: false,
             troubled: false,
@@ -132,15 +136,62 @@ impl Session {
         }
     }
 
-    /// What a node's arena needs: room for the rings of a client and of the one before it, which
-    /// may not be gone yet.
+    /// What a node's arena needs: room for the rings of a client, of the one before it, which may
+    /// not be gone yet, and of a guest.
     fn node_bytes(&self, role: u16) -> u64 {
         let mut params = self.scenario.params;
         if params.planner == Planner::Client {
             params.planner = Planner::Encoder { node: 0 };
         }
         let pipeline = Pipeline::new(params).expect("a scenario's pipeline");
-        2 * pipeline.ring_bytes(role) + (1 << 20)
+        3 * pipeline.ring_bytes(role) + (1 << 20)
+    }
+
+    /// Makes another array on the nodes, and starts its client.
+    ///
+    /// # Errors
+    /// When the client refuses the array.
+    pub fn start_guest(&mut self) -> Result<(), Failure> {
+        let params = Params { session: self.rng.next(), epoch: 1, ..self.scenario.params };
+        let disks = content::create(&self.layout, false, &mut self.rng);
+        for (&node, disk) in self.nodes.iter().zip(&disks) {
+            self.world.processes[node].keep(guest::VOLUME, disk.clone());
+        }
+        let rng = self.rng.fork();
+        let guest = Guest::start(&mut self.world, &disks, params, rng).map_err(Failure)?;
+        self.guest = Some(guest);
+        Ok(())
+    }
+
+    /// The other array is given up: its nodes are.
+    pub fn drop_guest(&mut self) {
+        if let Some(guest) = self.guest.take() {
+            self.world.kill(guest.process);
+        }
+    }
+
+    /// A node's volume of the other array.
+    fn guest_disk(&self, node: usize) -> &Disk {
+        &self.world.processes[node].volumes[guest::VOLUME].disk
+    }
+
+    /// The other array comes to its end, and is looked at.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub fn end_guest(&mut self) -> Result<(), Failure> {
+        if let Some(guest) = &mut self.guest {
+            guest.finish();
+        }
+        while self.guest.as_ref().is_some_and(|guest| !guest.stopped()) {
+            if !self.step()? {
+                return Err(Failure("the guest does not stop".to_owned()));
+            }
+        }
+        let Some(guest) = self.guest.take() else { return Ok(()) };
+        let disks: Vec<&Disk> = self.nodes.iter().map(|&node| self.guest_disk(node)).collect();
+        let wrong = guest.wrong(&disks, self.scenario.params.stripes);
+        wrong.map_or(Ok(()), |wrong| Err(Failure(wrong)))
     }
 
     /// Starts a client without the `missing` nodes.
@@ -286,6 +337,10 @@ impl Session {
     pub fn step(&mut self) -> Result<bool, Failure> {
         let moved = self.world.step();
         self.outputs()?;
+        if let Some(guest) = &mut self.guest {
+            guest.go_on(&mut self.world);
+            self.outputs()?;
+        }
         if !moved && self.in_flight() > 0 {
             let kinds: Vec<String> =
                 self.flights.iter().flatten().map(|f| format!("{:?}", f.kind)).collect();
@@ -303,6 +358,10 @@ impl Session {
     /// What is wrong.
     pub fn outputs(&mut self) -> Result<(), Failure> {
         for (process, action) in std::mem::take(&mut self.world.outputs) {
+            if let Some(guest) = self.guest.as_mut().filter(|guest| guest.process == process) {
+                guest.hears(&action).map_err(Failure)?;
+                continue;
+            }
             match action {
                 Action::Complete { id, result } if process == self.client => {
                     self.completed(id, result)?;
