@@ -30,6 +30,8 @@ use super::leftovers::{Guard, Leftover};
 use crate::failure::{Failure, system_error};
 
 const NAMESPACES: &str = "/run/netns";
+/// Labs of processes are called after them.
+const PROCESS: &str = "bench";
 const BURST: &str = "burst 128kb cburst 128kb quantum 60000";
 /// For each peer: what overflows it is dropped.
 const QUEUE_BYTES: u32 = 1 << 20;
@@ -292,6 +294,22 @@ pub(super) fn take_down(name: &str) {
     }
 }
 
+/// The name of the lab of a process.
+pub(super) fn name_of(pid: u32) -> String {
+    format!("{PROCESS}{pid}")
+}
+
+/// Takes down the labs of processes that are gone: a signal they could not catch has ended them.
+pub(super) fn take_down_orphans() {
+    for space in namespaces_named(|_| true) {
+        let name = space.strip_suffix("-sw").unwrap_or("");
+        let pid = name.strip_prefix(PROCESS).and_then(|pid| pid.parse::<u32>().ok());
+        if pid.is_some_and(|pid| !Path::new("/proc").join(pid.to_string()).exists()) {
+            take_down(name);
+        }
+    }
+}
+
 /// Moves the calling thread into a host of a lab.
 pub(super) fn enter(name: &str, host: Host) -> io::Result<()> {
     enter_namespace(&namespace(name, host))
@@ -315,13 +333,16 @@ fn namespace(name: &str, host: impl fmt::Display) -> String {
 
 /// The namespaces of a lab.
 fn namespaces(name: &str) -> Vec<String> {
-    let entries = fs::read_dir(NAMESPACES).into_iter().flatten().flatten();
-    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
-    let ours = |space: &String| {
+    namespaces_named(|space| {
         let host = space.strip_prefix(name).and_then(|rest| rest.strip_prefix('-'));
         host.is_some_and(|host| host == "sw" || host.parse::<Host>().is_ok())
-    };
-    let mut found: Vec<String> = names.filter(ours).collect();
+    })
+}
+
+fn namespaces_named(wanted: impl Fn(&str) -> bool) -> Vec<String> {
+    let entries = fs::read_dir(NAMESPACES).into_iter().flatten().flatten();
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    let mut found: Vec<String> = names.filter(|name| wanted(name)).collect();
     found.sort();
     found
 }

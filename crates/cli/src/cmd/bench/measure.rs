@@ -110,6 +110,8 @@ impl Setting {
         let per_gib = |seconds: Option<f64>| seconds.map(|seconds| seconds * GIBIBYTE);
         let Kind { pattern, schedule } = kind;
         let bound = match pattern {
+            // Loopback has no links.
+            _ if self.link_bit_s.is_none() => None,
             PatternName::Write => bounds::write(self.family, self.nodes, schedule, self.clients),
             PatternName::Read => bounds::read(self.family, self.nodes, self.clients),
             // Not bound by links.
@@ -190,7 +192,7 @@ mod tests {
             block_bytes: 65536,
             storage: StorageName::Memory,
             fabric: "tcp".into(),
-            link_bit_s: None,
+            link_bit_s: Some(500_000_000),
         };
         let kind = |schedule| Kind { pattern: PatternName::Write, schedule };
         let kinds = [kind(WriteSchedule::Client), kind(WriteSchedule::Encoder)];

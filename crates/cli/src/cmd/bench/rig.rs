@@ -4,6 +4,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use braid_cluster::pipeline::Params;
+use braid_cluster::{Pipeline, Planner};
+
 use super::lab::{self, Blueprint, Host, Lab, Traffic};
 use super::line;
 use super::load::Done;
@@ -19,8 +22,8 @@ const START: Duration = Duration::from_secs(30);
 const WARM_UP: Duration = Duration::from_millis(700);
 /// At least so much data in an array.
 const ARRAY_BYTES: u64 = 256 << 20;
-/// Of a node's memory, for each client.
-const RING_BYTES: u64 = 80 << 20;
+/// What a node's memory may be cut up by.
+const SLACK_BYTES: u64 = 4 << 20;
 /// Whole stripes in flight: some being sent, some being closed.
 const STRIPES_IN_FLIGHT: u64 = 4;
 /// How many bytes in flight are at least enough, and at most possible.
@@ -76,8 +79,7 @@ impl<'a> Cluster<'a> {
         let mut command = self.site.braid(host).map_err(system)?;
         command.args(["node", "--foreground", "--listen", &format!("{ip}:0")]);
         command.args(["--fabric", &self.setting.fabric]);
-        let ring = RING_BYTES * u64::from(self.setting.clients);
-        command.args(["--ring", &ring.to_string()]);
+        command.args(["--ring", &ring_bytes(self.setting).to_string()]);
         match self.setting.storage {
             StorageName::Memory => command.arg("--memory"),
             StorageName::Disk => {
@@ -190,10 +192,24 @@ impl Rig for Cluster<'_> {
     }
 }
 
+/// Memory that every node needs for the pipelines of all clients, and for one that is being taken
+/// down.
+fn ring_bytes(setting: &Setting) -> u64 {
+    let chunk_bytes = u32::try_from(setting.block_bytes).unwrap_or(u32::MAX);
+    let planners = [Planner::Encoder { node: 0 }, Planner::Chain, Planner::Static];
+    let rings = planners.into_iter().filter_map(|planner| {
+        let params = Params::for_array(setting.family, setting.nodes, chunk_bytes, 1, planner);
+        let pipeline = Pipeline::new(params.ok()?).ok()?;
+        (0..setting.nodes).map(|node| pipeline.ring_bytes(node)).max()
+    });
+    (rings.max().unwrap_or(0) + SLACK_BYTES) * (u64::from(setting.clients) + 1)
+}
+
 /// A lab, if links are to be shaped; this machine otherwise.
 pub(super) fn site(link_bit_s: Option<u64>, clients: u16, nodes: u16) -> Result<Site, Failure> {
     let Some(_) = link_bit_s else { return Ok(Site::Loopback) };
-    let name = format!("bench{}", std::process::id());
+    lab::take_down_orphans();
+    let name = lab::name_of(std::process::id());
     Ok(Site::Lab(Lab::up(&Blueprint { name, clients, nodes, link_bit_s })?))
 }
 

@@ -3,6 +3,7 @@
 use super::results::{Entry, Results};
 use crate::args::Size;
 
+const SMALL_BYTES: u32 = 4096;
 const MEBIBYTE: f64 = (1 << 20) as f64;
 const HEAD: [&str; 14] = [
     "array",
@@ -103,12 +104,22 @@ pub(super) fn notes(results: &Results) -> String {
     if results.results.iter().any(|entry| entry.link_bit_s.is_none()) {
         text += "Loopback, unshaped: links were neither limited nor counted.\n";
     }
+    let small = |entry: &Entry| {
+        let sent = entry.client_bytes_per_data_byte.filter(|_| entry.pattern == "write-4k")?;
+        Some((sent - 1.0) * f64::from(SMALL_BYTES))
+    };
+    if let Some(bytes) = most(small) {
+        text += &format!(
+            "Beyond its data, a write of 4K costs the client {bytes:.0} bytes: messages, and \
+             headers of every layer.\n"
+        );
+    }
     if let Some(bytes) = most(|entry| entry.node_memory_bytes.map(|bytes| bytes as f64)) {
         text += &format!("Memory of a node at its peak: {:.0} MiB at most.\n", bytes / MEBIBYTE);
     }
     if let Some(cpu) = most(|entry| entry.idle_nodes_cpu) {
         text += &format!(
-            "CPU time of idle nodes: {:.2} % of a core at most, all together.\n",
+            "CPU time of idle nodes, all together: {:.2} % of a core at most.\n",
             cpu * 100.0
         );
     }
@@ -136,6 +147,10 @@ mod tests {
         assert_eq!(cells[9], "0.983");
         assert_eq!(cells[11], "1.69");
         assert_eq!(cells[13], "1.334 (1.333)");
+        let mut small = entry("encoder", 5, 30e6);
+        (small.pattern, small.client_bytes_per_data_byte) = ("write-4k".into(), Some(1.0625));
+        let with_small = Results::new(Machine::this(), vec![small]);
+        assert!(notes(&with_small).contains("costs the client 256 bytes"));
         assert!(notes(&results).contains("Memory of a node at its peak: 100 MiB"));
     }
 }
