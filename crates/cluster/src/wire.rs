@@ -173,6 +173,9 @@ messages! {
         turn: u32,
         /// Everything went well. Otherwise the content of the set's range is undefined here.
         fine: bool,
+        /// Bytes of all slices that this node has received so far, of any client: how busy its
+        /// link is.
+        received_bytes: u64,
     }
     /// Client: read from the volume into a slot, and put that into the client's arena, announced
     /// by the number of the slot. Failure: `ReadFailed`.

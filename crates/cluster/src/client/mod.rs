@@ -205,7 +205,7 @@ impl Client {
     pub fn new(config: ClientConfig, scratch: Scratch) -> Result<Self, String> {
         let mix = match config.params.planner {
             Planner::Client => Mix::Client,
-            _ if config.mix => Mix::Share { share: 0.0, owed: 0.0 },
+            _ if config.mix => Mix::of_both(config.params.nodes),
             _ => Mix::Nodes,
         };
         let mut params = config.params;
@@ -359,7 +359,10 @@ impl Client {
 
     fn message(&mut self, role: u16, message: Message) {
         match message {
-            Message::Closed { position, turn, fine } => self.closed(role, position, turn, fine),
+            Message::Closed { position, turn, fine, received_bytes } => {
+                self.mix.received(role, received_bytes);
+                self.closed(role, position, turn, fine);
+            }
             Message::ReadFailed { slot } => self.read_failed(role, slot),
             Message::Ok { tag } | Message::Volume { tag, .. } => {
                 self.answered(role, tag, Ok(None));

@@ -199,7 +199,7 @@ fn a_write_whose_last_part_failed_is_not_acknowledged() {
     let (position, turn) = place.expect("a slice-set is opened");
     for (role, fine) in [(0, true), (1, true), (2, false)] {
         assert_eq!(completed(&run(&mut client, |_, _| false)), None);
-        hear(&mut client, role, &Message::Closed { position, turn, fine });
+        hear(&mut client, role, &Message::Closed { position, turn, fine, received_bytes: 0 });
     }
     assert_eq!(completed(&run(&mut client, |_, _| false)), Some(Err(RequestError::Failed)));
 }

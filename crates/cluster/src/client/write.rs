@@ -345,6 +345,7 @@ impl Client {
         let imm = Imm::of(&open.set, transfer).encode();
         open.puts += 1;
         self.unsent += 1;
+        self.mix.sent(from.len);
         self.actions.push_back(Action::Fabric(FabricOp::Put {
             io,
             peer: link.peer,
@@ -408,9 +409,7 @@ impl Client {
         let Some(open) = self.open.remove(&position) else { return };
         let kind = usize::from(position >= self.params().wide.count);
         if open.fine {
-            if !self.jobs[kind].is_empty() {
-                self.mix.credit(self.unsent == 0);
-            }
+            self.mix.credit(self.now, !self.jobs[kind].is_empty());
             self.free[kind].push_back(position);
         }
         self.staging.give(open.staged);

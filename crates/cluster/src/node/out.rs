@@ -55,6 +55,8 @@ pub(super) struct Out {
     actions: VecDeque<Action>,
     flights: Vec<Option<Flight>>,
     free: Vec<usize>,
+    /// Of all slices that have come, for any client.
+    pub(super) received_bytes: u64,
 }
 
 impl Out {

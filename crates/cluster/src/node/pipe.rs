@@ -269,6 +269,9 @@ impl Pipe {
         if sender != Some(from) || position.states[usize::from(task)].phase != Phase::Waiting {
             return Err(Violation("a slice twice or from a stranger"));
         }
+        if placed {
+            out.received_bytes += u64::from(running.set.len);
+        }
         self.over(imm.position, task, placed, out);
         Ok(())
     }
@@ -384,8 +387,12 @@ impl Pipe {
     fn close(&mut self, number: u16, out: &mut Out) {
         let Some(running) = self.positions[usize::from(number)].running.take() else { return };
         self.open -= 1;
-        let closed =
-            Message::Closed { position: number, turn: running.set.turn, fine: running.fine };
+        let closed = Message::Closed {
+            position: number,
+            turn: running.set.turn,
+            fine: running.fine,
+            received_bytes: out.received_bytes,
+        };
         out.send(self.peer, self.epoch(), &closed);
     }
 }

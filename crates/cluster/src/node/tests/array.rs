@@ -158,7 +158,7 @@ impl Array {
         let mut closed: BTreeMap<(u16, u32), usize> = BTreeMap::new();
         for (peer, message) in std::mem::take(&mut self.world.heard) {
             match message {
-                Message::Closed { position, turn, fine: true } => {
+                Message::Closed { position, turn, fine: true, .. } => {
                     *closed.entry((position, turn)).or_default() += 1;
                 }
                 other => panic!("{peer:?} says {other:?}"),

@@ -166,7 +166,7 @@ fn a_lost_neighbour_ends_what_needs_it_and_reads_go_on() {
         let mut closed = Vec::new();
         for (_, message) in std::mem::take(&mut array.world.heard) {
             match message {
-                Message::Closed { position, turn: 1, fine } => closed.push((position, fine)),
+                Message::Closed { position, turn: 1, fine, .. } => closed.push((position, fine)),
                 other => panic!("{other:?}"),
             }
         }
