@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use braid_array::assemble::Verdict;
 use braid_cluster::assemble::{Assembly, Candidate, Options, Plan, Start, decide};
@@ -20,6 +21,10 @@ use crate::cmd::nodes::{epoch, fabric, failed};
 use crate::cmd::shell_word;
 use crate::failure::Failure;
 use crate::output;
+
+/// How long a volume that is in use may take to become free, for all together.
+const PATIENCE: Duration = Duration::from_secs(3);
+const RETRY: Duration = Duration::from_millis(100);
 
 pub(super) fn run(
     run_dir: &Path,
@@ -95,18 +100,36 @@ fn probe(remote: &mut Remote, node: &NodeArg, write: bool) -> Result<Candidate, 
     remote::probe(remote, &node.address, volume, write)
 }
 
+/// As `probe`, for writing. A node may not have heard yet that its last client is gone: it gets a
+/// moment.
+fn probe_patiently(
+    remote: &mut Remote,
+    node: &NodeArg,
+    until: Instant,
+) -> Result<Candidate, RemoteError> {
+    loop {
+        match probe(remote, node, true) {
+            Err(error) if error.reason.contains("is in use") && Instant::now() < until => {
+                std::thread::sleep(RETRY);
+            }
+            found => return found,
+        }
+    }
+}
+
 /// Reads all superblocks, and sees that nobody else has any of the volumes.
 fn judge(volumes: &[NodeArg], options: Options, fabric: Kind) -> Result<Assembly, Failure> {
     let mut candidates = Vec::with_capacity(volumes.len());
     // All are held until all are known to be free.
     let mut remotes = Vec::with_capacity(volumes.len());
+    let until = Instant::now() + PATIENCE;
     for node in volumes {
         let connected = Remote::connect(&node.address, fabric, epoch());
         let mut remote = connected.map_err(|error| {
             let next = format!("{}, or leave this member out", error.next);
             failed("assemble", node, &RemoteError { next, ..error })
         })?;
-        let found = probe(&mut remote, node, true);
+        let found = probe_patiently(&mut remote, node, until);
         candidates.push(found.map_err(|error| failed("assemble", node, &error))?);
         remotes.push(remote);
     }
