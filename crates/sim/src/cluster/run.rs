@@ -58,15 +58,39 @@ fn run(scenario: Scenario, rng: Rng, trace: Trace) -> Result<Report, Failure> {
         let cut = matches!(end, End::Crash | End::PowerCut) || !last && session.rng.percent(30);
         live(&mut session, troubles, cut)?;
         match end {
+            // Losses do not spare the client.
+            End::Loss if session.rng.percent(20) => session.crash(),
             _ if last => settle(&mut session)?,
             End::Stop | End::Loss => stop(&mut session)?,
             End::Crash => session.crash(),
             End::PowerCut => power_cut(&mut session),
         }
     }
+    if session.troubled && whole(&session) && session.rng.percent(60) {
+        revive(&mut session)?;
+    }
     reckon(&mut session)?;
     let trace = &session.world.trace;
     Ok(Report { trace_hash: trace.hash(), events: trace.events() })
+}
+
+/// Is every node there, with all that it had?
+fn whole(session: &Session) -> bool {
+    let alive = |&node: &usize| session.world.processes[node].alive;
+    session.nodes.iter().all(alive) && session.disks().iter().all(|disk| !disk.damaged())
+}
+
+/// Only connections were lost: a new client takes the array up again, and makes it right.
+fn revive(session: &mut Session) -> Result<(), Failure> {
+    session.world.note(&[53], || "REVIVE".to_owned());
+    session.lost.clear();
+    session.dead = false;
+    session.troubled = false;
+    session.failed = false;
+    session.half_synced = false;
+    session.start_client(&[], false)?;
+    live(session, Vec::new(), false)?;
+    settle(session)
 }
 
 /// Something that breaks.
@@ -105,7 +129,7 @@ fn troubles(session: &mut Session, end: End) -> Vec<(u64, Trouble)> {
         // At times both at once, or at the very beginning.
         let at = match troubles.last() {
             Some((at, _)) if rng.percent(30) => *at,
-            _ if rng.percent(5) => 0,
+            _ if rng.percent(8) => 0,
             _ => rng.below(scenario.requests),
         };
         troubles.push((at, trouble));
@@ -166,11 +190,13 @@ fn live(
     let mut submitted = 0;
     let events = 40 * u64::from(session.scenario.params.nodes);
     let mut left = cut.then(|| session.rng.between(1, requests * events));
+    // How long a trouble waits for the moment it comes in.
+    let hold = session.rng.pick(&[50, 90, 98]);
     let mut linger = session.rng.pick(&[0, 20, 200, 1000]);
     loop {
         // The moment of a trouble is any between two events around its request.
         while let Some(at) = troubles.iter().position(|(at, _)| *at <= submitted) {
-            if session.rng.percent(90) && submitted < requests {
+            if session.rng.percent(hold) && submitted < requests {
                 break;
             }
             let (_, trouble) = troubles.remove(at);
