@@ -1,6 +1,6 @@
 # Every target is a line that can be typed by hand; `make help` lists them.
 SEEDS ?= 20000
-CLUSTER_SEEDS ?= 2000
+CLUSTER_SEEDS ?= 1000
 SECONDS_EACH ?= 60
 IMAGE ?=
 
@@ -21,7 +21,7 @@ ci: test ## what the continuous integration runs
 setup: ## install the Debian packages that are missing (as root; otherwise say which)
 	@scripts/setup.sh test bench
 
-sim: ## simulate SEEDS=20000 arrays and CLUSTER_SEEDS=2000 over nodes through faults and power cuts
+sim: ## simulate SEEDS=20000 arrays and CLUSTER_SEEDS=1000 over nodes through faults and power cuts
 	cargo run --release -p braid-sim -- --seeds $(SEEDS)
 	cargo run --release -p braid-sim -- --cluster --seeds $(CLUSTER_SEEDS)
 

@@ -49,7 +49,7 @@ fuzz() {
 simulate() {
 	cargo build --release --workspace --bin braid-sim &&
 		target/release/braid-sim --seeds "${SEEDS:-20000}" &&
-		target/release/braid-sim --cluster --seeds "${CLUSTER_SEEDS:-2000}"
+		target/release/braid-sim --cluster --seeds "${CLUSTER_SEEDS:-1000}"
 }
 
 # Always of the whole workspace: a package built alone has other features, and is built again.
