@@ -22,7 +22,7 @@ if [ -n "${QUICK-}" ]; then
 	blocks=64K,256K nodes=4,6 clients=3
 else
 	common+=(--seconds 2 --runs 3)
-	blocks=16K,32K,64K,128K,256K,512K nodes=4,6,9,12 clients=2,3,4
+	blocks=16K,64K,256K,512K nodes=4,6,9,12 clients=2,3,4
 fi
 # bench WHAT OPTION...
 bench() {
