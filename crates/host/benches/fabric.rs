@@ -1,15 +1,16 @@
-//! Puts over a fabric beside a plain TCP stream, alternating in one run between the same two
-//! processes so that both meet the same weather.
+//! Puts over the fabrics beside a plain TCP stream, alternating in one run between the same two
+//! processes so that all meet the same weather.
 //!
-//!     cargo bench -p braid-host --bench fabric
-//!     …/fabric receive HOST:PORT    and elsewhere    …/fabric send HOST:PORT [SECONDS]
+//!     cargo bench -p braid-host --bench fabric [-- FABRIC...]
+//!     …/fabric receive HOST:PORT [FABRIC]    and elsewhere    …/fabric send HOST:PORT [FABRIC]
 //!
+//! With several fabrics, each listens one port above the one before; the plain stream comes last.
 //! The bound: a stream of plain `write` and `read`, 1 MiB at a time, over as much memory. CPU is
 //! that of both processes over the time, 100 % being one core (of the sender alone when they are
 //! apart).
 
 use std::collections::VecDeque;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{self, Sender};
@@ -179,14 +180,19 @@ impl Machine for Blaster {
 }
 
 /// An engine with a blaster in it.
-fn engine(role: Role, dial: Option<String>, listener: Option<TcpListener>) -> Engine {
+fn engine(
+    kind: Kind,
+    role: Role,
+    dial: Option<String>,
+    listener: Option<TcpListener>,
+) -> io::Result<Engine> {
     let arena = Arena::for_fabric(RING_BYTES, 1 << 20).expect("memory");
     let scratch = arena.scratch();
     let connect = |address| Action::Fabric(FabricOp::Connect { peer: PEER, address });
     let machine = Blaster { scratch, actions: dial.map(connect).into_iter().collect(), role };
     let mut engine = Engine::new(Box::new(machine), Vec::new(), arena).expect("an engine");
-    engine.set_fabric(Kind::Tcp, listener).expect("a fabric");
-    engine
+    engine.set_fabric(kind, listener)?;
+    Ok(engine)
 }
 
 fn stop(door: &Door) {
@@ -195,11 +201,12 @@ fn stop(door: &Door) {
 }
 
 /// Bytes a second of puts of this size.
-fn puts(address: SocketAddr, put_bytes: u32, time: Duration) -> f64 {
+fn puts(kind: Kind, address: SocketAddr, put_bytes: u32, time: Duration) -> f64 {
     let (done, finished) = mpsc::channel();
     let begun = Instant::now();
     let sending = Sending { put_bytes, time, begun, started: 0, answered: 0, asked: false, done };
-    let engine = engine(Role::Sender(sending), Some(address.to_string()), None);
+    let engine = engine(kind, Role::Sender(sending), Some(address.to_string()), None);
+    let engine = engine.expect("a fabric");
     let door = engine.door();
     let run = std::thread::spawn(move || engine.run());
     let rate = finished.recv().expect("it ends");
@@ -222,14 +229,24 @@ fn stream(address: SocketAddr, time: Duration) -> f64 {
     bytes as f64 / begun.elapsed().as_secs_f64()
 }
 
-/// Takes in puts at this address, and plain streams at the next port.
-fn receive(address: &str) {
-    let listener = TcpListener::bind(address).expect("an address");
-    let local = listener.local_addr().expect("an address");
-    let plain = TcpListener::bind((local.ip(), local.port() + 1)).expect("the next port");
-    println!("{local}");
-    let engine = engine(Role::Receiver { placed: 0, asked: None }, None, Some(listener));
-    std::thread::spawn(move || engine.run());
+/// Takes in puts at this address and those above it, and plain streams above them.
+fn receive(address: &str, kinds: &[Kind]) {
+    let mut next: SocketAddr = address.parse().expect("an address");
+    let mut first = None;
+    let mut listen = || {
+        let listener = TcpListener::bind(next).expect("an address");
+        let local = listener.local_addr().expect("an address");
+        first.get_or_insert(local);
+        next.set_port(local.port() + 1);
+        listener
+    };
+    for kind in kinds {
+        let role = Role::Receiver { placed: 0, asked: None };
+        let engine = engine(*kind, role, None, Some(listen())).expect("a fabric");
+        std::thread::spawn(move || engine.run());
+    }
+    let plain = listen();
+    println!("{}", first.expect("it listens"));
     let mut ring = vec![0; RING_BYTES as usize];
     for socket in plain.incoming() {
         let mut socket = socket.expect("a stream");
@@ -261,30 +278,44 @@ fn median(values: &mut [f64]) -> f64 {
     values[values.len() / 2]
 }
 
-fn send(address: &str, time: Duration, processes: &[u32]) {
+/// What is measured.
+#[derive(Clone, Copy)]
+enum Way {
+    Stream,
+    Puts(Kind, u32),
+}
+
+fn send(address: &str, kinds: &[Kind], time: Duration, processes: &[u32]) {
     let address: SocketAddr = address.parse().expect("an address");
-    let plain = SocketAddr::new(address.ip(), address.port() + 1);
-    let kinds: Vec<Option<u32>> = [None].into_iter().chain(SIZES.map(Some)).collect();
-    let mut rates = vec![Vec::new(); kinds.len()];
-    let mut loads = vec![Vec::new(); kinds.len()];
+    let above = |ports: usize| {
+        SocketAddr::new(address.ip(), address.port() + u16::try_from(ports).expect("a few"))
+    };
+    let mut ways = vec![(Way::Stream, above(kinds.len()))];
+    for (index, &kind) in kinds.iter().enumerate() {
+        ways.extend(SIZES.map(|put_bytes| (Way::Puts(kind, put_bytes), above(index))));
+    }
+    let mut rates = vec![Vec::new(); ways.len()];
+    let mut loads = vec![Vec::new(); ways.len()];
     for _ in 0..ROUNDS {
-        for (index, kind) in kinds.iter().enumerate() {
+        for (index, &(way, address)) in ways.iter().enumerate() {
             let (cpu, begun) = (cpu_seconds(processes), Instant::now());
-            let rate = match kind {
-                None => stream(plain, time),
-                Some(put_bytes) => puts(address, *put_bytes, time),
-            };
-            rates[index].push(rate);
+            rates[index].push(match way {
+                Way::Stream => stream(address, time),
+                Way::Puts(kind, put_bytes) => puts(kind, address, put_bytes, time),
+            });
             loads[index].push((cpu_seconds(processes) - cpu) / begun.elapsed().as_secs_f64());
         }
     }
     let bound = median(&mut rates[0]);
-    println!("{:<14} {:>9} {:>7} {:>6} {:>12}", "", "MB/s", "ratio", "CPU", "CPU per GB");
-    for (index, kind) in kinds.iter().enumerate() {
-        let name = kind.map_or("plain stream".into(), |bytes| format!("puts of {}K", bytes >> 10));
+    println!("{:<20} {:>9} {:>7} {:>6} {:>12}", "", "MB/s", "ratio", "CPU", "CPU per GB");
+    for (index, (way, _)) in ways.iter().enumerate() {
+        let name = match way {
+            Way::Stream => "plain stream".into(),
+            Way::Puts(kind, bytes) => format!("{kind}, puts of {}K", bytes >> 10),
+        };
         let (rate, load) = (median(&mut rates[index]), median(&mut loads[index]));
         println!(
-            "{name:<14} {:>9.1} {:>7.3} {:>5.0}% {:>10.2} s",
+            "{name:<20} {:>9.1} {:>7.3} {:>5.0}% {:>10.2} s",
             rate / 1e6,
             rate / bound,
             load * 100.0,
@@ -293,29 +324,54 @@ fn send(address: &str, time: Duration, processes: &[u32]) {
     }
 }
 
+/// Both in one, with a process of its own for the other end.
+fn send_to_myself(kinds: &[Kind]) {
+    let program = std::env::current_exe().expect("this program");
+    let mut other = Command::new(program)
+        .args(["receive", "127.0.0.1:0"])
+        .args(kinds.iter().map(Kind::to_string))
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("another process");
+    let mut address = String::new();
+    let output = other.stdout.take().expect("its output");
+    BufReader::new(output).read_line(&mut address).expect("its address");
+    let processes = [std::process::id(), other.id()];
+    send(address.trim(), kinds, Duration::from_secs(1), &processes);
+    let _ = other.kill();
+    let _ = other.wait();
+}
+
+/// Those that there are here.
+fn fabrics(names: &[&str]) -> Vec<Kind> {
+    let kinds = names.iter().map(|name| name.parse().unwrap_or_else(|why| panic!("{why}")));
+    let here = |kind: &Kind| {
+        let role = Role::Receiver { placed: 0, asked: None };
+        match engine(*kind, role, None, None) {
+            Ok(_) => true,
+            Err(why) => {
+                eprintln!("SKIPPED {kind}: {why}");
+                false
+            }
+        }
+    };
+    kinds.filter(here).collect()
+}
+
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let own = std::process::id();
-    let seconds = |text: &str| Duration::from_secs_f64(text.parse().expect("seconds"));
     match words.as_slice() {
-        ["receive", address] => receive(address),
-        ["send", address] => send(address, Duration::from_secs(2), &[own]),
-        ["send", address, time] => send(address, seconds(time), &[own]),
-        [] => {
-            let program = std::env::current_exe().expect("this program");
-            let mut other = Command::new(program)
-                .args(["receive", "127.0.0.1:0"])
-                .stdout(Stdio::piped())
-                .spawn()
-                .expect("another process");
-            let mut address = String::new();
-            let output = other.stdout.take().expect("its output");
-            BufReader::new(output).read_line(&mut address).expect("its address");
-            send(address.trim(), Duration::from_secs(1), &[own, other.id()]);
-            let _ = other.kill();
-            let _ = other.wait();
+        ["receive", address, names @ ..] => receive(address, &fabrics(or_tcp(names))),
+        ["send", address, names @ ..] => {
+            let kinds = fabrics(or_tcp(names));
+            send(address, &kinds, Duration::from_secs(2), &[std::process::id()]);
         }
-        _ => panic!("use: fabric [receive HOST:PORT | send HOST:PORT [SECONDS]]"),
+        [] => send_to_myself(&fabrics(&["tcp", "ofi:tcp", "ofi:shm"])),
+        names => send_to_myself(&fabrics(names)),
     }
+}
+
+fn or_tcp<'a>(names: &'a [&'a str]) -> &'a [&'a str] {
+    if names.is_empty() { &["tcp"] } else { names }
 }
