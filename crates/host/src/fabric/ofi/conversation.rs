@@ -10,9 +10,9 @@ use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use braid_array::Outcome;
 use braid_array::action::Event;
 use braid_array::fabric::{FabricEvent, MAX_MESSAGE_BYTES};
+use braid_array::{IoError, Outcome};
 
 use super::domain::Region;
 use super::endpoint::{Endpoint, Happened};
@@ -32,6 +32,9 @@ const SHORT_TICK: Duration = Duration::from_millis(2);
 
 /// How long opening may take, and taking leave.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long the device may take to give up what a dead peer does not take.
+const LET_GO: Duration = Duration::from_secs(10);
 
 /// The first message, either way.
 const OPENING: &[u8] = b"!";
@@ -98,10 +101,8 @@ impl<'a> Conversation<'a> {
         let begun = Instant::now();
         loop {
             outbox.work().map_err(broken)?;
-            let opening = self.happened.iter().position(|happened| match happened {
-                Happened::Received { .. } => true,
-                Happened::Placed { .. } | Happened::Gone { .. } => false,
-            });
+            let is_message = |happened: &Happened| matches!(happened, Happened::Received { .. });
+            let opening = self.happened.iter().position(is_message);
             if let Some(at) = opening
                 && let Happened::Received { number, .. } = self.happened.remove(at)
             {
@@ -123,11 +124,17 @@ impl<'a> Conversation<'a> {
         }
     }
 
-    /// Until one of the two hangs up.
+    /// Until one of the two hangs up, and the device has let go of what it was given.
     ///
     /// # Errors
     /// Why the connection is over, for people, if it ended otherwise.
     pub(super) fn hold(mut self) -> Result<(), String> {
+        let ended = self.converse();
+        self.let_go();
+        ended
+    }
+
+    fn converse(&mut self) -> Result<(), String> {
         loop {
             self.take_in()?;
             let stuck = self.outbox(|outbox| outbox.work().map(|()| outbox.is_stuck()));
@@ -143,6 +150,37 @@ impl<'a> Conversation<'a> {
         }
     }
 
+    /// Waits until the device has nothing of ours any more. Providers do not expect to be closed
+    /// with work under way: verbs under ofi_rxm has crashed then.
+    fn let_go(&mut self) {
+        let begun = Instant::now();
+        let mut events = Vec::new();
+        loop {
+            for happened in std::mem::take(&mut self.happened) {
+                events.extend(match happened {
+                    Happened::Gone { number } => self.gone(number, Ok(Outcome::Done)),
+                    Happened::Failed { number, sending: true, .. } => {
+                        self.gone(number, Err(IoError::Gone))
+                    }
+                    // Nobody listens any more.
+                    _ => None,
+                });
+            }
+            let nothing = self.outbox(|outbox| outbox.has_nothing_under_way());
+            let failed = self.endpoint.wait(SHORT_TICK, &mut self.happened).is_err();
+            if nothing || failed || begun.elapsed() > LET_GO {
+                break;
+            }
+        }
+        self.link.tell(events);
+    }
+
+    /// The device is done with what had this number: the answer, if that was a put.
+    fn gone(&self, number: usize, result: Result<Outcome, IoError>) -> Option<Event> {
+        let put = self.outbox(|outbox| outbox.gone(number));
+        put.map(|io| Event::Done { io, result })
+    }
+
     fn outbox<T>(&self, work: impl FnOnce(&mut Outbox) -> T) -> T {
         self.link.outbox(work).expect("only this thread ends it")
     }
@@ -151,6 +189,7 @@ impl<'a> Conversation<'a> {
     fn take_in(&mut self) -> Result<(), String> {
         let peer = self.link.peer();
         let mut events = Vec::with_capacity(self.happened.len());
+        let mut failed = None;
         for happened in std::mem::take(&mut self.happened) {
             match happened {
                 Happened::Placed { imm } => {
@@ -158,9 +197,13 @@ impl<'a> Conversation<'a> {
                     events.push(Event::Fabric(FabricEvent::Placed { peer, imm }));
                 }
                 Happened::Gone { number } => {
-                    let put = self.outbox(|outbox| outbox.gone(number));
-                    let done = |io| Event::Done { io, result: Ok(Outcome::Done) };
-                    events.extend(put.map(done));
+                    events.extend(self.gone(number, Ok(Outcome::Done)));
+                }
+                Happened::Failed { number, sending, error } => {
+                    if sending {
+                        events.extend(self.gone(number, Err(IoError::Gone)));
+                    }
+                    failed.get_or_insert(error);
                 }
                 Happened::Received { number, bytes } => {
                     self.received.messages += 1;
@@ -179,7 +222,10 @@ impl<'a> Conversation<'a> {
             }
         }
         self.link.tell(events);
-        Ok(())
+        match failed {
+            Some(error) => Err(broken(OfiError::new("an operation failed", error.into()))),
+            None => Ok(()),
+        }
     }
 
     fn post_receive(&self, number: u32) -> Result<(), OfiError> {

@@ -31,6 +31,9 @@ pub(super) enum Happened {
     Received { number: usize, bytes: usize },
     /// A put or message of ours is on its way: its buffer may be used again.
     Gone { number: usize },
+    /// It is not, or nothing comes into the buffer any more: the connection is broken. Either way
+    /// the device is done with the buffer.
+    Failed { number: usize, sending: bool, error: i32 },
 }
 
 /// See the module.
@@ -309,20 +312,23 @@ impl Queue {
         match usize::try_from(count) {
             Ok(count) => out.extend(entries[..count].iter().filter_map(happened)),
             Err(_) if again.contains(&-count) => {}
-            Err(_) if -count == ffi::FI_EAVAIL as isize => return Err(self.error()),
+            Err(_) if -count == ffi::FI_EAVAIL as isize => out.extend(self.failure()?),
             Err(_) => return Err(OfiError::new("fi_cq_read", count as i64)),
         }
         Ok(())
     }
 
-    fn error(&self) -> OfiError {
+    fn failure(&self) -> Result<Option<Happened>, OfiError> {
         let mut entry = zeroed::<ffi::fi_cq_err_entry>();
         // SAFETY: the queue is open, and the entry may be written.
         let code = unsafe { ffi::fi_cq_readerr(self.cq.as_ptr(), &raw mut entry, 0) };
-        if code < 0 {
-            return OfiError::new("fi_cq_readerr", code as i64);
+        if code == -(ffi::FI_EAGAIN as isize) {
+            return Ok(None);
         }
-        OfiError::new("an operation failed", entry.err.into())
+        OfiError::check("fi_cq_readerr", code as i64)?;
+        let sending = entry.flags & u64::from(ffi::FI_SEND | ffi::FI_WRITE) != 0;
+        let number = entry.op_context.addr();
+        Ok(Some(Happened::Failed { number, sending, error: entry.err }))
     }
 }
 

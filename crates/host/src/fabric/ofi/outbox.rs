@@ -128,7 +128,9 @@ impl Outbox {
 
     /// The device is done with this. Tells which put it was, if it was one.
     pub(super) fn gone(&mut self, number: usize) -> Option<IoId> {
-        match self.taken.remove(u32::try_from(number).expect("a number that we gave")) {
+        // A provider that fails may tell numbers that it was not given.
+        let index = u32::try_from(number).ok().filter(|&index| self.taken.get(index).is_some())?;
+        match self.taken.remove(index) {
             Taken::Put(io) => Some(io),
             Taken::Message(slot) => {
                 self.free.push(slot);
@@ -140,6 +142,11 @@ impl Outbox {
     /// Nothing waits, and the device has nothing.
     pub(super) fn is_idle(&self) -> bool {
         self.taken.is_empty() && self.waiting.is_empty()
+    }
+
+    /// The device has nothing.
+    pub(super) const fn has_nothing_under_way(&self) -> bool {
+        self.taken.is_empty()
     }
 
     /// Something waits for the device.

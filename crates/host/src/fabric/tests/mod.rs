@@ -49,7 +49,9 @@ impl Make {
         let arena = Arena::for_fabric(2 * INBOX, MIB).unwrap();
         let make = if self.threads { Driver::threads } else { Driver::new };
         let mut driver = make(arena.memory()).unwrap();
-        let listener = listens.then(|| TcpListener::bind("127.0.0.1:0").unwrap());
+        // RDMA devices do not have the loopback's address.
+        let host = std::env::var("BRAID_TEST_ADDRESS").unwrap_or_else(|_| "127.0.0.1".into());
+        let listener = listens.then(|| TcpListener::bind((host.as_str(), 0)).unwrap());
         let address = listener.as_ref().map(|socket| socket.local_addr().unwrap().to_string());
         let mut fabric = super::new(self.kind(), arena.place(), listener).unwrap();
         fabric.begin(&mut driver).unwrap();
