@@ -8,6 +8,7 @@
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use braid_array::action::Event;
@@ -222,6 +223,10 @@ impl<'a> Conversation<'a> {
             }
         }
         self.link.tell(events);
+        // Whoever sends faster than we work is slowed down: nothing is received meanwhile.
+        while self.link.is_to_wait() {
+            thread::sleep(SHORT_TICK);
+        }
         match failed {
             Some(error) => Err(broken(OfiError::new("an operation failed", error.into()))),
             None => Ok(()),

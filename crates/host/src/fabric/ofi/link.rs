@@ -134,6 +134,11 @@ impl Link {
         self.peer
     }
 
+    /// The engine has enough to do, and wants the connection to go on.
+    pub(super) fn is_to_wait(&self) -> bool {
+        self.news.is_full() && !self.is_cut()
+    }
+
     /// Tells the engine.
     pub(super) fn tell(&self, events: Vec<Event>) {
         self.news.tell(events);

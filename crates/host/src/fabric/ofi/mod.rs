@@ -36,8 +36,15 @@ use crate::driver::{self, Driver, Op, Outgoing as DriverOutgoing};
 use crate::engine::core::Token as EngineToken;
 use crate::fabric::frame::{Hello, Kind, Provider};
 use crate::fabric::greet::{Greeter, Met};
+use crate::fabric::tcp::connection;
 use crate::fabric::{Fabric, Place, Token};
 use crate::member::describe;
+
+/// Connections at a time: each has a thread, and buffers of the provider's.
+const MAX_LINKS: usize = 256;
+
+/// Events that may wait for the engine before those who bring more have to wait, too.
+const MANY_EVENTS: usize = 4096;
 
 /// What the threads tell the engine.
 #[derive(Debug)]
@@ -53,6 +60,11 @@ impl News {
         }
         self.events.lock().unwrap_or_else(PoisonError::into_inner).extend(more);
         driver::signal(&self.wake);
+    }
+
+    /// The engine has enough to do.
+    fn is_full(&self) -> bool {
+        self.events.lock().unwrap_or_else(PoisonError::into_inner).len() > MANY_EVENTS
     }
 }
 
@@ -180,6 +192,12 @@ impl Ofi {
                 "uses libfabric's provider {theirs}, this is {ours}; use the same on both"
             ));
         }
+        self.threads.retain(|(_, thread)| !thread.is_finished());
+        if self.threads.len() >= MAX_LINKS {
+            return Err("there are too many connections already".into());
+        }
+        connection::prepare(&stream)
+            .map_err(|error| format!("its socket cannot be set up: {}", describe(&error)))?;
         let ours = stream.local_addr().map_err(|error| describe(&error))?.ip();
         let peer = dialled.unwrap_or_else(|| self.accepted());
         let link = Arc::new(Link::new(peer, stream, Arc::clone(&self.news)));
@@ -187,7 +205,6 @@ impl Ofi {
         let run = move || shared.run(|| devices.arena(ours), dialled.is_some());
         let thread = thread::Builder::new().name("fabric-ofi".into()).spawn(run);
         let thread = thread.map_err(|error| format!("no thread for it: {}", describe(&error)))?;
-        self.threads.retain(|(_, thread)| !thread.is_finished());
         self.threads.push((Arc::clone(&link), thread));
         self.peers.insert(peer, Peer { link: Some(link), known: dialled.is_some() });
         Ok(())

@@ -15,6 +15,9 @@ use crate::slab::Slab;
 /// Messages that can be on their way in either direction at a time.
 const MESSAGES: u32 = 64;
 
+/// Messages a peer may leave unread before it is hung up on.
+const MAX_WAITING_BYTES: usize = 16 << 20;
+
 /// The memory in which messages lie: those that come in, then those that go out.
 pub(super) const MESSAGE_MEMORY_BYTES: usize = 2 * MESSAGES as usize * MAX_MESSAGE_BYTES;
 
@@ -35,6 +38,12 @@ pub(super) enum Outgoing {
     Put { io: IoId, from: Buf, to: u64, imm: u32 },
     /// A message.
     Message(Vec<u8>),
+}
+
+impl Outgoing {
+    fn message_bytes(&self) -> usize {
+        if let Self::Message(bytes) = self { bytes.len() } else { 0 }
+    }
 }
 
 /// What the device has.
@@ -61,6 +70,8 @@ pub(super) struct Outbox {
     /// Slots for messages that go out.
     free: Vec<u32>,
     waiting: VecDeque<Outgoing>,
+    /// Bytes of the messages among them.
+    waiting_bytes: usize,
     sent: Counts,
 }
 
@@ -69,7 +80,7 @@ impl Outbox {
     pub(super) fn new(endpoint: Arc<Endpoint>, remote: Remote) -> Self {
         let free = (MESSAGES..2 * MESSAGES).collect();
         let (taken, waiting) = (Slab::default(), VecDeque::new());
-        Self { endpoint, remote, taken, free, waiting, sent: Counts::default() }
+        Self { endpoint, remote, taken, free, waiting, waiting_bytes: 0, sent: Counts::default() }
     }
 
     /// Puts something out, in its turn.
@@ -77,6 +88,7 @@ impl Outbox {
     /// # Errors
     /// When the device refuses it for good.
     pub(super) fn push(&mut self, outgoing: Outgoing) -> Result<(), OfiError> {
+        self.waiting_bytes += outgoing.message_bytes();
         self.waiting.push_back(outgoing);
         // Who came before has been refused, and will be tried when something has happened.
         if self.waiting.len() == 1 { self.work() } else { Ok(()) }
@@ -91,8 +103,14 @@ impl Outbox {
             let started = self.start(&outgoing);
             if !matches!(started, Ok(true)) {
                 self.waiting.push_front(outgoing);
-                return started.map(|_| ());
+                started?;
+                break;
             }
+            self.waiting_bytes -= outgoing.message_bytes();
+        }
+        if self.waiting_bytes > MAX_WAITING_BYTES {
+            let reason = "it does not take what it is sent".into();
+            return Err(OfiError { call: "fi_sendmsg", reason });
         }
         Ok(())
     }

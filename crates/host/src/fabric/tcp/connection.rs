@@ -175,7 +175,7 @@ impl Connection {
 
 /// Sets a socket up: small things go out at once, little waits in the kernel, and a dead host is
 /// noticed.
-pub(super) fn prepare(stream: &TcpStream) -> io::Result<()> {
+pub(in crate::fabric) fn prepare(stream: &TcpStream) -> io::Result<()> {
     let socket = stream.as_fd();
     sockopt::set_tcp_nodelay(socket, true)?;
     // The kernel doubles it for its own needs.

@@ -6,7 +6,7 @@
 //! turn. Its life: open; then *leaving* (the machine hung up: the rest is sent, what comes is
 //! thrown away) or *broken* (told to the machine when nothing is in the driver any more).
 
-mod connection;
+pub(super) mod connection;
 mod input;
 mod output;
 
