@@ -4,7 +4,7 @@ CLUSTER_SEEDS ?= 1000
 SECONDS_EACH ?= 60
 IMAGE ?=
 
-.PHONY: help demo test ci setup sim fuzz bench bench-parity bench-fabric bench-cluster
+.PHONY: help demo test ci setup test-rxe sim fuzz bench bench-parity bench-fabric bench-cluster
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
 
@@ -15,6 +15,10 @@ demo: ## an array of Linux md's: assembled, mounted, broken, rebuilt, checked, h
 test: ## everything that must hold: style, unit tests, simulation, fuzzing, outside judges
 	@scripts/setup.sh test
 	@scripts/test.sh
+
+test-rxe: ## the fabric over RDMA, on soft RoCE in a guest
+	@scripts/setup.sh rxe
+	@scripts/rxe-test.sh
 
 ci: test ## what the continuous integration runs
 
@@ -34,7 +38,7 @@ bench-parity: ## xor and P+Q beside ISA-L, in one run
 	@scripts/setup.sh bench
 	@scripts/bench-parity.sh
 
-bench-fabric: ## puts over TCP beside a plain stream, in one run
+bench-fabric: ## puts over TCP and libfabric beside a plain stream, in one run
 	cargo bench --quiet -p braid-host --bench fabric
 
 bench-cluster: ## schedules over nodes on shaped links, with plots; QUICK=1 for a short one

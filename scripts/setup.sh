@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that the named jobs need and that are missing.
-# usage: setup.sh [test|demo|bench]...     (as root; otherwise it says what to install)
+# usage: setup.sh [test|demo|bench|rxe]...     (as root; otherwise it says what to install)
 set -euo pipefail
 
 declare -A packages=(
@@ -8,16 +8,24 @@ declare -A packages=(
 	[md]="gcc libc6-dev user-mode-linux mdadm busybox-static kmod"
 	[live]="fuse3 e2fsprogs xfsprogs fio util-linux procps"
 	[nbd]="qemu-utils libnbd-bin python3-libnbd"
+	# Without these, the fabric over libfabric is left out.
+	[ofi]="gcc libc6-dev pkg-config libfabric-dev libclang-dev"
+	[rdma]="iproute2 ibverbs-utils ibverbs-providers"
+	[rxe]="qemu-system-x86 busybox-static cpio kmod xz-utils"
 	[isal]="gcc libc6-dev libisal-dev"
 	[lab]="iproute2 libnbd-bin"
 )
 wanted=()
 for job in "${@:-test}"; do
 	case $job in
-	test) wanted+=(${packages[md]} ${packages[live]} ${packages[nbd]} ${packages[lab]}) ;;
+	test)
+		wanted+=(${packages[md]} ${packages[live]} ${packages[nbd]})
+		wanted+=(${packages[ofi]} ${packages[lab]})
+		;;
 	demo) wanted+=(${packages[md]} ${packages[live]} ${packages[lab]}) ;;
-	bench) wanted+=(${packages[isal]} ${packages[lab]}) ;;
-	*) echo "setup.sh: no job named $job; try test, demo or bench" >&2; exit 2 ;;
+	rxe) wanted+=(${packages[ofi]} ${packages[rdma]} ${packages[rxe]}) ;;
+	bench) wanted+=(${packages[ofi]} ${packages[isal]} ${packages[lab]}) ;;
+	*) echo "setup.sh: no job named $job; try test, demo, bench or rxe" >&2; exit 2 ;;
 	esac
 done
 
