@@ -29,23 +29,23 @@ use crate::member::describe;
 const TICK: Duration = Duration::from_millis(100);
 
 /// How often to look while something waits for room, and while taking leave.
-const SHORT_TICK: Duration = Duration::from_millis(2);
+pub(super) const SHORT_TICK: Duration = Duration::from_millis(2);
 
 /// How long opening may take, and taking leave.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long the device may take to give up what a dead peer does not take.
-const LET_GO: Duration = Duration::from_secs(10);
+const UNREACHABLE: &str = "can be reached by TCP, but not by libfabric; check that the address is \
+                           one of its device's";
 
 /// The first message, either way.
 const OPENING: &[u8] = b"!";
 
 /// See the module.
 pub(super) struct Conversation<'a> {
-    link: &'a Link,
-    endpoint: Arc<Endpoint>,
+    pub(super) link: &'a Link,
+    pub(super) endpoint: Arc<Endpoint>,
     /// What has happened and was not looked at yet.
-    happened: Vec<Happened>,
+    pub(super) happened: Vec<Happened>,
     received: Counts,
     /// When we last looked at the TCP connection.
     looked: Instant,
@@ -55,7 +55,7 @@ pub(super) struct Conversation<'a> {
     /// What has come of the peer's farewell.
     farewell: Vec<u8>,
     /// The peer has closed the TCP connection.
-    deserted: bool,
+    pub(super) deserted: bool,
 }
 
 impl<'a> Conversation<'a> {
@@ -78,15 +78,9 @@ impl<'a> Conversation<'a> {
             farewell: Vec::new(),
             deserted: false,
         };
-        for number in inbound_slots() {
-            conversation.post_receive(number).map_err(broken)?;
-        }
-        if dialled {
-            outbox.push(Outgoing::Message(OPENING.to_vec())).map_err(broken)?;
-        }
-        conversation.await_opening(&mut outbox)?;
-        if !dialled {
-            outbox.push(Outgoing::Message(OPENING.to_vec())).map_err(broken)?;
+        if let Err(reason) = conversation.begin(&mut outbox, dialled) {
+            conversation.part(outbox);
+            return Err(reason);
         }
         link.up(Arc::clone(&conversation.endpoint), outbox);
         let peer = link.peer();
@@ -95,6 +89,20 @@ impl<'a> Conversation<'a> {
             false => FabricEvent::Accepted { peer },
         })]);
         Ok(conversation)
+    }
+
+    fn begin(&mut self, outbox: &mut Outbox, dialled: bool) -> Result<(), String> {
+        for number in inbound_slots() {
+            self.post_receive(number).map_err(broken)?;
+        }
+        if dialled {
+            outbox.push(Outgoing::Message(OPENING.to_vec())).map_err(broken)?;
+        }
+        self.await_opening(outbox)?;
+        if !dialled {
+            outbox.push(Outgoing::Message(OPENING.to_vec())).map_err(broken)?;
+        }
+        Ok(())
     }
 
     /// Takes in the first message; what happens beside it is left for later.
@@ -115,23 +123,20 @@ impl<'a> Conversation<'a> {
                 return Err("closes the connection without a word".into());
             }
             if begun.elapsed() > PATIENCE {
-                return Err(
-                    "can be reached by TCP, but not by libfabric; check that its provider \
-                            reaches that machine"
-                        .into(),
-                );
+                return Err(UNREACHABLE.into());
             }
             self.endpoint.wait(SHORT_TICK, &mut self.happened).map_err(broken)?;
         }
     }
 
-    /// Until one of the two hangs up, and the device has let go of what it was given.
+    /// Until the connection is over and closed.
     ///
     /// # Errors
-    /// Why the connection is over, for people, if it ended otherwise.
+    /// Why it is over, for people, if nobody hung up.
     pub(super) fn hold(mut self) -> Result<(), String> {
         let ended = self.converse();
-        self.let_go();
+        let outbox = self.link.end().expect("only this thread ends it");
+        self.part(outbox);
         ended
     }
 
@@ -149,31 +154,6 @@ impl<'a> Conversation<'a> {
             let limit = if short || self.leaving.is_some() { SHORT_TICK } else { TICK };
             self.endpoint.wait(limit, &mut self.happened).map_err(broken)?;
         }
-    }
-
-    /// Waits until the device has nothing of ours any more. Providers do not expect to be closed
-    /// with work under way: verbs under ofi_rxm has crashed then.
-    fn let_go(&mut self) {
-        let begun = Instant::now();
-        let mut events = Vec::new();
-        loop {
-            for happened in std::mem::take(&mut self.happened) {
-                events.extend(match happened {
-                    Happened::Gone { number } => self.gone(number, Ok(Outcome::Done)),
-                    Happened::Failed { number, sending: true, .. } => {
-                        self.gone(number, Err(IoError::Gone))
-                    }
-                    // Nobody listens any more.
-                    _ => None,
-                });
-            }
-            let nothing = self.outbox(|outbox| outbox.has_nothing_under_way());
-            let failed = self.endpoint.wait(SHORT_TICK, &mut self.happened).is_err();
-            if nothing || failed || begun.elapsed() > LET_GO {
-                break;
-            }
-        }
-        self.link.tell(events);
     }
 
     /// The device is done with what had this number: the answer, if that was a put.
@@ -240,7 +220,7 @@ impl<'a> Conversation<'a> {
     }
 
     /// Looks what the peer says over TCP.
-    fn look(&mut self) -> Result<(), String> {
+    pub(super) fn look(&mut self) -> Result<(), String> {
         self.looked = Instant::now();
         let mut bytes = [0; FAREWELL_BYTES];
         while !self.deserted {

@@ -4,7 +4,6 @@ use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use braid_array::IoError;
 use braid_array::action::Event;
 use braid_array::fabric::{FabricEvent, PeerId};
 
@@ -65,7 +64,10 @@ impl Link {
     /// Ends the connection.
     pub(super) fn cut(&self) {
         self.wish(CUT);
-        let _ = self.stream.shutdown(Shutdown::Both);
+        if matches!(*self.state(), State::Opening) {
+            // The thread may wait for the peer's introduction.
+            let _ = self.stream.shutdown(Shutdown::Both);
+        }
     }
 
     fn wish(&self, wish: u8) {
@@ -102,26 +104,24 @@ impl Link {
         }
     }
 
+    /// The engine can use it no more: what went out and was not answered.
+    pub(super) fn end(&self) -> Option<Outbox> {
+        match std::mem::replace(&mut *self.state(), State::Over) {
+            State::Up(_, outbox) => Some(outbox),
+            State::Opening | State::Over => None,
+        }
+    }
+
     /// Runs the connection, from the introduction to the end. On a thread of its own.
     pub(super) fn run(&self, arena: impl FnOnce() -> Result<Arc<Region>, String>, dialled: bool) {
         let ended = arena().and_then(|arena| Conversation::open(self, arena, dialled)?.hold());
-        let state = std::mem::replace(&mut *self.state(), State::Over);
-        let mut events = Vec::new();
-        if let State::Up(endpoint, outbox) = state {
-            let owed = outbox.owed();
-            // The last share: this closes the endpoint, and nobody touches the buffers any more.
-            drop(endpoint);
-            let gone = |io| Event::Done { io, result: Err(IoError::Gone) };
-            events.extend(owed.into_iter().map(gone));
-        }
-        // This tells the peer, who waits for it if he has hung up.
+        self.end();
         let _ = self.stream.shutdown(Shutdown::Both);
         let reason = ended.err().unwrap_or_else(|| "it has hung up".into());
-        events.push(Event::Fabric(FabricEvent::Lost { peer: self.peer, reason }));
-        self.news.tell(events);
+        self.tell(vec![Event::Fabric(FabricEvent::Lost { peer: self.peer, reason })]);
     }
 
-    /// Its thread is about to end.
+    /// The engine can use it no more.
     pub(super) fn is_over(&self) -> bool {
         matches!(*self.state(), State::Over)
     }

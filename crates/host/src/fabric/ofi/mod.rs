@@ -14,6 +14,7 @@ mod introduction;
 mod library;
 mod link;
 mod outbox;
+mod parting;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;

@@ -4,71 +4,61 @@ use std::collections::BTreeSet;
 
 use super::*;
 
-macro_rules! suite {
-    ($($(#[$attribute:meta])? $name:ident: $make:expr;)*) => {$(
+macro_rules! tests {
+    ($($(#[$attribute:meta])? $name:ident: $make:expr, $tests:tt;)*) => {$(
         mod $name {
             const MAKE: super::Make = $make;
-
-            #[test]
-            $(#[$attribute])?
-            fn messages_arrive_in_order() {
-                super::messages_arrive_in_order(MAKE);
-            }
-
-            #[test]
-            $(#[$attribute])?
-            fn puts_arrive_whole_both_ways_at_once() {
-                super::puts_arrive_whole_both_ways_at_once(MAKE);
-            }
-
-            #[test]
-            $(#[$attribute])?
-            fn a_put_beyond_the_arena_ends_the_connection() {
-                super::a_put_beyond_the_arena_ends_the_connection(MAKE);
-            }
-
-            #[test]
-            $(#[$attribute])?
-            fn who_is_not_there_is_lost() {
-                super::who_is_not_there_is_lost(MAKE);
-            }
-
-            #[test]
-            $(#[$attribute])?
-            fn strangers_are_told_apart() {
-                super::strangers_are_told_apart(MAKE);
-            }
-
-            #[test]
-            $(#[$attribute])?
-            fn a_lost_peer_answers_its_puts_first() {
-                super::a_lost_peer_answers_its_puts_first(MAKE);
-            }
-
-            #[test]
-            $(#[$attribute])?
-            fn what_was_sent_arrives_after_hanging_up() {
-                super::what_was_sent_arrives_after_hanging_up(MAKE);
-            }
-
-            #[test]
-            $(#[$attribute])?
-            fn hanging_up_while_dialling_is_silent() {
-                super::hanging_up_while_dialling_is_silent(MAKE);
-            }
-
-            #[test]
-            $(#[$attribute])?
-            fn an_ending_engine_sends_the_rest() {
-                super::an_ending_engine_sends_the_rest(MAKE);
-            }
+            tests! { @each $(#[$attribute])? $tests }
         }
     )*};
+    (@each #[$attribute:meta] [$($test:ident)*]) => {$(
+        #[test]
+        #[$attribute]
+        fn $test() {
+            super::$test(MAKE);
+        }
+    )*};
+    (@each [$($test:ident)*]) => {$(
+        #[test]
+        fn $test() {
+            super::$test(MAKE);
+        }
+    )*};
+}
+
+/// The tests in which everybody takes leave.
+macro_rules! suite {
+    ($($(#[$attribute:meta])? $name:ident: $make:expr;)*) => {
+        tests! { $($(#[$attribute])? $name: $make, [
+            messages_arrive_in_order
+            puts_arrive_whole_both_ways_at_once
+            who_is_not_there_is_lost
+            strangers_are_told_apart
+            what_was_sent_arrives_after_hanging_up
+            an_ending_engine_sends_the_rest
+        ];)* }
+    };
+}
+
+/// The tests in which a connection breaks.
+macro_rules! rough {
+    ($($(#[$attribute:meta])? $name:ident: $make:expr;)*) => {
+        tests! { $($(#[$attribute])? $name: $make, [
+            a_put_beyond_the_arena_ends_the_connection
+            a_lost_peer_answers_its_puts_first
+            hanging_up_while_dialling_is_silent
+        ];)* }
+    };
 }
 
 suite! {
     tcp_by_uring: super::Make { fabric: "tcp", threads: false };
     tcp_by_threads: super::Make { fabric: "tcp", threads: true };
+}
+
+rough! {
+    tcp_by_uring_rough: super::Make { fabric: "tcp", threads: false };
+    tcp_by_threads_rough: super::Make { fabric: "tcp", threads: true };
 }
 
 #[cfg(ofi)]
@@ -78,6 +68,17 @@ suite! {
     ofi_shm: super::Make { fabric: "ofi:shm", threads: false };
     #[ignore = "needs an RDMA device; scripts/rxe-test.sh has one"]
     ofi_verbs: super::Make { fabric: "ofi:verbs", threads: false };
+}
+
+// Not over shm: ends of it in one process use each other's memory directly, and when one is closed
+// before the other has looked at everything, libfabric 1.17 follows pointers into what is gone.
+// Processes have mappings of their own.
+#[cfg(ofi)]
+rough! {
+    ofi_tcp_rough: super::Make { fabric: "ofi:tcp", threads: false };
+    ofi_tcp_by_threads_rough: super::Make { fabric: "ofi:tcp", threads: true };
+    #[ignore = "needs an RDMA device; scripts/rxe-test.sh has one"]
+    ofi_verbs_rough: super::Make { fabric: "ofi:verbs", threads: false };
 }
 
 /// The message number `i`.
@@ -303,9 +304,8 @@ fn a_lost_peer_answers_its_puts_first(make: Make) {
     };
     answered.sort_unstable();
     assert_eq!((answered, peer), (ios, to_b));
-    // Shared memory and RDMA may have put all of it there before.
-    let by_hand = ["tcp", "ofi:tcp"].contains(&make.fabric);
-    assert!(failed > 0 || !by_hand, "it cannot have taken 64 MiB");
+    // What needs no engine to receive may have taken all of it.
+    assert!(failed > 0 || make.kind() != Kind::Tcp, "it cannot have taken 64 MiB");
     a.end();
 }
 

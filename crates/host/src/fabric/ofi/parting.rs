@@ -1,0 +1,70 @@
+//! How a connection is closed, whether it was hung up on or broke.
+//!
+//! Providers do not expect to be closed with anything under way: completions that come in between
+//! make ofi_rxm follow pointers to what is gone. So first the device finishes what it was given;
+//! then we tell the peer by closing our half of the TCP connection, and wait until he does the
+//! same; then nothing moves any more, and the endpoint can be closed.
+
+use std::net::Shutdown;
+use std::time::{Duration, Instant};
+
+use braid_array::action::Event;
+use braid_array::{IoError, Outcome};
+
+use super::conversation::{Conversation, SHORT_TICK};
+use super::endpoint::Happened;
+use super::outbox::Outbox;
+
+/// How long a peer that is dead or does not listen can delay that.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The same, when the engine wants to end.
+const HASTE: Duration = Duration::from_secs(1);
+
+/// How often nothing may have happened before we believe that nothing moves.
+const QUIET: u32 = 5;
+
+impl Conversation<'_> {
+    /// Closes the endpoint, and answers all puts.
+    pub(super) fn part(mut self, mut outbox: Outbox) {
+        let begun = Instant::now();
+        let (mut quiet, mut told) = (0, false);
+        loop {
+            let busy = !self.happened.is_empty();
+            quiet = if busy { 0 } else { quiet + 1 };
+            self.settle(&mut outbox);
+            let limit = if self.link.is_cut() { HASTE } else { PATIENCE };
+            let (late, idle) = (begun.elapsed() > limit, outbox.has_nothing_under_way());
+            if idle && !told {
+                let _ = self.link.stream().shutdown(Shutdown::Write);
+                told = true;
+            }
+            // What he still says does not matter.
+            let deserted = self.look().is_err() || self.deserted;
+            let still = idle && deserted && quiet >= QUIET;
+            if still || late || self.endpoint.wait(SHORT_TICK, &mut self.happened).is_err() {
+                break;
+            }
+        }
+        let link = self.link;
+        let owed = outbox.owed();
+        // Both shares are gone now: the endpoint is closed, and nobody touches the buffers.
+        drop(self);
+        let gone = |io| Event::Done { io, result: Err(IoError::Gone) };
+        link.tell(owed.into_iter().map(gone).collect());
+    }
+
+    /// Takes in how the puts ended. For the rest, nobody listens any more.
+    fn settle(&mut self, outbox: &mut Outbox) {
+        let mut events = Vec::new();
+        for happened in self.happened.drain(..) {
+            let (number, result) = match happened {
+                Happened::Gone { number } => (number, Ok(Outcome::Done)),
+                Happened::Failed { number, sending: true, .. } => (number, Err(IoError::Gone)),
+                _ => continue,
+            };
+            events.extend(outbox.gone(number).map(|io| Event::Done { io, result }));
+        }
+        self.link.tell(events);
+    }
+}
