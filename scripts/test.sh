@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
 # Runs every check of the project and ends with one line: N passed, N failed[, N skipped].
-# A failed step does not stop the next; the status is 0 only when nothing failed.
+# A failed step does not stop the next; the status is 0 only when nothing failed. What failed, and
+# why, is told again before the last line.
 # usage: test.sh [STEP...]     (no STEP: all, in the order below)
 set -uo pipefail
 cd "$(dirname "$(realpath "$0")")/.."
 export RUST_BACKTRACE=${RUST_BACKTRACE:-0} CARGO_TERM_COLOR=${CARGO_TERM_COLOR:-auto}
 
 passed=0 failed=0 skipped=0 broken=()
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+log=$(mktemp) told=$(mktemp)
+trap 'rm -f "$log" "$told"' EXIT
 
 # step NAME COMMAND...: run, time, and count what it reports; a step without tests counts as one.
 step() {
@@ -26,8 +27,16 @@ step() {
 		f=1
 	fi
 	passed=$((passed + p - s)) failed=$((failed + f)) skipped=$((skipped + s))
-	[ "$status" = 0 ] || broken+=("$name")
+	[ "$status" = 0 ] || { broken+=("$name"); why "$name" >>"$told"; }
 	printf '<== %s: status %s, %s s\n' "$name" "$status" $((SECONDS - began))
+}
+
+# Which tests failed and what they said; programs that a signal ended; a step's last words.
+why() {
+	echo "--- $1"
+	sed -n '/^test .* FAILED$/p; /panicked at /{N;N;N;p}; /(signal: /p; /^error/{N;N;N;p}' "$log" |
+		cut -c1-300 | head -100
+	tail -n 5 "$log"
 }
 
 deny() {
@@ -61,7 +70,7 @@ for name in "${@:-${all[@]}}"; do
 	fmt) step fmt cargo fmt --all --check ;;
 	clippy) step clippy cargo clippy --workspace --all-targets -- -D warnings ;;
 	deny) step deny deny ;;
-	unit) step unit cargo test --workspace --exclude braid-judges ;;
+	unit) step unit cargo test --no-fail-fast --workspace --exclude braid-judges ;;
 	release) step release release ;;
 	sim) step sim simulate ;;
 	fuzz) step fuzz fuzz ;;
@@ -70,7 +79,10 @@ for name in "${@:-${all[@]}}"; do
 	esac
 done
 
-[ ${#broken[@]} = 0 ] || echo "failed: ${broken[*]}"
+if [ ${#broken[@]} != 0 ]; then
+	echo "failed: ${broken[*]}"
+	cat "$told"
+fi
 summary="$passed passed, $failed failed"
 [ "$skipped" = 0 ] || summary="$summary, $skipped skipped"
 echo "$summary"
