@@ -25,9 +25,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// What a client has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Done {
-    /// Answered between the first and the last answer that count.
+    /// Answered within the measurement.
     pub(super) window_bytes: u64,
-    /// Between those two.
+    /// How long that was.
     pub(super) window_seconds: f64,
     /// Answered from the beginning to the end.
     pub(super) total_bytes: u64,
@@ -87,13 +87,20 @@ const fn scramble(number: u64) -> u64 {
     mixed ^ (mixed >> 31)
 }
 
-/// Counts what is answered between the first answer after the warm-up and the last one of the
-/// measurement: the time before the one and after the other belongs to pieces that are not counted.
+/// Counts what is answered within a measurement.
+///
+/// Answers come in bursts, a stripe at a time. A measurement that began or ended with a burst would
+/// be wrong by half of one on average, which is much of a short one; so progress counts as even
+/// between the moments at which another unit is complete.
 #[derive(Debug)]
 struct Window {
     from: Instant,
     until: Instant,
-    first: Option<Instant>,
+    unit_bytes: u64,
+    /// When the last unit was complete, and how much that was in all.
+    mark: (Instant, u64),
+    /// What was answered when the measurement began.
+    before: Option<f64>,
     over: bool,
     done: Done,
 }
@@ -101,21 +108,36 @@ struct Window {
 impl Window {
     fn new(load: &Load, now: Instant) -> Self {
         let from = now + load.warm_up;
-        Self { from, until: from + load.length, first: None, over: false, done: Done::default() }
+        let (until, unit_bytes) = (from + load.length, load.unit_bytes());
+        let (mark, done) = ((now, 0), Done::default());
+        Self { from, until, unit_bytes, mark, before: None, over: false, done }
     }
 
     fn note(&mut self, now: Instant, bytes: u64) {
         self.done.total_bytes += bytes;
-        match self.first {
-            None if now >= self.from => self.first = Some(now),
-            Some(first) if !self.over => {
-                self.done.window_bytes += bytes;
-                self.done.window_seconds = (now - first).as_secs_f64();
-                self.over = now >= self.until;
-            }
-            _ => {}
+        let complete = self.done.total_bytes / self.unit_bytes * self.unit_bytes;
+        if self.over || complete == self.mark.1 {
+            return;
         }
+        let mark = (now, complete);
+        if self.before.is_none() && now >= self.from {
+            self.before = Some(between(self.mark, mark, self.from));
+        }
+        if let Some(before) = self.before
+            && now >= self.until
+        {
+            self.done.window_bytes = (between(self.mark, mark, self.until) - before) as u64;
+            self.done.window_seconds = (self.until - self.from).as_secs_f64();
+            self.over = true;
+        }
+        self.mark = mark;
     }
+}
+
+/// How far it was at some moment between two, if progress was even.
+fn between(start: (Instant, u64), end: (Instant, u64), at: Instant) -> f64 {
+    let seconds = |until: Instant| (until - start.0).as_secs_f64();
+    (end.1 - start.1) as f64 * seconds(at) / seconds(end.0) + start.1 as f64
 }
 
 /// When a request was answered, how long it was, and the answer.
@@ -268,15 +290,39 @@ mod tests {
     }
 
     #[test]
-    fn the_window_opens_and_closes_with_an_answer() {
-        let load = load(PatternName::Write);
+    fn progress_is_even_between_units() {
+        // From 5 to 35 ms; a unit has 20 bytes.
+        let load = Load { stripe_bytes: 20, ..load(PatternName::Write) };
         let now = Instant::now();
         let mut window = Window::new(&load, now);
-        for millis in [1, 6, 16, 26, 37, 50] {
+        // 20 at 10 ms, 40 at 21 ms, 60 at 41 ms: 10 at the beginning, and 54 at the end.
+        for millis in [1, 10, 20, 21, 34, 41, 50] {
             window.note(now + Duration::from_millis(millis), 10);
         }
         assert!(window.over);
-        assert_eq!((window.done.total_bytes, window.done.window_bytes), (60, 30));
-        assert!((window.done.window_seconds - 0.031).abs() < 1e-9);
+        assert_eq!((window.done.total_bytes, window.done.window_bytes), (70, 44));
+        assert!((window.done.window_seconds - 0.03).abs() < 1e-9);
+    }
+
+    #[test]
+    fn bursts_do_not_bias_the_rate() {
+        // Stripes of 20 bytes every 100 ms on average, alternately after 50 and 150.
+        let load = Load {
+            stripe_bytes: 20,
+            length: Duration::from_millis(300),
+            ..load(PatternName::Write)
+        };
+        let now = Instant::now();
+        let rates = (0..200).map(|warm_up| {
+            let load = Load { warm_up: Duration::from_millis(500 + warm_up), ..load };
+            let mut window = Window::new(&load, now);
+            for stripe in 0..30u64 {
+                let at = now + Duration::from_millis(stripe * 100 + stripe % 2 * 50);
+                (0..2).for_each(|_| window.note(at, 10));
+            }
+            window.done.window_bytes as f64 / window.done.window_seconds
+        });
+        let mean = rates.sum::<f64>() / 200.0;
+        assert!((mean - 200.0).abs() < 2.0, "{mean}");
     }
 }
