@@ -72,7 +72,7 @@ pub fn serve_node(
         Err(error) => node.stop().and(Err(system(error))),
         // Somebody always says something before the channel closes: the engine at its end.
         Ok(()) => match stops.recv() {
-            Ok(StopRequest::EngineEnded) | Err(_) => node.ended_by_itself(),
+            Ok(StopRequest::EngineEnded) | Err(_) => Err(node.ended_by_itself()),
             Ok(_) => node.stop(),
         },
     };
@@ -121,7 +121,13 @@ impl RunningNode {
             result
         };
         let engine = thread::Builder::new().name("node".into()).spawn(run).map_err(system)?;
-        Ok(Self { address, door, engine: Some(engine) })
+        let node = Self { address, door, engine: Some(engine) };
+        // The engine answers when the ring is pinned and somebody accepts connections; before that
+        // the kernel would accept them, and who has connected would wait for a word.
+        if node.door.status().is_none() {
+            return Err(node.ended_by_itself());
+        }
+        Ok(node)
     }
 
     /// Where it listens.
@@ -150,9 +156,10 @@ impl RunningNode {
         join(engine)
     }
 
-    fn ended_by_itself(mut self) -> Result<(), ServeError> {
-        self.engine.take().map_or(Ok(()), join)?;
-        Err(ServeError::new("the engine has ended by itself", "start the node again"))
+    fn ended_by_itself(mut self) -> ServeError {
+        let ended = self.engine.take().map_or(Ok(()), join);
+        let unasked = || ServeError::new("the engine has ended by itself", "start the node again");
+        ended.err().unwrap_or_else(unasked)
     }
 }
 

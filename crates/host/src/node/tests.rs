@@ -81,7 +81,8 @@ impl Machine for Keeper {
     }
 
     fn status(&self) -> Status {
-        unreachable!("nobody asks")
+        assert!(self.scratch.bytes >= 1 << 20, "too little to work with");
+        Status::blank()
     }
 
     fn array_sectors(&self) -> u64 {
@@ -175,6 +176,14 @@ fn a_node_that_cannot_be_says_why() {
     let said = RunningNode::launch(&taken, keeper, None).unwrap_err().to_string();
     assert!(said.starts_with(&format!("cannot listen on {}: address", first.address())), "{said}");
     assert!(said.ends_with("; stop who listens there, or choose another port"), "{said}");
+}
+
+/// Whoever has connected to a node that was told to be ready would wait for a word otherwise.
+#[test]
+fn a_node_is_ready_when_its_engine_answers() {
+    let setup = NodeSetup { ring_bytes: 1 << 16, ..setup(Storage::Memory) };
+    let said = RunningNode::launch(&setup, keeper, None).unwrap_err().to_string();
+    assert!(said.starts_with("the engine panicked"), "{said}");
 }
 
 #[test]
