@@ -64,13 +64,17 @@ impl Recovery {
         inputs.filter(|cell| !lost.contains(cell)).collect()
     }
 
-    /// Only the steps that are needed to get these cells back.
+    /// Only the steps that are needed to get these cells back, when some are known.
     #[must_use]
-    pub fn only(&self, cells: &[Cell]) -> Self {
-        let mut wanted: BTreeSet<Cell> = cells.iter().copied().collect();
+    pub fn only<'a>(
+        &self,
+        cells: impl IntoIterator<Item = &'a Cell>,
+        known: impl Fn(&Cell) -> bool,
+    ) -> Self {
+        let mut wanted: BTreeSet<Cell> = cells.into_iter().copied().collect();
         let mut steps = Vec::new();
         for step in self.steps.iter().rev() {
-            if wanted.contains(&step.cell) {
+            if wanted.contains(&step.cell) && !known(&step.cell) {
                 wanted.extend(step.inputs.iter().map(|term| term.cell));
                 steps.push(step.clone());
             }
@@ -172,7 +176,7 @@ mod tests {
         let xor2d = Xor2d::new(7).expect("7 nodes");
         let all = Recovery::plan(xor2d.code(), &[0, 3]).expect("two nodes");
         for step in all.steps() {
-            let some = all.only(&[step.cell]);
+            let some = all.only(&[step.cell], |_| false);
             assert_eq!(some.steps().last().map(|last| last.cell), Some(step.cell));
             let mut there = some.reads();
             for step in some.steps() {
@@ -181,6 +185,8 @@ mod tests {
             }
             assert!(some.steps().len() < all.steps().len());
         }
-        assert_eq!(all.only(&[]).steps(), []);
+        assert_eq!(all.only(&[], |_| false).steps(), []);
+        let (first, last) = (&all.steps()[0].cell, &all.steps()[all.steps().len() - 1].cell);
+        assert_eq!(all.only([first, last], |cell| cell == last).steps(), [all.steps()[0].clone()]);
     }
 }

@@ -1,50 +1,145 @@
 //! Reads of blocks whose node is gone, or cannot read them: the other nodes' blocks are read, and
 //! the sums formed that give the lost ones back.
+//!
+//! ```text
+//!  Waiting ─► Working ─► over        Working ⇄ Kept ─► over
+//! ```
+//! While a node is lost, all that is read of one range of a stripe is read once: a decoding takes
+//! in what else is wanted of its range, and is kept until its buffers are needed. That nothing is
+//! written any more makes what it has keep its worth.
 
 use super::read::{Piece, Whose};
 use super::requests::Extent;
 use super::{BTreeMap, BTreeSet, Buf, Cell, Client, Key, RequestError, RequestId, Use, VecDeque};
+use crate::StripeCode;
 use crate::decode::{Recovery, Step};
 
-/// Blocks wanted of one range of a stripe.
+/// A block that a request wants.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Want {
+    /// Data index.
+    pub(super) index: u32,
+    pub(super) into: Buf,
+    pub(super) request: RequestId,
+}
+
+/// Stripe, first byte in its blocks, length.
+pub(super) type Range = (u64, u32, u32);
+
+/// Blocks of one range of a stripe, read and formed.
 #[derive(Debug)]
 pub(super) struct Decode {
     range: Extent,
-    /// Data index, where to, whose.
-    wanted: Vec<(u32, Buf, RequestId)>,
+    /// Takes in what others want of the range.
+    shared: bool,
+    state: State,
     /// Nodes that could not read their block.
     without: BTreeSet<u16>,
-    state: State,
+    /// What it has not begun with.
+    wanted: Vec<Want>,
+    /// What is where, or will be.
+    blocks: BTreeMap<Cell, Buf>,
+    /// Reads that are not answered.
+    reads: u32,
+    failed: bool,
+    /// What is done when all reads are answered, in order.
+    work: VecDeque<Work>,
+    /// A part of it is being done.
+    busy: Option<Work>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     /// For the slice to be free, and for buffers.
     Waiting,
-    Working {
-        /// Reads that are not answered.
-        reads: u32,
-        failed: bool,
-        /// What is where.
-        blocks: BTreeMap<Cell, Buf>,
-        /// Sums that are still to be formed, in order.
-        steps: VecDeque<Step>,
-        staged: Vec<Buf>,
-    },
+    Working,
+    /// It has no more to do, for now.
+    Kept,
+}
+
+#[derive(Clone, Debug)]
+enum Work {
+    /// A block is formed.
+    Form(Step),
+    /// A request gets its block.
+    Answer(Cell, Want),
+}
+
+/// Why a decoding does not begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unfit {
+    /// The slice is being written.
+    Busy,
+    /// There are no buffers.
+    NoRoom,
+    /// The blocks cannot be had.
+    Never,
 }
 
 impl Client {
-    /// Wants blocks of a range back, without these nodes.
-    pub(super) fn decode(
+    /// Wants blocks of a range while nodes are lost.
+    pub(super) fn decode(&mut self, range: Extent, wanted: Vec<Want>) {
+        let place = range.place();
+        if let Some(&job) = self.shared_decodes.get(&place)
+            && self.join(job, &wanted)
+        {
+            return;
+        }
+        let job = self.new_decode(range, wanted, true, BTreeSet::new());
+        self.shared_decodes.insert(place, job);
+    }
+
+    /// Wants blocks of a range back that this node cannot read.
+    pub(super) fn decode_without(&mut self, range: Extent, wanted: Vec<Want>, node: u16) {
+        self.new_decode(range, wanted, false, BTreeSet::from([node]));
+    }
+
+    fn new_decode(
         &mut self,
         range: Extent,
-        wanted: Vec<(u32, Buf, RequestId)>,
+        wanted: Vec<Want>,
+        shared: bool,
         without: BTreeSet<u16>,
-    ) {
+    ) -> u32 {
         let job = self.next_decode;
         self.next_decode = self.next_decode.wrapping_add(1);
-        self.decodes.insert(job, Decode { range, wanted, without, state: State::Waiting });
+        let decode = Decode {
+            range,
+            shared,
+            state: State::Waiting,
+            without,
+            wanted,
+            blocks: BTreeMap::new(),
+            reads: 0,
+            failed: false,
+            work: VecDeque::new(),
+            busy: None,
+        };
+        self.decodes.insert(job, decode);
         self.waiting_decodes.push_back(job);
+        job
+    }
+
+    /// Has a decoding do this, too; false when it cannot.
+    fn join(&mut self, job: u32, wanted: &[Want]) -> bool {
+        let Some(decode) = self.decodes.get_mut(&job) else { return false };
+        match decode.state {
+            State::Waiting => {
+                decode.wanted.extend(wanted);
+                true
+            }
+            State::Working => self.begin_with(job, wanted).is_ok(),
+            State::Kept => {
+                self.kept_decodes.retain(|&kept| kept != job);
+                let begun = self.begin_with(job, wanted).is_ok();
+                if begun {
+                    self.decode_step(job);
+                } else {
+                    self.forget(job);
+                }
+                begun
+            }
+        }
     }
 
     fn key_of(&self, range: &Extent) -> Key {
@@ -53,135 +148,223 @@ impl Client {
 
     /// Begins with what waits, in order, as far as slices and buffers are free.
     pub(super) fn start_decodes(&mut self) {
-        for _ in 0..self.waiting_decodes.len() {
-            let Some(job) = self.waiting_decodes.pop_front() else { break };
-            if !self.start_decode(job) {
-                self.waiting_decodes.push_back(job);
+        let mut later = VecDeque::new();
+        while let Some(job) = self.waiting_decodes.pop_front() {
+            let Some(decode) = self.decodes.get_mut(&job) else { continue };
+            let wanted = std::mem::take(&mut decode.wanted);
+            let begun = self.begin_with(job, &wanted);
+            let Some(decode) = self.decodes.get_mut(&job) else { continue };
+            match begun {
+                Ok(()) => self.decode_step(job),
+                Err(Unfit::Never) if decode.shared => self.dissolve(job, wanted),
+                Err(Unfit::Never) => {
+                    self.forget(job);
+                    let error =
+                        if self.enough() { RequestError::Medium } else { RequestError::Failed };
+                    wanted.iter().for_each(|want| self.piece_over(want.request, Err(error)));
+                }
+                Err(unfit) => {
+                    decode.wanted = wanted;
+                    later.push_back(job);
+                    if unfit == Unfit::NoRoom {
+                        break;
+                    }
+                }
             }
         }
+        later.append(&mut self.waiting_decodes);
+        self.waiting_decodes = later;
     }
 
-    /// False when it has to wait.
-    fn start_decode(&mut self, job: u32) -> bool {
-        let Some(decode) = self.decodes.get(&job) else { return true };
+    /// Has blocks read and formed that a decoding does not have yet, and handed to those who want
+    /// them.
+    fn begin_with(&mut self, job: u32, wanted: &[Want]) -> Result<(), Unfit> {
+        let Some(decode) = self.decodes.get(&job) else { return Err(Unfit::Never) };
         let range = decode.range;
         let key = self.key_of(&range);
         if self.areas.get(&key).is_some_and(|area| area.sets > 0) {
-            return false;
+            return Err(Unfit::Busy);
         }
+        let planner = self.pipeline.planner(0);
+        let plan = self.pipeline.plan(range.stripe, planner).ok_or(Unfit::Never)?;
+        let cell = |want: &Want| plan.code.data()[want.index as usize];
         let mut lost: BTreeSet<u16> = self.lost().into_iter().collect();
         lost.extend(&decode.without);
-        let planner = self.pipeline.planner(0);
-        let Some(plan) = self.pipeline.plan(range.stripe, planner) else { return true };
-        let cells: Vec<Cell> =
-            decode.wanted.iter().map(|&(index, ..)| plan.code.data()[index as usize]).collect();
-        let gone: Vec<Cell> = cells.iter().copied().filter(|c| lost.contains(&c.node)).collect();
-        let lost: Vec<u16> = lost.into_iter().collect();
-        let recovery = match gone.is_empty() || !self.torn.contains(&key) {
-            true => self.recovery(&plan.code, &lost, &gone),
-            false => None,
-        };
-        let Some(recovery) = recovery else {
-            let error = if self.enough() { RequestError::Medium } else { RequestError::Failed };
-            self.decode_over(job, Err(error));
-            return true;
-        };
-        let mut blocks: BTreeMap<Cell, Buf> =
-            cells.iter().copied().zip(decode.wanted.iter().map(|&(_, buf, _)| buf)).collect();
-        let mut reads = recovery.reads();
-        reads.extend(cells.iter().filter(|cell| !lost.contains(&cell.node)));
-        let sums = recovery.steps().iter().map(|step| step.cell);
-        let missing: BTreeSet<Cell> =
-            reads.iter().copied().chain(sums).filter(|cell| !blocks.contains_key(cell)).collect();
-        let Some(staged) = self.staging.take(missing.len(), range.len) else { return false };
-        blocks.extend(missing.into_iter().zip(staged.iter().copied()));
-        for &cell in &reads {
-            let (extent, into) = (range, blocks[&cell]);
-            self.queue(Piece { cell, extent, into, whose: Whose::Decode(job) });
+        let there = |cell: &Cell| decode.blocks.contains_key(cell);
+        let missing = wanted.iter().map(cell).filter(|cell| !there(cell));
+        let (gone, mut reads): (BTreeSet<Cell>, BTreeSet<Cell>) =
+            missing.partition(|cell| lost.contains(&cell.node));
+        if !gone.is_empty() && self.torn.contains(&key) {
+            return Err(Unfit::Never);
         }
-        self.areas.entry(key).or_default().readers += 1;
-        let steps = recovery.steps().iter().cloned().collect();
-        let (reads, failed) = (reads.len() as u32, false);
-        if let Some(decode) = self.decodes.get_mut(&job) {
-            decode.state = State::Working { reads, failed, blocks, steps, staged };
+        let known = |cell: &Cell| there(cell) || reads.contains(cell);
+        let recovery = self.recovery(&plan.code, &lost, &gone, &known).ok_or(Unfit::Never)?;
+        let more: Vec<Cell> = recovery.reads().into_iter().filter(|cell| !there(cell)).collect();
+        reads.extend(more);
+        let formed = recovery.steps().iter().map(|step| step.cell);
+        let new: Vec<Cell> = reads.iter().copied().chain(formed).collect();
+        let staged = self.stage(new.len(), range.len).ok_or(Unfit::NoRoom)?;
+        let Some(decode) = self.decodes.get_mut(&job) else { return Err(Unfit::Never) };
+        decode.blocks.extend(new.into_iter().zip(staged));
+        decode.reads += reads.len() as u32;
+        decode.work.extend(recovery.steps().iter().cloned().map(Work::Form));
+        decode.work.extend(wanted.iter().map(|want| Work::Answer(cell(want), *want)));
+        let begins = decode.state != State::Working;
+        decode.state = State::Working;
+        let into: Vec<(Cell, Buf)> =
+            reads.iter().map(|&cell| (cell, decode.blocks[&cell])).collect();
+        for (cell, into) in into {
+            self.queue(Piece { cell, extent: range, into, whose: Whose::Decode(job) });
         }
-        true
+        if begins {
+            self.areas.entry(key).or_default().readers += 1;
+        }
+        Ok(())
     }
 
-    /// How to get these blocks back. With a choice of sums, the one whose nodes have less to do.
-    fn recovery(&self, code: &crate::StripeCode, lost: &[u16], gone: &[Cell]) -> Option<Recovery> {
-        if lost.len() > 1 || gone.len() != 1 {
-            return Recovery::plan(code, lost).map(|all| all.only(gone));
+    /// Buffers; what is kept goes for them, the oldest first.
+    fn stage(&mut self, count: usize, len: u32) -> Option<Vec<Buf>> {
+        loop {
+            if let Some(bufs) = self.staging.take(count, len) {
+                return Some(bufs);
+            }
+            let oldest = self.kept_decodes.pop_front()?;
+            self.forget(oldest);
         }
-        let load = |cell: Cell| self.links[usize::from(cell.node)].load();
-        let work = |number: &usize| {
-            let cells = code.equations()[*number].cells();
-            cells.filter(|cell| *cell != gone[0]).map(load).sum::<usize>()
-        };
-        let number = code.involved(gone[0]).iter().copied().min_by_key(work)?;
-        Some(Recovery::by_equations(code, &[(gone[0], number)]))
     }
 
-    /// A node could not read its block.
-    pub(super) fn decode_without(&mut self, job: u32, node: u16) {
-        if let Some(decode) = self.decodes.get_mut(&job) {
-            decode.without.insert(node);
+    /// How to get these blocks back. With a choice of sums, those for which least has to be read
+    /// beyond what is known, from the nodes that have less to do.
+    fn recovery(
+        &self,
+        code: &StripeCode,
+        lost: &BTreeSet<u16>,
+        gone: &BTreeSet<Cell>,
+        known: &impl Fn(&Cell) -> bool,
+    ) -> Option<Recovery> {
+        if lost.len() > 1 && !gone.is_empty() {
+            let lost: Vec<u16> = lost.iter().copied().collect();
+            return Recovery::plan(code, &lost).map(|all| all.only(gone, known));
         }
+        let mut read = BTreeSet::new();
+        let mut sums = Vec::new();
+        for &cell in gone {
+            let new = |number: usize| {
+                let others = code.equations()[number].cells().filter(move |&other| other != cell);
+                others.filter(|other| !known(other) && !read.contains(other)).collect::<Vec<_>>()
+            };
+            let work = |&number: &usize| {
+                let new = new(number);
+                let load = |cell: &Cell| self.links[usize::from(cell.node)].load();
+                (new.len(), new.iter().map(load).sum::<usize>())
+            };
+            let number = code.involved(cell).iter().copied().min_by_key(work)?;
+            let new = new(number);
+            read.extend(new);
+            sums.push((cell, number));
+        }
+        Some(Recovery::by_equations(code, &sums))
     }
 
     pub(super) fn decode_read_done(&mut self, job: u32, fine: bool) {
         let Some(decode) = self.decodes.get_mut(&job) else { return };
-        let State::Working { reads, failed, .. } = &mut decode.state else { return };
-        *reads -= 1;
-        *failed |= !fine;
-        if *reads == 0 {
-            if *failed { self.decode_again(job) } else { self.decode_step(job) }
-        }
-    }
-
-    /// From the beginning, without one more node.
-    fn decode_again(&mut self, job: u32) {
-        let Some(decode) = self.decodes.get_mut(&job) else { return };
-        let range = decode.range;
-        if let State::Working { staged, .. } = std::mem::replace(&mut decode.state, State::Waiting)
-        {
-            self.staging.give(staged);
-        }
-        self.reader_gone(&range);
-        self.waiting_decodes.push_back(job);
-    }
-
-    /// Forms the next sum; after the last, the request has its blocks.
-    fn decode_step(&mut self, job: u32) {
-        let Some(decode) = self.decodes.get_mut(&job) else { return };
-        let State::Working { blocks, steps, .. } = &mut decode.state else { return };
-        match steps.pop_front() {
-            Some(step) => {
-                let inputs = step.inputs.iter().map(|term| blocks[&term.cell]).collect();
-                let coefs = step.inputs.iter().map(|term| term.coef).collect();
-                let output = blocks[&step.cell];
-                self.sum(Use::Decode { job }, inputs, coefs, output);
-            }
-            None => {
-                let range = decode.range;
-                self.reader_gone(&range);
-                self.decode_over(job, Ok(()));
-            }
-        }
-    }
-
-    pub(super) fn decode_step_done(&mut self, job: u32) {
+        decode.reads -= 1;
+        decode.failed |= !fine;
         self.decode_step(job);
     }
 
-    fn decode_over(&mut self, job: u32, result: Result<(), RequestError>) {
-        let Some(decode) = self.decodes.remove(&job) else { return };
-        if let State::Working { staged, .. } = decode.state {
-            self.staging.give(staged);
+    /// A node could not read a block for a decoding.
+    pub(super) fn decode_read_failed(&mut self, job: u32, node: u16) {
+        if let Some(decode) = self.decodes.get_mut(&job) {
+            decode.without.insert(node);
         }
-        for (_, _, id) in decode.wanted {
-            self.piece_over(id, result);
+        self.decode_read_done(job, false);
+    }
+
+    /// Does the next thing; after the last, the decoding is over.
+    fn decode_step(&mut self, job: u32) {
+        let Some(decode) = self.decodes.get_mut(&job) else { return };
+        if decode.reads > 0 || decode.busy.is_some() {
+            return;
         }
+        if decode.failed {
+            return self.decode_again(job);
+        }
+        decode.busy = decode.work.pop_front();
+        let (inputs, coefs, output) = match &decode.busy {
+            Some(Work::Form(Step { cell, inputs })) => {
+                let bufs = inputs.iter().map(|term| decode.blocks[&term.cell]).collect();
+                (bufs, inputs.iter().map(|term| term.coef).collect(), decode.blocks[cell])
+            }
+            Some(Work::Answer(cell, want)) => (vec![decode.blocks[cell]], vec![1], want.into),
+            None => return self.decode_over(job),
+        };
+        self.sum(Use::Decode { job }, inputs, coefs, output);
+    }
+
+    pub(super) fn decode_step_done(&mut self, job: u32) {
+        let Some(decode) = self.decodes.get_mut(&job) else { return };
+        if let Some(Work::Answer(_, want)) = decode.busy.take() {
+            self.piece_over(want.request, Ok(()));
+        }
+        self.decode_step(job);
+    }
+
+    /// From the beginning, without one more node; each request on its own, as the others may do
+    /// without what could not be read.
+    fn decode_again(&mut self, job: u32) {
+        let Some(decode) = self.decodes.get_mut(&job) else { return };
+        let answer = |work| match work {
+            Work::Answer(_, want) => Some(want),
+            Work::Form(_) => None,
+        };
+        let wanted: Vec<Want> = decode.work.drain(..).filter_map(answer).collect();
+        let (range, shared) = (decode.range, decode.shared);
+        if shared {
+            self.dissolve(job, wanted);
+        } else {
+            (decode.state, decode.wanted, decode.failed) = (State::Waiting, wanted, false);
+            let blocks = std::mem::take(&mut decode.blocks);
+            self.staging.give(blocks.into_values());
+            self.waiting_decodes.push_back(job);
+        }
+        self.reader_gone(&range);
+    }
+
+    /// Every request goes on with a decoding of its own.
+    fn dissolve(&mut self, job: u32, wanted: Vec<Want>) {
+        let Some(Decode { range, .. }) = self.forget(job) else { return };
+        let mut requests: BTreeMap<RequestId, Vec<Want>> = BTreeMap::new();
+        for want in wanted {
+            requests.entry(want.request).or_default().push(want);
+        }
+        for wanted in requests.into_values() {
+            self.new_decode(range, wanted, false, BTreeSet::new());
+        }
+    }
+
+    fn decode_over(&mut self, job: u32) {
+        let Some(Decode { range, shared, .. }) = self.decodes.get(&job) else { return };
+        let range = *range;
+        let keeps = *shared && !self.torn.contains(&self.key_of(&range));
+        match self.decodes.get_mut(&job).filter(|_| keeps) {
+            Some(decode) => {
+                decode.state = State::Kept;
+                self.kept_decodes.push_back(job);
+            }
+            None => drop(self.forget(job)),
+        }
+        self.reader_gone(&range);
+    }
+
+    pub(super) fn forget(&mut self, job: u32) -> Option<Decode> {
+        let mut decode = self.decodes.remove(&job)?;
+        self.staging.give(std::mem::take(&mut decode.blocks).into_values());
+        let place = decode.range.place();
+        if self.shared_decodes.get(&place) == Some(&job) {
+            self.shared_decodes.remove(&place);
+        }
+        Some(decode)
     }
 
     fn reader_gone(&mut self, range: &Extent) {

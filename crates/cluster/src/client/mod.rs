@@ -179,6 +179,10 @@ pub struct Client {
     torn: BTreeSet<Key>,
     decodes: BTreeMap<u32, Decode>,
     waiting_decodes: VecDeque<u32>,
+    /// Decodings that take in what else is wanted of a range.
+    shared_decodes: BTreeMap<decode::Range, u32>,
+    /// Decodings with nothing to do, the oldest first.
+    kept_decodes: VecDeque<u32>,
     next_decode: u32,
     flushes: BTreeMap<u32, Flush>,
     marks: Marks,
@@ -257,6 +261,8 @@ impl Client {
             torn: BTreeSet::new(),
             decodes: BTreeMap::new(),
             waiting_decodes: VecDeque::new(),
+            shared_decodes: BTreeMap::new(),
+            kept_decodes: VecDeque::new(),
             next_decode: 0,
             flushes: BTreeMap::new(),
             marks,

@@ -1,8 +1,10 @@
 //! Reads: each part from the node that holds it, straight into the request's buffer. A client gives
 //! out the nodes' read slots itself; what finds none free waits here.
 
+use super::decode::{Range, Want};
 use super::requests::Extent;
-use super::{BTreeMap, BTreeSet, Buf, Cell, Client, Message, Request, RequestId, SECTOR_BYTES};
+use super::setup::Link;
+use super::{BTreeMap, Buf, Cell, Client, Message, Request, RequestError, RequestId, SECTOR_BYTES};
 
 /// What a node is asked to read.
 #[derive(Clone, Copy, Debug)]
@@ -26,36 +28,33 @@ impl Client {
     pub(super) fn read(&mut self, request: &Request) {
         let start = request.sector * SECTOR_BYTES;
         let end = start + u64::from(request.buf.len);
-        let mut together: BTreeMap<(u64, u32, u32), Vec<(Extent, Buf)>> = BTreeMap::new();
+        let all_alive = self.links.iter().all(Link::alive);
+        let mut together: BTreeMap<Range, (Extent, Vec<Want>)> = BTreeMap::new();
         let mut next = start;
         while next < end {
             let extent = self.extent(next, end);
             let into = request.buf.slice((next - start) as u32, extent.len);
-            let range = (extent.stripe, extent.at, extent.len);
-            together.entry(range).or_default().push((extent, into));
+            self.add_parts(request.id, 1);
+            if all_alive {
+                self.read_part(request.id, extent, into);
+            } else {
+                let (_, wanted) = together.entry(extent.place()).or_insert((extent, Vec::new()));
+                wanted.push(Want { index: extent.index, into, request: request.id });
+            }
             next += u64::from(extent.len);
         }
-        for parts in together.into_values() {
-            self.add_parts(request.id, parts.len() as u32);
-            self.read_together(request.id, &parts);
+        for (extent, wanted) in together.into_values() {
+            self.decode(extent, wanted);
         }
     }
 
-    fn read_together(&mut self, id: RequestId, parts: &[(Extent, Buf)]) {
-        let Some(&(first, _)) = parts.first() else { return };
+    fn read_part(&mut self, id: RequestId, extent: Extent, into: Buf) {
         let planner = self.pipeline.planner(0);
-        let Some(plan) = self.pipeline.plan(first.stripe, planner) else { return };
-        let cell = |extent: &Extent| plan.code.data()[extent.index as usize];
-        let whose = Whose::Request(id);
-        if parts.iter().all(|(extent, _)| self.alive(cell(extent).node)) {
-            for &(extent, into) in parts {
-                self.queue(Piece { cell: cell(&extent), extent, into, whose });
-            }
-            return;
-        }
-        let wanted: Vec<(u32, Buf, RequestId)> =
-            parts.iter().map(|&(extent, into)| (extent.index, into, id)).collect();
-        self.decode(first, wanted, BTreeSet::new());
+        let Some(plan) = self.pipeline.plan(extent.stripe, planner) else {
+            return self.piece_over(id, Err(RequestError::Failed));
+        };
+        let cell = plan.code.data()[extent.index as usize];
+        self.queue(Piece { cell, extent, into, whose: Whose::Request(id) });
     }
 
     pub(super) fn queue(&mut self, piece: Piece) {
@@ -111,15 +110,17 @@ impl Client {
 
     /// A node could not read this; perhaps the others can give it back.
     fn read_elsewhere(&mut self, piece: Piece) {
-        match piece.whose {
-            Whose::Request(id) => {
-                let wanted = vec![(piece.extent.index, piece.into, id)];
-                self.decode(piece.extent, wanted, BTreeSet::from([piece.cell.node]));
+        let Piece { cell, extent, into, whose } = piece;
+        match whose {
+            Whose::Request(request) => {
+                let wanted = vec![Want { index: extent.index, into, request }];
+                if self.alive(cell.node) {
+                    self.decode_without(extent, wanted, cell.node);
+                } else {
+                    self.decode(extent, wanted);
+                }
             }
-            Whose::Decode(job) => {
-                self.decode_without(job, piece.cell.node);
-                self.decode_read_done(job, false);
-            }
+            Whose::Decode(job) => self.decode_read_failed(job, cell.node),
         }
     }
 

@@ -2,6 +2,7 @@
 
 use braid_array::Op;
 
+use super::decode::Range;
 use super::gather::{Fragment, Patience};
 use super::{
     Action, BLOCK_BYTES, Buf, Client, Machine, Phase, Request, RequestError, RequestId,
@@ -40,6 +41,13 @@ pub(super) struct Extent {
     /// First byte, from the beginning of the block.
     pub(super) at: u32,
     pub(super) len: u32,
+}
+
+impl Extent {
+    /// Where it lies in the blocks of its stripe.
+    pub(super) const fn place(&self) -> Range {
+        (self.stripe, self.at, self.len)
+    }
 }
 
 impl Client {

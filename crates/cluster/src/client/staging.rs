@@ -30,4 +30,9 @@ impl Staging {
     pub(super) fn give(&mut self, bufs: impl IntoIterator<Item = Buf>) {
         self.free.extend(bufs.into_iter().map(|buf| buf.offset));
     }
+
+    #[cfg(test)]
+    pub(super) fn free(&self) -> usize {
+        self.free.len()
+    }
 }

@@ -1,6 +1,7 @@
 //! The client against nodes that answer as the tests say.
 
 use braid_array::Op;
+use braid_array::fabric::PeerId;
 use braid_array::format::superblock::MAX_SECTOR;
 use braid_array::level::{Layout, Level};
 
@@ -202,4 +203,121 @@ fn a_write_whose_last_part_failed_is_not_acknowledged() {
         hear(&mut client, role, &Message::Closed { position, turn, fine, received_bytes: 0 });
     }
     assert_eq!(completed(&run(&mut client, |_, _| false)), Some(Err(RequestError::Failed)));
+}
+
+/// The slots in which a node is asked to read, and the node.
+fn reads(actions: &[Action]) -> Vec<(PeerId, u16)> {
+    let read = |action: &Action| match action {
+        Action::Fabric(FabricOp::Send { peer, bytes }) => match Message::decode(bytes) {
+            Ok((_, Message::Read { slot, .. })) => Some((*peer, slot)),
+            _ => None,
+        },
+        _ => None,
+    };
+    actions.iter().filter_map(read).collect()
+}
+
+/// Reads a block of stripe 0 into a buffer of its own.
+fn read_block(client: &mut Client, block: u64) {
+    let buf = Buf { offset: block * 4096, len: 4096 };
+    let request =
+        Request { id: RequestId(block), op: Op::Read, sector: block * 8, sectors: 8, buf };
+    client.submit(Instant(2), request).expect("the array runs");
+}
+
+/// Requests that are over, by id.
+type Over = Vec<(u64, Result<(), RequestError>)>;
+
+/// Carries out computations; the requests that complete, and what is left.
+fn compute(client: &mut Client) -> (Over, Vec<Action>) {
+    let (mut over, mut rest) = (Vec::new(), Vec::new());
+    while let Some(action) = client.poll() {
+        match action {
+            Action::Compute { io, .. } => {
+                client.handle(Instant(4), Event::Done { io, result: Ok(Outcome::Done) });
+            }
+            Action::Complete { id, result } => over.push((id.0, result)),
+            action => rest.push(action),
+        }
+    }
+    (over, rest)
+}
+
+fn placed(client: &mut Client, asked: &[(PeerId, u16)]) {
+    for &(peer, slot) in asked {
+        let placed = FabricEvent::Placed { peer, imm: slot.into() };
+        client.handle(Instant(4), Event::Fabric(placed));
+    }
+}
+
+#[test]
+fn with_a_node_lost_a_block_is_read_once_for_all_who_want_it() {
+    let mut client = client(Planner::Encoder { node: 0 });
+    run(&mut client, |_, _| false);
+    lose(&mut client, 0);
+    read_block(&mut client, 0);
+    let asked = reads(&run(&mut client, |_, _| false));
+    assert_eq!(asked.len(), 2, "block 0 is the sum of block 1 and the parity");
+    read_block(&mut client, 1);
+    assert_eq!(reads(&run(&mut client, |_, _| false)), [], "it is on its way already");
+    placed(&mut client, &asked);
+    assert_eq!(compute(&mut client).0, [(0, Ok(())), (1, Ok(()))]);
+    // Nothing is forgotten as long as there is room.
+    for block in [1, 0] {
+        read_block(&mut client, block);
+        let (over, rest) = compute(&mut client);
+        assert_eq!((over, reads(&rest)), (vec![(block, Ok(()))], vec![]));
+    }
+}
+
+#[test]
+fn what_cannot_be_read_fails_only_those_who_need_it() {
+    let mut client = client(Planner::Encoder { node: 0 });
+    run(&mut client, |_, _| false);
+    lose(&mut client, 0);
+    read_block(&mut client, 0);
+    read_block(&mut client, 1);
+    let asked = reads(&run(&mut client, |_, _| false));
+    let parity = PeerId(2);
+    let (bad, good): (Vec<_>, Vec<_>) = asked.into_iter().partition(|&(peer, _)| peer == parity);
+    placed(&mut client, &good);
+    hear(&mut client, 2, &Message::ReadFailed { slot: bad[0].1 });
+    // Each tries again on its own.
+    let mut over = Vec::new();
+    for _ in 0..3 {
+        let (completed, rest) = compute(&mut client);
+        over.extend(completed);
+        for (peer, slot) in reads(&rest) {
+            match peer == parity {
+                true => hear(&mut client, 2, &Message::ReadFailed { slot }),
+                false => placed(&mut client, &[(peer, slot)]),
+            }
+        }
+    }
+    over.sort_unstable_by_key(|&(id, _)| id);
+    assert_eq!(over, [(0, Err(RequestError::Medium)), (1, Ok(()))]);
+}
+
+#[test]
+fn what_is_kept_makes_room_for_what_is_read() {
+    let mut client = client(Planner::Encoder { node: 0 });
+    run(&mut client, |_, _| false);
+    lose(&mut client, 0);
+    let room = 7;
+    client.staging.take(client.staging.free() - room, 4096).expect("free buffers");
+    for round in 0..2 {
+        // Stripes of three blocks each, two of which have room.
+        for block in 0..20 {
+            read_block(&mut client, block);
+            let (mut over, rest) = compute(&mut client);
+            placed(&mut client, &reads(&rest));
+            over.extend(compute(&mut client).0);
+            assert_eq!(over, [(block, Ok(()))], "round {round}");
+        }
+    }
+    while let Some(job) = client.kept_decodes.pop_front() {
+        client.forget(job);
+    }
+    assert_eq!(client.staging.free(), room);
+    assert!(client.decodes.is_empty() && client.shared_decodes.is_empty());
 }
