@@ -195,7 +195,9 @@ impl Arena {
 }
 
 /// Slot sizes.
-const CLASSES: [u64; 3] = [4 << 10, 64 << 10, BLOCK_BYTES];
+const CLASSES: [u64; 4] = [4 << 10, 64 << 10, 256 << 10, BLOCK_BYTES];
+/// The last class: a block that is not cut.
+const WHOLE: usize = CLASSES.len() - 1;
 
 /// One MiB, whole or cut into slots of one class.
 #[derive(Clone, Debug)]
@@ -214,16 +216,16 @@ struct Pool {
     blocks: Vec<Block>,
     whole: Vec<u32>,
     /// For each class below the largest, blocks with a free slot.
-    partial: [Vec<u32>; 2],
+    partial: [Vec<u32>; WHOLE],
 }
 
 impl Pool {
     fn new(start: u64, blocks: u32) -> Self {
         Self {
             start,
-            blocks: vec![Block { class: 2, free: 1, map: [0; 4] }; blocks as usize],
+            blocks: vec![Block { class: WHOLE, free: 1, map: [0; 4] }; blocks as usize],
             whole: (0..blocks).rev().collect(),
-            partial: [Vec::new(), Vec::new()],
+            partial: [const { Vec::new() }; WHOLE],
         }
     }
 
@@ -231,14 +233,15 @@ impl Pool {
         match len as u64 {
             0..=0x1000 => 0,
             0x1001..=0x1_0000 => 1,
-            _ => 2,
+            0x1_0001..=0x4_0000 => 2,
+            _ => WHOLE,
         }
     }
 
     fn allocate(&mut self, len: u32) -> Option<Buf> {
         assert!(len > 0 && u64::from(len) <= BLOCK_BYTES, "no class for {len} bytes");
         let class = Self::class_of(len);
-        if class == 2 {
+        if class == WHOLE {
             let index = self.whole.pop()?;
             self.blocks[index as usize].free = 0;
             return Some(Buf { offset: self.start + u64::from(index) * BLOCK_BYTES, len });
@@ -266,7 +269,7 @@ impl Pool {
         let index = u32::try_from(within / BLOCK_BYTES).expect("buffer is from the pool");
         let block = &mut self.blocks[index as usize];
         let class = block.class;
-        if class == 2 {
+        if class == WHOLE {
             assert_eq!(block.free, 0, "buffer released twice");
             block.free = 1;
             self.whole.push(index);
@@ -279,7 +282,7 @@ impl Pool {
         if u64::from(block.free) == BLOCK_BYTES / CLASSES[class] {
             let at = self.partial[class].iter().position(|&other| other == index);
             self.partial[class].swap_remove(at.expect("a block with free slots is listed"));
-            self.blocks[index as usize] = Block { class: 2, free: 1, map: [0; 4] };
+            self.blocks[index as usize] = Block { class: WHOLE, free: 1, map: [0; 4] };
             self.whole.push(index);
         }
     }
@@ -319,8 +322,8 @@ mod tests {
 
     #[test]
     fn buffers_are_aligned_disjoint_and_writable() {
-        let mut arena = Arena::new(5000, 4 << 20).unwrap();
-        let lens = [512, 4096, 4097, 65_536, 65_537, 1 << 20, 100];
+        let mut arena = Arena::new(5000, 5 << 20).unwrap();
+        let lens = [512, 4096, 4097, 65_536, 65_537, 262_144, 262_145, 1 << 20, 100];
         let bufs: Vec<Buf> = lens.iter().map(|&len| arena.allocate(len).unwrap()).collect();
         for (i, buf) in bufs.iter().enumerate() {
             assert_eq!(arena.memory.address(*buf) as usize % 4096, 0);
@@ -338,12 +341,12 @@ mod tests {
     #[test]
     fn an_emptied_pool_gives_whole_blocks_again() {
         let mut arena = Arena::new(0, 2 << 20).unwrap();
-        for round in 0..3u64 {
-            let small: Vec<Buf> = std::iter::from_fn(|| arena.allocate(4096)).collect();
-            assert_eq!(small.len(), 512);
+        for (round, len) in (0..).zip([4096, 65_536, 262_144]) {
+            let small: Vec<Buf> = std::iter::from_fn(|| arena.allocate(len)).collect();
+            assert_eq!(small.len(), (2 << 20) / len as usize);
             assert_eq!(arena.allocate(1), None);
             // Release in another order each time.
-            let mut order: Vec<usize> = (0..512).collect();
+            let mut order: Vec<usize> = (0..small.len()).collect();
             order.sort_by_key(|&i| (i as u64).wrapping_mul(0x9e37_79b9 + 2 * round) % 509);
             for i in order {
                 arena.release(small[i]);
