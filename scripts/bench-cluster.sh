@@ -36,7 +36,7 @@ bench "RAID-4 of 2+1 nodes against the block" --level 4 --nodes 3 --block "$bloc
 bench "RAID-6 of 5 nodes against the block" --level 6 --nodes 5 --block "$blocks"
 bench "RAID-6 against the number of nodes" --level 6 --nodes "$nodes" --block 64K
 bench "RAID-6 of 5 nodes: reads, small writes, another file system" \
-	--level 6 --nodes 5 --block 64K --reads --small-writes "${against[@]}"
+	--level 6 --nodes 5 --block 64K --reads --degraded-reads --small-writes "${against[@]}"
 bench "RAID-6 of 5 nodes with files on disk" \
 	--level 6 --nodes 5 --block 64K --reads --storage disk
 bench "RAID-6 of 5 nodes, several clients" \

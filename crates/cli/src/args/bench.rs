@@ -73,6 +73,9 @@ pub(crate) struct ClusterArgs {
     /// Measure reads, too
     #[arg(long)]
     pub(crate) reads: bool,
+    /// Measure reads without one node and without two, too, where the level survives that
+    #[arg(long)]
+    pub(crate) degraded_reads: bool,
     /// Measure writes of 4K at random places, too
     #[arg(long)]
     pub(crate) small_writes: bool,
@@ -190,7 +193,7 @@ pub(crate) struct LoadArgs {
     /// Data of a stripe
     #[arg(long, value_parser = parse_size)]
     pub(crate) stripe: Size,
-    /// The members, node://HOST:PORT/VOLUME
+    /// The members that are there, node://HOST:PORT/VOLUME
     #[arg(required = true, value_name = "MEMBER", value_parser = parse_node)]
     pub(crate) members: Vec<NodeArg>,
 }
@@ -201,9 +204,31 @@ pub(crate) enum PatternName {
     Write,
     /// Long reads, one after the other
     Read,
+    /// The same without one node
+    #[value(name = "read-1-lost")]
+    ReadOneLost,
+    /// The same without two nodes
+    #[value(name = "read-2-lost")]
+    ReadTwoLost,
     /// 4K at random places
     #[value(name = "write-4k")]
     Write4k,
+}
+
+impl PatternName {
+    /// Nodes that the client does without.
+    pub(crate) const fn lost(self) -> u16 {
+        match self {
+            Self::Write | Self::Read | Self::Write4k => 0,
+            Self::ReadOneLost => 1,
+            Self::ReadTwoLost => 2,
+        }
+    }
+
+    /// Data go to the client.
+    pub(crate) const fn reads(self) -> bool {
+        matches!(self, Self::Read | Self::ReadOneLost | Self::ReadTwoLost)
+    }
 }
 
 fn parse_node(text: &str) -> Result<NodeArg, String> {

@@ -57,18 +57,22 @@ pub(super) fn run(
     })
 }
 
-/// An array of which all members are there, for the process's own use.
+/// An array of which so many members are missing, for the process's own use.
 pub(in crate::cmd) fn open_nodes(
     members: &[NodeArg],
+    missing: u16,
     schedule: WriteSchedule,
     fabric: Kind,
 ) -> Result<Assembled, Failure> {
     let volumes = volumes(None, members)?;
     let object = volumes[0].to_string();
     match judge(&volumes, Options::default(), fabric)?.start {
-        Start::Ready(plan) if plan.degraded() == 0 => assembled(&object, *plan, schedule, fabric),
-        Start::Ready(_) => {
-            Err(Failure::refused("assemble", object, "members are missing", "name them all"))
+        Start::Ready(plan) if plan.degraded() == usize::from(missing) => {
+            assembled(&object, *plan, schedule, fabric)
+        }
+        Start::Ready(plan) => {
+            let reason = format!("{} members are missing, not {missing}", plan.degraded());
+            Err(Failure::refused("assemble", object, reason, "name all others"))
         }
         Start::Refused { reason, next } => Err(Failure::refused("assemble", &object, reason, next)),
     }

@@ -7,7 +7,7 @@
 //! other; its bound is that of the best part.
 
 use braid_cluster::schedule::Endpoint;
-use braid_cluster::{Family, Planner, Schedule};
+use braid_cluster::{Family, Planner, Recovery, Schedule, StripeCode};
 
 use crate::args::WriteSchedule;
 
@@ -102,8 +102,12 @@ pub(super) fn write(
     Some((0..=STEPS).map(rate).fold(0.0, f64::max))
 }
 
-/// What `clients` can read in all while no node is missing.
-pub(super) fn read(family: Family, nodes: u16, clients: u16) -> Option<f64> {
+/// What `clients` can read in all without `lost` nodes: from a whole stripe as many blocks as it has
+/// of data, whichever those are. While no node is missing, they are the data themselves.
+pub(super) fn read(family: Family, nodes: u16, lost: u16, clients: u16) -> Option<f64> {
+    if lost > 0 {
+        return Some(f64::from(clients.min(nodes - lost)));
+    }
     let mut held = vec![0_u32; usize::from(nodes)];
     for stripe in 0..u64::from(family.period(nodes)) {
         for cell in family.code(nodes, stripe).ok()?.data() {
@@ -112,6 +116,14 @@ pub(super) fn read(family: Family, nodes: u16, clients: u16) -> Option<f64> {
     }
     let (all, most) = (held.iter().sum::<u32>(), held.iter().max()?);
     Some(f64::from(clients).min(f64::from(all) / f64::from(*most)))
+}
+
+/// Whether all can be read without the first so many nodes.
+pub(super) fn survives(family: Family, nodes: u16, lost: u16) -> bool {
+    let lost: Vec<u16> = (0..lost.min(nodes)).collect();
+    let without = |code: &StripeCode| Recovery::plan(code, &lost).is_some();
+    let mut stripes = 0..u64::from(family.period(nodes));
+    stripes.all(|stripe| family.code(nodes, stripe).is_ok_and(|code| without(&code)))
 }
 
 /// Bytes that nodes send each other for a byte of data; `None` for a mix, of which it depends.
@@ -158,8 +170,11 @@ mod tests {
         close(write(RAID4, 3, WriteSchedule::Client, 1), 0.667);
         close(write(RAID4, 3, WriteSchedule::Chain, 1), 1.0);
         close(write(RAID4, 3, WriteSchedule::Encoder, 1), 1.0);
-        close(read(RAID4, 3, 1), 1.0);
-        close(read(RAID4, 3, 3), 2.0);
+        close(read(RAID4, 3, 0, 1), 1.0);
+        close(read(RAID4, 3, 0, 3), 2.0);
+        close(read(RAID4, 3, 1, 3), 2.0);
+        assert!(survives(RAID4, 3, 1) && !survives(RAID4, 3, 2));
+        assert!(survives(Family::Xor2d, 5, 2) && !survives(Family::Xor2d, 5, 3));
     }
 
     #[test]

@@ -64,17 +64,23 @@ fn answer(args: &ClusterArgs, results: Results) -> Result<(), Failure> {
 fn array(args: &ClusterArgs, setting: &Setting) -> Result<Vec<Entry>, Failure> {
     let (scratch, _guard) = leftovers::scratch_directory(args.store.as_deref())?;
     let mut cluster = Cluster::start(setting, args.seconds, &scratch)?;
-    measure::measure(&mut cluster, setting, &kinds(args), args.runs, args.seconds)
+    measure::measure(&mut cluster, setting, &kinds(args, setting), args.runs, args.seconds)
 }
 
 /// What is compared: writes with every schedule; the rest, which does not depend on it, with one.
-fn kinds(args: &ClusterArgs) -> Vec<Kind> {
+fn kinds(args: &ClusterArgs, setting: &Setting) -> Vec<Kind> {
     let write = |&schedule| Kind { pattern: PatternName::Write, schedule };
     let mut kinds: Vec<Kind> = args.schedules.iter().map(write).collect();
     let encoder = args.schedules.iter().find(|&&schedule| schedule == WriteSchedule::Encoder);
     let schedule = *encoder.unwrap_or(&args.schedules[0]);
-    let others = [(args.reads, PatternName::Read), (args.small_writes, PatternName::Write4k)];
-    let asked = others.into_iter().filter(|(asked, _)| *asked);
+    let others = [
+        (args.reads, PatternName::Read),
+        (args.degraded_reads, PatternName::ReadOneLost),
+        (args.degraded_reads, PatternName::ReadTwoLost),
+        (args.small_writes, PatternName::Write4k),
+    ];
+    let survives = |lost| bounds::survives(setting.family, setting.nodes, lost);
+    let asked = others.into_iter().filter(|(asked, pattern)| *asked && survives(pattern.lost()));
     kinds.extend(asked.map(|(_, pattern)| Kind { pattern, schedule }));
     kinds
 }

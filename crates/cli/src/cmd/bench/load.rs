@@ -52,7 +52,7 @@ impl Load {
     const fn unit_bytes(&self) -> u64 {
         match self.pattern {
             PatternName::Write => self.stripe_bytes,
-            PatternName::Read => PIECE_BYTES,
+            PatternName::Read | PatternName::ReadOneLost | PatternName::ReadTwoLost => PIECE_BYTES,
             PatternName::Write4k => SMALL_BYTES,
         }
     }
@@ -178,12 +178,11 @@ fn message(pattern: PatternName, offset: u64, content: &[u8], answer: &Sender<An
         // After an error nobody listens any longer.
         let _ = answer.send((Instant::now(), bytes, result));
     };
-    match pattern {
-        PatternName::Read => {
-            let done = Box::new(move |result: Result<Vec<u8>, _>| tell(result.map(drop)));
-            Message::Read { offset, len: content.len() as u32, done }
-        }
-        _ => Message::Write { offset, data: content.to_vec(), fua: false, done: Box::new(tell) },
+    if pattern.reads() {
+        let done = Box::new(move |result: Result<Vec<u8>, _>| tell(result.map(drop)));
+        Message::Read { offset, len: content.len() as u32, done }
+    } else {
+        Message::Write { offset, data: content.to_vec(), fua: false, done: Box::new(tell) }
     }
 }
 
@@ -193,7 +192,7 @@ pub(super) fn run(args: &LoadArgs) -> Result<(), Failure> {
     let refused =
         |reason: String| Failure::refused("bench", "load", reason, "see what the nodes say");
     let kind = nodes::fabric("bench", Some(&args.fabric))?;
-    let array = assemble::open_nodes(&args.members, args.schedule, kind)?;
+    let array = assemble::open_nodes(&args.members, args.pattern.lost(), args.schedule, kind)?;
     let array = Private::start(array).map_err(|error| refused(error.to_string()))?;
     let length = |seconds| Duration::try_from_secs_f64(seconds).unwrap_or_default();
     let load = Load {
@@ -218,6 +217,7 @@ pub(super) fn run(args: &LoadArgs) -> Result<(), Failure> {
 mod tests {
     use std::sync::Arc;
 
+    use clap::ValueEnum;
     use rustix::event::{EventfdFlags, eventfd};
 
     use super::*;
@@ -260,7 +260,7 @@ mod tests {
 
     #[test]
     fn all_that_is_sent_is_answered_and_counted() {
-        for pattern in [PatternName::Write, PatternName::Read, PatternName::Write4k] {
+        for &pattern in PatternName::value_variants() {
             let (door, engine) = answering(u64::MAX);
             let done = drive(&door, &load(pattern)).expect("a measurement");
             drop(door);

@@ -113,9 +113,9 @@ impl Setting {
             // Loopback has no links.
             _ if self.link_bit_s.is_none() => None,
             PatternName::Write => bounds::write(self.family, self.nodes, schedule, self.clients),
-            PatternName::Read => bounds::read(self.family, self.nodes, self.clients),
             // Not bound by links.
             PatternName::Write4k => None,
+            read => bounds::read(self.family, self.nodes, read.lost(), self.clients),
         };
         let exchanged = match pattern {
             PatternName::Write => bounds::exchanged(self.family, self.nodes, schedule),

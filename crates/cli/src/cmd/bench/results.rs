@@ -37,7 +37,7 @@ pub(super) struct Entry {
     pub(super) fabric: String,
     /// `null`: loopback, unshaped.
     pub(super) link_bit_s: Option<u64>,
-    /// write, read or write-4k.
+    /// write, read, read-1-lost, read-2-lost or write-4k.
     pub(super) pattern: String,
     /// Of all clients together.
     pub(super) data_bytes_s: Spread,

@@ -113,9 +113,8 @@ impl<'a> Cluster<'a> {
         Talk::start(command, log).map_err(|error| system_error(&error))?.farewell(START)
     }
 
-    fn members(&self, client: u16) -> Vec<String> {
-        let member = |address| format!("node://{address}/bench{client}");
-        self.addresses.iter().map(member).collect()
+    fn members(&self, client: u16) -> impl Iterator<Item = String> {
+        self.addresses.iter().map(move |address| format!("node://{address}/bench{client}"))
     }
 
     fn start_client(&self, client: u16, kind: Kind) -> Result<Talk, String> {
@@ -128,7 +127,7 @@ impl<'a> Cluster<'a> {
         command.args(["--warm-up", &WARM_UP.as_secs_f64().to_string()]);
         command.args(["--in-flight", &self.in_flight_bytes().to_string()]);
         command.args(["--stripe", &self.setting.stripe_bytes().to_string()]);
-        command.args(self.members(client));
+        command.args(self.members(client).skip(kind.pattern.lost().into()));
         let log = self.scratch.join(format!("{host}.log"));
         let client = Talk::start(command, log).map_err(|error| system_error(&error))?;
         // It says when the array is assembled, then waits to be told to begin.
@@ -242,10 +241,9 @@ pub(super) fn sample(
         }
     }
     let counted = |bytes: f64| after.traffic.is_some().then_some(bytes / total);
-    let reads = pattern == PatternName::Read;
     Sample {
         data_bytes_s: clients.iter().map(rate).sum(),
-        client_bytes: counted(if reads { to_clients } else { to_nodes }),
+        client_bytes: counted(if pattern.reads() { to_clients } else { to_nodes }),
         // Whatever nodes send and clients do not receive goes to other nodes.
         node_bytes: counted(by_nodes - to_clients),
         client_cpu_s: difference(before.clients_cpu, after.clients_cpu).map(|cpu| cpu / total),
