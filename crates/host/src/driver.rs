@@ -19,18 +19,19 @@ use rustix::io::Errno;
 use self::threads::Threads;
 use self::uring::Ring;
 use crate::arena::Memory;
+use crate::member::LockedFile;
 
 /// One operation.
 #[derive(Debug)]
 pub(crate) enum Op {
     /// Fill the buffer from a file.
-    Read { file: Arc<OwnedFd>, offset: u64, buf: Buf },
+    Read { file: Arc<LockedFile>, offset: u64, buf: Buf },
     /// Write the buffer to a file; with `dsync`, durably.
-    Write { file: Arc<OwnedFd>, offset: u64, buf: Buf, dsync: bool },
+    Write { file: Arc<LockedFile>, offset: u64, buf: Buf, dsync: bool },
     /// fdatasync.
-    Sync { file: Arc<OwnedFd> },
+    Sync { file: Arc<LockedFile> },
     /// fallocate with these mode flags.
-    Allocate { file: Arc<OwnedFd>, mode: i32, offset: u64, len: u64 },
+    Allocate { file: Arc<LockedFile>, mode: i32, offset: u64, len: u64 },
     /// Take one connection.
     Accept { socket: Arc<OwnedFd> },
     /// Receive what is there, at least a byte: into the first buffer, then into the second.

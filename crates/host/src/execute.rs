@@ -1,7 +1,6 @@
 //! Carries a machine's actions out: I/O on members through the driver, computations in place.
 //! Holds the table of members. Decides nothing.
 
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use braid_array::action::Compute;
@@ -12,7 +11,7 @@ use rustix::io::Errno;
 use crate::arena::Memory;
 use crate::driver::{Driver, Op};
 use crate::engine::core::Token;
-use crate::member::MemberFile;
+use crate::member::{LockedFile, MemberFile};
 use crate::slab::Slab;
 
 /// How an I/O ended, for the machine.
@@ -28,7 +27,7 @@ pub(crate) struct Executor {
 
 #[derive(Debug)]
 struct Member {
-    file: Arc<OwnedFd>,
+    file: Arc<LockedFile>,
     /// A regular file, which can be truncated while it is in use.
     can_shrink: bool,
     /// fallocate said that it cannot punch holes here.
@@ -42,7 +41,7 @@ struct Member {
 struct Range {
     io: IoId,
     member: MemberId,
-    file: Arc<OwnedFd>,
+    file: Arc<LockedFile>,
     /// Bytes on the device.
     next: u64,
     end: u64,
@@ -226,7 +225,7 @@ impl Executor {
 impl Member {
     fn new(member: MemberFile) -> Self {
         let can_shrink = !member.block_device;
-        let file = Arc::new(OwnedFd::from(member.file));
+        let file = Arc::new(member.file);
         Self { file, can_shrink, cannot_punch: false, cannot_zero: false }
     }
 
@@ -248,7 +247,7 @@ impl Range {
     fn new(
         io: IoId,
         member: MemberId,
-        file: Arc<OwnedFd>,
+        file: Arc<LockedFile>,
         (sector, sectors): (u64, u64),
         fua: bool,
         step: RangeStep,

@@ -13,11 +13,11 @@ use std::path::{Path, PathBuf};
 use braid_array::fabric::{Volume, VolumeOp};
 use braid_array::{MemberId, SECTOR_BYTES};
 use braid_cluster::wire::valid_volume_name;
-use rustix::fs::{Access, FlockOperation, MemfdFlags};
+use rustix::fs::{Access, MemfdFlags};
 use rustix::io::Errno;
 
 use crate::execute::Executor;
-use crate::member::{self, MemberFile, Mode, describe};
+use crate::member::{self, LockedFile, MemberFile, Mode, describe};
 
 #[cfg(test)]
 mod tests;
@@ -35,7 +35,7 @@ enum Place {
     Directory {
         path: PathBuf,
         /// Locked, and synced when names change.
-        handle: File,
+        handle: LockedFile,
     },
     Memory(BTreeMap<String, File>),
 }
@@ -69,9 +69,10 @@ impl Store {
         };
         std::fs::create_dir_all(path).map_err(|e| fail("cannot be made a directory", &e))?;
         let handle = File::open(path).map_err(|e| fail("cannot be opened", &e))?;
+        let handle = LockedFile::from(handle);
         rustix::fs::access(path, Access::WRITE_OK | Access::EXEC_OK)
             .map_err(|e| fail("cannot be written to", &e.into()))?;
-        match rustix::fs::flock(&handle, FlockOperation::NonBlockingLockExclusive) {
+        match handle.lock(true) {
             Ok(()) => {}
             Err(Errno::WOULDBLOCK) => {
                 let next = "stop that one, or name another directory";
@@ -183,7 +184,7 @@ impl Place {
                 let open = || Ok((file.try_clone()?, file.metadata()?.len()));
                 let (file, bytes) = open().map_err(|error| refused("opened", &error))?;
                 Ok(MemberFile {
-                    file,
+                    file: file.into(),
                     path: PathBuf::from(name),
                     sectors: bytes / SECTOR_BYTES,
                     direct: false,

@@ -15,6 +15,7 @@ use rustix::net::SocketFlags;
 
 use crate::arena::Memory;
 use crate::driver::{self, Completion, Op, Outgoing};
+use crate::member::LockedFile;
 use crate::slab::Slab;
 
 /// I/O of one array that proceeds at the same time.
@@ -171,7 +172,7 @@ impl<T> Waiting<T> {
 
 impl Op {
     /// The file of a file operation.
-    const fn file(&self) -> Option<&Arc<OwnedFd>> {
+    const fn file(&self) -> Option<&Arc<LockedFile>> {
         match self {
             Self::Read { file, .. }
             | Self::Write { file, .. }
@@ -188,8 +189,8 @@ impl Op {
                 PollFd::new(socket, PollFlags::IN)
             }
             Self::Send { socket, .. } => PollFd::new(socket, PollFlags::OUT),
-            Self::Readable { eventfd: file }
-            | Self::Read { file, .. }
+            Self::Readable { eventfd } => PollFd::new(eventfd, PollFlags::IN),
+            Self::Read { file, .. }
             | Self::Write { file, .. }
             | Self::Sync { file }
             | Self::Allocate { file, .. } => PollFd::new(file, PollFlags::IN),

@@ -1,17 +1,18 @@
 //! Member devices: local files and block devices.
 
-use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 use braid_array::SECTOR_BYTES;
 
+mod lock;
 mod open;
 mod probe;
 mod scan;
 mod signature;
 
+pub use lock::LockedFile;
 pub(crate) use open::describe;
 pub use open::{Identity, Mode, OpenError, check_distinct, identity, memory, open, peek};
 pub use probe::probe;
@@ -22,7 +23,7 @@ pub use signature::{Signature, signature};
 #[derive(Debug)]
 pub struct MemberFile {
     /// The descriptor all I/O goes through. Opened with O_DIRECT where the file system has it.
-    pub file: File,
+    pub file: LockedFile,
     /// For messages; absolute.
     pub path: PathBuf,
     /// Size of the device.

@@ -7,7 +7,7 @@ use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use braid_array::SECTOR_BYTES;
-use rustix::fs::{AtFlags, FlockOperation, OFlags, StatxFlags};
+use rustix::fs::{AtFlags, OFlags, StatxFlags};
 use rustix::io::Errno;
 
 use super::{AlignedBytes, MemberFile};
@@ -74,12 +74,7 @@ pub(crate) fn describe(error: &io::Error) -> String {
 /// [`OpenError`], a line for people. Nothing was written.
 pub fn open(path: &Path, mode: Mode, exclusive: bool) -> Result<MemberFile, OpenError> {
     let member = open_unlocked(path, mode, exclusive)?;
-    let operation = if exclusive {
-        FlockOperation::NonBlockingLockExclusive
-    } else {
-        FlockOperation::NonBlockingLockShared
-    };
-    match rustix::fs::flock(&member.file, operation) {
+    match member.file.lock(exclusive) {
         Ok(()) => Ok(member),
         Err(Errno::WOULDBLOCK) => {
             let next = format!("stop the array it belongs to, or see fuser {}", path.display());
@@ -104,7 +99,7 @@ pub fn memory(name: PathBuf, bytes: u64) -> io::Result<MemberFile> {
     let file = File::from(rustix::fs::memfd_create("braid", rustix::fs::MemfdFlags::CLOEXEC)?);
     file.set_len(bytes)?;
     Ok(MemberFile {
-        file,
+        file: file.into(),
         path: name,
         sectors: bytes / SECTOR_BYTES,
         direct: false,
@@ -140,7 +135,7 @@ fn open_unlocked(path: &Path, mode: Mode, claim: bool) -> Result<MemberFile, Ope
     }
     let block_device = kind == Kind::BlockDevice;
     let mut member = MemberFile {
-        file,
+        file: file.into(),
         path: std::path::absolute(path).map_err(fail)?,
         sectors: bytes / SECTOR_BYTES,
         direct,
@@ -220,7 +215,7 @@ fn settle_alignment(member: &mut MemberFile, mode: Mode) -> Result<(), OpenError
         let reason = "was replaced while it was opened";
         return Err(OpenError::new(&member.path, reason, "try again"));
     }
-    member.file = plain;
+    member.file = plain.into();
     member.direct = false;
     Ok(())
 }

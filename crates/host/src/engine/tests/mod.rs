@@ -50,7 +50,7 @@ fn member(path: &Path, bytes: u64) -> MemberFile {
         OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).unwrap();
     file.set_len(bytes).unwrap();
     MemberFile {
-        file,
+        file: file.into(),
         path: path.to_owned(),
         sectors: bytes / 512,
         direct: false,
