@@ -31,8 +31,9 @@ const TICK: Duration = Duration::from_millis(100);
 /// How often to look while something waits for room, and while taking leave.
 pub(super) const SHORT_TICK: Duration = Duration::from_millis(2);
 
-/// How long opening may take, and taking leave.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long opening may take, and taking leave. Opening a device takes long where many processes
+/// share a processor.
+const PATIENCE: Duration = Duration::from_secs(15);
 
 const UNREACHABLE: &str = "can be reached by TCP, but not by libfabric; check that the address is \
                            one of its device's";

@@ -148,7 +148,7 @@ impl Side {
     }
 }
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Lets the sides run until something is so.
 fn wait_for(sides: &mut [&mut Side], until: impl Fn(&[&mut Side]) -> bool) {
@@ -156,7 +156,10 @@ fn wait_for(sides: &mut [&mut Side], until: impl Fn(&[&mut Side]) -> bool) {
     // Whoever runs alone can wait for its own events.
     let limit = Duration::from_micros(if sides.len() == 1 { 100_000 } else { 100 });
     while !until(sides) {
-        assert!(begun.elapsed() < PATIENCE, "it does not come");
+        if begun.elapsed() > PATIENCE {
+            let last = sides.iter().map(|side| (side.events.len(), side.events.back()));
+            panic!("it does not come; events, the last: {:?}", last.collect::<Vec<_>>());
+        }
         for side in &mut *sides {
             side.turn(limit);
         }
