@@ -1,7 +1,10 @@
 //! What the tests of this crate share.
 
 use std::io::Write;
+use std::net::{Ipv4Addr, SocketAddrV4, TcpListener};
 use std::ops::Range;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex};
@@ -14,6 +17,7 @@ use braid_array::format::{Role, Superblock, Version};
 use braid_array::status::{ArrayState, MemberState, MemberStatus, Status, SyncStatus};
 use braid_array::{MemberId, RequestError, SECTOR_BYTES};
 use rustix::event::{EventfdFlags, eventfd};
+use rustix::net::{AddressFamily, Shutdown, SocketType};
 
 use crate::door::{Door, Message};
 
@@ -22,6 +26,20 @@ pub(crate) fn skipped(what: &str) {
     // Past the test harness, which swallows what `eprintln!` prints.
     let _ = writeln!(std::io::stderr(), "SKIPPED: {what} is not usable here");
     assert!(std::env::var_os("CI").is_none(), "{what} is missing in CI");
+}
+
+/// An address on which nobody listens, and nobody will before the socket goes.
+pub(crate) fn deaf_address() -> (OwnedFd, String) {
+    let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    rustix::net::bind(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let listener = TcpListener::from(socket);
+    let address = listener.local_addr().unwrap().to_string();
+    (OwnedFd::from(listener), address)
+}
+
+/// Listens no more, although a process that was just forked may still have the socket.
+pub(crate) fn deafen(listener: UnixListener) {
+    rustix::net::shutdown(&listener, Shutdown::Both).unwrap();
 }
 
 /// What a fake engine was asked.

@@ -8,7 +8,7 @@ use braid_array::action::Command;
 use super::wire::Refusal;
 use super::wire::{MAX_LINE_BYTES, Reply, Response, Verb};
 use super::*;
-use crate::testing::FakeEngine;
+use crate::testing::{FakeEngine, deafen};
 
 struct Running {
     dir: tempfile::TempDir,
@@ -246,12 +246,12 @@ fn a_name_is_taken_once_and_dead_sockets_are_replaced() {
     let error = Server::bind(dir, "a0").unwrap_err();
     assert_eq!(error.reason, "an array named a0 is already running");
     // A process that died leaves its socket file behind.
-    drop(UnixListener::bind(socket_path(dir, "dead")).unwrap());
+    deafen(UnixListener::bind(socket_path(dir, "dead")).unwrap());
     std::fs::write(socket_path(dir, "file"), "not a socket").unwrap();
     Client::connect(dir, "dead").unwrap_err();
     assert_eq!(list(dir).unwrap(), ["a0"]);
     assert!(!socket_path(dir, "dead").exists());
-    drop(UnixListener::bind(socket_path(dir, "dead")).unwrap());
+    deafen(UnixListener::bind(socket_path(dir, "dead")).unwrap());
     let server = Server::bind(dir, "dead").unwrap();
     assert_eq!(list(dir).unwrap(), ["a0", "dead"]);
     let mode = std::fs::metadata(socket_path(dir, "dead")).unwrap().mode();

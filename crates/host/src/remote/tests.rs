@@ -6,6 +6,7 @@ use braid_cluster::wire::PROTOCOL_VERSION;
 
 use super::*;
 use crate::fabric::frame::{HEADER_BYTES, Header, Hello};
+use crate::testing::deaf_address;
 
 fn connect(address: &str, epoch: u32) -> Result<Remote, RemoteError> {
     Remote::connect(address, Kind::Tcp, epoch)
@@ -62,8 +63,8 @@ fn connect_error(serve: impl FnOnce(TcpStream) + Send + 'static) -> String {
 
 #[test]
 fn who_is_no_node_of_this_version_is_told_from_one() {
-    let unused = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let error = connect(&unused.to_string(), 0).unwrap_err().to_string();
+    let (_socket, deaf) = deaf_address();
+    let error = connect(&deaf, 0).unwrap_err().to_string();
     assert!(error.contains("refuses the connection; "), "{error}");
     let error = connect_error(|mut stream| stream.write_all(b"220 mail ready, sir\r\n").unwrap());
     assert!(error.contains("not a braid node; "), "{error}");

@@ -197,7 +197,7 @@ fn what_cannot_be_exported_is_refused_before_anything_is_written() {
         gone.ends_with(": cannot listen there: no such file or directory; name another address")
     );
     assert!(refused("fuse:/none/of/this").contains("no such directory; make it"));
-    drop(listener);
+    testing::deafen(listener);
     // Nobody listens any more: the file is in nobody's way.
     let mut serving = mirror(dir.path());
     serving.exports = vec![live.parse().unwrap()];

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::*;
+use crate::testing::deaf_address;
 
 macro_rules! tests {
     ($($(#[$attribute:meta])? $name:ident: $make:expr, $tests:tt;)*) => {$(
@@ -255,8 +256,7 @@ fn a_put_beyond_the_arena_ends_the_connection(make: Make) {
 
 fn who_is_not_there_is_lost(make: Make) {
     let mut side = make.side(false);
-    // Nobody listens where somebody just did.
-    let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let (_socket, gone) = deaf_address();
     side.connect(PeerId(3), &gone);
     let (peer, reason) = lost(side.event());
     assert_eq!(peer, PeerId(3));
