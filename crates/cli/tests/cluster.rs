@@ -10,7 +10,7 @@ use std::process::{Child, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
-use support::{Lab, fingerprint};
+use support::{Lab, fingerprint, until};
 
 /// A node, which ends with this.
 struct Node {
@@ -64,9 +64,8 @@ fn detail(lab: &Lab, name: &str) -> Value {
     serde_json::from_slice(&lab.ok(&format!("detail {name} --json"), &[])).expect("JSON")
 }
 
-/// Writes everywhere through the socket of an export, as an NBD client does, and flushes.
-fn fill(socket: &Path, name: &str, content: &[u8]) {
-    const PART: usize = 256 << 10;
+/// Opens an export of this size, as an NBD client does.
+fn connect(socket: &Path, name: &str, bytes: usize) -> UnixStream {
     let mut stream = UnixStream::connect(socket).expect("an export");
     let mut head = [0; 18];
     stream.read_exact(&mut head).unwrap();
@@ -78,29 +77,35 @@ fn fill(socket: &Path, name: &str, content: &[u8]) {
     stream.write_all(&option.concat()).unwrap();
     let mut export = [0; 10];
     stream.read_exact(&mut export).unwrap();
-    assert_eq!(export[..8], (content.len() as u64).to_be_bytes());
-    let mut ask = |kind: u16, offset: u64, len: u32, data: &[u8]| {
-        let mut request = vec![];
-        request.extend(0x2560_9513_u32.to_be_bytes());
-        request.extend([0, 0]);
-        request.extend(kind.to_be_bytes());
-        request.extend([7; 8]);
-        request.extend(offset.to_be_bytes());
-        request.extend(len.to_be_bytes());
-        request.extend(data);
-        stream.write_all(&request).unwrap();
-        let mut reply = [0; 16];
-        // A client that disconnects is not answered.
-        if kind != 2 {
-            stream.read_exact(&mut reply).unwrap();
-            assert_eq!(reply[..8], [0x67, 0x44, 0x66, 0x98, 0, 0, 0, 0], "at {offset}");
-        }
-    };
+    assert_eq!(export[..8], (bytes as u64).to_be_bytes());
+    stream
+}
+
+/// Asks for a write (1) or a flush (3), and waits for the answer.
+fn ask(stream: &mut UnixStream, kind: u16, offset: u64, data: &[u8]) -> std::io::Result<()> {
+    let mut request = vec![];
+    request.extend(0x2560_9513_u32.to_be_bytes());
+    request.extend([0, 0]);
+    request.extend(kind.to_be_bytes());
+    request.extend([7; 8]);
+    request.extend(offset.to_be_bytes());
+    request.extend((data.len() as u32).to_be_bytes());
+    request.extend(data);
+    stream.write_all(&request)?;
+    let mut reply = [0; 16];
+    stream.read_exact(&mut reply)?;
+    assert_eq!(reply[..8], [0x67, 0x44, 0x66, 0x98, 0, 0, 0, 0], "at {offset}");
+    Ok(())
+}
+
+/// Writes everywhere through the socket of an export, and flushes.
+fn fill(socket: &Path, name: &str, content: &[u8]) {
+    const PART: usize = 256 << 10;
+    let mut stream = connect(socket, name, content.len());
     for (number, part) in content.chunks(PART).enumerate() {
-        ask(1, (number * PART) as u64, part.len() as u32, part);
+        ask(&mut stream, 1, (number * PART) as u64, part).unwrap();
     }
-    ask(3, 0, 0, &[]);
-    ask(2, 0, 0, &[]);
+    ask(&mut stream, 3, 0, &[]).unwrap();
 }
 
 /// Bytes that are different everywhere.
@@ -288,12 +293,16 @@ fn an_array_that_stopped_uncleanly_is_resynced_when_it_is_complete() {
     lab.ok(&format!("create x -l 5 -n 4 --size 4M{all}"), &[]);
     let words = format!("assemble x{all} --export nbd:unix:x.sock --foreground");
     let mut server = lab.braid().args(words.split_whitespace()).spawn().expect("a server");
-    while !lab.run("status x", &[]).status.success() {
-        std::thread::yield_now();
-    }
-    fill(&lab.path("x.sock"), "x", &noise(12 << 20));
-    assert_eq!(detail(&lab, "x")["state"], json!(["active"]));
+    until("a running array", || lab.run("status x", &[]).status.success());
+    let content = noise(12 << 20);
+    fill(&lab.path("x.sock"), "x", &content);
+    // It is clean again after a second without writes.
+    let mut stream = connect(&lab.path("x.sock"), "x", content.len());
+    let writer =
+        std::thread::spawn(move || while ask(&mut stream, 1, 0, &content[..4096]).is_ok() {});
+    until("an active array", || detail(&lab, "x")["state"] == json!(["active"]));
     server.kill().and_then(|()| server.wait()).expect("an end");
+    writer.join().expect("no wrong answer");
     let line = lab.refused(1, &format!("assemble x{}", members(&nodes[..3], "")), &[], &[]);
     assert!(line.contains("parity") && line.contains("--force"), "{line}");
     let explained = lab.ok_text(&format!("assemble --explain x{all}"), &[]);
@@ -317,9 +326,7 @@ fn a_node_in_the_background_leaves_its_process_id() {
     lab.ok(&format!("create x -l 0 -n 1 --force --size 1M node://{address}"), &[]);
     let kill = std::process::Command::new("kill").arg(pid.trim_end()).status().expect("kill runs");
     assert!(kill.success());
-    while pid_file.exists() {
-        std::thread::yield_now();
-    }
+    until("the end of the node", || !pid_file.exists());
     assert!(File::open(lab.path("run").join(format!("node-{address}.log"))).is_ok());
 }
 

@@ -5,10 +5,13 @@ use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-/// A directory in which arrays are made and served; all of them are stopped when it goes.
+/// A directory in which arrays are made and served; all of them are stopped when it goes, and so
+/// are nodes in the background.
 pub(crate) struct Lab {
     dir: TempDir,
 }
@@ -85,8 +88,22 @@ impl Drop for Lab {
             if let Some(name) = name.strip_suffix(".sock") {
                 // A test that failed has said so already.
                 let _ = self.run(&format!("stop {name}"), &[]);
+            } else if name.ends_with(".pid")
+                && let Ok(pid) = std::fs::read_to_string(entry.path())
+                && let Some(pid) = pid.trim_end().parse().ok().and_then(Pid::from_raw)
+            {
+                let _ = kill_process(pid, Signal::KILL);
             }
         }
+    }
+}
+
+/// Waits until something is so, but not for ever.
+pub(crate) fn until(what: &str, condition: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !condition() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "waited 60 s in vain: {what}");
+        std::thread::sleep(Duration::from_millis(5));
     }
 }
 
