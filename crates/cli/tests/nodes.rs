@@ -3,8 +3,9 @@
 mod support;
 
 use std::io::Write;
-use std::net::TcpListener;
+use std::net::{Ipv4Addr, SocketAddrV4, TcpListener};
 
+use rustix::net::{AddressFamily, SocketType};
 use support::Lab;
 
 /// So many members on distinct nodes at which nobody is asked.
@@ -69,7 +70,11 @@ fn who_is_no_node_is_told_by_name() {
             let _ = stream.unwrap().write_all(b"SSH-2.0-OpenSSH_9.2p1 Debian-2\r\n");
         }
     });
-    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    // Nobody listens on this socket, and it keeps others from its port.
+    let deaf = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    rustix::net::bind(&deaf, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let deaf = TcpListener::from(deaf);
+    let nobody = deaf.local_addr().unwrap();
     for (address, said) in [(address, "not a braid node"), (nobody, "refuses the connection")] {
         for command in ["create x -l 0 -n 1 --force --size 1G", "assemble x", "examine"] {
             let words = format!("{command} node://{address}/x");
