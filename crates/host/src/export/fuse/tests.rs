@@ -50,6 +50,17 @@ impl Mounted {
     }
 }
 
+/// Unmounts what is no longer in use. That may take a moment: loop devices go away some time after
+/// losetup returned, and a process that another test starts has our files until it runs its
+/// program.
+fn unmount(mut mount: Mount) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while let Err((busy, error)) = mount.unmount() {
+        assert!(Instant::now() < deadline, "{error}");
+        mount = *busy;
+    }
+}
+
 impl Drop for Mounted {
     fn drop(&mut self) {
         if let Some(mount) = self.mount.take() {
@@ -106,7 +117,7 @@ fn the_file_reads_and_writes_as_the_array() {
     drop(File::create(mounted.path()).unwrap());
     assert!(std::fs::read(mounted.path()).unwrap() == expected, "O_TRUNC is ignored");
     drop(file);
-    mounted.mount.take().unwrap().unmount().unwrap();
+    unmount(mounted.mount.take().unwrap());
     assert!(!mounted.path().exists());
 }
 
@@ -128,7 +139,7 @@ fn a_mount_in_use_stays_until_it_is_free() {
     assert_eq!(error.reason, "is in use");
     file.write_all_at(&[1; 4096], 0).unwrap();
     drop(file);
-    mount.unmount().unwrap();
+    unmount(*mount);
 }
 
 #[test]
@@ -204,13 +215,7 @@ fn ext4_on_a_loop_device_keeps_its_data() {
         assert!(asked.flushes > 10, "{} flushes", asked.flushes);
         assert!(asked.zeroed.iter().any(|(_, unmap)| *unmap), "no discard came through");
     }
-    // The loop device goes away some time after losetup returned.
-    let mut mount = mounted.mount.take().unwrap();
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while let Err((busy, error)) = mount.unmount() {
-        assert!(Instant::now() < deadline, "{error}");
-        mount = *busy;
-    }
+    unmount(mounted.mount.take().unwrap());
 }
 
 fn lossy(bytes: &[u8]) -> String {
