@@ -266,7 +266,7 @@ mod tests {
             drop(door);
             assert_eq!(engine.join().expect("no panic"), done.total_bytes, "{pattern:?}");
             assert!(done.window_bytes > 0 && done.window_bytes < done.total_bytes, "{done:?}");
-            assert!(done.window_seconds > 0.02, "{done:?}");
+            assert!(done.window_seconds > 0.0, "{done:?}");
         }
         let (door, _engine) = answering(1 << 20);
         assert!(drive(&door, &load(PatternName::Write)).is_err_and(|e| e.contains("failed")));
