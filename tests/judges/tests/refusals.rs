@@ -13,7 +13,9 @@ use std::process::Command;
 /// Run it; it must be refused, in one line with these words, and change none of the files.
 fn refused(arguments: &[&str], files: &[PathBuf], words: &[&str]) -> Result<(), String> {
     let before = fingerprints(files);
-    let run_dir = support::directory("refusals-run");
+    // Tests run side by side.
+    let test = std::thread::current().name().unwrap_or("main").replace("::", "-");
+    let run_dir = support::directory(&format!("refusals-run-{test}"));
     let run = Run::of(braid().env("BRAID_RUN_DIR", run_dir).args(arguments).args(files));
     let fault = |what: &str| Err(format!("{what}: {run}"));
     if fingerprints(files) != before {

@@ -1,6 +1,6 @@
 //! An array that `braid` serves while a test runs.
 
-use crate::support::{Run, braid, limited, until, wait};
+use crate::support::{Run, attempt, braid, limited, until, wait};
 use braid_judges::Content;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -202,7 +202,7 @@ impl Drop for Served {
             let _ = process.kill();
             let _ = process.wait();
         } else if self.running {
-            let _ = self.braid("stop").output();
+            let _ = attempt(|| Run::of(&mut self.braid("stop")));
         }
         let _ = fs::remove_dir_all(&self.run_dir);
     }
