@@ -7,17 +7,28 @@ set -uo pipefail
 cd "$(dirname "$(realpath "$0")")/.."
 export RUST_BACKTRACE=${RUST_BACKTRACE:-0} CARGO_TERM_COLOR=${CARGO_TERM_COLOR:-auto}
 
-passed=0 failed=0 skipped=0 broken=()
+passed=0 failed=0 skipped=0 broken=() running=
 log=$(mktemp) told=$(mktemp)
-trap 'rm -f "$log" "$told"' EXIT
+# Seconds that a step may take.
+limit=${STEP_LIMIT:-1500}
+trap '[ -z "$running" ] || kill "$running"; rm -f "$log" "$told"' EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
 
 # step NAME COMMAND...: run, time, and count what it reports; a step without tests counts as one.
+# One that does not end is ended, with all that it has started.
 step() {
-	local name=$1 began=$SECONDS status=0 p f s
+	local name=$1 began=$SECONDS status p f s
 	shift
 	printf '==> %s: %s\n' "$name" "$*"
-	"$@" 2>&1 | tee "$log"
-	status=${PIPESTATUS[0]}
+	: >"$log"
+	timeout -k 10 "$limit" bash -c '"$@"' "$name" "$@" >>"$log" 2>&1 </dev/null &
+	running=$!
+	tail -f -n +1 -s 0.2 --pid "$running" "$log" &
+	wait "$running"
+	status=$?
+	running=
+	wait
 	read -r p f < <(sed -n 's/^test result: .* \([0-9]*\) passed; \([0-9]*\) failed.*/\1 \2/p' \
 		"$log" | awk '{ p += $1; f += $2 } END { print p + 0, f + 0 }')
 	s=$(grep -c '^SKIPPED ' "$log")
@@ -27,16 +38,28 @@ step() {
 		f=1
 	fi
 	passed=$((passed + p - s)) failed=$((failed + f)) skipped=$((skipped + s))
-	[ "$status" = 0 ] || { broken+=("$name"); why "$name" >>"$told"; }
+	[ "$status" = 0 ] || { broken+=("$name"); why "$name" "$status" >>"$told"; }
 	printf '<== %s: status %s, %s s\n' "$name" "$status" $((SECONDS - began))
 }
 
-# Which tests failed and what they said; programs that a signal ended; a step's last words.
+# Which tests failed and what they said; programs that a signal ended; what went on when the time
+# was up; a step's last words.
 why() {
 	echo "--- $1"
+	if [ "$2" = 124 ] || [ "$2" = 137 ]; then
+		echo "not over after $limit s; of the tests that took long, these did not end:"
+		unended
+	fi
 	sed -n '/^test .* FAILED$/p; /panicked at /{N;N;N;p}; /(signal: /p; /^error/{N;N;N;p}' "$log" |
 		cut -c1-300 | head -100
 	tail -n 5 "$log"
+}
+
+# Tests that the harness has called long, without those that ended all the same.
+unended() {
+	sed -n 's/^test \(.*\) has been running for over .*/\1/p' "$log" | while read -r test; do
+		grep -qF "test $test ... " "$log" || echo "  $test"
+	done
 }
 
 deny() {
@@ -63,6 +86,8 @@ simulate() {
 
 # Always of the whole workspace: a package built alone has other features, and is built again.
 release() { cargo build --release --workspace --bins; }
+
+export -f deny fuzz simulate release
 
 all=(fmt clippy deny unit release sim fuzz judges)
 for name in "${@:-${all[@]}}"; do
