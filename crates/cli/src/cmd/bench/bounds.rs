@@ -102,8 +102,8 @@ pub(super) fn write(
     Some((0..=STEPS).map(rate).fold(0.0, f64::max))
 }
 
-/// What `clients` can read in all without `lost` nodes: from a whole stripe as many blocks as it has
-/// of data, whichever those are. While no node is missing, they are the data themselves.
+/// What `clients` can read in all without `lost` nodes: from a whole stripe as many blocks as it
+/// has of data, whichever those are. While no node is missing, they are the data themselves.
 pub(super) fn read(family: Family, nodes: u16, lost: u16, clients: u16) -> Option<f64> {
     if lost > 0 {
         return Some(f64::from(clients.min(nodes - lost)));
