@@ -418,8 +418,7 @@ impl Client {
         self.end_writes();
         for question in left_open {
             match question {
-                // What was written there is on the other nodes, as far as the level goes.
-                Question::Flush(number) => self.flush_answered(number, self.enough()),
+                Question::Flush(number) => self.flush_answered(number, !self.unsafe_losses()),
                 Question::Mark => self.mark_answered(role, true),
                 Question::Open | Question::Prepare | Question::Connect => {}
             }
@@ -443,10 +442,17 @@ impl Client {
             })
     }
 
+    /// Whether nodes are gone that may take along what was answered and not flushed: they may come
+    /// back without it, and the array then goes by what its data blocks say.
+    fn unsafe_losses(&self) -> bool {
+        let unflushed = !self.read_only && self.marks.active();
+        !self.enough() || unflushed && self.links.iter().any(|link| link.state == LinkState::Lost)
+    }
+
     fn flush_nodes(&mut self, request: Option<RequestId>) {
         let number = self.next_tag;
         let roles: Vec<u16> = (0..self.params().nodes).filter(|&r| self.alive(r)).collect();
-        let flush = Flush { request, left: roles.len() as u32, failed: !self.enough() };
+        let flush = Flush { request, left: roles.len() as u32, failed: self.unsafe_losses() };
         self.flushes.insert(number, flush);
         for role in &roles {
             self.ask(*role, Question::Flush(number), |tag| Message::Flush { tag });
@@ -468,6 +474,10 @@ impl Client {
     fn flush_over(&mut self, number: u32) {
         let Some(flush) = self.flushes.remove(&number) else { return };
         let result = if flush.failed { Err(RequestError::Failed) } else { Ok(()) };
+        if flush.failed {
+            // The next flush may well succeed, without what this one should have made durable.
+            self.end_writes();
+        }
         match flush.request {
             Some(id) => self.piece_over(id, result),
             None => self.flushed(result.is_ok()),

@@ -178,13 +178,11 @@ fn a_node_lost_while_they_are_wired_costs_no_other() {
     assert_eq!(completed(&run(&mut client, |_, _| false)), Some(Err(RequestError::Failed)));
 }
 
-#[test]
-fn a_write_whose_last_part_failed_is_not_acknowledged() {
-    let mut client = client(Planner::Encoder { node: 0 });
-    run(&mut client, |_, _| false);
-    submit(&mut client, Op::Write { fua: false }, 0, STRIPE_SECTORS);
+/// Begins to write the first stripe: position and turn of its slice-set, of which all is sent.
+fn begin_write(client: &mut Client) -> (u16, u32) {
+    submit(client, Op::Write { fua: false }, 0, STRIPE_SECTORS);
     let mut place = None;
-    for action in run(&mut client, |_, _| false) {
+    for action in run(client, |_, _| false) {
         match action {
             Action::Fabric(FabricOp::Put { io, .. }) => {
                 client.handle(Instant(2), Event::Done { io, result: Ok(Outcome::Done) });
@@ -197,7 +195,26 @@ fn a_write_whose_last_part_failed_is_not_acknowledged() {
             _ => {}
         }
     }
-    let (position, turn) = place.expect("a slice-set is opened");
+    place.expect("a slice-set is opened")
+}
+
+/// An array of which the first stripe was written, and that was answered.
+fn written() -> Client {
+    let mut client = client(Planner::Encoder { node: 0 });
+    run(&mut client, |_, _| false);
+    let (position, turn) = begin_write(&mut client);
+    for role in 0..NODES {
+        hear(&mut client, role, &Message::Closed { position, turn, fine: true, received_bytes: 0 });
+    }
+    assert_eq!(completed(&run(&mut client, |_, _| false)), Some(Ok(())));
+    client
+}
+
+#[test]
+fn a_write_whose_last_part_failed_is_not_acknowledged() {
+    let mut client = client(Planner::Encoder { node: 0 });
+    run(&mut client, |_, _| false);
+    let (position, turn) = begin_write(&mut client);
     for (role, fine) in [(0, true), (1, true), (2, false)] {
         assert_eq!(completed(&run(&mut client, |_, _| false)), None);
         hear(&mut client, role, &Message::Closed { position, turn, fine, received_bytes: 0 });
@@ -320,4 +337,54 @@ fn what_is_kept_makes_room_for_what_is_read() {
     }
     assert_eq!(client.staging.free(), room);
     assert!(client.decodes.is_empty() && client.shared_decodes.is_empty());
+}
+
+#[test]
+fn what_a_lost_node_may_not_have_kept_is_not_flushed() {
+    let flush = |client: &mut Client| {
+        submit(client, Op::Flush, 0, 0);
+        completed(&run(client, |_, _| false))
+    };
+    // It may come back without what was written to it.
+    let mut lossy = written();
+    lose(&mut lossy, 1);
+    assert_eq!(flush(&mut lossy), Some(Err(RequestError::Failed)));
+
+    // Lost while it flushes.
+    let mut lossy = written();
+    submit(&mut lossy, Op::Flush, 0, 0);
+    let flushes = |role, message: &Message| role == 1 && matches!(message, Message::Flush { .. });
+    assert_eq!(completed(&run(&mut lossy, flushes)), None);
+    lose(&mut lossy, 1);
+    assert_eq!(completed(&run(&mut lossy, |_, _| false)), Some(Err(RequestError::Failed)));
+
+    // It had nothing to keep.
+    let mut idle = client(Planner::Encoder { node: 0 });
+    run(&mut idle, |_, _| false);
+    lose(&mut idle, 1);
+    assert_eq!(flush(&mut idle), Some(Ok(())));
+}
+
+#[test]
+fn after_a_flush_that_failed_nothing_is_called_clean() {
+    let mut client = written();
+    submit(&mut client, Op::Flush, 0, 0);
+    let asked =
+        run(&mut client, |role, message| role == 1 && matches!(message, Message::Flush { .. }));
+    let tag = asked.iter().find_map(|action| match action {
+        Action::Fabric(FabricOp::Send { bytes, .. }) => match Message::decode(bytes) {
+            Ok((_, Message::Flush { tag })) => Some(tag),
+            _ => None,
+        },
+        _ => None,
+    });
+    let tag = tag.expect("a flush");
+    hear(&mut client, 1, &Message::Refused { tag, reason: "no; look".to_owned() });
+    assert_eq!(completed(&run(&mut client, |_, _| false)), Some(Err(RequestError::Failed)));
+    let (id, command) = (CommandId(1), Command::Stop);
+    client.handle(Instant(2_000_000_000), Event::Command { id, command });
+    let after = run(&mut client, |_, message| matches!(message, Message::WriteMeta { .. }));
+    assert!(after.iter().any(|action| matches!(action, Action::Reply { result: Ok(()), .. })));
+    let marks = |action: &&Action| matches!(action, Action::Fabric(FabricOp::Send { .. }));
+    assert_eq!(after.iter().filter(marks).count(), 0, "{after:?}");
 }
