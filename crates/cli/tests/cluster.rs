@@ -4,10 +4,13 @@ mod support;
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 
+use braid_cluster::wire::Message;
+use braid_host::fabric::frame::{HEADER_BYTES, HELLO_BYTES, Header, Hello, Kind};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use support::{Lab, fingerprint, until};
@@ -254,6 +257,51 @@ fn what_cannot_be_changes_nothing_on_any_node() {
         let line = lab.refused(1, words, &local, &local);
         assert!(line.contains("layout xor2d, which runs over nodes alone"), "{line}");
     }
+}
+
+#[test]
+fn a_client_whose_clock_was_ahead_keeps_nobody_out() {
+    let lab = Lab::new();
+    let nodes = in_memory(&lab, 3);
+    let all = members(&nodes, "");
+    lab.ok(&format!("create x -l 5 -n 3 --size 1M{all}"), &[]);
+    let mut stream = TcpStream::connect(&nodes[1].address).expect("a node");
+    stream.write_all(&Hello { kind: Kind::Tcp, blob: Vec::new() }.encode()).unwrap();
+    let open = Message::OpenVolume { tag: 1, name: "x".to_owned(), write: true };
+    let bytes = open.encode(u32::MAX - 10);
+    stream.write_all(&Header::Message { bytes: bytes.len() as u32 }.encode()).unwrap();
+    stream.write_all(&bytes).unwrap();
+    // The other's hello, and its answer.
+    stream.read_exact(&mut [0; HELLO_BYTES + HEADER_BYTES + 1]).unwrap();
+    drop(stream);
+    lab.ok(&format!("assemble x{all}"), &[]);
+    lab.ok("stop x", &[]);
+    lab.ok(&format!("assemble x{all}"), &[]);
+}
+
+#[test]
+fn a_node_under_two_addresses_is_one_node() {
+    let lab = Lab::new();
+    let mut nodes = in_memory(&lab, 2);
+    let store = lab.path("everywhere");
+    let storage = format!("--store {} --ring 64M", store.display());
+    let everywhere = Node::start(&lab, "0.0.0.0:0", &storage);
+    let port = everywhere.address.rsplit_once(':').expect("a port").1.to_owned();
+    let twice = format!(" node://127.0.0.1:{port}/x node://127.0.0.2:{port}/y");
+    let all = members(&nodes, "/x") + &twice;
+    let line = lab.refused(1, &format!("create x -l 5 -n 4 --size 1M{all}"), &[], &[]);
+    assert!(line.contains("127.0.0.2") && line.contains("lost together"), "{line}");
+    assert!(line.contains("no volume was left behind"), "{line}");
+    assert_eq!(std::fs::read_dir(&store).unwrap().count(), 0);
+
+    // Made elsewhere and brought together on one node.
+    nodes.push(everywhere);
+    lab.ok(&format!("create x -l 5 -n 3 --size 1M{}", members(&nodes, "")), &[]);
+    std::fs::copy(store.join("x"), store.join("y")).unwrap();
+    let line = lab.refused(1, &format!("assemble{all}"), &[], &[]);
+    assert!(line.contains("127.0.0.2") && line.contains("on the same node"), "{line}");
+    let explained = lab.ok_text(&format!("assemble --explain{all}"), &[]);
+    assert!(explained.contains("/y: is on the same node as node://127.0.0.1"), "{explained}");
 }
 
 #[test]

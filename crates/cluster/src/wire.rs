@@ -99,6 +99,11 @@ messages! {
         tag: u32,
         /// Size.
         bytes: u64,
+        /// The node, by a number that no other has: it may be known under several addresses.
+        node: u64,
+        /// The highest epoch of those who have opened the volume for writing. Who opens it next
+        /// takes a higher one, whatever its clock says.
+        epoch: u32,
     }
     /// Client: read a few bytes of the volume. Answer: `Meta`.
     5 ReadMeta {

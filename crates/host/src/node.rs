@@ -1,5 +1,6 @@
 //! A storage node: an engine with a node's machine, a fabric that listens, and a store.
 
+use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
@@ -81,7 +82,9 @@ pub fn serve_node(
 }
 
 fn node_machine(scratch: Scratch) -> Box<dyn Machine + Send> {
-    Box::new(braid_cluster::node::Node::new(scratch))
+    // The keys of hash maps are random, and different for everybody.
+    let id = RandomState::new().hash_one(std::process::id());
+    Box::new(braid_cluster::node::Node::new(scratch, id))
 }
 
 impl RunningNode {

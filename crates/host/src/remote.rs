@@ -22,6 +22,9 @@ mod tests;
 /// How long an answer may take. A node may have to make room for a volume.
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// Who asks like this is no client of an array, and has no place among them.
+const NO_EPOCH: u32 = 0;
+
 /// Why a node did not do what was asked: the reason, then the next step.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}; {next}")]
@@ -61,8 +64,10 @@ impl RemoteError {
 #[derive(Debug)]
 pub struct Remote {
     line: Line,
-    epoch: u32,
     tag: u32,
+    /// What the node says of itself, and of the volume that is open.
+    node: Option<u64>,
+    newest_epoch: u32,
 }
 
 impl Remote {
@@ -70,10 +75,10 @@ impl Remote {
     ///
     /// # Errors
     /// [`RemoteError`]: nobody is there, or somebody who is no node of this version and fabric.
-    pub fn connect(address: &str, kind: Kind, epoch: u32) -> Result<Self, RemoteError> {
+    pub fn connect(address: &str, kind: Kind) -> Result<Self, RemoteError> {
         let mut line = Line::open(address, kind).map_err(|error| RemoteError::of_system(&error))?;
         match line.event(PATIENCE).map_err(|error| RemoteError::of_system(&error))? {
-            FabricEvent::Connected { .. } => Ok(Self { line, epoch, tag: 0 }),
+            FabricEvent::Connected { .. } => Ok(Self { line, tag: 0, node: None, newest_epoch: 0 }),
             FabricEvent::Lost { reason, .. } => {
                 // It is said by name already.
                 let reason = reason.strip_prefix(address).unwrap_or(&reason).trim_start();
@@ -105,6 +110,18 @@ impl Remote {
             Message::Volume { bytes, .. } => Ok(bytes),
             _ => Err(out_of_turn()),
         }
+    }
+
+    /// The number of the node, once a volume is open: two addresses may lead to one.
+    #[must_use]
+    pub const fn node(&self) -> Option<u64> {
+        self.node
+    }
+
+    /// The highest epoch of those who have written to the open volume.
+    #[must_use]
+    pub const fn newest_epoch(&self) -> u32 {
+        self.newest_epoch
     }
 
     /// Is there a volume of this name? If so it is open for reading after this.
@@ -167,7 +184,7 @@ impl Remote {
     /// Sends a request and waits for the answer to it.
     fn exchange(&mut self, make: impl FnOnce(u32) -> Message) -> Result<Message, RemoteError> {
         self.tag += 1;
-        self.line.send(make(self.tag).encode(self.epoch));
+        self.line.send(make(self.tag).encode(NO_EPOCH));
         match self.line.event(PATIENCE).map_err(|error| RemoteError::of_system(&error))? {
             FabricEvent::Message { bytes, .. } => self.answer(&bytes),
             FabricEvent::Lost { reason, .. } => {
@@ -179,8 +196,11 @@ impl Remote {
     }
 
     /// Is it the answer to what was asked last?
-    fn answer(&self, bytes: &[u8]) -> Result<Message, RemoteError> {
+    fn answer(&mut self, bytes: &[u8]) -> Result<Message, RemoteError> {
         let (_, message) = Message::decode(bytes).map_err(RemoteError::nonsense)?;
+        if let Message::Volume { node, epoch, .. } = message {
+            (self.node, self.newest_epoch) = (Some(node), epoch);
+        }
         match &message {
             Message::Volume { tag, .. }
             | Message::Meta { tag, .. }

@@ -9,15 +9,17 @@ use braid_host::remote::{Remote, RemoteError};
 use crate::args::NodeArg;
 use crate::failure::Failure;
 
-/// Grows with every command: who writes later has the larger one.
-pub(super) fn epoch() -> u32 {
+/// The epoch of who assembles an array that was written in this one: later is higher, and the time
+/// where the clocks of clients agree.
+pub(super) fn epoch_after(newest: u32) -> u32 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u32::try_from(now.as_secs()).unwrap_or(u32::MAX)
+    let now = u32::try_from(now.as_secs()).unwrap_or(u32::MAX);
+    now.max(newest.saturating_add(1))
 }
 
 /// Connects to the node of a member.
 pub(super) fn connect(operation: &str, node: &NodeArg, fabric: Kind) -> Result<Remote, Failure> {
-    Remote::connect(&node.address, fabric, epoch()).map_err(|error| failed(operation, node, &error))
+    Remote::connect(&node.address, fabric).map_err(|error| failed(operation, node, &error))
 }
 
 /// What a node did not do.
@@ -31,4 +33,14 @@ pub(super) fn fabric(operation: &str, typed: Option<&str>) -> Result<Kind, Failu
         let (reason, next) = reason.split_once("; ").unwrap_or((&reason, "see --help"));
         Failure::usage(operation, "--fabric", reason, next)
     })
+}
+
+/// The first connection that leads to the node of an earlier one, and that one. A node may be known
+/// under several addresses; which it is, is told with a volume.
+pub(super) fn same_node(remotes: &[Remote]) -> Option<(usize, usize)> {
+    let earlier = |(index, remote): (usize, &Remote)| {
+        let same = |other: &Remote| other.node().is_some() && other.node() == remote.node();
+        Some((index, remotes[..index].iter().position(same)?))
+    };
+    remotes.iter().enumerate().find_map(earlier)
 }

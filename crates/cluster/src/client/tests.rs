@@ -56,7 +56,9 @@ fn hear(client: &mut Client, role: u16, message: &Message) {
 /// What a node says to a message, when all is well.
 fn answer(message: &Message) -> Option<Message> {
     match *message {
-        Message::OpenVolume { tag, .. } => Some(Message::Volume { tag, bytes: 1 << 30 }),
+        Message::OpenVolume { tag, .. } => {
+            Some(Message::Volume { tag, bytes: 1 << 30, node: 1, epoch: 0 })
+        }
         Message::Prepare { tag, .. } => Some(Message::Prepared { tag, ring: 0 }),
         Message::Connect { tag, .. } | Message::WriteMeta { tag, .. } | Message::Flush { tag } => {
             Some(Message::Ok { tag })

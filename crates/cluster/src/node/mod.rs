@@ -58,6 +58,7 @@ enum Life {
 /// See the module.
 #[derive(Debug)]
 pub struct Node {
+    id: u64,
     out: Out,
     conns: BTreeMap<PeerId, Conn>,
     clients: BTreeMap<ClientId, Client>,
@@ -72,12 +73,14 @@ pub struct Node {
 }
 
 impl Node {
-    /// A node that gives this part of the arena to pipelines, save for a few pages of its own.
+    /// A node that gives this part of the arena to pipelines, save for a few pages of its own. No
+    /// other has its id.
     #[must_use]
-    pub fn new(ring_space: Scratch) -> Self {
+    pub fn new(ring_space: Scratch, id: u64) -> Self {
         let mut space = ring_space;
         let meta = Meta::new(&mut space);
         Self {
+            id,
             out: Out::default(),
             conns: BTreeMap::new(),
             clients: BTreeMap::new(),

@@ -127,7 +127,8 @@ impl Node {
             entry.writer = Some(ask.client);
             self.volumes.raise(name, ask.epoch);
         }
-        self.answer(ask.client, &Message::Volume { tag: ask.tag, bytes: volume.bytes });
+        let (tag, bytes, node) = (ask.tag, volume.bytes, self.id);
+        self.answer(ask.client, &Message::Volume { tag, bytes, node, epoch: newest });
     }
 
     /// The executor has carried an operation out.

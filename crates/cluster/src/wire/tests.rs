@@ -37,6 +37,7 @@ fn some() -> Vec<Message> {
     vec![
         Message::CreateVolume { tag: 1, name: "v".into(), bytes: 1 << 30 },
         Message::OpenVolume { tag: 1, name: "v".into(), write: true },
+        Message::Volume { tag: 1, bytes: 1 << 30, node: 1 << 60, epoch: 3 },
         Message::WriteMeta { tag: 2, sector: 8, bytes: vec![7; 4096] },
         Message::Prepare { tag: 3, role: 1, data_sector: 2048, params },
         Message::Connect { tag: 4, peers: vec![address.clone(), address] },

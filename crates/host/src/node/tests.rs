@@ -193,7 +193,7 @@ fn the_real_node_keeps_volumes_for_commands() {
     for (storage, lasts) in [(on_disk, true), (Storage::Memory, false)] {
         let setup = NodeSetup { ring_bytes: 16 << 20, ..setup(storage) };
         let node = RunningNode::start(&setup).unwrap();
-        let mut remote = Remote::connect(&node.address().to_string(), Kind::Tcp, 1).unwrap();
+        let mut remote = Remote::connect(&node.address().to_string(), Kind::Tcp).unwrap();
         remote.create_volume("v", 1 << 20).unwrap();
         remote.write(8, vec![7; 4096]).unwrap();
         assert_eq!(remote.read(8, 4096).unwrap(), [7; 4096]);
@@ -201,10 +201,10 @@ fn the_real_node_keeps_volumes_for_commands() {
         drop(remote);
         node.stop().unwrap();
         let node = RunningNode::start(&setup).unwrap();
-        let mut remote = Remote::connect(&node.address().to_string(), Kind::Tcp, 1).unwrap();
+        let mut remote = Remote::connect(&node.address().to_string(), Kind::Tcp).unwrap();
         assert_eq!(remote.has_volume("v").unwrap(), lasts);
         if lasts {
-            let mut remote = Remote::connect(&node.address().to_string(), Kind::Tcp, 1).unwrap();
+            let mut remote = Remote::connect(&node.address().to_string(), Kind::Tcp).unwrap();
             assert_eq!(remote.open_volume("v", true).unwrap(), 1 << 20);
             assert_eq!(remote.read(8, 4096).unwrap(), [7; 4096]);
         }

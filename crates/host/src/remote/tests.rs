@@ -8,8 +8,8 @@ use super::*;
 use crate::fabric::frame::{HEADER_BYTES, Header, Hello};
 use crate::testing::deaf_address;
 
-fn connect(address: &str, epoch: u32) -> Result<Remote, RemoteError> {
-    Remote::connect(address, Kind::Tcp, epoch)
+fn connect(address: &str) -> Result<Remote, RemoteError> {
+    Remote::connect(address, Kind::Tcp)
 }
 
 /// Listens, and does this with the first who connects.
@@ -56,7 +56,7 @@ fn node(answers: Vec<Message>) -> (String, JoinHandle<Vec<(u32, Message)>>) {
 
 fn connect_error(serve: impl FnOnce(TcpStream) + Send + 'static) -> String {
     let (address, thread) = server(serve);
-    let error = connect(&address, 0).unwrap_err().to_string();
+    let error = connect(&address).unwrap_err().to_string();
     thread.join().unwrap();
     error
 }
@@ -64,7 +64,7 @@ fn connect_error(serve: impl FnOnce(TcpStream) + Send + 'static) -> String {
 #[test]
 fn who_is_no_node_of_this_version_is_told_from_one() {
     let (_socket, deaf) = deaf_address();
-    let error = connect(&deaf, 0).unwrap_err().to_string();
+    let error = connect(&deaf).unwrap_err().to_string();
     assert!(error.contains("refuses the connection; "), "{error}");
     let error = connect_error(|mut stream| stream.write_all(b"220 mail ready, sir\r\n").unwrap());
     assert!(error.contains("not a braid node; "), "{error}");
@@ -76,26 +76,28 @@ fn who_is_no_node_of_this_version_is_told_from_one() {
         stream.write_all(&hello).unwrap();
     });
     assert!(error.contains(&format!("version {}", PROTOCOL_VERSION + 1)), "{error}");
-    let error = connect("no.such.host.invalid:1", 0).unwrap_err().to_string();
+    let error = connect("no.such.host.invalid:1").unwrap_err().to_string();
     assert!(error.contains("no address to connect to"), "{error}");
 }
 
 #[test]
-fn requests_are_asked_with_their_epoch_and_answered() {
+fn requests_are_asked_without_an_epoch_and_answered() {
     let (address, node) = node(vec![
-        Message::Volume { tag: 1, bytes: 1 << 20 },
+        Message::Volume { tag: 1, bytes: 1 << 20, node: 5, epoch: 7 },
         Message::Meta { tag: 2, bytes: vec![5; 512] },
         Message::Ok { tag: 3 },
     ]);
-    let mut remote = connect(&address, 99).unwrap();
+    let mut remote = connect(&address).unwrap();
+    assert_eq!((remote.node(), remote.newest_epoch()), (None, 0));
     assert_eq!(remote.open_volume("a", true), Ok(1 << 20));
+    assert_eq!((remote.node(), remote.newest_epoch()), (Some(5), 7));
     assert_eq!(remote.read(8, 512), Ok(vec![5; 512]));
     assert_eq!(remote.write(8, vec![6; 512]), Ok(()));
     let (name, bytes) = ("a".to_owned(), vec![6; 512]);
     let asked = [
-        (99, Message::OpenVolume { tag: 1, name, write: true }),
-        (99, Message::ReadMeta { tag: 2, sector: 8, bytes: 512 }),
-        (99, Message::WriteMeta { tag: 3, sector: 8, bytes }),
+        (0, Message::OpenVolume { tag: 1, name, write: true }),
+        (0, Message::ReadMeta { tag: 2, sector: 8, bytes: 512 }),
+        (0, Message::WriteMeta { tag: 3, sector: 8, bytes }),
     ];
     assert_eq!(node.join().unwrap(), asked);
 }
@@ -104,7 +106,7 @@ fn requests_are_asked_with_their_epoch_and_answered() {
 fn a_refusal_is_said_in_the_words_of_the_node() {
     let reason = "there is no volume of this name; see the names with ls".to_owned();
     let (address, node) = node(vec![Message::Refused { tag: 1, reason }]);
-    let error = connect(&address, 0).unwrap().open_volume("a", false).unwrap_err();
+    let error = connect(&address).unwrap().open_volume("a", false).unwrap_err();
     assert_eq!(error.reason, "there is no volume of this name");
     assert_eq!(error.next, "see the names with ls");
     drop(node);
@@ -116,16 +118,16 @@ fn answers_that_mean_nothing_are_no_answers() {
         Message::Ok { tag: 7 },
         Message::Meta { tag: 1, bytes: vec![0; 1024] },
         Message::Closed { position: 0, turn: 0, fine: true, received_bytes: 0 },
-        Message::Volume { tag: 1, bytes: 4096 },
+        Message::Volume { tag: 1, bytes: 4096, node: 5, epoch: 7 },
     ];
     for answer in answers {
         let (address, node) = node(vec![answer.clone()]);
-        let error = connect(&address, 0).unwrap().read(0, 512).unwrap_err();
+        let error = connect(&address).unwrap().read(0, 512).unwrap_err();
         assert!(error.reason.contains("means nothing"), "{answer:?}: {error}");
         drop(node);
     }
     let (address, node) = node(Vec::new());
-    let error = connect(&address, 0).unwrap().read(0, 512).unwrap_err();
+    let error = connect(&address).unwrap().read(0, 512).unwrap_err();
     assert!(error.reason.contains("has gone: "), "{error}");
     drop(node);
 }
@@ -133,10 +135,10 @@ fn answers_that_mean_nothing_are_no_answers() {
 #[test]
 fn a_volume_is_probed_for_its_superblock() {
     let (address, node) = node(vec![
-        Message::Volume { tag: 1, bytes: 1 << 20 },
+        Message::Volume { tag: 1, bytes: 1 << 20, node: 5, epoch: 7 },
         Message::Meta { tag: 2, bytes: vec![0; 4096] },
     ]);
-    let mut remote = connect(&address, 0).unwrap();
+    let mut remote = connect(&address).unwrap();
     let found = probe(&mut remote, &address, "a", false).unwrap();
     assert_eq!((found.bytes, found.superblock), (1 << 20, Err(SuperblockError::NoMagic)));
     assert_eq!(node.join().unwrap()[1].1, Message::ReadMeta { tag: 2, sector: 8, bytes: 4096 });

@@ -128,7 +128,7 @@ impl Session {
         self.nodes.clear();
         for (role, disk) in (0u16..).zip(disks) {
             let bytes = self.node_bytes(role);
-            let machine = Box::new(Node::new(Scratch { offset: 0, bytes }));
+            let machine = Box::new(Node::new(Scratch { offset: 0, bytes }, role.into()));
             let name = format!("n{role}");
             let mut process = Process::new(name.clone(), machine, bytes as usize, Some(name));
             process.keep(VOLUME, disk);

@@ -17,7 +17,7 @@ use uuid::Uuid;
 use super::{array_name, explain};
 use crate::args::{AssembleArgs, NodeArg, WriteSchedule};
 use crate::cmd::launch::{self, launch};
-use crate::cmd::nodes::{epoch, fabric, failed};
+use crate::cmd::nodes::{epoch_after, fabric, failed, same_node};
 use crate::cmd::shell_word;
 use crate::failure::Failure;
 use crate::output;
@@ -25,6 +25,7 @@ use crate::output;
 /// How long a volume that is in use may take to become free, for all together.
 const PATIENCE: Duration = Duration::from_secs(3);
 const RETRY: Duration = Duration::from_millis(100);
+const MOVE: &str = "move it to another node";
 
 pub(super) fn run(
     run_dir: &Path,
@@ -42,7 +43,7 @@ pub(super) fn run(
     }
     let object = name.map_or_else(|| volumes[0].to_string(), str::to_owned);
     launch("assemble", &object, args.foreground, daemon, |daemon| {
-        let assembly = judge(&volumes, options, fabric)?;
+        let (assembly, epoch) = judge(&volumes, options, fabric)?;
         let plan = match assembly.start {
             Start::Ready(plan) => plan,
             Start::Refused { reason, next } => {
@@ -52,7 +53,7 @@ pub(super) fn run(
         let name = array_name(name, assembly.newest.as_deref(), &object)?;
         warn(&name, &plan, &assembly.verdicts);
         let schedule = args.schedule.unwrap_or(WriteSchedule::Mix);
-        let array = assembled(&name, *plan, schedule, fabric)?;
+        let array = assembled(&name, *plan, schedule, fabric, epoch)?;
         launch::serve("assemble", run_dir, name, array, exports, daemon)
     })
 }
@@ -66,9 +67,10 @@ pub(in crate::cmd) fn open_nodes(
 ) -> Result<Assembled, Failure> {
     let volumes = volumes(None, members)?;
     let object = volumes[0].to_string();
-    match judge(&volumes, Options::default(), fabric)?.start {
+    let (assembly, epoch) = judge(&volumes, Options::default(), fabric)?;
+    match assembly.start {
         Start::Ready(plan) if plan.degraded() == usize::from(missing) => {
-            assembled(&object, *plan, schedule, fabric)
+            assembled(&object, *plan, schedule, fabric, epoch)
         }
         Start::Ready(plan) => {
             let reason = format!("{} members are missing, not {missing}", plan.degraded());
@@ -91,8 +93,8 @@ fn volumes(name: Option<&str>, nodes: &[NodeArg]) -> Result<Vec<NodeArg>, Failur
             return Err(Failure::usage("assemble", node, "was given twice", "name it once"));
         }
         if let Some(other) = volumes.iter().find(|other| other.address == node.address) {
-            let reason = format!("is on the same node as {other}");
-            return Err(Failure::usage("assemble", node, reason, "move it to another node"));
+            let reason = on_the_node_of(other);
+            return Err(Failure::usage("assemble", node, reason, MOVE));
         }
         volumes.push(node);
     }
@@ -121,14 +123,19 @@ fn probe_patiently(
     }
 }
 
-/// Reads all superblocks, and sees that nobody else has any of the volumes.
-fn judge(volumes: &[NodeArg], options: Options, fabric: Kind) -> Result<Assembly, Failure> {
+fn on_the_node_of(other: &NodeArg) -> String {
+    format!("is on the same node as {other}")
+}
+
+/// Reads all superblocks, and sees that nobody else has any of the volumes. With the epoch for the
+/// one who serves the array next.
+fn judge(volumes: &[NodeArg], options: Options, fabric: Kind) -> Result<(Assembly, u32), Failure> {
     let mut candidates = Vec::with_capacity(volumes.len());
     // All are held until all are known to be free.
     let mut remotes = Vec::with_capacity(volumes.len());
     let until = Instant::now() + PATIENCE;
     for node in volumes {
-        let connected = Remote::connect(&node.address, fabric, epoch());
+        let connected = Remote::connect(&node.address, fabric);
         let mut remote = connected.map_err(|error| {
             let next = format!("{}, or leave this member out", error.next);
             failed("assemble", node, &RemoteError { next, ..error })
@@ -137,7 +144,12 @@ fn judge(volumes: &[NodeArg], options: Options, fabric: Kind) -> Result<Assembly
         candidates.push(found.map_err(|error| failed("assemble", node, &error))?);
         remotes.push(remote);
     }
-    Ok(decide(&candidates, options))
+    if let Some((index, other)) = same_node(&remotes) {
+        let reason = on_the_node_of(&volumes[other]);
+        return Err(Failure::refused("assemble", &volumes[index], reason, MOVE));
+    }
+    let newest = remotes.iter().map(Remote::newest_epoch).max().unwrap_or(0);
+    Ok((decide(&candidates, options), epoch_after(newest)))
 }
 
 fn warn(name: &str, plan: &Plan, verdicts: &[(String, Verdict)]) {
@@ -157,13 +169,24 @@ fn explain_nodes(
     fabric: Kind,
 ) -> Result<(), Failure> {
     let (mut candidates, mut unreachable) = (Vec::new(), Vec::new());
+    let mut nodes: Vec<(u64, &NodeArg)> = Vec::new();
     for node in volumes {
-        let connected = Remote::connect(&node.address, fabric, epoch());
-        match connected.and_then(|mut remote| probe(&mut remote, node, false)) {
-            Ok(candidate) => candidates.push(candidate),
-            Err(RemoteError { reason, .. }) => {
-                unreachable.push((node.to_string(), Verdict::Unreadable { reason }));
+        let found = Remote::connect(&node.address, fabric).and_then(|mut remote| {
+            let candidate = probe(&mut remote, node, false)?;
+            Ok((candidate, remote.node().unwrap_or_default()))
+        });
+        let found = found.map_err(|error| error.reason).and_then(|(candidate, id)| {
+            match nodes.iter().find(|(other, _)| *other == id) {
+                Some((_, other)) => Err(on_the_node_of(other)),
+                None => Ok((candidate, id)),
             }
+        });
+        match found {
+            Ok((candidate, id)) => {
+                candidates.push(candidate);
+                nodes.push((id, node));
+            }
+            Err(reason) => unreachable.push((node.to_string(), Verdict::Unreadable { reason })),
         }
     }
     let assembly = decide(&candidates, options);
@@ -222,6 +245,7 @@ fn assembled(
     plan: Plan,
     schedule: WriteSchedule,
     fabric: Kind,
+    epoch: u32,
 ) -> Result<Assembled, Failure> {
     let planner = match schedule {
         WriteSchedule::Mix | WriteSchedule::Encoder => Planner::Encoder { node: 0 },
@@ -238,7 +262,7 @@ fn assembled(
         .map_err(|error| impossible(error.to_string()))?;
     let (session, _) = Uuid::new_v4().as_u64_pair();
     let config = ClientConfig {
-        params: Params { session, epoch: epoch(), ..params },
+        params: Params { session, epoch, ..params },
         members: plan.members,
         read_only: plan.read_only,
         mix: schedule == WriteSchedule::Mix,

@@ -14,7 +14,7 @@ use uuid::Uuid;
 use super::{bitmap, check_counts, check_name, now, stored_name, typed};
 use crate::args::{CreateArgs, MemberArg, NodeArg};
 use crate::cmd::found::mixed;
-use crate::cmd::nodes::{connect, fabric, failed};
+use crate::cmd::nodes::{connect, fabric, failed, same_node};
 use crate::cmd::shape::{family, halves};
 use crate::cmd::shell_word;
 use crate::failure::Failure;
@@ -80,8 +80,11 @@ fn places(args: &CreateArgs) -> Result<Vec<Place>, Failure> {
 }
 
 fn on_one_node(one: &NodeArg, other: &NodeArg) -> Failure {
-    let reason = format!("is on the same node as {other}: both would be lost together");
-    Failure::usage("create", one, reason, "use another node")
+    Failure::usage("create", one, on_the_node_of(other), "use another node")
+}
+
+fn on_the_node_of(other: &NodeArg) -> String {
+    format!("is on the same node as {other}: both would be lost together")
 }
 
 /// Options that have no meaning here.
@@ -157,6 +160,13 @@ fn make(places: &[Place], remotes: &mut [Remote], blueprint: &Blueprint) -> Resu
         made += 1;
     }
     let mut culprit = made;
+    if result.is_ok()
+        && let Some((index, other)) = same_node(remotes)
+    {
+        let next = "use another node".to_owned();
+        result = Err(RemoteError { reason: on_the_node_of(&places[other].node), next });
+        culprit = index;
+    }
     for last in [false, true] {
         for (index, remote) in remotes.iter_mut().enumerate() {
             if result.is_ok() {

@@ -62,7 +62,7 @@ impl Array {
         let mut rings = vec![0; usize::from(nodes)];
         for (peer, message) in std::mem::take(&mut world.heard) {
             match message {
-                Message::Volume { tag: 1, bytes: found } => assert_eq!(found, bytes),
+                Message::Volume { tag: 1, bytes: found, .. } => assert_eq!(found, bytes),
                 Message::Prepared { tag: 2, ring } => rings[peer.0 as usize] = ring,
                 other => panic!("{other:?}"),
             }

@@ -44,15 +44,20 @@ fn refused(answer: Option<Message>, words: &str) {
     }
 }
 
+/// The answer to who opens a volume of node 0 that was written in this epoch.
+const fn opened(tag: u32, epoch: u32) -> Message {
+    Message::Volume { tag, bytes: 1 << 20, node: 0, epoch }
+}
+
 #[test]
 fn one_client_writes_and_others_read() {
     let mut world = World::new(1, 1 << 20, 1);
     let (a, b, c) = (world.dial(0), world.dial(0), world.dial(0));
-    let volume = |tag| Some(Message::Volume { tag, bytes: 1 << 20 });
-    assert_eq!(ask(&mut world, a, &create(5, "v")), volume(5));
+    let volume = |tag, epoch| Some(opened(tag, epoch));
+    assert_eq!(ask(&mut world, a, &create(5, "v")), volume(5, 0));
     refused(ask(&mut world, b, &create(6, "v")), "exists");
     refused(ask(&mut world, b, &open(7, "v", true)), "volume v is in use by another client");
-    assert_eq!(ask(&mut world, b, &open(8, "v", false)), volume(8));
+    assert_eq!(ask(&mut world, b, &open(8, "v", false)), volume(8, 1));
     refused(ask(&mut world, c, &open(9, "w", true)), "there is no volume w");
     refused(ask(&mut world, c, &open(9, "../w", true)), "no volume can be called this");
     refused(ask(&mut world, a, &Message::DeleteVolume { tag: 1 }), "in use by another client");
@@ -61,7 +66,7 @@ fn one_client_writes_and_others_read() {
     world.hang_up(a);
     world.run();
     assert_eq!((world.sites[0].open_volumes(), world.sites[0].flushes), (1, 0));
-    assert_eq!(ask(&mut world, c, &open(2, "v", true)), volume(2));
+    assert_eq!(ask(&mut world, c, &open(2, "v", true)), volume(2, 1));
     world.hang_up(b);
     world.hang_up(c);
     world.run();
@@ -83,7 +88,7 @@ fn whoever_made_a_volume_can_take_it_back() {
         // The other was in time or too early.
         assert_eq!(heard.len(), 2);
         let there = world.sites[0].volumes.contains_key("v");
-        assert_eq!(there, heard.contains(&(b, Message::Volume { tag: 7, bytes: 1 << 20 })));
+        assert_eq!(there, heard.contains(&(b, opened(7, 0))));
     }
 }
 
@@ -110,7 +115,7 @@ fn who_opens_while_another_leaves_gets_a_fresh_volume_only_if_there_was_none() {
 
 #[test]
 fn who_opens_while_the_last_io_of_the_writer_is_under_way_waits() {
-    let mut node = Node::new(Scratch { offset: 0, bytes: 1 << 16 });
+    let mut node = Node::new(Scratch { offset: 0, bytes: 1 << 16 }, 0);
     let (a, b) = (PeerId(PeerId::FIRST_ACCEPTED), PeerId(PeerId::FIRST_ACCEPTED + 1));
     let volume = Volume { member: MemberId(0), bytes: 1 << 20 };
     let mut tell = |event| {
@@ -134,7 +139,7 @@ fn who_opens_while_the_last_io_of_the_writer_is_under_way_waits() {
     assert_eq!(fabric(FabricEvent::Lost { peer: a, reason: String::new() }), []);
     assert_eq!(fabric(message(b, open(3, "v", true))), []);
     // It was never closed.
-    let bytes = Message::Volume { tag: 3, bytes: 1 << 20 }.encode(1);
+    let bytes = opened(3, 1).encode(1);
     let actions = tell(Event::Done { io, result: Ok(Outcome::Done) });
     assert_eq!(actions, [Action::Fabric(FabricOp::Send { peer: b, bytes })]);
 }
@@ -217,17 +222,17 @@ fn say(world: &mut World, peer: PeerId, epoch: u32, message: &Message) -> Option
 #[test]
 fn an_older_client_does_not_get_the_volume_of_a_newer_one() {
     let mut world = World::new(1, 3 << 20, 4);
-    let volume = Some(Message::Volume { tag: 1, bytes: 1 << 20 });
+    let volume = |epoch| Some(opened(1, epoch));
     let (first, reader) = (world.dial(0), world.dial(0));
-    assert_eq!(say(&mut world, first, 7, &create(1, "v")), volume);
-    assert_eq!(say(&mut world, reader, 8, &open(1, "v", false)), volume);
+    assert_eq!(say(&mut world, first, 7, &create(1, "v")), volume(0));
+    assert_eq!(say(&mut world, reader, 8, &open(1, "v", false)), volume(7));
     world.hang_up(first);
     world.hang_up(reader);
     let old = world.dial(0);
     refused(say(&mut world, old, 6, &open(1, "v", true)), "newer client");
     // The epoch of a reader was no writer's.
     let next = world.dial(0);
-    assert_eq!(say(&mut world, next, 7, &open(1, "v", true)), volume);
+    assert_eq!(say(&mut world, next, 7, &open(1, "v", true)), volume(7));
     let params = crate::pipeline::Params { epoch: 6, ..params(Family::Xor2d, 5, ENCODER) };
     let prepare = Message::Prepare { tag: 4, role: 0, data_sector: 16, params };
     refused(say(&mut world, next, 7, &prepare), "newer client");

@@ -67,8 +67,8 @@ pub(super) struct World {
 
 impl World {
     pub(super) fn new(nodes: usize, arena_bytes: usize, seed: u64) -> Self {
-        let site = || Site {
-            node: Node::new(Scratch { offset: 4096, bytes: arena_bytes as u64 - 4096 }),
+        let site = |number| Site {
+            node: Node::new(Scratch { offset: 4096, bytes: arena_bytes as u64 - 4096 }, number),
             arena: vec![0; arena_bytes],
             volumes: BTreeMap::new(),
             open: BTreeMap::new(),
@@ -81,7 +81,7 @@ impl World {
             replies: Vec::new(),
         };
         Self {
-            sites: (0..nodes).map(|_| site()).collect(),
+            sites: (0..nodes as u64).map(site).collect(),
             links: BTreeMap::new(),
             pending: Vec::new(),
             seed: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
