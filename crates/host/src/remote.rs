@@ -20,7 +20,7 @@ use crate::member::describe;
 mod tests;
 
 /// How long an answer may take. A node may have to make room for a volume.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Who asks like this is no client of an array, and has no place among them.
 const NO_EPOCH: u32 = 0;
@@ -68,6 +68,8 @@ pub struct Remote {
     /// What the node says of itself, and of the volume that is open.
     node: Option<u64>,
     newest_epoch: u32,
+    /// Why nothing more can be asked.
+    over: Option<RemoteError>,
 }
 
 impl Remote {
@@ -78,7 +80,9 @@ impl Remote {
     pub fn connect(address: &str, kind: Kind) -> Result<Self, RemoteError> {
         let mut line = Line::open(address, kind).map_err(|error| RemoteError::of_system(&error))?;
         match line.event(PATIENCE).map_err(|error| RemoteError::of_system(&error))? {
-            FabricEvent::Connected { .. } => Ok(Self { line, tag: 0, node: None, newest_epoch: 0 }),
+            FabricEvent::Connected { .. } => {
+                Ok(Self { line, tag: 0, node: None, newest_epoch: 0, over: None })
+            }
             FabricEvent::Lost { reason, .. } => {
                 // It is said by name already.
                 let reason = reason.strip_prefix(address).unwrap_or(&reason).trim_start();
@@ -181,8 +185,17 @@ impl Remote {
         }
     }
 
-    /// Sends a request and waits for the answer to it.
+    /// Sends a request and waits for the answer to it. Once that has failed nothing more is asked.
     fn exchange(&mut self, make: impl FnOnce(u32) -> Message) -> Result<Message, RemoteError> {
+        let result = match &self.over {
+            Some(error) => Err(error.clone()),
+            None => self.try_exchange(make),
+        };
+        self.over = result.as_ref().err().cloned();
+        result
+    }
+
+    fn try_exchange(&mut self, make: impl FnOnce(u32) -> Message) -> Result<Message, RemoteError> {
         self.tag += 1;
         self.line.send(make(self.tag).encode(NO_EPOCH));
         match self.line.event(PATIENCE).map_err(|error| RemoteError::of_system(&error))? {

@@ -1,6 +1,7 @@
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::thread::JoinHandle;
+use std::time::Instant;
 
 use braid_cluster::wire::PROTOCOL_VERSION;
 
@@ -127,9 +128,14 @@ fn answers_that_mean_nothing_are_no_answers() {
         drop(node);
     }
     let (address, node) = node(Vec::new());
-    let error = connect(&address).unwrap().read(0, 512).unwrap_err();
+    let mut remote = connect(&address).unwrap();
+    let error = remote.read(0, 512).unwrap_err();
     assert!(error.reason.contains("has gone: "), "{error}");
     drop(node);
+    // It is not waited for again.
+    let begun = Instant::now();
+    assert_eq!(remote.delete_volume(), Err(error));
+    assert!(begun.elapsed() < PATIENCE);
 }
 
 #[test]
