@@ -14,6 +14,13 @@ pub enum ArrayEvent {
         /// Why, for people.
         reason: Cow<'static, str>,
     },
+    /// A member is there and did not do its part: no write is served any more.
+    WritesEnded {
+        /// Which.
+        member: MemberId,
+        /// Why, for people.
+        reason: Cow<'static, str>,
+    },
     /// A spare or rebuilt member is now in sync.
     MemberActive(MemberId),
     /// A read error was repaired by rewriting.
@@ -52,6 +59,9 @@ impl ArrayEvent {
         match self {
             Self::MemberFailed { member, reason } => {
                 Self::MemberFailed { member: map(member), reason }
+            }
+            Self::WritesEnded { member, reason } => {
+                Self::WritesEnded { member: map(member), reason }
             }
             Self::MemberActive(member) => Self::MemberActive(map(member)),
             Self::ReadCorrected { member, sector } => {

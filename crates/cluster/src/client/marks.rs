@@ -112,11 +112,7 @@ impl Client {
         left
     }
 
-    pub(super) fn mark_answered(&mut self, role: u16, fine: bool) {
-        if !fine {
-            self.links[usize::from(role)].errors += 1;
-            self.end_writes();
-        }
+    pub(super) const fn mark_answered(&mut self) {
         match &mut self.marks.state {
             State::ToActive { left } | State::ToClean { left } if *left > 1 => *left -= 1,
             State::ToActive { .. } => self.marks.state = State::Active,
@@ -146,7 +142,7 @@ impl Client {
 
     /// Marks the array clean when it is time, and carries a stop to its end.
     pub(super) fn marks_go_on(&mut self) {
-        let stopping = matches!(self.phase, Phase::Stopping(_));
+        let stopping = matches!(self.phase, Phase::Stopping { .. });
         let over = stopping && self.requests.is_empty() && self.no_sets();
         let idle = self.no_sets() && self.now >= self.idle_at();
         match self.marks.state {
@@ -179,7 +175,7 @@ impl Client {
     }
 
     fn stop(&mut self) {
-        let Phase::Stopping(id) = self.phase else { return };
+        let Phase::Stopping { id, .. } = self.phase else { return };
         self.hang_up_all();
         // Nobody answers any more.
         self.questions.clear();

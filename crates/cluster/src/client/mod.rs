@@ -18,6 +18,7 @@ mod resync;
 mod setup;
 mod staging;
 mod status;
+mod stop;
 #[cfg(test)]
 mod tests;
 mod write;
@@ -127,8 +128,8 @@ enum Phase {
     Setup,
     /// Requests are served.
     Running,
-    /// The command that asked for it is answered at the end.
-    Stopping(CommandId),
+    /// Since when. The command that asked for it is answered at the end.
+    Stopping { id: CommandId, since: Instant },
     /// Nothing is served any more.
     Stopped,
 }
@@ -351,6 +352,7 @@ impl Client {
         };
         let role = self.links.iter().position(|link| link.peer == peer && link.alive());
         let Some(role) = role.map(|role| role as u16) else { return };
+        self.links[usize::from(role)].heard = self.now;
         match event {
             FabricEvent::Accepted { .. } => {}
             FabricEvent::Connected { .. } => self.connected(role),
@@ -386,12 +388,15 @@ impl Client {
             _ => return self.part_with(role, "it answers what was not asked"),
         }
         let Some((_, question)) = self.questions.remove(&tag) else { return };
+        if let (Question::Flush(_) | Question::Mark, Err(reason)) = (question, &answer) {
+            self.fail_writes(role, reason.clone());
+        }
         match question {
             Question::Open | Question::Prepare | Question::Connect => {
                 self.setup_answered(role, question, answer);
             }
             Question::Flush(number) => self.flush_answered(number, answer.is_ok()),
-            Question::Mark => self.mark_answered(role, answer.is_ok()),
+            Question::Mark => self.mark_answered(),
         }
     }
 
@@ -400,6 +405,17 @@ impl Client {
         let peer = self.links[usize::from(role)].peer;
         self.actions.push_back(Action::Fabric(FabricOp::HangUp { peer }));
         self.lose(role, reason);
+    }
+
+    /// A node is there and does not do its part: it cannot be relied on any more. That holds for a
+    /// flush, too: the next may succeed without what this one should have made durable.
+    fn fail_writes(&mut self, role: u16, reason: impl Into<Cow<'static, str>>) {
+        self.links[usize::from(role)].errors += 1;
+        if !self.writes_over {
+            let (member, reason) = (MemberId(role), reason.into());
+            self.actions.push_back(Action::Notify(ArrayEvent::WritesEnded { member, reason }));
+        }
+        self.end_writes();
     }
 
     /// A node is gone.
@@ -419,7 +435,7 @@ impl Client {
         for question in left_open {
             match question {
                 Question::Flush(number) => self.flush_answered(number, !self.unsafe_losses()),
-                Question::Mark => self.mark_answered(role, true),
+                Question::Mark => self.mark_answered(),
                 Question::Open | Question::Prepare | Question::Connect => {}
             }
         }
@@ -474,10 +490,6 @@ impl Client {
     fn flush_over(&mut self, number: u32) {
         let Some(flush) = self.flushes.remove(&number) else { return };
         let result = if flush.failed { Err(RequestError::Failed) } else { Ok(()) };
-        if flush.failed {
-            // The next flush may well succeed, without what this one should have made durable.
-            self.end_writes();
-        }
         match flush.request {
             Some(id) => self.piece_over(id, result),
             None => self.flushed(result.is_ok()),
@@ -490,7 +502,7 @@ impl Client {
         };
         let result = match command {
             Command::Stop if matches!(self.phase, Phase::Setup | Phase::Running) => {
-                self.phase = Phase::Stopping(id);
+                self.phase = Phase::Stopping { id, since: self.now };
                 return;
             }
             Command::Stop => refused("the array is stopping already", "wait for it"),
@@ -500,9 +512,13 @@ impl Client {
                 }
                 Ok(())
             }
-            _ => refused(
+            Command::Scrub { .. } | Command::StopScrub | Command::SpeedLimits { .. } => refused(
                 "an array over nodes does not take this command in this version",
-                "stop the array and assemble it without the member",
+                "see braid status for what it does by itself",
+            ),
+            _ => refused(
+                "the members of an array over nodes stay as they are while it runs",
+                "stop the array and assemble it with the members that it is to have",
             ),
         };
         self.actions.push_back(Action::Reply { id, result });
@@ -549,7 +565,10 @@ impl Machine for Client {
         match event {
             Event::Done { io, result } => self.io_done(io, result),
             Event::Command { id, command } => self.command(id, &command),
-            Event::Tick => self.setup_tick(),
+            Event::Tick => {
+                self.setup_tick();
+                self.stop_tick();
+            }
             Event::Fabric(event) => self.fabric(event),
             // The client has no volumes, and loads nothing.
             Event::Volume { .. } | Event::Loaded { .. } => {}
@@ -566,7 +585,8 @@ impl Machine for Client {
     fn deadline(&self) -> Option<Instant> {
         let due = |key: &Key| self.areas.get(key)?.gathers.front()?.patience.next(self.now);
         let gathers = self.listed.iter().filter_map(due);
-        gathers.chain(self.setup_deadline()).chain(self.marks_deadline()).min()
+        let own = [self.setup_deadline(), self.marks_deadline(), self.stop_deadline()];
+        gathers.chain(own.into_iter().flatten()).min()
     }
 
     fn status(&self) -> Status {

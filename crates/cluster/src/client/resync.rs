@@ -59,6 +59,15 @@ impl Client {
         }
     }
 
+    /// The rest is left to whoever assembles the array next.
+    pub(super) fn interrupt_resync(&mut self) {
+        if self.resync.take().is_some_and(|resync| resync.started) {
+            let (action, complete) = (SyncAction::Resync, false);
+            let interrupted = ArrayEvent::SyncFinished { action, complete };
+            self.actions.push_back(Action::Notify(interrupted));
+        }
+    }
+
     /// A slice-set in this slice is over; perhaps it was one of the resync's.
     pub(super) fn resynced(&mut self, key: Key, fine: bool) {
         if let Some(resync) = &mut self.resync

@@ -44,6 +44,8 @@ pub(super) struct Link {
     /// Where the ring begins in the node's arena.
     pub(super) ring: u64,
     pub(super) errors: u64,
+    /// When it last said or put something.
+    pub(super) heard: Instant,
     /// By slot: what it is read for.
     pub(super) slots: Vec<Option<Piece>>,
     pub(super) free_slots: Vec<u16>,
@@ -61,6 +63,7 @@ impl Link {
             state,
             ring: 0,
             errors: 0,
+            heard: Instant(0),
             slots: (0..slots).map(|_| None).collect(),
             free_slots: (0..slots).rev().collect(),
             queue: VecDeque::new(),
@@ -144,11 +147,10 @@ impl Client {
                 link.state = LinkState::Ready;
                 self.setup_goes_on();
             }
-            (Question::Connect, Err(_), LinkState::Wiring) => {
+            (Question::Connect, Err(reason), LinkState::Wiring) => {
                 // Reads need no wires.
                 link.state = LinkState::Ready;
-                link.errors += 1;
-                self.end_writes();
+                self.fail_writes(role, reason);
                 self.setup_goes_on();
             }
             // Another node was lost meanwhile, and the array serves reads without this answer.

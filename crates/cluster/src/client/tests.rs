@@ -221,7 +221,15 @@ fn a_write_whose_last_part_failed_is_not_acknowledged() {
         assert_eq!(completed(&run(&mut client, |_, _| false)), None);
         hear(&mut client, role, &Message::Closed { position, turn, fine, received_bytes: 0 });
     }
-    assert_eq!(completed(&run(&mut client, |_, _| false)), Some(Err(RequestError::Failed)));
+    let after = run(&mut client, |_, _| false);
+    assert_eq!(completed(&after), Some(Err(RequestError::Failed)));
+    // And it is told whose fault that was.
+    let told = |action: &Action| match action {
+        Action::Notify(ArrayEvent::WritesEnded { member, .. }) => Some(*member),
+        _ => None,
+    };
+    assert_eq!(after.iter().find_map(told), Some(MemberId(2)));
+    assert_eq!(client.status().members.iter().map(|m| m.errors).collect::<Vec<_>>(), [0, 0, 1]);
 }
 
 /// The slots in which a node is asked to read, and the node.
@@ -389,4 +397,26 @@ fn after_a_flush_that_failed_nothing_is_called_clean() {
     assert!(after.iter().any(|action| matches!(action, Action::Reply { result: Ok(()), .. })));
     let marks = |action: &&Action| matches!(action, Action::Fabric(FabricOp::Send { .. }));
     assert_eq!(after.iter().filter(marks).count(), 0, "{after:?}");
+}
+
+#[test]
+fn a_stop_does_not_wait_for_a_node_that_says_nothing() {
+    let mut client = client(Planner::Encoder { node: 0 });
+    run(&mut client, |_, _| false);
+    let (position, turn) = begin_write(&mut client);
+    let (id, command) = (CommandId(1), Command::Stop);
+    client.handle(Instant(3), Event::Command { id, command });
+    for role in [0, 2] {
+        hear(&mut client, role, &Message::Closed { position, turn, fine: true, received_bytes: 0 });
+    }
+    assert_eq!(completed(&run(&mut client, |_, _| false)), None);
+    let due = client.deadline().expect("a deadline");
+    assert!(due > Instant(3).plus_millis(1000), "a slow node gets its time");
+    client.handle(due, Event::Tick);
+    let after = run(&mut client, |_, _| false);
+    assert_eq!(completed(&after), Some(Err(RequestError::Failed)));
+    assert!(after.iter().any(|action| matches!(action, Action::Reply { result: Ok(()), .. })));
+    let marks = |action: &&Action| matches!(action, Action::Fabric(FabricOp::Send { .. }));
+    assert_eq!(after.iter().filter(marks).count(), 0, "it is not called clean: {after:?}");
+    assert!(client.idle());
 }

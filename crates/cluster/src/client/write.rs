@@ -41,7 +41,7 @@ pub(super) struct OpenSet {
     /// Puts that are not answered.
     puts: u32,
     /// Nodes that have not closed their part.
-    parts: BTreeSet<u16>,
+    pub(super) parts: BTreeSet<u16>,
     fine: bool,
 }
 
@@ -73,7 +73,7 @@ impl Client {
 
     /// Turns what was gathered into jobs, where it is complete or has waited long enough.
     pub(super) fn start_gathers(&mut self) {
-        let hurry = matches!(self.phase, Phase::Stopping(_));
+        let hurry = matches!(self.phase, Phase::Stopping { .. });
         for _ in 0..self.listed.len() {
             let Some(key) = self.listed.pop_front() else { break };
             let whole = u64::from(self.pipeline.data_blocks()) * u64::from(self.slice_len(key.1));
@@ -379,7 +379,7 @@ impl Client {
         open.parts.remove(&role);
         open.fine &= fine;
         if !fine {
-            self.end_writes();
+            self.fail_writes(role, "what was written cannot be stored; look at its storage");
         }
         self.try_end(position);
     }
@@ -387,7 +387,7 @@ impl Client {
     /// No slice-set can be relied on any more: what is open ends as failed.
     pub(super) fn end_writes(&mut self) {
         self.writes_over = true;
-        self.resync = None;
+        self.interrupt_resync();
         let positions: Vec<u16> = self.open.keys().copied().collect();
         for position in positions {
             if let Some(open) = self.open.get_mut(&position) {

@@ -43,7 +43,8 @@ impl News {
                     mismatches.push(Mismatch { array_sector, sectors, member });
                 }
             }
-            ArrayEvent::MemberFailed { member, ref reason } => {
+            ArrayEvent::MemberFailed { member, ref reason }
+            | ArrayEvent::WritesEnded { member, ref reason } => {
                 // Only the first is kept.
                 let _ = self.first_failed.set((member, reason.clone().into_owned()));
             }
@@ -75,6 +76,9 @@ fn line(event: &ArrayEvent, status: Option<&Status>) -> Option<String> {
     Some(match *event {
         ArrayEvent::MemberFailed { member: id, ref reason } => {
             format!("{} failed: {reason}", member(id))
+        }
+        ArrayEvent::WritesEnded { member: id, ref reason } => {
+            format!("{}: {reason}; no more writes until the array is assembled again", member(id))
         }
         ArrayEvent::MemberActive(id) => format!("{} is in sync", member(id)),
         ArrayEvent::ReadCorrected { member: id, sector } => {
@@ -125,6 +129,9 @@ mod tests {
         let line = |event| line(&event, Some(&status));
         assert_eq!(line(failed(1)).unwrap(), "/dev/b failed: write error");
         assert_eq!(line(failed(9)).unwrap(), "member 9 failed: write error");
+        let full = ArrayEvent::WritesEnded { member: MemberId(0), reason: "is full".into() };
+        let expected = "/dev/a: is full; no more writes until the array is assembled again";
+        assert_eq!(line(full).unwrap(), expected);
         let started = ArrayEvent::SyncStarted(SyncAction::Recovery);
         assert_eq!(line(started).unwrap(), "recovery started");
         let mismatch = ArrayEvent::Mismatch { array_sector: 0, sectors: 8, member: None };
