@@ -388,6 +388,7 @@ fn wrong_words_for_a_node_are_refused() {
         (2, "node --listen 127.0.0.1:0 --memory --store x", "cannot be used with"),
         (2, "node --listen 127.0.0.1 --memory", "port"),
         (2, "node --listen 127.0.0.1:0 --memory --fabric pigeon", "pigeon"),
+        (2, "node --listen 127.0.0.1:0 --memory --ring 4K", "--ring 64K"),
         (1, "node --listen 192.0.2.1:7000 --memory", "cannot listen"),
         (1, "node --listen 127.0.0.1:0 --store file0", "file0"),
     ];

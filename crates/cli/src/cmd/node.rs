@@ -10,9 +10,12 @@ use braid_host::node::{NodeSetup, Storage, serve_node};
 
 use super::launch::launch;
 use super::nodes::fabric;
-use crate::args::{NodeArgs, check_address};
+use crate::args::{NodeArgs, Size, check_address};
 use crate::failure::{Failure, system_error};
 use crate::output;
+
+/// With less a node could not even carry superblocks.
+const LEAST_RING: Size = Size(64 << 10);
 
 pub(super) fn run(run_dir: &Path, args: &NodeArgs) -> Result<(), Failure> {
     // Before anything else: whoever waits for this process has to learn how it goes.
@@ -25,6 +28,11 @@ fn setup(args: &NodeArgs) -> Result<NodeSetup, Failure> {
     check_address(&args.listen).map_err(|reason| {
         Failure::usage("node", &args.listen, reason, "write --listen HOST:PORT")
     })?;
+    if args.ring.0 < LEAST_RING.0 {
+        let reason = format!("a ring of {} bytes is too small for any client", args.ring.0);
+        let next = format!("use --ring {LEAST_RING} or more; a client takes some 20M to 35M");
+        return Err(Failure::usage("node", &args.listen, reason, next));
+    }
     let storage = match &args.store {
         None => Storage::Memory,
         // The process that serves works in another directory.

@@ -166,9 +166,10 @@ fn accept_all(listener: &TcpListener, hello: &Arc<Hello>, tell: &Teller) {
 /// The reason, for people; it continues a sentence that begins with the address.
 pub fn connect(address: &str, hello: &Hello) -> Result<(TcpStream, Vec<u8>), String> {
     let deadline = Instant::now() + PATIENCE;
-    let unknown = |error: io::Error| format!("is no address to connect to: {}", describe(&error));
+    let unknown =
+        |error: io::Error| format!("is no address to connect to: {}; check it", describe(&error));
     let candidates = address.to_socket_addrs().map_err(unknown)?;
-    let mut failed = "is no address to connect to".to_owned();
+    let mut failed = "is no address to connect to; check it".to_owned();
     for candidate in candidates {
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
@@ -188,7 +189,7 @@ fn why_not_connected(error: &io::Error) -> String {
             "refuses the connection; check that a node listens there".into()
         }
         io::ErrorKind::TimedOut => "does not answer; check the address and the network".into(),
-        _ => format!("cannot be reached: {}", describe(error)),
+        _ => format!("cannot be reached: {}; check the address and the network", describe(error)),
     }
 }
 

@@ -79,6 +79,7 @@ fn who_is_no_node_of_this_version_is_told_from_one() {
     assert!(error.contains(&format!("version {}", PROTOCOL_VERSION + 1)), "{error}");
     let error = connect("no.such.host.invalid:1").unwrap_err().to_string();
     assert!(error.contains("no address to connect to"), "{error}");
+    assert!(error.ends_with("; check it"), "{error}");
 }
 
 #[test]

@@ -166,7 +166,13 @@ fn check_counts(args: &CreateArgs) -> Result<(), Failure> {
     }
     let and = if spares > 0 { format!(" and {spares} spares") } else { String::new() };
     let reason = format!("{given} members were given, {roles}{and} are needed");
-    Err(usage(&reason, "write 'missing' for a member that is to come later"))
+    let nodes = args.members.iter().any(|member| matches!(member, MemberArg::Node(_)));
+    let next = if nodes {
+        "name a node for each"
+    } else {
+        "write 'missing' for a member that is to come later"
+    };
+    Err(usage(&reason, next))
 }
 
 /// For each role its device, `None` where it is missing; then the spares.

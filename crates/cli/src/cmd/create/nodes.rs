@@ -32,8 +32,8 @@ pub(super) fn run(args: &CreateArgs) -> Result<(), Failure> {
     check_name(args)?;
     let family = family(&typed(args))?;
     let places = places(args)?;
-    check_counts(args)?;
     check_options(args)?;
+    check_counts(args)?;
     let blueprint = blueprint(args, family, places.len())?;
     let fabric = fabric("create", args.fabric.as_deref())?;
     let mut remotes = reach(&places, fabric)?;
@@ -106,7 +106,13 @@ fn blueprint(args: &CreateArgs, family: Family, nodes: usize) -> Result<Blueprin
         let reason = "the size of its members is not known";
         return Err(usage(reason, "say how much data each node shall hold with --size"));
     };
-    let chunk_bytes = args.chunk.map(|chunk| u32::try_from(chunk.0).unwrap_or(u32::MAX));
+    let chunk_bytes = args.chunk.map(|chunk| {
+        u32::try_from(chunk.0).map_err(|_| {
+            let reason = format!("a chunk of {} bytes is out of range", chunk.0);
+            usage(&reason, "use a multiple of 4K; 64K is usual")
+        })
+    });
+    let chunk_bytes = chunk_bytes.transpose()?;
     let array = NewArray {
         name: stored_name(&args.name),
         set_uuid: Uuid::new_v4().into_bytes(),
