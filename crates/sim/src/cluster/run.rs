@@ -74,15 +74,21 @@ fn run(scenario: Scenario, rng: Rng, trace: Trace) -> Result<Report, Failure> {
     Ok(Report { trace_hash: trace.hash(), events: trace.events() })
 }
 
-/// Is every node there, with all that it had?
+/// Can every node be there again, with all that it had?
 fn whole(session: &Session) -> bool {
-    let alive = |&node: &usize| session.world.processes[node].alive;
-    session.nodes.iter().all(alive) && session.disks().iter().all(|disk| !disk.damaged())
+    session.disks().iter().all(|disk| !disk.damaged())
 }
 
-/// Only connections were lost: a new client takes the array up again, and makes it right.
+/// Only connections were lost, and nodes that come back: a new client takes the array up again, and
+/// makes it right. A node that lost power comes back without what it had not flushed.
 fn revive(session: &mut Session) -> Result<(), Failure> {
     session.world.note(&[53], || "REVIVE".to_owned());
+    let nodes = session.nodes.clone();
+    let dead = (0u16..).zip(nodes).filter(|&(_, node)| !session.world.processes[node].alive);
+    let dead: Vec<u16> = dead.map(|(role, _)| role).collect();
+    for role in dead {
+        session.reboot(role);
+    }
     session.lost.clear();
     session.dead = false;
     session.troubled = false;

@@ -127,13 +127,29 @@ impl Session {
     pub fn start_nodes(&mut self, disks: Vec<Disk>) {
         self.nodes.clear();
         for (role, disk) in (0u16..).zip(disks) {
-            let bytes = self.node_bytes(role);
-            let machine = Box::new(Node::new(Scratch { offset: 0, bytes }, role.into()));
-            let name = format!("n{role}");
-            let mut process = Process::new(name.clone(), machine, bytes as usize, Some(name));
-            process.keep(VOLUME, disk);
-            self.nodes.push(self.world.start(process));
+            let node = self.start_node(role, disk);
+            self.nodes.push(node);
         }
+    }
+
+    fn start_node(&mut self, role: u16, disk: Disk) -> usize {
+        let bytes = self.node_bytes(role);
+        let machine = Box::new(Node::new(Scratch { offset: 0, bytes }, role.into()));
+        let name = format!("n{role}");
+        let mut process = Process::new(name.clone(), machine, bytes as usize, Some(name));
+        process.keep(VOLUME, disk);
+        self.world.start(process)
+    }
+
+    /// Starts a node anew that has died, maybe of a power cut.
+    pub fn reboot(&mut self, role: u16) {
+        let mut disk = self.disk(role).clone();
+        if self.rng.percent(70) {
+            disk.power_cut(&mut self.rng);
+            self.oracle.power_cut();
+            self.suspects.power_cut();
+        }
+        self.nodes[usize::from(role)] = self.start_node(role, disk);
     }
 
     /// What a node's arena needs: room for the rings of a client, of the one before it, which may
