@@ -34,6 +34,8 @@ struct Member {
     cannot_punch: bool,
     /// fallocate said that it cannot zero ranges here.
     cannot_zero: bool,
+    /// For the locks on what the member lies on.
+    _below: Vec<LockedFile>,
 }
 
 /// A range to be zeroed or discarded.
@@ -225,8 +227,8 @@ impl Executor {
 impl Member {
     fn new(member: MemberFile) -> Self {
         let can_shrink = !member.block_device;
-        let file = Arc::new(member.file);
-        Self { file, can_shrink, cannot_punch: false, cannot_zero: false }
+        let (file, _below) = (Arc::new(member.file), member.below);
+        Self { file, can_shrink, cannot_punch: false, cannot_zero: false, _below }
     }
 
     /// Was the file truncated to before the end of this write? Writing would make it grow again,

@@ -190,6 +190,7 @@ impl Place {
                     direct: false,
                     block_bytes: 512,
                     block_device: false,
+                    below: Vec::new(),
                 })
             }
             Self::Directory { path, .. } => {

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use braid_array::SECTOR_BYTES;
 
+mod below;
 mod lock;
 mod open;
 mod probe;
@@ -34,6 +35,8 @@ pub struct MemberFile {
     pub block_bytes: u32,
     /// A block device rather than a regular file.
     pub block_device: bool,
+    /// What it lies on, kept open for the locks on it.
+    pub below: Vec<LockedFile>,
 }
 
 /// Memory for O_DIRECT: zeroed, at a multiple of 4096.

@@ -10,6 +10,7 @@ use braid_array::SECTOR_BYTES;
 use rustix::fs::{AtFlags, OFlags, StatxFlags};
 use rustix::io::Errno;
 
+use super::below::{Place, lock_all, places};
 use super::{AlignedBytes, MemberFile};
 
 /// What a member is opened for.
@@ -73,18 +74,25 @@ pub(crate) fn describe(error: &io::Error) -> String {
 /// # Errors
 /// [`OpenError`], a line for people. Nothing was written.
 pub fn open(path: &Path, mode: Mode, exclusive: bool) -> Result<MemberFile, OpenError> {
-    let member = open_unlocked(path, mode, exclusive)?;
+    let mut member = open_unlocked(path, mode, exclusive)?;
+    let busy = |path: &Path, on: &Path, what: String| {
+        let next = format!("stop the array it belongs to, or see fuser {}", on.display());
+        OpenError::new(path, what, next)
+    };
     match member.file.lock(exclusive) {
-        Ok(()) => Ok(member),
+        Ok(()) => {}
         Err(Errno::WOULDBLOCK) => {
-            let next = format!("stop the array it belongs to, or see fuser {}", path.display());
-            Err(OpenError::new(path, "in use by another process", next))
+            return Err(busy(path, path, "in use by another process".into()));
         }
         Err(error) => {
             let reason = format!("cannot be locked: {}", describe(&error.into()));
-            Err(OpenError::new(path, reason, "keep members where flock works"))
+            return Err(OpenError::new(path, reason, "keep members where flock works"));
         }
     }
+    // Who has a part of a file leaves the other parts to others.
+    member.below = lock_all(&member, |file, whole| file.lock(exclusive && whole))
+        .map_err(|on| busy(path, &on, format!("lies on {}, which is in use", on.display())))?;
+    Ok(member)
 }
 
 /// A member of memory, which reads as zeroes and is gone when it is closed. `name` is what it is
@@ -105,6 +113,7 @@ pub fn memory(name: PathBuf, bytes: u64) -> io::Result<MemberFile> {
         direct: false,
         block_bytes: 512,
         block_device: false,
+        below: Vec::new(),
     })
 }
 
@@ -141,6 +150,7 @@ fn open_unlocked(path: &Path, mode: Mode, claim: bool) -> Result<MemberFile, Ope
         direct,
         block_bytes: 512,
         block_device,
+        below: Vec::new(),
     };
     settle_alignment(&mut member, mode)?;
     Ok(member)
@@ -257,36 +267,63 @@ pub struct Identity {
     inode: u64,
 }
 
+impl Identity {
+    pub(super) fn of(metadata: &Metadata) -> Self {
+        if metadata.file_type().is_block_device() {
+            return Self::of_device(metadata.rdev());
+        }
+        Self { block_device: false, device: metadata.dev(), inode: metadata.ino() }
+    }
+
+    pub(super) const fn of_device(number: u64) -> Self {
+        Self { block_device: true, device: number, inode: 0 }
+    }
+
+    /// The number of a block device.
+    pub(super) fn device_number(self) -> Option<u64> {
+        self.block_device.then_some(self.device)
+    }
+}
+
 /// The identity of an open file.
 ///
 /// # Errors
 /// When the file cannot be looked at.
 pub fn identity(file: &File) -> io::Result<Identity> {
-    let metadata = file.metadata()?;
-    let block_device = metadata.file_type().is_block_device();
-    Ok(if block_device {
-        Identity { block_device, device: metadata.rdev(), inode: 0 }
-    } else {
-        Identity { block_device, device: metadata.dev(), inode: metadata.ino() }
-    })
+    Ok(Identity::of(&file.metadata()?))
 }
 
-/// Checks that no file comes under two names among `members`.
+/// Checks that nothing comes under two names among `members`, and no part of it: a file as a loop
+/// device, a disk as its partition.
 ///
 /// # Errors
-/// Names the second of the two.
+/// Names both.
 pub fn check_distinct<'a>(
     members: impl IntoIterator<Item = &'a MemberFile>,
 ) -> Result<(), OpenError> {
-    let mut seen: Vec<(Identity, &Path)> = Vec::new();
+    let mut seen: Vec<Vec<Place>> = Vec::new();
     for member in members {
-        let id =
-            identity(&member.file).map_err(|error| OpenError::from_io(&member.path, &error))?;
-        if let Some((_, first)) = seen.iter().find(|(known, _)| *known == id) {
-            let reason = format!("is the same device as {}", first.display());
+        let places = places(member).map_err(|error| OpenError::from_io(&member.path, &error))?;
+        if let Some(reason) = seen.iter().find_map(|other| shared(&places, other)) {
             return Err(OpenError::new(&member.path, reason, "name each member once"));
         }
-        seen.push((id, &member.path));
+        seen.push(places);
     }
     Ok(())
+}
+
+/// How a member shares bytes with another, if it does. What both lie on is the lowest of each.
+fn shared(member: &[Place], other: &[Place]) -> Option<String> {
+    let bottom = member.last().filter(|bottom| other.last().is_some_and(|o| o.overlaps(bottom)))?;
+    let (this, that) = (member.first()?, other.first()?);
+    let name = that.path.display();
+    Some(if this.identity == that.identity {
+        format!("is the same device as {name}")
+    } else if member.iter().any(|place| place.identity == that.identity) {
+        format!("lies on {name}")
+    } else if other.iter().any(|place| place.identity == this.identity) {
+        format!("is what {name} lies on")
+    } else {
+        format!("lies on {}, as {name} does", bottom.path.display())
+    })
 }

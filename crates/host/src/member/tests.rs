@@ -1,3 +1,4 @@
+use std::cell::Cell;
 use std::fs::File;
 use std::io::Write;
 use std::os::unix::fs::FileExt;
@@ -66,6 +67,105 @@ fn one_file_under_two_names_is_found() {
     let error = check_distinct(&[open(&path), open(&other), open(&link)]).unwrap_err();
     assert_eq!(error.path, link);
     assert_eq!(error.reason, format!("is the same device as {}", path.display()));
+}
+
+/// A loop device over a file. Goes with its partitions, which the next one would inherit.
+struct Loop {
+    path: PathBuf,
+    partitions: Cell<u32>,
+}
+
+impl Loop {
+    /// `None` where there are no loop devices for us.
+    fn over(file: &Path, options: &[&str]) -> Option<Self> {
+        let mut losetup = Command::new("losetup");
+        losetup.args(["--find", "--show"]).args(options).arg(file);
+        let made = losetup.output().ok().filter(|output| output.status.success());
+        let Some(made) = made else {
+            crate::testing::skipped("losetup");
+            return None;
+        };
+        let path = PathBuf::from(String::from_utf8(made.stdout).unwrap().trim_end());
+        Some(Self { path, partitions: Cell::new(0) })
+    }
+
+    /// Tells the kernel of a partition, which is no partition table's.
+    fn partition(&self, first_mib: u64, mib: u64) -> Option<PathBuf> {
+        let number = self.partitions.get() + 1;
+        let numbers = [u64::from(number), first_mib * 2048, mib * 2048].map(|n| n.to_string());
+        let added = Command::new("addpart").arg(&self.path).args(numbers).status();
+        let path = PathBuf::from(format!("{}p{number}", self.path.display()));
+        if added.is_ok_and(|status| status.success()) {
+            self.partitions.set(number);
+            if path.exists() {
+                return Some(path);
+            }
+        }
+        crate::testing::skipped("addpart");
+        None
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        for number in 1..=self.partitions.get() {
+            let _ = Command::new("delpart").arg(&self.path).arg(number.to_string()).status();
+        }
+        let _ = Command::new("losetup").arg("--detach").arg(&self.path).status();
+    }
+}
+
+#[test]
+fn a_file_and_its_loop_device_are_one_member() {
+    let dir = tempdir();
+    let path = file_of(dir.path(), "m0", 8 << 20);
+    let Some(device) = Loop::over(&path, &[]) else { return };
+    let Some(second) = Loop::over(&path, &[]) else { return };
+    let (file, looped) = (path.display(), device.path.display());
+    let reason = |first: &Path, other: &Path| {
+        check_distinct(&[peek(first).unwrap(), peek(other).unwrap()]).unwrap_err().reason
+    };
+    assert_eq!(reason(&path, &device.path), format!("lies on {file}"));
+    assert_eq!(reason(&device.path, &path), format!("is what {looped} lies on"));
+    assert_eq!(reason(&device.path, &second.path), format!("lies on {file}, as {looped} does"));
+
+    // The lock of one keeps other processes from the other.
+    let held = open(&device.path, Mode::ReadWrite, true).unwrap();
+    assert_eq!(open(&path, Mode::ReadWrite, true).unwrap_err().reason, "in use by another process");
+    let taken = format!("lies on {file}, which is in use");
+    assert_eq!(open(&second.path, Mode::ReadWrite, true).unwrap_err().reason, taken);
+    assert_eq!(open(&second.path, Mode::ReadOnly, false).unwrap_err().reason, taken);
+    drop(held);
+    let _held = open(&path, Mode::ReadWrite, true).unwrap();
+    assert_eq!(open(&device.path, Mode::ReadWrite, true).unwrap_err().reason, taken);
+}
+
+#[test]
+fn parts_of_one_disk_are_members_of_their_own_and_the_disk_is_not_beside_them() {
+    let dir = tempdir();
+    let path = file_of(dir.path(), "disk", 16 << 20);
+    let Some(disk) = Loop::over(&path, &[]) else { return };
+    let part = |first_mib| disk.partition(first_mib, 4);
+    let (Some(first), Some(second)) = (part(1), part(5)) else { return };
+    let Some(third) = Loop::over(&path, &["--offset", "9437184"]) else { return };
+    let parts = [&first, &second, &third.path];
+    check_distinct(&parts.map(|part| peek(part).unwrap())).unwrap();
+    let locked = parts.map(|part| open(part, Mode::ReadWrite, true).unwrap());
+    drop(locked);
+
+    let reason = |members: &[&Path]| {
+        let members: Vec<_> = members.iter().map(|member| peek(member).unwrap()).collect();
+        check_distinct(&members).unwrap_err().reason
+    };
+    let name = |path: &Path| path.display().to_string();
+    assert_eq!(reason(&[&disk.path, &first]), format!("lies on {}", name(&disk.path)));
+    assert_eq!(reason(&[&second, &disk.path]), format!("is what {} lies on", name(&second)));
+    assert_eq!(reason(&[&second, &path]), format!("is what {} lies on", name(&second)));
+    let Some(across) = Loop::over(&path, &["--offset", "2097152", "--sizelimit", "4194304"]) else {
+        return;
+    };
+    let said = format!("lies on {}, as {} does", name(&path), name(&first));
+    assert_eq!(reason(&[&third.path, &first, &across.path]), said);
 }
 
 #[test]

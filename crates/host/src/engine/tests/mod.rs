@@ -56,6 +56,7 @@ fn member(path: &Path, bytes: u64) -> MemberFile {
         direct: false,
         block_bytes: 512,
         block_device: false,
+        below: Vec::new(),
     }
 }
 
