@@ -48,32 +48,33 @@ fn an_array_lives_loses_a_member_and_gets_another() {
 }
 
 #[test]
+fn a_check_is_stopped_and_a_recovery_is_not() {
+    let lab = Lab::new();
+    let members = lab.members("m", 3, 16);
+    lab.ok("create home --level 1 --raid-devices 2 --assume-clean", &members[..2]);
+    lab.ok("assemble home", &members[..2]);
+    lab.ok("check home --stop", &[]);
+    lab.ok("sync home --max 1", &[]);
+    for scrub in ["check", "repair"] {
+        lab.ok(&format!("{scrub} home"), &[]);
+        assert_eq!(status(&lab, "home")["sync"]["action"], scrub);
+        let text = lab.ok("check home --stop --json", &[]);
+        let stopped: Value = serde_json::from_slice(&text).unwrap();
+        assert_eq!(stopped["sync"]["action"], "idle");
+        assert_eq!(stopped["mismatches"], Value::Null, "it did not look at everything");
+    }
+    lab.ok("fail home", &members[..1]);
+    lab.ok("add home", &members[2..]);
+    let line = lab.refused(1, "check home --stop", &[], &[]);
+    assert!(line.contains("recovery is running"), "{line}");
+    assert_eq!(status(&lab, "home")["sync"]["action"], "recovery");
+    lab.refused(2, "check home --stop --wait", &[], &[]);
+}
+
+#[test]
 fn a_degraded_array_within_an_array_shows() {
     let lab = Lab::new();
-    let members = lab.members("m", 4, 16);
-    let examine = |member: &PathBuf| -> Value {
-        let text = lab.ok("examine --json", std::slice::from_ref(member));
-        serde_json::from_slice(&text).unwrap()
-    };
-    let sectors = |value: &Value| value.as_u64().unwrap() * 512;
-    for (name, pair) in [("left", &members[..2]), ("right", &members[2..])] {
-        lab.ok(&format!("create {name} --level 1 --raid-devices 2 --assume-clean"), pair);
-    }
-    // The superblocks of the outer array go into the mirrors: both halves hold the same bytes.
-    let halves = lab.members("h", 2, 0);
-    for half in &halves {
-        let bytes = sectors(&examine(&members[0])[0]["avail_dev_size_sectors"]);
-        std::fs::OpenOptions::new().write(true).open(half).unwrap().set_len(bytes).unwrap();
-    }
-    lab.ok("create top --level 0 --raid-devices 2 --chunk 64K", &halves);
-    for (half, pair) in halves.iter().zip(members.chunks(2)) {
-        let content = std::fs::read(half).unwrap();
-        for member in pair {
-            let offset = sectors(&examine(member)[0]["data_offset_sectors"]);
-            let file = std::fs::OpenOptions::new().write(true).open(member).unwrap();
-            std::os::unix::fs::FileExt::write_all_at(&file, &content, offset).unwrap();
-        }
-    }
+    let members = lab.nested("0 --chunk 64K");
     lab.ok("assemble top", &members);
     assert_eq!(lab.run("detail top --test", &[]).status.code(), Some(0));
     lab.ok("fail top", &members[..1]);

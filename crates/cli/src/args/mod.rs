@@ -252,6 +252,9 @@ pub(crate) struct ScrubArgs {
     /// Return when it is finished; show progress
     #[arg(long, short)]
     pub(crate) wait: bool,
+    /// End the check or repair that is running, and return when it has ended
+    #[arg(long, conflicts_with = "wait")]
+    pub(crate) stop: bool,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -37,9 +37,13 @@ impl Kind {
 
 pub(super) fn run(run_dir: &Path, args: &ScrubArgs, kind: Kind) -> Result<(), Failure> {
     let name = &args.name;
-    running::call(kind.name(), run_dir, name, kind.verb())?;
     let scrubbing = |action| matches!(action, SyncAction::Check | SyncAction::Repair);
-    let array = if args.wait {
+    if args.stop {
+        refuse_other_work(run_dir, name, kind)?;
+    }
+    let verb = if args.stop { Verb::StopScrub } else { kind.verb() };
+    running::call(kind.name(), run_dir, name, verb)?;
+    let array = if args.wait || args.stop {
         status::wait(kind.name(), run_dir, name, scrubbing)?
     } else {
         running::status(kind.name(), run_dir, name)?
@@ -55,6 +59,17 @@ pub(super) fn run(run_dir: &Path, args: &ScrubArgs, kind: Kind) -> Result<(), Fa
         return Err(Failure::refused(kind.name(), name, "it ended before it was complete", next));
     }
     output::answer(&outcome(&array, kind))
+}
+
+/// A resync or recovery can be held up and not ended: it makes the array whole.
+fn refuse_other_work(run_dir: &Path, name: &str, kind: Kind) -> Result<(), Failure> {
+    let action = running::status(kind.name(), run_dir, name)?.array.sync.action;
+    if !matches!(action, SyncAction::Resync | SyncAction::Recovery) {
+        return Ok(());
+    }
+    let reason = format!("{} is running, no check", action.name());
+    let next = format!("hold it up with braid sync {name} --pause");
+    Err(Failure::refused(kind.name(), name, reason, next))
 }
 
 /// What was found, and where, in one line for each place.
