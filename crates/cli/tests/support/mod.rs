@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -32,6 +33,34 @@ impl Lab {
             File::create(path).and_then(|file| file.set_len(mib << 20)).expect("a member");
         }
         paths
+    }
+
+    /// The members of the mirrors `left` and `right`, which are the members of `top`, of this level.
+    pub(crate) fn nested(&self, level: &str) -> Vec<PathBuf> {
+        let members = self.members("m", 4, 16);
+        for (name, pair) in [("left", &members[..2]), ("right", &members[2..])] {
+            self.ok(&format!("create {name} --level 1 --raid-devices 2 --assume-clean"), pair);
+        }
+        let sectors = |member: &PathBuf, field: &str| {
+            let text = self.ok("examine --json", std::slice::from_ref(member));
+            let examined: serde_json::Value = serde_json::from_slice(&text).expect("JSON");
+            examined[0][field].as_u64().expect("sectors") * 512
+        };
+        // The superblocks of the outer array go into the mirrors: both halves hold the same bytes.
+        let halves = self.members("h", 2, 0);
+        for half in &halves {
+            let bytes = sectors(&members[0], "avail_dev_size_sectors");
+            File::create(half).and_then(|file| file.set_len(bytes)).expect("a half");
+        }
+        self.ok(&format!("create top --level {level} --raid-devices 2"), &halves);
+        for (half, pair) in halves.iter().zip(members.chunks(2)) {
+            let content = std::fs::read(half).expect("a half");
+            for member in pair {
+                let file = File::options().write(true).open(member).expect("a member");
+                file.write_all_at(&content, sectors(member, "data_offset_sectors")).expect("room");
+            }
+        }
+        members
     }
 
     /// The command, in this directory, with a run directory of its own.

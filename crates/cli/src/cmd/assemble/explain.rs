@@ -6,9 +6,8 @@ use std::fmt::Write as _;
 use braid_array::assemble::{Start, Verdict};
 use braid_array::format::Superblock;
 
-use super::{Layers, Plan};
+use super::{Layers, Plan, command};
 use crate::cmd::found::{self, Use};
-use crate::cmd::shell_word;
 use crate::failure::Failure;
 use crate::output::{self, shape};
 
@@ -66,7 +65,11 @@ fn explanation(plan: &Plan, layers: &Layers) -> String {
         Start::Ready { degraded, resync_from, by_bitmap, .. } => {
             let condition = condition(*degraded, *resync_from, *by_bitmap);
             let _ = writeln!(text, "can start: {condition}");
-            let _ = writeln!(text, "next: {}", command(plan, layers));
+            let _ = writeln!(
+                text,
+                "next: {}",
+                command(plan.name.as_deref(), plan.options, layers.devices_in())
+            );
         }
     }
     text
@@ -85,16 +88,4 @@ fn condition(degraded: u16, resync_from: Option<u64>, by_bitmap: bool) -> String
         None => {}
     }
     parts.join("; ")
-}
-
-/// The same assembly of those who are in.
-fn command(plan: &Plan, layers: &Layers) -> String {
-    let mut words = vec!["braid assemble".to_owned()];
-    words.extend(plan.name.as_deref().map(shell_word));
-    let options = plan.options;
-    let flags =
-        [(options.read_only, "--readonly"), (options.run, "--run"), (options.force, "--force")];
-    words.extend(flags.iter().filter(|(set, _)| *set).map(|(_, flag)| (*flag).to_owned()));
-    words.extend(layers.devices_in().map(shell_word));
-    words.join(" ")
 }

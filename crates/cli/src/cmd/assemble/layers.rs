@@ -2,12 +2,13 @@
 //! superblocks of several arrays, and those arrays' contents the superblocks of one more.
 
 use braid_array::SECTOR_BYTES;
-use braid_array::assemble::{Assembly, Candidate, Config, MemberConfig, Options, Start};
+use braid_array::assemble::{Assembly, Candidate, Config, MemberConfig, Options, Start, Verdict};
+use braid_array::format::SuperblockError;
 use braid_host::member::{self, MemberFile};
 use braid_host::reader::Reader;
 use braid_host::serve::Assembled;
 
-use super::judge;
+use super::{command, judge};
 use crate::cmd::found::{self, Found};
 use crate::failure::Failure;
 
@@ -29,43 +30,101 @@ pub(super) struct Layers {
 impl Layers {
     /// Decides who is in, in each layer. Reads inner arrays where they can be read.
     pub(super) fn of(found: Vec<Found>, options: Options) -> Self {
-        let groups = found::groups(found);
+        let mut groups = found::groups(found);
+        let mut blanks = Vec::new();
         if groups.len() > 1 {
-            let mut inner: Vec<Layer> = groups
-                .into_iter()
-                .map(|found| Layer { assembly: judge(&found, options), found })
-                .collect();
-            let candidates: Vec<Candidate> = inner.iter().filter_map(content).collect();
-            if candidates.iter().any(|candidate| candidate.superblock.is_ok()) {
-                let top = found::decide(candidates, options);
-                return Self { inner, top, devices: Vec::new() };
+            // Nobody can tell which of several arrays a blank device was meant for.
+            let blank = |one: &mut Found| one.candidate.superblock == Err(SuperblockError::NoMagic);
+            blanks.extend(groups.iter_mut().flat_map(|group| group.extract_if(.., blank)));
+            if hold_a_superblock(&groups) {
+                return Self::nested(groups, blanks, options);
             }
             // Members of different arrays were mixed up; the usual reasons say so best.
-            let devices: Vec<Found> = inner.drain(..).flat_map(|layer| layer.found).collect();
-            return Self { top: judge(&devices, options), inner, devices };
         }
-        let devices: Vec<Found> = groups.into_iter().flatten().collect();
+        let devices: Vec<Found> = groups.into_iter().flatten().chain(blanks).collect();
         Self { top: judge(&devices, options), inner: Vec::new(), devices }
+    }
+
+    /// Arrays, at least one of which is a member of one more.
+    fn nested(groups: Vec<Vec<Found>>, blanks: Vec<Found>, options: Options) -> Self {
+        let (inner, mut top) = judge_nested(groups.iter().map(Vec::as_slice), options);
+        for blank in blanks {
+            let reason = SuperblockError::NoMagic.to_string();
+            if let Start::Ready { .. } = top.start {
+                let reason = format!("{}: {reason}", blank.candidate.device);
+                top.start = Start::Refused { reason, next: String::new(), could_force: false };
+            }
+            top.verdicts.push((blank.candidate.device, Verdict::Unreadable { reason }));
+        }
+        let inner = inner.into_iter().zip(groups);
+        let inner = inner.map(|(assembly, found)| Layer { assembly, found }).collect();
+        let mut layers = Self { inner, top, devices: Vec::new() };
+        if let Start::Refused { reason, .. } = &layers.top.start {
+            let reason = format!("{reason}{}", layers.problems());
+            let next = layers.way_out(options);
+            layers.top.start = Start::Refused { reason, next, could_force: false };
+        }
+        layers
+    }
+
+    /// The inner arrays that cannot be started, for a reason.
+    fn problems(&self) -> String {
+        let problem = |layer: &Layer| match &layer.assembly.start {
+            Start::Refused { reason, .. } => {
+                Some(format!("; {} cannot be started: {reason}", title(&layer.assembly)))
+            }
+            Start::Ready { .. } => None,
+        };
+        self.inner.iter().filter_map(problem).collect()
+    }
+
+    /// What starts the array of arrays: without what does not belong to it, or with less than it
+    /// had.
+    fn way_out(&self, options: Options) -> String {
+        let unrelated = |layer: &&Layer| {
+            let name = title(&layer.assembly);
+            self.top.verdicts.iter().any(|(device, v)| *device == name && !v.attached())
+        };
+        let related: Vec<&[Found]> =
+            self.inner.iter().filter(|l| !unrelated(l)).map(|l| l.found.as_slice()).collect();
+        let find = "find the missing members";
+        let tries = [
+            (options, String::new()),
+            (Options { run: true, ..options }, format!("{find}, or start without them: ")),
+            (Options { force: true, ..options }, format!("{find}, or accept the risk: ")),
+        ];
+        for (options, otherwise) in tries {
+            let (inner, top) = judge_nested(related.iter().copied(), options);
+            if let Start::Ready { .. } = top.start {
+                return format!("{otherwise}{}", command(None, options, devices_in(&inner, &top)));
+            }
+        }
+        format!("{find}; braid examine tells which device belongs where")
     }
 
     /// The devices that are left out, and why.
     pub(super) fn left_out(&self) -> impl Iterator<Item = String> + '_ {
+        let left_out = |device: &str, why: String| format!("{device} is left out: {why}");
+        let unused = self.inner.iter().filter_map(move |layer| match &layer.assembly.start {
+            Start::Refused { reason, .. } => {
+                Some(left_out(&title(&layer.assembly), format!("cannot be started: {reason}")))
+            }
+            Start::Ready { .. } => None,
+        });
         let layers = self.inner.iter().map(|layer| &layer.assembly).chain([&self.top]);
-        layers
+        let out = layers
             .flat_map(|assembly| &assembly.verdicts)
             .filter(|(_, verdict)| !verdict.attached())
-            .map(|(device, verdict)| format!("{device} is left out: {verdict}"))
+            .map(move |(device, verdict)| left_out(device, verdict.to_string()));
+        unused.chain(out)
     }
 
     /// The devices that are in.
-    pub(super) fn devices_in(&self) -> impl Iterator<Item = &str> + '_ {
-        let assemblies = self.inner.iter().map(|layer| &layer.assembly);
-        let top = self.inner.is_empty().then_some(&self.top);
-        assemblies
-            .chain(top)
-            .flat_map(|assembly| &assembly.verdicts)
-            .filter(|(_, verdict)| verdict.attached())
-            .map(|(device, _)| device.as_str())
+    pub(super) fn devices_in(&self) -> Vec<&str> {
+        if self.inner.is_empty() {
+            return attached(&self.top).collect();
+        }
+        devices_in(self.inner.iter().map(|layer| &layer.assembly), &self.top)
     }
 
     /// What is to be served.
@@ -115,15 +174,51 @@ fn title(assembly: &Assembly) -> String {
     superblock.map_or_else(String::new, |sb| format!("array {} ({})", sb.name(), sb.uuid_text()))
 }
 
+fn attached(assembly: &Assembly) -> impl Iterator<Item = &str> {
+    let verdicts = assembly.verdicts.iter();
+    verdicts.filter(|(_, verdict)| verdict.attached()).map(|(device, _)| device.as_str())
+}
+
+/// The devices of those arrays that are in.
+fn devices_in<'a>(inner: impl IntoIterator<Item = &'a Assembly>, top: &Assembly) -> Vec<&'a str> {
+    let is_in = |assembly: &&Assembly| {
+        let name = title(assembly);
+        attached(top).any(|member| member == name)
+    };
+    inner.into_iter().filter(is_in).flat_map(attached).collect()
+}
+
+/// Decides about arrays, and about the one that they are members of.
+fn judge_nested<'a>(
+    groups: impl Iterator<Item = &'a [Found]>,
+    options: Options,
+) -> (Vec<Assembly>, Assembly) {
+    let inner: Vec<Assembly> = groups.map(|found| judge(found, options)).collect();
+    let candidates: Vec<Candidate> = inner.iter().filter_map(content).collect();
+    let none = candidates.is_empty();
+    let mut top = found::decide(candidates, options);
+    if let (true, Start::Refused { reason, .. }) = (none, &mut top.start) {
+        *reason = "none of the arrays that it is made of can be started".to_owned();
+    }
+    (inner, top)
+}
+
+/// Is one of these arrays a member of another, if it is started at all costs?
+fn hold_a_superblock(groups: &[Vec<Found>]) -> bool {
+    let options = Options { force: true, run: true, read_only: true };
+    let mut contents = groups.iter().filter_map(|found| content(&judge(found, options)));
+    contents.any(|candidate| candidate.superblock.is_ok())
+}
+
 /// What an inner array holds at the places of superblocks; `None` when it cannot be started.
-fn content(layer: &Layer) -> Option<Candidate> {
-    let Start::Ready { config, .. } = &layer.assembly.start else { return None };
+fn content(assembly: &Assembly) -> Option<Candidate> {
+    let Start::Ready { config, .. } = &assembly.start else { return None };
     // Opened once more: the reader goes through the page cache, whoever serves it does not.
     let open = |member: &MemberConfig| member::peek(member.device.as_ref()).ok();
     let members: Option<Vec<MemberFile>> = config.members.iter().map(open).collect();
     let mut reader = Reader::new((**config).clone(), members?).ok()?;
     let sectors = reader.size_bytes() / SECTOR_BYTES;
-    Some(Candidate::read(title(&layer.assembly), sectors, |sector, bytes| {
+    Some(Candidate::read(title(assembly), sectors, |sector, bytes| {
         let mut content = vec![0; bytes as usize];
         let read = reader.read_at(sector * SECTOR_BYTES, &mut content);
         read.map(|()| content).map_err(|error| error.to_string())

@@ -11,6 +11,7 @@ use braid_host::serve::{Assembled, ExportSpec};
 
 use super::found::{self, Found, Members, Named, Use};
 use super::launch::{self, launch};
+use super::shell_word;
 use crate::args::AssembleArgs;
 use crate::failure::{Failure, system_error};
 use crate::output::{self, shape};
@@ -112,6 +113,17 @@ fn each(args: &AssembleArgs) -> Result<(), Failure> {
 /// Who is in, and can it start?
 fn judge(found: &[Found], options: Options) -> Assembly {
     found::decide(found.iter().map(|one| one.candidate.clone()).collect(), options)
+}
+
+/// The command that assembles these devices.
+fn command(name: Option<&str>, options: Options, devices: Vec<&str>) -> String {
+    let mut words = vec!["braid assemble".to_owned()];
+    words.extend(name.map(shell_word));
+    let flags =
+        [(options.read_only, "--readonly"), (options.run, "--run"), (options.force, "--force")];
+    words.extend(flags.iter().filter(|(set, _)| *set).map(|(_, flag)| (*flag).to_owned()));
+    words.extend(devices.into_iter().map(shell_word));
+    words.join(" ")
 }
 
 /// The name that was given, else the superblock's without the host in front.
