@@ -10,16 +10,18 @@ use braid_array::{Machine, MemberId};
 
 use crate::assembly;
 use crate::create;
-use crate::world::{World, holder};
+use crate::world::{World, holders};
 
 /// Roles that no sound member holds.
 fn lost(world: &mut World, status: &Status) -> Vec<bool> {
     let roles = 0..world.scenario.members;
-    let sound = |role| {
-        let device = holder(status, role).and_then(|member| world.exec.device(member));
-        device.is_some_and(|device| !world.exec.disks[device].gone() && !world.is_damaged(device))
+    let unsound = |role| {
+        // While one takes over from another there are two, and either may be the one that stays.
+        let devices: Vec<_> = holders(status, role).map(|id| world.exec.device(id)).collect();
+        let mut gone = |device: usize| world.exec.disks[device].gone() || world.is_damaged(device);
+        devices.is_empty() || devices.into_iter().any(|device| device.is_none_or(&mut gone))
     };
-    roles.map(sound).map(|sound| !sound).collect()
+    roles.map(unsound).collect()
 }
 
 /// May this member fail? What holds no role, or not completely, costs nothing; but a replacement

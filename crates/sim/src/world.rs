@@ -440,10 +440,15 @@ impl World {
     }
 }
 
-/// The member that holds a role completely.
-pub fn holder(status: &Status, role: u16) -> Option<MemberId> {
-    let held = |m: &&braid_array::status::MemberStatus| {
+/// The members that hold a role completely.
+pub fn holders(status: &Status, role: u16) -> impl Iterator<Item = MemberId> {
+    let held = move |m: &&braid_array::status::MemberStatus| {
         m.role == Some(role) && m.state == MemberState::InSync
     };
-    status.members.iter().find(held).map(|m| m.member)
+    status.members.iter().filter(held).map(|m| m.member)
+}
+
+/// One of them.
+pub fn holder(status: &Status, role: u16) -> Option<MemberId> {
+    holders(status, role).next()
 }

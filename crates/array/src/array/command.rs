@@ -96,7 +96,7 @@ impl Array {
             return refuse("no such member", "see `braid detail`");
         };
         match member.state {
-            State::InSync { .. } | State::Rebuilding { .. } => {
+            State::InSync { .. } | State::Rebuilding { .. } | State::Leaving { .. } => {
                 refuse(format!("{} is in use", member.device), "fail it first")
             }
             State::Faulty { .. } | State::Spare => {

@@ -40,7 +40,7 @@ impl Array {
     pub(crate) fn needs(&self, id: MemberId) -> bool {
         let Some(member) = self.members.get(id) else { return false };
         let State::InSync { role } = member.state else { return false };
-        !self.enough_without(Some(role))
+        self.leaving(role).is_none() && !self.enough_without(Some(role))
     }
 
     /// Can the array run on the roles that are in sync, leaving out one more?
@@ -77,7 +77,7 @@ impl Array {
         let fatal = self.needs(id);
         let role = member.state.role();
         self.members.set_state(id, State::Faulty { role });
-        self.promote_replacement(role);
+        self.pass_role_on(role);
         self.notify(ArrayEvent::MemberFailed { member: id, reason: reason.into() });
         self.sync_member_lost(id, role);
         if fatal && !self.failed {
@@ -90,15 +90,29 @@ impl Array {
         }
     }
 
-    /// A role's holder is gone: the member that was to replace it is rebuilt as the holder.
-    fn promote_replacement(&mut self, role: Option<u16>) {
+    /// Who held this role before its holder, and still has all of it.
+    fn leaving(&self, role: u16) -> Option<MemberId> {
+        let id = self.members.role(role).beside?;
+        matches!(self.members.get(id)?.state, State::Leaving { .. }).then_some(id)
+    }
+
+    /// A role's holder is gone: whom it took the role from has it again, or the member that was to
+    /// replace it is rebuilt as the holder.
+    fn pass_role_on(&mut self, role: Option<u16>) {
         let entry = role.map(|role| self.members.role(role)).unwrap_or_default();
-        let (None, Some(heir)) = (entry.holder, entry.replacement) else { return };
-        if let Some(member) = self.members.get(heir)
-            && let State::Rebuilding { role, offset, by_bitmap, .. } = member.state
-        {
-            let state = State::Rebuilding { role, offset, replacement: false, by_bitmap };
-            self.members.set_state(heir, state);
+        let (None, Some(heir)) = (entry.holder, entry.beside) else { return };
+        let Some(member) = self.members.get_mut(heir) else { return };
+        match member.state {
+            State::Rebuilding { role, offset, by_bitmap, .. } => {
+                let state = State::Rebuilding { role, offset, replacement: false, by_bitmap };
+                self.members.set_state(heir, state);
+            }
+            State::Leaving { role } => {
+                // Members may have been told that it left: it says first that it has not.
+                member.arriving = true;
+                self.members.set_state(heir, State::InSync { role });
+            }
+            State::InSync { .. } | State::Spare | State::Faulty { .. } => {}
         }
     }
 

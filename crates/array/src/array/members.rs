@@ -13,6 +13,10 @@ pub(crate) enum State {
     InSync { role: u16 },
     /// Holds its role below `offset`, in sectors of its data area.
     Rebuilding { role: u16, offset: u64, replacement: bool, by_bitmap: bool },
+    /// Holds its role completely, and has been taken over from: the superblocks that say so are on
+    /// their way. Until they have arrived it gets what its heir gets, and the role back should the
+    /// heir fail.
+    Leaving { role: u16 },
     /// Waits to be needed.
     Spare,
     /// No I/O goes there any more.
@@ -22,7 +26,9 @@ pub(crate) enum State {
 impl State {
     pub(crate) const fn role(self) -> Option<u16> {
         match self {
-            Self::InSync { role } | Self::Rebuilding { role, .. } => Some(role),
+            Self::InSync { role } | Self::Rebuilding { role, .. } | Self::Leaving { role } => {
+                Some(role)
+            }
             Self::Spare => None,
             Self::Faulty { role } => role,
         }
@@ -34,7 +40,7 @@ impl State {
 
     pub(crate) const fn public(self) -> MemberState {
         match self {
-            Self::InSync { .. } => MemberState::InSync,
+            Self::InSync { .. } | Self::Leaving { .. } => MemberState::InSync,
             Self::Rebuilding { .. } => MemberState::Rebuilding,
             Self::Spare => MemberState::Spare,
             Self::Faulty { .. } => MemberState::Faulty,
@@ -89,7 +95,7 @@ impl Member {
     /// Holds valid contents in this range of its data area?
     fn readable(&self, sector: u64, sectors: u64) -> bool {
         let rebuilt = match self.state {
-            State::InSync { .. } => true,
+            State::InSync { .. } | State::Leaving { .. } => true,
             State::Rebuilding { offset, .. } => sector + sectors <= offset,
             State::Spare | State::Faulty { .. } => false,
         };
@@ -97,11 +103,11 @@ impl Member {
     }
 }
 
-/// Who holds a role, and who is to take over from the holder.
+/// Who holds a role, and beside the holder who is to take over from it, or has just lost it to it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RoleEntry {
     pub(crate) holder: Option<MemberId>,
-    pub(crate) replacement: Option<MemberId>,
+    pub(crate) beside: Option<MemberId>,
 }
 
 /// The table. A member keeps its index as long as it is attached.
@@ -130,8 +136,8 @@ impl Members {
                 State::Rebuilding { role, replacement: false, .. } => {
                     self.roles[usize::from(role)].holder = Some(id);
                 }
-                State::Rebuilding { role, replacement: true, .. } => {
-                    self.roles[usize::from(role)].replacement = Some(id);
+                State::Rebuilding { role, replacement: true, .. } | State::Leaving { role } => {
+                    self.roles[usize::from(role)].beside = Some(id);
                 }
                 State::Spare | State::Faulty { .. } => {}
             }
@@ -141,6 +147,11 @@ impl Members {
     /// One more than the highest id in use.
     pub(crate) const fn len(&self) -> usize {
         self.table.len()
+    }
+
+    /// Is there a member that became in sync, whose superblock was not made since?
+    pub(crate) fn any_arriving(&self) -> bool {
+        self.iter_live().any(|(_, member)| member.arriving)
     }
 
     /// The superblocks of members that became in sync are on their way.
@@ -243,7 +254,7 @@ impl Members {
     ) -> RoleView {
         let entry = self.role(role);
         let mut view = RoleView::default();
-        for (slot, id) in [entry.holder, entry.replacement].into_iter().enumerate() {
+        for (slot, id) in [entry.holder, entry.beside].into_iter().enumerate() {
             let Some((id, member)) = id.and_then(|id| self.get(id).map(|member| (id, member)))
             else {
                 continue;

@@ -11,7 +11,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use super::Array;
 use super::io::Owner;
-use super::members::{Member, State};
+use super::members::{Member, Members, State};
 use crate::action::Action;
 use crate::format::superblock::{Role, feature};
 use crate::format::{Bitmap, Superblock};
@@ -51,6 +51,8 @@ struct Running {
     phase: Phase,
     pending: usize,
     queue: VecDeque<PageWrite>,
+    /// Whose superblocks the phase of arrivals writes.
+    arrivals: Vec<MemberId>,
     /// The superblocks of the last phase, made together with those of the phase before.
     superblocks: VecDeque<PageWrite>,
     wishes: Wishes,
@@ -175,6 +177,7 @@ impl Array {
             phase: Phase::CatchUp,
             pending: 0,
             queue: VecDeque::new(),
+            arrivals: Vec::new(),
             superblocks: VecDeque::new(),
             bad_block_pages,
             clean: !self.active,
@@ -238,6 +241,9 @@ impl Array {
                 }
                 Phase::Pages => {
                     running.phase = Phase::Arrivals;
+                    self.begin_superblocks();
+                }
+                Phase::Arrivals if gave_role_back(&running.arrivals, &self.members) => {
                     self.begin_superblocks();
                 }
                 Phase::Arrivals => {
@@ -306,7 +312,8 @@ impl Array {
         }
         let clean = running.clean && !self.active;
         let (mut arrivals, mut others) = (VecDeque::new(), VecDeque::new());
-        for (member, m) in self.members.iter_live() {
+        let stays = |m: &Member| !matches!(m.state, State::Leaving { .. });
+        for (member, m) in self.members.iter_live().filter(|(_, m)| stays(m)) {
             let write = superblock_write(member, &self.superblock_of(m, clean));
             if m.arriving {
                 arrivals.push_back(write);
@@ -317,6 +324,7 @@ impl Array {
         self.members.arrived();
         self.clean_on_disk = clean;
         if let Some(running) = &mut self.meta.running {
+            running.arrivals = arrivals.iter().map(|write| write.member).collect();
             running.queue = arrivals;
             running.superblocks = others;
         }
@@ -392,11 +400,17 @@ impl Array {
             roles[member.superblock.dev_number as usize] = match member.state {
                 State::InSync { role } | State::Rebuilding { role, .. } => Role::Active(role),
                 State::Spare => Role::Spare,
-                State::Faulty { .. } => Role::Faulty,
+                State::Leaving { .. } | State::Faulty { .. } => Role::Faulty,
             };
         }
         roles
     }
+}
+
+/// Did one of these, who became in sync, fail before its superblock said so, and another get its
+/// role back? The others are not told what is no longer so.
+fn gave_role_back(arrivals: &[MemberId], members: &Members) -> bool {
+    arrivals.iter().any(|id| !members.live(*id)) && members.any_arriving()
 }
 
 /// What superblocks of one array have in common, but for what an update changes.

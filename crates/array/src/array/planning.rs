@@ -3,7 +3,6 @@
 
 use super::Array;
 use super::job::{Compared, Fix, Job, Kind, Unit};
-use super::members::State;
 use super::scratch::UNIT_SECTORS;
 use crate::code::StripName;
 use crate::events::ArrayEvent;
@@ -348,9 +347,10 @@ impl Array {
             return;
         }
         for id in &job.mend {
-            let holds = self.members.get(*id).is_some_and(|m| {
-                matches!(m.state, State::InSync { .. } | State::Rebuilding { .. })
-            });
+            let holds = self
+                .members
+                .get(*id)
+                .is_some_and(|m| m.state.is_live() && m.state.role().is_some());
             if holds {
                 let unit = Unit { start, sectors: (end - start) as u32 };
                 let mut mend =

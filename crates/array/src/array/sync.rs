@@ -33,6 +33,8 @@ enum Phase {
     Running,
     /// All units are done; waits for the update that makes that durable.
     Finishing(u64),
+    /// Members rebuilt have taken their roles over; waits for the update that says so.
+    TakingOver(u64),
 }
 
 /// Background work.
@@ -145,8 +147,9 @@ impl Array {
         match self.sync.phase {
             Phase::Idle => self.choose_sync(),
             Phase::Running => self.pump_sync(),
-            Phase::Finishing(ticket) if self.meta.is_done(ticket) => self.sync_finished(),
-            Phase::Finishing(_) => {}
+            Phase::Finishing(ticket) if self.meta.is_done(ticket) => self.take_over(),
+            Phase::TakingOver(ticket) if self.meta.is_done(ticket) => self.taken_over(),
+            Phase::Finishing(_) | Phase::TakingOver(_) => {}
         }
     }
 
@@ -216,7 +219,7 @@ impl Array {
             let Some(spare) = spare.map(|(id, _)| id) else { return };
             let empty = self.members.roles().find(|(_, entry)| entry.holder.is_none());
             let wanting = self.members.roles().find(|(_, entry)| {
-                entry.replacement.is_none()
+                entry.beside.is_none()
                     && entry
                         .holder
                         .and_then(|id| self.members.get(id))
@@ -269,7 +272,7 @@ impl Array {
         if self.sync.action == SyncAction::Recovery
             && !self.sync.targets.iter().any(|id| self.members.live(*id))
         {
-            self.interrupt_sync();
+            self.sync.interrupted = true;
         }
     }
 
@@ -466,7 +469,52 @@ impl Array {
         }
     }
 
-    /// What was done is durable: members become in sync, the array clean.
+    /// What was done is durable: members rebuilt to the end hold their roles now.
+    fn take_over(&mut self) {
+        let complete = !self.sync.interrupted && !self.failed;
+        if complete && self.sync.action == SyncAction::Recovery && self.activate_recovered() {
+            self.sync.phase = Phase::TakingOver(self.wish_superblock(true));
+        } else {
+            self.sync_finished();
+        }
+    }
+
+    /// Members rebuilt to the end hold their roles now; those they replace are leaving. Are there
+    /// any?
+    fn activate_recovered(&mut self) -> bool {
+        let end = self.geometry.member_sectors();
+        let mut replaced = false;
+        for (id, offset) in self.recovery_targets() {
+            let Some(member) = self.members.get(id) else { continue };
+            let State::Rebuilding { role, replacement, .. } = member.state else { continue };
+            if offset < end {
+                continue;
+            }
+            if replacement && let Some(old) = self.members.role(role).holder {
+                self.members.set_state(old, State::Leaving { role });
+                replaced = true;
+            }
+            self.members.set_state(id, State::InSync { role });
+            if let Some(member) = self.members.get_mut(id) {
+                member.arriving = true;
+            }
+            self.notify(ArrayEvent::MemberActive(id));
+        }
+        replaced
+    }
+
+    /// The members know who has taken over: those replaced get no more writes.
+    fn taken_over(&mut self) {
+        let members: Vec<_> = self.members.iter().map(|(id, m)| (id, m.state)).collect();
+        for (id, state) in members {
+            if let State::Leaving { role } = state {
+                self.members.set_state(id, State::Faulty { role: Some(role) });
+            }
+        }
+        self.sync_finished();
+    }
+
+    /// Members became in sync, the array clean.
     fn sync_finished(&mut self) {
         let action = std::mem::take(&mut self.sync.action);
         self.sync.phase = Phase::Idle;
@@ -476,13 +524,9 @@ impl Array {
             self.sync.checked_once = false;
         }
         if complete {
-            match action {
-                SyncAction::Resync => {
-                    self.resynced = MAX_SECTOR;
-                    self.durable_resynced = MAX_SECTOR;
-                }
-                SyncAction::Recovery => self.activate_recovered(),
-                SyncAction::Check | SyncAction::Repair | SyncAction::Idle => {}
+            if action == SyncAction::Resync {
+                self.resynced = MAX_SECTOR;
+                self.durable_resynced = MAX_SECTOR;
             }
             let in_step = match action {
                 SyncAction::Resync | SyncAction::Recovery => self.resynced == MAX_SECTOR,
@@ -497,27 +541,5 @@ impl Array {
             self.wish_superblock(true);
         }
         self.notify(ArrayEvent::SyncFinished { action, complete });
-    }
-
-    /// Members rebuilt to the end hold their roles now; those they replace leave.
-    fn activate_recovered(&mut self) {
-        let end = self.geometry.member_sectors();
-        for (id, offset) in self.recovery_targets() {
-            let Some(member) = self.members.get(id) else { continue };
-            let State::Rebuilding { role, replacement, .. } = member.state else { continue };
-            if offset < end {
-                continue;
-            }
-            if replacement && let Some(old) = self.members.role(role).holder {
-                self.members.set_state(old, State::Faulty { role: Some(role) });
-                // It gets no more writes: the members must know before one is acknowledged.
-                self.failure_ticket = self.wish_superblock(true);
-            }
-            self.members.set_state(id, State::InSync { role });
-            if let Some(member) = self.members.get_mut(id) {
-                member.arriving = true;
-            }
-            self.notify(ArrayEvent::MemberActive(id));
-        }
     }
 }
