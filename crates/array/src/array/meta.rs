@@ -292,7 +292,7 @@ impl Array {
                 pages.insert(0);
             }
             for (member, m) in self.members.iter_live().filter(|(_, m)| m.state.role().is_some()) {
-                let start = bitmap_sector(m);
+                let Some(start) = m.superblock.bitmap_sector() else { continue };
                 queue.extend(pages.iter().map(|page| PageWrite {
                     member,
                     sector: start + *page as u64 * 8,
@@ -431,12 +431,6 @@ fn superblock_write(member: MemberId, image: &Superblock) -> PageWrite {
     let mut bytes = image.encode();
     bytes.resize(super::scratch::PAGE_BYTES as usize, 0);
     PageWrite { member, sector: image.super_offset, bytes }
-}
-
-/// Device sector of a member's bitmap.
-pub(crate) fn bitmap_sector(member: &Member) -> u64 {
-    let superblock = &member.superblock;
-    superblock.super_offset.wrapping_add_signed(superblock.bitmap_offset_sectors.into())
 }
 
 /// Device sector and contents of a member's bad-block log, when it has one.
