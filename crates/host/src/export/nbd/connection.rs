@@ -1,14 +1,15 @@
 //! One client: its socket, the bytes received and not yet understood, the commands under way and
 //! the replies to be sent. At any time there is at most one receive and one send in flight.
 
+mod answers;
+
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use braid_array::{Buf, Op, Request, RequestError, SECTOR_BYTES};
+use braid_array::{Buf, Op, Request, RequestError};
 use rustix::io::Errno;
 use rustix::net::Shutdown;
 
-use super::proto::{NbdError, put_data_chunk, put_simple_reply};
 use super::session::{Command, Kind, Session, Step};
 use crate::arena::Arena;
 use crate::driver::{Op as DriverOp, Outgoing};
@@ -362,115 +363,6 @@ impl Connection {
         }
     }
 
-    /// A request is done.
-    pub(super) fn completed(
-        &mut self,
-        core: &mut Core,
-        at: JobRef,
-        request: Request,
-        result: Result<(), RequestError>,
-    ) {
-        let job = &mut self.jobs[at.job];
-        job.pieces -= 1;
-        job.error = job.error.or(result.err());
-        let last = job.pieces == 0 && job.issued;
-        if job.read && result.is_ok() && !self.broken {
-            self.answer_read(at.job, &request, last);
-        } else if request.buf.len > 0 {
-            self.release(core, request.buf);
-        }
-        if self.jobs[at.job].error.is_some() && !self.session.structured() {
-            self.give_up_rest(core, at.job);
-        }
-        let job = &mut self.jobs[at.job];
-        if job.pieces > 0 || !job.issued {
-            return;
-        }
-        if job.then_flush && job.error.is_none() {
-            job.then_flush = false;
-            self.request(core, at.job, Op::Flush, (0, 0), Buf::default());
-            return;
-        }
-        let job = self.jobs.remove(at.job);
-        if job.read {
-            self.exclusive = false;
-        }
-        if !self.broken {
-            self.answer(core, &job);
-        }
-    }
-
-    /// A read in turn that failed is not continued.
-    fn give_up_rest(&mut self, core: &mut Core, job: u32) {
-        if let Some(Current { job: current, transfer: Transfer::Read { .. }, .. }) = self.current
-            && current == job
-        {
-            self.current = None;
-            self.jobs[job].issued = true;
-            core.sated(Waiter::Nbd(self.index));
-        }
-    }
-
-    /// Puts what a read brought into the reply.
-    fn answer_read(&mut self, index: u32, request: &Request, last: bool) {
-        let job = &mut self.jobs[index];
-        if self.session.structured() {
-            let done = last && job.error.is_none();
-            let offset = request.sector * SECTOR_BYTES;
-            put_data_chunk(&mut self.out.bytes, job.cookie, done, offset, request.buf.len);
-        } else if !job.answering {
-            put_simple_reply(&mut self.out.bytes, job.cookie, None);
-        }
-        job.answering = true;
-        self.out.push(request.buf);
-    }
-
-    /// Ends the reply to a command.
-    fn answer(&mut self, core: &mut Core, job: &Job) {
-        let structured = self.session.structured();
-        match job.error {
-            Some(_) if job.answering && !structured => {
-                // The reply said that all was well; there is no way to take that back.
-                self.break_off(core);
-            }
-            Some(error) => {
-                let (number, message) = describe(error);
-                self.session.refuse(job.cookie, number, &message, &mut self.out.bytes);
-            }
-            None if job.read => {}
-            // Also in a conversation with structured replies a simple one will do here.
-            None => put_simple_reply(&mut self.out.bytes, job.cookie, None),
-        }
-    }
-
-    /// Sends what there is to send, unless a send is in flight.
-    pub(super) fn flush(&mut self, core: &mut Core) {
-        if self.sending || self.broken || self.out.is_empty() {
-            return;
-        }
-        let next = self.spare.take().unwrap_or_default();
-        let message = std::mem::replace(&mut self.out, next);
-        self.sending = true;
-        let op = DriverOp::Send { socket: Arc::clone(&self.socket), message };
-        core.driver.start(Token::Send(self.index), op);
-    }
-
-    /// A send has ended.
-    pub(super) fn sent(
-        &mut self,
-        core: &mut Core,
-        result: Result<u32, Errno>,
-        mut message: Box<Outgoing>,
-    ) {
-        self.sending = false;
-        message.buffers().for_each(|buf| self.release(core, buf));
-        message.clear();
-        self.spare = Some(message);
-        if result.is_err() {
-            self.break_off(core);
-        }
-    }
-
     /// Takes no more commands; what is under way is still answered.
     pub(super) fn close(&mut self, core: &mut Core) {
         // Whatever receive is in flight ends with "no more bytes".
@@ -505,14 +397,4 @@ impl Connection {
         core.arena.release(self.input);
         debug_assert_eq!(self.held, 0, "memory of a closed connection is lost");
     }
-}
-
-/// The protocol's error for ours, and what it means.
-fn describe(error: RequestError) -> (NbdError, String) {
-    let number = match error {
-        RequestError::OutOfRange | RequestError::Malformed => NbdError::Invalid,
-        RequestError::ReadOnly => NbdError::NotPermitted,
-        RequestError::Failed | RequestError::Medium => NbdError::Io,
-    };
-    (number, error.to_string())
 }
