@@ -3,9 +3,9 @@
 mod refusals;
 mod starts;
 
-use braid_array::assemble::{Assembly, Candidate, Config, Options, Standing, Start, decide};
-use braid_array::format::superblock::{MAX_SECTOR, Reshape, devflag, feature};
-use braid_array::format::{BadBlocks, Bitmap, Role, Superblock, SuperblockError, Version};
+use braid_array::assemble::{Assembly, Candidate, Config, Options, Start, decide};
+use braid_array::format::superblock::{MAX_SECTOR, Reshape};
+use braid_array::format::{BadBlocks, Bitmap, Role, Superblock, Version};
 
 const DATA_OFFSET: u64 = 2048;
 const SIZE_SECTORS: u64 = 4096;

@@ -1,0 +1,230 @@
+//! What is refused, and what `run` and `force` make of it.
+
+use braid_array::assemble::{Candidate, Options, decide};
+use braid_array::format::superblock::feature;
+use braid_array::format::{Role, Superblock, SuperblockError, Version};
+
+use super::{
+    FORCE, READ_ONLY, RUN, array, assemble, candidates, lose, raid5, ready, refused, verdicts,
+};
+
+#[test]
+fn a_missing_member_must_be_known_to_be_missing_or_run_said() {
+    let superblocks = raid5();
+    let two = &superblocks[..2];
+    let (reason, next, could_force) = refused(assemble(two, Options::default()));
+    let text = "1 of the 3 members that were active when the array last ran cannot be used";
+    assert_eq!((reason.as_str(), could_force), (text, false));
+    let text = "find the missing members, or start without them: braid assemble --run a b";
+    assert_eq!(next, text);
+    for options in [RUN, FORCE, READ_ONLY] {
+        assert_eq!(ready(assemble(two, options)).1, 1);
+    }
+    let mut superblocks = superblocks;
+    lose(&mut superblocks, &[2], 14);
+    assert_eq!(ready(assemble(&superblocks[..2], Options::default())).1, 1);
+}
+
+#[test]
+fn a_degraded_parity_array_that_is_not_clean_needs_force() {
+    let mut superblocks = raid5();
+    superblocks.iter_mut().for_each(|sb| sb.resync_offset = 0);
+    lose(&mut superblocks, &[1], 20);
+    for options in [Options::default(), RUN, READ_ONLY] {
+        let (reason, next, could_force) = refused(assemble(&superblocks, options));
+        assert!(reason.starts_with("a member is missing and the array was not stopped cleanly"));
+        assert!(next.ends_with("braid assemble --force a c"), "{next}");
+        assert!(could_force);
+    }
+    let (config, degraded, resync_from, _) = ready(assemble(&superblocks, FORCE));
+    assert_eq!((degraded, resync_from), (1, None));
+    assert_eq!((config.superblock.resync_offset, config.force), (0, true));
+    // P and Q of what is left need not agree.
+    let mut superblocks = array(6, 2, 4);
+    superblocks.iter_mut().for_each(|sb| sb.resync_offset = 0);
+    lose(&mut superblocks, &[1], 20);
+    let (_, degraded, resync_from, _) = ready(assemble(&superblocks, FORCE));
+    assert_eq!((degraded, resync_from), (1, Some(0)));
+    // Mirrors lose nothing by it.
+    for level in [(1, 0, 3), (10, 0x102, 4)] {
+        let mut superblocks = array(level.0, level.1, level.2);
+        superblocks.iter_mut().for_each(|sb| sb.resync_offset = 0);
+        lose(&mut superblocks, &[1], 20);
+        let (_, degraded, resync_from, _) = ready(assemble(&superblocks, Options::default()));
+        assert_eq!((degraded, resync_from), (1, Some(0)));
+    }
+}
+
+#[test]
+fn force_takes_the_newest_stale_members_and_those_of_their_time() {
+    let mut superblocks = array(5, 2, 4);
+    lose(&mut superblocks, &[3], 20);
+    let two_left = &mut superblocks[..3];
+    lose(two_left, &[1, 2], 30);
+    let (reason, next, could_force) = refused(assemble(&superblocks, RUN));
+    assert!(reason.starts_with("1 of the 4 members of this raid5 can be used, it needs 3 of 4"));
+    assert!(reason.contains("; b is out: stale (event count 20, newest 30); c is out"), "{reason}");
+    assert!(next.ends_with("braid assemble --force a b c d"), "{next}");
+    assert!(could_force);
+    let assembly = assemble(&superblocks, FORCE);
+    assert_eq!(
+        verdicts(&assembly)[1..],
+        [
+            "b: stale (event count 20, newest 30), forced into role 1",
+            "c: stale (event count 20, newest 30), forced into role 2",
+            "d: stale (event count 10, newest 30)"
+        ]
+    );
+    let (config, degraded, ..) = ready(assembly);
+    assert_eq!(degraded, 1);
+    let roles = &config.superblock.roles[..5];
+    let role = Role::Active;
+    assert_eq!(roles, [role(0), role(1), role(2), Role::Spare, Role::Spare]);
+    let none = assemble(&superblocks[..1], FORCE);
+    assert!(!refused(none).2, "force cannot conjure members up");
+}
+
+#[test]
+fn force_takes_no_member_whose_role_or_number_another_has() {
+    // Role 1 is being rebuilt on a new device, under the number that the stale b had; c is gone.
+    let mut superblocks = array(5, 2, 3);
+    lose(&mut superblocks, &[1, 2], 20);
+    superblocks[0].roles[3] = Role::Active(1);
+    let mut new = superblocks[0].clone();
+    (new.dev_number, new.feature_map) = (3, feature::RECOVERY_OFFSET);
+    let there = [superblocks[0].clone(), superblocks[1].clone(), new.clone()];
+    let assembly = assemble(&there, FORCE);
+    assert_eq!(verdicts(&assembly)[1], "b: stale (event count 10, newest 20)");
+    assert!(!refused(assembly).2, "the role is taken");
+    let mut spare = superblocks[0].clone();
+    (spare.dev_number, spare.roles[2]) = (2, Role::Spare);
+    let there = [superblocks[0].clone(), superblocks[2].clone(), spare];
+    let assembly = assemble(&there, FORCE);
+    assert_eq!(verdicts(&assembly)[1..], ["b: stale (event count 10, newest 20)", "c: spare"]);
+}
+
+#[test]
+fn halves_of_a_split_mirror_are_told_apart() {
+    let mut superblocks = array(1, 0, 2);
+    superblocks[0].roles[1] = Role::Spare;
+    superblocks[1].roles[0] = Role::Spare;
+    for options in [Options::default(), RUN, FORCE, READ_ONLY] {
+        let assembly = assemble(&superblocks, options);
+        let text = "a: split from b: each side went on alone to event count 10";
+        assert_eq!(verdicts(&assembly)[0], text);
+        let (reason, next, could_force) = refused(assembly);
+        let text = "a and b are two halves of a split array: each went on alone to event count 10";
+        assert_eq!((reason.as_str(), could_force), (text, false));
+        assert!(next.ends_with("braid assemble --readonly a"), "{next}");
+    }
+    // One half is newer: it is the array, as for md.
+    superblocks[1].events = 11;
+    let assembly = assemble(&superblocks, Options::default());
+    assert_eq!(verdicts(&assembly), ["a: stale (event count 10, newest 11)", "b: active, role 1"]);
+    assert_eq!(ready(assembly).1, 1);
+    assert_eq!(ready(assemble(&superblocks[..1], Options::default())).1, 1);
+}
+
+#[test]
+fn strangers_and_copies_are_named_and_refused() {
+    let mut superblocks = raid5();
+    let mut foreign = superblocks[0].clone();
+    foreign.set_uuid = [0xab; 16];
+    superblocks.insert(0, foreign);
+    let (reason, next, _) = refused(assemble(&superblocks, RUN));
+    let uuid = "abababab:abababab:abababab:abababab";
+    assert_eq!(reason, format!("a: belongs to another array, h:home ({uuid})"));
+    assert_eq!(next, "braid assemble b c d");
+
+    superblocks[0] = superblocks[3].clone();
+    let (reason, next, _) = refused(assemble(&superblocks, RUN));
+    assert_eq!(reason, "d: the same member as a, or a copy of it");
+    assert_eq!(next, "braid assemble a b c");
+    superblocks[0].events -= 1;
+    assert_eq!(ready(assemble(&superblocks, Options::default())).1, 0, "an old copy is left out");
+
+    let mut with_blank = candidates(&raid5());
+    with_blank[1].superblock = Err(SuperblockError::NoMagic);
+    with_blank[0].device = "it's".to_owned();
+    let (reason, next, _) = refused(decide(with_blank, RUN));
+    assert_eq!(reason, "b: no md superblock");
+    assert_eq!(next, r"braid assemble 'it'\''s' c");
+    let blank = |candidates: Vec<Candidate>| refused(decide(candidates, RUN)).0;
+    assert_eq!(blank(vec![]), "no members were given");
+    let mut none = candidates(&raid5()[..1]);
+    none[0].superblock = Err(SuperblockError::NoMagic);
+    assert_eq!(blank(none), "a: no md superblock");
+}
+
+#[test]
+fn damaged_and_cut_off_members_count_as_missing_and_are_explained() {
+    let mut damaged = candidates(&raid5());
+    damaged[1].superblock = Err(SuperblockError::BadChecksum { stored: 0xbad, computed: 0x600d });
+    let (reason, ..) = refused(decide(damaged.clone(), Options::default()));
+    let text = "b is out: md superblock checksum is wrong (stored bad, computed 600d)";
+    assert!(reason.ends_with(text), "{reason}");
+    assert_eq!(ready(decide(damaged, RUN)).1, 1);
+
+    let mut cut_off = candidates(&raid5());
+    cut_off[2].device_sectors -= 1;
+    let assembly = decide(cut_off, RUN);
+    let text = "c: cut off: has 6143 sectors, its superblock needs 6144";
+    assert_eq!(verdicts(&assembly)[2], text);
+    assert_eq!(ready(assembly).1, 1);
+}
+
+#[test]
+fn arrays_that_are_not_run_are_refused_by_name() {
+    let with = |change: &dyn Fn(&mut Superblock)| {
+        let mut superblocks = raid5();
+        superblocks.iter_mut().for_each(change);
+        refused(assemble(&superblocks, FORCE))
+    };
+    let (reason, next, _) = with(&|sb| sb.feature_map = feature::JOURNAL);
+    assert_eq!(reason, "the array uses a write journal, which braid does not run");
+    assert_eq!(next, "assemble it with mdadm");
+    assert!(with(&|sb| sb.feature_map = feature::RESHAPE_ACTIVE).0.contains("reshape"));
+    assert_eq!(with(&|sb| sb.level = -4).0, "the array is of level multipath");
+    assert_eq!(with(&|sb| sb.level = 7).0, "the array is of level with number 7");
+    assert!(with(&|sb| sb.layout = 99).0.contains("99"));
+    assert!(with(&|sb| sb.chunk_sectors = 0).0.starts_with("the superblocks describe no array"));
+    for raid_disks in [0, 1921, u32::MAX] {
+        let reason = with(&|sb| sb.raid_disks = raid_disks).0;
+        assert_eq!(reason, format!("the array says it has {raid_disks} members"));
+    }
+    let (reason, next, _) = with(&|sb| sb.version = Version::V0_90);
+    assert!(reason.contains("0.90"));
+    assert_eq!(next, "braid assemble --readonly a b c");
+    let mut old = raid5();
+    old.iter_mut().for_each(|sb| {
+        sb.version = Version::V0_90;
+        (sb.data_offset, sb.super_offset, sb.bblog_size_sectors) = (0, 4096, 0);
+    });
+    assert_eq!(ready(assemble(&old, READ_ONLY)).1, 0);
+}
+
+#[test]
+fn places_that_cannot_be_are_refused() {
+    let verdict = |change: &dyn Fn(&mut Superblock)| {
+        let mut superblocks = raid5();
+        change(&mut superblocks[1]);
+        verdicts(&assemble(&superblocks, RUN))[1].clone()
+    };
+    let says = |change: &dyn Fn(&mut Superblock), text: &str| {
+        assert_eq!(verdict(change), format!("b: its superblock {text}"));
+    };
+    says(&|sb| sb.bblog_offset_sectors = 2040, "puts the data over the bad-block log");
+    says(&|sb| sb.bblog_offset_sectors = i32::MAX, "puts the bad-block log beyond its end");
+    says(&|sb| sb.bblog_offset_sectors = -9, "puts the bad-block log outside of any device");
+    says(&|sb| sb.bblog_offset_sectors = -7, "puts the superblock over the bad-block log");
+    says(&|sb| sb.data_offset = 0, "puts the data over the superblock");
+    says(&|sb| sb.data_size = 4000, "uses 4096 sectors of a data area of 4000");
+    says(&|sb| sb.size_sectors = 4000, "has another size than the newest one");
+    assert_eq!(verdict(&|sb| sb.bblog_shift = 17), "b: bad-block log in units of 2^17 sectors");
+    says(&|sb| sb.level = 6, "has another level than the newest one");
+    says(&|sb| sb.raid_disks = 4, "has another number of members than the newest one");
+    let text = verdict(&|sb| sb.dev_number = 1920);
+    assert_eq!(text, "b: its device number is 1920, not below 1920");
+    let text = verdict(&|sb| sb.roles[1] = Role::Active(3));
+    assert_eq!(text, "b: its role is 3, the array has 3 members");
+}
