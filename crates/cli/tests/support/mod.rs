@@ -35,7 +35,7 @@ impl Lab {
         paths
     }
 
-    /// The members of the mirrors `left` and `right`, which are the members of `top`, of this level.
+    /// The members of the mirrors `left` and `right`, which make `top` of this level.
     pub(crate) fn nested(&self, level: &str) -> Vec<PathBuf> {
         let members = self.members("m", 4, 16);
         for (name, pair) in [("left", &members[..2]), ("right", &members[2..])] {
