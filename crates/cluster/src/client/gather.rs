@@ -65,7 +65,8 @@ impl Patience {
         }
     }
 
-    fn extend(&mut self, other: Self) {
+    /// As long as either of the two, but no longer on a link that has things to send.
+    pub(super) fn extend(&mut self, other: Self) {
         self.alone = self.alone.max(other.alone);
         self.busy = self.busy.max(other.busy);
     }

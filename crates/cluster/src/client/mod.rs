@@ -89,6 +89,8 @@ type Key = (u64, u32);
 struct Area {
     /// Slice-sets that are open or wait to be opened.
     sets: u32,
+    /// It is one of the whole stripe.
+    whole: bool,
     /// Decodings under way.
     readers: u32,
     /// Writes that come next, in order.

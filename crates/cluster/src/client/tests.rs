@@ -420,3 +420,43 @@ fn a_stop_does_not_wait_for_a_node_that_says_nothing() {
     assert_eq!(after.iter().filter(marks).count(), 0, "it is not called clean: {after:?}");
     assert!(client.idle());
 }
+
+#[test]
+fn a_part_of_the_stripe_after_a_whole_one_waits_for_the_rest() {
+    let opened = |actions: &[Action]| -> Vec<u64> {
+        let opens = actions.iter().filter_map(|action| match action {
+            Action::Fabric(FabricOp::Send { bytes, .. }) => match Message::decode(bytes) {
+                Ok((_, Message::Open { set })) => Some(set.stripe),
+                _ => None,
+            },
+            _ => None,
+        });
+        opens.collect::<std::collections::BTreeSet<u64>>().into_iter().collect()
+    };
+    let mut client = client(Planner::Encoder { node: 0 });
+    run(&mut client, |_, _| false);
+    let (position, turn) = begin_write(&mut client);
+    submit(&mut client, Op::Write { fua: false }, STRIPE_SECTORS, STRIPE_SECTORS / 2);
+    // Not because of some time, but because the stripe before it is not answered yet.
+    client.handle(Instant(900_000_000), Event::Tick);
+    assert_eq!(opened(&run(&mut client, |_, _| false)), [0; 0]);
+    for role in 0..NODES {
+        let message = Message::Closed { position, turn, fine: true, received_bytes: 0 };
+        let (peer, bytes) = (client.links[usize::from(role)].peer, message.encode(1));
+        let event = Event::Fabric(FabricEvent::Message { peer, bytes });
+        client.handle(Instant(900_000_001), event);
+    }
+    let answered = run(&mut client, |_, _| false);
+    assert_eq!(completed(&answered), Some(Ok(())));
+    assert_eq!(opened(&answered), [0; 0]);
+    // Nothing more comes.
+    let due = client.deadline().expect("it does not wait for ever");
+    assert!(due <= Instant(902_000_000), "{due:?}");
+    client.handle(due, Event::Tick);
+    assert_eq!(opened(&run(&mut client, |_, _| false)), [1]);
+
+    // A stripe of which a part was written holds up nobody.
+    submit(&mut client, Op::Write { fua: false }, 2 * STRIPE_SECTORS, STRIPE_SECTORS / 2);
+    client.handle(due.plus_millis(60), Event::Tick);
+    assert_eq!(opened(&run(&mut client, |_, _| false)), [2]);
+}

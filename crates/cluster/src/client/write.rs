@@ -96,13 +96,22 @@ impl Client {
                 patience if saturated => patience.full,
                 patience => patience.busy,
             };
-            if (complete || patience <= now || hurry)
+            let waited = patience <= now && !self.is_next(key);
+            let area = self.areas.get_mut(&key).expect("it was there");
+            if (complete || waited || hurry)
                 && let Some(gather) = area.gathers.pop_front()
             {
                 self.start(key, &gather);
             }
             self.list(key);
         }
+    }
+
+    /// Whether the stripe before it is being written as a whole: then the writer goes on in this one
+    /// as soon as that is answered.
+    fn is_next(&self, (stripe, slice): Key) -> bool {
+        let before = stripe.checked_sub(1).and_then(|before| self.areas.get(&(before, slice)));
+        before.is_some_and(|area| area.whole)
     }
 
     /// Forgets an area in which nothing goes on.
@@ -130,6 +139,7 @@ impl Client {
     fn add_job(&mut self, job: Job) {
         if let Some(area) = self.areas.get_mut(&job.key) {
             area.sets += 1;
+            area.whole = job.mode == Mode::Full && job.range.touched.is_all();
         }
         let short = job.range.len <= self.params().narrow.bytes && !job.range.touched.is_all();
         self.jobs[usize::from(short)].push_back(job);
@@ -438,11 +448,17 @@ impl Client {
     }
 
     fn area_free(&mut self, key: Key) {
-        if let Some(area) = self.areas.get_mut(&key) {
-            area.sets -= 1;
-            if area.sets == 0 {
-                self.list(key);
-            }
+        let Some(area) = self.areas.get_mut(&key) else { return };
+        area.sets -= 1;
+        if area.sets > 0 {
+            return;
+        }
+        let whole = std::mem::take(&mut area.whole);
+        self.list(key);
+        let next = self.areas.get_mut(&(key.0 + 1, key.1)).filter(|_| whole);
+        if let Some(gather) = next.and_then(|area| area.gathers.front_mut()) {
+            // Who hears now that this one is written has a moment to send more.
+            gather.patience.extend(Patience::some(self.now));
         }
     }
 }
