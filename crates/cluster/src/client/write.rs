@@ -107,8 +107,8 @@ impl Client {
         }
     }
 
-    /// Whether the stripe before it is being written as a whole: then the writer goes on in this one
-    /// as soon as that is answered.
+    /// Whether the stripe before it is being written as a whole: then the writer goes on in this
+    /// one as soon as that is answered.
     fn is_next(&self, (stripe, slice): Key) -> bool {
         let before = stripe.checked_sub(1).and_then(|before| self.areas.get(&(before, slice)));
         before.is_some_and(|area| area.whole)
