@@ -72,10 +72,14 @@ pub struct SyncStatus {
     pub done_sectors: u64,
     /// Of how many.
     pub total_sectors: u64,
-    /// Current speed per member.
+    /// Current speed per member: 0 while paused.
     pub bytes_per_s: u64,
-    /// Estimated remaining time.
+    /// Estimated remaining time; `None` when it does not move.
     pub finish_s: Option<u64>,
+    /// Bytes per second and member that are kept up whatever else goes on.
+    pub min_bytes_per_s: u64,
+    /// Bytes per second and member that are never exceeded; `None`: no limit.
+    pub max_bytes_per_s: Option<u64>,
 }
 
 /// Write-intent bitmap.

@@ -28,11 +28,11 @@ impl Array {
                 }
             }
             Command::SpeedLimits { min_bytes_s, max_bytes_s } => {
-                self.sync.set_limits(min_bytes_s, max_bytes_s);
+                self.sync.set_limits(self.now, min_bytes_s, max_bytes_s);
                 Ok(())
             }
             Command::Pause(paused) => {
-                self.sync.paused = paused;
+                self.sync.pause(self.now, paused);
                 Ok(())
             }
             Command::StopScrub => {

@@ -5,6 +5,7 @@
 //! the last flush, and a member is called in sync in a superblock only after one.
 
 mod finish;
+mod pace;
 mod units;
 
 use std::collections::BTreeSet;
@@ -15,6 +16,7 @@ use crate::events::{ArrayEvent, SyncAction};
 use crate::format::superblock::MAX_SECTOR;
 use crate::status::SyncStatus;
 use crate::{Instant, MemberId, SECTOR_BYTES};
+use pace::Pace;
 
 /// Units in flight at most.
 const WINDOW: usize = 16;
@@ -49,18 +51,13 @@ pub(crate) struct Sync {
     targets: Vec<MemberId>,
     /// Asked for by the administrator.
     requested: Option<SyncAction>,
-    pub(crate) paused: bool,
+    paused: bool,
     interrupted: bool,
     /// Recovery met something it cannot get past; tried again when members change.
     stuck: bool,
     pub(crate) mismatch_sectors: u64,
     pub(crate) checked_once: bool,
-    min_bytes_s: u64,
-    max_bytes_s: u64,
-    started: Instant,
-    started_at: u64,
-    /// Background work may go on at this time: the speed limit.
-    not_before: Instant,
+    pace: Pace,
     checkpoint_at: Instant,
 }
 
@@ -79,11 +76,7 @@ impl Default for Sync {
             stuck: false,
             mismatch_sectors: 0,
             checked_once: false,
-            min_bytes_s: 10 << 20,
-            max_bytes_s: u64::MAX,
-            started: Instant::default(),
-            started_at: 0,
-            not_before: Instant::default(),
+            pace: Pace::default(),
             checkpoint_at: Instant::default(),
         }
     }
@@ -101,36 +94,44 @@ impl Sync {
 
     /// When the speed limit or the next checkpoint wants attention.
     pub(crate) fn deadline(&self, now: Instant) -> Option<Instant> {
-        (self.phase == Phase::Running && !self.paused)
-            .then(|| if self.not_before > now { self.not_before } else { self.checkpoint_at })
+        if self.phase != Phase::Running || self.paused {
+            return None;
+        }
+        Some(self.pace.next_at().filter(|at| *at > now).unwrap_or(self.checkpoint_at))
     }
 
-    pub(crate) const fn set_limits(&mut self, min: Option<u64>, max: Option<u64>) {
-        if let Some(min) = min {
-            self.min_bytes_s = min;
-        }
-        if let Some(max) = max {
-            self.max_bytes_s = max;
-        }
-        self.not_before = Instant(0);
+    /// Changes the limits that are given, in bytes per second and member.
+    pub(crate) fn set_limits(&mut self, now: Instant, min: Option<u64>, max: Option<u64>) {
+        self.pace.min_bytes_s = min.unwrap_or(self.pace.min_bytes_s);
+        self.pace.max_bytes_s = max.unwrap_or(self.pace.max_bytes_s);
+        self.pace.restart(now, self.low_water());
+    }
+
+    pub(crate) fn pause(&mut self, now: Instant, paused: bool) {
+        self.paused = paused;
+        self.pace.restart(now, self.low_water());
     }
 
     pub(crate) fn status(&self, now: Instant) -> SyncStatus {
+        let limits = SyncStatus {
+            paused: self.paused,
+            min_bytes_per_s: self.pace.min_bytes_s,
+            max_bytes_per_s: Some(self.pace.max_bytes_s).filter(|max| *max != u64::MAX),
+            ..SyncStatus::default()
+        };
         if self.phase == Phase::Idle {
-            return SyncStatus { paused: self.paused, ..SyncStatus::default() };
+            return limits;
         }
         let done = self.low_water();
-        let elapsed_ms = (now.0 - self.started.0) / 1_000_000;
-        let bytes = (done - self.started_at.min(done)) * SECTOR_BYTES;
-        let bytes_per_s = bytes.saturating_mul(1000) / elapsed_ms.max(1);
+        let bytes_per_s = if self.paused { 0 } else { self.pace.bytes_per_s(now, done) };
         let left = (self.end - done.min(self.end)) * SECTOR_BYTES;
         SyncStatus {
             action: self.action,
-            paused: self.paused,
             done_sectors: done,
             total_sectors: self.end,
             bytes_per_s,
             finish_s: left.checked_div(bytes_per_s),
+            ..limits
         }
     }
 }
@@ -193,9 +194,7 @@ impl Array {
         self.sync.cursor = from;
         self.sync.end = end;
         self.sync.interrupted = false;
-        self.sync.started = self.now;
-        self.sync.started_at = from;
-        self.sync.not_before = self.now;
+        self.sync.pace.restart(self.now, from);
         self.sync.checkpoint_at = self.now.plus_millis(CHECKPOINT_MS);
         self.notify(ArrayEvent::SyncStarted(action));
         self.pump_sync();
@@ -278,12 +277,13 @@ impl Array {
 
     /// Issues units while the window and the speed limit allow.
     fn pump_sync(&mut self) {
+        self.sync.pace.mark(self.now, self.sync.low_water());
         let mut skipped = 0;
         while !self.sync.interrupted
             && !self.sync.paused
             && self.sync.cursor < self.sync.end
             && self.sync.units.len() < WINDOW
-            && self.sync.not_before <= self.now
+            && self.sync.pace.next_at().is_some_and(|at| at <= self.now)
         {
             if self.issue_unit() {
                 self.charge_speed();

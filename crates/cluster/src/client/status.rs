@@ -43,8 +43,7 @@ impl Client {
             paused: resync.paused,
             done_sectors: resync.done * per_slice * rows,
             total_sectors: self.slices() * per_slice * rows,
-            bytes_per_s: 0,
-            finish_s: None,
+            ..SyncStatus::default()
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::events::SyncAction;
 use crate::format::superblock::MAX_SECTOR;
 use crate::geometry::Strip;
 use crate::level::Level;
-use crate::{Instant, MemberId, RequestError, SECTOR_BYTES};
+use crate::{MemberId, RequestError};
 
 impl Array {
     /// Issues the unit at the cursor. False when it needs nothing.
@@ -97,14 +97,7 @@ impl Array {
     /// Holds the next unit back as the speed limits ask.
     pub(super) fn charge_speed(&mut self) {
         let busy = self.last_request.is_some_and(|at| self.now < at.plus_millis(BUSY_MS));
-        let limit = if busy { self.sync.min_bytes_s } else { self.sync.max_bytes_s };
-        if limit == u64::MAX {
-            return;
-        }
-        let bytes = self.unit_sectors() * SECTOR_BYTES;
-        let nanos = bytes.saturating_mul(1_000_000_000) / limit.max(1);
-        let base = self.sync.not_before.max(Instant(self.now.0.saturating_sub(50_000_000)));
-        self.sync.not_before = Instant(base.0 + nanos);
+        self.sync.pace.charge(self.now, self.unit_sectors(), busy);
     }
 
     /// A unit is done.

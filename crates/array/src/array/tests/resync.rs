@@ -154,3 +154,48 @@ fn the_mark_of_a_resync_is_taken_back_before_a_write() {
         assert_eq!(world.check(), 0, "level {level}");
     }
 }
+
+#[test]
+fn the_speed_is_that_of_now_and_the_limits_are_told() {
+    let mut world = World::with(5, 2, 3, 16, unclean);
+    let limit = |world: &mut World, min, max| {
+        world.begin_command(Command::SpeedLimits { min_bytes_s: min, max_bytes_s: max });
+        world.array.status().sync
+    };
+    let sync = limit(&mut world, Some(1 << 10), Some(16 * SECTOR_BYTES));
+    assert_eq!(sync.min_bytes_per_s, 1 << 10);
+    assert_eq!(sync.max_bytes_per_s, Some(16 * SECTOR_BYTES));
+    let half = MEMBER_SECTORS / 2;
+    while world.array.status().sync.done_sectors < half {
+        assert!(world.pass_time());
+    }
+    let sync = world.array.status().sync;
+    assert!(sync.bytes_per_s > 0 && sync.finish_s.is_some(), "{sync:?}");
+    world.begin_command(Command::Pause(true));
+    let sync = world.array.status().sync;
+    assert_eq!((sync.bytes_per_s, sync.finish_s), (0, None), "paused: {sync:?}");
+    assert!(sync.paused && sync.total_sectors == MEMBER_SECTORS);
+    world.begin_command(Command::Pause(false));
+    let sync = limit(&mut world, None, Some(0));
+    assert_eq!((sync.bytes_per_s, sync.finish_s), (0, None), "no more than nothing: {sync:?}");
+    assert!(!sync.paused && sync.max_bytes_per_s == Some(0));
+    assert_eq!(sync.min_bytes_per_s, 1 << 10, "not asked to change");
+    limit(&mut world, None, Some(u64::MAX));
+    assert_eq!(world.array.status().sync.max_bytes_per_s, None);
+    world.run();
+    assert!(resync_ended(&world));
+}
+
+/// The maximum holds under load too, where it is below the minimum.
+#[test]
+fn requests_do_not_lift_the_largest_speed() {
+    let mut world = World::with(5, 2, 3, 16, unclean);
+    world.begin_command(Command::SpeedLimits { min_bytes_s: None, max_bytes_s: Some(0) });
+    let before = world.array.status().sync.done_sectors;
+    for step in 0..20 {
+        world.now = world.now.plus_millis(50);
+        assert!(world.begin_write(step, &noise(1, 512)));
+    }
+    let done = world.array.status().sync.done_sectors;
+    assert!(done <= before + 16, "{done} sectors instead of {before}");
+}
