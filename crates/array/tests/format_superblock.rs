@@ -146,6 +146,7 @@ fn hostile_fields_with_a_right_checksum_are_refused() {
         }
     };
     assert_eq!(field(Version::V1_2, V12, 220, &u32::MAX.to_le_bytes()), "max_dev");
+    assert_eq!(field(Version::V1_2, V12, 92, &u32::MAX.to_le_bytes()), "raid_disks");
     assert_eq!(field(Version::V1_2, V12, 136, &9u64.to_le_bytes()), "data_size");
     assert_eq!(field(Version::V1_2, V12, 128, &u64::MAX.to_le_bytes()), "data_offset");
     assert_eq!(field(Version::V1_2, V12, 200, &u64::MAX.to_le_bytes()), "events");

@@ -118,6 +118,11 @@ fn check(superblock: &Superblock, sector: u64) -> Result<(), SuperblockError> {
     if superblock.data_offset.checked_add(superblock.data_size).is_none() {
         return Err(malformed("data_offset", "and data_size end beyond any device".to_owned()));
     }
+    // A role is a number below `ROLE_MAX`, so there are at most as many.
+    if superblock.raid_disks > ROLE_MAX.into() {
+        let reason = format!("is {}, more than {ROLE_MAX}", superblock.raid_disks);
+        return Err(malformed("raid_disks", reason));
+    }
     if superblock.events > MAX_EVENTS {
         let reason = format!("is {}, which no array reaches", superblock.events);
         return Err(malformed("events", reason));
