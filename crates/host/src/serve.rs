@@ -4,14 +4,12 @@
 //! listen, the file is mounted, and then the engine starts.
 
 use std::io;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use braid_array::action::Command;
 use braid_array::array::Scratch;
 use braid_array::assemble::Config;
 use braid_array::events::ArrayEvent;
@@ -23,23 +21,26 @@ use signal_hook::iterator::{Handle, Signals};
 
 use crate::arena::Arena;
 use crate::control::wire::Refusal;
-use crate::control::{self, Served, Server, StopRequest, valid_name};
-use crate::door::{Door, Message};
-use crate::engine::{Engine, ExportInfo, Listener, REQUEST_BYTES};
-use crate::export::fuse;
+use crate::control::{Served, Server, StopRequest, valid_name};
+use crate::door::Door;
+use crate::engine::{Engine, REQUEST_BYTES};
 use crate::fabric::frame::Kind;
 use crate::member::{MemberFile, OpenError, check_distinct, describe};
 
+mod doors;
 mod news;
 mod nodes;
 mod private;
+mod running;
 mod spec;
 #[cfg(test)]
 mod tests;
 
+use doors::Doors;
 pub use news::News;
 use nodes::Nodes;
 pub use private::Private;
+use running::Running;
 pub use spec::{ExportSpec, SpecError};
 
 /// What to serve, and how.
@@ -309,144 +310,4 @@ pub(crate) fn watch_signals(stop: Sender<StopRequest>) -> io::Result<Handle> {
     };
     thread::Builder::new().name("signals".into()).spawn(watch)?;
     Ok(handle)
-}
-
-/// The exports that stand.
-#[derive(Debug, Default)]
-struct Doors {
-    names: Vec<String>,
-    mounts: Vec<fuse::Mount>,
-    sockets: Vec<PathBuf>,
-}
-
-impl Doors {
-    fn open(
-        &mut self,
-        name: &str,
-        export: &ExportSpec,
-        engine: &mut Engine,
-        door: &Door,
-        facts: Facts,
-    ) -> Result<(), ServeError> {
-        let fail = |error: io::Error| {
-            let reason = match error.kind() {
-                io::ErrorKind::AddrInUse => "somebody listens there already".to_owned(),
-                _ => format!("cannot listen there: {}", describe(&error)),
-            };
-            ServeError::new(format!("{export}: {reason}"), "name another address")
-        };
-        let info = || ExportInfo { name: name.to_owned(), read_only: facts.read_only };
-        let mut shown = export.to_string();
-        match export {
-            ExportSpec::NbdUnix(path) => {
-                let listener = control::listen(path).map_err(fail)?;
-                self.sockets.push(path.clone());
-                engine.add_nbd(Listener::Unix(listener), info()).map_err(fail)?;
-            }
-            ExportSpec::NbdTcp(address) => {
-                let listener = TcpListener::bind(address).map_err(fail)?;
-                // Port 0 became one that is free.
-                shown = format!("nbd:tcp:{}", listener.local_addr().map_err(fail)?);
-                engine.add_nbd(Listener::Tcp(listener), info()).map_err(fail)?;
-            }
-            ExportSpec::Fuse(mountpoint) => {
-                let mount = fuse::mount(fuse::Setup {
-                    name,
-                    mountpoint,
-                    door: door.clone(),
-                    size_bytes: facts.size_bytes,
-                    block_bytes: facts.block_bytes,
-                    read_only: facts.read_only,
-                });
-                let error = |e: fuse::MountError| {
-                    ServeError::new(
-                        format!("fuse:{}: {}", e.mountpoint.display(), e.reason),
-                        e.next,
-                    )
-                };
-                self.mounts.push(mount.map_err(error)?);
-            }
-        }
-        self.names.push(shown);
-        Ok(())
-    }
-
-    /// Takes the mounts away. Those in use stay, unless `force`.
-    fn unmount(&mut self, force: bool) -> Result<(), Refusal> {
-        let mut refusal = Ok(());
-        for mount in std::mem::take(&mut self.mounts) {
-            let Err((mount, error)) = mount.unmount() else { continue };
-            eprintln!("braid: {error}");
-            if force {
-                mount.detach();
-            } else {
-                let reason = format!("{} {}", error.mountpoint.display(), error.reason);
-                refusal = Err(Refusal::new(reason, error.next));
-                self.mounts.push(*mount);
-            }
-        }
-        refusal
-    }
-}
-
-impl Drop for Doors {
-    fn drop(&mut self) {
-        for socket in &self.sockets {
-            let _ = std::fs::remove_file(socket);
-        }
-    }
-}
-
-/// Everything that has to end.
-struct Running {
-    door: Door,
-    doors: Doors,
-    engine: Option<JoinHandle<io::Result<()>>>,
-}
-
-/// Who wants to hear that the array has stopped.
-type Told = control::Told;
-
-impl Running {
-    /// Waits for a reason to stop, and stops.
-    fn supervise(&mut self, stops: &Receiver<StopRequest>) -> Result<Option<Told>, ServeError> {
-        loop {
-            match stops.recv() {
-                Ok(StopRequest::Asked(told)) => match self.stop(false) {
-                    Ok(()) => return self.join().map(|()| Some(told)),
-                    Err(refusal) => told(Err(refusal)),
-                },
-                Ok(StopRequest::Signal) => match self.stop(true) {
-                    Ok(()) => return self.join().map(|()| None),
-                    Err(refusal) => eprintln!("braid: cannot stop: {refusal}"),
-                },
-                Ok(StopRequest::EngineEnded) | Err(_) => {
-                    let _ = self.doors.unmount(true);
-                    self.join()?;
-                    let reason = "the engine has ended by itself";
-                    return Err(ServeError::new(reason, "assemble the array again"));
-                }
-            }
-        }
-    }
-
-    /// Takes the mounts away and stops the array. Its members are free after that.
-    fn stop(&mut self, force: bool) -> Result<(), Refusal> {
-        self.doors.unmount(force)?;
-        let stop = |done| Message::Command { command: Command::Stop, device: None, done };
-        // No answer means that the engine has ended already; `join` knows why.
-        self.door.call(stop).unwrap_or(Ok(())).map_err(Refusal::from)
-    }
-
-    fn join(&mut self) -> Result<(), ServeError> {
-        let Some(engine) = self.engine.take() else { return Ok(()) };
-        let next = "see braid examine for the state of its members, then assemble it again";
-        match engine.join() {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) => {
-                Err(ServeError::new(format!("the engine failed: {}", describe(&error)), next))
-            }
-            Err(_) => Err(ServeError::new("the engine panicked", next)),
-        }
-    }
 }

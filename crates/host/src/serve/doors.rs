@@ -1,0 +1,98 @@
+//! The exports of an array: opened one after the other, and taken away at the end.
+
+use std::io;
+use std::net::TcpListener;
+use std::path::PathBuf;
+
+use super::{ExportSpec, Facts, ServeError};
+use crate::control::{self, wire::Refusal};
+use crate::door::Door;
+use crate::engine::{Engine, ExportInfo, Listener};
+use crate::export::fuse;
+use crate::member::describe;
+
+/// The exports that stand.
+#[derive(Debug, Default)]
+pub(super) struct Doors {
+    pub(super) names: Vec<String>,
+    mounts: Vec<fuse::Mount>,
+    sockets: Vec<PathBuf>,
+}
+
+impl Doors {
+    pub(super) fn open(
+        &mut self,
+        name: &str,
+        export: &ExportSpec,
+        engine: &mut Engine,
+        door: &Door,
+        facts: Facts,
+    ) -> Result<(), ServeError> {
+        let fail = |error: io::Error| {
+            let reason = match error.kind() {
+                io::ErrorKind::AddrInUse => "somebody listens there already".to_owned(),
+                _ => format!("cannot listen there: {}", describe(&error)),
+            };
+            ServeError::new(format!("{export}: {reason}"), "name another address")
+        };
+        let info = || ExportInfo { name: name.to_owned(), read_only: facts.read_only };
+        let mut shown = export.to_string();
+        match export {
+            ExportSpec::NbdUnix(path) => {
+                let listener = control::listen(path).map_err(fail)?;
+                self.sockets.push(path.clone());
+                engine.add_nbd(Listener::Unix(listener), info()).map_err(fail)?;
+            }
+            ExportSpec::NbdTcp(address) => {
+                let listener = TcpListener::bind(address).map_err(fail)?;
+                // Port 0 became one that is free.
+                shown = format!("nbd:tcp:{}", listener.local_addr().map_err(fail)?);
+                engine.add_nbd(Listener::Tcp(listener), info()).map_err(fail)?;
+            }
+            ExportSpec::Fuse(mountpoint) => {
+                let mount = fuse::mount(fuse::Setup {
+                    name,
+                    mountpoint,
+                    door: door.clone(),
+                    size_bytes: facts.size_bytes,
+                    block_bytes: facts.block_bytes,
+                    read_only: facts.read_only,
+                });
+                let error = |e: fuse::MountError| {
+                    ServeError::new(
+                        format!("fuse:{}: {}", e.mountpoint.display(), e.reason),
+                        e.next,
+                    )
+                };
+                self.mounts.push(mount.map_err(error)?);
+            }
+        }
+        self.names.push(shown);
+        Ok(())
+    }
+
+    /// Takes the mounts away. Those in use stay, unless `force`.
+    pub(super) fn unmount(&mut self, force: bool) -> Result<(), Refusal> {
+        let mut refusal = Ok(());
+        for mount in std::mem::take(&mut self.mounts) {
+            let Err((mount, error)) = mount.unmount() else { continue };
+            eprintln!("braid: {error}");
+            if force {
+                mount.detach();
+            } else {
+                let reason = format!("{} {}", error.mountpoint.display(), error.reason);
+                refusal = Err(Refusal::new(reason, error.next));
+                self.mounts.push(*mount);
+            }
+        }
+        refusal
+    }
+}
+
+impl Drop for Doors {
+    fn drop(&mut self) {
+        for socket in &self.sockets {
+            let _ = std::fs::remove_file(socket);
+        }
+    }
+}
