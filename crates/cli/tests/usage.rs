@@ -60,8 +60,10 @@ fn options_of_create_out_of_range_are_refused() {
         ("--level 5 --raid-devices 3 --consistency-policy ppl", "not in this version"),
         ("--level 5 --raid-devices 3 --consistency-policy journal", "not in this version"),
         ("--level 5 --raid-devices 3 --consistency-policy bitmap --bitmap none", "contradict"),
-        ("--level 5 --raid-devices 4", "4 are needed"),
-        ("--level 5 --raid-devices 2", "2 are needed"),
+        ("--level 5 --raid-devices 4", "4 are needed; write 'missing'"),
+        ("--level 5 --raid-devices 2", "2 are needed; leave 1 out, or say --raid-devices 3"),
+        ("--level riad5 --raid-devices 3", "did you mean raid5?"),
+        ("--level 6 --raid-devices 3 --layout left-symetric", "did you mean left-symmetric?"),
         ("--level 5 --raid-devices 3 --spare-devices 1", "spares"),
         ("--level 5 --raid-devices 0", "members"),
         ("--level 5 --raid-devices 4294967295", "members"),
@@ -72,10 +74,39 @@ fn options_of_create_out_of_range_are_refused() {
         let line = lab.refused(2, &words, &members[..3], &members);
         assert!(line.contains(said), "braid {words}: {line}");
     }
-    for name in ["a/b", ".x", "a:b", "0123456789012345678901234567890123"] {
+    for name in [".x", "a:b", "0123456789012345678901234567890123"] {
         let words = format!("create {name} --level 5 --raid-devices 3");
         let line = lab.refused(2, &words, &members[..3], &members);
         assert!(line.contains("name"), "{line}");
+    }
+}
+
+#[test]
+fn what_was_probably_meant_is_said() {
+    let lab = Lab::new();
+    let members = lab.members("m", 3, 8);
+    for (words, said) in [
+        ("staus", "did you mean status?"),
+        ("help staus", "did you mean status?"),
+        ("create x --levl 5", "did you mean --level?"),
+        ("layout -l 5 -n 3 --schedule chian", "did you mean chain?"),
+        ("bench clustr", "did you mean cluster?"),
+    ] {
+        let line = lab.refused(2, words, &[], &[]);
+        assert!(line.contains(said), "braid {words}: {line}");
+    }
+    let words = "create x -l 5 -n 4 mising";
+    let line = lab.refused(1, words, &members, &members);
+    assert!(line.contains("mising: no such file or device; did you mean missing?"), "{line}");
+}
+
+#[test]
+fn a_forgotten_name_is_noticed() {
+    let lab = Lab::new();
+    let members = lab.members("m", 4, 8);
+    for words in ["create m0 -l 5 -n 3", "create ./m0 -l 5 -n 4", "create node://h:1 -l 5 -n 3"] {
+        let line = lab.refused(2, words, &members[1..], &members);
+        assert!(line.contains("the name of the array is missing"), "{line}");
     }
 }
 
@@ -84,7 +115,10 @@ fn help_version_completions_and_man_pages_are_answers() {
     let lab = Lab::new();
     assert!(lab.ok_text("--help", &[]).contains("Exit status"));
     assert!(lab.ok_text("--version", &[]).starts_with("braid "));
-    assert!(lab.ok_text("create --help", &[]).contains("--raid-devices"));
+    let help = lab.ok_text("create --help", &[]);
+    assert!(help.contains("--raid-devices"));
+    assert_eq!(lab.ok_text("help create", &[]), help);
+    assert!(lab.ok_text("help", &[]).contains("Exit status"));
     for shell in ["bash", "zsh", "fish"] {
         assert!(lab.ok_text(&format!("completions {shell}"), &[]).contains("raid-devices"));
     }

@@ -6,6 +6,7 @@ mod bench;
 mod members;
 mod parse;
 mod size;
+mod suggest;
 
 use std::path::PathBuf;
 
@@ -18,6 +19,7 @@ pub(crate) use bench::{
 pub(crate) use members::{MemberArg, NodeArg, check_address};
 pub(crate) use parse::parse;
 pub(crate) use size::{Size, parse_size};
+pub(crate) use suggest::similar;
 
 const EXIT_CODES: &str = "Exit status: 0 done; 1 refused or failed; 2 wrong usage.\n\
     detail --test: 0 healthy, 1 degraded, 2 not usable, 4 no such array.";
@@ -25,7 +27,7 @@ const EXIT_CODES: &str = "Exit status: 0 done; 1 refused or failed; 2 wrong usag
 /// RAID in user space, in Linux md's own on-disk format.
 #[derive(Debug, Parser)]
 #[command(name = "braid", version, after_help = EXIT_CODES, max_term_width = 100)]
-#[command(propagate_version = true, disable_help_subcommand = true)]
+#[command(propagate_version = true)]
 pub(crate) struct Cli {
     /// Where running arrays keep their control sockets [default: /run/braid for root, else
     /// $XDG_RUNTIME_DIR/braid]

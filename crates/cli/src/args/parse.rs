@@ -1,9 +1,9 @@
 //! From the words typed to low arguments; wrong usage becomes one line.
 
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser};
 
-use super::Cli;
+use super::{Cli, similar};
 use crate::failure::Failure;
 use crate::output;
 
@@ -34,8 +34,27 @@ fn explain(error: &clap::Error, first: Option<&str>) -> Failure {
     let help = known.map_or_else(|| "braid --help".into(), |name| format!("braid {name} --help"));
     let object = known.map_or("command line", |_| "arguments");
     let operation = known.unwrap_or("read");
-    let reason = reason(error);
-    Failure::usage(operation, object, reason, format_args!("see {help}"))
+    let meant = meant(error).map(|words| format!("did you mean {words}? ")).unwrap_or_default();
+    Failure::usage(operation, object, reason(error), format_args!("{meant}see {help}"))
+}
+
+/// What clap takes a word that it does not know for.
+fn meant(error: &clap::Error) -> Option<String> {
+    let kinds =
+        [ContextKind::SuggestedSubcommand, ContextKind::SuggestedArg, ContextKind::SuggestedValue];
+    match kinds.into_iter().find_map(|kind| error.get(kind)) {
+        Some(ContextValue::String(word)) => Some(word.clone()),
+        Some(ContextValue::Strings(words)) if !words.is_empty() => Some(words.join(" or ")),
+        // After `braid help`.
+        _ => match error.get(ContextKind::InvalidSubcommand)? {
+            ContextValue::String(word) => {
+                let command = Cli::command();
+                similar(word, command.get_subcommands().map(|known| known.get_name()))
+                    .map(str::to_owned)
+            }
+            _ => None,
+        },
+    }
 }
 
 fn reason(error: &clap::Error) -> String {

@@ -49,11 +49,8 @@ pub(super) enum Members {
 }
 
 impl Named {
-    /// Tells a name from members: a word with a slash, or that names a file or device, is a member.
+    /// Tells a name from members.
     pub(super) fn parse(operation: &str, words: &[String]) -> Result<Self, Failure> {
-        let is_device = |word: &str| std::fs::metadata(word).is_ok_and(|data| !data.is_dir());
-        let is_member =
-            |word: &str| word.contains('/') || word.starts_with("mem:") || is_device(word);
         let (name, rest) = match words.split_first() {
             Some((first, rest)) if !is_member(first) => (Some(first.clone()), rest),
             _ => (None, words),
@@ -82,6 +79,12 @@ impl Named {
         };
         Ok(Self { name, members })
     }
+}
+
+/// Is it a member rather than a name? It is when it has a slash, or names a file or device.
+pub(super) fn is_member(word: &str) -> bool {
+    let is_device = || std::fs::metadata(word).is_ok_and(|data| !data.is_dir());
+    word.contains('/') || word.starts_with("mem:") || is_device()
 }
 
 /// Members on nodes and local ones were named together.

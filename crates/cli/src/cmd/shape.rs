@@ -4,11 +4,11 @@ use std::error::Error;
 
 use braid_array::SECTOR_BYTES;
 use braid_array::geometry::{Geometry, GeometryError, MAX_MEMBERS, Shape};
-use braid_array::level::{Layout, Level};
+use braid_array::level::{Layout, LayoutError, Level};
 use braid_cluster::family::XOR2D_NAME;
 use braid_cluster::{Family, Xor2d};
 
-use crate::args::Size;
+use crate::args::{Size, similar};
 use crate::failure::Failure;
 
 /// mdadm's chunk.
@@ -38,7 +38,7 @@ pub(crate) struct Typed<'a> {
 impl ArrayShape {
     /// Checks everything that can be checked without members.
     pub(crate) fn parse(typed: &Typed<'_>) -> Result<Self, Failure> {
-        let level: Level = typed.level.parse().map_err(|error| typed.wrong(&error))?;
+        let level = typed.level()?;
         let layout = match typed.layout {
             None => Layout::default_for(level),
             Some(name) => parse_layout(typed, level, name)?,
@@ -85,6 +85,25 @@ impl Typed<'_> {
         Failure::usage(self.operation, self.object, reason, next)
     }
 
+    fn level(&self) -> Result<Level, Failure> {
+        let names = Level::ALL.map(Level::name);
+        self.level.parse().map_err(|error| self.unknown(&error, self.level, names))
+    }
+
+    /// A name that a library does not know, and the one of `known` that was probably meant.
+    fn unknown<'a>(
+        &self,
+        error: &dyn Error,
+        name: &str,
+        known: impl IntoIterator<Item = &'a str>,
+    ) -> Failure {
+        let (reason, next) = halves(error);
+        match similar(name, known) {
+            Some(meant) => self.usage(&reason, &format!("did you mean {meant}? {next}")),
+            None => self.usage(&reason, &next),
+        }
+    }
+
     /// Wrong usage, in the words of a library.
     pub(super) fn wrong(&self, error: &dyn Error) -> Failure {
         let (reason, next) = halves(error);
@@ -98,7 +117,7 @@ pub(super) fn family(typed: &Typed<'_>) -> Result<Family, Failure> {
         let ArrayShape { level, layout, .. } = ArrayShape::parse(typed)?;
         return Ok(Family::Md { level, layout });
     }
-    let level: Level = typed.level.parse().map_err(|error| typed.wrong(&error))?;
+    let level = typed.level()?;
     if level != Level::Raid6 {
         let reason = format!("{level} has no layout {XOR2D_NAME}");
         return Err(typed.usage(&reason, "use --level 6 or another layout"));
@@ -121,7 +140,14 @@ fn parse_layout(typed: &Typed<'_>, level: Level, name: &str) -> Result<Layout, F
         let reason = "layout xor2d is for members on nodes";
         return Err(typed.usage(reason, "name members node://HOST:PORT, or use another layout"));
     }
-    Layout::parse(level, name).map_err(|error| typed.wrong(&error))
+    Layout::parse(level, name).map_err(|error| {
+        let choices = match &error {
+            LayoutError::Name { choices, .. } => choices,
+            _ => "",
+        };
+        let known = choices.split([',', ' ']).filter(|word| !matches!(*word, "" | "or"));
+        typed.unknown(&error, name, known)
+    })
 }
 
 fn chunk_sectors(typed: &Typed<'_>, level: Level) -> Result<u32, Failure> {

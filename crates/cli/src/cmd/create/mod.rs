@@ -18,7 +18,7 @@ use uuid::Uuid;
 use super::found;
 use super::shape::{ArrayShape, Typed};
 use super::shell_word;
-use crate::args::{CreateArgs, MemberArg, Size};
+use crate::args::{CreateArgs, MemberArg, Size, similar};
 use crate::failure::{Failure, system_error};
 use crate::output;
 
@@ -103,6 +103,11 @@ fn typed(args: &CreateArgs) -> Typed<'_> {
 }
 
 fn check_name(args: &CreateArgs) -> Result<(), Failure> {
+    if found::is_member(&args.name) {
+        let next = "put a name before the members: braid create NAME ...";
+        let reason = "the name of the array is missing, this is a member";
+        return Err(Failure::usage("create", &args.name, reason, next));
+    }
     if valid_name(&args.name) && !args.name.contains(':') && args.name.len() <= 32 {
         return Ok(());
     }
@@ -167,12 +172,15 @@ fn check_counts(args: &CreateArgs) -> Result<(), Failure> {
     let and = if spares > 0 { format!(" and {spares} spares") } else { String::new() };
     let reason = format!("{given} members were given, {roles}{and} are needed");
     let nodes = args.members.iter().any(|member| matches!(member, MemberArg::Node(_)));
-    let next = if nodes {
-        "name a node for each"
+    let next = if given > roles + spares {
+        let more = given - spares;
+        format!("leave {} out, or say --raid-devices {more}", given - roles - spares)
+    } else if nodes {
+        "name a node for each".to_owned()
     } else {
-        "write 'missing' for a member that is to come later"
+        "write 'missing' for a member that is to come later".to_owned()
     };
-    Err(usage(&reason, next))
+    Err(usage(&reason, &next))
 }
 
 /// For each role its device, `None` where it is missing; then the spares.
@@ -192,7 +200,12 @@ fn paths(args: &CreateArgs) -> Result<Vec<Option<PathBuf>>, Failure> {
 /// Opens and locks all members, and looks whether they hold anything.
 fn open(plan: &Plan) -> Result<Vec<Option<MemberFile>>, Failure> {
     let failed = |error: member::OpenError| {
-        Failure::refused("create", error.path.display(), error.reason, error.next)
+        let missing = error.path.to_str().and_then(|word| similar(word, ["missing"]));
+        let next = match missing.filter(|_| !error.path.exists()) {
+            Some(meant) => format!("did you mean {meant}? {}", error.next),
+            None => error.next,
+        };
+        Failure::refused("create", error.path.display(), error.reason, next)
     };
     let paths: Vec<PathBuf> = plan.members.iter().flatten().cloned().collect();
     let devices = found::open_distinct(&paths, |path| member::open(path, Mode::ReadWrite, true))

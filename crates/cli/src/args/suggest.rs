@@ -1,0 +1,28 @@
+//! What was probably meant by a word that means nothing.
+
+/// How much alike two words must be, from 0 to 1: as much as clap asks of its own suggestions.
+const ALIKE: f64 = 0.7;
+
+/// The known word that is most like the one typed, if one is like it.
+pub(crate) fn similar<'a>(
+    typed: &str,
+    known: impl IntoIterator<Item = &'a str>,
+) -> Option<&'a str> {
+    let with_likeness = known.into_iter().map(|word| (strsim::jaro(typed, word), word));
+    let alike = with_likeness.filter(|(likeness, _)| *likeness > ALIKE);
+    alike.max_by(|(one, _), (other, _)| one.total_cmp(other)).map(|(_, word)| word)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_most_similar_word_is_suggested() {
+        let known = ["left-symmetric", "left-asymmetric", "right-symmetric"];
+        assert_eq!(similar("left-symetric", known), Some("left-symmetric"));
+        assert_eq!(similar("left-assymetric", known), Some("left-asymmetric"));
+        assert_eq!(similar("n2", known), None);
+        assert_eq!(similar("", known), None);
+    }
+}
