@@ -9,7 +9,6 @@ mod tests;
 use std::io;
 use std::net::TcpListener;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::Duration;
@@ -19,7 +18,7 @@ use braid_array::events::ArrayEvent;
 use braid_array::{Action, Instant, Machine, MemberId, Request, SECTOR_BYTES};
 use rustix::event::EventfdFlags;
 
-use self::core::{Core, Owner, Token, Waiter};
+use self::core::{Core, Waiter};
 use self::door_side::{CommandDone, DoorSide};
 use crate::arena::{Arena, Memory};
 use crate::door::Door;
@@ -30,6 +29,9 @@ use crate::fabric::frame::Kind;
 use crate::fabric::{self, Fabric};
 use crate::member::MemberFile;
 use crate::store::Store;
+use crate::token::{Owner, Token};
+
+pub use crate::export::nbd::Listener;
 
 /// How long clients get to take their last replies when the engine ends.
 const FAREWELL: Duration = Duration::from_secs(5);
@@ -39,15 +41,6 @@ pub const REQUEST_BYTES: u64 = 64 << 20;
 
 /// Called with every event of the array, on the engine's thread; must not block.
 pub type EventHook = Box<dyn FnMut(&ArrayEvent) + Send>;
-
-/// A listening socket for NBD clients.
-#[derive(Debug)]
-pub enum Listener {
-    /// Unix.
-    Unix(UnixListener),
-    /// TCP.
-    Tcp(TcpListener),
-}
 
 /// Name and access of an export.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -10,9 +10,9 @@ use rustix::io::Errno;
 
 use crate::arena::Memory;
 use crate::driver::{Driver, Op};
-use crate::engine::core::Token;
 use crate::member::{LockedFile, MemberFile};
 use crate::slab::Slab;
+use crate::token::Token;
 
 /// How an I/O ended, for the machine.
 pub(crate) type Answer = (IoId, Result<Outcome, IoError>);

@@ -16,6 +16,7 @@ pub mod remote;
 pub mod serve;
 mod slab;
 pub mod store;
+mod token;
 
 #[cfg(test)]
 mod testing;

@@ -3,41 +3,12 @@
 
 use std::collections::VecDeque;
 
-use braid_array::{Buf, Instant, IoId, Machine, Op, Request, RequestId, SECTOR_BYTES};
+use braid_array::{Buf, Instant, Machine, Op, Request, RequestId, SECTOR_BYTES};
 
 use crate::arena::Arena;
 use crate::driver::Driver;
-use crate::export::nbd::JobRef;
-use crate::fabric;
 use crate::slab::Slab;
-
-/// Which operation a completion belongs to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Token {
-    /// An I/O of the machine's, and how many bytes it has to move.
-    Io { io: IoId, len: u32 },
-    /// A step of a longer operation on a member.
-    Range(u32),
-    /// A listener's accept.
-    Accept(u32),
-    /// A connection's receive.
-    Receive(u32),
-    /// A connection's send.
-    Send(u32),
-    /// Somebody is at the door.
-    Wake,
-    /// An operation of the fabric's.
-    Fabric(fabric::Token),
-}
-
-/// Who gets the answer to a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Owner {
-    /// A job of an NBD connection.
-    Nbd(JobRef),
-    /// A job from the door.
-    Door(u32),
-}
+use crate::token::{Owner, Token};
 
 /// Who waits for memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

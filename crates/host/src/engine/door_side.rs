@@ -7,10 +7,11 @@ use braid_array::action::{Command, CommandError, CommandId, Event, NewMember};
 use braid_array::{Buf, Instant, Machine, MemberId, Op, Request, RequestError, SECTOR_BYTES};
 
 use crate::door::{Done, Message};
-use crate::engine::core::{Core, Owner, Waiter};
+use crate::engine::core::{Core, Waiter};
 use crate::execute::Executor;
 use crate::member::MemberFile;
 use crate::slab::Slab;
+use crate::token::Owner;
 
 type Told = Done<Result<(), RequestError>>;
 pub(crate) type CommandDone = Done<Result<(), CommandError>>;

@@ -7,16 +7,14 @@
 
 use std::io;
 use std::net::TcpListener;
-use std::sync::Arc;
 
-use braid_array::Buf;
 use braid_array::action::Event;
 use braid_array::fabric::FabricOp;
 use rustix::io::Errno;
 
-use crate::arena::Memory;
+use crate::arena::Place;
 use crate::driver::{Driver, Outgoing};
-use crate::engine::core::Token as EngineToken;
+use crate::token::{FabricToken, Token};
 
 pub mod frame;
 mod greet;
@@ -25,34 +23,6 @@ mod ofi;
 mod tcp;
 
 pub use greet::connect;
-
-/// Which operation of the fabric's a completion belongs to. It starts them on the engine's driver
-/// as `EngineToken::Fabric`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Token {
-    /// A thread of the fabric's has news: its eventfd is readable.
-    Wake,
-    /// Something is to be received.
-    Receive(u32),
-    /// Something was sent.
-    Send(u32),
-}
-
-/// Where in the arena a fabric works.
-#[derive(Clone, Debug)]
-pub(crate) struct Place {
-    /// The arena. Peers may put anywhere in it below `own`, and puts come from there.
-    pub(crate) memory: Arc<Memory>,
-    /// The end of the arena, which is the fabric's own (for headers and messages).
-    pub(crate) own: Buf,
-}
-
-impl Place {
-    /// Whether a peer may put this many bytes here.
-    pub(crate) fn admits(&self, to: u64, bytes: u32) -> bool {
-        to.checked_add(u64::from(bytes)).is_some_and(|end| end <= self.own.offset)
-    }
-}
 
 /// A fabric of this kind, for this place.
 ///
@@ -79,7 +49,7 @@ pub(crate) fn new(
     }
 }
 
-/// A fabric. All is called on the engine's thread, and nothing may block.
+/// A fabric. It starts its operations on the engine's driver as `Token::Fabric`. All is called on the engine's thread, and nothing may block.
 ///
 /// What it owes the machine:
 /// - Every `Connect` is answered by `Connected` or `Lost`. What is asked of a peer before
@@ -93,19 +63,19 @@ pub(crate) trait Fabric: Send {
     ///
     /// # Errors
     /// When the system refuses what it cannot do without.
-    fn begin(&mut self, driver: &mut Driver<EngineToken>) -> io::Result<()>;
+    fn begin(&mut self, driver: &mut Driver<Token>) -> io::Result<()>;
 
     /// Takes in what the machine asks. May leave it for `flush`.
-    fn start(&mut self, driver: &mut Driver<EngineToken>, op: FabricOp);
+    fn start(&mut self, driver: &mut Driver<Token>, op: FabricOp);
 
     /// Starts everything that was gathered: the machine has nothing more to ask for now.
-    fn flush(&mut self, driver: &mut Driver<EngineToken>);
+    fn flush(&mut self, driver: &mut Driver<Token>);
 
     /// One of its operations has completed.
     fn completed(
         &mut self,
-        driver: &mut Driver<EngineToken>,
-        token: Token,
+        driver: &mut Driver<Token>,
+        token: FabricToken,
         result: Result<u32, Errno>,
         message: Option<Box<Outgoing>>,
     );
@@ -116,7 +86,7 @@ pub(crate) trait Fabric: Send {
     /// The engine ends: accept nobody any more, end every connection when what was sent is on its
     /// way. No event comes after this, but completions still do. Nothing of the fabric's may stay
     /// in the driver for longer than that takes.
-    fn close(&mut self, driver: &mut Driver<EngineToken>);
+    fn close(&mut self, driver: &mut Driver<Token>);
 
     /// Ends at once whatever is still there after `close`.
     fn disconnect(&mut self);

@@ -9,9 +9,9 @@ use braid_array::fabric::{FabricEvent, FabricOp, PeerId};
 
 use crate::arena::Arena;
 use crate::driver::Driver;
-use crate::engine::core::Token;
 use crate::fabric::frame::Kind;
 use crate::fabric::{self, Fabric};
+use crate::token::Token;
 
 /// How long what was sent may take to be on its way at the end.
 const FAREWELL: Duration = Duration::from_secs(2);

@@ -13,8 +13,9 @@ use rustix::net::Shutdown;
 use super::session::{Command, Kind, Session, Step};
 use crate::arena::Arena;
 use crate::driver::{Op as DriverOp, Outgoing};
-use crate::engine::core::{Core, Owner, Token, Waiter};
+use crate::engine::core::{Core, Waiter};
 use crate::slab::Slab;
+use crate::token::{JobRef, Owner, Token};
 
 /// Receive buffer. Larger ones would copy more of large writes, smaller ones batch less.
 pub(super) const INPUT_BYTES: u32 = 64 << 10;
@@ -24,13 +25,6 @@ const MAX_JOBS: usize = 512;
 const MAX_UNSENT_BYTES: usize = 256 << 10;
 /// Pieces in one message at most, about; the system's limit is 1024.
 const MAX_UNSENT_PARTS: usize = 900;
-
-/// Names a command under way on a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct JobRef {
-    pub(super) connection: u32,
-    job: u32,
-}
 
 /// A command under way.
 #[derive(Debug)]

@@ -11,7 +11,7 @@ mod session;
 mod session_tests;
 
 pub use proto::MAX_PAYLOAD_BYTES;
+pub use server::Listener;
 pub use session::{Export, fuzz_session};
 
-pub(crate) use connection::JobRef;
 pub(crate) use server::Server;

@@ -2,19 +2,21 @@
 //! client may hold, so that a slow one does not stand in the way of the others.
 
 use std::io;
+use std::net::TcpListener;
 use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 
 use braid_array::{Instant, Request, RequestError};
 use rustix::io::Errno;
 use rustix::net::{Shutdown, sockopt};
 
-use super::connection::{Connection, INPUT_BYTES, JobRef};
+use super::connection::{Connection, INPUT_BYTES};
 use super::session::{Export, Session};
 use crate::driver::{Op, Outgoing};
-use crate::engine::Listener;
-use crate::engine::core::{Core, Token};
+use crate::engine::core::Core;
 use crate::slab::Slab;
+use crate::token::{JobRef, Token};
 
 /// What one client may hold of the arena, however few there are.
 const MAX_HELD_BYTES: u64 = 16 << 20;
@@ -24,6 +26,15 @@ const MIN_HELD_BYTES: u64 = 2 << 20;
 const UNIX_SEND_BYTES: usize = 4 << 20;
 /// When the system is out of descriptors or memory, how long until the next try.
 const ACCEPT_RETRY_MILLIS: u64 = 100;
+
+/// A listening socket for NBD clients.
+#[derive(Debug)]
+pub enum Listener {
+    /// Unix.
+    Unix(UnixListener),
+    /// TCP.
+    Tcp(TcpListener),
+}
 
 #[derive(Debug)]
 struct Listening {

@@ -33,13 +33,14 @@ use self::info::{Info, OfiError};
 use self::library::Library;
 use self::link::Link;
 use self::outbox::Outgoing;
+use crate::arena::Place;
 use crate::driver::{self, Driver, Op, Outgoing as DriverOutgoing};
-use crate::engine::core::Token as EngineToken;
+use crate::fabric::Fabric;
 use crate::fabric::frame::{Hello, Kind, Provider};
 use crate::fabric::greet::{Greeter, Met};
 use crate::fabric::tcp::connection;
-use crate::fabric::{Fabric, Place, Token};
 use crate::member::describe;
+use crate::token::{FabricToken, Token};
 
 /// Connections at a time: each has a thread, and buffers of the provider's.
 const MAX_LINKS: usize = 256;
@@ -161,9 +162,9 @@ impl Ofi {
         })
     }
 
-    fn await_wake(&self, driver: &mut Driver<EngineToken>) {
+    fn await_wake(&self, driver: &mut Driver<Token>) {
         let eventfd = Arc::clone(&self.news.wake);
-        driver.start(EngineToken::Fabric(Token::Wake), Op::Readable { eventfd });
+        driver.start(Token::Fabric(FabricToken::Wake), Op::Readable { eventfd });
     }
 
     /// Hands a connection on which hellos were exchanged to a thread.
@@ -257,12 +258,12 @@ impl Ofi {
 }
 
 impl Fabric for Ofi {
-    fn begin(&mut self, driver: &mut Driver<EngineToken>) -> io::Result<()> {
+    fn begin(&mut self, driver: &mut Driver<Token>) -> io::Result<()> {
         self.await_wake(driver);
         self.greeter.accept()
     }
 
-    fn start(&mut self, _: &mut Driver<EngineToken>, op: FabricOp) {
+    fn start(&mut self, _: &mut Driver<Token>, op: FabricOp) {
         match op {
             FabricOp::Connect { peer, address } => {
                 self.peers.insert(peer, Peer { link: None, known: true });
@@ -276,12 +277,12 @@ impl Fabric for Ofi {
         }
     }
 
-    fn flush(&mut self, _: &mut Driver<EngineToken>) {}
+    fn flush(&mut self, _: &mut Driver<Token>) {}
 
     fn completed(
         &mut self,
-        driver: &mut Driver<EngineToken>,
-        _: Token,
+        driver: &mut Driver<Token>,
+        _: FabricToken,
         _: Result<u32, Errno>,
         _: Option<Box<DriverOutgoing>>,
     ) {
@@ -308,7 +309,7 @@ impl Fabric for Ofi {
         }
     }
 
-    fn close(&mut self, _: &mut Driver<EngineToken>) {
+    fn close(&mut self, _: &mut Driver<Token>) {
         self.closing = true;
         while let Some((&peer, _)) = self.peers.first_key_value() {
             self.hang_up(peer);

@@ -15,10 +15,10 @@ use rustix::net::{Shutdown, sockopt};
 
 use super::input::Input;
 use super::output::{Frame, Output};
+use crate::arena::Place;
 use crate::driver::{Driver, Op, Outgoing};
-use crate::engine::core::Token as EngineToken;
-use crate::fabric::{Place, Token};
 use crate::member::describe;
+use crate::token::{FabricToken, Token};
 
 /// A peer that does not answer for so long is gone.
 const SILENCE: Duration = Duration::from_secs(10);
@@ -64,9 +64,9 @@ impl Connection {
     }
 
     /// Receives what comes next.
-    pub(super) fn receive(&mut self, driver: &mut Driver<EngineToken>, index: u32) {
+    pub(super) fn receive(&mut self, driver: &mut Driver<Token>, index: u32) {
         let (socket, bufs) = (Arc::clone(&self.socket), self.input.next());
-        let token = EngineToken::Fabric(Token::Receive(index));
+        let token = Token::Fabric(FabricToken::Receive(index));
         driver.start(token, Op::Receive { socket, bufs });
         self.receiving = true;
     }
@@ -99,13 +99,13 @@ impl Connection {
     }
 
     /// Sends what is queued, if nothing is under way.
-    pub(super) fn send(&mut self, driver: &mut Driver<EngineToken>, index: u32) {
+    pub(super) fn send(&mut self, driver: &mut Driver<Token>, index: u32) {
         if self.sending || matches!(self.life, Life::Left | Life::Broken(_)) {
             return;
         }
         if let Some(message) = self.output.next() {
             let socket = Arc::clone(&self.socket);
-            let token = EngineToken::Fabric(Token::Send(index));
+            let token = Token::Fabric(FabricToken::Send(index));
             driver.start(token, Op::Send { socket, message });
             self.sending = true;
         } else if self.life == Life::Leaving {

@@ -6,8 +6,7 @@ use braid_array::Buf;
 use braid_array::action::Event;
 use braid_array::fabric::{FabricEvent, PeerId};
 
-use crate::arena::Memory;
-use crate::fabric::Place;
+use crate::arena::{Memory, Place};
 use crate::fabric::frame::{HEADER_BYTES, Header};
 
 /// A put of so much is small.

@@ -23,13 +23,14 @@ use rustix::io::Errno;
 
 use self::connection::Connection;
 use self::output::Frame;
+use crate::arena::Place;
 use crate::driver::{Driver, Op, Outgoing};
-use crate::engine::core::Token as EngineToken;
+use crate::fabric::Fabric;
 use crate::fabric::frame::{Hello, Kind};
 use crate::fabric::greet::{Greeter, Met};
-use crate::fabric::{Fabric, Place, Token};
 use crate::member::describe;
 use crate::slab::Slab;
+use crate::token::{FabricToken, Token};
 
 /// The buffer of a connection for what it receives besides puts: two messages at least.
 const ROOM_BYTES: u32 = 16 << 10;
@@ -75,9 +76,9 @@ impl Tcp {
         })
     }
 
-    fn await_wake(&self, driver: &mut Driver<EngineToken>) {
+    fn await_wake(&self, driver: &mut Driver<Token>) {
         let eventfd = Arc::clone(self.greeter.wake());
-        driver.start(EngineToken::Fabric(Token::Wake), Op::Readable { eventfd });
+        driver.start(Token::Fabric(FabricToken::Wake), Op::Readable { eventfd });
     }
 
     fn tell(&mut self, event: FabricEvent) {
@@ -90,7 +91,7 @@ impl Tcp {
     }
 
     /// Takes in a connection that a thread of the greeter's has made.
-    fn meet(&mut self, driver: &mut Driver<EngineToken>, met: Met) {
+    fn meet(&mut self, driver: &mut Driver<Token>, met: Met) {
         let Met { dialled, result } = met;
         // Hung up on while dialling: nobody waits for it.
         if dialled.is_some_and(|peer| self.peers.get(&peer) != Some(&None)) {
@@ -109,7 +110,7 @@ impl Tcp {
 
     fn connect(
         &mut self,
-        driver: &mut Driver<EngineToken>,
+        driver: &mut Driver<Token>,
         dialled: Option<PeerId>,
         result: Result<(TcpStream, Vec<u8>), String>,
     ) -> Result<PeerId, String> {
@@ -163,12 +164,7 @@ impl Tcp {
         }
     }
 
-    fn received(
-        &mut self,
-        driver: &mut Driver<EngineToken>,
-        index: u32,
-        result: Result<u32, Errno>,
-    ) {
+    fn received(&mut self, driver: &mut Driver<Token>, index: u32, result: Result<u32, Errno>) {
         let Self { connections, place, events, .. } = self;
         let connection = &mut connections[index];
         let outcome = connection.received(place, result, events);
@@ -210,12 +206,12 @@ impl Tcp {
 }
 
 impl Fabric for Tcp {
-    fn begin(&mut self, driver: &mut Driver<EngineToken>) -> io::Result<()> {
+    fn begin(&mut self, driver: &mut Driver<Token>) -> io::Result<()> {
         self.await_wake(driver);
         self.greeter.accept()
     }
 
-    fn start(&mut self, _: &mut Driver<EngineToken>, op: FabricOp) {
+    fn start(&mut self, _: &mut Driver<Token>, op: FabricOp) {
         match op {
             FabricOp::Connect { peer, address } => {
                 self.peers.insert(peer, None);
@@ -229,7 +225,7 @@ impl Fabric for Tcp {
         }
     }
 
-    fn flush(&mut self, driver: &mut Driver<EngineToken>) {
+    fn flush(&mut self, driver: &mut Driver<Token>) {
         for index in std::mem::take(&mut self.gathered) {
             // It may be here twice, and be over by now.
             if self.connections.get(index).is_some() {
@@ -241,13 +237,13 @@ impl Fabric for Tcp {
 
     fn completed(
         &mut self,
-        driver: &mut Driver<EngineToken>,
-        token: Token,
+        driver: &mut Driver<Token>,
+        token: FabricToken,
         result: Result<u32, Errno>,
         message: Option<Box<Outgoing>>,
     ) {
         match token {
-            Token::Wake => {
+            FabricToken::Wake => {
                 if self.closing {
                     return;
                 }
@@ -257,8 +253,8 @@ impl Fabric for Tcp {
                     self.meet(driver, met);
                 }
             }
-            Token::Receive(index) => self.received(driver, index, result),
-            Token::Send(index) => self.sent(index, result, message),
+            FabricToken::Receive(index) => self.received(driver, index, result),
+            FabricToken::Send(index) => self.sent(index, result, message),
         }
     }
 
@@ -269,7 +265,7 @@ impl Fabric for Tcp {
         self.events.pop_front()
     }
 
-    fn close(&mut self, driver: &mut Driver<EngineToken>) {
+    fn close(&mut self, driver: &mut Driver<Token>) {
         self.closing = true;
         self.greeter.close();
         while let Some((peer, _)) = self.peers.first_key_value() {

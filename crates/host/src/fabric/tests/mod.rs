@@ -13,7 +13,7 @@ use super::Fabric;
 use super::frame::{HELLO_BYTES, Header, Hello, Kind, Provider};
 use crate::arena::Arena;
 use crate::driver::{Completion, Driver};
-use crate::engine::core::Token;
+use crate::token::Token;
 
 mod suite;
 

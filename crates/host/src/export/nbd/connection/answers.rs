@@ -6,9 +6,10 @@ use braid_array::{Buf, Op, Request, RequestError, SECTOR_BYTES};
 use rustix::io::Errno;
 
 use super::super::proto::{NbdError, put_data_chunk, put_simple_reply};
-use super::{Connection, Current, Job, JobRef, Transfer};
+use super::{Connection, Current, Job, Transfer};
 use crate::driver::{Op as DriverOp, Outgoing};
-use crate::engine::core::{Core, Token, Waiter};
+use crate::engine::core::{Core, Waiter};
+use crate::token::{JobRef, Token};
 
 impl Connection {
     /// A request is done.

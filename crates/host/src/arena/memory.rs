@@ -1,0 +1,98 @@
+//! The one mapping, and access to its ranges.
+
+use std::io;
+use std::ptr::NonNull;
+
+use braid_array::Buf;
+use rustix::mm::{Advice, MapFlags, ProtFlags};
+
+const HUGE_PAGE_BYTES: usize = 2 << 20;
+
+/// The bytes of the arena; shared with the driver, which does I/O on them.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    base: NonNull<u8>,
+    bytes: usize,
+    mapping: NonNull<u8>,
+    mapping_bytes: usize,
+}
+
+// SAFETY: the mapping is plain memory without thread affinity; who may touch which range when is
+// settled by the ownership rule of this module.
+unsafe impl Send for Memory {}
+// SAFETY: as above.
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    /// A mapping of its own, all zeroes.
+    ///
+    /// # Errors
+    /// When the address space cannot be had.
+    pub(crate) fn new(bytes: usize) -> io::Result<Self> {
+        let mapping_bytes = bytes + HUGE_PAGE_BYTES;
+        // SAFETY: a fresh anonymous mapping at an address of the kernel's choice.
+        let mapping = unsafe {
+            rustix::mm::mmap_anonymous(
+                std::ptr::null_mut(),
+                mapping_bytes,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::PRIVATE | MapFlags::NORESERVE,
+            )?
+        };
+        let mapping = NonNull::new(mapping.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
+        let gap = mapping.as_ptr().align_offset(HUGE_PAGE_BYTES);
+        // SAFETY: the gap is less than the huge page by which the mapping is longer.
+        let base = unsafe { mapping.add(gap) };
+        // Huge pages are an optimisation: kernels without them refuse the advice.
+        // SAFETY: the range lies inside the mapping; the advice changes no contents.
+        let _ = unsafe { rustix::mm::madvise(base.as_ptr().cast(), bytes, Advice::LinuxHugepage) };
+        Ok(Self { base, bytes, mapping, mapping_bytes })
+    }
+
+    /// Length of the whole arena.
+    pub(crate) const fn len_bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Where a range starts.
+    ///
+    /// # Panics
+    /// When the range does not lie in the arena.
+    pub(crate) fn address(&self, buf: Buf) -> *mut u8 {
+        let start = usize::try_from(buf.offset).unwrap_or(usize::MAX);
+        let end = start.checked_add(buf.len as usize);
+        assert!(end.is_some_and(|end| end <= self.bytes), "buffer outside the arena: {buf:?}");
+        // SAFETY: `start` is at most `bytes`, checked above.
+        unsafe { self.base.as_ptr().add(start) }
+    }
+
+    /// The bytes of a range.
+    ///
+    /// # Safety
+    /// The caller holds the range, and nobody writes to it while the slice lives.
+    pub(crate) unsafe fn bytes(&self, buf: Buf) -> &[u8] {
+        // SAFETY: `address` checked the bounds, the mapping is initialised (zeroed by the
+        // kernel), and the caller vouches for aliasing.
+        unsafe { std::slice::from_raw_parts(self.address(buf), buf.len as usize) }
+    }
+
+    /// The bytes of a range, to be written.
+    ///
+    /// # Safety
+    /// The caller holds the range, and nobody else touches it while the slice lives.
+    #[expect(clippy::mut_from_ref, reason = "ranges are exclusive by the rule of this module")]
+    pub(crate) unsafe fn bytes_mut(&self, buf: Buf) -> &mut [u8] {
+        // SAFETY: as in `bytes`.
+        unsafe { std::slice::from_raw_parts_mut(self.address(buf), buf.len as usize) }
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: this is the mapping made in `new`; every user of it shares this object through
+        // an `Arc`, and the driver keeps its share for as long as the kernel has I/O on it.
+        let unmapped =
+            unsafe { rustix::mm::munmap(self.mapping.as_ptr().cast(), self.mapping_bytes) };
+        debug_assert!(unmapped.is_ok());
+    }
+}

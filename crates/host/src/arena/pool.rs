@@ -1,0 +1,137 @@
+//! Hands out parts of a stretch of memory: blocks of 1 MiB, whole or cut into slots.
+
+use braid_array::Buf;
+
+/// What a pool consists of.
+pub(super) const BLOCK_BYTES: u64 = 1 << 20;
+/// Slot sizes.
+const CLASSES: [u64; 4] = [4 << 10, 64 << 10, 256 << 10, BLOCK_BYTES];
+/// The last class: a block that is not cut.
+const WHOLE: usize = CLASSES.len() - 1;
+
+/// One MiB, whole or cut into slots of one class.
+#[derive(Clone, Debug)]
+struct Block {
+    class: usize,
+    free: u32,
+    /// Bit `i` set: slot `i` is free.
+    map: [u64; 4],
+}
+
+/// Allocator over blocks of 1 MiB. A block whose slots are all free becomes whole again, so that
+/// small requests do not fragment the arena for good.
+#[derive(Debug)]
+pub(super) struct Pool {
+    start: u64,
+    blocks: Vec<Block>,
+    whole: Vec<u32>,
+    /// For each class below the largest, blocks with a free slot.
+    partial: [Vec<u32>; WHOLE],
+}
+
+impl Pool {
+    pub(super) fn new(start: u64, blocks: u32) -> Self {
+        Self {
+            start,
+            blocks: vec![Block { class: WHOLE, free: 1, map: [0; 4] }; blocks as usize],
+            whole: (0..blocks).rev().collect(),
+            partial: [const { Vec::new() }; WHOLE],
+        }
+    }
+
+    /// Everything it can hand out.
+    pub(super) const fn bytes(&self) -> u64 {
+        self.blocks.len() as u64 * BLOCK_BYTES
+    }
+
+    /// How much of it a buffer of this length occupies.
+    pub(super) const fn occupied_bytes(len: u32) -> u64 {
+        CLASSES[Self::class_of(len)]
+    }
+
+    const fn class_of(len: u32) -> usize {
+        match len as u64 {
+            0..=0x1000 => 0,
+            0x1001..=0x1_0000 => 1,
+            0x1_0001..=0x4_0000 => 2,
+            _ => WHOLE,
+        }
+    }
+
+    pub(super) fn allocate(&mut self, len: u32) -> Option<Buf> {
+        assert!(len > 0 && u64::from(len) <= BLOCK_BYTES, "no class for {len} bytes");
+        let class = Self::class_of(len);
+        if class == WHOLE {
+            let index = self.whole.pop()?;
+            self.blocks[index as usize].free = 0;
+            return Some(Buf { offset: self.start + u64::from(index) * BLOCK_BYTES, len });
+        }
+        let index = match self.partial[class].last() {
+            Some(&index) => index,
+            None => {
+                let index = self.whole.pop()?;
+                self.blocks[index as usize] = Block::cut(class);
+                self.partial[class].push(index);
+                index
+            }
+        };
+        let block = &mut self.blocks[index as usize];
+        let slot = block.take();
+        if block.free == 0 {
+            self.partial[class].pop();
+        }
+        let offset = self.start + u64::from(index) * BLOCK_BYTES + u64::from(slot) * CLASSES[class];
+        Some(Buf { offset, len })
+    }
+
+    pub(super) fn release(&mut self, offset: u64) {
+        let within = offset.checked_sub(self.start).expect("buffer is not from the pool");
+        let index = u32::try_from(within / BLOCK_BYTES).expect("buffer is from the pool");
+        let block = &mut self.blocks[index as usize];
+        let class = block.class;
+        if class == WHOLE {
+            assert_eq!(block.free, 0, "buffer released twice");
+            block.free = 1;
+            self.whole.push(index);
+            return;
+        }
+        block.give(within % BLOCK_BYTES / CLASSES[class]);
+        if block.free == 1 {
+            self.partial[class].push(index);
+        }
+        if u64::from(block.free) == BLOCK_BYTES / CLASSES[class] {
+            let at = self.partial[class].iter().position(|&other| other == index);
+            self.partial[class].swap_remove(at.expect("a block with free slots is listed"));
+            self.blocks[index as usize] = Block { class: WHOLE, free: 1, map: [0; 4] };
+            self.whole.push(index);
+        }
+    }
+}
+
+impl Block {
+    /// A block cut into free slots of a class.
+    fn cut(class: usize) -> Self {
+        let slots = BLOCK_BYTES / CLASSES[class];
+        let mut map = [0; 4];
+        for slot in 0..slots {
+            map[(slot / 64) as usize] |= 1 << (slot % 64);
+        }
+        Self { class, free: u32::try_from(slots).expect("at most 256 slots"), map }
+    }
+
+    /// Takes the first free slot; there must be one.
+    fn take(&mut self) -> u32 {
+        let word = self.map.iter().position(|&word| word != 0).expect("a slot is free");
+        let bit = self.map[word].trailing_zeros();
+        self.map[word] &= self.map[word] - 1;
+        self.free -= 1;
+        u32::try_from(word).expect("four words") * 64 + bit
+    }
+
+    fn give(&mut self, slot: u64) {
+        let (word, bit) = ((slot / 64) as usize, 1u64 << (slot % 64));
+        assert_eq!(self.map[word] & bit, 0, "buffer released twice");
+        self.map[word] |= bit;
+        self.free += 1;
+    }
+}

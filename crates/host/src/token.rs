@@ -1,0 +1,50 @@
+//! Names that the parts of the engine give to what they have under way. Here, below all of them, so
+//! that none has to know another for its names.
+
+use braid_array::IoId;
+
+/// Which operation a completion belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Token {
+    /// An I/O of the machine's, and how many bytes it has to move.
+    Io { io: IoId, len: u32 },
+    /// A step of a longer operation on a member.
+    Range(u32),
+    /// A listener's accept.
+    Accept(u32),
+    /// A connection's receive.
+    Receive(u32),
+    /// A connection's send.
+    Send(u32),
+    /// Somebody is at the door.
+    Wake,
+    /// An operation of the fabric's.
+    Fabric(FabricToken),
+}
+
+/// Which operation of the fabric's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FabricToken {
+    /// A thread of the fabric's has news: its eventfd is readable.
+    Wake,
+    /// Something is to be received.
+    Receive(u32),
+    /// Something was sent.
+    Send(u32),
+}
+
+/// Who gets the answer to a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Owner {
+    /// A command under way on an NBD connection.
+    Nbd(JobRef),
+    /// A job from the door.
+    Door(u32),
+}
+
+/// Names a command under way on an NBD connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct JobRef {
+    pub(crate) connection: u32,
+    pub(crate) job: u32,
+}
