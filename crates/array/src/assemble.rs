@@ -10,11 +10,13 @@ mod candidate;
 mod check;
 mod decide;
 mod judge;
+mod lineage;
 mod start;
 mod verdict;
 
 pub use candidate::Candidate;
 pub use decide::decide;
+pub(crate) use lineage::{Lineage, lineage};
 pub(crate) use start::enough;
 pub use verdict::Verdict;
 

@@ -4,7 +4,7 @@ use super::Array;
 use super::members::{Member, State};
 use crate::MemberId;
 use crate::action::{Action, Command, CommandError, CommandId, NewMember};
-use crate::assemble::{MemberConfig, Standing};
+use crate::assemble::{Lineage, MemberConfig, Standing, lineage};
 use crate::events::SyncAction;
 use crate::format::superblock::Role;
 use crate::format::{BadBlocks, Superblock};
@@ -140,10 +140,13 @@ impl Array {
         if let Some(member) = self.returning_member(&new) {
             self.members.attach(new.member, member);
         } else if new.readd {
-            return refuse(
-                format!("{} cannot take its old role back: what changed is not known", new.device),
-                "add it: it is then rebuilt as a whole",
-            );
+            let reason = if self.lineage(&new) == Some(Lineage::WentAlone) {
+                "is split from the array: each side went on alone"
+            } else {
+                "cannot take its old role back: what changed is not known"
+            };
+            let next = "add it: it is then rebuilt as a whole";
+            return refuse(format!("{} {reason}", new.device), next);
         } else {
             let member = self.fresh_member(&new)?;
             self.members.attach(new.member, member);
@@ -152,6 +155,16 @@ impl Array {
         self.wish_superblock(false);
         self.unstick_sync();
         Ok(())
+    }
+
+    /// How a device that was a member of this array came by its state.
+    fn lineage(&self, new: &NewMember) -> Option<Lineage> {
+        let superblock = new.superblock.as_deref()?;
+        let in_sync = self.members.iter().filter_map(|(_, member)| match member.state {
+            State::InSync { role } => Some((member.superblock.dev_number, role)),
+            _ => None,
+        });
+        Some(lineage(superblock, in_sync))
     }
 
     /// A device that was a member and whose role is free: taken back when the bitmap tells all
@@ -165,7 +178,8 @@ impl Array {
         let known = superblock.set_uuid == self.superblock.set_uuid
             && superblock.events >= intent.bitmap.superblock.events_cleared
             && u32::from(role) < self.geometry.raid_disks()
-            && self.members.role(role).holder.is_none();
+            && self.members.role(role).holder.is_none()
+            && self.lineage(new) == Some(Lineage::LeftBehind);
         if !known || !number_free || self.check_room(superblock, new).is_err() {
             return None;
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::check::{adopted, check_places, check_shape};
 use super::judge::{Judge, same_array};
-use super::{Assembly, Candidate, Options, Start, Verdict};
+use super::{Assembly, Candidate, Lineage, Options, Start, Verdict, lineage};
 use crate::format::superblock::feature;
 use crate::format::{Role, Superblock};
 
@@ -16,6 +16,7 @@ pub fn decide(candidates: Vec<Candidate>, options: Options) -> Assembly {
     table.check_places();
     table.part_duplicates();
     table.promote_replacements();
+    table.part_lineages();
     let start = table.start(options);
     let superblock = Box::new(table.superblock().clone());
     let verdicts = table.verdicts;
@@ -193,6 +194,28 @@ impl<'a> Table<'a> {
         found
     }
 
+    /// Tells members that the array left behind from those that went on without it.
+    fn part_lineages(&mut self) {
+        let (newest, other) = (self.superblock().events, &self.candidates[self.newest].device);
+        for index in 0..self.verdicts.len() {
+            if matches!(self.verdicts[index], Verdict::Stale { .. })
+                && self.lineage(index) == Lineage::WentAlone
+            {
+                let (other, events) = (other.clone(), self.events(index));
+                self.verdicts[index] = Verdict::WentAlone { other, events, newest };
+            }
+        }
+    }
+
+    /// How a candidate with a readable superblock comes by its state.
+    fn lineage(&self, index: usize) -> Lineage {
+        let Ok(superblock) = &self.candidates[index].superblock else { return Lineage::Unclear };
+        let in_sync = |(_, sb, verdict): (_, &Superblock, &Verdict)| {
+            verdict.in_sync_role().map(|role| (sb.dev_number, role))
+        };
+        lineage(superblock, self.members().filter_map(in_sync))
+    }
+
     /// The role and the device number of a stale member that had its role completely.
     fn could_hold(&self, index: usize) -> Option<(u16, u32)> {
         let candidate = &self.candidates[index];
@@ -227,7 +250,8 @@ impl<'a> Table<'a> {
         let newest = self.superblock().events;
         for (index, ..) in self.forceable() {
             let events = self.events(index);
-            let re_add_possible = events >= events_cleared;
+            let re_add_possible =
+                events >= events_cleared && self.lineage(index) == Lineage::LeftBehind;
             self.verdicts[index] = Verdict::Stale { events, newest, re_add_possible };
         }
     }

@@ -57,6 +57,15 @@ pub enum Verdict {
         /// The event count of both.
         events: u64,
     },
+    /// Older, and another history: it ran without those that are current now.
+    WentAlone {
+        /// A device that is current.
+        other: String,
+        /// Its event count.
+        events: u64,
+        /// The newest event count.
+        newest: u64,
+    },
     /// A member of another array.
     Foreign {
         /// UUID of that array, as mdadm prints it.
@@ -142,6 +151,11 @@ impl fmt::Display for Verdict {
             Self::Split { other, events } => {
                 write!(f, "split from {other}: each side went on alone to event count {events}")
             }
+            Self::WentAlone { other, events, newest } => write!(
+                f,
+                "split from {other}: each side went on alone (event count {events}, newest \
+                 {newest}), only a full recovery brings it back"
+            ),
             Self::Foreign { uuid, name } if name.is_empty() => {
                 write!(f, "belongs to another array, {uuid}")
             }

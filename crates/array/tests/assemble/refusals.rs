@@ -120,9 +120,65 @@ fn halves_of_a_split_mirror_are_told_apart() {
     // One half is newer: it is the array, as for md.
     superblocks[1].events = 11;
     let assembly = assemble(&superblocks, Options::default());
-    assert_eq!(verdicts(&assembly), ["a: stale (event count 10, newest 11)", "b: active, role 1"]);
+    let text = "a: split from b: each side went on alone (event count 10, newest 11), only a full \
+                recovery brings it back";
+    assert_eq!(verdicts(&assembly), [text, "b: active, role 1"]);
     assert_eq!(ready(assembly).1, 1);
     assert_eq!(ready(assemble(&superblocks[..1], Options::default())).1, 1);
+}
+
+#[test]
+fn a_half_that_went_on_alone_is_not_caught_up_by_the_bitmap() {
+    // Each case: level, layout, members, one half. The other half has more events, and a bitmap
+    // that was not cleared since they parted.
+    let cases: [(i32, u32, u16, &[usize]); 3] =
+        [(1, 0, 2, &[0]), (10, 0x102, 4, &[0, 2]), (6, 2, 4, &[1, 2])];
+    for (level, layout, raid_disks, half) in cases {
+        let mut superblocks = array(level, layout, raid_disks);
+        superblocks.iter_mut().for_each(|sb| sb.feature_map = feature::BITMAP_OFFSET);
+        let other: Vec<usize> = (0..raid_disks.into()).filter(|n| !half.contains(n)).collect();
+        let mut parted = superblocks.clone();
+        lose(&mut parted, &other, 20);
+        lose(&mut superblocks, half, 23);
+        half.iter().for_each(|index| superblocks[*index] = parted[*index].clone());
+        for options in [Options::default(), FORCE] {
+            let text = verdicts(&assemble(&superblocks, options));
+            for index in half {
+                assert!(text[*index].contains(": split from "), "{text:?}");
+                assert!(text[*index].contains("event count 20, newest 23"), "{text:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_member_that_knows_too_little_of_the_others_is_not_caught_up_by_the_bitmap() {
+    let mirror = |raid_disks| {
+        let mut superblocks = array(1, 0, raid_disks);
+        superblocks.iter_mut().for_each(|sb| sb.feature_map = feature::BITMAP_OFFSET);
+        superblocks
+    };
+    // B and C ran without A, and B is gone; then A ran alone, and got a new device in B's role
+    // under B's number. C lists that number.
+    let mut superblocks = mirror(3);
+    lose(&mut superblocks, &[0], 20);
+    for number in [0, 1] {
+        superblocks[number].events = 30;
+        superblocks[number].roles[..3].copy_from_slice(&[
+            Role::Active(0),
+            Role::Active(1),
+            Role::Spare,
+        ]);
+    }
+    let text = verdicts(&assemble(&superblocks, Options::default()));
+    assert_eq!(text[2], "c: stale (event count 20, newest 30)");
+    // B ran without A, and a new device got A's role. A has more events.
+    let mut superblocks = mirror(2);
+    lose(&mut superblocks[..1], &[1], 30);
+    superblocks[1].events = 20;
+    superblocks[1].roles[..3].copy_from_slice(&[Role::Spare, Role::Active(1), Role::Active(0)]);
+    let text = verdicts(&assemble(&superblocks, Options::default()));
+    assert_eq!(text[1], "b: stale (event count 20, newest 30)");
 }
 
 #[test]

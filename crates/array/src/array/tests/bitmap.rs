@@ -120,3 +120,31 @@ fn a_member_that_comes_back_is_given_what_is_marked_and_nothing_else() {
         assert_eq!(marked(&world, 1), [], "level {level}: everybody has everything");
     }
 }
+
+#[test]
+fn a_member_that_was_run_alone_meanwhile_is_rebuilt_as_a_whole() {
+    let mut world = world(1);
+    let mut content = fill(&mut world);
+    world.run();
+    world.command(Command::Fail(MemberId(1)));
+    world.command(Command::Remove(MemberId(1)));
+    // The other half, run by itself: its superblock says so, and it has data of its own.
+    let disk = world.disks[1].as_mut().unwrap();
+    let mut superblock =
+        Superblock::decode(Version::V1_2, SUPER_SECTOR, disk.read(SUPER_SECTOR, 4096)).unwrap();
+    superblock.events += 4;
+    superblock.roles[0] = Role::Spare;
+    disk.write(SUPER_SECTOR, &superblock.encode(), true);
+    disk.write(DATA_OFFSET + UNIT * 5, &noise(8, 8 * 512), true);
+    let news = noise(3, 8 * 512);
+    world.write(UNIT * 3, &news).unwrap();
+    content[(UNIT * 3 * SECTOR_BYTES) as usize..][..news.len()].copy_from_slice(&news);
+
+    world.add(1, true);
+    assert_eq!(world.refusals, ["disk1 is split from the array: each side went on alone"]);
+    world.add(1, false);
+    world.run();
+    assert_eq!(world.array.status().degraded, 0);
+    compare(&mut world, &content, "rebuilt");
+    assert_eq!(world.check(), 0);
+}

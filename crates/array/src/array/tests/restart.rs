@@ -81,7 +81,7 @@ impl World {
             member,
             device: candidate.device.clone(),
             device_sectors: candidate.device_sectors,
-            superblock: candidate.superblock.ok().filter(|_| readd).map(Box::new),
+            superblock: candidate.superblock.ok().map(Box::new),
             bad_blocks: candidate.bad_blocks.unwrap(),
             readd,
             device_uuid: [9; 16],

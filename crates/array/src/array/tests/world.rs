@@ -37,6 +37,8 @@ pub(super) struct World {
     /// All I/O the machine asked for.
     pub(super) issued: Vec<(MemberId, IoOp)>,
     pub(super) answers: Vec<Answer>,
+    /// Why commands were refused.
+    pub(super) refusals: Vec<String>,
 }
 
 impl World {
@@ -102,6 +104,7 @@ impl World {
             held: Vec::new(),
             issued: Vec::new(),
             answers: Vec::new(),
+            refusals: Vec::new(),
         }
     }
 
@@ -191,10 +194,10 @@ impl World {
                 }
                 Action::Store { buf, bytes } => self.bytes(buf).copy_from_slice(&bytes),
                 Action::Complete { id, result } => self.answers.push((id, result)),
-                Action::Reply { id, result } => {
-                    result.unwrap();
+                Action::Reply { id, result: Ok(()) } => {
                     self.answers.push((RequestId(id.0), Ok(())));
                 }
+                Action::Reply { result: Err(refusal), .. } => self.refusals.push(refusal.reason),
                 Action::Notify(event) => self.events.push(event),
                 Action::Load { .. } | Action::Fabric(_) | Action::Volume { .. } => {
                     unreachable!("no node here")

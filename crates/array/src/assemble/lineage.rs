@@ -1,0 +1,35 @@
+//! Did the array go on without a member, or did the member go on without the array?
+//!
+//! Both leave the member with the older event count, and only in the first case does a bitmap of
+//! the array know all that differs. A member that is run without others writes into its own
+//! superblock that they are gone; mdadm, too, ignores a member that "reports" a current one "as
+//! failed".
+
+use crate::format::{Role, Superblock};
+
+/// How a member that is not current comes by its state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lineage {
+    /// It ran together with current members to its end: the array went on without it.
+    LeftBehind,
+    /// It ran without any of the current members.
+    WentAlone,
+    /// The roles it knows have changed hands since, here or where it was.
+    Unclear,
+}
+
+/// Compares what a member's superblock says with the device numbers and roles of those members
+/// that are in sync now.
+pub(crate) fn lineage(left: &Superblock, current: impl Iterator<Item = (u32, u16)>) -> Lineage {
+    let (mut knows_one, mut misses_one) = (false, false);
+    for (number, role) in current {
+        let listed = left.role_of(number) == Role::Active(role);
+        knows_one |= listed && number != left.dev_number;
+        misses_one |= !left.roles.contains(&Role::Active(role));
+    }
+    match (knows_one, misses_one) {
+        (true, false) => Lineage::LeftBehind,
+        (false, true) => Lineage::WentAlone,
+        _ => Lineage::Unclear,
+    }
+}
