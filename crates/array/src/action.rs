@@ -110,6 +110,20 @@ pub enum IoOp {
     Flush,
 }
 
+impl IoOp {
+    /// Where it begins; a flush has no place.
+    #[must_use]
+    pub const fn sector(self) -> Option<u64> {
+        match self {
+            Self::Read { sector, .. }
+            | Self::Write { sector, .. }
+            | Self::WriteZeroes { sector, .. }
+            | Self::Discard { sector, .. } => Some(sector),
+            Self::Flush => None,
+        }
+    }
+}
+
 /// A computation. All buffers of one computation have the same length.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Compute {
@@ -176,11 +190,27 @@ impl Checked {
 
 /// Why an I/O failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum IoError {
+pub struct IoError {
+    /// What that says of the device.
+    pub kind: IoErrorKind,
+    /// The system's number for it, where it gave one.
+    pub errno: Option<i32>,
+}
+
+/// What a failed I/O says of its device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IoErrorKind {
     /// These sectors cannot be read or written; the rest of the device works.
     Medium,
     /// The device does not answer or is gone.
     Gone,
+}
+
+impl IoError {
+    /// Sectors that cannot be read or written, without a number.
+    pub const MEDIUM: Self = Self { kind: IoErrorKind::Medium, errno: None };
+    /// A device that is gone, without a number.
+    pub const GONE: Self = Self { kind: IoErrorKind::Gone, errno: None };
 }
 
 /// What an executor tells a machine.

@@ -13,6 +13,8 @@ pub enum ArrayEvent {
         member: MemberId,
         /// Why, for people.
         reason: Cow<'static, str>,
+        /// What it answered.
+        fault: Fault,
     },
     /// A member is there and did not do its part: no write is served any more.
     WritesEnded {
@@ -52,13 +54,22 @@ pub enum ArrayEvent {
     },
 }
 
+/// What a member answered when an I/O on it failed, as far as it is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Fault {
+    /// Where on it the I/O began: an absolute sector. A flush has no place.
+    pub sector: Option<u64>,
+    /// The system's number of the error.
+    pub errno: Option<i32>,
+}
+
 impl ArrayEvent {
     /// The same event with another numbering of members.
     #[must_use]
     pub fn map_member(self, map: impl Fn(MemberId) -> MemberId) -> Self {
         match self {
-            Self::MemberFailed { member, reason } => {
-                Self::MemberFailed { member: map(member), reason }
+            Self::MemberFailed { member, reason, fault } => {
+                Self::MemberFailed { member: map(member), reason, fault }
             }
             Self::WritesEnded { member, reason } => {
                 Self::WritesEnded { member: map(member), reason }

@@ -24,7 +24,7 @@ pub mod stack;
 pub mod status;
 pub mod units;
 
-pub use action::{Action, Checked, Compute, IoError, IoId, IoOp, Outcome};
+pub use action::{Action, Checked, Compute, IoError, IoErrorKind, IoId, IoOp, Outcome};
 pub use array::Array;
 pub use buffer::Buf;
 pub use machine::Machine;

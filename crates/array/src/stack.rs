@@ -245,8 +245,8 @@ fn sum_up(status: &mut Status) {
 const fn lift(result: Result<(), RequestError>) -> Result<Outcome, IoError> {
     match result {
         Ok(()) => Ok(Outcome::Done),
-        Err(RequestError::Medium) => Err(IoError::Medium),
-        Err(_) => Err(IoError::Gone),
+        Err(RequestError::Medium) => Err(IoError::MEDIUM),
+        Err(_) => Err(IoError::GONE),
     }
 }
 

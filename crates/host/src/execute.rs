@@ -4,7 +4,9 @@
 use std::sync::Arc;
 
 use braid_array::action::Compute;
-use braid_array::{Buf, Checked, IoError, IoId, IoOp, MemberId, Outcome, SECTOR_BYTES};
+use braid_array::{
+    Buf, Checked, IoError, IoErrorKind, IoId, IoOp, MemberId, Outcome, SECTOR_BYTES,
+};
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
@@ -102,10 +104,10 @@ impl Executor {
         op: IoOp,
     ) -> Option<Answer> {
         let Some(Some(member)) = self.members.get(usize::from(id.0)) else {
-            return Some((io, Err(IoError::Gone)));
+            return Some((io, Err(IoError::GONE)));
         };
         if member.ends_before(op) {
-            return Some((io, Err(IoError::Medium)));
+            return Some((io, Err(IoError::MEDIUM)));
         }
         let file = Arc::clone(&member.file);
         match op {
@@ -139,8 +141,8 @@ impl Executor {
         let result = match result {
             Ok(moved) if moved == len => Ok(Outcome::Done),
             // The file ends before the range does.
-            Ok(_) => Err(IoError::Medium),
-            Err(errno) => Err(kind_of(errno)),
+            Ok(_) => Err(IoError::MEDIUM),
+            Err(errno) => Err(error_of(errno)),
         };
         (io, result)
     }
@@ -166,13 +168,13 @@ impl Executor {
                 self.remember_unsupported(index, errno);
                 Some(RangeStep::Write)
             }
-            (RangeStep::Write, Ok(0)) => return Some(self.finish(index, Err(IoError::Medium))),
+            (RangeStep::Write, Ok(0)) => return Some(self.finish(index, Err(IoError::MEDIUM))),
             (RangeStep::Write, Ok(moved)) => {
                 range.next += u64::from(moved);
                 (range.next < range.end).then_some(RangeStep::Write)
             }
             (RangeStep::Write | RangeStep::Sync, Err(errno)) => {
-                return Some(self.finish(index, Err(kind_of(errno))));
+                return Some(self.finish(index, Err(error_of(errno))));
             }
         };
         let Some(step) = next_step else { return Some(self.finish(index, Ok(Outcome::Done))) };
@@ -259,16 +261,17 @@ impl Range {
     }
 }
 
-/// Is it these sectors, or the whole device?
-pub(crate) fn kind_of(errno: Errno) -> IoError {
-    match errno {
+/// What an error says of the device: is it these sectors, or all of it?
+pub(crate) fn error_of(errno: Errno) -> IoError {
+    let kind = match errno {
         // EREMOTEIO and EBADE are what the block layer makes of target errors; a sparse file that
         // cannot grow still serves what it has.
         Errno::IO | Errno::NODATA | Errno::ILSEQ | Errno::REMOTEIO | Errno::NOSPC => {
-            IoError::Medium
+            IoErrorKind::Medium
         }
-        _ => IoError::Gone,
-    }
+        _ => IoErrorKind::Gone,
+    };
+    IoError { kind, errno: Some(errno.raw_os_error()) }
 }
 
 /// Does a computation, now.

@@ -54,7 +54,7 @@ impl Source {
         self.member.file.read_exact_at(bytes, offset).map_err(|error| {
             // A file that ends too early has its other sectors still.
             let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
-            execute::kind_of(errno)
+            execute::error_of(errno)
         })
     }
 }
@@ -247,7 +247,7 @@ impl Reader {
         let IoOp::Read { sector, buf } = op else {
             unreachable!("a read-only machine asks for {op:?}");
         };
-        let source = self.sources.get_mut(&member).ok_or(IoError::Gone)?;
+        let source = self.sources.get_mut(&member).ok_or(IoError::GONE)?;
         // SAFETY: the machine holds the buffer and waits for this read alone to fill it.
         let bytes = unsafe { self.arena.memory().bytes_mut(buf) };
         source.read(sector * SECTOR_BYTES, bytes).map(|()| Outcome::Done)

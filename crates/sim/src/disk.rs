@@ -127,7 +127,7 @@ impl Disk {
         self.reachable(sector, out.len())?;
         let end = sector + (out.len() / SECTOR) as u64;
         if self.unreadable.iter().any(|bad| (sector..end).contains(bad)) {
-            return Err(IoError::Medium);
+            return Err(IoError::MEDIUM);
         }
         let at = sector as usize * SECTOR;
         out.copy_from_slice(&self.image[at..at + out.len()]);
@@ -141,14 +141,14 @@ impl Disk {
     pub fn writable(&self, sector: u64, sectors: u64) -> Result<(), IoError> {
         self.reachable(sector, sectors as usize * SECTOR)?;
         if self.unwritable.iter().any(|bad| (sector..sector + sectors).contains(bad)) {
-            return Err(IoError::Medium);
+            return Err(IoError::MEDIUM);
         }
         Ok(())
     }
 
     fn reachable(&self, sector: u64, bytes: usize) -> Result<(), IoError> {
         let end = sector as usize * SECTOR + bytes;
-        if self.gone || end > self.image.len() { Err(IoError::Gone) } else { Ok(()) }
+        if self.gone || end > self.image.len() { Err(IoError::GONE) } else { Ok(()) }
     }
 
     /// Writes a range that is writable.
@@ -297,12 +297,12 @@ mod tests {
         let mut disk = Disk::new(8);
         disk.lose_sector(3);
         let mut out = [0; 2 * SECTOR];
-        assert_eq!(disk.read(2, &mut out), Err(IoError::Medium));
+        assert_eq!(disk.read(2, &mut out), Err(IoError::MEDIUM));
         disk.write(3, &[7; SECTOR], false);
         assert_eq!(disk.read(2, &mut out), Ok(()));
         disk.break_sector(3);
-        assert_eq!(disk.writable(2, 2), Err(IoError::Medium));
+        assert_eq!(disk.writable(2, 2), Err(IoError::MEDIUM));
         disk.set_gone(true);
-        assert_eq!(disk.read(0, &mut out), Err(IoError::Gone));
+        assert_eq!(disk.read(0, &mut out), Err(IoError::GONE));
     }
 }

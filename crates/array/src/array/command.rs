@@ -5,7 +5,7 @@ use super::members::{Member, State};
 use crate::MemberId;
 use crate::action::{Action, Command, CommandError, CommandId, NewMember};
 use crate::assemble::{Lineage, MemberConfig, Standing, lineage};
-use crate::events::SyncAction;
+use crate::events::{Fault, SyncAction};
 use crate::format::superblock::Role;
 use crate::format::{BadBlocks, Superblock};
 
@@ -87,7 +87,7 @@ impl Array {
                 "wait until recovery is complete, or stop the array",
             );
         }
-        self.fail_member(id, "failed by the administrator");
+        self.fail_member(id, "failed by the administrator", Fault::default());
         Ok(())
     }
 

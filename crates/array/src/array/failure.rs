@@ -7,8 +7,8 @@
 
 use super::Array;
 use super::members::State;
-use crate::action::IoError;
-use crate::events::ArrayEvent;
+use crate::action::{IoError, IoErrorKind};
+use crate::events::{ArrayEvent, Fault};
 use crate::level::Level;
 use crate::{IoOp, MemberId};
 
@@ -21,19 +21,20 @@ impl Array {
         if let Some(member) = self.members.get_mut(id) {
             member.errors += 1;
         }
-        let reason = match (Self::changes_member(op), error) {
+        let reason = match (Self::changes_member(op), error.kind) {
             (true, _) => "write error",
-            (false, IoError::Gone) => "device gone",
-            (false, IoError::Medium) => return,
+            (false, IoErrorKind::Gone) => "device gone",
+            (false, IoErrorKind::Medium) => return,
         };
-        if !self.is_redundant() || self.read_only && error == IoError::Medium {
+        let medium = error.kind == IoErrorKind::Medium;
+        if !self.is_redundant() || self.read_only && medium {
             return;
         }
         let last_copy = self.is_mirror() && self.needs(id);
-        if last_copy && error == IoError::Medium {
+        if last_copy && medium {
             return;
         }
-        self.fail_member(id, reason);
+        self.fail_member(id, reason, Fault { sector: op.sector(), errno: error.errno });
     }
 
     /// Would the array fail without this member?
@@ -68,8 +69,8 @@ impl Array {
         }
     }
 
-    /// Makes a member faulty.
-    pub(crate) fn fail_member(&mut self, id: MemberId, reason: &'static str) {
+    /// Makes a member faulty; `fault`: what it answered.
+    pub(crate) fn fail_member(&mut self, id: MemberId, reason: &'static str, fault: Fault) {
         let Some(member) = self.members.get(id) else { return };
         if !member.state.is_live() {
             return;
@@ -78,7 +79,7 @@ impl Array {
         let role = member.state.role();
         self.members.set_state(id, State::Faulty { role });
         self.pass_role_on(role);
-        self.notify(ArrayEvent::MemberFailed { member: id, reason: reason.into() });
+        self.notify(ArrayEvent::MemberFailed { member: id, reason: reason.into(), fault });
         self.sync_member_lost(id, role);
         if fatal && !self.failed {
             self.failed = true;

@@ -8,7 +8,7 @@
 //! ```
 
 use super::Array;
-use crate::action::{Checked, IoError, Outcome};
+use crate::action::{Checked, IoError, IoErrorKind, Outcome};
 use crate::plan::parity::{Segment, Source};
 use crate::plan::{Plan, Taken};
 use crate::{Buf, Instant, IoOp, MemberId, RequestError};
@@ -373,7 +373,7 @@ impl Array {
                 if let Some((member, _, error)) = failed {
                     job.read_failed = true;
                     job.avoid.push(member);
-                    if error == IoError::Medium {
+                    if error.kind == IoErrorKind::Medium {
                         job.mend.push(member);
                     }
                 }

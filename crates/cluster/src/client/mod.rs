@@ -28,7 +28,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use braid_array::action::{Command, CommandError, CommandId, Event};
 use braid_array::array::Scratch;
-use braid_array::events::ArrayEvent;
+use braid_array::events::{ArrayEvent, Fault};
 use braid_array::fabric::{FabricEvent, FabricOp};
 use braid_array::format::Superblock;
 use braid_array::request::Full;
@@ -426,8 +426,8 @@ impl Client {
         link.state = LinkState::Lost;
         link.errors += 1;
         let member = MemberId(role);
-        self.actions
-            .push_back(Action::Notify(ArrayEvent::MemberFailed { member, reason: reason.into() }));
+        let (reason, fault) = (reason.into(), Fault::default());
+        self.actions.push_back(Action::Notify(ArrayEvent::MemberFailed { member, reason, fault }));
         let left_open: Vec<Question> = {
             let asked = |&(_, &(asked, _)): &(&u32, &(u16, Question))| asked == role;
             let tags: Vec<u32> = self.questions.iter().filter(asked).map(|(&tag, _)| tag).collect();

@@ -7,7 +7,7 @@
 //! only, for which the nodes need no wires.
 
 use braid_array::Action;
-use braid_array::events::ArrayEvent;
+use braid_array::events::{ArrayEvent, Fault};
 use braid_array::fabric::{FabricOp, PeerId};
 
 use super::{Client, ClientMember, Instant, MemberId, Message, Phase, Piece, Question, VecDeque};
@@ -163,8 +163,8 @@ impl Client {
     /// go on as if the node were dead.
     fn give_up(&mut self, role: u16, reason: String) {
         let member = MemberId(role);
-        self.actions
-            .push_back(Action::Notify(ArrayEvent::MemberFailed { member, reason: reason.into() }));
+        let (reason, fault) = (reason.into(), Fault::default());
+        self.actions.push_back(Action::Notify(ArrayEvent::MemberFailed { member, reason, fault }));
         self.hang_up_all();
         for link in self.links.iter_mut().filter(|link| link.alive()) {
             link.state = LinkState::Lost;

@@ -53,7 +53,7 @@ pub(crate) fn new(
 ///
 /// What it owes the machine:
 /// - Every `Connect` is answered by `Connected` or `Lost`. What is asked of a peer before
-///   `Connected` or after `Lost` fails: puts are answered with `IoError::Gone`, messages vanish.
+///   `Connected` or after `Lost` fails: puts are answered with `IoError::GONE`, messages vanish.
 /// - Messages of a peer arrive in order. A `Placed` comes when the whole buffer is in the arena.
 /// - A put's `Done` comes when nobody reads its buffer any more; before a peer's `Lost`, all of its
 ///   puts are answered.

@@ -1,15 +1,17 @@
 //! What the array reports while it is served: a line in the log for each event, and the
 //! differences found by the last check, for `status`.
 
+use std::io;
 use std::sync::mpsc::Receiver;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use braid_array::MemberId;
-use braid_array::events::{ArrayEvent, SyncAction};
+use braid_array::events::{ArrayEvent, Fault, SyncAction};
 use braid_array::status::Status;
 
 use crate::control::wire::Mismatch;
 use crate::door::Door;
+use crate::member::describe;
 
 /// More differences than this are counted by the array, but not kept one by one.
 const MAX_MISMATCHES: usize = 1000;
@@ -43,7 +45,7 @@ impl News {
                     mismatches.push(Mismatch { array_sector, sectors, member });
                 }
             }
-            ArrayEvent::MemberFailed { member, ref reason }
+            ArrayEvent::MemberFailed { member, ref reason, .. }
             | ArrayEvent::WritesEnded { member, ref reason } => {
                 // Only the first is kept.
                 let _ = self.first_failed.set((member, reason.clone().into_owned()));
@@ -74,8 +76,8 @@ fn line(event: &ArrayEvent, status: Option<&Status>) -> Option<String> {
         known.map_or_else(|| format!("member {}", id.0), |member| member.device.clone())
     };
     Some(match *event {
-        ArrayEvent::MemberFailed { member: id, ref reason } => {
-            format!("{} failed: {reason}", member(id))
+        ArrayEvent::MemberFailed { member: id, ref reason, fault } => {
+            format!("{} failed: {reason}{}", member(id), place(fault))
         }
         ArrayEvent::WritesEnded { member: id, ref reason } => {
             format!("{}: {reason}; no more writes until the array is assembled again", member(id))
@@ -92,6 +94,13 @@ fn line(event: &ArrayEvent, status: Option<&Status>) -> Option<String> {
         }
         ArrayEvent::Mismatch { .. } => return None,
     })
+}
+
+/// Where a member failed, and what the system called it.
+fn place(fault: Fault) -> String {
+    let sector = fault.sector.map_or_else(String::new, |sector| format!(" at sector {sector}"));
+    let called = fault.errno.map(|errno| describe(&io::Error::from_raw_os_error(errno)));
+    called.map_or_else(|| sector.clone(), |called| format!("{sector}: {called}"))
 }
 
 #[cfg(test)]
@@ -124,11 +133,16 @@ mod tests {
     #[test]
     fn lines_name_members_by_device() {
         let status = crate::testing::status(1 << 20, &["/dev/a".as_ref(), "/dev/b".as_ref()]);
-        let failed =
-            |id| ArrayEvent::MemberFailed { member: MemberId(id), reason: "write error".into() };
+        let failed = |id, fault| ArrayEvent::MemberFailed {
+            member: MemberId(id),
+            reason: "write error".into(),
+            fault,
+        };
+        let at = Fault { sector: Some(64), errno: Some(5) };
         let line = |event| line(&event, Some(&status));
-        assert_eq!(line(failed(1)).unwrap(), "/dev/b failed: write error");
-        assert_eq!(line(failed(9)).unwrap(), "member 9 failed: write error");
+        let expected = "/dev/b failed: write error at sector 64: input/output error";
+        assert_eq!(line(failed(1, at)).unwrap(), expected);
+        assert_eq!(line(failed(9, Fault::default())).unwrap(), "member 9 failed: write error");
         let full = ArrayEvent::WritesEnded { member: MemberId(0), reason: "is full".into() };
         let expected = "/dev/a: is full; no more writes until the array is assembled again";
         assert_eq!(line(full).unwrap(), expected);

@@ -325,7 +325,7 @@ impl World {
         if let Some(id) = self.puts[number].source.take() {
             self.processes[process].claims.release(id);
         }
-        let result = if fine { Ok(Outcome::Done) } else { Err(IoError::Gone) };
+        let result = if fine { Ok(Outcome::Done) } else { Err(IoError::GONE) };
         self.note(&[26, process as u64, io.0], || {
             format!("process {process} has put io {}: {result:?}", io.0)
         });

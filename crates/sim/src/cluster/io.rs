@@ -165,7 +165,7 @@ impl World {
         let (mutation, discard_zeroes) = (self.temper.mutation, self.temper.discard_zeroes);
         let process = &mut self.processes[process];
         let mut volumes = process.volumes.values_mut();
-        let volume = volumes.find(|volume| volume.open == Some(member)).ok_or(IoError::Gone)?;
+        let volume = volumes.find(|volume| volume.open == Some(member)).ok_or(IoError::GONE)?;
         let disk = &mut volume.disk;
         let range = |buf: Buf| buf.offset as usize..buf.offset as usize + buf.len as usize;
         let durable = |fua| fua && mutation != Some(Mutation::IgnoreFua);

@@ -26,7 +26,7 @@ fn a_write_error_is_on_the_superblocks_before_the_write_is_acknowledged() {
         make_active(&mut world);
         world.rule(|member, op| match op {
             _ if is_superblock(op) => Fate::Hold,
-            _ if is_data_write(op) && member == MemberId(1) => Fate::Fail(IoError::Medium),
+            _ if is_data_write(op) && member == MemberId(1) => Fate::Fail(IoError::MEDIUM),
             _ => Fate::Serve,
         });
         assert!(!world.begin_write(0, &noise(2, 64 * 512)), "level {level}: answered too early");
@@ -168,7 +168,7 @@ fn a_stop_is_answered_after_the_last_update_of_the_superblocks() {
     let mut world = World::new(10, 0x102, 2, 16);
     make_active(&mut world);
     world.rule(|member, op| match op {
-        IoOp::Flush if member == MemberId(1) => Fate::Fail(IoError::Gone),
+        IoOp::Flush if member == MemberId(1) => Fate::Fail(IoError::GONE),
         _ if is_superblock(op) => Fate::Hold,
         _ => Fate::Serve,
     });
@@ -205,7 +205,7 @@ fn a_failed_member_is_two_events_behind_when_a_write_is_acknowledged() {
         fill(&mut world);
         world.rule(|member, op| match op {
             IoOp::Write { sector, .. } if member == MemberId(0) && sector >= DATA_OFFSET => {
-                Fate::Fail(IoError::Gone)
+                Fate::Fail(IoError::GONE)
             }
             _ => Fate::Serve,
         });

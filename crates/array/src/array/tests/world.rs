@@ -126,13 +126,13 @@ impl World {
 
     fn member_io(&mut self, member: MemberId, op: IoOp) -> Result<Outcome, IoError> {
         let index = self.disk(member);
-        let disk = self.disks[index].as_mut().ok_or(IoError::Gone)?;
+        let disk = self.disks[index].as_mut().ok_or(IoError::GONE)?;
         match op {
             IoOp::Read { sector, buf } => {
                 self.reads += 1;
                 let end = sector + u64::from(buf.len) / SECTOR_BYTES;
                 if self.bad.iter().any(|(m, s)| *m == member && (sector..end).contains(s)) {
-                    return Err(IoError::Medium);
+                    return Err(IoError::MEDIUM);
                 }
                 let to = &mut self.arena[buf.offset as usize..][..buf.len as usize];
                 to.copy_from_slice(disk.read(sector, to.len()));

@@ -157,7 +157,7 @@ impl World {
             match pending {
                 Pending::Put(owner, to, ..) if to == end || to == other => {
                     if let Some((site, io)) = owner {
-                        self.answer(site, io, Err(IoError::Gone));
+                        self.answer(site, io, Err(IoError::GONE));
                     }
                 }
                 // What was sent before somebody hung up still comes.
@@ -239,7 +239,7 @@ impl World {
                 let Some(room) = room.and_then(|room| room.get_mut(..bytes.len())) else {
                     // Outside the arena: that is the end of the connection.
                     if let Some((from, io)) = owner {
-                        self.answer(from, io, Err(IoError::Gone));
+                        self.answer(from, io, Err(IoError::GONE));
                     }
                     return self.cut((site, peer), true);
                 };
@@ -318,7 +318,7 @@ impl World {
                     let source = Source::Arena(from);
                     self.pending.push(Pending::Put(Some((site, io)), end, source, to, imm));
                 }
-                None => self.answer(site, io, Err(IoError::Gone)),
+                None => self.answer(site, io, Err(IoError::GONE)),
             },
             FabricOp::Send { peer, bytes } => {
                 if let Some(&(to, theirs)) = self.links.get(&(site, peer)) {
@@ -349,7 +349,7 @@ impl Site {
         };
         let sectors = sector..sector + u64::from(buf.len) / SECTOR_BYTES;
         if self.bad_sectors.iter().any(|bad| sectors.contains(bad)) {
-            return Err(IoError::Medium);
+            return Err(IoError::MEDIUM);
         }
         let stored = &mut volume[(sector * SECTOR_BYTES) as usize..][..buf.len as usize];
         let memory = &mut self.arena[buf.offset as usize..][..buf.len as usize];

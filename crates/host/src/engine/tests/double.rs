@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use braid_array::action::{Command, CommandError, Compute, Event};
 use braid_array::array::Scratch;
-use braid_array::events::ArrayEvent;
+use braid_array::events::{ArrayEvent, Fault};
 use braid_array::request::Full;
 use braid_array::status::Status;
 use braid_array::{
@@ -177,6 +177,7 @@ impl Double {
                 self.actions.push_back(Action::Notify(ArrayEvent::MemberFailed {
                     member,
                     reason: reason.into(),
+                    fault: Fault::default(),
                 }));
             }
             Command::Remove(member) if self.faulty.contains(&member) => {}

@@ -183,7 +183,7 @@ impl<'a> Conversation<'a> {
                 }
                 Happened::Failed { number, sending, error } => {
                     if sending {
-                        events.extend(self.gone(number, Err(IoError::Gone)));
+                        events.extend(self.gone(number, Err(IoError::GONE)));
                     }
                     failed.get_or_insert(error);
                 }

@@ -229,7 +229,7 @@ impl Ofi {
             None => Err(outgoing),
         };
         if let Err(Outgoing::Put { io, .. }) = refused {
-            self.news.tell(vec![Event::Done { io, result: Err(IoError::Gone) }]);
+            self.news.tell(vec![Event::Done { io, result: Err(IoError::GONE) }]);
         }
     }
 

@@ -66,7 +66,7 @@ impl Conversation<'_> {
         // Both shares are gone now: the endpoint is closed, and nobody touches the buffers, unless
         // it was left open.
         drop(self);
-        let gone = |io| Event::Done { io, result: Err(IoError::Gone) };
+        let gone = |io| Event::Done { io, result: Err(IoError::GONE) };
         link.tell(owed.into_iter().map(gone).collect());
     }
 
@@ -76,7 +76,7 @@ impl Conversation<'_> {
         for happened in self.happened.drain(..) {
             let (number, result) = match happened {
                 Happened::Gone { number } => (number, Ok(Outcome::Done)),
-                Happened::Failed { number, sending: true, .. } => (number, Err(IoError::Gone)),
+                Happened::Failed { number, sending: true, .. } => (number, Err(IoError::GONE)),
                 _ => continue,
             };
             events.extend(outbox.gone(number).map(|io| Event::Done { io, result }));

@@ -151,7 +151,7 @@ impl Tcp {
             }
             None => {
                 if let Frame::Put { io, .. } = frame {
-                    self.answer(io, Err(IoError::Gone));
+                    self.answer(io, Err(IoError::GONE));
                 }
             }
         }
@@ -178,7 +178,7 @@ impl Tcp {
 
     fn sent(&mut self, index: u32, result: Result<u32, Errno>, message: Option<Box<Outgoing>>) {
         let (answered, result) = self.connections[index].sent(result, message);
-        let outcome = result.map_err(|_| IoError::Gone);
+        let outcome = result.map_err(|_| IoError::GONE);
         for io in answered {
             self.answer(io, outcome);
         }
@@ -196,7 +196,7 @@ impl Tcp {
         self.rooms.push(connection.room());
         let (peer, unsent, told) = connection.bury();
         for io in unsent {
-            self.answer(io, Err(IoError::Gone));
+            self.answer(io, Err(IoError::GONE));
         }
         if let Some(reason) = told {
             self.peers.remove(&peer);

@@ -247,7 +247,7 @@ fn a_put_beyond_the_arena_ends_the_connection(make: Make) {
     // And it is over.
     let io = a.put(to_b, from, 0, 1);
     match a.event() {
-        Event::Done { io: done, result: Err(IoError::Gone) } => assert_eq!(done, io),
+        Event::Done { io: done, result: Err(IoError::GONE) } => assert_eq!(done, io),
         other => panic!("{other:?}"),
     }
     a.end();
@@ -296,7 +296,7 @@ fn a_lost_peer_answers_its_puts_first(make: Make) {
     let peer = loop {
         match a.event() {
             Event::Done { io, result } => {
-                failed += u32::from(result == Err(IoError::Gone));
+                failed += u32::from(result == Err(IoError::GONE));
                 answered.push(io);
             }
             event => break lost(event).0,
