@@ -10,7 +10,7 @@ use braid_array::format::{Superblock, Version};
 use braid_array::status::{ArrayState, MemberState, MemberStatus, Status, SyncStatus};
 use braid_host::control::wire::ControlStatus;
 
-use super::{human, shape, time};
+use super::{human, names, shape, time};
 
 /// The lines of `mdadm --detail`.
 pub(crate) fn text(array: &ControlStatus) -> String {
@@ -76,15 +76,21 @@ fn state(text: &mut String, status: &Status) {
         status.members.iter().filter(|member| wanted(member)).count()
     };
     let failed = count(|member| member.state == MemberState::Faulty);
-    let spare = count(|m| matches!(m.state, MemberState::Spare | MemberState::Rebuilding));
     field(text, "Update Time", time::ctime(status.superblock.utime));
     // mdadm leaves a blank at the end of this line.
     field(text, "State", format!("{} ", state_words(status).join(", ")));
     field(text, "Active Devices", count(|member| member.state == MemberState::InSync));
     field(text, "Working Devices", status.members.len() - failed);
     field(text, "Failed Devices", failed);
-    field(text, "Spare Devices", spare);
+    field(text, "Spare Devices", spares(status));
     text.push('\n');
+}
+
+/// As md counts them: members that are being rebuilt are spares still.
+fn spares(status: &Status) -> usize {
+    let is_spare =
+        |m: &&MemberStatus| matches!(m.state, MemberState::Spare | MemberState::Rebuilding);
+    status.members.iter().filter(is_spare).count()
 }
 
 /// `clean`, `degraded`, `recovering`: the words of the `State` line.
@@ -233,8 +239,10 @@ pub(crate) fn export(array: &ControlStatus) -> String {
     let _ = writeln!(text, "MD_DEVICES={}", sb.raid_disks);
     let _ = writeln!(text, "MD_METADATA={}", shape::version_name(sb.version));
     let _ = writeln!(text, "MD_UUID={}", sb.uuid_text());
-    if !sb.name().is_empty() {
-        let _ = writeln!(text, "MD_NAME={}", sb.name());
+    let stored = sb.name();
+    let name = names::in_export(&stored);
+    if !name.is_empty() {
+        let _ = writeln!(text, "MD_NAME={name}");
     }
     for member in &array.array.members {
         let key = export_key(&member.device);
@@ -256,16 +264,13 @@ fn export_key(device: &str) -> String {
 /// The line for mdadm.conf.
 pub(crate) fn array_line(array: &ControlStatus) -> String {
     let sb = &array.array.superblock;
-    let mut text = format!("ARRAY /dev/md/{}", array.name);
+    let mut text = format!("ARRAY /dev/md/{}", names::in_dev_md(&array.name));
     let _ = write!(text, " metadata={}", shape::version_name(sb.version));
-    let is_spare = |m: &&MemberStatus| m.state == MemberState::Spare;
-    let spares = array.array.members.iter().filter(is_spare).count();
+    let spares = spares(&array.array);
     if spares > 0 {
         let _ = write!(text, " spares={spares}");
     }
-    if !sb.name().is_empty() {
-        let _ = write!(text, " name={}", sb.name());
-    }
+    text.push_str(&names::conf_field(&sb.name()));
     let _ = writeln!(text, " UUID={}", sb.uuid_text());
     text
 }

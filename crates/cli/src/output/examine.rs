@@ -7,7 +7,7 @@ use braid_array::format::superblock::{devflag, feature};
 use braid_array::format::{BitmapSuperblock, Role, Superblock, Version};
 use serde_json::{Value, json};
 
-use super::{examine_090, human, shape, time};
+use super::{examine_090, human, names, shape, time};
 
 /// What was found on a member.
 #[derive(Debug)]
@@ -260,7 +260,7 @@ pub(crate) fn export(member: &Examined) -> String {
         return text;
     }
     let name = sb.name();
-    let name = name.split('\n').next().unwrap_or_default();
+    let name = names::in_export(&name);
     if !name.is_empty() {
         let _ = writeln!(text, "MD_NAME={name}");
     }
@@ -284,12 +284,10 @@ pub(crate) fn array_line(member: &Examined, spares: usize) -> String {
     let version = shape::version_name(sb.version);
     let mut text = String::from("ARRAY ");
     if !name.is_empty() {
-        let _ = write!(text, "/dev/md/{} ", shape::short_name(&name));
+        let _ = write!(text, "/dev/md/{} ", names::in_dev_md(shape::short_name(&name)));
     }
     let _ = write!(text, " metadata={version} UUID={}", sb.uuid_text());
-    if !name.is_empty() {
-        let _ = write!(text, " name={name}");
-    }
+    text.push_str(&names::conf_field(&name));
     text.push('\n');
     if spares > 0 {
         let _ = writeln!(text, "   spares={spares}");

@@ -12,7 +12,7 @@ use braid_array::status::{
 use braid_cluster::family::{XOR2D_MD_LEVEL, XOR2D_NAME};
 use braid_host::control::wire::ControlStatus;
 
-use super::shape;
+use super::{names, shape};
 
 /// The whole file.
 pub(crate) fn mdstat(arrays: &[ControlStatus]) -> String {
@@ -29,11 +29,12 @@ pub(crate) fn mdstat(arrays: &[ControlStatus]) -> String {
 fn one(text: &mut String, name: &str, status: &Status) {
     let sb = &status.superblock;
     let read_only = if status.state == ArrayState::ReadOnly { " (read-only)" } else { "" };
+    let name = names::in_mdstat(name);
     let _ = write!(text, "{name} : active{read_only} {}", shape::level_name(sb.level));
     let mut members: Vec<&MemberStatus> = status.members.iter().collect();
     members.sort_by_key(|member| std::cmp::Reverse(member.number));
     for member in members {
-        let _ = write!(text, " {}{}", base_name(&member.device), flags(member));
+        let _ = write!(text, " {}{}", names::in_mdstat(base_name(&member.device)), flags(member));
     }
     let _ = write!(text, "\n      {} blocks", status.array_sectors / 2);
     if sb.version != Version::V0_90 {

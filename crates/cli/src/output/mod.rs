@@ -15,6 +15,7 @@ mod examine_090;
 mod human;
 pub(crate) mod json;
 pub(crate) mod mdstat;
+mod names;
 pub(crate) mod progress;
 pub(crate) mod shape;
 pub(crate) mod status;

@@ -1,0 +1,78 @@
+//! Names as mdadm puts them into lines that programs read. A name may hold blanks and quotes; one
+//! that somebody else wrote may hold anything.
+
+/// As the last part of a path in `/dev/md`.
+pub(crate) fn in_dev_md(name: &str) -> String {
+    let fit = |c: char| match c {
+        '/' => '-',
+        c if c == ' ' || c.is_control() => '_',
+        c => c,
+    };
+    name.chars().map(fit).collect()
+}
+
+/// As a word of `/proc/mdstat`, which is split at blanks and brackets.
+pub(crate) fn in_mdstat(name: &str) -> String {
+    let fit = |c: char| c.is_whitespace() || c.is_control() || "[]()".contains(c);
+    name.chars().map(|c| if fit(c) { '_' } else { c }).collect()
+}
+
+/// As a word of mdadm.conf: in quotes where it has to be. Neither kind of quote is escaped: before
+/// one of its own kind a quote is closed, and one of the other kind opened.
+fn in_conf(name: &str) -> String {
+    let Some(first) = name.chars().find(|c| matches!(c, '"' | '\'')) else {
+        return if name.contains([' ', '\t']) { format!("\"{name}\"") } else { name.to_owned() };
+    };
+    let other = |quote| if quote == '"' { '\'' } else { '"' };
+    let mut quote = other(first);
+    let mut text = String::from(quote);
+    for c in name.chars() {
+        if c == quote {
+            text.push(quote);
+            quote = other(quote);
+            text.push(quote);
+        }
+        text.push(c);
+    }
+    text.push(quote);
+    text
+}
+
+/// ` name=NAME` of an `ARRAY` line; nothing where the line could not hold it. The UUID is enough.
+pub(crate) fn conf_field(name: &str) -> String {
+    let fits = !name.is_empty() && !name.contains(['\n', '\r']);
+    if fits { format!(" name={}", in_conf(name)) } else { String::new() }
+}
+
+/// As the value of a `KEY=value` line.
+pub(crate) fn in_export(name: &str) -> &str {
+    name.split('\n').next().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What mdadm 4.2 prints for arrays of these names.
+    #[test]
+    fn names_are_written_as_mdadm_does() {
+        let names = [
+            ("plain", "plain", "plain"),
+            ("it's one", "it's_one", "\"it's one\""),
+            ("a \"b\" c", "a_\"b\"_c", "'a \"b\" c'"),
+            ("tab\tx", "tab_x", "\"tab\tx\""),
+            ("q'q", "q'q", "\"q'q\""),
+            ("mixed 'a\" b", "mixed_'a\"_b", "\"mixed 'a\"'\" b'"),
+            ("a/b c", "a-b_c", "\"a/b c\""),
+            ("back\\slash", "back\\slash", "back\\slash"),
+            ("x#y", "x#y", "x#y"),
+        ];
+        for (name, path, word) in names {
+            assert_eq!((in_dev_md(name).as_str(), in_conf(name).as_str()), (path, word));
+        }
+        assert_eq!(in_dev_md("a\nARRAY"), "a_ARRAY");
+        assert_eq!(in_mdstat("my [old] (F) disk"), "my__old___F__disk");
+        assert_eq!(conf_field("a\nARRAY /dev/md/b"), "");
+        assert_eq!(in_export("a\nMD_LEVEL=raid0"), "a");
+    }
+}

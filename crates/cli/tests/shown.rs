@@ -1,0 +1,58 @@
+//! What is printed of arrays whose names are no plain words, and of work that is held.
+
+mod support;
+
+use std::path::PathBuf;
+
+use support::{Lab, skip};
+
+const NAME: &str = "my \"big\" data";
+
+/// Runs the command with a name that is no plain word; it must succeed.
+fn ok(lab: &Lab, words: &str, name: &str, paths: &[PathBuf]) -> String {
+    let mut command = lab.braid();
+    let output = command.args(words.split_whitespace()).arg(name).args(paths).output().unwrap();
+    assert!(output.status.success(), "{words}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn lines_for_programs_keep_their_form_whatever_names_hold() {
+    let lab = Lab::new();
+    let members = lab.members("a (old) disk ", 3, 16);
+    let options = "create --level 5 --raid-devices 3 --chunk 64K --assume-clean";
+    ok(&lab, options, NAME, &members);
+    ok(&lab, "assemble", NAME, &members);
+    let line = lab.ok_text("detail --scan", &[]);
+    assert!(line.starts_with("ARRAY /dev/md/my_\"big\"_data metadata=1.2 name='"), "{line}");
+    assert!(line.contains(":my \"big\" data' UUID="), "{line}");
+    let mdstat = lab.ok_text("status --mdstat", &[]);
+    let expected = "my_\"big\"_data : active raid5 \
+                    a__old__disk_2[2] a__old__disk_1[1] a__old__disk_0[0]\n";
+    assert!(mdstat.contains(expected), "{mdstat}");
+    assert!(ok(&lab, "detail --export", NAME, &[]).contains(":my \"big\" data\n"));
+    ok(&lab, "stop", NAME, &[]);
+}
+
+#[test]
+fn mdadm_says_the_same_of_a_name_that_is_no_plain_word() {
+    let test = "mdadm_says_the_same_of_a_name_that_is_no_plain_word";
+    let mdadm = |words: &[&str], path: &PathBuf| {
+        let ran = ["mdadm", "/sbin/mdadm"].into_iter().find_map(|program| {
+            std::process::Command::new(program).args(words).arg(path).output().ok()
+        });
+        ran.map(|output| String::from_utf8(output.stdout).unwrap())
+    };
+    for name in [NAME, "it's", "a b", "both ' and \""] {
+        let lab = Lab::new();
+        let members = lab.members("m", 2, 16);
+        ok(&lab, "create --level 1 --raid-devices 2 --assume-clean", name, &members);
+        for words in [&["--examine"][..], &["--examine", "--export"], &["--examine", "--scan"]] {
+            let Some(theirs) = mdadm(words, &members[0]) else {
+                return skip(test, "mdadm is not installed");
+            };
+            let ours = words.join(" ").replace("--examine", "examine");
+            assert_eq!(lab.ok_text(&ours, &members[..1]), theirs, "{name}");
+        }
+    }
+}
