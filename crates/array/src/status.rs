@@ -82,6 +82,14 @@ pub struct SyncStatus {
     pub max_bytes_per_s: Option<u64>,
 }
 
+impl SyncStatus {
+    /// Does it stand still until somebody allows it to go on?
+    #[must_use]
+    pub fn held(&self) -> bool {
+        self.paused || self.max_bytes_per_s == Some(0)
+    }
+}
+
 /// Write-intent bitmap.
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]

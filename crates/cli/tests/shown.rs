@@ -35,6 +35,60 @@ fn lines_for_programs_keep_their_form_whatever_names_hold() {
 }
 
 #[test]
+fn work_that_is_held_is_pending_and_its_limits_can_be_read() {
+    let lab = Lab::new();
+    let members = lab.members("m", 4, 16);
+    lab.ok("create home --level 5 --raid-devices 3 --chunk 64K --assume-clean", &members[..3]);
+    lab.ok("assemble home", &members[..3]);
+    assert_eq!(lab.ok_text("sync home", &[]), "home: min 10M, max none\n");
+    lab.ok("sync home --max 64K", &[]);
+    lab.ok("fail home", &members[2..3]);
+    lab.ok("remove home", &members[2..3]);
+    lab.ok("add home", &members[3..]);
+    let mdstat = lab.ok_text("status --mdstat", &[]);
+    assert!(mdstat.contains("]  recovery = ") && mdstat.contains("K/sec\n"), "{mdstat}");
+    lab.ok("sync home --pause", &[]);
+    assert_eq!(lab.ok_text("sync home", &[]), "home: min 10M, max 64K, paused\n");
+    let pending = |because: &str| {
+        let mdstat = lab.ok_text("status --mdstat", &[]);
+        assert!(mdstat.contains("[UU_]\n      \trecovery=PENDING\n"), "{mdstat}");
+        assert!(!mdstat.contains("speed="), "{mdstat}");
+        let detail = lab.ok_text("detail home", &[]);
+        assert!(detail.contains("State : clean, degraded, recovering (PENDING) \n"), "{detail}");
+        assert!(!detail.contains("Rebuild Status"), "{detail}");
+        let status = lab.ok_text("status home", &[]);
+        assert!(status.contains(because) && !status.contains("left"), "{status}");
+    };
+    pending("%, paused\n");
+    let json = |text: Vec<u8>| serde_json::from_slice::<serde_json::Value>(&text).unwrap();
+    let sync = json(lab.ok("sync home --resume --json", &[]));
+    assert_eq!((&sync["paused"], &sync["max_bytes_per_s"]), (&false.into(), &65536.into()));
+    lab.ok("sync home --max 0", &[]);
+    pending("%, held by --max 0\n");
+    assert!(lab.ok_text("detail home", &[]).contains("Sync Speed : min 10M, max 0\n"));
+    let status = json(lab.ok("status home --json", &[]));
+    assert_eq!(status["sync"]["max_bytes_per_s"], 0);
+    assert_eq!(status["sync"]["min_bytes_per_s"], 10 << 20);
+    lab.ok("sync home --max none", &[]);
+    lab.ok("status home --watch", &[]);
+    assert!(lab.ok_text("detail home", &[]).contains("State : clean \n"));
+}
+
+/// As md shows such an array.
+#[test]
+fn an_unclean_array_served_read_only_waits_for_its_resync() {
+    let lab = Lab::new();
+    let members = lab.members("m", 2, 16);
+    lab.ok("create home --level 1 --raid-devices 2", &members);
+    lab.ok("assemble home --readonly", &members);
+    let mdstat = lab.ok_text("status --mdstat", &[]);
+    assert!(mdstat.contains("[2/2] [UU]\n      \tresync=PENDING\n      \n"), "{mdstat}");
+    let detail = lab.ok_text("detail home", &[]);
+    assert!(detail.contains("State : clean, resyncing (PENDING) \n"), "{detail}");
+    lab.ok("stop home", &[]);
+}
+
+#[test]
 fn mdadm_says_the_same_of_a_name_that_is_no_plain_word() {
     let test = "mdadm_says_the_same_of_a_name_that_is_no_plain_word";
     let mdadm = |words: &[&str], path: &PathBuf| {

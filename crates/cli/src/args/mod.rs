@@ -18,7 +18,7 @@ pub(crate) use bench::{
 };
 pub(crate) use members::{MemberArg, NodeArg, check_address};
 pub(crate) use parse::parse;
-pub(crate) use size::{Size, parse_size};
+pub(crate) use size::{Size, parse_limit, parse_size};
 pub(crate) use suggest::similar;
 
 const EXIT_CODES: &str = "Exit status: 0 done; 1 refused or failed; 2 wrong usage.\n\
@@ -67,7 +67,7 @@ pub(crate) enum Command {
     Check(ScrubArgs),
     /// Read all members and rewrite redundancy where it does not fit
     Repair(ScrubArgs),
-    /// Set the speed of background work, pause or resume it
+    /// Set the speed of background work, pause or resume it; without options, show what is set
     Sync(SyncArgs),
     /// Write an array's content to stdout, without writing a byte to its members
     Cat(CatArgs),
@@ -263,16 +263,14 @@ pub(crate) struct ScrubArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(group = clap::ArgGroup::new("what").required(true).multiple(true)
-    .args(["min", "max", "pause", "resume"]))]
 pub(crate) struct SyncArgs {
     /// Name of the running array
     pub(crate) name: String,
     /// Bytes per second and member to keep up whatever else goes on
     #[arg(long, value_name = "SPEED", value_parser = parse_size)]
     pub(crate) min: Option<Size>,
-    /// Bytes per second and member never to exceed
-    #[arg(long, value_name = "SPEED", value_parser = parse_size)]
+    /// Bytes per second and member never to exceed, or none
+    #[arg(long, value_name = "SPEED", value_parser = parse_limit)]
     pub(crate) max: Option<Size>,
     /// Pause background work
     #[arg(long, conflicts_with_all = ["min", "max", "resume"])]
@@ -280,6 +278,9 @@ pub(crate) struct SyncArgs {
     /// Resume it
     #[arg(long, conflicts_with_all = ["min", "max"])]
     pub(crate) resume: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]

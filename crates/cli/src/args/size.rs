@@ -24,6 +24,14 @@ pub(crate) fn parse_size(text: &str) -> Result<Size, String> {
     bytes.map(Size).ok_or_else(too_large)
 }
 
+/// Reads the most that is allowed: a size, or `none` for no limit.
+pub(crate) fn parse_limit(text: &str) -> Result<Size, String> {
+    match text {
+        "none" => Ok(Size(u64::MAX)),
+        _ => parse_size(text).map_err(|reason| format!("{reason}; or none for no limit")),
+    }
+}
+
 impl fmt::Display for Size {
     /// The shortest exact form.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -6,7 +6,7 @@ use braid_host::control::member_path;
 use braid_host::control::wire::Verb;
 
 use super::running;
-use crate::args::{AddArgs, MemberOfArgs, StopArgs, SyncArgs};
+use crate::args::{AddArgs, MemberOfArgs, StopArgs};
 use crate::failure::Failure;
 
 pub(super) fn stop(run_dir: &Path, args: &StopArgs) -> Result<(), Failure> {
@@ -33,24 +33,6 @@ pub(super) fn re_add(run_dir: &Path, args: &MemberOfArgs) -> Result<(), Failure>
 
 pub(super) fn replace(run_dir: &Path, args: &MemberOfArgs) -> Result<(), Failure> {
     call("replace", run_dir, args, |member| Verb::Replace { member })
-}
-
-pub(super) fn sync(run_dir: &Path, args: &SyncArgs) -> Result<(), Failure> {
-    if let (Some(min), Some(max)) = (args.min, args.max)
-        && min > max
-    {
-        let reason = format!("--min {min} is more than --max {max}");
-        return Err(Failure::usage("sync", &args.name, reason, "swap them"));
-    }
-    let verb = if args.pause {
-        Verb::Pause
-    } else if args.resume {
-        Verb::Resume
-    } else {
-        let bytes = |size: crate::args::Size| size.0;
-        Verb::SyncLimits { min_bytes_s: args.min.map(bytes), max_bytes_s: args.max.map(bytes) }
-    };
-    running::call("sync", run_dir, &args.name, verb).map(drop)
 }
 
 fn call(

@@ -20,6 +20,7 @@ mod scrub;
 mod shape;
 mod shell;
 mod status;
+mod sync;
 
 /// Carries out what was asked.
 pub(crate) fn run(cli: &Cli) -> Result<(), Failure> {
@@ -38,7 +39,7 @@ pub(crate) fn run(cli: &Cli) -> Result<(), Failure> {
         Command::Replace(args) => manage::replace(run_dir, args),
         Command::Check(args) => scrub::run(run_dir, args, scrub::Kind::Check),
         Command::Repair(args) => scrub::run(run_dir, args, scrub::Kind::Repair),
-        Command::Sync(args) => manage::sync(run_dir, args),
+        Command::Sync(args) => sync::run(run_dir, args),
         Command::Cat(args) => cat::run(run_dir, args),
         Command::Layout(args) => layout::run(args),
         Command::Node(args) => node::run(run_dir, args),

@@ -7,9 +7,10 @@ use braid_array::SECTOR_BYTES;
 use braid_array::events::SyncAction;
 use braid_array::format::superblock::devflag;
 use braid_array::format::{Superblock, Version};
-use braid_array::status::{ArrayState, MemberState, MemberStatus, Status, SyncStatus};
+use braid_array::status::{ArrayState, MemberState, MemberStatus, Status};
 use braid_host::control::wire::ControlStatus;
 
+use super::work::Work;
 use super::{human, names, shape, time};
 
 /// The lines of `mdadm --detail`.
@@ -36,8 +37,12 @@ fn one(name: &str, status: &Status, exports: &[String]) -> String {
     layout(&mut text, sb);
     field(&mut text, "Consistency Policy", shape::consistency_policy(sb));
     text.push('\n');
-    if let Some((label, percent)) = progress(&status.sync) {
+    if let Some((label, percent)) = progress(Work::of(status)) {
         field(&mut text, label, format!("{percent}% complete"));
+        text.push('\n');
+    }
+    if shape::has_redundancy(sb.level) {
+        field(&mut text, "Sync Speed", super::limits(&status.sync));
         text.push('\n');
     }
     if !exports.is_empty() {
@@ -95,31 +100,42 @@ fn spares(status: &Status) -> usize {
 
 /// `clean`, `degraded`, `recovering`: the words of the `State` line.
 pub(super) fn state_words(status: &Status) -> Vec<&'static str> {
-    let clean = shape::is_clean(&status.superblock) && status.state != ArrayState::Active;
+    let clean = match status.state {
+        ArrayState::Clean | ArrayState::ReadOnly => true,
+        ArrayState::Active => false,
+        ArrayState::Failed => shape::is_clean(&status.superblock),
+    };
     let mut words = vec![if clean { "clean" } else { "active" }];
     if status.state == ArrayState::Failed {
         words.push("FAILED");
     } else if status.degraded > 0 {
         words.push("degraded");
     }
-    match status.sync.action {
-        SyncAction::Idle => {}
-        SyncAction::Resync | SyncAction::Repair => words.push("resyncing"),
-        SyncAction::Recovery => words.push("recovering"),
-        SyncAction::Check => words.push("checking"),
-    }
+    words.extend(match Work::of(status) {
+        Work::None => None,
+        Work::Running(sync) => Some(work_words(sync.action).0),
+        Work::Pending(action) => Some(work_words(action).1),
+    });
     words
 }
 
-fn progress(sync: &SyncStatus) -> Option<(&'static str, u64)> {
-    let label = match sync.action {
-        SyncAction::Idle => return None,
-        SyncAction::Resync | SyncAction::Repair => "Resync Status",
-        SyncAction::Recovery => "Rebuild Status",
-        SyncAction::Check => "Check Status",
-    };
+/// The word for work that goes on, that for work that stands still, and the label of its progress.
+const fn work_words(action: SyncAction) -> (&'static str, &'static str, &'static str) {
+    match action {
+        SyncAction::Idle => ("idle", "idle", "Status"),
+        SyncAction::Resync | SyncAction::Repair => {
+            ("resyncing", "resyncing (PENDING)", "Resync Status")
+        }
+        SyncAction::Recovery => ("recovering", "recovering (PENDING)", "Rebuild Status"),
+        SyncAction::Check => ("checking", "checking (PENDING)", "Check Status"),
+    }
+}
+
+/// Of work that stands still mdadm tells no progress.
+fn progress(work: Work) -> Option<(&'static str, u64)> {
+    let Work::Running(sync) = work else { return None };
     let percent = u128::from(sync.done_sectors) * 100 / u128::from(sync.total_sectors.max(1));
-    Some((label, u64::try_from(percent).unwrap_or(100)))
+    Some((work_words(sync.action).2, u64::try_from(percent).unwrap_or(100)))
 }
 
 fn layout(text: &mut String, sb: &Superblock) {

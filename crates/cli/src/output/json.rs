@@ -71,6 +71,9 @@ struct SyncJson {
     total_bytes: u64,
     bytes_per_s: u64,
     finish_s: Option<u64>,
+    min_bytes_per_s: u64,
+    /// `null`: no limit.
+    max_bytes_per_s: Option<u64>,
 }
 
 /// The JSON of one array.
@@ -113,6 +116,8 @@ fn described(name: String, status: &Status) -> ArrayJson {
             total_bytes: status.sync.total_sectors * SECTOR_BYTES,
             bytes_per_s: status.sync.bytes_per_s,
             finish_s: status.sync.finish_s,
+            min_bytes_per_s: status.sync.min_bytes_per_s,
+            max_bytes_per_s: status.sync.max_bytes_per_s,
         },
         mismatches: status.mismatch_sectors,
         mismatch_ranges: Vec::new(),

@@ -6,12 +6,11 @@ use braid_array::SECTOR_BYTES;
 use braid_array::events::SyncAction;
 use braid_array::format::superblock::devflag;
 use braid_array::format::{Superblock, Version};
-use braid_array::status::{
-    ArrayState, BitmapStatus, MemberState, MemberStatus, Status, SyncStatus,
-};
+use braid_array::status::{ArrayState, BitmapStatus, MemberState, MemberStatus, Status};
 use braid_cluster::family::{XOR2D_MD_LEVEL, XOR2D_NAME};
 use braid_host::control::wire::ControlStatus;
 
+use super::work::Work;
 use super::{names, shape};
 
 /// The whole file.
@@ -47,7 +46,7 @@ fn one(text: &mut String, name: &str, status: &Status) {
         let _ = write!(text, " [{}/{working}] [{marks}]", sb.raid_disks);
     }
     text.push_str("\n      ");
-    if let Some(line) = sync_line(&status.sync) {
+    if let Some(line) = sync_line(Work::of(status)) {
         let _ = write!(text, "{line}\n      ");
     }
     if let Some(bitmap) = &status.bitmap {
@@ -104,19 +103,20 @@ pub(crate) fn in_sync_marks(status: &Status) -> String {
 }
 
 /// `[==>..................]  recovery = 10.2% (7124/64512) finish=0.1min speed=7124K/sec`.
-pub(crate) fn sync_line(sync: &SyncStatus) -> Option<String> {
-    // The kernel has one word for resync and repair.
-    let action = match sync.action {
-        SyncAction::Idle => return None,
-        SyncAction::Repair => "resync",
-        other => other.name(),
+fn sync_line(work: Work) -> Option<String> {
+    let sync = match work {
+        Work::None => return None,
+        Work::Pending(action) => return Some(format!("\t{}=PENDING", word(action))),
+        Work::Running(sync) => sync,
     };
+    let action = word(sync.action);
     let total = sync.total_sectors.max(1);
     let done = sync.done_sectors.min(total);
     let per_mille = u64::try_from(u128::from(done) * 1000 / u128::from(total)).unwrap_or(1000);
     let filled = usize::try_from(per_mille / 50).unwrap_or(20);
     let bar = format!("[{}>{}]", "=".repeat(filled), ".".repeat(20 - filled));
-    let finish_s = sync.finish_s.unwrap_or(0);
+    // What the kernel reckons when nothing was done in the last second.
+    let finish_s = sync.finish_s.unwrap_or((total - done) / 32);
     Some(format!(
         "{bar}  {action} ={:3}.{}% ({}/{}) finish={}.{}min speed={}K/sec",
         per_mille / 10,
@@ -127,6 +127,14 @@ pub(crate) fn sync_line(sync: &SyncStatus) -> Option<String> {
         finish_s % 60 / 6,
         sync.bytes_per_s / 1024,
     ))
+}
+
+/// The kernel has one word for resync and repair.
+const fn word(action: SyncAction) -> &'static str {
+    match action {
+        SyncAction::Repair => SyncAction::Resync.name(),
+        other => other.name(),
+    }
 }
 
 /// The kernel holds 2048 counters of a bitmap on a page and allocates pages for dirty bits only.

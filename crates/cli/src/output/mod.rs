@@ -3,10 +3,11 @@
 
 use std::io::{self, IsTerminal, Write};
 
-use braid_array::status::Status;
+use braid_array::status::{Status, SyncStatus};
 use braid_host::control::wire::Mismatch;
 use serde::Serialize;
 
+use crate::args::Size;
 use crate::failure::{Failure, one_line, system_error};
 
 pub(crate) mod detail;
@@ -20,6 +21,7 @@ pub(crate) mod progress;
 pub(crate) mod shape;
 pub(crate) mod status;
 mod time;
+mod work;
 
 /// What mdadm adds to the name of an array that was made on this machine.
 fn local_note(name: &str) -> String {
@@ -34,6 +36,13 @@ fn local_note(name: &str) -> String {
 pub(crate) fn wrong_member<'a>(status: &'a Status, found: &Mismatch) -> Option<&'a str> {
     let wrong = status.members.iter().find(|member| Some(member.member) == found.member);
     wrong.map(|member| member.device.as_str())
+}
+
+/// `min 10M, max none`: how fast background work may go, in the words of `braid sync`.
+pub(crate) fn limits(sync: &SyncStatus) -> String {
+    let max = sync.max_bytes_per_s.map_or_else(|| "none".to_owned(), |max| Size(max).to_string());
+    let paused = if sync.paused { ", paused" } else { "" };
+    format!("min {}, max {max}{paused}", Size(sync.min_bytes_per_s))
 }
 
 /// The name of this machine.

@@ -82,6 +82,10 @@ fn sync_line(sync: &SyncStatus) -> Option<String> {
     }
     let total = u128::from(sync.total_sectors.max(1));
     let per_mille = u128::from(sync.done_sectors) * 1000 / total;
-    let pace = if sync.paused { "paused".to_owned() } else { progress::speed(sync) };
+    let pace = match sync {
+        SyncStatus { paused: true, .. } => "paused".to_owned(),
+        SyncStatus { max_bytes_per_s: Some(0), .. } => "held by --max 0".to_owned(),
+        _ => progress::speed(sync),
+    };
     Some(format!("{} {}.{}%, {pace}", sync.action.name(), per_mille / 10, per_mille % 10))
 }
