@@ -10,6 +10,7 @@ use braid_array::action::{Command, CommandError};
 use braid_array::status::Status;
 
 use crate::member::MemberFile;
+use crate::users::User;
 
 /// Called once, on the engine's thread, with the answer; must not block.
 pub type Done<T> = Box<dyn FnOnce(T) + Send>;
@@ -76,6 +77,11 @@ pub enum Message {
     Status {
         /// Gets it.
         done: Done<Status>,
+    },
+    /// The clients of the exports that the engine serves itself.
+    Clients {
+        /// Gets who they are.
+        done: Done<Vec<User>>,
     },
 }
 

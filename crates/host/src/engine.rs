@@ -281,8 +281,8 @@ impl Running {
                 }
                 let _ = rustix::io::read(self.wake.as_fd(), &mut [0; 8]);
                 self.await_wake();
-                let Self { core, executor, machine, now, .. } = self;
-                self.door_side.drain(core, executor, machine.as_mut(), *now);
+                let Self { core, executor, machine, server, now, .. } = self;
+                self.door_side.drain(core, executor, machine.as_mut(), server, *now);
                 None
             }
         };

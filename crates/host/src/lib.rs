@@ -17,6 +17,7 @@ pub mod serve;
 mod slab;
 pub mod store;
 mod token;
+pub mod users;
 
 #[cfg(test)]
 mod testing;

@@ -111,14 +111,30 @@ impl From<Refusal> for ServeError {
     }
 }
 
-/// Serves an array until it is stopped: over the control socket, or by SIGTERM, SIGINT or SIGHUP.
-/// Calls `ready` when the exports accept connections; when that fails, the array is stopped.
+/// Serves an array until it is stopped: over the control socket, or by SIGTERM, SIGINT or SIGHUP,
+/// which wait a minute for those who use it. Calls `ready` when the exports accept connections; when that fails, the array is stopped.
 ///
 /// # Errors
 /// [`ServeError`], a line for people. Before `ready` was called nothing has been written.
 pub fn serve(serving: Serving, ready: impl FnOnce() -> io::Result<()>) -> Result<(), ServeError> {
     let Serving { name, array, exports, run_dir } = serving;
-    serve_machine(&name, Machinery::new(array)?, &exports, &run_dir, ready)
+    let stops = Stops::new(running::PATIENCE);
+    serve_machine(&name, Machinery::new(array)?, &exports, &run_dir, stops, ready)
+}
+
+/// How reasons to stop come in.
+struct Stops {
+    sender: Sender<StopRequest>,
+    receiver: Receiver<StopRequest>,
+    /// How long a signal waits for those who use the array.
+    patience: Duration,
+}
+
+impl Stops {
+    fn new(patience: Duration) -> Self {
+        let (sender, receiver) = mpsc::channel();
+        Self { sender, receiver, patience }
+    }
 }
 
 fn since_1970() -> Duration {
@@ -201,13 +217,14 @@ fn serve_machine(
     array: Machinery,
     exports: &[ExportSpec],
     run_dir: &Path,
+    stops: Stops,
     ready: impl FnOnce() -> io::Result<()>,
 ) -> Result<(), ServeError> {
     if !valid_name(name) {
         return Err(ServeError::new("not a name for an array", "use a short word without slashes"));
     }
     let system = |error: io::Error| ServeError::of_system(&error);
-    let (stop, stops) = mpsc::channel();
+    let stop = stops.sender;
     let mut control = Server::bind(run_dir, name)?;
     let signals = watch_signals(stop.clone()).map_err(system)?;
     let facts = Facts::of(array.machine.as_ref());
@@ -236,14 +253,14 @@ fn serve_machine(
         result
     };
     let engine = thread::Builder::new().name("engine".into()).spawn(run).map_err(system)?;
-    let mut running = Running { door, doors, engine: Some(engine) };
+    let mut running = Running { name: name.to_owned(), door, doors, engine: Some(engine) };
     let connected = array.nodes.map_or(Ok(()), |nodes| nodes.connected(&running.door, &news));
     let started = connected.and_then(|()| {
         let started = control.run(Arc::new(served)).and_then(|()| ready());
         started.and_then(|()| log_events(name, events, &running.door)).map_err(system)
     });
     let ended = match started {
-        Ok(()) => running.supervise(&stops),
+        Ok(()) => running.supervise(&stops.receiver, stops.patience),
         Err(error) => running.stop(true).map_err(ServeError::from).and(Err(error)),
     };
     signals.close();

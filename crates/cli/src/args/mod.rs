@@ -24,6 +24,12 @@ pub(crate) use suggest::similar;
 const EXIT_CODES: &str = "Exit status: 0 done; 1 refused or failed; 2 wrong usage.\n\
     detail --test: 0 healthy, 1 degraded, 2 not usable, 4 no such array.";
 
+const STOP_HELP: &str = "\
+    Who uses the array is named and stands against it: programs that have its file open, loop \
+    devices and what is mounted on them, NBD clients.\n\
+    SIGTERM, SIGINT and SIGHUP to the serving process stop it too. They wait up to 60 seconds for \
+    those who use it, and stop it as --force does after that; the log says for whom they wait.";
+
 /// RAID in user space, in Linux md's own on-disk format.
 #[derive(Debug, Parser)]
 #[command(name = "braid", version, after_help = EXIT_CODES, max_term_width = 100)]
@@ -170,9 +176,13 @@ pub(crate) struct AssembleArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = STOP_HELP)]
 pub(crate) struct StopArgs {
     /// Name of the running array
     pub(crate) name: String,
+    /// Even while it is in use: write out the file systems on it, then cut off who uses it
+    #[arg(long, short)]
+    pub(crate) force: bool,
 }
 
 #[derive(Debug, Args)]

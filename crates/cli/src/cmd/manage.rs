@@ -11,7 +11,7 @@ use crate::failure::Failure;
 
 pub(super) fn stop(run_dir: &Path, args: &StopArgs) -> Result<(), Failure> {
     let client = running::connect("stop", run_dir, &args.name)?;
-    client.stop().map_err(|error| Failure::explained("stop", &args.name, error))
+    client.stop(args.force).map_err(|error| Failure::explained("stop", &args.name, error))
 }
 
 pub(super) fn fail(run_dir: &Path, args: &MemberOfArgs) -> Result<(), Failure> {

@@ -116,7 +116,7 @@ impl Drop for Lab {
             let name = entry.file_name().into_string().unwrap_or_default();
             if let Some(name) = name.strip_suffix(".sock") {
                 // A test that failed has said so already.
-                let _ = self.run(&format!("stop {name}"), &[]);
+                let _ = self.run(&format!("stop {name} --force"), &[]);
             } else if name.ends_with(".pid")
                 && let Ok(pid) = std::fs::read_to_string(entry.path())
                 && let Some(pid) = pid.trim_end().parse().ok().and_then(Pid::from_raw)

@@ -111,12 +111,13 @@ impl Client {
         Ok(copied)
     }
 
-    /// Stops the array. When this returns its members are free and its name is too.
+    /// Stops the array, with `force` even while programs use it. When this returns its members are
+    /// free and its name is too.
     ///
     /// # Errors
     /// As for [`Self::call`].
-    pub fn stop(mut self) -> Result<(), ControlError> {
-        self.call(Verb::Stop)?;
+    pub fn stop(mut self, force: bool) -> Result<(), ControlError> {
+        self.call(Verb::Stop { force })?;
         // The connection is closed when all is done.
         let _ = self.stream.read_to_end(&mut Vec::new());
         Ok(())

@@ -22,7 +22,12 @@ pub type Told = Box<dyn FnOnce(Result<(), Refusal>) + Send>;
 /// Why the array should stop.
 pub enum StopRequest {
     /// Somebody asked for it over the control socket, and waits.
-    Asked(Told),
+    Asked {
+        /// Even while programs use it.
+        force: bool,
+        /// Who waits.
+        told: Told,
+    },
     /// A signal came.
     Signal,
     /// The engine has ended.
@@ -146,8 +151,8 @@ fn converse(stream: &UnixStream, served: &Served) -> io::Result<()> {
                 answer(&mut to, Reply::Ok(Answer::Data { length: data.length() }))?;
                 data.send(&mut to)?;
             }
-            Ok(Outcome::Stop) => {
-                if stop(stream, served)? {
+            Ok(Outcome::Stop { force }) => {
+                if stop(stream, served, force)? {
                     return Ok(());
                 }
             }
@@ -158,7 +163,7 @@ fn converse(stream: &UnixStream, served: &Served) -> io::Result<()> {
 
 /// Asks for a stop, and tells whether it came. Who stops writes the answer itself: after it the
 /// process may end at once.
-fn stop(stream: &UnixStream, served: &Served) -> io::Result<bool> {
+fn stop(stream: &UnixStream, served: &Served, force: bool) -> io::Result<bool> {
     let mut to = stream.try_clone()?;
     let (answered, wait) = mpsc::sync_channel(1);
     let told = move |result: Result<(), Refusal>| {
@@ -168,7 +173,7 @@ fn stop(stream: &UnixStream, served: &Served) -> io::Result<bool> {
         let _ = answer(&mut to, result);
         let _ = answered.send(stopped);
     };
-    let asked = served.stop.send(StopRequest::Asked(Box::new(told))).is_ok();
+    let asked = served.stop.send(StopRequest::Asked { force, told: Box::new(told) }).is_ok();
     match wait.recv() {
         Ok(stopped) if asked => Ok(stopped),
         _ => answer(&mut &*stream, Reply::Error(served.ended())).map(|()| false),

@@ -227,13 +227,13 @@ fn connections_are_bounded() {
 fn stop_is_answered_by_who_stops() {
     let running = running();
     let client = running.client();
-    let asker = std::thread::spawn(move || client.stop());
-    let Ok(StopRequest::Asked(told)) = running.stops.recv() else { panic!() };
+    let asker = std::thread::spawn(move || client.stop(false));
+    let Ok(StopRequest::Asked { force: false, told }) = running.stops.recv() else { panic!() };
     told(Err(Refusal::new("busy", "unmount")));
     assert_eq!(asker.join().unwrap().unwrap_err().to_string(), "busy; unmount");
     // A request that nobody answers is no success.
     let client = running.client();
-    let asker = std::thread::spawn(move || client.stop());
+    let asker = std::thread::spawn(move || client.stop(false));
     drop(running.stops.recv().unwrap());
     let error = asker.join().unwrap().unwrap_err().to_string();
     assert_eq!(error, "a0 has stopped; assemble it again");

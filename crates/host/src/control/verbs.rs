@@ -40,7 +40,9 @@ pub(super) enum Outcome<'a> {
     Answer(Answer),
     Data(Data<'a>),
     /// Asked for, not yet done.
-    Stop,
+    Stop {
+        force: bool,
+    },
 }
 
 impl Served {
@@ -68,7 +70,7 @@ impl Served {
             }
             Verb::Pause => self.command(Command::Pause(true)).map(done),
             Verb::Resume => self.command(Command::Pause(false)).map(done),
-            Verb::Stop => Ok(Outcome::Stop),
+            Verb::Stop { force } => Ok(Outcome::Stop { force }),
             Verb::Read { offset, length } => self.data(offset, length).map(Outcome::Data),
         }
     }

@@ -74,7 +74,11 @@ pub enum Verb {
     /// Resume background work.
     Resume,
     /// Flush, mark clean, end. Answered when the members are free again.
-    Stop,
+    Stop {
+        /// Even while programs use it.
+        #[serde(default)]
+        force: bool,
+    },
     /// Answered by `Answer::Data` and the bytes.
     Read {
         /// First byte.

@@ -9,6 +9,7 @@ use braid_array::{Buf, Instant, Machine, MemberId, Op, Request, RequestError, SE
 use crate::door::{Done, Message};
 use crate::engine::core::{Core, Waiter};
 use crate::execute::Executor;
+use crate::export::nbd::Server;
 use crate::member::MemberFile;
 use crate::slab::Slab;
 use crate::token::Owner;
@@ -77,6 +78,7 @@ impl DoorSide {
         core: &mut Core,
         executor: &mut Executor,
         machine: &mut dyn Machine,
+        server: &Server,
         now: Instant,
     ) {
         while let Ok(message) = self.receiver.try_recv() {
@@ -85,6 +87,7 @@ impl DoorSide {
                     self.command(executor, machine, now, (command, device, done));
                 }
                 Message::Status { done } => done(machine.status()),
+                Message::Clients { done } => done(server.clients()),
                 message => self.job(core, machine, message),
             }
         }
@@ -127,7 +130,9 @@ impl DoorSide {
                 Err(error) => done(Err(error)),
             },
             Message::Flush { done } => self.plain(core, Op::Flush, 0, 0, done),
-            Message::Command { .. } | Message::Status { .. } => unreachable!("not a job"),
+            Message::Command { .. } | Message::Status { .. } | Message::Clients { .. } => {
+                unreachable!("not a job")
+            }
         }
     }
 
@@ -254,7 +259,7 @@ impl DoorSide {
                 | Message::Discard { done, .. }
                 | Message::Flush { done } => done(Err(error)),
                 Message::Command { done, .. } => done(Err(stopping())),
-                Message::Status { .. } => {}
+                Message::Status { .. } | Message::Clients { .. } => {}
             }
         }
         for index in self.jobs.indices() {

@@ -10,6 +10,7 @@ use crate::door::Door;
 use crate::engine::{Engine, ExportInfo, Listener};
 use crate::export::fuse;
 use crate::member::describe;
+use crate::users::{self, User};
 
 /// The exports that stand.
 #[derive(Debug, Default)]
@@ -69,6 +70,11 @@ impl Doors {
         }
         self.names.push(shown);
         Ok(())
+    }
+
+    /// Who uses the mounts.
+    pub(super) fn users(&self) -> Vec<User> {
+        self.mounts.iter().flat_map(|mount| users::of_mount(mount.mountpoint())).collect()
     }
 
     /// Takes the mounts away. Those in use stay, unless `force`.

@@ -30,7 +30,8 @@ impl Private {
         let (news, _) = report_events(&mut engine);
         let run = move || engine.run();
         let engine = thread::Builder::new().name("engine".into()).spawn(run).map_err(system)?;
-        let mut running = Running { door, doors: Doors::default(), engine: Some(engine) };
+        let (name, doors) = (String::new(), Doors::default());
+        let mut running = Running { name, door, doors, engine: Some(engine) };
         let connected = array.nodes.map_or(Ok(()), |nodes| nodes.connected(&running.door, &news));
         if let Err(error) = connected {
             // Why it cannot be used is what has to be said.

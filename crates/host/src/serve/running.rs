@@ -1,8 +1,15 @@
 //! An array that is served, until there is a reason to stop.
+//!
+//! It is not taken from those who use it: a stop that somebody asks for is refused, and a signal
+//! waits for them, for a time. A forced stop, and one after that time, first has the file systems
+//! above written out, as far as they can be found.
 
+use std::fs::File;
 use std::io;
-use std::sync::mpsc::Receiver;
-use std::thread::JoinHandle;
+use std::path::Path;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use braid_array::action::Command;
 
@@ -12,46 +19,137 @@ use crate::control::wire::Refusal;
 use crate::control::{StopRequest, Told};
 use crate::door::{Door, Message};
 use crate::member::describe;
+use crate::users::{User, listed};
+
+/// How long a signal waits for those who use the array. With what comes after it this is less than
+/// the 90 s after which systemd kills.
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+/// How often it looks whether they have gone.
+const LOOK_AGAIN: Duration = Duration::from_millis(250);
+/// Who is gone after this time does not count: programs that look at each new device (udev), and
+/// clients that have just said goodbye.
+const MOMENT: Duration = Duration::from_secs(1);
+/// How long file systems above may take to write out what they hold.
+const WRITE_OUT: Duration = Duration::from_secs(10);
 
 /// Everything that has to end.
 pub(super) struct Running {
+    pub(super) name: String,
     pub(super) door: Door,
     pub(super) doors: Doors,
     pub(super) engine: Option<JoinHandle<io::Result<()>>>,
 }
 
 impl Running {
-    /// Waits for a reason to stop, and stops.
+    /// Waits for a reason to stop, and stops. A signal waits up to `patience`.
     pub(super) fn supervise(
         &mut self,
         stops: &Receiver<StopRequest>,
+        patience: Duration,
     ) -> Result<Option<Told>, ServeError> {
+        // Set by the first signal; further ones change nothing.
+        let mut deadline = None;
         loop {
-            match stops.recv() {
-                Ok(StopRequest::Asked(told)) => match self.stop(false) {
+            match next(stops, deadline.is_some()) {
+                Some(StopRequest::Asked { force, told }) => match self.stop(force) {
                     Ok(()) => return self.join().map(|()| Some(told)),
                     Err(refusal) => told(Err(refusal)),
                 },
-                Ok(StopRequest::Signal) => match self.stop(true) {
-                    Ok(()) => return self.join().map(|()| None),
-                    Err(refusal) => eprintln!("braid: cannot stop: {refusal}"),
-                },
-                Ok(StopRequest::EngineEnded) | Err(_) => {
+                Some(StopRequest::EngineEnded) => {
                     let _ = self.doors.unmount(true);
                     self.join()?;
                     let reason = "the engine has ended by itself";
                     return Err(ServeError::new(reason, "assemble the array again"));
                 }
+                Some(StopRequest::Signal) if deadline.is_some() => {}
+                Some(StopRequest::Signal) => match self.stop(false) {
+                    Ok(()) => return self.join().map(|()| None),
+                    Err(refusal) => {
+                        self.say_who_is_waited_for(&refusal, patience);
+                        deadline = Some(Instant::now() + patience);
+                    }
+                },
+                None => {
+                    let insist = deadline.take_if(|at| *at <= Instant::now()).is_some();
+                    match self.stop(insist) {
+                        Ok(()) => return self.join().map(|()| None),
+                        Err(refusal) if insist => {
+                            eprintln!("braid: {}: cannot stop: {refusal}", self.name);
+                        }
+                        Err(_) => {}
+                    }
+                }
             }
         }
     }
 
-    /// Takes the mounts away and stops the array. Its members are free after that.
+    fn say_who_is_waited_for(&self, refusal: &Refusal, patience: Duration) {
+        eprintln!(
+            "braid: {}: told by a signal to stop, but {}; stops when that is over, in {} s anyway",
+            self.name,
+            refusal.reason,
+            patience.as_secs()
+        );
+    }
+
+    /// Takes the mounts away and stops the array, if nobody uses it or with `force`. Its members
+    /// are free after that.
     pub(super) fn stop(&mut self, force: bool) -> Result<(), Refusal> {
+        if force {
+            self.write_out();
+        } else {
+            self.refuse_users()?;
+        }
         self.doors.unmount(force)?;
         let stop = |done| Message::Command { command: Command::Stop, device: None, done };
         // No answer means that the engine has ended already; `join` knows why.
         self.door.call(stop).unwrap_or(Ok(())).map_err(Refusal::from)
+    }
+
+    /// Who uses the array now.
+    fn users(&self) -> Vec<User> {
+        let clients = self.door.call(|done| Message::Clients { done });
+        let mut users = clients.unwrap_or_default();
+        users.extend(self.doors.users());
+        users
+    }
+
+    fn refuse_users(&self) -> Result<(), Refusal> {
+        let begun = Instant::now();
+        loop {
+            let users = self.users();
+            if users.is_empty() {
+                return Ok(());
+            }
+            if begun.elapsed() >= MOMENT {
+                let next = format!(
+                    "unmount, detach or disconnect that first, or insist with \
+                     braid stop {} --force",
+                    self.name
+                );
+                return Err(Refusal::new(format!("in use by {}", listed(&users)), next));
+            }
+            thread::sleep(MOMENT / 20);
+        }
+    }
+
+    /// Has the file systems above write out what they hold, while the array still takes it.
+    fn write_out(&self) {
+        let users = self.users();
+        if users.is_empty() {
+            return;
+        }
+        eprintln!("braid: {}: stops although in use by {}", self.name, listed(&users));
+        let (done, all_done) = mpsc::channel();
+        let write_out = move || {
+            users.iter().flat_map(User::mounts).for_each(write_out);
+            // Nobody may wait any longer.
+            let _ = done.send(());
+        };
+        // It may hang as the file system does; the end of the process ends it.
+        if thread::Builder::new().name("write-out".into()).spawn(write_out).is_ok() {
+            let _ = all_done.recv_timeout(WRITE_OUT);
+        }
     }
 
     pub(super) fn join(&mut self) -> Result<(), ServeError> {
@@ -64,5 +162,24 @@ impl Running {
             }
             Err(_) => Err(ServeError::new("the engine panicked", next)),
         }
+    }
+}
+
+/// The next reason to stop. `None` when it is time to look again.
+fn next(stops: &Receiver<StopRequest>, look_again: bool) -> Option<StopRequest> {
+    if !look_again {
+        return Some(stops.recv().unwrap_or(StopRequest::EngineEnded));
+    }
+    match stops.recv_timeout(LOOK_AGAIN) {
+        Ok(request) => Some(request),
+        Err(RecvTimeoutError::Timeout) => None,
+        Err(RecvTimeoutError::Disconnected) => Some(StopRequest::EngineEnded),
+    }
+}
+
+fn write_out(mountpoint: &Path) {
+    let synced = File::open(mountpoint).and_then(|file| Ok(rustix::fs::syncfs(file)?));
+    if let Err(error) = synced {
+        eprintln!("braid: {}: not written out: {}", mountpoint.display(), describe(&error));
     }
 }

@@ -1,4 +1,6 @@
+use std::io::{Read, Write};
 use std::os::unix::fs::FileExt;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::thread::JoinHandle;
 
@@ -88,7 +90,7 @@ fn an_array_is_served_from_start_to_stop() {
     assert_eq!(status.array.array_sectors, DATA_SECTORS);
     assert_eq!(status.exports[0], format!("nbd:unix:{}", socket.display()));
     assert!(!status.exports[1].ends_with(":0"), "{:?}", status.exports);
-    std::os::unix::net::UnixStream::connect(&socket).unwrap();
+    UnixStream::connect(&socket).unwrap();
     std::net::TcpStream::connect(status.exports[1].strip_prefix("nbd:tcp:").unwrap()).unwrap();
     let mut bytes = Vec::new();
     assert_eq!(client.read(4096, 100_000, &mut bytes).unwrap(), 100_000);
@@ -103,7 +105,7 @@ fn an_array_is_served_from_start_to_stop() {
     client.call(Verb::Fail { member: dir.path().join("m1").display().to_string() }).unwrap();
     let degraded = client.status().unwrap().array.degraded;
     assert_eq!(degraded, 1);
-    client.stop().unwrap();
+    client.stop(false).unwrap();
     // What the answer promises.
     open(&dir.path().join("m0"), Mode::ReadWrite, true).unwrap();
     assert!(!socket.exists());
@@ -136,7 +138,7 @@ fn an_added_device_takes_the_place_of_a_failed_one() {
     }
     let members = client.status().unwrap().array.members;
     assert!(members.iter().any(|member| member.device == path("m2") && member.role == Some(1)));
-    client.stop().unwrap();
+    client.stop(false).unwrap();
     server.join().unwrap().unwrap();
     let found = crate::member::peek(&dir.path().join("m2")).unwrap();
     let offset = crate::member::probe(&found).superblock.unwrap().data_offset * 512;
@@ -157,8 +159,10 @@ fn a_mount_in_use_refuses_the_stop_and_serves_on() {
     let server = start(serving);
     let file = std::fs::File::options().write(true).open(mountpoint.join("a0")).unwrap();
     let client = || Client::connect(&run_dir, "a0").unwrap();
-    let error = client().stop().unwrap_err().to_string();
-    assert!(error.contains("mnt is in use; unmount the file system on it"), "{error}");
+    let error = client().stop(false).unwrap_err().to_string();
+    let us = crate::users::Process::of(std::process::id());
+    assert!(error.starts_with(&format!("in use by {us}")), "{error}");
+    assert!(error.ends_with("or insist with braid stop a0 --force"), "{error}");
     let data: Vec<u8> = (0..1 << 20).map(|i| (i % 241) as u8).collect();
     file.write_all_at(&data, 12_345).unwrap();
     file.sync_all().unwrap();
@@ -170,11 +174,103 @@ fn a_mount_in_use_refuses_the_stop_and_serves_on() {
     drop(file);
     // A process that another test starts has the file as well, until it runs its program.
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
-    while let Err(error) = client().stop() {
+    while let Err(error) = client().stop(false) {
         assert!(std::time::Instant::now() < deadline, "{error}");
     }
     server.join().unwrap().unwrap();
     assert!(!mountpoint.join("a0").exists());
+}
+
+/// A client of the NBD export that has come to commands.
+fn nbd_client(socket: &Path) -> UnixStream {
+    let mut client = UnixStream::connect(socket).unwrap();
+    client.read_exact(&mut [0; 18]).unwrap();
+    // Fixed newstyle without zeroes; NBD_OPT_EXPORT_NAME with the default name.
+    client.write_all(&3u32.to_be_bytes()).unwrap();
+    client.write_all(b"IHAVEOPT\0\0\0\x01\0\0\0\0").unwrap();
+    let mut size = [0; 10];
+    client.read_exact(&mut size).unwrap();
+    assert_eq!(u64::from_be_bytes(size[..8].try_into().unwrap()), DATA_SECTORS * 512);
+    client
+}
+
+/// Reads the first sector.
+fn nbd_read(mut client: &UnixStream) {
+    client.write_all(b"\x25\x60\x95\x13\0\0\0\0cookie..\0\0\0\0\0\0\0\0\0\0\x02\0").unwrap();
+    let mut reply = [0; 16 + 512];
+    client.read_exact(&mut reply).unwrap();
+    assert_eq!(reply[4..8], [0; 4], "an error");
+}
+
+/// Serves with an NBD export; signals come through what is returned.
+fn start_with_signals(
+    dir: &Path,
+    patience: Duration,
+) -> (Sender<StopRequest>, PathBuf, JoinHandle<Result<(), ServeError>>) {
+    let Serving { name, array, run_dir, .. } = mirror(dir);
+    let socket = dir.join("nbd.sock");
+    let exports = vec![ExportSpec::NbdUnix(socket.clone())];
+    let stops = Stops::new(patience);
+    let signals = stops.sender.clone();
+    let (ready, is_ready) = mpsc::channel();
+    let server = thread::spawn(move || {
+        let ready = move || ready.send(()).map_err(io::Error::other);
+        serve_machine(&name, Machinery::new(array)?, &exports, &run_dir, stops, ready)
+    });
+    is_ready.recv().unwrap();
+    (signals, socket, server)
+}
+
+fn is_clean(member: &Path) -> bool {
+    let found = crate::member::probe(&crate::member::peek(member).unwrap());
+    found.superblock.unwrap().resync_offset == braid_array::format::superblock::MAX_SECTOR
+}
+
+#[test]
+fn a_connected_client_stands_against_a_stop() {
+    let dir = tempdir();
+    let (_signals, socket, server) = start_with_signals(dir.path(), Duration::ZERO);
+    let run_dir = dir.path().join("run");
+    let greeted = UnixStream::connect(&socket).unwrap();
+    let client = nbd_client(&socket);
+    let stop = |force| Client::connect(&run_dir, "a0").unwrap().stop(force);
+    let error = stop(false).unwrap_err().to_string();
+    let us = crate::users::Process::of(std::process::id());
+    // The one that has said nothing yet uses nothing.
+    assert!(error.starts_with(&format!("in use by {us}; ")), "{error}");
+    nbd_read(&client);
+    stop(true).unwrap();
+    assert_eq!((&client).read(&mut [0]).unwrap(), 0);
+    server.join().unwrap().unwrap();
+    assert!(is_clean(&dir.path().join("m0")));
+    drop(greeted);
+}
+
+#[test]
+fn a_signal_waits_for_clients_and_no_longer() {
+    let dir = tempdir();
+    let (signals, socket, server) = start_with_signals(dir.path(), Duration::from_secs(3600));
+    let client = nbd_client(&socket);
+    signals.send(StopRequest::Signal).unwrap();
+    signals.send(StopRequest::Signal).unwrap();
+    // Answered after both: it still serves.
+    let run_dir = dir.path().join("run");
+    Client::connect(&run_dir, "a0").unwrap().stop(false).unwrap_err();
+    nbd_read(&client);
+    drop(client);
+    server.join().unwrap().unwrap();
+    assert!(is_clean(&dir.path().join("m0")));
+}
+
+#[test]
+fn a_signal_does_not_wait_for_ever() {
+    let dir = tempdir();
+    let (signals, socket, server) = start_with_signals(dir.path(), Duration::from_millis(1));
+    let client = nbd_client(&socket);
+    signals.send(StopRequest::Signal).unwrap();
+    server.join().unwrap().unwrap();
+    assert_eq!((&client).read(&mut [0]).unwrap(), 0);
+    assert!(is_clean(&dir.path().join("m1")));
 }
 
 #[test]
@@ -206,7 +302,7 @@ fn what_cannot_be_exported_is_refused_before_anything_is_written() {
     let mut serving = mirror(dir.path());
     serving.exports = vec![live.parse().unwrap()];
     let server = start(serving);
-    Client::connect(&dir.path().join("run"), "a0").unwrap().stop().unwrap();
+    Client::connect(&dir.path().join("run"), "a0").unwrap().stop(false).unwrap();
     server.join().unwrap().unwrap();
 }
 

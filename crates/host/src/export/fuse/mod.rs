@@ -16,6 +16,7 @@ use rustix::mount::UnmountFlags;
 
 use crate::door::Door;
 use crate::member::describe;
+use crate::users;
 use byte_file::ByteFile;
 use file_system::FileSystem;
 
@@ -133,6 +134,16 @@ fn check_mountpoint(path: &Path) -> Result<PathBuf, MountError> {
     }
 }
 
+/// Takes a mount out of sight even if it is in use.
+fn detach(mountpoint: &Path) -> Result<(), Errno> {
+    match rustix::mount::unmount(mountpoint, UnmountFlags::DETACH) {
+        Err(Errno::PERM) => {
+            run(Command::new("fusermount3").args(["-u", "-q", "-z", "--"]).arg(mountpoint))
+        }
+        result => result,
+    }
+}
+
 impl Mount {
     /// Where it is.
     #[must_use]
@@ -152,12 +163,8 @@ impl Mount {
                 return Ok(());
             }
             Err(Errno::BUSY) => error(
-                "is in use".into(),
-                format!(
-                    "unmount the file system on it and detach its loop device, see \
-                     losetup -l and fuser -vm {}",
-                    self.mountpoint.display()
-                ),
+                format!("is in use by {}", users::listed(&users::of_mount(&self.mountpoint))),
+                format!("see losetup -l and fuser -vm {}", self.mountpoint.display()),
             ),
             Err(errno) => error(format!("cannot be unmounted: {errno}"), "unmount it".into()),
         };
@@ -166,7 +173,7 @@ impl Mount {
 
     /// Takes the mount out of sight even if it is in use. Users get errors when the process ends.
     pub fn detach(self) {
-        let _ = rustix::mount::unmount(&self.mountpoint, UnmountFlags::DETACH);
+        let _ = detach(&self.mountpoint);
         self.abandon();
     }
 

@@ -3,6 +3,7 @@
 
 mod answers;
 
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -16,6 +17,7 @@ use crate::driver::{Op as DriverOp, Outgoing};
 use crate::engine::core::{Core, Waiter};
 use crate::slab::Slab;
 use crate::token::{JobRef, Owner, Token};
+use crate::users::{Process, User};
 
 /// Receive buffer. Larger ones would copy more of large writes, smaller ones batch less.
 pub(super) const INPUT_BYTES: u32 = 64 << 10;
@@ -373,6 +375,20 @@ impl Connection {
         let _ = rustix::net::shutdown(&self.socket, Shutdown::Both);
         if !self.receiving {
             self.stop_reading(core);
+        }
+    }
+
+    /// Has it come to commands, and may more of them follow?
+    pub(super) const fn uses_array(&self) -> bool {
+        self.session.transmits() && !self.closing
+    }
+
+    /// Who is at the other end.
+    pub(super) fn peer(&self) -> User {
+        let address = rustix::net::getpeername(&self.socket).ok().flatten();
+        match address.and_then(|address| SocketAddr::try_from(address).ok()) {
+            Some(address) => User::Peer(address),
+            None => Process::at_other_end(&self.socket).map_or(User::Unseen, User::Process),
         }
     }
 

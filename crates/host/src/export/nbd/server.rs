@@ -17,6 +17,7 @@ use crate::driver::{Op, Outgoing};
 use crate::engine::core::Core;
 use crate::slab::Slab;
 use crate::token::{JobRef, Token};
+use crate::users::User;
 
 /// What one client may hold of the arena, however few there are.
 const MAX_HELD_BYTES: u64 = 16 << 20;
@@ -220,6 +221,13 @@ impl Server {
             }
         }
         freed
+    }
+
+    /// The clients that use the array; not those that are still asking what there is.
+    pub(crate) fn clients(&self) -> Vec<User> {
+        let connections = self.connections.indices().into_iter();
+        let connections = connections.filter_map(|index| self.connections[index].as_ref());
+        connections.filter(|client| client.uses_array()).map(Connection::peer).collect()
     }
 
     /// Accepts no more clients and takes no more commands.

@@ -121,6 +121,11 @@ impl Session {
         self.structured
     }
 
+    /// Options are agreed upon, commands may come.
+    pub(super) const fn transmits(&self) -> bool {
+        matches!(self.phase, Phase::Transmission)
+    }
+
     /// Looks at the input that has not been consumed yet. Tells how much of it is consumed now and
     /// what came of it; appends answers to `out`.
     pub(super) fn step(&mut self, input: &[u8], out: &mut Vec<u8>) -> (usize, Step) {

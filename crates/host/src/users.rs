@@ -1,0 +1,101 @@
+//! Who uses a file, a mount or a block device, as far as /proc and /sys let this user see.
+//!
+//! Only names and numbers are compared. What is asked about is not opened, nor even looked at: a
+//! file system whose process is gone or stopped would not answer.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use mounts::Mounts;
+
+mod block;
+mod mounts;
+mod processes;
+#[cfg(test)]
+mod tests;
+
+pub use block::of_device;
+pub use mounts::is_our_mount;
+pub use processes::Process;
+
+/// Somebody who uses something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum User {
+    /// A process that has it open, or works in it.
+    Process(Process),
+    /// A loop device that shows it, and who uses that.
+    Loop {
+        /// `/dev/loopN`.
+        device: PathBuf,
+        /// Its users, as far as known.
+        users: Vec<User>,
+    },
+    /// A file system that is mounted there.
+    Mount(PathBuf),
+    /// A device that is made of it (device mapper, md).
+    Device(PathBuf),
+    /// The kernel, which swaps to it.
+    Swap,
+    /// A client on a TCP connection.
+    Peer(SocketAddr),
+    /// Nobody that can be seen from here: a process in another container.
+    Unseen,
+}
+
+impl fmt::Display for User {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Process(process) => write!(f, "{process}"),
+            Self::Loop { device, users } if users.is_empty() => write!(f, "{}", device.display()),
+            Self::Loop { device, users } => {
+                write!(f, "{} ({})", device.display(), listed(users))
+            }
+            Self::Mount(at) => write!(f, "mounted on {}", at.display()),
+            Self::Device(device) => write!(f, "{}", device.display()),
+            Self::Swap => f.write_str("swap"),
+            Self::Peer(address) => write!(f, "the client at {address}"),
+            Self::Unseen => f.write_str(UNSEEN),
+        }
+    }
+}
+
+impl User {
+    /// The file systems that lie on what is used, however deep.
+    pub(crate) fn mounts(&self) -> Vec<&Path> {
+        match self {
+            Self::Mount(at) => vec![at],
+            Self::Loop { users, .. } => users.iter().flat_map(Self::mounts).collect(),
+            _ => Vec::new(),
+        }
+    }
+}
+
+const UNSEEN: &str = "somebody who cannot be seen from here";
+
+/// More than these are counted only.
+const LISTED: usize = 4;
+
+/// All of them in one line: `a, b and c`.
+#[must_use]
+pub fn listed(users: &[User]) -> String {
+    let mut words: Vec<String> = users.iter().take(LISTED).map(User::to_string).collect();
+    if users.len() > LISTED {
+        words.push(format!("{} more", users.len() - LISTED));
+    }
+    match words.split_last() {
+        None => UNSEEN.to_owned(),
+        Some((last, [])) => last.clone(),
+        Some((last, rest)) => format!("{} and {last}", rest.join(", ")),
+    }
+}
+
+/// Who uses the file system mounted on `mountpoint`, which is its real path.
+#[must_use]
+pub fn of_mount(mountpoint: &Path) -> Vec<User> {
+    let mounts = Mounts::read();
+    let mut users = block::loops_on(&mounts, |file| file.starts_with(mountpoint));
+    users.extend(mounts.copies(mountpoint).into_iter().map(User::Mount));
+    users.extend(processes::using(|path| path.starts_with(mountpoint)).map(User::Process));
+    users
+}

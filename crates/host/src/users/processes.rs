@@ -1,0 +1,64 @@
+//! Processes and what they have open, as /proc tells (proc(5)). Of other users' processes only
+//! root sees that.
+
+use std::fmt;
+use std::fs;
+use std::os::fd::{AsFd, AsRawFd};
+use std::path::{Path, PathBuf};
+
+/// A process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Process {
+    /// Its id.
+    pub pid: u32,
+    /// Its program, where known.
+    pub program: Option<String>,
+}
+
+impl Process {
+    /// The process of this id.
+    #[must_use]
+    pub fn of(pid: u32) -> Self {
+        let program = fs::read_to_string(format!("/proc/{pid}/comm")).ok();
+        Self { pid, program: program.map(|name| name.trim_end().to_owned()) }
+    }
+
+    /// The process at the other end of a Unix socket: who connected, or who listened. `None` where
+    /// that cannot be seen from here.
+    #[must_use]
+    pub fn at_other_end(socket: &impl AsFd) -> Option<Self> {
+        let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
+        let mut len = libc::socklen_t::try_from(size_of::<libc::ucred>()).ok()?;
+        let fd = socket.as_fd().as_raw_fd();
+        let to = (&raw mut peer).cast();
+        // SAFETY: `to` points to `len` bytes of `peer`, which takes any bit pattern.
+        let got =
+            unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_PEERCRED, to, &mut len) };
+        let pid = u32::try_from(peer.pid).ok().filter(|pid| got == 0 && *pid > 0)?;
+        Some(Self::of(pid))
+    }
+}
+
+impl fmt::Display for Process {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.program {
+            Some(program) => write!(f, "{program} (process {})", self.pid),
+            None => write!(f, "process {}", self.pid),
+        }
+    }
+}
+
+/// The processes that have a file open of which `is_it` holds, or work in such a directory.
+pub(super) fn using(is_it: impl Fn(&Path) -> bool) -> impl Iterator<Item = Process> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    pids.filter(move |pid| paths_of(*pid).any(|path| is_it(&path))).map(Process::of)
+}
+
+/// What a process has open, where it works and what it takes for the root.
+fn paths_of(pid: u32) -> impl Iterator<Item = PathBuf> {
+    let process = PathBuf::from(format!("/proc/{pid}"));
+    let open = fs::read_dir(process.join("fd")).into_iter().flatten().flatten();
+    let places = ["cwd", "root"].map(|place| process.join(place));
+    open.map(|entry| entry.path()).chain(places).filter_map(|link| fs::read_link(link).ok())
+}
