@@ -123,3 +123,28 @@ fn a_mounted_array_is_not_dropped_and_keeps_what_was_written() {
     drop(above);
     until("its process has ended", || test_kill_process(process).is_err());
 }
+
+#[test]
+fn the_mount_of_a_process_that_died_is_taken_away() {
+    if !fuse_as_root("the_mount_of_a_process_that_died_is_taken_away") {
+        return;
+    }
+    let lab = Lab::new();
+    std::fs::create_dir(lab.path("mnt")).unwrap();
+    let export = format!("fuse:{}", lab.path("mnt").display());
+    let members = mirror(&lab, &export);
+    // Once with nobody left in it, once with somebody.
+    for used in [false, true] {
+        let file = used.then(|| std::fs::File::open(lab.path("mnt/home")).unwrap());
+        let process = pid(&lab, "home");
+        kill_process(process, Signal::KILL).unwrap();
+        until("the process is dead", || test_kill_process(process).is_err());
+        until("the mount is dead", || rustix::fs::statfs(lab.path("mnt")).is_err());
+        lab.ok(&format!("assemble home --export {export}"), &members);
+        assert_eq!(std::fs::metadata(lab.path("mnt/home")).unwrap().len() >> 20, 31);
+        drop(file);
+    }
+    lab.ok("stop home", &[]);
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+    assert!(!mounts.contains(&lab.path("mnt").display().to_string()), "{mounts}");
+}

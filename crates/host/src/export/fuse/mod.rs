@@ -8,6 +8,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use fuser::{BackgroundSession, Config, MountOption, Session, SessionACL};
@@ -96,10 +97,12 @@ pub fn mount(setup: Setup<'_>) -> Result<Mount, MountError> {
     Ok(Mount { session: session.map_err(fail)?, mountpoint })
 }
 
-/// The real path of an empty directory that nothing is mounted on.
+/// The real path of an empty directory that nothing is mounted on. Mounts of processes of ours that
+/// died are taken away.
 fn check_mountpoint(path: &Path) -> Result<PathBuf, MountError> {
     let error = |reason: String, next: String| Err(MountError::new(path, reason, next));
     let shown = path.display();
+    clear_dead_mounts(path);
     let metadata = match std::fs::metadata(path) {
         Ok(metadata) if metadata.is_dir() => metadata,
         Ok(_) => return error("is not a directory".into(), "name an empty directory".into()),
@@ -132,6 +135,45 @@ fn check_mountpoint(path: &Path) -> Result<PathBuf, MountError> {
             error(format!("cannot be read: {}", describe(&io)), "name an empty directory".into())
         }
     }
+}
+
+/// Takes away what processes of ours left mounted here when they died. Nobody will ever serve that
+/// again, so those who still use it lose nothing. What cannot be taken away is found right after.
+fn clear_dead_mounts(path: &Path) {
+    let Some(real) = real_path(path) else { return };
+    while users::is_our_mount(&real) && is_dead(&real) {
+        let left = users::of_mount(&real);
+        if detach(&real).is_err() {
+            return;
+        }
+        let shown = real.display();
+        eprintln!("braid: {shown}: took away the mount of a process that died");
+        if !left.is_empty() {
+            eprintln!("braid: {shown}: the dead mount is still used by {}", users::listed(&left));
+        }
+    }
+}
+
+/// Does nobody serve this mount any more? What is known of its files may still be in the kernel's
+/// memory; how full it is, is not. A process that is alive may take its time to tell.
+fn is_dead(mountpoint: &Path) -> bool {
+    let mountpoint = mountpoint.to_owned();
+    let (answer, answered) = mpsc::channel();
+    let ask = move || {
+        // Nobody may wait any longer.
+        let _ = answer.send(rustix::fs::statfs(&mountpoint).err());
+    };
+    let asked = std::thread::Builder::new().name("statfs".into()).spawn(ask);
+    asked.is_ok() && answered.recv_timeout(ALIVE_WITHIN) == Ok(Some(Errno::NOTCONN))
+}
+
+/// A mount of which nothing is heard for so long counts as alive: one that is dead says so at once.
+const ALIVE_WITHIN: Duration = Duration::from_secs(2);
+
+/// The real path of something that cannot be looked at itself.
+fn real_path(path: &Path) -> Option<PathBuf> {
+    let parent = std::fs::canonicalize(path.parent()?).ok()?;
+    Some(parent.join(path.file_name()?))
 }
 
 /// Takes a mount out of sight even if it is in use.
