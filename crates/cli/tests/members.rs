@@ -46,7 +46,12 @@ fn members_that_do_not_fit_are_refused() {
     let mixed = [&few[..], &blank[..]].concat();
     both_refuse(&lab, &mixed, "no md superblock");
     let twice = [&few[..], &few[..1]].concat();
-    both_refuse(&lab, &twice, "same device");
+    both_refuse(&lab, &twice, "named twice");
+    let link = lab.path("link");
+    std::os::unix::fs::symlink(&few[0], &link).unwrap();
+    let linked = [&few[..], std::slice::from_ref(&link)].concat();
+    let said = format!("{}: is the same device as {};", link.display(), few[0].display());
+    both_refuse(&lab, &linked, &said);
 
     let cut = created(&lab, "cut", "5", 3);
     OpenOptions::new().write(true).open(&cut[0]).unwrap().set_len(4 << 20).unwrap();
@@ -113,7 +118,7 @@ fn create_overwrites_nothing_unasked() {
     let tiny = lab.members("tiny", 2, 1);
     assert!(lab.refused(1, mirror, &tiny, &tiny).contains("too few"));
     let same = [disks[0].clone(), disks[0].clone()];
-    assert!(lab.refused(1, mirror, &same, &disks).contains("same device"));
+    assert!(lab.refused(1, mirror, &same, &disks).contains("named twice"));
 }
 
 #[test]

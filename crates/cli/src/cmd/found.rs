@@ -101,12 +101,15 @@ pub(super) fn open_all(
 ) -> Result<Vec<Found>, Failure> {
     let failed = |error: member::OpenError| {
         let object = error.path.display().to_string();
-        Failure::refused(operation, object, error.reason, error.next)
+        let next = match purpose {
+            Use::Serve if error.readable => format!("{}, or use --readonly", error.next),
+            _ => error.next,
+        };
+        Failure::refused(operation, object, error.reason, next)
     };
     // The real name is what status shows and what later commands are compared with.
-    let real = |path: &PathBuf| std::fs::canonicalize(path).unwrap_or_else(|_| path.clone());
-    let paths: Vec<PathBuf> = paths.iter().map(real).collect();
-    let devices = open_distinct(&paths, |path| open(path, purpose)).map_err(failed)?;
+    let real = |path: &Path| std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let devices = open_distinct(paths, |path| open(&real(path), purpose)).map_err(failed)?;
     Ok(devices.into_iter().map(read).collect())
 }
 

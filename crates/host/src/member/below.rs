@@ -20,13 +20,13 @@ use super::open::{Identity, identity};
 use super::{LockedFile, MemberFile};
 
 /// More than anybody stacks.
-const DEEPEST: usize = 8;
+pub(super) const DEEPEST: usize = 8;
 
 /// A file or device, and the part of it that is a member's.
 pub(super) struct Place {
     pub(super) path: PathBuf,
     pub(super) identity: Identity,
-    bytes: Range<u64>,
+    pub(super) bytes: Range<u64>,
     /// All of it.
     pub(super) whole: bool,
     /// Below a loop device. Of a disk and its partitions the kernel itself lets only one be
@@ -66,11 +66,7 @@ fn below(place: &Place) -> Option<Place> {
     let number = place.identity.device_number()?;
     let entry = format!("/sys/dev/block/{}:{}", major(number), minor(number));
     let entry = fs::canonicalize(entry).ok()?;
-    if entry.join("partition").exists() {
-        disk(place, &entry)
-    } else {
-        backing(place, &entry.join("loop"))
-    }
+    if entry.join("partition").exists() { disk(place, &entry) } else { backing(place, &entry) }
 }
 
 /// The disk that a partition is a part of.
@@ -93,22 +89,49 @@ fn disk(place: &Place, entry: &Path) -> Option<Place> {
 
 /// The file or device that a loop device shows.
 fn backing(place: &Place, entry: &Path) -> Option<Place> {
-    let mut path = fs::read(entry.join("backing_file")).ok()?;
-    path.pop_if(|byte| *byte == b'\n');
-    let path = PathBuf::from(OsString::from_vec(path));
-    let metadata = fs::metadata(&path).ok()?;
-    let kind = metadata.file_type();
-    if !kind.is_file() && !kind.is_block_device() {
-        return None;
-    }
-    let (offset, limit) = (number(&entry.join("offset"))?, number(&entry.join("sizelimit"))?);
+    let found = Backing::of(entry)?;
+    let identity = found.identity()?;
+    let Backing { path, offset, limit } = found;
     Some(Place {
         path,
-        identity: Identity::of(&metadata),
+        identity,
         bytes: moved(&place.bytes, offset)?,
         whole: place.whole && offset == 0 && limit == 0,
         below_loop: true,
     })
+}
+
+/// What a loop device shows.
+pub(super) struct Backing {
+    pub(super) path: PathBuf,
+    offset: u64,
+    /// 0 for all of it.
+    limit: u64,
+}
+
+impl Backing {
+    /// Of the device with this entry in sysfs, if it is a loop device.
+    pub(super) fn of(entry: &Path) -> Option<Self> {
+        let entry = entry.join("loop");
+        let mut path = fs::read(entry.join("backing_file")).ok()?;
+        path.pop_if(|byte| *byte == b'\n');
+        let path = PathBuf::from(OsString::from_vec(path));
+        let (offset, limit) = (number(&entry.join("offset"))?, number(&entry.join("sizelimit"))?);
+        Some(Self { path, offset, limit })
+    }
+
+    /// Which file or device it is, where it can be seen from here.
+    pub(super) fn identity(&self) -> Option<Identity> {
+        let metadata = fs::metadata(&self.path).ok()?;
+        let kind = metadata.file_type();
+        (kind.is_file() || kind.is_block_device()).then(|| Identity::of(&metadata))
+    }
+
+    /// The bytes of the file or device that it shows.
+    pub(super) fn bytes(&self) -> Range<u64> {
+        let end = if self.limit == 0 { u64::MAX } else { self.offset.saturating_add(self.limit) };
+        self.offset..end
+    }
 }
 
 fn number(path: &Path) -> Option<u64> {

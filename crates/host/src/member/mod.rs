@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use braid_array::SECTOR_BYTES;
 
 mod below;
+mod in_use;
 mod lock;
 mod open;
 mod probe;

@@ -7,11 +7,11 @@ use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use braid_array::SECTOR_BYTES;
-use rustix::fs::{AtFlags, OFlags, StatxFlags};
+use rustix::fs::{AtFlags, OFlags, StatxFlags, major, minor};
 use rustix::io::Errno;
 
 use super::below::{Place, lock_all, places};
-use super::{AlignedBytes, MemberFile};
+use super::{AlignedBytes, MemberFile, in_use};
 
 /// What a member is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,11 +32,21 @@ pub struct OpenError {
     pub reason: String,
     /// What to do.
     pub next: String,
+    /// It cannot be written to, but could be read.
+    pub readable: bool,
 }
 
 impl OpenError {
     fn new(path: &Path, reason: impl Into<String>, next: impl Into<String>) -> Self {
-        Self { path: path.to_owned(), reason: reason.into(), next: next.into() }
+        Self { path: path.to_owned(), reason: reason.into(), next: next.into(), readable: false }
+    }
+
+    fn read_only(path: &Path, reason: &str, next: &str) -> Self {
+        Self { readable: true, ..Self::new(path, reason, next) }
+    }
+
+    fn in_use(path: &Path, user: &in_use::User) -> Self {
+        Self::new(path, user.to_string(), user.next())
     }
 
     fn from_io(path: &Path, error: &io::Error) -> Self {
@@ -46,10 +56,14 @@ impl OpenError {
                 ("permission denied".into(), "run as a user who may access it, or as root")
             }
             Some(Errno::ROFS) => {
-                ("on a read-only file system".into(), "use --readonly, or remount it writable")
+                return Self::read_only(path, "on a read-only file system", "remount it writable");
             }
-            Some(Errno::BUSY) => {
-                ("in use by the kernel".into(), "unmount it or stop what uses it, see lsblk")
+            Some(Errno::BUSY | Errno::TXTBSY) => {
+                let identity = std::fs::metadata(path).ok().map(|data| Identity::of(&data));
+                return match identity.and_then(in_use::user) {
+                    Some(user) => Self::in_use(path, &user),
+                    None => Self::new(path, "in use by the kernel", "see lsblk for what uses it"),
+                };
             }
             Some(Errno::NXIO | Errno::NODEV | Errno::NOMEDIUM) => {
                 ("no device behind this name".into(), "check the device")
@@ -92,6 +106,12 @@ pub fn open(path: &Path, mode: Mode, exclusive: bool) -> Result<MemberFile, Open
     // Who has a part of a file leaves the other parts to others.
     member.below = lock_all(&member, |file, whole| file.lock(exclusive && whole))
         .map_err(|on| busy(path, &on, format!("lies on {}, which is in use", on.display())))?;
+    if exclusive {
+        let places = places(&member).map_err(|error| OpenError::from_io(path, &error))?;
+        if let Some(user) = in_use::other_user(&places) {
+            return Err(OpenError::in_use(path, &user));
+        }
+    }
     Ok(member)
 }
 
@@ -138,9 +158,17 @@ fn open_unlocked(path: &Path, mode: Mode, claim: bool) -> Result<MemberFile, Ope
     if check_kind(path, &file.metadata().map_err(fail)?)? != kind {
         return Err(OpenError::new(path, "was replaced while it was opened", "try again"));
     }
+    if mode == Mode::ReadWrite && kind == Kind::BlockDevice && is_read_only(&file).map_err(fail)? {
+        let next = "make it writable with blockdev --setrw";
+        return Err(OpenError::read_only(path, "is a read-only device", next));
+    }
     let bytes = size_bytes(&file, kind).map_err(fail)?;
     if bytes < SECTOR_BYTES {
-        return Err(OpenError::new(path, "is empty", "name a member with room for data"));
+        let reason = match bytes {
+            0 => "is empty".to_owned(),
+            bytes => format!("has {bytes} bytes, not even a sector"),
+        };
+        return Err(OpenError::new(path, reason, "name a member with room for data"));
     }
     let block_device = kind == Kind::BlockDevice;
     let mut member = MemberFile {
@@ -185,12 +213,19 @@ fn open_file(path: &Path, mode: Mode, flags: OFlags) -> io::Result<(File, bool)>
     }
 }
 
-fn open_with(path: &Path, mode: Mode, flags: OFlags) -> io::Result<File> {
+pub(super) fn open_with(path: &Path, mode: Mode, flags: OFlags) -> io::Result<File> {
     OpenOptions::new()
         .read(true)
         .write(mode == Mode::ReadWrite)
         .custom_flags(flags.bits().cast_signed())
         .open(path)
+}
+
+/// Is a block device read-only? The kernel lets it be opened for writing all the same.
+fn is_read_only(file: &File) -> io::Result<bool> {
+    let number = file.metadata()?.rdev();
+    let entry = format!("/sys/dev/block/{}:{}/ro", major(number), minor(number));
+    Ok(std::fs::read(entry).is_ok_and(|flag| flag.first() == Some(&b'1')))
 }
 
 fn size_bytes(file: &File, kind: Kind) -> io::Result<u64> {
@@ -279,6 +314,11 @@ impl Identity {
         Self { block_device: true, device: number, inode: 0 }
     }
 
+    /// The number of the file system that a file is on.
+    pub(super) fn file_system(self) -> Option<u64> {
+        (!self.block_device).then_some(self.device)
+    }
+
     /// The number of a block device.
     pub(super) fn device_number(self) -> Option<u64> {
         self.block_device.then_some(self.device)
@@ -317,8 +357,16 @@ fn shared(member: &[Place], other: &[Place]) -> Option<String> {
     let bottom = member.last().filter(|bottom| other.last().is_some_and(|o| o.overlaps(bottom)))?;
     let (this, that) = (member.first()?, other.first()?);
     let name = that.path.display();
-    Some(if this.identity == that.identity {
-        format!("is the same device as {name}")
+    Some(if this.path == that.path {
+        "was named twice".to_owned()
+    } else if this.identity == that.identity {
+        let real = |place: &Place| std::fs::canonicalize(&place.path).ok();
+        match real(this).filter(|path| real(that).as_ref() == Some(path)) {
+            Some(path) if path != this.path && path != that.path => {
+                format!("is the same device as {name}, both are {}", path.display())
+            }
+            _ => format!("is the same device as {name}"),
+        }
     } else if member.iter().any(|place| place.identity == that.identity) {
         format!("lies on {name}")
     } else if other.iter().any(|place| place.identity == this.identity) {

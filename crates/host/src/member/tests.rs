@@ -53,6 +53,8 @@ fn what_is_no_member_is_refused_with_a_reason() {
     assert_eq!(reason(dir.path(), Mode::ReadOnly), "is a directory");
     assert_eq!(reason(Path::new("/dev/null"), Mode::ReadOnly), "is no file and no block device");
     assert_eq!(reason(&file_of(dir.path(), "e", 0), Mode::ReadWrite), "is empty");
+    let five = reason(&file_of(dir.path(), "five", 5), Mode::ReadWrite);
+    assert_eq!(five, "has 5 bytes, not even a sector");
 }
 
 #[test]
@@ -67,6 +69,11 @@ fn one_file_under_two_names_is_found() {
     let error = check_distinct(&[open(&path), open(&other), open(&link)]).unwrap_err();
     assert_eq!(error.path, link);
     assert_eq!(error.reason, format!("is the same device as {}", path.display()));
+    let second = dir.path().join("second");
+    std::os::unix::fs::symlink(&path, &second).unwrap();
+    let error = check_distinct(&[open(&second), open(&link)]).unwrap_err();
+    let (second, path) = (second.display(), path.display());
+    assert_eq!(error.reason, format!("is the same device as {second}, both are {path}"));
 }
 
 /// A loop device over a file. Goes with its partitions, which the next one would inherit.
@@ -138,6 +145,113 @@ fn a_file_and_its_loop_device_are_one_member() {
     drop(held);
     let _held = open(&path, Mode::ReadWrite, true).unwrap();
     assert_eq!(open(&device.path, Mode::ReadWrite, true).unwrap_err().reason, taken);
+}
+
+/// A mount, which goes when this goes.
+struct Mounted(PathBuf);
+
+impl Mounted {
+    /// `None` where nothing can be mounted.
+    fn new(device: &Path, on: &Path) -> Option<Self> {
+        std::fs::create_dir(on).unwrap();
+        let mount = Command::new("mount").arg(device).arg(on).output();
+        if mount.is_ok_and(|output| output.status.success()) {
+            return Some(Self(on.to_owned()));
+        }
+        crate::testing::skipped("mount");
+        None
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn what_is_mounted_is_refused_with_the_place() {
+    let dir = tempdir();
+    let path = file_of(dir.path(), "disk", 16 << 20);
+    let made = Command::new("mkfs.ext4").arg("-Fq").arg(&path).output();
+    if !made.is_ok_and(|output| output.status.success()) {
+        return crate::testing::skipped("mkfs.ext4");
+    }
+    let Some(device) = Loop::over(&path, &[]) else { return };
+    open(&path, Mode::ReadWrite, true).unwrap();
+    let mountpoint = dir.path().join("a b");
+    let Some(mounted) = Mounted::new(&device.path, &mountpoint) else { return };
+    let reason = |path: &Path, mode| open(path, mode, true).unwrap_err().reason;
+    let on = format!("is mounted on {}", mountpoint.display());
+    let through = format!("{on} through {}", device.path.display());
+    for mode in [Mode::ReadOnly, Mode::ReadWrite] {
+        assert_eq!(reason(&device.path, mode), on);
+        assert_eq!(reason(&path, mode), through);
+    }
+    peek(&path).unwrap();
+    let Some(second) = Loop::over(&path, &[]) else { return };
+    assert_eq!(reason(&second.path, Mode::ReadWrite), through);
+    let Some(beyond) = Loop::over(&path, &["--offset", "8388608"]) else { return };
+    assert_eq!(reason(&beyond.path, Mode::ReadWrite), through, "the mount has all of the file");
+    drop(mounted);
+    open(&second.path, Mode::ReadWrite, true).unwrap();
+}
+
+#[test]
+fn what_is_mounted_beside_a_member_does_not_matter() {
+    let dir = tempdir();
+    let path = file_of(dir.path(), "disk", 32 << 20);
+    let Some(first) = Loop::over(&path, &["--sizelimit", "16777216"]) else { return };
+    let Some(second) = Loop::over(&path, &["--offset", "16777216"]) else { return };
+    let made = Command::new("mkfs.ext4").arg("-Fq").arg(&first.path).output();
+    if !made.is_ok_and(|output| output.status.success()) {
+        return crate::testing::skipped("mkfs.ext4");
+    }
+    let Some(_mounted) = Mounted::new(&first.path, &dir.path().join("mnt")) else { return };
+    open(&second.path, Mode::ReadWrite, true).unwrap();
+    open(&path, Mode::ReadWrite, true).unwrap_err();
+}
+
+#[test]
+fn swap_and_what_the_kernel_claimed_are_refused() {
+    let dir = tempdir();
+    let path = file_of(dir.path(), "disk", 16 << 20);
+    let Some(device) = Loop::over(&path, &[]) else { return };
+    let claimed = open(&device.path, Mode::ReadOnly, true).unwrap();
+    // A lock would be noticed first.
+    rustix::fs::flock(&*claimed.file, rustix::fs::FlockOperation::Unlock).unwrap();
+    claimed.below.iter().for_each(|file| {
+        rustix::fs::flock(&**file, rustix::fs::FlockOperation::Unlock).unwrap();
+    });
+    let error = open(&path, Mode::ReadWrite, true).unwrap_err();
+    assert_eq!(error.reason, format!("is in use by the kernel through {}", device.path.display()));
+    assert_eq!(
+        open(&device.path, Mode::ReadWrite, true).unwrap_err().reason,
+        "in use by the kernel"
+    );
+    drop(claimed);
+
+    let swap = |program| Command::new(program).arg(&device.path).output();
+    let made = swap("mkswap").and_then(|_| swap("swapon"));
+    if !made.is_ok_and(|output| output.status.success()) {
+        return crate::testing::skipped("swapon");
+    }
+    let reasons = [&device.path, &path].map(|path| open(path, Mode::ReadWrite, true));
+    swap("swapoff").unwrap();
+    let reasons = reasons.map(|opened| opened.unwrap_err().reason);
+    let through = format!("is in use as swap space through {}", device.path.display());
+    assert_eq!(reasons, ["is in use as swap space".to_owned(), through]);
+}
+
+#[test]
+fn a_read_only_device_is_refused_for_writing() {
+    let dir = tempdir();
+    let path = file_of(dir.path(), "disk", 16 << 20);
+    let Some(device) = Loop::over(&path, &["--read-only"]) else { return };
+    let error = open(&device.path, Mode::ReadWrite, true).unwrap_err();
+    assert!(error.readable);
+    assert_eq!(error.reason, "is a read-only device");
+    open(&device.path, Mode::ReadOnly, true).unwrap();
 }
 
 #[test]

@@ -289,6 +289,7 @@ fn write(
         let next = format!("replace it and run braid create again with --force for {}", plan.name);
         Failure::refused("create", device.path.display(), system_error(error), next)
     };
+    prove_writable(devices, blueprint)?;
     let mut superblocks = Vec::with_capacity(devices.len());
     for (index, device) in devices.iter().enumerate() {
         let Some(device) = device else { continue };
@@ -300,6 +301,25 @@ fn write(
     }
     for (device, superblock) in superblocks {
         write_all(device, &[superblock]).map_err(|error| failed(device, &error))?;
+    }
+    Ok(())
+}
+
+/// Writes what is there already wherever something is going to be written: a device that takes no
+/// writes, or has no room for them, is found before any is changed.
+fn prove_writable(devices: &[Option<MemberFile>], blueprint: &Blueprint) -> Result<(), Failure> {
+    for (index, device) in devices.iter().enumerate() {
+        let Some(device) = device else { continue };
+        let rewrite = |(sector, bytes): (u64, Vec<u8>)| {
+            let offset = sector * SECTOR_BYTES;
+            device.write_at(offset, &device.read_at(offset, bytes.len())?)
+        };
+        let written = blueprint.writes(index).into_iter().try_for_each(rewrite);
+        written.and_then(|()| device.sync()).map_err(|error| {
+            let reason = format!("cannot be written to: {}", system_error(&error));
+            let next = "use another device; nothing was changed on any";
+            Failure::refused("create", device.path.display(), reason, next)
+        })?;
     }
     Ok(())
 }
