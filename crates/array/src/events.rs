@@ -25,12 +25,19 @@ pub enum ArrayEvent {
     },
     /// A spare or rebuilt member is now in sync.
     MemberActive(MemberId),
-    /// A read error was repaired by rewriting.
+    /// A read error was repaired: what was rewritten could be read again.
     ReadCorrected {
         /// Where.
         member: MemberId,
-        /// Absolute sector on it.
-        sector: u64,
+        /// What it had answered.
+        fault: Fault,
+    },
+    /// Sectors could not be read, and not be repaired.
+    ReadFailed {
+        /// Where.
+        member: MemberId,
+        /// What it answered.
+        fault: Fault,
     },
     /// Too many members are gone.
     ArrayFailed,
@@ -75,9 +82,10 @@ impl ArrayEvent {
                 Self::WritesEnded { member: map(member), reason }
             }
             Self::MemberActive(member) => Self::MemberActive(map(member)),
-            Self::ReadCorrected { member, sector } => {
-                Self::ReadCorrected { member: map(member), sector }
+            Self::ReadCorrected { member, fault } => {
+                Self::ReadCorrected { member: map(member), fault }
             }
+            Self::ReadFailed { member, fault } => Self::ReadFailed { member: map(member), fault },
             Self::Mismatch { array_sector, sectors, member } => {
                 Self::Mismatch { array_sector, sectors, member: member.map(map) }
             }

@@ -54,6 +54,8 @@ pub struct MemberStatus {
     pub events: u64,
     /// I/O errors seen.
     pub errors: u64,
+    /// Has sectors that could not be read, and stays because the array needs it.
+    pub unreliable: bool,
     /// The rebuilt part, in device sectors.
     pub recovery_offset_sectors: Option<u64>,
     /// `devflags` of its superblock: [`devflag`](crate::format::superblock::devflag).

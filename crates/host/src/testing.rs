@@ -152,6 +152,7 @@ pub(crate) fn status(bytes: u64, members: &[&Path]) -> Status {
             want_replacement: false,
             events: 7,
             errors: 0,
+            unreliable: false,
             devflags: 0,
             recovery_offset_sectors: None,
         }

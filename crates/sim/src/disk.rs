@@ -28,6 +28,8 @@ pub struct Disk {
     /// Sectors that cannot be written, and then not be read either.
     unwritable: Vec<u64>,
     gone: bool,
+    /// Takes writes, and cannot read any of it.
+    blind: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -61,6 +63,7 @@ impl Disk {
             unreadable: Vec::new(),
             unwritable: Vec::new(),
             gone: false,
+            blind: false,
         }
     }
 
@@ -107,7 +110,18 @@ impl Disk {
     /// Has sectors that fail.
     #[must_use]
     pub fn damaged(&self) -> bool {
-        !self.unreadable.is_empty() || !self.unwritable.is_empty()
+        self.blind || !self.unreadable.is_empty() || !self.unwritable.is_empty()
+    }
+
+    /// From now on nothing can be read, while writes are taken.
+    pub const fn go_blind(&mut self) {
+        self.blind = true;
+    }
+
+    /// Nothing can be read.
+    #[must_use]
+    pub const fn blind(&self) -> bool {
+        self.blind
     }
 
     /// The sector cannot be read until it is written again.
@@ -126,7 +140,7 @@ impl Disk {
     pub fn read(&self, sector: u64, out: &mut [u8]) -> Result<(), IoError> {
         self.reachable(sector, out.len())?;
         let end = sector + (out.len() / SECTOR) as u64;
-        if self.unreadable.iter().any(|bad| (sector..end).contains(bad)) {
+        if self.blind || self.unreadable.iter().any(|bad| (sector..end).contains(bad)) {
             return Err(IoError::MEDIUM);
         }
         let at = sector as usize * SECTOR;

@@ -78,7 +78,7 @@ pub fn inject(world: &mut World) {
     if world.rng.percent(40) && return_members(world, &status) {
         return;
     }
-    match world.rng.below(16) {
+    match world.rng.below(17) {
         0..=2 => fail(world, &status),
         3..=4 => vanish(world, &status),
         5..=6 => damage(world, &status, false),
@@ -101,6 +101,7 @@ pub fn inject(world: &mut World) {
             let pause = world.rng.percent(50);
             world.ask(Command::Pause(pause));
         }
+        15 => go_blind(world, &status),
         _ => {
             let max_bytes_s = Some(world.rng.pick(&[1 << 20, 10 << 20, 1 << 30]));
             let min_bytes_s = Some(world.rng.pick(&[1 << 10, 1 << 20]));
@@ -163,6 +164,18 @@ fn damage(world: &mut World, status: &Status, for_good: bool) {
         } else {
             world.exec.disks[device].lose_sector(sector);
         }
+    }
+}
+
+/// Nothing can be read any more, while writes are taken.
+fn go_blind(world: &mut World, status: &Status) {
+    let Some(member) = any_member(world, status, &LIVE) else { return };
+    let Some(device) = world.exec.device(member) else { return };
+    // Where parity is in doubt, what cannot be read is lost.
+    if world.suspects.is_empty() && may_be_damaged(world, status, member) {
+        world.damages(device);
+        world.note(&[52, device as u64], || format!("TROUBLE device {device} cannot be read"));
+        world.exec.disks[device].go_blind();
     }
 }
 

@@ -275,7 +275,7 @@ impl World {
                 Output::Action(Action::Reply { id, result }) => {
                     self.replied(id, result.map_err(|error| error.to_string()))?;
                 }
-                Output::Action(Action::Notify(event)) => self.notified(&event),
+                Output::Action(Action::Notify(event)) => self.notified(&event)?,
                 Output::Action(other) => return Err(Failure(format!("unexpected {other:?}"))),
                 Output::Fault(fault) => return Err(Failure(fault)),
             }
@@ -350,7 +350,7 @@ impl World {
         Some(self.refused.swap_remove(at).1)
     }
 
-    fn notified(&mut self, event: &ArrayEvent) {
+    fn notified(&mut self, event: &ArrayEvent) -> Result<(), Failure> {
         self.note(&[30], || format!("EVENT {event:?}"));
         match *event {
             ArrayEvent::MemberFailed { .. } => self.exempt(),
@@ -361,8 +361,16 @@ impl World {
                     self.synced = true;
                 }
             }
+            ArrayEvent::ReadCorrected { member, fault } => {
+                let disk = self.exec.device(member).map(|device| &self.exec.disks[device]);
+                let sector = fault.sector.unwrap_or(0);
+                if disk.is_some_and(|disk| disk.read(sector, &mut [0; 512]).is_err()) {
+                    return Err(Failure(format!("{event:?}, and cannot be read")));
+                }
+            }
             _ => {}
         }
+        Ok(())
     }
 
     /// Takes the promise off what a write hole may have taken, for the roles now missing.
@@ -388,6 +396,9 @@ impl World {
         let height = self.unit_sectors();
         for role in 0..self.scenario.members {
             let Some(device) = self.holder_device(&status, role) else { continue };
+            if self.exec.disks[device].blind() {
+                self.suspects.exempt(role, &self.geometry, &mut self.oracle);
+            }
             for &bad in self.exec.disks[device].unreadable() {
                 let Some(column) = bad.checked_sub(self.scenario.data_offset) else { continue };
                 let unit = column - column % height;

@@ -87,6 +87,12 @@ impl Array {
                 "wait until recovery is complete, or stop the array",
             );
         }
+        if let Some(other) = self.made_up_for(id).and_then(|other| self.members.get(other)) {
+            return refuse(
+                format!("{} has sectors that only {} makes up for", other.device, member.device),
+                "replace it: that copies it before it goes",
+            );
+        }
         self.fail_member(id, "failed by the administrator", Fault::default());
         Ok(())
     }

@@ -41,12 +41,12 @@ impl Array {
     pub(crate) fn needs(&self, id: MemberId) -> bool {
         let Some(member) = self.members.get(id) else { return false };
         let State::InSync { role } = member.state else { return false };
-        self.leaving(role).is_none() && !self.enough_without(Some(role))
+        self.leaving(role).is_none() && !self.enough_without(&[role])
     }
 
-    /// Can the array run on the roles that are in sync, leaving out one more?
-    pub(crate) fn enough_without(&self, without: Option<u16>) -> bool {
-        let have = |role: u16| Some(role) != without && self.members.in_sync(role);
+    /// Can the array run on the roles that are in sync, leaving out these?
+    pub(crate) fn enough_without(&self, without: &[u16]) -> bool {
+        let have = |role: u16| !without.contains(&role) && self.members.in_sync(role);
         let disks = self.geometry.raid_disks() as u16;
         match self.geometry.level() {
             Level::Linear | Level::Raid0 => (0..disks).all(have),

@@ -98,9 +98,17 @@ impl Array {
             if let Some(member) = self.members.get_mut(id) {
                 member.in_flight -= 1;
             }
-            if let Err(error) = result {
-                failed = Some((id, op, error));
-                self.note_error(id, op, error);
+            match (result, op) {
+                (Err(error), _) => {
+                    failed = Some((id, op, error));
+                    self.note_error(id, op, error);
+                }
+                (Ok(_), IoOp::Read { sector, buf }) => {
+                    if let Some(member) = self.members.get_mut(id) {
+                        member.doubts.remove(sector, u64::from(buf.len) / crate::SECTOR_BYTES);
+                    }
+                }
+                _ => {}
             }
         }
         match entry.owner {

@@ -8,7 +8,9 @@
 //! ```
 
 use super::Array;
+use super::mending::Unread;
 use crate::action::{Checked, IoError, IoErrorKind, Outcome};
+use crate::events::Fault;
 use crate::plan::parity::{Segment, Source};
 use crate::plan::{Plan, Taken};
 use crate::{Buf, Instant, IoOp, MemberId, RequestError};
@@ -49,8 +51,10 @@ pub(crate) enum Kind {
     /// A read that needs reconstruction or another copy. Array sector, within one unit. A larger
     /// read failed on `prefer`: it is asked again, to find out which unit cannot be read.
     Read { request: usize, sector: u64, buf: Buf, prefer: Option<MemberId> },
-    /// Rebuild these members' strips of a unit; `mend`: they hold it, but it could not be read.
-    Rebuild { unit: Unit, targets: Vec<MemberId>, mend: bool },
+    /// Rebuild these members' strips of a unit.
+    Rebuild { unit: Unit, targets: Vec<MemberId> },
+    /// Rewrite a unit that a member holds and could not read, and read it again.
+    Mend { unit: Unit, target: MemberId, fault: Fault },
     /// Compare a unit's redundancy with its data.
     Check { unit: Unit, fix: Fix },
 }
@@ -64,6 +68,8 @@ pub(crate) enum Stage {
     Reading,
     Computing,
     Writing,
+    /// What was rewritten is read again.
+    Rereading,
 }
 
 /// How to go on after the comparison of a unit.
@@ -96,7 +102,7 @@ pub(crate) struct Job {
     pub(crate) checked: Vec<Checked>,
     /// Members not to read from, and those of them whose medium failed and wants rewriting.
     pub(crate) avoid: Vec<MemberId>,
-    pub(crate) mend: Vec<MemberId>,
+    pub(crate) unread: Vec<Unread>,
     pub(crate) read_failed: bool,
     pub(crate) write_failed: bool,
 }
@@ -115,7 +121,7 @@ impl Job {
             compared: None,
             checked: Vec::new(),
             avoid: Vec::new(),
-            mend: Vec::new(),
+            unread: Vec::new(),
             read_failed: false,
             write_failed: false,
         }
@@ -181,7 +187,12 @@ impl Jobs {
         self.slots.iter().flatten().any(|job| {
             let io = job.plan.reads.iter().chain(&job.plan.writes);
             let planned = io.clone().any(|io| io.member == id);
-            planned || matches!(&job.kind, Kind::Rebuild { targets, .. } if targets.contains(&id))
+            planned
+                || match &job.kind {
+                    Kind::Rebuild { targets, .. } => targets.contains(&id),
+                    Kind::Mend { target, .. } => *target == id,
+                    _ => false,
+                }
         })
     }
 }
@@ -197,9 +208,10 @@ impl Array {
     /// The range of sync space a job locks.
     fn lock_range(&self, kind: &Kind) -> (u64, u64) {
         match *kind {
-            Kind::Write { unit, .. } | Kind::Rebuild { unit, .. } | Kind::Check { unit, .. } => {
-                (unit.start, unit.end())
-            }
+            Kind::Write { unit, .. }
+            | Kind::Rebuild { unit, .. }
+            | Kind::Mend { unit, .. }
+            | Kind::Check { unit, .. } => (unit.start, unit.end()),
             Kind::MirrorWrite { sector, sectors, .. } => (sector, sector + sectors),
             Kind::ZeroStripes { start, end, .. } => (start, end),
             Kind::Read { sector, buf, .. } => {
@@ -222,7 +234,7 @@ impl Array {
             }
             Stage::Locking => self.job_locked(index),
             Stage::Metadata(_) | Stage::Scratch => self.plan_job(index),
-            Stage::Reading | Stage::Computing | Stage::Writing => {}
+            Stage::Reading | Stage::Computing | Stage::Writing | Stage::Rereading => {}
         }
     }
 
@@ -356,7 +368,17 @@ impl Array {
         } else {
             Ok(())
         };
-        self.finish_job(index, result);
+        let rereads = self.rereads(self.jobs.get(index));
+        if result.is_err() || rereads.is_empty() {
+            self.finish_job(index, result);
+            return;
+        }
+        let job = self.jobs.get_mut(index);
+        job.stage = Stage::Rereading;
+        job.pending = rereads.len();
+        for (member, op) in rereads {
+            self.issue(member, op, super::io::Owner::Job(index));
+        }
     }
 
     /// An I/O or computation of a job is answered.
@@ -370,13 +392,16 @@ impl Array {
         match job.stage {
             Stage::Reading => {
                 job.pending -= 1;
-                if let Some((member, _, error)) = failed {
+                if let Some((member, op, error)) = failed {
                     job.read_failed = true;
                     job.avoid.push(member);
                     if error.kind == IoErrorKind::Medium {
-                        job.mend.push(member);
+                        let fault = Fault { sector: op.sector(), errno: error.errno };
+                        job.unread.push(Unread { member, fault });
+                        self.note_unreadable(member, op);
                     }
                 }
+                let job = self.jobs.get(index);
                 if job.pending == 0 {
                     if job.read_failed {
                         self.give_scratch(index);
@@ -402,6 +427,18 @@ impl Array {
                 }
                 if self.jobs.get(index).pending == 0 {
                     self.job_written(index);
+                }
+            }
+            Stage::Rereading => {
+                job.pending -= 1;
+                if let Some((member, op, error)) = failed {
+                    job.read_failed = true;
+                    self.not_correctable(member, op, error);
+                }
+                let job = self.jobs.get(index);
+                if job.pending == 0 {
+                    let read = !job.read_failed;
+                    self.finish_job(index, if read { Ok(()) } else { Err(RequestError::Medium) });
                 }
             }
             Stage::Staged | Stage::Locking | Stage::Metadata(_) | Stage::Scratch => {
@@ -435,6 +472,8 @@ impl Array {
         if result.is_ok() {
             self.note_rewritten(&job);
             self.start_mending(&job, start, end);
+        } else {
+            self.tell_unread(&job);
         }
         if matches!(job.kind, Kind::MirrorWrite { .. }) {
             self.spare_plans.push(std::mem::take(&mut job.plan).cleared());
@@ -448,12 +487,8 @@ impl Array {
             Kind::MirrorWrite { request, .. }
             | Kind::ZeroStripes { request, .. }
             | Kind::Read { request, .. } => self.piece_done(request, result),
-            Kind::Rebuild { unit, targets, mend: false } => {
-                self.sync_unit_done(unit, &targets, result);
-            }
-            Kind::Rebuild { targets, mend: true, unit } => {
-                self.mended(&targets, unit, result);
-            }
+            Kind::Rebuild { unit, targets } => self.sync_unit_done(unit, &targets, result),
+            Kind::Mend { unit, target, fault } => self.mended(target, unit, fault, result),
             Kind::Check { unit, .. } => self.sync_unit_done(unit, &[], result),
         }
     }

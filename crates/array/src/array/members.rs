@@ -1,5 +1,6 @@
 //! The members of an array, and who holds which role.
 
+use super::mending::Doubts;
 use crate::MemberId;
 use crate::assemble::{MemberConfig, Standing};
 use crate::format::{BadBlocks, Superblock};
@@ -57,6 +58,7 @@ pub(crate) struct Member {
     pub(crate) bad_blocks: BadBlocks,
     pub(crate) state: State,
     pub(crate) errors: u64,
+    pub(crate) doubts: Doubts,
     pub(crate) want_replacement: bool,
     /// Became in sync, and its superblock does not say so yet.
     pub(crate) arriving: bool,
@@ -80,6 +82,7 @@ impl Member {
             bad_blocks: config.bad_blocks,
             state,
             errors: 0,
+            doubts: Doubts::default(),
             want_replacement: false,
             arriving: false,
             in_flight: 0,

@@ -12,6 +12,7 @@ mod io;
 mod job;
 mod locks;
 mod members;
+mod mending;
 mod meta;
 mod planning;
 mod requests;
@@ -89,6 +90,8 @@ pub struct Array {
     meta: Meta,
     intent: Option<Intent>,
     sync: Sync,
+    /// Units being rewritten because a member could not read them.
+    mending: Vec<(MemberId, job::Unit)>,
     /// raid10 recovery units in flight, by array sector and target: their place in device space.
     raid10_units: BTreeMap<(u64, MemberId), u64>,
 
@@ -176,6 +179,7 @@ impl Array {
             meta: Meta::default(),
             intent,
             sync: Sync::default(),
+            mending: Vec::new(),
             raid10_units: BTreeMap::new(),
             spare_plans: Vec::new(),
             ready: VecDeque::new(),
@@ -197,7 +201,7 @@ impl Array {
         if resynced != MAX_SECTOR {
             array.members.restart_replacements();
         }
-        array.failed = !array.enough_without(None);
+        array.failed = !array.enough_without(&[]);
         if array.failed && !array.read_only {
             return Err("too many members are missing".into());
         }

@@ -3,6 +3,7 @@
 
 use super::Array;
 use super::job::{Compared, Fix, Job, Kind, Unit};
+use super::members::Member;
 use super::scratch::UNIT_SECTORS;
 use crate::code::StripName;
 use crate::events::ArrayEvent;
@@ -66,7 +67,7 @@ impl Array {
         match kind {
             Kind::MirrorWrite { .. } | Kind::ZeroStripes { .. } => 0,
             Kind::Read { .. } if !self.has_parity() => 0,
-            Kind::Rebuild { .. } if !self.has_parity() => 1,
+            Kind::Rebuild { .. } | Kind::Mend { .. } if !self.has_parity() => 1,
             Kind::Check { .. } if !self.has_parity() => self.geometry.copies() as usize,
             _ => self.geometry.raid_disks() as usize,
         }
@@ -137,6 +138,9 @@ impl Array {
             }
             Kind::Rebuild { unit, targets, .. } => {
                 self.plan_rebuild(*unit, targets, &job.avoid, taken).map_err(lost)
+            }
+            Kind::Mend { unit, target, .. } => {
+                self.plan_rebuild(*unit, &[*target], &job.avoid, taken).map_err(lost)
             }
             Kind::Check { .. } => Ok(self.plan_check(index, taken)),
         }
@@ -309,7 +313,8 @@ impl Array {
 
     /// What a job wrote, data or parity, is no longer bad.
     pub(crate) fn note_rewritten(&mut self, job: &Job) {
-        if self.members.iter().all(|(_, member)| member.bad_blocks.is_empty()) {
+        let sound = |member: &Member| member.bad_blocks.is_empty() && !member.doubts.any();
+        if self.members.iter().all(|(_, member)| sound(member)) {
             return;
         }
         for io in &job.plan.writes {
@@ -319,6 +324,7 @@ impl Array {
                 IoOp::Read { .. } | IoOp::Discard { .. } | IoOp::Flush => continue,
             };
             let Some(member) = self.members.get_mut(io.member) else { continue };
+            member.doubts.remove(sector, sectors);
             if member.state.is_live()
                 && member.bad_blocks.overlaps(sector, sectors)
                 && member.bad_blocks.remove(sector, sectors)
@@ -339,44 +345,6 @@ impl Array {
             .map(|copy| self.geometry.copy(unit.start, copy))
             .find(|strip| strip.role == role)
             .map(|strip| member.absolute(strip.sector))
-    }
-
-    /// Members whose medium failed under this job get the unit rewritten.
-    pub(crate) fn start_mending(&mut self, job: &Job, start: u64, end: u64) {
-        if self.read_only || self.stopping.is_some() || !self.is_redundant() {
-            return;
-        }
-        for id in &job.mend {
-            let holds = self
-                .members
-                .get(*id)
-                .is_some_and(|m| m.state.is_live() && m.state.role().is_some());
-            if holds {
-                let unit = Unit { start, sectors: (end - start) as u32 };
-                let mut mend =
-                    Job::new(Kind::Rebuild { unit, targets: vec![*id], mend: true }, false);
-                mend.avoid.push(*id);
-                self.start_job(mend);
-            }
-        }
-    }
-
-    /// A unit that could not be read was rewritten.
-    pub(crate) fn mended(
-        &mut self,
-        targets: &[MemberId],
-        unit: Unit,
-        result: Result<(), RequestError>,
-    ) {
-        for id in targets {
-            let Some(sector) = self.strip_of(*id, unit) else { continue };
-            if result.is_ok() && self.members.live(*id) {
-                if let Some(member) = self.members.get_mut(*id) {
-                    member.superblock.corrected_reads += 1;
-                }
-                self.notify(ArrayEvent::ReadCorrected { member: *id, sector });
-            }
-        }
     }
 
     /// The member to read a mirrored range from: one that is at hand and least busy.

@@ -32,6 +32,7 @@ impl Array {
                 devflags: m.superblock.devflags,
                 events: self.superblock.events,
                 errors: m.errors,
+                unreliable: m.state.is_live() && m.doubts.any(),
                 recovery_offset_sectors: match m.state {
                     State::Rebuilding { offset, .. } => Some(offset),
                     _ => None,

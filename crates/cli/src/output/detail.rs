@@ -218,6 +218,9 @@ fn member_line(text: &mut String, status: &Status, member: &MemberStatus, role: 
     if member.devflags & devflag::FAILFAST != 0 {
         words.push_str(" failfast");
     }
+    if member.unreliable {
+        words.push_str(" unreliable");
+    }
     let _ = writeln!(
         text,
         "   {:5}   {major:5}    {minor:5}    {role_text:>5}      {words}   {}",

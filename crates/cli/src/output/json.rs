@@ -189,6 +189,7 @@ fn member(member: &MemberStatus) -> MemberJson {
         (member.devflags & devflag::FAILFAST != 0, "failfast"),
         (member.replacement, "replacement"),
         (member.want_replacement, "want-replacement"),
+        (member.unreliable, "unreliable"),
     ];
     state.extend(flags.iter().filter(|(set, _)| *set).map(|(_, word)| word));
     MemberJson {

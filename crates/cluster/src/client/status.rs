@@ -60,6 +60,7 @@ fn member(role: u16, link: &Link) -> Option<MemberStatus> {
         want_replacement: false,
         events: member.superblock.events,
         errors: link.errors,
+        unreliable: false,
         recovery_offset_sectors: None,
         devflags: member.superblock.devflags,
     })

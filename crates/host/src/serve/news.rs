@@ -83,8 +83,11 @@ fn line(event: &ArrayEvent, status: Option<&Status>) -> Option<String> {
             format!("{}: {reason}; no more writes until the array is assembled again", member(id))
         }
         ArrayEvent::MemberActive(id) => format!("{} is in sync", member(id)),
-        ArrayEvent::ReadCorrected { member: id, sector } => {
-            format!("{}: read error corrected at sector {sector}", member(id))
+        ArrayEvent::ReadCorrected { member: id, fault } => {
+            format!("{}: read error corrected{}", member(id), place(fault))
+        }
+        ArrayEvent::ReadFailed { member: id, fault } => {
+            format!("{}: read error not corrected{}", member(id), place(fault))
         }
         ArrayEvent::ArrayFailed => "too many members are gone, the array has failed".to_owned(),
         ArrayEvent::SyncStarted(action) => format!("{} started", action.name()),

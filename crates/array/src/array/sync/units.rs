@@ -36,7 +36,7 @@ impl Array {
                 if targets.is_empty() {
                     return false;
                 }
-                Kind::Rebuild { unit, targets, mend: false }
+                Kind::Rebuild { unit, targets }
             }
             SyncAction::Idle => return false,
         };
@@ -88,7 +88,7 @@ impl Array {
             }
             self.raid10_units.insert((array, id), start);
             self.sync.units.insert(start);
-            self.start_job(Job::new(Kind::Rebuild { unit, targets: vec![id], mend: false }, false));
+            self.start_job(Job::new(Kind::Rebuild { unit, targets: vec![id] }, false));
             issued = true;
         }
         issued

@@ -9,6 +9,7 @@ mod bitmap;
 mod compute;
 mod disk;
 mod failure;
+mod mending;
 mod ranges;
 mod recovery;
 mod restart;

@@ -264,6 +264,12 @@ impl World {
         done[0].1.map(|()| self.bytes(buf).to_vec())
     }
 
+    /// Gives a command that is refused; why.
+    pub(super) fn refused(&mut self, command: Command) -> String {
+        assert!(!self.begin_command(command), "not refused");
+        self.refusals.pop().expect("a refusal")
+    }
+
     pub(super) fn command(&mut self, command: Command) {
         let id = CommandId(self.next);
         self.next += 1;
