@@ -14,4 +14,5 @@ mod nodes;
 mod refusals;
 mod revive;
 mod served;
+mod split;
 mod support;
