@@ -86,7 +86,7 @@ pub struct Config {
     pub read_only: bool,
     /// Start a degraded array that is not clean (parity levels).
     pub force: bool,
-    /// Smallest I/O that every member takes, a power of two from 512 to 4096.
+    /// Smallest I/O that the array and every member take, a power of two from 512 to 4096.
     pub block_bytes: u32,
 }
 

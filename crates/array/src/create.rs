@@ -13,7 +13,7 @@
 use std::collections::BTreeSet;
 
 use crate::assemble::enough;
-use crate::format::superblock::{MAX_DEV, MAX_SECTOR, Reshape, feature};
+use crate::format::superblock::{MAX_DEV, MAX_SECTOR, feature};
 use crate::format::{BadBlocks, Bitmap, Role, Superblock, Version};
 use crate::geometry::{Geometry, GeometryError, Shape};
 use crate::level::{Layout, Level};
@@ -280,32 +280,18 @@ impl NewArray {
         set_name[..self.name.len()].copy_from_slice(self.name.as_bytes());
         Superblock {
             version: Version::V1_2,
-            feature_map: 0,
             set_uuid: self.set_uuid,
             set_name,
             ctime: self.ctime,
             level: self.level.to_md(),
             layout: self.layout.encode(),
-            size_sectors: 0,
             chunk_sectors: self.chunk_sectors,
             raid_disks,
-            bitmap_offset_sectors: 0,
-            reshape: Reshape::default(),
-            data_offset: 0,
-            data_size: 0,
             super_offset: SUPER_OFFSET,
-            recovery_offset: 0,
-            dev_number: 0,
-            corrected_reads: 0,
-            device_uuid: [0; 16],
-            devflags: 0,
-            bblog_shift: 0,
             bblog_size_sectors: 8,
-            bblog_offset_sectors: 0,
             utime: self.ctime,
-            events: 0,
             resync_offset: MAX_SECTOR,
-            roles: Vec::new(),
+            ..Superblock::blank()
         }
     }
 

@@ -171,6 +171,29 @@ fn features_that_are_not_run_are_named() {
 }
 
 #[test]
+fn what_newer_kernels_keep_in_the_pads_is_kept_or_refused() {
+    let at = |at, field: &[u8]| decode(Version::V1_2, &patched(V12, at, field));
+    for block_bytes in [512u32, 4096] {
+        let sb = at(224, &block_bytes.to_le_bytes());
+        assert_eq!((sb.logical_block_bytes, sb.supported()), (block_bytes, Ok(())));
+        assert_eq!(sb.encode(), patched(V12, 224, &block_bytes.to_le_bytes()));
+    }
+    for unfit in [1u32, 256, 513, 8192, u32::MAX] {
+        let sb = at(224, &unfit.to_le_bytes());
+        let text = format!("uses logical blocks of {unfit} bytes, which braid does not run");
+        assert!(sb.supported().unwrap_err().to_string().starts_with(&text));
+    }
+    for byte in [12, 15, 228, 255] {
+        let sb = at(byte, &[1]);
+        let text = "uses superblock fields of a newer md, which braid does not run; use mdadm";
+        assert_eq!(sb.supported().unwrap_err().to_string(), text, "{byte}");
+        assert_eq!(sb.encode(), patched(V12, byte, &[1]), "{byte}");
+    }
+    let sb = decode(Version::V0_90, &patched(V090, 200, &4096u32.to_le_bytes()));
+    assert_eq!(sb.logical_block_bytes, 4096);
+}
+
+#[test]
 fn a_hostile_name_is_one_harmless_line() {
     let sb = decode(Version::V1_2, &patched(V12, 32, b"h:\x1b[2Ja\nb\xffc\0"));
     assert_eq!(sb.name(), "h:\u{fffd}[2Ja\u{fffd}b\u{fffd}c");

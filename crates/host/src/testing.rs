@@ -202,5 +202,6 @@ fn superblock(sectors: u64, raid_disks: u32) -> Superblock {
         roles: (0..128)
             .map(|n| if n < raid_disks { Role::Active(n as u16) } else { Role::Spare })
             .collect(),
+        ..Superblock::blank()
     }
 }

@@ -67,6 +67,7 @@ fn superblock(level: i32, layout: u32, number: u32) -> Superblock {
         events: 1,
         resync_offset: MAX_SECTOR,
         roles: (0..4).map(Role::Active).collect(),
+        ..Superblock::blank()
     }
 }
 

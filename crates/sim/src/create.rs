@@ -132,6 +132,7 @@ fn superblock(scenario: &Scenario, device_sectors: u64, data_sectors: u64) -> Su
                 _ => Role::Faulty,
             })
             .collect(),
+        ..Superblock::blank()
     }
 }
 

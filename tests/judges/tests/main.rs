@@ -10,6 +10,7 @@ mod live;
 mod md_to_braid;
 mod nbd_clients;
 mod nested;
+mod newer;
 mod nodes;
 mod refusals;
 mod revive;

@@ -182,6 +182,7 @@ impl Array {
         let number_free =
             self.members.iter().all(|(_, m)| m.superblock.dev_number != superblock.dev_number);
         let known = superblock.set_uuid == self.superblock.set_uuid
+            && superblock.supported().is_ok()
             && superblock.events >= intent.bitmap.superblock.events_cleared
             && u32::from(role) < self.geometry.raid_disks()
             && self.members.role(role).holder.is_none()

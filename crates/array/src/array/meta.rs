@@ -425,6 +425,7 @@ fn copy_array_fields(image: &mut Superblock, array: &Superblock) {
     image.raid_disks = array.raid_disks;
     image.reshape = array.reshape;
     image.events = array.events;
+    image.logical_block_bytes = array.logical_block_bytes;
 }
 
 fn superblock_write(member: MemberId, image: &Superblock) -> PageWrite {

@@ -149,13 +149,14 @@ impl Array {
             resynced = MAX_SECTOR;
         }
         let intent = config.bitmap.map(|bitmap| Intent::new(bitmap, resynced != MAX_SECTOR));
+        let block_bytes = config.block_bytes.clamp(512, 4096);
         let mut array = Self {
             now,
             epoch_micros: 0,
             members: Members::new(config.members, raid_disks),
-            superblock: config.superblock,
+            superblock: with_block_size(config.superblock, block_bytes),
             geometry,
-            block_bytes: config.block_bytes.clamp(512, 4096),
+            block_bytes,
             read_only: config.read_only,
             failed: false,
             // Stopped within a resync, the members say how far it came, and a write must first
@@ -328,6 +329,15 @@ impl Array {
         let possible = self.members.degraded() == 0 && self.meta.is_idle() && intent.clearable();
         possible.then_some(self.clear_at)
     }
+}
+
+/// Where md keeps a logical block size, it is what the most demanding member makes of it.
+fn with_block_size(superblock: Superblock, block_bytes: u32) -> Superblock {
+    let logical_block_bytes = match superblock.logical_block_bytes {
+        0 => 0,
+        kept => kept.max(block_bytes),
+    };
+    Superblock { logical_block_bytes, ..superblock }
 }
 
 fn geometry_of(config: &Config) -> Result<Geometry, String> {

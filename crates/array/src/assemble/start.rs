@@ -7,7 +7,7 @@ use super::check::adopted;
 use super::decide::Table;
 use super::{Candidate, Config, MemberConfig, Options, Standing, Start, Verdict};
 use crate::format::superblock::{MAX_SECTOR, feature};
-use crate::format::{Role, Superblock, SuperblockError, Version};
+use crate::format::{BitmapError, Role, Superblock, SuperblockError, Version};
 use crate::geometry::{Geometry, MAX_MEMBERS, Shape};
 use crate::level::{Layout, Level};
 
@@ -262,9 +262,8 @@ impl Table<'_> {
         options: Options,
     ) -> Result<Start, Refusal> {
         let newest = self.superblock();
-        if merged.is_none() && newest.bitmap_sector().is_some() && !options.read_only {
-            let next = "drop the bitmap with mdadm --assemble --update=no-bitmap";
-            return Err(Refusal::new("no member's bitmap can be read", next));
+        if !options.read_only {
+            self.check_bitmaps(merged.is_some())?;
         }
         let mut superblock = newest.clone();
         // A forced array stays unclean: what redundancy is left, or comes back with recovery, may
@@ -286,10 +285,31 @@ impl Table<'_> {
             bitmap: merged.map(|merged| merged.bitmap),
             read_only: options.read_only,
             force: options.force,
-            block_bytes: 512,
+            block_bytes: newest.logical_block_bytes.max(512),
         };
         let degraded = u16::try_from(self.degraded()).unwrap_or(u16::MAX);
         Ok(Start::Ready { config: Box::new(config), degraded, resync_from, by_bitmap })
+    }
+
+    /// Is the array's bitmap one that can be written to? `readable`: some member's can be read.
+    fn check_bitmaps(&self, readable: bool) -> Result<(), Refusal> {
+        let in_sync = self.candidates.iter().zip(&self.verdicts);
+        let in_sync = in_sync.filter(|(_, verdict)| verdict.in_sync_role().is_some());
+        for (candidate, _) in in_sync {
+            if let Some(Err(BitmapError::Version { kind, .. })) = &candidate.bitmap {
+                let reason = format!("the array uses a {kind} bitmap, which braid does not run");
+                let next = "assemble it with mdadm, or read it with --readonly";
+                return Err(Refusal::new(reason, next));
+            }
+        }
+        if readable || self.superblock().bitmap_sector().is_none() {
+            return Ok(());
+        }
+        // It may have been a lockless one, whose unwritten regions have no parity.
+        let next = "read the array with --readonly; or drop the bitmap and have all redundancy \
+                    written anew: mdadm --assemble --update=no-bitmap, mdadm --stop, mdadm \
+                    --assemble --update=resync";
+        Err(Refusal::new("no member's bitmap can be read", next))
     }
 
     fn member_configs(&self, bitmap: bool) -> Vec<MemberConfig> {

@@ -130,6 +130,9 @@ pub const MAX_EVENTS: u64 = 1 << 62;
 /// The largest `max_dev`: what fits the 4 KiB of a 1.x superblock.
 pub const MAX_DEV: u32 = 1920;
 
+/// The logical block sizes that an export can have: those of disks, up to a page.
+const LOGICAL_BLOCKS: [u32; 4] = [512, 1024, 2048, 4096];
+
 /// A member's superblock. Array-wide fields are equal on members with equal event counts; the
 /// device fields are the member's own. Sectors are 512 bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -188,6 +191,12 @@ pub struct Superblock {
     pub events: u64,
     /// Array-wide: sync sectors below are in sync; [`MAX_SECTOR`] when clean, 0 when active.
     pub resync_offset: u64,
+    /// Smallest I/O that the array takes (`logical_block_size`, since Linux 6.19); 0 when that is
+    /// left to the members. Kept on writing: older kernels do not start an array that has it, so
+    /// no other array gets it.
+    pub logical_block_bytes: u32,
+    /// `pad0` and the end of `pad3`: zeroes, until a newer md finds a use for them. Kept as stored.
+    pub padding: [u8; 32],
     /// What the superblock says of each device number (`dev_roles`, `max_dev` entries).
     pub roles: Vec<Role>,
 }
@@ -266,7 +275,7 @@ pub enum SuperblockError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("uses {names}, which braid does not run; use mdadm")]
 pub struct Unsupported {
-    /// The bits.
+    /// The bits of the feature map; there are features without.
     pub bits: u32,
     /// Their names, separated by commas.
     pub names: String,
@@ -303,6 +312,8 @@ impl Superblock {
             utime: 0,
             events: 0,
             resync_offset: 0,
+            logical_block_bytes: 0,
+            padding: [0; 32],
             roles: Vec::new(),
         }
     }
@@ -335,14 +346,22 @@ impl Superblock {
     /// The features it cannot, by name.
     pub fn supported(&self) -> Result<(), Unsupported> {
         let bits = self.feature_map & !feature::SUPPORTED;
-        if bits == 0 {
-            return Ok(());
-        }
         let known = feature::REFUSED.iter().filter(|(bit, _)| bits & bit != 0);
         let mut names: Vec<String> = known.clone().map(|(_, name)| (*name).to_owned()).collect();
         let unknown = known.fold(bits, |left, (bit, _)| left & !bit);
         if unknown != 0 {
             names.push(format!("unknown feature bits {unknown:#x}"));
+        }
+        let block_bytes = self.logical_block_bytes;
+        if block_bytes != 0 && !LOGICAL_BLOCKS.contains(&block_bytes) {
+            names.push(format!("logical blocks of {block_bytes} bytes"));
+        }
+        // md, too, takes what is not zero there for a new feature, and refuses.
+        if self.padding != [0; 32] {
+            names.push("superblock fields of a newer md".to_owned());
+        }
+        if names.is_empty() {
+            return Ok(());
         }
         Err(Unsupported { bits, names: names.join(", ") })
     }

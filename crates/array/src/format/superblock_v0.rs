@@ -7,7 +7,8 @@
 //!   52 set_uuid1     56 set_uuid2      60 set_uuid3     128 utime         132 state
 //!  152 sb_csum      156 events (64 bit)                 164 cp_events (64 bit)
 //!  172 recovery_cp  176 reshape_position                184 new_level     188 delta_disks
-//!  192 new_layout   196 new_chunk (bytes)               256 layout        260 chunk_size (bytes)
+//!  192 new_layout   196 new_chunk (bytes)               200 logical_block_size
+//!  256 layout       260 chunk_size (bytes)
 //!  512 disks[27], 128 bytes each: number, major, minor, raid_disk, state
 //! 3968 this_disk, the same
 //! ```
@@ -145,6 +146,8 @@ fn fields(sector: u64, minor: u32, bytes: &[u8]) -> Superblock {
         } else {
             0
         },
+        logical_block_bytes: u32_at(bytes, 200),
+        padding: [0; 32],
         roles: (0..MAX_DISKS).map(|number| role(bytes, number)).collect(),
     }
 }

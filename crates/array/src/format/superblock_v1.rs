@@ -9,7 +9,8 @@
 //! 136 data_size    144 super_offset   152 recovery_offset / journal_tail 160 dev_number
 //! 164 cnt_corrected_read              168 device_uuid[16]                184 devflags
 //! 185 bblog_shift  186 bblog_size     188 bblog_offset  192 utime        200 events
-//! 208 resync_offset                   216 sb_csum       220 max_dev      224 pad3[32]
+//! 208 resync_offset                   216 sb_csum       220 max_dev      224 logical_block_size
+//! 228 pad3[28]
 //! 256 dev_roles[max_dev], two bytes each
 //! ```
 
@@ -102,8 +103,18 @@ fn fields(version: Version, bytes: &[u8]) -> Superblock {
         utime: u64_at(bytes, 192),
         events: u64_at(bytes, 200),
         resync_offset: u64_at(bytes, 208),
+        logical_block_bytes: u32_at(bytes, 224),
+        padding: padding(bytes),
         roles: bytes[FIXED_BYTES..].as_chunks().0.iter().map(|raw| role(*raw)).collect(),
     }
+}
+
+/// `pad0` and `pad3`, one behind the other.
+fn padding(bytes: &[u8]) -> [u8; 32] {
+    let mut padding = [0; 32];
+    put(&mut padding, 0, array_at::<4>(bytes, 12));
+    put(&mut padding, 4, array_at::<28>(bytes, 228));
+    padding
 }
 
 /// What md itself checks when it loads a superblock.
@@ -168,6 +179,9 @@ fn put_array_fields(superblock: &Superblock, bytes: &mut [u8]) {
     put(bytes, 200, superblock.events.to_le_bytes());
     put(bytes, 208, superblock.resync_offset.to_le_bytes());
     put(bytes, 220, max_dev.to_le_bytes());
+    put(bytes, 224, superblock.logical_block_bytes.to_le_bytes());
+    put(bytes, 12, array_at::<4>(&superblock.padding, 0));
+    put(bytes, 228, array_at::<28>(&superblock.padding, 4));
 }
 
 /// The fields that are the member's own.

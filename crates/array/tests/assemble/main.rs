@@ -51,6 +51,7 @@ fn member(level: i32, layout: u32, raid_disks: u16, role: u16) -> Superblock {
         events: 10,
         resync_offset: MAX_SECTOR,
         roles,
+        ..Superblock::blank()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use braid_array::assemble::{Candidate, Options, decide};
 use braid_array::format::superblock::feature;
-use braid_array::format::{Role, Superblock, SuperblockError, Version};
+use braid_array::format::{BitmapError, Role, Superblock, SuperblockError, Version};
 
 use super::{
     FORCE, READ_ONLY, RUN, array, assemble, candidates, lose, raid5, ready, refused, verdicts,
@@ -257,6 +257,37 @@ fn arrays_that_are_not_run_are_refused_by_name() {
         (sb.data_offset, sb.super_offset, sb.bblog_size_sectors) = (0, 4096, 0);
     });
     assert_eq!(ready(assemble(&old, READ_ONLY)).1, 0);
+}
+
+#[test]
+fn an_array_with_another_kind_of_bitmap_is_refused_and_nothing_dropped() {
+    let mut superblocks = raid5();
+    superblocks.iter_mut().for_each(|sb| sb.feature_map = feature::BITMAP_OFFSET);
+    let refusal = |errors: &[Option<BitmapError>]| {
+        let mut candidates = candidates(&superblocks);
+        for (candidate, error) in candidates.iter_mut().zip(errors) {
+            if let Some(error) = error {
+                candidate.bitmap = Some(Err(error.clone()));
+            }
+        }
+        assert!(ready(decide(candidates.clone(), READ_ONLY)).0.read_only);
+        refused(decide(candidates, FORCE))
+    };
+    for (version, kind) in [(6, "lockless"), (5, "clustered")] {
+        let of_a_kind = BitmapError::Version { version, kind };
+        for bitmaps in [vec![Some(of_a_kind.clone())], vec![None, Some(of_a_kind)]] {
+            let (reason, next, could_force) = refusal(&bitmaps);
+            let text = format!("the array uses a {kind} bitmap, which braid does not run");
+            assert_eq!((reason, could_force), (text, false));
+            assert!(next.contains("mdadm") && !next.contains("no-bitmap"), "{next}");
+        }
+    }
+    // What it was cannot be told, so everything must be compared once it is gone.
+    let gone = Some(BitmapError::NoMagic);
+    let (reason, next, _) = refusal(&[gone.clone(), gone.clone(), gone]);
+    assert_eq!(reason, "no member's bitmap can be read");
+    let (drop, resync) = (next.find("--update=no-bitmap"), next.find("--update=resync"));
+    assert!(drop.is_some() && drop < resync, "{next}");
 }
 
 #[test]

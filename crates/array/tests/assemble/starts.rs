@@ -271,3 +271,13 @@ fn logs_and_flags_of_members_are_handed_on() {
     candidates[1].bad_blocks = Err(braid_array::format::BadBlocksError::TooMany);
     assert_eq!(ready(decide(candidates, RUN)).0.members.len(), 1);
 }
+
+#[test]
+fn the_block_size_that_a_superblock_keeps_is_that_of_the_array() {
+    for (kept, expected) in [(0, 512), (512, 512), (4096, 4096)] {
+        let mut superblocks = array(1, 0, 2);
+        superblocks.iter_mut().for_each(|sb| sb.logical_block_bytes = kept);
+        let config = ready(assemble(&superblocks, Options::default())).0;
+        assert_eq!(config.block_bytes, expected);
+    }
+}

@@ -88,6 +88,10 @@ fn sizes(text: &mut String, sb: &Superblock) {
     if sb.level != 0 && sb.size_sectors != sb.data_size {
         field(text, "Used Dev Size", sectors_both(sb.size_sectors));
     }
+    // mdadm 4.2 does not know it; the name is that of the field.
+    if sb.logical_block_bytes != 0 {
+        field(text, "Block Size", format!("{} bytes", sb.logical_block_bytes));
+    }
 }
 
 fn place(text: &mut String, member: &Examined) {
@@ -349,6 +353,7 @@ pub(crate) fn json(member: &Examined) -> Value {
         "events": sb.events,
         "layout": shape::layout_option(sb),
         "chunk_size_bytes": u64::from(sb.chunk_sectors) * SECTOR_BYTES,
+        "logical_block_size_bytes": (sb.logical_block_bytes != 0).then_some(sb.logical_block_bytes),
         "corrected_reads": sb.corrected_reads,
         "device_number": sb.dev_number,
         "device_role": role,

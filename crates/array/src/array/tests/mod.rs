@@ -62,6 +62,7 @@ fn superblock(level: i32, layout: u32, disks: u32, chunk: u32, number: u32) -> S
         events: 10,
         resync_offset: MAX_SECTOR,
         roles: (0..disks as u16).map(Role::Active).collect(),
+        ..Superblock::blank()
     }
 }
 

@@ -209,3 +209,21 @@ fn one_unreadable_sector_costs_one_rewritten_block() {
         assert_eq!((world.writes, count), (1, 1), "level {level}: {:?}", world.events);
     }
 }
+
+#[test]
+fn an_update_keeps_the_block_size_and_makes_it_that_of_the_members() {
+    for (kept, blocks, expected) in [(0, 4096, 0), (4096, 4096, 4096), (512, 4096, 4096)] {
+        let mut world = World::with(1, 0, 2, 0, |config| {
+            config.block_bytes = blocks;
+            config.superblock.logical_block_bytes = kept;
+            config.members.iter_mut().for_each(|m| m.superblock.logical_block_bytes = kept);
+        });
+        world.write(0, &noise(1, 4096)).unwrap();
+        world.run();
+        let events = world.superblock(0).events;
+        assert!(events > 10, "the superblocks were written");
+        for disk in [0, 1] {
+            assert_eq!(world.superblock(disk).logical_block_bytes, expected, "{kept} {blocks}");
+        }
+    }
+}
