@@ -50,6 +50,13 @@ pub enum ArrayEvent {
         /// Reached the end.
         complete: bool,
     },
+    /// Something that happened to an array which is a member of this one.
+    Within {
+        /// Which member.
+        array: MemberId,
+        /// What.
+        event: Box<Self>,
+    },
     /// A check found a stripe whose redundancy does not fit.
     Mismatch {
         /// First array sector of the stripe or block.
@@ -88,6 +95,9 @@ impl ArrayEvent {
             Self::ReadFailed { member, fault } => Self::ReadFailed { member: map(member), fault },
             Self::Mismatch { array_sector, sectors, member } => {
                 Self::Mismatch { array_sector, sectors, member: member.map(map) }
+            }
+            Self::Within { array, event } => {
+                Self::Within { array, event: Box::new(event.map_member(map)) }
             }
             other @ (Self::ArrayFailed | Self::SyncStarted(_) | Self::SyncFinished { .. }) => other,
         }

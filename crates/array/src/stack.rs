@@ -2,12 +2,13 @@
 //! a request to the inner machine; user bytes stay where they are, since all share one arena.
 //!
 //! Outside, a stack looks like one machine whose members are the leaves: those of the first inner
-//! array, then of the second, and so on.
+//! array, then of the second, and so on. The inner arrays have ids beyond those of the leaves, which
+//! events and the status use; no command takes them.
 
 use std::collections::VecDeque;
 
 use crate::action::{Command, CommandError, CommandId, Event};
-use crate::events::SyncAction;
+use crate::events::{ArrayEvent, SyncAction};
 use crate::request::Full;
 use crate::status::{ArrayState, Status};
 use crate::{
@@ -17,6 +18,8 @@ use crate::{
 
 /// Members an inner array may come to have; leaf ids are `inner * LEAVES + member`.
 const LEAVES: u16 = 1024;
+/// Inner arrays at most, for leaf ids to tell apart; their own ids begin after those of the leaves.
+const ARRAYS: u16 = u16::MAX / LEAVES;
 /// Position of the machine's number in the ids of a stack.
 const MACHINE_SHIFT: u32 = 56;
 
@@ -49,7 +52,7 @@ impl Stack {
     /// # Errors
     /// When there are more than 63 inner arrays, the most a leaf id can tell apart.
     pub fn new(outer: Array, inner: Vec<Array>) -> Result<Self, String> {
-        if inner.len() > usize::from(u16::MAX / LEAVES) {
+        if inner.len() > usize::from(ARRAYS) {
             return Err(format!("{} arrays in an array are too many", inner.len()));
         }
         let backlog = inner.iter().map(|_| VecDeque::new()).collect();
@@ -67,6 +70,17 @@ impl Stack {
     #[must_use]
     pub const fn leaf(inner: u16, member: MemberId) -> MemberId {
         MemberId(inner * LEAVES + member.0)
+    }
+
+    /// The id of an inner array, which is this member of the outer one.
+    #[must_use]
+    pub const fn array(member: MemberId) -> MemberId {
+        MemberId(ARRAYS * LEAVES + member.0)
+    }
+
+    /// Which inner array has this id.
+    pub(crate) fn array_index(id: MemberId) -> Option<usize> {
+        id.0.checked_sub(ARRAYS * LEAVES).map(usize::from)
     }
 
     fn locate(leaf: MemberId) -> (usize, MemberId) {
@@ -110,8 +124,9 @@ impl Stack {
                         return Some(reply);
                     }
                 }
-                // Its members are arrays, whose own events tell more.
-                Action::Notify(_) => {}
+                Action::Notify(event) => {
+                    return Some(Action::Notify(event.map_member(Self::array)));
+                }
                 other => return Some(other),
             }
         }
@@ -143,7 +158,9 @@ impl Stack {
                     }
                 }
                 Action::Notify(event) => {
-                    return Some(Action::Notify(event.map_member(|m| Self::leaf(number, m))));
+                    let event = Box::new(event.map_member(|leaf| Self::leaf(number, leaf)));
+                    let array = Self::array(MemberId(number));
+                    return Some(Action::Notify(ArrayEvent::Within { array, event }));
                 }
                 other @ (Action::Store { .. }
                 | Action::Load { .. }
@@ -215,8 +232,12 @@ impl Stack {
 
     fn send(&mut self, id: CommandId, leaf: MemberId, command: impl Fn(MemberId) -> Command) {
         let (index, member) = Self::locate(leaf);
-        let machine = self.inner.get_mut(index).unwrap_or(&mut self.outer);
         self.pending.push(Pending { id, waiting: 1, result: Ok(()), then: None });
+        // What is no leaf the outer array does not know either, and refuses.
+        let (machine, member) = match self.inner.get_mut(index) {
+            Some(array) => (array, member),
+            None => (&mut self.outer, leaf),
+        };
         machine.handle(self.now, Event::Command { id, command: command(member) });
     }
 }
@@ -227,14 +248,14 @@ fn sum_up(status: &mut Status) {
     let children = &status.children;
     let degraded = |sum: u16, child: &Status| sum.saturating_add(child.degraded);
     status.degraded = children.iter().fold(status.degraded, degraded);
-    if status.sync.action == SyncAction::Idle
-        && let Some(busy) = children.iter().find(|child| child.sync.action != SyncAction::Idle)
-    {
-        status.sync = busy.sync;
-    }
-    if status.mismatch_sectors.is_none() {
-        status.mismatch_sectors = children.iter().map(|child| child.mismatch_sectors).sum();
-    }
+    // A level without redundancy takes no part in background work.
+    let own = Some(&*status).filter(|_| status.superblock.level > 0);
+    let worked = || own.into_iter().chain(children);
+    let busy = worked().find(|array| array.sync.action != SyncAction::Idle);
+    let sync = busy.or(worked().next()).map(|array| array.sync);
+    let mismatch_sectors = worked().map(|array| array.mismatch_sectors).sum();
+    status.sync = sync.unwrap_or_default();
+    status.mismatch_sectors = mismatch_sectors;
     let needs_all = status.superblock.level <= 0;
     if needs_all && children.iter().any(|child| child.state == ArrayState::Failed) {
         status.state = ArrayState::Failed;
@@ -303,6 +324,9 @@ impl Machine for Stack {
     fn status(&self) -> Status {
         let mut status = self.outer.status();
         status.children = self.inner.iter().map(Machine::status).collect();
+        for member in &mut status.members {
+            member.member = Self::array(member.member);
+        }
         for (index, child) in status.children.iter_mut().enumerate() {
             for member in &mut child.members {
                 member.member = Self::leaf(index as u16, member.member);

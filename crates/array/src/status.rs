@@ -3,6 +3,7 @@
 use crate::MemberId;
 use crate::events::SyncAction;
 use crate::format::Superblock;
+use crate::stack::Stack;
 
 /// State of the array as a whole. `degraded` and the running sync are told apart from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,6 +132,26 @@ pub struct Status {
 }
 
 impl Status {
+    /// A member of it or of an array within it.
+    #[must_use]
+    pub fn member(&self, id: MemberId) -> Option<&MemberStatus> {
+        let within = || self.children.iter().find_map(|child| child.member(id));
+        self.members.iter().find(|member| member.member == id).or_else(within)
+    }
+
+    /// The array that is this member of it.
+    #[must_use]
+    pub fn array_within(&self, member: MemberId) -> Option<&Self> {
+        self.children.get(Stack::array_index(member)?)
+    }
+
+    /// What the superblocks call it, without the host before the name.
+    #[must_use]
+    pub fn short_name(&self) -> String {
+        let name = self.superblock.name();
+        name.split_once(':').map_or(name.as_str(), |(_, name)| name).to_owned()
+    }
+
     /// That of a machine without an array.
     #[must_use]
     pub fn blank() -> Self {

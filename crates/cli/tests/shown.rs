@@ -2,6 +2,7 @@
 
 mod support;
 
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 use support::{Lab, skip};
@@ -86,6 +87,50 @@ fn an_unclean_array_served_read_only_waits_for_its_resync() {
     let detail = lab.ok_text("detail home", &[]);
     assert!(detail.contains("State : clean, resyncing (PENDING) \n"), "{detail}");
     lab.ok("stop home", &[]);
+}
+
+#[test]
+fn a_leaf_that_failed_is_told_of_in_the_array_it_is_in() {
+    let lab = Lab::new();
+    let members = lab.nested("0 --chunk 64K");
+    lab.ok("assemble top", &members);
+    lab.ok("fail top", &members[..1]);
+    let log = std::fs::read_to_string(lab.path("run/top.log")).unwrap();
+    let failed: Vec<&str> = log.lines().filter(|line| line.contains(" failed")).collect();
+    let [line] = failed[..] else { panic!("{log}") };
+    let device = members[0].canonicalize().unwrap();
+    assert!(line.contains(&format!("left: {} failed: ", device.display())), "{line}");
+    let mdstat = lab.ok_text("status --mdstat", &[]);
+    let lines: Vec<&str> = mdstat.lines().collect();
+    assert_eq!(lines[1], "top : active raid0 right[1] left[0]", "{mdstat}");
+    assert_eq!(lines[4], "left : active raid1 m1[1] m0[0](F)", "{mdstat}");
+    assert!(lines[5].ends_with(" blocks super 1.2 [2/1] [_U]"), "{mdstat}");
+    assert_eq!(lines[7], "right : active raid1 m3[1] m2[0]", "{mdstat}");
+    let scan = lab.ok_text("detail --scan", &[]);
+    let names: Vec<&str> = scan.lines().filter_map(|line| line.split(' ').nth(1)).collect();
+    assert_eq!(names, ["/dev/md/left", "/dev/md/right", "/dev/md/top"]);
+}
+
+#[test]
+fn what_a_check_finds_is_told_of_the_array_it_is_in() {
+    let lab = Lab::new();
+    let members = lab.nested("1 --assume-clean");
+    let text = lab.ok("examine --json", &members[3..]);
+    let examined: serde_json::Value = serde_json::from_slice(&text).unwrap();
+    let data = examined[0]["data_offset_sectors"].as_u64().unwrap() * 512;
+    let member = std::fs::File::options().write(true).open(&members[3]).unwrap();
+    // Behind the superblock and the data offset of the array in it.
+    member.write_all_at(&[7; 4096], data + (8 << 20)).unwrap();
+    lab.ok("assemble top", &members);
+    let found = lab.run("check top --wait --json", &[]).stdout;
+    let found: serde_json::Value = serde_json::from_slice(&found).unwrap();
+    assert!(found["mismatches"].as_u64().unwrap() > 0, "{found}");
+    // The mirror of the mirrors differs too, if that is the copy which it happens to read.
+    let mut ranges = found["mismatch_ranges"].as_array().unwrap().iter();
+    let range = ranges.find(|range| range["within"] == "right").unwrap();
+    assert_eq!(range["array_offset_bytes"], 8 << 20, "{found}");
+    let text = String::from_utf8(lab.run("check top --wait", &[]).stdout).unwrap();
+    assert!(text.contains("at array offset 8388608 of right"), "{text}");
 }
 
 #[test]

@@ -86,7 +86,10 @@ fn outcome(array: &ControlStatus, kind: Kind) -> String {
         let offset = found.array_sector * SECTOR_BYTES;
         let wrong = output::wrong_member(&array.array, found);
         let wrong = wrong.map_or_else(String::new, |device| format!(", {device} is wrong"));
-        let _ = writeln!(text, "  {} sectors at array offset {offset}{wrong}", found.sectors);
+        let within = output::array_within(&array.array, found);
+        let within = within.map_or_else(String::new, |name| format!(" of {name}"));
+        let sectors = found.sectors;
+        let _ = writeln!(text, "  {sectors} sectors at array offset {offset}{within}{wrong}");
     }
     text
 }

@@ -17,9 +17,8 @@ use super::{human, names, shape, time};
 pub(crate) fn text(array: &ControlStatus) -> String {
     let mut text = one(&array.name, &array.array, &array.exports);
     for child in &array.array.children {
-        let name = child.superblock.name();
         text.push('\n');
-        text.push_str(&one(shape::short_name(&name), child, &[]));
+        text.push_str(&one(&child.short_name(), child, &[]));
     }
     text
 }
@@ -280,12 +279,19 @@ fn export_key(device: &str) -> String {
     device.trim_start_matches('/').chars().map(keep).collect()
 }
 
-/// The line for mdadm.conf.
-pub(crate) fn array_line(array: &ControlStatus) -> String {
-    let sb = &array.array.superblock;
-    let mut text = format!("ARRAY /dev/md/{}", names::in_dev_md(&array.name));
+/// The lines for mdadm.conf: of the arrays that are its members, then of the array.
+pub(crate) fn array_lines(array: &ControlStatus) -> String {
+    let children = array.array.children.iter();
+    let mut text: String = children.map(|child| array_line(&child.short_name(), child)).collect();
+    text.push_str(&array_line(&array.name, &array.array));
+    text
+}
+
+fn array_line(name: &str, status: &Status) -> String {
+    let sb = &status.superblock;
+    let mut text = format!("ARRAY /dev/md/{}", names::in_dev_md(name));
     let _ = write!(text, " metadata={}", shape::version_name(sb.version));
-    let spares = spares(&array.array);
+    let spares = spares(status);
     if spares > 0 {
         let _ = write!(text, " spares={spares}");
     }

@@ -44,6 +44,8 @@ struct MismatchJson {
     bytes: u64,
     /// The member that is wrong, where that can be told.
     device: Option<String>,
+    /// The array within this one whose offset that is; `null`: this one's.
+    within: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -88,7 +90,6 @@ pub(crate) fn array(array: &ControlStatus) -> ArrayJson {
 /// What the status of an array or of one within it says.
 fn described(name: String, status: &Status) -> ArrayJson {
     let sb = &status.superblock;
-    let child_name = |child: &Status| shape::short_name(&child.superblock.name()).to_owned();
     ArrayJson {
         schema: SCHEMA,
         name,
@@ -121,7 +122,7 @@ fn described(name: String, status: &Status) -> ArrayJson {
         },
         mismatches: status.mismatch_sectors,
         mismatch_ranges: Vec::new(),
-        children: status.children.iter().map(|it| described(child_name(it), it)).collect(),
+        children: status.children.iter().map(|it| described(it.short_name(), it)).collect(),
     }
 }
 
@@ -130,6 +131,7 @@ fn mismatch(status: &Status, found: &Mismatch) -> MismatchJson {
         array_offset_bytes: found.array_sector * SECTOR_BYTES,
         bytes: u64::from(found.sectors) * SECTOR_BYTES,
         device: super::wrong_member(status, found).map(str::to_owned),
+        within: super::array_within(status, found),
     }
 }
 

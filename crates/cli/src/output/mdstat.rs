@@ -20,6 +20,9 @@ pub(crate) fn mdstat(arrays: &[ControlStatus]) -> String {
     );
     for array in arrays {
         one(&mut text, &array.name, &array.array);
+        for child in &array.array.children {
+            one(&mut text, &child.short_name(), child);
+        }
     }
     text.push_str("unused devices: <none>\n");
     text
@@ -33,7 +36,9 @@ fn one(text: &mut String, name: &str, status: &Status) {
     let mut members: Vec<&MemberStatus> = status.members.iter().collect();
     members.sort_by_key(|member| std::cmp::Reverse(member.number));
     for member in members {
-        let _ = write!(text, " {}{}", names::in_mdstat(base_name(&member.device)), flags(member));
+        let within = status.array_within(member.member).map(Status::short_name);
+        let device = within.as_deref().unwrap_or_else(|| base_name(&member.device));
+        let _ = write!(text, " {}{}", names::in_mdstat(device), flags(member));
     }
     let _ = write!(text, "\n      {} blocks", status.array_sectors / 2);
     if sb.version != Version::V0_90 {

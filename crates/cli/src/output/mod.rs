@@ -34,8 +34,12 @@ fn local_note(name: &str) -> String {
 
 /// The device of the member that is wrong, where that can be told.
 pub(crate) fn wrong_member<'a>(status: &'a Status, found: &Mismatch) -> Option<&'a str> {
-    let wrong = status.members.iter().find(|member| Some(member.member) == found.member);
-    wrong.map(|member| member.device.as_str())
+    Some(status.member(found.member?)?.device.as_str())
+}
+
+/// The name of the array within this one that a mismatch is in.
+pub(crate) fn array_within(status: &Status, found: &Mismatch) -> Option<String> {
+    status.array_within(found.within?).map(Status::short_name)
 }
 
 /// `min 10M, max none`: how fast background work may go, in the words of `braid sync`.

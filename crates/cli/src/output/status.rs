@@ -21,8 +21,7 @@ fn one(array: &ControlStatus) -> String {
     let status = &array.array;
     let mut text = head_and_members(&array.name, status);
     for child in &status.children {
-        let name = shape::short_name(&child.superblock.name()).to_owned();
-        for line in head_and_members(&name, child).lines() {
+        for line in head_and_members(&child.short_name(), child).lines() {
             let _ = writeln!(text, "  {line}");
         }
     }

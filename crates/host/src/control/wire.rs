@@ -172,4 +172,6 @@ pub struct Mismatch {
     pub sectors: u32,
     /// The member that is wrong, where that can be told.
     pub member: Option<MemberId>,
+    /// The member whose array this is about, where it is an array within the one asked.
+    pub within: Option<MemberId>,
 }

@@ -37,12 +37,19 @@ impl News {
 
     /// Takes an event in, on the engine's thread.
     pub(super) fn report(&self, event: &ArrayEvent) {
+        match event {
+            ArrayEvent::Within { array, event } => self.take(event, Some(*array)),
+            event => self.take(event, None),
+        }
+    }
+
+    fn take(&self, event: &ArrayEvent, within: Option<MemberId>) {
         match *event {
             ArrayEvent::SyncStarted(SyncAction::Check | SyncAction::Repair) => self.lock().clear(),
             ArrayEvent::Mismatch { array_sector, sectors, member } => {
                 let mut mismatches = self.lock();
                 if mismatches.len() < MAX_MISMATCHES {
-                    mismatches.push(Mismatch { array_sector, sectors, member });
+                    mismatches.push(Mismatch { array_sector, sectors, member, within });
                 }
             }
             ArrayEvent::MemberFailed { member, ref reason, .. }
@@ -72,7 +79,7 @@ pub(super) fn log(name: &str, events: &Receiver<ArrayEvent>, door: &Door) {
 /// Differences are no line of their own: there may be as many as stripes.
 fn line(event: &ArrayEvent, status: Option<&Status>) -> Option<String> {
     let member = |id: MemberId| {
-        let known = status.and_then(|s| s.members.iter().find(|member| member.member == id));
+        let known = status.and_then(|status| status.member(id));
         known.map_or_else(|| format!("member {}", id.0), |member| member.device.clone())
     };
     Some(match *event {
@@ -95,6 +102,11 @@ fn line(event: &ArrayEvent, status: Option<&Status>) -> Option<String> {
         ArrayEvent::SyncFinished { action, complete: false } => {
             format!("{} interrupted", action.name())
         }
+        ArrayEvent::Within { array, ref event } => {
+            let within = status.and_then(|status| status.array_within(array));
+            let name = within.map_or_else(|| member(array), Status::short_name);
+            format!("{name}: {}", line(event, status)?)
+        }
         ArrayEvent::Mismatch { .. } => return None,
     })
 }
@@ -108,6 +120,8 @@ fn place(fault: Fault) -> String {
 
 #[cfg(test)]
 mod tests {
+    use braid_array::stack::Stack;
+
     use super::*;
 
     #[test]
@@ -121,7 +135,7 @@ mod tests {
         news.report(&mismatch(64));
         assert_eq!(
             news.mismatches(),
-            [Mismatch { array_sector: 64, sectors: 8, member: Some(MemberId(2)) }]
+            [Mismatch { array_sector: 64, sectors: 8, member: Some(MemberId(2)), within: None }]
         );
         news.report(&ArrayEvent::SyncStarted(SyncAction::Recovery));
         assert_eq!(news.mismatches().len(), 1);
@@ -153,5 +167,29 @@ mod tests {
         assert_eq!(line(started).unwrap(), "recovery started");
         let mismatch = ArrayEvent::Mismatch { array_sector: 0, sectors: 8, member: None };
         assert_eq!(line(mismatch), None);
+    }
+
+    #[test]
+    fn what_happens_within_an_array_is_told_of_that() {
+        let mut status = crate::testing::status(1 << 20, &["array h:left".as_ref()]);
+        let mut left = crate::testing::status(1 << 20, &["/dev/a".as_ref()]);
+        left.superblock.set_name[..6].copy_from_slice(b"h:left");
+        let array = Stack::array(MemberId(0));
+        status.members[0].member = array;
+        left.members[0].member = Stack::leaf(0, MemberId(0));
+        status.children.push(left);
+        let failed = |member| ArrayEvent::MemberFailed {
+            member,
+            reason: "gone".into(),
+            fault: Fault::default(),
+        };
+        let leaf = failed(Stack::leaf(0, MemberId(0)));
+        let leaf = ArrayEvent::Within { array, event: Box::new(leaf) };
+        assert_eq!(line(&leaf, Some(&status)).unwrap(), "left: /dev/a failed: gone");
+        assert_eq!(line(&failed(array), Some(&status)).unwrap(), "array h:left failed: gone");
+        let news = News::default();
+        let event = ArrayEvent::Mismatch { array_sector: 8, sectors: 1, member: None };
+        news.report(&ArrayEvent::Within { array, event: Box::new(event) });
+        assert_eq!(news.mismatches()[0].within, Some(array));
     }
 }

@@ -10,6 +10,7 @@ mod compute;
 mod disk;
 mod failure;
 mod mending;
+mod nested;
 mod ranges;
 mod recovery;
 mod restart;

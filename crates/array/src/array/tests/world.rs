@@ -75,9 +75,12 @@ impl World {
         let arrays: Vec<Array> =
             (0..outer.2).map(|_| start(config(inner.0, inner.1, inner.2, inner.3))).collect();
         let mut top = config(outer.0, outer.1, outer.2, outer.3);
+        let data_sectors = arrays[0].array_sectors() - DATA_OFFSET;
+        top.superblock.size_sectors = data_sectors.min(top.superblock.size_sectors);
         for member in &mut top.members {
             member.device_sectors = arrays[0].array_sectors();
-            member.superblock.data_size = arrays[0].array_sectors() - DATA_OFFSET;
+            member.superblock.data_size = data_sectors;
+            member.superblock.size_sectors = top.superblock.size_sectors;
         }
         let top = start(top);
         let stack = crate::stack::Stack::new(top, arrays).unwrap();
