@@ -99,6 +99,30 @@ fn no_machine_paths_and_no_orphaned_todo() {
     report(&findings);
 }
 
+/// A plain `cargo build` is for users: it builds the command alone. What we call names more.
+#[test]
+fn cargo_is_told_what_to_build() {
+    assert!(read(&root().join("Cargo.toml")).contains("\ndefault-members = [\"crates/cli\"]\n"));
+    let builds = ["build", "test", "run", "bench", "clippy", "check"];
+    let mut calls = 0;
+    let mut findings = Vec::new();
+    for path in
+        sources(&["sh"]).into_iter().chain([root().join("Makefile"), root().join(".ci/run")])
+    {
+        for (number, line) in numbered(&read(&path)) {
+            let of_cargo = line.split("cargo ").skip(1).filter_map(|rest| rest.split(' ').next());
+            for call in of_cargo.filter(|word| builds.contains(word)) {
+                calls += 1;
+                if !line.contains("--workspace") && !line.contains(" -p ") {
+                    findings.push(at(&path, number, &format!("cargo {call} of which package?")));
+                }
+            }
+        }
+    }
+    assert!(calls > 5, "the calls of cargo were not found");
+    report(&findings);
+}
+
 #[test]
 fn unsafe_only_in_parity_and_host() {
     let allowed = [root().join("crates/parity"), root().join("crates/host")];

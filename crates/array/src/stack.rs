@@ -2,8 +2,8 @@
 //! a request to the inner machine; user bytes stay where they are, since all share one arena.
 //!
 //! Outside, a stack looks like one machine whose members are the leaves: those of the first inner
-//! array, then of the second, and so on. The inner arrays have ids beyond those of the leaves, which
-//! events and the status use; no command takes them.
+//! array, then of the second, and so on. The inner arrays have ids beyond those of the leaves,
+//! which events and the status use; no command takes them.
 
 use std::collections::VecDeque;
 
