@@ -49,7 +49,8 @@ pub(crate) fn new(
     }
 }
 
-/// A fabric. It starts its operations on the engine's driver as `Token::Fabric`. All is called on the engine's thread, and nothing may block.
+/// A fabric. It starts its operations on the engine's driver as `Token::Fabric`. All is called on
+/// the engine's thread, and nothing may block.
 ///
 /// What it owes the machine:
 /// - Every `Connect` is answered by `Connected` or `Lost`. What is asked of a peer before
