@@ -112,21 +112,26 @@ impl<T: Copy> Threads<T> {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
-        let ready: Vec<u32> = waiting
+        let ready: Vec<(u32, PollFlags)> = waiting
             .into_iter()
             .zip(&fds[1..])
-            .filter(|(_, fd)| !fd.revents().is_empty())
-            .map(|(index, _)| index)
+            .map(|(index, fd)| (index, fd.revents()))
+            .filter(|(_, events)| !events.is_empty())
             .collect();
         let _ = rustix::io::read(self.wake.as_fd(), &mut [0; 8]);
         while let Ok((index, result)) = self.done.try_recv() {
             let token = self.files.remove(index);
             out.push(Completion { token, result, message: None, accepted: None });
         }
-        for index in ready {
+        for (index, events) in ready {
             let mut accepted = None;
-            let result = self.sockets[index].attempt(&self.memory, &mut accepted);
-            let Some(result) = result else { continue };
+            let waiting = &mut self.sockets[index];
+            let result = match waiting.attempt(&self.memory, &mut accepted) {
+                Some(result) => result,
+                // A listener that was shut down would say "try again" for ever.
+                None if waiting.is_accept() && events.contains(PollFlags::HUP) => Err(Errno::INVAL),
+                None => continue,
+            };
             let Waiting { token, op, .. } = self.sockets.remove(index);
             let message = if let Op::Send { message, .. } = op { Some(message) } else { None };
             out.push(Completion { token, result, message, accepted });
@@ -136,6 +141,10 @@ impl<T: Copy> Threads<T> {
 }
 
 impl<T> Waiting<T> {
+    const fn is_accept(&self) -> bool {
+        matches!(self.op, Op::Accept { .. })
+    }
+
     /// Does what can be done without waiting; `None` when that was not all.
     fn attempt(
         &mut self,
