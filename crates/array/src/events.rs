@@ -39,6 +39,11 @@ pub enum ArrayEvent {
         /// What it answered.
         fault: Fault,
     },
+    /// A client was hung up on: it took no replies for long, and others needed their memory.
+    ClientDropped {
+        /// Who, for people.
+        client: Cow<'static, str>,
+    },
     /// Too many members are gone.
     ArrayFailed,
     /// Background work began.
@@ -99,7 +104,10 @@ impl ArrayEvent {
             Self::Within { array, event } => {
                 Self::Within { array, event: Box::new(event.map_member(map)) }
             }
-            other @ (Self::ArrayFailed | Self::SyncStarted(_) | Self::SyncFinished { .. }) => other,
+            other @ (Self::ArrayFailed
+            | Self::ClientDropped { .. }
+            | Self::SyncStarted(_)
+            | Self::SyncFinished { .. }) => other,
         }
     }
 }

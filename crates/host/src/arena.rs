@@ -1,10 +1,16 @@
 //! The arena: one aligned mapping in which all user bytes live. The front belongs to the machine
 //! (its scratch), then comes a stretch of zeroes to write from, then what is handed out as request
-//! buffers, and at the end a little for the fabric where there is one.
+//! buffers, then what clients have of their own, and at the end a little for the fabric where there
+//! is one.
 //!
 //! Every range has one holder at a time: whoever allocated it, then the machine or the kernel
 //! while a request or an I/O names it. All access goes through that rule; the borrow checker
 //! cannot see it because the kernel is one of the holders.
+//!
+//! Memory is shared so that nobody can take it from the others. Each client has a block of its own,
+//! in which any request fits, and what is common is given to a client only as long as four times
+//! as much as it has is left. So one client alone gets a fifth, many get less each, and there is
+//! always some left for who comes next; and with nothing left, everyone still has their block.
 
 mod memory;
 mod pool;
@@ -20,23 +26,55 @@ use pool::{BLOCK_BYTES, Pool};
 
 const FABRIC_BYTES: u32 = 4 << 20;
 
+/// Clients that use the array at the same time.
+pub(crate) const MAX_CLIENTS: u16 = 64;
+/// What a connection receives into. Larger ones would copy more of large writes, smaller ones batch
+/// less.
+pub(crate) const INPUT_BYTES: u32 = 64 << 10;
+/// For so many connections, those that are coming and going included.
+const INPUTS: u64 = 128;
+/// How many times more than a client has must be left of what is common.
+const LEFT: u64 = 4;
+/// With less than this part left, what is common is short.
+const SHORT: u64 = 8;
+
 /// The memory and who holds which part of it.
 #[derive(Debug)]
 pub struct Arena {
     memory: Arc<Memory>,
     scratch: Scratch,
     zeroes: Buf,
-    pool: Pool,
+    common: Pool,
+    homes: Vec<Pool>,
+    free_homes: Vec<u16>,
+    inputs: Pool,
+    /// Somebody got nothing while what is common was short.
+    missed: bool,
     fabric: Buf,
 }
 
+/// A client's part: a block of its own, and what it has of what is common.
+#[derive(Debug)]
+pub(crate) struct Holder {
+    home: u16,
+    common_bytes: u64,
+}
+
+impl Holder {
+    /// What it has of what is common.
+    pub(crate) const fn common_bytes(&self) -> u64 {
+        self.common_bytes
+    }
+}
+
 impl Arena {
-    /// An arena with `scratch_bytes` for a machine and at least `request_bytes` for requests.
+    /// An arena with `scratch_bytes` for a machine, at least `request_bytes` for requests, and room
+    /// for clients.
     ///
     /// # Errors
     /// When the address space cannot be had.
     pub fn new(scratch_bytes: u64, request_bytes: u64) -> io::Result<Self> {
-        Self::with_end(scratch_bytes, request_bytes, 0)
+        Self::with(scratch_bytes, request_bytes, MAX_CLIENTS, 0)
     }
 
     /// As `new`, with room for the headers and messages of a fabric at the end.
@@ -44,23 +82,49 @@ impl Arena {
     /// # Errors
     /// When the address space cannot be had.
     pub fn for_fabric(scratch_bytes: u64, request_bytes: u64) -> io::Result<Self> {
-        Self::with_end(scratch_bytes, request_bytes, FABRIC_BYTES)
+        Self::with(scratch_bytes, request_bytes, MAX_CLIENTS, FABRIC_BYTES)
     }
 
-    fn with_end(scratch_bytes: u64, request_bytes: u64, fabric: u32) -> io::Result<Self> {
-        let scratch_end = scratch_bytes.next_multiple_of(BLOCK_BYTES);
+    /// As `for_fabric`, where there are no clients but the other ends of the fabric.
+    ///
+    /// # Errors
+    /// When the address space cannot be had.
+    pub fn for_node(scratch_bytes: u64, request_bytes: u64) -> io::Result<Self> {
+        Self::with(scratch_bytes, request_bytes, 0, FABRIC_BYTES)
+    }
+
+    fn with(
+        scratch_bytes: u64,
+        request_bytes: u64,
+        clients: u16,
+        fabric_bytes: u32,
+    ) -> io::Result<Self> {
+        let mut end = scratch_bytes.next_multiple_of(BLOCK_BYTES);
+        let mut next = |bytes: u64| {
+            end += bytes;
+            end - bytes
+        };
         let blocks = u32::try_from(request_bytes.div_ceil(BLOCK_BYTES).max(1))
             .map_err(|_| io::ErrorKind::InvalidInput)?;
-        let pool_start = scratch_end + BLOCK_BYTES;
-        let pool_end = pool_start + u64::from(blocks) * BLOCK_BYTES;
-        let bytes = pool_end + u64::from(fabric);
-        let bytes = usize::try_from(bytes).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let zeroes = Buf { offset: next(BLOCK_BYTES), len: 1 << 20 };
+        let common = Pool::new(next(u64::from(blocks) * BLOCK_BYTES), blocks);
+        // One more, for the door.
+        let homes = (0..=clients).map(|_| Pool::new(next(BLOCK_BYTES), 1)).collect();
+        let inputs = if clients > 0 { INPUTS * u64::from(INPUT_BYTES) / BLOCK_BYTES } else { 0 };
+        let start = next(inputs * BLOCK_BYTES);
+        let inputs = Pool::new(start, u32::try_from(inputs).expect("a few"));
+        let fabric = Buf { offset: next(fabric_bytes.into()), len: fabric_bytes };
+        let bytes = usize::try_from(end).map_err(|_| io::ErrorKind::InvalidInput)?;
         Ok(Self {
             memory: Arc::new(Memory::new(bytes)?),
             scratch: Scratch { offset: 0, bytes: scratch_bytes },
-            zeroes: Buf { offset: scratch_end, len: 1 << 20 },
-            pool: Pool::new(pool_start, blocks),
-            fabric: Buf { offset: pool_end, len: fabric },
+            zeroes,
+            common,
+            homes,
+            free_homes: (0..=clients).rev().collect(),
+            inputs,
+            missed: false,
+            fabric,
         })
     }
 
@@ -84,24 +148,61 @@ impl Arena {
         Place { memory: Arc::clone(&self.memory), own: self.fabric }
     }
 
-    /// Bytes that are handed out in turn.
-    pub(crate) const fn request_bytes(&self) -> u64 {
-        self.pool.bytes()
+    /// A part for one more client, if there is one.
+    pub(crate) fn settle(&mut self) -> Option<Holder> {
+        self.free_homes.pop().map(|home| Holder { home, common_bytes: 0 })
     }
 
-    /// A buffer of exactly `len` bytes (1 to 1 MiB), 4096-aligned; `None` when there is none.
-    pub(crate) fn allocate(&mut self, len: u32) -> Option<Buf> {
-        self.pool.allocate(len)
+    /// Whether `settle` would give something.
+    pub(crate) const fn has_room(&self) -> bool {
+        !self.free_homes.is_empty()
     }
 
-    /// Gives back a buffer from `allocate`; `buf` may also be a front part of it.
-    pub(crate) fn release(&mut self, buf: Buf) {
-        self.pool.release(buf.offset);
+    /// Takes back the part of a client that has released everything.
+    pub(crate) fn leave(&mut self, holder: Holder) {
+        debug_assert_eq!(holder.common_bytes, 0, "memory of a client that left is lost");
+        self.free_homes.push(holder.home);
     }
 
-    /// How much of the arena a buffer of this length occupies.
-    pub(crate) const fn occupied_bytes(len: u32) -> u64 {
-        Pool::occupied_bytes(len)
+    /// A buffer of exactly `len` bytes (1 to 1 MiB), 4096-aligned. `None` when the client has its
+    /// share: then it has something to release.
+    pub(crate) fn allocate(&mut self, holder: &mut Holder, len: u32) -> Option<Buf> {
+        let occupied = Pool::occupied_bytes(len);
+        let had = holder.common_bytes + occupied;
+        if had * LEFT <= self.common.whole_bytes().saturating_sub(occupied)
+            && let Some(buf) = self.common.allocate(len)
+        {
+            holder.common_bytes = had;
+            return Some(buf);
+        }
+        self.missed |= self.common.whole_bytes() * SHORT < self.common.bytes();
+        self.homes[usize::from(holder.home)].allocate(len)
+    }
+
+    /// Gives back a buffer from `allocate`; `buf` may also be a front part of it, of the same size
+    /// of slot.
+    pub(crate) fn release(&mut self, holder: &mut Holder, buf: Buf) {
+        if self.common.contains(buf) {
+            holder.common_bytes -= Pool::occupied_bytes(buf.len);
+            self.common.release(buf.offset);
+        } else {
+            self.homes[usize::from(holder.home)].release(buf.offset);
+        }
+    }
+
+    /// Whether somebody got nothing of what is common since the last call, because it is short.
+    pub(crate) const fn was_short(&mut self) -> bool {
+        std::mem::replace(&mut self.missed, false)
+    }
+
+    /// What a connection receives into; `None` when there are too many.
+    pub(crate) fn allocate_input(&mut self) -> Option<Buf> {
+        self.inputs.allocate(INPUT_BYTES)
+    }
+
+    /// Takes back what `allocate_input` gave.
+    pub(crate) fn release_input(&mut self, input: Buf) {
+        self.inputs.release(input.offset);
     }
 }
 
@@ -127,9 +228,12 @@ mod tests {
 
     #[test]
     fn buffers_are_aligned_disjoint_and_writable() {
-        let mut arena = Arena::new(5000, 5 << 20).unwrap();
+        let mut arena = Arena::new(5000, 32 << 20).unwrap();
+        let mut holder = arena.settle().unwrap();
         let lens = [512, 4096, 4097, 65_536, 65_537, 262_144, 262_145, 1 << 20, 100];
-        let bufs: Vec<Buf> = lens.iter().map(|&len| arena.allocate(len).unwrap()).collect();
+        let mut bufs: Vec<Buf> =
+            lens.iter().map(|&len| arena.allocate(&mut holder, len).unwrap()).collect();
+        bufs.extend([arena.allocate_input().unwrap(), arena.allocate_input().unwrap()]);
         for (i, buf) in bufs.iter().enumerate() {
             assert_eq!(arena.memory.address(*buf) as usize % 4096, 0);
             assert!(buf.offset >= arena.scratch.bytes);
@@ -143,39 +247,54 @@ mod tests {
         }
     }
 
-    #[test]
-    fn an_emptied_pool_gives_whole_blocks_again() {
-        let mut arena = Arena::new(0, 2 << 20).unwrap();
-        for (round, len) in (0..).zip([4096, 65_536, 262_144]) {
-            let small: Vec<Buf> = std::iter::from_fn(|| arena.allocate(len)).collect();
-            assert_eq!(small.len(), (2 << 20) / len as usize);
-            assert_eq!(arena.allocate(1), None);
-            // Release in another order each time.
-            let mut order: Vec<usize> = (0..small.len()).collect();
-            order.sort_by_key(|&i| (i as u64).wrapping_mul(0x9e37_79b9 + 2 * round) % 509);
-            for i in order {
-                arena.release(small[i]);
-            }
-            let large: Vec<Buf> = std::iter::from_fn(|| arena.allocate(1 << 20)).collect();
-            assert_eq!(large.len(), 2);
-            large.into_iter().for_each(|buf| arena.release(buf));
-        }
+    /// Everything a client can get in pieces of this length.
+    fn take_all(arena: &mut Arena, holder: &mut Holder, len: u32) -> Vec<Buf> {
+        std::iter::from_fn(|| arena.allocate(holder, len)).collect()
     }
 
     #[test]
-    #[should_panic(expected = "released twice")]
-    fn a_second_release_is_noticed() {
+    fn whatever_some_take_there_is_something_for_everyone() {
+        let mut arena = Arena::new(0, 64 << 20).unwrap();
+        let lens = [1 << 20, 4096, 256 << 10, 100_000, 512];
+        let mut holders = Vec::new();
+        while let Some(mut holder) = arena.settle() {
+            let len = lens[holders.len() % lens.len()];
+            let bufs = take_all(&mut arena, &mut holder, len);
+            assert!(!bufs.is_empty(), "client {} gets nothing", holders.len());
+            if holders.is_empty() {
+                assert_eq!(bufs.len(), 12 + 1, "one alone gets a fifth, and its own");
+                assert!(!arena.was_short());
+            } else if holders.len() < 8 {
+                assert!(holder.common_bytes >= 1 << 20, "client {}", holders.len());
+            }
+            holders.push((holder, bufs));
+        }
+        assert_eq!(holders.len(), usize::from(MAX_CLIENTS) + 1);
+        assert!(arena.was_short() && !arena.was_short());
+        for (mut holder, bufs) in holders {
+            bufs.into_iter().for_each(|buf| arena.release(&mut holder, buf));
+            arena.leave(holder);
+        }
+        assert_eq!(arena.common.whole_bytes(), 64 << 20);
+        let mut again = arena.settle().unwrap();
+        assert_eq!(take_all(&mut arena, &mut again, 1 << 20).len(), 12 + 1);
+    }
+
+    #[test]
+    fn inputs_are_not_taken_from_what_clients_have() {
         let mut arena = Arena::new(0, 1 << 20).unwrap();
-        let _other = arena.allocate(4096).unwrap();
-        let buf = arena.allocate(4096).unwrap();
-        arena.release(buf);
-        arena.release(buf);
+        let inputs: Vec<Buf> = std::iter::from_fn(|| arena.allocate_input()).collect();
+        assert_eq!(inputs.len() as u64, INPUTS);
+        let mut holder = arena.settle().unwrap();
+        assert!(arena.allocate(&mut holder, 1 << 20).is_some());
+        arena.release_input(inputs[3]);
+        assert_eq!(arena.allocate_input(), Some(inputs[3]));
     }
 
     #[test]
     #[should_panic(expected = "outside the arena")]
     fn a_range_beyond_the_end_is_noticed() {
         let arena = Arena::new(0, 1 << 20).unwrap();
-        arena.memory.address(Buf { offset: 2 << 20, len: 1 });
+        arena.memory.address(Buf { offset: 2 << 30, len: 1 });
     }
 }

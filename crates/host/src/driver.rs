@@ -100,6 +100,11 @@ impl Outgoing {
         self.parts.len()
     }
 
+    /// All bytes so far.
+    pub(crate) const fn len_bytes(&self) -> u64 {
+        self.total + (self.bytes.len() - self.covered) as u64
+    }
+
     /// The ranges of the arena, to be released.
     pub(crate) fn buffers(&self) -> impl Iterator<Item = Buf> {
         self.parts.iter().filter_map(|part| match part {

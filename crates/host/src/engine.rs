@@ -18,12 +18,14 @@ use braid_array::events::ArrayEvent;
 use braid_array::{Action, Instant, Machine, MemberId, Request, SECTOR_BYTES};
 use rustix::event::EventfdFlags;
 
-use self::core::{Core, Waiter};
+use self::core::Core;
 use self::door_side::{CommandDone, DoorSide};
 use crate::arena::{Arena, Memory};
 use crate::door::Door;
 use crate::driver::{self, Completion, Driver, Op};
 use crate::execute::{self, Executor};
+#[cfg(test)]
+use crate::export::nbd::Patience;
 use crate::export::nbd::{Export, Server};
 use crate::fabric::frame::Kind;
 use crate::fabric::{self, Fabric};
@@ -74,18 +76,19 @@ impl Engine {
     pub fn new(
         machine: Box<dyn Machine + Send>,
         members: Vec<(MemberId, MemberFile)>,
-        arena: Arena,
+        mut arena: Arena,
     ) -> io::Result<Self> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let wake = Arc::new(rustix::event::eventfd(0, flags)?);
         let (sender, receiver) = mpsc::channel();
+        let holder = arena.settle().ok_or(io::ErrorKind::OutOfMemory)?;
         Ok(Self {
             executor: Executor::new(members, arena.zeroes()),
             machine,
             arena,
             server: Server::default(),
             door: Door::new(sender, Arc::clone(&wake)),
-            door_side: DoorSide::new(receiver),
+            door_side: DoorSide::new(receiver, holder),
             wake,
             hook: None,
             fabric: None,
@@ -138,6 +141,12 @@ impl Engine {
         self.server.listen(listener, export)
     }
 
+    /// Changes how long NBD clients are waited for.
+    #[cfg(test)]
+    pub(crate) const fn set_patience(&mut self, patience: Patience) {
+        self.server.patience = patience;
+    }
+
     /// Serves until a `Command::Stop` has been carried out. The one who sent it is told last, when
     /// all files are closed.
     ///
@@ -159,7 +168,7 @@ impl Engine {
         let driver = driver(arena.memory())?;
         let core = Core::new(arena, driver);
         let started = std::time::Instant::now();
-        let (now, ended) = (Instant::default(), None);
+        let ended = None;
         let mut running = Running {
             machine,
             core,
@@ -171,7 +180,6 @@ impl Engine {
             fabric,
             store,
             started,
-            now,
             ended,
             leaving: false,
         };
@@ -199,8 +207,6 @@ struct Running {
     fabric: Option<Box<dyn Fabric>>,
     store: Option<Store>,
     started: std::time::Instant,
-    /// The time of this turn of the loop.
-    now: Instant,
     /// The array has stopped, and this one is to be told.
     ended: Option<CommandDone>,
     /// The door is shut.
@@ -234,14 +240,14 @@ impl Running {
         let own = own.map(|at| Duration::from_nanos(at.0.saturating_sub(self.clock().0)));
         let timeout = [own, limit].into_iter().flatten().min();
         self.core.driver.wait(timeout, completions)?;
-        self.now = self.clock();
+        self.core.now = self.clock();
         for completion in completions.drain(..) {
             self.take_in(completion);
         }
-        if self.machine.deadline().is_some_and(|at| at <= self.now) {
-            self.machine.handle(self.now, Event::Tick);
+        if self.machine.deadline().is_some_and(|at| at <= self.core.now) {
+            self.machine.handle(self.core.now, Event::Tick);
         }
-        self.server.tick(&mut self.core, self.now);
+        self.server.tick(&mut self.core);
         Ok(())
     }
 
@@ -258,7 +264,7 @@ impl Running {
             }
             Token::Accept(index) => {
                 let accepted = accepted.ok_or(result.err());
-                self.server.accepted(&mut self.core, self.now, index, accepted);
+                self.server.accepted(&mut self.core, index, accepted);
                 None
             }
             Token::Receive(index) => {
@@ -281,13 +287,13 @@ impl Running {
                 }
                 let _ = rustix::io::read(self.wake.as_fd(), &mut [0; 8]);
                 self.await_wake();
-                let Self { core, executor, machine, server, now, .. } = self;
-                self.door_side.drain(core, executor, machine.as_mut(), server, *now);
+                let Self { core, executor, machine, server, .. } = self;
+                self.door_side.drain(core, executor, machine.as_mut(), server);
                 None
             }
         };
         if let Some((io, result)) = answer {
-            self.machine.handle(self.now, Event::Done { io, result });
+            self.machine.handle(self.core.now, Event::Done { io, result });
         }
     }
 
@@ -299,10 +305,13 @@ impl Running {
     fn work(&mut self) {
         loop {
             self.server.work(&mut self.core);
-            self.feed_starved();
-            let mut more = self.core.submit(self.machine.as_mut(), self.now);
+            self.door_side.work(&mut self.core);
+            if self.core.arena.was_short() {
+                self.drop_client_that_waits();
+            }
+            let mut more = self.core.submit(self.machine.as_mut());
             while let Some(event) = self.fabric.as_mut().and_then(|fabric| fabric.poll()) {
-                self.machine.handle(self.now, event);
+                self.machine.handle(self.core.now, event);
                 more = true;
             }
             while let Some(action) = self.machine.poll() {
@@ -310,7 +319,8 @@ impl Running {
                 more = true;
             }
             // Replies go out when nothing else is to be done, so that many share one message.
-            if !more && !self.server.flush(&mut self.core) {
+            if !more {
+                self.server.flush(&mut self.core);
                 break;
             }
         }
@@ -319,16 +329,11 @@ impl Running {
         }
     }
 
-    /// Lets those who lack memory try again, in turn, until one still gets none.
-    fn feed_starved(&mut self) {
-        while let Some(waiter) = self.core.starved() {
-            match waiter {
-                Waiter::Nbd(index) => self.server.retry(&mut self.core, index),
-                Waiter::Door => self.door_side.work(&mut self.core),
-            }
-            if self.core.starved() == Some(waiter) {
-                break;
-            }
+    /// Memory is short: the client goes who has most of it and takes nothing.
+    fn drop_client_that_waits(&mut self) {
+        let Some(client) = self.server.relieve(&mut self.core) else { return };
+        if let Some(hook) = &mut self.hook {
+            hook(&ArrayEvent::ClientDropped { client: client.into() });
         }
     }
 
@@ -338,17 +343,17 @@ impl Running {
             Action::Io { io, member, op } => {
                 let answer = self.executor.start(&mut self.core.driver, io, member, op);
                 if let Some((io, result)) = answer {
-                    self.machine.handle(self.now, Event::Done { io, result });
+                    self.machine.handle(self.core.now, Event::Done { io, result });
                 }
             }
             Action::Compute { io, compute } => {
                 let result = Ok(execute::compute(memory, &compute));
-                self.machine.handle(self.now, Event::Done { io, result });
+                self.machine.handle(self.core.now, Event::Done { io, result });
             }
             Action::Store { buf, bytes } => execute::store(memory, buf, &bytes),
             Action::Load { io, buf } => {
                 let bytes = execute::load(memory, buf);
-                self.machine.handle(self.now, Event::Loaded { io, bytes });
+                self.machine.handle(self.core.now, Event::Loaded { io, bytes });
             }
             Action::Complete { id, result } => {
                 let (request, owner) = self.core.completed(id);
@@ -375,7 +380,7 @@ impl Running {
             Action::Volume { io, op } => {
                 let store = self.store.as_mut().expect("a store for a machine that asks");
                 let result = store.carry_out(&mut self.executor, op);
-                self.machine.handle(self.now, Event::Volume { io, result });
+                self.machine.handle(self.core.now, Event::Volume { io, result });
             }
         }
     }

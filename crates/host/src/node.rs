@@ -110,7 +110,7 @@ impl RunningNode {
             Storage::Memory => Store::memory(),
         };
         let (listener, address) = listen(&setup.listen)?;
-        let arena = Arena::for_fabric(setup.ring_bytes, REQUEST_BYTES).map_err(system)?;
+        let arena = Arena::for_node(setup.ring_bytes, REQUEST_BYTES).map_err(system)?;
         let machine = machine(arena.scratch());
         let mut engine = Engine::new(machine, Vec::new(), arena).map_err(system)?;
         engine.set_fabric(setup.fabric, Some(listener)).map_err(system)?;

@@ -44,6 +44,16 @@ impl Pool {
         self.blocks.len() as u64 * BLOCK_BYTES
     }
 
+    /// What of it is in blocks of which nothing is handed out.
+    pub(super) const fn whole_bytes(&self) -> u64 {
+        self.whole.len() as u64 * BLOCK_BYTES
+    }
+
+    /// Whether a buffer is from here.
+    pub(super) const fn contains(&self, buf: Buf) -> bool {
+        buf.offset >= self.start && buf.offset - self.start < self.bytes()
+    }
+
     /// How much of it a buffer of this length occupies.
     pub(super) const fn occupied_bytes(len: u32) -> u64 {
         CLASSES[Self::class_of(len)]
@@ -133,5 +143,40 @@ impl Block {
         assert_eq!(self.map[word] & bit, 0, "buffer released twice");
         self.map[word] |= bit;
         self.free += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_emptied_pool_gives_whole_blocks_again() {
+        let mut pool = Pool::new(5 << 20, 2);
+        for (round, len) in (0..).zip([4096, 65_536, 262_144]) {
+            let small: Vec<Buf> = std::iter::from_fn(|| pool.allocate(len)).collect();
+            assert_eq!(small.len(), (2 << 20) / len as usize);
+            assert_eq!(pool.allocate(1), None);
+            assert_eq!(pool.whole_bytes(), 0);
+            // Release in another order each time.
+            let mut order: Vec<usize> = (0..small.len()).collect();
+            order.sort_by_key(|&i| (i as u64).wrapping_mul(0x9e37_79b9 + 2 * round) % 509);
+            for i in order {
+                pool.release(small[i].offset);
+            }
+            let large: Vec<Buf> = std::iter::from_fn(|| pool.allocate(1 << 20)).collect();
+            assert_eq!(large.len(), 2);
+            large.into_iter().for_each(|buf| pool.release(buf.offset));
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "released twice")]
+    fn a_second_release_is_noticed() {
+        let mut pool = Pool::new(0, 1);
+        let _other = pool.allocate(4096).unwrap();
+        let buf = pool.allocate(4096).unwrap();
+        pool.release(buf.offset);
+        pool.release(buf.offset);
     }
 }

@@ -10,15 +10,6 @@ use crate::driver::Driver;
 use crate::slab::Slab;
 use crate::token::{Owner, Token};
 
-/// Who waits for memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Waiter {
-    /// An NBD connection.
-    Nbd(u32),
-    /// The door.
-    Door,
-}
-
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Core {
@@ -27,36 +18,14 @@ pub(crate) struct Core {
     requests: Slab<(Request, Owner)>,
     /// Requests the machine has not taken yet, in order.
     pending: VecDeque<u32>,
-    /// Who could not get memory, first come first served.
-    starved: VecDeque<Waiter>,
+    /// The time of this turn of the loop.
+    pub(crate) now: Instant,
 }
 
 impl Core {
     pub(crate) fn new(arena: Arena, driver: Driver<Token>) -> Self {
-        let (pending, starved) = (VecDeque::new(), VecDeque::new());
-        Self { driver, arena, requests: Slab::default(), pending, starved }
-    }
-
-    /// A buffer of `len` bytes. Without one the waiter is called again when there may be.
-    pub(crate) fn allocate(&mut self, len: u32, waiter: Waiter) -> Option<Buf> {
-        let first = self.starved.front().is_none_or(|&first| first == waiter);
-        let buf = if first { self.arena.allocate(len) } else { None };
-        if buf.is_some() {
-            self.starved.pop_front();
-        } else if !self.starved.contains(&waiter) {
-            self.starved.push_back(waiter);
-        }
-        buf
-    }
-
-    /// Who is to try again first.
-    pub(crate) fn starved(&self) -> Option<Waiter> {
-        self.starved.front().copied()
-    }
-
-    /// This one needs no memory any more.
-    pub(crate) fn sated(&mut self, waiter: Waiter) {
-        self.starved.retain(|&other| other != waiter);
+        let (requests, pending) = (Slab::default(), VecDeque::new());
+        Self { driver, arena, requests, pending, now: Instant::default() }
     }
 
     /// Queues a request for the machine; offsets in bytes, multiples of a sector.
@@ -69,10 +38,10 @@ impl Core {
     }
 
     /// Offers the queued requests to the machine. True when it took one.
-    pub(crate) fn submit(&mut self, machine: &mut dyn Machine, now: Instant) -> bool {
+    pub(crate) fn submit(&mut self, machine: &mut dyn Machine) -> bool {
         let before = self.pending.len();
         while let Some(&index) = self.pending.front() {
-            if machine.submit(now, self.requests[index].0).is_err() {
+            if machine.submit(self.now, self.requests[index].0).is_err() {
                 break;
             }
             self.pending.pop_front();

@@ -6,8 +6,9 @@ use std::sync::mpsc::Receiver;
 use braid_array::action::{Command, CommandError, CommandId, Event, NewMember};
 use braid_array::{Buf, Instant, Machine, MemberId, Op, Request, RequestError, SECTOR_BYTES};
 
+use crate::arena::Holder;
 use crate::door::{Done, Message};
-use crate::engine::core::{Core, Waiter};
+use crate::engine::core::Core;
 use crate::execute::Executor;
 use crate::export::nbd::Server;
 use crate::member::MemberFile;
@@ -20,6 +21,8 @@ pub(crate) type CommandDone = Done<Result<(), CommandError>>;
 /// Jobs and commands that came through the door.
 pub(crate) struct DoorSide {
     receiver: Receiver<Message>,
+    /// The memory of its jobs.
+    holder: Holder,
     jobs: Slab<Job>,
     /// Jobs of which some piece has not been requested yet.
     queue: VecDeque<u32>,
@@ -67,9 +70,9 @@ enum JobKind {
 }
 
 impl DoorSide {
-    pub(crate) fn new(receiver: Receiver<Message>) -> Self {
+    pub(crate) fn new(receiver: Receiver<Message>, holder: Holder) -> Self {
         let (jobs, commands) = (Slab::default(), Slab::default());
-        Self { receiver, jobs, queue: VecDeque::new(), commands }
+        Self { receiver, holder, jobs, queue: VecDeque::new(), commands }
     }
 
     /// Takes in all messages there are.
@@ -79,19 +82,17 @@ impl DoorSide {
         executor: &mut Executor,
         machine: &mut dyn Machine,
         server: &Server,
-        now: Instant,
     ) {
         while let Ok(message) = self.receiver.try_recv() {
             match message {
                 Message::Command { command, device, done } => {
-                    self.command(executor, machine, now, (command, device, done));
+                    self.command(executor, machine, core.now, (command, device, done));
                 }
                 Message::Status { done } => done(machine.status()),
                 Message::Clients { done } => done(server.clients()),
                 message => self.job(core, machine, message),
             }
         }
-        self.work(core);
     }
 
     fn job(&mut self, core: &mut Core, machine: &dyn Machine, message: Message) {
@@ -163,7 +164,7 @@ impl DoorSide {
             while job.next < job.end {
                 let left = u32::try_from(job.end - job.next).unwrap_or(u32::MAX);
                 let len = left.min(Request::MAX_BYTES);
-                let Some(buf) = core.allocate(len, Waiter::Door) else { return };
+                let Some(buf) = core.arena.allocate(&mut self.holder, len) else { return };
                 let op = match &job.kind {
                     JobKind::Write { data, fua, .. } => {
                         let at = usize::try_from(job.next - job.start).expect("inside the data");
@@ -199,7 +200,7 @@ impl DoorSide {
             data[at..at + bytes.len()].copy_from_slice(bytes);
         }
         if request.buf.len > 0 {
-            core.arena.release(request.buf);
+            core.arena.release(&mut self.holder, request.buf);
         }
         job.error = job.error.or(result.err());
         job.pieces -= 1;

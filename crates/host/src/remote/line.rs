@@ -34,7 +34,7 @@ impl Line {
     /// # Errors
     /// When the system is out of descriptors or memory, or has no such fabric.
     pub(super) fn open(address: &str, kind: Kind) -> io::Result<Self> {
-        let arena = Arena::for_fabric(ARENA_BYTES, ARENA_BYTES)?;
+        let arena = Arena::for_node(ARENA_BYTES, ARENA_BYTES)?;
         let mut driver = Driver::new(arena.memory())?;
         let mut fabric = fabric::new(kind, arena.place(), None)?;
         fabric.begin(&mut driver)?;

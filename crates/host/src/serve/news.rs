@@ -97,6 +97,9 @@ fn line(event: &ArrayEvent, status: Option<&Status>) -> Option<String> {
             format!("{}: read error not corrected{}", member(id), place(fault))
         }
         ArrayEvent::ArrayFailed => "too many members are gone, the array has failed".to_owned(),
+        ArrayEvent::ClientDropped { ref client } => {
+            format!("hung up on {client}: it took no replies over NBD, and memory was short")
+        }
         ArrayEvent::SyncStarted(action) => format!("{} started", action.name()),
         ArrayEvent::SyncFinished { action, complete: true } => format!("{} done", action.name()),
         ArrayEvent::SyncFinished { action, complete: false } => {

@@ -2,6 +2,7 @@
 
 mod clients;
 mod double;
+mod hostile;
 mod raw_client;
 
 use std::fs::OpenOptions;

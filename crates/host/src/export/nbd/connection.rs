@@ -3,30 +3,33 @@
 
 mod answers;
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use braid_array::{Buf, Op, Request, RequestError};
+use braid_array::{Buf, Instant, Op, Request, RequestError};
 use rustix::io::Errno;
 use rustix::net::Shutdown;
 
+use super::lobby::Origin;
 use super::session::{Command, Kind, Session, Step};
-use crate::arena::Arena;
+use crate::arena::Holder;
 use crate::driver::{Op as DriverOp, Outgoing};
-use crate::engine::core::{Core, Waiter};
+use crate::engine::core::Core;
 use crate::slab::Slab;
 use crate::token::{JobRef, Owner, Token};
 use crate::users::{Process, User};
 
-/// Receive buffer. Larger ones would copy more of large writes, smaller ones batch less.
-pub(super) const INPUT_BYTES: u32 = 64 << 10;
 /// Commands under way at most.
 const MAX_JOBS: usize = 512;
 /// Unsent headers and error replies at most, before no more commands are taken.
 const MAX_UNSENT_BYTES: usize = 256 << 10;
 /// Pieces in one message at most, about; the system's limit is 1024.
 const MAX_UNSENT_PARTS: usize = 900;
+/// A message is full with so much. When it is sent its memory is free again and the client has
+/// shown that it takes replies, so this is not much.
+const MESSAGE_BYTES: u64 = 1 << 20;
 
 /// A command under way.
 #[derive(Debug)]
@@ -67,8 +70,6 @@ enum Transfer {
 pub(super) enum Stop {
     /// It needs bytes from the client.
     Input,
-    /// It needs memory that others hold.
-    Memory,
     /// It has as much under way as it may.
     Own,
     /// It takes nothing more.
@@ -80,6 +81,7 @@ pub(super) enum Stop {
 pub(super) struct Connection {
     index: u32,
     socket: Arc<OwnedFd>,
+    pub(super) origin: Origin,
     session: Session,
     /// Receive buffer; `start..end` has not been consumed.
     input: Buf,
@@ -89,11 +91,17 @@ pub(super) struct Connection {
     current: Option<Current>,
     /// A read in turn is under way: nothing else may be answered meanwhile.
     exclusive: bool,
-    /// Bytes of the arena its commands and replies occupy.
-    held: u64,
+    /// Memory of its commands and replies, once there may be some.
+    holder: Option<Holder>,
+    /// Replies as they come.
     out: Box<Outgoing>,
-    /// An empty message, to be reused.
-    spare: Option<Box<Outgoing>>,
+    /// Full messages before that.
+    full: VecDeque<Box<Outgoing>>,
+    /// Empty messages, to be reused.
+    #[expect(clippy::vec_box, reason = "a message keeps its box from send to send")]
+    spares: Vec<Box<Outgoing>>,
+    /// When the client last took or gave something, or began to be expected to.
+    progress_at: Instant,
     receiving: bool,
     sending: bool,
     /// No more commands are taken; the last replies are still sent.
@@ -108,7 +116,9 @@ impl Connection {
     pub(super) fn new(
         index: u32,
         socket: OwnedFd,
+        origin: Origin,
         input: Buf,
+        now: Instant,
         new_session: impl FnOnce(&mut Vec<u8>) -> Session,
     ) -> Self {
         let mut out = Box::<Outgoing>::default();
@@ -116,6 +126,7 @@ impl Connection {
         Self {
             index,
             socket: Arc::new(socket),
+            origin,
             session,
             input,
             start: 0,
@@ -123,9 +134,11 @@ impl Connection {
             jobs: Slab::default(),
             current: None,
             exclusive: false,
-            held: 0,
+            holder: None,
             out,
-            spare: None,
+            full: VecDeque::new(),
+            spares: Vec::new(),
+            progress_at: now,
             receiving: false,
             sending: false,
             closing: false,
@@ -134,8 +147,8 @@ impl Connection {
         }
     }
 
-    /// Goes on as far as possible, with at most `limit` bytes of the arena.
-    pub(super) fn advance(&mut self, core: &mut Core, limit: u64) {
+    /// Goes on as far as possible.
+    pub(super) fn advance(&mut self, core: &mut Core) {
         if self.receiving {
             // Everything received was consumed as far as it could be.
             return;
@@ -145,16 +158,13 @@ impl Connection {
                 break Stop::Closing;
             }
             let went = match self.current {
-                Some(current) => self.issue(core, current, limit),
+                Some(current) => self.issue(core, current),
                 None => self.next_command(core),
             };
             if let Err(stop) = went {
                 break stop;
             }
         };
-        if stop != Stop::Memory {
-            core.sated(Waiter::Nbd(self.index));
-        }
         if stop == Stop::Input {
             self.receive(core);
         }
@@ -174,6 +184,10 @@ impl Connection {
         let input = unsafe { core.arena.memory().bytes(unread) };
         let (used, step) = self.session.step(input, &mut self.out.bytes);
         self.start += u32::try_from(used).expect("no more than was given");
+        if self.session.transmits() && self.holder.is_none() {
+            self.holder = core.arena.settle();
+            debug_assert!(self.holder.is_some(), "let in although there is no room");
+        }
         match step {
             Step::NeedMore => return Err(Stop::Input),
             Step::Again => {}
@@ -222,7 +236,7 @@ impl Connection {
     }
 
     /// Makes the next request of the current command.
-    fn issue(&mut self, core: &mut Core, current: Current, limit: u64) -> Result<(), Stop> {
+    fn issue(&mut self, core: &mut Core, current: Current) -> Result<(), Stop> {
         let Current { job, offset, left, transfer } = current;
         let len = left.min(Request::MAX_BYTES);
         let (op, buf) = match transfer {
@@ -234,12 +248,12 @@ impl Connection {
             }
             Transfer::Read { in_turn } => {
                 self.exclusive = in_turn;
-                (Op::Read, self.allocate(core, len, limit)?)
+                (Op::Read, self.allocate(core, len)?)
             }
             Transfer::Write { fua, filling } => {
                 let (buf, filled) = match filling {
                     Some(filling) => filling,
-                    None => (self.allocate(core, len, limit)?, 0),
+                    None => (self.allocate(core, len)?, 0),
                 };
                 let filled = filled + self.take_input(core, buf.slice(filled, len - filled));
                 if filled < len {
@@ -265,19 +279,15 @@ impl Connection {
         Ok(())
     }
 
-    fn allocate(&mut self, core: &mut Core, len: u32, limit: u64) -> Result<Buf, Stop> {
-        let occupied = Arena::occupied_bytes(len);
-        if self.held > 0 && self.held + occupied > limit {
-            return Err(Stop::Own);
-        }
-        let buf = core.allocate(len, Waiter::Nbd(self.index)).ok_or(Stop::Memory)?;
-        self.held += occupied;
-        Ok(buf)
+    /// Memory; without any it goes on when some of its own has been released.
+    fn allocate(&mut self, core: &mut Core, len: u32) -> Result<Buf, Stop> {
+        let holder = self.holder.as_mut().ok_or(Stop::Own)?;
+        core.arena.allocate(holder, len).ok_or(Stop::Own)
     }
 
     fn release(&mut self, core: &mut Core, buf: Buf) {
-        self.held -= Arena::occupied_bytes(buf.len);
-        core.arena.release(buf);
+        let holder = self.holder.as_mut().expect("whoever has a buffer is a holder");
+        core.arena.release(holder, buf);
     }
 
     /// Moves what the input holds into a buffer; tells how much that was.
@@ -329,6 +339,7 @@ impl Connection {
             Ok(0) => self.closing = true,
             Err(_) => self.break_off(core),
             Ok(moved) => {
+                self.progress_at = core.now;
                 let direct = moved.min(self.unfilled().len);
                 self.end += moved - direct;
                 if let Some(Current { transfer: Transfer::Write { filling, .. }, .. }) =
@@ -392,19 +403,53 @@ impl Connection {
         }
     }
 
+    /// It has come to commands.
+    pub(super) const fn transmits(&self) -> bool {
+        self.session.transmits()
+    }
+
+    /// Tells it whether there is room for one more client.
+    pub(super) const fn set_room(&mut self, room: bool) {
+        self.session.set_room(room);
+    }
+
+    /// Since when it waits for the client, to take replies or to send the rest of a write.
+    pub(super) const fn waits_since(&self) -> Option<Instant> {
+        let filling = matches!(
+            self.current,
+            Some(Current { transfer: Transfer::Write { filling: Some(_), .. }, .. })
+        );
+        if self.sending || filling { Some(self.progress_at) } else { None }
+    }
+
+    /// What it has of the memory that is common to all.
+    pub(super) fn common_bytes(&self) -> u64 {
+        self.holder.as_ref().map_or(0, Holder::common_bytes)
+    }
+
+    /// The client has been given up.
+    pub(super) const fn is_broken(&self) -> bool {
+        self.broken
+    }
+
     /// Nothing of this connection is in flight and nothing more will come of it.
     pub(super) fn finished(&self) -> bool {
         let idle = !self.receiving && !self.sending && self.jobs.is_empty();
-        idle && self.closing && (self.broken || self.out.is_empty())
+        let sent = self.out.is_empty() && self.full.is_empty();
+        idle && self.closing && (self.broken || sent)
     }
 
     /// Gives its memory back.
     pub(super) fn dissolve(mut self, core: &mut Core) {
-        core.sated(Waiter::Nbd(self.index));
         self.stop_reading(core);
-        let out = std::mem::take(&mut self.out);
-        out.buffers().for_each(|buf| self.release(core, buf));
-        core.arena.release(self.input);
-        debug_assert_eq!(self.held, 0, "memory of a closed connection is lost");
+        let messages =
+            std::mem::take(&mut self.full).into_iter().chain([std::mem::take(&mut self.out)]);
+        for message in messages {
+            message.buffers().for_each(|buf| self.release(core, buf));
+        }
+        core.arena.release_input(self.input);
+        if let Some(holder) = self.holder.take() {
+            core.arena.leave(holder);
+        }
     }
 }

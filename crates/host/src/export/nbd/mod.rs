@@ -4,6 +4,7 @@
 //! into requests to the machine. The protocol is the one of the NBD project's `doc/proto.md`.
 
 mod connection;
+mod lobby;
 mod proto;
 mod server;
 mod session;
@@ -14,4 +15,6 @@ pub use proto::MAX_PAYLOAD_BYTES;
 pub use server::Listener;
 pub use session::{Export, fuzz_session};
 
+#[cfg(test)]
+pub(crate) use server::Patience;
 pub(crate) use server::Server;

@@ -42,6 +42,7 @@ pub(super) mod reply {
     pub(in super::super) const INFO: u32 = 3;
     pub(in super::super) const META_CONTEXT: u32 = 4;
     pub(in super::super) const ERR_UNSUP: u32 = ERROR + 1;
+    pub(in super::super) const ERR_POLICY: u32 = ERROR + 2;
     pub(in super::super) const ERR_INVALID: u32 = ERROR + 3;
     pub(in super::super) const ERR_UNKNOWN: u32 = ERROR + 6;
     pub(in super::super) const ERR_TOO_BIG: u32 = ERROR + 9;

@@ -1,5 +1,10 @@
-//! Listeners and connections of the NBD export: who has something to do, and how much memory each
-//! client may hold, so that a slow one does not stand in the way of the others.
+//! Listeners and connections of the NBD export: who has something to do, who may come in, and who
+//! has to go.
+//!
+//! A handshake may take ten seconds. Up to 64 clients use the array, up to 48 of one machine or
+//! user; one more is told so. A client may take as long as it likes to take its replies, say a
+//! virtual machine that is paused, unless the memory of the replies is missing elsewhere: with
+//! memory short, and nothing taken for half a minute, who has most of it is hung up on.
 
 use std::io;
 use std::net::TcpListener;
@@ -11,18 +16,20 @@ use braid_array::{Instant, Request, RequestError};
 use rustix::io::Errno;
 use rustix::net::{Shutdown, sockopt};
 
-use super::connection::{Connection, INPUT_BYTES};
+use super::connection::Connection;
+use super::lobby::{HANDSHAKE_MILLIS, Lobby, Origin};
 use super::session::{Export, Session};
+use crate::arena::MAX_CLIENTS;
 use crate::driver::{Op, Outgoing};
 use crate::engine::core::Core;
 use crate::slab::Slab;
 use crate::token::{JobRef, Token};
 use crate::users::User;
 
-/// What one client may hold of the arena, however few there are.
-const MAX_HELD_BYTES: u64 = 16 << 20;
-/// What every client can count on; the number of clients is limited accordingly.
-const MIN_HELD_BYTES: u64 = 2 << 20;
+/// Clients of one machine, or of one user of this one.
+const MAX_OF_ONE_ORIGIN: usize = MAX_CLIENTS as usize * 3 / 4;
+/// How long a client may take nothing while others need the memory of its replies.
+const SILENCE_MILLIS: u64 = 30_000;
 /// A Unix socket takes this much of a reply at once; by default it is about 200 KiB.
 const UNIX_SEND_BYTES: usize = 4 << 20;
 /// When the system is out of descriptors or memory, how long until the next try.
@@ -46,11 +53,28 @@ struct Listening {
     retry_at: Option<Instant>,
 }
 
+/// How long clients are waited for, in milliseconds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Patience {
+    /// Until the handshake has ended.
+    pub(crate) handshake: u64,
+    /// Until something is taken, or sent, while memory is short.
+    pub(crate) silence: u64,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self { handshake: HANDSHAKE_MILLIS, silence: SILENCE_MILLIS }
+    }
+}
+
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Server {
+    pub(crate) patience: Patience,
     listening: Vec<Listening>,
     connections: Slab<Option<Connection>>,
+    lobby: Lobby,
     /// Connections with something to do.
     busy: Vec<u32>,
     /// Connections with something to send, perhaps.
@@ -93,7 +117,6 @@ impl Server {
     pub(crate) fn accepted(
         &mut self,
         core: &mut Core,
-        now: Instant,
         index: u32,
         accepted: Result<OwnedFd, Option<Errno>>,
     ) {
@@ -107,7 +130,7 @@ impl Server {
             }
             Err(Some(Errno::CONNABORTED)) => self.accept(core, index as usize),
             Err(_) => {
-                let retry_at = now.plus_millis(ACCEPT_RETRY_MILLIS);
+                let retry_at = core.now.plus_millis(ACCEPT_RETRY_MILLIS);
                 self.listening[index as usize].retry_at = Some(retry_at);
             }
         }
@@ -115,26 +138,27 @@ impl Server {
 
     /// When `tick` has to be called.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        self.listening.iter().filter_map(|listening| listening.retry_at).min()
+        let retries = self.listening.iter().filter_map(|listening| listening.retry_at);
+        retries.chain(self.lobby.deadline()).min()
     }
 
-    /// Tries again to accept where that is due.
-    pub(crate) fn tick(&mut self, core: &mut Core, now: Instant) {
+    /// Tries again to accept where that is due, and parts with those who do not come to the point.
+    pub(crate) fn tick(&mut self, core: &mut Core) {
         for index in 0..self.listening.len() {
-            if self.listening[index].retry_at.is_some_and(|at| at <= now) && !self.closing {
+            if self.listening[index].retry_at.is_some_and(|at| at <= core.now) && !self.closing {
                 self.accept(core, index);
             }
         }
+        while let Some(index) = self.lobby.overdue(core.now) {
+            self.hang_up(core, index);
+        }
     }
 
-    /// Takes a client in, or hangs up when there are too many.
+    /// Takes a connection in, or hangs up when there are too many.
     fn greet(&mut self, core: &mut Core, index: usize, socket: OwnedFd) {
-        let most = core.arena.request_bytes() / MIN_HELD_BYTES;
-        if self.connections.len() as u64 >= most.saturating_sub(1).max(1) {
-            return;
-        }
-        let Some(input) = core.arena.allocate(INPUT_BYTES) else { return };
+        let Some(input) = core.arena.allocate_input() else { return };
         let listening = &self.listening[index];
+        let origin = Origin::of(&socket, listening.tcp);
         // Both are for speed only.
         let _ = if listening.tcp {
             sockopt::set_tcp_nodelay(&socket, true)
@@ -144,9 +168,48 @@ impl Server {
         };
         let export = Arc::clone(&listening.export);
         let at = self.connections.insert(None);
-        let connection = Connection::new(at, socket, input, |out| Session::new(export, out));
+        let new_session = |out: &mut Vec<u8>| Session::new(export, out);
+        let connection = Connection::new(at, socket, origin, input, core.now, new_session);
         self.connections[at] = Some(connection);
         self.list(at);
+        let until = core.now.plus_millis(self.patience.handshake);
+        if let Some(gone) = self.lobby.enter(at, origin, until) {
+            self.hang_up(core, gone);
+        }
+    }
+
+    fn hang_up(&mut self, core: &mut Core, index: u32) {
+        self.connection(index).break_off(core);
+        self.list(index);
+    }
+
+    /// Whether one more client of this origin may use the array.
+    fn has_room(&self, core: &Core, origin: Origin) -> bool {
+        let connections = self.connections.indices().into_iter();
+        let connections = connections.filter_map(|index| self.connections[index].as_ref());
+        let clients = connections.filter(|client| client.transmits() && client.origin == origin);
+        core.arena.has_room() && clients.count() < MAX_OF_ONE_ORIGIN
+    }
+
+    /// Memory is short. Hangs up on the client who has most of it and has long taken nothing, if
+    /// there is one and the last one is over. Returns who that was.
+    pub(crate) fn relieve(&mut self, core: &mut Core) -> Option<String> {
+        let mut worst = None;
+        for index in self.connections.indices() {
+            let client = self.connection(index);
+            let (bytes, broken) = (client.common_bytes(), client.is_broken());
+            if bytes > 0 && broken {
+                return None;
+            }
+            let waits = client.waits_since().map(|since| since.plus_millis(self.patience.silence));
+            if bytes > 0 && waits.is_some_and(|until| until <= core.now) {
+                worst = worst.max(Some((bytes, index)));
+            }
+        }
+        let (_, index) = worst?;
+        let who = self.connection(index).peer().to_string();
+        self.hang_up(core, index);
+        Some(who)
     }
 
     fn connection(&mut self, index: u32) -> &mut Connection {
@@ -195,21 +258,27 @@ impl Server {
     pub(crate) fn work(&mut self, core: &mut Core) {
         while let Some(index) = self.busy.pop() {
             self.connection(index).listed = false;
-            self.retry(core, index);
+            self.advance(core, index);
         }
     }
 
-    /// Lets one connection go on.
-    pub(crate) fn retry(&mut self, core: &mut Core, index: u32) {
-        let limit = core.arena.request_bytes() / self.connections.len().max(1) as u64;
-        let limit = limit.clamp(MIN_HELD_BYTES, MAX_HELD_BYTES);
-        self.connection(index).advance(core, limit);
+    fn advance(&mut self, core: &mut Core, index: u32) {
+        if self.connection(index).transmits() {
+            self.connection(index).advance(core);
+        } else {
+            let origin = self.connection(index).origin;
+            let room = self.has_room(core, origin);
+            self.connection(index).set_room(room);
+            self.connection(index).advance(core);
+            if self.connection(index).transmits() {
+                self.lobby.leave(index);
+            }
+        }
         self.to_flush.push(index);
     }
 
-    /// Sends replies, and parts with connections that are over. True when that gave memory back.
-    pub(crate) fn flush(&mut self, core: &mut Core) -> bool {
-        let mut freed = false;
+    /// Sends replies, and parts with connections that are over.
+    pub(crate) fn flush(&mut self, core: &mut Core) {
         while let Some(index) = self.to_flush.pop() {
             let Some(Some(_)) = self.connections.get(index) else { continue };
             let connection = self.connection(index);
@@ -217,10 +286,9 @@ impl Server {
             if connection.finished() && !connection.listed {
                 let connection = self.connections.remove(index);
                 connection.expect("looked at above").dissolve(core);
-                freed = true;
+                self.lobby.leave(index);
             }
         }
-        freed
     }
 
     /// The clients that use the array; not those that are still asking what there is.
@@ -246,8 +314,7 @@ impl Server {
     /// Gives up all clients that are left.
     pub(crate) fn disconnect(&mut self, core: &mut Core) {
         for index in self.connections.indices() {
-            self.connection(index).break_off(core);
-            self.list(index);
+            self.hang_up(core, index);
         }
     }
 }

@@ -13,6 +13,8 @@ use super::proto::{
 const MAX_OPTION_BYTES: usize = 16 << 10;
 const ALLOCATION_CONTEXT: &[u8] = b"base:allocation";
 const ALLOCATION_CONTEXT_ID: u32 = 1;
+/// Why a client is refused.
+const NO_ROOM: &[u8] = b"too many clients; disconnect another one first";
 
 /// What a client sees of the array.
 #[derive(Clone, Debug)]
@@ -97,6 +99,8 @@ pub(super) struct Session {
     no_zeroes: bool,
     structured: bool,
     allocation_context: bool,
+    /// One more client may come to commands.
+    room: bool,
 }
 
 impl Session {
@@ -113,7 +117,13 @@ impl Session {
             no_zeroes: false,
             structured: false,
             allocation_context: false,
+            room: true,
         }
+    }
+
+    /// Tells whether there is room for one more client.
+    pub(super) const fn set_room(&mut self, room: bool) {
+        self.room = room;
     }
 
     /// Replies are structured.
@@ -213,6 +223,7 @@ impl Session {
         };
         match answered {
             Ok(()) => put_option_reply(out, option, reply::ACK, b""),
+            Err(reply::ERR_POLICY) => put_option_reply(out, option, reply::ERR_POLICY, NO_ROOM),
             Err(kind) => put_option_reply(out, option, kind, b""),
         }
         if option == option::GO && answered.is_ok() {
@@ -243,7 +254,7 @@ impl Session {
     }
 
     fn export_name(&mut self, name: &[u8], out: &mut Vec<u8>) -> Step {
-        if !self.is_export(name) {
+        if !self.is_export(name) || !self.room {
             // This option has no way to say no.
             return self.close();
         }
@@ -276,6 +287,9 @@ impl Session {
         }
         if !self.is_export(name) {
             return Err(reply::ERR_UNKNOWN);
+        }
+        if option == option::GO && !self.room {
+            return Err(reply::ERR_POLICY);
         }
         let mut data = info::EXPORT.to_be_bytes().to_vec();
         data.extend_from_slice(&self.export.size_bytes.to_be_bytes());

@@ -6,10 +6,13 @@ use braid_array::{Buf, Op, Request, RequestError, SECTOR_BYTES};
 use rustix::io::Errno;
 
 use super::super::proto::{NbdError, put_data_chunk, put_simple_reply};
-use super::{Connection, Current, Job, Transfer};
+use super::{Connection, Current, Job, MESSAGE_BYTES, Transfer};
 use crate::driver::{Op as DriverOp, Outgoing};
-use crate::engine::core::{Core, Waiter};
+use crate::engine::core::Core;
 use crate::token::{JobRef, Token};
+
+/// Empty messages that are kept.
+const MAX_SPARES: usize = 8;
 
 impl Connection {
     /// A request is done.
@@ -30,7 +33,7 @@ impl Connection {
             self.release(core, request.buf);
         }
         if self.jobs[at.job].error.is_some() && !self.session.structured() {
-            self.give_up_rest(core, at.job);
+            self.give_up_rest(at.job);
         }
         let job = &mut self.jobs[at.job];
         if job.pieces > 0 || !job.issued {
@@ -51,13 +54,12 @@ impl Connection {
     }
 
     /// A read in turn that failed is not continued.
-    fn give_up_rest(&mut self, core: &mut Core, job: u32) {
+    fn give_up_rest(&mut self, job: u32) {
         if let Some(Current { job: current, transfer: Transfer::Read { .. }, .. }) = self.current
             && current == job
         {
             self.current = None;
             self.jobs[job].issued = true;
-            core.sated(Waiter::Nbd(self.index));
         }
     }
 
@@ -73,6 +75,10 @@ impl Connection {
         }
         job.answering = true;
         self.out.push(request.buf);
+        if self.out.len_bytes() >= MESSAGE_BYTES {
+            let next = self.spares.pop().unwrap_or_default();
+            self.full.push_back(std::mem::replace(&mut self.out, next));
+        }
     }
 
     /// Ends the reply to a command.
@@ -95,11 +101,18 @@ impl Connection {
 
     /// Sends what there is to send, unless a send is in flight.
     pub(in super::super) fn flush(&mut self, core: &mut Core) {
-        if self.sending || self.broken || self.out.is_empty() {
+        if self.sending || self.broken {
             return;
         }
-        let next = self.spare.take().unwrap_or_default();
-        let message = std::mem::replace(&mut self.out, next);
+        let message = match self.full.pop_front() {
+            Some(message) => message,
+            None if self.out.is_empty() => return,
+            None => {
+                let next = self.spares.pop().unwrap_or_default();
+                std::mem::replace(&mut self.out, next)
+            }
+        };
+        self.progress_at = core.now;
         self.sending = true;
         let op = DriverOp::Send { socket: Arc::clone(&self.socket), message };
         core.driver.start(Token::Send(self.index), op);
@@ -115,7 +128,9 @@ impl Connection {
         self.sending = false;
         message.buffers().for_each(|buf| self.release(core, buf));
         message.clear();
-        self.spare = Some(message);
+        if self.spares.len() < MAX_SPARES {
+            self.spares.push(message);
+        }
         if result.is_err() {
             self.break_off(core);
         }

@@ -1,0 +1,104 @@
+//! Connections that have not come to commands yet: how many there may be, for how long, and who
+//! goes when there are more. No I/O.
+
+use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsFd;
+
+use braid_array::Instant;
+use rustix::net::{getpeername, sockopt};
+
+/// A handshake that has not ended by then is not going to.
+pub(super) const HANDSHAKE_MILLIS: u64 = 10_000;
+/// Handshakes at the same time.
+const MAX_GUESTS: usize = 16;
+
+/// Who connects, as far as room is shared: a user of this machine or another machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    User(u32),
+    Machine(IpAddr),
+    Unknown,
+}
+
+impl Origin {
+    /// Who is at the other end of a socket.
+    pub(super) fn of(socket: impl AsFd, tcp: bool) -> Self {
+        if !tcp {
+            let user = sockopt::socket_peercred(&socket).map(|cred| cred.uid.as_raw());
+            return user.map_or(Self::Unknown, Self::User);
+        }
+        let address = getpeername(&socket).ok().flatten();
+        let address = address.and_then(|address| SocketAddr::try_from(address).ok());
+        address.map_or(Self::Unknown, |address| Self::Machine(address.ip()))
+    }
+}
+
+#[derive(Debug)]
+struct Guest {
+    connection: u32,
+    origin: Origin,
+    until: Instant,
+}
+
+/// See the module. The longest there is the first.
+#[derive(Debug, Default)]
+pub(super) struct Lobby(VecDeque<Guest>);
+
+impl Lobby {
+    /// Lets a connection in. Returns whom to part with for that: of those with the most guests, who
+    /// has been here longest. So a crowd makes room for itself.
+    pub(super) fn enter(&mut self, connection: u32, origin: Origin, until: Instant) -> Option<u32> {
+        let mut gone = None;
+        if self.0.len() >= MAX_GUESTS {
+            let crowd = |of: Origin| self.0.iter().filter(|guest| guest.origin == of).count();
+            let oldest_first = (0..self.0.len()).rev();
+            let index = oldest_first.max_by_key(|&index| crowd(self.0[index].origin));
+            gone = index.and_then(|index| self.0.remove(index)).map(|guest| guest.connection);
+        }
+        self.0.push_back(Guest { connection, origin, until });
+        gone
+    }
+
+    /// A connection has come to commands, or is over. It need not be here.
+    pub(super) fn leave(&mut self, connection: u32) {
+        self.0.retain(|guest| guest.connection != connection);
+    }
+
+    /// When the next time is over.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.0.front().map(|guest| guest.until)
+    }
+
+    /// Takes out one whose time is over.
+    pub(super) fn overdue(&mut self, now: Instant) -> Option<u32> {
+        let due = self.0.front().is_some_and(|guest| guest.until <= now);
+        let guest = if due { self.0.pop_front() } else { None };
+        guest.map(|guest| guest.connection)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_crowd_makes_room_for_itself() {
+        let machine = |last| Origin::Machine(IpAddr::from([10, 0, 0, last]));
+        let mut lobby = Lobby::default();
+        assert_eq!(lobby.enter(100, machine(1), Instant(5)), None);
+        for connection in 0..15 {
+            assert_eq!(lobby.enter(connection, machine(2), Instant(6)), None);
+        }
+        for connection in 15..1000 {
+            let gone = lobby.enter(connection, machine(2), Instant(6));
+            assert_eq!(gone, Some(connection - 15), "the oldest of the crowd");
+        }
+        assert_eq!(lobby.deadline(), Some(Instant(5)));
+        assert_eq!(lobby.overdue(Instant(4)), None);
+        assert_eq!(lobby.overdue(Instant(5)), Some(100));
+        assert_eq!(lobby.overdue(Instant(5)), None);
+        lobby.leave(985);
+        assert_eq!(lobby.overdue(Instant(6)), Some(986));
+    }
+}
