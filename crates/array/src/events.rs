@@ -48,12 +48,14 @@ pub enum ArrayEvent {
     ArrayFailed,
     /// Background work began.
     SyncStarted(SyncAction),
-    /// Background work ended; `complete` tells whether it reached the end.
+    /// Background work ended.
     SyncFinished {
         /// Which.
         action: SyncAction,
-        /// Reached the end.
-        complete: bool,
+        /// Sectors that differed, md's way of counting.
+        mismatch_sectors: u64,
+        /// How.
+        end: SyncEnd,
     },
     /// Something that happened to an array which is a member of this one.
     Within {
@@ -110,6 +112,23 @@ impl ArrayEvent {
             | Self::SyncFinished { .. }) => other,
         }
     }
+}
+
+/// How background work ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SyncEnd {
+    /// At the end, with everything read.
+    Complete,
+    /// At the end, with parts left out that could not be read.
+    Unread {
+        /// Array sectors that could not be read.
+        sectors: u64,
+    },
+    /// Before the end.
+    Interrupted {
+        /// Why, for people.
+        reason: Cow<'static, str>,
+    },
 }
 
 /// Background work, by md's names.

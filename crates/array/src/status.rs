@@ -93,6 +93,18 @@ impl SyncStatus {
     }
 }
 
+/// A place that background work could not read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Unreadable {
+    /// First array sector.
+    pub array_sector: u64,
+    /// Sectors of the array.
+    pub sectors: u64,
+    /// Members that could not read what they hold there.
+    pub members: Vec<MemberId>,
+}
+
 /// Write-intent bitmap.
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -125,6 +137,14 @@ pub struct Status {
     pub sync: SyncStatus,
     /// Sectors that differed in the last check; `None` before the first.
     pub mismatch_sectors: Option<u64>,
+    /// Array sectors that the last background work could not read.
+    pub unreadable_sectors: u64,
+    /// The first of the places where they are.
+    pub unreadable: Vec<Unreadable>,
+    /// Sync sectors that a resync could not bring in line: they stay marked as out of sync.
+    pub unsynced_sectors: u64,
+    /// Why background work that is due does not go on, for people.
+    pub held_up: Option<String>,
     /// The bitmap.
     pub bitmap: Option<BitmapStatus>,
     /// The arrays that are members of this one.
@@ -164,6 +184,10 @@ impl Status {
             members: Vec::new(),
             sync: SyncStatus::default(),
             mismatch_sectors: None,
+            unreadable_sectors: 0,
+            unreadable: Vec::new(),
+            unsynced_sectors: 0,
+            held_up: None,
             bitmap: None,
             children: Vec::new(),
         }

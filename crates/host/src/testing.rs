@@ -11,10 +11,10 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
 use braid_array::action::{Command, CommandError};
-use braid_array::events::SyncAction;
+
 use braid_array::format::superblock::{MAX_SECTOR, Reshape};
 use braid_array::format::{Role, Superblock, Version};
-use braid_array::status::{ArrayState, MemberState, MemberStatus, Status, SyncStatus};
+use braid_array::status::{ArrayState, MemberState, MemberStatus, Status};
 use braid_array::{MemberId, RequestError, SECTOR_BYTES};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::net::{AddressFamily, Shutdown, SocketType};
@@ -164,10 +164,7 @@ pub(crate) fn status(bytes: u64, members: &[&Path]) -> Status {
         state: ArrayState::Clean,
         degraded: 0,
         members: members.iter().enumerate().map(member).collect(),
-        sync: SyncStatus { action: SyncAction::Idle, ..SyncStatus::default() },
-        mismatch_sectors: None,
-        bitmap: None,
-        children: Vec::new(),
+        ..Status::blank()
     }
 }
 

@@ -1,7 +1,7 @@
 //! Peace and the reckoning: after the last trouble everything must come right, and be right.
 
 use braid_array::action::Command;
-use braid_array::events::SyncAction;
+use braid_array::events::{SyncAction, SyncEnd};
 use braid_array::format::superblock::MAX_SECTOR;
 use braid_array::status::{MemberState, Status};
 use braid_array::{Machine, MemberId};
@@ -124,8 +124,8 @@ fn scrub(world: &mut World) -> Result<(), Failure> {
     if found != Some(0) {
         return Err(Failure(format!("the check finds {found:?} mismatches")));
     }
-    match world.sync_finished {
-        Some((SyncAction::Check, true)) => Ok(()),
+    match &world.sync_finished {
+        Some((SyncAction::Check, SyncEnd::Complete)) => Ok(()),
         other => Err(Failure(format!("the check did not reach the end: {other:?}"))),
     }
 }

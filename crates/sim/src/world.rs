@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 
 use braid_array::action::{Command, CommandId, Event};
-use braid_array::events::ArrayEvent;
-use braid_array::events::SyncAction;
+use braid_array::events::{ArrayEvent, SyncAction, SyncEnd};
 use braid_array::geometry::Geometry;
 use braid_array::status::{MemberState, Status};
 use braid_array::{
@@ -91,7 +90,7 @@ pub struct World {
     /// Commands refused, and why.
     refused: Vec<(CommandId, String)>,
     /// The last background work that ended.
-    pub sync_finished: Option<(SyncAction, bool)>,
+    pub sync_finished: Option<(SyncAction, SyncEnd)>,
     waiting: Option<(Kind, Range)>,
     full: bool,
 }
@@ -354,9 +353,9 @@ impl World {
         self.note(&[30], || format!("EVENT {event:?}"));
         match *event {
             ArrayEvent::MemberFailed { .. } => self.exempt(),
-            ArrayEvent::SyncFinished { action, complete } => {
-                self.sync_finished = Some((action, complete));
-                if action == SyncAction::Resync && complete {
+            ArrayEvent::SyncFinished { action, ref end, .. } => {
+                self.sync_finished = Some((action, end.clone()));
+                if action == SyncAction::Resync && *end == SyncEnd::Complete {
                     self.suspects.clear();
                     self.synced = true;
                 }

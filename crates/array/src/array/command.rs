@@ -33,10 +33,13 @@ impl Array {
             }
             Command::Pause(paused) => {
                 self.sync.pause(self.now, paused);
+                if !paused {
+                    self.retry_sync();
+                }
                 Ok(())
             }
             Command::StopScrub => {
-                self.stop_scrub();
+                self.stop_scrub("ended by the administrator");
                 Ok(())
             }
             _ if self.read_only => {
@@ -159,7 +162,7 @@ impl Array {
         }
         self.wish_whole_bitmap();
         self.wish_superblock(false);
-        self.unstick_sync();
+        self.retry_sync();
         Ok(())
     }
 
@@ -253,7 +256,7 @@ impl Array {
             return refuse("there is no spare to copy it to", "add a spare first");
         }
         member.want_replacement = true;
-        self.unstick_sync();
+        self.retry_sync();
         Ok(())
     }
 

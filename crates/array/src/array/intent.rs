@@ -89,10 +89,14 @@ impl Intent {
         self.chunk_range(start, end).any(|bit| self.bitmap.get(bit as u64))
     }
 
-    /// Everything in step again: no chunk asks for a resync.
-    pub(crate) fn resynced(&mut self) {
-        for chunk in &mut self.chunks {
-            *chunk &= !NEEDED;
+    /// Everything in step again: no chunk asks for a resync, but for those that have something
+    /// `left` in their range.
+    pub(crate) fn resynced(&mut self, left: impl Fn(u64, u64) -> bool) {
+        let sectors = self.chunk_sectors();
+        for (start, chunk) in (0..).step_by(sectors as usize).zip(&mut self.chunks) {
+            if !left(start, start + sectors) {
+                *chunk &= !NEEDED;
+            }
         }
         self.idled = true;
     }

@@ -9,10 +9,13 @@
 
 use super::Array;
 use super::mending::Unread;
+use super::sync::goes_on_in_blocks;
 use crate::action::{Checked, IoError, IoErrorKind, Outcome};
+use crate::code::StripName;
 use crate::events::Fault;
+use crate::plan::mirror::HeldCopy;
 use crate::plan::parity::{Segment, Source};
-use crate::plan::{Plan, Taken};
+use crate::plan::{Plan, RoleView, Taken};
 use crate::{Buf, Instant, IoOp, MemberId, RequestError};
 
 /// A range of sync space that one job works on; at most a scratch strip high, within one chunk.
@@ -78,11 +81,15 @@ pub(crate) enum Compared {
     Parity {
         strips: Vec<Buf>,
     },
+    /// A strip was computed from the first parity and compared with the second.
+    Vouched {
+        name: StripName,
+        strips: Vec<Buf>,
+    },
     /// `unread`: copies that a resync writes without having compared them.
     Mirror {
-        first: Buf,
-        others: Vec<crate::plan::RoleView>,
-        unread: Vec<crate::plan::RoleView>,
+        copies: Vec<HeldCopy>,
+        unread: Vec<RoleView>,
     },
 }
 
@@ -105,6 +112,12 @@ pub(crate) struct Job {
     pub(crate) unread: Vec<Unread>,
     pub(crate) read_failed: bool,
     pub(crate) write_failed: bool,
+    /// Where in sync space background work has it in its books.
+    pub(crate) place: u64,
+    /// It does not compare the unit, but makes it readable to be compared.
+    pub(crate) incomplete: bool,
+    /// The unit was made readable before.
+    pub(crate) again: bool,
 }
 
 impl Job {
@@ -124,6 +137,9 @@ impl Job {
             unread: Vec::new(),
             read_failed: false,
             write_failed: false,
+            place: 0,
+            incomplete: false,
+            again: false,
         }
     }
 
@@ -325,14 +341,16 @@ impl Array {
             return;
         }
         if let Some(compared) = job.compared.take() {
-            if let Some(plan) = self.after_check(index, compared) {
-                let job = self.jobs.get_mut(index);
-                job.plan = plan;
-                job.next_compute = 0;
-                self.next_compute(index);
-                return;
+            match self.after_check(index, compared) {
+                Ok(Some(plan)) => {
+                    let job = self.jobs.get_mut(index);
+                    job.plan = plan;
+                    job.next_compute = 0;
+                    self.next_compute(index);
+                }
+                Ok(None) => self.finish_job(index, Ok(())),
+                Err(error) => self.finish_job(index, Err(error)),
             }
-            self.finish_job(index, Ok(()));
             return;
         }
         self.begin_writes(index);
@@ -472,24 +490,23 @@ impl Array {
         if result.is_ok() {
             self.note_rewritten(&job);
             self.start_mending(&job, start, end);
-        } else {
+        } else if !goes_on_in_blocks(&job) {
             self.tell_unread(&job);
         }
         if matches!(job.kind, Kind::MirrorWrite { .. }) {
             self.spare_plans.push(std::mem::take(&mut job.plan).cleared());
         }
-        match job.kind {
+        match &job.kind {
             Kind::Write { requests, .. } => {
                 for request in requests {
-                    self.piece_done(request, result);
+                    self.piece_done(*request, result);
                 }
             }
             Kind::MirrorWrite { request, .. }
             | Kind::ZeroStripes { request, .. }
-            | Kind::Read { request, .. } => self.piece_done(request, result),
-            Kind::Rebuild { unit, targets } => self.sync_unit_done(unit, &targets, result),
-            Kind::Mend { unit, target, fault } => self.mended(target, unit, fault, result),
-            Kind::Check { unit, .. } => self.sync_unit_done(unit, &[], result),
+            | Kind::Read { request, .. } => self.piece_done(*request, result),
+            Kind::Mend { unit, target, fault } => self.mended(*target, *unit, *fault, result),
+            Kind::Rebuild { .. } | Kind::Check { .. } => self.sync_unit_done(&job, result),
         }
     }
 }

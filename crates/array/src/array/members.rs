@@ -95,14 +95,13 @@ impl Member {
         self.superblock.data_offset + sector
     }
 
-    /// Holds valid contents in this range of its data area?
-    fn readable(&self, sector: u64, sectors: u64) -> bool {
-        let rebuilt = match self.state {
+    /// Has it been given its role's contents below this sector of its data area?
+    const fn holds(&self, end: u64) -> bool {
+        match self.state {
             State::InSync { .. } | State::Leaving { .. } => true,
-            State::Rebuilding { offset, .. } => sector + sectors <= offset,
+            State::Rebuilding { offset, .. } => end <= offset,
             State::Spare | State::Faulty { .. } => false,
-        };
-        rebuilt && !self.bad_blocks.overlaps(self.absolute(sector), sectors)
+        }
     }
 }
 
@@ -264,7 +263,12 @@ impl Members {
             };
             let place = Place { member: id, sector: member.absolute(sector) };
             view.writers[slot] = Some(place);
-            if view.reader.is_none() && member.readable(sector, sectors) && !avoid.contains(&id) {
+            if !member.holds(sector + sectors) {
+                continue;
+            }
+            if avoid.contains(&id) || member.bad_blocks.overlaps(place.sector, sectors) {
+                view.unreadable = Some(id);
+            } else if view.reader.is_none() {
                 view.reader = Some(place);
             }
         }

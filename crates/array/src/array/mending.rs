@@ -5,6 +5,8 @@
 use super::Array;
 use super::job::{Job, Kind, Unit};
 use super::members::State;
+use super::requests::BLOCK_SECTORS;
+use super::scratch::UNIT_SECTORS;
 use crate::action::IoError;
 use crate::events::{ArrayEvent, Fault};
 use crate::format::BadBlocks;
@@ -14,6 +16,7 @@ use crate::{Instant, IoOp, MemberId, RequestError, SECTOR_BYTES};
 /// `max_read_errors`).
 const MAX_READ_ERRORS: u32 = 20;
 const HOUR_NANOS: u64 = 3_600_000_000_000;
+const TOGETHER_NANOS: u64 = 1_000_000_000;
 
 /// What stands against reading from a member.
 #[derive(Clone, Debug, Default)]
@@ -21,6 +24,7 @@ pub(crate) struct Doubts {
     /// Errors of late: halved for each hour without one, as md does.
     errors: u32,
     last_error: Instant,
+    last_sector: u64,
     /// Could not be read, and has not been written since.
     unreadable: BadBlocks,
     /// More than can be told one by one.
@@ -32,9 +36,18 @@ impl Doubts {
         self.everywhere || !self.unreadable.is_empty()
     }
 
-    /// One more; how many there have been of late.
-    fn count(&mut self, now: Instant) -> u32 {
-        let hours = (now.0 - self.last_error.0) / HOUR_NANOS;
+    /// One more; how many there have been of late. Blocks side by side
+    /// in a unit that fail together count once.
+    fn count(&mut self, now: Instant, sector: u64) -> u32 {
+        let unit = |sector: u64| sector / u64::from(UNIT_SECTORS);
+        let nanos = now.0 - self.last_error.0;
+        let beside = sector.abs_diff(self.last_sector) <= BLOCK_SECTORS
+            && unit(sector) == unit(self.last_sector);
+        self.last_sector = sector;
+        if self.errors > 0 && beside && nanos < TOGETHER_NANOS {
+            return self.errors;
+        }
+        let hours = nanos / HOUR_NANOS;
         let left = u32::try_from(hours).ok().and_then(|hours| self.errors.checked_shr(hours));
         self.errors = left.unwrap_or(0) + 1;
         self.last_error = now;
@@ -73,6 +86,10 @@ impl Array {
         if self.read_only || self.stopping.is_some() || !self.is_redundant() {
             return;
         }
+        if self.has_parity() && !self.in_step(start, end) {
+            // Where parity may not fit, it does not tell what a strip held.
+            return;
+        }
         let unit = Unit { start, sectors: (end - start) as u32 };
         for Unread { member: id, fault } in job.unread.iter().copied() {
             let known = |(other, held): &(MemberId, Unit)| {
@@ -96,7 +113,7 @@ impl Array {
         if !member.state.is_live() || member.state.role().is_none() {
             return false;
         }
-        if member.doubts.count(now) > MAX_READ_ERRORS {
+        if member.doubts.count(now, fault.sector.unwrap_or(0)) > MAX_READ_ERRORS {
             self.distrust(id, "too many read errors", fault);
         }
         self.members.live(id)

@@ -92,8 +92,6 @@ pub struct Array {
     sync: Sync,
     /// Units being rewritten because a member could not read them.
     mending: Vec<(MemberId, job::Unit)>,
-    /// raid10 recovery units in flight, by array sector and target: their place in device space.
-    raid10_units: BTreeMap<(u64, MemberId), u64>,
 
     /// The memory of mirror writes' plans that are over, for the next ones.
     spare_plans: Vec<Plan>,
@@ -181,7 +179,6 @@ impl Array {
             intent,
             sync: Sync::default(),
             mending: Vec::new(),
-            raid10_units: BTreeMap::new(),
             spare_plans: Vec::new(),
             ready: VecDeque::new(),
             staged: VecDeque::new(),

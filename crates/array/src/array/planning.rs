@@ -2,11 +2,9 @@
 //! read and who must be written, and the planners in [`crate::plan`] do the rest.
 
 use super::Array;
-use super::job::{Compared, Fix, Job, Kind, Unit};
+use super::job::{Job, Kind, Unit};
 use super::members::Member;
 use super::scratch::UNIT_SECTORS;
-use crate::code::StripName;
-use crate::events::ArrayEvent;
 use crate::level::Level;
 use crate::plan::parity::{self, Source, StripeView};
 use crate::plan::parity_sync::{self, Target};
@@ -73,13 +71,11 @@ impl Array {
         }
     }
 
-    fn stripe_view(&self, unit: Unit, avoid: &[MemberId]) -> StripeView {
+    pub(crate) fn stripe_view(&self, unit: Unit, avoid: &[MemberId]) -> StripeView {
         let stripe = unit.start / u64::from(self.geometry.chunk_sectors());
         let view = |role: u16| self.members.view(role, unit.start, u64::from(unit.sectors), avoid);
         let (p, q) = self.geometry.parity_roles(stripe);
         let indices = 0..self.geometry.data_disks();
-        let parity_valid = unit.end() <= self.resynced
-            || self.intent.as_ref().is_some_and(|i| !i.needs_resync(unit.start, unit.end()));
         StripeView {
             data: indices.clone().map(|i| view(self.geometry.data_role(stripe, i))).collect(),
             q_coefs: if q.is_some() {
@@ -89,8 +85,15 @@ impl Array {
             },
             p: view(p),
             q: q.map(view),
-            parity_valid,
+            parity_valid: self.in_step(unit.start, unit.end()),
         }
+    }
+
+    /// Is this range of sync space known to be in step: nothing of it waits for a resync?
+    pub(crate) fn in_step(&self, start: u64, end: u64) -> bool {
+        end <= self.resynced
+            || self.intent.as_ref().is_some_and(|intent| !intent.needs_resync(start, end))
+            || self.sync.left.as_ref().is_some_and(|left| !left.overlaps(start, end))
     }
 
     /// The copies of a range of a mirror that does not cross a chunk.
@@ -142,7 +145,7 @@ impl Array {
             Kind::Mend { unit, target, .. } => {
                 self.plan_rebuild(*unit, &[*target], &job.avoid, taken).map_err(lost)
             }
-            Kind::Check { .. } => Ok(self.plan_check(index, taken)),
+            Kind::Check { .. } => self.plan_check(index, taken),
         }
     }
 
@@ -209,6 +212,14 @@ impl Array {
             let view = self.stripe_view(unit, avoid);
             let targets: Vec<Target> =
                 targets.iter().filter_map(|id| self.target(&view, *id)).collect();
+            // Where parity may not fit, it does not tell what a strip held that cannot be read.
+            let untold = |target: &Target| {
+                let strip = view.strip(target.name);
+                strip.reader.is_none() && strip.unreadable.is_some()
+            };
+            if targets.iter().any(untold) && !self.in_step(unit.start, unit.end()) {
+                return Err(Unrecoverable);
+            }
             return parity_sync::rebuild(&view, &targets, rows, taken);
         }
         let copies: Vec<RoleView> =
@@ -228,87 +239,6 @@ impl Array {
             let place = writers.into_iter().flatten().find(|place| place.member == member)?;
             Some(Target { name, place })
         })
-    }
-
-    fn plan_check(&mut self, index: usize, taken: &mut Taken) -> Plan {
-        let job = self.jobs.get(index);
-        let Kind::Check { unit, fix } = job.kind else { return Plan::default() };
-        let rows = Rows::new(0, unit.sectors);
-        let (plan, compared) = if self.has_parity() {
-            let view = self.stripe_view(unit, &job.avoid);
-            match parity_sync::check(&view, rows, taken) {
-                Some(check) => (check.plan, Some(Compared::Parity { strips: check.strips })),
-                None if fix == Fix::Resync => {
-                    let plan = parity_sync::resync_degraded(&view, rows, taken);
-                    (plan.unwrap_or_default(), None)
-                }
-                None => (Plan::default(), None),
-            }
-        } else {
-            let copies: Vec<RoleView> =
-                self.copies(unit.start, u64::from(unit.sectors), &job.avoid).collect();
-            match mirror::check(&copies, rows, taken) {
-                Some(check) => {
-                    let first = rows.of(check.first);
-                    let (others, unread) = (check.others, check.unread);
-                    (check.plan, Some(Compared::Mirror { first, others, unread }))
-                }
-                None => (Plan::default(), None),
-            }
-        };
-        let job = self.jobs.get_mut(index);
-        job.compared = compared;
-        job.checked.clear();
-        plan
-    }
-
-    /// A unit was compared: reports what differs, and plans its repair if that is asked for.
-    pub(crate) fn after_check(&mut self, index: usize, compared: Compared) -> Option<Plan> {
-        let job = self.jobs.get(index);
-        let Kind::Check { unit, fix } = job.kind else { return None };
-        let differing: u64 = job.checked.iter().fold(0, |all, checked| all | checked.differs());
-        let rows = Rows::new(0, unit.sectors);
-        if differing == 0 {
-            let Compared::Mirror { first, unread, .. } = compared else { return None };
-            let write = fix == Fix::Resync && !unread.is_empty();
-            return write.then(|| mirror::mend(first, &unread, rows));
-        }
-        let checked = job.checked.clone();
-        let (wrong, plan) = match compared {
-            Compared::Parity { strips } => {
-                let view = self.stripe_view(unit, &job.avoid);
-                let wrong = parity_sync::wrong_strip(checked[0]);
-                let located = match wrong {
-                    Some(StripName::Data(index)) if fix == Fix::Repair => Some(index),
-                    _ => None,
-                };
-                let member = wrong
-                    .filter(|_| view.q.is_some())
-                    .and_then(|name| view.strip(name).reader)
-                    .map(|place| place.member);
-                (member, parity_sync::mend(&view, rows, &strips, located))
-            }
-            Compared::Mirror { first, others, mut unread } => {
-                if fix != Fix::Resync {
-                    unread.clear();
-                }
-                let differing: Vec<RoleView> = others
-                    .iter()
-                    .zip(&checked)
-                    .filter(|(_, checked)| checked.differs() != 0)
-                    .map(|(copy, _)| *copy)
-                    .chain(unread)
-                    .collect();
-                (None, mirror::mend(first, &differing, rows))
-            }
-        };
-        let sectors = differing.count_ones() * (4096 / SECTOR_BYTES) as u32;
-        self.sync.mismatch_sectors += u64::from(sectors);
-        if fix != Fix::Resync {
-            let array_sector = self.array_sector(unit);
-            self.notify(ArrayEvent::Mismatch { array_sector, sectors, member: wrong });
-        }
-        (fix != Fix::Nothing).then_some(plan)
     }
 
     /// What a job wrote, data or parity, is no longer bad.
@@ -349,9 +279,7 @@ impl Array {
 
     /// The member to read a mirrored range from: one that is at hand and least busy.
     pub(crate) fn choose_copy(&self, sector: u64, sectors: u64) -> Option<Place> {
-        let end = sector + sectors;
-        let in_step = end <= self.resynced
-            || self.intent.as_ref().is_some_and(|intent| !intent.needs_resync(sector, end));
+        let in_step = self.in_step(sector, sector + sectors);
         let mut best: Option<(u32, Place)> = None;
         for copy in 0..self.geometry.copies() {
             let strip = self.geometry.copy(sector, copy);

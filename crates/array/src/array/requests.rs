@@ -19,7 +19,7 @@ pub(crate) const MAX_REQUESTS: usize = 256;
 /// How long a unit that a sequential stream has begun waits to be filled.
 const HOLD_MS: u64 = 1;
 /// The smallest part of a failed read that is tried again by itself: 4096 bytes, as in md.
-const BLOCK_SECTORS: u64 = 8;
+pub(crate) const BLOCK_SECTORS: u64 = 8;
 /// Pieces of one zeroing or discard in flight at most.
 const MAX_PIECES: usize = 32;
 /// Longest piece of a zeroing or discard, in sectors of the array or of a member.

@@ -2,6 +2,7 @@
 
 use super::Array;
 use super::members::State;
+use super::sync::Ranges;
 use crate::level::Level;
 use crate::status::{ArrayState, BitmapStatus, MemberStatus, Status};
 
@@ -9,11 +10,12 @@ impl Array {
     pub(crate) fn make_status(&self) -> Status {
         let mut superblock = self.superblock.clone();
         superblock.resync_offset = if self.clean_on_disk { self.durable_resynced } else { 0 };
+        let unsynced_sectors = self.sync.left.as_ref().map_or(0, Ranges::sectors);
         let state = if self.failed {
             ArrayState::Failed
         } else if self.read_only {
             ArrayState::ReadOnly
-        } else if self.active && self.is_redundant() {
+        } else if (self.active || unsynced_sectors > 0) && self.is_redundant() {
             ArrayState::Active
         } else {
             ArrayState::Clean
@@ -49,6 +51,10 @@ impl Array {
             members,
             sync: self.sync.status(self.now),
             mismatch_sectors: self.sync.checked_once.then_some(self.sync.mismatch_sectors),
+            unreadable_sectors: self.sync.unread.sectors,
+            unreadable: self.sync.unread.places(),
+            unsynced_sectors,
+            held_up: self.held_up(),
             bitmap: self.intent.as_ref().map(|intent| BitmapStatus {
                 chunk_bytes: intent.bitmap.superblock.chunk_bytes.into(),
                 bits: intent.bitmap.bits(),

@@ -4,11 +4,15 @@
 //! What has been done counts only after a flush: superblocks say how far recovery has come as of
 //! the last flush, and a member is called in sync in a superblock only after one.
 
+mod compare;
 mod finish;
 mod pace;
+mod ranges;
 mod units;
+mod unread;
 
-use std::collections::BTreeSet;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use super::Array;
 use super::members::State;
@@ -16,7 +20,10 @@ use crate::events::{ArrayEvent, SyncAction};
 use crate::format::superblock::MAX_SECTOR;
 use crate::status::SyncStatus;
 use crate::{Instant, MemberId, SECTOR_BYTES};
+pub(crate) use compare::goes_on_in_blocks;
 use pace::Pace;
+pub(crate) use ranges::Ranges;
+use unread::Unread;
 
 /// Units in flight at most.
 const WINDOW: usize = 16;
@@ -46,15 +53,24 @@ pub(crate) struct Sync {
     phase: Phase,
     cursor: u64,
     end: u64,
-    units: BTreeSet<u64>,
+    /// Jobs in flight, by the place of their unit.
+    units: BTreeMap<u64, usize>,
     /// The members a recovery rebuilds: those that were waiting for it when it began.
     targets: Vec<MemberId>,
     /// Asked for by the administrator.
     requested: Option<SyncAction>,
     paused: bool,
-    interrupted: bool,
-    /// Recovery met something it cannot get past; tried again when members change.
-    stuck: bool,
+    /// Why it is to end before its end.
+    interrupted: Option<Cow<'static, str>>,
+    /// What a resync that came to its end could not bring in line; `None` before one did.
+    pub(crate) left: Option<Ranges>,
+    /// What the running resync could not bring in line so far.
+    missed: Ranges,
+    /// What was left is not tried again before something changes.
+    resync_waits: bool,
+    /// Recovery met something it cannot get past: why. Tried again when something changes.
+    recovery_waits: Option<String>,
+    pub(crate) unread: Unread,
     pub(crate) mismatch_sectors: u64,
     pub(crate) checked_once: bool,
     pace: Pace,
@@ -68,12 +84,16 @@ impl Default for Sync {
             phase: Phase::Idle,
             cursor: 0,
             end: 0,
-            units: BTreeSet::new(),
+            units: BTreeMap::new(),
             targets: Vec::new(),
             requested: None,
             paused: false,
-            interrupted: false,
-            stuck: false,
+            interrupted: None,
+            left: None,
+            missed: Ranges::default(),
+            resync_waits: false,
+            recovery_waits: None,
+            unread: Unread::default(),
             mismatch_sectors: 0,
             checked_once: false,
             pace: Pace::default(),
@@ -85,7 +105,7 @@ impl Default for Sync {
 impl Sync {
     /// Everything below is done.
     fn low_water(&self) -> u64 {
-        self.units.first().copied().unwrap_or(self.cursor).min(self.cursor)
+        self.units.keys().next().copied().unwrap_or(self.cursor).min(self.cursor)
     }
 
     pub(crate) fn is_idle(&self) -> bool {
@@ -142,8 +162,10 @@ impl Array {
         if self.read_only || !self.is_redundant() {
             return;
         }
-        if self.failed || self.stopping.is_some() {
-            self.interrupt_sync();
+        if self.failed {
+            self.interrupt_sync("too many members are gone");
+        } else if self.stopping.is_some() {
+            self.interrupt_sync("the array is being stopped");
         }
         match self.sync.phase {
             Phase::Idle => self.choose_sync(),
@@ -155,26 +177,26 @@ impl Array {
     }
 
     fn choose_sync(&mut self) {
-        if self.failed || self.stopping.is_some() || self.sync.stuck {
+        if self.failed || self.stopping.is_some() {
             return;
         }
         self.assign_spares();
         let targets = self.recovery_targets();
         if self.resynced != MAX_SECTOR {
-            if self.can_resync() {
+            if self.can_resync() && !self.sync.resync_waits {
                 let from = self.resynced;
                 self.begin_sync(SyncAction::Resync, from, self.geometry.sync_sectors());
                 return;
             }
             // Nothing redundant is left to bring in line. Members being rebuilt are brought in line
             // when they are: below their offset they may differ, too.
-            if targets.is_empty() {
-                self.resynced = MAX_SECTOR;
-                self.durable_resynced = MAX_SECTOR;
+            if targets.is_empty() && !self.can_resync() {
+                self.all_resynced();
                 self.wish_superblock(true);
             }
         }
-        if let Some(from) = targets.iter().map(|(_, offset)| *offset).min() {
+        let from = targets.iter().map(|(_, offset)| *offset).min();
+        if let Some(from) = from.filter(|_| self.sync.recovery_waits.is_none()) {
             self.begin_sync(SyncAction::Recovery, from, self.geometry.member_sectors());
         } else if let Some(action) = self.sync.requested.take() {
             self.sync.mismatch_sectors = 0;
@@ -193,7 +215,9 @@ impl Array {
         self.sync.phase = Phase::Running;
         self.sync.cursor = from;
         self.sync.end = end;
-        self.sync.interrupted = false;
+        self.sync.interrupted = None;
+        self.sync.missed = Ranges::default();
+        self.sync.unread = Unread::default();
         self.sync.pace.restart(self.now, from);
         self.sync.checkpoint_at = self.now.plus_millis(CHECKPOINT_MS);
         self.notify(ArrayEvent::SyncStarted(action));
@@ -236,17 +260,18 @@ impl Array {
         }
     }
 
-    fn interrupt_sync(&mut self) {
-        if self.sync.phase == Phase::Running {
-            self.sync.interrupted = true;
+    /// Ends background work before its end: why.
+    fn interrupt_sync(&mut self, reason: impl Into<Cow<'static, str>>) {
+        if self.sync.phase == Phase::Running && self.sync.interrupted.is_none() {
+            self.sync.interrupted = Some(reason.into());
         }
     }
 
     /// Ends a check or repair before its end, as md's `idle` does.
-    pub(crate) fn stop_scrub(&mut self) {
+    pub(crate) fn stop_scrub(&mut self, reason: &'static str) {
         self.sync.requested = None;
         if matches!(self.sync.action, SyncAction::Check | SyncAction::Repair) {
-            self.interrupt_sync();
+            self.interrupt_sync(reason);
         }
     }
 
@@ -254,24 +279,35 @@ impl Array {
         self.sync.requested = Some(if repair { SyncAction::Repair } else { SyncAction::Check });
     }
 
-    /// Members changed: what was stuck may work now.
-    pub(crate) const fn unstick_sync(&mut self) {
-        self.sync.stuck = false;
+    /// Something changed: what did not work may work now.
+    pub(crate) fn retry_sync(&mut self) {
+        self.sync.resync_waits = false;
+        self.sync.recovery_waits = None;
+    }
+
+    /// Why background work that is due does not go on.
+    pub(crate) fn held_up(&self) -> Option<String> {
+        let resync = self.sync.left.as_ref().filter(|_| self.sync.resync_waits).map(|left| {
+            let sectors = left.sectors();
+            format!("{sectors} sectors are not in sync: a resync could not read what they need")
+        });
+        let recovery = self.sync.recovery_waits.clone();
+        recovery.or(resync).filter(|_| self.sync.is_idle())
     }
 
     /// A member is gone: work for or with it starts over with those that are left. A check or
     /// repair ends, as md's does: recovery onto a spare must not wait for it.
     pub(crate) fn sync_member_lost(&mut self, id: MemberId, role: Option<u16>) {
-        self.unstick_sync();
+        self.retry_sync();
         // Its id may come to mean another device, which this recovery has not begun with.
         self.sync.targets.retain(|target| *target != id);
         if role.is_some() {
-            self.stop_scrub();
+            self.stop_scrub("a member failed");
         }
         if self.sync.action == SyncAction::Recovery
             && !self.sync.targets.iter().any(|id| self.members.live(*id))
         {
-            self.sync.interrupted = true;
+            self.interrupt_sync("the member being rebuilt failed");
         }
     }
 
@@ -279,7 +315,7 @@ impl Array {
     fn pump_sync(&mut self) {
         self.sync.pace.mark(self.now, self.sync.low_water());
         let mut skipped = 0;
-        while !self.sync.interrupted
+        while self.sync.interrupted.is_none()
             && !self.sync.paused
             && self.sync.cursor < self.sync.end
             && self.sync.units.len() < WINDOW
@@ -294,7 +330,7 @@ impl Array {
                 }
             }
         }
-        let at_end = self.sync.cursor >= self.sync.end || self.sync.interrupted;
+        let at_end = self.sync.cursor >= self.sync.end || self.sync.interrupted.is_some();
         if at_end && self.sync.units.is_empty() {
             self.note_progress();
             let ticket = self.wish_superblock(true);

@@ -2,7 +2,7 @@
 
 use super::{Place, Plan, RoleView, Rows, Taken, Unrecoverable};
 use crate::Buf;
-use crate::action::Compute;
+use crate::action::{Checked, Compute};
 
 /// Plans the copying of a unit from the first copy that can be read to `targets`.
 ///
@@ -24,45 +24,117 @@ pub(crate) fn rebuild(
     Ok(plan)
 }
 
+/// A copy in memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HeldCopy {
+    pub(crate) role: RoleView,
+    pub(crate) buf: Buf,
+}
+
 /// The comparison of a unit's copies.
 #[derive(Debug)]
 pub(crate) struct ComparePlan {
-    /// Reads every readable copy; compares each with the first.
+    /// Reads every readable copy; compares each with the first, or all pairs.
     pub(crate) plan: Plan,
-    /// The first copy, in memory.
-    pub(crate) first: Buf,
-    /// The copies compared with it, in the order of the computations.
-    pub(crate) others: Vec<RoleView>,
+    /// The copies compared. The computations go pair by pair, those with the first copy first.
+    pub(crate) copies: Vec<HeldCopy>,
     /// Copies that cannot be read, but written.
     pub(crate) unread: Vec<RoleView>,
 }
 
-/// Plans the comparison of all copies that can be read; `None` when there is nothing to compare
-/// the first with, and nothing to write it to.
-pub(crate) fn check(copies: &[RoleView], rows: Rows, taken: &mut Taken) -> Option<ComparePlan> {
+/// Plans the comparison of all copies that can be read, of all `pairs` or with the first; `None`
+/// when there is nothing to compare the first with, and nothing to write it to.
+pub(crate) fn check(
+    copies: &[RoleView],
+    rows: Rows,
+    pairs: bool,
+    taken: &mut Taken,
+) -> Option<ComparePlan> {
     let mut plan = Plan::default();
-    let mut readable = copies.iter().filter_map(|copy| copy.reader.map(|place| (place, copy)));
-    let (place, _) = readable.next()?;
-    let first = taken.take();
-    plan.read(place, rows, first);
-    let mut others = Vec::new();
-    for (place, copy) in readable {
+    let mut held: Vec<HeldCopy> = Vec::new();
+    for role in copies {
+        let Some(place) = role.reader else { continue };
         let slot = taken.take();
         plan.read(place, rows, slot);
-        plan.computes.push(Compute::Compare { a: rows.of(first), b: rows.of(slot) });
-        others.push(*copy);
+        held.push(HeldCopy { role: *role, buf: rows.of(slot) });
+    }
+    let firsts = if pairs { held.len() } else { 1 };
+    for (at, first) in held.iter().enumerate().take(firsts) {
+        for other in &held[at + 1..] {
+            plan.computes.push(Compute::Compare { a: first.buf, b: other.buf });
+        }
     }
     let unread: Vec<RoleView> =
         copies.iter().filter(|copy| copy.reader.is_none() && copy.writable()).copied().collect();
-    let something = !others.is_empty() || !unread.is_empty();
-    something.then_some(ComparePlan { plan, first: rows.of(first), others, unread })
+    let something = held.len() > 1 || !unread.is_empty();
+    something.then_some(ComparePlan { plan, copies: held, unread })
 }
 
-/// After a comparison: writes the first copy over those that differ.
-pub(crate) fn mend(first: Buf, differing: &[RoleView], rows: Rows) -> Plan {
+/// Which copy is right, by index.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Verdict {
+    pub(crate) right: usize,
+    /// Those that are not like it.
+    pub(crate) differing: Vec<usize>,
+    /// The one that all others outvote.
+    pub(crate) wrong: Option<usize>,
+}
+
+/// What the comparisons of a plan of [`check`] say: the copy that more than half of the copies are
+/// like is right; without such, or with too few comparisons to tell, the first, as in md.
+pub(crate) fn verdict(copies: usize, checked: &[Checked]) -> Verdict {
+    let pair = |a: usize, b: usize| {
+        let (low, high) = (a.min(b), a.max(b));
+        // Row by row of a triangle.
+        checked.get(low * (2 * copies - low - 1) / 2 + high - low - 1)
+    };
+    let unlike = |a: usize| -> Vec<usize> {
+        let differs = |b: &usize| pair(a, *b).is_none_or(|checked| checked.differs() != 0);
+        (0..copies).filter(|b| *b != a).filter(differs).collect()
+    };
+    let majority = (0..copies).find(|at| unlike(*at).len() * 2 < copies);
+    let right = majority.unwrap_or(0);
+    let differing = unlike(right);
+    let wrong = (majority.is_some() && differing.len() == 1).then(|| differing[0]);
+    Verdict { right, differing, wrong }
+}
+
+/// After a comparison: writes the copy that is right over those that differ.
+pub(crate) fn mend(right: Buf, differing: &[RoleView], rows: Rows) -> Plan {
     let mut plan = Plan::default();
     for copy in differing {
-        plan.write(copy, rows, first, false);
+        plan.write(copy, rows, right, false);
     }
     plan
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn compared(copies: &[u8]) -> Verdict {
+        let mut checked = Vec::new();
+        for (at, first) in copies.iter().enumerate() {
+            checked.extend(copies[at + 1..].iter().map(|other| Checked {
+                p_differs: u64::from(first != other),
+                ..Checked::default()
+            }));
+        }
+        verdict(copies.len(), &checked)
+    }
+
+    #[test]
+    fn more_than_half_of_the_copies_are_right() {
+        let verdict = |right, differing: &[usize], wrong| Verdict {
+            right,
+            differing: differing.to_vec(),
+            wrong,
+        };
+        assert_eq!(compared(&[7, 8]), verdict(0, &[1], None), "nobody can tell");
+        assert_eq!(compared(&[8, 7, 7]), verdict(1, &[0], Some(0)));
+        assert_eq!(compared(&[7, 8, 7]), verdict(0, &[1], Some(1)));
+        assert_eq!(compared(&[7, 8, 9]), verdict(0, &[1, 2], None));
+        assert_eq!(compared(&[7, 7, 8, 8]), verdict(0, &[2, 3], None), "no majority");
+        assert_eq!(compared(&[9, 7, 8, 7, 7]), verdict(1, &[0, 2], None));
+    }
 }

@@ -21,6 +21,8 @@ pub(crate) struct Place {
 pub(crate) struct RoleView {
     /// Where valid contents can be read.
     pub(crate) reader: Option<Place>,
+    /// Who should have valid contents and cannot read them.
+    pub(crate) unreadable: Option<MemberId>,
     /// Who must be written: the role's holder and its replacement.
     pub(crate) writers: [Option<Place>; 2],
 }

@@ -48,33 +48,65 @@ pub(crate) fn rebuild(
 /// What a check of one unit needs to go on: its plan and where the strips lie in scratch.
 #[derive(Debug)]
 pub(crate) struct CheckPlan {
-    /// Reads every strip; its only computation is the check.
+    /// Reads every strip that can be; its last computation is the check.
     pub(crate) plan: Plan,
     /// The strips in memory, in the order of [`StripeView::names`].
     pub(crate) strips: Vec<Buf>,
 }
 
-/// Plans the comparison of a unit's parity with its data. `None` when a strip cannot be read:
-/// then there is no redundancy left to compare with, or [`resync_degraded`] has to decide.
-pub(crate) fn check(view: &StripeView, rows: Rows, taken: &mut Taken) -> Option<CheckPlan> {
-    if view.names().any(|name| view.strip(name).reader.is_none()) {
-        // Before any strip is taken: the plan made instead takes as many.
-        return None;
-    }
+/// Plans the comparison of a unit's parity with its data; every strip can be read.
+pub(crate) fn check(view: &StripeView, rows: Rows, taken: &mut Taken) -> CheckPlan {
     let mut plan = Plan::default();
     let mut slots = Slots::new(view, taken);
+    compare(view, rows, &mut plan, &mut slots)
+}
+
+/// Plans the computing of the one data strip that cannot be read from P, and its comparison with
+/// Q: only where they agree it is known what the strip held.
+///
+/// # Errors
+/// [`Unrecoverable`] when more cannot be read.
+pub(crate) fn vouch(
+    view: &StripeView,
+    lost: StripName,
+    rows: Rows,
+    taken: &mut Taken,
+) -> Result<CheckPlan, Unrecoverable> {
+    let mut plan = Plan::default();
+    let mut slots = Slots::new(view, taken);
+    let output = rows.of(slots.get(lost));
+    let sum = recover(view, rows, &[lost], vec![output], &mut plan, &mut slots)?;
+    plan.computes.push(sum);
+    Ok(compare(view, rows, &mut plan, &mut slots))
+}
+
+/// Reads the strips that are not being read yet, and compares when the computations planned so far
+/// are done.
+fn compare(view: &StripeView, rows: Rows, plan: &mut Plan, slots: &mut Slots) -> CheckPlan {
     let mut strips = Vec::new();
     for name in view.names() {
-        let place = view.strip(name).reader?;
         let slot = slots.get(name);
-        plan.read(place, rows, slot);
+        if let Some(place) = view.strip(name).reader
+            && !reads_into(plan, rows.of(slot))
+        {
+            plan.read(place, rows, slot);
+        }
         strips.push(rows.of(slot));
     }
     let data = strips[..view.data.len()].to_vec();
     let p = strips[view.data.len()];
     let q = strips.get(view.data.len() + 1).copied();
     plan.computes.push(Compute::Check { data, q_coefs: view.q_coefs.clone(), p, q });
-    Some(CheckPlan { plan, strips })
+    CheckPlan { plan: std::mem::take(plan), strips }
+}
+
+/// After a comparison that vouched for it: writes a strip that could not be read.
+pub(crate) fn restore(view: &StripeView, name: StripName, rows: Rows, strips: &[Buf]) -> Plan {
+    let mut plan = Plan::default();
+    for (strip, buf) in view.names().zip(strips).filter(|(strip, _)| *strip == name) {
+        plan.write(view.strip(strip), rows, *buf, false);
+    }
+    plan
 }
 
 /// Which strip a mismatch says is wrong. A resync after a crash always trusts the data: a torn
@@ -116,14 +148,14 @@ pub(crate) fn mend(view: &StripeView, rows: Rows, strips: &[Buf], located: Optio
     plan
 }
 
-/// Resync of a unit of which strips cannot be read: what is left must agree with itself again. Lost
-/// data is taken to be what P (else Q) says, and parity is made to fit. A strip that could not be
-/// read but can be written is written here and now: were it left to later, a small write could
-/// take what is still readable of it for the data that parity is about.
+/// Resync of a unit of which strips are missing: what is left must agree with itself again. The
+/// data of a missing member is taken to be what P (else Q) says, and parity is made to fit. A strip
+/// that can be written is written here and now: were it left to later, a small write could take
+/// what is there for the data that parity is about. When nothing redundant is left to bring in
+/// line, nothing is to be done.
 ///
 /// # Errors
-/// [`Unrecoverable`] when more strips are lost than there are parities, or when nothing redundant
-/// is left to bring in line.
+/// [`Unrecoverable`] when more strips are lost than there are parities.
 pub(crate) fn resync_degraded(
     view: &StripeView,
     rows: Rows,
@@ -133,8 +165,11 @@ pub(crate) fn resync_degraded(
         view.names().filter(|name| view.strip(*name).reader.is_none()).collect();
     let parities = 1 + usize::from(view.q.is_some());
     let writable = lost.iter().any(|name| view.strip(*name).writable());
-    if lost.len() > parities || lost.len() == parities && !writable {
+    if lost.len() > parities {
         return Err(Unrecoverable);
+    }
+    if lost.len() == parities && !writable {
+        return Ok(Plan::default());
     }
     let mut plan = Plan::default();
     let mut slots = Slots::new(view, taken);

@@ -1,7 +1,7 @@
 //! After an unclean stop: every parity is made again from the data, stripe by stripe, by the nodes.
 
 use super::{Action, ArrayEvent, BTreeSet, Client, Key, Phase};
-use braid_array::events::SyncAction;
+use braid_array::events::{SyncAction, SyncEnd};
 
 /// Slices that are made right at once.
 const AT_ONCE: usize = 4;
@@ -39,9 +39,7 @@ impl Client {
             if resync.next.0 == stripes && resync.under_way.is_empty() {
                 self.resync = None;
                 self.marks.synced();
-                let (action, complete) = (SyncAction::Resync, true);
-                let ended = ArrayEvent::SyncFinished { action, complete };
-                self.actions.push_back(Action::Notify(ended));
+                self.actions.push_back(Action::Notify(ended(SyncEnd::Complete)));
                 return;
             }
             let full = resync.paused || resync.under_way.len() >= AT_ONCE;
@@ -62,8 +60,8 @@ impl Client {
     /// The rest is left to whoever assembles the array next.
     pub(super) fn interrupt_resync(&mut self) {
         if self.resync.take().is_some_and(|resync| resync.started) {
-            let (action, complete) = (SyncAction::Resync, false);
-            let interrupted = ArrayEvent::SyncFinished { action, complete };
+            let reason = "the array is being stopped".into();
+            let interrupted = ended(SyncEnd::Interrupted { reason });
             self.actions.push_back(Action::Notify(interrupted));
         }
     }
@@ -76,4 +74,8 @@ impl Client {
             resync.done += u64::from(fine);
         }
     }
+}
+
+const fn ended(end: SyncEnd) -> ArrayEvent {
+    ArrayEvent::SyncFinished { action: SyncAction::Resync, mismatch_sectors: 0, end }
 }

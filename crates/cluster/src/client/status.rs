@@ -28,9 +28,7 @@ impl Client {
             degraded: self.lost().len() as u16,
             members: members.collect(),
             sync: self.sync(),
-            mismatch_sectors: None,
-            bitmap: None,
-            children: Vec::new(),
+            ..Status::blank()
         }
     }
 

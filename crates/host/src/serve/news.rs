@@ -6,7 +6,7 @@ use std::sync::mpsc::Receiver;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use braid_array::MemberId;
-use braid_array::events::{ArrayEvent, Fault, SyncAction};
+use braid_array::events::{ArrayEvent, Fault, SyncAction, SyncEnd};
 use braid_array::status::Status;
 
 use crate::control::wire::Mismatch;
@@ -101,9 +101,8 @@ fn line(event: &ArrayEvent, status: Option<&Status>) -> Option<String> {
             format!("hung up on {client}: it took no replies over NBD, and memory was short")
         }
         ArrayEvent::SyncStarted(action) => format!("{} started", action.name()),
-        ArrayEvent::SyncFinished { action, complete: true } => format!("{} done", action.name()),
-        ArrayEvent::SyncFinished { action, complete: false } => {
-            format!("{} interrupted", action.name())
+        ArrayEvent::SyncFinished { action, mismatch_sectors, ref end } => {
+            finished(action, mismatch_sectors, end)
         }
         ArrayEvent::Within { array, ref event } => {
             let within = status.and_then(|status| status.array_within(array));
@@ -119,6 +118,22 @@ fn place(fault: Fault) -> String {
     let sector = fault.sector.map_or_else(String::new, |sector| format!(" at sector {sector}"));
     let called = fault.errno.map(|errno| describe(&io::Error::from_raw_os_error(errno)));
     called.map_or_else(|| sector.clone(), |called| format!("{sector}: {called}"))
+}
+
+/// How background work ended. What could not be read is not done.
+fn finished(action: SyncAction, mismatch_sectors: u64, end: &SyncEnd) -> String {
+    let mut line = match end {
+        SyncEnd::Complete => format!("{} done", action.name()),
+        SyncEnd::Unread { sectors } => {
+            format!("{} ended, {sectors} sectors could not be read", action.name())
+        }
+        SyncEnd::Interrupted { reason } => format!("{} interrupted: {reason}", action.name()),
+    };
+    if mismatch_sectors > 0 {
+        let what = if action == SyncAction::Repair { "rewritten" } else { "differ" };
+        line.push_str(&format!(", {mismatch_sectors} sectors {what}"));
+    }
+    line
 }
 
 #[cfg(test)]
@@ -168,6 +183,17 @@ mod tests {
         assert_eq!(line(full).unwrap(), expected);
         let started = ArrayEvent::SyncStarted(SyncAction::Recovery);
         assert_eq!(line(started).unwrap(), "recovery started");
+        let finished = |action, mismatch_sectors, end| {
+            line(ArrayEvent::SyncFinished { action, mismatch_sectors, end }).unwrap()
+        };
+        assert_eq!(finished(SyncAction::Check, 0, SyncEnd::Complete), "check done");
+        let differ = finished(SyncAction::Check, 16, SyncEnd::Complete);
+        assert_eq!(differ, "check done, 16 sectors differ");
+        let unread = finished(SyncAction::Repair, 8, SyncEnd::Unread { sectors: 24 });
+        assert_eq!(unread, "repair ended, 24 sectors could not be read, 8 sectors rewritten");
+        let interrupted = SyncEnd::Interrupted { reason: "a member failed".into() };
+        let interrupted = finished(SyncAction::Recovery, 0, interrupted);
+        assert_eq!(interrupted, "recovery interrupted: a member failed");
         let mismatch = ArrayEvent::Mismatch { array_sector: 0, sectors: 8, member: None };
         assert_eq!(line(mismatch), None);
     }

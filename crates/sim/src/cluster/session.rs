@@ -2,7 +2,7 @@
 
 use braid_array::action::{Command, CommandId, Event};
 use braid_array::array::Scratch;
-use braid_array::events::{ArrayEvent, SyncAction};
+use braid_array::events::{ArrayEvent, SyncAction, SyncEnd};
 use braid_array::{Action, Buf, Machine, Op, Request, RequestError, RequestId};
 use braid_cluster::client::{Client, ClientConfig, ClientMember};
 use braid_cluster::node::Node;
@@ -401,9 +401,10 @@ impl Session {
 
     fn notified(&mut self, process: usize, event: &ArrayEvent) {
         self.world.note(&[41, process as u64], || format!("EVENT {process} {event:?}"));
-        let action = SyncAction::Resync;
-        let ended =
-            matches!(event, ArrayEvent::SyncFinished { action: a, complete: true } if *a == action);
+        let ended = matches!(
+            event,
+            ArrayEvent::SyncFinished { action: SyncAction::Resync, end: SyncEnd::Complete, .. }
+        );
         if ended && process == self.client {
             self.suspects.resynced();
         }

@@ -1,15 +1,15 @@
 //! The end of background work: members rebuilt take their roles over, the array is in sync.
 
-use super::Phase;
+use super::{Phase, Ranges};
 use crate::array::Array;
 use crate::array::members::State;
-use crate::events::{ArrayEvent, SyncAction};
+use crate::events::{ArrayEvent, SyncAction, SyncEnd};
 use crate::format::superblock::MAX_SECTOR;
 
 impl Array {
     /// What was done is durable: members rebuilt to the end hold their roles now.
     pub(super) fn take_over(&mut self) {
-        let complete = !self.sync.interrupted && !self.failed;
+        let complete = self.sync.interrupted.is_none() && !self.failed;
         if complete && self.sync.action == SyncAction::Recovery && self.activate_recovered() {
             self.sync.phase = Phase::TakingOver(self.wish_superblock(true));
         } else {
@@ -56,28 +56,64 @@ impl Array {
     fn sync_finished(&mut self) {
         let action = std::mem::take(&mut self.sync.action);
         self.sync.phase = Phase::Idle;
-        let complete = !self.sync.interrupted && !self.failed;
-        if !complete && matches!(action, SyncAction::Check | SyncAction::Repair) {
+        if self.failed && self.sync.interrupted.is_none() {
+            self.sync.interrupted = Some("too many members are gone".into());
+        }
+        let scrub = matches!(action, SyncAction::Check | SyncAction::Repair);
+        let mismatch_sectors = if scrub { self.sync.mismatch_sectors } else { 0 };
+        let end = match self.sync.interrupted.take() {
+            Some(reason) => SyncEnd::Interrupted { reason },
+            None if self.sync.unread.sectors > 0 => {
+                SyncEnd::Unread { sectors: self.sync.unread.sectors }
+            }
+            None => SyncEnd::Complete,
+        };
+        let complete = !matches!(end, SyncEnd::Interrupted { .. });
+        match action {
+            SyncAction::Resync if complete => self.resync_ended(),
             // What was not looked at is not known to be right.
-            self.sync.checked_once = false;
+            SyncAction::Check | SyncAction::Repair => self.sync.checked_once = complete,
+            _ => {}
+        }
+        // A repair, too, may have done what a resync had left.
+        if !self.failed && self.sync.left.as_ref().is_some_and(Ranges::is_empty) {
+            self.all_resynced();
+            self.wish_superblock(true);
         }
         if complete {
-            if action == SyncAction::Resync {
-                self.resynced = MAX_SECTOR;
-                self.durable_resynced = MAX_SECTOR;
-            }
-            let in_step = match action {
-                SyncAction::Resync | SyncAction::Recovery => self.resynced == MAX_SECTOR,
-                _ => false,
-            };
-            if in_step
-                && self.members.degraded() == 0
-                && let Some(intent) = &mut self.intent
-            {
-                intent.resynced();
+            if self.resynced == MAX_SECTOR && !scrub {
+                self.note_bits_in_line();
             }
             self.wish_superblock(true);
         }
-        self.notify(ArrayEvent::SyncFinished { action, complete });
+        self.notify(ArrayEvent::SyncFinished { action, mismatch_sectors, end });
+    }
+
+    /// Everything is in line but for what the resync could not read.
+    fn resync_ended(&mut self) {
+        let left = std::mem::take(&mut self.sync.missed);
+        self.resynced = left.first().unwrap_or(MAX_SECTOR);
+        self.sync.resync_waits = !left.is_empty();
+        self.sync.left = Some(left);
+        self.note_bits_in_line();
+    }
+
+    /// No part of the array waits for a resync any more.
+    pub(super) fn all_resynced(&mut self) {
+        self.sync.left = None;
+        self.sync.resync_waits = false;
+        self.resynced = MAX_SECTOR;
+        self.durable_resynced = MAX_SECTOR;
+        self.note_bits_in_line();
+    }
+
+    /// Bits of the bitmap are needed for what is not in line alone, once no role is missing.
+    fn note_bits_in_line(&mut self) {
+        if self.members.degraded() == 0
+            && let Some(intent) = &mut self.intent
+        {
+            let left = self.sync.left.as_ref();
+            intent.resynced(|start, end| left.is_some_and(|left| left.overlaps(start, end)));
+        }
     }
 }

@@ -1,9 +1,11 @@
 //! The units of background work: which are issued, and what they mean when they are done.
 
 use super::BUSY_MS;
+use super::compare::goes_on_in_blocks;
 use crate::array::Array;
 use crate::array::job::{Fix, Job, Kind, Unit};
 use crate::array::members::State;
+use crate::array::requests::BLOCK_SECTORS;
 use crate::events::SyncAction;
 use crate::format::superblock::MAX_SECTOR;
 use crate::geometry::Strip;
@@ -24,7 +26,11 @@ impl Array {
         let kind = match self.sync.action {
             SyncAction::Resync => {
                 let end = unit.end();
-                if self.intent.as_ref().is_some_and(|i| !i.needs_resync(start, end)) {
+                let intent = self.intent.as_ref();
+                let left = self.sync.left.as_ref();
+                if intent.is_some_and(|intent| !intent.needs_resync(start, end))
+                    || left.is_some_and(|left| !left.overlaps(start, end))
+                {
                     return false;
                 }
                 Kind::Check { unit, fix: Fix::Resync }
@@ -40,8 +46,7 @@ impl Array {
             }
             SyncAction::Idle => return false,
         };
-        self.sync.units.insert(start);
-        self.start_job(Job::new(kind, false));
+        self.add_unit_job(kind, start, false);
         true
     }
 
@@ -86,9 +91,8 @@ impl Array {
             if unit.sectors == 0 || !wanted.contains(&id) {
                 continue;
             }
-            self.raid10_units.insert((array, id), start);
-            self.sync.units.insert(start);
-            self.start_job(Job::new(Kind::Rebuild { unit, targets: vec![id] }, false));
+            let kind = Kind::Rebuild { unit, targets: vec![id] };
+            self.add_unit_job(kind, start, false);
             issued = true;
         }
         issued
@@ -100,48 +104,91 @@ impl Array {
         self.sync.pace.charge(self.now, self.unit_sectors(), busy);
     }
 
-    /// A unit is done.
-    pub(crate) fn sync_unit_done(
-        &mut self,
-        unit: Unit,
-        targets: &[MemberId],
-        result: Result<(), RequestError>,
-    ) {
-        let raid10 =
-            self.sync.action == SyncAction::Recovery && self.geometry.level() == Level::Raid10;
-        let mut start = unit.start;
-        if raid10 && let Some(place) = self.raid10_units.remove(&(unit.start, targets[0])) {
-            start = place;
+    /// A job of background work is done.
+    pub(crate) fn sync_unit_done(&mut self, job: &Job, result: Result<(), RequestError>) {
+        let (Kind::Rebuild { unit, .. } | Kind::Check { unit, .. }) = job.kind else { return };
+        match result {
+            Ok(()) if job.incomplete => self.add_unit_job(job.kind.clone(), job.place, true),
+            Ok(()) => self.note_in_line(job, unit),
+            Err(RequestError::Medium) if self.sync.interrupted.is_none() => {
+                if goes_on_in_blocks(job) {
+                    self.take_apart(job, unit);
+                } else {
+                    self.note_unread(job, unit);
+                    self.note_missed(job, unit);
+                }
+            }
+            // Nothing from here on is done.
+            Err(_) => self.sync.cursor = self.sync.cursor.min(job.place),
         }
-        if result.is_err() {
-            self.note_unit(unit, start, targets);
+        if let Some(jobs) = self.sync.units.get_mut(&job.place) {
+            *jobs -= 1;
+            if *jobs == 0 {
+                self.sync.units.remove(&job.place);
+            }
         }
-        if raid10 && self.raid10_units.values().any(|other| *other == start) {
-            return;
-        }
-        self.sync.units.remove(&start);
         self.note_progress();
     }
 
-    /// What a unit that could not be rebuilt means: a bad block on the target, so that the rest
-    /// goes on; without room for it, recovery cannot be completed.
-    fn note_unit(&mut self, unit: Unit, start: u64, targets: &[MemberId]) {
-        if self.failed {
-            // Nothing from here on is done.
-            self.sync.cursor = self.sync.cursor.min(start);
-            return;
+    fn add_unit_job(&mut self, kind: Kind, place: u64, again: bool) {
+        *self.sync.units.entry(place).or_default() += 1;
+        self.start_job(Job { place, again, ..Job::new(kind, false) });
+    }
+
+    /// A unit that could not be done as a whole is done block by block.
+    fn take_apart(&mut self, job: &Job, unit: Unit) {
+        let mut start = unit.start;
+        while start < unit.end() {
+            let end = unit.end().min(start - start % BLOCK_SECTORS + BLOCK_SECTORS);
+            let block = Unit { start, sectors: (end - start) as u32 };
+            let mut kind = job.kind.clone();
+            if let Kind::Rebuild { unit, .. } | Kind::Check { unit, .. } = &mut kind {
+                *unit = block;
+            }
+            self.add_unit_job(kind, job.place, false);
+            start = end;
         }
+    }
+
+    /// A unit was compared and nothing differs any more: a resync has nothing left to do there.
+    fn note_in_line(&mut self, job: &Job, unit: Unit) {
+        let Kind::Check { fix, .. } = job.kind else { return };
+        let equal = job.checked.iter().all(|checked| checked.differs() == 0);
+        if (fix == Fix::Repair || fix == Fix::Nothing && equal)
+            && let Some(left) = &mut self.sync.left
+        {
+            left.remove(unit.start, unit.end());
+        }
+    }
+
+    /// What it means that a block could not be done: it stays out of sync after a resync; a member
+    /// that was to get it has a bad block, so that the rest goes on. Without room for that,
+    /// recovery cannot be completed.
+    fn note_missed(&mut self, job: &Job, unit: Unit) {
+        let targets = match &job.kind {
+            Kind::Rebuild { targets, .. } => targets.as_slice(),
+            Kind::Check { fix: Fix::Resync, .. } => {
+                self.sync.missed.insert(unit.start, unit.end());
+                return;
+            }
+            _ => return,
+        };
         for id in targets.iter().copied() {
             let Some(sector) = self.strip_of(id, unit) else { continue };
             let Some(member) = self.members.get_mut(id) else { continue };
             let has_log = member.superblock.bblog_size_sectors != 0;
             if has_log && member.bad_blocks.insert(sector, unit.sectors.into()) {
                 self.wish_bad_blocks(id);
-            } else {
-                self.sync.cursor = self.sync.cursor.min(start);
-                self.sync.stuck = true;
-                self.interrupt_sync();
+                continue;
             }
+            let what = if has_log { "a full bad-block log" } else { "no bad-block log" };
+            let reason = format!(
+                "{} has {what} to take sector {sector}, which could not be read elsewhere",
+                member.device
+            );
+            self.sync.cursor = self.sync.cursor.min(job.place);
+            self.interrupt_sync(reason.clone());
+            self.sync.recovery_waits = Some(reason);
         }
     }
 
@@ -150,8 +197,9 @@ impl Array {
         let done = self.sync.low_water();
         match self.sync.action {
             SyncAction::Resync => {
+                let missed = self.sync.missed.first().unwrap_or(MAX_SECTOR);
                 if self.resynced != MAX_SECTOR {
-                    self.resynced = self.resynced.max(done);
+                    self.resynced = self.resynced.max(done.min(missed));
                 }
             }
             SyncAction::Recovery => {

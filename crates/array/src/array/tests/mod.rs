@@ -16,6 +16,8 @@ mod recovery;
 mod restart;
 mod resync;
 mod serve;
+
+mod unread;
 mod world;
 
 use super::*;

@@ -3,11 +3,11 @@
 use super::restart::is_data_write;
 use super::*;
 use crate::action::Command;
-use crate::events::SyncAction;
+use crate::events::{SyncAction, SyncEnd};
 use crate::format::superblock::feature;
 
 /// Every disk's data area holds something else: nothing is in step.
-fn scatter(world: &mut World) {
+pub(super) fn scatter(world: &mut World) {
     for (seed, disk) in world.disks.iter_mut().flatten().enumerate() {
         disk.write(
             DATA_OFFSET,
@@ -17,7 +17,7 @@ fn scatter(world: &mut World) {
     }
 }
 
-fn unclean(config: &mut Config) {
+pub(super) fn unclean(config: &mut Config) {
     config.superblock.resync_offset = 0;
     config.force = true;
     for member in &mut config.members {
@@ -36,9 +36,8 @@ fn rebuilding(config: &mut Config, role: u16, offset: u64, replacement: bool) {
     }
 }
 
-fn resync_ended(world: &World) -> bool {
-    let ended = ArrayEvent::SyncFinished { action: SyncAction::Resync, complete: true };
-    world.events.contains(&ended)
+pub(super) fn resync_ended(world: &World) -> bool {
+    world.ended(SyncAction::Resync) == Some(SyncEnd::Complete)
 }
 
 /// Left to a repair afterwards, the strip was not in step while its unit already counted as such.
@@ -48,7 +47,9 @@ fn a_resync_writes_what_it_could_not_read_before_it_ends() {
         [(1, 0, 2, 0), (1, 0, 3, 0), (6, 2, 4, 16), (6, 0, 5, 32), (10, 0x102, 4, 16)]
     {
         let mut world = World::with(level, layout, disks, chunk, unclean);
-        scatter(&mut world);
+        if level != 6 {
+            scatter(&mut world);
+        }
         let unreadable = DATA_OFFSET + 10;
         world.bad.push((MemberId(1), unreadable));
         world.hold(move |member, op| {

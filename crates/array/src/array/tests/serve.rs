@@ -3,7 +3,7 @@
 use super::disk::Disk;
 use super::*;
 use crate::action::Command;
-use crate::events::SyncAction;
+use crate::events::{SyncAction, SyncEnd};
 
 #[test]
 fn what_is_written_is_read_and_parity_fits() {
@@ -145,10 +145,8 @@ fn a_lost_member_ends_a_check() {
     let status = world.array.status();
     assert_eq!(status.sync.action, SyncAction::Idle);
     assert_eq!(status.mismatch_sectors, None, "it has not looked at everything");
-    let ended = |event: &ArrayEvent| {
-        matches!(event, ArrayEvent::SyncFinished { action: SyncAction::Check, complete: false })
-    };
-    assert!(world.events.iter().any(ended), "{:?}", world.events);
+    let end = world.ended(SyncAction::Check);
+    assert!(matches!(end, Some(SyncEnd::Interrupted { .. })), "{end:?}");
 }
 
 #[test]

@@ -6,6 +6,7 @@ use super::disk::Disk;
 use super::*;
 use crate::RequestId;
 use crate::action::{Command, IoError, IoId, Outcome};
+use crate::events::{SyncAction, SyncEnd};
 
 pub(super) type Answer = (RequestId, Result<(), RequestError>);
 
@@ -297,6 +298,14 @@ impl World {
         self.array.handle(self.now, Event::Command { id, command });
         self.settle();
         !std::mem::take(&mut self.answers).is_empty()
+    }
+
+    /// How the last such work ended, if it did.
+    pub(super) fn ended(&self, wanted: SyncAction) -> Option<SyncEnd> {
+        self.events.iter().rev().find_map(|event| match event {
+            ArrayEvent::SyncFinished { action, end, .. } if *action == wanted => Some(end.clone()),
+            _ => None,
+        })
     }
 
     pub(super) fn check(&mut self) -> u64 {

@@ -1,0 +1,244 @@
+//! The comparison of a unit: which plan, and what its outcome asks for.
+//!
+//! A unit of which something cannot be read is taken apart into blocks, so that what is still
+//! readable in it counts. In a block, check and repair first rewrite what could not be read from
+//! the rest, then compare. A resync must not: where parity may not fit, it does not tell what a
+//! strip held. Such a strip is left as it is, unless a second parity vouches for what the first
+//! says.
+
+use crate::array::Array;
+use crate::array::job::{Compared, Fix, Job, Kind, Unit};
+use crate::array::requests::BLOCK_SECTORS;
+use crate::code::StripName;
+use crate::events::ArrayEvent;
+use crate::plan::parity_sync::{self, Target};
+use crate::plan::{Place, Plan, RoleView, Rows, Taken, Unrecoverable, mirror};
+use crate::{RequestError, SECTOR_BYTES};
+
+/// What to do with a unit.
+enum Step {
+    Compare(Plan, Compared),
+    /// There is nothing to compare; this brings it in line.
+    Write(Plan),
+    /// This makes it readable again; then it is to be compared.
+    MendFirst(Plan),
+}
+
+/// Cannot be done as asked, but perhaps block by block.
+const UNREAD: RequestError = RequestError::Medium;
+
+impl Array {
+    pub(crate) fn plan_check(
+        &mut self,
+        index: usize,
+        taken: &mut Taken,
+    ) -> Result<Plan, RequestError> {
+        let job = self.jobs.get(index);
+        let Kind::Check { unit, fix } = job.kind else { return Ok(Plan::default()) };
+        let step = if self.has_parity() {
+            self.check_stripe(job, unit, fix, taken)?
+        } else {
+            self.check_copies(job, unit, fix, taken)?
+        };
+        let job = self.jobs.get_mut(index);
+        job.checked.clear();
+        job.incomplete = matches!(step, Step::MendFirst(_));
+        let (plan, compared) = match step {
+            Step::Compare(plan, compared) => (plan, Some(compared)),
+            Step::Write(plan) | Step::MendFirst(plan) => (plan, None),
+        };
+        job.compared = compared;
+        Ok(plan)
+    }
+
+    fn check_stripe(
+        &self,
+        job: &Job,
+        unit: Unit,
+        fix: Fix,
+        taken: &mut Taken,
+    ) -> Result<Step, RequestError> {
+        let rows = Rows::new(0, unit.sectors);
+        let view = self.stripe_view(unit, &job.avoid);
+        let lost: Vec<StripName> =
+            view.names().filter(|name| view.strip(*name).reader.is_none()).collect();
+        if lost.is_empty() {
+            let check = parity_sync::check(&view, rows, taken);
+            return Ok(Step::Compare(check.plan, Compared::Parity { strips: check.strips }));
+        }
+        if too_high(unit, view.names().map(|name| view.strip(name))) {
+            return Err(UNREAD);
+        }
+        let unread = |Unrecoverable| UNREAD;
+        let is_data = |name: &&StripName| matches!(name, StripName::Data(_));
+        if fix == Fix::Resync {
+            let held = |name: &&StripName| view.strip(**name).unreadable.is_some();
+            let untold: Vec<_> = lost.iter().filter(is_data).filter(held).copied().collect();
+            return match untold[..] {
+                [] => parity_sync::resync_degraded(&view, rows, taken).map(Step::Write),
+                [name] if lost.len() == 1 && view.q.is_some() => {
+                    parity_sync::vouch(&view, name, rows, taken).map(|check| {
+                        let strips = check.strips;
+                        Step::Compare(check.plan, Compared::Vouched { name, strips })
+                    })
+                }
+                _ => Err(Unrecoverable),
+            }
+            .map_err(unread);
+        }
+        let untold = !self.in_step(unit.start, unit.end()) && lost.iter().any(|n| is_data(&n));
+        if job.again || untold && fix == Fix::Nothing {
+            return Err(UNREAD);
+        }
+        let targets: Vec<Target> = lost
+            .iter()
+            .flat_map(|name| view.strip(*name).writers.map(|place| (*name, place)))
+            .filter_map(|(name, place)| Some(Target { name, place: place? }))
+            .collect();
+        parity_sync::rebuild(&view, &targets, rows, taken).map(Step::MendFirst).map_err(unread)
+    }
+
+    fn check_copies(
+        &self,
+        job: &Job,
+        unit: Unit,
+        fix: Fix,
+        taken: &mut Taken,
+    ) -> Result<Step, RequestError> {
+        let rows = Rows::new(0, unit.sectors);
+        let copies: Vec<RoleView> =
+            self.copies(unit.start, u64::from(unit.sectors), &job.avoid).collect();
+        let nothing = copies.iter().all(|copy| copy.reader.is_none());
+        if nothing || too_high(unit, copies.iter()) {
+            return Err(UNREAD);
+        }
+        let unread: Vec<Place> = copies
+            .iter()
+            .filter(|copy| copy.reader.is_none() && copy.unreadable.is_some())
+            .flat_map(|copy| copy.writers.into_iter().flatten())
+            .collect();
+        if fix != Fix::Resync && !unread.is_empty() {
+            if job.again {
+                return Err(UNREAD);
+            }
+            let plan = mirror::rebuild(&copies, &unread, rows, taken);
+            return plan.map(Step::MendFirst).map_err(|Unrecoverable| UNREAD);
+        }
+        // Which of several copies is wrong can only be told of all pairs.
+        let pairs = fix != Fix::Resync && u64::from(unit.sectors) <= BLOCK_SECTORS;
+        Ok(match mirror::check(&copies, rows, pairs, taken) {
+            Some(check) => {
+                let (copies, unread) = (check.copies, check.unread);
+                Step::Compare(check.plan, Compared::Mirror { copies, unread })
+            }
+            None => Step::Write(Plan::default()),
+        })
+    }
+
+    /// A unit was compared: reports what differs, and plans its repair if that is asked for.
+    pub(crate) fn after_check(
+        &mut self,
+        index: usize,
+        compared: Compared,
+    ) -> Result<Option<Plan>, RequestError> {
+        let job = self.jobs.get(index);
+        let Kind::Check { unit, fix } = job.kind else { return Ok(None) };
+        let differing: u64 = job.checked.iter().fold(0, |all, checked| all | checked.differs());
+        let rows = Rows::new(0, unit.sectors);
+        let checked = &job.checked;
+        let (wrong, plan) = match compared {
+            Compared::Vouched { .. } if differing != 0 => return Err(UNREAD),
+            Compared::Vouched { name, strips } => {
+                let view = self.stripe_view(unit, &job.avoid);
+                return Ok(Some(parity_sync::restore(&view, name, rows, &strips)));
+            }
+            Compared::Parity { .. } if differing == 0 => return Ok(None),
+            Compared::Parity { strips } => {
+                let view = self.stripe_view(unit, &job.avoid);
+                let wrong = parity_sync::wrong_strip(checked[0]);
+                let located = match wrong {
+                    Some(StripName::Data(index)) if fix == Fix::Repair => Some(index),
+                    _ => None,
+                };
+                let member = wrong
+                    .filter(|_| view.q.is_some())
+                    .and_then(|name| view.strip(name).reader)
+                    .map(|place| place.member);
+                (member, parity_sync::mend(&view, rows, &strips, located))
+            }
+            Compared::Mirror { copies, unread } if differing == 0 => {
+                let write = fix == Fix::Resync && !unread.is_empty();
+                return Ok(write.then(|| mirror::mend(copies[0].buf, &unread, rows)));
+            }
+            Compared::Mirror { copies, .. }
+                if fix != Fix::Resync && copies.len() > 2 && too_high_to_tell(unit) =>
+            {
+                return Err(UNREAD);
+            }
+            Compared::Mirror { copies, unread } => {
+                let verdict = mirror::verdict(copies.len(), checked);
+                let wrong = verdict.wrong.and_then(|at| copies[at].role.reader);
+                let mut behind: Vec<RoleView> =
+                    verdict.differing.iter().map(|at| copies[*at].role).collect();
+                behind.extend(unread.into_iter().filter(|_| fix == Fix::Resync));
+                let plan = mirror::mend(copies[verdict.right].buf, &behind, rows);
+                (wrong.map(|place| place.member), plan)
+            }
+        };
+        if fix != Fix::Resync {
+            let sectors = differing.count_ones() * (4096 / SECTOR_BYTES) as u32;
+            self.sync.mismatch_sectors += u64::from(sectors);
+            let array_sector = self.array_sector(unit);
+            self.notify(ArrayEvent::Mismatch { array_sector, sectors, member: wrong });
+        }
+        Ok((fix != Fix::Nothing).then_some(plan))
+    }
+
+    /// What of the array is in a unit and cannot be read is counted, and where. `job` has tried.
+    pub(super) fn note_unread(&mut self, job: &Job, unit: Unit) {
+        let sectors = u64::from(unit.sectors);
+        let views: Vec<RoleView> = if self.has_parity() {
+            let view = self.stripe_view(unit, &job.avoid);
+            view.names().map(|name| *view.strip(name)).collect()
+        } else {
+            self.copies(unit.start, sectors, &job.avoid).collect()
+        };
+        let mut members: Vec<_> = views.iter().filter_map(|view| view.unreadable).collect();
+        members.sort_unstable();
+        let lost: Vec<u64> = if self.has_parity() {
+            let data = 0..self.geometry.data_disks() as usize;
+            let lost = data.filter(|index| views[*index].reader.is_none());
+            lost.map(|index| self.strip_sector(unit, index as u64)).collect()
+        } else {
+            vec![unit.start]
+        };
+        // Parity that was not written is of no sector of the array: the first of its stripe.
+        let first = lost.is_empty().then(|| self.array_sector(unit));
+        for array_sector in lost.into_iter().chain(first) {
+            self.sync.unread.add(array_sector, sectors, &members);
+        }
+    }
+
+    /// First array sector of a data strip of a unit.
+    fn strip_sector(&self, unit: Unit, index: u64) -> u64 {
+        self.array_sector(unit) + index * u64::from(self.geometry.chunk_sectors())
+    }
+}
+
+/// Something in a unit cannot be read, and it may be as little as a block of it.
+fn too_high<'a>(unit: Unit, mut strips: impl Iterator<Item = &'a RoleView>) -> bool {
+    too_high_to_tell(unit) && strips.any(|strip| strip.unreadable.is_some())
+}
+
+/// Is this a unit that, not done as a whole, is done block by block?
+pub(crate) fn goes_on_in_blocks(job: &Job) -> bool {
+    match job.kind {
+        Kind::Rebuild { unit, .. } | Kind::Check { unit, .. } => too_high_to_tell(unit),
+        _ => false,
+    }
+}
+
+/// Is there more in a unit than is judged at once?
+fn too_high_to_tell(unit: Unit) -> bool {
+    u64::from(unit.sectors) > BLOCK_SECTORS
+}
