@@ -15,6 +15,7 @@ mod start;
 mod verdict;
 
 pub use candidate::Candidate;
+pub(crate) use check::{adopted, check_places, check_shape};
 pub use decide::decide;
 pub(crate) use lineage::{Lineage, lineage};
 pub(crate) use start::enough;

@@ -12,6 +12,7 @@ mod nbd_clients;
 mod nested;
 mod newer;
 mod nodes;
+mod places;
 mod refusals;
 mod revive;
 mod served;

@@ -2,12 +2,15 @@
 
 use super::Array;
 use super::members::{Member, State};
+use super::place::{Room, place};
 use crate::MemberId;
 use crate::action::{Action, Command, CommandError, CommandId, NewMember};
-use crate::assemble::{Lineage, MemberConfig, Standing, lineage};
+use crate::assemble::{
+    Lineage, MemberConfig, Standing, adopted, check_places, check_shape, lineage,
+};
 use crate::events::{Fault, SyncAction};
 use crate::format::superblock::Role;
-use crate::format::{BadBlocks, Superblock};
+use crate::format::{BadBlocks, Bitmap, Superblock};
 
 type Answer = Result<(), CommandError>;
 
@@ -190,15 +193,17 @@ impl Array {
             && u32::from(role) < self.geometry.raid_disks()
             && self.members.role(role).holder.is_none()
             && self.lineage(new) == Some(Lineage::LeftBehind);
-        if !known || !number_free || self.check_room(superblock, new).is_err() {
+        let superblock = adopted(superblock, &self.superblock);
+        let fits = check_shape(&superblock, &self.superblock).is_ok()
+            && check_places(&superblock, new.device_sectors, self.room().bitmap_sectors).is_ok();
+        if !known || !number_free || !fits {
             return None;
         }
         let whole = !superblock.has(crate::format::superblock::feature::RECOVERY_OFFSET);
         if !whole {
             return None;
         }
-        let mut superblock = superblock.clone();
-        superblock.recovery_offset = 0;
+        let superblock = Superblock { recovery_offset: 0, ..superblock };
         Some(Member::new(MemberConfig {
             device: new.device.clone(),
             device_sectors: new.device_sectors,
@@ -208,26 +213,22 @@ impl Array {
         }))
     }
 
-    fn check_room(&self, superblock: &Superblock, new: &NewMember) -> Answer {
-        let needed = superblock.data_offset + self.geometry.member_sectors();
-        if new.device_sectors >= needed {
-            return Ok(());
-        }
-        refuse(
-            format!("{} is too small: {} sectors, needs {needed}", new.device, new.device_sectors),
-            "use a device at least as large as the other members",
-        )
-    }
-
     /// A superblock for a device that becomes a spare, laid out as the other members' are.
     fn fresh_member(&self, new: &NewMember) -> Result<Member, CommandError> {
-        let Some((_, pattern)) = self.members.iter_live().next() else {
+        let live: Vec<_> = self.members.iter_live().map(|(_, m)| &m.superblock).collect();
+        if live.is_empty() {
             let next = "stop the array and assemble it again".into();
             return Err(CommandError { reason: "no member is left".into(), next });
+        }
+        let mut superblock = match place(&live, new.device_sectors, self.room()) {
+            Ok(superblock) => superblock,
+            Err(needed) => {
+                let (device, sectors) = (&new.device, new.device_sectors);
+                let next = "use a device at least as large as the other members".into();
+                let reason = format!("{device} is too small: {sectors} sectors, needs {needed}");
+                return Err(CommandError { reason, next });
+            }
         };
-        let mut superblock = pattern.superblock.clone();
-        place(&mut superblock, new.device_sectors);
-        self.check_room(&superblock, new)?;
         superblock.dev_number = (0u32..)
             .find(|n| self.members.iter().all(|(_, m)| m.superblock.dev_number != *n))
             .unwrap_or(0);
@@ -242,6 +243,14 @@ impl Array {
             bad_blocks: BadBlocks::default(),
             standing: Standing::Spare,
         }))
+    }
+
+    fn room(&self) -> Room {
+        let bitmap = self.intent.as_ref().map(|intent| &intent.bitmap);
+        Room {
+            used_sectors: self.geometry.member_sectors(),
+            bitmap_sectors: bitmap.map_or(0, Bitmap::size_sectors),
+        }
     }
 
     fn replace_command(&mut self, id: MemberId) -> Answer {
@@ -299,20 +308,4 @@ impl Array {
             Some(_) => {}
         }
     }
-}
-
-/// Moves a superblock to where it belongs on a device of another size. What lies relative to it
-/// (bitmap, bad-block log) moves along; the room left for those is the same.
-fn place(superblock: &mut Superblock, device_sectors: u64) {
-    let Some(sector) = superblock.version.location(device_sectors) else { return };
-    let data_end = superblock.data_offset + superblock.data_size;
-    superblock.data_size =
-        if superblock.super_offset >= superblock.data_offset + superblock.size_sectors {
-            // At the end of the device, behind the data.
-            let behind = superblock.super_offset.saturating_sub(data_end);
-            sector.saturating_sub(behind + superblock.data_offset)
-        } else {
-            device_sectors.saturating_sub(superblock.data_offset)
-        };
-    superblock.super_offset = sector;
 }

@@ -14,6 +14,7 @@ mod locks;
 mod members;
 mod mending;
 mod meta;
+mod place;
 mod planning;
 mod requests;
 mod scratch;

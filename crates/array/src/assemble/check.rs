@@ -10,7 +10,7 @@ use crate::format::{Superblock, Version};
 
 /// The member's superblock with the bitmap where the newest one says it is. md has one place for
 /// the whole array; a member that missed the update which brought the bitmap does not know it.
-pub(super) fn adopted(superblock: &Superblock, newest: &Superblock) -> Superblock {
+pub(crate) fn adopted(superblock: &Superblock, newest: &Superblock) -> Superblock {
     let bitmap = newest.feature_map & feature::BITMAP_OFFSET;
     Superblock {
         feature_map: superblock.feature_map & !feature::BITMAP_OFFSET | bitmap,
@@ -21,7 +21,7 @@ pub(super) fn adopted(superblock: &Superblock, newest: &Superblock) -> Superbloc
 
 /// Do the data and all metadata of a member lie on its device, and apart from each other? The
 /// bitmap has so many sectors, if there is one.
-pub(super) fn check_places(
+pub(crate) fn check_places(
     superblock: &Superblock,
     device_sectors: u64,
     bitmap_sectors: u64,
@@ -89,7 +89,7 @@ fn place(name: &str, start: Option<u64>, sectors: u64) -> Result<Range<u64>, Str
 }
 
 /// Is the member of the same shape as the newest one says?
-pub(super) fn check_shape(superblock: &Superblock, newest: &Superblock) -> Result<(), Verdict> {
+pub(crate) fn check_shape(superblock: &Superblock, newest: &Superblock) -> Result<(), Verdict> {
     let same = [
         ("level", superblock.level == newest.level),
         ("layout", superblock.layout == newest.layout),

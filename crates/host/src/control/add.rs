@@ -13,8 +13,9 @@ use super::verbs::{Served, find_member};
 use super::wire::Refusal;
 use crate::member::{self, MemberFile, Mode, Signature};
 
-/// Below this much room beside the data there is no place for a superblock.
-const METADATA_SECTORS: u64 = 16;
+/// Below this much room beside the data there is no place for a superblock. What exactly is
+/// needed, the array knows; it is asked last.
+const SUPERBLOCK_SECTORS: u64 = 8;
 
 impl Served {
     pub(super) fn add(&self, path: &Path, readd: bool, force: bool) -> Result<(), Refusal> {
@@ -63,7 +64,7 @@ impl Served {
                 format!("stop {} and assemble it with this device", self.name),
             ));
         }
-        let needed = status.used_member_sectors + METADATA_SECTORS;
+        let needed = status.used_member_sectors + SUPERBLOCK_SECTORS;
         if device.sectors < needed {
             return Err(Refusal::new(
                 format!("too small: {} sectors, at least {needed} are needed", device.sectors),

@@ -112,7 +112,7 @@ fn a_device_is_checked_before_it_is_added() {
     assert!(refused("m0").contains("already a member of a0; remove it first"));
     assert!(refused("none").starts_with("no such file or device; "));
     make("small", SIZE as u64);
-    assert!(refused("small").starts_with("too small: 10240 sectors, at least 10256"));
+    assert!(refused("small").starts_with("too small: 10240 sectors, at least 10248"));
     let held = make("held", size);
     let _holder = crate::member::open(&held, crate::member::Mode::ReadWrite, true).unwrap();
     assert!(refused("held").starts_with("in use by another process"));
