@@ -2,7 +2,7 @@
 
 use crate::events::ArrayEvent;
 use crate::fabric::{FabricEvent, FabricOp, Volume, VolumeOp};
-use crate::{Buf, MemberId, RequestError, RequestId};
+use crate::{Buf, MemberId, Refusal, RequestError, RequestId};
 
 /// The machine's name for an I/O or computation in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -54,7 +54,7 @@ pub enum Action {
         /// The command.
         id: CommandId,
         /// How it went.
-        result: Result<(), CommandError>,
+        result: Result<(), Refusal>,
     },
     /// Something happened that people want to know.
     Notify(ArrayEvent),
@@ -241,13 +241,12 @@ pub enum Event {
     Tick,
     /// News from the fabric.
     Fabric(FabricEvent),
-    /// A volume operation is answered: the volume, which means nothing after `Close` and `Delete`,
-    /// or a reason for people.
+    /// A volume operation is answered: the volume, which means nothing after `Close` and `Delete`.
     Volume {
         /// Which.
         io: IoId,
         /// How it went.
-        result: Result<Volume, String>,
+        result: Result<Volume, Refusal>,
     },
 }
 
@@ -304,14 +303,4 @@ pub struct NewMember {
     pub readd: bool,
     /// Random, for the device UUID of a fresh superblock.
     pub device_uuid: [u8; 16],
-}
-
-/// Why a command was refused: the reason, then the next step.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{reason}; {next}")]
-pub struct CommandError {
-    /// What stands against it.
-    pub reason: String,
-    /// What to do instead.
-    pub next: String,
 }

@@ -23,9 +23,11 @@ pub use verdict::Verdict;
 
 use crate::MemberId;
 use crate::format::{BadBlocks, Bitmap, Superblock};
+use crate::refusal::Next;
 
 /// How to assemble.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Options {
     /// Take stale members where there are too few current ones, and start a degraded parity array
     /// that is not clean.
@@ -65,8 +67,8 @@ pub enum Start {
     Refused {
         /// Why, in one line.
         reason: String,
-        /// The one safe next step; a command, mostly.
-        next: String,
+        /// The one safe next step.
+        next: Next,
         /// `force` would start it, at a price that `reason` names.
         could_force: bool,
     },

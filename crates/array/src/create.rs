@@ -17,6 +17,7 @@ use crate::format::superblock::{MAX_DEV, MAX_SECTOR, feature};
 use crate::format::{BadBlocks, Bitmap, Role, Superblock, Version};
 use crate::geometry::{Geometry, GeometryError, Shape};
 use crate::level::{Layout, Level};
+use crate::refusal::{Advised, Next};
 
 /// Where a 1.2 superblock lies.
 const SUPER_OFFSET: u64 = 8;
@@ -133,7 +134,7 @@ pub enum CreateError {
     #[error("more than {MAX_DEV} devices")]
     TooManyDevices,
     /// The bitmap does not fit, or its chunk is not a power of two from 4 KiB on.
-    #[error("a bitmap with this chunk does not fit: use a larger power of two, or the default")]
+    #[error("a bitmap with this chunk does not fit")]
     Bitmap,
     /// Longer than a superblock has room for.
     #[error("the name has {bytes} bytes, more than 32")]
@@ -141,6 +142,23 @@ pub enum CreateError {
         /// Its length.
         bytes: usize,
     },
+}
+
+impl Advised for CreateError {
+    fn next(&self) -> Next {
+        match self {
+            Self::Geometry(error) => error.next(),
+            Self::DeviceTooSmall { .. } => "use a larger member".into(),
+            Self::SizeTooLarge { available_sectors, .. } => {
+                format!("use at most {available_sectors} sectors").into()
+            }
+            Self::NotRedundant { .. } => "leave it out, or use another level".into(),
+            Self::TooFew { .. } => "name more members".into(),
+            Self::TooManyDevices => "use fewer spares".into(),
+            Self::Bitmap => "use a larger power of two, or the default".into(),
+            Self::NameTooLong { .. } => "use a shorter name".into(),
+        }
+    }
 }
 
 impl NewArray {

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use crate::MemberId;
+use crate::refusal::Next;
 
 /// Something that happened to the array.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,6 +16,8 @@ pub enum ArrayEvent {
         reason: Cow<'static, str>,
         /// What it answered.
         fault: Fault,
+        /// What to do about it; empty where there is nothing but to replace the member.
+        next: Next,
     },
     /// A member is there and did not do its part: no write is served any more.
     WritesEnded {
@@ -22,6 +25,8 @@ pub enum ArrayEvent {
         member: MemberId,
         /// Why, for people.
         reason: Cow<'static, str>,
+        /// What to do about it; empty where there is nothing but to replace the member.
+        next: Next,
     },
     /// A spare or rebuilt member is now in sync.
     MemberActive(MemberId),
@@ -89,11 +94,11 @@ impl ArrayEvent {
     #[must_use]
     pub fn map_member(self, map: impl Fn(MemberId) -> MemberId) -> Self {
         match self {
-            Self::MemberFailed { member, reason, fault } => {
-                Self::MemberFailed { member: map(member), reason, fault }
+            Self::MemberFailed { member, reason, fault, next } => {
+                Self::MemberFailed { member: map(member), reason, fault, next }
             }
-            Self::WritesEnded { member, reason } => {
-                Self::WritesEnded { member: map(member), reason }
+            Self::WritesEnded { member, reason, next } => {
+                Self::WritesEnded { member: map(member), reason, next }
             }
             Self::MemberActive(member) => Self::MemberActive(map(member)),
             Self::ReadCorrected { member, fault } => {

@@ -5,7 +5,7 @@
 //! and puts, and among puts, no order is kept.
 
 use crate::action::IoId;
-use crate::{Buf, MemberId};
+use crate::{Buf, MemberId, Refusal};
 
 /// A connection to another process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -77,8 +77,8 @@ pub enum FabricEvent {
     Lost {
         /// Which.
         peer: PeerId,
-        /// Why, for people.
-        reason: String,
+        /// Why, and what to do about it.
+        why: Refusal,
     },
     /// A buffer of the peer's has arrived in our arena. Where, only the 32 bits can tell: RDMA
     /// hardware says neither where it put what, nor how much of it. The fabric has made sure that

@@ -8,6 +8,8 @@ pub use layout::{FarSets, Layout, LayoutError, ParityLayout, Raid0Layout, Raid10
 use std::fmt;
 use std::str::FromStr;
 
+use crate::refusal::{Advised, Next};
+
 /// Level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Level {
@@ -103,8 +105,14 @@ impl fmt::Display for Level {
 
 /// A name that is no level's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unknown level '{0}': use linear, 0, 1, 4, 5, 6 or 10")]
+#[error("unknown level '{0}'")]
 pub struct UnknownLevel(pub String);
+
+impl Advised for UnknownLevel {
+    fn next(&self) -> Next {
+        "use linear, 0, 1, 4, 5, 6 or 10".into()
+    }
+}
 
 impl FromStr for Level {
     type Err = UnknownLevel;

@@ -19,6 +19,7 @@ pub mod geometry;
 pub mod level;
 pub mod machine;
 mod plan;
+pub mod refusal;
 pub mod request;
 pub mod stack;
 pub mod status;
@@ -28,5 +29,6 @@ pub use action::{Action, Checked, Compute, IoError, IoErrorKind, IoId, IoOp, Out
 pub use array::Array;
 pub use buffer::Buf;
 pub use machine::Machine;
+pub use refusal::Refusal;
 pub use request::{Op, Request, RequestError, RequestId};
 pub use units::{Instant, MemberId, SECTOR_BYTES};

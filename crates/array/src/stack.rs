@@ -7,8 +7,9 @@
 
 use std::collections::VecDeque;
 
-use crate::action::{Command, CommandError, CommandId, Event};
+use crate::action::{Command, CommandId, Event};
 use crate::events::{ArrayEvent, SyncAction};
+use crate::refusal::Refusal;
 use crate::request::Full;
 use crate::status::{ArrayState, Status};
 use crate::{
@@ -28,7 +29,7 @@ const MACHINE_SHIFT: u32 = 56;
 struct Pending {
     id: CommandId,
     waiting: usize,
-    result: Result<(), CommandError>,
+    result: Result<(), Refusal>,
     /// Goes to the inner arrays when the outer one has answered.
     then: Option<Command>,
 }
@@ -172,7 +173,7 @@ impl Stack {
     }
 
     /// One machine has answered a command; the reply when it was the last.
-    fn answered(&mut self, id: CommandId, result: Result<(), CommandError>) -> Option<Action> {
+    fn answered(&mut self, id: CommandId, result: Result<(), Refusal>) -> Option<Action> {
         let at = self.pending.iter().position(|pending| pending.id == id)?;
         let pending = &mut self.pending[at];
         pending.waiting -= 1;

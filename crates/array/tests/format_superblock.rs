@@ -163,8 +163,7 @@ fn features_that_are_not_run_are_named() {
     sb.feature_map |= feature::JOURNAL | 1 << 30;
     let error = sb.supported().unwrap_err();
     assert_eq!(error.bits, feature::JOURNAL | 1 << 30);
-    let text = "uses a write journal, unknown feature bits 0x40000000, which braid does not run; \
-                use mdadm";
+    let text = "uses a write journal, unknown feature bits 0x40000000, which braid does not run";
     assert_eq!(error.to_string(), text);
     let reshaping = patched(V090, 8, &91u32.to_le_bytes());
     assert!(decode(Version::V0_90, &reshaping).supported().is_err());

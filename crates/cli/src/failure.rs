@@ -3,18 +3,30 @@
 
 use std::fmt;
 
+use braid_array::refusal::{Next, Refusal};
+
+use crate::invocation::next_step;
+
 /// What ends a command early.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
     /// To be said in one line on stderr.
-    Said {
-        /// The line, without `braid: `.
-        line: String,
-        /// The exit status.
-        code: u8,
-    },
+    Said(Box<Said>),
     /// The exit status says it all. With 0: whoever reads our output has seen enough.
     Silent(u8),
+}
+
+/// What is said of a failure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Said {
+    /// The command, mostly.
+    operation: String,
+    /// What it was done to.
+    object: String,
+    /// Why it was not, and what to do.
+    why: Refusal,
+    /// The exit status.
+    code: u8,
 }
 
 impl Failure {
@@ -28,20 +40,19 @@ impl Failure {
         operation: &str,
         object: impl fmt::Display,
         reason: impl fmt::Display,
-        next: impl fmt::Display,
+        next: impl Into<Next>,
     ) -> Self {
-        let line = one_line(&format!("{operation} {object}: {reason}; {next}"));
-        Self::Said { line, code: Self::REFUSED }
+        Self::explained(operation, object, Refusal::new(reason.to_string(), next))
     }
 
-    /// As [`Failure::refused`] with a reason that names the next step already.
+    /// As [`Failure::refused`] with a reason that knows the next step already.
     pub(crate) fn explained(
         operation: &str,
         object: impl fmt::Display,
-        explanation: impl fmt::Display,
+        why: impl Into<Refusal>,
     ) -> Self {
-        let line = one_line(&format!("{operation} {object}: {explanation}"));
-        Self::Said { line, code: Self::REFUSED }
+        let (operation, object) = (operation.to_owned(), object.to_string());
+        Self::Said(Box::new(Said { operation, object, why: why.into(), code: Self::REFUSED }))
     }
 
     /// The command was typed wrongly.
@@ -49,16 +60,15 @@ impl Failure {
         operation: &str,
         object: impl fmt::Display,
         reason: impl fmt::Display,
-        next: impl fmt::Display,
+        next: impl Into<Next>,
     ) -> Self {
-        let line = one_line(&format!("{operation} {object}: {reason}; {next}"));
-        Self::Said { line, code: Self::USAGE }
+        Self::refused(operation, object, reason, next).with_code(Self::USAGE)
     }
 
     /// The same with another exit status.
     pub(crate) fn with_code(self, code: u8) -> Self {
         match self {
-            Self::Said { line, .. } => Self::Said { line, code },
+            Self::Said(said) => Self::Said(Box::new(Said { code, ..*said })),
             Self::Silent(_) => Self::Silent(code),
         }
     }
@@ -66,9 +76,17 @@ impl Failure {
     /// The exit status.
     pub(crate) const fn code(&self) -> u8 {
         match self {
-            Self::Said { code, .. } => *code,
+            Self::Said(said) => said.code,
             Self::Silent(code) => *code,
         }
+    }
+}
+
+impl fmt::Display for Said {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { operation, object, why: Refusal { reason, next }, .. } = self;
+        let line = format!("{operation} {object}: {reason}; {}", next_step(next));
+        f.write_str(&one_line(&line))
     }
 }
 
@@ -101,8 +119,8 @@ mod tests {
     #[test]
     fn a_failure_is_one_line() {
         let failure = Failure::refused("create", "a\nb\u{1b}[2J", "no", "try again");
-        let Failure::Said { line, code } = failure else { panic!("not said") };
-        assert_eq!(line, "create a\\nb\\u{1b}[2J: no; try again");
-        assert_eq!(code, 1);
+        let Failure::Said(said) = &failure else { panic!("not said") };
+        assert_eq!(said.to_string(), "create a\\nb\\u{1b}[2J: no; try again");
+        assert_eq!(failure.code(), 1);
     }
 }

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 mod args;
 mod cmd;
 mod failure;
+mod invocation;
 mod output;
 
 fn main() -> ExitCode {

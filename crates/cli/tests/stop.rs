@@ -95,7 +95,7 @@ fn a_mounted_array_is_not_dropped_and_keeps_what_was_written() {
     let line = lab.refused(1, "stop home", &[], &[]);
     let used = format!("in use by {} (mounted on {})", above.device, above.mountpoint.display());
     assert!(line.contains(&used), "{line}");
-    assert!(line.trim_end().ends_with("or insist with braid stop home --force"), "{line}");
+    assert!(line.trim_end().ends_with("or insist: braid stop --force home"), "{line}");
     let process = pid(&lab, "home");
     kill_process(process, Signal::TERM).unwrap();
     until("the log tells who is waited for", || log(&lab, "home").contains(&used));

@@ -2,12 +2,13 @@
 //! local ones; what differs is that nothing is rebuilt here yet, so an array that lacks a member is
 //! only read, and that there is no bitmap to keep. Nothing is written.
 
-use braid_array::SECTOR_BYTES;
 use braid_array::assemble as local;
 use braid_array::assemble::{Standing, Verdict};
 use braid_array::format::superblock::{MAX_SECTOR, feature};
 use braid_array::format::{BadBlocks, Superblock, SuperblockError};
 use braid_array::level::{Layout, Level, ParityLayout};
+use braid_array::refusal::Invocation;
+use braid_array::{Refusal, SECTOR_BYTES};
 
 use crate::client::ClientMember;
 use crate::family::{Family, XOR2D_MD_LEVEL};
@@ -65,12 +66,7 @@ pub enum Start {
     /// Yes.
     Ready(Box<Plan>),
     /// No.
-    Refused {
-        /// Why, in one line.
-        reason: String,
-        /// The one safe next step; a command, mostly.
-        next: String,
-    },
+    Refused(Refusal),
 }
 
 /// An array that can be started.
@@ -145,19 +141,22 @@ pub fn decide(candidates: &[Candidate], options: Options) -> Assembly {
         (Some(newest), local::Start::Ready { config, .. }) => {
             match plan(newest, &config, candidates, options) {
                 Ok(plan) => Start::Ready(Box::new(plan)),
-                Err((reason, next)) => Start::Refused { reason, next },
+                Err(refusal) => Start::Refused(refusal),
             }
         }
-        (_, local::Start::Refused { reason, next, .. }) => Start::Refused { reason, next },
+        (_, local::Start::Refused { reason, mut next, .. }) => {
+            // Over nodes nobody has to say it.
+            if let Some(Invocation::Assemble { options, .. }) = next.invocation.as_deref_mut() {
+                options.run = false;
+            }
+            Start::Refused(Refusal { reason, next })
+        }
         (None, local::Start::Ready { .. }) => {
             unreachable!("an array that can be started has a superblock")
         }
     };
     Assembly { verdicts: judged.verdicts, newest, start }
 }
-
-/// The reason, and the next step.
-type Refusal = (String, String);
 
 const LOCALLY: &str = "assemble the members as local files, on one machine";
 
@@ -169,22 +168,15 @@ fn plan(
 ) -> Result<Plan, Refusal> {
     check_features(newest)?;
     let nodes = newest.raid_disks;
-    let impossible = |error: &dyn std::fmt::Display| {
-        let text = error.to_string();
-        let (reason, next) = text.rsplit_once(": ").unwrap_or((&text, "use another array"));
-        (reason.to_owned(), next.to_owned())
-    };
-    let family =
-        Family::decode(newest.level, newest.layout, nodes).map_err(|error| impossible(&error))?;
-    let nodes = u16::try_from(nodes).map_err(|_| impossible(&"too many members"))?;
-    let code = family.code(nodes, 0).map_err(|error| impossible(&error))?;
+    let impossible = |reason: &str| Refusal::new(reason, "use another array");
+    let family = Family::decode(newest.level, newest.layout, nodes)?;
+    let nodes = u16::try_from(nodes).map_err(|_| impossible("too many members"))?;
+    let code = family.code(nodes, 0)?;
     // A mirror has no chunks; any length will do for the blocks.
     let chunk_bytes = match newest.chunk_sectors.checked_mul(512) {
-        Some(0) => {
-            Params::default_chunk_bytes(family, nodes).map_err(|error| impossible(&error))?
-        }
+        Some(0) => Params::default_chunk_bytes(family, nodes)?,
         Some(bytes) => bytes,
-        None => return Err(impossible(&"the chunk is out of range")),
+        None => return Err(impossible("the chunk is out of range")),
     };
     let mut members: Vec<Option<ClientMember>> = vec![None; usize::from(nodes)];
     let mut sizes = Vec::new();
@@ -202,8 +194,7 @@ fn plan(
     let stripe_sectors = u64::from(code.rows()) * (u64::from(chunk_bytes) / SECTOR_BYTES);
     let stripes = whole_stripes(&sizes, stripe_sectors);
     let Some(stripes) = stripes.filter(|_| chunk_bytes.is_multiple_of(4096)) else {
-        let reason = "its members do not consist of whole stripes";
-        return Err((reason.to_owned(), LOCALLY.to_owned()));
+        return Err(Refusal::new("its members do not consist of whole stripes", LOCALLY));
     };
     let degraded = members.iter().any(Option::is_none);
     Ok(Plan {
@@ -234,7 +225,7 @@ fn check_features(newest: &Superblock) -> Result<(), Refusal> {
         None => Ok(()),
         Some((_, what)) => {
             let reason = format!("the array has {what}, which is not kept over nodes");
-            Err((reason, LOCALLY.to_owned()))
+            Err(Refusal::new(reason, LOCALLY))
         }
     }
 }

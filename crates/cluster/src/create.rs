@@ -4,6 +4,7 @@
 use braid_array::SECTOR_BYTES;
 use braid_array::create::{self, NewBitmap, NewDevice};
 use braid_array::level::Layout;
+use braid_array::refusal::{Advised, Next};
 
 use crate::family::{Family, FamilyError};
 use crate::pipeline::{Params, PipelineError};
@@ -50,12 +51,10 @@ pub enum CreateError {
     #[error(transparent)]
     Array(#[from] create::CreateError),
     /// Not a multiple of 4 KiB.
-    #[error("a chunk of {0} bytes does not suit nodes: use a multiple of 4K")]
+    #[error("a chunk of {0} bytes does not suit nodes")]
     Chunk(u32),
     /// Less than a stripe.
-    #[error(
-        "a size of {size_bytes} bytes is less than a stripe: use at least {stripe_bytes} bytes"
-    )]
+    #[error("a size of {size_bytes} bytes is less than a stripe")]
     Size {
         /// What was asked for.
         size_bytes: u64,
@@ -63,8 +62,21 @@ pub enum CreateError {
         stripe_bytes: u64,
     },
     /// More members than a pipeline has.
-    #[error("{0} members are too many: use fewer")]
+    #[error("{0} members are too many")]
     Members(usize),
+}
+
+impl Advised for CreateError {
+    fn next(&self) -> Next {
+        match self {
+            Self::Family(error) => error.next(),
+            Self::Pipeline(error) => error.next(),
+            Self::Array(error) => error.next(),
+            Self::Chunk(_) => "use a multiple of 4K".into(),
+            Self::Size { stripe_bytes, .. } => format!("use at least {stripe_bytes} bytes").into(),
+            Self::Members(_) => "use fewer".into(),
+        }
+    }
 }
 
 impl NewArray {

@@ -1,6 +1,7 @@
 //! Which code an array over nodes has, as superblocks tell it.
 
 use braid_array::level::{Layout, LayoutError, Level, ParityLayout};
+use braid_array::refusal::{Advised, Next};
 
 use crate::levels::{self, LevelError};
 use crate::stripe::StripeCode;
@@ -43,6 +44,17 @@ pub enum FamilyError {
     /// The 2-D XOR code does not run over so many nodes.
     #[error(transparent)]
     Nodes(#[from] NodesError),
+}
+
+impl Advised for FamilyError {
+    fn next(&self) -> Next {
+        match self {
+            Self::Level(_) => "use another level".into(),
+            Self::Layout(error) => error.next(),
+            Self::Stripes(error) => error.next(),
+            Self::Nodes(error) => error.next(),
+        }
+    }
 }
 
 impl Family {

@@ -2,6 +2,7 @@
 
 use braid_array::geometry::{Geometry, GeometryError, Shape};
 use braid_array::level::{Layout, Level};
+use braid_array::refusal::{Advised, Next};
 
 use crate::stripe::{Cell, Equation, Kind, StripeCode, Term};
 
@@ -15,11 +16,21 @@ pub enum LevelError {
     #[error(transparent)]
     Geometry(#[from] GeometryError),
     /// Its chunks do not lie side by side.
-    #[error("linear has no stripes: use raid0")]
+    #[error("linear has no stripes")]
     Linear,
     /// The copies of a chunk are half a member apart.
-    #[error("raid10 with far copies has no stripes: use near or offset copies")]
+    #[error("raid10 with far copies has no stripes")]
     Far,
+}
+
+impl Advised for LevelError {
+    fn next(&self) -> Next {
+        match self {
+            Self::Geometry(error) => error.next(),
+            Self::Linear => "use raid0".into(),
+            Self::Far => "use near or offset copies".into(),
+        }
+    }
 }
 
 /// The code of stripe `stripe`. A stripe is one row of chunks; for raid10 as many rows as it takes

@@ -21,6 +21,7 @@ pub use params::Params;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use braid_array::refusal::{Advised, Next};
 use braid_array::{Buf, SECTOR_BYTES};
 
 use crate::family::FamilyError;
@@ -45,11 +46,21 @@ pub enum PipelineError {
     #[error(transparent)]
     Family(#[from] FamilyError),
     /// The family has no such schedule.
-    #[error("there is no {0} schedule for this layout and number of nodes: use encoder")]
+    #[error("there is no {0} schedule for this layout and number of nodes")]
     Planner(&'static str),
     /// A number is out of range.
     #[error("{0} is out of range")]
     Range(&'static str),
+}
+
+impl Advised for PipelineError {
+    fn next(&self) -> Next {
+        match self {
+            Self::Family(error) => error.next(),
+            Self::Planner(_) => "use encoder".into(),
+            Self::Range(_) => "use a smaller one".into(),
+        }
+    }
 }
 
 /// A schedule with all that nodes have to know of it.

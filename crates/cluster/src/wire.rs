@@ -215,8 +215,12 @@ messages! {
     18 Refused {
         /// Tag.
         tag: u32,
-        /// Why, as `reason; next step`.
+        /// Somebody else has what was asked for, and may give it back.
+        busy: bool,
+        /// Why.
         reason: String,
+        /// What to do, in words.
+        advice: String,
     }
     /// Node to node: a slice will not come, because something went wrong before it.
     19 Missing {

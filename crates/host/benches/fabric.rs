@@ -16,12 +16,12 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc::{self, Sender};
 use std::time::{Duration, Instant};
 
-use braid_array::action::{Command as Order, CommandError, Event};
+use braid_array::action::{Command as Order, Event};
 use braid_array::array::Scratch;
 use braid_array::fabric::{FabricEvent, FabricOp, PeerId};
 use braid_array::request::Full;
 use braid_array::status::Status;
-use braid_array::{Action, Buf, Instant as Moment, IoId, Machine, MemberId, Request};
+use braid_array::{Action, Buf, Instant as Moment, IoId, Machine, MemberId, Refusal, Request};
 use braid_host::arena::Arena;
 use braid_host::door::{Door, Message};
 use braid_host::engine::Engine;
@@ -136,9 +136,9 @@ impl Machine for Blaster {
                 self.answer();
             }
             Event::Fabric(FabricEvent::Message { peer, bytes }) => self.heard(peer, &bytes),
-            Event::Fabric(FabricEvent::Lost { peer, reason }) if peer == PEER => panic!("{reason}"),
+            Event::Fabric(FabricEvent::Lost { peer, why }) if peer == PEER => panic!("{why}"),
             Event::Command { id, command } => {
-                let other = || CommandError { reason: "no".into(), next: "stop".into() };
+                let other = || Refusal::new("no", "stop");
                 let result = matches!(command, Order::Stop).then_some(()).ok_or_else(other);
                 self.actions.push_back(Action::Reply { id, result });
             }
@@ -191,7 +191,7 @@ fn engine(
     let connect = |address| Action::Fabric(FabricOp::Connect { peer: PEER, address });
     let machine = Blaster { scratch, actions: dial.map(connect).into_iter().collect(), role };
     let mut engine = Engine::new(Box::new(machine), Vec::new(), arena).expect("an engine");
-    engine.set_fabric(kind, listener)?;
+    engine.set_fabric(kind, listener).map_err(io::Error::other)?;
     Ok(engine)
 }
 

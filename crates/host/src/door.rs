@@ -5,9 +5,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Sender};
 
-use braid_array::RequestError;
-use braid_array::action::{Command, CommandError};
+use braid_array::action::Command;
 use braid_array::status::Status;
+use braid_array::{Refusal, RequestError};
 
 use crate::member::MemberFile;
 use crate::users::User;
@@ -71,7 +71,7 @@ pub enum Message {
         /// The device that goes with `Add`.
         device: Option<MemberFile>,
         /// Told when it is done.
-        done: Done<Result<(), CommandError>>,
+        done: Done<Result<(), Refusal>>,
     },
     /// A copy of the state.
     Status {

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use braid_array::action::Event;
 use braid_array::events::ArrayEvent;
-use braid_array::{Action, Instant, Machine, MemberId, Request, SECTOR_BYTES};
+use braid_array::{Action, Instant, Machine, MemberId, Refusal, Request, SECTOR_BYTES};
 use rustix::event::EventfdFlags;
 
 use self::core::Core;
@@ -111,8 +111,8 @@ impl Engine {
     /// made for it.
     ///
     /// # Errors
-    /// When the system is out of descriptors.
-    pub fn set_fabric(&mut self, kind: Kind, listener: Option<TcpListener>) -> io::Result<()> {
+    /// When there is none of this kind here, or the system is out of descriptors.
+    pub fn set_fabric(&mut self, kind: Kind, listener: Option<TcpListener>) -> Result<(), Refusal> {
         self.fabric = Some(fabric::new(kind, self.arena.place(), listener)?);
         Ok(())
     }

@@ -16,6 +16,7 @@ pub mod remote;
 pub mod serve;
 mod slab;
 pub mod store;
+mod system;
 mod token;
 pub mod users;
 

@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use std::sync::mpsc::{self, Sender};
 use std::thread::{self, JoinHandle};
 
-use braid_array::Machine;
 use braid_array::action::Command;
 use braid_array::array::Scratch;
+use braid_array::{Machine, Refusal};
 
 use crate::arena::Arena;
 use crate::control::StopRequest;
@@ -17,8 +17,9 @@ use crate::door::{Door, Message};
 use crate::engine::Engine;
 use crate::fabric::frame::Kind;
 use crate::member::describe;
-use crate::serve::{ServeError, watch_signals};
+use crate::serve::watch_signals;
 use crate::store::Store;
+use crate::system::refused_by_system;
 
 #[cfg(test)]
 mod tests;
@@ -60,12 +61,12 @@ pub struct RunningNode {
 /// connected to.
 ///
 /// # Errors
-/// [`ServeError`], a line for people.
+/// [`Refusal`], a line for people.
 pub fn serve_node(
     setup: &NodeSetup,
     ready: impl FnOnce(SocketAddr) -> io::Result<()>,
-) -> Result<(), ServeError> {
-    let system = |error: io::Error| ServeError::of_system(&error);
+) -> Result<(), Refusal> {
+    let system = |error: io::Error| refused_by_system(&error);
     let (stop, stops) = mpsc::channel();
     let signals = watch_signals(stop.clone()).map_err(system)?;
     let node = RunningNode::launch(setup, node_machine, Some(stop))?;
@@ -91,8 +92,8 @@ impl RunningNode {
     /// Starts a node on a thread of its own.
     ///
     /// # Errors
-    /// [`ServeError`], a line for people.
-    pub fn start(setup: &NodeSetup) -> Result<Self, ServeError> {
+    /// [`Refusal`], a line for people.
+    pub fn start(setup: &NodeSetup) -> Result<Self, Refusal> {
         Self::launch(setup, node_machine, None)
     }
 
@@ -101,11 +102,11 @@ impl RunningNode {
         setup: &NodeSetup,
         machine: impl FnOnce(Scratch) -> Box<dyn Machine + Send>,
         ended: Option<Sender<StopRequest>>,
-    ) -> Result<Self, ServeError> {
-        let system = |error: io::Error| ServeError::of_system(&error);
+    ) -> Result<Self, Refusal> {
+        let system = |error: io::Error| refused_by_system(&error);
         let store = match &setup.storage {
             Storage::Directory(path) => {
-                Store::directory(path).map_err(|error| ServeError::new(error.reason, error.next))?
+                Store::directory(path).map_err(|error| Refusal::new(error.reason, error.next))?
             }
             Storage::Memory => Store::memory(),
         };
@@ -113,7 +114,7 @@ impl RunningNode {
         let arena = Arena::for_node(setup.ring_bytes, REQUEST_BYTES).map_err(system)?;
         let machine = machine(arena.scratch());
         let mut engine = Engine::new(machine, Vec::new(), arena).map_err(system)?;
-        engine.set_fabric(setup.fabric, Some(listener)).map_err(system)?;
+        engine.set_fabric(setup.fabric, Some(listener))?;
         engine.set_store(store);
         let door = engine.door();
         let run = move || {
@@ -142,26 +143,26 @@ impl RunningNode {
     /// Stops it: what is acknowledged is in the store, and the store is free after this.
     ///
     /// # Errors
-    /// [`ServeError`] when the node refuses or has failed.
-    pub fn stop(mut self) -> Result<(), ServeError> {
+    /// [`Refusal`] when the node refuses or has failed.
+    pub fn stop(mut self) -> Result<(), Refusal> {
         self.end()
     }
 
-    fn end(&mut self) -> Result<(), ServeError> {
+    fn end(&mut self) -> Result<(), Refusal> {
         let Some(engine) = self.engine.take() else { return Ok(()) };
         let stop = |done| Message::Command { command: Command::Stop, device: None, done };
         // No answer means that the engine has ended already; joining tells why.
         let stopped = self.door.call(stop).unwrap_or(Ok(()));
         if let Err(error) = stopped {
             self.engine = Some(engine);
-            return Err(ServeError::new(error.reason, error.next));
+            return Err(Refusal::new(error.reason, error.next));
         }
         join(engine)
     }
 
-    fn ended_by_itself(mut self) -> ServeError {
+    fn ended_by_itself(mut self) -> Refusal {
         let ended = self.engine.take().map_or(Ok(()), join);
-        let unasked = || ServeError::new("the engine has ended by itself", "start the node again");
+        let unasked = || Refusal::new("the engine has ended by itself", "start the node again");
         ended.err().unwrap_or_else(unasked)
     }
 }
@@ -172,7 +173,7 @@ impl Drop for RunningNode {
     }
 }
 
-fn listen(address: &str) -> Result<(TcpListener, SocketAddr), ServeError> {
+fn listen(address: &str) -> Result<(TcpListener, SocketAddr), Refusal> {
     let bound = TcpListener::bind(address).and_then(|socket| {
         let address = socket.local_addr()?;
         Ok((socket, address))
@@ -183,17 +184,17 @@ fn listen(address: &str) -> Result<(TcpListener, SocketAddr), ServeError> {
             io::ErrorKind::PermissionDenied => "choose a port from 1024 on, or run as root",
             _ => "use HOST:PORT with an address of this machine",
         };
-        ServeError::new(format!("cannot listen on {address}: {}", describe(&error)), next)
+        Refusal::new(format!("cannot listen on {address}: {}", describe(&error)), next)
     })
 }
 
-fn join(engine: JoinHandle<io::Result<()>>) -> Result<(), ServeError> {
+fn join(engine: JoinHandle<io::Result<()>>) -> Result<(), Refusal> {
     let next = "start the node again";
     match engine.join() {
         Ok(Ok(())) => Ok(()),
         Ok(Err(error)) => {
-            Err(ServeError::new(format!("the engine failed: {}", describe(&error)), next))
+            Err(Refusal::new(format!("the engine failed: {}", describe(&error)), next))
         }
-        Err(_) => Err(ServeError::new("the engine panicked", next)),
+        Err(_) => Err(Refusal::new("the engine panicked", next)),
     }
 }

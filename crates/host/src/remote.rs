@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use braid_array::fabric::FabricEvent;
 use braid_array::format::{Superblock, SuperblockError, Version};
+use braid_array::refusal::{Next, Refusal};
 use braid_cluster::assemble::{Candidate, SUPERBLOCK_SECTOR};
 use braid_cluster::wire::Message;
 
@@ -25,25 +26,19 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Who asks like this is no client of an array, and has no place among them.
 const NO_EPOCH: u32 = 0;
 
-/// Why a node did not do what was asked: the reason, then the next step.
+/// Why a node did not do what was asked.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{reason}; {next}")]
+#[error("{why}")]
 pub struct RemoteError {
-    /// What stands against it.
-    pub reason: String,
-    /// What to do.
-    pub next: String,
+    /// What stands against it; continues a sentence that begins with the node's name.
+    pub why: Refusal,
+    /// Somebody else has what was asked for, and may give it back.
+    pub busy: bool,
 }
 
 impl RemoteError {
-    fn new(reason: impl Into<String>, next: impl Into<String>) -> Self {
-        Self { reason: reason.into(), next: next.into() }
-    }
-
-    /// From `reason; next step`.
-    fn of_text(text: &str, next: &str) -> Self {
-        let (reason, next) = text.split_once("; ").unwrap_or((text, next));
-        Self::new(reason, next)
+    fn new(reason: impl Into<String>, next: impl Into<Next>) -> Self {
+        Self { why: Refusal::new(reason, next), busy: false }
     }
 
     fn of_system(error: &io::Error) -> Self {
@@ -51,7 +46,7 @@ impl RemoteError {
             let reason = format!("gives no answer for {} seconds", PATIENCE.as_secs());
             return Self::new(reason, "see whether the node is overloaded, and try again");
         }
-        Self::of_text(&format!("cannot be talked to: {}", describe(error)), "try again")
+        Self::new(format!("cannot be talked to: {}", describe(error)), "try again")
     }
 
     fn nonsense(error: impl Display) -> Self {
@@ -78,15 +73,13 @@ impl Remote {
     /// # Errors
     /// [`RemoteError`]: nobody is there, or somebody who is no node of this version and fabric.
     pub fn connect(address: &str, kind: Kind) -> Result<Self, RemoteError> {
-        let mut line = Line::open(address, kind).map_err(|error| RemoteError::of_system(&error))?;
+        let mut line = Line::open(address, kind).map_err(|why| RemoteError { why, busy: false })?;
         match line.event(PATIENCE).map_err(|error| RemoteError::of_system(&error))? {
             FabricEvent::Connected { .. } => {
                 Ok(Self { line, tag: 0, node: None, newest_epoch: 0, over: None })
             }
-            FabricEvent::Lost { reason, .. } => {
-                // It is said by name already.
-                let reason = reason.strip_prefix(address).unwrap_or(&reason).trim_start();
-                Err(RemoteError::of_text(reason, "check that it is a braid node"))
+            FabricEvent::Lost { why: Refusal { reason, next }, .. } => {
+                Err(RemoteError::new(reason, next.or("check that it is a braid node")))
             }
             _ => Err(out_of_turn()),
         }
@@ -178,8 +171,9 @@ impl Remote {
     /// As `exchange`, with refusals as errors.
     fn ask(&mut self, make: impl FnOnce(u32) -> Message) -> Result<Message, RemoteError> {
         match self.exchange(make)? {
-            Message::Refused { reason, .. } => {
-                Err(RemoteError::of_text(&reason, "see the log of the node"))
+            Message::Refused { busy, reason, advice, .. } => {
+                let next = Next::from(advice).or("see the log of the node");
+                Err(RemoteError { why: Refusal { reason, next }, busy })
             }
             message => Ok(message),
         }
@@ -200,8 +194,8 @@ impl Remote {
         self.line.send(make(self.tag).encode(NO_EPOCH));
         match self.line.event(PATIENCE).map_err(|error| RemoteError::of_system(&error))? {
             FabricEvent::Message { bytes, .. } => self.answer(&bytes),
-            FabricEvent::Lost { reason, .. } => {
-                let reason = format!("has gone: {reason}");
+            FabricEvent::Lost { why, .. } => {
+                let reason = format!("has gone: {}", why.reason);
                 Err(RemoteError::new(reason, "see the log of the node"))
             }
             _ => Err(out_of_turn()),

@@ -14,18 +14,18 @@ use braid_array::array::Scratch;
 use braid_array::assemble::Config;
 use braid_array::events::ArrayEvent;
 use braid_array::stack::Stack;
-use braid_array::{Array, Instant, Machine, MemberId, SECTOR_BYTES};
+use braid_array::{Array, Instant, Machine, MemberId, Refusal, SECTOR_BYTES};
 use braid_cluster::{Client, ClientConfig};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
 
 use crate::arena::Arena;
-use crate::control::wire::Refusal;
 use crate::control::{Served, Server, StopRequest, valid_name};
 use crate::door::Door;
 use crate::engine::{Engine, REQUEST_BYTES};
 use crate::fabric::frame::Kind;
-use crate::member::{MemberFile, OpenError, check_distinct, describe};
+use crate::member::{MemberFile, OpenError, check_distinct};
+use crate::system::refused_by_system;
 
 mod doors;
 mod news;
@@ -82,41 +82,15 @@ pub enum Assembled {
     },
 }
 
-/// Why an array is not served, or no longer: the reason, then the next step.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{reason}; {next}")]
-pub struct ServeError {
-    /// What stands against it.
-    pub reason: String,
-    /// What to do.
-    pub next: String,
-}
-
-impl ServeError {
-    pub(crate) fn new(reason: impl Into<String>, next: impl Into<String>) -> Self {
-        Self { reason: reason.into(), next: next.into() }
-    }
-
-    pub(crate) fn of_system(error: &io::Error) -> Self {
-        Self::new(
-            format!("the system refuses: {}", describe(error)),
-            "check its limits (memory, descriptors)",
-        )
-    }
-}
-
-impl From<Refusal> for ServeError {
-    fn from(refusal: Refusal) -> Self {
-        Self { reason: refusal.reason, next: refusal.next }
-    }
-}
+/// What to do with a configuration that makes no array.
+const LOOK_AT_MEMBERS: &str = "compare the superblocks of its members";
 
 /// Serves an array until it is stopped: over the control socket, or by SIGTERM, SIGINT or SIGHUP,
 /// which wait a minute for those who use it. Calls `ready` when the exports accept connections; when that fails, the array is stopped.
 ///
 /// # Errors
-/// [`ServeError`], a line for people. Before `ready` was called nothing has been written.
-pub fn serve(serving: Serving, ready: impl FnOnce() -> io::Result<()>) -> Result<(), ServeError> {
+/// [`Refusal`]. Before `ready` was called nothing has been written.
+pub fn serve(serving: Serving, ready: impl FnOnce() -> io::Result<()>) -> Result<(), Refusal> {
     let Serving { name, array, exports, run_dir } = serving;
     let stops = Stops::new(running::PATIENCE);
     serve_machine(&name, Machinery::new(array)?, &exports, &run_dir, stops, ready)
@@ -151,7 +125,7 @@ struct Machinery {
 }
 
 impl Machinery {
-    fn new(array: Assembled) -> Result<Self, ServeError> {
+    fn new(array: Assembled) -> Result<Self, Refusal> {
         let (outer, inner) = match array {
             Assembled::Array { config, members } => return Self::of_devices(config, members),
             Assembled::Nested { outer, inner } => (outer, inner),
@@ -159,7 +133,7 @@ impl Machinery {
         };
         let configs = inner.iter().map(|(config, _)| config).chain([&outer]);
         let arena = Arena::new(configs.map(Array::scratch_bytes).sum(), REQUEST_BYTES)
-            .map_err(|error| ServeError::of_system(&error))?;
+            .map_err(|error| refused_by_system(&error))?;
         let mut scratch = arena.scratch();
         let mut members = Vec::new();
         let mut arrays = Vec::new();
@@ -171,25 +145,25 @@ impl Machinery {
         check_distinct(members.iter().map(|(_, member)| member)).map_err(not_distinct)?;
         let outer = start(outer, &mut scratch)?;
         let machine = Stack::new(outer, arrays)
-            .map_err(|reason| ServeError::new(reason, "use fewer, larger arrays"))?;
+            .map_err(|reason| Refusal::new(reason, "use fewer, larger arrays"))?;
         Ok(Self { machine: Box::new(machine), members, arena, nodes: None })
     }
 
-    fn of_nodes(config: ClientConfig, fabric: Kind) -> Result<Self, ServeError> {
+    fn of_nodes(config: ClientConfig, fabric: Kind) -> Result<Self, Refusal> {
         // Stripes are wide and links are long: more is under way than on one machine.
         let arena = Arena::for_fabric(Client::scratch_bytes(&config), 2 * REQUEST_BYTES)
-            .map_err(|error| ServeError::of_system(&error))?;
+            .map_err(|error| refused_by_system(&error))?;
         let nodes = Some(Nodes::of(&config, fabric));
         let mut client = Client::new(config, arena.scratch())
-            .map_err(|reason| ServeError::new(reason, "see braid assemble --explain"))?;
+            .map_err(|reason| Refusal::new(reason, LOOK_AT_MEMBERS))?;
         client.set_epoch(u64::try_from(since_1970().as_micros()).unwrap_or(u64::MAX));
         Ok(Self { machine: Box::new(client), members: Vec::new(), arena, nodes })
     }
 
-    fn of_devices(config: Config, members: Vec<MemberFile>) -> Result<Self, ServeError> {
+    fn of_devices(config: Config, members: Vec<MemberFile>) -> Result<Self, Refusal> {
         check_distinct(&members).map_err(not_distinct)?;
         let arena = Arena::new(Array::scratch_bytes(&config), REQUEST_BYTES)
-            .map_err(|error| ServeError::of_system(&error))?;
+            .map_err(|error| refused_by_system(&error))?;
         let ids = config.member_ids().collect::<Vec<_>>();
         let machine = start(config, &mut arena.scratch())?;
         let members = ids.into_iter().zip(members).collect();
@@ -197,17 +171,17 @@ impl Machinery {
     }
 }
 
-fn not_distinct(error: OpenError) -> ServeError {
-    ServeError::new(error.to_string(), "assemble it from other members")
+fn not_distinct(error: OpenError) -> Refusal {
+    Refusal::new(error.to_string(), "assemble it from other members")
 }
 
 /// Starts one machine in its part of `scratch`, which it leaves shorter.
-fn start(config: Config, scratch: &mut Scratch) -> Result<Array, ServeError> {
+fn start(config: Config, scratch: &mut Scratch) -> Result<Array, Refusal> {
     let bytes = Array::scratch_bytes(&config);
     let own = Scratch { offset: scratch.offset, bytes };
     *scratch = Scratch { offset: scratch.offset + bytes, bytes: scratch.bytes - bytes };
     let mut array = Array::new(Instant(0), config, own)
-        .map_err(|reason| ServeError::new(reason, "see braid assemble --explain"))?;
+        .map_err(|reason| Refusal::new(reason, LOOK_AT_MEMBERS))?;
     array.set_epoch(u64::try_from(since_1970().as_micros()).unwrap_or(u64::MAX));
     Ok(array)
 }
@@ -219,18 +193,18 @@ fn serve_machine(
     run_dir: &Path,
     stops: Stops,
     ready: impl FnOnce() -> io::Result<()>,
-) -> Result<(), ServeError> {
+) -> Result<(), Refusal> {
     if !valid_name(name) {
-        return Err(ServeError::new("not a name for an array", "use a short word without slashes"));
+        return Err(Refusal::new("not a name for an array", "use a short word without slashes"));
     }
-    let system = |error: io::Error| ServeError::of_system(&error);
+    let system = |error: io::Error| refused_by_system(&error);
     let stop = stops.sender;
     let mut control = Server::bind(run_dir, name)?;
     let signals = watch_signals(stop.clone()).map_err(system)?;
     let facts = Facts::of(array.machine.as_ref());
     let mut engine = Engine::new(array.machine, array.members, array.arena).map_err(system)?;
     if let Some(nodes) = array.nodes {
-        engine.set_fabric(nodes.fabric(), None).map_err(system)?;
+        engine.set_fabric(nodes.fabric(), None)?;
     }
     let door = engine.door();
     let (news, events) = report_events(&mut engine);
@@ -261,7 +235,7 @@ fn serve_machine(
     });
     let ended = match started {
         Ok(()) => running.supervise(&stops.receiver, stops.patience),
-        Err(error) => running.stop(true).map_err(ServeError::from).and(Err(error)),
+        Err(error) => running.stop(true).and(Err(error)),
     };
     signals.close();
     // The name is free before the one who asked hears of it.

@@ -11,7 +11,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use braid_array::fabric::{Volume, VolumeOp};
-use braid_array::{MemberId, SECTOR_BYTES};
+use braid_array::{MemberId, Refusal, SECTOR_BYTES};
 use braid_cluster::wire::valid_volume_name;
 use rustix::fs::{Access, MemfdFlags};
 use rustix::io::Errno;
@@ -40,32 +40,16 @@ enum Place {
     Memory(BTreeMap<String, File>),
 }
 
-/// Why a directory is no store: the reason, then the next step.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{reason}; {next}")]
-pub struct StoreError {
-    /// What stands against it.
-    pub reason: String,
-    /// What to do.
-    pub next: String,
-}
-
-impl StoreError {
-    fn new(path: &Path, reason: &str, next: &str) -> Self {
-        Self { reason: format!("{}: {reason}", path.display()), next: next.into() }
-    }
-}
-
 impl Store {
     /// The files in a directory, which is made if it is not there. Nobody else can use it as a
     /// store meanwhile.
     ///
     /// # Errors
-    /// [`StoreError`], a line for people.
-    pub fn directory(path: &Path) -> Result<Self, StoreError> {
+    /// [`Refusal`].
+    pub fn directory(path: &Path) -> Result<Self, Refusal> {
         let fail = |what: &str, error: &io::Error| {
-            let reason = format!("{what}: {}", describe(error));
-            StoreError::new(path, &reason, "name a directory that this user may write to")
+            let reason = format!("{}: {what}: {}", path.display(), describe(error));
+            Refusal::new(reason, "name a directory that this user may write to")
         };
         std::fs::create_dir_all(path).map_err(|e| fail("cannot be made a directory", &e))?;
         let handle = File::open(path).map_err(|e| fail("cannot be opened", &e))?;
@@ -75,8 +59,8 @@ impl Store {
         match handle.lock(true) {
             Ok(()) => {}
             Err(Errno::WOULDBLOCK) => {
-                let next = "stop that one, or name another directory";
-                return Err(StoreError::new(path, "is the store of a running node", next));
+                let reason = format!("{}: is the store of a running node", path.display());
+                return Err(Refusal::new(reason, "stop that one, or name another directory"));
             }
             Err(error) => return Err(fail("cannot be locked", &error.into())),
         }
@@ -90,17 +74,18 @@ impl Store {
         Self { place: Place::Memory(BTreeMap::new()), open: Vec::new() }
     }
 
-    /// Does what a machine asks. The error is `reason; next step`.
+    /// Does what a machine asks.
     pub(crate) fn carry_out(
         &mut self,
         executor: &mut Executor,
         op: VolumeOp,
-    ) -> Result<Volume, String> {
+    ) -> Result<Volume, Refusal> {
         match op {
             VolumeOp::Create { name, bytes } => {
                 check_name(&name)?;
                 if bytes == 0 || !bytes.is_multiple_of(SECTOR_BYTES) {
-                    return Err(format!("{bytes} bytes are no size for a volume; use sectors"));
+                    let reason = format!("{bytes} bytes are no size for a volume");
+                    return Err(Refusal::new(reason, "use whole sectors"));
                 }
                 self.place.create(&name, bytes)?;
                 self.admit(executor, name)
@@ -122,17 +107,18 @@ impl Store {
     }
 
     /// Opens a volume and gives it an id.
-    fn admit(&mut self, executor: &mut Executor, name: String) -> Result<Volume, String> {
+    fn admit(&mut self, executor: &mut Executor, name: String) -> Result<Volume, Refusal> {
         if self.open.iter().flatten().any(|open| *open == name) {
-            return Err("it is open already; stop the array that uses it".into());
+            return Err(Refusal::new("it is open already", "stop the array that uses it"));
         }
         let file = self.place.open(&name)?;
         let free = self.open.iter().position(Option::is_none).unwrap_or(self.open.len());
         let member = u16::try_from(free).map(MemberId);
-        let member = member.map_err(|_| "too many volumes are open; close some first")?;
+        let many = |_| Refusal::new("too many volumes are open", "close some first");
+        let member = member.map_err(many)?;
         let bytes = file.sectors * SECTOR_BYTES;
         if !executor.attach(member, file) {
-            return Err("its id is in use; open it at another node".into());
+            return Err(Refusal::new("its id is in use", "open it at another node"));
         }
         self.open.resize(self.open.len().max(free + 1), None);
         self.open[free] = Some(name);
@@ -140,19 +126,20 @@ impl Store {
     }
 
     /// Closes a volume, on which nothing is in flight.
-    fn release(&mut self, executor: &mut Executor, member: MemberId) -> Result<String, String> {
+    fn release(&mut self, executor: &mut Executor, member: MemberId) -> Result<String, Refusal> {
         let open = self.open.get_mut(usize::from(member.0)).and_then(Option::take);
-        let name = open.ok_or("no such volume is open; open it first")?;
+        let name = open.ok_or_else(|| Refusal::new("no such volume is open", "open it first"))?;
         executor.detach(member);
         Ok(name)
     }
 }
 
 impl Place {
-    fn create(&mut self, name: &str, bytes: u64) -> Result<(), String> {
-        const THERE: &str = "there is a volume of this name; choose another, or delete that one";
+    fn create(&mut self, name: &str, bytes: u64) -> Result<(), Refusal> {
+        let there =
+            || Refusal::new("there is a volume of this name", "choose another, or delete that one");
         match self {
-            Self::Memory(files) if files.contains_key(name) => Err(THERE.into()),
+            Self::Memory(files) if files.contains_key(name) => Err(there()),
             Self::Memory(files) => {
                 let file = memory_file(name, bytes).map_err(|error| refused("made", &error))?;
                 files.insert(name.to_owned(), file);
@@ -164,7 +151,7 @@ impl Place {
                 let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
                 let file = match file {
                     Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                        return Err(THERE.into());
+                        return Err(there());
                     }
                     file => file.map_err(|error| refused("made", &error))?,
                 };
@@ -177,10 +164,10 @@ impl Place {
         }
     }
 
-    fn open(&self, name: &str) -> Result<MemberFile, String> {
+    fn open(&self, name: &str) -> Result<MemberFile, Refusal> {
         match self {
             Self::Memory(files) => {
-                let file = files.get(name).ok_or(NO_VOLUME)?;
+                let file = files.get(name).ok_or_else(no_volume)?;
                 let open = || Ok((file.try_clone()?, file.metadata()?.len()));
                 let (file, bytes) = open().map_err(|error| refused("opened", &error))?;
                 Ok(MemberFile {
@@ -196,15 +183,15 @@ impl Place {
             Self::Directory { path, .. } => {
                 let path = path.join(name);
                 if !path.exists() {
-                    return Err(NO_VOLUME.into());
+                    return Err(no_volume());
                 }
                 member::open(&path, Mode::ReadWrite, true)
-                    .map_err(|error| format!("{}; {}", error.reason, error.next))
+                    .map_err(|error| Refusal::new(error.reason, error.next))
             }
         }
     }
 
-    fn remove(&mut self, name: &str) -> Result<(), String> {
+    fn remove(&mut self, name: &str) -> Result<(), Refusal> {
         match self {
             Self::Memory(files) => {
                 files.remove(name);
@@ -217,27 +204,29 @@ impl Place {
     }
 }
 
-const NO_VOLUME: &str = "there is no volume of this name; check the name, or create it";
-
-fn refused(what: &str, error: &io::Error) -> String {
-    format!("cannot be {what}: {}; check the store of the node", describe(error))
+fn no_volume() -> Refusal {
+    Refusal::new("there is no volume of this name", "check the name, or create it")
 }
 
-fn check_name(name: &str) -> Result<(), String> {
+fn refused(what: &str, error: &io::Error) -> Refusal {
+    Refusal::new(format!("cannot be {what}: {}", describe(error)), "check the store of the node")
+}
+
+fn check_name(name: &str) -> Result<(), Refusal> {
     let next = "use letters, digits, dots, dashes and underscores";
-    valid_volume_name(name).then_some(()).ok_or_else(|| format!("not a name for a volume; {next}"))
+    let refusal = || Refusal::new("not a name for a volume", next);
+    valid_volume_name(name).then_some(()).ok_or_else(refusal)
 }
 
 /// Refuses what the file system cannot hold even when it is empty. Up to that, space is taken when
 /// it is written to.
-fn check_room(directory: &File, bytes: u64) -> Result<(), String> {
+fn check_room(directory: &File, bytes: u64) -> Result<(), Refusal> {
     let stat = rustix::fs::fstatvfs(directory).map_err(|error| refused("made", &error.into()))?;
     let whole = stat.f_blocks.saturating_mul(stat.f_frsize);
     if bytes > whole {
-        return Err(format!(
-            "{bytes} bytes do not fit into the node's file system of {whole} bytes; \
-             choose a smaller size"
-        ));
+        let reason =
+            format!("{bytes} bytes do not fit into the node's file system of {whole} bytes");
+        return Err(Refusal::new(reason, "choose a smaller size"));
     }
     Ok(())
 }

@@ -10,12 +10,12 @@ use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
-use braid_array::action::{Command, CommandError};
+use braid_array::action::Command;
 
 use braid_array::format::superblock::{MAX_SECTOR, Reshape};
 use braid_array::format::{Role, Superblock, Version};
 use braid_array::status::{ArrayState, MemberState, MemberStatus, Status};
-use braid_array::{MemberId, RequestError, SECTOR_BYTES};
+use braid_array::{MemberId, Refusal, RequestError, SECTOR_BYTES};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::net::{AddressFamily, Shutdown, SocketType};
 
@@ -114,8 +114,7 @@ impl Fake {
                     let stop = matches!(command, Command::Stop);
                     let refused = matches!(command, Command::Replace(_));
                     asked.commands.push(command);
-                    let reason = "no spare".to_owned();
-                    let error = CommandError { reason, next: "add one".to_owned() };
+                    let error = Refusal::new("no spare", "add one");
                     done(if refused { Err(error) } else { Ok(()) });
                     if stop {
                         break;

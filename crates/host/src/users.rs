@@ -29,7 +29,7 @@ pub enum User {
         /// `/dev/loopN`.
         device: PathBuf,
         /// Its users, as far as known.
-        users: Vec<User>,
+        users: Vec<Self>,
     },
     /// A file system that is mounted there.
     Mount(PathBuf),

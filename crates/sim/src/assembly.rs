@@ -78,7 +78,7 @@ pub fn assemble(disks: &[Disk], how: How<'_>) -> Result<(Config, Vec<Option<usiz
     }
     match assembly.start {
         Start::Refused { reason, next, could_force } => {
-            let reason = format!("{reason}; {next} ({})", verdicts());
+            let reason = format!("{}; ({})", braid_array::Refusal { reason, next }, verdicts());
             Err(Refusal { reason, could_force })
         }
         Start::Ready { mut config, .. } => {

@@ -4,18 +4,23 @@ use super::Array;
 use super::members::{Member, State};
 use super::place::{Room, place};
 use crate::MemberId;
-use crate::action::{Action, Command, CommandError, CommandId, NewMember};
+use crate::action::{Action, Command, CommandId, NewMember};
 use crate::assemble::{
     Lineage, MemberConfig, Standing, adopted, check_places, check_shape, lineage,
 };
 use crate::events::{Fault, SyncAction};
 use crate::format::superblock::Role;
 use crate::format::{BadBlocks, Bitmap, Superblock};
+use crate::refusal::{Invocation, Next, Refusal};
 
-type Answer = Result<(), CommandError>;
+type Answer = Result<(), Refusal>;
 
-fn refuse(reason: impl Into<String>, next: impl Into<String>) -> Answer {
-    Err(CommandError { reason: reason.into(), next: next.into() })
+fn refuse(reason: impl Into<String>, next: impl Into<Next>) -> Answer {
+    Err(Refusal::new(reason, next))
+}
+
+fn no_such_member() -> Answer {
+    refuse("no such member", Next::by("see its members", Invocation::Detail { array: None }))
 }
 
 impl Array {
@@ -82,10 +87,12 @@ impl Array {
 
     fn fail_command(&mut self, id: MemberId) -> Answer {
         let Some(member) = self.members.get(id) else {
-            return refuse("no such member", "see `braid detail`");
+            return no_such_member();
         };
         if !member.state.is_live() {
-            return refuse(format!("{} is faulty already", member.device), "remove it");
+            let reason = format!("{} is faulty already", member.device);
+            let device = member.device.clone();
+            return refuse(reason, Invocation::Remove { array: None, device });
         }
         if self.needs(id) {
             return refuse(
@@ -105,7 +112,7 @@ impl Array {
 
     fn remove_command(&mut self, id: MemberId) -> Answer {
         let Some(member) = self.members.get(id) else {
-            return refuse("no such member", "see `braid detail`");
+            return no_such_member();
         };
         match member.state {
             State::InSync { .. } | State::Rebuilding { .. } | State::Leaving { .. } => {
@@ -214,19 +221,18 @@ impl Array {
     }
 
     /// A superblock for a device that becomes a spare, laid out as the other members' are.
-    fn fresh_member(&self, new: &NewMember) -> Result<Member, CommandError> {
+    fn fresh_member(&self, new: &NewMember) -> Result<Member, Refusal> {
         let live: Vec<_> = self.members.iter_live().map(|(_, m)| &m.superblock).collect();
         if live.is_empty() {
-            let next = "stop the array and assemble it again".into();
-            return Err(CommandError { reason: "no member is left".into(), next });
+            return Err(Refusal::new("no member is left", "stop the array and assemble it again"));
         }
         let mut superblock = match place(&live, new.device_sectors, self.room()) {
             Ok(superblock) => superblock,
             Err(needed) => {
                 let (device, sectors) = (&new.device, new.device_sectors);
-                let next = "use a device at least as large as the other members".into();
+                let next = "use a device at least as large as the other members";
                 let reason = format!("{device} is too small: {sectors} sectors, needs {needed}");
-                return Err(CommandError { reason, next });
+                return Err(Refusal::new(reason, next));
             }
         };
         superblock.dev_number = (0u32..)
@@ -256,7 +262,7 @@ impl Array {
     fn replace_command(&mut self, id: MemberId) -> Answer {
         let spare = self.members.iter().any(|(_, member)| member.state == State::Spare);
         let Some(member) = self.members.get_mut(id) else {
-            return refuse("no such member", "see `braid detail`");
+            return no_such_member();
         };
         if !matches!(member.state, State::InSync { .. }) {
             return refuse(format!("{} is not in sync", member.device), "add a spare instead");
@@ -271,10 +277,8 @@ impl Array {
 
     fn scrub_command(&mut self, repair: bool) -> Answer {
         if self.sync.action != SyncAction::Idle {
-            return refuse(
-                format!("{} is running", self.sync.action.name()),
-                "wait for it, see braid status --watch",
-            );
+            let next = Next::by("wait for it", Invocation::Watch { array: None });
+            return refuse(format!("{} is running", self.sync.action.name()), next);
         }
         if self.has_parity() && self.members.degraded() > 0 {
             return refuse("the array is degraded: nothing to compare with", "add a member first");

@@ -10,6 +10,7 @@ use super::members::State;
 use crate::action::{IoError, IoErrorKind};
 use crate::events::{ArrayEvent, Fault};
 use crate::level::Level;
+use crate::refusal::Next;
 use crate::{IoOp, MemberId};
 
 impl Array {
@@ -79,7 +80,8 @@ impl Array {
         let role = member.state.role();
         self.members.set_state(id, State::Faulty { role });
         self.pass_role_on(role);
-        self.notify(ArrayEvent::MemberFailed { member: id, reason: reason.into(), fault });
+        let (reason, next) = (reason.into(), Next::default());
+        self.notify(ArrayEvent::MemberFailed { member: id, reason, fault, next });
         self.sync_member_lost(id, role);
         if fatal && !self.failed {
             self.failed = true;

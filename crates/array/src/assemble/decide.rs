@@ -7,6 +7,7 @@ use super::judge::{Judge, same_array};
 use super::{Assembly, Candidate, Lineage, Options, Start, Verdict, lineage};
 use crate::format::superblock::feature;
 use crate::format::{Role, Superblock};
+use crate::refusal::{Invocation, Next};
 
 /// Decides who is in, and whether the array can be started.
 #[must_use]
@@ -59,7 +60,7 @@ fn without_superblocks(candidates: &[Candidate]) -> Assembly {
         None => "no members were given".to_owned(),
         Some((device, verdict)) => format!("{device}: {verdict}"),
     };
-    let next = "check the paths, or make a new array with braid create".to_owned();
+    let next = Next::by("check the paths, or make a new array", Invocation::Create);
     let start = Start::Refused { reason, next, could_force: false };
     Assembly { verdicts, newest: None, start }
 }

@@ -10,16 +10,17 @@ use crate::format::superblock::{MAX_SECTOR, feature};
 use crate::format::{BitmapError, Role, Superblock, SuperblockError, Version};
 use crate::geometry::{Geometry, MAX_MEMBERS, Shape};
 use crate::level::{Layout, Level};
+use crate::refusal::{Invocation, Next};
 
 /// A refusal under construction.
-struct Refusal {
+struct Refused {
     reason: String,
-    next: String,
+    next: Next,
     could_force: bool,
 }
 
-impl Refusal {
-    fn new(reason: impl Into<String>, next: impl Into<String>) -> Self {
+impl Refused {
+    fn new(reason: impl Into<String>, next: impl Into<Next>) -> Self {
         Self { reason: reason.into(), next: next.into(), could_force: false }
     }
 }
@@ -35,15 +36,15 @@ impl Table<'_> {
     pub(super) fn start(&mut self, options: Options) -> Start {
         match self.try_start(options) {
             Ok(start) => start,
-            Err(Refusal { reason, next, could_force }) => {
+            Err(Refused { reason, next, could_force }) => {
                 Start::Refused { reason, next, could_force }
             }
         }
     }
 
-    fn try_start(&mut self, options: Options) -> Result<Start, Refusal> {
+    fn try_start(&mut self, options: Options) -> Result<Start, Refused> {
         let kind = self.check_kind(options)?;
-        self.check_candidates()?;
+        self.check_candidates(options)?;
         let redundant = !matches!(kind.level, Level::Linear | Level::Raid0);
         // Without redundancy the geometry needs all members, so they are counted first.
         if !redundant {
@@ -67,13 +68,12 @@ impl Table<'_> {
     }
 
     /// Is this an array that can be run here at all?
-    fn check_kind(&self, options: Options) -> Result<Kind, Refusal> {
+    fn check_kind(&self, options: Options) -> Result<Kind, Refused> {
         let newest = self.superblock();
         let use_mdadm = "assemble it with mdadm";
-        newest.supported().map_err(|unsupported| {
-            let reason = unsupported.to_string();
-            Refusal::new(format!("the array {}", reason.trim_end_matches("; use mdadm")), use_mdadm)
-        })?;
+        newest
+            .supported()
+            .map_err(|unsupported| Refused::new(format!("the array {unsupported}"), use_mdadm))?;
         let level = Level::from_md(newest.level).ok_or_else(|| {
             let name = match newest.level {
                 -4 => "multipath".to_owned(),
@@ -81,32 +81,33 @@ impl Table<'_> {
                 -100 => "container".to_owned(),
                 number => format!("with number {number}"),
             };
-            Refusal::new(format!("the array is of level {name}"), use_mdadm)
+            Refused::new(format!("the array is of level {name}"), use_mdadm)
         })?;
         if newest.raid_disks == 0 || newest.raid_disks > MAX_MEMBERS {
             let reason = format!("the array says it has {} members", newest.raid_disks);
-            return Err(Refusal::new(reason, "compare the superblocks with braid examine"));
+            return Err(Refused::new(reason, self.compare()));
         }
         let number = match level {
             Level::Raid0 if !newest.has(feature::RAID0_LAYOUT) => 0,
             _ => newest.layout,
         };
         let layout = Layout::decode(level, number, newest.raid_disks)
-            .map_err(|error| Refusal::new(error.to_string(), use_mdadm))?;
+            .map_err(|error| Refused::new(error.to_string(), use_mdadm))?;
         if newest.version == Version::V0_90 && !options.read_only {
             let reason = "the array has metadata 0.90, which braid reads and does not write";
-            return Err(Refusal::new(reason, self.command("--readonly", |v| v.attached())));
+            let options = Options { read_only: true, ..options };
+            return Err(Refused::new(reason, self.command(options, Verdict::attached)));
         }
         Ok(Kind { level, layout })
     }
 
     /// Is anything among the candidates that must not be there?
-    fn check_candidates(&self) -> Result<(), Refusal> {
-        let without = || self.command("", Verdict::attached);
+    fn check_candidates(&self, options: Options) -> Result<(), Refused> {
+        let without = || self.command(options, Verdict::attached);
         for (candidate, verdict) in self.candidates.iter().zip(&self.verdicts) {
             let no_member = matches!(candidate.superblock, Err(SuperblockError::NoMagic));
             if no_member || matches!(verdict, Verdict::Foreign { .. }) {
-                return Err(Refusal::new(format!("{}: {verdict}", candidate.device), without()));
+                return Err(Refused::new(format!("{}: {verdict}", candidate.device), without()));
             }
         }
         for (candidate, superblock, verdict) in self.members() {
@@ -117,12 +118,14 @@ impl Table<'_> {
                         "{device} and {other} are two halves of a split array: each went on alone \
                          to event count {events}"
                     );
-                    let look = format!("braid assemble --readonly {}", quoted(device));
-                    let next = format!("choose a half; look at one with {look}");
-                    return Err(Refusal::new(reason, next));
+                    let options = Options { read_only: true, ..options };
+                    let devices = vec![device.clone()];
+                    let look = Invocation::Assemble { name: None, options, devices };
+                    let next = Next::by("choose a half, and look at one first", look);
+                    return Err(Refused::new(reason, next));
                 }
                 Verdict::Duplicate { .. } if superblock.events == self.superblock().events => {
-                    return Err(Refusal::new(format!("{device}: {verdict}"), without()));
+                    return Err(Refused::new(format!("{device}: {verdict}"), without()));
                 }
                 _ => {}
             }
@@ -136,7 +139,7 @@ impl Table<'_> {
         kind: &Kind,
         geometry: Option<&Geometry>,
         options: Options,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), Refused> {
         let raid_disks = self.superblock().raid_disks;
         let enough = |roles: &BTreeSet<u16>| enough(kind.level, raid_disks, geometry, roles);
         if options.force {
@@ -161,15 +164,15 @@ impl Table<'_> {
             self.problems()
         );
         let next = if could_force {
-            let command =
-                self.command("--force", |v| v.attached() || matches!(v, Verdict::Stale { .. }));
-            format!(
-                "find the missing members, or take stale ones and lose what they miss: {command}"
-            )
+            let taken = |v: &Verdict| v.attached() || matches!(v, Verdict::Stale { .. });
+            let options = Options { force: true, ..options };
+            let advice = "find the missing members, or take stale ones and lose what they miss";
+            Next::by(advice, self.command(options, taken))
         } else {
-            "find the missing members; braid examine tells which device belongs where".to_owned()
+            let advice = "find the missing members, and see which device belongs where";
+            Next::by(advice, self.examine())
         };
-        Err(Refusal { could_force, ..Refusal::new(reason, next) })
+        Err(Refused { could_force, ..Refused::new(reason, next) })
     }
 
     /// Roles without an in-sync member.
@@ -184,7 +187,7 @@ impl Table<'_> {
         dirty && kind.level.parity_disks() > 0 && self.degraded() > 0
     }
 
-    fn check_clean(&self, kind: &Kind, options: Options) -> Result<(), Refusal> {
+    fn check_clean(&self, kind: &Kind, options: Options) -> Result<(), Refused> {
         if options.force || !self.dirty_degraded(kind) {
             return Ok(());
         }
@@ -194,15 +197,14 @@ impl Table<'_> {
              compute the missing data may be wrong{}",
             self.problems()
         );
-        let next = format!(
-            "bring the missing members back, or accept the risk: {}",
-            self.command("--force", Verdict::attached)
-        );
-        Err(Refusal { could_force: true, ..Refusal::new(reason, next) })
+        let options = Options { force: true, ..options };
+        let advice = "bring the missing members back, or accept the risk";
+        let next = Next::by(advice, self.command(options, Verdict::attached));
+        Err(Refused { could_force: true, ..Refused::new(reason, next) })
     }
 
     /// Are all members there that the array had when it last ran?
-    fn check_expected(&self, options: Options) -> Result<(), Refusal> {
+    fn check_expected(&self, options: Options) -> Result<(), Refused> {
         let newest = self.superblock();
         let roles = newest.roles.iter().filter_map(|role| match role {
             Role::Active(role) if u32::from(*role) < newest.raid_disks => Some(*role),
@@ -220,14 +222,13 @@ impl Table<'_> {
             expected.len(),
             self.problems()
         );
-        let next = format!(
-            "find the missing members, or start without them: {}",
-            self.command("--run", Verdict::attached)
-        );
-        Err(Refusal::new(reason, next))
+        let options = Options { run: true, ..options };
+        let advice = "find the missing members, or start without them";
+        let next = Next::by(advice, self.command(options, Verdict::attached));
+        Err(Refused::new(reason, next))
     }
 
-    fn geometry(&self, kind: &Kind) -> Result<Geometry, Refusal> {
+    fn geometry(&self, kind: &Kind) -> Result<Geometry, Refused> {
         let newest = self.superblock();
         let mut sizes: Vec<(u16, u64)> = self
             .members()
@@ -244,8 +245,7 @@ impl Table<'_> {
             member_data_sectors: &sizes,
         };
         Geometry::new(&shape).map_err(|error| {
-            let next = "compare the superblocks with braid examine";
-            Refusal::new(format!("the superblocks describe no array: {error}"), next)
+            Refused::new(format!("the superblocks describe no array: {error}"), self.compare())
         })
     }
 
@@ -260,7 +260,7 @@ impl Table<'_> {
         geometry: &Geometry,
         merged: Option<Merged>,
         options: Options,
-    ) -> Result<Start, Refusal> {
+    ) -> Result<Start, Refused> {
         let newest = self.superblock();
         if !options.read_only {
             self.check_bitmaps(merged.is_some())?;
@@ -292,14 +292,14 @@ impl Table<'_> {
     }
 
     /// Is the array's bitmap one that can be written to? `readable`: some member's can be read.
-    fn check_bitmaps(&self, readable: bool) -> Result<(), Refusal> {
+    fn check_bitmaps(&self, readable: bool) -> Result<(), Refused> {
         let in_sync = self.candidates.iter().zip(&self.verdicts);
         let in_sync = in_sync.filter(|(_, verdict)| verdict.in_sync_role().is_some());
         for (candidate, _) in in_sync {
             if let Some(Err(BitmapError::Version { kind, .. })) = &candidate.bitmap {
                 let reason = format!("the array uses a {kind} bitmap, which braid does not run");
                 let next = "assemble it with mdadm, or read it with --readonly";
-                return Err(Refusal::new(reason, next));
+                return Err(Refused::new(reason, next));
             }
         }
         if readable || self.superblock().bitmap_sector().is_none() {
@@ -309,7 +309,7 @@ impl Table<'_> {
         let next = "read the array with --readonly; or drop the bitmap and have all redundancy \
                     written anew: mdadm --assemble --update=no-bitmap, mdadm --stop, mdadm \
                     --assemble --update=resync";
-        Err(Refusal::new("no member's bitmap can be read", next))
+        Err(Refused::new("no member's bitmap can be read", next))
     }
 
     fn member_configs(&self, bitmap: bool) -> Vec<MemberConfig> {
@@ -335,13 +335,21 @@ impl Table<'_> {
         text
     }
 
-    /// The command that assembles the candidates of these verdicts.
-    fn command(&self, option: &str, take: impl Fn(&Verdict) -> bool) -> String {
+    /// To assemble the candidates of these verdicts.
+    fn command(&self, options: Options, take: impl Fn(&Verdict) -> bool) -> Invocation {
         let taken = self.candidates.iter().zip(&self.verdicts).filter(|(_, v)| take(v));
-        let mut words = vec!["braid assemble".to_owned()];
-        words.extend((!option.is_empty()).then(|| option.to_owned()));
-        words.extend(taken.map(|(candidate, _)| quoted(&candidate.device)));
-        words.join(" ")
+        let devices = taken.map(|(candidate, _)| candidate.device.clone()).collect();
+        Invocation::Assemble { name: None, options, devices }
+    }
+
+    /// To look at all superblocks.
+    fn examine(&self) -> Invocation {
+        let devices = self.candidates.iter().map(|candidate| candidate.device.clone()).collect();
+        Invocation::Examine { devices }
+    }
+
+    fn compare(&self) -> Next {
+        Next::by("compare the superblocks", self.examine())
     }
 }
 
@@ -380,13 +388,4 @@ fn standing(superblock: &Superblock, verdict: &Verdict, bitmap: bool) -> Standin
         }
         _ => Standing::Spare,
     }
-}
-
-/// A path as one word of a shell command.
-fn quoted(path: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@=,".contains(c);
-    if !path.is_empty() && path.chars().all(plain) {
-        return path.to_owned();
-    }
-    format!("'{}'", path.replace('\'', r"'\''"))
 }

@@ -73,7 +73,7 @@ pub enum BitmapError {
         needed: usize,
     },
     /// Another kind of bitmap.
-    #[error("md bitmap version {version} ({kind}) is not one that braid reads; use mdadm")]
+    #[error("md bitmap version {version} ({kind}) is not one that braid reads")]
     Version {
         /// The version.
         version: u32,

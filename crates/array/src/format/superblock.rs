@@ -273,7 +273,7 @@ pub enum SuperblockError {
 
 /// Features of an array that is not run here.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("uses {names}, which braid does not run; use mdadm")]
+#[error("uses {names}, which braid does not run")]
 pub struct Unsupported {
     /// The bits of the feature map; there are features without.
     pub bits: u32,

@@ -1,12 +1,13 @@
 //! Why a shape is refused.
 
 use crate::level::{LayoutError, Level};
+use crate::refusal::{Advised, Next};
 
 /// Why a shape is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GeometryError {
     /// Number of roles.
-    #[error("{level} cannot have {raid_disks} members: use {min} to {max}")]
+    #[error("{level} cannot have {raid_disks} members")]
     Members {
         /// Level.
         level: Level,
@@ -18,7 +19,7 @@ pub enum GeometryError {
         max: u32,
     },
     /// The size of every member decides where bytes lie.
-    #[error("{level} needs all its {raid_disks} members, {known} are there: attach the others")]
+    #[error("{level} needs all its {raid_disks} members, {known} are there")]
     MemberSizes {
         /// Level.
         level: Level,
@@ -28,7 +29,7 @@ pub enum GeometryError {
         known: usize,
     },
     /// Chunk.
-    #[error("{level} cannot have chunks of {chunk_sectors} sectors: use {rule}")]
+    #[error("{level} cannot have chunks of {chunk_sectors} sectors")]
     Chunk {
         /// Level.
         level: Level,
@@ -38,7 +39,7 @@ pub enum GeometryError {
         rule: &'static str,
     },
     /// A layout of another level.
-    #[error("the layout is not one of {level}: choose one that is")]
+    #[error("the layout is not one of {level}")]
     Layout {
         /// Level.
         level: Level,
@@ -47,10 +48,10 @@ pub enum GeometryError {
     #[error(transparent)]
     Raid10(#[from] LayoutError),
     /// raid0 of three or more sizes whose superblock does not say how the later zones lie.
-    #[error("raid0 with members of unequal size needs a layout: say original or alternate")]
+    #[error("raid0 with members of unequal size needs a layout")]
     Raid0Layout,
     /// A member or the array.
-    #[error("a member of {sectors} sectors is too small: it needs at least {least_sectors}")]
+    #[error("a member of {sectors} sectors is too small")]
     TooSmall {
         /// What there is.
         sectors: u64,
@@ -58,6 +59,23 @@ pub enum GeometryError {
         least_sectors: u64,
     },
     /// A member or the array.
-    #[error("the array would exceed 8 EiB: use fewer or smaller members")]
+    #[error("the array would exceed 8 EiB")]
     TooLarge,
+}
+
+impl Advised for GeometryError {
+    fn next(&self) -> Next {
+        match self {
+            Self::Members { min, max, .. } => format!("use {min} to {max}").into(),
+            Self::MemberSizes { .. } => "attach the others".into(),
+            Self::Chunk { rule, .. } => format!("use {rule}").into(),
+            Self::Layout { .. } => "choose one that is".into(),
+            Self::Raid10(error) => error.next(),
+            Self::Raid0Layout => "say original or alternate".into(),
+            Self::TooSmall { least_sectors, .. } => {
+                format!("it needs at least {least_sectors} sectors").into()
+            }
+            Self::TooLarge => "use fewer or smaller members".into(),
+        }
+    }
 }

@@ -2,6 +2,7 @@
 //! and prints them.
 
 use super::Level;
+use crate::refusal::{Advised, Next};
 
 /// How raid5 and raid6 rotate parity. The names are mdadm's, the numbers the kernel's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -241,7 +242,7 @@ pub enum Layout {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LayoutError {
     /// A superblock names a layout that its level does not have.
-    #[error("{level} has no layout number {number}: the superblock is damaged or newer than this")]
+    #[error("{level} has no layout number {number}")]
     Number {
         /// Level.
         level: Level,
@@ -249,7 +250,7 @@ pub enum LayoutError {
         number: u32,
     },
     /// A user names one.
-    #[error("{level} has no layout '{name}': use {choices}")]
+    #[error("{level} has no layout '{name}'")]
     Name {
         /// Level.
         level: Level,
@@ -259,7 +260,7 @@ pub enum LayoutError {
         choices: &'static str,
     },
     /// raid10 with fewer than two copies, or more copies than members.
-    #[error("raid10 cannot keep {copies} copies on {raid_disks} members: use 2 to {raid_disks}")]
+    #[error("raid10 cannot keep {copies} copies on {raid_disks} members")]
     Copies {
         /// Copies of each chunk.
         copies: u32,
@@ -267,16 +268,24 @@ pub enum LayoutError {
         raid_disks: u32,
     },
     /// raid10 whose copies would fall on one another.
-    #[error(
-        "raid10 layout {name} on {raid_disks} members puts copies on top of each other: use \
-         another layout"
-    )]
+    #[error("raid10 layout {name} on {raid_disks} members puts copies on top of each other")]
     Overlap {
         /// Layout.
         name: String,
         /// Members.
         raid_disks: u32,
     },
+}
+
+impl Advised for LayoutError {
+    fn next(&self) -> Next {
+        match self {
+            Self::Number { .. } => "the superblock is damaged, or newer than this version".into(),
+            Self::Name { choices, .. } => format!("use {choices}").into(),
+            Self::Copies { raid_disks, .. } => format!("use 2 to {raid_disks}").into(),
+            Self::Overlap { .. } => "use another layout".into(),
+        }
+    }
 }
 
 impl Layout {

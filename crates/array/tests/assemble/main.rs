@@ -6,6 +6,7 @@ mod starts;
 use braid_array::assemble::{Assembly, Candidate, Config, Options, Start, decide};
 use braid_array::format::superblock::{MAX_SECTOR, Reshape};
 use braid_array::format::{BadBlocks, Bitmap, Role, Superblock, Version};
+use braid_array::refusal::{Invocation, Next};
 
 const DATA_OFFSET: u64 = 2048;
 const SIZE_SECTORS: u64 = 4096;
@@ -105,11 +106,17 @@ fn ready(assembly: Assembly) -> (Config, u16, Option<u64>, bool) {
 }
 
 /// Reason, next step, and whether force would help.
-fn refused(assembly: Assembly) -> (String, String, bool) {
+fn refused(assembly: Assembly) -> (String, Next, bool) {
     match assembly.start {
         Start::Refused { reason, next, could_force } => (reason, next, could_force),
         Start::Ready { .. } => panic!("started: {:?}", assembly.verdicts),
     }
+}
+
+/// To assemble these members, named by single letters, with these options.
+fn with_members(options: Options, members: &str) -> Option<Box<Invocation>> {
+    let devices = members.chars().map(String::from).collect();
+    Some(Box::new(Invocation::Assemble { name: None, options, devices }))
 }
 
 /// The other members see these device numbers leave, and go on to event count `events`.

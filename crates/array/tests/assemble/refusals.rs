@@ -6,6 +6,7 @@ use braid_array::format::{BitmapError, Role, Superblock, SuperblockError, Versio
 
 use super::{
     FORCE, READ_ONLY, RUN, array, assemble, candidates, lose, raid5, ready, refused, verdicts,
+    with_members,
 };
 
 #[test]
@@ -15,8 +16,8 @@ fn a_missing_member_must_be_known_to_be_missing_or_run_said() {
     let (reason, next, could_force) = refused(assemble(two, Options::default()));
     let text = "1 of the 3 members that were active when the array last ran cannot be used";
     assert_eq!((reason.as_str(), could_force), (text, false));
-    let text = "find the missing members, or start without them: braid assemble --run a b";
-    assert_eq!(next, text);
+    assert_eq!(next.advice, "find the missing members, or start without them");
+    assert_eq!(next.invocation, with_members(RUN, "ab"));
     for options in [RUN, FORCE, READ_ONLY] {
         assert_eq!(ready(assemble(two, options)).1, 1);
     }
@@ -33,7 +34,8 @@ fn a_degraded_parity_array_that_is_not_clean_needs_force() {
     for options in [Options::default(), RUN, READ_ONLY] {
         let (reason, next, could_force) = refused(assemble(&superblocks, options));
         assert!(reason.starts_with("a member is missing and the array was not stopped cleanly"));
-        assert!(next.ends_with("braid assemble --force a c"), "{next}");
+        let forced = Options { force: true, ..options };
+        assert_eq!(next.invocation, with_members(forced, "ac"), "what was asked for stays");
         assert!(could_force);
     }
     let (config, degraded, resync_from, _) = ready(assemble(&superblocks, FORCE));
@@ -64,7 +66,8 @@ fn force_takes_the_newest_stale_members_and_those_of_their_time() {
     let (reason, next, could_force) = refused(assemble(&superblocks, RUN));
     assert!(reason.starts_with("1 of the 4 members of this raid5 can be used, it needs 3 of 4"));
     assert!(reason.contains("; b is out: stale (event count 20, newest 30); c is out"), "{reason}");
-    assert!(next.ends_with("braid assemble --force a b c d"), "{next}");
+    let forced = Options { force: true, ..RUN };
+    assert_eq!(next.invocation, with_members(forced, "abcd"));
     assert!(could_force);
     let assembly = assemble(&superblocks, FORCE);
     assert_eq!(
@@ -115,7 +118,8 @@ fn halves_of_a_split_mirror_are_told_apart() {
         let (reason, next, could_force) = refused(assembly);
         let text = "a and b are two halves of a split array: each went on alone to event count 10";
         assert_eq!((reason.as_str(), could_force), (text, false));
-        assert!(next.ends_with("braid assemble --readonly a"), "{next}");
+        let look = Options { read_only: true, ..options };
+        assert_eq!(next.invocation, with_members(look, "a"));
     }
     // One half is newer: it is the array, as for md.
     superblocks[1].events = 11;
@@ -190,21 +194,20 @@ fn strangers_and_copies_are_named_and_refused() {
     let (reason, next, _) = refused(assemble(&superblocks, RUN));
     let uuid = "abababab:abababab:abababab:abababab";
     assert_eq!(reason, format!("a: belongs to another array, h:home ({uuid})"));
-    assert_eq!(next, "braid assemble b c d");
+    assert_eq!(next.invocation, with_members(RUN, "bcd"));
 
     superblocks[0] = superblocks[3].clone();
     let (reason, next, _) = refused(assemble(&superblocks, RUN));
     assert_eq!(reason, "d: the same member as a, or a copy of it");
-    assert_eq!(next, "braid assemble a b c");
+    assert_eq!(next.invocation, with_members(RUN, "abc"));
     superblocks[0].events -= 1;
     assert_eq!(ready(assemble(&superblocks, Options::default())).1, 0, "an old copy is left out");
 
     let mut with_blank = candidates(&raid5());
     with_blank[1].superblock = Err(SuperblockError::NoMagic);
-    with_blank[0].device = "it's".to_owned();
     let (reason, next, _) = refused(decide(with_blank, RUN));
     assert_eq!(reason, "b: no md superblock");
-    assert_eq!(next, r"braid assemble 'it'\''s' c");
+    assert_eq!(next.invocation, with_members(RUN, "ac"));
     let blank = |candidates: Vec<Candidate>| refused(decide(candidates, RUN)).0;
     assert_eq!(blank(vec![]), "no members were given");
     let mut none = candidates(&raid5()[..1]);
@@ -238,7 +241,7 @@ fn arrays_that_are_not_run_are_refused_by_name() {
     };
     let (reason, next, _) = with(&|sb| sb.feature_map = feature::JOURNAL);
     assert_eq!(reason, "the array uses a write journal, which braid does not run");
-    assert_eq!(next, "assemble it with mdadm");
+    assert_eq!(next, "assemble it with mdadm".into());
     assert!(with(&|sb| sb.feature_map = feature::RESHAPE_ACTIVE).0.contains("reshape"));
     assert_eq!(with(&|sb| sb.level = -4).0, "the array is of level multipath");
     assert_eq!(with(&|sb| sb.level = 7).0, "the array is of level with number 7");
@@ -250,7 +253,8 @@ fn arrays_that_are_not_run_are_refused_by_name() {
     }
     let (reason, next, _) = with(&|sb| sb.version = Version::V0_90);
     assert!(reason.contains("0.90"));
-    assert_eq!(next, "braid assemble --readonly a b c");
+    let look = Options { read_only: true, ..FORCE };
+    assert_eq!(next.invocation, with_members(look, "abc"));
     let mut old = raid5();
     old.iter_mut().for_each(|sb| {
         sb.version = Version::V0_90;
@@ -279,6 +283,7 @@ fn an_array_with_another_kind_of_bitmap_is_refused_and_nothing_dropped() {
             let (reason, next, could_force) = refusal(&bitmaps);
             let text = format!("the array uses a {kind} bitmap, which braid does not run");
             assert_eq!((reason, could_force), (text, false));
+            let next = next.advice;
             assert!(next.contains("mdadm") && !next.contains("no-bitmap"), "{next}");
         }
     }
@@ -286,6 +291,7 @@ fn an_array_with_another_kind_of_bitmap_is_refused_and_nothing_dropped() {
     let gone = Some(BitmapError::NoMagic);
     let (reason, next, _) = refusal(&[gone.clone(), gone.clone(), gone]);
     assert_eq!(reason, "no member's bitmap can be read");
+    let next = next.advice;
     let (drop, resync) = (next.find("--update=no-bitmap"), next.find("--update=resync"));
     assert!(drop.is_some() && drop < resync, "{next}");
 }

@@ -49,7 +49,7 @@ fn an_unclean_array_is_resynced_and_by_its_bitmap_if_that_is_current() {
     with_bitmaps.iter_mut().for_each(|c| c.bitmap = Some(broken.clone()));
     let (reason, next, _) = refused(decide(with_bitmaps.clone(), Options::default()));
     assert_eq!(reason, "no member's bitmap can be read");
-    assert!(next.contains("no-bitmap"));
+    assert!(next.advice.contains("no-bitmap"));
     assert!(ready(decide(with_bitmaps, READ_ONLY)).0.bitmap.is_none());
 }
 

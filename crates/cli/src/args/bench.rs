@@ -1,5 +1,6 @@
 //! What can be typed after `braid bench`.
 
+use braid_array::Refusal;
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -231,15 +232,15 @@ impl PatternName {
     }
 }
 
-fn parse_node(text: &str) -> Result<NodeArg, String> {
+fn parse_node(text: &str) -> Result<NodeArg, Refusal> {
     match text.parse()? {
         MemberArg::Node(node) => Ok(node),
-        _ => Err("not a volume on a node; write node://HOST:PORT/VOLUME".to_owned()),
+        _ => Err(Refusal::new("not a volume on a node", "write node://HOST:PORT/VOLUME")),
     }
 }
 
 /// Reads a rate in bits a second. The error says what would have been right.
-fn parse_rate(text: &str) -> Result<u64, String> {
+fn parse_rate(text: &str) -> Result<u64, Refusal> {
     let plain = text.strip_suffix("bit").unwrap_or(text);
     let (digits, unit) = match plain.char_indices().next_back() {
         Some((at, 'K' | 'k')) => (&plain[..at], 1_000),
@@ -250,7 +251,7 @@ fn parse_rate(text: &str) -> Result<u64, String> {
     let number: Option<u64> = digits.parse().ok().filter(|_| !digits.starts_with('+'));
     let rate = number.and_then(|number| number.checked_mul(unit));
     rate.filter(|rate| (1_000_000..=1_000_000_000_000).contains(rate))
-        .ok_or_else(|| "not a rate from 1M to 1000G bits a second; write 500M, say".to_owned())
+        .ok_or_else(|| Refusal::new("not a rate from 1M to 1000G bits a second", "write 500M, say"))
 }
 
 #[cfg(test)]

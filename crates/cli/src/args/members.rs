@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use braid_array::Refusal;
 use braid_cluster::wire::{MAX_NAME_BYTES, valid_volume_name};
 
 use super::{Size, parse_size};
@@ -34,7 +35,7 @@ const NODE: &str = "node://";
 
 impl MemberArg {
     /// One that must be there: `missing` is a file of this name.
-    pub(crate) fn existing(text: &str) -> Result<Self, String> {
+    pub(crate) fn existing(text: &str) -> Result<Self, Refusal> {
         match text.parse()? {
             Self::Missing => Ok(Self::Path(PathBuf::from(text))),
             member => Ok(member),
@@ -43,9 +44,9 @@ impl MemberArg {
 }
 
 impl FromStr for MemberArg {
-    type Err = String;
+    type Err = Refusal;
 
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
+    fn from_str(text: &str) -> Result<Self, Refusal> {
         if text == "missing" {
             Ok(Self::Missing)
         } else if let Some(rest) = text.strip_prefix(NODE) {
@@ -58,7 +59,7 @@ impl FromStr for MemberArg {
     }
 }
 
-fn parse_node(text: &str) -> Result<NodeArg, String> {
+fn parse_node(text: &str) -> Result<NodeArg, Refusal> {
     let (address, volume) = match text.split_once('/') {
         Some((address, volume)) => (address, Some(volume).filter(|name| !name.is_empty())),
         None => (text, None),
@@ -66,12 +67,13 @@ fn parse_node(text: &str) -> Result<NodeArg, String> {
     let port = check_address(address);
     let port =
         port.and_then(|port| if port == 0 { Err("no node has port 0".into()) } else { Ok(()) });
-    port.map_err(|reason| format!("{reason}; write node://HOST:PORT/VOLUME"))?;
+    port.map_err(|reason| Refusal::new(reason, "write node://HOST:PORT/VOLUME"))?;
     if let Some(volume) = volume.filter(|name| !valid_volume_name(name)) {
-        return Err(format!(
-            "'{volume}' cannot be the name of a volume; \
-             use up to {MAX_NAME_BYTES} letters, digits, '.', '_' and '-', no dot in front"
-        ));
+        let reason = format!("'{volume}' cannot be the name of a volume");
+        let next = format!(
+            "use up to {MAX_NAME_BYTES} letters, digits, '.', '_' and '-', no dot in front"
+        );
+        return Err(Refusal::new(reason, next));
     }
     Ok(NodeArg { address: address.to_owned(), volume: volume.map(str::to_owned) })
 }
@@ -108,7 +110,7 @@ impl fmt::Display for NodeArg {
 mod tests {
     use super::*;
 
-    fn node(address: &str, volume: Option<&str>) -> Result<MemberArg, String> {
+    fn node(address: &str, volume: Option<&str>) -> Result<MemberArg, Refusal> {
         let volume = volume.map(str::to_owned);
         Ok(MemberArg::Node(NodeArg { address: address.to_owned(), volume }))
     }
@@ -134,9 +136,9 @@ mod tests {
         let names = ["h:1/.x", "h:1/a/b", "h:1/a b", "a b:1", "[h]:1", "u@h:1"];
         for text in wrong.iter().chain(&names) {
             let error = format!("node://{text}").parse::<MemberArg>().unwrap_err();
-            assert!(error.contains("; "), "{text}: {error}");
+            assert!(!error.next.advice.is_empty(), "{text}: {error}");
         }
-        assert!("mem:".parse::<MemberArg>().unwrap_err().contains("size"));
-        assert!("mem:64KB".parse::<MemberArg>().unwrap_err().contains("size"));
+        assert!("mem:".parse::<MemberArg>().unwrap_err().reason.contains("size"));
+        assert!("mem:64KB".parse::<MemberArg>().unwrap_err().reason.contains("size"));
     }
 }

@@ -35,7 +35,7 @@ fn explain(error: &clap::Error, first: Option<&str>) -> Failure {
     let object = known.map_or("command line", |_| "arguments");
     let operation = known.unwrap_or("read");
     let meant = meant(error).map(|words| format!("did you mean {words}? ")).unwrap_or_default();
-    Failure::usage(operation, object, reason(error), format_args!("{meant}see {help}"))
+    Failure::usage(operation, object, reason(error), format!("{meant}see {help}"))
 }
 
 /// What clap takes a word that it does not know for.

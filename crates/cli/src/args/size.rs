@@ -2,12 +2,14 @@
 
 use std::fmt;
 
+use braid_array::Refusal;
+
 /// A number of bytes, typed plainly or with K, M, G or T (powers of 1024).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Size(pub(crate) u64);
 
 /// Reads a size. The error says what would have been right.
-pub(crate) fn parse_size(text: &str) -> Result<Size, String> {
+pub(crate) fn parse_size(text: &str) -> Result<Size, Refusal> {
     let (digits, shift) = match text.char_indices().next_back() {
         Some((at, 'K' | 'k')) => (&text[..at], 10),
         Some((at, 'M' | 'm')) => (&text[..at], 20),
@@ -16,9 +18,9 @@ pub(crate) fn parse_size(text: &str) -> Result<Size, String> {
         _ => (text, 0),
     };
     if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
-        return Err("not a size; write bytes, or a number with K, M, G or T".into());
+        return Err(Refusal::new("not a size", "write bytes, or a number with K, M, G or T"));
     }
-    let too_large = || "too large; the largest size is 8388607T".to_owned();
+    let too_large = || Refusal::new("too large", "the largest size is 8388607T");
     let number: u64 = digits.parse().map_err(|_| too_large())?;
     let bytes = number.checked_mul(1 << shift).filter(|&b| i64::try_from(b).is_ok());
     bytes.map(Size).ok_or_else(too_large)

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use braid_array::assemble::{self, Assembly, Candidate, Config, Options, Start};
 use braid_array::format::Superblock;
+use braid_array::refusal::Next;
 use braid_cluster::family::XOR2D_MD_LEVEL;
 use braid_host::member::{self, MemberFile, Mode};
 
@@ -57,19 +58,16 @@ impl Named {
         };
         let (mut paths, mut nodes) = (Vec::new(), Vec::new());
         for word in rest {
-            let usage = |reason: &str, next: &str| Failure::usage(operation, word, reason, next);
+            let usage = |reason: &str, next: Next| Failure::usage(operation, word, reason, next);
             match MemberArg::existing(word) {
                 Ok(MemberArg::Node(node)) => nodes.push(node),
                 Ok(MemberArg::Memory(_)) => {
                     let next = "braid create makes an array in memory and serves it at once";
-                    return Err(usage("memory holds no array", next));
+                    return Err(usage("memory holds no array", next.into()));
                 }
                 Ok(MemberArg::Path(path)) => paths.push(path),
                 Ok(MemberArg::Missing) => paths.push(PathBuf::from(word)),
-                Err(reason) => {
-                    let (reason, next) = reason.split_once("; ").unwrap_or((&reason, "see --help"));
-                    return Err(usage(reason, next));
-                }
+                Err(why) => return Err(usage(&why.reason, why.next)),
             }
         }
         let members = match (paths.is_empty(), nodes.is_empty()) {
@@ -102,7 +100,9 @@ pub(super) fn open_all(
     let failed = |error: member::OpenError| {
         let object = error.path.display().to_string();
         let next = match purpose {
-            Use::Serve if error.readable => format!("{}, or use --readonly", error.next),
+            Use::Serve if error.readable => {
+                format!("{}, or use --readonly", error.next.advice).into()
+            }
             _ => error.next,
         };
         Failure::refused(operation, object, error.reason, next)
@@ -148,8 +148,7 @@ pub(super) fn decide(candidates: Vec<Candidate>, options: Options) -> Assembly {
         && xor2d
     {
         *reason = "the array is a raid6 with layout xor2d, which runs over nodes alone".to_owned();
-        *next =
-            "serve each member with braid node, and name them node://HOST:PORT/VOLUME".to_owned();
+        *next = "serve each member with braid node, and name them node://HOST:PORT/VOLUME".into();
     }
     assembly
 }

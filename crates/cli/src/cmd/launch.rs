@@ -53,17 +53,14 @@ pub(super) fn serve(
     let run_dir = run_dir.to_owned();
     let serving = Serving { name: name.clone(), array, exports, run_dir };
     let ready = || daemon.map_or(Ok(()), |daemon| daemon.ready(&log));
-    braid_host::serve::serve(serving, ready)
-        .map_err(|error| Failure::refused(operation, name, error.reason, error.next))
+    braid_host::serve::serve(serving, ready).map_err(|why| Failure::explained(operation, name, why))
 }
 
 /// What was typed after `--export`.
 pub(super) fn exports(operation: &str, typed: &[String]) -> Result<Vec<ExportSpec>, Failure> {
     let parse = |text: &String| {
         text.parse().map_err(|error: SpecError| {
-            let text = error.to_string();
-            let (reason, next) = text.rsplit_once("; ").unwrap_or((&text, "see --help"));
-            Failure::usage(operation, "--export", reason, next)
+            Failure::explained(operation, "--export", error).with_code(Failure::USAGE)
         })
     };
     typed.iter().map(parse).collect()

@@ -49,25 +49,3 @@ pub(crate) fn run(cli: &Cli) -> Result<(), Failure> {
         Command::Assemble(args) => assemble::run(run_dir, args),
     }
 }
-
-/// A word that a shell takes as one.
-fn shell_word(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:,=@%".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', r"'\''"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn words_are_quoted_where_needed() {
-        assert_eq!(shell_word("/dev/sda1"), "/dev/sda1");
-        assert_eq!(shell_word("a b"), "'a b'");
-        assert_eq!(shell_word("it's"), r"'it'\''s'");
-        assert_eq!(shell_word(""), "''");
-    }
-}

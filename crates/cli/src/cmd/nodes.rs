@@ -3,6 +3,7 @@
 use std::fmt::Display;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use braid_array::Refusal;
 use braid_host::fabric::frame::Kind;
 use braid_host::remote::{Remote, RemoteError};
 
@@ -24,14 +25,13 @@ pub(super) fn connect(operation: &str, node: &NodeArg, fabric: Kind) -> Result<R
 
 /// What a node did not do.
 pub(super) fn failed(operation: &str, node: impl Display, error: &RemoteError) -> Failure {
-    Failure::refused(operation, node, &error.reason, &error.next)
+    Failure::explained(operation, node, error.why.clone())
 }
 
 /// How data travels, as it was typed.
 pub(super) fn fabric(operation: &str, typed: Option<&str>) -> Result<Kind, Failure> {
-    typed.unwrap_or("tcp").parse().map_err(|reason: String| {
-        let (reason, next) = reason.split_once("; ").unwrap_or((&reason, "see --help"));
-        Failure::usage(operation, "--fabric", reason, next)
+    typed.unwrap_or("tcp").parse().map_err(|why: Refusal| {
+        Failure::explained(operation, "--fabric", why).with_code(Failure::USAGE)
     })
 }
 

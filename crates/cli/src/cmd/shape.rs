@@ -1,10 +1,9 @@
 //! The shape of an array as `create` and `layout` take it: level, layout, members, chunk.
 
-use std::error::Error;
-
 use braid_array::SECTOR_BYTES;
 use braid_array::geometry::{Geometry, GeometryError, MAX_MEMBERS, Shape};
 use braid_array::level::{Layout, LayoutError, Level};
+use braid_array::refusal::{Advised, Next};
 use braid_cluster::family::XOR2D_NAME;
 use braid_cluster::{Family, Xor2d};
 
@@ -66,14 +65,13 @@ impl ArrayShape {
         let most = if self.level == Level::Raid6 { 257 } else { MAX_MEMBERS };
         if self.raid_disks > most {
             let reason = format!("{} cannot have {} members", self.level, self.raid_disks);
-            return Err(typed.usage(&reason, &format!("use at most {most}")));
+            return Err(typed.usage(&reason, format!("use at most {most}")));
         }
         // Large enough that only what was typed can be wrong.
         let sizes = vec![1 << 33; self.raid_disks as usize];
         self.geometry(&sizes).map(drop).map_err(|error| match (&error, typed.layout) {
             (GeometryError::Raid10(reason), Some(name)) => {
-                let (reason, next) = halves(reason);
-                typed.usage(&format!("layout {name}: {reason}"), &next)
+                typed.usage(&format!("layout {name}: {reason}"), reason.next())
             }
             _ => typed.wrong(&error),
         })
@@ -81,7 +79,7 @@ impl ArrayShape {
 }
 
 impl Typed<'_> {
-    pub(super) fn usage(&self, reason: &str, next: &str) -> Failure {
+    pub(super) fn usage(&self, reason: &str, next: impl Into<Next>) -> Failure {
         Failure::usage(self.operation, self.object, reason, next)
     }
 
@@ -93,21 +91,18 @@ impl Typed<'_> {
     /// A name that a library does not know, and the one of `known` that was probably meant.
     fn unknown<'a>(
         &self,
-        error: &dyn Error,
+        error: &dyn Advised,
         name: &str,
         known: impl IntoIterator<Item = &'a str>,
     ) -> Failure {
-        let (reason, next) = halves(error);
-        match similar(name, known) {
-            Some(meant) => self.usage(&reason, &format!("did you mean {meant}? {next}")),
-            None => self.usage(&reason, &next),
-        }
+        let Some(meant) = similar(name, known) else { return self.wrong(error) };
+        let next = format!("did you mean {meant}? {}", error.next().advice);
+        self.usage(&error.to_string(), next)
     }
 
     /// Wrong usage, in the words of a library.
-    pub(super) fn wrong(&self, error: &dyn Error) -> Failure {
-        let (reason, next) = halves(error);
-        self.usage(&reason, &next)
+    pub(super) fn wrong(&self, error: &dyn Advised) -> Failure {
+        self.usage(&error.to_string(), error.next())
     }
 }
 
@@ -126,13 +121,6 @@ pub(super) fn family(typed: &Typed<'_>) -> Result<Family, Failure> {
     // Whatever else was typed is checked as for any other raid6.
     ArrayShape::parse(&Typed { layout: None, ..*typed })?;
     Ok(Family::Xor2d)
-}
-
-/// The halves of a library's `reason: next step`.
-pub(super) fn halves(error: &dyn Error) -> (String, String) {
-    let text = error.to_string();
-    let (reason, next) = text.rsplit_once(": ").unwrap_or((&text, "see --help"));
-    (reason.to_owned(), next.to_owned())
 }
 
 fn parse_layout(typed: &Typed<'_>, level: Level, name: &str) -> Result<Layout, Failure> {

@@ -78,9 +78,9 @@ pub(crate) fn raw(bytes: &[u8]) -> Result<(), Failure> {
 
 /// Says why a command ended early.
 pub(crate) fn failure(failure: &Failure) {
-    if let Failure::Said { line, .. } = failure {
+    if let Failure::Said(said) = failure {
         // With stderr gone there is nobody left to tell.
-        let _ = writeln!(io::stderr(), "braid: {line}");
+        let _ = writeln!(io::stderr(), "braid: {said}");
     }
 }
 

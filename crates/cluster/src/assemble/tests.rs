@@ -39,14 +39,14 @@ fn superblock(candidate: &mut Candidate) -> &mut Superblock {
 fn ready(candidates: &[Candidate], options: Options) -> Plan {
     match decide(candidates, options).start {
         Start::Ready(plan) => *plan,
-        Start::Refused { reason, next } => panic!("refused: {reason}; {next}"),
+        Start::Refused(refusal) => panic!("refused: {refusal}"),
     }
 }
 
 fn refused(candidates: &[Candidate], options: Options) -> String {
     match decide(candidates, options).start {
         Start::Ready(plan) => panic!("can start: {plan:?}"),
-        Start::Refused { reason, next } => format!("{reason}; {next}"),
+        Start::Refused(refusal) => refusal.to_string(),
     }
 }
 
@@ -107,8 +107,14 @@ fn a_dirty_array_that_lacks_a_member_starts_by_force_alone() {
     let mut candidates = volumes(Family::Xor2d, 5);
     candidates.iter_mut().for_each(|candidate| superblock(candidate).resync_offset = 0);
     assert!(ready(&candidates, Options::default()).dirty);
-    let line = refused(&candidates[1..], Options::default());
-    assert!(line.contains("may be wrong") && line.contains("--force node://h1:7000/a"), "{line}");
+    let Start::Refused(why) = decide(&candidates[1..], Options::default()).start else {
+        panic!("it can start")
+    };
+    assert!(why.reason.contains("may be wrong"), "{why}");
+    let options = local::Options { force: true, ..local::Options::default() };
+    let devices = candidates[1..].iter().map(Candidate::name).collect();
+    let force = Invocation::Assemble { name: None, options, devices };
+    assert_eq!(why.next.invocation, Some(Box::new(force)));
     let force = Options { force: true, ..Options::default() };
     assert_eq!(ready(&candidates[1..], force).degraded(), 1);
 }

@@ -23,14 +23,14 @@ mod stop;
 mod tests;
 mod write;
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use braid_array::action::{Command, CommandError, CommandId, Event};
+use braid_array::action::{Command, CommandId, Event};
 use braid_array::array::Scratch;
 use braid_array::events::{ArrayEvent, Fault};
 use braid_array::fabric::{FabricEvent, FabricOp};
 use braid_array::format::Superblock;
+use braid_array::refusal::{Invocation, Next, Refusal};
 use braid_array::request::Full;
 use braid_array::status::Status;
 use braid_array::{
@@ -358,7 +358,7 @@ impl Client {
         match event {
             FabricEvent::Accepted { .. } => {}
             FabricEvent::Connected { .. } => self.connected(role),
-            FabricEvent::Lost { reason, .. } => self.lose(role, reason),
+            FabricEvent::Lost { why, .. } => self.lose(role, why),
             FabricEvent::Placed { imm, .. } => self.read_placed(role, imm),
             FabricEvent::Message { bytes, .. } => match Message::decode(&bytes) {
                 Ok((_, message)) => self.message(role, message),
@@ -378,20 +378,22 @@ impl Client {
                 self.answered(role, tag, Ok(None));
             }
             Message::Prepared { tag, ring } => self.answered(role, tag, Ok(Some(ring))),
-            Message::Refused { tag, reason } => self.answered(role, tag, Err(reason)),
+            Message::Refused { tag, reason, advice, .. } => {
+                self.answered(role, tag, Err(Refusal::new(reason, advice)));
+            }
             _ => self.part_with(role, "it does not keep to the protocol"),
         }
     }
 
     /// A question is answered.
-    fn answered(&mut self, role: u16, tag: u32, answer: Result<Option<u64>, String>) {
+    fn answered(&mut self, role: u16, tag: u32, answer: Result<Option<u64>, Refusal>) {
         match self.questions.get(&tag) {
             Some(&(asked, _)) if asked == role => {}
             _ => return self.part_with(role, "it answers what was not asked"),
         }
         let Some((_, question)) = self.questions.remove(&tag) else { return };
-        if let (Question::Flush(_) | Question::Mark, Err(reason)) = (question, &answer) {
-            self.fail_writes(role, reason.clone());
+        if let (Question::Flush(_) | Question::Mark, Err(why)) = (question, &answer) {
+            self.fail_writes(role, why.clone());
         }
         match question {
             Question::Open | Question::Prepare | Question::Connect => {
@@ -404,30 +406,33 @@ impl Client {
 
     /// Gives a node up that misbehaves.
     fn part_with(&mut self, role: u16, reason: &'static str) {
+        self.hang_up_on(role, Refusal::new(reason, "use the same version of braid everywhere"));
+    }
+
+    fn hang_up_on(&mut self, role: u16, why: Refusal) {
         let peer = self.links[usize::from(role)].peer;
         self.actions.push_back(Action::Fabric(FabricOp::HangUp { peer }));
-        self.lose(role, reason);
+        self.lose(role, why);
     }
 
     /// A node is there and does not do its part: it cannot be relied on any more. That holds for a
     /// flush, too: the next may succeed without what this one should have made durable.
-    fn fail_writes(&mut self, role: u16, reason: impl Into<Cow<'static, str>>) {
+    fn fail_writes(&mut self, role: u16, why: Refusal) {
         self.links[usize::from(role)].errors += 1;
         if !self.writes_over {
-            let (member, reason) = (MemberId(role), reason.into());
-            self.actions.push_back(Action::Notify(ArrayEvent::WritesEnded { member, reason }));
+            let (member, Refusal { reason, next }) = (MemberId(role), why);
+            let event = ArrayEvent::WritesEnded { member, reason: reason.into(), next };
+            self.actions.push_back(Action::Notify(event));
         }
         self.end_writes();
     }
 
     /// A node is gone.
-    fn lose(&mut self, role: u16, reason: impl Into<Cow<'static, str>>) {
+    fn lose(&mut self, role: u16, why: Refusal) {
         let link = &mut self.links[usize::from(role)];
         link.state = LinkState::Lost;
         link.errors += 1;
-        let member = MemberId(role);
-        let (reason, fault) = (reason.into(), Fault::default());
-        self.actions.push_back(Action::Notify(ArrayEvent::MemberFailed { member, reason, fault }));
+        self.notify_failed(role, why);
         let left_open: Vec<Question> = {
             let asked = |&(_, &(asked, _)): &(&u32, &(u16, Question))| asked == role;
             let tags: Vec<u32> = self.questions.iter().filter(asked).map(|(&tag, _)| tag).collect();
@@ -446,6 +451,12 @@ impl Client {
         }
         self.setup_goes_on();
         self.reads_without(role);
+    }
+
+    fn notify_failed(&mut self, role: u16, Refusal { reason, next }: Refusal) {
+        let (member, reason, fault) = (MemberId(role), reason.into(), Fault::default());
+        let event = ArrayEvent::MemberFailed { member, reason, fault, next };
+        self.actions.push_back(Action::Notify(event));
     }
 
     /// Whether everything can still be read.
@@ -499,15 +510,13 @@ impl Client {
     }
 
     fn command(&mut self, id: CommandId, command: &Command) {
-        let refused = |reason: &str, next: &str| {
-            Err(CommandError { reason: reason.into(), next: next.into() })
-        };
+        let refused = |reason: &str, next: Next| Err(Refusal::new(reason, next));
         let result = match command {
             Command::Stop if matches!(self.phase, Phase::Setup | Phase::Running) => {
                 self.phase = Phase::Stopping { id, since: self.now };
                 return;
             }
-            Command::Stop => refused("the array is stopping already", "wait for it"),
+            Command::Stop => refused("the array is stopping already", "wait for it".into()),
             Command::Pause(paused) => {
                 if let Some(resync) = &mut self.resync {
                     resync.paused = *paused;
@@ -516,11 +525,11 @@ impl Client {
             }
             Command::Scrub { .. } | Command::StopScrub | Command::SpeedLimits { .. } => refused(
                 "an array over nodes does not take this command in this version",
-                "see braid status for what it does by itself",
+                Next::by("see what it does by itself", Invocation::Status { array: None }),
             ),
             _ => refused(
                 "the members of an array over nodes stay as they are while it runs",
-                "stop the array and assemble it with the members that it is to have",
+                "stop the array and assemble it with the members that it is to have".into(),
             ),
         };
         self.actions.push_back(Action::Reply { id, result });

@@ -6,11 +6,11 @@
 //! Nodes are wired to each other when all are prepared. An array with a node missing serves reads
 //! only, for which the nodes need no wires.
 
-use braid_array::Action;
-use braid_array::events::{ArrayEvent, Fault};
+use braid_array::events::ArrayEvent;
 use braid_array::fabric::{FabricOp, PeerId};
+use braid_array::{Action, Refusal};
 
-use super::{Client, ClientMember, Instant, MemberId, Message, Phase, Piece, Question, VecDeque};
+use super::{Client, ClientMember, Instant, Message, Phase, Piece, Question, VecDeque};
 use crate::wire::PeerAddress;
 
 /// A volume that its last client has just left may be taken for a moment.
@@ -117,7 +117,7 @@ impl Client {
         &mut self,
         role: u16,
         question: Question,
-        answer: Result<Option<u64>, String>,
+        answer: Result<Option<u64>, Refusal>,
     ) {
         let now = self.now;
         let link = &mut self.links[usize::from(role)];
@@ -136,21 +136,21 @@ impl Client {
                 let retry_at = Some(now.plus_millis(RETRY_MILLIS));
                 link.state = LinkState::Opening { until, retry_at };
             }
-            (Question::Open, Err(reason), _) => self.give_up(role, reason),
+            (Question::Open, Err(why), _) => self.give_up(role, why),
             (Question::Prepare, Ok(Some(ring)), LinkState::Preparing) => {
                 link.ring = ring;
                 link.state = LinkState::Prepared;
                 self.setup_goes_on();
             }
-            (Question::Prepare, Err(reason), _) => self.give_up(role, reason),
+            (Question::Prepare, Err(why), _) => self.give_up(role, why),
             (Question::Connect, Ok(None), LinkState::Wiring) => {
                 link.state = LinkState::Ready;
                 self.setup_goes_on();
             }
-            (Question::Connect, Err(reason), LinkState::Wiring) => {
+            (Question::Connect, Err(why), LinkState::Wiring) => {
                 // Reads need no wires.
                 link.state = LinkState::Ready;
-                self.fail_writes(role, reason);
+                self.fail_writes(role, why);
                 self.setup_goes_on();
             }
             // Another node was lost meanwhile, and the array serves reads without this answer.
@@ -161,10 +161,8 @@ impl Client {
 
     /// The node is there, but another client has the volume, or it has no room: the array must not
     /// go on as if the node were dead.
-    fn give_up(&mut self, role: u16, reason: String) {
-        let member = MemberId(role);
-        let (reason, fault) = (reason.into(), Fault::default());
-        self.actions.push_back(Action::Notify(ArrayEvent::MemberFailed { member, reason, fault }));
+    fn give_up(&mut self, role: u16, why: Refusal) {
+        self.notify_failed(role, why);
         self.hang_up_all();
         for link in self.links.iter_mut().filter(|link| link.alive()) {
             link.state = LinkState::Lost;

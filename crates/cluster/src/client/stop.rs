@@ -1,6 +1,8 @@
 //! The end of the array. What is under way is finished first, unless a node keeps it waiting: one
 //! that owes something and says nothing is given up, and the array is not called clean.
 
+use braid_array::Refusal;
+
 use super::{Client, Instant, Phase};
 
 /// How long a node may say nothing then. Whoever stops an array waits for it.
@@ -14,7 +16,8 @@ impl Client {
     pub(super) fn stop_tick(&mut self) {
         for role in 0..self.params().nodes {
             if self.given_up_at(role).is_some_and(|at| at <= self.now) {
-                self.part_with(role, "it does not answer");
+                let next = "see whether the node is overloaded, or its link is down";
+                self.hang_up_on(role, Refusal::new("it does not answer", next));
             }
         }
     }

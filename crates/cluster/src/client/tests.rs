@@ -97,8 +97,8 @@ fn run(client: &mut Client, ignores: impl Fn(u16, &Message) -> bool) -> Vec<Acti
 }
 
 fn lose(client: &mut Client, role: u16) {
-    let (peer, reason) = (client.links[usize::from(role)].peer, "gone".to_owned());
-    client.handle(Instant(3), Event::Fabric(FabricEvent::Lost { peer, reason }));
+    let (peer, why) = (client.links[usize::from(role)].peer, Refusal::new("gone", ""));
+    client.handle(Instant(3), Event::Fabric(FabricEvent::Lost { peer, why }));
 }
 
 fn submit(client: &mut Client, op: Op, sector: u64, sectors: u64) {
@@ -112,6 +112,10 @@ fn completed(actions: &[Action]) -> Option<Result<(), RequestError>> {
         Action::Complete { result, .. } => Some(*result),
         _ => None,
     })
+}
+
+fn refusal(tag: u32, reason: &str) -> Message {
+    Message::Refused { tag, busy: false, reason: reason.to_owned(), advice: "look".to_owned() }
 }
 
 #[test]
@@ -169,8 +173,8 @@ fn a_node_lost_while_they_are_wired_costs_no_other() {
         })
     };
     lose(&mut client, 2);
-    let reason = "cannot connect to node 2; check it".to_owned();
-    hear(&mut client, 0, &Message::Refused { tag: tag(0).expect("asked"), reason });
+    let refused = refusal(tag(0).expect("asked"), "cannot connect to node 2");
+    hear(&mut client, 0, &refused);
     hear(&mut client, 1, &Message::Ok { tag: tag(1).expect("asked") });
     assert!(client.alive(0) && client.alive(1));
     submit(&mut client, Op::Read, 0, 8);
@@ -389,7 +393,7 @@ fn after_a_flush_that_failed_nothing_is_called_clean() {
         _ => None,
     });
     let tag = tag.expect("a flush");
-    hear(&mut client, 1, &Message::Refused { tag, reason: "no; look".to_owned() });
+    hear(&mut client, 1, &refusal(tag, "no"));
     assert_eq!(completed(&run(&mut client, |_, _| false)), Some(Err(RequestError::Failed)));
     let (id, command) = (CommandId(1), Command::Stop);
     client.handle(Instant(2_000_000_000), Event::Command { id, command });

@@ -6,6 +6,8 @@
 
 use std::sync::Arc;
 
+use braid_array::Refusal;
+
 use super::gather::{Fragment, Patience, Range};
 use super::{
     Action, Area, BTreeMap, BTreeSet, Buf, Cell, Client, FabricOp, Gather, Key, Message, Mode,
@@ -389,7 +391,8 @@ impl Client {
         open.parts.remove(&role);
         open.fine &= fine;
         if !fine {
-            self.fail_writes(role, "what was written cannot be stored; look at its storage");
+            let why = Refusal::new("what was written cannot be stored", "look at its storage");
+            self.fail_writes(role, why);
         }
         self.try_end(position);
     }

@@ -1,3 +1,4 @@
+use braid_array::Refusal;
 use braid_array::format::superblock::MAX_SECTOR;
 use braid_array::format::{Role, Superblock, Version};
 use braid_array::level::{Layout, Level};
@@ -61,7 +62,8 @@ fn sizes_are_rounded_down_to_whole_stripes() {
 
 #[test]
 fn what_cannot_be_is_refused() {
-    let error = |array: NewArray, nodes| array.plan(&uuids(nodes)).unwrap_err().to_string();
+    let error =
+        |array: NewArray, nodes| Refusal::from(array.plan(&uuids(nodes)).unwrap_err()).to_string();
     let size = 64 << 20;
     assert!(error(new(Family::Xor2d, None, size), 3).contains("4 to 34"));
     assert!(error(new(Family::Xor2d, None, size), 35).contains("4 to 34"));

@@ -4,9 +4,10 @@
 use std::collections::VecDeque;
 
 use braid_array::array::Scratch;
-use braid_array::{Action, Buf, IoOp};
+use braid_array::{Action, Buf, IoOp, Refusal};
 
 use super::Node;
+use super::STORAGE;
 use super::out::Flight;
 use super::session::ClientId;
 use crate::wire::Message;
@@ -112,7 +113,7 @@ impl Node {
         if fine && self.is_here(client) {
             self.out.load(Flight::MetaLoad { client, tag, page }, page.slice(0, bytes));
         } else {
-            self.refuse(client, tag, "the volume cannot be read; look at the storage of this node");
+            self.refuse(client, tag, Refusal::new("the volume cannot be read", STORAGE));
             self.give_page(page);
         }
     }
@@ -126,8 +127,7 @@ impl Node {
         if fine {
             self.answer(client, &Message::Ok { tag });
         } else {
-            let reason = "the volume cannot be written; look at the storage of this node";
-            self.refuse(client, tag, reason);
+            self.refuse(client, tag, Refusal::new("the volume cannot be written", STORAGE));
         }
         self.give_page(page);
     }

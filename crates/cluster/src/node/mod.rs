@@ -18,12 +18,12 @@ mod volumes;
 
 use std::collections::BTreeMap;
 
-use braid_array::action::{Command, CommandError, CommandId, Event};
+use braid_array::action::{Command, CommandId, Event};
 use braid_array::array::Scratch;
 use braid_array::fabric::{FabricEvent, PeerId};
 use braid_array::request::Full;
 use braid_array::status::Status;
-use braid_array::{Action, Instant, Machine, MemberId, Request, RequestError};
+use braid_array::{Action, Instant, Machine, MemberId, Refusal, Request, RequestError};
 
 use self::meta::Meta;
 use self::out::{Flight, Out};
@@ -33,6 +33,9 @@ pub use self::session::PARTING_TAG;
 use self::session::{Client, ClientId, Conn};
 use self::volumes::Volumes;
 use crate::wire::Message;
+
+/// What to do when a volume cannot be read, written or flushed.
+const STORAGE: &str = "look at the storage of this node";
 
 /// Memory for rings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +53,7 @@ enum Life {
     /// Volumes are being closed; what went wrong with them.
     Stopping {
         id: CommandId,
-        trouble: Option<String>,
+        trouble: Option<Refusal>,
     },
     Stopped,
 }
@@ -107,7 +110,7 @@ impl Node {
                 Life::Stopping { .. } | Life::Stopped => self.out.hang_up(peer),
             },
             FabricEvent::Connected { peer } => self.connected(peer),
-            FabricEvent::Lost { peer, reason } => self.lost(peer, &reason),
+            FabricEvent::Lost { peer, why } => self.lost(peer, &why.reason),
             FabricEvent::Placed { peer, imm } => self.placed(peer, imm),
             FabricEvent::Message { peer, bytes } => self.message(peer, &bytes),
         }
@@ -133,8 +136,7 @@ impl Node {
             }
             Flight::Flush { client, tag } if fine => self.answer(client, &Message::Ok { tag }),
             Flight::Flush { client, tag } => {
-                let reason = "the volume cannot be flushed; look at the storage of this node";
-                self.refuse(client, tag, reason);
+                self.refuse(client, tag, Refusal::new("the volume cannot be flushed", STORAGE));
             }
             Flight::MetaRead { client, tag, page, bytes } => {
                 self.meta_read((client, tag), page, bytes, fine);
@@ -155,8 +157,7 @@ impl Node {
             _ => Some(("a node has no array", "say it to the client that serves the array")),
         };
         if let Some((reason, next)) = refusal {
-            let (reason, next) = (reason.to_owned(), next.to_owned());
-            let result = Err(CommandError { reason, next });
+            let result = Err(Refusal::new(reason, next));
             self.out.push(Action::Reply { id, result });
             return;
         }
@@ -172,9 +173,9 @@ impl Node {
     }
 
     /// Something went wrong with a volume that is being closed.
-    fn stop_trouble(&mut self, reason: &str) {
+    fn stop_trouble(&mut self, why: Refusal) {
         if let Life::Stopping { trouble, .. } = &mut self.life {
-            trouble.get_or_insert_with(|| reason.to_owned());
+            trouble.get_or_insert(why);
         }
     }
 
@@ -183,8 +184,7 @@ impl Node {
         if !self.clients.is_empty() || !self.volumes.is_empty() {
             return;
         }
-        let next = "look at the storage of this node".to_owned();
-        let result = trouble.take().map_or(Ok(()), |reason| Err(CommandError { reason, next }));
+        let result = trouble.take().map_or(Ok(()), Err);
         self.out.push(Action::Reply { id: *id, result });
         self.life = Life::Stopped;
     }

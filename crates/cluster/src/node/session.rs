@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use braid_array::fabric::{FabricOp, PeerId, Volume};
-use braid_array::{Action, IoOp, SECTOR_BYTES};
+use braid_array::{Action, IoOp, Refusal, SECTOR_BYTES};
 
 use super::out::Flight;
 use super::pipe::{Link, Pipe};
 use super::reads::{self, within};
-use super::volumes::NEWER_CLIENT;
+use super::volumes::newer_client;
 use super::{Node, meta, volumes};
 use crate::pipeline::{Params, Pipeline};
 use crate::schedule::Endpoint;
@@ -71,6 +71,13 @@ impl Client {
     }
 }
 
+/// As a message. What a stranger's bytes are part of may be long.
+fn refused(tag: u32, busy: bool, why: Refusal) -> Message {
+    let short = |text: &str| text.chars().take(1000).collect();
+    let (reason, advice) = (short(&why.reason), short(&why.next.advice));
+    Message::Refused { tag, busy, reason, advice }
+}
+
 impl Node {
     pub(super) fn is_here(&self, client: ClientId) -> bool {
         self.clients.get(&client).is_some_and(Client::is_here)
@@ -84,15 +91,19 @@ impl Node {
         self.out.send(peer, client.epoch, message);
     }
 
-    pub(super) fn refuse(&mut self, client: ClientId, tag: u32, reason: &str) {
-        let reason = reason.chars().take(1000).collect();
-        self.answer(client, &Message::Refused { tag, reason });
+    pub(super) fn refuse(&mut self, client: ClientId, tag: u32, why: Refusal) {
+        self.answer(client, &refused(tag, false, why));
+    }
+
+    /// Refuses what somebody else has, who may give it back.
+    pub(super) fn refuse_busy(&mut self, client: ClientId, tag: u32, why: Refusal) {
+        self.answer(client, &refused(tag, true, why));
     }
 
     /// Ends a connection, telling why.
     pub(super) fn part_with(&mut self, peer: PeerId, why: Violation) {
-        let reason = format!("{}; use the same version of braid everywhere", why.0);
-        self.out.send(peer, 0, &Message::Refused { tag: PARTING_TAG, reason });
+        let told = Refusal::new(why.0, "use the same version of braid everywhere");
+        self.out.send(peer, 0, &refused(PARTING_TAG, false, told));
         self.out.hang_up(peer);
         self.lost(peer, why.0);
     }
@@ -109,12 +120,12 @@ impl Node {
                 pipe.lost(role, &mut self.out);
                 let told = &pipe.neighbours[usize::from(role)].told;
                 if let (Some((_, address)), Some(tag)) = (told, pipe.connecting) {
-                    let reason = format!(
-                        "cannot connect to node {address}: {reason}; \
-                         check that it runs and can be reached from the other nodes"
+                    let why = Refusal::new(
+                        format!("cannot connect to node {address}: {reason}"),
+                        "check that it runs and can be reached from the other nodes",
                     );
                     pipe.connecting = None;
-                    self.refuse(client, tag, &reason);
+                    self.refuse(client, tag, why);
                 }
             }
         }
@@ -286,7 +297,7 @@ impl Node {
             _ => return Err(Violation("a message that clients do not send")),
         };
         if stale {
-            self.refuse(id, tag, NEWER_CLIENT);
+            self.refuse(id, tag, newer_client());
             return Ok(());
         }
         match message {
@@ -316,11 +327,10 @@ impl Node {
             return Err(Violation("a second volume on one connection"));
         }
         if !valid_volume_name(name) {
-            let reason = format!(
-                "no volume can be called this; use up to {MAX_NAME_BYTES} letters, digits, \
-                 dots, hyphens and underscores"
+            let next = format!(
+                "use up to {MAX_NAME_BYTES} letters, digits, dots, hyphens and underscores"
             );
-            self.refuse(ask.client, ask.tag, &reason);
+            self.refuse(ask.client, ask.tag, Refusal::new("no volume can be called this", next));
             return Ok(());
         }
         client.asking = true;
@@ -331,9 +341,13 @@ impl Node {
     fn delete(&mut self, id: ClientId, tag: u32, held: &Held) {
         let piped = self.clients.get(&id).is_some_and(|client| client.pipe.is_some());
         if !held.made {
-            self.refuse(id, tag, "this connection did not make the volume; it stays");
+            self.refuse(
+                id,
+                tag,
+                Refusal::new("this connection did not make the volume", "it stays"),
+            );
         } else if piped || self.out.uses(id) {
-            self.refuse(id, tag, "the volume is in use; stop the array first");
+            self.refuse_busy(id, tag, Refusal::new("the volume is in use", "stop the array first"));
         } else {
             self.delete_volume(id, tag, held);
         }
@@ -353,13 +367,13 @@ impl Node {
         if !whole || !within(sector, bytes, held.volume.bytes) {
             let size = held.volume.bytes;
             let reason = format!(
-                "{bytes} bytes at sector {sector} are no metadata of a volume of {size} bytes; \
-                 use up to 4096, whole sectors"
+                "{bytes} bytes at sector {sector} are no metadata of a volume of {size} bytes"
             );
-            return self.refuse(id, tag, &reason);
+            return self.refuse(id, tag, Refusal::new(reason, "use up to 4096, whole sectors"));
         }
         if matches!(job, meta::Job::Write(_)) && !held.write {
-            return self.refuse(id, tag, "the volume is open for reading; open it for writing");
+            let why = Refusal::new("the volume is open for reading", "open it for writing");
+            return self.refuse(id, tag, why);
         }
         self.ask_meta(meta::Ask { client: id, tag, sector, job });
     }
@@ -388,7 +402,7 @@ impl Node {
                 }
                 self.answer(id, &Message::Prepared { tag, ring });
             }
-            Err(reason) => self.refuse(id, tag, &reason),
+            Err(why) => self.refuse(id, tag, why),
         }
         Ok(())
     }
@@ -400,33 +414,35 @@ impl Node {
         data_sector: u64,
         params: Params,
         held: &Held,
-    ) -> Result<Pipe, String> {
+    ) -> Result<Pipe, Refusal> {
         if held.write && params.epoch < self.volumes.epoch(&held.name) {
-            return Err(NEWER_CLIENT.to_owned());
+            return Err(newer_client());
         }
         if self.sessions.contains_key(&params.session) {
-            return Err("a pipeline of this session is here already; \
-                        give every role another node and try again"
-                .to_owned());
+            return Err(Refusal::new(
+                "a pipeline of this session is here already",
+                "give every role another node and try again",
+            ));
         }
         if role >= params.nodes {
-            return Err(format!("there is no role {role} of {} nodes; use a lower", params.nodes));
+            let reason = format!("there is no role {role} of {} nodes", params.nodes);
+            return Err(Refusal::new(reason, "use a lower"));
         }
-        let pipeline = Pipeline::new(params).map_err(|why| format!("{why}; assemble it anew"))?;
+        let pipeline = Pipeline::new(params)?;
         let used = pipeline.member_byte(params.stripes, 0, 0);
         let end = data_sector.checked_mul(SECTOR_BYTES).and_then(|start| start.checked_add(used));
         if end.is_none_or(|end| end > held.volume.bytes) {
-            return Err(format!(
-                "volume {} of {} bytes is too small for its part of the array; \
-                 use the volume that the array was created on",
-                held.name, held.volume.bytes
+            let (name, bytes) = (&held.name, held.volume.bytes);
+            return Err(Refusal::new(
+                format!("volume {name} of {bytes} bytes is too small for its part of the array"),
+                "use the volume that the array was created on",
             ));
         }
         let bytes = pipeline.ring_bytes(role);
         let ring = self.rings.take(bytes).map_err(|free| {
-            format!(
-                "a ring of {bytes} bytes is needed and {free} are free; \
-                 start the node with a larger --ring"
+            Refusal::new(
+                format!("a ring of {bytes} bytes is needed and {free} are free"),
+                "start the node with a larger --ring",
             )
         })?;
         let place = (held.volume.member, data_sector, held.write);

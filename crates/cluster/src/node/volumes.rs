@@ -8,10 +8,11 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use braid_array::IoOp;
 use braid_array::fabric::{Volume, VolumeOp};
+use braid_array::{IoOp, Refusal};
 
 use super::Node;
+use super::STORAGE;
 use super::out::Flight;
 use super::session::{ClientId, Held};
 use crate::wire::Message;
@@ -72,7 +73,9 @@ impl Volumes {
 }
 
 /// What somebody of a lower epoch is told.
-pub(super) const NEWER_CLIENT: &str = "a newer client has this volume; assemble the array again";
+pub(super) fn newer_client() -> Refusal {
+    Refusal::new("a newer client has this volume", "assemble the array again")
+}
 
 impl Node {
     pub(super) fn ask_volume(&mut self, name: Arc<str>, ask: Ask) {
@@ -108,18 +111,17 @@ impl Node {
         };
         client.asking = false;
         let made = ask.create.is_some();
-        let refusal = if made && !opened_for_it {
-            Some(format!("volume {name} exists; choose another name"))
-        } else if ask.write && entry.writer.is_some() {
-            Some(format!("volume {name} is in use by another client; stop that array first"))
-        } else if ask.write && ask.epoch != 0 && ask.epoch < newest {
-            Some(NEWER_CLIENT.to_owned())
-        } else {
-            None
-        };
-        if let Some(reason) = refusal {
-            self.refuse(ask.client, ask.tag, &reason);
-            return;
+        if made && !opened_for_it {
+            let why = Refusal::new(format!("volume {name} exists"), "choose another name");
+            return self.refuse(ask.client, ask.tag, why);
+        }
+        if ask.write && entry.writer.is_some() {
+            let reason = format!("volume {name} is in use by another client");
+            let why = Refusal::new(reason, "stop that array first");
+            return self.refuse_busy(ask.client, ask.tag, why);
+        }
+        if ask.write && ask.epoch != 0 && ask.epoch < newest {
+            return self.refuse(ask.client, ask.tag, newer_client());
         }
         client.held = Some(Held { name: Arc::clone(name), volume, write: ask.write, made });
         entry.users.push(ask.client);
@@ -132,7 +134,7 @@ impl Node {
     }
 
     /// The executor has carried an operation out.
-    pub(super) fn volume_answered(&mut self, name: &Arc<str>, result: Result<Volume, String>) {
+    pub(super) fn volume_answered(&mut self, name: &Arc<str>, result: Result<Volume, Refusal>) {
         let Some(entry) = self.volumes.entries.get_mut(name) else { return };
         match (&entry.state, result) {
             (&State::Opening(ask), Ok(volume)) => {
@@ -141,11 +143,11 @@ impl Node {
                 self.admit_waiting(name);
                 self.close_if_unused(name, ask.create.is_some());
             }
-            (&State::Opening(ask), Err(reason)) => {
+            (&State::Opening(ask), Err(why)) => {
                 if let Some(client) = self.clients.get_mut(&ask.client) {
                     client.asking = false;
                 }
-                self.refuse(ask.client, ask.tag, &reason);
+                self.refuse(ask.client, ask.tag, why);
                 self.forget_volume(name);
             }
             (&State::Closing(asked), result) => {
@@ -154,9 +156,9 @@ impl Node {
                         self.volumes.epochs.remove(name);
                         self.answer(client, &Message::Ok { tag });
                     }
-                    (Some((client, tag)), Err(reason)) => self.refuse(client, tag, &reason),
+                    (Some((client, tag)), Err(why)) => self.refuse(client, tag, why),
                     (None, Ok(_)) => {}
-                    (None, Err(reason)) => self.stop_trouble(&reason),
+                    (None, Err(why)) => self.stop_trouble(why),
                 }
                 self.forget_volume(name);
             }
@@ -202,7 +204,8 @@ impl Node {
     /// The flush before the end is answered.
     pub(super) fn last_flush(&mut self, name: &Arc<str>, fine: bool) {
         if !fine {
-            self.stop_trouble(&format!("volume {name} cannot be flushed"));
+            let reason = format!("volume {name} cannot be flushed");
+            self.stop_trouble(Refusal::new(reason, STORAGE));
         }
         let Some(entry) = self.volumes.entries.get_mut(name) else { return };
         let State::Flushing(volume) = entry.state else { return };
@@ -223,8 +226,8 @@ impl Node {
     pub(super) fn delete_volume(&mut self, client: ClientId, tag: u32, held: &Held) {
         let Some(entry) = self.volumes.entries.get_mut(&held.name) else { return };
         if entry.users.len() > 1 {
-            let reason = "volume is in use by another client; stop that one first";
-            return self.refuse(client, tag, reason);
+            let why = Refusal::new("volume is in use by another client", "stop that one first");
+            return self.refuse_busy(client, tag, why);
         }
         entry.users.clear();
         entry.writer = None;

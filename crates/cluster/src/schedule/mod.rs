@@ -13,6 +13,8 @@ pub(crate) use build::{Tree, from_trees};
 pub use plans::Planner;
 pub use verify::Fault;
 
+use braid_array::refusal::{Advised, Next};
+
 use crate::stripe::StripeCode;
 use crate::terms::Terms;
 
@@ -53,16 +55,25 @@ pub struct Transfer {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScheduleError {
     /// No static schedule is known.
-    #[error("no static schedule over {0} nodes is known: use encoder or chain")]
+    #[error("no static schedule over {0} nodes is known")]
     NoStatic(u16),
     /// An encoder that the stripe does not have.
-    #[error("node {node} cannot encode for {nodes} nodes: use 0 to {}", nodes - 1)]
+    #[error("node {node} cannot encode for {nodes} nodes")]
     NoSuchEncoder {
         /// What was asked for.
         node: u16,
         /// How many there are.
         nodes: u16,
     },
+}
+
+impl Advised for ScheduleError {
+    fn next(&self) -> Next {
+        match self {
+            Self::NoStatic(_) => "use encoder or chain".into(),
+            Self::NoSuchEncoder { nodes, .. } => format!("use 0 to {}", nodes - 1).into(),
+        }
+    }
 }
 
 /// The transfers of one stripe and what becomes of them.

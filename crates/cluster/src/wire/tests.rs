@@ -46,7 +46,7 @@ fn some() -> Vec<Message> {
         Message::Open { set: whole },
         Message::Closed { position: 7, turn: 5, fine: false, received_bytes: 1 << 50 },
         Message::Read { slot: 3, sector: 4096, bytes: 65536, to: 1 << 33 },
-        Message::Refused { tag: 9, reason: "no; do not".into() },
+        Message::Refused { tag: 9, busy: true, reason: "no".into(), advice: "wait".into() },
         Message::Missing { imm: 0x1234_5678 },
     ]
 }

@@ -10,6 +10,8 @@ mod diagonals;
 mod fewest;
 mod plans;
 
+use braid_array::refusal::{Advised, Next};
+
 use crate::stripe::{Cell, Equation, Kind, StripeCode, Term};
 
 /// The fewest nodes with room for data and two parities of each row.
@@ -19,8 +21,14 @@ pub const MAX_NODES: u16 = 34;
 
 /// A number of nodes that the code does not have.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("xor2d cannot run over {0} nodes: use {MIN_NODES} to {MAX_NODES}")]
+#[error("xor2d cannot run over {0} nodes")]
 pub struct NodesError(pub u32);
+
+impl Advised for NodesError {
+    fn next(&self) -> Next {
+        format!("use {MIN_NODES} to {MAX_NODES}").into()
+    }
+}
 
 /// The code over one number of nodes.
 #[derive(Clone, Debug)]
@@ -180,7 +188,7 @@ mod tests {
         for nodes in [0, 3, 35, 1 << 16, u32::MAX] {
             assert_eq!(Xor2d::new(nodes).err(), Some(NodesError(nodes)));
         }
-        let error = NodesError(3).to_string();
-        assert_eq!(error, "xor2d cannot run over 3 nodes: use 4 to 34");
+        let error = braid_array::Refusal::from(NodesError(3)).to_string();
+        assert_eq!(error, "xor2d cannot run over 3 nodes; use 4 to 34");
     }
 }

@@ -4,13 +4,13 @@
 use std::io;
 use std::path::Path;
 
-use braid_array::MemberId;
 use braid_array::action::{Command, NewMember};
 use braid_array::format::{BadBlocks, Superblock, SuperblockError};
+use braid_array::refusal::Invocation;
 use braid_array::status::Status;
+use braid_array::{MemberId, Refusal};
 
 use super::verbs::{Served, find_member};
-use super::wire::Refusal;
 use crate::member::{self, MemberFile, Mode, Signature};
 
 /// Below this much room beside the data there is no place for a superblock. What exactly is
@@ -23,7 +23,7 @@ impl Served {
         if find_member(&status, path).is_some() {
             return Err(Refusal::new(
                 format!("{} is already a member of {}", path.display(), self.name),
-                "remove it first",
+                "fail and remove it first, to add it anew",
             ));
         }
         let status = neediest(status);
@@ -90,7 +90,10 @@ impl Served {
             }
             _ if readd => Err(Refusal::new(
                 format!("was no member of {}", self.name),
-                format!("add it with braid add {} {}", self.name, device.path.display()),
+                Invocation::Add {
+                    array: Some(self.name.clone()),
+                    device: device.path.display().to_string(),
+                },
             )),
             Ok(found) if !force => Err(Refusal::new(
                 format!("is a member of another array, {}", found.uuid_text()),

@@ -4,24 +4,40 @@ use std::io::{self, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-use super::wire::{Answer, ControlStatus, Refusal, Reply, Request, Response, VERSION, Verb};
+use braid_array::refusal::{Invocation, Next, Refusal};
+
+use super::wire::{Answer, ControlStatus, Reply, Request, Response, VERSION, Verb};
 use super::{SUFFIX, is_running, read_line, socket_path, valid_name};
 
 /// Why a running array could not be asked, or what it refused.
 #[derive(Debug, thiserror::Error)]
 pub enum ControlError {
     /// No process serves it.
-    #[error("no array of this name is running; see braid status for those that are")]
+    #[error("no array of this name is running")]
     NotRunning,
     /// The socket belongs to somebody else.
-    #[error("permission denied; use the user who started the array, or root")]
+    #[error("permission denied")]
     Denied,
     /// The array refused.
     #[error(transparent)]
     Refused(#[from] Refusal),
     /// The conversation broke off.
-    #[error("the array's process does not answer: {0}; see its log")]
+    #[error("the array's process does not answer: {0}")]
     Broken(#[source] io::Error),
+}
+
+impl From<ControlError> for Refusal {
+    fn from(error: ControlError) -> Self {
+        let next = match error {
+            ControlError::NotRunning => {
+                Next::by("see those that are", Invocation::Status { array: None })
+            }
+            ControlError::Denied => "use the user who started the array, or root".into(),
+            ControlError::Refused(refusal) => return refusal,
+            ControlError::Broken(_) => "see its log".into(),
+        };
+        Self { reason: error.to_string(), next }
+    }
 }
 
 impl From<io::Error> for ControlError {

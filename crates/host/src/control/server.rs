@@ -9,7 +9,9 @@ use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 
 use super::verbs::{Outcome, Served};
-use super::wire::{Answer, Refusal, Reply, Request, Response, VERSION};
+use braid_array::refusal::{Invocation, Next, Refusal};
+
+use super::wire::{Answer, Reply, Request, Response, VERSION};
 use super::{listen, make_run_dir, read_line, socket_path};
 use crate::member::describe;
 
@@ -49,10 +51,11 @@ impl Server {
     /// A line for people, when an array of this name runs or the socket cannot be made.
     pub fn bind(run_dir: &Path, name: &str) -> Result<Self, Refusal> {
         let path = socket_path(run_dir, name);
+        let stop = Invocation::Stop { array: Some(name.to_owned()), force: false };
         let fail = |error: io::Error| match error.kind() {
             io::ErrorKind::AddrInUse => Refusal::new(
                 format!("an array named {name} is already running"),
-                format!("stop it with braid stop {name}, or give this one another name"),
+                Next::by("give this one another name, or stop that one", stop),
             ),
             _ => Refusal::new(
                 format!(

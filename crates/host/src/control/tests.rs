@@ -2,10 +2,9 @@ use std::io::{BufReader, Write};
 use std::net::Shutdown;
 use std::sync::{Arc, mpsc};
 
-use braid_array::MemberId;
 use braid_array::action::Command;
+use braid_array::{MemberId, Refusal};
 
-use super::wire::Refusal;
 use super::wire::{MAX_LINE_BYTES, Reply, Response, Verb};
 use super::*;
 use crate::testing::{FakeEngine, deafen};
@@ -109,7 +108,7 @@ fn a_device_is_checked_before_it_is_added() {
     };
     let add = |name, force| Verb::Add { member: running.path(name), force };
     let refused = |name| running.refused(add(name, false));
-    assert!(refused("m0").contains("already a member of a0; remove it first"));
+    assert!(refused("m0").contains("already a member of a0; fail and remove it first"));
     assert!(refused("none").starts_with("no such file or device; "));
     make("small", SIZE as u64);
     assert!(refused("small").starts_with("too small: 10240 sectors, at least 10248"));
@@ -195,11 +194,11 @@ fn hostile_input_gets_an_error() {
     let reason = |bytes: &[u8]| ask(bytes).unwrap();
     assert!(reason(b"\n").starts_with("not a request"));
     assert!(reason(b"\xff\xfe{}\n").starts_with("not a request"));
-    assert!(reason(b"{\"version\":1,\"verb\":\"explode\"}\n").starts_with("not a request"));
-    assert!(reason(b"{\"version\":1,\"verb\":\"fail\"}\n").contains("missing field `member`"));
-    assert!(reason(b"{\"version\":2,\"verb\":\"status\"}\n").contains("speaks version 1, not 2"));
-    assert!(reason(b"{\"version\":1,\"verb\":\"read\",\"offset\":-1,\"length\":1}\n").len() > 5);
-    assert_eq!(reason(b"{\"version\":1"), "a line without an end");
+    assert!(reason(b"{\"version\":2,\"verb\":\"explode\"}\n").starts_with("not a request"));
+    assert!(reason(b"{\"version\":2,\"verb\":\"fail\"}\n").contains("missing field `member`"));
+    assert!(reason(b"{\"version\":1,\"verb\":\"status\"}\n").contains("speaks version 2, not 1"));
+    assert!(reason(b"{\"version\":2,\"verb\":\"read\",\"offset\":-1,\"length\":1}\n").len() > 5);
+    assert_eq!(reason(b"{\"version\":2"), "a line without an end");
     assert_eq!(reason(&vec![b'['; MAX_LINE_BYTES + 2]), "a line without an end");
     assert!(reason(&[&[b'['; 1000][..], b"\n"].concat()).starts_with("not a request"));
     assert_eq!(ask(b""), None);

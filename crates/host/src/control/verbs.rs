@@ -7,11 +7,12 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 
 use braid_array::action::Command;
+use braid_array::refusal::{Invocation, Next};
 use braid_array::status::{MemberStatus, Status};
-use braid_array::{MemberId, RequestError, SECTOR_BYTES};
+use braid_array::{MemberId, Refusal, RequestError, SECTOR_BYTES};
 
 use super::StopRequest;
-use super::wire::{Answer, ControlStatus, Refusal, Verb};
+use super::wire::{Answer, ControlStatus, Verb};
 use crate::door::{Door, Message};
 use crate::member::MemberFile;
 use crate::serve::News;
@@ -102,7 +103,7 @@ impl Served {
         device: Option<MemberFile>,
     ) -> Result<(), Refusal> {
         let answer = self.door.call(|done| Message::Command { command, device, done });
-        answer.ok_or_else(|| self.ended())?.map_err(Refusal::from)
+        answer.ok_or_else(|| self.ended())?.map_err(|refusal| refusal.about(&self.name))
     }
 
     pub(super) fn ended(&self) -> Refusal {
@@ -113,9 +114,10 @@ impl Served {
     fn member(&self, path: &str) -> Result<MemberId, Refusal> {
         let status = self.status()?;
         find_member(&status, Path::new(path)).map(|member| member.member).ok_or_else(|| {
+            let detail = Invocation::Detail { array: Some(self.name.clone()) };
             Refusal::new(
                 format!("{path} is no member of {}", self.name),
-                format!("see braid detail {} for its members", self.name),
+                Next::by("see its members", detail),
             )
         })
     }

@@ -3,12 +3,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use braid_array::MemberId;
-use braid_array::action::CommandError;
 use braid_array::status::Status;
+use braid_array::{MemberId, Refusal};
 
 /// Version of the protocol. A server answers only its own.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// The longest line either side takes.
 pub const MAX_LINE_BYTES: usize = 1 << 20;
@@ -121,29 +120,6 @@ pub enum Answer {
         /// How many.
         length: u64,
     },
-}
-
-/// Why something was refused: the reason, then the next step.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
-#[error("{reason}; {next}")]
-pub struct Refusal {
-    /// What stands against it.
-    pub reason: String,
-    /// What to do instead.
-    pub next: String,
-}
-
-impl Refusal {
-    /// A refusal.
-    pub fn new(reason: impl Into<String>, next: impl Into<String>) -> Self {
-        Self { reason: reason.into(), next: next.into() }
-    }
-}
-
-impl From<CommandError> for Refusal {
-    fn from(error: CommandError) -> Self {
-        Self { reason: error.reason, next: error.next }
-    }
 }
 
 /// A running array and the process that serves it.

@@ -3,8 +3,10 @@
 use std::collections::VecDeque;
 use std::sync::mpsc::Receiver;
 
-use braid_array::action::{Command, CommandError, CommandId, Event, NewMember};
-use braid_array::{Buf, Instant, Machine, MemberId, Op, Request, RequestError, SECTOR_BYTES};
+use braid_array::action::{Command, CommandId, Event, NewMember};
+use braid_array::{
+    Buf, Instant, Machine, MemberId, Op, Refusal, Request, RequestError, SECTOR_BYTES,
+};
 
 use crate::arena::Holder;
 use crate::door::{Done, Message};
@@ -16,7 +18,7 @@ use crate::slab::Slab;
 use crate::token::Owner;
 
 type Told = Done<Result<(), RequestError>>;
-pub(crate) type CommandDone = Done<Result<(), CommandError>>;
+pub(crate) type CommandDone = Done<Result<(), Refusal>>;
 
 /// Jobs and commands that came through the door.
 pub(crate) struct DoorSide {
@@ -234,7 +236,7 @@ impl DoorSide {
         &mut self,
         executor: &mut Executor,
         id: CommandId,
-        result: Result<(), CommandError>,
+        result: Result<(), Refusal>,
     ) -> Option<CommandDone> {
         let index = u32::try_from(id.0).expect("command ids are slab indices");
         let (done, effect) = self.commands.remove(index);
@@ -290,9 +292,8 @@ fn attach(
     machine: &dyn Machine,
     new: &mut NewMember,
     device: Option<MemberFile>,
-) -> Result<MemberId, CommandError> {
-    let refused =
-        |reason: &str, next: &str| CommandError { reason: reason.into(), next: next.into() };
+) -> Result<MemberId, Refusal> {
+    let refused = |reason: &str, next: &'static str| Refusal::new(reason, next);
     let device = device.ok_or_else(|| refused("no device was opened", "name a device"))?;
     let id = machine.free_member().ok_or_else(|| {
         refused("the table of members is full", "remove faulty members or spares first")
@@ -304,6 +305,6 @@ fn attach(
     Ok(id)
 }
 
-fn stopping() -> CommandError {
-    CommandError { reason: "the array is stopping".into(), next: "assemble it again".into() }
+fn stopping() -> Refusal {
+    Refusal::new("the array is stopping", "assemble it again")
 }

@@ -24,6 +24,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use braid_array::fabric::MAX_MESSAGE_BYTES;
+use braid_array::refusal::{Advised, Next, Refusal};
 use braid_cluster::wire::PROTOCOL_VERSION;
 
 const MAGIC: &[u8; 8] = b"BRAIDNET";
@@ -102,16 +103,18 @@ impl fmt::Display for Kind {
 }
 
 impl FromStr for Kind {
-    type Err = String;
+    type Err = Refusal;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, Refusal> {
         match text.split_once(':') {
             None if text == "tcp" => Some(Self::Tcp),
             None if text == "ofi" => Some(Self::Ofi(Provider::default())),
             Some(("ofi", name)) => Provider::named(name).map(Self::Ofi),
             _ => None,
         }
-        .ok_or_else(|| format!("no fabric is called {text}; use tcp, ofi or ofi:PROVIDER"))
+        .ok_or_else(|| {
+            Refusal::new(format!("no fabric is called {text}"), "use tcp, ofi or ofi:PROVIDER")
+        })
     }
 }
 
@@ -131,19 +134,26 @@ pub enum HelloError {
     #[error("answers, but is not a braid node")]
     Stranger,
     /// It has another version.
-    #[error(
-        "is a node of protocol version {0}, this is version {PROTOCOL_VERSION}; \
-         run the same version on both"
-    )]
+    #[error("is a node of protocol version {0}, this is version {PROTOCOL_VERSION}")]
     Version(u16),
     /// It uses another fabric.
-    #[error("uses fabric {theirs}, this is {ours}; use the same on both")]
+    #[error("uses fabric {theirs}, this is {ours}")]
     Fabric {
         /// The other's.
         theirs: Kind,
         /// Our own.
         ours: Kind,
     },
+}
+
+impl Advised for HelloError {
+    fn next(&self) -> Next {
+        match self {
+            Self::Stranger => "check that it is a braid node".into(),
+            Self::Version(_) => "run the same version on both".into(),
+            Self::Fabric { .. } => "use the same on both".into(),
+        }
+    }
 }
 
 impl Hello {
@@ -278,7 +288,7 @@ mod tests {
         for name in ["", "TCP", "tcp:", "ofi:", "ofi:a\0b", long.as_str()] {
             let error = name.parse::<Kind>().unwrap_err();
             let expected = format!("no fabric is called {name}; use tcp, ofi or ofi:PROVIDER");
-            assert_eq!(error, expected);
+            assert_eq!(error.to_string(), expected);
         }
         // Whoever names a provider talks to whoever lets libfabric choose.
         assert_eq!(hello(ofi("shm")).check(&head(&hello(names[1].1))), Ok(7));
@@ -294,8 +304,9 @@ mod tests {
     #[test]
     fn whoever_is_different_is_told_why() {
         let ours = hello(Kind::Tcp);
-        let said = |head: [u8; HELLO_BYTES]| ours.check(&head).unwrap_err().to_string();
-        assert_eq!(said(*b"HTTP/1.1 400 Bad"), "answers, but is not a braid node");
+        let said = |head| Refusal::from(ours.check(&head).unwrap_err()).to_string();
+        let stranger = "answers, but is not a braid node; check that it is a braid node";
+        assert_eq!(said(*b"HTTP/1.1 400 Bad"), stranger);
         let mut newer = head(&ours);
         newer[8..10].copy_from_slice(&(PROTOCOL_VERSION + 2).to_le_bytes());
         let expected = format!(
@@ -310,7 +321,7 @@ mod tests {
         );
         let mut long = head(&ours);
         long[12..].copy_from_slice(&4097u32.to_le_bytes());
-        assert_eq!(said(long), "answers, but is not a braid node");
+        assert_eq!(said(long), stranger);
     }
 
     #[test]

@@ -11,6 +11,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use braid_array::Refusal;
 use braid_array::fabric::PeerId;
 use rustix::event::EventfdFlags;
 
@@ -40,8 +41,8 @@ pub(crate) struct Met {
     /// Whom we have dialled; `None` when we were.
     pub(crate) dialled: Option<PeerId>,
     /// The connection, blocking, and what the other's fabric had to tell. Or why there is none,
-    /// for people. Who dials us in vain hears so himself.
-    pub(crate) result: Result<(TcpStream, Vec<u8>), String>,
+    /// continuing a sentence that begins with its name. Who dials us in vain hears so himself.
+    pub(crate) result: Result<(TcpStream, Vec<u8>), Refusal>,
 }
 
 impl Greeter {
@@ -80,11 +81,12 @@ impl Greeter {
         let (hello, tell) = (Arc::clone(&self.hello), self.teller());
         let late = tell.clone();
         let dial = move || {
-            let result = connect(&address, &hello).map_err(|reason| format!("{address} {reason}"));
+            let result = connect(&address, &hello);
             tell.tell(Met { dialled: Some(peer), result });
         };
         if let Err(error) = thread::Builder::new().name("fabric-dial".into()).spawn(dial) {
-            let result = Err(format!("no thread to connect with: {}", describe(&error)));
+            let reason = format!("cannot be reached, for want of a thread: {}", describe(&error));
+            let result = Err(Refusal::new(reason, "check the limits of this user"));
             late.tell(Met { dialled: Some(peer), result });
         }
     }
@@ -163,13 +165,14 @@ fn accept_all(listener: &TcpListener, hello: &Arc<Hello>, tell: &Teller) {
 /// fabric had to tell.
 ///
 /// # Errors
-/// The reason, for people; it continues a sentence that begins with the address.
-pub fn connect(address: &str, hello: &Hello) -> Result<(TcpStream, Vec<u8>), String> {
+/// The reason continues a sentence that begins with the address.
+pub fn connect(address: &str, hello: &Hello) -> Result<(TcpStream, Vec<u8>), Refusal> {
     let deadline = Instant::now() + PATIENCE;
-    let unknown =
-        |error: io::Error| format!("is no address to connect to: {}; check it", describe(&error));
+    let unknown = |error: io::Error| {
+        Refusal::new(format!("is no address to connect to: {}", describe(&error)), "check it")
+    };
     let candidates = address.to_socket_addrs().map_err(unknown)?;
-    let mut failed = "is no address to connect to; check it".to_owned();
+    let mut failed = Refusal::new("is no address to connect to", "check it");
     for candidate in candidates {
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
@@ -183,13 +186,14 @@ pub fn connect(address: &str, hello: &Hello) -> Result<(TcpStream, Vec<u8>), Str
     Err(failed)
 }
 
-fn why_not_connected(error: &io::Error) -> String {
+fn why_not_connected(error: &io::Error) -> Refusal {
+    const CHECK: &str = "check the address and the network";
     match error.kind() {
         io::ErrorKind::ConnectionRefused => {
-            "refuses the connection; check that a node listens there".into()
+            Refusal::new("refuses the connection", "check that a node listens there")
         }
-        io::ErrorKind::TimedOut => "does not answer; check the address and the network".into(),
-        _ => format!("cannot be reached: {}; check the address and the network", describe(error)),
+        io::ErrorKind::TimedOut => Refusal::new("does not answer", CHECK),
+        _ => Refusal::new(format!("cannot be reached: {}", describe(error)), CHECK),
     }
 }
 
@@ -197,13 +201,14 @@ fn why_not_connected(error: &io::Error) -> String {
 ///
 /// # Errors
 /// As for `connect`.
-fn exchange(stream: &TcpStream, hello: &Hello, deadline: Instant) -> Result<Vec<u8>, String> {
+fn exchange(stream: &TcpStream, hello: &Hello, deadline: Instant) -> Result<Vec<u8>, Refusal> {
+    const CHECK: &str = "check that it is a braid node";
     let broken = |error: io::Error| match error.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-            "takes the connection, but says nothing; check that it is a braid node".to_owned()
+            Refusal::new("takes the connection, but says nothing", CHECK)
         }
-        io::ErrorKind::UnexpectedEof => "closes the connection without a word".to_owned(),
-        _ => format!("cannot be talked to: {}", describe(&error)),
+        io::ErrorKind::UnexpectedEof => Refusal::new("closes the connection without a word", CHECK),
+        _ => Refusal::new(format!("cannot be talked to: {}", describe(&error)), CHECK),
     };
     stream.set_nodelay(true).map_err(broken)?;
     stream.set_write_timeout(Some(PATIENCE)).map_err(broken)?;
@@ -212,12 +217,12 @@ fn exchange(stream: &TcpStream, hello: &Hello, deadline: Instant) -> Result<Vec<
     let got = read_until(stream, &mut head, deadline).map_err(broken)?;
     // A stranger may have said less than a hello takes.
     if got < HELLO_BYTES && got > 0 {
-        return Err(HelloError::Stranger.to_string());
+        return Err(HelloError::Stranger.into());
     }
     if got == 0 {
         return Err(broken(io::ErrorKind::UnexpectedEof.into()));
     }
-    let mut blob = vec![0; hello.check(&head).map_err(|error| error.to_string())?];
+    let mut blob = vec![0; hello.check(&head)?];
     if read_until(stream, &mut blob, deadline).map_err(broken)? < blob.len() {
         return Err(broken(io::ErrorKind::UnexpectedEof.into()));
     }

@@ -8,12 +8,14 @@
 use std::io;
 use std::net::TcpListener;
 
+use braid_array::Refusal;
 use braid_array::action::Event;
 use braid_array::fabric::FabricOp;
 use rustix::io::Errno;
 
 use crate::arena::Place;
 use crate::driver::{Driver, Outgoing};
+use crate::system::refused_by_system;
 use crate::token::{FabricToken, Token};
 
 pub mod frame;
@@ -32,19 +34,18 @@ pub(crate) fn new(
     kind: frame::Kind,
     place: Place,
     listener: Option<TcpListener>,
-) -> io::Result<Box<dyn Fabric>> {
+) -> Result<Box<dyn Fabric>, Refusal> {
     match kind {
-        frame::Kind::Tcp => Ok(Box::new(tcp::Tcp::new(place, listener)?)),
-        #[cfg(ofi)]
-        frame::Kind::Ofi(provider) => {
-            let fabric = ofi::Ofi::new(place, listener, provider);
-            Ok(Box::new(fabric.map_err(|why| io::Error::new(io::ErrorKind::Unsupported, why))?))
+        frame::Kind::Tcp => {
+            let fabric = tcp::Tcp::new(place, listener);
+            Ok(Box::new(fabric.map_err(|error| refused_by_system(&error))?))
         }
+        #[cfg(ofi)]
+        frame::Kind::Ofi(provider) => Ok(Box::new(ofi::Ofi::new(place, listener, provider)?)),
         #[cfg(not(ofi))]
-        frame::Kind::Ofi(_) => Err(io::Error::new(
-            io::ErrorKind::Unsupported,
-            "this braid was built without libfabric; install libfabric-dev and build again, or \
-             use fabric tcp",
+        frame::Kind::Ofi(_) => Err(Refusal::new(
+            "this braid was built without libfabric",
+            "install libfabric-dev and build again, or use fabric tcp",
         )),
     }
 }

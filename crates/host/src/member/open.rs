@@ -7,6 +7,7 @@ use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use braid_array::SECTOR_BYTES;
+use braid_array::refusal::Next;
 use rustix::fs::{AtFlags, OFlags, StatxFlags, major, minor};
 use rustix::io::Errno;
 
@@ -24,24 +25,24 @@ pub enum Mode {
 
 /// Why a member cannot be used: which, the reason, the next step.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{}: {reason}; {next}", .path.display())]
+#[error("{}: {reason}; {}", .path.display(), .next.advice)]
 pub struct OpenError {
     /// The member.
     pub path: PathBuf,
     /// What stands against it.
     pub reason: String,
     /// What to do.
-    pub next: String,
+    pub next: Next,
     /// It cannot be written to, but could be read.
     pub readable: bool,
 }
 
 impl OpenError {
-    fn new(path: &Path, reason: impl Into<String>, next: impl Into<String>) -> Self {
+    fn new(path: &Path, reason: impl Into<String>, next: impl Into<Next>) -> Self {
         Self { path: path.to_owned(), reason: reason.into(), next: next.into(), readable: false }
     }
 
-    fn read_only(path: &Path, reason: &str, next: &str) -> Self {
+    fn read_only(path: &Path, reason: &str, next: &'static str) -> Self {
         Self { readable: true, ..Self::new(path, reason, next) }
     }
 

@@ -49,7 +49,7 @@ impl Machine for Keeper {
                     self.volume = Some(volume);
                     self.say("made");
                 }
-                Err(reason) => self.say(reason),
+                Err(why) => self.say(why.to_string()),
             },
             Event::Fabric(FabricEvent::Placed { imm, .. }) => {
                 let buf = Buf { offset: self.scratch.offset, len: BLOCK };

@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 use std::time::{Duration, Instant};
 
+use braid_array::Refusal;
 use braid_array::action::Event;
 use braid_array::fabric::{FabricEvent, FabricOp, PeerId};
 
@@ -11,6 +12,7 @@ use crate::arena::Arena;
 use crate::driver::Driver;
 use crate::fabric::frame::Kind;
 use crate::fabric::{self, Fabric};
+use crate::system::refused_by_system;
 use crate::token::Token;
 
 /// How long what was sent may take to be on its way at the end.
@@ -33,11 +35,12 @@ impl Line {
     ///
     /// # Errors
     /// When the system is out of descriptors or memory, or has no such fabric.
-    pub(super) fn open(address: &str, kind: Kind) -> io::Result<Self> {
-        let arena = Arena::for_node(ARENA_BYTES, ARENA_BYTES)?;
-        let mut driver = Driver::new(arena.memory())?;
+    pub(super) fn open(address: &str, kind: Kind) -> Result<Self, Refusal> {
+        let system = |error| refused_by_system(&error);
+        let arena = Arena::for_node(ARENA_BYTES, ARENA_BYTES).map_err(system)?;
+        let mut driver = Driver::new(arena.memory()).map_err(system)?;
         let mut fabric = fabric::new(kind, arena.place(), None)?;
-        fabric.begin(&mut driver)?;
+        fabric.begin(&mut driver).map_err(system)?;
         fabric.start(&mut driver, FabricOp::Connect { peer: PEER, address: address.to_owned() });
         Ok(Self { fabric, driver, _arena: arena })
     }

@@ -106,11 +106,12 @@ fn requests_are_asked_without_an_epoch_and_answered() {
 
 #[test]
 fn a_refusal_is_said_in_the_words_of_the_node() {
-    let reason = "there is no volume of this name; see the names with ls".to_owned();
-    let (address, node) = node(vec![Message::Refused { tag: 1, reason }]);
+    let reason = "there is no volume of this name".to_owned();
+    let advice = "see the names with ls".to_owned();
+    let (address, node) = node(vec![Message::Refused { tag: 1, busy: true, reason, advice }]);
     let error = connect(&address).unwrap().open_volume("a", false).unwrap_err();
-    assert_eq!(error.reason, "there is no volume of this name");
-    assert_eq!(error.next, "see the names with ls");
+    let said = Refusal::new("there is no volume of this name", "see the names with ls");
+    assert_eq!(error, RemoteError { why: said, busy: true });
     drop(node);
 }
 
@@ -125,13 +126,13 @@ fn answers_that_mean_nothing_are_no_answers() {
     for answer in answers {
         let (address, node) = node(vec![answer.clone()]);
         let error = connect(&address).unwrap().read(0, 512).unwrap_err();
-        assert!(error.reason.contains("means nothing"), "{answer:?}: {error}");
+        assert!(error.why.reason.contains("means nothing"), "{answer:?}: {error}");
         drop(node);
     }
     let (address, node) = node(Vec::new());
     let mut remote = connect(&address).unwrap();
     let error = remote.read(0, 512).unwrap_err();
-    assert!(error.reason.contains("has gone: "), "{error}");
+    assert!(error.why.reason.contains("has gone: "), "{error}");
     drop(node);
     // It is not waited for again.
     let begun = Instant::now();

@@ -4,8 +4,10 @@ use std::io;
 use std::net::TcpListener;
 use std::path::PathBuf;
 
-use super::{ExportSpec, Facts, ServeError};
-use crate::control::{self, wire::Refusal};
+use braid_array::Refusal;
+
+use super::{ExportSpec, Facts};
+use crate::control;
 use crate::door::Door;
 use crate::engine::{Engine, ExportInfo, Listener};
 use crate::export::fuse;
@@ -28,13 +30,13 @@ impl Doors {
         engine: &mut Engine,
         door: &Door,
         facts: Facts,
-    ) -> Result<(), ServeError> {
+    ) -> Result<(), Refusal> {
         let fail = |error: io::Error| {
             let reason = match error.kind() {
                 io::ErrorKind::AddrInUse => "somebody listens there already".to_owned(),
                 _ => format!("cannot listen there: {}", describe(&error)),
             };
-            ServeError::new(format!("{export}: {reason}"), "name another address")
+            Refusal::new(format!("{export}: {reason}"), "name another address")
         };
         let info = || ExportInfo { name: name.to_owned(), read_only: facts.read_only };
         let mut shown = export.to_string();
@@ -60,10 +62,7 @@ impl Doors {
                     read_only: facts.read_only,
                 });
                 let error = |e: fuse::MountError| {
-                    ServeError::new(
-                        format!("fuse:{}: {}", e.mountpoint.display(), e.reason),
-                        e.next,
-                    )
+                    Refusal::new(format!("fuse:{}: {}", e.mountpoint.display(), e.reason), e.next)
                 };
                 self.mounts.push(mount.map_err(error)?);
             }

@@ -5,9 +5,9 @@ use std::io;
 use std::sync::mpsc::Receiver;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use braid_array::MemberId;
 use braid_array::events::{ArrayEvent, Fault, SyncAction, SyncEnd};
 use braid_array::status::Status;
+use braid_array::{MemberId, Refusal};
 
 use crate::control::wire::Mismatch;
 use crate::door::Door;
@@ -20,7 +20,7 @@ const MAX_MISMATCHES: usize = 1000;
 #[derive(Debug, Default)]
 pub struct News {
     mismatches: Mutex<Vec<Mismatch>>,
-    first_failed: OnceLock<(MemberId, String)>,
+    first_failed: OnceLock<(MemberId, Refusal)>,
 }
 
 impl News {
@@ -31,8 +31,8 @@ impl News {
     }
 
     /// The first member that failed, and why.
-    pub(super) fn first_failed(&self) -> Option<(MemberId, &str)> {
-        self.first_failed.get().map(|(member, reason)| (*member, reason.as_str()))
+    pub(super) fn first_failed(&self) -> Option<(MemberId, Refusal)> {
+        self.first_failed.get().cloned()
     }
 
     /// Takes an event in, on the engine's thread.
@@ -52,10 +52,11 @@ impl News {
                     mismatches.push(Mismatch { array_sector, sectors, member, within });
                 }
             }
-            ArrayEvent::MemberFailed { member, ref reason, .. }
-            | ArrayEvent::WritesEnded { member, ref reason } => {
+            ArrayEvent::MemberFailed { member, ref reason, ref next, .. }
+            | ArrayEvent::WritesEnded { member, ref reason, ref next } => {
                 // Only the first is kept.
-                let _ = self.first_failed.set((member, reason.clone().into_owned()));
+                let why = Refusal::new(reason.clone(), next.clone());
+                let _ = self.first_failed.set((member, why));
             }
             _ => {}
         }
@@ -83,10 +84,11 @@ fn line(event: &ArrayEvent, status: Option<&Status>) -> Option<String> {
         known.map_or_else(|| format!("member {}", id.0), |member| member.device.clone())
     };
     Some(match *event {
-        ArrayEvent::MemberFailed { member: id, ref reason, fault } => {
-            format!("{} failed: {reason}{}", member(id), place(fault))
+        ArrayEvent::MemberFailed { member: id, ref reason, fault, ref next } => {
+            let why = Refusal::new(format!("{reason}{}", place(fault)), next.clone());
+            format!("{} failed: {why}", member(id))
         }
-        ArrayEvent::WritesEnded { member: id, ref reason } => {
+        ArrayEvent::WritesEnded { member: id, ref reason, .. } => {
             format!("{}: {reason}; no more writes until the array is assembled again", member(id))
         }
         ArrayEvent::MemberActive(id) => format!("{} is in sync", member(id)),
@@ -138,6 +140,7 @@ fn finished(action: SyncAction, mismatch_sectors: u64, end: &SyncEnd) -> String 
 
 #[cfg(test)]
 mod tests {
+    use braid_array::refusal::Next;
     use braid_array::stack::Stack;
 
     use super::*;
@@ -172,13 +175,18 @@ mod tests {
             member: MemberId(id),
             reason: "write error".into(),
             fault,
+            next: Next::default(),
         };
         let at = Fault { sector: Some(64), errno: Some(5) };
         let line = |event| line(&event, Some(&status));
         let expected = "/dev/b failed: write error at sector 64: input/output error";
         assert_eq!(line(failed(1, at)).unwrap(), expected);
         assert_eq!(line(failed(9, Fault::default())).unwrap(), "member 9 failed: write error");
-        let full = ArrayEvent::WritesEnded { member: MemberId(0), reason: "is full".into() };
+        let full = ArrayEvent::WritesEnded {
+            member: MemberId(0),
+            reason: "is full".into(),
+            next: Next::default(),
+        };
         let expected = "/dev/a: is full; no more writes until the array is assembled again";
         assert_eq!(line(full).unwrap(), expected);
         let started = ArrayEvent::SyncStarted(SyncAction::Recovery);
@@ -211,6 +219,7 @@ mod tests {
             member,
             reason: "gone".into(),
             fault: Fault::default(),
+            next: Next::default(),
         };
         let leaf = failed(Stack::leaf(0, MemberId(0)));
         let leaf = ArrayEvent::Within { array, event: Box::new(leaf) };

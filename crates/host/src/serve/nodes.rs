@@ -1,9 +1,10 @@
 //! The nodes of an array that is served: how they are talked to, and whether all are there.
 
 use braid_array::status::{ArrayState, Status};
+use braid_array::{MemberId, Refusal};
 use braid_cluster::ClientConfig;
 
-use super::{News, ServeError};
+use super::News;
 use crate::door::{Door, Message};
 use crate::fabric::frame::Kind;
 
@@ -27,24 +28,22 @@ impl Nodes {
     }
 
     /// Waits until all that should be there are connected.
-    pub(super) fn connected(self, door: &Door, news: &News) -> Result<(), ServeError> {
+    pub(super) fn connected(self, door: &Door, news: &News) -> Result<(), Refusal> {
         // The machine takes requests once it knows of every node.
         let flushed = door.call(|done| Message::Flush { done });
         let status = door.status();
         if flushed == Some(Ok(())) && status.as_ref().is_some_and(|status| self.complete(status)) {
             return Ok(());
         }
-        let known = |(member, reason)| {
+        let known = |(member, why): (MemberId, Refusal)| {
             let known = status?.members.into_iter().find(|known| known.member == member)?;
-            Some((known.device, reason))
+            Some((known.device, why))
         };
         Err(match news.first_failed().and_then(known) {
-            Some((device, reason)) => {
-                let look = "see the log of the node";
-                let (reason, next) = reason.split_once("; ").unwrap_or((reason, look));
-                ServeError::new(format!("{device}: {reason}"), next)
+            Some((device, Refusal { reason, next })) => {
+                Refusal::new(format!("{device}: {reason}"), next.or("see the log of the node"))
             }
-            None => ServeError::new(
+            None => Refusal::new(
                 "its nodes cannot connect to each other",
                 "check that every node can reach the addresses of the others",
             ),

@@ -3,9 +3,12 @@
 use std::io;
 use std::thread;
 
-use super::{Assembled, Doors, Facts, Machinery, Running, ServeError, report_events};
+use braid_array::Refusal;
+
+use super::{Assembled, Doors, Facts, Machinery, Running, report_events};
 use crate::door::Door;
 use crate::engine::Engine;
+use crate::system::refused_by_system;
 
 /// A running array that only who has this can use.
 pub struct Private {
@@ -17,14 +20,14 @@ impl Private {
     /// Starts it; returns when it takes requests.
     ///
     /// # Errors
-    /// [`ServeError`], a line for people.
-    pub fn start(array: Assembled) -> Result<Self, ServeError> {
-        let system = |error: io::Error| ServeError::of_system(&error);
+    /// [`Refusal`], a line for people.
+    pub fn start(array: Assembled) -> Result<Self, Refusal> {
+        let system = |error: io::Error| refused_by_system(&error);
         let array = Machinery::new(array)?;
         let size_bytes = Facts::of(array.machine.as_ref()).size_bytes;
         let mut engine = Engine::new(array.machine, array.members, array.arena).map_err(system)?;
         if let Some(nodes) = array.nodes {
-            engine.set_fabric(nodes.fabric(), None).map_err(system)?;
+            engine.set_fabric(nodes.fabric(), None)?;
         }
         let door = engine.door();
         let (news, _) = report_events(&mut engine);
@@ -56,8 +59,8 @@ impl Private {
     /// Stops it: what was answered is durable, and its members are free.
     ///
     /// # Errors
-    /// [`ServeError`] when it could not be stopped cleanly.
-    pub fn stop(mut self) -> Result<(), ServeError> {
+    /// [`Refusal`] when it could not be stopped cleanly.
+    pub fn stop(mut self) -> Result<(), Refusal> {
         self.running.stop(true)?;
         self.running.join()
     }

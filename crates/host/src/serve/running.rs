@@ -12,10 +12,9 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use braid_array::action::Command;
+use braid_array::refusal::{Invocation, Next, Refusal};
 
-use super::ServeError;
 use super::doors::Doors;
-use crate::control::wire::Refusal;
 use crate::control::{StopRequest, Told};
 use crate::door::{Door, Message};
 use crate::member::describe;
@@ -46,7 +45,7 @@ impl Running {
         &mut self,
         stops: &Receiver<StopRequest>,
         patience: Duration,
-    ) -> Result<Option<Told>, ServeError> {
+    ) -> Result<Option<Told>, Refusal> {
         // Set by the first signal; further ones change nothing.
         let mut deadline = None;
         loop {
@@ -59,7 +58,7 @@ impl Running {
                     let _ = self.doors.unmount(true);
                     self.join()?;
                     let reason = "the engine has ended by itself";
-                    return Err(ServeError::new(reason, "assemble the array again"));
+                    return Err(Refusal::new(reason, "assemble the array again"));
                 }
                 Some(StopRequest::Signal) if deadline.is_some() => {}
                 Some(StopRequest::Signal) => match self.stop(false) {
@@ -103,7 +102,7 @@ impl Running {
         self.doors.unmount(force)?;
         let stop = |done| Message::Command { command: Command::Stop, device: None, done };
         // No answer means that the engine has ended already; `join` knows why.
-        self.door.call(stop).unwrap_or(Ok(())).map_err(Refusal::from)
+        self.door.call(stop).unwrap_or(Ok(()))
     }
 
     /// Who uses the array now.
@@ -122,11 +121,8 @@ impl Running {
                 return Ok(());
             }
             if begun.elapsed() >= MOMENT {
-                let next = format!(
-                    "unmount, detach or disconnect that first, or insist with \
-                     braid stop {} --force",
-                    self.name
-                );
+                let insist = Invocation::Stop { array: Some(self.name.clone()), force: true };
+                let next = Next::by("unmount, detach or disconnect that first, or insist", insist);
                 return Err(Refusal::new(format!("in use by {}", listed(&users)), next));
             }
             thread::sleep(MOMENT / 20);
@@ -152,15 +148,15 @@ impl Running {
         }
     }
 
-    pub(super) fn join(&mut self) -> Result<(), ServeError> {
+    pub(super) fn join(&mut self) -> Result<(), Refusal> {
         let Some(engine) = self.engine.take() else { return Ok(()) };
         let next = "see braid examine for the state of its members, then assemble it again";
         match engine.join() {
             Ok(Ok(())) => Ok(()),
             Ok(Err(error)) => {
-                Err(ServeError::new(format!("the engine failed: {}", describe(&error)), next))
+                Err(Refusal::new(format!("the engine failed: {}", describe(&error)), next))
             }
-            Err(_) => Err(ServeError::new("the engine panicked", next)),
+            Err(_) => Err(Refusal::new("the engine panicked", next)),
         }
     }
 }

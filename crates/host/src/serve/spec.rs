@@ -4,6 +4,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use braid_array::refusal::{Advised, Next};
+
 /// One export.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ExportSpec {
@@ -17,10 +19,16 @@ pub enum ExportSpec {
 
 /// Why text is no export: the text, the reason, the next step.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("export {text}: {reason}; use nbd:unix:PATH, nbd:tcp:HOST:PORT or fuse:MOUNTPOINT")]
+#[error("export {text}: {reason}")]
 pub struct SpecError {
     text: String,
     reason: &'static str,
+}
+
+impl Advised for SpecError {
+    fn next(&self) -> Next {
+        "use nbd:unix:PATH, nbd:tcp:HOST:PORT or fuse:MOUNTPOINT".into()
+    }
 }
 
 impl FromStr for ExportSpec {
@@ -61,6 +69,8 @@ impl fmt::Display for ExportSpec {
 
 #[cfg(test)]
 mod tests {
+    use braid_array::Refusal;
+
     use super::*;
 
     #[test]
@@ -74,7 +84,7 @@ mod tests {
 
     #[test]
     fn what_is_no_export_is_refused_with_the_ones_there_are() {
-        let error = |text: &str| text.parse::<ExportSpec>().unwrap_err().to_string();
+        let error = |text: &str| Refusal::from(text.parse::<ExportSpec>().unwrap_err()).to_string();
         let next = "use nbd:unix:PATH, nbd:tcp:HOST:PORT or fuse:MOUNTPOINT";
         assert_eq!(error("ublk"), format!("export ublk: is not in this version; {next}"));
         assert!(error("vhost-user:/x").contains("is not in this version"));

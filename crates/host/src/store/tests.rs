@@ -24,18 +24,18 @@ fn volumes_come_and_go_by_name() {
         let b = ask(create("b", 8192)).unwrap();
         assert_eq!((a.member, a.bytes), (MemberId(0), 1 << 20));
         assert_eq!((b.member, b.bytes), (MemberId(1), 8192));
-        let said = ask(create("a", 8192)).unwrap_err();
+        let said = ask(create("a", 8192)).unwrap_err().to_string();
         assert!(said.starts_with("there is a volume of this name; "), "{said}");
-        let said = ask(open("a")).unwrap_err();
+        let said = ask(open("a")).unwrap_err().to_string();
         assert_eq!(said, "it is open already; stop the array that uses it");
         // An id is given out again.
         ask(VolumeOp::Close { member: a.member }).unwrap();
         assert_eq!(ask(open("a")), Ok(a));
         ask(VolumeOp::Delete { member: a.member }).unwrap();
-        assert_eq!(ask(open("a")), Err(NO_VOLUME.into()));
+        assert_eq!(ask(open("a")), Err(no_volume()));
         let again = ask(create("a", 4096)).unwrap();
         assert_eq!((again.member, again.bytes), (MemberId(0), 4096));
-        let said = ask(VolumeOp::Close { member: MemberId(9) }).unwrap_err();
+        let said = ask(VolumeOp::Close { member: MemberId(9) }).unwrap_err().to_string();
         assert_eq!(said, "no such volume is open; open it first");
     }
 }
@@ -46,14 +46,14 @@ fn nonsense_is_refused() {
     let mut store = Store::directory(directory.path()).unwrap();
     let mut executor = executor();
     for name in ["", "../a", ".a", "a/b", "a b"] {
-        let said = store.carry_out(&mut executor, create(name, 4096)).unwrap_err();
+        let said = store.carry_out(&mut executor, create(name, 4096)).unwrap_err().to_string();
         assert!(said.starts_with("not a name for a volume; "), "{said}");
         assert!(store.carry_out(&mut executor, open(name)).is_err());
     }
     for bytes in [0, 1000] {
         assert!(store.carry_out(&mut executor, create("a", bytes)).is_err());
     }
-    let said = store.carry_out(&mut executor, create("a", 1 << 60)).unwrap_err();
+    let said = store.carry_out(&mut executor, create("a", 1 << 60)).unwrap_err().reason;
     assert!(said.contains("do not fit into the node's file system of "), "{said}");
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
 }
@@ -80,7 +80,7 @@ fn a_volume_in_use_elsewhere_is_not_opened() {
     let a = store.carry_out(&mut executor, create("a", 4096)).unwrap();
     store.carry_out(&mut executor, VolumeOp::Close { member: a.member }).unwrap();
     let held = member::open(&directory.path().join("a"), Mode::ReadWrite, true).unwrap();
-    let said = store.carry_out(&mut executor, open("a")).unwrap_err();
+    let said = store.carry_out(&mut executor, open("a")).unwrap_err().to_string();
     assert!(said.starts_with("in use by another process; "), "{said}");
     drop(held);
     store.carry_out(&mut executor, open("a")).unwrap();

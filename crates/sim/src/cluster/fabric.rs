@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use braid_array::action::Event;
 use braid_array::fabric::{FabricEvent, FabricOp, MAX_MESSAGE_BYTES, PeerId};
-use braid_array::{Buf, IoError, IoId, Outcome};
+use braid_array::{Buf, IoError, IoId, Outcome, Refusal};
 
 use super::claims::{ClaimId, Use};
 use super::process::POISON;
@@ -409,8 +409,8 @@ impl World {
             self.note(&[28, process as u64, u64::from(peer.0)], || {
                 format!("process {process} loses {peer:?} on connection {}", id.connection)
             });
-            let reason = "the connection was closed".to_owned();
-            self.handle(process, Event::Fabric(FabricEvent::Lost { peer, reason }));
+            let why = Refusal::plain("the connection was closed");
+            self.handle(process, Event::Fabric(FabricEvent::Lost { peer, why }));
         }
     }
 

@@ -2,7 +2,7 @@
 
 use braid_array::action::Event;
 use braid_array::fabric::{Volume, VolumeOp};
-use braid_array::{Buf, Compute, IoError, IoId, IoOp, MemberId, Outcome, SECTOR_BYTES};
+use braid_array::{Buf, Compute, IoError, IoId, IoOp, MemberId, Outcome, Refusal, SECTOR_BYTES};
 
 use super::claims::{ClaimId, Use};
 use super::process::Stored;
@@ -202,19 +202,20 @@ impl World {
         }
     }
 
-    fn change_volumes(&mut self, process: usize, op: &VolumeOp) -> Result<Volume, String> {
+    fn change_volumes(&mut self, process: usize, op: &VolumeOp) -> Result<Volume, Refusal> {
         let process = &mut self.processes[process];
         let name = match op {
             VolumeOp::Create { name, bytes } => {
                 if process.volumes.contains_key(name) {
-                    return Err(format!("there is a volume {name}; choose another name"));
+                    return Err(Refusal::plain(format!("there is a volume {name}")));
                 }
                 process.keep(name, Disk::new(bytes / SECTOR));
                 name
             }
             VolumeOp::Open { name } => name,
             VolumeOp::Close { member } | VolumeOp::Delete { member } => {
-                let volume = process.volume(*member).ok_or("this volume is not open")?;
+                let absent = || Refusal::plain("this volume is not open");
+                let volume = process.volume(*member).ok_or_else(absent)?;
                 volume.open = None;
                 let (name, bytes) = (volume.name.clone(), volume.disk.sectors() * SECTOR);
                 if matches!(op, VolumeOp::Delete { .. }) {
@@ -225,10 +226,10 @@ impl World {
         };
         let member = MemberId(process.next_member);
         let Some(volume) = process.volumes.get_mut(name) else {
-            return Err(format!("there is no volume {name}; create it first"));
+            return Err(Refusal::plain(format!("there is no volume {name}")));
         };
         if volume.open.is_some() {
-            return Err(format!("volume {name} is in use; wait"));
+            return Err(Refusal::plain(format!("volume {name} is in use")));
         }
         process.next_member += 1;
         volume.open = Some(member);

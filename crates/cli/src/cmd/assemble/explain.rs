@@ -5,10 +5,12 @@ use std::fmt::Write as _;
 
 use braid_array::assemble::{Start, Verdict};
 use braid_array::format::Superblock;
+use braid_array::refusal::Invocation;
 
-use super::{Layers, Plan, command};
+use super::{Layers, Plan};
 use crate::cmd::found::{self, Use};
 use crate::failure::Failure;
+use crate::invocation::next_step;
 use crate::output::{self, shape};
 
 pub(super) fn run(plan: &Plan) -> Result<(), Failure> {
@@ -60,16 +62,15 @@ fn explanation(plan: &Plan, layers: &Layers) -> String {
     match &assembly.start {
         Start::Refused { reason, next, .. } => {
             let _ = writeln!(text, "cannot start: {reason}");
-            let _ = writeln!(text, "next: {next}");
+            let _ = writeln!(text, "next: {}", next_step(next));
         }
         Start::Ready { degraded, resync_from, by_bitmap, .. } => {
             let condition = condition(*degraded, *resync_from, *by_bitmap);
             let _ = writeln!(text, "can start: {condition}");
-            let _ = writeln!(
-                text,
-                "next: {}",
-                command(plan.name.as_deref(), plan.options, layers.devices_in())
-            );
+            let (name, options) = (plan.name.clone(), plan.options);
+            let devices = layers.devices_in().into_iter().map(str::to_owned).collect();
+            let next = Invocation::Assemble { name, options, devices };
+            let _ = writeln!(text, "next: {}", next_step(&next.into()));
         }
     }
     text

@@ -4,11 +4,12 @@
 use braid_array::SECTOR_BYTES;
 use braid_array::assemble::{Assembly, Candidate, Config, MemberConfig, Options, Start, Verdict};
 use braid_array::format::SuperblockError;
+use braid_array::refusal::{Invocation, Next};
 use braid_host::member::{self, MemberFile};
 use braid_host::reader::Reader;
 use braid_host::serve::Assembled;
 
-use super::{command, judge};
+use super::judge;
 use crate::cmd::found::{self, Found};
 use crate::failure::Failure;
 
@@ -52,7 +53,7 @@ impl Layers {
             let reason = SuperblockError::NoMagic.to_string();
             if let Start::Ready { .. } = top.start {
                 let reason = format!("{}: {reason}", blank.candidate.device);
-                top.start = Start::Refused { reason, next: String::new(), could_force: false };
+                top.start = Start::Refused { reason, next: Next::default(), could_force: false };
             }
             top.verdicts.push((blank.candidate.device, Verdict::Unreadable { reason }));
         }
@@ -80,26 +81,29 @@ impl Layers {
 
     /// What starts the array of arrays: without what does not belong to it, or with less than it
     /// had.
-    fn way_out(&self, options: Options) -> String {
+    fn way_out(&self, options: Options) -> Next {
         let unrelated = |layer: &&Layer| {
             let name = title(&layer.assembly);
             self.top.verdicts.iter().any(|(device, v)| *device == name && !v.attached())
         };
         let related: Vec<&[Found]> =
             self.inner.iter().filter(|l| !unrelated(l)).map(|l| l.found.as_slice()).collect();
-        let find = "find the missing members";
         let tries = [
-            (options, String::new()),
-            (Options { run: true, ..options }, format!("{find}, or start without them: ")),
-            (Options { force: true, ..options }, format!("{find}, or accept the risk: ")),
+            (options, ""),
+            (Options { run: true, ..options }, "find the missing members, or start without them"),
+            (Options { force: true, ..options }, "find the missing members, or accept the risk"),
         ];
-        for (options, otherwise) in tries {
+        for (options, advice) in tries {
             let (inner, top) = judge_nested(related.iter().copied(), options);
             if let Start::Ready { .. } = top.start {
-                return format!("{otherwise}{}", command(None, options, devices_in(&inner, &top)));
+                let devices = devices_in(&inner, &top).into_iter().map(str::to_owned).collect();
+                return Next::by(advice, Invocation::Assemble { name: None, options, devices });
             }
         }
-        format!("{find}; braid examine tells which device belongs where")
+        let devices = related.iter().copied().flatten();
+        let devices = devices.map(|one| one.candidate.device.clone()).collect();
+        let advice = "find the missing members, and see which device belongs where";
+        Next::by(advice, Invocation::Examine { devices })
     }
 
     /// The devices that are left out, and why.

@@ -11,7 +11,6 @@ use braid_host::serve::{Assembled, ExportSpec};
 
 use super::found::{self, Found, Members, Named, Use};
 use super::launch::{self, launch};
-use super::shell_word;
 use crate::args::AssembleArgs;
 use crate::failure::{Failure, system_error};
 use crate::output::{self, shape};
@@ -115,17 +114,6 @@ fn judge(found: &[Found], options: Options) -> Assembly {
     found::decide(found.iter().map(|one| one.candidate.clone()).collect(), options)
 }
 
-/// The command that assembles these devices.
-fn command(name: Option<&str>, options: Options, devices: Vec<&str>) -> String {
-    let mut words = vec!["braid assemble".to_owned()];
-    words.extend(name.map(shell_word));
-    let flags =
-        [(options.read_only, "--readonly"), (options.run, "--run"), (options.force, "--force")];
-    words.extend(flags.iter().filter(|(set, _)| *set).map(|(_, flag)| (*flag).to_owned()));
-    words.extend(devices.into_iter().map(shell_word));
-    words.join(" ")
-}
-
 /// The name that was given, else the superblock's without the host in front.
 fn array_name(
     given: Option<&str>,
@@ -152,7 +140,7 @@ fn serve(run_dir: &Path, plan: Plan, daemon: Option<Daemon>) -> Result<(), Failu
     let found = found::open_all("assemble", &plan.members, purpose)?;
     let layers = Layers::of(found, plan.options);
     if let Start::Refused { reason, next, .. } = &layers.top.start {
-        return Err(Failure::refused("assemble", &plan.object, reason, next));
+        return Err(Failure::refused("assemble", &plan.object, reason, next.clone()));
     }
     let name = array_name(plan.name.as_deref(), layers.top.newest.as_deref(), &plan.object)?;
     for left_out in layers.left_out() {

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use braid_array::Refusal;
 use braid_array::assemble::Verdict;
 use braid_cluster::assemble::{Assembly, Candidate, Options, Plan, Start, decide};
 use braid_cluster::pipeline::Params;
@@ -18,8 +19,8 @@ use super::{array_name, explain};
 use crate::args::{AssembleArgs, NodeArg, WriteSchedule};
 use crate::cmd::launch::{self, launch};
 use crate::cmd::nodes::{epoch_after, fabric, failed, same_node};
-use crate::cmd::shell_word;
 use crate::failure::Failure;
+use crate::invocation::{next_step, shell_word};
 use crate::output;
 
 /// How long a volume that is in use may take to become free, for all together.
@@ -46,9 +47,7 @@ pub(super) fn run(
         let (assembly, epoch) = judge(&volumes, options, fabric)?;
         let plan = match assembly.start {
             Start::Ready(plan) => plan,
-            Start::Refused { reason, next } => {
-                return Err(Failure::refused("assemble", &object, reason, next));
-            }
+            Start::Refused(why) => return Err(Failure::explained("assemble", &object, why)),
         };
         let name = array_name(name, assembly.newest.as_deref(), &object)?;
         warn(&name, &plan, &assembly.verdicts);
@@ -76,7 +75,7 @@ pub(in crate::cmd) fn open_nodes(
             let reason = format!("{} members are missing, not {missing}", plan.degraded());
             Err(Failure::refused("assemble", object, reason, "name all others"))
         }
-        Start::Refused { reason, next } => Err(Failure::refused("assemble", &object, reason, next)),
+        Start::Refused(why) => Err(Failure::explained("assemble", &object, why)),
     }
 }
 
@@ -115,7 +114,7 @@ fn probe_patiently(
 ) -> Result<Candidate, RemoteError> {
     loop {
         match probe(remote, node, true) {
-            Err(error) if error.reason.contains("is in use") && Instant::now() < until => {
+            Err(error) if error.busy && Instant::now() < until => {
                 std::thread::sleep(RETRY);
             }
             found => return found,
@@ -137,8 +136,8 @@ fn judge(volumes: &[NodeArg], options: Options, fabric: Kind) -> Result<(Assembl
     for node in volumes {
         let connected = Remote::connect(&node.address, fabric);
         let mut remote = connected.map_err(|error| {
-            let next = format!("{}, or leave this member out", error.next);
-            failed("assemble", node, &RemoteError { next, ..error })
+            let next = format!("{}, or leave this member out", error.why.next.advice);
+            Failure::refused("assemble", node, error.why.reason, next)
         })?;
         let found = probe_patiently(&mut remote, node, until);
         candidates.push(found.map_err(|error| failed("assemble", node, &error))?);
@@ -175,11 +174,12 @@ fn explain_nodes(
             let candidate = probe(&mut remote, node, false)?;
             Ok((candidate, remote.node().unwrap_or_default()))
         });
-        let found = found.map_err(|error| error.reason).and_then(|(candidate, id)| {
-            match nodes.iter().find(|(other, _)| *other == id) {
-                Some((_, other)) => Err(on_the_node_of(other)),
-                None => Ok((candidate, id)),
-            }
+        let found = found.map_err(|error| error.why.reason).and_then(|(candidate, id)| match nodes
+            .iter()
+            .find(|(other, _)| *other == id)
+        {
+            Some((_, other)) => Err(on_the_node_of(other)),
+            None => Ok((candidate, id)),
         });
         match found {
             Ok((candidate, id)) => {
@@ -195,8 +195,8 @@ fn explain_nodes(
     let mut text = String::new();
     explain::describe(assembly.newest.as_deref(), &verdicts, &mut text);
     match &assembly.start {
-        Start::Refused { reason, next } => {
-            let _ = writeln!(text, "cannot start: {reason}\nnext: {next}");
+        Start::Refused(Refusal { reason, next }) => {
+            let _ = writeln!(text, "cannot start: {reason}\nnext: {}", next_step(next));
         }
         Start::Ready(plan) => {
             let _ = writeln!(text, "can start: {}", condition(plan));
@@ -253,13 +253,10 @@ fn assembled(
         WriteSchedule::Static => Planner::Static,
         WriteSchedule::Client => Planner::Client,
     };
-    let impossible = |text: String| {
-        let (reason, next) = text.rsplit_once(": ").unwrap_or((&text, "see --help"));
-        Failure::refused("assemble", name, reason, next)
-    };
-    let nodes = u16::try_from(plan.members.len()).map_err(|error| impossible(error.to_string()))?;
+    let nodes = u16::try_from(plan.members.len())
+        .map_err(|error| Failure::refused("assemble", name, error, "use fewer members"))?;
     let params = Params::for_array(plan.family, nodes, plan.chunk_bytes, plan.stripes, planner)
-        .map_err(|error| impossible(error.to_string()))?;
+        .map_err(|error| Failure::explained("assemble", name, error))?;
     let (session, _) = Uuid::new_v4().as_u64_pair();
     let config = ClientConfig {
         params: Params { session, epoch, ..params },

@@ -87,7 +87,8 @@ fn kinds(args: &ClusterArgs, setting: &Setting) -> Vec<Kind> {
 
 /// Everything that is measured, checked.
 fn settings(args: &ClusterArgs) -> Result<Vec<Setting>, Failure> {
-    let usage = |reason: &str, next: &str| Err(Failure::usage("bench", "cluster", reason, next));
+    let usage =
+        |reason: &str, next: &'static str| Err(Failure::usage("bench", "cluster", reason, next));
     if !RUNS.contains(&args.runs) {
         return usage("--runs is out of range", "use 1 to 99");
     }
@@ -140,10 +141,8 @@ fn blocks(args: &ClusterArgs, nodes: u16) -> Result<Vec<Size>, Failure> {
         return Ok(args.block.clone());
     }
     let (family, _) = code(args, nodes, None)?;
-    let block = Params::default_chunk_bytes(family, nodes).map_err(|error| {
-        let (reason, next) = shape::halves(&error);
-        Failure::usage("bench", "cluster", reason, next)
-    })?;
+    let block = Params::default_chunk_bytes(family, nodes)
+        .map_err(|error| Failure::explained("bench", "cluster", error).with_code(Failure::USAGE))?;
     Ok(vec![Size(block.into())])
 }
 

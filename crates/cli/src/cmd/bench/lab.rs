@@ -112,7 +112,8 @@ impl Lab {
     /// Brings it up. Needs root and iproute2.
     pub(super) fn up(blueprint: &Blueprint) -> Result<Self, Failure> {
         let name = &blueprint.name;
-        let refuse = |reason: &str, next: &str| Err(Failure::refused("lab", name, reason, next));
+        let refuse =
+            |reason: &str, next: &'static str| Err(Failure::refused("lab", name, reason, next));
         if name.is_empty() || name.len() > 32 || !name.bytes().all(|b| b.is_ascii_alphanumeric()) {
             return refuse("not a name for a lab", "use up to 32 letters and digits");
         }

@@ -14,7 +14,8 @@ use crate::failure::{Failure, system_error};
 
 pub(super) fn run(run_dir: &Path, args: &CreateArgs) -> Result<(), Failure> {
     let daemon = Daemon::adopt();
-    let usage = |reason: &str, next: &str| Failure::usage("create", &args.name, reason, next);
+    let usage =
+        |reason: &str, next: &'static str| Failure::usage("create", &args.name, reason, next);
     let size = |member: &MemberArg| match member {
         MemberArg::Memory(size) => Some(size.0),
         _ => None,

@@ -11,15 +11,16 @@ use braid_array::SECTOR_BYTES;
 use braid_array::create::{Blueprint, CreateError, NewArray, NewBitmap, NewDevice};
 use braid_array::format::locations;
 use braid_array::format::superblock::time_code;
+use braid_array::refusal::Advised;
 use braid_host::control::valid_name;
 use braid_host::member::{self, MemberFile, Mode};
 use uuid::Uuid;
 
 use super::found;
 use super::shape::{ArrayShape, Typed};
-use super::shell_word;
 use crate::args::{CreateArgs, MemberArg, Size, similar};
 use crate::failure::{Failure, system_error};
+use crate::invocation::shell_word;
 use crate::output;
 
 /// What was typed, checked as far as it can be without looking at members.
@@ -67,7 +68,8 @@ fn on_devices(args: &CreateArgs) -> Result<(), Failure> {
 
 impl Plan {
     fn of(args: &CreateArgs, members: Vec<Option<PathBuf>>) -> Result<Self, Failure> {
-        let usage = |reason: &str, next: &str| Failure::usage("create", &args.name, reason, next);
+        let usage =
+            |reason: &str, next: &'static str| Failure::usage("create", &args.name, reason, next);
         check_name(args)?;
         let shape = ArrayShape::parse(&typed(args))?;
         check_counts(args)?;
@@ -128,7 +130,8 @@ fn now() -> u64 {
 }
 
 fn bitmap(args: &CreateArgs) -> Result<NewBitmap, Failure> {
-    let usage = |reason: &str, next: &str| Failure::usage("create", &args.name, reason, next);
+    let usage =
+        |reason: &str, next: &'static str| Failure::usage("create", &args.name, reason, next);
     let asked = match args.bitmap.as_deref() {
         None => NewBitmap::Default,
         Some("none") => NewBitmap::None,
@@ -159,7 +162,8 @@ fn bitmap(args: &CreateArgs) -> Result<NewBitmap, Failure> {
 
 /// Are as many members there as are needed?
 fn check_counts(args: &CreateArgs) -> Result<(), Failure> {
-    let usage = |reason: &str, next: &str| Failure::usage("create", &args.name, reason, next);
+    let usage =
+        |reason: &str, next: &'static str| Failure::usage("create", &args.name, reason, next);
     if args.raid_devices == 1 && !args.force {
         let reason = "an array of 1 member is most likely a mistake";
         return Err(usage(reason, "use --force if it is not"));
@@ -180,7 +184,7 @@ fn check_counts(args: &CreateArgs) -> Result<(), Failure> {
     } else {
         "write 'missing' for a member that is to come later".to_owned()
     };
-    Err(usage(&reason, &next))
+    Err(Failure::usage("create", &args.name, reason, next))
 }
 
 /// For each role its device, `None` where it is missing; then the spares.
@@ -202,7 +206,7 @@ fn open(plan: &Plan) -> Result<Vec<Option<MemberFile>>, Failure> {
     let failed = |error: member::OpenError| {
         let missing = error.path.to_str().and_then(|word| similar(word, ["missing"]));
         let next = match missing.filter(|_| !error.path.exists()) {
-            Some(meant) => format!("did you mean {meant}? {}", error.next),
+            Some(meant) => format!("did you mean {meant}? {}", error.next.advice).into(),
             None => error.next,
         };
         Failure::refused("create", error.path.display(), error.reason, next)
@@ -250,7 +254,6 @@ fn blueprint(plan: &Plan, devices: &[Option<MemberFile>]) -> Result<Blueprint, F
 
 /// Why there can be no such array, and what to change.
 fn impossible(plan: &Plan, error: &CreateError) -> Failure {
-    let usage = |next: &str| Failure::usage("create", &plan.name, error, next);
     match error {
         CreateError::DeviceTooSmall { index, device_sectors } => {
             let device = plan.members.get(*index).and_then(Option::as_ref);
@@ -265,16 +268,7 @@ fn impossible(plan: &Plan, error: &CreateError) -> Failure {
             let next = format!("use --size {} or less", Size(available));
             Failure::usage("create", &plan.name, reason, next)
         }
-        CreateError::NotRedundant { .. } => usage("leave it out, or use another level"),
-        CreateError::TooFew { .. } => usage("name more members"),
-        CreateError::TooManyDevices => usage("use fewer spares"),
-        CreateError::NameTooLong { .. } => usage("use a shorter name"),
-        CreateError::Geometry(_) | CreateError::Bitmap => {
-            let text = error.to_string();
-            let (reason, next) =
-                text.rsplit_once(": ").unwrap_or((&text, "use other members or another size"));
-            Failure::usage("create", &plan.name, reason, next)
-        }
+        _ => Failure::usage("create", &plan.name, error, error.next()),
     }
 }
 

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::net::ToSocketAddrs;
 
+use braid_array::Refusal;
 use braid_cluster::Family;
 use braid_cluster::create::{Blueprint, CreateError, NewArray};
 use braid_cluster::wire::valid_volume_name;
@@ -15,9 +16,9 @@ use super::{bitmap, check_counts, check_name, now, stored_name, typed};
 use crate::args::{CreateArgs, MemberArg, NodeArg};
 use crate::cmd::found::mixed;
 use crate::cmd::nodes::{connect, fabric, failed, same_node};
-use crate::cmd::shape::{family, halves};
-use crate::cmd::shell_word;
+use crate::cmd::shape::family;
 use crate::failure::Failure;
+use crate::invocation::shell_word;
 use crate::output;
 
 /// A volume to be made.
@@ -47,7 +48,8 @@ pub(super) fn run(args: &CreateArgs) -> Result<(), Failure> {
 
 /// The volumes, no two of them on one node.
 fn places(args: &CreateArgs) -> Result<Vec<Place>, Failure> {
-    let usage = |reason: &str, next: &str| Failure::usage("create", &args.name, reason, next);
+    let usage =
+        |reason: &str, next: &'static str| Failure::usage("create", &args.name, reason, next);
     let first = args.members.iter().find_map(|member| match member {
         MemberArg::Node(node) => Some(node),
         _ => None,
@@ -89,7 +91,8 @@ fn on_the_node_of(other: &NodeArg) -> String {
 
 /// Options that have no meaning here.
 fn check_options(args: &CreateArgs) -> Result<(), Failure> {
-    let usage = |reason: &str, next: &str| Failure::usage("create", &args.name, reason, next);
+    let usage =
+        |reason: &str, next: &'static str| Failure::usage("create", &args.name, reason, next);
     if args.spare_devices > 0 {
         return Err(usage("an array over nodes has no spares", "leave --spare-devices out"));
     }
@@ -101,7 +104,8 @@ fn check_options(args: &CreateArgs) -> Result<(), Failure> {
 }
 
 fn blueprint(args: &CreateArgs, family: Family, nodes: usize) -> Result<Blueprint, Failure> {
-    let usage = |reason: &str, next: &str| Failure::usage("create", &args.name, reason, next);
+    let usage =
+        |reason: &str, next: &'static str| Failure::usage("create", &args.name, reason, next);
     let Some(size) = args.size else {
         let reason = "the size of its members is not known";
         return Err(usage(reason, "say how much data each node shall hold with --size"));
@@ -123,8 +127,7 @@ fn blueprint(args: &CreateArgs, family: Family, nodes: usize) -> Result<Blueprin
     };
     let uuids: Vec<_> = (0..nodes).map(|_| Uuid::new_v4().into_bytes()).collect();
     array.plan(&uuids).map_err(|error: CreateError| {
-        let (reason, next) = halves(&error);
-        usage(&reason, &next)
+        Failure::explained("create", &args.name, error).with_code(Failure::USAGE)
     })
 }
 
@@ -169,8 +172,9 @@ fn make(places: &[Place], remotes: &mut [Remote], blueprint: &Blueprint) -> Resu
     if result.is_ok()
         && let Some((index, other)) = same_node(remotes)
     {
-        let next = "use another node".to_owned();
-        result = Err(RemoteError { reason: on_the_node_of(&places[other].node), next });
+        let next = "use another node";
+        let why = Refusal::new(on_the_node_of(&places[other].node), next);
+        result = Err(RemoteError { why, busy: false });
         culprit = index;
     }
     for last in [false, true] {
@@ -187,10 +191,10 @@ fn make(places: &[Place], remotes: &mut [Remote], blueprint: &Blueprint) -> Resu
     };
     let left: Vec<String> = places.iter().zip(remotes).take(made).filter_map(remove).collect();
     let next = match left.as_slice() {
-        [] => format!("{}; no volume was left behind", error.next),
-        _ => format!("{}; then remove these volumes: {}", error.next, left.join(" ")),
+        [] => format!("{}; no volume was left behind", error.why.next.advice),
+        _ => format!("{}; then remove these volumes: {}", error.why.next.advice, left.join(" ")),
     };
-    Err(failed("create", &places[culprit].node, &RemoteError { next, ..error }))
+    Err(Failure::refused("create", &places[culprit].node, error.why.reason, next))
 }
 
 /// Writes the superblock, or what comes before it.

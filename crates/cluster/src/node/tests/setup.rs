@@ -37,8 +37,9 @@ fn ask(world: &mut World, peer: PeerId, message: &Message) -> Option<Message> {
 #[track_caller]
 fn refused(answer: Option<Message>, words: &str) {
     match answer {
-        Some(Message::Refused { reason, .. }) => {
-            assert!(reason.contains(words) && reason.contains("; "), "{reason}");
+        Some(Message::Refused { reason, advice, .. }) => {
+            let said = format!("{reason}; {advice}");
+            assert!(said.contains(words) && !advice.is_empty(), "{said}");
         }
         other => panic!("{other:?}"),
     }
@@ -136,7 +137,7 @@ fn who_opens_while_the_last_io_of_the_writer_is_under_way_waits() {
     let write = Message::WriteMeta { tag: 2, sector: 0, bytes: vec![1; 512] };
     let actions = fabric(message(a, write));
     let [Action::Store { .. }, Action::Io { io, .. }] = actions[..] else { panic!("{actions:?}") };
-    assert_eq!(fabric(FabricEvent::Lost { peer: a, reason: String::new() }), []);
+    assert_eq!(fabric(FabricEvent::Lost { peer: a, why: braid_array::Refusal::new("", "") }), []);
     assert_eq!(fabric(message(b, open(3, "v", true))), []);
     // It was never closed.
     let bytes = opened(3, 1).encode(1);
@@ -196,7 +197,7 @@ fn a_pipeline_that_does_not_fit_is_refused() {
     refused(ask(&mut world, a, &prepare(0, 16, large)), "too small");
     refused(ask(&mut world, a, &prepare(0, u64::MAX, good)), "too small");
     let none = crate::pipeline::Params { chunk_bytes: 1000, ..good };
-    refused(ask(&mut world, a, &prepare(0, 16, none)), "assemble it anew");
+    refused(ask(&mut world, a, &prepare(0, 16, none)), "the chunk is out of range");
     let reads = crate::pipeline::Slots { count: 512, bytes: 8192 };
     let hungry = crate::pipeline::Params { reads, ..good };
     refused(ask(&mut world, a, &prepare(0, 16, hungry)), "larger --ring");
@@ -268,8 +269,8 @@ fn a_node_that_cannot_be_reached_is_named() {
     let heard = std::mem::take(&mut array.world.heard);
     for (peer, message) in heard {
         match message {
-            Message::Refused { tag: 3, reason } => {
-                assert!(reason.contains("cannot connect to node 4: connection refused; "));
+            Message::Refused { tag: 3, busy: false, reason, .. } => {
+                assert_eq!(reason, "cannot connect to node 4: connection refused");
                 assert_ne!(peer, array.peers[4]);
             }
             other => panic!("{other:?}"),

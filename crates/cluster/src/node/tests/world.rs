@@ -3,7 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use braid_array::action::{CommandError, Compute, Event};
+use braid_array::Refusal;
+use braid_array::action::{Compute, Event};
 use braid_array::array::Scratch;
 use braid_array::fabric::{FabricEvent, FabricOp, PeerId, Volume, VolumeOp};
 use braid_array::{
@@ -48,7 +49,7 @@ pub(super) struct Site {
     pub(super) bad_sectors: BTreeSet<u64>,
     pub(super) flushes: usize,
     pub(super) durable_writes: usize,
-    pub(super) replies: Vec<Result<(), CommandError>>,
+    pub(super) replies: Vec<Result<(), Refusal>>,
 }
 
 pub(super) struct World {
@@ -166,7 +167,7 @@ impl World {
             }
         }
         self.pending.extend(kept);
-        let lost = |peer| FabricEvent::Lost { peer, reason: "it is gone".to_owned() };
+        let lost = |peer| FabricEvent::Lost { peer, why: Refusal::new("it is gone", "") };
         self.pending.push(Pending::Ordered(other, lost(other.1)));
         if tell {
             self.pending.push(Pending::Ordered(end, lost(end.1)));
@@ -309,7 +310,7 @@ impl World {
                     self.accept((site, peer), to);
                     FabricEvent::Connected { peer }
                 } else {
-                    FabricEvent::Lost { peer, reason: "connection refused".to_owned() }
+                    FabricEvent::Lost { peer, why: Refusal::new("connection refused", "") }
                 };
                 self.pending.push(Pending::Ordered((site, peer), event));
             }
@@ -371,18 +372,21 @@ impl Site {
         braid_parity::combine(&mut [self.bytes(output)], coefs, &inputs, *accumulate);
     }
 
-    fn volume(&mut self, op: VolumeOp) -> Result<Volume, String> {
+    fn volume(&mut self, op: VolumeOp) -> Result<Volume, Refusal> {
         let name = match op {
             VolumeOp::Create { name, bytes } => {
                 if self.volumes.contains_key(&name) {
-                    return Err(format!("volume {name} exists; choose another name"));
+                    return Err(Refusal::new(
+                        format!("volume {name} exists"),
+                        "choose another name",
+                    ));
                 }
                 self.volumes.insert(name.clone(), vec![0; bytes as usize]);
                 name
             }
             VolumeOp::Open { name } if self.volumes.contains_key(&name) => name,
             VolumeOp::Open { name } => {
-                return Err(format!("there is no volume {name}; create it first"));
+                return Err(Refusal::new(format!("there is no volume {name}"), "create it first"));
             }
             VolumeOp::Close { member } | VolumeOp::Delete { member } => {
                 let name = self.open.remove(&member).expect("it is open");

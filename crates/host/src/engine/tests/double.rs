@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use braid_array::action::{Command, CommandError, Compute, Event};
+use braid_array::action::{Command, Compute, Event};
 use braid_array::array::Scratch;
 use braid_array::events::{ArrayEvent, Fault};
+use braid_array::refusal::{Next, Refusal};
 use braid_array::request::Full;
 use braid_array::status::Status;
 use braid_array::{
@@ -169,7 +170,7 @@ impl Double {
         }
     }
 
-    fn command(&mut self, command: Command) -> Result<(), CommandError> {
+    fn command(&mut self, command: Command) -> Result<(), Refusal> {
         match command {
             Command::Fail(member) => {
                 self.faulty.push(member);
@@ -178,6 +179,7 @@ impl Double {
                     member,
                     reason: reason.into(),
                     fault: Fault::default(),
+                    next: Next::default(),
                 }));
             }
             Command::Remove(member) if self.faulty.contains(&member) => {}
@@ -188,7 +190,7 @@ impl Double {
             }
             Command::Stop => self.stopped = true,
             _ => {
-                return Err(CommandError { reason: "refused".into(), next: "do not".into() });
+                return Err(Refusal::new("refused", "do not"));
             }
         }
         Ok(())

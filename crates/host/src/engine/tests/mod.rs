@@ -12,9 +12,9 @@ use std::path::Path;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
 
-use braid_array::action::{Command, CommandError, NewMember};
+use braid_array::action::{Command, NewMember};
 use braid_array::events::ArrayEvent;
-use braid_array::{MemberId, RequestError};
+use braid_array::{MemberId, Refusal, RequestError};
 
 use self::double::{Double, Store};
 use crate::arena::Arena;
@@ -93,7 +93,7 @@ fn ask<T: Send + 'static>(
     receiver
 }
 
-fn command(door: &Door, command: Command, device: Option<MemberFile>) -> Result<(), CommandError> {
+fn command(door: &Door, command: Command, device: Option<MemberFile>) -> Result<(), Refusal> {
     ask(door, |done| Message::Command { command, device, done }).recv().unwrap()
 }
 

@@ -11,6 +11,7 @@ use std::process::Command;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use braid_array::refusal::Next;
 use fuser::{BackgroundSession, Config, MountOption, Session, SessionACL};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
@@ -45,18 +46,18 @@ pub struct Setup<'a> {
 
 /// Why there is no mount, or none that could be taken away: which, the reason, the next step.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{}: {reason}; {next}", .mountpoint.display())]
+#[error("{}: {reason}; {}", .mountpoint.display(), .next.advice)]
 pub struct MountError {
     /// The directory.
     pub mountpoint: PathBuf,
     /// What stands against it.
     pub reason: String,
     /// What to do.
-    pub next: String,
+    pub next: Next,
 }
 
 impl MountError {
-    fn new(mountpoint: &Path, reason: impl Into<String>, next: impl Into<String>) -> Self {
+    fn new(mountpoint: &Path, reason: impl Into<String>, next: impl Into<Next>) -> Self {
         Self { mountpoint: mountpoint.to_owned(), reason: reason.into(), next: next.into() }
     }
 }

@@ -4,6 +4,7 @@ use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use braid_array::Refusal;
 use braid_array::action::Event;
 use braid_array::fabric::{FabricEvent, PeerId};
 
@@ -113,12 +114,13 @@ impl Link {
     }
 
     /// Runs the connection, from the introduction to the end. On a thread of its own.
-    pub(super) fn run(&self, arena: impl FnOnce() -> Result<Arc<Region>, String>, dialled: bool) {
-        let ended = arena().and_then(|arena| Conversation::open(self, arena, dialled)?.hold());
+    pub(super) fn run(&self, arena: impl FnOnce() -> Result<Arc<Region>, Refusal>, dialled: bool) {
+        let converse = |arena| Conversation::open(self, arena, dialled)?.hold();
+        let ended = arena().and_then(|arena| converse(arena).map_err(Refusal::plain));
         self.end();
         let _ = self.stream.shutdown(Shutdown::Both);
-        let reason = ended.err().unwrap_or_else(|| "it has hung up".into());
-        self.tell(vec![Event::Fabric(FabricEvent::Lost { peer: self.peer, reason })]);
+        let why = ended.err().unwrap_or_else(|| Refusal::plain("it has hung up"));
+        self.tell(vec![Event::Fabric(FabricEvent::Lost { peer: self.peer, why })]);
     }
 
     /// The engine can use it no more.

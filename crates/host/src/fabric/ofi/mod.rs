@@ -23,9 +23,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
-use braid_array::IoError;
 use braid_array::action::Event;
 use braid_array::fabric::{FabricEvent, FabricOp, PeerId};
+use braid_array::{IoError, Refusal};
 use rustix::io::Errno;
 
 use self::domain::{Domain, Region};
@@ -40,6 +40,7 @@ use crate::fabric::frame::{Hello, Kind, Provider};
 use crate::fabric::greet::{Greeter, Met};
 use crate::fabric::tcp::connection;
 use crate::member::describe;
+use crate::system::refused_by_system;
 use crate::token::{FabricToken, Token};
 
 /// Connections at a time: each has a thread, and buffers of the provider's.
@@ -81,7 +82,7 @@ struct Devices {
 
 impl Devices {
     /// The arena, as the device knows it that has this address.
-    fn arena(&self, ours: IpAddr) -> Result<Arc<Region>, String> {
+    fn arena(&self, ours: IpAddr) -> Result<Arc<Region>, Refusal> {
         let address = self.has_ip.then_some(ours);
         let mut arenas = self.arenas.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(arena) = arenas.get(&address) {
@@ -90,12 +91,13 @@ impl Devices {
         let why = |error: OfiError| {
             format!("cannot be reached from {ours} by libfabric's {}: {error}", self.provider)
         };
-        let domain = Domain::open(&self.provider, address).map_err(why)?;
+        let domain =
+            Domain::open(&self.provider, address).map_err(|error| Refusal::plain(why(error)))?;
         let bytes = usize::try_from(self.place.own.offset).expect("the arena is mapped");
         let access = ffi::FI_READ | ffi::FI_WRITE | ffi::FI_REMOTE_WRITE;
         let arena =
             Region::register(&domain, &self.place.memory, bytes, access).map_err(|error| {
-                format!("{}; check the limit of locked memory, `ulimit -l`", why(error))
+                Refusal::new(why(error), "check the limit of locked memory, `ulimit -l`")
             })?;
         let arena = Arc::new(arena);
         arenas.insert(address, Arc::clone(&arena));
@@ -136,19 +138,24 @@ impl Ofi {
         place: Place,
         listener: Option<TcpListener>,
         provider: Provider,
-    ) -> Result<Self, String> {
-        Library::load().ok_or("libfabric is not installed here; install it, or use fabric tcp")?;
+    ) -> Result<Self, Refusal> {
+        let absent =
+            || Refusal::new("libfabric is not installed here", "install it, or use fabric tcp");
+        Library::load().ok_or_else(absent)?;
         let kind = Kind::Ofi(provider);
         let info = Info::find(provider.name(), None).map_err(|error| match provider.name() {
-            Some(name) => format!(
-                "libfabric cannot use provider {name} here: {}; `fi_info` lists what it has",
-                error.reason
+            Some(name) => Refusal::new(
+                format!("libfabric cannot use provider {name} here: {}", error.reason),
+                "see what it has with `fi_info`",
             ),
-            None => format!("libfabric has no provider for us here: {}", error.reason),
+            None => Refusal::new(
+                format!("libfabric has no provider for us here: {}", error.reason),
+                "use fabric tcp",
+            ),
         })?;
         let (provider, has_ip) = (info.provider(), info.has_ip());
         let hello = Hello { kind, blob: provider.clone().into_bytes() };
-        let greeter = Greeter::new(hello, listener).map_err(|error| describe(&error))?;
+        let greeter = Greeter::new(hello, listener).map_err(|error| refused_by_system(&error))?;
         let wake = Arc::clone(greeter.wake());
         let arenas = Mutex::default();
         Ok(Self {
@@ -176,8 +183,8 @@ impl Ofi {
         }
         let begun = result.and_then(|(stream, blob)| self.begin_link(dialled, stream, &blob));
         // Who dials us in vain hears so himself.
-        if let (Err(reason), Some(peer)) = (begun, dialled) {
-            let lost = FabricEvent::Lost { peer, reason };
+        if let (Err(why), Some(peer)) = (begun, dialled) {
+            let lost = FabricEvent::Lost { peer, why };
             self.news.tell(vec![Event::Fabric(lost)]);
         }
     }
@@ -187,26 +194,28 @@ impl Ofi {
         dialled: Option<PeerId>,
         stream: TcpStream,
         blob: &[u8],
-    ) -> Result<(), String> {
+    ) -> Result<(), Refusal> {
         let (ours, theirs) = (&self.devices.provider, String::from_utf8_lossy(blob));
         if theirs != ours.as_str() {
-            return Err(format!(
-                "uses libfabric's provider {theirs}, this is {ours}; use the same on both"
-            ));
+            let reason = format!("uses libfabric's provider {theirs}, this is {ours}");
+            return Err(Refusal::new(reason, "use the same on both"));
         }
         self.threads.retain(|(_, thread)| !thread.is_finished());
         if self.threads.len() >= MAX_LINKS {
-            return Err("there are too many connections already".into());
+            return Err(Refusal::plain("there are too many connections already"));
         }
-        connection::prepare(&stream)
-            .map_err(|error| format!("its socket cannot be set up: {}", describe(&error)))?;
-        let ours = stream.local_addr().map_err(|error| describe(&error))?.ip();
+        let unfit = |error: io::Error| {
+            Refusal::plain(format!("its socket cannot be set up: {}", describe(&error)))
+        };
+        connection::prepare(&stream).map_err(unfit)?;
+        let ours = stream.local_addr().map_err(unfit)?.ip();
         let peer = dialled.unwrap_or_else(|| self.accepted());
         let link = Arc::new(Link::new(peer, stream, Arc::clone(&self.news)));
         let (shared, devices) = (Arc::clone(&link), Arc::clone(&self.devices));
         let run = move || shared.run(|| devices.arena(ours), dialled.is_some());
         let thread = thread::Builder::new().name("fabric-ofi".into()).spawn(run);
-        let thread = thread.map_err(|error| format!("no thread for it: {}", describe(&error)))?;
+        let thread = thread
+            .map_err(|error| Refusal::plain(format!("no thread for it: {}", describe(&error))))?;
         self.threads.push((Arc::clone(&link), thread));
         self.peers.insert(peer, Peer { link: Some(link), known: dialled.is_some() });
         Ok(())

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use braid_array::action::Event;
 use braid_array::fabric::{FabricEvent, FabricOp, PeerId};
-use braid_array::{Buf, IoError, IoId};
+use braid_array::{Buf, IoError, IoId, Refusal};
 use rustix::io::Errno;
 
 use self::connection::Connection;
@@ -100,9 +100,9 @@ impl Tcp {
         match (self.connect(driver, dialled, result), dialled) {
             (Ok(peer), None) => self.tell(FabricEvent::Accepted { peer }),
             (Ok(peer), Some(_)) => self.tell(FabricEvent::Connected { peer }),
-            (Err(reason), Some(peer)) => {
+            (Err(why), Some(peer)) => {
                 self.peers.remove(&peer);
-                self.tell(FabricEvent::Lost { peer, reason });
+                self.tell(FabricEvent::Lost { peer, why });
             }
             (Err(_), None) => {}
         }
@@ -112,12 +112,14 @@ impl Tcp {
         &mut self,
         driver: &mut Driver<Token>,
         dialled: Option<PeerId>,
-        result: Result<(TcpStream, Vec<u8>), String>,
-    ) -> Result<PeerId, String> {
+        result: Result<(TcpStream, Vec<u8>), Refusal>,
+    ) -> Result<PeerId, Refusal> {
         let (stream, _) = result?;
-        connection::prepare(&stream)
-            .map_err(|error| format!("its socket cannot be set up: {}", describe(&error)))?;
-        let room = self.rooms.pop().ok_or("there are too many connections already")?;
+        connection::prepare(&stream).map_err(|e| {
+            Refusal::plain(format!("its socket cannot be set up: {}", describe(&e)))
+        })?;
+        let full = || Refusal::plain("there are too many connections already");
+        let room = self.rooms.pop().ok_or_else(full)?;
         let peer = dialled.unwrap_or_else(|| self.accepted());
         let index = self.connections.insert(Connection::new(stream, peer, room));
         self.peers.insert(peer, Some(index));
@@ -200,7 +202,7 @@ impl Tcp {
         }
         if let Some(reason) = told {
             self.peers.remove(&peer);
-            self.tell(FabricEvent::Lost { peer, reason });
+            self.tell(FabricEvent::Lost { peer, why: Refusal::plain(reason) });
         }
     }
 }

@@ -191,12 +191,12 @@ fn dial_stranger(make: Make, say: Vec<u8>) -> String {
     });
     let mut side = make.side(false);
     side.connect(PeerId(7), &address);
-    let FabricEvent::Lost { peer: PeerId(7), reason } = fabric_event(Some(side.event())) else {
+    let FabricEvent::Lost { peer: PeerId(7), why } = fabric_event(Some(side.event())) else {
         panic!("it is connected to a stranger");
     };
     side.end();
     stranger.join().unwrap();
-    reason.strip_prefix(&address).expect("it names the address").trim_start().to_owned()
+    why.to_string()
 }
 
 /// A connection to a side, on which hellos were exchanged, from outside.
@@ -218,7 +218,7 @@ fn accepted(side: &mut Side) -> PeerId {
 
 fn lost(event: Event) -> (PeerId, String) {
     match fabric_event(Some(event)) {
-        FabricEvent::Lost { peer, reason } => (peer, reason),
+        FabricEvent::Lost { peer, why } => (peer, why.to_string()),
         other => panic!("nobody was lost: {other:?}"),
     }
 }

@@ -260,18 +260,19 @@ fn who_is_not_there_is_lost(make: Make) {
     side.connect(PeerId(3), &gone);
     let (peer, reason) = lost(side.event());
     assert_eq!(peer, PeerId(3));
-    assert_eq!(reason, format!("{gone} refuses the connection; check that a node listens there"));
+    assert_eq!(reason, "refuses the connection; check that a node listens there");
     side.connect(PeerId(4), "nonsense");
     let (peer, reason) = lost(side.event());
     assert_eq!(peer, PeerId(4));
-    assert!(reason.starts_with("nonsense is no address to connect to"), "{reason}");
+    assert!(reason.starts_with("is no address to connect to"), "{reason}");
     side.end();
 }
 
 fn strangers_are_told_apart(make: Make) {
     let said = dial_stranger(make, b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec());
-    assert_eq!(said, "answers, but is not a braid node");
-    assert_eq!(dial_stranger(make, b"hi".to_vec()), "answers, but is not a braid node");
+    let stranger = "answers, but is not a braid node; check that it is a braid node";
+    assert_eq!(said, stranger);
+    assert_eq!(dial_stranger(make, b"hi".to_vec()), stranger);
     let mut newer = Hello { kind: make.kind(), blob: Vec::new() }.encode();
     newer[8..10].copy_from_slice(&77u16.to_le_bytes());
     let said = dial_stranger(make, newer);
