@@ -1,17 +1,19 @@
 //! Commands to a running array: a Unix socket in the run directory, one for each array.
 //!
-//! The directory is `/run/braid` for root, `$XDG_RUNTIME_DIR/braid` for others, unless
-//! `BRAID_RUN_DIR` or the caller says otherwise. Whoever may connect may do everything, so the
-//! socket is its owner's alone.
+//! Whoever may connect may do everything, so the socket is its owner's alone.
 
-use std::fs::{DirBuilder, File};
 use std::io::{self, BufRead, Read};
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::time::Duration;
 
-use rustix::fs::{FlockOperation, Mode};
+use rustix::fs::Mode;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+
+use crate::run_dir;
 
 mod add;
 mod client;
@@ -19,72 +21,24 @@ mod server;
 mod verbs;
 pub mod wire;
 
+pub use crate::run_dir::{beside, make_run_dir, run_dir, socket_path, valid_name};
 pub use client::{Client, ControlError, list, member_path};
 pub use server::{Server, StopRequest, Told};
 pub use verbs::Served;
 
-const SUFFIX: &str = ".sock";
-
-/// The directory in which the sockets of running arrays lie: the one given, else `BRAID_RUN_DIR`,
-/// else the user's own.
-#[must_use]
-pub fn run_dir(given: Option<&Path>) -> PathBuf {
-    let from = |variable| std::env::var_os(variable).filter(|v| !v.is_empty()).map(PathBuf::from);
-    let user = rustix::process::geteuid();
-    let own = || {
-        if user.is_root() {
-            return PathBuf::from("/run/braid");
-        }
-        from("XDG_RUNTIME_DIR").map_or_else(
-            || std::env::temp_dir().join(format!("braid-{}", user.as_raw())),
-            |dir| dir.join("braid"),
-        )
-    };
-    let dir = given.map(Path::to_owned).or_else(|| from("BRAID_RUN_DIR")).unwrap_or_else(own);
-    std::path::absolute(&dir).unwrap_or(dir)
-}
-
-/// Where the control socket of an array lies.
-#[must_use]
-pub fn socket_path(run_dir: &Path, name: &str) -> PathBuf {
-    run_dir.join(format!("{name}{SUFFIX}"))
-}
-
-/// May an array have this name? It becomes a file name.
-#[must_use]
-pub fn valid_name(name: &str) -> bool {
-    (1..=64).contains(&name.len())
-        && !name.starts_with(['.', '-'])
-        && !name.chars().any(|c| c == '/' || c.is_control())
-}
-
-/// Makes the run directory where it is missing, and checks that nobody else could have made it.
-///
-/// # Errors
-/// When the directory cannot be made, or is somebody else's.
-pub fn make_run_dir(dir: &Path) -> io::Result<()> {
-    let user = rustix::process::geteuid();
-    let mode = if user.is_root() { 0o755 } else { 0o700 };
-    DirBuilder::new().recursive(true).mode(mode).create(dir)?;
-    if std::fs::metadata(dir)?.uid() != user.as_raw() && !user.is_root() {
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "belongs to another user"));
-    }
-    Ok(())
-}
-
 /// Listens on a Unix socket that only its owner may connect to. The socket file of a process that
-/// died is replaced; one that somebody still listens on is `AddrInUse`.
+/// died is replaced; one that somebody still listens on is `AddrInUse`. Who serves from the same
+/// run directory waits meanwhile, wherever the socket is.
 ///
 /// # Errors
-/// When the socket cannot be made.
-pub(crate) fn listen(path: &Path) -> io::Result<UnixListener> {
+/// When the socket cannot be made; `TimedOut` when somebody holds the lock of the run directory.
+pub(crate) fn listen(run_dir: &Path, path: &Path) -> io::Result<UnixListener> {
     // Two that start at once must not both find the old socket dead.
-    let _guard = lock_directory(path)?;
+    let _guard = run_dir::lock(run_dir)?;
     if !remove_stale(path)? {
         return Err(io::ErrorKind::AddrInUse.into());
     }
-    let (family, kind) = (AddressFamily::UNIX, SocketType::STREAM);
-    let socket = rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, None)?;
+    let socket = socket()?;
     rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
     // Nobody can connect before `listen`.
     rustix::fs::chmod(path, Mode::RUSR | Mode::WUSR)?;
@@ -92,18 +46,28 @@ pub(crate) fn listen(path: &Path) -> io::Result<UnixListener> {
     Ok(UnixListener::from(socket))
 }
 
-/// Holds the directory of a socket file until the guard is dropped.
-fn lock_directory(path: &Path) -> io::Result<File> {
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let guard = File::open(directory.unwrap_or_else(|| Path::new(".")))?;
-    rustix::fs::flock(&guard, FlockOperation::LockExclusive)?;
-    Ok(guard)
+fn socket() -> io::Result<OwnedFd> {
+    let (family, kind) = (AddressFamily::UNIX, SocketType::STREAM);
+    Ok(rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, None)?)
 }
+
+/// Connects. A process that is stopped accepts no more than a number of connections; then this
+/// ends with `WouldBlock` after a time.
+fn connect(path: &Path, patience: Duration) -> io::Result<UnixStream> {
+    let socket = socket()?;
+    set_socket_timeout(&socket, Timeout::Send, Some(patience))?;
+    rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
+    Ok(UnixStream::from(socket))
+}
+
+/// How long to wait where nobody can be expected to be slow.
+const MOMENT: Duration = Duration::from_millis(100);
 
 /// Removes a socket file that nobody listens on. Is the path free then, rather than listened on?
 fn remove_stale(path: &Path) -> io::Result<bool> {
-    match UnixStream::connect(path) {
+    match connect(path, MOMENT) {
         Ok(_) => Ok(false),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
             if !std::fs::symlink_metadata(path)?.file_type().is_socket() {
@@ -116,16 +80,18 @@ fn remove_stale(path: &Path) -> io::Result<bool> {
     }
 }
 
-/// Does a process listen on this array's socket? Removes the file when not.
+/// Does a process listen on this array's socket, as far as can be told? Removes the file when not.
 fn is_running(run_dir: &Path, name: &str) -> bool {
     let path = socket_path(run_dir, name);
-    match UnixStream::connect(&path) {
+    match connect(&path, MOMENT) {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-            // Asked again under the lock: it may just be starting. What cannot be removed is of
-            // no consequence.
-            lock_directory(&path).and_then(|_guard| remove_stale(&path)).is_ok_and(|free| !free)
+            // Asked again under the lock: it may just be starting. Who only looks waits for
+            // nobody, and what cannot be removed is of no consequence.
+            let free = run_dir::try_lock(run_dir).and_then(|_guard| remove_stale(&path));
+            free.is_ok_and(|free| !free)
         }
-        other => other.is_ok(),
+        Err(error) => error.kind() != io::ErrorKind::NotFound,
+        Ok(_) => true,
     }
 }
 

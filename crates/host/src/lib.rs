@@ -13,6 +13,7 @@ pub mod member;
 pub mod node;
 pub mod reader;
 pub mod remote;
+pub mod run_dir;
 pub mod serve;
 mod slab;
 pub mod store;

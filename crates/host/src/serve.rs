@@ -210,7 +210,7 @@ fn serve_machine(
     let (news, events) = report_events(&mut engine);
     let mut doors = Doors::default();
     for export in exports {
-        doors.open(name, export, &mut engine, &door, facts)?;
+        doors.open(name, export, run_dir, &mut engine, &door, facts)?;
     }
     let served = Served {
         name: name.to_owned(),

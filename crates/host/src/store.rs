@@ -14,10 +14,10 @@ use braid_array::fabric::{Volume, VolumeOp};
 use braid_array::{MemberId, Refusal, SECTOR_BYTES};
 use braid_cluster::wire::valid_volume_name;
 use rustix::fs::{Access, MemfdFlags};
-use rustix::io::Errno;
 
 use crate::execute::Executor;
 use crate::member::{self, LockedFile, MemberFile, Mode, describe};
+use crate::run_dir;
 
 #[cfg(test)]
 mod tests;
@@ -34,8 +34,10 @@ pub struct Store {
 enum Place {
     Directory {
         path: PathBuf,
-        /// Locked, and synced when names change.
-        handle: LockedFile,
+        /// Synced when names change.
+        handle: File,
+        /// Whoever has it locked uses the directory.
+        _lock: LockedFile,
     },
     Memory(BTreeMap<String, File>),
 }
@@ -53,19 +55,18 @@ impl Store {
         };
         std::fs::create_dir_all(path).map_err(|e| fail("cannot be made a directory", &e))?;
         let handle = File::open(path).map_err(|e| fail("cannot be opened", &e))?;
-        let handle = LockedFile::from(handle);
         rustix::fs::access(path, Access::WRITE_OK | Access::EXEC_OK)
             .map_err(|e| fail("cannot be written to", &e.into()))?;
-        match handle.lock(true) {
-            Ok(()) => {}
-            Err(Errno::WOULDBLOCK) => {
-                let reason = format!("{}: is the store of a running node", path.display());
-                return Err(Refusal::new(reason, "stop that one, or name another directory"));
+        let lock = run_dir::try_lock(path).map_err(|error| match error.kind() {
+            io::ErrorKind::TimedOut => {
+                let held = describe(&error);
+                let reason = format!("{}: is the store of a running node: {held}", path.display());
+                Refusal::new(reason, "stop that one, or name another directory")
             }
-            Err(error) => return Err(fail("cannot be locked", &error.into())),
-        }
+            _ => fail("cannot be locked", &error),
+        })?;
         let path = std::path::absolute(path).map_err(|e| fail("has no absolute path", &e))?;
-        Ok(Self { place: Place::Directory { path, handle }, open: Vec::new() })
+        Ok(Self { place: Place::Directory { path, handle, _lock: lock }, open: Vec::new() })
     }
 
     /// Memory; gone when the process ends.
@@ -145,7 +146,7 @@ impl Place {
                 files.insert(name.to_owned(), file);
                 Ok(())
             }
-            Self::Directory { path, handle } => {
+            Self::Directory { path, handle, .. } => {
                 check_room(handle, bytes)?;
                 let path = path.join(name);
                 let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
@@ -197,7 +198,7 @@ impl Place {
                 files.remove(name);
                 Ok(())
             }
-            Self::Directory { path, handle } => std::fs::remove_file(path.join(name))
+            Self::Directory { path, handle, .. } => std::fs::remove_file(path.join(name))
                 .and_then(|()| handle.sync_all())
                 .map_err(|error| refused("removed", &error)),
         }

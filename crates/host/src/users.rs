@@ -4,12 +4,14 @@
 //! file system whose process is gone or stopped would not answer.
 
 use std::fmt;
+use std::fs::File;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use mounts::Mounts;
 
 mod block;
+mod locks;
 mod mounts;
 mod processes;
 #[cfg(test)]
@@ -17,7 +19,7 @@ mod tests;
 
 pub use block::of_device;
 pub use mounts::is_our_mount;
-pub use processes::Process;
+pub use processes::{Process, listening_at};
 
 /// Somebody who uses something.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,6 +90,27 @@ pub fn listed(users: &[User]) -> String {
         Some((last, [])) => last.clone(),
         Some((last, rest)) => format!("{} and {last}", rest.join(", ")),
     }
+}
+
+/// Who has locked a file (flock), in words.
+#[must_use]
+pub fn lock_holder(file: &File, path: &Path) -> String {
+    lock_holders(file, path).first().map_or_else(|| UNSEEN.to_owned(), Process::to_string)
+}
+
+/// Who has locked a file (flock): the processes that did it, or else those that have it open.
+#[must_use]
+pub fn lock_holders(file: &File, path: &Path) -> Vec<Process> {
+    let locks = std::fs::read_to_string("/proc/locks").unwrap_or_default();
+    let holders = file.metadata().map_or_else(|_| Vec::new(), |data| locks::holders(&locks, &data));
+    // The process that took a lock may have ended and left it to a child.
+    let alive: Vec<_> = holders.into_iter().map(Process::of).filter(Process::is_known).collect();
+    if !alive.is_empty() {
+        return alive;
+    }
+    let real = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let others = |process: &Process| process.pid != std::process::id();
+    processes::using(|open| open == real).filter(others).collect()
 }
 
 /// Who uses the file system mounted on `mountpoint`, which is its real path.

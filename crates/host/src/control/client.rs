@@ -7,7 +7,8 @@ use std::path::Path;
 use braid_array::refusal::{Invocation, Next, Refusal};
 
 use super::wire::{Answer, ControlStatus, Reply, Request, Response, VERSION, Verb};
-use super::{SUFFIX, is_running, read_line, socket_path, valid_name};
+use super::{is_running, read_line, socket_path, valid_name};
+use crate::run_dir::array_of_socket;
 
 /// Why a running array could not be asked, or what it refused.
 #[derive(Debug, thiserror::Error)]
@@ -157,7 +158,7 @@ pub fn list(run_dir: &Path) -> io::Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in entries {
         let file_name = entry?.file_name();
-        let Some(name) = file_name.to_str().and_then(|name| name.strip_suffix(SUFFIX)) else {
+        let Some(name) = file_name.to_str().and_then(array_of_socket) else {
             continue;
         };
         if is_running(run_dir, name) {

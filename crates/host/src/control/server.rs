@@ -57,6 +57,10 @@ impl Server {
                 format!("an array named {name} is already running"),
                 Next::by("give this one another name, or stop that one", stop),
             ),
+            io::ErrorKind::TimedOut => Refusal::new(
+                describe(&error),
+                "end that process, or name another run directory with --run-dir",
+            ),
             _ => Refusal::new(
                 format!(
                     "the control socket {} cannot be made: {}",
@@ -66,10 +70,8 @@ impl Server {
                 "check the run directory, or name another with --run-dir",
             ),
         };
-        make_run_dir(run_dir).and_then(|()| listen(&path)).map_err(fail).map(|listener| Self {
-            path: path.clone(),
-            listener: Arc::new(listener),
-            acceptor: None,
+        make_run_dir(run_dir).and_then(|()| listen(run_dir, &path)).map_err(fail).map(|listener| {
+            Self { path: path.clone(), listener: Arc::new(listener), acceptor: None }
         })
     }
 

@@ -1,5 +1,7 @@
+use std::fs::File;
 use std::io::{BufReader, Write};
 use std::net::Shutdown;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::sync::{Arc, mpsc};
 
 use braid_array::action::Command;
@@ -7,6 +9,7 @@ use braid_array::{MemberId, Refusal};
 
 use super::wire::{MAX_LINE_BYTES, Reply, Response, Verb};
 use super::*;
+use crate::member::LockedFile;
 use crate::testing::{FakeEngine, deafen};
 
 struct Running {
@@ -114,7 +117,9 @@ fn a_device_is_checked_before_it_is_added() {
     assert!(refused("small").starts_with("too small: 10240 sectors, at least 10248"));
     let held = make("held", size);
     let _holder = crate::member::open(&held, crate::member::Mode::ReadWrite, true).unwrap();
-    assert!(refused("held").starts_with("in use by another process"));
+    let us = format!("(process {}); ", std::process::id());
+    assert!(refused("held").starts_with("in use by "), "{}", refused("held"));
+    assert!(refused("held").contains(&us), "{}", refused("held"));
     let ext = make("ext", size);
     let mut bytes = vec![0; SIZE + (1 << 20)];
     bytes[1080..1082].copy_from_slice(&[0x53, 0xef]);
@@ -271,4 +276,44 @@ fn an_engine_that_ended_is_said_so() {
     });
     assert!(running.refused(Verb::Status).starts_with("a0 has stopped"));
     assert!(matches!(running.client().call(Verb::Check), Err(ControlError::Refused(_))));
+}
+
+#[test]
+fn a_lock_that_is_not_given_back_hangs_nobody() {
+    let running = running();
+    let dir = running.dir.path();
+    // What anybody who can look into the directory can do.
+    let everybody = LockedFile::from(File::open(dir).unwrap());
+    everybody.lock(true).unwrap();
+    deafen(UnixListener::bind(socket_path(dir, "dead")).unwrap());
+    assert_eq!(list(dir).unwrap(), ["a0"]);
+    assert!(!socket_path(dir, "dead").exists());
+    drop(Server::bind(dir, "b").unwrap());
+    let mode = std::fs::metadata(dir.join(".lock")).unwrap().mode();
+    assert_eq!(mode & 0o777, 0o600);
+
+    // What only this user can do.
+    let _held = run_dir::lock(dir).unwrap();
+    deafen(UnixListener::bind(socket_path(dir, "dead")).unwrap());
+    assert_eq!(list(dir).unwrap(), ["a0"]);
+    let error = run_dir::lock_within(dir, MOMENT).unwrap_err();
+    let us = crate::users::Process::of(std::process::id());
+    assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    assert!(error.to_string().ends_with(&format!("/.lock is locked by {us}")), "{error}");
+}
+
+#[test]
+fn a_run_directory_of_everybody_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o1777)).unwrap();
+    let error = Server::bind(dir.path(), "a0").unwrap_err();
+    assert!(error.reason.ends_with("everybody may write to it"), "{error}");
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+    std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    std::os::unix::fs::symlink("/etc/passwd", dir.path().join(".lock")).unwrap();
+    Server::bind(dir.path(), "a0").unwrap_err();
+    std::fs::remove_file(dir.path().join(".lock")).unwrap();
+    std::fs::write(dir.path().join(".lock"), "").unwrap();
+    let error = Server::bind(dir.path(), "a0").unwrap_err();
+    assert!(error.reason.contains("others may have "), "{error}");
 }

@@ -13,6 +13,8 @@ use rustix::io::Errno;
 
 use super::below::{Place, lock_all, places};
 use super::{AlignedBytes, MemberFile, in_use};
+use crate::run_dir::ServedArray;
+use crate::users;
 
 /// What a member is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,14 +92,11 @@ pub(crate) fn describe(error: &io::Error) -> String {
 /// [`OpenError`], a line for people. Nothing was written.
 pub fn open(path: &Path, mode: Mode, exclusive: bool) -> Result<MemberFile, OpenError> {
     let mut member = open_unlocked(path, mode, exclusive)?;
-    let busy = |path: &Path, on: &Path, what: String| {
-        let next = format!("stop the array it belongs to, or see fuser {}", on.display());
-        OpenError::new(path, what, next)
-    };
     match member.file.lock(exclusive) {
         Ok(()) => {}
         Err(Errno::WOULDBLOCK) => {
-            return Err(busy(path, path, "in use by another process".into()));
+            let (user, next) = lock_holder(&member.file, path);
+            return Err(OpenError::new(path, format!("in use by {user}"), next));
         }
         Err(error) => {
             let reason = format!("cannot be locked: {}", describe(&error.into()));
@@ -105,8 +104,11 @@ pub fn open(path: &Path, mode: Mode, exclusive: bool) -> Result<MemberFile, Open
         }
     }
     // Who has a part of a file leaves the other parts to others.
-    member.below = lock_all(&member, |file, whole| file.lock(exclusive && whole))
-        .map_err(|on| busy(path, &on, format!("lies on {}, which is in use", on.display())))?;
+    let locked = lock_all(&member, |file, whole| file.lock(exclusive && whole));
+    member.below = locked.map_err(|(on, file)| {
+        let (user, next) = lock_holder(&file, &on);
+        OpenError::new(path, format!("lies on {}, in use by {user}", on.display()), next)
+    })?;
     if exclusive {
         let places = places(&member).map_err(|error| OpenError::from_io(path, &error))?;
         if let Some(user) = in_use::other_user(&places) {
@@ -114,6 +116,19 @@ pub fn open(path: &Path, mode: Mode, exclusive: bool) -> Result<MemberFile, Open
         }
     }
     Ok(member)
+}
+
+/// Who has locked a file, and what to do about it.
+fn lock_holder(file: &File, path: &Path) -> (String, Next) {
+    let Some(holder) = users::lock_holders(file, path).into_iter().next() else {
+        return ("another process".into(), format!("see fuser {}", path.display()).into());
+    };
+    match ServedArray::of_process(holder.pid) {
+        Some(array) => {
+            (format!("array {} (process {})", array.name, holder.pid), array.how_to_stop())
+        }
+        None => (holder.to_string(), "end that process, or wait for its end".into()),
+    }
 }
 
 /// A member of memory, which reads as zeroes and is gone when it is closed. `name` is what it is

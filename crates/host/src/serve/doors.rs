@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::TcpListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use braid_array::Refusal;
 
@@ -27,6 +27,7 @@ impl Doors {
         &mut self,
         name: &str,
         export: &ExportSpec,
+        run_dir: &Path,
         engine: &mut Engine,
         door: &Door,
         facts: Facts,
@@ -42,7 +43,7 @@ impl Doors {
         let mut shown = export.to_string();
         match export {
             ExportSpec::NbdUnix(path) => {
-                let listener = control::listen(path).map_err(fail)?;
+                let listener = control::listen(run_dir, path).map_err(fail)?;
                 self.sockets.push(path.clone());
                 engine.add_nbd(Listener::Unix(listener), info()).map_err(fail)?;
             }

@@ -23,6 +23,20 @@ impl Process {
         Self { pid, program: program.map(|name| name.trim_end().to_owned()) }
     }
 
+    /// Is there such a process, as far as can be seen?
+    pub(super) const fn is_known(&self) -> bool {
+        self.program.is_some()
+    }
+
+    /// Has it been stopped (SIGSTOP, a debugger)?
+    #[must_use]
+    pub fn is_stopped(&self) -> bool {
+        // The state comes after the name in parentheses, which may contain anything.
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid)).unwrap_or_default();
+        let state = stat.rsplit_once(") ").map_or("", |(_, rest)| rest);
+        state.starts_with(['T', 't'])
+    }
+
     /// The process at the other end of a Unix socket: who connected, or who listened. `None` where
     /// that cannot be seen from here.
     #[must_use]
@@ -61,4 +75,34 @@ fn paths_of(pid: u32) -> impl Iterator<Item = PathBuf> {
     let open = fs::read_dir(process.join("fd")).into_iter().flatten().flatten();
     let places = ["cwd", "root"].map(|place| process.join(place));
     open.map(|entry| entry.path()).chain(places).filter_map(|link| fs::read_link(link).ok())
+}
+
+/// The Unix sockets with a path on which a process listens.
+#[must_use]
+pub fn listening_at(pid: u32) -> Vec<PathBuf> {
+    let own: Vec<String> =
+        paths_of(pid).filter_map(|link| Some(socket_inode(link.to_str()?)?.to_owned())).collect();
+    let sockets = fs::read_to_string("/proc/net/unix").unwrap_or_default();
+    let listening = sockets.lines().skip(1).filter_map(listening_socket);
+    listening.filter(|(inode, _)| own.iter().any(|own| own == inode)).map(|(_, p)| p).collect()
+}
+
+/// `socket:[123]`.
+fn socket_inode(link: &str) -> Option<&str> {
+    link.strip_prefix("socket:[")?.strip_suffix(']')
+}
+
+/// A line of /proc/net/unix: the inode and the path of a socket that is listened on.
+/// `0000000000000000: 00000002 00000000 00010000 0001 01 12345 /run/a b.sock`
+pub(super) fn listening_socket(line: &str) -> Option<(&str, PathBuf)> {
+    const ACCEPTS: &str = "00010000";
+    let mut rest = line;
+    let mut word = || {
+        let (word, after) = rest.trim_start().split_once(' ')?;
+        rest = after;
+        Some(word)
+    };
+    let (_, _, _, flags, _, _) = (word()?, word()?, word()?, word()?, word()?, word()?);
+    let inode = word()?;
+    (flags == ACCEPTS && rest.starts_with('/')).then(|| (inode, PathBuf::from(rest)))
 }

@@ -70,3 +70,34 @@ fn who_has_a_file_open_is_found() {
     drop(file);
     assert!(!ourselves());
 }
+
+#[test]
+fn who_has_a_lock_is_found() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let held = crate::member::LockedFile::from(file.reopen().unwrap());
+    held.lock(true).unwrap();
+    let ours = Process::of(std::process::id());
+    assert_eq!(lock_holders(file.as_file(), file.path()), [ours]);
+    let inode = std::os::unix::fs::MetadataExt::ino(&file.as_file().metadata().unwrap());
+    let text = format!(
+        "1: POSIX  ADVISORY  WRITE 7 fe:00:{inode} 0 EOF\n2: -> FLOCK  ADVISORY  WRITE 8 \
+         fe:00:{inode} 0 EOF\n3: FLOCK  ADVISORY  WRITE 9 ff:00:{inode} 0 EOF\nbroken\n"
+    );
+    assert!(locks::holders(&text, &file.as_file().metadata().unwrap()).is_empty());
+}
+
+#[test]
+fn listening_sockets_are_read() {
+    let line =
+        |flags, path| format!("0000000000000000: 00000002 00000000 {flags} 0001 01   77 {path}");
+    let listening = line("00010000", "/run/a b.sock");
+    let expected = Some(("77", PathBuf::from("/run/a b.sock")));
+    assert_eq!(processes::listening_socket(&listening), expected);
+    assert_eq!(processes::listening_socket(&line("00000000", "/run/a.sock")), None);
+    assert_eq!(processes::listening_socket(&line("00010000", "@abstract")), None);
+    assert_eq!(processes::listening_socket("0: 2 0 00010000 0001 01 77"), None);
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("x.sock");
+    let _listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    assert!(listening_at(std::process::id()).contains(&path));
+}

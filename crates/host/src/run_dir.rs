@@ -1,0 +1,177 @@
+//! The run directory: where running arrays have their control sockets and logs.
+//!
+//! It is `/run/braid` for root, `$XDG_RUNTIME_DIR/braid` for others, unless `BRAID_RUN_DIR` or the
+//! caller says otherwise. Others may look into it, but not write. Socket files are made and
+//! replaced under a lock on a file in it that only its owner can open: on a directory, or on a file
+//! that others can open, anybody could hold a lock for ever.
+
+use std::fs::{DirBuilder, File};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, fchown};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use braid_array::refusal::{Invocation, Next};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::member::LockedFile;
+use crate::users;
+
+/// Where the arrays of root are.
+const OF_ROOT: &str = "/run/braid";
+const SOCKET: &str = ".sock";
+const LOCK: &str = ".lock";
+/// How long to wait for others that start an array at the same moment.
+const LOCK_PATIENCE: Duration = Duration::from_secs(10);
+
+/// The directory in which the sockets of running arrays lie: the one given, else `BRAID_RUN_DIR`,
+/// else the user's own.
+#[must_use]
+pub fn run_dir(given: Option<&Path>) -> PathBuf {
+    let dir = given.map(Path::to_owned).or_else(|| variable("BRAID_RUN_DIR")).unwrap_or_else(own);
+    std::path::absolute(&dir).unwrap_or(dir)
+}
+
+fn own() -> PathBuf {
+    let user = rustix::process::geteuid();
+    if user.is_root() {
+        return PathBuf::from(OF_ROOT);
+    }
+    variable("XDG_RUNTIME_DIR").map_or_else(
+        || std::env::temp_dir().join(format!("braid-{}", user.as_raw())),
+        |dir| dir.join("braid"),
+    )
+}
+
+fn variable(name: &str) -> Option<PathBuf> {
+    std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
+}
+
+/// Who looks into their own run directory sees arrays of their own. This one has those of root,
+/// where it is another.
+#[must_use]
+pub fn beside(run_dir: &Path) -> Option<&'static Path> {
+    let of_root = Path::new(OF_ROOT);
+    (run_dir == own() && run_dir != of_root).then_some(of_root)
+}
+
+/// Where the control socket of an array lies.
+#[must_use]
+pub fn socket_path(run_dir: &Path, name: &str) -> PathBuf {
+    run_dir.join(format!("{name}{SOCKET}"))
+}
+
+/// The array whose control socket has this file name.
+pub(crate) fn array_of_socket(file_name: &str) -> Option<&str> {
+    file_name.strip_suffix(SOCKET)
+}
+
+/// May an array have this name? It becomes a file name.
+#[must_use]
+pub fn valid_name(name: &str) -> bool {
+    (1..=64).contains(&name.len())
+        && !name.starts_with(['.', '-'])
+        && !name.chars().any(|c| c == '/' || c.is_control())
+}
+
+/// Makes the run directory where it is missing, and checks that nobody else could have made it or
+/// can put anything there.
+///
+/// # Errors
+/// When the directory cannot be made, is somebody else's, or anybody may write to it.
+pub fn make_run_dir(dir: &Path) -> io::Result<()> {
+    let user = rustix::process::geteuid();
+    let mode = if user.is_root() { 0o755 } else { 0o700 };
+    DirBuilder::new().recursive(true).mode(mode).create(dir)?;
+    let found = std::fs::metadata(dir)?;
+    let denied = |reason| Err(io::Error::new(io::ErrorKind::PermissionDenied, reason));
+    if found.uid() != user.as_raw() && !user.is_root() {
+        return denied("belongs to another user");
+    }
+    if found.mode() & 0o002 != 0 {
+        return denied("everybody may write to it");
+    }
+    Ok(())
+}
+
+/// Waits for the lock of a run directory, but not for ever.
+///
+/// # Errors
+/// `TimedOut`, and who has it; or when its file cannot be opened.
+pub(crate) fn lock(run_dir: &Path) -> io::Result<LockedFile> {
+    lock_within(run_dir, LOCK_PATIENCE)
+}
+
+/// Takes the lock of a run directory if nobody has it.
+pub(crate) fn try_lock(run_dir: &Path) -> io::Result<LockedFile> {
+    lock_within(run_dir, Duration::ZERO)
+}
+
+pub(crate) fn lock_within(dir: &Path, patience: Duration) -> io::Result<LockedFile> {
+    let path = dir.join(LOCK);
+    let file = open_lock(dir, &path)?;
+    let begun = Instant::now();
+    loop {
+        match file.lock(true) {
+            Ok(()) => return Ok(file),
+            Err(Errno::WOULDBLOCK) if begun.elapsed() < patience => {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            Err(Errno::WOULDBLOCK) => {
+                let who = users::lock_holder(&file, &path);
+                let reason = format!("{} is locked by {who}", path.display());
+                return Err(io::Error::new(io::ErrorKind::TimedOut, reason));
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Opens the file, and makes it where it is missing: for the owner of the directory alone.
+fn open_lock(dir: &Path, path: &Path) -> io::Result<LockedFile> {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR)?);
+    let (user, owner) = (rustix::process::geteuid(), std::fs::metadata(dir)?.uid());
+    let found = file.metadata()?;
+    if found.uid() != owner && found.uid() == user.as_raw() {
+        // Root in the directory of a user, who must get in as well.
+        fchown(&file, Some(owner), None)?;
+    } else if found.uid() != owner || found.mode() & 0o077 != 0 {
+        let reason = format!("others may have {} open", path.display());
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, reason));
+    }
+    Ok(LockedFile::from(file))
+}
+
+/// An array that a process serves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServedArray {
+    /// Where its control socket is.
+    pub run_dir: PathBuf,
+    /// Its name.
+    pub name: String,
+}
+
+impl ServedArray {
+    /// The array that this process serves: it listens in a run directory, whichever that is.
+    /// `None` also where this user may not see it.
+    #[must_use]
+    pub fn of_process(pid: u32) -> Option<Self> {
+        users::listening_at(pid).into_iter().find_map(|socket| {
+            let name = array_of_socket(socket.file_name()?.to_str()?)?.to_owned();
+            let run_dir = socket.parent()?.to_owned();
+            run_dir.join(LOCK).exists().then_some(Self { run_dir, name })
+        })
+    }
+
+    /// How to stop it, also where that has to be done in another run directory.
+    #[must_use]
+    pub fn how_to_stop(&self) -> Next {
+        if self.run_dir == run_dir(None) {
+            let stop = Invocation::Stop { array: Some(self.name.clone()), force: false };
+            return Next::by("stop it", stop);
+        }
+        format!("stop it, it runs with --run-dir {}", self.run_dir.display()).into()
+    }
+}
