@@ -9,6 +9,7 @@ use braid_host::fabric::frame::Kind;
 use braid_host::member::{self, MemberFile};
 use braid_host::remote;
 
+use super::found::Unread;
 use super::nodes;
 use crate::args::{ExamineArgs, MemberArg, NodeArg};
 use crate::failure::{Failure, system_error};
@@ -44,15 +45,24 @@ fn scan(members: &[MemberArg], fabric: Kind) -> Result<(), Failure> {
         members
     };
     let mut found: Vec<Examined> = Vec::new();
+    let mut unread = Unread::of(candidates.len());
     for member in candidates {
+        if let (MemberArg::Path(path), true) = (member, members.is_empty())
+            && let Err(error) = member::peek(path)
+        {
+            unread.note(path, error.reason);
+            continue;
+        }
         match look(member, fabric) {
             Ok(Some(member)) => found.push(member),
             Ok(None) => {}
-            // Among all devices of a machine some cannot be read; those named by hand must be.
+            // Among all devices of a machine some hold what nobody understands; those named by
+            // hand must be understood.
             Err(_) if members.is_empty() => {}
             Err(failure) => return Err(failure),
         }
     }
+    unread.conclude("examine")?;
     output::answer(&array_lines(&found))
 }
 

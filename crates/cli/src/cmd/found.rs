@@ -1,16 +1,18 @@
 //! Members, as named or as found by looking at all block devices: opened, locked and read.
 
 use std::collections::BTreeSet;
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
 use braid_array::assemble::{self, Assembly, Candidate, Config, Options, Start};
-use braid_array::format::Superblock;
+use braid_array::format::{Superblock, SuperblockError};
 use braid_array::refusal::Next;
 use braid_cluster::family::XOR2D_MD_LEVEL;
 use braid_host::member::{self, MemberFile, Mode};
 
 use crate::args::{MemberArg, NodeArg};
 use crate::failure::{Failure, system_error};
+use crate::output;
 use crate::output::shape::short_name;
 
 /// What members are opened for.
@@ -177,14 +179,26 @@ pub(super) fn scan(
     })?;
     let mut arrays: Vec<([u8; 16], Vec<PathBuf>)> = Vec::new();
     let mut seen = BTreeSet::new();
+    let mut unread = Unread::of(devices.len());
     for path in devices {
-        // Among all devices of a machine some cannot be opened or read: they are no members of
-        // ours.
-        let Ok(device) = member::peek(&path) else { continue };
+        let device = match member::peek(&path) {
+            Ok(device) => device,
+            Err(error) => {
+                unread.note(&path, error.reason);
+                continue;
+            }
+        };
         if !member::identity(&device.file).is_ok_and(|identity| seen.insert(identity)) {
             continue;
         }
-        let Ok(superblock) = read(device).candidate.superblock else { continue };
+        let superblock = match read(device).candidate.superblock {
+            Ok(superblock) => superblock,
+            Err(error @ SuperblockError::Read { .. }) => {
+                unread.note(&path, error.to_string());
+                continue;
+            }
+            Err(_) => continue,
+        };
         if !wanted(&superblock) {
             continue;
         }
@@ -193,7 +207,41 @@ pub(super) fn scan(
             None => arrays.push((superblock.set_uuid, vec![path])),
         }
     }
+    unread.conclude(operation)?;
     Ok(arrays.into_iter().map(|(_, members)| members).collect())
+}
+
+/// Among all devices of a machine some cannot be opened or read. Nobody knows what lies there.
+#[derive(Debug)]
+pub(super) struct Unread {
+    devices: usize,
+    unread: usize,
+    first: Option<String>,
+}
+
+impl Unread {
+    /// Of so many devices.
+    pub(super) const fn of(devices: usize) -> Self {
+        Self { devices, unread: 0, first: None }
+    }
+
+    pub(super) fn note(&mut self, path: &Path, reason: impl Display) {
+        self.unread += 1;
+        self.first.get_or_insert_with(|| format!("{}: {reason}", path.display()));
+    }
+
+    /// Says how many there were; when it was all of them, that is an error.
+    pub(super) fn conclude(self, operation: &str) -> Result<(), Failure> {
+        let Self { devices, unread, first: Some(first) } = self else { return Ok(()) };
+        let next = "run as root, or name the members";
+        if unread < devices {
+            let line = format!("{unread} of {devices} block devices cannot be read ({first})");
+            output::warning(&format!("{operation} --scan: {line}; {next}"));
+            return Ok(());
+        }
+        let reason = format!("none of the {devices} block devices can be read ({first})");
+        Err(Failure::refused(operation, "--scan", reason, next))
+    }
 }
 
 /// The members of the one array of this name or UUID.
