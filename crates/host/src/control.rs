@@ -17,12 +17,13 @@ use crate::run_dir;
 
 mod add;
 mod client;
+mod connections;
 mod server;
 mod verbs;
 pub mod wire;
 
 pub use crate::run_dir::{beside, make_run_dir, run_dir, socket_path, valid_name};
-pub use client::{Client, ControlError, list, member_path};
+pub use client::{ANSWER_WITHIN, Client, ControlError, list, member_path};
 pub use server::{Server, StopRequest, Told};
 pub use verbs::Served;
 

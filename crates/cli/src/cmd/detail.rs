@@ -18,8 +18,9 @@ const NO_SUCH_ARRAY: u8 = 4;
 
 pub(super) fn run(run_dir: &Path, args: &DetailArgs) -> Result<(), Failure> {
     let Some(name) = &args.name else {
-        let arrays = running::all("detail", run_dir)?;
-        return output::answer(&arrays.iter().map(output::detail::array_lines).collect::<String>());
+        let all = running::all("detail", run_dir)?;
+        output::answer(&all.found.iter().map(output::detail::array_lines).collect::<String>())?;
+        return all.conclude();
     };
     let found = Client::connect(run_dir, name).and_then(|mut client| client.status());
     let array = found.map_err(|error| {

@@ -1,15 +1,23 @@
 //! Running arrays, through their control sockets.
 
+use std::fmt::Display;
 use std::path::Path;
+use std::time::Instant;
 
 use braid_host::control::wire::{Answer, ControlStatus, Verb};
-use braid_host::control::{Client, ControlError, list};
+use braid_host::control::{ANSWER_WITHIN, Client, ControlError, beside, list};
 
 use crate::failure::{Failure, system_error};
+use crate::output;
 
-/// Connects to the array of this name.
+/// Connects to the array of this name, whose process is alive and answers.
 pub(crate) fn connect(operation: &str, run_dir: &Path, name: &str) -> Result<Client, Failure> {
-    Client::connect(run_dir, name).map_err(|error| Failure::explained(operation, name, error))
+    let connected = Client::connect(run_dir, name).and_then(|mut client| {
+        // What comes next may take its time; this does not.
+        client.status()?;
+        Ok(client)
+    });
+    connected.map_err(|error| Failure::explained(operation, name, error))
 }
 
 /// The state of a running array.
@@ -23,20 +31,79 @@ pub(crate) fn status(
 }
 
 /// The states of all running arrays, by name. One that ends meanwhile is left out.
-pub(crate) fn all(operation: &str, run_dir: &Path) -> Result<Vec<ControlStatus>, Failure> {
-    let names = list(run_dir).map_err(|error| {
-        let reason = system_error(&error);
-        Failure::refused(operation, run_dir.display(), reason, "name another with --run-dir")
-    })?;
-    let mut found = Vec::new();
-    for name in names {
-        match Client::connect(run_dir, &name).and_then(|mut client| client.status()) {
-            Ok(status) => found.push(status),
-            Err(ControlError::NotRunning) => {}
-            Err(error) => return Err(Failure::explained(operation, &name, error)),
+///
+/// # Errors
+/// When one does not answer, or none could be asked. What can be said of those is said.
+pub(crate) fn all(operation: &str, run_dir: &Path) -> Result<All, Failure> {
+    let mut all = All::default();
+    let asked = names(operation, run_dir)?.into_iter().map(|name| {
+        let asked = Client::connect(run_dir, &name).and_then(|mut client| {
+            client.ask_status()?;
+            Ok(client)
+        });
+        (name, asked)
+    });
+    // All are asked before the first has to answer, so that they take their time together.
+    let asked: Vec<_> = asked.collect();
+    let deadline = Instant::now() + ANSWER_WITHIN;
+    for (name, client) in asked {
+        match client.and_then(|mut client| client.take_status(deadline)) {
+            Ok(status) => all.found.push(status),
+            Err(ControlError::NotRunning | ControlError::Stopped) => {}
+            Err(error) => all.fail(operation, &name, error),
         }
     }
-    Ok(found)
+    // Whoever finds nothing of their own may be looking for what root has started.
+    if let Some(dir) = beside(run_dir).filter(|_| all.found.is_empty()) {
+        for name in list(dir).unwrap_or_default() {
+            all.fail(operation, dir.join(name).display(), ControlError::Denied);
+        }
+    }
+    Ok(all)
+}
+
+fn names(operation: &str, run_dir: &Path) -> Result<Vec<String>, Failure> {
+    list(run_dir).map_err(|error| {
+        let reason = format!("cannot be read: {}", system_error(&error));
+        let next = "use its owner or root, or name another with --run-dir";
+        Failure::refused(operation, run_dir.display(), reason, next)
+    })
+}
+
+/// What is known of all running arrays.
+#[derive(Debug, Default)]
+pub(crate) struct All {
+    /// Those that answered.
+    pub(crate) found: Vec<ControlStatus>,
+    /// Those that this user may not ask.
+    denied: Vec<Failure>,
+    /// Those that did not answer.
+    silent: Vec<Failure>,
+}
+
+impl All {
+    fn fail(&mut self, operation: &str, array: impl Display, why: ControlError) {
+        let list = match why {
+            ControlError::Denied => &mut self.denied,
+            _ => &mut self.silent,
+        };
+        list.push(Failure::explained(operation, array, why));
+    }
+
+    /// Could none be asked, though there are some?
+    pub(crate) fn is_blind(&self) -> bool {
+        self.found.is_empty() && !(self.denied.is_empty() && self.silent.is_empty())
+    }
+
+    /// To be called after what was found was printed: says what is missing, which is an error
+    /// where an array does not answer or nothing was found.
+    pub(crate) fn conclude(self) -> Result<(), Failure> {
+        let failed = self.is_blind() || !self.silent.is_empty();
+        let mut missing = self.denied;
+        missing.extend(self.silent);
+        missing.iter().for_each(output::failure);
+        if failed { Err(Failure::Silent(Failure::REFUSED)) } else { Ok(()) }
+    }
 }
 
 /// Has a running array do something.

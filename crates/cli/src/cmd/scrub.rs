@@ -11,6 +11,7 @@ use super::{running, status};
 use crate::args::ScrubArgs;
 use crate::failure::Failure;
 use crate::output;
+use crate::output::progress::Progress;
 
 /// Compare only, or rewrite as well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +45,7 @@ pub(super) fn run(run_dir: &Path, args: &ScrubArgs, kind: Kind) -> Result<(), Fa
     let verb = if args.stop { Verb::StopScrub } else { kind.verb() };
     running::call(kind.name(), run_dir, name, verb)?;
     let array = if args.wait || args.stop {
-        status::wait(kind.name(), run_dir, name, scrubbing)?
+        status::wait(kind.name(), run_dir, name, Progress::bar(name), scrubbing)?
     } else {
         running::status(kind.name(), run_dir, name)?
     };

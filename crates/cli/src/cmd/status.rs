@@ -16,31 +16,42 @@ use crate::output::progress::Progress;
 pub(super) fn run(run_dir: &Path, args: &StatusArgs) -> Result<(), Failure> {
     if args.watch {
         let name = args.name.clone().map_or_else(|| the_only(run_dir), Ok)?;
-        wait("status", run_dir, &name, |_| true)?;
+        // Lines for programs are not mixed with those of mdstat.
+        let progress = if args.mdstat { Progress::bar(&name) } else { Progress::new(&name) };
+        wait("status", run_dir, &name, progress, |_| true)?;
     }
-    let arrays = match &args.name {
-        Some(name) => vec![running::status("status", run_dir, name)?],
-        None => running::all("status", run_dir)?,
-    };
+    if let Some(name) = &args.name {
+        let array = running::status("status", run_dir, name)?;
+        if args.json {
+            return output::print_json(&output::json::array(&array));
+        }
+        return print(args, &[array]);
+    }
+    let all = running::all("status", run_dir)?;
+    if !all.is_blind() {
+        print(args, &all.found)?;
+    }
+    all.conclude()
+}
+
+fn print(args: &StatusArgs, arrays: &[ControlStatus]) -> Result<(), Failure> {
     if args.mdstat {
-        return output::answer(&output::mdstat::mdstat(&arrays));
+        return output::answer(&output::mdstat::mdstat(arrays));
     }
     if !args.json {
-        return output::answer(&output::status::text(&arrays));
+        return output::answer(&output::status::text(arrays));
     }
     let all: Vec<_> = arrays.iter().map(output::json::array).collect();
-    match (&args.name, all.as_slice()) {
-        (Some(_), [one]) => output::print_json(one),
-        _ => output::print_json(&json!({ "schema": SCHEMA, "arrays": all })),
-    }
+    output::print_json(&json!({ "schema": SCHEMA, "arrays": all }))
 }
 
 /// Without a name there must be no choice.
 fn the_only(run_dir: &Path) -> Result<String, Failure> {
-    let mut arrays = running::all("status", run_dir)?;
-    match (arrays.pop(), arrays.is_empty()) {
-        (Some(array), true) => Ok(array.name),
+    let mut all = running::all("status", run_dir)?;
+    match (all.found.pop(), all.found.is_empty()) {
+        (Some(array), true) => all.conclude().map(|()| array.name),
         (None, _) => {
+            all.conclude()?;
             let next = "start one with braid assemble";
             Err(Failure::refused("status", "--watch", "no array is running", next))
         }
@@ -57,17 +68,17 @@ pub(super) fn wait(
     operation: &str,
     run_dir: &Path,
     name: &str,
+    mut progress: Progress,
     goes_on: impl Fn(SyncAction) -> bool,
 ) -> Result<ControlStatus, Failure> {
     let mut client = running::connect(operation, run_dir, name)?;
-    let mut progress = Progress::new(name);
     loop {
         let status = client.status().map_err(|e| Failure::explained(operation, name, e))?;
         let sync = &status.array.sync;
         if sync.action == SyncAction::Idle || !goes_on(sync.action) {
             return Ok(status);
         }
-        progress.show(sync);
+        progress.show(sync)?;
         std::thread::sleep(Progress::INTERVAL);
     }
 }

@@ -89,6 +89,11 @@ pub(crate) fn warning(line: &str) {
     let _ = writeln!(io::stderr(), "braid: {}", one_line(line));
 }
 
+/// Does what is printed go to a file or pipe?
+pub(crate) fn is_read_by_a_program() -> bool {
+    !io::stdout().is_terminal()
+}
+
 /// May progress be shown?
 pub(crate) fn shows_progress() -> bool {
     io::stderr().is_terminal()

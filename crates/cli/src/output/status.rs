@@ -75,7 +75,7 @@ fn member_line(member: &MemberStatus) -> String {
     format!("  {role:>3}  {state:<10}  {}{errors}\n", member.device)
 }
 
-fn sync_line(sync: &SyncStatus) -> Option<String> {
+pub(super) fn sync_line(sync: &SyncStatus) -> Option<String> {
     if sync.action == SyncAction::Idle {
         return None;
     }

@@ -2,13 +2,18 @@
 
 use std::io::{self, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use braid_array::refusal::{Invocation, Next, Refusal};
 
 use super::wire::{Answer, ControlStatus, Reply, Request, Response, VERSION, Verb};
-use super::{is_running, read_line, socket_path, valid_name};
+use super::{connect, is_running, read_line, socket_path, valid_name};
 use crate::run_dir::array_of_socket;
+use crate::users::Process;
+
+/// An array tells its state at once, whatever its members do.
+pub const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
 /// Why a running array could not be asked, or what it refused.
 #[derive(Debug, thiserror::Error)]
@@ -22,6 +27,18 @@ pub enum ControlError {
     /// The array refused.
     #[error(transparent)]
     Refused(#[from] Refusal),
+    /// Its process is stopped, and will not answer before it goes on.
+    #[error("its process {0} is stopped")]
+    Suspended(u32),
+    /// Its process is there but does not answer in time.
+    #[error("its process does not answer")]
+    Silent,
+    /// The array ended in the middle of the conversation: it was stopped.
+    #[error("was stopped")]
+    Stopped,
+    /// The array's process ended in the middle of the conversation without being stopped.
+    #[error("its process has died")]
+    Died,
     /// The conversation broke off.
     #[error("the array's process does not answer: {0}")]
     Broken(#[source] io::Error),
@@ -35,6 +52,12 @@ impl From<ControlError> for Refusal {
             }
             ControlError::Denied => "use the user who started the array, or root".into(),
             ControlError::Refused(refusal) => return refusal,
+            ControlError::Suspended(pid) => format!("let it go on: kill -CONT {pid}").into(),
+            ControlError::Silent => "see its log, and whether the machine is overloaded".into(),
+            ControlError::Stopped => {
+                Next::by("see the arrays that run", Invocation::Status { array: None })
+            }
+            ControlError::Died => "see its log, then assemble it again".into(),
             ControlError::Broken(_) => "see its log".into(),
         };
         Self { reason: error.to_string(), next }
@@ -46,6 +69,7 @@ impl From<io::Error> for ControlError {
         match error.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => Self::NotRunning,
             io::ErrorKind::PermissionDenied => Self::Denied,
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Self::Silent,
             _ => Self::Broken(error),
         }
     }
@@ -55,6 +79,7 @@ impl From<io::Error> for ControlError {
 #[derive(Debug)]
 pub struct Client {
     stream: BufReader<UnixStream>,
+    socket: PathBuf,
 }
 
 impl Client {
@@ -66,8 +91,9 @@ impl Client {
         if !valid_name(name) {
             return Err(ControlError::NotRunning);
         }
-        let stream = UnixStream::connect(socket_path(run_dir, name))?;
-        Ok(Self { stream: BufReader::new(stream) })
+        let socket = socket_path(run_dir, name);
+        let stream = BufReader::new(connect(&socket, ANSWER_WITHIN)?);
+        Ok(Self { stream, socket })
     }
 
     /// Asks, and waits for the answer.
@@ -75,17 +101,27 @@ impl Client {
     /// # Errors
     /// What the array refused, or how the conversation broke off.
     pub fn call(&mut self, verb: Verb) -> Result<Answer, ControlError> {
+        self.ask(verb)?;
+        self.answer()
+    }
+
+    fn ask(&mut self, verb: Verb) -> Result<(), ControlError> {
         let request = Request { version: VERSION, verb };
         let mut line = serde_json::to_vec(&request).map_err(io::Error::from)?;
         line.push(b'\n');
-        // A server that turns a client away answers before it was asked, and hangs up.
-        let written = self.stream.get_mut().write_all(&line);
-        let line = match read_line(&mut self.stream)? {
-            Some(line) => line,
-            None => {
-                let ended = || io::ErrorKind::UnexpectedEof.into();
-                return Err(ControlError::Broken(written.err().unwrap_or_else(ended)));
-            }
+        match self.stream.get_mut().write_all(&line) {
+            // A server that turns a client away answers before it was asked, and hangs up.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            Err(error) => Err(self.broken(error)),
+            Ok(()) => Ok(()),
+        }
+    }
+
+    fn answer(&mut self) -> Result<Answer, ControlError> {
+        let line = match read_line(&mut self.stream) {
+            Ok(Some(line)) => line,
+            Ok(None) => return Err(self.broken(io::ErrorKind::UnexpectedEof.into())),
+            Err(error) => return Err(self.broken(error)),
         };
         let response: Response = serde_json::from_slice(&line).map_err(io::Error::from)?;
         match response.result {
@@ -94,12 +130,56 @@ impl Client {
         }
     }
 
+    /// What it means that the conversation broke off so.
+    fn broken(&self, error: io::Error) -> ControlError {
+        match error.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+                match Process::at_other_end(self.stream.get_ref()) {
+                    Some(process) if process.is_stopped() => ControlError::Suspended(process.pid),
+                    _ => ControlError::Silent,
+                }
+            }
+            // Who stops takes its socket away first.
+            io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => {
+                match connect(&self.socket, ANSWER_WITHIN).map_err(|error| error.kind()) {
+                    Err(io::ErrorKind::NotFound) => ControlError::Stopped,
+                    Err(io::ErrorKind::ConnectionRefused) => ControlError::Died,
+                    _ => ControlError::Broken(error),
+                }
+            }
+            _ => ControlError::Broken(error),
+        }
+    }
+
     /// The state of the array and of its process.
     ///
     /// # Errors
     /// As for [`Self::call`].
     pub fn status(&mut self) -> Result<ControlStatus, ControlError> {
-        match self.call(Verb::Status)? {
+        self.ask_status()?;
+        self.take_status(Instant::now() + ANSWER_WITHIN)
+    }
+
+    /// Asks for the state; [`Self::take_status`] has to come next. So many can be asked before the
+    /// first answer is there.
+    ///
+    /// # Errors
+    /// As for [`Self::call`].
+    pub fn ask_status(&mut self) -> Result<(), ControlError> {
+        self.ask(Verb::Status)
+    }
+
+    /// Waits for the state that was asked for.
+    ///
+    /// # Errors
+    /// As for [`Self::call`].
+    pub fn take_status(&mut self, deadline: Instant) -> Result<ControlStatus, ControlError> {
+        // Nought would be for ever.
+        let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+        self.stream.get_ref().set_read_timeout(Some(left))?;
+        let answer = self.answer();
+        self.stream.get_ref().set_read_timeout(None)?;
+        match answer? {
             Answer::Status(status) => Ok(*status),
             _ => Err(out_of_turn()),
         }
@@ -145,7 +225,7 @@ fn out_of_turn() -> ControlError {
     ControlError::Broken(io::Error::new(io::ErrorKind::InvalidData, "an answer out of turn"))
 }
 
-/// The names of the arrays that run, sorted. Sockets that dead processes left are removed.
+/// The names of the arrays that run, sorted, those that this user may not ask included. Sockets that dead processes left are removed.
 ///
 /// # Errors
 /// When the directory cannot be read; one that does not exist is empty.

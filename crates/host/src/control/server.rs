@@ -4,19 +4,20 @@ use std::io::{self, BufReader, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
-use super::verbs::{Outcome, Served};
 use braid_array::refusal::{Invocation, Next, Refusal};
 
-use super::wire::{Answer, Reply, Request, Response, VERSION};
+use super::connections::{Connections, MAX_READERS, Place};
+use super::verbs::{Outcome, Served};
+use super::wire::{Answer, Reply, Request, Response, VERSION, Verb};
 use super::{listen, make_run_dir, read_line, socket_path};
 use crate::member::describe;
 
-/// More connections than this at once are turned away.
-const MAX_CONNECTIONS: usize = 32;
+/// Who says nothing for so long is hung up on.
+const IDLE: Duration = Duration::from_secs(60);
 
 /// Told how a stop went: after the members are free, or why not.
 pub type Told = Box<dyn FnOnce(Result<(), Refusal>) + Send>;
@@ -100,7 +101,7 @@ impl Drop for Server {
 }
 
 fn accept(listener: &UnixListener, served: &Arc<Served>) {
-    let connections = Arc::new(AtomicUsize::new(0));
+    let connections = Arc::new(Connections::default());
     loop {
         let stream = match listener.accept() {
             Ok((stream, _)) => stream,
@@ -108,36 +109,27 @@ fn accept(listener: &UnixListener, served: &Arc<Served>) {
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => return,
             Err(_) => {
                 // Out of descriptors, most likely: others have to close theirs first.
-                thread::sleep(std::time::Duration::from_millis(50));
+                thread::sleep(Duration::from_millis(50));
                 continue;
             }
         };
-        let slot = Slot(Arc::clone(&connections));
-        if connections.fetch_add(1, Ordering::Relaxed) >= MAX_CONNECTIONS {
-            let refusal = Refusal::new("too many connections", "try again when others are closed");
+        let Ok(place) = Connections::enter(&connections, &stream) else {
+            let reason = "too many commands are under way";
+            let refusal = Refusal::new(reason, "try again when one has ended");
             let _ = answer(&mut &stream, Reply::Error(refusal));
             continue;
-        }
+        };
         let served = Arc::clone(served);
         let run = move || {
-            let _slot = slot;
-            // A client that went away is nothing to report.
-            let _ = converse(&stream, &served);
+            // A client that went away is nothing to report, nor is one that had nothing to say.
+            let _ = converse(&stream, &served, &place);
         };
         let _ = thread::Builder::new().name("control-client".into()).spawn(run);
     }
 }
 
-/// A counted connection.
-struct Slot(Arc<AtomicUsize>);
-
-impl Drop for Slot {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-fn converse(stream: &UnixStream, served: &Served) -> io::Result<()> {
+fn converse(stream: &UnixStream, served: &Served, place: &Place) -> io::Result<()> {
+    stream.set_read_timeout(Some(IDLE))?;
     let mut from = BufReader::new(stream);
     let mut to = stream;
     loop {
@@ -150,7 +142,8 @@ fn converse(stream: &UnixStream, served: &Served) -> io::Result<()> {
             }
             Err(error) => return Err(error),
         };
-        match parse(&line).and_then(|request| served.carry_out(request.verb)) {
+        let _busy = place.begin();
+        match parse(&line).and_then(|request| carry_out(served, request.verb, place)) {
             Ok(Outcome::Answer(good)) => answer(&mut to, Reply::Ok(good))?,
             Ok(Outcome::Data(data)) => {
                 answer(&mut to, Reply::Ok(Answer::Data { length: data.length() }))?;
@@ -164,6 +157,14 @@ fn converse(stream: &UnixStream, served: &Served) -> io::Result<()> {
             Err(refusal) => answer(&mut to, Reply::Error(refusal))?,
         }
     }
+}
+
+fn carry_out<'a>(served: &'a Served, verb: Verb, place: &Place) -> Result<Outcome<'a>, Refusal> {
+    if matches!(verb, Verb::Read { .. }) && !place.may_read() {
+        let reason = format!("its content is being read {MAX_READERS} times already");
+        return Err(Refusal::new(reason, "try again when one of them has ended"));
+    }
+    served.carry_out(verb)
 }
 
 /// Asks for a stop, and tells whether it came. Who stops writes the answer itself: after it the

@@ -211,17 +211,47 @@ fn hostile_input_gets_an_error() {
 }
 
 #[test]
-fn connections_are_bounded() {
+fn idle_connections_give_way_and_commands_get_in() {
     let running = running();
-    let mut clients: Vec<_> = (0..32).map(|_| running.client()).collect();
-    for client in &mut clients {
+    let mut clients: Vec<_> = (0..40).map(|_| running.client()).collect();
+    // Whoever has been silent for longest has gone, and nobody else.
+    running.client().status().unwrap();
+    for (number, client) in clients.iter_mut().enumerate().rev() {
+        assert_eq!(client.status().is_ok(), number >= 9, "{number}");
+    }
+}
+
+#[test]
+fn readers_who_take_nothing_leave_room_for_commands() {
+    let running = running();
+    // Their content does not fit into a socket's buffer.
+    let readers: Vec<_> = (0..24)
+        .map(|_| {
+            let mut reader = UnixStream::connect(socket_path(running.dir.path(), "a0")).unwrap();
+            let ask = format!(
+                "{{\"version\":1,\"verb\":\"read\",\"offset\":0,\"length\":{}}}\n",
+                2 << 20
+            );
+            reader.write_all(ask.as_bytes()).unwrap();
+            let line = read_line(&mut BufReader::with_capacity(1, &reader)).unwrap().unwrap();
+            assert!(
+                line.starts_with(b"{\"version\":1,\"ok\""),
+                "{}",
+                String::from_utf8_lossy(&line)
+            );
+            reader
+        })
+        .collect();
+    let refused = running.refused(Verb::Read { offset: 0, length: 512 });
+    assert!(refused.starts_with("its content is being read 24 times already; "), "{refused}");
+    let mut commands: Vec<_> = (0..8).map(|_| running.client()).collect();
+    for client in &mut commands {
         client.status().unwrap();
     }
-    assert!(running.refused(Verb::Status).contains("too many connections"));
-    drop(clients);
+    drop(readers);
     // The server notices in its own time.
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
-    while running.client().status().is_err() {
+    while running.client().read(0, 512, &mut Vec::new()).is_err() {
         assert!(std::time::Instant::now() < deadline, "no place became free");
         std::thread::yield_now();
     }

@@ -1,0 +1,134 @@
+//! The connections to a control socket: how many there may be, and which of them gives way.
+
+use std::io;
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// There are no more at once. The one that has had nothing to do for longest gives way to a new
+/// one; when all are at work, a new one is turned away.
+const MAX_CONNECTIONS: usize = 32;
+/// Who reads the content may take any time for it. There is always room for other commands.
+pub(super) const MAX_READERS: usize = 24;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Connections(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// Counts what clients do, so that it can be told who did something last.
+    clock: u64,
+    open: Vec<Open>,
+}
+
+#[derive(Debug)]
+struct Open {
+    id: u64,
+    stream: UnixStream,
+    doing: Doing,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Doing {
+    /// Nothing since then.
+    Nothing(u64),
+    /// A command.
+    Something,
+    /// Reads the array's content.
+    Reading,
+}
+
+impl Doing {
+    const fn idle_since(self) -> Option<u64> {
+        match self {
+            Self::Nothing(since) => Some(since),
+            Self::Something | Self::Reading => None,
+        }
+    }
+}
+
+impl Connections {
+    /// Takes a connection in. An error when there is no place for it.
+    pub(super) fn enter(connections: &Arc<Self>, stream: &UnixStream) -> io::Result<Place> {
+        let stream = stream.try_clone()?;
+        let mut state = connections.lock();
+        if state.open.len() >= MAX_CONNECTIONS {
+            state.hang_up_on_an_idle_one()?;
+        }
+        let id = state.tick();
+        state.open.push(Open { id, stream, doing: Doing::Nothing(id) });
+        drop(state);
+        Ok(Place { connections: Arc::clone(connections), id })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    const fn tick(&mut self) -> u64 {
+        self.clock += 1;
+        self.clock
+    }
+
+    fn hang_up_on_an_idle_one(&mut self) -> io::Result<()> {
+        let idle = (0..self.open.len()).filter(|at| self.open[*at].doing.idle_since().is_some());
+        let oldest = idle.min_by_key(|at| self.open[*at].doing.idle_since());
+        let oldest = oldest.ok_or(io::ErrorKind::ResourceBusy)?;
+        // Its thread notices, and finds its place taken already.
+        let _ = self.open.swap_remove(oldest).stream.shutdown(Shutdown::Both);
+        Ok(())
+    }
+}
+
+/// The place of a connection, until this goes.
+#[derive(Debug)]
+pub(super) struct Place {
+    connections: Arc<Connections>,
+    id: u64,
+}
+
+impl Place {
+    /// The connection is at work until the guard goes.
+    pub(super) fn begin(&self) -> Busy<'_> {
+        self.set(|_| Doing::Something);
+        Busy(self)
+    }
+
+    /// May the content be read? Then the connection counts as a reader.
+    pub(super) fn may_read(&self) -> bool {
+        let mut state = self.connections.lock();
+        let readers = state.open.iter().filter(|open| open.doing == Doing::Reading).count();
+        let own = state.open.iter_mut().find(|open| open.id == self.id);
+        let Some(own) = own.filter(|_| readers < MAX_READERS) else { return false };
+        own.doing = Doing::Reading;
+        true
+    }
+
+    fn set(&self, doing: impl FnOnce(u64) -> Doing) {
+        let mut state = self.connections.lock();
+        let now = state.tick();
+        // It may have had to give way a moment ago.
+        if let Some(own) = state.open.iter_mut().find(|open| open.id == self.id) {
+            own.doing = doing(now);
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.connections.lock().open.retain(|open| open.id != self.id);
+    }
+}
+
+/// A connection at work.
+#[derive(Debug)]
+pub(super) struct Busy<'a>(&'a Place);
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        self.0.set(Doing::Nothing);
+    }
+}
