@@ -193,7 +193,7 @@ impl NewArray {
         };
         let bblog_offset = i32::try_from(AREA_SECTORS + bitmap_sectors).expect("below 1 MiB");
         let shared = Superblock {
-            size_sectors,
+            size_sectors: geometry.member_sectors(),
             data_offset,
             feature_map: if bitmap.is_some() { feature::BITMAP_OFFSET } else { 0 },
             bitmap_offset_sectors: if bitmap.is_some() { 8 } else { 0 },

@@ -84,6 +84,17 @@ fn everything_lies_where_mdadm_puts_it() {
 }
 
 #[test]
+fn raid10_says_the_size_that_md_rounds_to() {
+    // Each of the far copies has a part of the member, and all parts are equal.
+    for (far, chunks) in [(2, 494), (3, 495)] {
+        let size_sectors = Some(495 * 128);
+        let layout = Layout::decode(Level::Raid10, far << 8 | 1, 3).unwrap();
+        let array = NewArray { size_sectors, layout, ..new_array(Level::Raid10, 64) };
+        assert_eq!(first(&plan(&array, 3, 32 * MIB)).size_sectors, chunks * 128, "{far}");
+    }
+}
+
+#[test]
 fn what_is_written_assembles() {
     for level in Level::ALL {
         let chunk = if matches!(level, Level::Raid1 | Level::Linear) { 0 } else { 64 };

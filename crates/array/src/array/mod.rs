@@ -153,7 +153,7 @@ impl Array {
             now,
             epoch_micros: 0,
             members: Members::new(config.members, raid_disks),
-            superblock: with_block_size(config.superblock, block_bytes),
+            superblock: as_md_keeps_it(config.superblock, &geometry, block_bytes),
             geometry,
             block_bytes,
             read_only: config.read_only,
@@ -329,13 +329,18 @@ impl Array {
     }
 }
 
-/// Where md keeps a logical block size, it is what the most demanding member makes of it.
-fn with_block_size(superblock: Superblock, block_bytes: u32) -> Superblock {
+/// What md makes of a superblock when it starts the array: the size is what is used of each member,
+/// and a logical block size, where there is one, that of the most demanding member.
+fn as_md_keeps_it(superblock: Superblock, geometry: &Geometry, block_bytes: u32) -> Superblock {
     let logical_block_bytes = match superblock.logical_block_bytes {
         0 => 0,
         kept => kept.max(block_bytes),
     };
-    Superblock { logical_block_bytes, ..superblock }
+    let size_sectors = match geometry.member_sectors() {
+        0 => superblock.size_sectors,
+        used => used,
+    };
+    Superblock { logical_block_bytes, size_sectors, ..superblock }
 }
 
 fn geometry_of(config: &Config) -> Result<Geometry, String> {

@@ -7,6 +7,7 @@ use super::Verdict;
 use crate::format::bad_blocks::MAX_SHIFT;
 use crate::format::superblock::feature;
 use crate::format::{Superblock, Version};
+use crate::level::Level;
 
 /// The member's superblock with the bitmap where the newest one says it is. md has one place for
 /// the whole array; a member that missed the update which brought the bitmap does not know it.
@@ -95,7 +96,7 @@ pub(crate) fn check_shape(superblock: &Superblock, newest: &Superblock) -> Resul
         ("layout", superblock.layout == newest.layout),
         ("chunk", superblock.chunk_sectors == newest.chunk_sectors),
         ("number of members", superblock.raid_disks == newest.raid_disks),
-        ("size", superblock.size_sectors == newest.size_sectors),
+        ("size", used_sectors(superblock) == used_sectors(newest)),
     ];
     match same.into_iter().find(|(_, same)| !same) {
         Some((name, _)) => {
@@ -103,6 +104,17 @@ pub(crate) fn check_shape(superblock: &Superblock, newest: &Superblock) -> Resul
         }
         None => Ok(()),
     }
+}
+
+/// The used part of a member. In raid10 md rounds it to equal parts for all far copies and says so
+/// with its next update, which a member may have missed.
+fn used_sectors(superblock: &Superblock) -> u64 {
+    let [_, far, ..] = superblock.layout.to_le_bytes();
+    let unit = u64::from(superblock.chunk_sectors) * u64::from(far);
+    if superblock.level != Level::Raid10.to_md() || unit == 0 {
+        return superblock.size_sectors;
+    }
+    superblock.size_sectors / unit * unit
 }
 
 pub(super) fn unreadable(reason: String) -> Verdict {

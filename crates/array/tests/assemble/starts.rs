@@ -281,3 +281,19 @@ fn the_block_size_that_a_superblock_keeps_is_that_of_the_array() {
         assert_eq!(config.block_bytes, expected);
     }
 }
+
+#[test]
+fn sizes_that_md_rounds_to_the_same_are_the_same() {
+    // Two far copies in chunks of 64 KiB: md uses an even number of chunks of each member.
+    let mut superblocks = array(10, 0x201, 3);
+    for (sizes, fits) in
+        [([4096, 4096], true), ([4096 - 256, 4096 - 128], true), ([4096, 4096 - 128], false)]
+    {
+        for superblock in &mut superblocks {
+            superblock.size_sectors = sizes[0];
+        }
+        superblocks[1].size_sectors = sizes[1];
+        let text = verdicts(&assemble(&superblocks, RUN))[1].clone();
+        assert_eq!(text == "b: active, role 1", fits, "{sizes:?}: {text}");
+    }
+}

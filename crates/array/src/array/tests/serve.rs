@@ -225,3 +225,19 @@ fn an_update_keeps_the_block_size_and_makes_it_that_of_the_members() {
         }
     }
 }
+
+#[test]
+fn an_update_says_the_size_that_is_used() {
+    // Two far copies of an odd number of chunks: md rounds when it starts such an array.
+    let mut world = World::with(10, 0x201, 3, 16, |config| {
+        let members = config.members.iter_mut().map(|member| &mut member.superblock);
+        members
+            .chain([&mut config.superblock])
+            .for_each(|sb| sb.size_sectors = MEMBER_SECTORS - 16);
+    });
+    world.write(0, &noise(1, 4096)).unwrap();
+    world.run();
+    for disk in 0..3 {
+        assert_eq!(world.superblock(disk).size_sectors, MEMBER_SECTORS - 32);
+    }
+}
