@@ -32,8 +32,10 @@ pub struct Next {
 pub enum Invocation {
     /// Start an array of these devices.
     Assemble {
-        /// Under this name.
+        /// The one of this name.
         name: Option<String>,
+        /// Whatever its own name is, under that one.
+        rename: bool,
         /// How.
         options: Options,
         /// Its members; found by looking at all block devices when empty.

@@ -21,10 +21,11 @@ fn spelled(invocation: &Invocation) -> String {
     // Only an array that was asked has no name here, and is known by then.
     let array = |name: &Option<String>| -> Vec<String> { name.iter().cloned().collect() };
     match invocation {
-        Invocation::Assemble { name, options, devices } => {
+        Invocation::Assemble { name, rename, options, devices } => {
+            let rename = if *rename { " --rename" } else { "" };
             let scan = if name.is_none() && devices.is_empty() { " --scan" } else { "" };
             let words = [array(name), devices.clone()].concat();
-            line(&format!("assemble{}{scan}", flags(*options)), &words)
+            line(&format!("assemble{rename}{}{scan}", flags(*options)), &words)
         }
         Invocation::Explain { devices } => line("assemble --explain", devices),
         Invocation::Examine { devices } => line("examine", devices),
@@ -76,7 +77,7 @@ mod tests {
     fn next_steps_are_advice_and_commands() {
         let options = Options { run: true, ..Options::default() };
         let devices = vec!["a".to_owned(), "it's".to_owned()];
-        let assemble = Invocation::Assemble { name: None, options, devices };
+        let assemble = Invocation::Assemble { name: None, rename: false, options, devices };
         assert_eq!(next_step(&"wait".into()), "wait");
         assert_eq!(next_step(&assemble.clone().into()), r"braid assemble --run a 'it'\''s'");
         let find = Next::by("find the others, or do without", assemble);

@@ -187,7 +187,7 @@ fn members_of_mds_levels_are_mds_members() {
         nodes.into_iter().for_each(Node::stop);
         // Brought together, the volumes are an array of this machine.
         assert!(lab.ok("cat", &files) == content, "level {level}");
-        lab.ok("assemble b", &files);
+        lab.ok("assemble --rename b", &files);
         assert_eq!(detail(&lab, "b")["state"], json!(["clean"]), "level {level}");
         if level != "0" {
             lab.ok("check b --wait", &[]);
@@ -232,6 +232,7 @@ fn what_cannot_be_changes_nothing_on_any_node() {
         (2, same.join(" "), "lost together"),
         (1, format!("assemble nosuch{all}"), "no volume of this name"),
         (1, format!("assemble{foreign}"), "another array"),
+        (1, format!("assemble y{}", members(&nodes, "/x")), "the members are those of x ("),
     ];
     for (code, words, said) in table {
         let line = lab.refused(code, &words, &[], &[]);
@@ -241,7 +242,8 @@ fn what_cannot_be_changes_nothing_on_any_node() {
 
     // A running array has its volumes to itself.
     lab.ok(&format!("assemble x{all}"), &[]);
-    for words in [format!("assemble y{}", members(&nodes, "/x")), format!("assemble x{all}")] {
+    let renamed = format!("assemble --rename y{}", members(&nodes, "/x"));
+    for words in [renamed, format!("assemble x{all}")] {
         let line = lab.refused(1, &words, &[], &[]);
         assert!(line.contains("in use by another client"), "{line}");
     }
@@ -257,6 +259,30 @@ fn what_cannot_be_changes_nothing_on_any_node() {
         let line = lab.refused(1, words, &local, &local);
         assert!(line.contains("layout xor2d, which runs over nodes alone"), "{line}");
     }
+}
+
+#[test]
+fn the_name_tells_which_array_over_nodes_is_meant() {
+    let lab = Lab::new();
+    let nodes = in_memory(&lab, 4);
+    let (ours, theirs) = (members(&nodes[..2], ""), members(&nodes[2..], ""));
+    lab.ok(&format!("create x -l 1 -n 2 --size 1M{ours}"), &[]);
+    lab.ok(&format!("create y -l 1 -n 2 --size 1M{theirs}"), &[]);
+    let all = members(&nodes[2..], "/y") + &members(&nodes[..2], "/x");
+    let explained = lab.ok_text(&format!("assemble --explain x{all}"), &[]);
+    assert!(explained.contains("can start: clean and complete"), "{explained}");
+    // Even while the other one runs.
+    lab.ok(&format!("assemble y{theirs}"), &[]);
+    let output = lab.run(&format!("assemble x{all}"), &[]);
+    let warned = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{warned}");
+    let left_out =
+        format!("{} is left out: belongs to another array", &members(&nodes[2..3], "/y")[1..]);
+    assert!(warned.contains(&left_out), "{warned}");
+    assert_eq!(detail(&lab, "x")["state"], json!(["clean"]));
+    lab.ok("stop x", &[]);
+    lab.ok(&format!("assemble --rename z{}", members(&nodes[..2], "/x")), &[]);
+    assert_eq!(detail(&lab, "z")["state"], json!(["clean"]));
 }
 
 #[test]

@@ -6,10 +6,11 @@ use std::path::PathBuf;
 
 use support::Lab;
 
-/// What `assemble --explain` says is next.
+/// What `assemble --explain` says is next for the array `top`.
 fn next(lab: &Lab, members: &[PathBuf]) -> String {
     let text = lab.ok_text("assemble --explain", members);
-    let next = text.lines().last().and_then(|line| line.strip_prefix("next: "));
+    let top = text.lines().skip_while(|line| !line.contains(":top ("));
+    let next = top.filter_map(|line| line.strip_prefix("next: ")).next();
     next.unwrap_or_else(|| panic!("no next step: {text}")).to_owned()
 }
 
@@ -39,6 +40,35 @@ fn what_does_not_belong_to_an_array_of_arrays_is_left_out() {
     assert!(line.contains("other") && line.ends_with(&format!("; {all}\n")), "{line}");
     assert_eq!(next(&lab, &with(&others[..1])), all, "a part of another array");
     assert_eq!(next(&lab, &[&others[..1], &members].concat()), all);
+
+    // Called by its name it is found among them, and so is an array that it is made of.
+    let by_name = all.replace("assemble ", "assemble top ");
+    let text = lab.ok_text("assemble --explain top", &with(&others));
+    assert!(text.ends_with(&format!("next: {by_name}\n")), "{text}");
+    let text = lab.ok_text("assemble --explain right", &with(&others));
+    let right = command("right ", &members[2..]);
+    assert!(text.ends_with(&format!("next: {right}\n")), "{text}");
+    lab.ok("assemble top", &with(&others));
+    assert_eq!(lab.run("detail top --test", &[]).status.code(), Some(0));
+    assert_eq!(next(&lab, &with(&others)), "braid status top");
+    let content = lab.ok("cat top", &[]);
+    lab.ok("stop top", &[]);
+    assert!(lab.ok("cat top", &with(&others)) == content);
+}
+
+#[test]
+fn an_array_of_arrays_is_found_by_its_name_in_one_of_them() {
+    let lab = Lab::new();
+    let members = lab.nested("1 --assume-clean");
+    let half = &members[..2];
+    let text = lab.ok_text("assemble --explain top", half);
+    let run = command("--run top ", half);
+    assert!(text.ends_with(&format!("start without them: {run}\n")), "{text}");
+    lab.ok("assemble --run top", half);
+    assert_eq!(lab.run("detail top --test", &[]).status.code(), Some(1));
+    lab.ok("stop top", &[]);
+    lab.ok("assemble left", half);
+    assert_eq!(lab.run("detail left --test", &[]).status.code(), Some(0));
 }
 
 #[test]

@@ -69,7 +69,7 @@ fn fields_of_a_newer_md_are_refused_and_nothing_is_written() {
     create("newer-pads", "1", &members, &["--assume-clean"]);
     put(&members, PAD3, 1);
     let before = support::fingerprints(&members);
-    let run = Run::of(braid().args(["assemble", "newer-pads"]).args(&members));
+    let run = Run::of(braid().args(["assemble", "--rename", "newer-pads"]).args(&members));
     let run = run.expect_status(1, "assembling what a newer md made");
     assert!(run.stderr.contains("superblock fields of a newer md"), "{run}");
     assert_eq!(support::fingerprints(&members), before, "a refused member changed");
@@ -100,7 +100,7 @@ fn a_lost_bitmap_is_dropped_as_braid_advises() {
         let file = OpenOptions::new().write(true).open(member).expect("a member");
         file.write_all_at(&[0; 4096], AT + 4096).expect("a bitmap");
     }
-    let run = Run::of(braid().args(["assemble", "lost-bitmap"]).args(&members));
+    let run = Run::of(braid().args(["assemble", "--rename", "lost-bitmap"]).args(&members));
     let run = run.expect_status(1, "assembling without a bitmap");
     assert!(run.stderr.contains("no member's bitmap can be read"), "{run}");
     let directory = members[0].parent().expect("a directory").display();

@@ -128,7 +128,7 @@ fn assemble_and_cat_refuse_what_does_not_fit() {
     let foreign = vec![ours[0].clone(), ours[1].clone(), other[2].clone()];
     let blank = members("fit-blank", 1, 8 << 20);
     let mut cases = Vec::new();
-    for operation in [&["cat"][..], &["assemble", "x"]] {
+    for operation in [&["cat"][..], &["assemble", "--rename", "x"]] {
         cases.extend([
             refused(operation, &pick(&ours, &[0]), &["member"]),
             refused(operation, &pick(&truncated, &[0, 1]), &[]),
@@ -140,9 +140,13 @@ fn assemble_and_cat_refuse_what_does_not_fit() {
             refused(operation, &[Path::new("nowhere").to_path_buf()][..0], &[]),
         ]);
     }
-    cases.push(refused(&["assemble", "x"], &pick(&dirty, &[0, 2]), &["--force"]));
-    cases.push(refused(&["assemble", "x", "--run"], &pick(&dirty, &[0, 2]), &["--force"]));
-    cases.push(refused(&["assemble", "x"], &pick(&ours, &[0, 1]), &["--run"]));
+    cases.push(refused(&["assemble", "--rename", "x"], &pick(&dirty, &[0, 2]), &["--force"]));
+    cases.push(refused(
+        &["assemble", "--rename", "x", "--run"],
+        &pick(&dirty, &[0, 2]),
+        &["--force"],
+    ));
+    cases.push(refused(&["assemble", "--rename", "x"], &pick(&ours, &[0, 1]), &["--run"]));
     all(cases);
 }
 
@@ -160,7 +164,7 @@ fn two_halves_of_a_mirror_do_not_meet_again() {
         served.write(&content, 0, 65536);
         served.stop();
     }
-    all([refused(&["assemble", "x"], &disks, &[]), refused(&["cat"], &disks, &[])]);
+    all([refused(&["assemble", "--rename", "x"], &disks, &[]), refused(&["cat"], &disks, &[])]);
 }
 
 #[test]
@@ -169,7 +173,7 @@ fn a_member_in_use_is_not_shared() {
     create("in-use", "5", &disks, &[]);
     let served = Served::start("in-use", &disks, &["--readonly"]);
     all([
-        refused(&["assemble", "again"], &disks, &["use"]),
+        refused(&["assemble", "--rename", "again"], &disks, &["use"]),
         refused(
             &["create", "x", "--force", "--level", "0", "--raid-devices", "3"],
             &disks,

@@ -141,7 +141,7 @@ fn explains_what_it_would_do() {
         let before = support::fingerprints(&members);
         let mut command = support::braid();
         command.env("BRAID_RUN_DIR", support::directory("explain"));
-        let run = Run::of(command.args(["assemble", "x", "--explain"]).args(&members));
+        let run = Run::of(command.args(["assemble", "--rename", "x", "--explain"]).args(&members));
         for word in words.iter().filter(|word| !run.stdout.contains(**word)) {
             findings.push(format!("{name} {which:?}: does not say '{word}': {run}"));
         }

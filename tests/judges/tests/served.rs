@@ -48,7 +48,11 @@ impl Served {
 
     fn assemble(&self, members: &[PathBuf], arguments: &[&str]) -> Command {
         let mut command = braid();
-        command.env("BRAID_RUN_DIR", &self.run_dir).arg("assemble").arg(&self.name).args(members);
+        command.env("BRAID_RUN_DIR", &self.run_dir).arg("assemble");
+        // Whatever a real md called it. Volumes on nodes go by the name that is given.
+        command
+            .args(members.iter().all(|member| !member.starts_with("node:")).then_some("--rename"));
+        command.arg(&self.name).args(members);
         command.arg("--export").arg(format!("nbd:unix:{}", self.socket().display()));
         command.args(arguments);
         command

@@ -41,7 +41,7 @@ fn a_half_that_ran_alone_comes_back_by_a_full_recovery() {
     assert!(run.stdout.contains("as failed"), "{run}");
 
     let mut explain = support::braid();
-    let run = Run::of(explain.args(["assemble", "split", "--explain"]).args(&members));
+    let run = Run::of(explain.args(["assemble", "--rename", "split", "--explain"]).args(&members));
     assert!(run.stdout.contains("m1.img: split from"), "{run}");
 
     let served = Served::start("split", &members, &[]);

@@ -120,7 +120,7 @@ impl Table<'_> {
                     );
                     let options = Options { read_only: true, ..options };
                     let devices = vec![device.clone()];
-                    let look = Invocation::Assemble { name: None, options, devices };
+                    let look = Invocation::Assemble { name: None, rename: false, options, devices };
                     let next = Next::by("choose a half, and look at one first", look);
                     return Err(Refused::new(reason, next));
                 }
@@ -339,7 +339,7 @@ impl Table<'_> {
     fn command(&self, options: Options, take: impl Fn(&Verdict) -> bool) -> Invocation {
         let taken = self.candidates.iter().zip(&self.verdicts).filter(|(_, v)| take(v));
         let devices = taken.map(|(candidate, _)| candidate.device.clone()).collect();
-        Invocation::Assemble { name: None, options, devices }
+        Invocation::Assemble { name: None, rename: false, options, devices }
     }
 
     /// To look at all superblocks.

@@ -116,7 +116,7 @@ fn refused(assembly: Assembly) -> (String, Next, bool) {
 /// To assemble these members, named by single letters, with these options.
 fn with_members(options: Options, members: &str) -> Option<Box<Invocation>> {
     let devices = members.chars().map(String::from).collect();
-    Some(Box::new(Invocation::Assemble { name: None, options, devices }))
+    Some(Box::new(Invocation::Assemble { name: None, rename: false, options, devices }))
 }
 
 /// The other members see these device numbers leave, and go on to event count `events`.

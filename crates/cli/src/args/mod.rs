@@ -143,9 +143,13 @@ pub(crate) struct CreateArgs {
 #[derive(Debug, Args)]
 pub(crate) struct AssembleArgs {
     /// NAME, MEMBERs, or a NAME and MEMBERs: what names a file or contains a slash is a member, as
-    /// is node://HOST:PORT/VOLUME (/VOLUME may be left out where it is the NAME)
+    /// is node://HOST:PORT/VOLUME (/VOLUME may be left out where it is the NAME). NAME tells which
+    /// array is meant: its name, HOST:NAME or UUID; members of other arrays are left out
     #[arg(value_name = "NAME|MEMBER", value_hint = ValueHint::FilePath)]
     pub(crate) names: Vec<String>,
+    /// Let it run under NAME, whatever its name is; the superblocks keep theirs
+    #[arg(long)]
+    pub(crate) rename: bool,
     /// Look for members among all block devices
     #[arg(long, short)]
     pub(crate) scan: bool,

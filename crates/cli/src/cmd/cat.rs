@@ -10,9 +10,11 @@ use braid_host::control::{Client, ControlError};
 use braid_host::member::MemberFile;
 use braid_host::reader::{CopyError, Reader};
 
+use super::families;
 use super::found::{self, Found, Members, Named, Use};
 use crate::args::CatArgs;
 use crate::failure::{Failure, system_error};
+use crate::output;
 
 pub(super) fn run(run_dir: &Path, args: &CatArgs) -> Result<(), Failure> {
     let named = Named::parse("cat", &args.names)?;
@@ -32,9 +34,21 @@ pub(super) fn run(run_dir: &Path, args: &CatArgs) -> Result<(), Failure> {
         },
         _ => members,
     };
-    let object = named.name.unwrap_or_else(|| display(&members));
+    let (members, nested, object) = match named.name {
+        Some(name) => {
+            let chosen = families::by_name("cat", &name, &members)?;
+            for (device, why) in chosen.left_out {
+                output::warning(&format!("cat {name}: {device} is left out: {why}"));
+            }
+            (chosen.members, chosen.nested, name)
+        }
+        None => {
+            let object = display(&members);
+            (members, false, object)
+        }
+    };
     let found = found::open_all("cat", &members, Use::Read)?;
-    let mut reader = open(&object, found)?;
+    let mut reader = open(&object, found, nested)?;
     let (offset, length) = range(&object, reader.size_bytes(), args)?;
     let mut stdout = io::stdout().lock();
     let copied = reader.read_with(offset, length, |bytes| stdout.write_all(bytes));
@@ -98,11 +112,12 @@ fn running(mut client: Client, name: &str, args: &CatArgs) -> Result<(), Failure
 }
 
 /// A reader of the array these devices are the members of. When they are members of several
-/// arrays, those arrays must be the members of one.
-fn open(object: &str, found: Vec<Found>) -> Result<Reader, Failure> {
+/// arrays, or of one that is `nested` in another, those arrays must be the members of one.
+fn open(object: &str, found: Vec<Found>, nested: bool) -> Result<Reader, Failure> {
     let inner = found::groups(found);
     match <[Vec<Found>; 1]>::try_from(inner) {
-        Ok([found]) => open_one(object, found),
+        Ok([found]) if !nested => open_one(object, found),
+        Ok(inner) => open_nested(object, inner.into()),
         Err(inner) => open_nested(object, inner),
     }
 }

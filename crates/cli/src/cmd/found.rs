@@ -115,6 +115,29 @@ pub(super) fn open_all(
     Ok(devices.into_iter().map(read).collect())
 }
 
+/// Opens whatever can be looked at and reads its metadata; the rest with the reasons. What comes
+/// twice is looked at once.
+pub(super) fn look(paths: &[PathBuf]) -> (Vec<Found>, Vec<member::OpenError>) {
+    let (mut found, mut odd) = (Vec::new(), Vec::new());
+    for path in paths {
+        match member::peek(path) {
+            Ok(device) => found.push(device),
+            Err(error) => odd.push(error),
+        }
+    }
+    if member::check_distinct(&found).is_err() {
+        let mut kept: Vec<MemberFile> = Vec::new();
+        for device in found {
+            match member::check_distinct(kept.iter().chain([&device])) {
+                Ok(()) => kept.push(device),
+                Err(error) => odd.push(error),
+            }
+        }
+        found = kept;
+    }
+    (found.into_iter().map(read).collect(), odd)
+}
+
 /// Opens members after it is known that none comes twice: the lock of the first would look like
 /// that of another process to the second.
 pub(super) fn open_distinct(
@@ -244,13 +267,17 @@ impl Unread {
     }
 }
 
+/// Is this the name of the array, with the host in front or without, or its UUID?
+pub(super) fn is_called(superblock: &Superblock, name: &str) -> bool {
+    let full = superblock.name();
+    let digits = |text: &str| text.replace([':', '-'], "").to_ascii_lowercase();
+    let has_name = !full.is_empty() && (full == name || short_name(&full) == name);
+    has_name || digits(name) == digits(&superblock.uuid_text())
+}
+
 /// The members of the one array of this name or UUID.
 pub(super) fn by_name(operation: &str, name: &str) -> Result<Vec<PathBuf>, Failure> {
-    let wanted = |sb: &braid_array::format::Superblock| {
-        let full = sb.name();
-        full == name || short_name(&full) == name || sb.uuid_text() == name
-    };
-    let mut found = scan(operation, wanted)?;
+    let mut found = scan(operation, |superblock| is_called(superblock, name))?;
     match (found.pop(), found.is_empty()) {
         (Some(members), true) => Ok(members),
         (None, _) => {

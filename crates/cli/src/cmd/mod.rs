@@ -9,6 +9,7 @@ mod cat;
 mod create;
 mod detail;
 mod examine;
+mod families;
 mod found;
 mod launch;
 mod layout;

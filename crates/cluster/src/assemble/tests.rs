@@ -113,7 +113,7 @@ fn a_dirty_array_that_lacks_a_member_starts_by_force_alone() {
     assert!(why.reason.contains("may be wrong"), "{why}");
     let options = local::Options { force: true, ..local::Options::default() };
     let devices = candidates[1..].iter().map(Candidate::name).collect();
-    let force = Invocation::Assemble { name: None, options, devices };
+    let force = Invocation::Assemble { name: None, rename: false, options, devices };
     assert_eq!(why.next.invocation, Some(Box::new(force)));
     let force = Options { force: true, ..Options::default() };
     assert_eq!(ready(&candidates[1..], force).degraded(), 1);

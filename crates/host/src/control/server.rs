@@ -56,7 +56,7 @@ impl Server {
         let fail = |error: io::Error| match error.kind() {
             io::ErrorKind::AddrInUse => Refusal::new(
                 format!("an array named {name} is already running"),
-                Next::by("give this one another name, or stop that one", stop),
+                Next::by("start this one under another with --rename, or stop that one", stop),
             ),
             io::ErrorKind::TimedOut => Refusal::new(
                 describe(&error),

@@ -9,7 +9,7 @@ use braid_host::member::{self, MemberFile};
 use braid_host::reader::Reader;
 use braid_host::serve::Assembled;
 
-use super::judge;
+use super::{Called, judge};
 use crate::cmd::found::{self, Found};
 use crate::failure::Failure;
 
@@ -26,28 +26,36 @@ pub(super) struct Layers {
     /// The array that is served.
     pub(super) top: Assembly,
     devices: Vec<Found>,
+    /// As it was asked for.
+    called: Called,
 }
 
 impl Layers {
-    /// Decides who is in, in each layer. Reads inner arrays where they can be read.
-    pub(super) fn of(found: Vec<Found>, options: Options) -> Self {
+    /// Decides who is in, in each layer. Reads inner arrays where they can be read. A single array
+    /// is taken for a member of another only if it is known to be `nested` in one.
+    pub(super) fn of(found: Vec<Found>, nested: bool, called: Called, options: Options) -> Self {
         let mut groups = found::groups(found);
         let mut blanks = Vec::new();
-        if groups.len() > 1 {
+        if groups.len() > 1 || nested {
             // Nobody can tell which of several arrays a blank device was meant for.
             let blank = |one: &mut Found| one.candidate.superblock == Err(SuperblockError::NoMagic);
             blanks.extend(groups.iter_mut().flat_map(|group| group.extract_if(.., blank)));
-            if hold_a_superblock(&groups) {
-                return Self::nested(groups, blanks, options);
+            if nested || hold_a_superblock(&groups) {
+                return Self::nested(groups, blanks, called, options);
             }
             // Members of different arrays were mixed up; the usual reasons say so best.
         }
         let devices: Vec<Found> = groups.into_iter().flatten().chain(blanks).collect();
-        Self { top: judge(&devices, options), inner: Vec::new(), devices }
+        Self { top: judge(&devices, options), inner: Vec::new(), devices, called }
     }
 
     /// Arrays, at least one of which is a member of one more.
-    fn nested(groups: Vec<Vec<Found>>, blanks: Vec<Found>, options: Options) -> Self {
+    fn nested(
+        groups: Vec<Vec<Found>>,
+        blanks: Vec<Found>,
+        called: Called,
+        options: Options,
+    ) -> Self {
         let (inner, mut top) = judge_nested(groups.iter().map(Vec::as_slice), options);
         for blank in blanks {
             let reason = SuperblockError::NoMagic.to_string();
@@ -59,7 +67,7 @@ impl Layers {
         }
         let inner = inner.into_iter().zip(groups);
         let inner = inner.map(|(assembly, found)| Layer { assembly, found }).collect();
-        let mut layers = Self { inner, top, devices: Vec::new() };
+        let mut layers = Self { inner, top, devices: Vec::new(), called };
         if let Start::Refused { reason, .. } = &layers.top.start {
             let reason = format!("{reason}{}", layers.problems());
             let next = layers.way_out(options);
@@ -96,8 +104,8 @@ impl Layers {
         for (options, advice) in tries {
             let (inner, top) = judge_nested(related.iter().copied(), options);
             if let Start::Ready { .. } = top.start {
-                let devices = devices_in(&inner, &top).into_iter().map(str::to_owned).collect();
-                return Next::by(advice, Invocation::Assemble { name: None, options, devices });
+                let devices = devices_in(&inner, &top);
+                return Next::by(advice, self.called.invocation(options, devices));
             }
         }
         let devices = related.iter().copied().flatten();
@@ -124,11 +132,16 @@ impl Layers {
     }
 
     /// The devices that are in.
-    pub(super) fn devices_in(&self) -> Vec<&str> {
+    fn devices_in(&self) -> Vec<&str> {
         if self.inner.is_empty() {
             return attached(&self.top).collect();
         }
         devices_in(self.inner.iter().map(|layer| &layer.assembly), &self.top)
+    }
+
+    /// What starts what can be started.
+    pub(super) fn invocation(&self, options: Options) -> Invocation {
+        self.called.invocation(options, self.devices_in())
     }
 
     /// What is to be served.
@@ -198,7 +211,7 @@ fn judge_nested<'a>(
     options: Options,
 ) -> (Vec<Assembly>, Assembly) {
     let inner: Vec<Assembly> = groups.map(|found| judge(found, options)).collect();
-    let candidates: Vec<Candidate> = inner.iter().filter_map(content).collect();
+    let candidates: Vec<Candidate> = inner.iter().filter_map(content_of).collect();
     let none = candidates.is_empty();
     let mut top = found::decide(candidates, options);
     if let (true, Start::Refused { reason, .. }) = (none, &mut top.start) {
@@ -209,13 +222,18 @@ fn judge_nested<'a>(
 
 /// Is one of these arrays a member of another, if it is started at all costs?
 fn hold_a_superblock(groups: &[Vec<Found>]) -> bool {
-    let options = Options { force: true, run: true, read_only: true };
-    let mut contents = groups.iter().filter_map(|found| content(&judge(found, options)));
+    let mut contents = groups.iter().filter_map(|found| content(found));
     contents.any(|candidate| candidate.superblock.is_ok())
 }
 
+/// What an array holds at the places of superblocks, if it is started at all costs; `None` when it
+/// cannot be started.
+pub(in crate::cmd) fn content(found: &[Found]) -> Option<Candidate> {
+    content_of(&judge(found, Options { force: true, run: true, read_only: true }))
+}
+
 /// What an inner array holds at the places of superblocks; `None` when it cannot be started.
-fn content(assembly: &Assembly) -> Option<Candidate> {
+fn content_of(assembly: &Assembly) -> Option<Candidate> {
     let Start::Ready { config, .. } = &assembly.start else { return None };
     // Opened once more: the reader goes through the page cache, whoever serves it does not.
     let open = |member: &MemberConfig| member::peek(member.device.as_ref()).ok();

@@ -5,10 +5,12 @@ use std::process::Command;
 
 use braid_array::assemble::{Assembly, Options, Start};
 use braid_array::format::Superblock;
+use braid_array::refusal::{Invocation, Next};
 use braid_host::control::valid_name;
 use braid_host::daemon::Daemon;
 use braid_host::serve::{Assembled, ExportSpec};
 
+use super::families::{self, Choice};
 use super::found::{self, Found, Members, Named, Use};
 use super::launch::{self, launch};
 use crate::args::AssembleArgs;
@@ -20,13 +22,65 @@ mod layers;
 mod nodes;
 
 use layers::Layers;
+pub(super) use layers::content;
 pub(super) use nodes::open_nodes;
+
+/// How the array was called by who asks for it.
+#[derive(Clone, Debug, Default)]
+struct Called {
+    name: Option<String>,
+    /// It is to run under this name, whatever it is called in its superblocks.
+    rename: bool,
+}
+
+impl Called {
+    /// The name by which it is to be found.
+    fn wanted(&self) -> Option<&str> {
+        self.name.as_deref().filter(|_| !self.rename)
+    }
+
+    /// What assembles these devices.
+    fn invocation(&self, options: Options, devices: Vec<&str>) -> Invocation {
+        let (name, rename) = (self.name.clone(), self.rename);
+        let devices = devices.into_iter().map(str::to_owned).collect();
+        Invocation::Assemble { name, rename, options, devices }
+    }
+
+    /// The same next step for the array as it was called.
+    fn named(&self, mut next: Next) -> Next {
+        if let Some(Invocation::Assemble { name: name @ None, rename, .. }) =
+            next.invocation.as_deref_mut()
+        {
+            (*name, *rename) = (self.name.clone(), self.rename);
+        }
+        next
+    }
+
+    /// The name that the array runs under.
+    fn run_name(&self, newest: Option<&Superblock>, object: &str) -> Result<String, Failure> {
+        let stored = newest.map(Superblock::name).unwrap_or_default();
+        let stored = Some(shape::short_name(&stored)).filter(|name| !name.is_empty());
+        let name = match &self.name {
+            Some(name) if self.rename => Some(name.as_str()),
+            name => stored.or(name.as_deref()),
+        };
+        let next = "put a name before the members: braid assemble --rename NAME MEMBER...";
+        let Some(name) = name else {
+            let reason = "its superblocks give it no name";
+            return Err(Failure::refused("assemble", object, reason, next));
+        };
+        if valid_name(name) {
+            return Ok(name.to_owned());
+        }
+        let reason = format!("'{name}' in its superblocks cannot be used as a name");
+        Err(Failure::refused("assemble", object, reason, next))
+    }
+}
 
 /// What was typed, checked.
 #[derive(Debug)]
 struct Plan {
-    /// As given; otherwise the superblock's.
-    name: Option<String>,
+    called: Called,
     /// What the array is called in messages until its name is known.
     object: String,
     members: Vec<PathBuf>,
@@ -47,11 +101,20 @@ pub(super) fn run(run_dir: &Path, args: &AssembleArgs) -> Result<(), Failure> {
         let next = "name members or use --scan, not both";
         return Err(Failure::usage("assemble", "--scan", "members were given", next));
     }
-    let members = match (named.name.as_deref(), named.members) {
+    let called = Called { name: named.name, rename: args.rename };
+    if called.rename && called.name.is_none() {
+        let next = "put the name before the members: braid assemble --rename NAME MEMBER...";
+        return Err(Failure::usage("assemble", "--rename", "no name was given", next));
+    }
+    let members = match (called.name.as_deref(), named.members) {
         (_, Members::Nodes(members)) => {
-            return nodes::run(run_dir, args, named.name.as_deref(), &members, exports, daemon);
+            return nodes::run(run_dir, args, &called, &members, exports, daemon);
         }
         (_, Members::Paths(members)) if !members.is_empty() => members,
+        (Some(_), _) if called.rename => {
+            let reason = "which array is to run under this name was not said";
+            return Err(Failure::usage("assemble", "--rename", reason, "name its members"));
+        }
         (Some(name), _) => found::by_name("assemble", name)?,
         (None, _) if args.scan => return each(args),
         (None, _) => {
@@ -65,14 +128,14 @@ pub(super) fn run(run_dir: &Path, args: &AssembleArgs) -> Result<(), Failure> {
     }
     let first = members.first().map(|member| member.display().to_string());
     let plan = Plan {
-        object: named.name.clone().or(first).unwrap_or_default(),
-        name: named.name,
+        object: called.name.clone().or(first).unwrap_or_default(),
+        called,
         members,
         exports,
         options: Options { force: args.force, run: args.run, read_only: args.readonly },
     };
     if args.explain {
-        return explain::run(&plan);
+        return explain::run(run_dir, plan);
     }
     let object = plan.object.clone();
     launch("assemble", &object, args.foreground, daemon, |daemon| serve(run_dir, plan, daemon))
@@ -114,36 +177,22 @@ fn judge(found: &[Found], options: Options) -> Assembly {
     found::decide(found.iter().map(|one| one.candidate.clone()).collect(), options)
 }
 
-/// The name that was given, else the superblock's without the host in front.
-fn array_name(
-    given: Option<&str>,
-    newest: Option<&Superblock>,
-    object: &str,
-) -> Result<String, Failure> {
-    let stored = newest.map(Superblock::name).unwrap_or_default();
-    let name = given.unwrap_or_else(|| shape::short_name(&stored)).to_owned();
-    if valid_name(&name) {
-        return Ok(name);
-    }
-    let reason = if name.is_empty() {
-        "its superblocks give it no name".to_owned()
-    } else {
-        format!("'{name}' in its superblocks cannot be used as a name")
-    };
-    let next = "put a name before the members: braid assemble NAME MEMBER...";
-    Err(Failure::refused("assemble", object, reason, next))
-}
-
 /// Serves the array until it is stopped. With `daemon`, the terminal is left once it is served.
 fn serve(run_dir: &Path, plan: Plan, daemon: Option<Daemon>) -> Result<(), Failure> {
     let purpose = if plan.options.read_only { Use::ServeReadOnly } else { Use::Serve };
-    let found = found::open_all("assemble", &plan.members, purpose)?;
-    let layers = Layers::of(found, plan.options);
+    let Choice { members, nested, left_out } = match plan.called.wanted() {
+        Some(name) => families::by_name("assemble", name, &plan.members)?,
+        None => Choice { members: plan.members, nested: false, left_out: Vec::new() },
+    };
+    let found = found::open_all("assemble", &members, purpose)?;
+    let layers = Layers::of(found, nested, plan.called.clone(), plan.options);
     if let Start::Refused { reason, next, .. } = &layers.top.start {
-        return Err(Failure::refused("assemble", &plan.object, reason, next.clone()));
+        let next = plan.called.named(next.clone());
+        return Err(Failure::refused("assemble", &plan.object, reason, next));
     }
-    let name = array_name(plan.name.as_deref(), layers.top.newest.as_deref(), &plan.object)?;
-    for left_out in layers.left_out() {
+    let name = plan.called.run_name(layers.top.newest.as_deref(), &plan.object)?;
+    let others = left_out.iter().map(|(device, why)| format!("{device} is left out: {why}"));
+    for left_out in others.chain(layers.left_out()) {
         output::warning(&format!("assemble {name}: {left_out}"));
     }
     let array = layers.assembled(&plan.object)?;
@@ -152,5 +201,5 @@ fn serve(run_dir: &Path, plan: Plan, daemon: Option<Daemon>) -> Result<(), Failu
 
 /// An array of just these members.
 pub(super) fn all_in(object: &str, found: Vec<Found>) -> Result<Assembled, Failure> {
-    Layers::of(found, Options::default()).assembled(object)
+    Layers::of(found, false, Called::default(), Options::default()).assembled(object)
 }

@@ -5,7 +5,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use braid_array::Refusal;
-use braid_array::assemble::Verdict;
+use braid_array::assemble::{self as local, Verdict};
+use braid_array::format::Superblock;
 use braid_cluster::assemble::{Assembly, Candidate, Options, Plan, Start, decide};
 use braid_cluster::pipeline::Params;
 use braid_cluster::{ClientConfig, Planner};
@@ -15,8 +16,10 @@ use braid_host::remote::{self, Remote, RemoteError};
 use braid_host::serve::{Assembled, ExportSpec};
 use uuid::Uuid;
 
-use super::{array_name, explain};
+use super::{Called, explain};
 use crate::args::{AssembleArgs, NodeArg, WriteSchedule};
+use crate::cmd::families::{Unclear, title};
+use crate::cmd::found::is_called;
 use crate::cmd::launch::{self, launch};
 use crate::cmd::nodes::{epoch_after, fabric, failed, same_node};
 use crate::failure::Failure;
@@ -31,25 +34,28 @@ const MOVE: &str = "move it to another node";
 pub(super) fn run(
     run_dir: &Path,
     args: &AssembleArgs,
-    name: Option<&str>,
+    called: &Called,
     nodes: &[NodeArg],
     exports: Vec<ExportSpec>,
     daemon: Option<Daemon>,
 ) -> Result<(), Failure> {
+    let name = called.wanted();
     let volumes = volumes(name, nodes)?;
     let fabric = fabric("assemble", args.fabric.as_deref())?;
     let options = Options { force: args.force, read_only: args.readonly };
     if args.explain {
-        return explain_nodes(name, &volumes, options, fabric);
+        return explain_nodes(called, &volumes, options, fabric);
     }
-    let object = name.map_or_else(|| volumes[0].to_string(), str::to_owned);
+    let object = called.name.clone().unwrap_or_else(|| volumes[0].to_string());
     launch("assemble", &object, args.foreground, daemon, |daemon| {
-        let (assembly, epoch) = judge(&volumes, options, fabric)?;
+        let (assembly, epoch) = judge(&volumes, name, options, fabric)?;
         let plan = match assembly.start {
             Start::Ready(plan) => plan,
-            Start::Refused(why) => return Err(Failure::explained("assemble", &object, why)),
+            Start::Refused(Refusal { reason, next }) => {
+                return Err(Failure::refused("assemble", &object, reason, called.named(next)));
+            }
         };
-        let name = array_name(name, assembly.newest.as_deref(), &object)?;
+        let name = called.run_name(assembly.newest.as_deref(), &object)?;
         warn(&name, &plan, &assembly.verdicts);
         let schedule = args.schedule.unwrap_or(WriteSchedule::Mix);
         let array = assembled(&name, *plan, schedule, fabric, epoch)?;
@@ -66,7 +72,7 @@ pub(in crate::cmd) fn open_nodes(
 ) -> Result<Assembled, Failure> {
     let volumes = volumes(None, members)?;
     let object = volumes[0].to_string();
-    let (assembly, epoch) = judge(&volumes, Options::default(), fabric)?;
+    let (assembly, epoch) = judge(&volumes, None, Options::default(), fabric)?;
     match assembly.start {
         Start::Ready(plan) if plan.degraded() == usize::from(missing) => {
             assembled(&object, *plan, schedule, fabric, epoch)
@@ -126,22 +132,40 @@ fn on_the_node_of(other: &NodeArg) -> String {
     format!("is on the same node as {other}")
 }
 
-/// Reads all superblocks, and sees that nobody else has any of the volumes. With the epoch for the
-/// one who serves the array next.
-fn judge(volumes: &[NodeArg], options: Options, fabric: Kind) -> Result<(Assembly, u32), Failure> {
-    let mut candidates = Vec::with_capacity(volumes.len());
-    // All are held until all are known to be free.
-    let mut remotes = Vec::with_capacity(volumes.len());
-    let until = Instant::now() + PATIENCE;
-    for node in volumes {
-        let connected = Remote::connect(&node.address, fabric);
-        let mut remote = connected.map_err(|error| {
+/// Reads all superblocks of the array of this name, if one is given, and sees that nobody else has
+/// any of the volumes. With the epoch for the one who serves the array next.
+fn judge(
+    volumes: &[NodeArg],
+    name: Option<&str>,
+    options: Options,
+    fabric: Kind,
+) -> Result<(Assembly, u32), Failure> {
+    let connect = |node: &NodeArg| {
+        Remote::connect(&node.address, fabric).map_err(|error| {
             let next = format!("{}, or leave this member out", error.why.next.advice);
             Failure::refused("assemble", node, error.why.reason, next)
-        })?;
-        let found = probe_patiently(&mut remote, node, until);
+        })
+    };
+    let mut volumes = volumes.to_vec();
+    if let Some(name) = name {
+        // On connections of their own: what is only looked at is not held, whoever uses it.
+        let look = |node: &NodeArg| {
+            let found = probe(&mut connect(node)?, node, false);
+            found.map_err(|error| failed("assemble", node, &error))
+        };
+        let looked_at = volumes.iter().map(look).collect::<Result<Vec<_>, _>>()?;
+        for (index, verdict) in others(name, &looked_at)?.into_iter().rev() {
+            let node = volumes.remove(index);
+            output::warning(&format!("assemble {name}: {node} is left out: {verdict}"));
+        }
+    }
+    let mut remotes = volumes.iter().map(connect).collect::<Result<Vec<_>, _>>()?;
+    let mut candidates = Vec::with_capacity(volumes.len());
+    let until = Instant::now() + PATIENCE;
+    // All are held until all are known to be free.
+    for (node, remote) in volumes.iter().zip(&mut remotes) {
+        let found = probe_patiently(remote, node, until);
         candidates.push(found.map_err(|error| failed("assemble", node, &error))?);
-        remotes.push(remote);
     }
     if let Some((index, other)) = same_node(&remotes) {
         let reason = on_the_node_of(&volumes[other]);
@@ -149,6 +173,35 @@ fn judge(volumes: &[NodeArg], options: Options, fabric: Kind) -> Result<(Assembl
     }
     let newest = remotes.iter().map(Remote::newest_epoch).max().unwrap_or(0);
     Ok((decide(&candidates, options), epoch_after(newest)))
+}
+
+/// The volumes that belong to arrays of other names: by index, and whose they are.
+fn others(name: &str, candidates: &[Candidate]) -> Result<Vec<(usize, Verdict)>, Failure> {
+    let superblocks = || candidates.iter().map(|candidate| candidate.superblock.as_ref().ok());
+    if !superblocks().flatten().any(|superblock| is_called(superblock, name)) {
+        let mut titles: Vec<String> = superblocks().flatten().map(title).collect();
+        titles.sort();
+        titles.dedup();
+        // What has no name of its own goes by any.
+        let nameless = superblocks().flatten().all(|superblock| superblock.name().is_empty());
+        return match titles.len() {
+            0 => Ok(Vec::new()),
+            1 if nameless => Ok(Vec::new()),
+            _ => Err(Unclear::Other(titles).refusal("assemble", name)),
+        };
+    }
+    let called = superblocks().flatten().filter(|superblock| is_called(superblock, name));
+    let mut arrays: Vec<String> = called.map(title).collect();
+    arrays.sort();
+    arrays.dedup();
+    if arrays.len() > 1 {
+        return Err(Unclear::Several(arrays).refusal("assemble", name));
+    }
+    let other = |(index, superblock): (usize, Option<&Superblock>)| {
+        let other = superblock.filter(|superblock| !is_called(superblock, name))?;
+        Some((index, Verdict::Foreign { uuid: other.uuid_text(), name: other.name() }))
+    };
+    Ok(superblocks().enumerate().filter_map(other).collect())
 }
 
 fn warn(name: &str, plan: &Plan, verdicts: &[(String, Verdict)]) {
@@ -162,7 +215,7 @@ fn warn(name: &str, plan: &Plan, verdicts: &[(String, Verdict)]) {
 }
 
 fn explain_nodes(
-    name: Option<&str>,
+    called: &Called,
     volumes: &[NodeArg],
     options: Options,
     fabric: Kind,
@@ -189,28 +242,33 @@ fn explain_nodes(
             Err(reason) => unreachable.push((node.to_string(), Verdict::Unreadable { reason })),
         }
     }
+    let mut left_out = Vec::new();
+    if let Some(name) = called.wanted() {
+        for (index, verdict) in others(name, &candidates)?.into_iter().rev() {
+            left_out.push((candidates.remove(index).name(), verdict));
+        }
+    }
     let assembly = decide(&candidates, options);
     let mut verdicts = assembly.verdicts.clone();
-    verdicts.extend(unreachable);
+    verdicts.extend(left_out.into_iter().rev().chain(unreachable));
     let mut text = String::new();
     explain::describe(assembly.newest.as_deref(), &verdicts, &mut text);
     match &assembly.start {
         Start::Refused(Refusal { reason, next }) => {
-            let _ = writeln!(text, "cannot start: {reason}\nnext: {}", next_step(next));
+            let next = next_step(&called.named(next.clone()));
+            let _ = writeln!(text, "cannot start: {reason}\nnext: {next}");
         }
         Start::Ready(plan) => {
             let _ = writeln!(text, "can start: {}", condition(plan));
-            let flags = [(options.read_only, "--readonly"), (options.force, "--force")];
-            let flags = flags.iter().filter(|(set, _)| *set).map(|(_, flag)| (*flag).to_owned());
-            let mut words = vec!["braid assemble".to_owned()];
-            words.extend(name.map(shell_word));
-            words.extend(flags);
-            if fabric != Kind::Tcp {
-                words.push(format!("--fabric {}", shell_word(&fabric.to_string())));
-            }
+            let Options { force, read_only } = options;
             let attached = verdicts.iter().filter(|(_, verdict)| verdict.attached());
-            words.extend(attached.map(|(member, _)| shell_word(member)));
-            let _ = writeln!(text, "next: {}", words.join(" "));
+            let attached = attached.map(|(member, _)| member.as_str()).collect();
+            let options = local::Options { force, read_only, run: false };
+            let fabric = Some(fabric).filter(|fabric| *fabric != Kind::Tcp);
+            let option =
+                fabric.map(|fabric| format!(" --fabric {}", shell_word(&fabric.to_string())));
+            let next = next_step(&called.invocation(options, attached).into());
+            let _ = writeln!(text, "next: {next}{}", option.unwrap_or_default());
         }
     }
     output::answer(&text)
