@@ -8,8 +8,6 @@ use std::fs::File;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use mounts::Mounts;
-
 mod block;
 mod locks;
 mod mounts;
@@ -17,8 +15,9 @@ mod processes;
 #[cfg(test)]
 mod tests;
 
-pub use block::of_device;
+pub(crate) use block::swaps;
 pub use mounts::is_our_mount;
+pub(crate) use mounts::{Mounted, Mounts};
 pub use processes::{Process, listening_at};
 
 /// Somebody who uses something.

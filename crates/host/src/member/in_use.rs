@@ -5,11 +5,9 @@
 //! ABI `holders` and `loop` below `/sys/block`). Mounts in other namespaces do not show there, but
 //! whoever mounts, swaps to or holds a block device has claimed it, and so nobody else can.
 
-use std::ffi::OsString;
 use std::fmt;
 use std::fs;
 use std::ops::Range;
-use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 use braid_array::SECTOR_BYTES;
@@ -18,6 +16,7 @@ use rustix::io::Errno;
 
 use super::below::{Backing, DEEPEST, Place};
 use super::open::{Identity, Mode, open_with};
+use crate::users::{self, Mounted, Mounts};
 
 /// What somebody uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,6 +87,18 @@ struct Mount {
     fuse: bool,
 }
 
+impl Mount {
+    fn of(mounted: Mounted) -> Self {
+        let (major, minor) = mounted.device;
+        // Of some file systems only the source tells the device: btrfs numbers itself.
+        let source = Some(&mounted.source).filter(|path| path.starts_with("/dev"));
+        let source = source.and_then(|source| identity_of(source));
+        let source = source.filter(|id| id.device_number().is_some());
+        let (device, fuse) = (makedev(major, minor), mounted.is_fuse());
+        Self { device, source, on: mounted.at, fuse }
+    }
+}
+
 /// A loop device. Its bytes are those of the file or device that it shows.
 struct Loop {
     backing: Backing,
@@ -121,10 +132,9 @@ struct System {
 
 impl System {
     fn look() -> Self {
-        let text = |path| fs::read(path).unwrap_or_default();
         Self {
-            mounts: mounts(&text("/proc/self/mountinfo")).collect(),
-            swaps: swaps(&text("/proc/swaps")).filter_map(|path| identity_of(&path)).collect(),
+            mounts: Mounts::read().0.into_iter().map(Mount::of).collect(),
+            swaps: users::swaps().iter().filter_map(|path| identity_of(path)).collect(),
             loops: loops(),
         }
     }
@@ -276,66 +286,9 @@ fn loops() -> Vec<Loop> {
     found.collect()
 }
 
-/// The mounts of this process's namespace, from the text of `/proc/self/mountinfo`.
-fn mounts(text: &[u8]) -> impl Iterator<Item = Mount> + '_ {
-    text.split(|byte| *byte == b'\n').filter_map(|line| {
-        let mut words = line.split(|byte| *byte == b' ');
-        let device = std::str::from_utf8(words.nth(2)?).ok().and_then(parse_number)?;
-        let on = path(words.nth(1)?);
-        let mut words = words.skip_while(|word| *word != b"-").skip(1);
-        let fuse = words.next()?.starts_with(b"fuse");
-        // Of some file systems only the source tells the device: btrfs numbers itself.
-        let source = words.next().map(path).filter(|path| path.starts_with("/dev"));
-        let source = source.and_then(|source| identity_of(&source));
-        let source = source.filter(|id| id.device_number().is_some());
-        Some(Mount { device, source, on, fuse })
-    })
-}
-
-/// The files and devices in the text of `/proc/swaps`.
-fn swaps(text: &[u8]) -> impl Iterator<Item = PathBuf> + '_ {
-    let lines = text.split(|byte| *byte == b'\n').skip(1);
-    lines.filter_map(|line| line.split(|byte| b" \t".contains(byte)).next()).map(path)
-}
-
-/// A path in which the kernel wrote blanks and backslashes as `\` and three octal digits.
-fn path(escaped: &[u8]) -> PathBuf {
-    let mut bytes = Vec::with_capacity(escaped.len());
-    let mut rest = escaped;
-    while let [first, after @ ..] = rest {
-        let code = after.get(..3).filter(|_| *first == b'\\');
-        let code = code.and_then(|digits| std::str::from_utf8(digits).ok());
-        match code.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
-            Some(byte) => {
-                bytes.push(byte);
-                rest = &after[3..];
-            }
-            None => {
-                bytes.push(*first);
-                rest = after;
-            }
-        }
-    }
-    PathBuf::from(OsString::from_vec(bytes))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_the_kernel_lists_is_read() {
-        let text = b"36 35 98:0 /mnt1 /mnt\\0402 rw,noatime master:1 - ext3 nowhere rw\n\
-                     37 35 0:41 / /a\\134b rw - fuse braid rw\n\nodd\n40 1 x:y / / -\n";
-        let found: Vec<_> = mounts(text).map(|m| (m.device, m.on, m.fuse)).collect();
-        let first = (makedev(98, 0), PathBuf::from("/mnt 2"), false);
-        let expected = [first, (makedev(0, 41), PathBuf::from(r"/a\b"), true)];
-        assert_eq!(found, expected);
-        let text = b"Filename\tType\n/dev/sda2                 partition\t8\n/a\\040b file\n";
-        let found: Vec<PathBuf> = swaps(text).collect();
-        assert_eq!(found, [Path::new("/dev/sda2"), Path::new("/a b"), Path::new("")]);
-        assert_eq!(path(br"\9\04"), Path::new(r"\9\04"));
-    }
 
     #[test]
     fn users_are_told_with_what_lies_between() {

@@ -12,15 +12,6 @@ use super::{User, processes};
 /// More than anybody stacks.
 const DEEPEST: usize = 8;
 
-/// Who uses the block device with this number, or a partition of it.
-#[must_use]
-pub fn of_device(major: u32, minor: u32) -> Vec<User> {
-    match fs::canonicalize(format!("/sys/dev/block/{major}:{minor}")) {
-        Ok(entry) => users_of(&entry, &Mounts::read(), DEEPEST),
-        Err(_) => Vec::new(),
-    }
-}
-
 /// The loop devices on a file for which `is_it` holds.
 pub(super) fn loops_on(mounts: &Mounts, is_it: impl Fn(&Path) -> bool) -> Vec<User> {
     loops(mounts, &is_it, DEEPEST)
@@ -50,7 +41,7 @@ fn users_of(entry: &Path, mounts: &Mounts, depth: usize) -> Vec<User> {
     if let Some(number) = device_number(entry) {
         users.extend(mounts.of_device(number, &name).into_iter().map(User::Mount));
     }
-    if swaps(&fs::read_to_string("/proc/swaps").unwrap_or_default()).any(|path| path == name) {
+    if swaps().contains(&name) {
         users.push(User::Swap);
     }
     for below in fs::read_dir(entry).into_iter().flatten().flatten() {
@@ -80,7 +71,13 @@ fn device_number(entry: &Path) -> Option<(u32, u32)> {
     Some((major.parse().ok()?, minor.parse().ok()?))
 }
 
-/// The devices and files in the text of /proc/swaps: a header, then lines that begin with a path.
-pub(super) fn swaps(text: &str) -> impl Iterator<Item = PathBuf> + '_ {
-    text.lines().skip(1).filter_map(|line| line.split_whitespace().next()).map(unescape)
+/// The devices and files that are swapped to.
+pub(crate) fn swaps() -> Vec<PathBuf> {
+    swaps_in(&fs::read("/proc/swaps").unwrap_or_default()).collect()
+}
+
+/// The text of /proc/swaps: a header, then lines that begin with a path.
+pub(super) fn swaps_in(text: &[u8]) -> impl Iterator<Item = PathBuf> + '_ {
+    let lines = text.split(|byte| *byte == b'\n').skip(1).filter(|line| !line.is_empty());
+    lines.filter_map(|line| line.split(|byte| b" \t".contains(byte)).next()).map(unescape)
 }

@@ -6,27 +6,35 @@ use std::path::{Path, PathBuf};
 
 /// A line of mountinfo, the parts of it that matter here.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Mounted {
-    /// Major and minor number of the file system.
-    device: (u32, u32),
+pub(crate) struct Mounted {
+    /// Major and minor number of the file system: of its device, where it is on one.
+    pub(crate) device: (u32, u32),
     /// Where it is.
-    at: PathBuf,
-    kind: String,
-    source: PathBuf,
+    pub(crate) at: PathBuf,
+    kind: Vec<u8>,
+    /// A device, or what the file system says instead.
+    pub(crate) source: PathBuf,
+}
+
+impl Mounted {
+    /// Does a process answer for it, or not?
+    pub(crate) fn is_fuse(&self) -> bool {
+        self.kind.starts_with(b"fuse")
+    }
 }
 
 /// What is mounted in this mount namespace.
 #[derive(Debug, Default)]
-pub(super) struct Mounts(Vec<Mounted>);
+pub(crate) struct Mounts(pub(crate) Vec<Mounted>);
 
 impl Mounts {
-    /// All of them; none where /proc cannot be read.
-    pub(super) fn read() -> Self {
-        Self::parse(&std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default())
+    /// All of them, each after what it hides; none where /proc cannot be read.
+    pub(crate) fn read() -> Self {
+        Self::parse(&std::fs::read("/proc/self/mountinfo").unwrap_or_default())
     }
 
-    pub(super) fn parse(text: &str) -> Self {
-        Self(text.lines().filter_map(mounted).collect())
+    pub(super) fn parse(text: &[u8]) -> Self {
+        Self(text.split(|byte| *byte == b'\n').filter_map(mounted).collect())
     }
 
     /// Where else the file system at `mountpoint`, or a part of it, is mounted, and what is
@@ -51,7 +59,7 @@ impl Mounts {
 
     pub(super) fn is_ours(&self, mountpoint: &Path) -> bool {
         let top = self.0.iter().rfind(|mount| mount.at == mountpoint);
-        top.is_some_and(|mount| mount.kind.starts_with("fuse") && mount.source == Path::new(OURS))
+        top.is_some_and(|mount| mount.is_fuse() && mount.source == Path::new(OURS))
     }
 }
 
@@ -65,31 +73,36 @@ pub fn is_our_mount(mountpoint: &Path) -> bool {
 }
 
 /// `36 35 98:0 /root /mnt rw shared:1 - ext3 /dev/root rw`: any number of words before the dash.
-fn mounted(line: &str) -> Option<Mounted> {
-    let (head, tail) = line.split_once(" - ")?;
-    let mut head = head.split(' ').skip(2);
-    let (major, minor) = head.next()?.split_once(':')?;
-    let at = unescape(head.nth(1)?);
-    let mut tail = tail.split(' ');
+fn mounted(line: &[u8]) -> Option<Mounted> {
+    let mut words = line.split(|byte| *byte == b' ');
+    let (major, minor) = std::str::from_utf8(words.nth(2)?).ok()?.split_once(':')?;
+    let at = unescape(words.nth(1)?);
+    let mut words = words.skip_while(|word| *word != b"-").skip(1);
     Some(Mounted {
         device: (major.parse().ok()?, minor.parse().ok()?),
         at,
-        kind: tail.next()?.to_owned(),
-        source: unescape(tail.next()?),
+        kind: words.next()?.to_vec(),
+        source: unescape(words.next()?),
     })
 }
 
-/// Blanks, tabs, line ends and backslashes are written `\040` and so on.
-pub(super) fn unescape(word: &str) -> PathBuf {
-    let mut bytes = Vec::new();
-    let mut rest = word.as_bytes();
-    while let Some((&byte, after)) = rest.split_first() {
-        let octal = after.get(..3).filter(|_| byte == b'\\').and_then(|digits| {
-            let digits = std::str::from_utf8(digits).ok()?;
-            u8::from_str_radix(digits, 8).ok()
-        });
-        bytes.push(octal.unwrap_or(byte));
-        rest = if octal.is_some() { &after[3..] } else { after };
+/// A path in which the kernel wrote blanks and backslashes as `\` and three octal digits.
+pub(crate) fn unescape(escaped: &[u8]) -> PathBuf {
+    let mut bytes = Vec::with_capacity(escaped.len());
+    let mut rest = escaped;
+    while let [first, after @ ..] = rest {
+        let code = after.get(..3).filter(|_| *first == b'\\');
+        let code = code.and_then(|digits| std::str::from_utf8(digits).ok());
+        match code.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = &after[3..];
+            }
+            None => {
+                bytes.push(*first);
+                rest = after;
+            }
+        }
     }
     PathBuf::from(OsString::from_vec(bytes))
 }

@@ -2,7 +2,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use super::*;
 
-const MOUNTINFO: &str = r"22 27 0:21 / /proc rw,relatime - proc proc rw
+const MOUNTINFO: &[u8] = br"22 27 0:21 / /proc rw,relatime - proc proc rw
 27 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw,discard
 40 27 0:45 / /srv/my\040array rw,nosuid,nodev - fuse braid rw,user_id=0
 41 27 0:45 /a0 /srv/copy rw,nosuid,nodev shared:7 master:3 - fuse braid rw,user_id=0
@@ -26,14 +26,13 @@ fn mountinfo_is_read() {
     assert_eq!(loop0, [Path::new("/srv/my array/in")]);
     let loop1 = mounts.of_device((7, 1), Path::new("/dev/loop1"));
     assert_eq!(loop1, [Path::new("/srv/b")]);
-    assert_eq!(mounts::unescape(r"a\134b\12"), Path::new(r"a\b\12"));
+    assert_eq!(mounts::unescape(br"\9a\134b\12"), Path::new(r"\9a\b\12"));
 }
 
 #[test]
 fn swaps_are_read() {
-    let text =
-        "Filename Type Size Used Priority\n/dev/sda2  partition 1 0 -2\n/a\\040b file 1 0 -3\n";
-    let found: Vec<_> = block::swaps(text).collect();
+    let text = b"Filename\tType\n/dev/sda2                 partition\t8\n/a\\040b file\n";
+    let found: Vec<_> = block::swaps_in(text).collect();
     assert_eq!(found, [Path::new("/dev/sda2"), Path::new("/a b")]);
 }
 
