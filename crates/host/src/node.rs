@@ -18,7 +18,7 @@ use crate::engine::Engine;
 use crate::fabric::frame::Kind;
 use crate::member::describe;
 use crate::serve::watch_signals;
-use crate::store::Store;
+use crate::store::{MadeDirectories, Store};
 use crate::system::refused_by_system;
 
 #[cfg(test)]
@@ -55,6 +55,8 @@ pub struct RunningNode {
     address: SocketAddr,
     door: Door,
     engine: Option<JoinHandle<io::Result<()>>>,
+    /// Directories that go again should the node never have been ready.
+    made: Option<MadeDirectories>,
 }
 
 /// Serves a node until SIGTERM, SIGINT or SIGHUP. Calls `ready` with its address when it can be
@@ -69,14 +71,17 @@ pub fn serve_node(
     let system = |error: io::Error| refused_by_system(&error);
     let (stop, stops) = mpsc::channel();
     let signals = watch_signals(stop.clone()).map_err(system)?;
-    let node = RunningNode::launch(setup, node_machine, Some(stop))?;
+    let mut node = RunningNode::launch(setup, node_machine, Some(stop))?;
     let result = match ready(node.address) {
         Err(error) => node.stop().and(Err(system(error))),
-        // Somebody always says something before the channel closes: the engine at its end.
-        Ok(()) => match stops.recv() {
-            Ok(StopRequest::EngineEnded) | Err(_) => Err(node.ended_by_itself()),
-            Ok(_) => node.stop(),
-        },
+        Ok(()) => {
+            node.keep_directories();
+            // Somebody always says something before the channel closes: the engine at its end.
+            match stops.recv() {
+                Ok(StopRequest::EngineEnded) | Err(_) => Err(node.ended_by_itself()),
+                Ok(_) => node.stop(),
+            }
+        }
     };
     signals.close();
     result
@@ -94,7 +99,13 @@ impl RunningNode {
     /// # Errors
     /// [`Refusal`], a line for people.
     pub fn start(setup: &NodeSetup) -> Result<Self, Refusal> {
-        Self::launch(setup, node_machine, None)
+        let mut node = Self::launch(setup, node_machine, None)?;
+        node.keep_directories();
+        Ok(node)
+    }
+
+    fn keep_directories(&mut self) {
+        self.made.take().into_iter().for_each(MadeDirectories::keep);
     }
 
     /// As `start`, with a machine of the caller's choice and somebody to hear of the engine's end.
@@ -104,11 +115,17 @@ impl RunningNode {
         ended: Option<Sender<StopRequest>>,
     ) -> Result<Self, Refusal> {
         let system = |error: io::Error| refused_by_system(&error);
+        // Made before all else, and so gone after all else when something goes wrong.
+        let made;
         let store = match &setup.storage {
             Storage::Directory(path) => {
+                made = Some(MadeDirectories::of(path));
                 Store::directory(path).map_err(|error| Refusal::new(error.reason, error.next))?
             }
-            Storage::Memory => Store::memory(),
+            Storage::Memory => {
+                made = None;
+                Store::memory()
+            }
         };
         let (listener, address) = listen(&setup.listen)?;
         let arena = Arena::for_node(setup.ring_bytes, REQUEST_BYTES).map_err(system)?;
@@ -125,7 +142,7 @@ impl RunningNode {
             result
         };
         let engine = thread::Builder::new().name("node".into()).spawn(run).map_err(system)?;
-        let node = Self { address, door, engine: Some(engine) };
+        let node = Self { address, door, engine: Some(engine), made };
         // The engine answers when the ring is pinned and somebody accepts connections; before that
         // the kernel would accept them, and who has connected would wait for a word.
         if node.door.status().is_none() {

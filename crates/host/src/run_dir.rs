@@ -110,10 +110,12 @@ pub(crate) fn try_lock(run_dir: &Path) -> io::Result<LockedFile> {
 
 pub(crate) fn lock_within(dir: &Path, patience: Duration) -> io::Result<LockedFile> {
     let path = dir.join(LOCK);
-    let file = open_lock(dir, &path)?;
+    let mut file = open_lock(dir, &path)?;
     let begun = Instant::now();
     loop {
         match file.lock(true) {
+            // Who had it has removed it: that lock is nobody's.
+            Ok(()) if file.metadata()?.nlink() == 0 => file = open_lock(dir, &path)?,
             Ok(()) => return Ok(file),
             Err(Errno::WOULDBLOCK) if begun.elapsed() < patience => {
                 std::thread::sleep(Duration::from_millis(10));
@@ -126,6 +128,13 @@ pub(crate) fn lock_within(dir: &Path, patience: Duration) -> io::Result<LockedFi
             Err(error) => return Err(error.into()),
         }
     }
+}
+
+/// Removes the file of a lock that is held, and lets go of it.
+pub(crate) fn remove_lock(dir: &Path, lock: LockedFile) {
+    // What cannot be removed is found by the next one.
+    let _ = std::fs::remove_file(dir.join(LOCK));
+    drop(lock);
 }
 
 /// Opens the file, and makes it where it is missing: for the owner of the directory alone.

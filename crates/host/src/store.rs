@@ -135,6 +135,45 @@ impl Store {
     }
 }
 
+/// The directories that have to be made for a store. They go again, empty as they are, unless they
+/// are kept.
+#[derive(Debug)]
+pub(crate) struct MadeDirectories {
+    store: PathBuf,
+    /// From the store upwards.
+    missing: Vec<PathBuf>,
+}
+
+impl MadeDirectories {
+    /// To be asked before the store is made; to go after it has.
+    pub(crate) fn of(store: &Path) -> Self {
+        let missing = store.ancestors().take_while(|path| !path.exists()).map(Path::to_owned);
+        let missing = missing.filter(|path| !path.as_os_str().is_empty()).collect();
+        Self { store: store.to_owned(), missing }
+    }
+
+    pub(crate) fn keep(mut self) {
+        self.missing.clear();
+    }
+}
+
+impl Drop for MadeDirectories {
+    fn drop(&mut self) {
+        if self.missing.is_empty() {
+            return;
+        }
+        // Somebody else may have begun to use it, or to fill it.
+        let Ok(lock) = run_dir::try_lock(&self.store) else { return };
+        let only_the_lock = |entries: std::fs::ReadDir| entries.count() == 1;
+        if std::fs::read_dir(&self.store).is_ok_and(only_the_lock) {
+            run_dir::remove_lock(&self.store, lock);
+            for path in &self.missing {
+                let _ = std::fs::remove_dir(path);
+            }
+        }
+    }
+}
+
 impl Place {
     fn create(&mut self, name: &str, bytes: u64) -> Result<(), Refusal> {
         let there =

@@ -178,6 +178,26 @@ fn a_node_that_cannot_be_says_why() {
     assert!(said.ends_with("; stop who listens there, or choose another port"), "{said}");
 }
 
+#[test]
+fn a_node_that_does_not_start_leaves_nothing_behind() {
+    let directory = tempfile::tempdir().unwrap();
+    let first = RunningNode::start(&setup(Storage::Memory)).unwrap();
+    let store = directory.path().join("made/for/it");
+    let listen = first.address().to_string();
+    let taken = NodeSetup { listen, ..setup(Storage::Directory(store.clone())) };
+    RunningNode::start(&taken).unwrap_err();
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+    // Nor does one whose readiness nobody hears of, and what was there stays.
+    std::fs::create_dir(directory.path().join("made")).unwrap();
+    let here = setup(Storage::Directory(store.clone()));
+    serve_node(&here, |_| Err(io::Error::other("nobody waits"))).unwrap_err();
+    assert_eq!(std::fs::read_dir(directory.path().join("made")).unwrap().count(), 0);
+    let node = RunningNode::start(&here).unwrap();
+    RunningNode::start(&here).unwrap_err();
+    node.stop().unwrap();
+    assert!(store.is_dir());
+}
+
 /// Whoever has connected to a node that was told to be ready would wait for a word otherwise.
 #[test]
 fn a_node_is_ready_when_its_engine_answers() {
