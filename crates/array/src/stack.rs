@@ -215,20 +215,32 @@ impl Stack {
             | Command::StopScrub
             | Command::SpeedLimits { .. }
             | Command::Pause(_) => {
-                let arrays = std::iter::once(&mut self.outer).chain(&mut self.inner);
-                let mut waiting = 0;
-                for array in arrays.filter(|array| array.is_redundant()) {
-                    array.handle(self.now, Event::Command { id, command: command.clone() });
-                    waiting += 1;
-                }
-                if waiting == 0 {
-                    // Nothing is redundant; the outer array's answer says so.
-                    self.outer.handle(self.now, Event::Command { id, command });
-                    waiting = 1;
-                }
+                let waiting = self.send_to_redundant(id, &command);
                 self.pending.push(expect(waiting));
             }
         }
+    }
+
+    /// Gives a command about background work to the arrays that have such; to how many.
+    fn send_to_redundant(&mut self, id: CommandId, command: &Command) -> usize {
+        let event = || Event::Command { id, command: command.clone() };
+        let arrays = std::iter::once(&mut self.outer).chain(&mut self.inner);
+        let mut fit: Vec<&mut Array> = arrays.filter(|array| array.is_redundant()).collect();
+        // None is scrubbed where one cannot be: its answer says why.
+        if matches!(command, Command::Scrub { .. })
+            && let Some(at) = fit.iter().position(|array| !array.is_comparable())
+        {
+            fit = vec![fit.swap_remove(at)];
+        }
+        if fit.is_empty() {
+            // Nothing is redundant; the outer array's answer says so.
+            self.outer.handle(self.now, event());
+            return 1;
+        }
+        for array in &mut fit {
+            array.handle(self.now, event());
+        }
+        fit.len()
     }
 
     fn send(&mut self, id: CommandId, leaf: MemberId, command: impl Fn(MemberId) -> Command) {
@@ -255,6 +267,12 @@ fn sum_up(status: &mut Status) {
     let busy = worked().find(|array| array.sync.action != SyncAction::Idle);
     let sync = busy.or(worked().next()).map(|array| array.sync);
     let mismatch_sectors = worked().map(|array| array.mismatch_sectors).sum();
+    let held_up = worked().find_map(|array| array.held_up.clone());
+    let unreadable_sectors = worked().map(|array| array.unreadable_sectors).sum();
+    let unsynced_sectors = worked().map(|array| array.unsynced_sectors).sum();
+    status.held_up = held_up;
+    status.unreadable_sectors = unreadable_sectors;
+    status.unsynced_sectors = unsynced_sectors;
     status.sync = sync.unwrap_or_default();
     status.mismatch_sectors = mismatch_sectors;
     let needs_all = status.superblock.level <= 0;
@@ -328,9 +346,15 @@ impl Machine for Stack {
         for member in &mut status.members {
             member.member = Self::array(member.member);
         }
+        for member in status.unreadable.iter_mut().flat_map(|place| &mut place.members) {
+            *member = Self::array(*member);
+        }
         for (index, child) in status.children.iter_mut().enumerate() {
             for member in &mut child.members {
                 member.member = Self::leaf(index as u16, member.member);
+            }
+            for member in child.unreadable.iter_mut().flat_map(|place| &mut place.members) {
+                *member = Self::leaf(index as u16, *member);
             }
         }
         sum_up(&mut status);

@@ -57,6 +57,10 @@ impl Array {
                 "the array has lost too many members",
                 "stop it, bring the members back and assemble it again",
             ),
+            Command::Scrub { .. } if !self.is_redundant() => refuse(
+                format!("{} has no redundancy to check", self.geometry.level().name()),
+                "read all of it to see whether it can be read",
+            ),
             _ if !self.is_redundant() => refuse(
                 format!("{} has no redundancy", self.geometry.level().name()),
                 "restore from a backup what a failed member held",
@@ -97,7 +101,7 @@ impl Array {
         if self.needs(id) {
             return refuse(
                 format!("the array would lose data without {}", member.device),
-                "wait until recovery is complete, or stop the array",
+                self.before_failing(),
             );
         }
         if let Some(other) = self.made_up_for(id).and_then(|other| self.members.get(other)) {
@@ -280,11 +284,35 @@ impl Array {
             let next = Next::by("wait for it", Invocation::Watch { array: None });
             return refuse(format!("{} is running", self.sync.action.name()), next);
         }
-        if self.has_parity() && self.members.degraded() > 0 {
+        if !self.is_comparable() {
             return refuse("the array is degraded: nothing to compare with", "add a member first");
         }
         self.request_scrub(repair);
         Ok(())
+    }
+
+    /// Is there something to compare each part of the array with?
+    pub(crate) fn is_comparable(&self) -> bool {
+        if self.has_parity() {
+            return self.members.degraded() == 0;
+        }
+        // What nobody can be missed from, only one holds.
+        let roles = 0..self.geometry.raid_disks() as u16;
+        roles.filter(|role| self.members.in_sync(*role)).all(|role| self.enough_without(&[role]))
+    }
+
+    /// What makes a member dispensable that is not now.
+    fn before_failing(&self) -> Next {
+        let rebuilding =
+            self.members.iter().any(|(_, m)| matches!(m.state, State::Rebuilding { .. }));
+        match (rebuilding, self.sync.goes_on()) {
+            (true, true) => Next::by(
+                "wait until recovery is complete, or stop the array",
+                Invocation::Watch { array: None },
+            ),
+            (true, false) => "let recovery go on and wait until it is complete".into(),
+            (false, _) => "add a spare first, and wait until it is rebuilt".into(),
+        }
     }
 
     /// Stopping: when nothing is in flight any more, the superblocks say clean.

@@ -112,6 +112,11 @@ impl Sync {
         self.phase == Phase::Idle
     }
 
+    /// Is it under way, and not held?
+    pub(crate) fn goes_on(&self) -> bool {
+        !self.is_idle() && !self.paused && self.pace.next_at().is_some()
+    }
+
     /// When the speed limit or the next checkpoint wants attention.
     pub(crate) fn deadline(&self, now: Instant) -> Option<Instant> {
         if self.phase != Phase::Running || self.paused {

@@ -6,8 +6,11 @@ use crate::action::Command;
 use crate::events::{SyncAction, SyncEnd};
 use crate::status::ArrayState;
 
+/// Level, layout, members and chunk.
+type Shape = (i32, u32, u32, u32);
+
 /// Shapes, and how many members at the same height are more than they do without.
-const SHAPES: [((i32, u32, u32, u32), u16); 6] = [
+const SHAPES: [(Shape, u16); 6] = [
     ((1, 0, 2, 0), 2),
     ((1, 0, 3, 0), 3),
     ((4, 0, 4, 32), 2),
@@ -19,7 +22,7 @@ const SHAPES: [((i32, u32, u32, u32), u16); 6] = [
 /// A row of the members, within a unit.
 const ROW: u64 = 43;
 
-fn new((level, layout, disks, chunk): (i32, u32, u32, u32)) -> World {
+fn new((level, layout, disks, chunk): Shape) -> World {
     World::new(level, layout, disks, chunk)
 }
 
@@ -308,4 +311,60 @@ fn a_repair_follows_the_majority() {
             compare(&mut world, &content, &format!("{shape:?}, {odd}"));
         }
     }
+}
+
+/// A check that could compare nothing, or only a part, would find nothing.
+#[test]
+fn a_check_without_anything_to_compare_with_is_refused() {
+    // The shape, who fails, and whether each part still has a second copy.
+    let cases: [(Shape, &[u16], bool); 7] = [
+        ((1, 0, 2, 0), &[0], false),
+        ((1, 0, 3, 0), &[1], true),
+        ((1, 0, 3, 0), &[0, 1], false),
+        ((10, 0x102, 4, 16), &[3], false),
+        ((10, 0x103, 3, 16), &[0], true),
+        ((5, 2, 3, 16), &[0], false),
+        ((6, 2, 4, 16), &[0], false),
+    ];
+    for (shape, failed, comparable) in cases {
+        let mut world = new(shape);
+        for member in failed {
+            world.command(Command::Fail(MemberId(*member)));
+        }
+        if comparable {
+            assert_eq!(world.check(), 0, "{shape:?}");
+        } else {
+            let reason = world.refused(Command::Scrub { repair: false });
+            assert!(reason.contains("nothing to compare with"), "{shape:?}: {reason}");
+        }
+    }
+    let reason = World::new(0, 2, 3, 16).refused(Command::Scrub { repair: false });
+    assert_eq!(reason, "raid0 has no redundancy to check");
+}
+
+/// With one of the arrays not comparable, none is checked: half an answer would not show.
+#[test]
+fn an_array_of_arrays_is_checked_as_a_whole_or_not_at_all() {
+    let mut world = World::stack((0, 2, 2, 16), (1, 0, 2, 0));
+    world.command(Command::Fail(crate::stack::Stack::leaf(0, MemberId(0))));
+    world.refused(Command::Scrub { repair: false });
+    assert!(world.ended(SyncAction::Check).is_none());
+    assert!(world.array.status().children.iter().all(|c| c.mismatch_sectors.is_none()));
+}
+
+#[test]
+fn the_advice_against_failing_a_member_suits_what_goes_on() {
+    let mut world = World::new(5, 2, 3, 16);
+    world.command(Command::Fail(MemberId(0)));
+    let advice = |world: &mut World| {
+        world.refused(Command::Fail(MemberId(1)));
+        world.advice.pop().unwrap()
+    };
+    assert_eq!(advice(&mut world), "add a spare first, and wait until it is rebuilt");
+    world.command(Command::Pause(true));
+    world.add_disk();
+    assert_eq!(advice(&mut world), "let recovery go on and wait until it is complete");
+    world.hold(|member, _| member == MemberId(3));
+    world.begin_command(Command::Pause(false));
+    assert_eq!(advice(&mut world), "wait until recovery is complete, or stop the array");
 }

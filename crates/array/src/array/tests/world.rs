@@ -40,6 +40,8 @@ pub(super) struct World {
     pub(super) answers: Vec<Answer>,
     /// Why commands were refused.
     pub(super) refusals: Vec<String>,
+    /// What they were advised to do instead.
+    pub(super) advice: Vec<String>,
 }
 
 impl World {
@@ -109,6 +111,7 @@ impl World {
             issued: Vec::new(),
             answers: Vec::new(),
             refusals: Vec::new(),
+            advice: Vec::new(),
         }
     }
 
@@ -201,7 +204,10 @@ impl World {
                 Action::Reply { id, result: Ok(()) } => {
                     self.answers.push((RequestId(id.0), Ok(())));
                 }
-                Action::Reply { result: Err(refusal), .. } => self.refusals.push(refusal.reason),
+                Action::Reply { result: Err(refusal), .. } => {
+                    self.refusals.push(refusal.reason);
+                    self.advice.push(refusal.next.advice.into_owned());
+                }
                 Action::Notify(event) => self.events.push(event),
                 Action::Load { .. } | Action::Fabric(_) | Action::Volume { .. } => {
                     unreachable!("no node here")
