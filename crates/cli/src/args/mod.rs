@@ -22,6 +22,8 @@ pub(crate) use size::{Size, parse_limit, parse_size};
 pub(crate) use suggest::similar;
 
 const EXIT_CODES: &str = "Exit status: 0 done; 1 refused or failed; 2 wrong usage.\n\
+    check --wait: 1 also when something differs or could not be read; repair --wait: could not be \
+    read.\n\
     detail --test: 0 healthy, 1 degraded, 2 not usable, 4 no such array.";
 
 const STOP_HELP: &str = "\

@@ -50,7 +50,7 @@ pub(super) fn run(run_dir: &Path, args: &ScrubArgs, kind: Kind) -> Result<(), Fa
         running::status(kind.name(), run_dir, name)?
     };
     if args.json {
-        return output::print_json(&output::json::array(&array));
+        output::print_json(&output::json::array(&array))?;
     }
     if !args.wait {
         return Ok(());
@@ -59,7 +59,12 @@ pub(super) fn run(run_dir: &Path, args: &ScrubArgs, kind: Kind) -> Result<(), Fa
         let next = format!("see braid status {name} for what happened, then start it again");
         return Err(Failure::refused(kind.name(), name, "it ended before it was complete", next));
     }
-    output::answer(&outcome(&array, kind))
+    if !args.json {
+        output::answer(&outcome(&array, kind))?;
+    }
+    let differs = kind == Kind::Check && array.array.mismatch_sectors > Some(0);
+    let well = !differs && array.array.unreadable_sectors == 0;
+    if well { Ok(()) } else { Err(Failure::Silent(Failure::REFUSED)) }
 }
 
 /// A resync or recovery can be held up and not ended: it makes the array whole.
@@ -76,12 +81,18 @@ fn refuse_other_work(run_dir: &Path, name: &str, kind: Kind) -> Result<(), Failu
 /// What was found, and where, in one line for each place.
 fn outcome(array: &ControlStatus, kind: Kind) -> String {
     let (name, operation) = (&array.name, kind.name());
+    let unread = array.array.unreadable_sectors;
+    let ended = match unread {
+        0 => format!("{name}: {operation} complete"),
+        n => format!("{name}: {operation} ended, {n} sectors could not be read"),
+    };
     let mut text = match (array.array.mismatch_sectors, kind) {
-        (None | Some(0), _) => format!("{name}: {operation} complete, no mismatches\n"),
-        (Some(n), Kind::Check) => format!(
-            "{name}: check complete, {n} sectors differ; braid repair {name} rewrites them\n"
-        ),
-        (Some(n), Kind::Repair) => format!("{name}: repair complete, {n} sectors rewritten\n"),
+        (None | Some(0), _) if unread > 0 => format!("{ended}, no mismatches in the rest\n"),
+        (None | Some(0), _) => format!("{ended}, no mismatches\n"),
+        (Some(n), Kind::Check) => {
+            format!("{ended}, {n} sectors differ; braid repair {name} rewrites them\n")
+        }
+        (Some(n), Kind::Repair) => format!("{ended}, {n} sectors rewritten\n"),
     };
     for found in &array.mismatches {
         let offset = found.array_sector * SECTOR_BYTES;
@@ -92,5 +103,5 @@ fn outcome(array: &ControlStatus, kind: Kind) -> String {
         let sectors = found.sectors;
         let _ = writeln!(text, "  {sectors} sectors at array offset {offset}{within}{wrong}");
     }
-    text
+    text + &output::unread::lines(&array.array, usize::MAX)
 }

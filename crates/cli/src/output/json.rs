@@ -3,11 +3,11 @@
 use braid_array::SECTOR_BYTES;
 use braid_array::events::SyncAction;
 use braid_array::format::superblock::devflag;
-use braid_array::status::{ArrayState, MemberState, MemberStatus, Status};
+use braid_array::status::{ArrayState, MemberState, MemberStatus, Status, Unreadable};
 use braid_host::control::wire::{ControlStatus, Mismatch};
 use serde::Serialize;
 
-use super::shape;
+use super::{shape, unread};
 
 /// Version of the schema.
 pub(crate) const SCHEMA: u32 = 1;
@@ -34,6 +34,14 @@ pub(crate) struct ArrayJson {
     mismatches: Option<u64>,
     /// The first of them.
     mismatch_ranges: Vec<MismatchJson>,
+    /// What the last background work could not read.
+    unreadable_bytes: u64,
+    /// The first of the places where that is.
+    unreadable_ranges: Vec<UnreadableJson>,
+    /// Bytes of each member that a resync could not bring in line.
+    unsynced_bytes: u64,
+    /// Why background work that is due does not go on.
+    held_up: Option<String>,
     /// The arrays that are members of this one.
     children: Vec<Self>,
 }
@@ -44,6 +52,16 @@ struct MismatchJson {
     bytes: u64,
     /// The member that is wrong, where that can be told.
     device: Option<String>,
+    /// The array within this one whose offset that is; `null`: this one's.
+    within: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct UnreadableJson {
+    array_offset_bytes: u64,
+    bytes: u64,
+    /// Those that could not read it.
+    devices: Vec<String>,
     /// The array within this one whose offset that is; `null`: this one's.
     within: Option<String>,
 }
@@ -83,6 +101,7 @@ pub(crate) fn array(array: &ControlStatus) -> ArrayJson {
     ArrayJson {
         exports: array.exports.clone(),
         mismatch_ranges: array.mismatches.iter().map(|it| mismatch(&array.array, it)).collect(),
+        unreadable_ranges: unreadable(&array.array),
         ..described(array.name.clone(), &array.array)
     }
 }
@@ -122,6 +141,10 @@ fn described(name: String, status: &Status) -> ArrayJson {
         },
         mismatches: status.mismatch_sectors,
         mismatch_ranges: Vec::new(),
+        unreadable_bytes: status.unreadable_sectors * SECTOR_BYTES,
+        unreadable_ranges: Vec::new(),
+        unsynced_bytes: status.unsynced_sectors * SECTOR_BYTES,
+        held_up: status.held_up.clone(),
         children: status.children.iter().map(|it| described(it.short_name(), it)).collect(),
     }
 }
@@ -133,6 +156,16 @@ fn mismatch(status: &Status, found: &Mismatch) -> MismatchJson {
         device: super::wrong_member(status, found).map(str::to_owned),
         within: super::array_within(status, found),
     }
+}
+
+fn unreadable(status: &Status) -> Vec<UnreadableJson> {
+    let json = |(place, within): (&Unreadable, Option<String>)| UnreadableJson {
+        array_offset_bytes: place.array_sector * SECTOR_BYTES,
+        bytes: place.sectors * SECTOR_BYTES,
+        devices: unread::devices(status, place).into_iter().map(str::to_owned).collect(),
+        within,
+    };
+    unread::places(status).into_iter().map(json).collect()
 }
 
 fn state_words(status: &Status) -> Vec<&'static str> {

@@ -21,6 +21,7 @@ pub(crate) mod progress;
 pub(crate) mod shape;
 pub(crate) mod status;
 mod time;
+pub(crate) mod unread;
 mod work;
 
 /// What mdadm adds to the name of an array that was made on this machine.

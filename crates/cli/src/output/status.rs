@@ -7,7 +7,11 @@ use braid_array::events::SyncAction;
 use braid_array::status::{ArrayState, MemberState, MemberStatus, Status, SyncStatus};
 use braid_host::control::wire::ControlStatus;
 
-use super::{detail, human, mdstat, progress, shape};
+use super::{detail, human, mdstat, progress, shape, unread};
+use crate::invocation::shell_word;
+
+/// Places that could not be read beyond these are for `--json`.
+const MOST_PLACES: usize = 8;
 
 /// All arrays.
 pub(crate) fn text(arrays: &[ControlStatus]) -> String {
@@ -28,6 +32,11 @@ fn one(array: &ControlStatus) -> String {
     if let Some(line) = sync_line(&status.sync) {
         let _ = writeln!(text, "  {line}");
     }
+    if let Some(reason) = &status.held_up {
+        let name = shell_word(&array.name);
+        let _ = writeln!(text, "  held up: {reason}; braid sync {name} --resume tries again");
+    }
+    text.push_str(&unread::lines(status, MOST_PLACES));
     for export in &array.exports {
         let _ = writeln!(text, "  export {export}");
     }
