@@ -38,6 +38,7 @@ pub trait Machine {
     /// An id under which a device may be added.
     fn free_member(&self) -> Option<MemberId>;
 
-    /// Nothing is in flight: no request, no I/O, no computation, no metadata update due.
+    /// Nothing is in flight: no request, no I/O, no computation, no metadata update due. And what
+    /// is in the scratch is of no use any more: the executor may fill it with zeroes again.
     fn idle(&self) -> bool;
 }

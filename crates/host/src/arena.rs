@@ -21,7 +21,8 @@ use std::sync::Arc;
 use braid_array::Buf;
 use braid_array::array::Scratch;
 
-pub(crate) use memory::Memory;
+use memory::HUGE_PAGE_BYTES;
+pub(crate) use memory::{Memory, PIECE_BYTES, Piece};
 use pool::{BLOCK_BYTES, Pool};
 
 const FABRIC_BYTES: u32 = 4 << 20;
@@ -99,24 +100,28 @@ impl Arena {
         clients: u16,
         fabric_bytes: u32,
     ) -> io::Result<Self> {
-        let mut end = scratch_bytes.next_multiple_of(BLOCK_BYTES);
+        // Huge pages go up to here, and each is in one pool: so it can be given back in whole.
+        let blocks = request_bytes.max(1).next_multiple_of(HUGE_PAGE_BYTES) / BLOCK_BYTES;
+        let blocks = u32::try_from(blocks).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let scratch_end = scratch_bytes.next_multiple_of(BLOCK_BYTES);
+        let zeroes = Buf { offset: scratch_end, len: 1 << 20 };
+        let mut end = (scratch_end + BLOCK_BYTES).next_multiple_of(HUGE_PAGE_BYTES);
         let mut next = |bytes: u64| {
             end += bytes;
             end - bytes
         };
-        let blocks = u32::try_from(request_bytes.div_ceil(BLOCK_BYTES).max(1))
-            .map_err(|_| io::ErrorKind::InvalidInput)?;
-        let zeroes = Buf { offset: next(BLOCK_BYTES), len: 1 << 20 };
         let common = Pool::new(next(u64::from(blocks) * BLOCK_BYTES), blocks);
+        let huge_bytes = next(0);
         // One more, for the door.
         let homes = (0..=clients).map(|_| Pool::new(next(BLOCK_BYTES), 1)).collect();
         let inputs = if clients > 0 { INPUTS * u64::from(INPUT_BYTES) / BLOCK_BYTES } else { 0 };
         let start = next(inputs * BLOCK_BYTES);
         let inputs = Pool::new(start, u32::try_from(inputs).expect("a few"));
         let fabric = Buf { offset: next(fabric_bytes.into()), len: fabric_bytes };
-        let bytes = usize::try_from(end).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let [bytes, huge_bytes] = [end, huge_bytes].map(usize::try_from);
+        let bytes = bytes.map_err(|_| io::ErrorKind::InvalidInput)?;
         Ok(Self {
-            memory: Arc::new(Memory::new(bytes)?),
+            memory: Arc::new(Memory::new(bytes, huge_bytes.unwrap_or(bytes))?),
             scratch: Scratch { offset: 0, bytes: scratch_bytes },
             zeroes,
             common,
@@ -193,6 +198,20 @@ impl Arena {
     /// Whether somebody got nothing of what is common since the last call, because it is short.
     pub(crate) const fn was_short(&mut self) -> bool {
         std::mem::replace(&mut self.missed, false)
+    }
+
+    /// Tells which pieces nobody has used since the last call, but for the machine's. True when
+    /// there may be others next time.
+    pub(crate) fn cool(&mut self, mut cold: impl FnMut(Piece)) -> bool {
+        let Self { common, homes, inputs, .. } = self;
+        let pools = [common, inputs].into_iter().chain(homes);
+        pools.fold(false, |more, pool| pool.cool(&mut cold) | more)
+    }
+
+    /// The machine's pieces, and those of the zeroes.
+    pub(crate) fn machine_pieces(&self) -> impl Iterator<Item = Piece> + use<> {
+        let (_, last) = Piece::around(self.zeroes);
+        (0..=last.0).map(Piece)
     }
 
     /// What a connection receives into; `None` when there are too many.

@@ -18,7 +18,7 @@ use rustix::io::Errno;
 
 use self::threads::Threads;
 use self::uring::Ring;
-use crate::arena::Memory;
+use crate::arena::{Memory, Piece};
 use crate::member::LockedFile;
 
 /// One operation.
@@ -201,6 +201,13 @@ impl<T: Copy> Driver<T> {
         match self {
             Self::Ring(ring) => ring.wait(timeout, out),
             Self::Threads(threads) => threads.wait(timeout, out),
+        }
+    }
+
+    /// Lets go of a piece of the arena on which there is no operation, so that it can be given back.
+    pub(crate) fn let_go(&mut self, piece: Piece) {
+        if let Self::Ring(ring) = self {
+            ring.let_go(piece);
         }
     }
 

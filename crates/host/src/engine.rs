@@ -20,7 +20,7 @@ use rustix::event::EventfdFlags;
 
 use self::core::Core;
 use self::door_side::{CommandDone, DoorSide};
-use crate::arena::{Arena, Memory};
+use crate::arena::{Arena, Memory, Piece};
 use crate::door::Door;
 use crate::driver::{self, Completion, Driver, Op};
 use crate::execute::{self, Executor};
@@ -29,6 +29,7 @@ use crate::export::nbd::Patience;
 use crate::export::nbd::{Export, Server};
 use crate::fabric::frame::Kind;
 use crate::fabric::{self, Fabric};
+use crate::heap;
 use crate::member::MemberFile;
 use crate::store::Store;
 use crate::token::{Owner, Token};
@@ -37,6 +38,9 @@ pub use crate::export::nbd::Listener;
 
 /// How long clients get to take their last replies when the engine ends.
 const FAREWELL: Duration = Duration::from_secs(5);
+
+/// Memory that is not used for this long, and at most twice as long, is given back.
+const COOLING_MILLIS: u64 = 5000;
 
 /// Memory for requests that suits an array served to a handful of clients.
 pub const REQUEST_BYTES: u64 = 64 << 20;
@@ -181,6 +185,8 @@ impl Engine {
             store,
             started,
             ended,
+            cool_at: None,
+            used: false,
             leaving: false,
         };
         running.serve()?;
@@ -209,6 +215,10 @@ struct Running {
     started: std::time::Instant,
     /// The array has stopped, and this one is to be told.
     ended: Option<CommandDone>,
+    /// When to look for memory that nobody uses, if somebody has used some.
+    cool_at: Option<Instant>,
+    /// Something happened since the last look.
+    used: bool,
     /// The door is shut.
     leaving: bool,
 }
@@ -236,19 +246,49 @@ impl Running {
         limit: Option<Duration>,
         completions: &mut Vec<Completion<Token>>,
     ) -> io::Result<()> {
-        let own = [self.machine.deadline(), self.server.deadline()].into_iter().flatten().min();
+        let own = [self.machine.deadline(), self.server.deadline(), self.cool_at];
+        let own = own.into_iter().flatten().min();
         let own = own.map(|at| Duration::from_nanos(at.0.saturating_sub(self.clock().0)));
         let timeout = [own, limit].into_iter().flatten().min();
         self.core.driver.wait(timeout, completions)?;
         self.core.now = self.clock();
         for completion in completions.drain(..) {
+            // What is only asked for, like the state, uses no memory to speak of.
+            self.used |= completion.token != Token::Wake;
             self.take_in(completion);
         }
         if self.machine.deadline().is_some_and(|at| at <= self.core.now) {
             self.machine.handle(self.core.now, Event::Tick);
         }
         self.server.tick(&mut self.core);
+        match self.cool_at {
+            Some(at) if at <= self.core.now => self.cool(),
+            // A fabric has the arena pinned, for others to put data into.
+            None if self.used && self.fabric.is_none() => {
+                self.cool_at = Some(self.core.now.plus_millis(COOLING_MILLIS));
+            }
+            _ => {}
+        }
         Ok(())
+    }
+
+    /// Gives back to the system what nobody has used for a while.
+    fn cool(&mut self) {
+        let Core { arena, driver, now, .. } = &mut self.core;
+        let memory = Arc::clone(arena.memory());
+        let mut give_back = |piece: Piece| {
+            driver.let_go(piece);
+            memory.give_back(piece);
+        };
+        let more = arena.cool(&mut give_back);
+        if self.machine.idle() {
+            arena.machine_pieces().for_each(give_back);
+        }
+        let again = std::mem::replace(&mut self.used, false);
+        self.cool_at = (again || more).then(|| now.plus_millis(COOLING_MILLIS));
+        if self.cool_at.is_none() {
+            heap::trim();
+        }
     }
 
     fn clock(&self) -> Instant {

@@ -9,6 +9,7 @@ pub mod engine;
 mod execute;
 pub mod export;
 pub mod fabric;
+mod heap;
 pub mod member;
 pub mod node;
 pub mod reader;

@@ -24,6 +24,7 @@ use crate::control::{Served, Server, StopRequest, valid_name};
 use crate::door::Door;
 use crate::engine::{Engine, REQUEST_BYTES};
 use crate::fabric::frame::Kind;
+use crate::heap;
 use crate::member::{MemberFile, OpenError, check_distinct};
 use crate::system::refused_by_system;
 
@@ -93,6 +94,7 @@ const LOOK_AT_MEMBERS: &str = "compare the superblocks of its members";
 pub fn serve(serving: Serving, ready: impl FnOnce() -> io::Result<()>) -> Result<(), Refusal> {
     let Serving { name, array, exports, run_dir } = serving;
     let stops = Stops::new(running::PATIENCE);
+    heap::set_up();
     serve_machine(&name, Machinery::new(array)?, &exports, &run_dir, stops, ready)
 }
 

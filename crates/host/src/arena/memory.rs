@@ -6,7 +6,23 @@ use std::ptr::NonNull;
 use braid_array::Buf;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
-const HUGE_PAGE_BYTES: usize = 2 << 20;
+pub(super) const HUGE_PAGE_BYTES: u64 = 2 << 20;
+const HUGE_PAGE: usize = HUGE_PAGE_BYTES as usize;
+
+/// What is given back to the system at once.
+pub(crate) const PIECE_BYTES: u64 = 1 << 20;
+
+/// A piece of the arena, by its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Piece(pub(crate) u32);
+
+impl Piece {
+    /// The pieces in which a range begins and ends.
+    pub(crate) fn around(range: Buf) -> (Self, Self) {
+        let at = |offset: u64| Self(u32::try_from(offset / PIECE_BYTES).unwrap_or(u32::MAX));
+        (at(range.offset), at(range.offset + u64::from(range.len).max(1) - 1))
+    }
+}
 
 /// The bytes of the arena; shared with the driver, which does I/O on them.
 #[derive(Debug)]
@@ -24,12 +40,12 @@ unsafe impl Send for Memory {}
 unsafe impl Sync for Memory {}
 
 impl Memory {
-    /// A mapping of its own, all zeroes.
+    /// A mapping of its own, all zeroes; with huge pages in its first `huge_bytes`.
     ///
     /// # Errors
     /// When the address space cannot be had.
-    pub(crate) fn new(bytes: usize) -> io::Result<Self> {
-        let mapping_bytes = bytes + HUGE_PAGE_BYTES;
+    pub(crate) fn new(bytes: usize, huge_bytes: usize) -> io::Result<Self> {
+        let mapping_bytes = bytes + HUGE_PAGE;
         // SAFETY: a fresh anonymous mapping at an address of the kernel's choice.
         let mapping = unsafe {
             rustix::mm::mmap_anonymous(
@@ -40,18 +56,37 @@ impl Memory {
             )?
         };
         let mapping = NonNull::new(mapping.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
-        let gap = mapping.as_ptr().align_offset(HUGE_PAGE_BYTES);
+        let gap = mapping.as_ptr().align_offset(HUGE_PAGE);
         // SAFETY: the gap is less than the huge page by which the mapping is longer.
         let base = unsafe { mapping.add(gap) };
         // Huge pages are an optimisation: kernels without them refuse the advice.
         // SAFETY: the range lies inside the mapping; the advice changes no contents.
-        let _ = unsafe { rustix::mm::madvise(base.as_ptr().cast(), bytes, Advice::LinuxHugepage) };
+        let _ =
+            unsafe { rustix::mm::madvise(base.as_ptr().cast(), huge_bytes, Advice::LinuxHugepage) };
         Ok(Self { base, bytes, mapping, mapping_bytes })
     }
 
     /// Length of the whole arena.
     pub(crate) const fn len_bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// The bytes of a piece; the last one may be shorter.
+    pub(crate) fn piece(&self, piece: Piece) -> Buf {
+        let offset = u64::from(piece.0) * PIECE_BYTES;
+        let len = (self.bytes as u64).saturating_sub(offset).min(PIECE_BYTES);
+        Buf { offset, len: u32::try_from(len).expect("a piece is 1 MiB") }
+    }
+
+    /// Gives the pages of a piece back to the system; it reads as zeroes then. Nobody holds any of
+    /// it, and no kernel has it pinned.
+    pub(crate) fn give_back(&self, piece: Piece) {
+        let buf = self.piece(piece);
+        let address = self.address(buf).cast();
+        // SAFETY: the range lies inside the mapping and nobody holds any of it.
+        let given =
+            unsafe { rustix::mm::madvise(address, buf.len as usize, Advice::LinuxDontNeed) };
+        debug_assert!(given.is_ok(), "{given:?}");
     }
 
     /// Where a range starts.

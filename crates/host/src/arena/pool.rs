@@ -2,8 +2,10 @@
 
 use braid_array::Buf;
 
+use super::memory::{PIECE_BYTES, Piece};
+
 /// What a pool consists of.
-pub(super) const BLOCK_BYTES: u64 = 1 << 20;
+pub(super) const BLOCK_BYTES: u64 = PIECE_BYTES;
 /// Slot sizes.
 const CLASSES: [u64; 4] = [4 << 10, 64 << 10, 256 << 10, BLOCK_BYTES];
 /// The last class: a block that is not cut.
@@ -18,12 +20,23 @@ struct Block {
     map: [u64; 4],
 }
 
+/// How long ago a block was in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Warmth {
+    /// Its pages are the system's.
+    Cold,
+    /// Not since the last look.
+    Cooling,
+    Warm,
+}
+
 /// Allocator over blocks of 1 MiB. A block whose slots are all free becomes whole again, so that
 /// small requests do not fragment the arena for good.
 #[derive(Debug)]
 pub(super) struct Pool {
     start: u64,
     blocks: Vec<Block>,
+    warmth: Vec<Warmth>,
     whole: Vec<u32>,
     /// For each class below the largest, blocks with a free slot.
     partial: [Vec<u32>; WHOLE],
@@ -34,6 +47,7 @@ impl Pool {
         Self {
             start,
             blocks: vec![Block { class: WHOLE, free: 1, map: [0; 4] }; blocks as usize],
+            warmth: vec![Warmth::Cold; blocks as usize],
             whole: (0..blocks).rev().collect(),
             partial: [const { Vec::new() }; WHOLE],
         }
@@ -74,6 +88,7 @@ impl Pool {
         if class == WHOLE {
             let index = self.whole.pop()?;
             self.blocks[index as usize].free = 0;
+            self.warmth[index as usize] = Warmth::Warm;
             return Some(Buf { offset: self.start + u64::from(index) * BLOCK_BYTES, len });
         }
         let index = match self.partial[class].last() {
@@ -87,11 +102,41 @@ impl Pool {
         };
         let block = &mut self.blocks[index as usize];
         let slot = block.take();
+        self.warmth[index as usize] = Warmth::Warm;
         if block.free == 0 {
             self.partial[class].pop();
         }
         let offset = self.start + u64::from(index) * BLOCK_BYTES + u64::from(slot) * CLASSES[class];
         Some(Buf { offset, len })
+    }
+
+    /// Tells which blocks have not been in use since the last call, and others in the same huge
+    /// pages. True when there are
+    /// others that will be told of next time, unless they are used.
+    pub(super) fn cool(&mut self, mut cold: impl FnMut(Piece)) -> bool {
+        let first = u32::try_from(self.start / PIECE_BYTES).expect("an arena of less than 2^52");
+        let mut cooling = false;
+        for (index, block) in (0u32..).zip(&self.blocks) {
+            let in_use = block.class != WHOLE || block.free == 0;
+            let warmth = &mut self.warmth[index as usize];
+            match *warmth {
+                Warmth::Warm if !in_use => {
+                    *warmth = Warmth::Cooling;
+                    cooling = true;
+                }
+                Warmth::Cooling => {
+                    *warmth = Warmth::Cold;
+                    cold(Piece(first + index));
+                    // It came with a huge page, perhaps, and was never used itself.
+                    let other = index ^ 1;
+                    if self.warmth.get(other as usize) == Some(&Warmth::Cold) {
+                        cold(Piece(first + other));
+                    }
+                }
+                _ => {}
+            }
+        }
+        cooling
     }
 
     pub(super) fn release(&mut self, offset: u64) {
@@ -168,6 +213,30 @@ mod tests {
             assert_eq!(large.len(), 2);
             large.into_iter().for_each(|buf| pool.release(buf.offset));
         }
+    }
+
+    #[test]
+    fn what_is_not_used_for_a_while_gets_cold() {
+        let mut pool = Pool::new(4 << 20, 4);
+        let cool = |pool: &mut Pool| {
+            let mut cold = Vec::new();
+            let more = pool.cool(|piece| cold.push(piece.0));
+            (cold, more)
+        };
+        assert_eq!(cool(&mut pool), (vec![], false));
+        let [a, b, c] = [1 << 20, 1 << 20, 4096].map(|len| pool.allocate(len).unwrap());
+        pool.release(a.offset);
+        assert_eq!(cool(&mut pool), (vec![], true));
+        pool.release(b.offset);
+        assert_eq!(cool(&mut pool), (vec![4], true));
+        // Used again in time.
+        let b = pool.allocate(1 << 20).unwrap();
+        assert_eq!(cool(&mut pool), (vec![], false));
+        pool.release(b.offset);
+        pool.release(c.offset);
+        assert_eq!(cool(&mut pool), (vec![], true));
+        assert_eq!(cool(&mut pool), (vec![5, 4, 6, 7], false));
+        assert_eq!(cool(&mut pool), (vec![], false));
     }
 
     #[test]

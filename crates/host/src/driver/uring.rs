@@ -1,6 +1,8 @@
 //! The driver on io_uring: a slab of operations keyed by `user_data`, one `io_uring_enter` for a
 //! whole batch of new operations and the wait for the next completions.
 
+mod pinned;
+
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -12,20 +14,18 @@ use io_uring::types::{Fd, FsyncFlags, SubmitArgs, Timespec};
 use io_uring::{IoUring, cqueue, opcode, squeue};
 use rustix::io::Errno;
 
-use crate::arena::Memory;
+use self::pinned::Pinned;
+use crate::arena::{Memory, Piece};
 use crate::driver::{Completion, Op};
 use crate::slab::Slab;
 
 const ENTRIES: u32 = 512;
-/// The kernel takes registered buffers of at most 1 GiB.
-const REGISTERED_BYTES: u64 = 1 << 30;
 
 /// An io_uring, the operations in it, and what their memory hangs on.
 pub(crate) struct Ring<T> {
     ring: IoUring<squeue::Entry, cqueue::Entry>,
     memory: Arc<Memory>,
-    /// The arena is registered, in pieces of `REGISTERED_BYTES`.
-    registered: bool,
+    pinned: Pinned,
     slab: Slab<Pending<T>>,
     /// Slab indices to be put into the submission queue.
     queued: VecDeque<u32>,
@@ -53,12 +53,12 @@ struct Header {
 
 impl<T> std::fmt::Debug for Ring<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Ring").field("registered", &self.registered).finish_non_exhaustive()
+        f.debug_struct("Ring").field("slab", &self.slab.len()).finish_non_exhaustive()
     }
 }
 
 impl<T: Copy> Ring<T> {
-    /// A ring for the calling thread, with the arena registered if the limits allow it.
+    /// A ring for the calling thread, with what is used of the arena registered if the limits allow it.
     ///
     /// # Errors
     /// When the kernel has no io_uring for us, or one that lacks an operation we need.
@@ -67,19 +67,9 @@ impl<T: Copy> Ring<T> {
         if !ring.params().is_feature_ext_arg() || !ring.params().is_feature_nodrop() {
             return Err(io::ErrorKind::Unsupported.into());
         }
-        let total = memory.len_bytes() as u64;
-        let pieces: Vec<libc::iovec> = (0..total.div_ceil(REGISTERED_BYTES))
-            .map(|i| {
-                let offset = i * REGISTERED_BYTES;
-                let len = u32::try_from((total - offset).min(REGISTERED_BYTES)).unwrap_or(0);
-                let address = memory.address(Buf { offset, len });
-                libc::iovec { iov_base: address.cast(), iov_len: len as usize }
-            })
-            .collect();
-        // SAFETY: the ranges are the arena's, which lives as long as the ring (see `Drop`).
-        let registered = unsafe { ring.submitter().register_buffers(&pieces) }.is_ok();
+        let pinned = Pinned::new(&ring, &memory);
         let (slab, queued, headers) = (Slab::default(), VecDeque::new(), Vec::new());
-        Ok(Self { ring, memory, registered, slab, queued, headers })
+        Ok(Self { ring, memory, pinned, slab, queued, headers })
     }
 
     fn build() -> io::Result<IoUring<squeue::Entry, cqueue::Entry>> {
@@ -90,6 +80,11 @@ impl<T: Copy> Ring<T> {
             Some(libc::EINVAL) => IoUring::builder().setup_cqsize(4 * ENTRIES).build(ENTRIES),
             _ => Err(error),
         })
+    }
+
+    /// Lets go of a piece of the arena on which there is no operation.
+    pub(crate) fn let_go(&mut self, piece: Piece) {
+        self.pinned.let_go(&self.ring, piece);
     }
 
     /// Operations that have not completed.
@@ -163,14 +158,14 @@ impl<T: Copy> Ring<T> {
 
     /// The submission entry for what is left of an operation.
     fn entry(&mut self, index: u32) -> squeue::Entry {
-        let Self { slab, memory, registered, headers, .. } = self;
+        let Self { ring, slab, memory, pinned, headers, .. } = self;
         let pending = &mut slab[index];
         let done = pending.done;
         match &mut pending.op {
             Op::Read { file, offset, buf } => {
                 let (rest, at) = (rest_of(*buf, done), *offset + done);
                 let (fd, address) = (Fd(file.as_raw_fd()), memory.address(rest));
-                match fixed(*registered, rest) {
+                match pinned.index_of(ring, memory, rest) {
                     Some(i) => opcode::ReadFixed::new(fd, address, rest.len, i).offset(at).build(),
                     None => opcode::Read::new(fd, address, rest.len).offset(at).build(),
                 }
@@ -179,7 +174,7 @@ impl<T: Copy> Ring<T> {
                 let (rest, at) = (rest_of(*buf, done), *offset + done);
                 let flags = if *dsync { libc::RWF_DSYNC } else { 0 };
                 let (fd, address) = (Fd(file.as_raw_fd()), memory.address(rest));
-                match fixed(*registered, rest) {
+                match pinned.index_of(ring, memory, rest) {
                     Some(i) => opcode::WriteFixed::new(fd, address, rest.len, i)
                         .offset(at)
                         .rw_flags(flags)
@@ -290,13 +285,6 @@ impl Header {
 fn rest_of(buf: Buf, done: u64) -> Buf {
     let done = u32::try_from(done).expect("no more was done than the buffer is long");
     buf.slice(done, buf.len - done)
-}
-
-/// The registered buffer in which a range lies.
-fn fixed(registered: bool, buf: Buf) -> Option<u16> {
-    let first = buf.offset / REGISTERED_BYTES;
-    let last = (buf.offset + u64::from(buf.len).max(1) - 1) / REGISTERED_BYTES;
-    if registered && first == last { u16::try_from(first).ok() } else { None }
 }
 
 impl<T> Drop for Ring<T> {

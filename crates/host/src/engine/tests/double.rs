@@ -273,7 +273,8 @@ impl Machine for Double {
     }
 
     fn idle(&self) -> bool {
-        self.requests.is_empty() && self.flushing.is_empty()
+        // What it keeps in memory is in its scratch.
+        self.memory().is_none() && self.requests.is_empty() && self.flushing.is_empty()
     }
 }
 

@@ -273,7 +273,8 @@ impl<'a> Conversation<'a> {
 /// Makes an endpoint, and tells and hears over TCP where it is.
 fn introduce(arena: Arc<Region>, stream: &TcpStream) -> Result<(Endpoint, Introduction), String> {
     let access = ffi::FI_SEND | ffi::FI_RECV;
-    let memory = Memory::new(MESSAGE_MEMORY_BYTES).map_err(|error| describe(&error))?;
+    let memory = Memory::new(MESSAGE_MEMORY_BYTES, MESSAGE_MEMORY_BYTES)
+        .map_err(|error| describe(&error))?;
     let messages =
         Region::register(arena.domain(), &Arc::new(memory), MESSAGE_MEMORY_BYTES, access);
     let remote = arena.remote();

@@ -1,0 +1,66 @@
+//! The parts of the arena that are registered with a ring. I/O on them costs the kernel less, but
+//! they are pinned: all their pages are there. So a piece is registered when it is first used, and
+//! no longer when the arena gives it back.
+
+use io_uring::{IoUring, cqueue, squeue};
+
+use braid_array::Buf;
+
+use crate::arena::{Memory, PIECE_BYTES, Piece};
+
+/// The kernel takes no more registered buffers; what lies beyond is used without.
+const MAX_PIECES: u64 = 1 << 14;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Pinned {
+    pieces: Vec<bool>,
+    /// The kernel has refused one (a limit on locked memory): it is not asked until one is free.
+    refused: bool,
+}
+
+type Ring = IoUring<squeue::Entry, cqueue::Entry>;
+
+impl Pinned {
+    /// Nothing registered yet. Kernels before 5.19 never do.
+    pub(super) fn new(ring: &Ring, memory: &Memory) -> Self {
+        let pieces = (memory.len_bytes() as u64).div_ceil(PIECE_BYTES).min(MAX_PIECES);
+        let count = u32::try_from(pieces).unwrap_or(0);
+        let refused = ring.submitter().register_buffers_sparse(count).is_err();
+        Self { pieces: vec![false; count as usize], refused }
+    }
+
+    /// The registered buffer in which a range lies, if it lies in one.
+    pub(super) fn index_of(&mut self, ring: &Ring, memory: &Memory, range: Buf) -> Option<u16> {
+        let (first, last) = Piece::around(range);
+        let pinned = self.pieces.get_mut(first.0 as usize)?;
+        if first != last {
+            return None;
+        }
+        if !*pinned && !self.refused {
+            let whole = memory.piece(first);
+            let address = memory.address(whole).cast();
+            let piece = libc::iovec { iov_base: address, iov_len: whole.len as usize };
+            *pinned = update(ring, first, piece);
+            self.refused = !*pinned;
+        }
+        if *pinned { u16::try_from(first.0).ok() } else { None }
+    }
+
+    /// Lets go of a piece on which there is no I/O.
+    pub(super) fn let_go(&mut self, ring: &Ring, piece: Piece) {
+        let Some(pinned) = self.pieces.get_mut(piece.0 as usize) else { return };
+        if std::mem::replace(pinned, false) {
+            let nothing = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
+            let gone = update(ring, piece, nothing);
+            debug_assert!(gone, "the kernel keeps a piece of the arena");
+            self.refused = false;
+        }
+    }
+}
+
+/// Registers something as this piece.
+fn update(ring: &Ring, piece: Piece, what: libc::iovec) -> bool {
+    // SAFETY: the range is the arena's, which lives as long as the ring, or nothing.
+    unsafe { ring.submitter().register_buffers_update(piece.0, &[what], None) }.is_ok()
+}
