@@ -5,6 +5,8 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+mod circles;
+
 const MAX_COLUMNS: usize = 100;
 const MAX_FUNCTION_LINES: usize = 70;
 const MAX_FILE_LINES: usize = 800;
@@ -17,6 +19,43 @@ const ARROWS: &[(&str, &[&str], Outside)] = &[
     ("sim", &["array", "cluster", "parity"], Outside::Any),
     ("host", &["array", "cluster", "parity"], Outside::Any),
     ("cli", &["host", "cluster", "array"], Outside::Any),
+];
+
+/// Folders whose files must not use each other in a circle: all files, or these.
+const NO_CIRCLES: &[(&str, &[&str])] = &[
+    ("crates/array/src/array/sync", &[]),
+    ("crates/array/src/assemble", &[]),
+    ("crates/array/src/geometry", &[]),
+    ("crates/array/src/level", &[]),
+    ("crates/array/src/plan", &[]),
+    ("crates/cli/src", &[]),
+    ("crates/cli/src/args", &[]),
+    ("crates/cli/src/cmd/assemble", &[]),
+    ("crates/cli/src/cmd/create", &[]),
+    ("crates/cli/src/cmd/layout", &[]),
+    ("crates/cli/src/output", &[]),
+    ("crates/cluster/src", &[]),
+    ("crates/cluster/src/pipeline", &[]),
+    ("crates/cluster/src/schedule", &[]),
+    ("crates/cluster/src/wire", &[]),
+    ("crates/cluster/src/xor2d", &[]),
+    ("crates/host/src/arena", &[]),
+    ("crates/host/src/driver", &[]),
+    ("crates/host/src/engine", &[]),
+    ("crates/host/src/export", &[]),
+    ("crates/host/src/export/fuse", &[]),
+    ("crates/host/src/export/nbd", &[]),
+    ("crates/host/src/fabric", &[]),
+    ("crates/host/src/fabric/tcp", &[]),
+    ("crates/host/src/serve", &[]),
+    ("crates/parity/src", &[]),
+    (
+        "crates/host/src",
+        &[
+            "arena", "door", "driver", "engine", "execute", "fabric", "member", "slab", "store",
+            "token",
+        ],
+    ),
 ];
 
 enum Outside {
@@ -94,6 +133,32 @@ fn no_machine_paths_and_no_orphaned_todo() {
             if stubs.iter().any(|stub| line.contains(stub)) {
                 findings.push(at(&path, number, "a stub"));
             }
+        }
+    }
+    report(&findings);
+}
+
+#[test]
+fn files_use_each_other_one_way() {
+    let mut findings = Vec::new();
+    for (folder, names) in NO_CIRCLES {
+        let folder = root().join(folder);
+        let src = folder.ancestors().find(|path| path.ends_with("src")).expect("a crate's folder");
+        let mut arrows = circles::arrows(src, &folder);
+        assert!(!arrows.is_empty(), "{} holds no files", folder.display());
+        if !names.is_empty() {
+            arrows.retain(|name, _| names.contains(&name.as_str()));
+            for used in arrows.values_mut() {
+                used.retain(|name| names.contains(&name.as_str()));
+            }
+        }
+        for circle in circles::circles(&arrows) {
+            let uses = circle.iter().map(|name| {
+                let used = arrows[*name].iter().filter(|used| circle.contains(&used.as_str()));
+                format!("{name} uses {}", used.cloned().collect::<Vec<_>>().join(", "))
+            });
+            let uses = uses.collect::<Vec<_>>().join("; ");
+            findings.push(at(&folder, 1, &format!("a circle: {uses}")));
         }
     }
     report(&findings);

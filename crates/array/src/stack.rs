@@ -19,8 +19,8 @@ use crate::{
 
 /// Members an inner array may come to have; leaf ids are `inner * LEAVES + member`.
 const LEAVES: u16 = 1024;
-/// Inner arrays at most, for leaf ids to tell apart; their own ids begin after those of the leaves.
-const ARRAYS: u16 = u16::MAX / LEAVES;
+/// Inner arrays at most, for leaf ids to tell apart and to stay below those of the arrays.
+const ARRAYS: u16 = MemberId::FIRST_ARRAY / LEAVES;
 /// Position of the machine's number in the ids of a stack.
 const MACHINE_SHIFT: u32 = 56;
 
@@ -76,12 +76,7 @@ impl Stack {
     /// The id of an inner array, which is this member of the outer one.
     #[must_use]
     pub const fn array(member: MemberId) -> MemberId {
-        MemberId(ARRAYS * LEAVES + member.0)
-    }
-
-    /// Which inner array has this id.
-    pub(crate) fn array_index(id: MemberId) -> Option<usize> {
-        id.0.checked_sub(ARRAYS * LEAVES).map(usize::from)
+        MemberId::of_array(member.0)
     }
 
     fn locate(leaf: MemberId) -> (usize, MemberId) {

@@ -3,7 +3,6 @@
 use crate::MemberId;
 use crate::events::SyncAction;
 use crate::format::Superblock;
-use crate::stack::Stack;
 
 /// State of the array as a whole. `degraded` and the running sync are told apart from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,7 +161,7 @@ impl Status {
     /// The array that is this member of it.
     #[must_use]
     pub fn array_within(&self, member: MemberId) -> Option<&Self> {
-        self.children.get(Stack::array_index(member)?)
+        self.children.get(member.array_number()?)
     }
 
     /// What the superblocks call it, without the host before the name.

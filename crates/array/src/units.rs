@@ -20,3 +20,18 @@ impl Instant {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct MemberId(pub u16);
+
+impl MemberId {
+    /// From here on ids are those of arrays within an array, below are those of devices.
+    pub(crate) const FIRST_ARRAY: u16 = 63 << 10;
+
+    /// The id of an array that is this member of another.
+    pub(crate) const fn of_array(number: u16) -> Self {
+        Self(Self::FIRST_ARRAY + number)
+    }
+
+    /// Which array within an array this is; `None` for a device.
+    pub(crate) fn array_number(self) -> Option<usize> {
+        self.0.checked_sub(Self::FIRST_ARRAY).map(usize::from)
+    }
+}

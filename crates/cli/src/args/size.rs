@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::output::human;
+
 use braid_array::Refusal;
 
 /// A number of bytes, typed plainly or with K, M, G or T (powers of 1024).
@@ -35,14 +37,8 @@ pub(crate) fn parse_limit(text: &str) -> Result<Size, String> {
 }
 
 impl fmt::Display for Size {
-    /// The shortest exact form.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let units = [(40, "T"), (30, "G"), (20, "M"), (10, "K")];
-        let fits = |shift: u32| self.0 != 0 && self.0.trailing_zeros() >= shift;
-        match units.into_iter().find(|&(shift, _)| fits(shift)) {
-            Some((shift, unit)) => write!(f, "{}{unit}", self.0 >> shift),
-            None => write!(f, "{}", self.0),
-        }
+        f.write_str(&human::size_typed(self.0))
     }
 }
 

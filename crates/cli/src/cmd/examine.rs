@@ -14,7 +14,7 @@ use super::nodes;
 use crate::args::{ExamineArgs, MemberArg, NodeArg};
 use crate::failure::{Failure, system_error};
 use crate::output;
-use crate::output::examine::Examined;
+use crate::output::examined::Examined;
 
 pub(super) fn run(args: &ExamineArgs) -> Result<(), Failure> {
     let fabric = nodes::fabric("examine", args.fabric.as_deref())?;

@@ -7,39 +7,8 @@ use braid_array::format::superblock::{devflag, feature};
 use braid_array::format::{BitmapSuperblock, Role, Superblock, Version};
 use serde_json::{Value, json};
 
+use super::examined::{Examined, field, layout};
 use super::{examine_090, human, names, shape, time};
-
-/// What was found on a member.
-#[derive(Debug)]
-pub(crate) struct Examined {
-    /// Path.
-    pub(crate) device: String,
-    /// Size of the device.
-    pub(crate) device_sectors: u64,
-    /// Decoded, checksum verified.
-    pub(crate) superblock: Superblock,
-    /// As stored.
-    pub(crate) raw: Vec<u8>,
-    /// The bitmap's own superblock.
-    pub(crate) bitmap: Option<BitmapSuperblock>,
-}
-
-impl Examined {
-    /// Offset of the checksum in a 1.x superblock.
-    const CHECKSUM_AT: usize = 216;
-
-    /// The stored checksum, which is right: it was verified when the superblock was decoded.
-    fn checksum(&self) -> u32 {
-        match self.superblock.version {
-            Version::V0_90 => examine_090::checksum(&self.raw),
-            _ => self
-                .raw
-                .get(Self::CHECKSUM_AT..)
-                .and_then(|rest| rest.first_chunk::<4>())
-                .map_or(0, |bytes| u32::from_le_bytes(*bytes)),
-        }
-    }
-}
 
 /// The lines of `mdadm --examine`.
 pub(crate) fn text(member: &Examined) -> String {
@@ -55,11 +24,6 @@ pub(crate) fn text(member: &Examined) -> String {
     layout(&mut text, &member.superblock);
     roles(&mut text, &member.superblock);
     text
-}
-
-/// One line of it: the label right-aligned, as mdadm has it.
-pub(super) fn field(text: &mut String, label: &str, value: impl std::fmt::Display) {
-    let _ = writeln!(text, "{label:>15} : {value}");
 }
 
 fn head(text: &mut String, sb: &Superblock) {
@@ -209,20 +173,6 @@ fn update(text: &mut String, member: &Examined) {
     }
     field(text, "Checksum", format!("{:x} - correct", member.checksum()));
     field(text, "Events", sb.events);
-    text.push('\n');
-}
-
-/// The lines from the layout to the blank one.
-pub(super) fn layout(text: &mut String, sb: &Superblock) {
-    if let Some(name) = shape::layout_name(sb).filter(|_| sb.level != 4) {
-        field(text, "Layout", name);
-    }
-    let chunk_kib = u64::from(sb.chunk_sectors) * SECTOR_BYTES / 1024;
-    if shape::has_chunk(sb.level) {
-        field(text, "Chunk Size", format!("{chunk_kib}K"));
-    } else if sb.level == -1 {
-        field(text, "Rounding", format!("{chunk_kib}K"));
-    }
     text.push('\n');
 }
 

@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use super::examine::{Examined, field, layout};
+use super::examined::{Examined, field, layout};
 use super::{human, shape, time};
 
 const PREFERRED_MINOR_AT: usize = 44;
@@ -12,7 +12,6 @@ const RAID_DISKS_AT: usize = 40;
 const STATE_AT: usize = 132;
 const COUNTS_AT: usize = 136;
 const SPARES_AT: usize = 148;
-const CHECKSUM_AT: usize = 152;
 const DISKS_AT: usize = 512;
 const THIS_DISK_AT: usize = 3968;
 const DISK_BYTES: usize = 128;
@@ -21,11 +20,6 @@ const MAX_DISKS: u32 = 27;
 fn word(raw: &[u8], at: usize) -> u32 {
     let bytes = raw.get(at..).and_then(|rest| rest.first_chunk::<4>());
     bytes.map_or(0, |bytes| u32::from_le_bytes(*bytes))
-}
-
-/// The stored checksum.
-pub(super) fn checksum(raw: &[u8]) -> u32 {
-    word(raw, CHECKSUM_AT)
 }
 
 /// The lines of `mdadm --examine`.
@@ -58,7 +52,7 @@ pub(super) fn text(member: &Examined) -> String {
     for (i, label) in labels.into_iter().enumerate() {
         field(&mut text, label, word(raw, COUNTS_AT + 4 * i));
     }
-    field(&mut text, "Checksum", format!("{:x} - correct", checksum(raw)));
+    field(&mut text, "Checksum", format!("{:x} - correct", member.checksum()));
     field(&mut text, "Events", sb.events);
     text.push('\n');
     layout(&mut text, sb);

@@ -7,13 +7,13 @@ use braid_array::status::{Status, SyncStatus};
 use braid_host::control::wire::Mismatch;
 use serde::Serialize;
 
-use crate::args::Size;
 use crate::failure::{Failure, one_line, system_error};
 
 pub(crate) mod detail;
 pub(crate) mod examine;
 mod examine_090;
-mod human;
+pub(crate) mod examined;
+pub(crate) mod human;
 pub(crate) mod json;
 pub(crate) mod mdstat;
 mod names;
@@ -45,9 +45,9 @@ pub(crate) fn array_within(status: &Status, found: &Mismatch) -> Option<String> 
 
 /// `min 10M, max none`: how fast background work may go, in the words of `braid sync`.
 pub(crate) fn limits(sync: &SyncStatus) -> String {
-    let max = sync.max_bytes_per_s.map_or_else(|| "none".to_owned(), |max| Size(max).to_string());
+    let max = sync.max_bytes_per_s.map_or_else(|| "none".to_owned(), human::size_typed);
     let paused = if sync.paused { ", paused" } else { "" };
-    format!("min {}, max {max}{paused}", Size(sync.min_bytes_per_s))
+    format!("min {}, max {max}{paused}", human::size_typed(sync.min_bytes_per_s))
 }
 
 /// The name of this machine.

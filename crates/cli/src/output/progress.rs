@@ -6,6 +6,7 @@ use braid_array::SECTOR_BYTES;
 use braid_array::status::SyncStatus;
 use indicatif::{ProgressBar, ProgressStyle};
 
+use super::work::{in_words, pace};
 use crate::failure::{Failure, one_line};
 
 /// Follows an array's background work.
@@ -55,11 +56,11 @@ impl Progress {
             Shape::Bar(bar) => {
                 bar.set_length(sync.total_sectors * SECTOR_BYTES);
                 bar.set_position(sync.done_sectors * SECTOR_BYTES);
-                bar.set_message(message(sync));
+                bar.set_message(format!("{} {}", sync.action.name(), pace(sync)));
                 Ok(())
             }
             Shape::Lines(last) => {
-                let Some(state) = super::status::sync_line(sync) else { return Ok(()) };
+                let Some(state) = in_words(sync) else { return Ok(()) };
                 let new = last
                     .as_ref()
                     .is_none_or(|(line, at)| *line != state && at.elapsed() >= Self::LINE_INTERVAL);
@@ -79,22 +80,5 @@ impl Drop for Progress {
         if let Shape::Bar(bar) = &self.shape {
             bar.finish_and_clear();
         }
-    }
-}
-
-fn message(sync: &SyncStatus) -> String {
-    let action = sync.action.name();
-    if sync.paused { format!("{action} (paused)") } else { format!("{action} {}", speed(sync)) }
-}
-
-/// `103.2 MiB/s, 12 s left`.
-pub(super) fn speed(sync: &SyncStatus) -> String {
-    let mib = sync.bytes_per_s / 104_858;
-    let speed = format!("{}.{} MiB/s", mib / 10, mib % 10);
-    match sync.finish_s {
-        None => speed,
-        Some(s @ ..120) => format!("{speed}, {s} s left"),
-        Some(s @ ..7200) => format!("{speed}, {} min left", s / 60),
-        Some(s) => format!("{speed}, {} h {} min left", s / 3600, s % 3600 / 60),
     }
 }

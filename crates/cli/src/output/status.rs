@@ -3,11 +3,11 @@
 use std::fmt::Write as _;
 
 use braid_array::SECTOR_BYTES;
-use braid_array::events::SyncAction;
-use braid_array::status::{ArrayState, MemberState, MemberStatus, Status, SyncStatus};
+use braid_array::status::{ArrayState, MemberState, MemberStatus, Status};
 use braid_host::control::wire::ControlStatus;
 
-use super::{detail, human, mdstat, progress, shape, unread};
+use super::work::in_words;
+use super::{detail, human, mdstat, shape, unread};
 use crate::invocation::shell_word;
 
 /// Places that could not be read beyond these are for `--json`.
@@ -29,7 +29,7 @@ fn one(array: &ControlStatus) -> String {
             let _ = writeln!(text, "  {line}");
         }
     }
-    if let Some(line) = sync_line(&status.sync) {
+    if let Some(line) = in_words(&status.sync) {
         let _ = writeln!(text, "  {line}");
     }
     if let Some(reason) = &status.held_up {
@@ -82,18 +82,4 @@ fn member_line(member: &MemberStatus) -> String {
         n => format!(", {n} errors"),
     };
     format!("  {role:>3}  {state:<10}  {}{errors}\n", member.device)
-}
-
-pub(super) fn sync_line(sync: &SyncStatus) -> Option<String> {
-    if sync.action == SyncAction::Idle {
-        return None;
-    }
-    let total = u128::from(sync.total_sectors.max(1));
-    let per_mille = u128::from(sync.done_sectors) * 1000 / total;
-    let pace = match sync {
-        SyncStatus { paused: true, .. } => "paused".to_owned(),
-        SyncStatus { max_bytes_per_s: Some(0), .. } => "held by --max 0".to_owned(),
-        _ => progress::speed(sync),
-    };
-    Some(format!("{} {}.{}%, {pace}", sync.action.name(), per_mille / 10, per_mille % 10))
 }

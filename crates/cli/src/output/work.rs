@@ -31,3 +31,32 @@ impl Work {
         }
     }
 }
+
+/// `recovery 10.2%, 103.2 MiB/s, 12 s left`; `None` when there is none.
+pub(super) fn in_words(sync: &SyncStatus) -> Option<String> {
+    if sync.action == SyncAction::Idle {
+        return None;
+    }
+    let total = u128::from(sync.total_sectors.max(1));
+    let per_mille = u128::from(sync.done_sectors) * 1000 / total;
+    let (percent, tenth) = (per_mille / 10, per_mille % 10);
+    Some(format!("{} {percent}.{tenth}%, {}", sync.action.name(), pace(sync)))
+}
+
+/// `103.2 MiB/s, 12 s left`, or why it stands still.
+pub(super) fn pace(sync: &SyncStatus) -> String {
+    if sync.paused {
+        return "paused".to_owned();
+    }
+    if sync.held() {
+        return "held by --max 0".to_owned();
+    }
+    let mib = sync.bytes_per_s / 104_858;
+    let speed = format!("{}.{} MiB/s", mib / 10, mib % 10);
+    match sync.finish_s {
+        None => speed,
+        Some(s @ ..120) => format!("{speed}, {s} s left"),
+        Some(s @ ..7200) => format!("{speed}, {} min left", s / 60),
+        Some(s) => format!("{speed}, {} h {} min left", s / 3600, s % 3600 / 60),
+    }
+}

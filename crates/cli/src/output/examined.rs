@@ -1,0 +1,55 @@
+//! A member whose superblock was read, and what `mdadm --examine` prints alike of all versions.
+
+use std::fmt::Write as _;
+
+use braid_array::SECTOR_BYTES;
+use braid_array::format::{BitmapSuperblock, Superblock, Version};
+
+use super::shape;
+
+/// What was found on a member.
+#[derive(Debug)]
+pub(crate) struct Examined {
+    /// Path.
+    pub(crate) device: String,
+    /// Size of the device.
+    pub(crate) device_sectors: u64,
+    /// Decoded, checksum verified.
+    pub(crate) superblock: Superblock,
+    /// As stored.
+    pub(crate) raw: Vec<u8>,
+    /// The bitmap's own superblock.
+    pub(crate) bitmap: Option<BitmapSuperblock>,
+}
+
+impl Examined {
+    /// The stored checksum, which is right: it was verified when the superblock was decoded.
+    pub(super) fn checksum(&self) -> u32 {
+        // Offsets in the superblock of each version.
+        let at = match self.superblock.version {
+            Version::V0_90 => 152,
+            _ => 216,
+        };
+        let bytes = self.raw.get(at..).and_then(|rest| rest.first_chunk::<4>());
+        bytes.map_or(0, |bytes| u32::from_le_bytes(*bytes))
+    }
+}
+
+/// One line of it: the label right-aligned, as mdadm has it.
+pub(super) fn field(text: &mut String, label: &str, value: impl std::fmt::Display) {
+    let _ = writeln!(text, "{label:>15} : {value}");
+}
+
+/// The lines from the layout to the blank one.
+pub(super) fn layout(text: &mut String, sb: &Superblock) {
+    if let Some(name) = shape::layout_name(sb).filter(|_| sb.level != 4) {
+        field(text, "Layout", name);
+    }
+    let chunk_kib = u64::from(sb.chunk_sectors) * SECTOR_BYTES / 1024;
+    if shape::has_chunk(sb.level) {
+        field(text, "Chunk Size", format!("{chunk_kib}K"));
+    } else if sb.level == -1 {
+        field(text, "Rounding", format!("{chunk_kib}K"));
+    }
+    text.push('\n');
+}
