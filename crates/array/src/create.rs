@@ -17,6 +17,7 @@ use crate::format::superblock::{MAX_DEV, MAX_SECTOR, feature};
 use crate::format::{BadBlocks, Bitmap, Role, Superblock, Version};
 use crate::geometry::{Geometry, GeometryError, Shape};
 use crate::level::{Layout, Level};
+use crate::name::NAME_BYTES;
 use crate::refusal::{Advised, Next};
 
 /// Where a 1.2 superblock lies.
@@ -34,7 +35,7 @@ const DEFAULT_BITMAP_SECTORS: u64 = 100 * GIB_SECTORS;
 /// What is asked for.
 #[derive(Clone, Debug)]
 pub struct NewArray {
-    /// Name as it is stored: `HOST:NAME`, at most 32 bytes.
+    /// Name as [`crate::name::stored_name`] has it.
     pub name: String,
     /// UUID.
     pub set_uuid: [u8; 16],
@@ -114,6 +115,14 @@ pub enum CreateError {
         /// There.
         available_sectors: u64,
     },
+    /// The size asked for holds no chunk.
+    #[error("a size of {size_sectors} sectors is less than a chunk of {unit_sectors}")]
+    SizeTooSmall {
+        /// Asked for.
+        size_sectors: u64,
+        /// The least.
+        unit_sectors: u64,
+    },
     /// Something that a level without redundancy does not have.
     #[error("{level} has no {what}")]
     NotRedundant {
@@ -137,7 +146,7 @@ pub enum CreateError {
     #[error("a bitmap with this chunk does not fit")]
     Bitmap,
     /// Longer than a superblock has room for.
-    #[error("the name has {bytes} bytes, more than 32")]
+    #[error("the name has {bytes} bytes, more than {NAME_BYTES}")]
     NameTooLong {
         /// Its length.
         bytes: usize,
@@ -151,6 +160,9 @@ impl Advised for CreateError {
             Self::DeviceTooSmall { .. } => "use a larger member".into(),
             Self::SizeTooLarge { available_sectors, .. } => {
                 format!("use at most {available_sectors} sectors").into()
+            }
+            Self::SizeTooSmall { unit_sectors, .. } => {
+                format!("use at least {unit_sectors} sectors").into()
             }
             Self::NotRedundant { .. } => "leave it out, or use another level".into(),
             Self::TooFew { .. } => "name more members".into(),
@@ -217,7 +229,7 @@ impl NewArray {
     /// What needs no sizes.
     fn check(&self, roles: &[Option<NewDevice>], spares: &[NewDevice]) -> Result<(), CreateError> {
         let level = self.level;
-        if self.name.len() > 32 {
+        if self.name.len() > NAME_BYTES {
             return Err(CreateError::NameTooLong { bytes: self.name.len() });
         }
         if roles.len() + spares.len() > MAX_DEV as usize {
@@ -246,6 +258,9 @@ impl NewArray {
         let size_sectors = self.size_sectors.unwrap_or(available_sectors);
         if size_sectors > available_sectors {
             return Err(CreateError::SizeTooLarge { size_sectors, available_sectors });
+        }
+        if self.size_sectors.is_some_and(|asked| asked < unit) {
+            return Err(CreateError::SizeTooSmall { size_sectors, unit_sectors: unit });
         }
         Ok(size_sectors / unit * unit)
     }

@@ -18,6 +18,7 @@ pub mod format;
 pub mod geometry;
 pub mod level;
 pub mod machine;
+pub mod name;
 mod plan;
 pub mod refusal;
 pub mod request;

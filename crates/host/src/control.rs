@@ -22,7 +22,7 @@ mod server;
 mod verbs;
 pub mod wire;
 
-pub use crate::run_dir::{beside, make_run_dir, run_dir, socket_path, valid_name};
+pub use crate::run_dir::{beside, make_run_dir, run_dir, socket_path};
 pub use client::{ANSWER_WITHIN, Client, ControlError, list, member_path};
 pub use server::{Server, StopRequest, Told};
 pub use verbs::Served;

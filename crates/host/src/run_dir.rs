@@ -67,14 +67,6 @@ pub(crate) fn array_of_socket(file_name: &str) -> Option<&str> {
     file_name.strip_suffix(SOCKET)
 }
 
-/// May an array have this name? It becomes a file name.
-#[must_use]
-pub fn valid_name(name: &str) -> bool {
-    (1..=64).contains(&name.len())
-        && !name.starts_with(['.', '-'])
-        && !name.chars().any(|c| c == '/' || c.is_control())
-}
-
 /// Makes the run directory where it is missing, and checks that nobody else could have made it or
 /// can put anything there.
 ///

@@ -13,6 +13,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use braid_array::array::Scratch;
 use braid_array::assemble::Config;
 use braid_array::events::ArrayEvent;
+use braid_array::name::check_name;
 use braid_array::stack::Stack;
 use braid_array::{Array, Instant, Machine, MemberId, Refusal, SECTOR_BYTES};
 use braid_cluster::{Client, ClientConfig};
@@ -20,7 +21,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
 
 use crate::arena::Arena;
-use crate::control::{Served, Server, StopRequest, valid_name};
+use crate::control::{Served, Server, StopRequest};
 use crate::door::Door;
 use crate::engine::{Engine, REQUEST_BYTES};
 use crate::fabric::frame::Kind;
@@ -196,9 +197,7 @@ fn serve_machine(
     stops: Stops,
     ready: impl FnOnce() -> io::Result<()>,
 ) -> Result<(), Refusal> {
-    if !valid_name(name) {
-        return Err(Refusal::new("not a name for an array", "use a short word without slashes"));
-    }
+    check_name(name)?;
     let system = |error: io::Error| refused_by_system(&error);
     let stop = stops.sender;
     let mut control = Server::bind(run_dir, name)?;

@@ -111,8 +111,8 @@ pub(crate) struct CreateArgs {
     /// Further members, which wait until one fails
     #[arg(long, short = 'x', value_name = "N", default_value_t = 0)]
     pub(crate) spare_devices: u32,
-    /// Part of each member to use [default: what the smallest has]. Over nodes the size of the
-    /// data on each, which must be given
+    /// Part of each member to use, in bytes unless K, M, G or T follows [default: what the smallest
+    /// has]. Over nodes the size of the data on each, which must be given
     #[arg(long, short = 'z', value_parser = parse_size)]
     pub(crate) size: Option<Size>,
     /// Write-intent bitmap [default: internal from 100 GiB on]

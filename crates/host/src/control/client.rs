@@ -5,10 +5,11 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use braid_array::name::check_name;
 use braid_array::refusal::{Invocation, Next, Refusal};
 
 use super::wire::{Answer, ControlStatus, Reply, Request, Response, VERSION, Verb};
-use super::{connect, is_running, read_line, socket_path, valid_name};
+use super::{connect, is_running, read_line, socket_path};
 use crate::run_dir::array_of_socket;
 use crate::users::Process;
 
@@ -88,7 +89,7 @@ impl Client {
     /// # Errors
     /// [`ControlError::NotRunning`] where there is none.
     pub fn connect(run_dir: &Path, name: &str) -> Result<Self, ControlError> {
-        if !valid_name(name) {
+        if check_name(name).is_err() {
             return Err(ControlError::NotRunning);
         }
         let socket = socket_path(run_dir, name);

@@ -5,8 +5,8 @@ use std::process::Command;
 
 use braid_array::assemble::{Assembly, Options, Start};
 use braid_array::format::Superblock;
-use braid_array::refusal::{Invocation, Next};
-use braid_host::control::valid_name;
+use braid_array::name::check_name;
+use braid_array::refusal::{Advised, Invocation, Next};
 use braid_host::daemon::Daemon;
 use braid_host::serve::{Assembled, ExportSpec};
 
@@ -69,11 +69,11 @@ impl Called {
             let reason = "its superblocks give it no name";
             return Err(Failure::refused("assemble", object, reason, next));
         };
-        if valid_name(name) {
-            return Ok(name.to_owned());
-        }
-        let reason = format!("'{name}' in its superblocks cannot be used as a name");
-        Err(Failure::refused("assemble", object, reason, next))
+        check_name(name).map_err(|error| {
+            let reason = format!("'{name}' in its superblocks cannot be used: {error}");
+            Failure::refused("assemble", object, reason, next)
+        })?;
+        Ok(name.to_owned())
     }
 }
 
@@ -93,9 +93,8 @@ pub(super) fn run(run_dir: &Path, args: &AssembleArgs) -> Result<(), Failure> {
     let daemon = Daemon::adopt();
     let named = Named::parse("assemble", &args.names)?;
     let exports = launch::exports("assemble", &args.export)?;
-    if let Some(name) = named.name.as_deref().filter(|name| !valid_name(name)) {
-        let next = "use up to 64 letters and digits, no slash and no dot in front";
-        return Err(Failure::usage("assemble", name, "cannot be the name of an array", next));
+    if let Some(name) = &named.name {
+        check_name(name).map_err(|error| Failure::usage("assemble", name, error, error.next()))?;
     }
     if args.scan && named.members != Members::Paths(Vec::new()) {
         let next = "name members or use --scan, not both";

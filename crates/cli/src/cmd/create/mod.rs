@@ -7,12 +7,11 @@ mod nodes;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use braid_array::SECTOR_BYTES;
 use braid_array::create::{Blueprint, CreateError, NewArray, NewBitmap, NewDevice};
 use braid_array::format::locations;
 use braid_array::format::superblock::time_code;
 use braid_array::refusal::Advised;
-use braid_host::control::valid_name;
+use braid_array::{SECTOR_BYTES, name};
 use braid_host::member::{self, MemberFile, Mode};
 use uuid::Uuid;
 
@@ -68,15 +67,14 @@ fn on_devices(args: &CreateArgs) -> Result<(), Failure> {
 
 impl Plan {
     fn of(args: &CreateArgs, members: Vec<Option<PathBuf>>) -> Result<Self, Failure> {
-        let usage =
-            |reason: &str, next: &'static str| Failure::usage("create", &args.name, reason, next);
         check_name(args)?;
         let shape = ArrayShape::parse(&typed(args))?;
         check_counts(args)?;
         let size_sectors = match args.size.map(|size| size.0) {
             Some(bytes) if bytes < 4096 || bytes % 1024 != 0 => {
                 let reason = format!("a size of {bytes} bytes is out of range");
-                return Err(usage(&reason, "use a multiple of 1K from 4K on"));
+                let next = format!("use a multiple of 1K from 4K on; {}", counted_in_kib(bytes));
+                return Err(Failure::usage("create", &args.name, reason, next));
             }
             bytes => bytes.map(|bytes| bytes / SECTOR_BYTES),
         };
@@ -110,17 +108,13 @@ fn check_name(args: &CreateArgs) -> Result<(), Failure> {
         let reason = "the name of the array is missing, this is a member";
         return Err(Failure::usage("create", &args.name, reason, next));
     }
-    if valid_name(&args.name) && !args.name.contains(':') && args.name.len() <= 32 {
-        return Ok(());
-    }
-    let next = "use up to 32 letters and digits, no slash or colon, no dot in front";
-    Err(Failure::usage("create", &args.name, "this cannot be the name of an array", next))
+    name::check_name(&args.name)
+        .map_err(|error| Failure::usage("create", &args.name, error, error.next()))
 }
 
-/// As mdadm stores a name: with the host in front where that fits.
+/// As mdadm stores a name.
 fn stored_name(name: &str) -> String {
-    let full = format!("{}:{name}", output::host_name());
-    if full.len() <= 32 { full } else { name.to_owned() }
+    name::stored_name(&output::host_name(), name)
 }
 
 /// The time, as superblocks have it.
@@ -252,6 +246,11 @@ fn blueprint(plan: &Plan, devices: &[Option<MemberFile>]) -> Result<Blueprint, F
     array.plan(&roles, &spares).map_err(|error| impossible(plan, &error))
 }
 
+/// What a plain number would have been for mdadm.
+fn counted_in_kib(bytes: u64) -> String {
+    format!("mdadm counts in KiB, which is --size {bytes}K here")
+}
+
 /// Why there can be no such array, and what to change.
 fn impossible(plan: &Plan, error: &CreateError) -> Failure {
     match error {
@@ -266,6 +265,12 @@ fn impossible(plan: &Plan, error: &CreateError) -> Failure {
             let available = available_sectors * SECTOR_BYTES;
             let reason = format!("--size exceeds the {available} bytes of the smallest member");
             let next = format!("use --size {} or less", Size(available));
+            Failure::usage("create", &plan.name, reason, next)
+        }
+        CreateError::SizeTooSmall { size_sectors, unit_sectors } => {
+            let (bytes, chunk) = (size_sectors * SECTOR_BYTES, Size(unit_sectors * SECTOR_BYTES));
+            let reason = format!("--size {bytes} is in bytes, less than a chunk of {chunk}");
+            let next = format!("use at least {chunk}; {}", counted_in_kib(bytes));
             Failure::usage("create", &plan.name, reason, next)
         }
         _ => Failure::usage("create", &plan.name, error, error.next()),

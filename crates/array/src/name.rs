@@ -1,0 +1,92 @@
+//! What an array may be called: a superblock has room for 32 bytes (`set_name`), the name is told
+//! from the host before it by a colon, and it is a file name where the array is served.
+
+use crate::refusal::{Advised, Next};
+
+/// Bytes of `set_name`, which holds `HOST:NAME`, or NAME alone where both are too long.
+pub const NAME_BYTES: usize = 32;
+
+/// Why a text cannot be the name of an array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NameError {
+    /// Nothing.
+    #[error("an empty name")]
+    Empty,
+    /// Longer than a superblock has room for.
+    #[error("a name of {bytes} bytes, and superblocks hold {NAME_BYTES}")]
+    TooLong {
+        /// Its length.
+        bytes: usize,
+    },
+    /// It would be taken for an option or a hidden file.
+    #[error("a name cannot begin with {0:?}")]
+    Begins(char),
+    /// No file name, not to be told from the host's, or nothing to print.
+    #[error("a name cannot contain {0:?}")]
+    Contains(char),
+}
+
+impl Advised for NameError {
+    fn next(&self) -> Next {
+        "use up to 32 letters and digits, no slash or colon, no dot or dash in front".into()
+    }
+}
+
+/// Can this be the name of an array?
+///
+/// # Errors
+/// Why not.
+pub fn check_name(name: &str) -> Result<(), NameError> {
+    let forbidden = |c: &char| matches!(c, '/' | ':') || c.is_control();
+    if let Some(forbidden) = name.chars().find(forbidden) {
+        return Err(NameError::Contains(forbidden));
+    }
+    match name.chars().next() {
+        None => Err(NameError::Empty),
+        Some(first @ ('.' | '-')) => Err(NameError::Begins(first)),
+        _ if name.len() > NAME_BYTES => Err(NameError::TooLong { bytes: name.len() }),
+        _ => Ok(()),
+    }
+}
+
+/// As mdadm stores a name: with the host in front where both fit.
+#[must_use]
+pub fn stored_name(host: &str, name: &str) -> String {
+    let full = format!("{host}:{name}");
+    if full.len() <= NAME_BYTES { full } else { name.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_fits_a_superblock_a_file_and_a_command_line() {
+        for good in ["a", "my data", "über", &"x".repeat(32), "a-b.c"] {
+            assert_eq!(check_name(good), Ok(()), "{good}");
+            assert!(stored_name("host", good).len() <= NAME_BYTES);
+        }
+        let table = [
+            ("", NameError::Empty),
+            ("-x", NameError::Begins('-')),
+            (".hidden", NameError::Begins('.')),
+            ("a/b", NameError::Contains('/')),
+            ("host:a", NameError::Contains(':')),
+            ("a\nb", NameError::Contains('\n')),
+        ];
+        for (bad, why) in table {
+            assert_eq!(check_name(bad), Err(why), "{bad:?}");
+        }
+        let (long, wide) = ("x".repeat(33), "ü".repeat(17));
+        assert_eq!(check_name(&long), Err(NameError::TooLong { bytes: 33 }));
+        assert_eq!(check_name(&wide), Err(NameError::TooLong { bytes: 34 }));
+    }
+
+    #[test]
+    fn the_host_is_stored_where_there_is_room() {
+        assert_eq!(stored_name("h", "home"), "h:home");
+        let name = "x".repeat(30);
+        assert_eq!(stored_name("h", &name), format!("h:{name}"));
+        assert_eq!(stored_name("ho", &name), name);
+    }
+}
