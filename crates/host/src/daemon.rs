@@ -77,7 +77,6 @@ impl Daemon {
     /// # Errors
     /// When the log cannot be opened or the descriptors cannot be replaced.
     pub fn ready(self, log: &Path) -> io::Result<()> {
-        let log = OpenOptions::new().append(true).create(true).open(log)?;
         let null = OpenOptions::new().read(true).write(true).open("/dev/null")?;
         std::env::set_current_dir("/")?;
         // When it serves a disk, its own memory must not wait for that disk. Needs a capability.
@@ -85,7 +84,7 @@ impl Daemon {
         rustix::io::write(rustix::stdio::stdin(), READY)?;
         rustix::stdio::dup2_stdin(&null)?;
         rustix::stdio::dup2_stdout(&null)?;
-        rustix::stdio::dup2_stderr(&log)?;
+        crate::log::to_file(log)?;
         Ok(())
     }
 }

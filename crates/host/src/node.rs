@@ -16,6 +16,7 @@ use crate::control::StopRequest;
 use crate::door::{Door, Message};
 use crate::engine::Engine;
 use crate::fabric::frame::Kind;
+use crate::log;
 use crate::member::describe;
 use crate::serve::watch_signals;
 use crate::store::{MadeDirectories, Store};
@@ -68,6 +69,7 @@ pub fn serve_node(
     setup: &NodeSetup,
     ready: impl FnOnce(SocketAddr) -> io::Result<()>,
 ) -> Result<(), Refusal> {
+    log::begin();
     let system = |error: io::Error| refused_by_system(&error);
     let (stop, stops) = mpsc::channel();
     let signals = watch_signals(stop.clone()).map_err(system)?;
@@ -76,6 +78,7 @@ pub fn serve_node(
         Err(error) => node.stop().and(Err(system(error))),
         Ok(()) => {
             node.keep_directories();
+            tracing::info!(address = %node.address, "node serves");
             // Somebody always says something before the channel closes: the engine at its end.
             match stops.recv() {
                 Ok(StopRequest::EngineEnded) | Err(_) => Err(node.ended_by_itself()),

@@ -26,6 +26,7 @@ use crate::door::Door;
 use crate::engine::{Engine, REQUEST_BYTES};
 use crate::fabric::frame::Kind;
 use crate::heap;
+use crate::log;
 use crate::member::{MemberFile, OpenError, check_distinct};
 use crate::system::refused_by_system;
 
@@ -33,6 +34,7 @@ mod doors;
 mod news;
 mod nodes;
 mod private;
+mod report;
 mod running;
 mod spec;
 #[cfg(test)]
@@ -93,6 +95,7 @@ const LOOK_AT_MEMBERS: &str = "compare the superblocks of its members";
 /// # Errors
 /// [`Refusal`]. Before `ready` was called nothing has been written.
 pub fn serve(serving: Serving, ready: impl FnOnce() -> io::Result<()>) -> Result<(), Refusal> {
+    log::begin();
     let Serving { name, array, exports, run_dir } = serving;
     let stops = Stops::new(running::PATIENCE);
     heap::set_up();
@@ -245,10 +248,18 @@ fn serve_machine(
         Ok(told) => (told, Ok(())),
         Err(error) => (None, Err(error)),
     };
+    log_end(name, &result);
     if let Some(told) = told {
         told(Ok(()));
     }
     result
+}
+
+fn log_end(name: &str, result: &Result<(), Refusal>) {
+    match result {
+        Ok(()) => tracing::info!(array = name, "has stopped"),
+        Err(error) => tracing::error!(array = name, "has ended: {error}"),
+    }
 }
 
 /// What exports have to know of the array.
@@ -284,8 +295,9 @@ fn report_events(engine: &mut Engine) -> (Arc<News>, Receiver<ArrayEvent>) {
 
 /// Writes the log from now on, and what was reported before.
 fn log_events(name: &str, events: Receiver<ArrayEvent>, door: &Door) -> io::Result<()> {
+    tracing::info!(array = name, "is served");
     let (name, door) = (name.to_owned(), door.clone());
-    let write = move || news::log(&name, &events, &door);
+    let write = move || report::log(&name, &events, &door);
     thread::Builder::new().name("log".into()).spawn(write).map(drop)
 }
 

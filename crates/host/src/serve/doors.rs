@@ -82,7 +82,7 @@ impl Doors {
         let mut refusal = Ok(());
         for mount in std::mem::take(&mut self.mounts) {
             let Err((mount, error)) = mount.unmount() else { continue };
-            eprintln!("braid: {error}");
+            tracing::warn!("{error}");
             if force {
                 mount.detach();
             } else {

@@ -73,7 +73,7 @@ impl Running {
                     match self.stop(insist) {
                         Ok(()) => return self.join().map(|()| None),
                         Err(refusal) if insist => {
-                            eprintln!("braid: {}: cannot stop: {refusal}", self.name);
+                            tracing::error!(array = self.name, "cannot stop: {refusal}");
                         }
                         Err(_) => {}
                     }
@@ -83,11 +83,10 @@ impl Running {
     }
 
     fn say_who_is_waited_for(&self, refusal: &Refusal, patience: Duration) {
-        eprintln!(
-            "braid: {}: told by a signal to stop, but {}; stops when that is over, in {} s anyway",
-            self.name,
-            refusal.reason,
-            patience.as_secs()
+        let (reason, seconds) = (&refusal.reason, patience.as_secs());
+        tracing::warn!(
+            array = self.name,
+            "told by a signal to stop, but {reason}; stops when that is over, in {seconds} s anyway"
         );
     }
 
@@ -135,7 +134,7 @@ impl Running {
         if users.is_empty() {
             return;
         }
-        eprintln!("braid: {}: stops although in use by {}", self.name, listed(&users));
+        tracing::warn!(array = self.name, "stops although in use by {}", listed(&users));
         let (done, all_done) = mpsc::channel();
         let write_out = move || {
             users.iter().flat_map(User::mounts).for_each(write_out);
@@ -150,7 +149,7 @@ impl Running {
 
     pub(super) fn join(&mut self) -> Result<(), Refusal> {
         let Some(engine) = self.engine.take() else { return Ok(()) };
-        let next = "see braid examine for the state of its members, then assemble it again";
+        let next = "look at the superblocks of its members, then assemble it again";
         match engine.join() {
             Ok(Ok(())) => Ok(()),
             Ok(Err(error)) => {
@@ -176,6 +175,7 @@ fn next(stops: &Receiver<StopRequest>, look_again: bool) -> Option<StopRequest> 
 fn write_out(mountpoint: &Path) {
     let synced = File::open(mountpoint).and_then(|file| Ok(rustix::fs::syncfs(file)?));
     if let Err(error) = synced {
-        eprintln!("braid: {}: not written out: {}", mountpoint.display(), describe(&error));
+        let mountpoint = mountpoint.display();
+        tracing::error!("{mountpoint}: not written out: {}", describe(&error));
     }
 }

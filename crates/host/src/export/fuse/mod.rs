@@ -148,9 +148,9 @@ fn clear_dead_mounts(path: &Path) {
             return;
         }
         let shown = real.display();
-        eprintln!("braid: {shown}: took away the mount of a process that died");
+        tracing::warn!("{shown}: took away the mount of a process that died");
         if !left.is_empty() {
-            eprintln!("braid: {shown}: the dead mount is still used by {}", users::listed(&left));
+            tracing::warn!("{shown}: the dead mount is still used by {}", users::listed(&left));
         }
     }
 }

@@ -1,0 +1,136 @@
+//! The log of a process that serves: a line for each event, with its time, its level and what it
+//! is about as fields. It goes to stderr until the terminal is left, and then to a file, of which
+//! the end is kept.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+
+use tracing_subscriber::fmt::MakeWriter;
+
+mod limit;
+
+pub(crate) use limit::{Limit, Verdict};
+
+/// A file that has grown beyond this becomes `NAME.log.1`, in place of the one before.
+const MAX_FILE_BYTES: u64 = 1 << 20;
+
+static SINK: Mutex<Sink> = Mutex::new(Sink::Stderr);
+
+/// Lines go to stderr from here on. For the process as a whole; more than once does no harm.
+pub(crate) fn begin() {
+    static BEGUN: Once = Once::new();
+    BEGUN.call_once(|| {
+        let lines = tracing_subscriber::fmt().with_writer(Log).with_target(false).with_ansi(false);
+        // Whoever uses this as a library may have one of its own.
+        let _ = tracing::subscriber::set_global_default(lines.finish());
+    });
+}
+
+/// Lines go to this file from here on, and so does what else is written to stderr.
+///
+/// # Errors
+/// When it cannot be opened or stderr cannot be replaced.
+pub(crate) fn to_file(path: &Path) -> io::Result<()> {
+    let kept = Kept::open(path.to_owned(), MAX_FILE_BYTES)?;
+    rustix::stdio::dup2_stderr(&kept.file)?;
+    *sink() = Sink::File(kept);
+    Ok(())
+}
+
+fn sink() -> MutexGuard<'static, Sink> {
+    SINK.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[derive(Debug)]
+enum Sink {
+    Stderr,
+    File(Kept),
+}
+
+/// The end of a log.
+#[derive(Debug)]
+struct Kept {
+    path: PathBuf,
+    file: File,
+    bytes: u64,
+    max_bytes: u64,
+}
+
+impl Kept {
+    fn open(path: PathBuf, max_bytes: u64) -> io::Result<Self> {
+        let file = OpenOptions::new().append(true).create(true).open(&path)?;
+        let bytes = file.metadata()?.len();
+        Ok(Self { path, file, bytes, max_bytes })
+    }
+
+    /// Appends; says whether the file is another one since.
+    fn append(&mut self, line: &[u8]) -> io::Result<bool> {
+        let full = self.bytes > 0 && self.bytes + line.len() as u64 > self.max_bytes;
+        if full {
+            let mut old = self.path.clone().into_os_string();
+            old.push(".1");
+            std::fs::rename(&self.path, old)?;
+            *self = Self::open(std::mem::take(&mut self.path), self.max_bytes)?;
+        }
+        self.file.write_all(line)?;
+        self.bytes += line.len() as u64;
+        Ok(full)
+    }
+}
+
+/// Writes whole lines to wherever they go.
+#[derive(Clone, Copy, Debug)]
+struct Log;
+
+impl MakeWriter<'_> for Log {
+    type Writer = Self;
+
+    fn make_writer(&self) -> Self {
+        *self
+    }
+}
+
+impl Write for Log {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        match &mut *sink() {
+            Sink::Stderr => io::stderr().write_all(line)?,
+            Sink::File(kept) => {
+                if kept.append(line)? {
+                    rustix::stdio::dup2_stderr(&kept.file)?;
+                }
+            }
+        }
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_keeps_its_end_in_two_files() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a.log");
+        let old = directory.path().join("a.log.1");
+        let mut kept = Kept::open(path.clone(), 10).unwrap();
+        assert!(!kept.append(b"12345\n").unwrap());
+        assert!(!kept.append(b"678\n").unwrap());
+        assert!(kept.append(b"next\n").unwrap());
+        assert_eq!(std::fs::read(&old).unwrap(), b"12345\n678\n");
+        assert!(kept.append(b"a line longer than all of it\n").unwrap());
+        assert_eq!(std::fs::read(&old).unwrap(), b"next\n");
+        drop(kept);
+        // Another process goes on where the first one ended.
+        let mut kept = Kept::open(path.clone(), 10).unwrap();
+        assert!(kept.append(b"again\n").unwrap());
+        assert_eq!(std::fs::read(&path).unwrap(), b"again\n");
+        assert_eq!(std::fs::read(&old).unwrap(), b"a line longer than all of it\n");
+    }
+}

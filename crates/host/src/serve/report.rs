@@ -1,0 +1,251 @@
+//! What the array reports, as lines of the log.
+
+use std::io;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::Instant;
+
+use braid_array::events::{ArrayEvent, Fault, SyncAction, SyncEnd};
+use braid_array::status::Status;
+use braid_array::{MemberId, Refusal};
+use tracing::Level;
+
+use crate::door::Door;
+use crate::log::{Limit, Verdict};
+use crate::member::describe;
+
+/// Lines that are alike: of one kind of event, and about one member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Alike {
+    event: &'static str,
+    member: Option<MemberId>,
+}
+
+/// What a line is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct About {
+    level: Level,
+    alike: Alike,
+    fault: Fault,
+}
+
+/// Writes the log until the engine has ended. The members' names come through the door, so this
+/// is not for the engine's thread.
+pub(super) fn log(array: &str, events: &Receiver<ArrayEvent>, door: &Door) {
+    let mut limit: Limit<Alike> = Limit::new();
+    loop {
+        let wait = limit.ends().map(|at| at.saturating_duration_since(Instant::now()));
+        let event = match wait {
+            None => events.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            Some(wait) => events.recv_timeout(wait),
+        };
+        for (alike, left) in limit.over(Instant::now()) {
+            let status = door.status();
+            let member = alike.member.map(|id| device(id, status.as_ref()));
+            let event = alike.event;
+            tracing::warn!(array, member, event, "{left} more lines of this kind in a minute");
+        }
+        match event {
+            Ok(event) => write(array, &event, door, &mut limit),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+    }
+}
+
+fn write(array: &str, event: &ArrayEvent, door: &Door, limit: &mut Limit<Alike>) {
+    let Some(about) = about(event) else { return };
+    let verdict = limit.count(Instant::now(), about.alike);
+    if verdict == Verdict::Leave {
+        return;
+    }
+    let status = door.status();
+    let Some(mut line) = line(event, status.as_ref()) else { return };
+    if verdict == Verdict::WriteLast {
+        line.push_str(" (more of these within a minute are only counted)");
+    }
+    let member = about.alike.member.map(|id| device(id, status.as_ref()));
+    let Fault { sector, errno } = about.fault;
+    match about.level {
+        Level::ERROR => tracing::error!(array, member, errno, sector, "{line}"),
+        Level::WARN => tracing::warn!(array, member, errno, sector, "{line}"),
+        _ => tracing::info!(array, member, errno, sector, "{line}"),
+    }
+}
+
+/// Differences are no line of their own: there may be as many as stripes.
+fn about(event: &ArrayEvent) -> Option<About> {
+    let about =
+        |level, event, member, fault| Some(About { level, alike: Alike { event, member }, fault });
+    let none = Fault::default();
+    match *event {
+        ArrayEvent::MemberFailed { member, fault, .. } => {
+            about(Level::ERROR, "member failed", Some(member), fault)
+        }
+        ArrayEvent::WritesEnded { member, .. } => {
+            about(Level::ERROR, "writes ended", Some(member), none)
+        }
+        ArrayEvent::ReadFailed { member, fault } => {
+            about(Level::ERROR, "read failed", Some(member), fault)
+        }
+        ArrayEvent::ArrayFailed => about(Level::ERROR, "array failed", None, none),
+        ArrayEvent::ReadCorrected { member, fault } => {
+            about(Level::WARN, "read corrected", Some(member), fault)
+        }
+        ArrayEvent::ClientDropped { .. } => about(Level::WARN, "client dropped", None, none),
+        ArrayEvent::SyncFinished { mismatch_sectors: 0, end: SyncEnd::Complete, .. } => {
+            about(Level::INFO, "sync finished", None, none)
+        }
+        ArrayEvent::SyncFinished { .. } => about(Level::WARN, "sync finished", None, none),
+        ArrayEvent::SyncStarted(_) => about(Level::INFO, "sync started", None, none),
+        ArrayEvent::MemberActive(member) => about(Level::INFO, "in sync", Some(member), none),
+        ArrayEvent::Within { ref event, .. } => self::about(event),
+        ArrayEvent::Mismatch { .. } => None,
+    }
+}
+
+fn device(id: MemberId, status: Option<&Status>) -> String {
+    let known = status.and_then(|status| status.member(id));
+    known.map_or_else(|| format!("member {}", id.0), |member| member.device.clone())
+}
+
+fn line(event: &ArrayEvent, status: Option<&Status>) -> Option<String> {
+    let member = |id| device(id, status);
+    Some(match *event {
+        ArrayEvent::MemberFailed { member: id, ref reason, fault, ref next } => {
+            let why = Refusal::new(format!("{reason}{}", place(fault)), next.clone());
+            format!("{} failed: {why}", member(id))
+        }
+        ArrayEvent::WritesEnded { member: id, ref reason, .. } => {
+            format!("{}: {reason}; no more writes until the array is assembled again", member(id))
+        }
+        ArrayEvent::MemberActive(id) => format!("{} is in sync", member(id)),
+        ArrayEvent::ReadCorrected { member: id, fault } => {
+            format!("{}: read error corrected{}", member(id), place(fault))
+        }
+        ArrayEvent::ReadFailed { member: id, fault } => {
+            format!("{}: read error not corrected{}", member(id), place(fault))
+        }
+        ArrayEvent::ArrayFailed => "too many members are gone, the array has failed".to_owned(),
+        ArrayEvent::ClientDropped { ref client } => {
+            format!("hung up on {client}: it took no replies over NBD, and memory was short")
+        }
+        ArrayEvent::SyncStarted(action) => format!("{} started", action.name()),
+        ArrayEvent::SyncFinished { action, mismatch_sectors, ref end } => {
+            finished(action, mismatch_sectors, end)
+        }
+        ArrayEvent::Within { array, ref event } => {
+            let within = status.and_then(|status| status.array_within(array));
+            let name = within.map_or_else(|| member(array), Status::short_name);
+            format!("{name}: {}", line(event, status)?)
+        }
+        ArrayEvent::Mismatch { .. } => return None,
+    })
+}
+
+/// Where a member failed, and what the system called it.
+fn place(fault: Fault) -> String {
+    let sector = fault.sector.map_or_else(String::new, |sector| format!(" at sector {sector}"));
+    let called = fault.errno.map(|errno| describe(&io::Error::from_raw_os_error(errno)));
+    called.map_or_else(|| sector.clone(), |called| format!("{sector}: {called}"))
+}
+
+/// How background work ended. What could not be read is not done.
+fn finished(action: SyncAction, mismatch_sectors: u64, end: &SyncEnd) -> String {
+    let mut line = match end {
+        SyncEnd::Complete => format!("{} done", action.name()),
+        SyncEnd::Unread { sectors } => {
+            format!("{} ended, {sectors} sectors could not be read", action.name())
+        }
+        SyncEnd::Interrupted { reason } => format!("{} interrupted: {reason}", action.name()),
+    };
+    if mismatch_sectors > 0 {
+        let what = if action == SyncAction::Repair { "rewritten" } else { "differ" };
+        line.push_str(&format!(", {mismatch_sectors} sectors {what}"));
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use braid_array::refusal::Next;
+    use braid_array::stack::Stack;
+
+    use super::*;
+    #[test]
+    fn lines_name_members_by_device() {
+        let status = crate::testing::status(1 << 20, &["/dev/a".as_ref(), "/dev/b".as_ref()]);
+        let failed = |id, fault| ArrayEvent::MemberFailed {
+            member: MemberId(id),
+            reason: "write error".into(),
+            fault,
+            next: Next::default(),
+        };
+        let at = Fault { sector: Some(64), errno: Some(5) };
+        let line = |event| line(&event, Some(&status));
+        let expected = "/dev/b failed: write error at sector 64: input/output error";
+        assert_eq!(line(failed(1, at)).unwrap(), expected);
+        assert_eq!(line(failed(9, Fault::default())).unwrap(), "member 9 failed: write error");
+        let full = ArrayEvent::WritesEnded {
+            member: MemberId(0),
+            reason: "is full".into(),
+            next: Next::default(),
+        };
+        let expected = "/dev/a: is full; no more writes until the array is assembled again";
+        assert_eq!(line(full).unwrap(), expected);
+        let started = ArrayEvent::SyncStarted(SyncAction::Recovery);
+        assert_eq!(line(started).unwrap(), "recovery started");
+        let finished = |action, mismatch_sectors, end| {
+            line(ArrayEvent::SyncFinished { action, mismatch_sectors, end }).unwrap()
+        };
+        assert_eq!(finished(SyncAction::Check, 0, SyncEnd::Complete), "check done");
+        let differ = finished(SyncAction::Check, 16, SyncEnd::Complete);
+        assert_eq!(differ, "check done, 16 sectors differ");
+        let unread = finished(SyncAction::Repair, 8, SyncEnd::Unread { sectors: 24 });
+        assert_eq!(unread, "repair ended, 24 sectors could not be read, 8 sectors rewritten");
+        let interrupted = SyncEnd::Interrupted { reason: "a member failed".into() };
+        let interrupted = finished(SyncAction::Recovery, 0, interrupted);
+        assert_eq!(interrupted, "recovery interrupted: a member failed");
+        let mismatch = ArrayEvent::Mismatch { array_sector: 0, sectors: 8, member: None };
+        assert_eq!(line(mismatch), None);
+    }
+
+    #[test]
+    fn what_happens_within_an_array_is_told_of_that() {
+        let mut status = crate::testing::status(1 << 20, &["array h:left".as_ref()]);
+        let mut left = crate::testing::status(1 << 20, &["/dev/a".as_ref()]);
+        left.superblock.set_name[..6].copy_from_slice(b"h:left");
+        let array = Stack::array(MemberId(0));
+        status.members[0].member = array;
+        left.members[0].member = Stack::leaf(0, MemberId(0));
+        status.children.push(left);
+        let failed = |member| ArrayEvent::MemberFailed {
+            member,
+            reason: "gone".into(),
+            fault: Fault::default(),
+            next: Next::default(),
+        };
+        let leaf = failed(Stack::leaf(0, MemberId(0)));
+        let leaf = ArrayEvent::Within { array, event: Box::new(leaf) };
+        assert_eq!(line(&leaf, Some(&status)).unwrap(), "left: /dev/a failed: gone");
+        assert_eq!(line(&failed(array), Some(&status)).unwrap(), "array h:left failed: gone");
+    }
+
+    #[test]
+    fn lines_have_a_level_and_fields() {
+        let fault = Fault { sector: Some(64), errno: Some(5) };
+        let corrected = ArrayEvent::ReadCorrected { member: MemberId(2), fault };
+        let alike = Alike { event: "read corrected", member: Some(MemberId(2)) };
+        let expected = About { level: Level::WARN, alike, fault };
+        assert_eq!(about(&corrected), Some(expected));
+        let within = ArrayEvent::Within { array: MemberId(0), event: Box::new(corrected) };
+        assert_eq!(about(&within), Some(expected));
+        let action = SyncAction::Check;
+        let finished = |mismatch_sectors, end| {
+            let event = ArrayEvent::SyncFinished { action, mismatch_sectors, end };
+            about(&event).map(|about| about.level)
+        };
+        assert_eq!(finished(0, SyncEnd::Complete), Some(Level::INFO));
+        assert_eq!(finished(8, SyncEnd::Complete), Some(Level::WARN));
+        assert_eq!(finished(0, SyncEnd::Unread { sectors: 8 }), Some(Level::WARN));
+    }
+}
