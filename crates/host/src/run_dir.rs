@@ -122,11 +122,25 @@ pub(crate) fn lock_within(dir: &Path, patience: Duration) -> io::Result<LockedFi
     }
 }
 
-/// Removes the file of a lock that is held, and lets go of it.
-pub(crate) fn remove_lock(dir: &Path, lock: LockedFile) {
-    // What cannot be removed is found by the next one.
-    let _ = std::fs::remove_file(dir.join(LOCK));
-    drop(lock);
+/// The lock of a directory, of which nothing is left when it goes.
+#[derive(Debug)]
+pub(crate) struct PassingLock {
+    path: PathBuf,
+    _lock: LockedFile,
+}
+
+impl PassingLock {
+    /// Takes the lock if nobody has it.
+    pub(crate) fn take(dir: &Path) -> io::Result<Self> {
+        Ok(Self { path: std::path::absolute(dir.join(LOCK))?, _lock: try_lock(dir)? })
+    }
+}
+
+impl Drop for PassingLock {
+    /// As long as it is held. What cannot be removed is found by the next one.
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
 }
 
 /// Opens the file, and makes it where it is missing: for the owner of the directory alone.

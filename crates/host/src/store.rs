@@ -16,8 +16,8 @@ use braid_cluster::wire::valid_volume_name;
 use rustix::fs::{Access, MemfdFlags};
 
 use crate::execute::Executor;
-use crate::member::{self, LockedFile, MemberFile, Mode, describe};
-use crate::run_dir;
+use crate::member::{self, MemberFile, Mode, describe};
+use crate::run_dir::PassingLock;
 
 #[cfg(test)]
 mod tests;
@@ -37,7 +37,7 @@ enum Place {
         /// Synced when names change.
         handle: File,
         /// Whoever has it locked uses the directory.
-        _lock: LockedFile,
+        _lock: PassingLock,
     },
     Memory(BTreeMap<String, File>),
 }
@@ -57,7 +57,7 @@ impl Store {
         let handle = File::open(path).map_err(|e| fail("cannot be opened", &e))?;
         rustix::fs::access(path, Access::WRITE_OK | Access::EXEC_OK)
             .map_err(|e| fail("cannot be written to", &e.into()))?;
-        let lock = run_dir::try_lock(path).map_err(|error| match error.kind() {
+        let lock = PassingLock::take(path).map_err(|error| match error.kind() {
             io::ErrorKind::TimedOut => {
                 let held = describe(&error);
                 let reason = format!("{}: is the store of a running node: {held}", path.display());
@@ -163,13 +163,13 @@ impl Drop for MadeDirectories {
             return;
         }
         // Somebody else may have begun to use it, or to fill it.
-        let Ok(lock) = run_dir::try_lock(&self.store) else { return };
+        let Ok(lock) = PassingLock::take(&self.store) else { return };
         let only_the_lock = |entries: std::fs::ReadDir| entries.count() == 1;
-        if std::fs::read_dir(&self.store).is_ok_and(only_the_lock) {
-            run_dir::remove_lock(&self.store, lock);
-            for path in &self.missing {
-                let _ = std::fs::remove_dir(path);
-            }
+        let empty = std::fs::read_dir(&self.store).is_ok_and(only_the_lock);
+        drop(lock);
+        // Those that are not empty stay.
+        for path in self.missing.iter().filter(|_| empty) {
+            let _ = std::fs::remove_dir(path);
         }
     }
 }

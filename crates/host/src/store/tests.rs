@@ -58,6 +58,8 @@ fn nonsense_is_refused() {
     let left = std::fs::read_dir(directory.path()).unwrap();
     let left: Vec<_> = left.map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(left, [".lock"]);
+    drop(store);
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
 }
 
 #[test]
