@@ -29,7 +29,7 @@ fn wrong_words_are_refused_in_one_line() {
         ("assemble x --export ublk", "not in this version"),
         ("assemble x --export nbd:tcp:host", "port"),
         ("assemble .hidden m0", "begin with '.'"),
-        ("assemble x:y m0", "cannot contain ':'"),
+        ("assemble --rename x:y m0", "cannot contain ':'"),
         ("assemble 123456789012345678901234567890123 m0", "33 bytes"),
         ("create --level 1 -n 2 -- -x m0 m1", "begin with '-'"),
         ("create x:y --level 1 -n 2 m0 m1", "cannot contain ':'"),

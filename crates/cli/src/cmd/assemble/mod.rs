@@ -93,7 +93,8 @@ pub(super) fn run(run_dir: &Path, args: &AssembleArgs) -> Result<(), Failure> {
     let daemon = Daemon::adopt();
     let named = Named::parse("assemble", &args.names)?;
     let exports = launch::exports("assemble", &args.export)?;
-    if let Some(name) = &named.name {
+    // HOST:NAME and UUIDs select an array, too, but are no name for it.
+    if let Some(name) = named.name.as_ref().filter(|name| args.rename || !name.contains(':')) {
         check_name(name).map_err(|error| Failure::usage("assemble", name, error, error.next()))?;
     }
     if args.scan && named.members != Members::Paths(Vec::new()) {
