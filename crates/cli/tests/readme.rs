@@ -33,6 +33,10 @@ fn text(output: &Output) -> String {
     text
 }
 
+fn nodes(ports: &str) -> String {
+    (1..=5).map(|n| format!(" node://{ports}{n}")).collect()
+}
+
 fn installed(program: &str) -> bool {
     Command::new(program).arg("--version").output().is_ok()
 }
@@ -86,4 +90,7 @@ fn raid_over_nodes() {
     lab.ok("sync big --pause", &[]);
     lab.ok("sync big --resume", &[]);
     lab.ok("stop big", &[]);
+    let words = format!("assemble --explain --json big{}", nodes(&ports));
+    let explained: serde_json::Value = serde_json::from_slice(&lab.ok(&words, &[])).unwrap();
+    assert_eq!(explained["arrays"][0]["can_start"], true, "{explained}");
 }

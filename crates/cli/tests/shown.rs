@@ -133,6 +133,53 @@ fn what_a_check_finds_is_told_of_the_array_it_is_in() {
     assert!(text.contains("at array offset 8388608 of right"), "{text}");
 }
 
+/// The texts of `--explain` and what its JSON says are one thing.
+#[test]
+fn what_is_explained_is_there_as_json() {
+    let lab = Lab::new();
+    let members = lab.members("m", 3, 16);
+    lab.ok("create home --level 5 --raid-devices 3 --chunk 64K --assume-clean", &members);
+    let other = lab.members("o", 2, 16);
+    lab.ok("create other --level 1 --raid-devices 2 --assume-clean", &other);
+    let blank = lab.members("blank", 1, 1);
+    let explained = |lab: &Lab, paths: &[PathBuf]| {
+        let text = lab.ok_text("assemble --explain", paths);
+        let json = lab.ok("assemble --explain --json", paths);
+        let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
+        for array in json["arrays"].as_array().unwrap() {
+            let next = array["next"].as_str().unwrap();
+            assert!(text.contains(&format!("next: {next}\n")), "{next}: {text}");
+            for member in array["members"].as_array().unwrap() {
+                let place = if member["in"] == true { "in " } else { "out" };
+                let word = |field: &str| member[field].as_str().unwrap().to_owned();
+                let line = format!("  {place}  {}: {}\n", word("device"), word("verdict"));
+                assert!(text.contains(&line), "{line}: {text}");
+            }
+        }
+        json
+    };
+    let both = explained(&lab, &[&members[..], &other[..1], &blank].concat());
+    let [home, degraded] = &both["arrays"].as_array().unwrap()[..] else { panic!("{both}") };
+    assert_eq!((&home["can_start"], &home["reason"]), (&true.into(), &().into()));
+    assert_eq!(home["condition"], "clean and complete");
+    assert_eq!((&home["level"], &home["raid_devices"]), (&"raid5".into(), &3.into()));
+    assert_eq!((&degraded["can_start"], &degraded["condition"]), (&false.into(), &().into()));
+    assert!(degraded["next"].as_str().unwrap().contains("braid assemble --run "), "{degraded}");
+    assert!(both["others"][0]["device"].as_str().unwrap().ends_with("blank0"), "{both}");
+    lab.ok("assemble", &members);
+    let runs = explained(&lab, &members);
+    let array = &runs["arrays"][0];
+    assert_eq!((&array["runs_as"], &array["can_start"]), (&"home".into(), &false.into()));
+    assert_eq!(array["next"], "braid status home");
+    lab.refused(2, "assemble --json", &members, &members);
+
+    let stack = Lab::new();
+    let nested = explained(&stack, &stack.nested("1 --assume-clean"));
+    let top = &nested["arrays"][0];
+    assert_eq!(top["children"].as_array().unwrap().len(), 2);
+    assert_eq!(top["children"][0]["next"], serde_json::Value::Null);
+}
+
 #[test]
 fn mdadm_says_the_same_of_a_name_that_is_no_plain_word() {
     let test = "mdadm_says_the_same_of_a_name_that_is_no_plain_word";

@@ -170,6 +170,9 @@ pub(crate) struct AssembleArgs {
     /// Say who is in, who is not and why, and what to do; start nothing, write nothing
     #[arg(long)]
     pub(crate) explain: bool,
+    /// With --explain: print JSON
+    #[arg(long, requires = "explain")]
+    pub(crate) json: bool,
     /// With members on nodes: how data travels, tcp, ofi or ofi:PROVIDER [default: tcp]
     #[arg(long, value_name = "FABRIC")]
     pub(crate) fabric: Option<String>,

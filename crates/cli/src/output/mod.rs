@@ -13,6 +13,7 @@ pub(crate) mod detail;
 pub(crate) mod examine;
 mod examine_090;
 pub(crate) mod examined;
+pub(crate) mod explained;
 pub(crate) mod human;
 pub(crate) mod json;
 pub(crate) mod mdstat;

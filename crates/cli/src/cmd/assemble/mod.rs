@@ -116,6 +116,7 @@ pub(super) fn run(run_dir: &Path, args: &AssembleArgs) -> Result<(), Failure> {
             return Err(Failure::usage("assemble", "--rename", reason, "name its members"));
         }
         (Some(name), _) => found::by_name("assemble", name)?,
+        (None, _) if args.scan && args.explain => scanned()?.concat(),
         (None, _) if args.scan => return each(args),
         (None, _) => {
             let next = "name an array or its members, or use --scan";
@@ -135,7 +136,7 @@ pub(super) fn run(run_dir: &Path, args: &AssembleArgs) -> Result<(), Failure> {
         options: Options { force: args.force, run: args.run, read_only: args.readonly },
     };
     if args.explain {
-        return explain::run(run_dir, plan);
+        return explain::run(run_dir, plan, args.json);
     }
     let object = plan.object.clone();
     launch("assemble", &object, args.foreground, daemon, |daemon| serve(run_dir, plan, daemon))
@@ -147,17 +148,8 @@ fn each(args: &AssembleArgs) -> Result<(), Failure> {
         let reason = "--foreground and --export are for one array";
         return Err(Failure::usage("assemble", "--scan", reason, "name the array"));
     }
-    let arrays = found::scan("assemble", |_| true)?;
-    if arrays.is_empty() {
-        let reason = "no block device has a superblock";
-        return Err(Failure::refused("assemble", "--scan", reason, "name the members"));
-    }
-    let flags = [
-        (args.readonly, "--readonly"),
-        (args.run, "--run"),
-        (args.force, "--force"),
-        (args.explain, "--explain"),
-    ];
+    let arrays = scanned()?;
+    let flags = [(args.readonly, "--readonly"), (args.run, "--run"), (args.force, "--force")];
     let mut worst = 0;
     for members in arrays {
         let mut command = Command::new("/proc/self/exe");
@@ -170,6 +162,16 @@ fn each(args: &AssembleArgs) -> Result<(), Failure> {
         worst = worst.max(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1));
     }
     if worst == 0 { Ok(()) } else { Err(Failure::Silent(worst)) }
+}
+
+/// The members of each array among the block devices.
+fn scanned() -> Result<Vec<Vec<PathBuf>>, Failure> {
+    let arrays = found::scan("assemble", |_| true)?;
+    if arrays.is_empty() {
+        let reason = "no block device has a superblock";
+        return Err(Failure::refused("assemble", "--scan", reason, "name the members"));
+    }
+    Ok(arrays)
 }
 
 /// Who is in, and can it start?

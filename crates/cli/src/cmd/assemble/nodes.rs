@@ -1,6 +1,5 @@
 //! `braid assemble` with members on nodes.
 
-use std::fmt::Write as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -25,6 +24,7 @@ use crate::cmd::nodes::{epoch_after, fabric, failed, same_node};
 use crate::failure::Failure;
 use crate::invocation::{next_step, shell_word};
 use crate::output;
+use crate::output::explained::{Explained, Explanation, Prospect};
 
 /// How long a volume that is in use may take to become free, for all together.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -44,7 +44,7 @@ pub(super) fn run(
     let fabric = fabric("assemble", args.fabric.as_deref())?;
     let options = Options { force: args.force, read_only: args.readonly };
     if args.explain {
-        return explain_nodes(called, &volumes, options, fabric);
+        return explain_nodes(called, &volumes, options, fabric, args.json);
     }
     let object = called.name.clone().unwrap_or_else(|| volumes[0].to_string());
     launch("assemble", &object, args.foreground, daemon, |daemon| {
@@ -219,6 +219,7 @@ fn explain_nodes(
     volumes: &[NodeArg],
     options: Options,
     fabric: Kind,
+    as_json: bool,
 ) -> Result<(), Failure> {
     let (mut candidates, mut unreachable) = (Vec::new(), Vec::new());
     let mut nodes: Vec<(u64, &NodeArg)> = Vec::new();
@@ -251,15 +252,12 @@ fn explain_nodes(
     let assembly = decide(&candidates, options);
     let mut verdicts = assembly.verdicts.clone();
     verdicts.extend(left_out.into_iter().rev().chain(unreachable));
-    let mut text = String::new();
-    explain::describe(assembly.newest.as_deref(), &verdicts, &mut text);
-    match &assembly.start {
+    let (prospect, next) = match &assembly.start {
         Start::Refused(Refusal { reason, next }) => {
             let next = next_step(&called.named(next.clone()));
-            let _ = writeln!(text, "cannot start: {reason}\nnext: {next}");
+            (Prospect::Refused { reason: reason.clone() }, next)
         }
         Start::Ready(plan) => {
-            let _ = writeln!(text, "can start: {}", condition(plan));
             let Options { force, read_only } = options;
             let attached = verdicts.iter().filter(|(_, verdict)| verdict.attached());
             let attached = attached.map(|(member, _)| member.as_str()).collect();
@@ -268,10 +266,14 @@ fn explain_nodes(
             let option =
                 fabric.map(|fabric| format!(" --fabric {}", shell_word(&fabric.to_string())));
             let next = next_step(&called.invocation(options, attached).into());
-            let _ = writeln!(text, "next: {next}{}", option.unwrap_or_default());
+            let next = format!("{next}{}", option.unwrap_or_default());
+            (Prospect::Ready { condition: condition(plan) }, next)
         }
-    }
-    output::answer(&text)
+    };
+    let superblock = assembly.newest.map(|newest| *newest);
+    let (within, next) = (Vec::new(), Some(next));
+    let array = Explanation { superblock, verdicts, within, prospect, next };
+    explain::answer(&Explained { arrays: vec![array], ..Explained::default() }, as_json)
 }
 
 fn missing(plan: &Plan) -> String {

@@ -1,0 +1,170 @@
+//! What `braid assemble --explain` tells of devices: the text, and the same as JSON.
+
+use std::fmt::Write as _;
+
+use braid_array::assemble::Verdict;
+use braid_array::format::Superblock;
+use serde_json::{Value, json};
+
+use super::json::SCHEMA;
+use super::shape;
+
+/// A device, and what it is to an array.
+pub(crate) type Judged = (String, Verdict);
+
+/// Everything.
+#[derive(Debug, Default)]
+pub(crate) struct Explained {
+    /// Each array.
+    pub(crate) arrays: Vec<Explanation>,
+    /// Devices in none of them.
+    pub(crate) others: Vec<Judged>,
+    /// The next step where there is no array.
+    pub(crate) next: Option<String>,
+}
+
+/// An array, or one that is a member of it.
+#[derive(Debug)]
+pub(crate) struct Explanation {
+    /// The newest superblock, if any can be trusted.
+    pub(crate) superblock: Option<Superblock>,
+    /// Who is in and who is not.
+    pub(crate) verdicts: Vec<Judged>,
+    /// The arrays that are members of it, and those that could be.
+    pub(crate) within: Vec<Self>,
+    /// Can it be started?
+    pub(crate) prospect: Prospect,
+    /// The one safe next command, or advice; none for an array within another.
+    pub(crate) next: Option<String>,
+}
+
+/// Can an array be started?
+#[derive(Debug)]
+pub(crate) enum Prospect {
+    /// It runs.
+    Runs {
+        /// Under this name.
+        name: String,
+        /// In this process.
+        pid: u32,
+    },
+    /// Not as it is.
+    Refused {
+        /// Why.
+        reason: String,
+    },
+    /// It can.
+    Ready {
+        /// In what condition it will be.
+        condition: String,
+    },
+}
+
+impl Explained {
+    /// For people.
+    pub(crate) fn text(&self) -> String {
+        let mut parts: Vec<String> = self.arrays.iter().map(Explanation::text).collect();
+        if !self.others.is_empty() {
+            let mut text = "in no array:\n".to_owned();
+            list(&self.others, &mut text);
+            parts.push(text);
+        }
+        let mut text = parts.join("\n");
+        if let Some(next) = &self.next {
+            let _ = writeln!(text, "next: {next}");
+        }
+        text
+    }
+
+    /// For scripts.
+    pub(crate) fn json(&self) -> Value {
+        json!({
+            "schema": SCHEMA,
+            "arrays": self.arrays.iter().map(Explanation::json).collect::<Vec<_>>(),
+            "others": devices(&self.others),
+            "next": self.next,
+        })
+    }
+}
+
+impl Explanation {
+    fn text(&self) -> String {
+        let mut text = String::new();
+        for inner in &self.within {
+            text.push_str(&inner.text());
+            text.push('\n');
+        }
+        if let Some(sb) = &self.superblock {
+            head(sb, &mut text);
+        }
+        list(&self.verdicts, &mut text);
+        let _ = match &self.prospect {
+            Prospect::Runs { name, pid } => writeln!(text, "runs as {name}, process {pid}"),
+            Prospect::Refused { reason } => writeln!(text, "cannot start: {reason}"),
+            // Of an array within another it goes without saying.
+            Prospect::Ready { .. } if self.next.is_none() => Ok(()),
+            Prospect::Ready { condition } => writeln!(text, "can start: {condition}"),
+        };
+        if let Some(next) = &self.next {
+            let _ = writeln!(text, "next: {next}");
+        }
+        text
+    }
+
+    fn json(&self) -> Value {
+        let sb = self.superblock.as_ref();
+        let mut array = json!({
+            "name": sb.map(Superblock::name),
+            "uuid": sb.map(Superblock::uuid_text),
+            "level": sb.map(|sb| shape::level_name(sb.level)),
+            "layout": sb.and_then(shape::layout_option),
+            "raid_devices": sb.map(|sb| sb.raid_disks),
+            "metadata": sb.map(|sb| shape::version_name(sb.version)),
+            "events": sb.map(|sb| sb.events),
+            "members": devices(&self.verdicts),
+            "children": self.within.iter().map(Self::json).collect::<Vec<_>>(),
+            "can_start": matches!(self.prospect, Prospect::Ready { .. }),
+            "runs_as": null,
+            "pid": null,
+            "condition": null,
+            "reason": null,
+            "next": self.next,
+        });
+        match &self.prospect {
+            Prospect::Runs { name, pid } => {
+                array["runs_as"] = json!(name);
+                array["pid"] = json!(pid);
+                array["reason"] = json!("it runs");
+            }
+            Prospect::Refused { reason } => array["reason"] = json!(reason),
+            Prospect::Ready { condition } => array["condition"] = json!(condition),
+        }
+        array
+    }
+}
+
+fn head(sb: &Superblock, text: &mut String) {
+    let level = shape::level_name(sb.level);
+    let version = shape::version_name(sb.version);
+    let _ = write!(text, "array {} ({}): {level}", sb.name(), sb.uuid_text());
+    if let Some(layout) = shape::layout_name(sb).filter(|_| sb.level != 4) {
+        let _ = write!(text, ", {layout}");
+    }
+    let _ = writeln!(
+        text,
+        ", {} members, metadata {version}, newest event count {}",
+        sb.raid_disks, sb.events
+    );
+}
+
+fn list(verdicts: &[Judged], text: &mut String) {
+    for (device, verdict) in verdicts {
+        let place = if verdict.attached() { "in " } else { "out" };
+        let _ = writeln!(text, "  {place}  {device}: {verdict}");
+    }
+}
+
+fn devices(verdicts: &[Judged]) -> Vec<Value> {
+    let device = |(device, verdict): &Judged| json!({ "device": device, "in": verdict.attached(), "verdict": verdict.to_string() });
+    verdicts.iter().map(device).collect()
+}
