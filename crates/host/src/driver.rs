@@ -204,7 +204,7 @@ impl<T: Copy> Driver<T> {
         }
     }
 
-    /// Lets go of a piece of the arena on which there is no operation, so that it can be given back.
+    /// Lets go of a piece of the arena on which there is no operation: it will be given back.
     pub(crate) fn let_go(&mut self, piece: Piece) {
         if let Self::Ring(ring) = self {
             ring.let_go(piece);

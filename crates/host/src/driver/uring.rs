@@ -58,7 +58,8 @@ impl<T> std::fmt::Debug for Ring<T> {
 }
 
 impl<T: Copy> Ring<T> {
-    /// A ring for the calling thread, with what is used of the arena registered if the limits allow it.
+    /// A ring for the calling thread, with what is used of the arena registered if the limits allow
+    /// it.
     ///
     /// # Errors
     /// When the kernel has no io_uring for us, or one that lacks an operation we need.

@@ -164,9 +164,18 @@ fn clients_come_and_go() {
     let served = Served::start(engine, false);
     for round in 0..100u64 {
         let mut client = connect(&path);
-        client.write_all(&request(0, round, 0, 65_536)).unwrap();
-        if round % 3 == 0 {
-            assert_eq!(reply(&mut client), (0, round));
+        match round % 3 {
+            // In the middle of a write.
+            0 => {
+                client.write_all(&request(1, round, 0, 1 << 20)).unwrap();
+                client.write_all(&vec![1; 100_000]).unwrap();
+            }
+            kind => {
+                client.write_all(&request(0, round, 0, 65_536)).unwrap();
+                if kind == 1 {
+                    assert_eq!(reply(&mut client), (0, round));
+                }
+            }
         }
     }
     // All of their memory is back: the whole of it can be used.
