@@ -212,7 +212,7 @@ impl<T: Copy> Driver<T> {
     }
 
     /// Operations that have not completed.
-    pub(crate) const fn in_flight(&self) -> usize {
+    pub(crate) fn in_flight(&self) -> usize {
         match self {
             Self::Ring(ring) => ring.in_flight(),
             Self::Threads(threads) => threads.in_flight(),

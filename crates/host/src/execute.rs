@@ -13,8 +13,8 @@ use rustix::io::Errno;
 use crate::arena::Memory;
 use crate::driver::{Driver, Op};
 use crate::member::{LockedFile, MemberFile};
-use crate::slab::Slab;
 use crate::token::Token;
+use slab::Slab;
 
 /// How an I/O ended, for the machine.
 pub(crate) type Answer = (IoId, Result<Outcome, IoError>);
@@ -151,7 +151,7 @@ impl Executor {
     pub(crate) fn range_step_done(
         &mut self,
         driver: &mut Driver<Token>,
-        index: u32,
+        index: usize,
         result: Result<u32, Errno>,
     ) -> Option<Answer> {
         let range = &mut self.ranges[index];
@@ -183,11 +183,11 @@ impl Executor {
         None
     }
 
-    fn finish(&mut self, index: u32, result: Result<Outcome, IoError>) -> Answer {
+    fn finish(&mut self, index: usize, result: Result<Outcome, IoError>) -> Answer {
         (self.ranges.remove(index).io, result)
     }
 
-    fn remember_unsupported(&mut self, index: u32, errno: Errno) {
+    fn remember_unsupported(&mut self, index: usize, errno: Errno) {
         let range = &self.ranges[index];
         let member = self.members.get_mut(usize::from(range.member.0)).and_then(Option::as_mut);
         if let (Some(member), Errno::OPNOTSUPP | Errno::NOSYS) = (member, errno) {
@@ -203,7 +203,7 @@ impl Executor {
         self.continue_range(driver, index);
     }
 
-    fn continue_range(&self, driver: &mut Driver<Token>, index: u32) {
+    fn continue_range(&self, driver: &mut Driver<Token>, index: usize) {
         let range = &self.ranges[index];
         let (file, offset, left) = (Arc::clone(&range.file), range.next, range.end - range.next);
         let keep = FallocateFlags::KEEP_SIZE;

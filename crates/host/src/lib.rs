@@ -17,7 +17,6 @@ pub mod reader;
 pub mod remote;
 pub mod run_dir;
 pub mod serve;
-mod slab;
 pub mod store;
 mod system;
 mod token;

@@ -9,13 +9,13 @@ pub(crate) enum Token {
     /// An I/O of the machine's, and how many bytes it has to move.
     Io { io: IoId, len: u32 },
     /// A step of a longer operation on a member.
-    Range(u32),
+    Range(usize),
     /// A listener's accept.
-    Accept(u32),
+    Accept(usize),
     /// A connection's receive.
-    Receive(u32),
+    Receive(usize),
     /// A connection's send.
-    Send(u32),
+    Send(usize),
     /// Somebody is at the door.
     Wake,
     /// An operation of the fabric's.
@@ -28,9 +28,9 @@ pub(crate) enum FabricToken {
     /// A thread of the fabric's has news: its eventfd is readable.
     Wake,
     /// Something is to be received.
-    Receive(u32),
+    Receive(usize),
     /// Something was sent.
-    Send(u32),
+    Send(usize),
 }
 
 /// Who gets the answer to a request.
@@ -39,12 +39,12 @@ pub(crate) enum Owner {
     /// A command under way on an NBD connection.
     Nbd(JobRef),
     /// A job from the door.
-    Door(u32),
+    Door(usize),
 }
 
 /// Names a command under way on an NBD connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct JobRef {
-    pub(crate) connection: u32,
-    pub(crate) job: u32,
+    pub(crate) connection: usize,
+    pub(crate) job: usize,
 }

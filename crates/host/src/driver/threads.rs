@@ -16,7 +16,7 @@ use rustix::net::SocketFlags;
 use crate::arena::Memory;
 use crate::driver::{self, Completion, Op, Outgoing};
 use crate::member::LockedFile;
-use crate::slab::Slab;
+use slab::Slab;
 
 /// I/O of one array that proceeds at the same time.
 const WORKERS: usize = 16;
@@ -29,8 +29,8 @@ pub(crate) struct Threads<T> {
     files: Slab<T>,
     /// Operations that wait for a descriptor to be ready.
     sockets: Slab<Waiting<T>>,
-    work: Sender<(u32, Op)>,
-    done: Receiver<(u32, Result<u32, Errno>)>,
+    work: Sender<(usize, Op)>,
+    done: Receiver<(usize, Result<u32, Errno>)>,
     /// Signalled after each message in `done`.
     wake: Arc<OwnedFd>,
 }
@@ -51,7 +51,7 @@ impl<T: Copy> Threads<T> {
     pub(crate) fn new(memory: Arc<Memory>) -> io::Result<Self> {
         let wake = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let wake = Arc::new(wake);
-        let (work, todo) = mpsc::channel::<(u32, Op)>();
+        let (work, todo) = mpsc::channel::<(usize, Op)>();
         let (finished, done) = mpsc::channel();
         let todo = Arc::new(Mutex::new(todo));
         for _ in 0..WORKERS {
@@ -77,7 +77,7 @@ impl<T: Copy> Threads<T> {
     }
 
     /// Operations that have not completed.
-    pub(crate) const fn in_flight(&self) -> usize {
+    pub(crate) fn in_flight(&self) -> usize {
         self.files.len() + self.sockets.len()
     }
 
@@ -104,18 +104,18 @@ impl<T: Copy> Threads<T> {
         timeout: Option<Duration>,
         out: &mut Vec<Completion<T>>,
     ) -> io::Result<()> {
-        let waiting = self.sockets.indices();
         let mut fds = vec![PollFd::new(&self.wake, PollFlags::IN)];
-        fds.extend(waiting.iter().map(|&index| self.sockets[index].op.poll_fd()));
+        fds.extend(self.sockets.iter().map(|(_, waiting)| waiting.op.poll_fd()));
         let limit = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
         match rustix::event::poll(&mut fds, limit.as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
-        let ready: Vec<(u32, PollFlags)> = waiting
-            .into_iter()
+        let ready: Vec<(usize, PollFlags)> = self
+            .sockets
+            .iter()
             .zip(&fds[1..])
-            .map(|(index, fd)| (index, fd.revents()))
+            .map(|((index, _), fd)| (index, fd.revents()))
             .filter(|(_, events)| !events.is_empty())
             .collect();
         let _ = rustix::io::read(self.wake.as_fd(), &mut [0; 8]);

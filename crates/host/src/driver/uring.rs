@@ -17,7 +17,7 @@ use rustix::io::Errno;
 use self::pinned::Pinned;
 use crate::arena::{Memory, Piece};
 use crate::driver::{Completion, Op};
-use crate::slab::Slab;
+use slab::Slab;
 
 const ENTRIES: u32 = 512;
 
@@ -28,7 +28,7 @@ pub(crate) struct Ring<T> {
     pinned: Pinned,
     slab: Slab<Pending<T>>,
     /// Slab indices to be put into the submission queue.
-    queued: VecDeque<u32>,
+    queued: VecDeque<usize>,
     /// Headers of completed operations, to be reused.
     #[expect(clippy::vec_box, reason = "a header keeps its box from operation to operation")]
     headers: Vec<Box<Header>>,
@@ -89,7 +89,7 @@ impl<T: Copy> Ring<T> {
     }
 
     /// Operations that have not completed.
-    pub(crate) const fn in_flight(&self) -> usize {
+    pub(crate) fn in_flight(&self) -> usize {
         self.slab.len()
     }
 
@@ -124,7 +124,7 @@ impl<T: Copy> Ring<T> {
         }
         let Self { ring, slab, queued, headers, .. } = self;
         for entry in ring.completion() {
-            let index = u32::try_from(entry.user_data()).expect("a slab index");
+            let index = usize::try_from(entry.user_data()).expect("a slab index");
             let result = u32::try_from(entry.result())
                 .map_err(|_| Errno::from_raw_os_error(-entry.result()));
             if slab[index].goes_on(result) {
@@ -140,7 +140,7 @@ impl<T: Copy> Ring<T> {
 
     fn push_queued(&mut self) -> io::Result<()> {
         while let Some(&index) = self.queued.front() {
-            let entry = self.entry(index).user_data(index.into());
+            let entry = self.entry(index).user_data(index as u64);
             // SAFETY: memory the entry points to is the arena's or in the slab, whose element
             // stays until the completion; the descriptor is kept open by that element as well.
             if unsafe { self.ring.submission().push(&entry) }.is_err() {
@@ -158,7 +158,7 @@ impl<T: Copy> Ring<T> {
     }
 
     /// The submission entry for what is left of an operation.
-    fn entry(&mut self, index: u32) -> squeue::Entry {
+    fn entry(&mut self, index: usize) -> squeue::Entry {
         let Self { ring, slab, memory, pinned, headers, .. } = self;
         let pending = &mut slab[index];
         let done = pending.done;

@@ -7,8 +7,8 @@ use braid_array::{Buf, Instant, Machine, Op, Request, RequestId, SECTOR_BYTES};
 
 use crate::arena::Arena;
 use crate::driver::Driver;
-use crate::slab::Slab;
 use crate::token::{Owner, Token};
+use slab::Slab;
 
 /// See the module.
 #[derive(Debug)]
@@ -17,7 +17,7 @@ pub(crate) struct Core {
     pub(crate) arena: Arena,
     requests: Slab<(Request, Owner)>,
     /// Requests the machine has not taken yet, in order.
-    pending: VecDeque<u32>,
+    pending: VecDeque<usize>,
     /// The time of this turn of the loop.
     pub(crate) now: Instant,
 }
@@ -33,7 +33,7 @@ impl Core {
         let (sector, sectors) = (offset / SECTOR_BYTES, len / SECTOR_BYTES);
         let request = Request { id: RequestId(0), op, sector, sectors, buf };
         let index = self.requests.insert((request, owner));
-        self.requests[index].0.id = RequestId(index.into());
+        self.requests[index].0.id = RequestId(index as u64);
         self.pending.push_back(index);
     }
 
@@ -51,12 +51,12 @@ impl Core {
 
     /// Takes a completed request out.
     pub(crate) fn completed(&mut self, id: RequestId) -> (Request, Owner) {
-        let index = u32::try_from(id.0).expect("request ids are slab indices");
+        let index = usize::try_from(id.0).expect("request ids are slab indices");
         self.requests.remove(index)
     }
 
     /// Requests that have not completed.
-    pub(crate) const fn requests(&self) -> usize {
+    pub(crate) fn requests(&self) -> usize {
         self.requests.len()
     }
 }

@@ -14,8 +14,8 @@ use crate::engine::core::Core;
 use crate::execute::Executor;
 use crate::export::nbd::Server;
 use crate::member::MemberFile;
-use crate::slab::Slab;
 use crate::token::Owner;
+use slab::Slab;
 
 type Told = Done<Result<(), RequestError>>;
 pub(crate) type CommandDone = Done<Result<(), Refusal>>;
@@ -27,7 +27,7 @@ pub(crate) struct DoorSide {
     holder: Holder,
     jobs: Slab<Job>,
     /// Jobs of which some piece has not been requested yet.
-    queue: VecDeque<u32>,
+    queue: VecDeque<usize>,
     commands: Slab<(CommandDone, Effect)>,
 }
 
@@ -189,7 +189,7 @@ impl DoorSide {
     pub(crate) fn completed(
         &mut self,
         core: &mut Core,
-        index: u32,
+        index: usize,
         request: Request,
         result: Result<(), RequestError>,
     ) {
@@ -227,7 +227,7 @@ impl DoorSide {
             Command::Stop => Effect::Stopped,
             _ => Effect::Nothing,
         };
-        let id = CommandId(self.commands.insert((done, effect)).into());
+        let id = CommandId(self.commands.insert((done, effect)) as u64);
         machine.handle(now, Event::Command { id, command });
     }
 
@@ -238,7 +238,7 @@ impl DoorSide {
         id: CommandId,
         result: Result<(), Refusal>,
     ) -> Option<CommandDone> {
-        let index = u32::try_from(id.0).expect("command ids are slab indices");
+        let index = usize::try_from(id.0).expect("command ids are slab indices");
         let (done, effect) = self.commands.remove(index);
         match (effect, &result) {
             (Effect::Stopped, Ok(())) => return Some(done),
@@ -265,13 +265,12 @@ impl DoorSide {
                 Message::Status { .. } | Message::Clients { .. } => {}
             }
         }
-        for index in self.jobs.indices() {
-            let mut job = self.jobs.remove(index);
+        for mut job in self.jobs.drain() {
             job.error = Some(error);
             job.finish();
         }
-        for index in self.commands.indices() {
-            (self.commands.remove(index).0)(Err(stopping()));
+        for (done, _) in self.commands.drain() {
+            done(Err(stopping()));
         }
     }
 }

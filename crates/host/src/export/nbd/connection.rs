@@ -17,9 +17,9 @@ use super::session::{Command, Kind, Session, Step};
 use crate::arena::Holder;
 use crate::driver::{Op as DriverOp, Outgoing};
 use crate::engine::core::Core;
-use crate::slab::Slab;
 use crate::token::{JobRef, Owner, Token};
 use crate::users::{Process, User};
+use slab::Slab;
 
 /// Commands under way at most.
 const MAX_JOBS: usize = 512;
@@ -50,7 +50,7 @@ struct Job {
 /// The command whose requests are being made.
 #[derive(Clone, Copy, Debug)]
 struct Current {
-    job: u32,
+    job: usize,
     offset: u64,
     left: u32,
     transfer: Transfer,
@@ -79,7 +79,7 @@ pub(super) enum Stop {
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Connection {
-    index: u32,
+    index: usize,
     socket: Arc<OwnedFd>,
     pub(super) origin: Origin,
     session: Session,
@@ -114,7 +114,7 @@ pub(super) struct Connection {
 
 impl Connection {
     pub(super) fn new(
-        index: u32,
+        index: usize,
         socket: OwnedFd,
         origin: Origin,
         input: Buf,
@@ -145,6 +145,11 @@ impl Connection {
             broken: false,
             listed: false,
         }
+    }
+
+    /// Has something to do. True when it was not known to.
+    pub(super) const fn list(&mut self) -> bool {
+        !std::mem::replace(&mut self.listed, true)
     }
 
     /// Goes on as far as possible.
@@ -229,7 +234,7 @@ impl Connection {
         self.request(core, job, op, (offset, len), Buf::default());
     }
 
-    fn request(&mut self, core: &mut Core, job: u32, op: Op, range: (u64, u32), buf: Buf) {
+    fn request(&mut self, core: &mut Core, job: usize, op: Op, range: (u64, u32), buf: Buf) {
         self.jobs[job].pieces += 1;
         let owner = Owner::Nbd(JobRef { connection: self.index, job });
         core.request(op, range.0, range.1.into(), buf, owner);

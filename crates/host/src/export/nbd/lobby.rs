@@ -36,7 +36,7 @@ impl Origin {
 
 #[derive(Debug)]
 struct Guest {
-    connection: u32,
+    connection: usize,
     origin: Origin,
     until: Instant,
 }
@@ -48,7 +48,12 @@ pub(super) struct Lobby(VecDeque<Guest>);
 impl Lobby {
     /// Lets a connection in. Returns whom to part with for that: of those with the most guests, who
     /// has been here longest. So a crowd makes room for itself.
-    pub(super) fn enter(&mut self, connection: u32, origin: Origin, until: Instant) -> Option<u32> {
+    pub(super) fn enter(
+        &mut self,
+        connection: usize,
+        origin: Origin,
+        until: Instant,
+    ) -> Option<usize> {
         let mut gone = None;
         if self.0.len() >= MAX_GUESTS {
             let crowd = |of: Origin| self.0.iter().filter(|guest| guest.origin == of).count();
@@ -61,7 +66,7 @@ impl Lobby {
     }
 
     /// A connection has come to commands, or is over. It need not be here.
-    pub(super) fn leave(&mut self, connection: u32) {
+    pub(super) fn leave(&mut self, connection: usize) {
         self.0.retain(|guest| guest.connection != connection);
     }
 
@@ -71,7 +76,7 @@ impl Lobby {
     }
 
     /// Takes out one whose time is over.
-    pub(super) fn overdue(&mut self, now: Instant) -> Option<u32> {
+    pub(super) fn overdue(&mut self, now: Instant) -> Option<usize> {
         let due = self.0.front().is_some_and(|guest| guest.until <= now);
         let guest = if due { self.0.pop_front() } else { None };
         guest.map(|guest| guest.connection)

@@ -22,9 +22,9 @@ use super::session::{Export, Session};
 use crate::arena::MAX_CLIENTS;
 use crate::driver::{Op, Outgoing};
 use crate::engine::core::Core;
-use crate::slab::Slab;
 use crate::token::{JobRef, Token};
 use crate::users::User;
+use slab::Slab;
 
 /// Clients of one machine, or of one user of this one.
 const MAX_OF_ONE_ORIGIN: usize = MAX_CLIENTS as usize * 3 / 4;
@@ -73,12 +73,12 @@ impl Default for Patience {
 pub(crate) struct Server {
     pub(crate) patience: Patience,
     listening: Vec<Listening>,
-    connections: Slab<Option<Connection>>,
+    connections: Slab<Connection>,
     lobby: Lobby,
     /// Connections with something to do.
-    busy: Vec<u32>,
+    busy: Vec<usize>,
     /// Connections with something to send, perhaps.
-    to_flush: Vec<u32>,
+    to_flush: Vec<usize>,
     closing: bool,
 }
 
@@ -109,7 +109,7 @@ impl Server {
         let listening = &mut self.listening[index];
         listening.retry_at = None;
         let socket = Arc::clone(&listening.socket);
-        let token = Token::Accept(u32::try_from(index).expect("a few listeners"));
+        let token = Token::Accept(index);
         core.driver.start(token, Op::Accept { socket });
     }
 
@@ -117,7 +117,7 @@ impl Server {
     pub(crate) fn accepted(
         &mut self,
         core: &mut Core,
-        index: u32,
+        index: usize,
         accepted: Result<OwnedFd, Option<Errno>>,
     ) {
         if self.closing {
@@ -125,13 +125,13 @@ impl Server {
         }
         match accepted {
             Ok(socket) => {
-                self.greet(core, index as usize, socket);
-                self.accept(core, index as usize);
+                self.greet(core, index, socket);
+                self.accept(core, index);
             }
-            Err(Some(Errno::CONNABORTED)) => self.accept(core, index as usize),
+            Err(Some(Errno::CONNABORTED)) => self.accept(core, index),
             Err(_) => {
                 let retry_at = core.now.plus_millis(ACCEPT_RETRY_MILLIS);
-                self.listening[index as usize].retry_at = Some(retry_at);
+                self.listening[index].retry_at = Some(retry_at);
             }
         }
     }
@@ -167,10 +167,10 @@ impl Server {
                 .or_else(|_| sockopt::set_socket_send_buffer_size(&socket, UNIX_SEND_BYTES))
         };
         let export = Arc::clone(&listening.export);
-        let at = self.connections.insert(None);
+        let entry = self.connections.vacant_entry();
+        let at = entry.key();
         let new_session = |out: &mut Vec<u8>| Session::new(export, out);
-        let connection = Connection::new(at, socket, origin, input, core.now, new_session);
-        self.connections[at] = Some(connection);
+        entry.insert(Connection::new(at, socket, origin, input, core.now, new_session));
         self.list(at);
         let until = core.now.plus_millis(self.patience.handshake);
         if let Some(gone) = self.lobby.enter(at, origin, until) {
@@ -178,15 +178,14 @@ impl Server {
         }
     }
 
-    fn hang_up(&mut self, core: &mut Core, index: u32) {
-        self.connection(index).break_off(core);
+    fn hang_up(&mut self, core: &mut Core, index: usize) {
+        self.connections[index].break_off(core);
         self.list(index);
     }
 
     /// Whether one more client of this origin may use the array.
     fn has_room(&self, core: &Core, origin: Origin) -> bool {
-        let connections = self.connections.indices().into_iter();
-        let connections = connections.filter_map(|index| self.connections[index].as_ref());
+        let connections = self.connections.iter().map(|(_, connection)| connection);
         let clients = connections.filter(|client| client.transmits() && client.origin == origin);
         core.arena.has_room() && clients.count() < MAX_OF_ONE_ORIGIN
     }
@@ -195,8 +194,7 @@ impl Server {
     /// there is one and the last one is over. Returns who that was.
     pub(crate) fn relieve(&mut self, core: &mut Core) -> Option<String> {
         let mut worst = None;
-        for index in self.connections.indices() {
-            let client = self.connection(index);
+        for (index, client) in &self.connections {
             let (bytes, broken) = (client.common_bytes(), client.is_broken());
             if bytes > 0 && broken {
                 return None;
@@ -207,26 +205,18 @@ impl Server {
             }
         }
         let (_, index) = worst?;
-        let who = self.connection(index).peer().to_string();
+        let who = self.connections[index].peer().to_string();
         self.hang_up(core, index);
         Some(who)
     }
 
-    fn connection(&mut self, index: u32) -> &mut Connection {
-        self.connections[index].as_mut().expect("filled right after it was inserted")
-    }
-
-    fn list(&mut self, index: u32) {
-        let connection = self.connection(index);
-        if !connection.listed {
-            connection.listed = true;
-            self.busy.push(index);
-        }
+    fn list(&mut self, index: usize) {
+        self.busy.extend(self.connections[index].list().then_some(index));
     }
 
     /// A receive has ended.
-    pub(crate) fn received(&mut self, core: &mut Core, index: u32, result: Result<u32, Errno>) {
-        self.connection(index).received(core, result);
+    pub(crate) fn received(&mut self, core: &mut Core, index: usize, result: Result<u32, Errno>) {
+        self.connections[index].received(core, result);
         self.list(index);
     }
 
@@ -234,11 +224,11 @@ impl Server {
     pub(crate) fn sent(
         &mut self,
         core: &mut Core,
-        index: u32,
+        index: usize,
         result: Result<u32, Errno>,
         message: Option<Box<Outgoing>>,
     ) {
-        self.connection(index).sent(core, result, message.unwrap_or_default());
+        self.connections[index].sent(core, result, message.unwrap_or_default());
         self.list(index);
     }
 
@@ -250,27 +240,27 @@ impl Server {
         request: Request,
         result: Result<(), RequestError>,
     ) {
-        self.connection(job.connection).completed(core, job, request, result);
+        self.connections[job.connection].completed(core, job, request, result);
         self.list(job.connection);
     }
 
     /// Lets every connection that has something to do go on.
     pub(crate) fn work(&mut self, core: &mut Core) {
         while let Some(index) = self.busy.pop() {
-            self.connection(index).listed = false;
+            self.connections[index].listed = false;
             self.advance(core, index);
         }
     }
 
-    fn advance(&mut self, core: &mut Core, index: u32) {
-        if self.connection(index).transmits() {
-            self.connection(index).advance(core);
+    fn advance(&mut self, core: &mut Core, index: usize) {
+        if self.connections[index].transmits() {
+            self.connections[index].advance(core);
         } else {
-            let origin = self.connection(index).origin;
+            let origin = self.connections[index].origin;
             let room = self.has_room(core, origin);
-            self.connection(index).set_room(room);
-            self.connection(index).advance(core);
-            if self.connection(index).transmits() {
+            self.connections[index].set_room(room);
+            self.connections[index].advance(core);
+            if self.connections[index].transmits() {
                 self.lobby.leave(index);
             }
         }
@@ -280,12 +270,10 @@ impl Server {
     /// Sends replies, and parts with connections that are over.
     pub(crate) fn flush(&mut self, core: &mut Core) {
         while let Some(index) = self.to_flush.pop() {
-            let Some(Some(_)) = self.connections.get(index) else { continue };
-            let connection = self.connection(index);
+            let Some(connection) = self.connections.get_mut(index) else { continue };
             connection.flush(core);
             if connection.finished() && !connection.listed {
-                let connection = self.connections.remove(index);
-                connection.expect("looked at above").dissolve(core);
+                self.connections.remove(index).dissolve(core);
                 self.lobby.leave(index);
             }
         }
@@ -293,8 +281,7 @@ impl Server {
 
     /// The clients that use the array; not those that are still asking what there is.
     pub(crate) fn clients(&self) -> Vec<User> {
-        let connections = self.connections.indices().into_iter();
-        let connections = connections.filter_map(|index| self.connections[index].as_ref());
+        let connections = self.connections.iter().map(|(_, connection)| connection);
         connections.filter(|client| client.uses_array()).map(Connection::peer).collect()
     }
 
@@ -305,16 +292,17 @@ impl Server {
             // Ends the accept in flight.
             let _ = rustix::net::shutdown(&listening.socket, Shutdown::Both);
         }
-        for index in self.connections.indices() {
-            self.connection(index).close(core);
-            self.list(index);
+        for (index, connection) in &mut self.connections {
+            connection.close(core);
+            self.busy.extend(connection.list().then_some(index));
         }
     }
 
     /// Gives up all clients that are left.
     pub(crate) fn disconnect(&mut self, core: &mut Core) {
-        for index in self.connections.indices() {
-            self.hang_up(core, index);
+        for (index, connection) in &mut self.connections {
+            connection.break_off(core);
+            self.busy.extend(connection.list().then_some(index));
         }
     }
 }

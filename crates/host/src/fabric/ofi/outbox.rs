@@ -10,7 +10,7 @@ use braid_array::{Buf, IoId};
 use super::domain::Remote;
 use super::endpoint::Endpoint;
 use super::info::OfiError;
-use crate::slab::Slab;
+use slab::Slab;
 
 /// Messages that can be on their way in either direction at a time.
 const MESSAGES: u32 = 64;
@@ -119,8 +119,7 @@ impl Outbox {
         let (started, index) = match outgoing {
             Outgoing::Put { io, from, to, imm } => {
                 let index = self.taken.insert(Taken::Put(*io));
-                let number = index as usize;
-                (self.endpoint.put(*from, self.remote, *to, *imm, number), index)
+                (self.endpoint.put(*from, self.remote, *to, *imm, index), index)
             }
             Outgoing::Message(bytes) => {
                 let Some(&free) = self.free.last() else { return Ok(false) };
@@ -128,7 +127,7 @@ impl Outbox {
                 let (buf, memory) = (slot(free, bytes.len()), self.endpoint.messages().memory());
                 // SAFETY: the slot is free: neither the device nor anybody else uses it.
                 unsafe { memory.bytes_mut(buf) }.copy_from_slice(bytes);
-                (self.endpoint.send(buf, index as usize), index)
+                (self.endpoint.send(buf, index), index)
             }
         };
         match (matches!(started, Ok(true)), self.taken[index]) {
@@ -147,8 +146,7 @@ impl Outbox {
     /// The device is done with this. Tells which put it was, if it was one.
     pub(super) fn gone(&mut self, number: usize) -> Option<IoId> {
         // A provider that fails may tell numbers that it was not given.
-        let index = u32::try_from(number).ok().filter(|&index| self.taken.get(index).is_some())?;
-        match self.taken.remove(index) {
+        match self.taken.try_remove(number)? {
             Taken::Put(io) => Some(io),
             Taken::Message(slot) => {
                 self.free.push(slot);
@@ -163,7 +161,7 @@ impl Outbox {
     }
 
     /// The device has nothing.
-    pub(super) const fn has_nothing_under_way(&self) -> bool {
+    pub(super) fn has_nothing_under_way(&self) -> bool {
         self.taken.is_empty()
     }
 
@@ -180,9 +178,8 @@ impl Outbox {
     /// The puts without an answer. This closes our share of the endpoint.
     pub(super) fn owed(self) -> Vec<IoId> {
         let Self { taken, waiting, .. } = self;
-        let taken = taken.indices().into_iter().map(|index| taken[index]);
-        let taken = taken.filter_map(|taken| match taken {
-            Taken::Put(io) => Some(io),
+        let taken = taken.iter().filter_map(|(_, taken)| match taken {
+            Taken::Put(io) => Some(*io),
             Taken::Message(_) => None,
         });
         let waiting = waiting.iter().filter_map(|outgoing| match outgoing {

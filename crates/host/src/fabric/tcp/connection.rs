@@ -64,7 +64,7 @@ impl Connection {
     }
 
     /// Receives what comes next.
-    pub(super) fn receive(&mut self, driver: &mut Driver<Token>, index: u32) {
+    pub(super) fn receive(&mut self, driver: &mut Driver<Token>, index: usize) {
         let (socket, bufs) = (Arc::clone(&self.socket), self.input.next());
         let token = Token::Fabric(FabricToken::Receive(index));
         driver.start(token, Op::Receive { socket, bufs });
@@ -99,7 +99,7 @@ impl Connection {
     }
 
     /// Sends what is queued, if nothing is under way.
-    pub(super) fn send(&mut self, driver: &mut Driver<Token>, index: u32) {
+    pub(super) fn send(&mut self, driver: &mut Driver<Token>, index: usize) {
         if self.sending || matches!(self.life, Life::Left | Life::Broken(_)) {
             return;
         }

@@ -29,8 +29,8 @@ use crate::fabric::Fabric;
 use crate::fabric::frame::{Hello, Kind};
 use crate::fabric::greet::{Greeter, Met};
 use crate::member::describe;
-use crate::slab::Slab;
 use crate::token::{FabricToken, Token};
+use slab::Slab;
 
 /// The buffer of a connection for what it receives besides puts: two messages at least.
 const ROOM_BYTES: u32 = 16 << 10;
@@ -41,13 +41,13 @@ pub(crate) struct Tcp {
     greeter: Greeter,
     connections: Slab<Connection>,
     /// Those the machine knows. `None`: still dialling.
-    peers: BTreeMap<PeerId, Option<u32>>,
+    peers: BTreeMap<PeerId, Option<usize>>,
     /// The id of the next that we accept.
     next_accepted: u32,
     /// Buffers for connections to come.
     rooms: Vec<Buf>,
     /// Connections that may have something to send.
-    gathered: Vec<u32>,
+    gathered: Vec<usize>,
     events: VecDeque<Event>,
     closing: bool,
 }
@@ -139,7 +139,7 @@ impl Tcp {
     }
 
     /// The connection to a peer, when there is one.
-    fn index(&self, peer: PeerId) -> Option<u32> {
+    fn index(&self, peer: PeerId) -> Option<usize> {
         self.peers.get(&peer).copied().flatten()
     }
 
@@ -166,7 +166,7 @@ impl Tcp {
         }
     }
 
-    fn received(&mut self, driver: &mut Driver<Token>, index: u32, result: Result<u32, Errno>) {
+    fn received(&mut self, driver: &mut Driver<Token>, index: usize, result: Result<u32, Errno>) {
         let Self { connections, place, events, .. } = self;
         let connection = &mut connections[index];
         let outcome = connection.received(place, result, events);
@@ -178,7 +178,7 @@ impl Tcp {
         self.settle(index);
     }
 
-    fn sent(&mut self, index: u32, result: Result<u32, Errno>, message: Option<Box<Outgoing>>) {
+    fn sent(&mut self, index: usize, result: Result<u32, Errno>, message: Option<Box<Outgoing>>) {
         let (answered, result) = self.connections[index].sent(result, message);
         let outcome = result.map_err(|_| IoError::GONE);
         for io in answered {
@@ -189,7 +189,7 @@ impl Tcp {
     }
 
     /// Buries a connection that has ended.
-    fn settle(&mut self, index: u32) {
+    fn settle(&mut self, index: usize) {
         if !self.connections[index].is_over() {
             return;
         }
@@ -277,8 +277,8 @@ impl Fabric for Tcp {
     }
 
     fn disconnect(&mut self) {
-        for index in self.connections.indices() {
-            self.connections[index].break_off("the engine ends".into());
+        for (_, connection) in &mut self.connections {
+            connection.break_off("the engine ends".into());
         }
     }
 }

@@ -54,7 +54,7 @@ impl Connection {
     }
 
     /// A read in turn that failed is not continued.
-    fn give_up_rest(&mut self, job: u32) {
+    fn give_up_rest(&mut self, job: usize) {
         if let Some(Current { job: current, transfer: Transfer::Read { .. }, .. }) = self.current
             && current == job
         {
@@ -64,7 +64,7 @@ impl Connection {
     }
 
     /// Puts what a read brought into the reply.
-    fn answer_read(&mut self, index: u32, request: &Request, last: bool) {
+    fn answer_read(&mut self, index: usize, request: &Request, last: bool) {
         let job = &mut self.jobs[index];
         if self.session.structured() {
             let done = last && job.error.is_none();
