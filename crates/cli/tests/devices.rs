@@ -118,3 +118,53 @@ fn a_read_only_member_is_not_lost_without_a_word() {
     lab.ok("assemble x --readonly", &read_only);
     lab.ok("cat x --length 1", &[]);
 }
+
+#[test]
+fn an_array_is_not_made_to_lie_on_itself() {
+    let test = "an_array_is_not_made_to_lie_on_itself";
+    let lab = Lab::new();
+    let members = lab.members("m", 3, 32);
+    let serve = |name: &str, members: &[PathBuf]| -> PathBuf {
+        let on = lab.path(&format!("mnt-{name}"));
+        std::fs::create_dir(&on).unwrap();
+        lab.ok(&format!("create {name} -l 1 -n 2 --assume-clean missing"), members);
+        lab.ok(&format!("assemble {name} --export fuse:{}", on.display()), members);
+        on.join(name)
+    };
+    let own = serve("a", &members[..1]);
+    let line = lab.refused(1, "add a --force", std::slice::from_ref(&own), &[]);
+    assert!(line.contains("is the content of a itself"), "{line}");
+    let below = serve("b", std::slice::from_ref(&own));
+    let elsewhere = serve("c", &members[1..2]);
+    let Some(device) = Loop::new(test, &[], &own) else { return };
+    for (path, said) in [
+        (&own, "is the content of a itself; add a device that lies elsewhere"),
+        (&device.0, "is the content of a itself"),
+        (&below, "is the content of b, which lies on a"),
+    ] {
+        for words in ["add a", "add a --force"] {
+            let line = lab.refused(1, words, std::slice::from_ref(path), &[]);
+            assert!(line.contains(said), "{line}");
+        }
+    }
+    let both = [members[0].clone(), own.clone()];
+    let line = lab.refused(1, "create x -l 1 -n 2 --force", &both, &members[..1]);
+    assert!(line.contains("in use by array a"), "{line}");
+    drop(device);
+    // What lies elsewhere is a device like any other.
+    let line = lab.refused(1, "add a", &[elsewhere], &[]);
+    assert!(line.contains("too small: "), "{line}");
+    for name in ["b", "a", "c"] {
+        lab.ok(&format!("stop {name}"), &[]);
+    }
+}
+
+#[test]
+fn a_member_on_a_node_is_not_looked_for_as_a_file() {
+    let lab = Lab::new();
+    let members = lab.members("m", 1, 16);
+    lab.ok("create x -l 1 -n 2 --assume-clean missing", &members);
+    lab.ok("assemble x", &members);
+    let line = lab.refused(1, "add x node://127.0.0.1:7000/x", &[], &members);
+    assert!(line.contains("is on a node, and x is an array of this machine's devices"), "{line}");
+}

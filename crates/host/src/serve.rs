@@ -221,6 +221,7 @@ fn serve_machine(
         door: door.clone(),
         block_bytes: facts.block_bytes,
         exports: doors.names.clone(),
+        run_dir: run_dir.to_owned(),
         started_unix_s: since_1970().as_secs(),
         stop: stop.clone(),
         news: Arc::clone(&news),

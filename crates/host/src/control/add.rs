@@ -26,6 +26,25 @@ impl Served {
                 "fail and remove it first, to add it anew",
             ));
         }
+        if status.members.iter().any(|member| member.device.starts_with("node://")) {
+            let reason = "the members of an array over nodes stay as they are while it runs";
+            let next = "stop the array and assemble it with the members that it is to have";
+            return Err(Refusal::new(reason, next));
+        }
+        if path.starts_with("node:") {
+            return Err(Refusal::new(
+                format!("is on a node, and {} is an array of this machine's devices", self.name),
+                "add a file or block device",
+            ));
+        }
+        if let Some(name) = self.circle(path) {
+            let reason = if name == self.name {
+                format!("is the content of {name} itself")
+            } else {
+                format!("is the content of {name}, which lies on {}", self.name)
+            };
+            return Err(Refusal::new(reason, "add a device that lies elsewhere"));
+        }
         let status = neediest(status);
         let device = member::open(path, Mode::ReadWrite, true)
             .map_err(|error| Refusal::new(error.reason, error.next))?;

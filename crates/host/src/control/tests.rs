@@ -40,6 +40,7 @@ fn running() -> Running {
         door: fake.door.clone(),
         block_bytes: 512,
         exports: vec!["nbd:unix:/x".into()],
+        run_dir: dir.path().to_owned(),
         started_unix_s: 1,
         stop,
         news: Arc::default(),

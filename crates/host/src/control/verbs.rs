@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 
@@ -28,6 +28,8 @@ pub struct Served {
     pub block_bytes: u32,
     /// How it is served, for people.
     pub exports: Vec<String>,
+    /// Where its control socket lies, and those of other arrays.
+    pub run_dir: PathBuf,
     /// When it began: seconds since 1970.
     pub started_unix_s: u64,
     /// Who stops it.

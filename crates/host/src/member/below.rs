@@ -52,12 +52,27 @@ pub(super) fn places(member: &MemberFile) -> io::Result<Vec<Place>> {
         whole: true,
         below_loop: false,
     }];
+    descend(&mut places);
+    Ok(places)
+}
+
+fn descend(places: &mut Vec<Place>) {
     while places.len() < DEEPEST
         && let Some(below) = places.last().and_then(below)
     {
         places.push(below);
     }
-    Ok(places)
+}
+
+/// The real paths of a file or device and of what it lies on, without opening any of it. Empty
+/// where there is no such file.
+pub(crate) fn lies_on(path: &Path) -> Vec<PathBuf> {
+    let Ok(path) = fs::canonicalize(path) else { return Vec::new() };
+    let Ok(metadata) = fs::metadata(&path) else { return Vec::new() };
+    let identity = Identity::of(&metadata);
+    let mut places = vec![Place { path, identity, bytes: 0..1, whole: true, below_loop: false }];
+    descend(&mut places);
+    places.into_iter().map(|place| place.path).collect()
 }
 
 /// Where a place lies; `None` where it lies on nothing else, or on what cannot be seen from here

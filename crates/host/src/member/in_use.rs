@@ -78,27 +78,6 @@ pub(super) fn other_user(places: &[Place]) -> Option<User> {
     })
 }
 
-struct Mount {
-    /// The number of the file system: of its device, where it is on one.
-    device: u64,
-    source: Option<Identity>,
-    on: PathBuf,
-    /// A process answers for it, or does not.
-    fuse: bool,
-}
-
-impl Mount {
-    fn of(mounted: Mounted) -> Self {
-        let (major, minor) = mounted.device;
-        // Of some file systems only the source tells the device: btrfs numbers itself.
-        let source = Some(&mounted.source).filter(|path| path.starts_with("/dev"));
-        let source = source.and_then(|source| identity_of(source));
-        let source = source.filter(|id| id.device_number().is_some());
-        let (device, fuse) = (makedev(major, minor), mounted.is_fuse());
-        Self { device, source, on: mounted.at, fuse }
-    }
-}
-
 /// A loop device. Its bytes are those of the file or device that it shows.
 struct Loop {
     backing: Backing,
@@ -125,7 +104,7 @@ impl Part {
 /// What the kernel tells at the moment. What cannot be read is taken for empty: then only what is
 /// claimed is known to be in use.
 struct System {
-    mounts: Vec<Mount>,
+    mounts: Mounts,
     swaps: Vec<Identity>,
     loops: Vec<Loop>,
 }
@@ -133,7 +112,7 @@ struct System {
 impl System {
     fn look() -> Self {
         Self {
-            mounts: Mounts::read().0.into_iter().map(Mount::of).collect(),
+            mounts: Mounts::read(),
             swaps: users::swaps().iter().filter_map(|path| identity_of(path)).collect(),
             loops: loops(),
         }
@@ -141,11 +120,16 @@ impl System {
 
     /// Who uses it, and not by way of another device.
     fn direct(&self, identity: Identity) -> Option<How> {
-        let mounted = |mount: &&Mount| {
-            mount.source == Some(identity) || identity.device_number() == Some(mount.device)
+        let number = identity.device_number().map(|number| (major(number), minor(number)));
+        // Of some file systems only the source tells the device: btrfs numbers itself.
+        let is_source = |mount: &Mounted| {
+            mount.source.starts_with("/dev") && identity_of(&mount.source) == Some(identity)
+        };
+        let mounted = |mount: &&Mounted| {
+            number.is_some_and(|number| mount.device == number || is_source(mount))
         };
         if let Some(mount) = self.mounts.iter().find(mounted) {
-            return Some(How::Mounted(mount.on.clone()));
+            return Some(How::Mounted(mount.at.clone()));
         }
         self.swaps.contains(&identity).then_some(How::Swap)
     }
@@ -196,11 +180,11 @@ impl System {
     /// Does a loop device show this file or device? A process that serves another file system is
     /// not asked: it may not answer.
     fn shows(&self, backing: &Backing, identity: Identity) -> bool {
-        let mount = self.mounts.iter().filter(|mount| backing.path.starts_with(&mount.on));
-        // Of two mounts on one directory the later hides the earlier.
-        let mount = mount.max_by_key(|mount| mount.on.as_os_str().len());
-        let elsewhere = |mount: &Mount| mount.fuse && identity.file_system() != Some(mount.device);
-        !mount.is_some_and(elsewhere) && backing.identity() == Some(identity)
+        let elsewhere = self.mounts.of_file(&backing.path).is_some_and(|mount| {
+            let (major, minor) = mount.device;
+            mount.is_fuse() && identity.file_system() != Some(makedev(major, minor))
+        });
+        !elsewhere && backing.identity() == Some(identity)
     }
 
     /// Who uses loop devices that show some of these bytes.

@@ -14,6 +14,7 @@ mod probe;
 mod scan;
 mod signature;
 
+pub(crate) use below::lies_on;
 pub use lock::LockedFile;
 pub(crate) use open::describe;
 pub use open::{Identity, Mode, OpenError, check_distinct, identity, memory, open, peek};

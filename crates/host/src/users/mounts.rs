@@ -21,11 +21,16 @@ impl Mounted {
     pub(crate) fn is_fuse(&self) -> bool {
         self.kind.starts_with(b"fuse")
     }
+
+    /// Is it a mount of an array of ours?
+    pub(crate) fn is_ours(&self) -> bool {
+        self.is_fuse() && self.source == Path::new(OURS)
+    }
 }
 
 /// What is mounted in this mount namespace.
 #[derive(Debug, Default)]
-pub(crate) struct Mounts(pub(crate) Vec<Mounted>);
+pub(crate) struct Mounts(Vec<Mounted>);
 
 impl Mounts {
     /// All of them, each after what it hides; none where /proc cannot be read.
@@ -40,9 +45,7 @@ impl Mounts {
     /// Where else the file system at `mountpoint`, or a part of it, is mounted, and what is
     /// mounted inside.
     pub(super) fn copies(&self, mountpoint: &Path) -> Vec<PathBuf> {
-        let Some(own) = self.0.iter().rfind(|mount| mount.at == mountpoint) else {
-            return Vec::new();
-        };
+        let Some(own) = self.at(mountpoint) else { return Vec::new() };
         let other = |mount: &&Mounted| {
             let inside = mount.at.starts_with(mountpoint);
             mount.at != mountpoint && (inside || mount.device == own.device)
@@ -57,9 +60,23 @@ impl Mounts {
         self.0.iter().filter(on_it).map(|mount| mount.at.clone()).collect()
     }
 
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Mounted> {
+        self.0.iter()
+    }
+
+    /// What is mounted at this real path.
+    pub(crate) fn at(&self, mountpoint: &Path) -> Option<&Mounted> {
+        // Of two mounts on one directory the later hides the earlier.
+        self.0.iter().rfind(|mount| mount.at == mountpoint)
+    }
+
+    /// What a file with this real path is on.
+    pub(crate) fn of_file(&self, path: &Path) -> Option<&Mounted> {
+        path.ancestors().find_map(|directory| self.at(directory))
+    }
+
     pub(super) fn is_ours(&self, mountpoint: &Path) -> bool {
-        let top = self.0.iter().rfind(|mount| mount.at == mountpoint);
-        top.is_some_and(|mount| mount.is_fuse() && mount.source == Path::new(OURS))
+        self.at(mountpoint).is_some_and(Mounted::is_ours)
     }
 }
 
