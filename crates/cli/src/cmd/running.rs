@@ -17,7 +17,17 @@ pub(crate) fn connect(operation: &str, run_dir: &Path, name: &str) -> Result<Cli
         client.status()?;
         Ok(client)
     });
-    connected.map_err(|error| Failure::explained(operation, name, error))
+    connected.map_err(|error| match (error, beside(run_dir)) {
+        (ControlError::NotRunning, Some(dir)) if of_others(dir).iter().any(|of| of == name) => {
+            Failure::explained(operation, dir.join(name).display(), ControlError::Denied)
+        }
+        (error, _) => Failure::explained(operation, name, error),
+    })
+}
+
+/// The arrays there that this user may not ask. No arrays are known where nobody may look.
+fn of_others(run_dir: &Path) -> Vec<String> {
+    list(run_dir).unwrap_or_default()
 }
 
 /// The state of a running array.
@@ -55,7 +65,7 @@ pub(crate) fn all(operation: &str, run_dir: &Path) -> Result<All, Failure> {
     }
     // Whoever finds nothing of their own may be looking for what root has started.
     if let Some(dir) = beside(run_dir).filter(|_| all.found.is_empty()) {
-        for name in list(dir).unwrap_or_default() {
+        for name in of_others(dir) {
             all.fail(operation, dir.join(name).display(), ControlError::Denied);
         }
     }

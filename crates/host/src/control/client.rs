@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use braid_array::name::check_name;
 use braid_array::refusal::{Invocation, Next, Refusal};
 
-use super::wire::{Answer, ControlStatus, Reply, Request, Response, VERSION, Verb};
+use super::wire::{Answer, ControlStatus, Reply, Request, Response, VERSION, Verb, Versioned};
 use super::{connect, is_running, read_line, socket_path};
 use crate::run_dir::array_of_socket;
 use crate::users::Process;
@@ -40,6 +40,9 @@ pub enum ControlError {
     /// The array's process ended in the middle of the conversation without being stopped.
     #[error("its process has died")]
     Died,
+    /// Its process is of another version of Braid.
+    #[error("its process speaks version {0} of the protocol, this command {VERSION}")]
+    OtherVersion(u32),
     /// The conversation broke off.
     #[error("the array's process does not answer: {0}")]
     Broken(#[source] io::Error),
@@ -54,6 +57,9 @@ impl From<ControlError> for Refusal {
             ControlError::Denied => "use the user who started the array, or root".into(),
             ControlError::Refused(refusal) => return refusal,
             ControlError::Suspended(pid) => format!("let it go on: kill -CONT {pid}").into(),
+            ControlError::OtherVersion(_) => {
+                "use the braid command of the version that started the array".into()
+            }
             ControlError::Silent => "see its log, and whether the machine is overloaded".into(),
             ControlError::Stopped => {
                 Next::by("see the arrays that run", Invocation::Status { array: None })
@@ -124,6 +130,10 @@ impl Client {
             Ok(None) => return Err(self.broken(io::ErrorKind::UnexpectedEof.into())),
             Err(error) => return Err(self.broken(error)),
         };
+        let Versioned { version } = serde_json::from_slice(&line).map_err(io::Error::from)?;
+        if version != VERSION {
+            return Err(ControlError::OtherVersion(version));
+        }
         let response: Response = serde_json::from_slice(&line).map_err(io::Error::from)?;
         match response.result {
             Reply::Ok(answer) => Ok(answer),

@@ -12,7 +12,7 @@ use braid_array::refusal::{Invocation, Next, Refusal};
 
 use super::connections::{Connections, MAX_READERS, Place};
 use super::verbs::{Outcome, Served};
-use super::wire::{Answer, Reply, Request, Response, VERSION, Verb};
+use super::wire::{Answer, Reply, Request, Response, VERSION, Verb, Versioned};
 use super::{listen, make_run_dir, read_line, socket_path};
 use crate::member::describe;
 
@@ -187,14 +187,10 @@ fn stop(stream: &UnixStream, served: &Served, force: bool) -> io::Result<bool> {
 }
 
 fn parse(line: &[u8]) -> Result<Request, Refusal> {
-    // The version first: a request of another version need not make sense.
-    #[derive(serde::Deserialize)]
-    struct Versioned {
-        version: u32,
-    }
     let bad = |error: serde_json::Error| {
         Refusal::new(format!("not a request: {error}"), "send one JSON object on a line")
     };
+    // The version first: a request of another version need not make sense.
     let Versioned { version } = serde_json::from_slice(line).map_err(bad)?;
     if version != VERSION {
         return Err(Refusal::new(

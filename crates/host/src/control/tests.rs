@@ -347,3 +347,19 @@ fn a_run_directory_of_everybody_is_refused() {
     let error = Server::bind(dir.path(), "a0").unwrap_err();
     assert!(error.reason.contains("others may have "), "{error}");
 }
+
+#[test]
+fn a_server_of_another_version_is_said_to_be_that() {
+    let dir = tempfile::tempdir().unwrap();
+    let listener = UnixListener::bind(socket_path(dir.path(), "old")).unwrap();
+    let server = std::thread::spawn(move || {
+        let mut stream = listener.accept().unwrap().0;
+        read_line(&mut BufReader::new(&stream)).unwrap();
+        // As the first version refused.
+        let line = r#"{"version":1,"error":{"reason":"it speaks version 1","next":"use it"}}"#;
+        writeln!(stream, "{line}").unwrap();
+    });
+    let error = Client::connect(dir.path(), "old").unwrap().status().unwrap_err();
+    assert!(matches!(error, ControlError::OtherVersion(1)), "{error}");
+    server.join().unwrap();
+}

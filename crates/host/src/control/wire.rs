@@ -22,6 +22,13 @@ pub struct Request {
     pub verb: Verb,
 }
 
+/// What questions and answers of all versions have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+pub struct Versioned {
+    /// Of the one who speaks.
+    pub version: u32,
+}
+
 /// What can be asked. Members are named by path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "verb", rename_all = "kebab-case")]
