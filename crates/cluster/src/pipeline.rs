@@ -26,7 +26,7 @@ use braid_array::{Buf, SECTOR_BYTES};
 
 use crate::family::FamilyError;
 use crate::program::{Operation, Program};
-use crate::schedule::{Endpoint, Planner, Schedule};
+use crate::schedule::{Planner, Schedule};
 use crate::set::{MAX_POSITIONS, MAX_TRANSFERS, Mode, Set, Touched};
 use crate::stripe::StripeCode;
 
@@ -418,10 +418,4 @@ fn check(params: &Params) -> Result<(), PipelineError> {
         Some((_, what)) => Err(PipelineError::Range(what)),
         None => Ok(()),
     }
-}
-
-/// Whether a transfer comes from the client.
-#[must_use]
-pub fn from_client(schedule: &Schedule, transfer: usize) -> bool {
-    schedule.transfers()[transfer].from == Endpoint::Client
 }

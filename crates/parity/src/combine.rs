@@ -25,11 +25,6 @@ impl Kernels {
         self.pq_part(p, q, data, part);
     }
 
-    /// As [`crate::pq_delta`].
-    pub fn pq_delta(&self, p: &mut [u8], q: &mut [u8], old: &[u8], new: &[u8], coef: u8) {
-        self.combine(&mut [p, q], &[1, 1, coef, coef], &[old, new], true);
-    }
-
     /// As [`crate::combine`].
     pub fn combine(
         &self,

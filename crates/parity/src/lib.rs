@@ -1,4 +1,4 @@
-//! Bytes in, bytes out: xor, P+Q and recovery of lost strips.
+//! Bytes in, bytes out: xor, P+Q, and the one operation that both and every recovery are.
 //!
 //! P is the sum of the data strips, Q their sum weighted with the powers of 2 in GF(2^8) modulo
 //! 0x11d, as Linux md lays RAID-6 out. The arithmetic is that of H. P. Anvin, "The mathematics of
@@ -11,12 +11,11 @@
 //!
 //! All slices of a call have the same length, in bytes; any length and any alignment will do. A
 //! call that breaks this panics. The functions use the fastest [`Kernels`] of the processor, on
-//! the calling thread, and allocate nothing ([`recover`] excepted).
+//! the calling thread, and allocate nothing.
 
 mod check;
 mod combine;
 pub mod gf;
-mod recover;
 mod simd;
 
 pub use check::{CHECK_BLOCK_BYTES, CHECK_MAX_BYTES, CheckResult};
@@ -37,12 +36,6 @@ pub fn pq(p: &mut [u8], q: &mut [u8], data: &[&[u8]]) {
     Kernels::fastest().pq(p, q, data);
 }
 
-/// Brings P and Q up to date with one data strip that goes from `old` to `new`, `coef` being its
-/// coefficient in Q.
-pub fn pq_delta(p: &mut [u8], q: &mut [u8], old: &[u8], new: &[u8], coef: u8) {
-    Kernels::fastest().pq_delta(p, q, old, new, coef);
-}
-
 /// `outputs[o] = sum of coefs[o * inputs.len() + i] * inputs[i]`, added to what the outputs hold
 /// when `accumulate` is set.
 ///
@@ -60,21 +53,6 @@ pub fn pq_delta(p: &mut [u8], q: &mut [u8], old: &[u8], new: &[u8], coef: u8) {
 /// ```
 pub fn combine(outputs: &mut [&mut [u8]], coefs: &[u8], inputs: &[&[u8]], accumulate: bool) {
     Kernels::fastest().combine(outputs, coefs, inputs, accumulate);
-}
-
-/// Gives the one or two `lost` strips of a P+Q stripe back. `strips` are the data, then P, then Q;
-/// what the lost ones hold is overwritten.
-///
-/// ```
-/// let data = [[1u8, 2], [3, 4], [5, 6]];
-/// let (mut p, mut q) = ([0; 2], [0; 2]);
-/// braid_parity::pq(&mut p, &mut q, &[&data[0], &data[1], &data[2]]);
-/// let (mut d0, mut d1, mut d2) = ([0; 2], data[1], [0; 2]);
-/// braid_parity::recover(&mut [&mut d0, &mut d1, &mut d2, &mut p, &mut q], &[0, 2]);
-/// assert_eq!([d0, d1, d2], data);
-/// ```
-pub fn recover(strips: &mut [&mut [u8]], lost: &[usize]) {
-    Kernels::fastest().recover(strips, lost);
 }
 
 /// Compares a stripe with its parity. `q_coefs` are the coefficients of the data strips in Q, and

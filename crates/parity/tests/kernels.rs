@@ -214,28 +214,6 @@ fn multiplies_every_byte_by_every_coefficient() {
     }
 }
 
-#[test]
-fn pq_delta_equals_computing_anew() {
-    for_each_shape(|kernels, random, inputs, len| {
-        if inputs.is_empty() {
-            return;
-        }
-        let mut parity = random.strips(2, len);
-        let [p, q] = &mut parity[..] else { unreachable!() };
-        kernels.pq(p.get_mut(), q.get_mut(), inputs);
-        let changed = random.below(inputs.len());
-        let new = random.bytes(len);
-        let coef = gf::pow2(changed);
-        kernels.pq_delta(p.get_mut(), q.get_mut(), inputs[changed], &new, coef);
-
-        let mut inputs = inputs.to_vec();
-        inputs[changed] = &new;
-        let (mut p_anew, mut q_anew) = (vec![0; len], vec![0; len]);
-        kernels.pq(&mut p_anew, &mut q_anew, &inputs);
-        assert_eq!((p.get(), q.get()), (&p_anew[..], &q_anew[..]), "{} {len}", kernels.name());
-    });
-}
-
 /// A P+Q stripe: data, P, Q.
 fn stripe(kernels: &Kernels, random: &mut Random, data: usize, len: usize) -> Vec<Strip> {
     let mut strips = random.strips(data + 2, len);
@@ -243,41 +221,6 @@ fn stripe(kernels: &Kernels, random: &mut Random, data: usize, len: usize) -> Ve
     let [p, q] = parity else { unreachable!() };
     kernels.pq(p.get_mut(), q.get_mut(), &slices(data));
     strips
-}
-
-#[test]
-fn every_erasure_comes_back() {
-    let mut random = Random(3);
-    for kernels in Kernels::all_supported() {
-        for data in 1..=20 {
-            let intact = stripe(kernels, &mut random, data, 130 + data);
-            let all = 0..data + 2;
-            let pairs = all.clone().flat_map(|a| all.clone().map(move |b| [a, b]));
-            let lost = pairs.map(|[a, b]| if a == b { vec![a] } else { vec![a, b] });
-            for lost in lost {
-                let mut damaged = intact.clone();
-                for &strip in &lost {
-                    damaged[strip].get_mut().fill(0xee);
-                }
-                kernels.recover(&mut slices_mut(&mut damaged), &lost);
-                assert!(damaged == intact, "{} {data}+2 without {lost:?}", kernels.name());
-            }
-        }
-    }
-}
-
-#[test]
-fn a_full_width_stripe_comes_back() {
-    let mut random = Random(4);
-    for kernels in Kernels::all_supported() {
-        let intact = stripe(kernels, &mut random, 255, 65);
-        for lost in [[0, 254], [254, 255], [17, 256], [255, 256]] {
-            let mut damaged = intact.clone();
-            lost.iter().for_each(|&strip| damaged[strip].get_mut().fill(1));
-            kernels.recover(&mut slices_mut(&mut damaged), &lost);
-            assert!(damaged == intact, "{} without {lost:?}", kernels.name());
-        }
-    }
 }
 
 fn check(kernels: &Kernels, strips: &[Strip], q_coefs: &[u8]) -> CheckResult {

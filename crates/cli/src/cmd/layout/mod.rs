@@ -158,7 +158,7 @@ fn level(args: &LayoutArgs, typed: &Typed<'_>) -> Result<Map, Failure> {
     };
     let code = levels::stripe_code(shape.level, shape.layout, shape.raid_disks, 0)
         .map_err(|error| typed.wrong(&error))?;
-    let planner = stripe::planner(name, code.nodes());
+    let planner = stripe::planner(name);
     let schedule = Schedule::plan(&code, planner).map_err(|_| {
         let reason =
             format!("{} has no static schedule, only layout {XOR2D_NAME} has", shape.level);
@@ -176,7 +176,7 @@ fn xor2d(args: &LayoutArgs, typed: &Typed<'_>) -> Result<Map, Failure> {
     let shape = ArrayShape::parse(&Typed { layout: None, ..*typed })?;
     let mut map = stripe::map(&shape, Some(XOR2D_NAME.to_owned()), xor2d.code());
     if let Some(name) = args.schedule {
-        let planner = stripe::planner(name, xor2d.code().nodes());
+        let planner = stripe::planner(name);
         let schedule = xor2d.schedule(planner).map_err(|error| typed.wrong(&error))?;
         map.schedule = Some(stripe::plan(planner, &schedule));
     }

@@ -2,7 +2,7 @@
 
 use braid_cluster::schedule::Endpoint;
 use braid_cluster::stripe::Content;
-use braid_cluster::{self as cluster, Planner, Rotation, Schedule, StripeCode};
+use braid_cluster::{self as cluster, Planner, Schedule, StripeCode};
 
 use super::{Cell, Equation, Kind, Map, Place, Plan, Sender, Term, Transfer};
 use crate::args::ScheduleName;
@@ -45,11 +45,11 @@ const fn kind(kind: cluster::Kind) -> Kind {
 }
 
 /// What builds the parities of the first stripe.
-pub(super) fn planner(name: ScheduleName, nodes: u16) -> Planner {
+pub(super) const fn planner(name: ScheduleName) -> Planner {
     match name {
         ScheduleName::Client => Planner::Client,
         ScheduleName::Chain => Planner::Chain,
-        ScheduleName::Encoder => Planner::Encoder { node: Rotation::Fixed.encoder(0, nodes) },
+        ScheduleName::Encoder => Planner::Encoder { node: 0 },
         ScheduleName::Static => Planner::Static,
     }
 }
