@@ -165,6 +165,9 @@ fn list(verdicts: &[Judged], text: &mut String) {
 }
 
 fn devices(verdicts: &[Judged]) -> Vec<Value> {
-    let device = |(device, verdict): &Judged| json!({ "device": device, "in": verdict.attached(), "verdict": verdict.to_string() });
+    let device = |(device, verdict): &Judged| {
+        let text = verdict.to_string();
+        json!({ "device": device, "in": verdict.attached(), "verdict": text })
+    };
     verdicts.iter().map(device).collect()
 }
