@@ -21,6 +21,14 @@ pub enum Action {
         /// What.
         op: IoOp,
     },
+    /// Nobody waits for this I/O any more: its member has failed and may never answer. When it
+    /// does, its `Event::Done` is handed in as ever; until then nobody uses its buffer.
+    Abandon {
+        /// Which.
+        io: IoId,
+        /// What the kernel may still read or write.
+        buf: Option<Buf>,
+    },
     /// A computation over buffers; answered by `Event::Done`. May run inline.
     Compute {
         /// Comes back with the answer.
@@ -204,11 +212,15 @@ pub enum IoErrorKind {
     Medium,
     /// The device does not answer or is gone.
     Gone,
+    /// Nobody waits for it any more: it says nothing of the device, and its buffer is in use.
+    Abandoned,
 }
 
 impl IoError {
     /// Sectors that cannot be read or written, without a number.
     pub const MEDIUM: Self = Self { kind: IoErrorKind::Medium, errno: None };
+    /// An I/O that was given up.
+    pub const ABANDONED: Self = Self { kind: IoErrorKind::Abandoned, errno: None };
     /// A device that is gone, without a number.
     pub const GONE: Self = Self { kind: IoErrorKind::Gone, errno: None };
 }

@@ -10,6 +10,13 @@ pub struct Buf {
 }
 
 impl Buf {
+    /// Do the two have bytes in common?
+    #[must_use]
+    pub const fn overlaps(self, other: Self) -> bool {
+        self.offset < other.offset + other.len as u64
+            && other.offset < self.offset + self.len as u64
+    }
+
     /// The part of this buffer that starts `at` bytes in and is `len` bytes long.
     ///
     /// # Panics

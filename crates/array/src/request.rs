@@ -68,6 +68,10 @@ pub enum RequestError {
     /// These sectors cannot be read from any member.
     #[error("unreadable sectors with no redundancy left")]
     Medium,
+    /// A read that nobody waits for any more may still write into the buffer: it is to be asked
+    /// again, with another one. Executors do that; programs do not see it.
+    #[error("the buffer is still in use by a member that does not answer")]
+    BufferHeld,
 }
 
 /// A table is full: submit again after the next completion.

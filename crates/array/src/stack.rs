@@ -52,10 +52,11 @@ impl Stack {
     ///
     /// # Errors
     /// When there are more than 63 inner arrays, the most a leaf id can tell apart.
-    pub fn new(outer: Array, inner: Vec<Array>) -> Result<Self, String> {
+    pub fn new(mut outer: Array, inner: Vec<Array>) -> Result<Self, String> {
         if inner.len() > usize::from(ARRAYS) {
             return Err(format!("{} arrays in an array are too many", inner.len()));
         }
+        outer.set_over_arrays();
         let backlog = inner.iter().map(|_| VecDeque::new()).collect();
         Ok(Self {
             outer,
@@ -123,6 +124,8 @@ impl Stack {
                 Action::Notify(event) => {
                     return Some(Action::Notify(event.map_member(Self::array)));
                 }
+                // Its members are arrays, which answer everything.
+                Action::Abandon { .. } => {}
                 other => return Some(other),
             }
         }
@@ -141,6 +144,12 @@ impl Stack {
                 }
                 Action::Compute { io, compute } => {
                     return Some(Action::Compute { io: IoId(io.0 | tag), compute });
+                }
+                Action::Abandon { io, buf } => {
+                    // It may be scratch of the outer array's.
+                    let io = IoId(io.0 | tag);
+                    self.outer.lend(io, buf);
+                    return Some(Action::Abandon { io, buf });
                 }
                 Action::Complete { id, result } => {
                     self.outer
@@ -203,6 +212,7 @@ impl Stack {
                     .handle(self.now, Event::Command { id, command: Command::Add(new) });
             }
             Command::Stop => {
+                self.inner.iter_mut().for_each(|array| array.lose_patience(self.now));
                 self.pending.push(Pending { then: Some(Command::Stop), ..expect(1) });
                 self.outer.handle(self.now, Event::Command { id, command: Command::Stop });
             }
@@ -281,6 +291,7 @@ const fn lift(result: Result<(), RequestError>) -> Result<Outcome, IoError> {
     match result {
         Ok(()) => Ok(Outcome::Done),
         Err(RequestError::Medium) => Err(IoError::MEDIUM),
+        Err(RequestError::BufferHeld) => Err(IoError::ABANDONED),
         Err(_) => Err(IoError::GONE),
     }
 }
@@ -299,7 +310,10 @@ impl Machine for Stack {
                 let done = Event::Done { io: inner, result };
                 match (io.0 >> MACHINE_SHIFT) as usize {
                     0 => self.outer.handle(now, done),
-                    number => self.inner[number - 1].handle(now, done),
+                    number => {
+                        self.outer.unlend(io);
+                        self.inner[number - 1].handle(now, done);
+                    }
                 }
             }
             Event::Command { id, command } => self.take_command(id, command),

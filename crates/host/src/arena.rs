@@ -18,8 +18,8 @@ mod pool;
 use std::io;
 use std::sync::Arc;
 
-use braid_array::Buf;
 use braid_array::array::Scratch;
+use braid_array::{Buf, IoId};
 
 use memory::HUGE_PAGE_BYTES;
 pub(crate) use memory::{Memory, PIECE_BYTES, Piece};
@@ -52,6 +52,13 @@ pub struct Arena {
     /// Somebody got nothing while what is common was short.
     missed: bool,
     fabric: Buf,
+    /// Stands in for buffers of requests that I/O which nobody waits for may still use.
+    spare: Pool,
+    /// What that I/O may still use, which buffers were given back meanwhile, and which buffer of
+    /// the spare pool stands for which other.
+    lent: Vec<(IoId, Buf)>,
+    parked: Vec<Buf>,
+    stand_ins: Vec<(Buf, Buf)>,
 }
 
 /// A client's part: a block of its own, and what it has of what is common.
@@ -118,6 +125,9 @@ impl Arena {
         let start = next(inputs * BLOCK_BYTES);
         let inputs = Pool::new(start, u32::try_from(inputs).expect("a few"));
         let fabric = Buf { offset: next(fabric_bytes.into()), len: fabric_bytes };
+        // Nobody gives I/O up where there is a fabric.
+        let spares = if fabric_bytes == 0 { blocks + u32::from(clients) + 1 } else { 0 };
+        let spare = Pool::new(next(u64::from(spares) * BLOCK_BYTES), spares);
         let [bytes, huge_bytes] = [end, huge_bytes].map(usize::try_from);
         let bytes = bytes.map_err(|_| io::ErrorKind::InvalidInput)?;
         Ok(Self {
@@ -130,6 +140,10 @@ impl Arena {
             inputs,
             missed: false,
             fabric,
+            spare,
+            lent: Vec::new(),
+            parked: Vec::new(),
+            stand_ins: Vec::new(),
         })
     }
 
@@ -187,12 +201,70 @@ impl Arena {
     /// Gives back a buffer from `allocate`; `buf` may also be a front part of it, of the same size
     /// of slot.
     pub(crate) fn release(&mut self, holder: &mut Holder, buf: Buf) {
+        let is_stand_in = |(other, _): &(Buf, Buf)| other.offset == buf.offset;
+        let buf = match self.stand_ins.iter().position(is_stand_in) {
+            Some(at) => {
+                let (other, buf) = self.stand_ins.swap_remove(at);
+                self.give_back(other);
+                buf
+            }
+            None => buf,
+        };
         if self.common.contains(buf) {
             holder.common_bytes -= Pool::occupied_bytes(buf.len);
-            self.common.release(buf.offset);
-        } else {
-            self.homes[usize::from(holder.home)].release(buf.offset);
         }
+        self.give_back(buf);
+    }
+
+    /// Another buffer in place of one that is still in use, until it is released. `None` when there
+    /// is none.
+    pub(crate) fn replace(&mut self, buf: Buf) -> Option<Buf> {
+        let other = self.spare.allocate(buf.len)?;
+        let known = self.stand_ins.iter_mut().find(|(before, _)| before.offset == buf.offset);
+        let before = match known {
+            // Again, and that was a stand-in already.
+            Some((stand_in, _)) => Some(std::mem::replace(stand_in, other)),
+            None => {
+                self.stand_ins.push((other, buf));
+                None
+            }
+        };
+        before.into_iter().for_each(|before| self.give_back(before));
+        Some(other)
+    }
+
+    /// I/O that nobody waits for may use this until it is answered.
+    pub(crate) fn lend(&mut self, io: IoId, buf: Buf) {
+        self.lent.push((io, buf));
+    }
+
+    /// An I/O is answered.
+    pub(crate) fn unlend(&mut self, io: IoId) {
+        if self.lent.is_empty() {
+            return;
+        }
+        self.lent.retain(|(lent, _)| *lent != io);
+        for buf in std::mem::take(&mut self.parked) {
+            self.give_back(buf);
+        }
+    }
+
+    /// Whether I/O that nobody waits for may still use something.
+    pub(crate) const fn has_lent(&self) -> bool {
+        !self.lent.is_empty()
+    }
+
+    /// Puts a buffer back into its pool, unless it is still in use.
+    fn give_back(&mut self, buf: Buf) {
+        let occupied = Pool::occupied_bytes(buf.len);
+        let slot = Buf { len: u32::try_from(occupied).expect("at most a block"), ..buf };
+        if self.lent.iter().any(|(_, lent)| lent.overlaps(slot)) {
+            self.parked.push(buf);
+            return;
+        }
+        let mut pools = [&mut self.common, &mut self.spare].into_iter().chain(&mut self.homes);
+        let pool = pools.find(|pool| pool.contains(buf));
+        pool.expect("a buffer is from a pool").release(buf.offset);
     }
 
     /// Whether somebody got nothing of what is common since the last call, because it is short.
@@ -203,8 +275,8 @@ impl Arena {
     /// Tells which pieces nobody has used since the last call, but for the machine's. True when
     /// there may be others next time.
     pub(crate) fn cool(&mut self, mut cold: impl FnMut(Piece)) -> bool {
-        let Self { common, homes, inputs, .. } = self;
-        let pools = [common, inputs].into_iter().chain(homes);
+        let Self { common, homes, inputs, spare, .. } = self;
+        let pools = [common, inputs, spare].into_iter().chain(homes);
         pools.fold(false, |more, pool| pool.cool(&mut cold) | more)
     }
 

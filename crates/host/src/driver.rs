@@ -42,8 +42,8 @@ pub(crate) enum Op {
     Readable { eventfd: Arc<OwnedFd> },
 }
 
-/// How an operation ended. File I/O is complete when it is `Ok`: short transfers and interrupted
-/// calls have been continued. `Ok(n)` of a read is less than asked for only at the end of a file.
+/// How an operation ended. A read or write of a file may have moved less than was asked for; it is
+/// for the caller to go on. Interrupted calls have been made again.
 #[derive(Debug)]
 pub(crate) struct Completion<T> {
     pub(crate) token: T,
@@ -208,6 +208,15 @@ impl<T: Copy> Driver<T> {
     pub(crate) fn let_go(&mut self, piece: Piece) {
         if let Self::Ring(ring) = self {
             ring.let_go(piece);
+        }
+    }
+
+    /// A file operation will perhaps never end: one more may proceed beside it.
+    pub(crate) fn make_room(&mut self) {
+        match self {
+            Self::Ring(ring) => ring.add_worker(),
+            // Without the thread, the others have to do.
+            Self::Threads(threads) => drop(threads.add_worker()),
         }
     }
 

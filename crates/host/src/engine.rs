@@ -15,7 +15,10 @@ use std::time::Duration;
 
 use braid_array::action::Event;
 use braid_array::events::ArrayEvent;
-use braid_array::{Action, Instant, Machine, MemberId, Refusal, Request, SECTOR_BYTES};
+use braid_array::{
+    Action, Instant, IoError, IoId, Machine, MemberId, Outcome, Refusal, Request, RequestError,
+    SECTOR_BYTES,
+};
 use rustix::event::EventfdFlags;
 
 use self::core::Core;
@@ -246,7 +249,8 @@ impl Running {
         limit: Option<Duration>,
         completions: &mut Vec<Completion<Token>>,
     ) -> io::Result<()> {
-        let own = [self.machine.deadline(), self.server.deadline(), self.cool_at];
+        let waits = self.executor.deadline();
+        let own = [self.machine.deadline(), self.server.deadline(), self.cool_at, waits];
         let own = own.into_iter().flatten().min();
         let own = own.map(|at| Duration::from_nanos(at.0.saturating_sub(self.clock().0)));
         let timeout = [own, limit].into_iter().flatten().min();
@@ -256,6 +260,9 @@ impl Running {
             // What is only asked for, like the state, uses no memory to speak of.
             self.used |= completion.token != Token::Wake;
             self.take_in(completion);
+        }
+        while let Some((io, result)) = self.executor.tick(&mut self.core.driver, self.core.now) {
+            self.answered(io, result);
         }
         if self.machine.deadline().is_some_and(|at| at <= self.core.now) {
             self.machine.handle(self.core.now, Event::Tick);
@@ -281,7 +288,7 @@ impl Running {
             memory.give_back(piece);
         };
         let more = arena.cool(&mut give_back);
-        if self.machine.idle() {
+        if self.machine.idle() && !arena.has_lent() {
             arena.machine_pieces().for_each(give_back);
         }
         let again = std::mem::replace(&mut self.used, false);
@@ -298,9 +305,13 @@ impl Running {
     fn take_in(&mut self, completion: Completion<Token>) {
         let Completion { token, result, message, accepted } = completion;
         let answer = match token {
-            Token::Io { io, len } => Some(Executor::answer(io, len, result)),
+            Token::Io(index) => {
+                let Core { driver, now, .. } = &mut self.core;
+                self.executor.flight_step_done(driver, index, result, *now)
+            }
             Token::Range(index) => {
-                self.executor.range_step_done(&mut self.core.driver, index, result)
+                let Core { driver, now, .. } = &mut self.core;
+                self.executor.range_step_done(driver, index, result, *now)
             }
             Token::Accept(index) => {
                 let accepted = accepted.ok_or(result.err());
@@ -333,8 +344,13 @@ impl Running {
             }
         };
         if let Some((io, result)) = answer {
-            self.machine.handle(self.core.now, Event::Done { io, result });
+            self.answered(io, result);
         }
+    }
+
+    fn answered(&mut self, io: IoId, result: Result<Outcome, IoError>) {
+        self.core.arena.unlend(io);
+        self.machine.handle(self.core.now, Event::Done { io, result });
     }
 
     fn await_wake(&mut self) {
@@ -383,7 +399,14 @@ impl Running {
             Action::Io { io, member, op } => {
                 let answer = self.executor.start(&mut self.core.driver, io, member, op);
                 if let Some((io, result)) = answer {
-                    self.machine.handle(self.core.now, Event::Done { io, result });
+                    self.answered(io, result);
+                }
+            }
+            Action::Abandon { io, buf } => {
+                self.executor.abandon(io);
+                self.core.driver.make_room();
+                if let Some(buf) = buf {
+                    self.core.arena.lend(io, buf);
                 }
             }
             Action::Compute { io, compute } => {
@@ -395,6 +418,8 @@ impl Running {
                 let bytes = execute::load(memory, buf);
                 self.machine.handle(self.core.now, Event::Loaded { io, bytes });
             }
+            Action::Complete { id, result: Err(RequestError::BufferHeld) }
+                if self.core.ask_again(id) => {}
             Action::Complete { id, result } => {
                 let (request, owner) = self.core.completed(id);
                 match owner {
@@ -436,7 +461,7 @@ impl Running {
         let mut completions = Vec::new();
         let begun = std::time::Instant::now();
         let mut patient = true;
-        while self.core.driver.in_flight() > 0 {
+        while self.core.driver.in_flight() > self.executor.given_up() {
             let left = (FAREWELL * if patient { 1 } else { 2 }).saturating_sub(begun.elapsed());
             if left.is_zero() {
                 if !patient {

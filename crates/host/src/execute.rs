@@ -1,15 +1,19 @@
 //! Carries a machine's actions out: I/O on members through the driver, computations in place.
 //! Holds the table of members. Decides nothing.
 
+mod range;
+mod transfer;
+
 use std::sync::Arc;
 
 use braid_array::action::Compute;
 use braid_array::{
-    Buf, Checked, IoError, IoErrorKind, IoId, IoOp, MemberId, Outcome, SECTOR_BYTES,
+    Buf, Checked, Instant, IoError, IoErrorKind, IoId, IoOp, MemberId, Outcome, SECTOR_BYTES,
 };
-use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
+use self::range::{Range, RangeStep};
+use self::transfer::{Next, Transfer};
 use crate::arena::Memory;
 use crate::driver::{Driver, Op};
 use crate::member::{LockedFile, MemberFile};
@@ -23,7 +27,10 @@ pub(crate) type Answer = (IoId, Result<Outcome, IoError>);
 #[derive(Debug)]
 pub(crate) struct Executor {
     members: Vec<Option<Member>>,
+    flights: Slab<Flight>,
     ranges: Slab<Range>,
+    /// What is to be tried again, and when.
+    waiting: Vec<(Instant, Token)>,
     zeroes: Buf,
 }
 
@@ -32,6 +39,8 @@ struct Member {
     file: Arc<LockedFile>,
     /// A regular file, which can be truncated while it is in use.
     can_shrink: bool,
+    /// A durable write has to be followed by a flush.
+    drops_dsync: bool,
     /// fallocate said that it cannot punch holes here.
     cannot_punch: bool,
     /// fallocate said that it cannot zero ranges here.
@@ -40,34 +49,26 @@ struct Member {
     _below: Vec<LockedFile>,
 }
 
-/// A range to be zeroed or discarded.
+/// A read, write or flush.
 #[derive(Debug)]
-struct Range {
+struct Flight {
     io: IoId,
-    member: MemberId,
     file: Arc<LockedFile>,
-    /// Bytes on the device.
-    next: u64,
-    end: u64,
-    /// Durable at the end.
-    fua: bool,
-    step: RangeStep,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum RangeStep {
-    Discard,
-    Punch,
-    Zero,
-    /// Write zeroes from the arena, piece by piece.
-    Write,
-    Sync,
+    op: IoOp,
+    transfer: Transfer,
+    /// A flush is under way: the operation itself, or what makes it durable.
+    syncing: bool,
+    then_sync: bool,
+    /// The machine waits for it no longer: nothing more of it is begun.
+    abandoned: bool,
 }
 
 impl Executor {
     /// For these members. `zeroes` is a range of zeroes in the arena.
     pub(crate) fn new(members: Vec<(MemberId, MemberFile)>, zeroes: Buf) -> Self {
-        let mut executor = Self { members: Vec::new(), ranges: Slab::default(), zeroes };
+        let (flights, ranges) = (Slab::default(), Slab::default());
+        let waiting = Vec::new();
+        let mut executor = Self { members: Vec::new(), flights, ranges, waiting, zeroes };
         for (id, member) in members {
             executor.attach(id, member);
         }
@@ -110,127 +111,133 @@ impl Executor {
             return Some((io, Err(IoError::MEDIUM)));
         }
         let file = Arc::clone(&member.file);
-        match op {
+        let (transfer, then_sync) = match op {
             IoOp::Read { sector, buf } => {
-                let op = Op::Read { file, offset: sector * SECTOR_BYTES, buf };
-                driver.start(Token::Io { io, len: buf.len }, op);
+                (Transfer::new(sector * SECTOR_BYTES, buf.len, true), false)
             }
             IoOp::Write { sector, buf, fua } => {
-                let op = Op::Write { file, offset: sector * SECTOR_BYTES, buf, dsync: fua };
-                driver.start(Token::Io { io, len: buf.len }, op);
+                let then_sync = fua && member.drops_dsync;
+                (Transfer::new(sector * SECTOR_BYTES, buf.len, false), then_sync)
             }
-            IoOp::Flush => driver.start(Token::Io { io, len: 0 }, Op::Sync { file }),
+            IoOp::Flush => (Transfer::new(0, 0, false), false),
             IoOp::WriteZeroes { sector, sectors, unmap, fua } => {
                 let step = match unmap {
                     true if !member.cannot_punch => RangeStep::Punch,
                     _ if !member.cannot_zero => RangeStep::Zero,
                     _ => RangeStep::Write,
                 };
-                self.start_range(driver, Range::new(io, id, file, (sector, sectors), fua, step));
+                let mut range = Range::new(io, id, file, (sector, sectors), step);
+                (range.fua, range.then_sync) = (fua, fua && member.drops_dsync);
+                self.start_range(driver, range);
+                return None;
             }
             IoOp::Discard { sector, sectors } => {
                 let step = RangeStep::Discard;
-                self.start_range(driver, Range::new(io, id, file, (sector, sectors), false, step));
+                self.start_range(driver, Range::new(io, id, file, (sector, sectors), step));
+                return None;
             }
-        }
+        };
+        let syncing = op == IoOp::Flush;
+        let flight = Flight { io, file, op, transfer, syncing, then_sync, abandoned: false };
+        let index = self.flights.insert(flight);
+        self.continue_flight(driver, index);
         None
     }
 
-    /// Takes the completion of a `Token::Io`.
-    pub(crate) fn answer(io: IoId, len: u32, result: Result<u32, Errno>) -> Answer {
-        let result = match result {
-            Ok(moved) if moved == len => Ok(Outcome::Done),
-            // The file ends before the range does.
-            Ok(_) => Err(IoError::MEDIUM),
-            Err(errno) => Err(error_of(errno)),
+    fn continue_flight(&self, driver: &mut Driver<Token>, index: usize) {
+        let Flight { file, op, transfer, syncing, then_sync, .. } = &self.flights[index];
+        let file = Arc::clone(file);
+        let rest = |buf: Buf| buf.slice(transfer.done_bytes, buf.len - transfer.done_bytes);
+        let offset = transfer.offset + u64::from(transfer.done_bytes);
+        let op = match *op {
+            IoOp::Read { buf, .. } => Op::Read { file, offset, buf: rest(buf) },
+            IoOp::Write { buf, fua, .. } if !syncing => {
+                Op::Write { file, offset, buf: rest(buf), dsync: fua && !then_sync }
+            }
+            _ => Op::Sync { file },
         };
-        (io, result)
+        driver.start(Token::Io(index), op);
     }
 
-    /// Takes the completion of a `Token::Range`; there may be more to do.
-    pub(crate) fn range_step_done(
+    /// Takes the completion of a `Token::Io`; there may be more to do.
+    pub(crate) fn flight_step_done(
         &mut self,
         driver: &mut Driver<Token>,
         index: usize,
         result: Result<u32, Errno>,
+        now: Instant,
     ) -> Option<Answer> {
-        let range = &mut self.ranges[index];
-        let next_step = match (range.step, result) {
-            // Best effort by definition.
-            (RangeStep::Discard, _) | (RangeStep::Sync, Ok(_)) => None,
-            (RangeStep::Punch | RangeStep::Zero, Ok(_)) => range.fua.then_some(RangeStep::Sync),
-            (RangeStep::Punch, Err(errno)) => {
-                self.remember_unsupported(index, errno);
-                Some(RangeStep::Zero)
-            }
-            // Writing either works or tells what is wrong.
-            (RangeStep::Zero, Err(errno)) => {
-                self.remember_unsupported(index, errno);
-                Some(RangeStep::Write)
-            }
-            (RangeStep::Write, Ok(0)) => return Some(self.finish(index, Err(IoError::MEDIUM))),
-            (RangeStep::Write, Ok(moved)) => {
-                range.next += u64::from(moved);
-                (range.next < range.end).then_some(RangeStep::Write)
-            }
-            (RangeStep::Write | RangeStep::Sync, Err(errno)) => {
-                return Some(self.finish(index, Err(error_of(errno))));
-            }
+        let flight = &mut self.flights[index];
+        let next = match result {
+            _ if flight.abandoned => Next::Failed(IoError::GONE),
+            Ok(_) if flight.syncing => Next::Done,
+            Err(errno) => flight.transfer.failed(errno),
+            Ok(_) => flight.transfer.step(result),
         };
-        let Some(step) = next_step else { return Some(self.finish(index, Ok(Outcome::Done))) };
-        self.ranges[index].step = step;
-        self.continue_range(driver, index);
+        match next {
+            Next::Done if flight.then_sync && !flight.syncing => {
+                flight.syncing = true;
+                self.continue_flight(driver, index);
+            }
+            Next::Rest => self.continue_flight(driver, index),
+            Next::Later { millis } => {
+                self.waiting.push((now.plus_millis(millis), Token::Io(index)));
+            }
+            Next::Done => return Some((self.flights.remove(index).io, Ok(Outcome::Done))),
+            Next::Failed(error) => return Some((self.flights.remove(index).io, Err(error))),
+        }
         None
     }
 
-    fn finish(&mut self, index: usize, result: Result<Outcome, IoError>) -> Answer {
-        (self.ranges.remove(index).io, result)
-    }
-
-    fn remember_unsupported(&mut self, index: usize, errno: Errno) {
-        let range = &self.ranges[index];
-        let member = self.members.get_mut(usize::from(range.member.0)).and_then(Option::as_mut);
-        if let (Some(member), Errno::OPNOTSUPP | Errno::NOSYS) = (member, errno) {
-            match range.step {
-                RangeStep::Punch => member.cannot_punch = true,
-                _ => member.cannot_zero = true,
-            }
+    /// The machine waits for this I/O no longer: what the kernel has of it is not continued.
+    pub(crate) fn abandon(&mut self, io: IoId) {
+        for (_, flight) in &mut self.flights {
+            flight.abandoned |= flight.io == io;
+        }
+        for (_, range) in &mut self.ranges {
+            range.abandoned |= range.io == io;
         }
     }
 
-    fn start_range(&mut self, driver: &mut Driver<Token>, range: Range) {
-        let index = self.ranges.insert(range);
-        self.continue_range(driver, index);
+    /// How many operations are in the kernel that nobody waits for.
+    pub(crate) fn given_up(&self) -> usize {
+        let idle = |token| self.waiting.iter().any(|(_, other)| *other == token);
+        let flights = self.flights.iter().filter(|(i, f)| f.abandoned && !idle(Token::Io(*i)));
+        let ranges = self.ranges.iter().filter(|(i, r)| r.abandoned && !idle(Token::Range(*i)));
+        flights.count() + ranges.count()
     }
 
-    fn continue_range(&self, driver: &mut Driver<Token>, index: usize) {
-        let range = &self.ranges[index];
-        let (file, offset, left) = (Arc::clone(&range.file), range.next, range.end - range.next);
-        let keep = FallocateFlags::KEEP_SIZE;
-        let allocate = |file, mode: FallocateFlags| {
-            let mode = mode.bits().cast_signed();
-            Op::Allocate { file, mode, offset, len: left }
-        };
-        let op = match range.step {
-            RangeStep::Discard | RangeStep::Punch => {
-                allocate(file, FallocateFlags::PUNCH_HOLE | keep)
+    /// When something is to be tried again.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.waiting.iter().map(|(at, _)| *at).min()
+    }
+
+    /// Tries again what has waited long enough; the next answer that comes of it, if one does.
+    pub(crate) fn tick(&mut self, driver: &mut Driver<Token>, now: Instant) -> Option<Answer> {
+        while let Some(at) = self.waiting.iter().position(|(at, _)| *at <= now) {
+            let (_, token) = self.waiting.swap_remove(at);
+            match token {
+                Token::Io(index) if self.flights[index].abandoned => {
+                    return Some((self.flights.remove(index).io, Err(IoError::GONE)));
+                }
+                Token::Io(index) => self.continue_flight(driver, index),
+                Token::Range(index) if self.ranges[index].abandoned => {
+                    return Some(self.finish(index, Err(IoError::GONE)));
+                }
+                Token::Range(index) => self.continue_range(driver, index),
+                _ => {}
             }
-            RangeStep::Zero => allocate(file, FallocateFlags::ZERO_RANGE | keep),
-            RangeStep::Write => {
-                let len = u32::try_from(left).unwrap_or(u32::MAX).min(self.zeroes.len);
-                Op::Write { file, offset, buf: self.zeroes.slice(0, len), dsync: range.fua }
-            }
-            RangeStep::Sync => Op::Sync { file },
-        };
-        driver.start(Token::Range(index), op);
+        }
+        None
     }
 }
 
 impl Member {
     fn new(member: MemberFile) -> Self {
         let can_shrink = !member.block_device;
+        let drops_dsync = can_shrink && !keeps_dsync(&member.file);
         let (file, _below) = (Arc::new(member.file), member.below);
-        Self { file, can_shrink, cannot_punch: false, cannot_zero: false, _below }
+        Self { file, can_shrink, drops_dsync, cannot_punch: false, cannot_zero: false, _below }
     }
 
     /// Was the file truncated to before the end of this write? Writing would make it grow again,
@@ -247,18 +254,20 @@ impl Member {
     }
 }
 
-impl Range {
-    fn new(
-        io: IoId,
-        member: MemberId,
-        file: Arc<LockedFile>,
-        (sector, sectors): (u64, u64),
-        fua: bool,
-        step: RangeStep,
-    ) -> Self {
-        let next = sector * SECTOR_BYTES;
-        Self { io, member, file, next, end: next + sectors * SECTOR_BYTES, fua, step }
-    }
+/// Are writes with `RWF_DSYNC` to this file durable when they are answered? FUSE file systems do
+/// not hear of the flag, and others may ignore it as well; so only those are trusted that are known
+/// to heed it. A flush too many costs time, one too few data.
+fn keeps_dsync(file: &LockedFile) -> bool {
+    const KNOWN: [u32; 6] = [
+        0xef53,      // ext2, ext3, ext4
+        0x5846_5342, // XFS
+        0x9123_683e, // btrfs
+        0xf2f5_2010, // F2FS
+        0xca45_1a4e, // bcachefs
+        0x0102_1994, // tmpfs, where nothing is durable
+    ];
+    #[expect(clippy::cast_possible_truncation, reason = "the numbers have 32 bits")]
+    rustix::fs::fstatfs(file).is_ok_and(|stat| KNOWN.contains(&(stat.f_type as u32)))
 }
 
 /// What an error says of the device: is it these sectors, or all of it?

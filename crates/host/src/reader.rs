@@ -230,7 +230,9 @@ impl Reader {
             Action::Store { buf, bytes } => {
                 return execute::store(self.arena.memory(), buf, &bytes);
             }
-            Action::Complete { .. }
+            // I/O is answered at once here, so nothing is given up.
+            Action::Abandon { .. }
+            | Action::Complete { .. }
             | Action::Reply { .. }
             | Action::Notify(_)
             | Action::Load { .. }

@@ -1,13 +1,11 @@
 //! Names that the parts of the engine give to what they have under way. Here, below all of them, so
 //! that none has to know another for its names.
 
-use braid_array::IoId;
-
 /// Which operation a completion belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Token {
-    /// An I/O of the machine's, and how many bytes it has to move.
-    Io { io: IoId, len: u32 },
+    /// A step of a read, write or flush on a member.
+    Io(usize),
     /// A step of a longer operation on a member.
     Range(usize),
     /// A listener's accept.

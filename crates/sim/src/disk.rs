@@ -30,6 +30,8 @@ pub struct Disk {
     gone: bool,
     /// Takes writes, and cannot read any of it.
     blind: bool,
+    /// Answers nothing.
+    hung: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -64,6 +66,7 @@ impl Disk {
             unwritable: Vec::new(),
             gone: false,
             blind: false,
+            hung: false,
         }
     }
 
@@ -116,6 +119,17 @@ impl Disk {
     /// From now on nothing can be read, while writes are taken.
     pub const fn go_blind(&mut self) {
         self.blind = true;
+    }
+
+    /// Makes it answer nothing, or again.
+    pub const fn set_hung(&mut self, hung: bool) {
+        self.hung = hung;
+    }
+
+    /// Answers nothing.
+    #[must_use]
+    pub const fn hung(&self) -> bool {
+        self.hung
     }
 
     /// Nothing can be read.

@@ -93,6 +93,8 @@ struct Flight {
     mark: u64,
     /// The bytes of a write when it was issued.
     bytes: Vec<u8>,
+    /// The machine waits for it no longer.
+    abandoned: bool,
 }
 
 /// One machine on its disks.
@@ -115,6 +117,8 @@ pub struct Executor<M> {
     clock: Clock<Due>,
     flights: Vec<Option<Flight>>,
     free: Vec<usize>,
+    /// Due, on devices that answer nothing.
+    stalled: Vec<usize>,
     computes: Vec<Option<(IoId, Compute)>>,
     rng: Rng,
     temper: Temper,
@@ -144,6 +148,7 @@ impl<M: Machine> Executor<M> {
             clock,
             flights: Vec::new(),
             free: Vec::new(),
+            stalled: Vec::new(),
             computes: Vec::new(),
             rng,
             temper,
@@ -181,9 +186,46 @@ impl<M: Machine> Executor<M> {
         self.attached.contains(&Some(device))
     }
 
-    /// Nothing is in flight here.
+    /// Nothing is in flight here that anybody waits for.
     pub fn quiet(&self) -> bool {
-        self.clock.next_due().is_none()
+        self.flights.iter().flatten().all(|flight| flight.abandoned)
+            && self.computes.iter().all(Option::is_none)
+    }
+
+    /// Is anything in flight on a device?
+    pub fn busy(&self, device: usize) -> bool {
+        self.flights.iter().flatten().any(|flight| flight.device == device)
+    }
+
+    /// May something that nobody waits for still read or write this?
+    pub fn lent(&self, buf: Buf) -> bool {
+        self.flights.iter().flatten().any(|flight| match flight.op {
+            IoOp::Read { buf: used, .. } | IoOp::Write { buf: used, .. } => {
+                flight.abandoned && used.overlaps(buf)
+            }
+            _ => false,
+        })
+    }
+
+    /// A device that answered nothing answers again.
+    pub fn wake(&mut self, device: usize) {
+        self.disks[device].set_hung(false);
+        for slot in std::mem::take(&mut self.stalled) {
+            if self.flights[slot].as_ref().is_some_and(|flight| flight.device == device) {
+                let latency = self.latency();
+                self.clock.schedule(latency, Due::Io(slot));
+            } else {
+                self.stalled.push(slot);
+            }
+        }
+    }
+
+    fn abandon(&mut self, io: IoId) {
+        let flights = self.flights.iter_mut().flatten();
+        match flights.into_iter().find(|flight| flight.io == io) {
+            Some(flight) if !flight.abandoned => flight.abandoned = true,
+            _ => self.outputs.push(Output::Fault(format!("io {} given up, is none", io.0))),
+        }
     }
 
     /// Carries out what the machine wants done now.
@@ -197,6 +239,10 @@ impl<M: Machine> Executor<M> {
                         format!("store {} bytes", bytes.len())
                     });
                     self.bytes(buf).copy_from_slice(&bytes);
+                }
+                Action::Abandon { io, .. } => {
+                    trace.note(self.now(), &[6, io.0], || format!("io {} is given up", io.0));
+                    self.abandon(io);
                 }
                 other => self.outputs.push(Output::Action(other)),
             }
@@ -225,6 +271,10 @@ impl<M: Machine> Executor<M> {
             }
             _ => {
                 let (io, result) = match self.clock.pop() {
+                    Some(Due::Io(slot)) if self.stalls(slot) => {
+                        self.stalled.push(slot);
+                        return true;
+                    }
                     Some(Due::Io(slot)) => self.finish(slot, trace),
                     Some(Due::Compute(slot)) => self.finish_compute(slot),
                     None => return false,
@@ -233,6 +283,11 @@ impl<M: Machine> Executor<M> {
                 true
             }
         }
+    }
+
+    fn stalls(&self, slot: usize) -> bool {
+        let device = self.flights[slot].as_ref().map(|flight| flight.device);
+        device.is_some_and(|device| self.disks[device].hung())
     }
 
     fn latency(&mut self) -> u64 {
@@ -255,7 +310,8 @@ impl<M: Machine> Executor<M> {
             IoOp::Write { buf, .. } if self.temper.check_stable => self.bytes(buf).to_vec(),
             _ => Vec::new(),
         };
-        let flight = Flight { io, device, op, mark: self.disks[device].mark(), bytes };
+        let flight =
+            Flight { io, device, op, mark: self.disks[device].mark(), bytes, abandoned: false };
         let slot = self.free.pop().unwrap_or_else(|| {
             self.flights.push(None);
             self.flights.len() - 1
@@ -300,7 +356,12 @@ impl<M: Machine> Executor<M> {
         match flight.op {
             IoOp::Read { sector, buf } => {
                 let start = buf.offset as usize;
-                disk.read(sector, &mut self.arena[start..start + buf.len as usize])
+                let bytes = &mut self.arena[start..start + buf.len as usize];
+                if flight.abandoned {
+                    // Nobody may see what it brings.
+                    bytes.fill(0xdb);
+                }
+                disk.read(sector, bytes)
             }
             IoOp::Write { sector, buf, fua } => self.write(flight, sector, buf, fua),
             IoOp::WriteZeroes { sector, sectors, fua, .. } => {
@@ -403,6 +464,9 @@ impl<M: Machine> Executor<M> {
             disk.flush(disk.mark());
         }
         self.clock.clear();
+        for disk in &mut self.disks {
+            disk.set_hung(false);
+        }
         pending
     }
 }

@@ -113,7 +113,8 @@ pub fn start(
     };
     let (config, attached) =
         assembled.map_err(|refusal| Failure(format!("not assembled: {}", refusal.reason)))?;
-    let slots = scenario.depth as u64 * u64::from(crate::world::SLOT_BYTES);
+    let buffers = (scenario.depth * crate::world::BUFFERS) as u64;
+    let slots = buffers * u64::from(crate::world::SLOT_BYTES);
     let now = braid_array::Instant(1);
     let scratch = assembly::scratch(&config, slots, rng);
     let arena_bytes = (scratch.offset + scratch.bytes) as usize;
@@ -189,7 +190,8 @@ fn live(world: &mut World, crash: bool, last: bool) -> Result<(), Failure> {
 
 /// Lets the next thing happen. False when nothing is due.
 pub fn step(world: &mut World) -> Result<bool, Failure> {
-    let moved = world.exec.step(&mut world.trace);
+    troubles::relieve(world);
+    let moved = world.exec.step(&mut world.trace) || troubles::end_hang(world);
     world.outputs()?;
     if !moved && world.in_flight() + world.asked() > 0 {
         return Err(Failure(format!(

@@ -34,6 +34,10 @@ pub fn stop(world: &mut World) -> Result<Vec<Disk>, Failure> {
 /// background work ends.
 pub fn settle(world: &mut World) -> Result<(), Failure> {
     world.note(&[70], || "SETTLE".to_owned());
+    for device in 0..world.exec.disks.len() {
+        world.exec.wake(device);
+    }
+    world.hangs.clear();
     let _ = ask(world, Command::Pause(false))?;
     let fast = Some(1 << 30);
     let _ = ask(world, Command::SpeedLimits { min_bytes_s: fast, max_bytes_s: fast })?;
@@ -58,7 +62,10 @@ fn rest(world: &mut World) -> Result<(), Failure> {
 }
 
 fn at_rest(world: &World) -> bool {
-    world.in_flight() == 0 && world.exec.quiet() && world.exec.machine.idle() && !syncing(world)
+    world.in_flight() + world.asked() == 0
+        && world.exec.quiet()
+        && world.exec.machine.idle()
+        && !syncing(world)
 }
 
 fn make_whole(world: &mut World) -> Result<(), Failure> {

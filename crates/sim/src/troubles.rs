@@ -10,7 +10,7 @@ use braid_array::{Machine, MemberId};
 
 use crate::assembly;
 use crate::create;
-use crate::world::{World, holders};
+use crate::world::{Hang, World, holders};
 
 /// Roles that no sound member holds.
 fn lost(world: &mut World, status: &Status) -> Vec<bool> {
@@ -18,7 +18,10 @@ fn lost(world: &mut World, status: &Status) -> Vec<bool> {
     let unsound = |role| {
         // While one takes over from another there are two, and either may be the one that stays.
         let devices: Vec<_> = holders(status, role).map(|id| world.exec.device(id)).collect();
-        let mut gone = |device: usize| world.exec.disks[device].gone() || world.is_damaged(device);
+        let mut gone = |device: usize| {
+            let disk = &world.exec.disks[device];
+            disk.gone() || disk.hung() || world.is_damaged(device)
+        };
         devices.is_empty() || devices.into_iter().any(|device| device.is_none_or(&mut gone))
     };
     roles.map(unsound).collect()
@@ -55,7 +58,10 @@ fn may_be_damaged(world: &mut World, status: &Status, member: MemberId) -> bool 
 fn survivable(world: &mut World, status: &Status, lost: usize) -> bool {
     let rebuilding = status.members.iter().filter(|m| m.state == MemberState::Rebuilding);
     let devices: Vec<_> = rebuilding.filter_map(|m| world.exec.device(m.member)).collect();
-    let mut unsound = |device: usize| world.is_damaged(device) || world.exec.disks[device].gone();
+    let mut unsound = |device: usize| {
+        let disk = &world.exec.disks[device];
+        disk.gone() || disk.hung() || world.is_damaged(device)
+    };
     let lost = lost + devices.into_iter().filter(|device| unsound(*device)).count();
     let enough = lost <= world.scenario.tolerance();
     if !enough && world.scenario.excess {
@@ -78,7 +84,7 @@ pub fn inject(world: &mut World) {
     if world.rng.percent(40) && return_members(world, &status) {
         return;
     }
-    match world.rng.below(17) {
+    match world.rng.below(19) {
         0..=2 => fail(world, &status),
         3..=4 => vanish(world, &status),
         5..=6 => damage(world, &status, false),
@@ -102,6 +108,7 @@ pub fn inject(world: &mut World) {
             world.ask(Command::Pause(pause));
         }
         15 => go_blind(world, &status),
+        16..=17 => hang(world, &status),
         _ => {
             let max_bytes_s = Some(world.rng.pick(&[1 << 20, 10 << 20, 1 << 30]));
             let min_bytes_s = Some(world.rng.pick(&[1 << 10, 1 << 20]));
@@ -179,6 +186,57 @@ fn go_blind(world: &mut World, status: &Status) {
     }
 }
 
+/// Answers nothing any more, for a while or until the administrator is tired of it.
+fn hang(world: &mut World, status: &Status) {
+    let Some(member) = any_member(world, status, &LIVE) else { return };
+    let Some(device) = world.exec.device(member) else { return };
+    if may_fail(world, status, member) {
+        world.note(&[53, device as u64], || format!("TROUBLE device {device} answers nothing"));
+        world.exec.disks[device].set_hung(true);
+        let patience_millis = world.rng.pick(&[1, 100, 30_000, 120_000]);
+        let until = world.exec.now().plus_millis(patience_millis);
+        world.hangs.push(Hang { device, until, over: false });
+    }
+}
+
+/// What an administrator does about members that have answered nothing for long. Those the array
+/// cannot do without answer again some time.
+pub fn relieve(world: &mut World) {
+    let now = world.exec.now();
+    let Some(at) = world.hangs.iter().position(|hang| hang.until <= now) else { return };
+    let Hang { device, over, .. } = world.hangs[at];
+    if over {
+        wake(world, at);
+        return;
+    }
+    world.hangs[at] = Hang { device, over: true, until: now.plus_millis(200_000) };
+    let members = world.exec.machine.status().members;
+    let mut live = members.iter().filter(|m| m.state != MemberState::Faulty);
+    if let Some(member) = live.find(|m| world.exec.device(m.member) == Some(device)) {
+        world.ask(Command::Fail(member.member));
+    }
+}
+
+fn wake(world: &mut World, at: usize) {
+    let Hang { device, .. } = world.hangs.swap_remove(at);
+    world.note(&[54, device as u64], || format!("TROUBLE device {device} answers again"));
+    world.exec.wake(device);
+}
+
+/// Nothing goes on any more: nobody bears the devices that hang any longer, and those that the
+/// array could not do without answer again. False when there are none.
+pub fn end_hang(world: &mut World) -> bool {
+    if let Some(hang) = world.hangs.iter_mut().find(|hang| !hang.over) {
+        hang.until = world.exec.now();
+        return true;
+    }
+    let some = !world.hangs.is_empty();
+    if some {
+        wake(world, 0);
+    }
+    some
+}
+
 fn remove(world: &mut World, status: &Status) {
     let states = [MemberState::Faulty, MemberState::Spare];
     if let Some(member) = any_member(world, status, &states) {
@@ -188,8 +246,10 @@ fn remove(world: &mut World, status: &Status) {
 
 /// Adds a device: one that was taken off, as it is or blank, or a new one.
 pub fn add(world: &mut World) {
-    let loose: Vec<_> =
-        (0..world.exec.disks.len()).filter(|device| !world.exec.is_attached(*device)).collect();
+    // What is still in flight on a device keeps it from being opened again.
+    let loose: Vec<_> = (0..world.exec.disks.len())
+        .filter(|device| !world.exec.is_attached(*device) && !world.exec.busy(*device))
+        .collect();
     let blank = loose.is_empty() || world.rng.percent(40);
     if blank {
         add_blank(world);

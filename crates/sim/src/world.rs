@@ -27,6 +27,9 @@ pub struct Failure(pub String);
 /// Bytes of a request's buffer: the largest request of a workload.
 pub const SLOT_BYTES: u32 = 64 << 10;
 
+/// Buffers for each request in flight: some may have to be given up.
+pub const BUFFERS: usize = 8;
+
 /// Height of what is reconstructed at once, at most.
 const UNIT_SECTORS: u32 = 128;
 
@@ -39,6 +42,7 @@ struct Flight {
     kind: Kind,
     range: Range,
     token: Token,
+    request: Request,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -58,6 +62,17 @@ pub struct Asked {
     removes: Option<MemberId>,
     /// Not put there after all when the reply is no.
     adds: Option<MemberId>,
+}
+
+/// A device that answers nothing.
+#[derive(Clone, Copy, Debug)]
+pub struct Hang {
+    /// Which.
+    pub device: usize,
+    /// How long the administrator bears it.
+    pub until: Instant,
+    /// That time is over.
+    pub over: bool,
 }
 
 /// The running world.
@@ -85,6 +100,8 @@ pub struct World {
     submitted: u64,
     /// Devices with bad sectors, and since when these are rewritten.
     damaged: BTreeMap<usize, Option<(u64, Instant)>>,
+    /// Devices that answer nothing.
+    pub hangs: Vec<Hang>,
     asked: Vec<Asked>,
     next_command: u64,
     /// Commands refused, and why.
@@ -120,6 +137,7 @@ impl World {
             excess: false,
             submitted: 0,
             damaged: BTreeMap::new(),
+            hangs: Vec::new(),
             asked: Vec::new(),
             next_command: 0,
             refused: Vec::new(),
@@ -135,6 +153,7 @@ impl World {
         self.flights.fill(None);
         let disks = &self.exec.disks;
         self.damaged.retain(|device, _| disks[*device].damaged());
+        self.hangs.clear();
         self.asked.clear();
         self.waiting = None;
         self.full = false;
@@ -199,7 +218,7 @@ impl World {
 
     fn submit_at(&mut self, slot: usize, kind: Kind, range: Range) -> bool {
         let len = u32::try_from(range.sectors * 512).unwrap_or(u32::MAX);
-        let mut buf = Buf { offset: slot as u64 * u64::from(SLOT_BYTES), len };
+        let Some(mut buf) = self.free_buffer(len) else { return false };
         let op = match kind {
             Kind::Read => Op::Read,
             Kind::Write { fua } => Op::Write { fua },
@@ -234,9 +253,40 @@ impl World {
         };
         self.submitted += 1;
         let (number, synced) = (self.submitted, self.synced);
-        self.flights[slot] = Some(Flight { number, synced, kind, range, token });
+        self.flights[slot] = Some(Flight { number, synced, kind, range, token, request });
         self.exec.drain(&mut self.trace);
         true
+    }
+
+    /// A buffer that neither a request has nor anything that was given up.
+    fn free_buffer(&self, len: u32) -> Option<Buf> {
+        let taken = |buf: Buf| {
+            let flights = self.flights.iter().flatten();
+            flights.map(|flight| flight.request.buf.offset).any(|offset| offset == buf.offset)
+        };
+        let whole =
+            |number: usize| Buf { offset: number as u64 * u64::from(SLOT_BYTES), len: SLOT_BYTES };
+        let mut bufs = (0..self.flights.len() * BUFFERS).map(whole);
+        let free = bufs.find(|buf| !taken(*buf) && !self.exec.lent(*buf))?;
+        Some(free.slice(0, len.min(SLOT_BYTES)))
+    }
+
+    /// A read is asked for again with another buffer: the one it had is still in use.
+    fn ask_again(&mut self, slot: usize) -> Result<(), Failure> {
+        let gone = || Failure(format!("request {slot} completed twice"));
+        let flight = self.flights[slot].ok_or_else(gone)?;
+        if flight.kind != Kind::Read {
+            return Err(Failure(format!("nobody writes into the buffer of request {slot}")));
+        }
+        let none = || Failure("no buffer is left".to_owned());
+        let buf = self.free_buffer(flight.request.buf.len).ok_or_else(none)?;
+        let request = Request { buf, ..flight.request };
+        self.note(&[12, slot as u64], || format!("AGAIN #{slot}"));
+        self.flights[slot] = Some(Flight { request, ..flight });
+        let taken = self.exec.machine.submit(self.exec.now(), request);
+        taken.map_err(|_| Failure("full right after a completion".to_owned()))?;
+        self.exec.drain(&mut self.trace);
+        Ok(())
     }
 
     /// Gives the array a command; the reply comes later.
@@ -288,11 +338,14 @@ impl World {
         result: Result<(), RequestError>,
     ) -> Result<(), Failure> {
         let slot = id.0 as usize;
+        if result == Err(RequestError::BufferHeld) {
+            return self.ask_again(slot);
+        }
         let Some(flight) = self.flights.get_mut(slot).and_then(Option::take) else {
             return Err(Failure(format!("request {slot} completed twice")));
         };
         self.full = false;
-        let Flight { synced, kind, range, token, .. } = flight;
+        let Flight { synced, kind, range, token, request, .. } = flight;
         self.note(&[11, id.0, u64::from(result.is_ok())], || {
             format!("COMPLETE #{slot} {kind:?} {}+{}: {result:?}", range.sector, range.sectors)
         });
@@ -305,7 +358,7 @@ impl World {
         match token {
             Token::Read(moment) if result.is_err() => self.oracle.read_abandoned(moment),
             Token::Read(moment) => {
-                let start = slot * SLOT_BYTES as usize;
+                let start = request.buf.offset as usize;
                 let bytes = &self.exec.arena[start..start + range.sectors as usize * 512];
                 self.oracle
                     .read_completed(moment, range.sector, bytes, synced)

@@ -13,7 +13,7 @@ use crate::format::superblock::Role;
 use crate::format::{BadBlocks, Bitmap, Superblock};
 use crate::refusal::{Invocation, Next, Refusal};
 
-type Answer = Result<(), Refusal>;
+pub(crate) type Answer = Result<(), Refusal>;
 
 fn refuse(reason: impl Into<String>, next: impl Into<Next>) -> Answer {
     Err(Refusal::new(reason, next))
@@ -32,6 +32,7 @@ impl Array {
                     refuse("it is being stopped already", "wait for it")
                 } else {
                     self.stopping = Some(id);
+                    self.lose_patience(self.now);
                     return;
                 }
             }
@@ -66,9 +67,8 @@ impl Array {
                 "restore from a backup what a failed member held",
             ),
             Command::Fail(member) => self.fail_command(member),
-            // Once its id is free another device may get it, so nothing may mean the old one.
             Command::Remove(member) if self.is_busy(member) => {
-                self.removals.push((id, member));
+                self.begin_removal(id, member);
                 return;
             }
             Command::Remove(member) => self.remove_command(member),
@@ -80,7 +80,7 @@ impl Array {
     }
 
     /// Answers a command: what it changed is on the members before that.
-    fn reply(&mut self, id: CommandId, before: u64, answer: Answer) {
+    pub(crate) fn reply(&mut self, id: CommandId, before: u64, answer: Answer) {
         if answer.is_ok() && self.meta.wants_superblock() {
             let told = before.max(self.meta.ticket()).max(self.failure_ticket);
             self.replies.push((told, id));
@@ -114,7 +114,7 @@ impl Array {
         Ok(())
     }
 
-    fn remove_command(&mut self, id: MemberId) -> Answer {
+    pub(crate) fn remove_command(&mut self, id: MemberId) -> Answer {
         let Some(member) = self.members.get(id) else {
             return no_such_member();
         };
@@ -127,26 +127,6 @@ impl Array {
                 self.wish_superblock(false);
                 Ok(())
             }
-        }
-    }
-
-    /// Out of use, but for I/O in flight and plans made before.
-    fn is_busy(&self, id: MemberId) -> bool {
-        let Some(member) = self.members.get(id) else { return false };
-        matches!(member.state, State::Faulty { .. } | State::Spare)
-            && (member.in_flight > 0 || self.jobs.mention(id))
-    }
-
-    /// Removes the members that have become quiet.
-    pub(crate) fn drive_removals(&mut self) {
-        for (id, member) in std::mem::take(&mut self.removals) {
-            if self.is_busy(member) {
-                self.removals.push((id, member));
-                continue;
-            }
-            let before = self.meta.ticket();
-            let answer = self.remove_command(member);
-            self.reply(id, before, answer);
         }
     }
 

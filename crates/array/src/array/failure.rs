@@ -16,7 +16,7 @@ use crate::{IoOp, MemberId};
 impl Array {
     /// Counts an error and makes the member faulty when the error says so.
     pub(crate) fn note_error(&mut self, id: MemberId, op: IoOp, error: IoError) {
-        if matches!(op, IoOp::Discard { .. }) {
+        if matches!(op, IoOp::Discard { .. }) || error.kind == IoErrorKind::Abandoned {
             return;
         }
         if let Some(member) = self.members.get_mut(id) {
@@ -25,7 +25,7 @@ impl Array {
         let reason = match (Self::changes_member(op), error.kind) {
             (true, _) => "write error",
             (false, IoErrorKind::Gone) => "device gone",
-            (false, IoErrorKind::Medium) => return,
+            (false, IoErrorKind::Medium | IoErrorKind::Abandoned) => return,
         };
         let medium = error.kind == IoErrorKind::Medium;
         if !self.is_redundant() || self.read_only && medium {
@@ -80,6 +80,7 @@ impl Array {
         let role = member.state.role();
         self.members.set_state(id, State::Faulty { role });
         self.pass_role_on(role);
+        self.abandon_member(id);
         let (reason, next) = (reason.into(), Next::default());
         self.notify(ArrayEvent::MemberFailed { member: id, reason, fault, next });
         self.sync_member_lost(id, role);

@@ -15,6 +15,8 @@ pub(crate) enum Owner {
     Job(usize),
     /// The running metadata update; the page it was written from.
     Meta { page: Option<u64> },
+    /// It was given up; what was in flight for is told already.
+    Nobody,
 }
 
 /// A piece of a read, as needed to try it again elsewhere.
@@ -66,8 +68,45 @@ impl Ios {
         assert_eq!(u64::from(*generation), io.0 >> 32, "an answer for an I/O that is over");
         *generation = (*generation + 1) & 0xff_ffff;
         self.free.push(index);
+        let entry = entry.take().expect("an answer for an I/O in flight");
+        self.in_flight -= usize::from(entry.owner != Owner::Nobody);
+        entry
+    }
+
+    /// What somebody waits for on this member.
+    pub(crate) fn waiting_on(&self, id: MemberId) -> impl Iterator<Item = IoId> + '_ {
+        let waiting = move |entry: &Entry| {
+            entry.owner != Owner::Nobody && entry.member.is_some_and(|(member, _)| member == id)
+        };
+        let slots = (0u64..).zip(&self.slots);
+        slots
+            .filter(move |(_, (_, entry))| entry.as_ref().is_some_and(waiting))
+            .map(|(index, (generation, _))| IoId(u64::from(*generation) << 32 | index))
+    }
+
+    /// Takes an I/O on a member from its owner; `None` when it has been answered meanwhile.
+    pub(crate) fn abandon(&mut self, io: IoId) -> Option<(Owner, MemberId, IoOp)> {
+        let (generation, entry) = &mut self.slots[(io.0 & 0xffff_ffff) as usize];
+        let entry = entry.as_mut().filter(|_| u64::from(*generation) == io.0 >> 32)?;
+        let (id, op) = entry.member?;
         self.in_flight -= 1;
-        entry.take().expect("an answer for an I/O in flight")
+        Some((std::mem::replace(&mut entry.owner, Owner::Nobody), id, op))
+    }
+
+    /// Is anything on this member not answered that was given up?
+    pub(crate) fn abandoned_on(&self, id: MemberId) -> bool {
+        self.slots.iter().filter_map(|(_, entry)| entry.as_ref()).any(|entry| {
+            entry.owner == Owner::Nobody && entry.member.is_some_and(|(member, _)| member == id)
+        })
+    }
+
+    /// The id will mean another member: what was given up belongs to none.
+    pub(crate) fn disown(&mut self, id: MemberId) {
+        for entry in self.slots.iter_mut().filter_map(|(_, entry)| entry.as_mut()) {
+            if entry.member.is_some_and(|(member, _)| member == id) {
+                entry.member = None;
+            }
+        }
     }
 }
 
@@ -76,6 +115,9 @@ impl Array {
     pub(crate) fn issue(&mut self, member: MemberId, op: IoOp, owner: Owner) {
         let io = self.ios.insert(Entry { owner, member: Some((member, op)) });
         if let Some(m) = self.members.get_mut(member) {
+            if m.in_flight == 0 {
+                m.silent_since = self.now;
+            }
             m.in_flight += 1;
             if let IoOp::Read { sector, buf } = op {
                 m.last_end = sector + u64::from(buf.len) / crate::SECTOR_BYTES;
@@ -93,10 +135,15 @@ impl Array {
     /// An answer came.
     pub(crate) fn io_done(&mut self, io: IoId, result: Result<Outcome, IoError>) {
         let entry = self.ios.remove(io);
+        if entry.owner == Owner::Nobody {
+            self.unlend(io);
+            return;
+        }
         let mut failed = None;
         if let Some((id, op)) = entry.member {
             if let Some(member) = self.members.get_mut(id) {
                 member.in_flight -= 1;
+                member.silent_since = self.now;
             }
             match (result, op) {
                 (Err(error), _) => {
@@ -111,14 +158,25 @@ impl Array {
                 _ => {}
             }
         }
-        match entry.owner {
-            Owner::PlainRead(read) => self.plain_read_done(read, failed.map(|f| f.0)),
+        self.tell_owner(entry.owner, failed, result.ok());
+    }
+
+    /// Tells who asked for an I/O how it went.
+    pub(crate) fn tell_owner(
+        &mut self,
+        owner: Owner,
+        failed: Option<(MemberId, IoOp, IoError)>,
+        outcome: Option<Outcome>,
+    ) {
+        match owner {
+            Owner::PlainRead(read) => self.plain_read_done(read, failed.map(|f| (f.0, f.2))),
             Owner::Plain { request } => {
                 let error = failed.and_then(|(id, op, _)| self.plain_error(id, op));
                 self.piece_done(request, error.map_or(Ok(()), Err));
             }
-            Owner::Job(job) => self.job_io_done(job, failed, result.ok()),
+            Owner::Job(job) => self.job_io_done(job, failed, outcome),
             Owner::Meta { page } => self.meta_io_done(page),
+            Owner::Nobody => {}
         }
     }
 }

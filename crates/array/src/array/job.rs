@@ -118,6 +118,8 @@ pub(crate) struct Job {
     pub(crate) incomplete: bool,
     /// The unit was made readable before.
     pub(crate) again: bool,
+    /// A read that was given up may still write into the buffer of the request.
+    pub(crate) buffer_held: bool,
 }
 
 impl Job {
@@ -140,6 +142,7 @@ impl Job {
             place: 0,
             incomplete: false,
             again: false,
+            buffer_held: false,
         }
     }
 
@@ -153,6 +156,14 @@ impl Job {
 }
 
 impl Job {
+    /// Is this a read into the buffer of a request?
+    fn reads_into(&self, op: IoOp) -> bool {
+        match (&self.kind, op) {
+            (Kind::Read { buf, .. }, IoOp::Read { buf: to, .. }) => buf.overlaps(to),
+            _ => false,
+        }
+    }
+
     /// New contents gathered so far, over all strips of the unit.
     pub(crate) fn gathered_sectors(&self) -> u64 {
         match &self.kind {
@@ -412,7 +423,11 @@ impl Array {
                 job.pending -= 1;
                 if let Some((member, op, error)) = failed {
                     job.read_failed = true;
-                    job.avoid.push(member);
+                    if error.kind == IoErrorKind::Abandoned {
+                        job.buffer_held |= job.reads_into(op);
+                    } else {
+                        job.avoid.push(member);
+                    }
                     if error.kind == IoErrorKind::Medium {
                         let fault = Fault { sector: op.sector(), errno: error.errno };
                         job.unread.push(Unread { member, fault });
@@ -421,7 +436,9 @@ impl Array {
                 }
                 let job = self.jobs.get(index);
                 if job.pending == 0 {
-                    if job.read_failed {
+                    if job.buffer_held {
+                        self.finish_job(index, Err(RequestError::BufferHeld));
+                    } else if job.read_failed {
                         self.give_scratch(index);
                         self.plan_job(index);
                     } else {
@@ -451,7 +468,9 @@ impl Array {
                 job.pending -= 1;
                 if let Some((member, op, error)) = failed {
                     job.read_failed = true;
-                    self.not_correctable(member, op, error);
+                    if error.kind != IoErrorKind::Abandoned {
+                        self.not_correctable(member, op, error);
+                    }
                 }
                 let job = self.jobs.get(index);
                 if job.pending == 0 {

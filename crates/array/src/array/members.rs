@@ -1,11 +1,11 @@
 //! The members of an array, and who holds which role.
 
 use super::mending::Doubts;
-use crate::MemberId;
 use crate::assemble::{MemberConfig, Standing};
 use crate::format::{BadBlocks, Superblock};
 use crate::plan::{Place, RoleView};
 use crate::status::MemberState;
+use crate::{Instant, MemberId};
 
 /// What a member is now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,8 +62,9 @@ pub(crate) struct Member {
     pub(crate) want_replacement: bool,
     /// Became in sync, and its superblock does not say so yet.
     pub(crate) arriving: bool,
-    /// I/O in flight on it, and where the last read ended, for choosing a mirror.
+    /// I/O in flight on it, since when it has answered none, and where the last read ended, for choosing a mirror.
     pub(crate) in_flight: u32,
+    pub(crate) silent_since: Instant,
     pub(crate) last_end: u64,
 }
 
@@ -86,6 +87,7 @@ impl Member {
             want_replacement: false,
             arriving: false,
             in_flight: 0,
+            silent_since: Instant::default(),
             last_end: 0,
         }
     }

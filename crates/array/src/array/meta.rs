@@ -331,7 +331,7 @@ impl Array {
     }
 
     /// Issues queued writes while there are pages to hold them.
-    fn pump_pages(&mut self) {
+    pub(crate) fn pump_pages(&mut self) {
         while let Some(running) = &mut self.meta.running
             && !running.queue.is_empty()
         {

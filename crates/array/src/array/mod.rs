@@ -5,6 +5,7 @@
 //! - [`meta`](self) writes superblocks, bad-block logs and bitmap pages, in md's order.
 //! - [`sync`](self) does background work; [`failure`](self) and [`command`](self) change members.
 
+mod abandon;
 mod command;
 mod failure;
 mod intent;
@@ -37,8 +38,9 @@ use crate::level::{Layout, Level};
 use crate::plan::Plan;
 use crate::request::{Full, Request};
 use crate::status::Status;
-use crate::{Action, Instant, Machine, MemberId};
+use crate::{Action, Instant, IoId, Machine, MemberId};
 
+use abandon::Removal;
 use intent::Intent;
 use io::Ios;
 use job::Jobs;
@@ -79,6 +81,9 @@ pub struct Array {
     resynced: u64,
     durable_resynced: u64,
     stopping: Option<CommandId>,
+    /// Since when members that answer nothing are given up after a while.
+    impatient_since: Option<Instant>,
+    over_arrays: bool,
     stop_ticket: Option<u64>,
     stopped: bool,
 
@@ -106,8 +111,9 @@ pub struct Array {
     granted: Vec<usize>,
     /// Requests done but for the superblocks that tell of a failure.
     settling: Vec<usize>,
-    /// Removals that wait until nothing means the member any more.
-    removals: Vec<(CommandId, MemberId)>,
+    removals: Vec<Removal>,
+    /// I/O on members that have failed, to be given up.
+    abandoning: VecDeque<IoId>,
     /// Commands done but for the superblocks.
     replies: Vec<(u64, CommandId)>,
 
@@ -168,6 +174,8 @@ impl Array {
             resynced,
             durable_resynced: resynced,
             stopping: None,
+            impatient_since: None,
+            over_arrays: false,
             stop_ticket: None,
             stopped: false,
             actions: VecDeque::with_capacity(1024),
@@ -189,6 +197,7 @@ impl Array {
             granted: Vec::new(),
             settling: Vec::new(),
             removals: Vec::new(),
+            abandoning: VecDeque::new(),
             replies: Vec::new(),
             write_end: u64::MAX,
             sequential: false,
@@ -250,6 +259,7 @@ impl Array {
     /// Runs everything that can run without waiting.
     fn settle(&mut self) {
         loop {
+            self.drive_abandoned();
             while let Some(job) = self.ready.pop_front() {
                 self.advance_job(job);
             }
@@ -259,7 +269,8 @@ impl Array {
             self.drive_removals();
             self.drive_stop();
             self.drive_meta();
-            if self.ready.is_empty() && self.meta.ticket() == updates {
+            let rest = self.ready.is_empty() && self.abandoning.is_empty();
+            if rest && self.meta.ticket() == updates {
                 return;
             }
         }
@@ -296,6 +307,7 @@ impl Array {
 
     /// The deadline passed: goes clean when idle, clears old bits.
     fn tick(&mut self) {
+        self.tick_stop();
         if self.metadata_frozen() {
             return;
         }
@@ -409,13 +421,20 @@ impl Machine for Array {
     }
 
     fn deadline(&self) -> Option<Instant> {
+        let always = [self.removal_deadline(), self.stop_deadline()].into_iter().flatten().min();
         if self.metadata_frozen() {
-            return None;
+            return always;
         }
-        [self.safe_mode_at(), self.clear_due(), self.sync.deadline(self.now), self.hold_deadline()]
-            .into_iter()
-            .flatten()
-            .min()
+        [
+            always,
+            self.safe_mode_at(),
+            self.clear_due(),
+            self.sync.deadline(self.now),
+            self.hold_deadline(),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 
     fn status(&self) -> Status {
@@ -444,6 +463,7 @@ impl Machine for Array {
             && self.jobs.is_empty()
             && self.meta.is_idle()
             && self.actions.is_empty()
+            && self.abandoning.is_empty()
             && self.sync.is_idle()
     }
 }

@@ -7,7 +7,7 @@
 use super::Array;
 use super::io::{Owner, PlainRead};
 use super::job::{Job, Kind, Unit};
-use crate::action::Action;
+use crate::action::{Action, IoError, IoErrorKind};
 use crate::level::Level;
 use crate::plan::Rows;
 use crate::plan::parity::{Segment, Source};
@@ -192,13 +192,16 @@ impl Array {
     }
 
     /// A plain read is answered; one that failed is tried again by other means.
-    pub(crate) fn plain_read_done(&mut self, read: PlainRead, failed: Option<MemberId>) {
+    pub(crate) fn plain_read_done(&mut self, read: PlainRead, failed: Option<(MemberId, IoError)>) {
         match failed {
             None => self.piece_done(read.request, Ok(())),
+            Some((_, error)) if error.kind == IoErrorKind::Abandoned => {
+                self.piece_done(read.request, Err(RequestError::BufferHeld));
+            }
             Some(_) if !self.is_redundant() => {
                 self.piece_done(read.request, Err(RequestError::Medium));
             }
-            Some(failed) => self.read_with_plan(read, Some(failed)),
+            Some((failed, _)) => self.read_with_plan(read, Some(failed)),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::Buf;
+use crate::{Buf, IoId};
 
 /// Rows of a strip unit: the largest unit of parity work, 64 KiB, so that a whole stripe of a
 /// usual array stays in a core's second-level cache.
@@ -27,6 +27,9 @@ pub(crate) struct Pool {
     pub(crate) zero: Buf,
     strips: Vec<Buf>,
     pages: VecDeque<Buf>,
+    /// What I/O that was given up may still use, and what was given back of it meanwhile.
+    lent: Vec<(IoId, Buf)>,
+    parked: Vec<Buf>,
 }
 
 impl Pool {
@@ -48,7 +51,7 @@ impl Pool {
         let used = pages.len() as u64 * u64::from(PAGE_BYTES) + u64::from(UNIT_BYTES);
         let strips = scratch.bytes.saturating_sub(used) / u64::from(UNIT_BYTES);
         let strips = (0..strips).map(|_| cut(UNIT_BYTES)).collect();
-        Self { zero, strips, pages }
+        Self { zero, strips, pages, lent: Vec::new(), parked: Vec::new() }
     }
 
     /// `count` strips, or none of them.
@@ -58,14 +61,45 @@ impl Pool {
     }
 
     pub(crate) fn give(&mut self, bufs: impl Iterator<Item = Buf>) {
-        self.strips.extend(bufs);
+        for buf in bufs {
+            if self.lent.iter().any(|(_, lent)| lent.overlaps(buf)) {
+                self.parked.push(buf);
+            } else if buf.len == PAGE_BYTES {
+                self.pages.push_back(buf);
+            } else {
+                self.strips.push(buf);
+            }
+        }
     }
 
+    /// A page. Where too many are set aside, a strip becomes pages for good.
     pub(crate) fn take_page(&mut self) -> Option<Buf> {
+        if self.pages.is_empty() && !self.parked.is_empty() {
+            let strip = self.strips.pop()?;
+            let pages = (0..UNIT_BYTES).step_by(PAGE_BYTES as usize);
+            self.pages.extend(pages.map(|at| strip.slice(at, PAGE_BYTES)));
+        }
         self.pages.pop_front()
     }
 
     pub(crate) fn give_page(&mut self, page: Buf) {
-        self.pages.push_back(page);
+        self.give(std::iter::once(page));
+    }
+
+    /// An I/O that nobody waits for may use this until it is answered.
+    pub(crate) fn lend(&mut self, io: IoId, buf: Buf) {
+        self.lent.push((io, buf));
+    }
+
+    /// It is answered. Was anything lent?
+    pub(crate) fn unlend(&mut self, io: IoId) -> bool {
+        if self.lent.is_empty() {
+            return false;
+        }
+        let before = self.lent.len();
+        self.lent.retain(|(lent, _)| *lent != io);
+        let parked = std::mem::take(&mut self.parked);
+        self.give(parked.into_iter());
+        self.lent.len() < before
     }
 }

@@ -30,6 +30,8 @@ pub(crate) struct Threads<T> {
     /// Operations that wait for a descriptor to be ready.
     sockets: Slab<Waiting<T>>,
     work: Sender<(usize, Op)>,
+    todo: Arc<Mutex<Receiver<(usize, Op)>>>,
+    finished: Sender<(usize, Result<u32, Errno>)>,
     done: Receiver<(usize, Result<u32, Errno>)>,
     /// Signalled after each message in `done`.
     wake: Arc<OwnedFd>,
@@ -54,26 +56,35 @@ impl<T: Copy> Threads<T> {
         let (work, todo) = mpsc::channel::<(usize, Op)>();
         let (finished, done) = mpsc::channel();
         let todo = Arc::new(Mutex::new(todo));
-        for _ in 0..WORKERS {
-            let (memory, todo) = (Arc::clone(&memory), Arc::clone(&todo));
-            let (finished, wake) = (finished.clone(), Arc::clone(&wake));
-            let name = "braid-io".to_owned();
-            std::thread::Builder::new().name(name).spawn(move || {
-                loop {
-                    let next = todo.lock().unwrap_or_else(PoisonError::into_inner).recv();
-                    let Ok((index, op)) = next else { return };
-                    let result = file_operation(&memory, &op);
-                    // The file closes before the engine hears of the end.
-                    drop(op);
-                    if finished.send((index, result)).is_err() {
-                        return;
-                    }
-                    driver::signal(&wake);
-                }
-            })?;
-        }
         let (files, sockets) = (Slab::default(), Slab::default());
-        Ok(Self { memory, files, sockets, work, done, wake })
+        let mut threads = Self { memory, files, sockets, work, todo, finished, done, wake };
+        for _ in 0..WORKERS {
+            threads.add_worker()?;
+        }
+        Ok(threads)
+    }
+
+    /// One more file operation may proceed at the same time.
+    ///
+    /// # Errors
+    /// When the thread cannot be had.
+    pub(crate) fn add_worker(&mut self) -> io::Result<()> {
+        let (memory, todo) = (Arc::clone(&self.memory), Arc::clone(&self.todo));
+        let (finished, wake) = (self.finished.clone(), Arc::clone(&self.wake));
+        let work = move || {
+            loop {
+                let next = todo.lock().unwrap_or_else(PoisonError::into_inner).recv();
+                let Ok((index, op)) = next else { return };
+                let result = file_operation(&memory, &op);
+                // The file closes before the engine hears of the end.
+                drop(op);
+                if finished.send((index, result)).is_err() {
+                    return;
+                }
+                driver::signal(&wake);
+            }
+        };
+        std::thread::Builder::new().name("braid-io".to_owned()).spawn(work).map(drop)
     }
 
     /// Operations that have not completed.
@@ -247,20 +258,30 @@ fn moved_or_error(moved: isize) -> Result<u32, Errno> {
     })
 }
 
-/// Does a whole file operation; on a worker.
+/// Does a file operation; on a worker.
 fn file_operation(memory: &Memory, op: &Op) -> Result<u32, Errno> {
+    loop {
+        match attempt_file_operation(memory, op) {
+            Err(Errno::INTR) => {}
+            result => return result,
+        }
+    }
+}
+
+fn attempt_file_operation(memory: &Memory, op: &Op) -> Result<u32, Errno> {
+    let moved = |moved| u32::try_from(moved).expect("no more than was asked for");
     match op {
-        Op::Read { file, offset, buf } => all_of(buf.len, |done| {
+        Op::Read { file, offset, buf } => {
             // SAFETY: the operation holds the buffer until it has ended.
-            let bytes = unsafe { memory.bytes_mut(buf.slice(done, buf.len - done)) };
-            rustix::io::pread(file, bytes, offset + u64::from(done))
-        }),
-        Op::Write { file, offset, buf, dsync } => all_of(buf.len, |done| {
+            let bytes = unsafe { memory.bytes_mut(*buf) };
+            rustix::io::pread(file, bytes, *offset).map(moved)
+        }
+        Op::Write { file, offset, buf, dsync } => {
             // SAFETY: as above.
-            let bytes = unsafe { memory.bytes(buf.slice(done, buf.len - done)) };
+            let bytes = unsafe { memory.bytes(*buf) };
             let flags = if *dsync { ReadWriteFlags::DSYNC } else { ReadWriteFlags::empty() };
-            rustix::io::pwritev2(file, &[IoSlice::new(bytes)], offset + u64::from(done), flags)
-        }),
+            rustix::io::pwritev2(file, &[IoSlice::new(bytes)], *offset, flags).map(moved)
+        }
         Op::Sync { file } => rustix::fs::fdatasync(file).map(|()| 0),
         Op::Allocate { file, mode, offset, len } => {
             let mode = FallocateFlags::from_bits_retain(mode.cast_unsigned());
@@ -268,18 +289,4 @@ fn file_operation(memory: &Memory, op: &Op) -> Result<u32, Errno> {
         }
         _ => unreachable!("not a file operation"),
     }
-}
-
-/// Continues a transfer until all is done or nothing more moves.
-fn all_of(len: u32, mut transfer: impl FnMut(u32) -> Result<usize, Errno>) -> Result<u32, Errno> {
-    let mut done = 0;
-    while done < len {
-        match transfer(done) {
-            Ok(0) => break,
-            Ok(moved) => done += u32::try_from(moved).expect("no more than was asked for"),
-            Err(Errno::INTR | Errno::AGAIN) => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(done)
 }

@@ -9,7 +9,6 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use braid_array::Buf;
 use io_uring::types::{Fd, FsyncFlags, SubmitArgs, Timespec};
 use io_uring::{IoUring, cqueue, opcode, squeue};
 use rustix::io::Errno;
@@ -39,7 +38,7 @@ pub(crate) struct Ring<T> {
 struct Pending<T> {
     token: T,
     op: Op,
-    /// Bytes transferred so far.
+    /// Bytes sent so far.
     done: u64,
     /// For sendmsg and recvmsg; the kernel reads it when the entry is submitted.
     header: Option<Box<Header>>,
@@ -91,6 +90,18 @@ impl<T: Copy> Ring<T> {
     /// Operations that have not completed.
     pub(crate) fn in_flight(&self) -> usize {
         self.slab.len()
+    }
+
+    /// The kernel may have one more worker for what it cannot do without waiting.
+    pub(crate) fn add_worker(&self) {
+        // Bounded work (files, disks), then unbounded. Zero tells the limit and keeps it.
+        let mut limits = [0; 2];
+        let known = self.ring.submitter().register_iowq_max_workers(&mut limits).is_ok();
+        if known {
+            // Kernels before 5.15 do not know this; then the limit stays.
+            let mut more = [limits[0].saturating_add(1), 0];
+            let _ = self.ring.submitter().register_iowq_max_workers(&mut more);
+        }
     }
 
     /// Queues an operation for the next `wait`.
@@ -164,7 +175,7 @@ impl<T: Copy> Ring<T> {
         let done = pending.done;
         match &mut pending.op {
             Op::Read { file, offset, buf } => {
-                let (rest, at) = (rest_of(*buf, done), *offset + done);
+                let (rest, at) = (*buf, *offset);
                 let (fd, address) = (Fd(file.as_raw_fd()), memory.address(rest));
                 match pinned.index_of(ring, memory, rest) {
                     Some(i) => opcode::ReadFixed::new(fd, address, rest.len, i).offset(at).build(),
@@ -172,7 +183,7 @@ impl<T: Copy> Ring<T> {
                 }
             }
             Op::Write { file, offset, buf, dsync } => {
-                let (rest, at) = (rest_of(*buf, done), *offset + done);
+                let (rest, at) = (*buf, *offset);
                 let flags = if *dsync { libc::RWF_DSYNC } else { 0 };
                 let (fd, address) = (Fd(file.as_raw_fd()), memory.address(rest));
                 match pinned.index_of(ring, memory, rest) {
@@ -231,27 +242,23 @@ impl<T: Copy> Ring<T> {
 impl<T> Pending<T> {
     /// Counts what was transferred; true when the rest has to be asked for again.
     fn goes_on(&mut self, result: Result<u32, Errno>) -> bool {
+        let file = matches!(self.op, Op::Read { .. } | Op::Write { .. } | Op::Sync { .. });
         let moved = match result {
             Ok(moved) => u64::from(moved),
-            Err(Errno::INTR | Errno::AGAIN) => return true,
+            Err(Errno::INTR) => return true,
+            Err(Errno::AGAIN) => return !file,
             Err(_) => return false,
         };
-        let total = match &self.op {
-            Op::Read { buf, .. } | Op::Write { buf, .. } => u64::from(buf.len),
-            Op::Send { message, .. } => message.total_bytes(),
-            _ => return false,
-        };
+        let Op::Send { message, .. } = &self.op else { return false };
+        let total = message.total_bytes();
         self.done += moved;
         moved > 0 && self.done < total
     }
 
     fn finish(self, result: Result<u32, Errno>) -> Completion<T> {
-        let Self { token, op, done, .. } = self;
+        let Self { token, op, .. } = self;
         let (mut message, mut accepted) = (None, None);
         let result = match op {
-            Op::Read { .. } | Op::Write { .. } => {
-                result.map(|_| u32::try_from(done).expect("a buffer is shorter than 4 GiB"))
-            }
             Op::Send { message: sent, .. } => {
                 message = Some(sent);
                 result
@@ -280,12 +287,6 @@ impl Header {
         self.message.msg_iovlen = self.list.len() as _;
         &raw mut self.message
     }
-}
-
-/// What is left of a buffer.
-fn rest_of(buf: Buf, done: u64) -> Buf {
-    let done = u32::try_from(done).expect("no more was done than the buffer is long");
-    buf.slice(done, buf.len - done)
 }
 
 impl<T> Drop for Ring<T> {

@@ -49,6 +49,17 @@ impl Core {
         self.pending.len() < before
     }
 
+    /// The buffer of a read is still in use: asks for it again with another one. False when there
+    /// is none.
+    pub(crate) fn ask_again(&mut self, id: RequestId) -> bool {
+        let index = usize::try_from(id.0).expect("request ids are slab indices");
+        let (request, _) = &mut self.requests[index];
+        let Some(other) = self.arena.replace(request.buf) else { return false };
+        request.buf = other;
+        self.pending.push_back(index);
+        true
+    }
+
     /// Takes a completed request out.
     pub(crate) fn completed(&mut self, id: RequestId) -> (Request, Owner) {
         let index = usize::try_from(id.0).expect("request ids are slab indices");

@@ -47,6 +47,7 @@ impl Array {
         for (id, state) in members {
             if let State::Leaving { role } = state {
                 self.members.set_state(id, State::Faulty { role: Some(role) });
+                self.abandon_member(id);
             }
         }
         self.sync_finished();

@@ -9,6 +9,7 @@ mod bitmap;
 mod compute;
 mod disk;
 mod failure;
+mod hang;
 mod mending;
 mod nested;
 mod ranges;

@@ -38,6 +38,8 @@ pub(super) struct World {
     /// All I/O the machine asked for.
     pub(super) issued: Vec<(MemberId, IoOp)>,
     pub(super) answers: Vec<Answer>,
+    /// What the machine waits for no longer.
+    pub(super) abandoned: Vec<IoId>,
     /// Why commands were refused.
     pub(super) refusals: Vec<String>,
     /// What they were advised to do instead.
@@ -85,6 +87,11 @@ impl World {
             member.superblock.data_size = data_sectors;
             member.superblock.size_sectors = top.superblock.size_sectors;
         }
+        if outer.0 > 0 {
+            let size = (arrays[0].array_sectors() - DATA_OFFSET) / 64 * 64;
+            let members = top.members.iter_mut().map(|member| &mut member.superblock);
+            members.chain([&mut top.superblock]).for_each(|sb| sb.size_sectors = size);
+        }
         let top = start(top);
         let stack = crate::stack::Stack::new(top, arrays).unwrap();
         let mut world = Self::around(Box::new(stack), (inner.2 * outer.2) as usize, offset);
@@ -110,6 +117,7 @@ impl World {
             held: Vec::new(),
             issued: Vec::new(),
             answers: Vec::new(),
+            abandoned: Vec::new(),
             refusals: Vec::new(),
             advice: Vec::new(),
         }
@@ -209,6 +217,7 @@ impl World {
                     self.advice.push(refusal.next.advice.into_owned());
                 }
                 Action::Notify(event) => self.events.push(event),
+                Action::Abandon { io, .. } => self.abandoned.push(io),
                 Action::Load { .. } | Action::Fabric(_) | Action::Volume { .. } => {
                     unreachable!("no node here")
                 }

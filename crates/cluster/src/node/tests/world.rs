@@ -298,7 +298,9 @@ impl World {
                 self.pending.push(Pending::Event(site, Event::Volume { io, result }));
             }
             Action::Fabric(op) => self.fabric(site, op),
-            Action::Complete { .. } | Action::Notify(_) => unreachable!("a node has no array"),
+            Action::Complete { .. } | Action::Notify(_) | Action::Abandon { .. } => {
+                unreachable!("a node has no array")
+            }
         }
     }
 

@@ -69,7 +69,7 @@ const fn errno(error: RequestError) -> Errno {
         RequestError::OutOfRange => Errno::ENOSPC,
         RequestError::Malformed => Errno::EINVAL,
         RequestError::ReadOnly => Errno::EROFS,
-        RequestError::Failed | RequestError::Medium => Errno::EIO,
+        RequestError::Failed | RequestError::Medium | RequestError::BufferHeld => Errno::EIO,
     }
 }
 

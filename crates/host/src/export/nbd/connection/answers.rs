@@ -142,7 +142,7 @@ fn describe(error: RequestError) -> (NbdError, String) {
     let number = match error {
         RequestError::OutOfRange | RequestError::Malformed => NbdError::Invalid,
         RequestError::ReadOnly => NbdError::NotPermitted,
-        RequestError::Failed | RequestError::Medium => NbdError::Io,
+        RequestError::Failed | RequestError::Medium | RequestError::BufferHeld => NbdError::Io,
     };
     (number, error.to_string())
 }

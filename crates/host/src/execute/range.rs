@@ -1,0 +1,172 @@
+//! Ranges to be zeroed or discarded, step by step.
+
+use std::sync::Arc;
+
+use braid_array::{Instant, IoError, IoId, MemberId, Outcome, SECTOR_BYTES};
+use rustix::fs::FallocateFlags;
+use rustix::io::Errno;
+
+use super::transfer::{Next, Transfer};
+use super::{Answer, Executor};
+use crate::driver::{Driver, Op};
+use crate::member::LockedFile;
+use crate::token::Token;
+
+/// A range to be zeroed or discarded.
+#[derive(Debug)]
+pub(super) struct Range {
+    pub(super) io: IoId,
+    member: MemberId,
+    file: Arc<LockedFile>,
+    /// Bytes on the device.
+    next: u64,
+    end: u64,
+    /// Durable at the end; `then_sync`: by a flush also after writes.
+    pub(super) fua: bool,
+    pub(super) then_sync: bool,
+    step: RangeStep,
+    /// The piece of zeroes being written.
+    piece: Transfer,
+    /// The machine waits for it no longer.
+    pub(super) abandoned: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RangeStep {
+    Discard,
+    Punch,
+    Zero,
+    /// Write zeroes from the arena, piece by piece.
+    Write,
+    Sync,
+}
+
+/// What follows a step of a range.
+enum After {
+    Step(RangeStep),
+    /// The same step again, when so much time has passed.
+    Later {
+        millis: u64,
+    },
+    End(Result<Outcome, IoError>),
+}
+
+impl Range {
+    pub(super) const fn new(
+        io: IoId,
+        member: MemberId,
+        file: Arc<LockedFile>,
+        (sector, sectors): (u64, u64),
+        step: RangeStep,
+    ) -> Self {
+        let next = sector * SECTOR_BYTES;
+        let end = next + sectors * SECTOR_BYTES;
+        let piece = Transfer::new(next, 0, false);
+        let (fua, then_sync, abandoned) = (false, false, false);
+        Self { io, member, file, next, end, fua, then_sync, step, piece, abandoned }
+    }
+
+    /// A step has ended.
+    fn after(&mut self, result: Result<u32, Errno>) -> After {
+        let done = After::End(Ok(Outcome::Done));
+        match (self.step, result) {
+            _ if self.abandoned => After::End(Err(IoError::GONE)),
+            // Best effort by definition.
+            (RangeStep::Discard, _) | (RangeStep::Sync, Ok(_)) => done,
+            (RangeStep::Punch | RangeStep::Zero, Ok(_)) if self.fua => After::Step(RangeStep::Sync),
+            (RangeStep::Punch | RangeStep::Zero, Ok(_)) => done,
+            (RangeStep::Punch, Err(_)) => After::Step(RangeStep::Zero),
+            // Writing either works or tells what is wrong.
+            (RangeStep::Zero, Err(_)) => After::Step(RangeStep::Write),
+            (RangeStep::Write, _) => self.piece_written(result),
+            (RangeStep::Sync, Err(errno)) => After::End(Err(super::error_of(errno))),
+        }
+    }
+
+    fn piece_written(&mut self, result: Result<u32, Errno>) -> After {
+        match self.piece.step(result) {
+            Next::Failed(error) => return After::End(Err(error)),
+            Next::Later { millis } => return After::Later { millis },
+            Next::Done => self.next += u64::from(self.piece.len_bytes),
+            Next::Rest => self.next += u64::from(self.piece.done_bytes),
+        }
+        self.piece = Transfer::new(self.next, 0, false);
+        if self.next < self.end {
+            After::Step(RangeStep::Write)
+        } else if self.then_sync {
+            After::Step(RangeStep::Sync)
+        } else {
+            After::End(Ok(Outcome::Done))
+        }
+    }
+}
+
+impl Executor {
+    /// Takes the completion of a `Token::Range`; there may be more to do.
+    pub(crate) fn range_step_done(
+        &mut self,
+        driver: &mut Driver<Token>,
+        index: usize,
+        result: Result<u32, Errno>,
+        now: Instant,
+    ) -> Option<Answer> {
+        self.remember_unsupported(index, result);
+        let range = &mut self.ranges[index];
+        match range.after(result) {
+            After::End(result) => return Some(self.finish(index, result)),
+            After::Step(step) => {
+                range.step = step;
+                self.continue_range(driver, index);
+            }
+            After::Later { millis } => {
+                self.waiting.push((now.plus_millis(millis), Token::Range(index)));
+            }
+        }
+        None
+    }
+
+    pub(super) fn finish(&mut self, index: usize, result: Result<Outcome, IoError>) -> Answer {
+        (self.ranges.remove(index).io, result)
+    }
+
+    fn remember_unsupported(&mut self, index: usize, result: Result<u32, Errno>) {
+        let range = &self.ranges[index];
+        let member = self.members.get_mut(usize::from(range.member.0)).and_then(Option::as_mut);
+        if let (Some(member), Err(Errno::OPNOTSUPP | Errno::NOSYS)) = (member, result) {
+            match range.step {
+                RangeStep::Punch => member.cannot_punch = true,
+                RangeStep::Zero => member.cannot_zero = true,
+                RangeStep::Discard | RangeStep::Write | RangeStep::Sync => {}
+            }
+        }
+    }
+
+    pub(super) fn start_range(&mut self, driver: &mut Driver<Token>, range: Range) {
+        let index = self.ranges.insert(range);
+        self.continue_range(driver, index);
+    }
+
+    pub(super) fn continue_range(&mut self, driver: &mut Driver<Token>, index: usize) {
+        let range = &mut self.ranges[index];
+        let (file, offset, left) = (Arc::clone(&range.file), range.next, range.end - range.next);
+        let keep = FallocateFlags::KEEP_SIZE;
+        let allocate = |file, mode: FallocateFlags| {
+            let mode = mode.bits().cast_signed();
+            Op::Allocate { file, mode, offset, len: left }
+        };
+        let op = match range.step {
+            RangeStep::Discard | RangeStep::Punch => {
+                allocate(file, FallocateFlags::PUNCH_HOLE | keep)
+            }
+            RangeStep::Zero => allocate(file, FallocateFlags::ZERO_RANGE | keep),
+            RangeStep::Write => {
+                let len = u32::try_from(left).unwrap_or(u32::MAX).min(self.zeroes.len);
+                range.piece.len_bytes = len;
+                let dsync = range.fua && !range.then_sync;
+                Op::Write { file, offset, buf: self.zeroes.slice(0, len), dsync }
+            }
+            RangeStep::Sync => Op::Sync { file },
+        };
+        driver.start(Token::Range(index), op);
+    }
+}
