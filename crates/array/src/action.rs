@@ -2,11 +2,7 @@
 
 use crate::events::ArrayEvent;
 use crate::fabric::{FabricEvent, FabricOp, Volume, VolumeOp};
-use crate::{Buf, MemberId, Refusal, RequestError, RequestId};
-
-/// The machine's name for an I/O or computation in flight.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct IoId(pub u64);
+use crate::{Buf, IoId, MemberId, Refusal, RequestError, RequestId};
 
 /// One thing for the executor to do. Actions are independent of one another unless the machine
 /// waits for an answer in between: it never emits a write before the reads it needs are done.

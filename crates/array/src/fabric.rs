@@ -4,8 +4,7 @@
 //! written straight into the other side's arena, each announced there by 32 bits. Between messages
 //! and puts, and among puts, no order is kept.
 
-use crate::action::IoId;
-use crate::{Buf, MemberId, Refusal};
+use crate::{Buf, IoId, MemberId, Refusal};
 
 /// A connection to another process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

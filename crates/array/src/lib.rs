@@ -26,10 +26,10 @@ pub mod stack;
 pub mod status;
 pub mod units;
 
-pub use action::{Action, Checked, Compute, IoError, IoErrorKind, IoId, IoOp, Outcome};
+pub use action::{Action, Checked, Compute, IoError, IoErrorKind, IoOp, Outcome};
 pub use array::Array;
 pub use buffer::Buf;
 pub use machine::Machine;
 pub use refusal::Refusal;
 pub use request::{Op, Request, RequestError, RequestId};
-pub use units::{Instant, MemberId, SECTOR_BYTES};
+pub use units::{Instant, IoId, MemberId, SECTOR_BYTES};

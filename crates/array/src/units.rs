@@ -35,3 +35,7 @@ impl MemberId {
         self.0.checked_sub(Self::FIRST_ARRAY).map(usize::from)
     }
 }
+
+/// The machine's name for an I/O or computation in flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct IoId(pub u64);

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use super::disk::Disk;
 use super::*;
+use crate::IoId;
 use crate::RequestId;
-use crate::action::{Command, IoError, IoId, Outcome};
+use crate::action::{Command, IoError, Outcome};
 use crate::events::{SyncAction, SyncEnd};
 
 pub(super) type Answer = (RequestId, Result<(), RequestError>);
