@@ -8,8 +8,8 @@ use braid_array::{Action, Buf, IoOp, Refusal};
 
 use super::Node;
 use super::STORAGE;
+use super::ids::ClientId;
 use super::out::Flight;
-use super::session::ClientId;
 use crate::wire::Message;
 
 /// The most that a message carries.

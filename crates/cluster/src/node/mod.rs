@@ -5,6 +5,7 @@
 //! others, nor to this process. Memory is bounded: every pipeline has one ring, and what does not
 //! fit is refused when it is set up.
 
+mod ids;
 mod meta;
 mod out;
 mod part;
@@ -12,6 +13,7 @@ mod pipe;
 mod reads;
 mod ring;
 mod session;
+mod slot;
 #[cfg(test)]
 mod tests;
 mod volumes;
@@ -25,12 +27,13 @@ use braid_array::request::Full;
 use braid_array::status::Status;
 use braid_array::{Action, Instant, Machine, MemberId, Refusal, Request, RequestError};
 
+use self::ids::ClientId;
 use self::meta::Meta;
 use self::out::{Flight, Out};
 use self::pipe::Pipe;
 use self::ring::Rings;
 pub use self::session::PARTING_TAG;
-use self::session::{Client, ClientId, Conn};
+use self::session::{Client, Conn};
 use self::volumes::Volumes;
 use crate::wire::Message;
 

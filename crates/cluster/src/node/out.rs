@@ -7,7 +7,7 @@ use braid_array::action::Compute;
 use braid_array::fabric::{FabricOp, PeerId, VolumeOp};
 use braid_array::{Action, Buf, IoId, IoOp, MemberId};
 
-use super::session::ClientId;
+use super::ids::ClientId;
 use crate::wire::Message;
 
 /// What an answer is about.

@@ -15,10 +15,10 @@ use braid_array::action::Compute;
 use braid_array::fabric::PeerId;
 use braid_array::{Buf, IoOp, MemberId, SECTOR_BYTES};
 
+use super::ids::{ClientId, Violation};
 use super::out::{Flight, Out};
 use super::part::{Part, Place, Work};
-use super::reads::ReadSlot;
-use super::session::{ClientId, Violation};
+use super::slot::ReadSlot;
 use crate::pipeline::Pipeline;
 use crate::schedule::{Endpoint, Planner};
 use crate::set::{Imm, Mode, Set};

@@ -2,32 +2,11 @@
 
 use braid_array::{Buf, IoOp, SECTOR_BYTES};
 
+use super::ids::Violation;
 use super::out::{Flight, Out};
 use super::pipe::Pipe;
-use super::session::Violation;
+use super::slot::{Ask, ReadSlot};
 use crate::wire::Message;
-
-/// A read that the client asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Ask {
-    pub(super) sector: u64,
-    pub(super) bytes: u32,
-    pub(super) to: u64,
-}
-
-/// A slot for reads. The client may know that its bytes have come, and use the slot again, before
-/// we know that they have left.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ReadSlot {
-    /// Not in use.
-    Free,
-    /// The store fills it.
-    Reading(Ask),
-    /// It is being put.
-    Putting,
-    /// The same, and the next one waits.
-    Queued(Ask),
-}
 
 impl Pipe {
     /// The client asks for a part of a volume of this size.

@@ -1,15 +1,14 @@
 //! Connections and what is said on them before slices flow: volumes, pipelines, other nodes.
 
-use std::sync::Arc;
-
-use braid_array::fabric::{FabricOp, PeerId, Volume};
+use braid_array::fabric::{FabricOp, PeerId};
 use braid_array::{Action, IoOp, Refusal, SECTOR_BYTES};
 
+use super::ids::{ClientId, Violation};
 use super::out::Flight;
 use super::pipe::{Link, Pipe};
-use super::reads::{self, within};
-use super::volumes::newer_client;
-use super::{Node, meta, volumes};
+use super::reads::within;
+use super::volumes::{Held, newer_client};
+use super::{Node, meta, slot, volumes};
 use crate::pipeline::{Params, Pipeline};
 use crate::schedule::Endpoint;
 use crate::wire::{MAX_NAME_BYTES, Message, PeerAddress, valid_volume_name};
@@ -18,14 +17,6 @@ use crate::wire::{MAX_NAME_BYTES, Message, PeerAddress, valid_volume_name};
 const MAX_REQUESTS: u32 = 256;
 /// A refusal with this tag answers no request: it says why the connection ends.
 pub const PARTING_TAG: u32 = u32::MAX;
-
-/// Our name for a client.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct ClientId(pub(super) u32);
-
-/// What somebody did that no peer does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Violation(pub(super) &'static str);
 
 /// Who is at the other end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,16 +29,6 @@ pub(super) enum Conn {
     Dialing(ClientId, u16),
     /// A node of a client's pipeline, by role.
     Node(ClientId, u16),
-}
-
-/// The volume a client has open.
-#[derive(Clone, Debug)]
-pub(super) struct Held {
-    pub(super) name: Arc<str>,
-    pub(super) volume: Volume,
-    pub(super) write: bool,
-    /// This client made it.
-    pub(super) made: bool,
 }
 
 /// A client, until nothing of it is in flight any more.
@@ -254,7 +235,7 @@ impl Node {
                 let early = Violation("a read before Prepare");
                 let pipe = client.pipe.as_mut().ok_or(early)?;
                 let end = client.held.as_ref().map_or(0, |held| held.volume.bytes);
-                pipe.read(slot, reads::Ask { sector, bytes, to }, end, &mut self.out)
+                pipe.read(slot, slot::Ask { sector, bytes, to }, end, &mut self.out)
             }
             request => {
                 if client.requests >= MAX_REQUESTS {

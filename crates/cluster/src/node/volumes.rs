@@ -13,8 +13,8 @@ use braid_array::{IoOp, Refusal};
 
 use super::Node;
 use super::STORAGE;
+use super::ids::ClientId;
 use super::out::Flight;
-use super::session::{ClientId, Held};
 use crate::wire::Message;
 
 /// A client that wants a volume.
@@ -44,6 +44,16 @@ struct Entry {
     users: Vec<ClientId>,
     writer: Option<ClientId>,
     waiting: VecDeque<Ask>,
+}
+
+/// The volume a client has open.
+#[derive(Clone, Debug)]
+pub(super) struct Held {
+    pub(super) name: Arc<str>,
+    pub(super) volume: Volume,
+    pub(super) write: bool,
+    /// This client made it.
+    pub(super) made: bool,
 }
 
 /// All of them.

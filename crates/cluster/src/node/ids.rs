@@ -1,0 +1,9 @@
+//! What all of the node machine speaks of.
+
+/// Our name for a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct ClientId(pub(super) u32);
+
+/// What somebody did that no peer does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Violation(pub(super) &'static str);

@@ -1,0 +1,23 @@
+//! A slot for reads: memory of a client, and what goes on there.
+
+/// A read that the client asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ask {
+    pub(super) sector: u64,
+    pub(super) bytes: u32,
+    pub(super) to: u64,
+}
+
+/// A slot for reads. The client may know that its bytes have come, and use the slot again, before
+/// we know that they have left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ReadSlot {
+    /// Not in use.
+    Free,
+    /// The store fills it.
+    Reading(Ask),
+    /// It is being put.
+    Putting,
+    /// The same, and the next one waits.
+    Queued(Ask),
+}
