@@ -8,23 +8,10 @@
 //! in what else is wanted of its range, and is kept until its buffers are needed. That nothing is
 //! written any more makes what it has keep its worth.
 
-use super::read::{Piece, Whose};
-use super::requests::Extent;
+use super::extent::{Extent, Piece, Want, Whose};
 use super::{BTreeMap, BTreeSet, Buf, Cell, Client, Key, RequestError, RequestId, Use, VecDeque};
 use crate::StripeCode;
 use crate::decode::{Recovery, Step};
-
-/// A block that a request wants.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Want {
-    /// Data index.
-    pub(super) index: u32,
-    pub(super) into: Buf,
-    pub(super) request: RequestId,
-}
-
-/// Stripe, first byte in its blocks, length.
-pub(super) type Range = (u64, u32, u32);
 
 /// Blocks of one range of a stripe, read and formed.
 #[derive(Debug)]

@@ -9,6 +9,7 @@
 //! was not answered by then is undefined, and slices that it leaves torn are not decoded from.
 
 mod decode;
+mod extent;
 mod gather;
 mod marks;
 mod mix;
@@ -44,10 +45,10 @@ use crate::set::Mode;
 use crate::stripe::Cell;
 use crate::wire::Message;
 use decode::Decode;
+use extent::Piece;
 use gather::Gather;
 use marks::Marks;
 use mix::Mix;
-use read::Piece;
 use requests::{Pending, Zeroing};
 use resync::Resync;
 use setup::{Link, LinkState};
@@ -183,7 +184,7 @@ pub struct Client {
     decodes: BTreeMap<u32, Decode>,
     waiting_decodes: VecDeque<u32>,
     /// Decodings that take in what else is wanted of a range.
-    shared_decodes: BTreeMap<decode::Range, u32>,
+    shared_decodes: BTreeMap<extent::Range, u32>,
     /// Decodings with nothing to do, the oldest first.
     kept_decodes: VecDeque<u32>,
     next_decode: u32,

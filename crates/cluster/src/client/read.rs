@@ -1,26 +1,9 @@
 //! Reads: each part from the node that holds it, straight into the request's buffer. A client gives
 //! out the nodes' read slots itself; what finds none free waits here.
 
-use super::decode::{Range, Want};
-use super::requests::Extent;
+use super::extent::{Extent, Piece, Range, Want, Whose};
 use super::setup::Link;
-use super::{BTreeMap, Buf, Cell, Client, Message, Request, RequestError, RequestId, SECTOR_BYTES};
-
-/// What a node is asked to read.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Piece {
-    /// Which block: row of the stripe and node.
-    pub(super) cell: Cell,
-    pub(super) extent: Extent,
-    pub(super) into: Buf,
-    pub(super) whose: Whose,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Whose {
-    Request(RequestId),
-    Decode(u32),
-}
+use super::{BTreeMap, Buf, Client, Message, Request, RequestError, RequestId, SECTOR_BYTES};
 
 impl Client {
     /// Cuts a read into parts. Parts of the same range of a stripe are kept together when a node

@@ -2,7 +2,7 @@
 
 use braid_array::Op;
 
-use super::decode::Range;
+use super::extent::Extent;
 use super::gather::{Fragment, Patience};
 use super::{
     Action, BLOCK_BYTES, Buf, Client, Machine, Phase, Request, RequestError, RequestId,
@@ -30,24 +30,6 @@ pub(super) struct Zeroing {
     /// Bytes of the array.
     next: u64,
     end: u64,
-}
-
-/// A part of a request that lies in one slice of one block.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Extent {
-    pub(super) stripe: u64,
-    /// Data index.
-    pub(super) index: u32,
-    /// First byte, from the beginning of the block.
-    pub(super) at: u32,
-    pub(super) len: u32,
-}
-
-impl Extent {
-    /// Where it lies in the blocks of its stripe.
-    pub(super) const fn place(&self) -> Range {
-        (self.stripe, self.at, self.len)
-    }
 }
 
 impl Client {

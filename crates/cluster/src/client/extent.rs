@@ -1,0 +1,49 @@
+//! Parts of requests: where they lie, and who wants them.
+
+use super::{Buf, Cell, RequestId};
+
+/// A part of a request that lies in one slice of one block.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Extent {
+    pub(super) stripe: u64,
+    /// Data index.
+    pub(super) index: u32,
+    /// First byte, from the beginning of the block.
+    pub(super) at: u32,
+    pub(super) len: u32,
+}
+
+impl Extent {
+    /// Where it lies in the blocks of its stripe.
+    pub(super) const fn place(&self) -> Range {
+        (self.stripe, self.at, self.len)
+    }
+}
+
+/// A block that a request wants.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Want {
+    /// Data index.
+    pub(super) index: u32,
+    pub(super) into: Buf,
+    pub(super) request: RequestId,
+}
+
+/// Stripe, first byte in its blocks, length.
+pub(super) type Range = (u64, u32, u32);
+
+/// What a node is asked to read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Piece {
+    /// Which block: row of the stripe and node.
+    pub(super) cell: Cell,
+    pub(super) extent: Extent,
+    pub(super) into: Buf,
+    pub(super) whose: Whose,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Whose {
+    Request(RequestId),
+    Decode(u32),
+}
