@@ -213,11 +213,8 @@ impl Array {
             let targets: Vec<Target> =
                 targets.iter().filter_map(|id| self.target(&view, *id)).collect();
             // Where parity may not fit, it does not tell what a strip held that cannot be read.
-            let untold = |target: &Target| {
-                let strip = view.strip(target.name);
-                strip.reader.is_none() && strip.unreadable.is_some()
-            };
-            if targets.iter().any(untold) && !self.in_step(unit.start, unit.end()) {
+            let untold = |strip: &RoleView| strip.reader.is_none() && strip.unreadable.is_some();
+            if view.data.iter().any(untold) && !self.in_step(unit.start, unit.end()) {
                 return Err(Unrecoverable);
             }
             return parity_sync::rebuild(&view, &targets, rows, taken);

@@ -202,6 +202,7 @@ impl Cut<'_> {
                 self.recover_uncovered(plan, slots)?;
                 self.read_uncovered(plan, slots);
                 self.encode(plan, slots);
+                self.write_recovered(plan, slots);
             }
         }
         self.write_data(plan);
@@ -249,6 +250,18 @@ impl Cut<'_> {
         let sum = recover(self.view, self.rows, &lost, bufs, plan, slots)?;
         plan.computes.push(sum);
         Ok(())
+    }
+
+    /// Writes the strips that could not be read as parity is now about them: should it not have
+    /// fitted, they hold something else, and may be read again.
+    fn write_recovered(&self, plan: &mut Plan, slots: &mut Slots) {
+        for (index, role) in self.view.data.iter().enumerate() {
+            let lost = role.reader.is_none() && role.unreadable.is_some();
+            if lost && self.covered[index].is_none() {
+                let buf = self.rows.of(slots.get(StripName::Data(index as u32)));
+                plan.write(role, self.rows, buf, self.fua);
+            }
+        }
     }
 
     /// Parity from the whole new stripe.
