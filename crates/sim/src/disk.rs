@@ -143,6 +143,12 @@ impl Disk {
         self.unreadable.push(sector);
     }
 
+    /// What could not be read can be, but for sectors that cannot be written either.
+    pub fn read_again(&mut self) {
+        self.unreadable.retain(|sector| self.unwritable.contains(sector));
+        self.blind = false;
+    }
+
     /// The sector can be neither written nor read from now on.
     pub fn break_sector(&mut self, sector: u64) {
         self.unwritable.push(sector);

@@ -15,6 +15,7 @@ pub mod create;
 pub mod disk;
 pub mod executor;
 pub mod oracle;
+pub mod redundancy;
 pub mod rng;
 pub mod run;
 pub mod scenario;

@@ -158,6 +158,11 @@ fn live(world: &mut World, crash: bool, last: bool) -> Result<(), Failure> {
     let early = crash || !last && world.rng.percent(40);
     let mut cut_in = early.then(|| world.rng.between(1, requests * 12));
     let mut linger = world.rng.pick(&[0, 20, 200, 1000]);
+    if world.scenario.excess && world.rng.percent(30) {
+        // A resync that has just begun meets it.
+        let status = world.exec.machine.status();
+        troubles::scratch(world, &status);
+    }
     loop {
         if troubles.iter().any(|at| *at <= submitted) {
             troubles.retain(|at| *at > submitted);

@@ -125,7 +125,7 @@ impl Scenario {
             requests: rng.between(10, 90),
             depth: rng.pick(&[1, 2, 4, 8, 12]),
             troubles: rng.pick(&[0, 1, 2, 4, 8]),
-            excess: rng.percent(5),
+            excess: rng.percent(12),
         }
     }
 

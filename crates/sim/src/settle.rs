@@ -3,11 +3,13 @@
 use braid_array::action::Command;
 use braid_array::events::{SyncAction, SyncEnd};
 use braid_array::format::superblock::MAX_SECTOR;
-use braid_array::status::{MemberState, Status};
+use braid_array::geometry::Strip;
+use braid_array::status::{ArrayState, MemberState, Status};
 use braid_array::{Machine, MemberId};
 
 use crate::assembly;
 use crate::disk::Disk;
+use crate::redundancy::Stopped;
 use crate::run::{Report, answer, ask, start, step, syncing};
 use crate::troubles;
 use crate::workload::Workload;
@@ -25,14 +27,32 @@ pub fn stop(world: &mut World) -> Result<Vec<Disk>, Failure> {
     let flush = world.oracle.flush_submitted();
     world.oracle.flush_completed(flush);
     let synced = world.synced;
+    let status = world.exec.machine.status();
+    let holders: Vec<_> =
+        (0..world.scenario.members).map(|role| world.holder_device(&status, role)).collect();
     let disks = world.power_cut();
     world.synced = synced;
+    if world.scenario.tolerance() > 0 {
+        let stopped = Stopped::new(&world.scenario, &world.geometry, &disks, &holders);
+        stopped.unmarked_difference().map_or(Ok(()), |what| Err(Failure(what)))?;
+    }
     Ok(disks)
 }
 
 /// All that is left to do gets done: faults end, blank devices take the place of lost ones, and
 /// background work ends.
 pub fn settle(world: &mut World) -> Result<(), Failure> {
+    calm(world)?;
+    if world.scenario.tolerance() > 0 {
+        make_whole(world)?;
+        scrub(world)?;
+    }
+    world.synced = true;
+    read_all(world)
+}
+
+/// Nothing new happens, and background work comes to its end.
+fn calm(world: &mut World) -> Result<(), Failure> {
     world.note(&[70], || "SETTLE".to_owned());
     for device in 0..world.exec.disks.len() {
         world.exec.wake(device);
@@ -42,13 +62,36 @@ pub fn settle(world: &mut World) -> Result<(), Failure> {
     let fast = Some(1 << 30);
     let _ = ask(world, Command::SpeedLimits { min_bytes_s: fast, max_bytes_s: fast })?;
     let _ = ask(world, Command::StopScrub)?;
-    rest(world)?;
-    if world.scenario.tolerance() > 0 {
-        make_whole(world)?;
-        scrub(world)?;
+    rest(world)
+}
+
+/// A check that says it is complete has read everything, and rewritten what it could not.
+fn check_over_faults(world: &mut World) -> Result<(), Failure> {
+    world.sync_finished = None;
+    if ask(world, Command::Scrub { repair: false })?.is_err() {
+        return Ok(());
     }
-    world.synced = true;
-    read_all(world)
+    rest(world)?;
+    let status = world.exec.machine.status();
+    let complete = matches!(&world.sync_finished, Some((SyncAction::Check, SyncEnd::Complete)));
+    for role in 0..world.scenario.members {
+        let Some(device) = world.holder_device(&status, role) else { continue };
+        let disk = &world.exec.disks[device];
+        let bad = disk.unreadable().iter().any(|sector| {
+            let sector = sector.wrapping_sub(world.scenario.data_offset);
+            let used = sector < status.used_member_sectors;
+            // A raid10 may not use the last rows of some members.
+            let held = world.geometry.array_sector_at(Strip { role, sector });
+            used && (world.scenario.has_parity() || held.is_some())
+        });
+        if complete && (bad || disk.blind()) {
+            return Err(Failure(format!("a check is complete over what {device} cannot read")));
+        }
+    }
+    if !complete && status.unreadable_sectors == 0 && status.mismatch_sectors.is_some() {
+        return Err(Failure("a check could not read, and does not say what".to_owned()));
+    }
+    Ok(())
 }
 
 /// Steps until neither request nor background work is left.
@@ -74,7 +117,7 @@ fn make_whole(world: &mut World) -> Result<(), Failure> {
         heal_devices(world)?;
         rest(world)?;
         let status = world.exec.machine.status();
-        if status.degraded == 0 && !unsound(world, &status) {
+        if status.degraded == 0 && status.unsynced_sectors == 0 && !unsound(world, &status) {
             return Ok(());
         }
         let Some(id) = troubles::add_blank(world) else {
@@ -100,9 +143,10 @@ fn device_is_bad(world: &World, member: MemberId) -> bool {
 }
 
 /// Fails what does not work and takes off what failed. Sectors that cannot be read are left: a
-/// member whose role nobody else could take over is repaired first.
+/// member whose role nobody else could take over is repaired first, and so is what a resync left.
 fn heal_devices(world: &mut World) -> Result<(), Failure> {
-    if unsound(world, &world.exec.machine.status()) {
+    let status = world.exec.machine.status();
+    if unsound(world, &status) || status.unsynced_sectors > 0 {
         let _ = ask(world, Command::Scrub { repair: true })?;
         rest(world)?;
     }
@@ -208,7 +252,16 @@ pub fn verify(mut world: World) -> Result<Report, Failure> {
 /// More was broken than the level survives. Requests were answered, nothing read was wrong; the
 /// devices' metadata must still make sense.
 pub fn after_excess(mut world: World) -> Result<Report, Failure> {
-    let disks = world.power_cut();
+    let disks = if world.exec.machine.status().state == ArrayState::Failed {
+        world.power_cut()
+    } else {
+        calm(&mut world)?;
+        check_over_faults(&mut world)?;
+        read_all(&mut world)?;
+        // What was left out, and differs, must not hide behind what cannot be read.
+        world.exec.disks.iter_mut().for_each(Disk::read_again);
+        stop(&mut world)?
+    };
     assembly::examine(&disks);
     Ok(report(&world))
 }

@@ -109,6 +109,7 @@ pub fn inject(world: &mut World) {
         }
         15 => go_blind(world, &status),
         16..=17 => hang(world, &status),
+        18 if world.scenario.excess => scratch(world, &status),
         _ => {
             let max_bytes_s = Some(world.rng.pick(&[1 << 20, 10 << 20, 1 << 30]));
             let min_bytes_s = Some(world.rng.pick(&[1 << 10, 1 << 20]));
@@ -170,6 +171,31 @@ fn damage(world: &mut World, status: &Status, for_good: bool) {
             world.exec.disks[device].break_sector(sector);
         } else {
             world.exec.disks[device].lose_sector(sector);
+        }
+    }
+}
+
+/// The same sectors cannot be read on more members than the level does without.
+pub fn scratch(world: &mut World, status: &Status) {
+    let data_sectors = world.scenario.data_sectors.iter().copied().min().unwrap_or(1);
+    let start = world.scenario.data_offset + world.rng.below(data_sectors);
+    let end = (start + world.rng.between(1, 200)).min(world.scenario.data_offset + data_sectors);
+    world.excess = true;
+    let spared = world.rng.pick(&[0, 0, 30]);
+    for member in status.members.iter().filter(|m| m.state == MemberState::InSync) {
+        let Some(device) = world.exec.device(member.member) else { continue };
+        if world.rng.percent(spared) {
+            continue;
+        }
+        world.damages(device);
+        world.note(&[53, device as u64, start, end], || {
+            format!("TROUBLE device {device} cannot read {start}..{end}")
+        });
+        // Where parity is in doubt, what cannot be read is lost.
+        for sector in start..end {
+            if !world.in_doubt(sector) {
+                world.exec.disks[device].lose_sector(sector);
+            }
         }
     }
 }

@@ -1,0 +1,120 @@
+//! Do the members of a stopped array say the same, where nothing marks that they may not?
+//!
+//! The devices themselves are compared, not what the machine says of them. A difference may be
+//! where the superblocks' mark of the resync, or with a bitmap its bits, ask for a resync; what
+//! cannot be read, or is in a bad-block log, says nothing.
+
+use std::ops::Range;
+
+use braid_array::SECTOR_BYTES;
+use braid_array::format::superblock::MAX_SECTOR;
+use braid_array::geometry::{Geometry, Strip};
+
+use crate::assembly;
+use crate::disk::Disk;
+use crate::scenario::Scenario;
+
+const SECTOR: usize = SECTOR_BYTES as usize;
+
+/// A stopped array's devices.
+#[derive(Debug)]
+pub struct Stopped<'a> {
+    scenario: &'a Scenario,
+    geometry: &'a Geometry,
+    disks: &'a [Disk],
+    /// The devices in sync, by role, and what their logs call bad.
+    members: Vec<Option<(usize, Vec<Range<u64>>)>>,
+    /// The ranges of sync space that ask for a resync.
+    marked: Vec<Range<u64>>,
+}
+
+impl<'a> Stopped<'a> {
+    /// `holders`: the device of each role that is in sync.
+    #[must_use]
+    pub fn new(
+        scenario: &'a Scenario,
+        geometry: &'a Geometry,
+        disks: &'a [Disk],
+        holders: &[Option<usize>],
+    ) -> Self {
+        let bad = |device: usize| {
+            let log = assembly::candidate(disks, device).bad_blocks.unwrap_or_default();
+            log.ranges().iter().map(|(start, sectors)| *start..start + sectors).collect()
+        };
+        let members =
+            holders.iter().map(|device| device.map(|device| (device, bad(device)))).collect();
+        let marked = holders.iter().flatten().find_map(|device| marked(disks, *device));
+        Self { scenario, geometry, disks, members, marked: marked.unwrap_or_default() }
+    }
+
+    /// The first difference that nothing marks.
+    #[must_use]
+    pub fn unmarked_difference(&self) -> Option<String> {
+        let places = 0..if self.scenario.has_parity() {
+            self.geometry.sync_sectors()
+        } else {
+            self.geometry.array_sectors()
+        };
+        places
+            .filter(|sector| !self.marked.iter().any(|range| range.contains(sector)))
+            .find(|sector| {
+                if self.scenario.has_parity() {
+                    self.stripe_differs(*sector)
+                } else {
+                    self.copies_differ(*sector)
+                }
+            })
+            .map(|sector| format!("the members differ at {sector} of sync space, unmarked"))
+    }
+
+    /// What a role holds, when that can be told.
+    fn held(&self, role: u16, sector: u64) -> Option<&[u8]> {
+        let (device, bad) = self.members[usize::from(role)].as_ref()?;
+        let sector = self.scenario.data_offset + sector;
+        let disk = &self.disks[*device];
+        let readable = !disk.blind() && !disk.unreadable().contains(&sector);
+        let told = readable && !bad.iter().any(|range| range.contains(&sector));
+        let at = sector as usize * SECTOR;
+        told.then(|| &disk.image()[at..at + SECTOR])
+    }
+
+    fn copies_differ(&self, sector: u64) -> bool {
+        let held = (0..self.geometry.copies()).filter_map(|copy| {
+            let Strip { role, sector } = self.geometry.copy(sector, copy);
+            self.held(role, sector)
+        });
+        let held: Vec<&[u8]> = held.collect();
+        held.windows(2).any(|pair| pair[0] != pair[1])
+    }
+
+    fn stripe_differs(&self, row: u64) -> bool {
+        let stripe = row / u64::from(self.geometry.chunk_sectors());
+        let (p, q) = self.geometry.parity_roles(stripe);
+        let indices = 0..self.geometry.data_disks();
+        let data: Option<Vec<&[u8]>> = indices
+            .clone()
+            .map(|index| self.held(self.geometry.data_role(stripe, index), row))
+            .collect();
+        let (Some(data), Some(p)) = (data, self.held(p, row)) else { return false };
+        let (coefs, q) = match q.map(|q| self.held(q, row)) {
+            None => (Vec::new(), None),
+            Some(None) => return false,
+            Some(held) => (indices.map(|i| self.geometry.q_coef(stripe, i)).collect(), held),
+        };
+        let found = braid_parity::check(&data, &coefs, p, q);
+        found.p_differs != 0 || found.q_differs != 0
+    }
+}
+
+/// What a device's superblock and bitmap say may be out of sync.
+fn marked(disks: &[Disk], device: usize) -> Option<Vec<Range<u64>>> {
+    let candidate = assembly::candidate(disks, device);
+    let mark = candidate.superblock.ok()?.resync_offset;
+    Some(match candidate.bitmap {
+        _ if mark == MAX_SECTOR => Vec::new(),
+        Some(Ok(bitmap)) => {
+            bitmap.dirty_ranges().map(|range| range.start.max(mark)..range.end).collect()
+        }
+        _ => std::iter::once(mark..MAX_SECTOR).collect(),
+    })
+}
