@@ -90,7 +90,8 @@ pub enum Assembled {
 const LOOK_AT_MEMBERS: &str = "compare the superblocks of its members";
 
 /// Serves an array until it is stopped: over the control socket, or by SIGTERM, SIGINT or SIGHUP,
-/// which wait a minute for those who use it. Calls `ready` when the exports accept connections; when that fails, the array is stopped.
+/// which wait a minute for those who use it. Calls `ready` when the exports accept connections;
+/// when that fails, the array is stopped.
 ///
 /// # Errors
 /// [`Refusal`]. Before `ready` was called nothing has been written.

@@ -236,7 +236,8 @@ fn out_of_turn() -> ControlError {
     ControlError::Broken(io::Error::new(io::ErrorKind::InvalidData, "an answer out of turn"))
 }
 
-/// The names of the arrays that run, sorted, those that this user may not ask included. Sockets that dead processes left are removed.
+/// The names of the arrays that run, sorted, those that this user may not ask included. Sockets
+/// that dead processes left are removed.
 ///
 /// # Errors
 /// When the directory cannot be read; one that does not exist is empty.
