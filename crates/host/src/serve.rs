@@ -227,13 +227,14 @@ fn serve_machine(
         stop: stop.clone(),
         news: Arc::clone(&news),
     };
+    let (end, engine_end) = mpsc::channel();
     let run = move || {
-        let result = engine.run();
+        // Nobody hears it when the array is not served any more.
+        let _ = end.send(engine.run());
         let _ = stop.send(StopRequest::EngineEnded);
-        result
     };
-    let engine = thread::Builder::new().name("engine".into()).spawn(run).map_err(system)?;
-    let mut running = Running { name: name.to_owned(), door, doors, engine: Some(engine) };
+    thread::Builder::new().name("engine".into()).spawn(run).map_err(system)?;
+    let mut running = Running { name: name.to_owned(), door, doors, engine: Some(engine_end) };
     let connected = array.nodes.map_or(Ok(()), |nodes| nodes.connected(&running.door, &news));
     let started = connected.and_then(|()| {
         let started = control.run(Arc::new(served)).and_then(|()| ready());

@@ -1,6 +1,7 @@
 //! An array for this process alone: no exports, no control socket, no name.
 
 use std::io;
+use std::sync::mpsc;
 use std::thread;
 
 use braid_array::Refusal;
@@ -31,10 +32,12 @@ impl Private {
         }
         let door = engine.door();
         let (news, _) = report_events(&mut engine);
-        let run = move || engine.run();
-        let engine = thread::Builder::new().name("engine".into()).spawn(run).map_err(system)?;
+        let (end, engine_end) = mpsc::channel();
+        // Nobody hears it when the array is not used any more.
+        let run = move || drop(end.send(engine.run()));
+        thread::Builder::new().name("engine".into()).spawn(run).map_err(system)?;
         let (name, doors) = (String::new(), Doors::default());
-        let mut running = Running { name, door, doors, engine: Some(engine) };
+        let mut running = Running { name, door, doors, engine: Some(engine_end) };
         let connected = array.nodes.map_or(Ok(()), |nodes| nodes.connected(&running.door, &news));
         if let Err(error) = connected {
             // Why it cannot be used is what has to be said.

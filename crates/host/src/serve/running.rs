@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use braid_array::action::Command;
@@ -36,7 +36,9 @@ pub(super) struct Running {
     pub(super) name: String,
     pub(super) door: Door,
     pub(super) doors: Doors,
-    pub(super) engine: Option<JoinHandle<io::Result<()>>>,
+    /// How the engine has ended. Its thread may stay for longer: the kernel lets none go that has
+    /// I/O in flight on a device that does not answer.
+    pub(super) engine: Option<Receiver<io::Result<()>>>,
 }
 
 impl Running {
@@ -150,7 +152,7 @@ impl Running {
     pub(super) fn join(&mut self) -> Result<(), Refusal> {
         let Some(engine) = self.engine.take() else { return Ok(()) };
         let next = "look at the superblocks of its members, then assemble it again";
-        match engine.join() {
+        match engine.recv() {
             Ok(Ok(())) => Ok(()),
             Ok(Err(error)) => {
                 Err(Refusal::new(format!("the engine failed: {}", describe(&error)), next))
