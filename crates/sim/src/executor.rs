@@ -8,6 +8,7 @@ use braid_array::action::Event;
 use braid_array::{
     Action, Buf, Compute, Instant, IoError, IoId, IoOp, Machine, MemberId, Outcome, SECTOR_BYTES,
 };
+use slab::Slab;
 
 use crate::clock::Clock;
 use crate::compute;
@@ -115,11 +116,10 @@ pub struct Executor<M> {
     /// Which device each member is.
     attached: Vec<Option<usize>>,
     clock: Clock<Due>,
-    flights: Vec<Option<Flight>>,
-    free: Vec<usize>,
+    flights: Slab<Flight>,
     /// Due, on devices that answer nothing.
     stalled: Vec<usize>,
-    computes: Vec<Option<(IoId, Compute)>>,
+    computes: Slab<(IoId, Compute)>,
     rng: Rng,
     temper: Temper,
 }
@@ -146,10 +146,9 @@ impl<M: Machine> Executor<M> {
             steps: 0,
             attached,
             clock,
-            flights: Vec::new(),
-            free: Vec::new(),
+            flights: Slab::new(),
             stalled: Vec::new(),
-            computes: Vec::new(),
+            computes: Slab::new(),
             rng,
             temper,
         }
@@ -188,18 +187,17 @@ impl<M: Machine> Executor<M> {
 
     /// Nothing is in flight here that anybody waits for.
     pub fn quiet(&self) -> bool {
-        self.flights.iter().flatten().all(|flight| flight.abandoned)
-            && self.computes.iter().all(Option::is_none)
+        self.flights.iter().all(|(_, flight)| flight.abandoned) && self.computes.is_empty()
     }
 
     /// Is anything in flight on a device?
     pub fn busy(&self, device: usize) -> bool {
-        self.flights.iter().flatten().any(|flight| flight.device == device)
+        self.flights.iter().any(|(_, flight)| flight.device == device)
     }
 
     /// May something that nobody waits for still read or write this?
     pub fn lent(&self, buf: Buf) -> bool {
-        self.flights.iter().flatten().any(|flight| match flight.op {
+        self.flights.iter().any(|(_, flight)| match flight.op {
             IoOp::Read { buf: used, .. } | IoOp::Write { buf: used, .. } => {
                 flight.abandoned && used.overlaps(buf)
             }
@@ -211,7 +209,7 @@ impl<M: Machine> Executor<M> {
     pub fn wake(&mut self, device: usize) {
         self.disks[device].set_hung(false);
         for slot in std::mem::take(&mut self.stalled) {
-            if self.flights[slot].as_ref().is_some_and(|flight| flight.device == device) {
+            if self.flights.get(slot).is_some_and(|flight| flight.device == device) {
                 let latency = self.latency();
                 self.clock.schedule(latency, Due::Io(slot));
             } else {
@@ -221,9 +219,8 @@ impl<M: Machine> Executor<M> {
     }
 
     fn abandon(&mut self, io: IoId) {
-        let flights = self.flights.iter_mut().flatten();
-        match flights.into_iter().find(|flight| flight.io == io) {
-            Some(flight) if !flight.abandoned => flight.abandoned = true,
+        match self.flights.iter_mut().find(|(_, flight)| flight.io == io) {
+            Some((_, flight)) if !flight.abandoned => flight.abandoned = true,
             _ => self.outputs.push(Output::Fault(format!("io {} given up, is none", io.0))),
         }
     }
@@ -286,8 +283,7 @@ impl<M: Machine> Executor<M> {
     }
 
     fn stalls(&self, slot: usize) -> bool {
-        let device = self.flights[slot].as_ref().map(|flight| flight.device);
-        device.is_some_and(|device| self.disks[device].hung())
+        self.disks[self.flights[slot].device].hung()
     }
 
     fn latency(&mut self) -> u64 {
@@ -312,11 +308,7 @@ impl<M: Machine> Executor<M> {
         };
         let flight =
             Flight { io, device, op, mark: self.disks[device].mark(), bytes, abandoned: false };
-        let slot = self.free.pop().unwrap_or_else(|| {
-            self.flights.push(None);
-            self.flights.len() - 1
-        });
-        self.flights[slot] = Some(flight);
+        let slot = self.flights.insert(flight);
         let latency = self.latency();
         self.clock.schedule(latency, Due::Io(slot));
     }
@@ -340,8 +332,7 @@ impl<M: Machine> Executor<M> {
     }
 
     fn finish(&mut self, slot: usize, trace: &mut Trace) -> (IoId, Result<Outcome, IoError>) {
-        let Some(flight) = self.flights[slot].take() else { unreachable!("a slot due is in use") };
-        self.free.push(slot);
+        let flight = self.flights.remove(slot);
         let result = self.perform(&flight).map(|()| Outcome::Done);
         if let Err(error) = result {
             trace.note(self.now(), &[2, flight.io.0], || {
@@ -419,18 +410,13 @@ impl<M: Machine> Executor<M> {
         trace.note(self.now(), &[5, io.0], || {
             format!("compute {} (io {})", show_sum(&compute), io.0)
         });
-        self.computes.push(Some((io, compute)));
+        let slot = self.computes.insert((io, compute));
         let latency = if self.temper.late_compute { self.latency() } else { 0 };
-        self.clock.schedule(latency, Due::Compute(self.computes.len() - 1));
+        self.clock.schedule(latency, Due::Compute(slot));
     }
 
     fn finish_compute(&mut self, slot: usize) -> (IoId, Result<Outcome, IoError>) {
-        let Some((io, compute)) = self.computes[slot].take() else {
-            unreachable!("a computation due is there")
-        };
-        while matches!(self.computes.last(), Some(None)) {
-            self.computes.pop();
-        }
+        let (io, compute) = self.computes.remove(slot);
         let skip = self.temper.mutation == Some(Mutation::SkipCompute) && self.rng.below(20) == 0;
         let outcome = if skip { Outcome::Done } else { compute::run(&mut self.arena, &compute) };
         (io, Ok(outcome))
@@ -443,7 +429,7 @@ impl<M: Machine> Executor<M> {
         for disk in &mut self.disks {
             disk.power_cut(&mut self.rng);
         }
-        for flight in self.flights.iter().flatten() {
+        for (_, flight) in &self.flights {
             let disk = &mut self.disks[flight.device];
             match flight.op {
                 IoOp::Write { sector, buf, .. } => {

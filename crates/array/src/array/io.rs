@@ -1,5 +1,7 @@
 //! I/O in flight: who asked for it, on which member.
 
+use slab::Slab;
+
 use super::Array;
 use crate::action::{Action, IoError, Outcome};
 use crate::{Buf, IoId, IoOp, MemberId};
@@ -38,37 +40,29 @@ struct Entry {
 /// byte of an id is left to [`crate::stack`].
 #[derive(Debug, Default)]
 pub(crate) struct Ios {
-    slots: Vec<(u32, Option<Entry>)>,
-    free: Vec<usize>,
+    entries: Slab<(u64, Entry)>,
+    generation: u64,
+    /// Those that somebody waits for.
     pub(crate) in_flight: usize,
 }
 
 impl Ios {
     pub(crate) fn with_capacity(capacity: usize) -> Self {
-        Self {
-            slots: Vec::with_capacity(capacity),
-            free: Vec::with_capacity(capacity),
-            in_flight: 0,
-        }
+        Self { entries: Slab::with_capacity(capacity), generation: 0, in_flight: 0 }
     }
 
     fn insert(&mut self, entry: Entry) -> IoId {
-        let index = self.free.pop().unwrap_or_else(|| {
-            self.slots.push((0, None));
-            self.slots.len() - 1
-        });
-        self.slots[index].1 = Some(entry);
+        self.generation = (self.generation + 1) & 0xff_ffff;
+        let index = self.entries.insert((self.generation, entry));
         self.in_flight += 1;
-        IoId(u64::from(self.slots[index].0) << 32 | index as u64)
+        IoId(self.generation << 32 | index as u64)
     }
 
     fn remove(&mut self, io: IoId) -> Entry {
         let index = (io.0 & 0xffff_ffff) as usize;
-        let (generation, entry) = &mut self.slots[index];
-        assert_eq!(u64::from(*generation), io.0 >> 32, "an answer for an I/O that is over");
-        *generation = (*generation + 1) & 0xff_ffff;
-        self.free.push(index);
-        let entry = entry.take().expect("an answer for an I/O in flight");
+        let (generation, entry) =
+            self.entries.try_remove(index).expect("an answer for an I/O in flight");
+        assert_eq!(generation, io.0 >> 32, "an answer for an I/O that is over");
         self.in_flight -= usize::from(entry.owner != Owner::Nobody);
         entry
     }
@@ -78,16 +72,18 @@ impl Ios {
         let waiting = move |entry: &Entry| {
             entry.owner != Owner::Nobody && entry.member.is_some_and(|(member, _)| member == id)
         };
-        let slots = (0u64..).zip(&self.slots);
-        slots
-            .filter(move |(_, (_, entry))| entry.as_ref().is_some_and(waiting))
-            .map(|(index, (generation, _))| IoId(u64::from(*generation) << 32 | index))
+        self.entries
+            .iter()
+            .filter(move |(_, (_, entry))| waiting(entry))
+            .map(|(index, (generation, _))| IoId(generation << 32 | index as u64))
     }
 
     /// Takes an I/O on a member from its owner; `None` when it has been answered meanwhile.
     pub(crate) fn abandon(&mut self, io: IoId) -> Option<(Owner, MemberId, IoOp)> {
-        let (generation, entry) = &mut self.slots[(io.0 & 0xffff_ffff) as usize];
-        let entry = entry.as_mut().filter(|_| u64::from(*generation) == io.0 >> 32)?;
+        let (generation, entry) = self.entries.get_mut((io.0 & 0xffff_ffff) as usize)?;
+        if *generation != io.0 >> 32 {
+            return None;
+        }
         let (id, op) = entry.member?;
         self.in_flight -= 1;
         Some((std::mem::replace(&mut entry.owner, Owner::Nobody), id, op))
@@ -95,14 +91,14 @@ impl Ios {
 
     /// Is anything on this member not answered that was given up?
     pub(crate) fn abandoned_on(&self, id: MemberId) -> bool {
-        self.slots.iter().filter_map(|(_, entry)| entry.as_ref()).any(|entry| {
+        self.entries.iter().any(|(_, (_, entry))| {
             entry.owner == Owner::Nobody && entry.member.is_some_and(|(member, _)| member == id)
         })
     }
 
     /// The id will mean another member: what was given up belongs to none.
     pub(crate) fn disown(&mut self, id: MemberId) {
-        for entry in self.slots.iter_mut().filter_map(|(_, entry)| entry.as_mut()) {
+        for (_, (_, entry)) in &mut self.entries {
             if entry.member.is_some_and(|(member, _)| member == id) {
                 entry.member = None;
             }

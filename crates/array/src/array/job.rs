@@ -7,6 +7,8 @@
 //!             space)                 └─ a read failed: plan again without that member
 //! ```
 
+use slab::Slab;
+
 use super::Array;
 use super::mending::Unread;
 use super::sync::goes_on_in_blocks;
@@ -177,41 +179,32 @@ impl Job {
 
 /// The table of jobs.
 #[derive(Debug, Default)]
-pub(crate) struct Jobs {
-    slots: Vec<Option<Job>>,
-    free: Vec<usize>,
-}
+pub(crate) struct Jobs(Slab<Job>);
 
 impl Jobs {
     pub(crate) fn insert(&mut self, job: Job) -> usize {
-        if let Some(index) = self.free.pop() {
-            self.slots[index] = Some(job);
-            return index;
-        }
-        self.slots.push(Some(job));
-        self.slots.len() - 1
+        self.0.insert(job)
     }
 
     pub(crate) fn get(&self, index: usize) -> &Job {
-        self.slots[index].as_ref().expect("a job in flight")
+        &self.0[index]
     }
 
     pub(crate) fn get_mut(&mut self, index: usize) -> &mut Job {
-        self.slots[index].as_mut().expect("a job in flight")
+        &mut self.0[index]
     }
 
     pub(crate) fn remove(&mut self, index: usize) -> Job {
-        self.free.push(index);
-        self.slots[index].take().expect("a job in flight")
+        self.0.remove(index)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.free.len() == self.slots.len()
+        self.0.is_empty()
     }
 
     /// Is I/O on this member planned?
     pub(crate) fn mention(&self, id: MemberId) -> bool {
-        self.slots.iter().flatten().any(|job| {
+        self.0.iter().any(|(_, job)| {
             let io = job.plan.reads.iter().chain(&job.plan.writes);
             let planned = io.clone().any(|io| io.member == id);
             planned

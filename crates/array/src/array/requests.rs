@@ -4,6 +4,8 @@
 //! members: no lock, no allocation. Writes to parity are gathered by unit until the executor has
 //! no more to hand in, so that what arrives together is written together.
 
+use slab::Slab;
+
 use super::Array;
 use super::io::{Owner, PlainRead};
 use super::job::{Job, Kind, Unit};
@@ -45,23 +47,20 @@ impl InFlight {
 }
 
 /// The table of requests.
-#[derive(Debug, Default)]
-pub(crate) struct Requests {
-    slots: Vec<Option<InFlight>>,
-    free: Vec<usize>,
-}
+#[derive(Debug)]
+pub(crate) struct Requests(Slab<InFlight>);
 
 impl Requests {
     pub(crate) fn new() -> Self {
-        Self { slots: vec![None; MAX_REQUESTS], free: (0..MAX_REQUESTS).rev().collect() }
+        Self(Slab::with_capacity(MAX_REQUESTS))
     }
 
-    pub(crate) const fn in_flight(&self) -> usize {
-        MAX_REQUESTS - self.free.len()
+    pub(crate) fn in_flight(&self) -> usize {
+        self.0.len()
     }
 
     fn get_mut(&mut self, index: usize) -> &mut InFlight {
-        self.slots[index].as_mut().expect("a request in flight")
+        &mut self.0[index]
     }
 }
 
@@ -71,9 +70,11 @@ impl Array {
             self.actions.push_back(Action::Complete { id: request.id, result: Err(error) });
             return Ok(());
         }
-        let index = self.requests.free.pop().ok_or(Full)?;
+        if self.requests.in_flight() == MAX_REQUESTS {
+            return Err(Full);
+        }
         let in_flight = InFlight { request, pending: 1, cut: 0, cutting: false, error: None };
-        self.requests.slots[index] = Some(in_flight);
+        let index = self.requests.0.insert(in_flight);
         if in_flight.changes_data() {
             self.writers += 1;
         }
@@ -418,8 +419,7 @@ impl Array {
 
     /// Answers a request whose pieces are all done.
     pub(crate) fn answer(&mut self, index: usize) {
-        let in_flight = self.requests.slots[index].take().expect("a request in flight");
-        self.requests.free.push(index);
+        let in_flight = self.requests.0.remove(index);
         if in_flight.changes_data() {
             self.writers -= 1;
             self.last_write = self.now;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use braid_array::action::Compute;
 use braid_array::fabric::{FabricOp, PeerId, VolumeOp};
 use braid_array::{Action, Buf, IoId, IoOp, MemberId};
+use slab::Slab;
 
 use super::ids::ClientId;
 use crate::wire::Message;
@@ -53,8 +54,7 @@ impl Flight {
 #[derive(Debug, Default)]
 pub(super) struct Out {
     actions: VecDeque<Action>,
-    flights: Vec<Option<Flight>>,
-    free: Vec<usize>,
+    flights: Slab<Flight>,
     /// Of all slices that have come, for any client.
     pub(super) received_bytes: u64,
 }
@@ -66,20 +66,18 @@ impl Out {
 
     /// Nothing waits for an answer.
     pub(super) fn is_quiet(&self) -> bool {
-        self.free.len() == self.flights.len()
+        self.flights.is_empty()
     }
 
     /// Takes an operation out when it is answered.
     pub(super) fn answered(&mut self, io: IoId) -> Option<Flight> {
         let index = usize::try_from(io.0).ok()?;
-        let flight = self.flights.get_mut(index)?.take()?;
-        self.free.push(index);
-        Some(flight)
+        self.flights.try_remove(index)
     }
 
     /// Does anything that uses this client's memory or volume wait for an answer?
     pub(super) fn uses(&self, client: ClientId) -> bool {
-        self.flights.iter().flatten().any(|flight| flight.client() == Some(client))
+        self.flights.iter().any(|(_, flight)| flight.client() == Some(client))
     }
 
     pub(super) fn push(&mut self, action: Action) {
@@ -121,11 +119,6 @@ impl Out {
     }
 
     fn depart(&mut self, flight: Flight) -> IoId {
-        let index = self.free.pop().unwrap_or_else(|| {
-            self.flights.push(None);
-            self.flights.len() - 1
-        });
-        self.flights[index] = Some(flight);
-        IoId(index as u64)
+        IoId(self.flights.insert(flight) as u64)
     }
 }
