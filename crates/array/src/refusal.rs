@@ -41,6 +41,13 @@ pub enum Invocation {
         /// Its members; found by looking at all block devices when empty.
         devices: Vec<String>,
     },
+    /// Write the content of an array of these devices to stdout.
+    Cat {
+        /// Even if what has to be computed for it may be wrong.
+        force: bool,
+        /// Its members.
+        devices: Vec<String>,
+    },
     /// Tell who would be in.
     Explain {
         /// Candidates.

@@ -27,6 +27,9 @@ fn spelled(invocation: &Invocation) -> String {
             let words = [array(name), devices.clone()].concat();
             line(&format!("assemble{rename}{}{scan}", flags(*options)), &words)
         }
+        Invocation::Cat { force, devices } => {
+            line(if *force { "cat --force" } else { "cat" }, devices)
+        }
         Invocation::Explain { devices } => line("assemble --explain", devices),
         Invocation::Examine { devices } => line("examine", devices),
         Invocation::Create => "braid create --help".to_owned(),

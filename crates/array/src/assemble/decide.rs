@@ -9,9 +9,30 @@ use crate::format::superblock::feature;
 use crate::format::{Role, Superblock};
 use crate::refusal::{Invocation, Next};
 
-/// Decides who is in, and whether the array can be started.
+/// More steps than lead from one refusal to what works.
+const MOST_STEPS: usize = 4;
+
+/// Decides who is in, and whether the array can be started. Where the next step is to start it
+/// otherwise, that works.
 #[must_use]
 pub fn decide(candidates: Vec<Candidate>, options: Options) -> Assembly {
+    let mut assembly = decide_once(candidates.clone(), options);
+    for _ in 0..MOST_STEPS {
+        let Start::Refused { next, .. } = &mut assembly.start else { break };
+        let Some(Invocation::Assemble { options, devices, .. }) = next.invocation.as_deref() else {
+            break;
+        };
+        let named = |candidate: &&Candidate| devices.contains(&candidate.device);
+        let named = candidates.iter().filter(named).cloned().collect();
+        match decide_once(named, *options).start {
+            Start::Ready { .. } => break,
+            Start::Refused { next: further, .. } => *next = further,
+        }
+    }
+    assembly
+}
+
+fn decide_once(candidates: Vec<Candidate>, options: Options) -> Assembly {
     let Some(newest) = newest(&candidates) else { return without_superblocks(&candidates) };
     let mut table = Table::new(&candidates, newest);
     table.check_places();

@@ -313,6 +313,10 @@ pub(crate) struct CatArgs {
     /// Bytes to write [default: to the end]
     #[arg(long, value_parser = parse_size)]
     pub(crate) length: Option<Size>,
+    /// Read a degraded array that was not stopped cleanly, or with members that are a little
+    /// behind: some of the content may be wrong
+    #[arg(long, short)]
+    pub(crate) force: bool,
 }
 
 #[derive(Debug, Args)]

@@ -4,8 +4,9 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use braid_array::SECTOR_BYTES;
-use braid_array::assemble::{Candidate, Config, Options, Start};
+use braid_array::assemble::{self, Candidate, Config, Options};
+use braid_array::refusal::{Invocation, Next};
+use braid_array::{Refusal, SECTOR_BYTES};
 use braid_host::control::{Client, ControlError};
 use braid_host::member::MemberFile;
 use braid_host::reader::{CopyError, Reader};
@@ -48,7 +49,7 @@ pub(super) fn run(run_dir: &Path, args: &CatArgs) -> Result<(), Failure> {
         }
     };
     let found = found::open_all("cat", &members, Use::Read)?;
-    let mut reader = open(&object, found, nested)?;
+    let mut reader = open(&object, found, nested, args.force)?;
     let (offset, length) = range(&object, reader.size_bytes(), args)?;
     let mut stdout = io::stdout().lock();
     let copied = reader.read_with(offset, length, |bytes| stdout.write_all(bytes));
@@ -113,62 +114,96 @@ fn running(mut client: Client, name: &str, args: &CatArgs) -> Result<(), Failure
 
 /// A reader of the array these devices are the members of. When they are members of several
 /// arrays, or of one that is `nested` in another, those arrays must be the members of one.
-fn open(object: &str, found: Vec<Found>, nested: bool) -> Result<Reader, Failure> {
+fn open(object: &str, found: Vec<Found>, nested: bool, force: bool) -> Result<Reader, Failure> {
+    let start = Start { object, force };
     let inner = found::groups(found);
-    match <[Vec<Found>; 1]>::try_from(inner) {
-        Ok([found]) if !nested => open_one(object, found),
-        Ok(inner) => open_nested(object, inner.into()),
-        Err(inner) => open_nested(object, inner),
+    let opened = match <[Vec<Found>; 1]>::try_from(inner) {
+        Ok([found]) if !nested => start.one(found),
+        Ok(inner) => start.nested(inner.into()),
+        Err(inner) => start.nested(inner),
+    };
+    opened.map_err(|why| Failure::explained("cat", object, why))
+}
+
+/// How members are made readable.
+struct Start<'a> {
+    object: &'a str,
+    force: bool,
+}
+
+impl Start<'_> {
+    fn one(&self, found: Vec<Found>) -> Result<Reader, Refusal> {
+        let (candidates, mut devices): (Vec<Candidate>, Vec<MemberFile>) =
+            found.into_iter().map(|one| (one.candidate, one.device)).unzip();
+        let config = self.config(candidates)?;
+        let members =
+            found::in_order(&config, &mut devices, |device| device.path.display().to_string());
+        Reader::new(config, members).map_err(|reason| no_reader(&reason))
     }
-}
 
-fn open_one(object: &str, found: Vec<Found>) -> Result<Reader, Failure> {
-    let (candidates, mut devices): (Vec<Candidate>, Vec<MemberFile>) =
-        found.into_iter().map(|one| (one.candidate, one.device)).unzip();
-    let config = start(object, candidates)?;
-    let members =
-        found::in_order(&config, &mut devices, |device| device.path.display().to_string());
-    Reader::new(config, members).map_err(|reason| no_reader(object, &reason))
-}
-
-fn open_nested(object: &str, inner: Vec<Vec<Found>>) -> Result<Reader, Failure> {
-    let all: Vec<Candidate> = inner.iter().flatten().map(|one| one.candidate.clone()).collect();
-    let mut readers = Vec::with_capacity(inner.len());
-    for found in inner {
-        let mut reader = open_one(object, found)?;
-        let name = format!("{object} (array {})", readers.len());
-        let candidate = Candidate::read(name, reader.size_bytes() / SECTOR_BYTES, |sector, len| {
-            let mut content = vec![0; len as usize];
-            let read = reader.read_at(sector * SECTOR_BYTES, &mut content);
-            read.map(|()| content).map_err(|error| error.to_string())
-        });
-        if candidate.superblock.is_err() {
-            // No nested array, then: the members of different arrays were mixed up.
-            return Err(start(object, all).err().unwrap_or_else(|| mixed(object)));
+    fn nested(&self, inner: Vec<Vec<Found>>) -> Result<Reader, Refusal> {
+        let all: Vec<Candidate> = inner.iter().flatten().map(|one| one.candidate.clone()).collect();
+        // A command for an inner array would read that one.
+        let of_all = |why: Refusal| {
+            let devices = all.iter().map(|candidate| candidate.device.clone()).collect();
+            let next = match why.next.invocation.as_deref() {
+                Some(Invocation::Cat { force: true, .. }) if !self.force => {
+                    Next::by(why.next.advice, Invocation::Cat { force: true, devices })
+                }
+                _ => Invocation::Explain { devices }.into(),
+            };
+            Refusal { next, ..why }
+        };
+        let mut readers = Vec::with_capacity(inner.len());
+        for found in inner {
+            let mut reader = self.one(found).map_err(of_all)?;
+            let name = format!("{} (array {})", self.object, readers.len());
+            let sectors = reader.size_bytes() / SECTOR_BYTES;
+            let candidate = Candidate::read(name, sectors, |sector, len| {
+                let mut content = vec![0; len as usize];
+                let read = reader.read_at(sector * SECTOR_BYTES, &mut content);
+                read.map(|()| content).map_err(|error| error.to_string())
+            });
+            if candidate.superblock.is_err() {
+                // No nested array, then: the members of different arrays were mixed up.
+                return Err(self.config(all).err().unwrap_or_else(mixed));
+            }
+            readers.push((candidate, reader));
         }
-        readers.push((candidate, reader));
+        let candidates = readers.iter().map(|(candidate, _)| candidate.clone()).collect();
+        let config = self.config(candidates).map_err(of_all)?;
+        let members =
+            found::in_order(&config, &mut readers, |(candidate, _)| candidate.device.clone());
+        let inner = members.into_iter().map(|(_, reader)| reader).collect();
+        Reader::stacked(config, inner).map_err(|reason| no_reader(&reason))
     }
-    let candidates = readers.iter().map(|(candidate, _)| candidate.clone()).collect();
-    let config = start(object, candidates)?;
-    let members = found::in_order(&config, &mut readers, |(candidate, _)| candidate.device.clone());
-    let inner = members.into_iter().map(|(_, reader)| reader).collect();
-    Reader::stacked(config, inner).map_err(|reason| no_reader(object, &reason))
+
+    /// How these candidates start for reading.
+    fn config(&self, candidates: Vec<Candidate>) -> Result<Config, Refusal> {
+        let options = Options { read_only: true, force: self.force, ..Options::default() };
+        match found::decide(candidates, options).start {
+            assemble::Start::Ready { config, .. } => Ok(*config),
+            assemble::Start::Refused { reason, next, .. } => {
+                Err(Refusal { reason, next: to_read(next) })
+            }
+        }
+    }
 }
 
-fn no_reader(object: &str, reason: &str) -> Failure {
-    Failure::refused("cat", object, reason, "compare the superblocks with braid examine")
+/// Who wants to read is not told to assemble.
+fn to_read(mut next: Next) -> Next {
+    if let Some(Invocation::Assemble { options, devices, .. }) = next.invocation.as_deref() {
+        let (force, devices) = (options.force, devices.clone());
+        next.invocation = Some(Box::new(Invocation::Cat { force, devices }));
+    }
+    next
 }
 
-fn mixed(object: &str) -> Failure {
+fn no_reader(reason: &str) -> Refusal {
+    Refusal::new(reason, "compare the superblocks with braid examine")
+}
+
+fn mixed() -> Refusal {
     let reason = "these are members of different arrays";
-    Failure::refused("cat", object, reason, "name the members of one; see braid examine")
-}
-
-/// How these candidates start for reading.
-fn start(object: &str, candidates: Vec<Candidate>) -> Result<Config, Failure> {
-    let options = Options { read_only: true, ..Options::default() };
-    match found::decide(candidates, options).start {
-        Start::Ready { config, .. } => Ok(*config),
-        Start::Refused { reason, next, .. } => Err(Failure::refused("cat", object, reason, next)),
-    }
+    Refusal::new(reason, "name the members of one; see braid examine")
 }
