@@ -122,6 +122,30 @@ fn create_overwrites_nothing_unasked() {
 }
 
 #[test]
+fn create_warns_of_what_may_be_a_mistake() {
+    let lab = Lab::new();
+    let (small, large) = (lab.members("s", 2, 16), lab.members("l", 1, 64));
+    let warned = |words: &str, members: &[PathBuf]| {
+        let output = lab.run(words, members);
+        assert!(output.status.success());
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let unequal = [&small[..], &large].concat();
+    assert!(warned("create x -l 5 -n 3", &unequal).contains("l0: 48 of 64 MiB stay unused"));
+    assert_eq!(warned("create x -l 5 -n 3 --size 8M --force", &unequal), "");
+    assert_eq!(warned("create x -l 0 -n 3 --force", &unequal), "");
+
+    let members = lab.members("m", 2, 16);
+    assert_eq!(warned("create y -l 1 -n 2 --force", &members), "");
+    let full = lab.members("d", 2, 64);
+    let file = OpenOptions::new().write(true).open(&full[1]).unwrap();
+    file.write_all_at(&vec![7; 8 << 20], 24 << 20).unwrap();
+    let said = "d1: holds data of no known kind, at byte 25165824 for one; it is overwritten";
+    let line = warned("create z -l 1 -n 2", &full);
+    assert!(line.contains(said) && line.lines().count() == 1, "{line}");
+}
+
+#[test]
 fn names_from_superblocks_cannot_forge_lines() {
     let lab = Lab::new();
     let members = created(&lab, "forge", "1", 2);

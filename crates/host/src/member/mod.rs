@@ -20,7 +20,7 @@ pub(crate) use open::describe;
 pub use open::{Identity, Mode, OpenError, check_distinct, identity, memory, open, peek};
 pub use probe::probe;
 pub use scan::scan;
-pub use signature::{Signature, signature};
+pub use signature::{Signature, data, signature};
 
 /// An opened and exclusively locked member.
 #[derive(Debug)]

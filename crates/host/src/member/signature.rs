@@ -92,6 +92,30 @@ pub fn signature(member: &MemberFile) -> io::Result<Option<Signature>> {
     Ok(in_head(&head).or_else(|| in_tail(&tail, tail_offset, size)))
 }
 
+/// Samples in which data is looked for, beside the first MiB.
+const SAMPLES: u64 = 64;
+const SAMPLE_BYTES: u64 = 4096;
+
+/// Where something other than zeroes lies, in bytes: all of the first MiB is looked at, and samples
+/// that lie evenly beyond it, so that more than a few percent of data do not escape. `None` where
+/// nothing was found.
+///
+/// # Errors
+/// When the device cannot be read.
+pub fn data(member: &MemberFile) -> io::Result<Option<u64>> {
+    let size = member.sectors * SECTOR_BYTES;
+    let step = (size / SAMPLES).max(SAMPLE_BYTES).next_multiple_of(SAMPLE_BYTES);
+    let samples = (1..=SAMPLES).map(|number| (number * step, SAMPLE_BYTES));
+    for (offset, len) in std::iter::once((0, 1 << 20)).chain(samples) {
+        let len = len.min(size.saturating_sub(offset));
+        let bytes = member.read_at(offset.min(size), usize::try_from(len).unwrap_or_default())?;
+        if let Some(at) = bytes.iter().position(|byte| *byte != 0) {
+            return Ok(Some(offset + at as u64));
+        }
+    }
+    Ok(None)
+}
+
 fn in_head(head: &[u8]) -> Option<Signature> {
     let fixed = MAGICS
         .iter()

@@ -10,6 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use braid_array::create::{Blueprint, CreateError, NewArray, NewBitmap, NewDevice};
 use braid_array::format::locations;
 use braid_array::format::superblock::time_code;
+use braid_array::level::Level;
 use braid_array::refusal::Advised;
 use braid_array::{SECTOR_BYTES, name};
 use braid_host::member::{self, MemberFile, Mode};
@@ -56,6 +57,7 @@ fn on_devices(args: &CreateArgs) -> Result<(), Failure> {
     let plan = Plan::of(args, paths(args)?)?;
     let devices = open(&plan)?;
     let blueprint = blueprint(&plan, &devices)?;
+    warn(&plan, &devices)?;
     write(&plan, &devices, &blueprint)?;
     let word = |path: &PathBuf| {
         let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
@@ -218,6 +220,33 @@ fn open(plan: &Plan) -> Result<Vec<Option<MemberFile>>, Failure> {
     }
     let mut opened = devices.into_iter();
     Ok(plan.members.iter().map(|path| path.as_ref().and_then(|_| opened.next())).collect())
+}
+
+/// Says what is most likely a mistake, but may be meant: a member that is much larger than another,
+/// and one that holds data which no signature tells of.
+fn warn(plan: &Plan, devices: &[Option<MemberFile>]) -> Result<(), Failure> {
+    let all = !matches!(plan.shape.level, Level::Linear | Level::Raid0);
+    let common = all && plan.size_sectors.is_none();
+    let smallest = devices.iter().flatten().map(|device| device.sectors).min().unwrap_or(0);
+    for device in devices.iter().flatten() {
+        let (name, path) = (&plan.name, device.path.display());
+        let unused = device.sectors - smallest;
+        if common && unused > device.sectors / 10 {
+            let [unused, all] = [unused, device.sectors].map(|sectors| sectors * SECTOR_BYTES);
+            let why = "for another member is that much smaller";
+            output::warning(&format!(
+                "create {name}: {path}: {} of {} MiB stay unused, {why}",
+                unused >> 20,
+                all >> 20
+            ));
+        }
+        let found = if plan.force { Ok(None) } else { member::data(device) };
+        if let Some(offset) = found.map_err(|error| unreadable(device, &error))? {
+            let what = format!("holds data of no known kind, at byte {offset} for one");
+            output::warning(&format!("create {name}: {path}: {what}; it is overwritten"));
+        }
+    }
+    Ok(())
 }
 
 fn unreadable(device: &MemberFile, error: &std::io::Error) -> Failure {
