@@ -135,6 +135,10 @@ fn create_warns_of_what_may_be_a_mistake() {
     assert_eq!(warned("create x -l 5 -n 3 --size 8M --force", &unequal), "");
     assert_eq!(warned("create x -l 0 -n 3 --force", &unequal), "");
 
+    lab.ok("create home -l 1 -n 2 --assume-clean --force", &small);
+    lab.ok("assemble home", &small);
+    let line = warned("add home --force", &large);
+    assert!(line.contains("l0: ") && line.contains(" of 64 MiB stay unused"), "{line}");
     let members = lab.members("m", 2, 16);
     assert_eq!(warned("create y -l 1 -n 2 --force", &members), "");
     let full = lab.members("d", 2, 64);
