@@ -198,7 +198,7 @@ fn what_cannot_be_is_refused() {
     let too_large = CreateError::SizeTooLarge { size_sectors: GIB, available_sectors: GIB - 4096 };
     assert_eq!(error(&array, &roles, &[]), too_large);
     let array = NewArray { size_sectors: Some(1000), ..raid5.clone() };
-    assert!(matches!(error(&array, &roles, &[]), CreateError::Geometry(_)));
+    assert!(matches!(error(&array, &roles, &[]), CreateError::SizeTooSmall { .. }));
     let missing = [roles[0], None, None];
     let too_few = |level, missing| CreateError::TooFew { level, missing };
     assert_eq!(error(&raid5, &missing, &[]), too_few(Level::Raid5, 2));

@@ -184,7 +184,7 @@ fn what_newer_kernels_keep_in_the_pads_is_kept_or_refused() {
     }
     for byte in [12, 15, 228, 255] {
         let sb = at(byte, &[1]);
-        let text = "uses superblock fields of a newer md, which braid does not run; use mdadm";
+        let text = "uses superblock fields of a newer md, which braid does not run";
         assert_eq!(sb.supported().unwrap_err().to_string(), text, "{byte}");
         assert_eq!(sb.encode(), patched(V12, byte, &[1]), "{byte}");
     }

@@ -240,6 +240,8 @@ fn serve_machine(
         let started = control.run(Arc::new(served)).and_then(|()| ready());
         started.and_then(|()| log_events(name, events, &running.door)).map_err(system)
     });
+    // Who starts it is told why it did not.
+    let served_once = started.is_ok();
     let ended = match started {
         Ok(()) => running.supervise(&stops.receiver, stops.patience),
         Err(error) => running.stop(true).and(Err(error)),
@@ -251,7 +253,9 @@ fn serve_machine(
         Ok(told) => (told, Ok(())),
         Err(error) => (None, Err(error)),
     };
-    log_end(name, &result);
+    if served_once {
+        log_end(name, &result);
+    }
     if let Some(told) = told {
         told(Ok(()));
     }

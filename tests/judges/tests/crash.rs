@@ -141,7 +141,8 @@ fn replay(mut content: Content, log: &Path) -> Content {
 
 /// Braid assembles a copy, resyncs, finds no mismatch and the content.
 fn recover(array: &Left) -> Left {
-    let name = format!("{}-again", array.name);
+    // A name has room for 32 bytes.
+    let name = array.name.replacen("kill", "a", 1);
     let directory = support::directory(&name);
     let copy = |member: &PathBuf| {
         let to = directory.join(member.file_name().expect("a name"));

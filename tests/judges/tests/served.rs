@@ -110,10 +110,12 @@ impl Served {
         });
     }
 
-    /// `braid check NAME --wait`: the mismatches.
+    /// `braid check NAME --wait`: the mismatches, of which its exit status tells, too.
     pub(crate) fn check(&self) -> u64 {
-        Run::of(self.braid("check").arg("--wait")).expect_success("check");
-        self.status()["mismatches"].as_u64().expect("a number of mismatches")
+        let run = Run::of(self.braid("check").arg("--wait"));
+        let mismatches = self.status()["mismatches"].as_u64().expect("a number of mismatches");
+        assert_eq!(run.status.code(), Some(i32::from(mismatches > 0)), "check: {run}");
+        mismatches
     }
 
     /// The array's size, as an NBD client sees it.

@@ -12,8 +12,10 @@ fn is_data_read(op: IoOp) -> bool {
 }
 
 fn failed(world: &World, id: u16) -> bool {
-    let failed = |event: &ArrayEvent| matches!(event, ArrayEvent::MemberFailed { member, .. } if *member == MemberId(id));
-    world.events.iter().any(failed)
+    world.events.iter().any(|event| match event {
+        ArrayEvent::MemberFailed { member, .. } => *member == MemberId(id),
+        _ => false,
+    })
 }
 
 #[test]
