@@ -208,6 +208,9 @@ pub enum IoErrorKind {
     Medium,
     /// The device does not answer or is gone.
     Gone,
+    /// No room for what was to be written, on a file system that others fill as well. What the
+    /// device holds it still serves, and it may have room again.
+    Full,
     /// Nobody waits for it any more: it says nothing of the device, and its buffer is in use.
     Abandoned,
 }

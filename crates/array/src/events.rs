@@ -44,6 +44,13 @@ pub enum ArrayEvent {
         /// What it answered.
         fault: Fault,
     },
+    /// A member had no room for what was to be written: the write was refused, the member stays.
+    MemberFull {
+        /// Which.
+        member: MemberId,
+        /// What it answered.
+        fault: Fault,
+    },
     /// A client was hung up on: it took no replies for long, and others needed their memory.
     ClientDropped {
         /// Who, for people.
@@ -105,6 +112,7 @@ impl ArrayEvent {
                 Self::ReadCorrected { member: map(member), fault }
             }
             Self::ReadFailed { member, fault } => Self::ReadFailed { member: map(member), fault },
+            Self::MemberFull { member, fault } => Self::MemberFull { member: map(member), fault },
             Self::Mismatch { array_sector, sectors, member } => {
                 Self::Mismatch { array_sector, sectors, member: member.map(map) }
             }

@@ -68,6 +68,9 @@ pub enum RequestError {
     /// These sectors cannot be read from any member.
     #[error("unreadable sectors with no redundancy left")]
     Medium,
+    /// The file systems of members have no room for what was to be written.
+    #[error("no room on the members for what was to be written")]
+    NoSpace,
     /// A read that nobody waits for any more may still write into the buffer: it is to be asked
     /// again, with another one. Executors do that; programs do not see it.
     #[error("the buffer is still in use by a member that does not answer")]

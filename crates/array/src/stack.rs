@@ -291,6 +291,7 @@ const fn lift(result: Result<(), RequestError>) -> Result<Outcome, IoError> {
     match result {
         Ok(()) => Ok(Outcome::Done),
         Err(RequestError::Medium) => Err(IoError::MEDIUM),
+        Err(RequestError::NoSpace) => Err(IoError { kind: crate::IoErrorKind::Full, errno: None }),
         Err(RequestError::BufferHeld) => Err(IoError::ABANDONED),
         Err(_) => Err(IoError::GONE),
     }

@@ -288,7 +288,8 @@ impl Running {
             memory.give_back(piece);
         };
         let more = arena.cool(&mut give_back);
-        if self.machine.idle() && !arena.has_lent() {
+        // What was given up may still be at work on its memory.
+        if self.machine.idle() && !arena.has_lent() && self.executor.given_up() == 0 {
             arena.machine_pieces().for_each(give_back);
         }
         let again = std::mem::replace(&mut self.used, false);

@@ -273,11 +273,10 @@ fn keeps_dsync(file: &LockedFile) -> bool {
 /// What an error says of the device: is it these sectors, or all of it?
 pub(crate) fn error_of(errno: Errno) -> IoError {
     let kind = match errno {
-        // EREMOTEIO and EBADE are what the block layer makes of target errors; a sparse file that
-        // cannot grow still serves what it has.
-        Errno::IO | Errno::NODATA | Errno::ILSEQ | Errno::REMOTEIO | Errno::NOSPC => {
-            IoErrorKind::Medium
-        }
+        // EREMOTEIO and EBADE are what the block layer makes of target errors.
+        Errno::IO | Errno::NODATA | Errno::ILSEQ | Errno::REMOTEIO => IoErrorKind::Medium,
+        // A sparse file that cannot grow still serves what it has.
+        Errno::NOSPC | Errno::DQUOT => IoErrorKind::Full,
         _ => IoErrorKind::Gone,
     };
     IoError { kind, errno: Some(errno.raw_os_error()) }

@@ -5,7 +5,7 @@
 //! contents it had since it was last durable, and of a write in flight any subset of the sectors
 //! arrives. A sector is written whole or not at all, as disks promise.
 
-use braid_array::{IoError, SECTOR_BYTES};
+use braid_array::{IoError, IoErrorKind, SECTOR_BYTES};
 
 use crate::rng::Rng;
 
@@ -32,6 +32,8 @@ pub struct Disk {
     blind: bool,
     /// Answers nothing.
     hung: bool,
+    /// Has no room for what is written.
+    full: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -67,6 +69,7 @@ impl Disk {
             gone: false,
             blind: false,
             hung: false,
+            full: false,
         }
     }
 
@@ -132,6 +135,11 @@ impl Disk {
         self.hung
     }
 
+    /// Has no room for what is written, or has again.
+    pub const fn set_full(&mut self, full: bool) {
+        self.full = full;
+    }
+
     /// Nothing can be read.
     #[must_use]
     pub const fn blind(&self) -> bool {
@@ -176,6 +184,9 @@ impl Disk {
         self.reachable(sector, sectors as usize * SECTOR)?;
         if self.unwritable.iter().any(|bad| (sector..sector + sectors).contains(bad)) {
             return Err(IoError::MEDIUM);
+        }
+        if self.full && sectors > 0 {
+            return Err(IoError { kind: IoErrorKind::Full, errno: None });
         }
         Ok(())
     }

@@ -361,7 +361,7 @@ impl<M: Machine> Executor<M> {
                 Ok(())
             }
             IoOp::Discard { sector, sectors } => {
-                disk.writable(sector, sectors)?;
+                disk.writable(sector, 0)?;
                 if self.temper.discard_zeroes {
                     disk.write_zeroes(sector, sectors, false);
                 }

@@ -58,6 +58,7 @@ fn calm(world: &mut World) -> Result<(), Failure> {
         world.exec.wake(device);
     }
     world.hangs.clear();
+    world.relax();
     let _ = ask(world, Command::Pause(false))?;
     let fast = Some(1 << 30);
     let _ = ask(world, Command::SpeedLimits { min_bytes_s: fast, max_bytes_s: fast })?;

@@ -10,6 +10,7 @@ use braid_array::{Machine, MemberId};
 
 use crate::assembly;
 use crate::create;
+use crate::disk::Disk;
 use crate::world::{Hang, World, holders};
 
 /// Roles that no sound member holds.
@@ -63,7 +64,7 @@ fn survivable(world: &mut World, status: &Status, lost: usize) -> bool {
         disk.gone() || disk.hung() || world.is_damaged(device)
     };
     let lost = lost + devices.into_iter().filter(|device| unsound(*device)).count();
-    let enough = lost <= world.scenario.tolerance();
+    let enough = lost + usize::from(world.rebuilt_with_gaps) <= world.scenario.tolerance();
     if !enough && world.scenario.excess {
         world.excess = true;
     }
@@ -84,7 +85,7 @@ pub fn inject(world: &mut World) {
     if world.rng.percent(40) && return_members(world, &status) {
         return;
     }
-    match world.rng.below(19) {
+    match world.rng.below(21) {
         0..=2 => fail(world, &status),
         3..=4 => vanish(world, &status),
         5..=6 => damage(world, &status, false),
@@ -110,6 +111,7 @@ pub fn inject(world: &mut World) {
         15 => go_blind(world, &status),
         16..=17 => hang(world, &status),
         18 if world.scenario.excess => scratch(world, &status),
+        19..=20 => fill_up(world, &status),
         _ => {
             let max_bytes_s = Some(world.rng.pick(&[1 << 20, 10 << 20, 1 << 30]));
             let min_bytes_s = Some(world.rng.pick(&[1 << 10, 1 << 20]));
@@ -151,7 +153,7 @@ fn vanish(world: &mut World, status: &Status) {
 fn damage(world: &mut World, status: &Status, for_good: bool) {
     let Some(member) = any_member(world, status, &LIVE) else { return };
     let Some(device) = world.exec.device(member) else { return };
-    if !may_be_damaged(world, status, member) {
+    if world.was_tight || !may_be_damaged(world, status, member) {
         return;
     }
     let data_sectors = world.scenario.data_sectors.iter().copied().min().unwrap_or(1);
@@ -200,12 +202,31 @@ pub fn scratch(world: &mut World, status: &Status) {
     }
 }
 
+/// Members have no room any more, one or all, for less long than metadata can wait for it.
+fn fill_up(world: &mut World, status: &Status) {
+    // With what cannot be read in what was left torn, some would be lost.
+    if world.was_tight || world.exec.disks.iter().any(Disk::damaged) {
+        return;
+    }
+    let all = world.rng.percent(50);
+    let one = any_member(world, status, &LIVE);
+    let patience_millis = world.rng.pick(&[1, 100, 5_000, 40_000]);
+    let until = world.exec.now().plus_millis(patience_millis);
+    for member in status.members.iter().filter(|m| all || Some(m.member) == one) {
+        let Some(device) = world.exec.device(member.member) else { continue };
+        world.note(&[55, device as u64], || format!("TROUBLE device {device} is full"));
+        world.exec.disks[device].set_full(true);
+        world.tight.push((device, until));
+        world.was_tight = true;
+    }
+}
+
 /// Nothing can be read any more, while writes are taken.
 fn go_blind(world: &mut World, status: &Status) {
     let Some(member) = any_member(world, status, &LIVE) else { return };
     let Some(device) = world.exec.device(member) else { return };
     // Where parity is in doubt, what cannot be read is lost.
-    if world.suspects.is_empty() && may_be_damaged(world, status, member) {
+    if !world.was_tight && world.suspects.is_empty() && may_be_damaged(world, status, member) {
         world.damages(device);
         world.note(&[52, device as u64], || format!("TROUBLE device {device} cannot be read"));
         world.exec.disks[device].go_blind();
@@ -229,6 +250,9 @@ fn hang(world: &mut World, status: &Status) {
 /// cannot do without answer again some time.
 pub fn relieve(world: &mut World) {
     let now = world.exec.now();
+    for (device, _) in world.tight.extract_if(.., |(_, until)| *until <= now) {
+        world.exec.disks[device].set_full(false);
+    }
     let Some(at) = world.hangs.iter().position(|hang| hang.until <= now) else { return };
     let Hang { device, over, .. } = world.hangs[at];
     if over {

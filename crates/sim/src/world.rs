@@ -102,6 +102,12 @@ pub struct World {
     damaged: BTreeMap<usize, Option<(u64, Instant)>>,
     /// Devices that answer nothing.
     pub hangs: Vec<Hang>,
+    /// A member was rebuilt but for what could not be read elsewhere: it has bad blocks there.
+    pub rebuilt_with_gaps: bool,
+    /// Devices without room, and until when.
+    pub tight: Vec<(usize, Instant)>,
+    /// Some had none in this life: writes may be refused.
+    pub was_tight: bool,
     asked: Vec<Asked>,
     next_command: u64,
     /// Commands refused, and why.
@@ -138,6 +144,9 @@ impl World {
             submitted: 0,
             damaged: BTreeMap::new(),
             hangs: Vec::new(),
+            rebuilt_with_gaps: false,
+            tight: Vec::new(),
+            was_tight: false,
             asked: Vec::new(),
             next_command: 0,
             refused: Vec::new(),
@@ -154,6 +163,8 @@ impl World {
         let disks = &self.exec.disks;
         self.damaged.retain(|device, _| disks[*device].damaged());
         self.hangs.clear();
+        self.relax();
+        self.was_tight = false;
         self.asked.clear();
         self.waiting = None;
         self.full = false;
@@ -349,8 +360,16 @@ impl World {
         self.note(&[11, id.0, u64::from(result.is_ok())], || {
             format!("COMPLETE #{slot} {kind:?} {}+{}: {result:?}", range.sector, range.sectors)
         });
+        let refused = result == Err(RequestError::NoSpace) && self.was_tight;
+        if refused && !matches!(kind, Kind::Read | Kind::Flush) {
+            self.suspects.in_flight(range, &self.geometry);
+            self.synced = false;
+            self.exempt();
+            self.exempt_unreadable();
+        }
         if let Err(error) = result
             && !self.excess
+            && !refused
         {
             let Range { sector, sectors } = range;
             return Err(Failure(format!("{kind:?} {sector}+{sectors} failed: {error}")));
@@ -396,6 +415,12 @@ impl World {
         Ok(())
     }
 
+    /// All devices have room again.
+    pub fn relax(&mut self) {
+        self.tight.clear();
+        self.exec.disks.iter_mut().for_each(|disk| disk.set_full(false));
+    }
+
     /// Why a command was refused, if it was.
     pub fn refusal(&mut self, id: CommandId) -> Option<String> {
         let at = self.refused.iter().position(|(other, _)| *other == id)?;
@@ -408,6 +433,8 @@ impl World {
             ArrayEvent::MemberFailed { .. } => self.exempt(),
             ArrayEvent::SyncFinished { action, ref end, .. } => {
                 self.sync_finished = Some((action, end.clone()));
+                let unread = matches!(end, SyncEnd::Unread { .. });
+                self.rebuilt_with_gaps |= action == SyncAction::Recovery && unread;
                 if action == SyncAction::Resync && *end == SyncEnd::Complete {
                     self.suspects.clear();
                     self.synced = true;

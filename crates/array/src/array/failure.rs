@@ -2,10 +2,13 @@
 //!
 //! A write error or a vanished device makes a member faulty; the superblocks of the others say so
 //! before any write is acknowledged. A read error of the medium does not: it is repaired by
-//! rewriting. When the array cannot do without the member, nothing is written any more, the
-//! superblocks included: they still tell the last state in which the array could run.
+//! rewriting. A file system without room is no fault of the member: the write is refused, and what
+//! it may have left different among the members stays marked. When the array cannot do without the
+//! member, nothing is written any more, the superblocks included: they still tell the last state in
+//! which the array could run.
 
 use super::Array;
+use super::io::Owner;
 use super::members::State;
 use crate::action::{IoError, IoErrorKind};
 use crate::events::{ArrayEvent, Fault};
@@ -15,17 +18,22 @@ use crate::{IoOp, MemberId};
 
 impl Array {
     /// Counts an error and makes the member faulty when the error says so.
-    pub(crate) fn note_error(&mut self, id: MemberId, op: IoOp, error: IoError) {
+    pub(crate) fn note_error(&mut self, id: MemberId, op: IoOp, owner: Owner, error: IoError) {
         if matches!(op, IoOp::Discard { .. }) || error.kind == IoErrorKind::Abandoned {
             return;
         }
         if let Some(member) = self.members.get_mut(id) {
             member.errors += 1;
         }
+        let fault = Fault { sector: op.sector(), errno: error.errno };
+        let refused = op.sector().is_some() && !self.must_land(owner);
+        if error.kind == IoErrorKind::Full && refused {
+            return self.notify(ArrayEvent::MemberFull { member: id, fault });
+        }
         let reason = match (Self::changes_member(op), error.kind) {
             (true, _) => "write error",
             (false, IoErrorKind::Gone) => "device gone",
-            (false, IoErrorKind::Medium | IoErrorKind::Abandoned) => return,
+            (false, _) => return,
         };
         let medium = error.kind == IoErrorKind::Medium;
         if !self.is_redundant() || self.read_only && medium {
@@ -35,7 +43,7 @@ impl Array {
         if last_copy && medium {
             return;
         }
-        self.fail_member(id, reason, Fault { sector: op.sector(), errno: error.errno });
+        self.fail_member(id, reason, fault);
     }
 
     /// Would the array fail without this member?

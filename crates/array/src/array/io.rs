@@ -142,13 +142,19 @@ impl Array {
                 member.silent_since = self.now;
             }
             match (result, op) {
+                (Err(error), _) if self.put_off(id, op, entry.owner, error) => return,
                 (Err(error), _) => {
                     failed = Some((id, op, error));
-                    self.note_error(id, op, error);
+                    self.note_error(id, op, entry.owner, error);
                 }
                 (Ok(_), IoOp::Read { sector, buf }) => {
                     if let Some(member) = self.members.get_mut(id) {
                         member.doubts.remove(sector, u64::from(buf.len) / crate::SECTOR_BYTES);
+                    }
+                }
+                (Ok(_), IoOp::Write { .. }) => {
+                    if let Some(member) = self.members.get_mut(id) {
+                        member.full_since = None;
                     }
                 }
                 _ => {}
@@ -167,7 +173,7 @@ impl Array {
         match owner {
             Owner::PlainRead(read) => self.plain_read_done(read, failed.map(|f| (f.0, f.2))),
             Owner::Plain { request } => {
-                let error = failed.and_then(|(id, op, _)| self.plain_error(id, op));
+                let error = failed.and_then(|(id, op, error)| self.plain_error(id, op, error));
                 self.piece_done(request, error.map_or(Ok(()), Err));
             }
             Owner::Job(job) => self.job_io_done(job, failed, outcome),

@@ -12,7 +12,7 @@ use slab::Slab;
 use super::Array;
 use super::mending::Unread;
 use super::sync::goes_on_in_blocks;
-use crate::action::{Checked, IoError, IoErrorKind, Outcome};
+use crate::action::Checked;
 use crate::code::StripName;
 use crate::events::Fault;
 use crate::plan::mirror::HeldCopy;
@@ -113,7 +113,7 @@ pub(crate) struct Job {
     pub(crate) avoid: Vec<MemberId>,
     pub(crate) unread: Vec<Unread>,
     pub(crate) read_failed: bool,
-    pub(crate) write_failed: bool,
+    pub(crate) write_failed: Option<RequestError>,
     /// Where in sync space background work has it in its books.
     pub(crate) place: u64,
     /// It does not compare the unit, but makes it readable to be compared.
@@ -140,7 +140,7 @@ impl Job {
             avoid: Vec::new(),
             unread: Vec::new(),
             read_failed: false,
-            write_failed: false,
+            write_failed: None,
             place: 0,
             incomplete: false,
             again: false,
@@ -159,7 +159,7 @@ impl Job {
 
 impl Job {
     /// Is this a read into the buffer of a request?
-    fn reads_into(&self, op: IoOp) -> bool {
+    pub(super) fn reads_into(&self, op: IoOp) -> bool {
         match (&self.kind, op) {
             (Kind::Read { buf, .. }, IoOp::Read { buf: to, .. }) => buf.overlaps(to),
             _ => false,
@@ -294,7 +294,7 @@ impl Array {
         ticket
     }
 
-    fn plan_job(&mut self, index: usize) {
+    pub(super) fn plan_job(&mut self, index: usize) {
         let needed = self.strips_needed(&self.jobs.get(index).kind);
         let Some(strips) = self.pool.take(needed) else {
             self.jobs.get_mut(index).stage = Stage::Scratch;
@@ -335,7 +335,7 @@ impl Array {
         }
     }
 
-    fn next_compute(&mut self, index: usize) {
+    pub(super) fn next_compute(&mut self, index: usize) {
         let job = self.jobs.get_mut(index);
         job.stage = Stage::Computing;
         if job.next_compute < job.plan.computes.len() {
@@ -381,14 +381,12 @@ impl Array {
         }
     }
 
-    fn job_written(&mut self, index: usize) {
+    pub(super) fn job_written(&mut self, index: usize) {
         let job = self.jobs.get(index);
         let result = if self.failed && job.writes_data() {
             Err(RequestError::Failed)
-        } else if job.write_failed {
-            Err(RequestError::Medium)
         } else {
-            Ok(())
+            job.write_failed.map_or(Ok(()), Err)
         };
         let rereads = self.rereads(self.jobs.get(index));
         if result.is_err() || rereads.is_empty() {
@@ -403,81 +401,7 @@ impl Array {
         }
     }
 
-    /// An I/O or computation of a job is answered.
-    pub(crate) fn job_io_done(
-        &mut self,
-        index: usize,
-        failed: Option<(MemberId, IoOp, IoError)>,
-        outcome: Option<Outcome>,
-    ) {
-        let job = self.jobs.get_mut(index);
-        match job.stage {
-            Stage::Reading => {
-                job.pending -= 1;
-                if let Some((member, op, error)) = failed {
-                    job.read_failed = true;
-                    if error.kind == IoErrorKind::Abandoned {
-                        job.buffer_held |= job.reads_into(op);
-                    } else {
-                        job.avoid.push(member);
-                    }
-                    if error.kind == IoErrorKind::Medium {
-                        let fault = Fault { sector: op.sector(), errno: error.errno };
-                        job.unread.push(Unread { member, fault });
-                        self.note_unreadable(member, op);
-                    }
-                }
-                let job = self.jobs.get(index);
-                if job.pending == 0 {
-                    if job.buffer_held {
-                        self.finish_job(index, Err(RequestError::BufferHeld));
-                    } else if job.read_failed {
-                        self.give_scratch(index);
-                        self.plan_job(index);
-                    } else {
-                        self.next_compute(index);
-                    }
-                }
-            }
-            Stage::Computing => {
-                if let Some(Outcome::Checked(checked)) = outcome {
-                    job.checked.push(checked);
-                }
-                self.next_compute(index);
-            }
-            Stage::Writing => {
-                job.pending -= 1;
-                if let Some((member, _, _)) = failed
-                    && self.members.live(member)
-                {
-                    // Still live: it is the last copy, so the array goes on and the request fails.
-                    self.jobs.get_mut(index).write_failed = true;
-                }
-                if self.jobs.get(index).pending == 0 {
-                    self.job_written(index);
-                }
-            }
-            Stage::Rereading => {
-                job.pending -= 1;
-                if let Some((member, op, error)) = failed {
-                    job.read_failed = true;
-                    if error.kind != IoErrorKind::Abandoned {
-                        self.not_correctable(member, op, error);
-                    }
-                }
-                let job = self.jobs.get(index);
-                if job.pending == 0 {
-                    let read = !job.read_failed;
-                    self.finish_job(index, if read { Ok(()) } else { Err(RequestError::Medium) });
-                }
-            }
-            Stage::Staged | Stage::Locking | Stage::Metadata(_) | Stage::Scratch => {
-                unreachable!("no I/O in flight in this stage")
-            }
-        }
-    }
-
-    fn give_scratch(&mut self, index: usize) {
+    pub(super) fn give_scratch(&mut self, index: usize) {
         if let Some(taken) = self.jobs.get_mut(index).taken.take() {
             self.pool.give(taken.into_bufs());
             self.ready.extend(self.scratch_waiters.drain(..));
@@ -485,7 +409,7 @@ impl Array {
     }
 
     /// Ends a job: gives back what it holds and tells who waits for it.
-    fn finish_job(&mut self, index: usize, result: Result<(), RequestError>) {
+    pub(super) fn finish_job(&mut self, index: usize, result: Result<(), RequestError>) {
         self.give_scratch(index);
         let mut granted = std::mem::take(&mut self.granted);
         self.locks.release(index, &mut granted);
@@ -498,6 +422,9 @@ impl Array {
             if let Some(intent) = &mut self.intent {
                 intent.end(start, end, keep);
             }
+        }
+        if result == Err(RequestError::NoSpace) && job.writes_data() {
+            self.note_torn(start, end);
         }
         if result.is_ok() {
             self.note_rewritten(&job);

@@ -62,9 +62,12 @@ pub(crate) struct Member {
     pub(crate) want_replacement: bool,
     /// Became in sync, and its superblock does not say so yet.
     pub(crate) arriving: bool,
-    /// I/O in flight on it, since when it has answered none, and where the last read ended, for choosing a mirror.
+    /// I/O in flight on it, and since when it has answered none.
     pub(crate) in_flight: u32,
     pub(crate) silent_since: Instant,
+    /// Since when it has no room for what must be written.
+    pub(crate) full_since: Option<Instant>,
+    /// Where the last read ended, for choosing a mirror.
     pub(crate) last_end: u64,
 }
 
@@ -88,6 +91,7 @@ impl Member {
             arriving: false,
             in_flight: 0,
             silent_since: Instant::default(),
+            full_since: None,
             last_end: 0,
         }
     }

@@ -6,8 +6,10 @@
 //! - [`sync`](self) does background work; [`failure`](self) and [`command`](self) change members.
 
 mod abandon;
+mod answers;
 mod command;
 mod failure;
+mod full;
 mod intent;
 mod io;
 mod job;
@@ -41,6 +43,7 @@ use crate::status::Status;
 use crate::{Action, Instant, IoId, Machine, MemberId};
 
 use abandon::Removal;
+use full::PutOff;
 use intent::Intent;
 use io::Ios;
 use job::Jobs;
@@ -114,6 +117,8 @@ pub struct Array {
     removals: Vec<Removal>,
     /// I/O on members that have failed, to be given up.
     abandoning: VecDeque<IoId>,
+    /// What members have no room for, and must be written.
+    waiting_for_room: Vec<PutOff>,
     /// Commands done but for the superblocks.
     replies: Vec<(u64, CommandId)>,
 
@@ -148,11 +153,7 @@ impl Array {
         if strips < raid_disks as u64 + 4 || !scratch.offset.is_multiple_of(PAGE_BYTES.into()) {
             return Err("too little scratch memory".into());
         }
-        let redundant = !Self::is_plain(geometry.level());
-        let mut resynced = if redundant { config.superblock.resync_offset } else { MAX_SECTOR };
-        if resynced >= geometry.sync_sectors() {
-            resynced = MAX_SECTOR;
-        }
+        let resynced = resynced_of(&config.superblock, &geometry);
         let intent = config.bitmap.map(|bitmap| Intent::new(bitmap, resynced != MAX_SECTOR));
         let block_bytes = config.block_bytes.clamp(512, 4096);
         let mut array = Self {
@@ -198,6 +199,7 @@ impl Array {
             settling: Vec::new(),
             removals: Vec::new(),
             abandoning: VecDeque::new(),
+            waiting_for_room: Vec::new(),
             replies: Vec::new(),
             write_end: u64::MAX,
             sequential: false,
@@ -260,6 +262,7 @@ impl Array {
     fn settle(&mut self) {
         loop {
             self.drive_abandoned();
+            self.drive_put_off();
             while let Some(job) = self.ready.pop_front() {
                 self.advance_job(job);
             }
@@ -355,6 +358,13 @@ fn as_md_keeps_it(superblock: Superblock, geometry: &Geometry, block_bytes: u32)
     Superblock { logical_block_bytes, size_sectors, ..superblock }
 }
 
+/// Sync space below this is in sync.
+fn resynced_of(superblock: &Superblock, geometry: &Geometry) -> u64 {
+    let redundant = !Array::is_plain(geometry.level());
+    let waits = redundant && superblock.resync_offset < geometry.sync_sectors();
+    if waits { superblock.resync_offset } else { MAX_SECTOR }
+}
+
 fn geometry_of(config: &Config) -> Result<Geometry, String> {
     let superblock = &config.superblock;
     let level = Level::from_md(superblock.level)
@@ -421,7 +431,8 @@ impl Machine for Array {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        let always = [self.removal_deadline(), self.stop_deadline()].into_iter().flatten().min();
+        let always = [self.removal_deadline(), self.stop_deadline(), self.put_off_until()];
+        let always = always.into_iter().flatten().min();
         if self.metadata_frozen() {
             return always;
         }
@@ -464,6 +475,7 @@ impl Machine for Array {
             && self.meta.is_idle()
             && self.actions.is_empty()
             && self.abandoning.is_empty()
+            && self.waiting_for_room.is_empty()
             && self.sync.is_idle()
     }
 }

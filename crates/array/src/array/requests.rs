@@ -382,13 +382,19 @@ impl Array {
     }
 
     /// What an error of an unplanned write, zeroing, discard or flush means to its request.
-    pub(crate) fn plain_error(&self, member: MemberId, op: IoOp) -> Option<RequestError> {
+    pub(crate) fn plain_error(
+        &self,
+        member: MemberId,
+        op: IoOp,
+        error: IoError,
+    ) -> Option<RequestError> {
         match op {
             IoOp::Discard { .. } => None,
             // The member is faulty now; what the others hold is durable.
             IoOp::Flush if self.is_redundant() && !self.members.live(member) => {
                 self.failed.then_some(RequestError::Failed)
             }
+            _ if error.kind == IoErrorKind::Full => Some(RequestError::NoSpace),
             _ => Some(RequestError::Medium),
         }
     }

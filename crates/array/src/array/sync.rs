@@ -25,6 +25,10 @@ use pace::Pace;
 pub(crate) use ranges::Ranges;
 use unread::Unread;
 
+/// Until a write is tried again for which members had no room.
+const FULL_MS: u64 = 60_000;
+/// Why something waits for a resync that was in sync.
+const TORN: &str = "a write found no room on a member";
 /// Units in flight at most.
 const WINDOW: usize = 16;
 /// Units that need nothing and may be passed over in one go.
@@ -66,8 +70,10 @@ pub(crate) struct Sync {
     pub(crate) left: Option<Ranges>,
     /// What the running resync could not bring in line so far.
     missed: Ranges,
-    /// What was left is not tried again before something changes.
-    resync_waits: bool,
+    /// What was left is not tried again before something changes: why.
+    resync_waits: Option<Cow<'static, str>>,
+    /// Members may have room again.
+    retry_at: Option<Instant>,
     /// Recovery met something it cannot get past: why. Tried again when something changes.
     recovery_waits: Option<String>,
     pub(crate) unread: Unread,
@@ -91,7 +97,8 @@ impl Default for Sync {
             interrupted: None,
             left: None,
             missed: Ranges::default(),
-            resync_waits: false,
+            resync_waits: None,
+            retry_at: None,
             recovery_waits: None,
             unread: Unread::default(),
             mismatch_sectors: 0,
@@ -119,6 +126,9 @@ impl Sync {
 
     /// When the speed limit or the next checkpoint wants attention.
     pub(crate) fn deadline(&self, now: Instant) -> Option<Instant> {
+        if self.phase == Phase::Idle {
+            return self.retry_at;
+        }
         if self.phase != Phase::Running || self.paused {
             return None;
         }
@@ -182,13 +192,16 @@ impl Array {
     }
 
     fn choose_sync(&mut self) {
+        if self.sync.retry_at.take_if(|at| *at <= self.now).is_some() {
+            self.retry_sync();
+        }
         if self.failed || self.stopping.is_some() {
             return;
         }
         self.assign_spares();
         let targets = self.recovery_targets();
         if self.resynced != MAX_SECTOR {
-            if self.can_resync() && !self.sync.resync_waits {
+            if self.can_resync() && self.sync.resync_waits.is_none() {
                 let from = self.resynced;
                 self.begin_sync(SyncAction::Resync, from, self.geometry.sync_sectors());
                 return;
@@ -286,15 +299,15 @@ impl Array {
 
     /// Something changed: what did not work may work now.
     pub(crate) fn retry_sync(&mut self) {
-        self.sync.resync_waits = false;
+        self.sync.resync_waits = None;
         self.sync.recovery_waits = None;
     }
 
     /// Why background work that is due does not go on.
     pub(crate) fn held_up(&self) -> Option<String> {
-        let resync = self.sync.left.as_ref().filter(|_| self.sync.resync_waits).map(|left| {
-            let sectors = left.sectors();
-            format!("{sectors} sectors are not in sync: a resync could not read what they need")
+        let resync = self.sync.resync_waits.as_ref().map(|why| match &self.sync.left {
+            Some(left) => format!("{} sectors are not in sync: {why}", left.sectors()),
+            None => format!("the resync waits: {why}"),
         });
         let recovery = self.sync.recovery_waits.clone();
         recovery.or(resync).filter(|_| self.sync.is_idle())

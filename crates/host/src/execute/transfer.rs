@@ -127,5 +127,10 @@ mod tests {
         assert_eq!(read.step(Ok(0)), Next::Failed(IoError::MEDIUM));
         let Next::Failed(error) = read.step(Err(Errno::IO)) else { panic!("it is no failure") };
         assert_eq!((error.kind, error.errno), (IoErrorKind::Medium, Some(5)));
+        for errno in [Errno::NOSPC, Errno::DQUOT] {
+            let mut write = Transfer::new(0, 4096, false);
+            let Next::Failed(error) = write.step(Err(errno)) else { panic!("{errno} is kept") };
+            assert_eq!(error.kind, IoErrorKind::Full, "no fault of the device");
+        }
     }
 }

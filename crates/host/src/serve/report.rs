@@ -88,6 +88,9 @@ fn about(event: &ArrayEvent) -> Option<About> {
             about(Level::ERROR, "read failed", Some(member), fault)
         }
         ArrayEvent::ArrayFailed => about(Level::ERROR, "array failed", None, none),
+        ArrayEvent::MemberFull { member, fault } => {
+            about(Level::ERROR, "member full", Some(member), fault)
+        }
         ArrayEvent::ReadCorrected { member, fault } => {
             about(Level::WARN, "read corrected", Some(member), fault)
         }
@@ -124,6 +127,10 @@ fn line(event: &ArrayEvent, status: Option<&Status>) -> Option<String> {
         }
         ArrayEvent::ReadFailed { member: id, fault } => {
             format!("{}: read error not corrected{}", member(id), place(fault))
+        }
+        ArrayEvent::MemberFull { member: id, fault } => {
+            let next = "make room there; the write was refused, and the member stays";
+            format!("{} has no room{}; {next}", member(id), place(fault))
         }
         ArrayEvent::ArrayFailed => "too many members are gone, the array has failed".to_owned(),
         ArrayEvent::ClientDropped { ref client } => {

@@ -1,6 +1,6 @@
 //! The end of background work: members rebuilt take their roles over, the array is in sync.
 
-use super::{Phase, Ranges};
+use super::{Phase, Ranges, TORN};
 use crate::array::Array;
 use crate::array::members::State;
 use crate::events::{ArrayEvent, SyncAction, SyncEnd};
@@ -62,14 +62,17 @@ impl Array {
         }
         let scrub = matches!(action, SyncAction::Check | SyncAction::Repair);
         let mismatch_sectors = if scrub { self.sync.mismatch_sectors } else { 0 };
+        let complete = self.sync.interrupted.is_none();
         let end = match self.sync.interrupted.take() {
             Some(reason) => SyncEnd::Interrupted { reason },
             None if self.sync.unread.sectors > 0 => {
                 SyncEnd::Unread { sectors: self.sync.unread.sectors }
             }
+            None if action == SyncAction::Resync && !self.sync.missed.is_empty() => {
+                SyncEnd::Interrupted { reason: TORN.into() }
+            }
             None => SyncEnd::Complete,
         };
-        let complete = !matches!(end, SyncEnd::Interrupted { .. });
         match action {
             SyncAction::Resync if complete => self.resync_ended(),
             // What was not looked at is not known to be right.
@@ -94,7 +97,12 @@ impl Array {
     fn resync_ended(&mut self) {
         let left = std::mem::take(&mut self.sync.missed);
         self.resynced = left.first().unwrap_or(MAX_SECTOR);
-        self.sync.resync_waits = !left.is_empty();
+        self.sync.resync_waits = None;
+        if self.sync.unread.sectors > 0 {
+            self.sync.resync_waits = Some("a resync could not read what they need".into());
+        } else if !left.is_empty() {
+            self.wait_for_room(TORN);
+        }
         self.sync.left = Some(left);
         self.note_bits_in_line();
     }
@@ -102,7 +110,7 @@ impl Array {
     /// No part of the array waits for a resync any more.
     pub(super) fn all_resynced(&mut self) {
         self.sync.left = None;
-        self.sync.resync_waits = false;
+        self.sync.resync_waits = None;
         self.resynced = MAX_SECTOR;
         self.durable_resynced = MAX_SECTOR;
         self.note_bits_in_line();

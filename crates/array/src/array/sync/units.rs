@@ -1,7 +1,7 @@
 //! The units of background work: which are issued, and what they mean when they are done.
 
-use super::BUSY_MS;
 use super::compare::goes_on_in_blocks;
+use super::{BUSY_MS, FULL_MS, TORN};
 use crate::array::Array;
 use crate::array::job::{Fix, Job, Kind, Unit};
 use crate::array::members::State;
@@ -118,6 +118,7 @@ impl Array {
                     self.note_missed(job, unit);
                 }
             }
+            Err(RequestError::NoSpace) if self.sync.interrupted.is_none() => self.note_full(job),
             // Nothing from here on is done.
             Err(_) => self.sync.cursor = self.sync.cursor.min(job.place),
         }
@@ -190,6 +191,70 @@ impl Array {
             self.interrupt_sync(reason.clone());
             self.sync.recovery_waits = Some(reason);
         }
+    }
+
+    /// A member has no room for what the work has to write: it waits until something changes.
+    fn note_full(&mut self, job: &Job) {
+        let reason = "the members have no room";
+        self.sync.cursor = self.sync.cursor.min(job.place);
+        self.interrupt_sync(reason);
+        match self.sync.action {
+            SyncAction::Resync => self.wait_for_room(reason),
+            SyncAction::Recovery => {
+                self.sync.recovery_waits = Some(reason.into());
+                self.sync.retry_at = Some(self.now.plus_millis(FULL_MS));
+            }
+            SyncAction::Check | SyncAction::Repair | SyncAction::Idle => {}
+        }
+    }
+
+    /// A write reached some members and not others: until a resync has been there, they may differ.
+    /// Members being rebuilt get it again.
+    pub(crate) fn note_torn(&mut self, start: u64, end: u64) {
+        if self.resynced == MAX_SECTOR {
+            self.sync.left.get_or_insert_default();
+        }
+        if let Some(left) = &mut self.sync.left {
+            left.insert(start, end);
+        }
+        self.resynced = self.resynced.min(start);
+        self.durable_resynced = self.durable_resynced.min(start);
+        let row = self.first_row(start);
+        for id in self.members.iter_live().map(|(id, _)| id).collect::<Vec<_>>() {
+            if let Some(member) = self.members.get_mut(id)
+                && let State::Rebuilding { offset, .. } = &mut member.state
+            {
+                *offset = (*offset).min(row);
+            }
+        }
+        match self.sync.action {
+            SyncAction::Resync => {
+                // It may have passed, and goes there again.
+                self.sync.missed.insert(start, end);
+                self.interrupt_sync(TORN);
+            }
+            SyncAction::Recovery => {
+                self.sync.cursor = self.sync.cursor.min(row);
+                self.wait_for_room(TORN);
+            }
+            SyncAction::Check | SyncAction::Repair | SyncAction::Idle => self.wait_for_room(TORN),
+        }
+        self.wish_superblock(false);
+    }
+
+    /// A resync is due, and not before members may have room again.
+    pub(super) fn wait_for_room(&mut self, why: &'static str) {
+        self.sync.resync_waits = Some(why.into());
+        self.sync.retry_at = Some(self.now.plus_millis(FULL_MS));
+    }
+
+    /// The first sector of the members' data areas that holds a place of sync space.
+    fn first_row(&self, start: u64) -> u64 {
+        if self.geometry.level() != Level::Raid10 {
+            return start;
+        }
+        let copies = 0..self.geometry.copies();
+        copies.map(|copy| self.geometry.copy(start, copy).sector).min().unwrap_or(0)
     }
 
     /// Moves the marks below which everything is done.

@@ -9,6 +9,7 @@ mod bitmap;
 mod compute;
 mod disk;
 mod failure;
+mod full;
 mod hang;
 mod mending;
 mod nested;
@@ -17,7 +18,6 @@ mod recovery;
 mod restart;
 mod resync;
 mod serve;
-
 mod unread;
 mod world;
 

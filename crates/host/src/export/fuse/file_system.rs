@@ -69,6 +69,7 @@ const fn errno(error: RequestError) -> Errno {
         RequestError::OutOfRange => Errno::ENOSPC,
         RequestError::Malformed => Errno::EINVAL,
         RequestError::ReadOnly => Errno::EROFS,
+        RequestError::NoSpace => Errno::ENOSPC,
         RequestError::Failed | RequestError::Medium | RequestError::BufferHeld => Errno::EIO,
     }
 }

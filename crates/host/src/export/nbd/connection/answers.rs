@@ -142,6 +142,7 @@ fn describe(error: RequestError) -> (NbdError, String) {
     let number = match error {
         RequestError::OutOfRange | RequestError::Malformed => NbdError::Invalid,
         RequestError::ReadOnly => NbdError::NotPermitted,
+        RequestError::NoSpace => NbdError::NoSpace,
         RequestError::Failed | RequestError::Medium | RequestError::BufferHeld => NbdError::Io,
     };
     (number, error.to_string())

@@ -1,0 +1,77 @@
+//! Members whose file systems have no room. Writes of data are refused, where that loses nothing;
+//! what has to land is tried again for a while: metadata, without which the array cannot go on, and
+//! what is written to stripes that lack a strip, which comes from what the others hold.
+
+use super::Array;
+use super::io::Owner;
+use crate::action::{IoError, IoErrorKind};
+use crate::events::{ArrayEvent, Fault};
+use crate::{Instant, IoOp, MemberId};
+
+const AGAIN_MS: u64 = 1_000;
+/// After so long it counts as a write error.
+const PATIENCE_MS: u64 = 60_000;
+
+/// A write that waits for room.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PutOff {
+    at: Instant,
+    member: MemberId,
+    op: IoOp,
+    owner: Owner,
+}
+
+impl Array {
+    /// Must this be written, or a member be called faulty?
+    pub(crate) fn must_land(&self, owner: Owner) -> bool {
+        match owner {
+            Owner::Meta { .. } => true,
+            Owner::Job(_) => self.has_parity() && self.members.degraded() > 0,
+            Owner::PlainRead(_) | Owner::Plain { .. } | Owner::Nobody => false,
+        }
+    }
+
+    /// Puts a write off that must land and has no room. False when it is none, or has waited for
+    /// too long.
+    pub(crate) fn put_off(
+        &mut self,
+        member: MemberId,
+        op: IoOp,
+        owner: Owner,
+        error: IoError,
+    ) -> bool {
+        if error.kind != IoErrorKind::Full || !self.must_land(owner) {
+            return false;
+        }
+        let now = self.now;
+        let Some(entry) = self.members.get_mut(member).filter(|m| m.state.is_live()) else {
+            return false;
+        };
+        if now >= entry.full_since.get_or_insert(now).plus_millis(PATIENCE_MS) {
+            return false;
+        }
+        let fault = Fault { sector: op.sector(), errno: error.errno };
+        self.notify(ArrayEvent::MemberFull { member, fault });
+        self.waiting_for_room.push(PutOff { at: now.plus_millis(AGAIN_MS), member, op, owner });
+        true
+    }
+
+    /// Tries again what is due; what is for a member that has failed meanwhile is over.
+    pub(crate) fn drive_put_off(&mut self) {
+        for put_off in std::mem::take(&mut self.waiting_for_room) {
+            let PutOff { at, member, op, owner } = put_off;
+            if !self.members.live(member) {
+                self.tell_owner(owner, Some((member, op, IoError::ABANDONED)), None);
+            } else if at <= self.now {
+                self.issue(member, op, owner);
+            } else {
+                self.waiting_for_room.push(put_off);
+            }
+        }
+    }
+
+    /// When something is to be tried again.
+    pub(crate) fn put_off_until(&self) -> Option<Instant> {
+        self.waiting_for_room.iter().map(|put_off| put_off.at).min()
+    }
+}
