@@ -21,22 +21,11 @@ pub(crate) use lineage::{Lineage, lineage};
 pub(crate) use start::enough;
 pub use verdict::Verdict;
 
+pub use crate::options::Options;
+
 use crate::MemberId;
 use crate::format::{BadBlocks, Bitmap, Superblock};
 use crate::refusal::Next;
-
-/// How to assemble.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub struct Options {
-    /// Take stale members where there are too few current ones, and start a degraded parity array
-    /// that is not clean.
-    pub force: bool,
-    /// Start with fewer members than the array had when it last ran.
-    pub run: bool,
-    /// Write nothing; implies `run`.
-    pub read_only: bool,
-}
 
 /// What is to become of the candidates.
 #[derive(Clone, Debug)]

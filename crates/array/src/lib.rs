@@ -19,6 +19,7 @@ pub mod geometry;
 pub mod level;
 pub mod machine;
 pub mod name;
+mod options;
 mod plan;
 pub mod refusal;
 pub mod request;

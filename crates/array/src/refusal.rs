@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use crate::assemble::Options;
+use crate::options::Options;
 
 /// What stands against it, and what to do instead. As text: `reason; advice`.
 #[derive(Clone, Debug, PartialEq, Eq)]
