@@ -202,3 +202,40 @@ fn what_create_prints_starts_the_array() {
         lab.ok(&format!("status {name}"), &[]);
     }
 }
+
+#[test]
+fn what_is_advised_for_members_in_a_bad_state_works() {
+    let lab = Lab::new();
+    let members = created(&lab, "-l 1 -n 3 --assume-clean", 3);
+    lab.ok("assemble x", &members);
+    lab.ok("fail x", &members[2..]);
+    let text = said(&lab, "fail x", &members[2..]);
+    follow(&lab, &text);
+    let left = lab.ok_text("detail x", &[]);
+    assert!(!left.contains(&members[2].display().to_string()), "it is removed: {text}");
+
+    lab.ok("sync x --max 0", &[]);
+    lab.ok("add x", &members[2..]);
+    let text = said(&lab, "check x", &[]);
+    assert!(text.contains("recovery is running"), "{text}");
+    lab.ok("sync x --max none", &[]);
+    follow(&lab, &text);
+    let told = lab.ok_text("status x", &[]);
+    assert!(told.contains("[UUU]"), "it was watched to the end: {told}");
+}
+
+/// Both halves of a mirror went on alone, equally far: one can be looked at.
+#[test]
+fn what_is_advised_for_split_halves_works() {
+    let lab = Lab::new();
+    let members = created(&lab, "-l 1 -n 2 --assume-clean", 2);
+    for half in &members {
+        lab.ok("assemble x --run", std::slice::from_ref(half));
+        lab.ok("stop x", &[]);
+    }
+    let text = said(&lab, "assemble", &members);
+    assert!(text.contains("two halves of a split array"), "{text}");
+    follow(&lab, &text);
+    let status = lab.ok_text("status x --json", &[]);
+    assert!(status.contains("read-only"), "{status}");
+}
