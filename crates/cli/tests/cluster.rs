@@ -432,3 +432,36 @@ fn wrong_words_for_a_node_are_refused() {
         assert!(line.contains(said), "braid {words}: {line}");
     }
 }
+
+/// The command at the end of what was said, run as it is.
+fn follow(lab: &Lab, said: &str) {
+    let line = said.lines().rev().find(|line| line.contains("braid ")).expect("a command");
+    let at = line.rfind("braid ").expect("found above") + "braid ".len();
+    let output = lab.run(&line[at..], &[]);
+    assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn what_is_advised_over_nodes_works() {
+    let lab = Lab::new();
+    let nodes = in_memory(&lab, 3);
+    let create = "create x -l 5 -n 3 --size 16M --assume-clean";
+    let made = lab.ok_text(&format!("{create}{}", members(&nodes, "")), &[]);
+    follow(&lab, &made);
+    for words in ["check x", "repair x", "sync x --max 1M"] {
+        let output = lab.run(words, &[]);
+        assert_eq!(output.status.code(), Some(1), "{words}");
+        follow(&lab, &String::from_utf8_lossy(&output.stderr));
+    }
+    lab.ok("stop x", &[]);
+    for left in [3, 2] {
+        let words = format!("assemble --explain{}", members(&nodes[..left], "/x"));
+        follow(&lab, &lab.ok_text(&words, &[]));
+        assert_eq!(detail(&lab, "x")["raid_devices"], 3, "{left} nodes");
+        lab.ok("stop x", &[]);
+    }
+    let words = format!("assemble x{}", members(&nodes[..1], ""));
+    let output = lab.run(&words, &[]);
+    assert_eq!(output.status.code(), Some(1));
+    follow(&lab, &String::from_utf8_lossy(&output.stderr));
+}
