@@ -65,18 +65,26 @@ impl Kept {
         Ok(Self { path, file, bytes, max_bytes })
     }
 
-    /// Appends; says whether the file is another one since.
+    /// Appends; says whether the file is another one since. Where there can be no other one, this
+    /// one grows: a file too long is better than lines lost.
     fn append(&mut self, line: &[u8]) -> io::Result<bool> {
         let full = self.bytes > 0 && self.bytes + line.len() as u64 > self.max_bytes;
-        if full {
-            let mut old = self.path.clone().into_os_string();
-            old.push(".1");
-            std::fs::rename(&self.path, old)?;
-            *self = Self::open(std::mem::take(&mut self.path), self.max_bytes)?;
+        let next = full.then(|| self.begin_anew().ok()).flatten();
+        let another = next.is_some();
+        if let Some(next) = next {
+            *self = next;
         }
         self.file.write_all(line)?;
         self.bytes += line.len() as u64;
-        Ok(full)
+        Ok(another)
+    }
+
+    fn begin_anew(&self) -> io::Result<Self> {
+        let mut old = self.path.clone().into_os_string();
+        old.push(".1");
+        // Done already, when opening the new file failed the last time.
+        let _ = std::fs::rename(&self.path, old);
+        Self::open(self.path.clone(), self.max_bytes)
     }
 }
 
@@ -132,5 +140,20 @@ mod tests {
         assert!(kept.append(b"again\n").unwrap());
         assert_eq!(std::fs::read(&path).unwrap(), b"again\n");
         assert_eq!(std::fs::read(&old).unwrap(), b"a line longer than all of it\n");
+    }
+
+    #[test]
+    fn a_log_that_cannot_begin_anew_goes_on_and_does_so_later() {
+        let directory = tempfile::tempdir().unwrap();
+        let run_dir = directory.path().join("run");
+        std::fs::create_dir(&run_dir).unwrap();
+        let path = run_dir.join("a.log");
+        let mut kept = Kept::open(path.clone(), 10).unwrap();
+        kept.append(b"12345678\n").unwrap();
+        std::fs::remove_dir_all(&run_dir).unwrap();
+        assert!(!kept.append(b"nowhere to go\n").unwrap());
+        std::fs::create_dir(&run_dir).unwrap();
+        assert!(kept.append(b"again\n").unwrap());
+        assert_eq!(std::fs::read(&path).unwrap(), b"again\n");
     }
 }
