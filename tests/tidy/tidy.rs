@@ -18,7 +18,8 @@ const ARROWS: &[(&str, &[&str], Outside)] = &[
     ("cluster", &["array", "parity"], Outside::Only(&["slab", "thiserror"])),
     ("sim", &["array", "cluster", "parity"], Outside::Any),
     ("host", &["array", "cluster", "parity"], Outside::Any),
-    ("cli", &["host", "cluster", "array"], Outside::Any),
+    ("bench", &["host", "cluster", "array"], Outside::Any),
+    ("cli", &["bench", "host", "cluster", "array"], Outside::Any),
 ];
 
 /// Folders whose files must not use each other in a circle: all files, or these.

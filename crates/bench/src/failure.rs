@@ -1,0 +1,76 @@
+//! Why a measurement was not made.
+
+use std::fmt;
+use std::io;
+
+use braid_array::refusal::{Next, Refusal};
+
+/// What ends a comparison, or leaves a gap in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// What could not be measured, or with what.
+    pub object: String,
+    /// Why, and what to do.
+    pub why: Refusal,
+    /// What happens to the rest.
+    pub ends: Ends,
+}
+
+/// What a failure puts an end to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ends {
+    /// The case or the job: the report has a gap there. Something is not installed or not allowed.
+    Part,
+    /// The run: whatever came after it could not be trusted.
+    Run,
+    /// Nothing was begun: what was asked for makes no sense.
+    Usage,
+}
+
+impl Failure {
+    /// The run cannot go on.
+    pub fn refused(
+        object: impl fmt::Display,
+        reason: impl fmt::Display,
+        next: impl Into<Next>,
+    ) -> Self {
+        let why = Refusal::new(reason.to_string(), next);
+        Self { object: object.to_string(), why, ends: Ends::Run }
+    }
+
+    /// As [`Failure::refused`] with a reason that knows the next step already.
+    pub fn explained(object: impl fmt::Display, why: impl Into<Refusal>) -> Self {
+        Self { object: object.to_string(), why: why.into(), ends: Ends::Run }
+    }
+
+    /// This part cannot be measured here; the others can.
+    pub fn gap(
+        object: impl fmt::Display,
+        reason: impl fmt::Display,
+        next: impl Into<Next>,
+    ) -> Self {
+        Self { ends: Ends::Part, ..Self::refused(object, reason, next) }
+    }
+
+    /// What was asked for makes no sense.
+    pub fn usage(
+        object: impl fmt::Display,
+        reason: impl fmt::Display,
+        next: impl Into<Next>,
+    ) -> Self {
+        Self { ends: Ends::Usage, ..Self::refused(object, reason, next) }
+    }
+
+    /// What the system said about a file, a device or a program.
+    pub fn system(object: impl fmt::Display, error: &io::Error, next: impl Into<Next>) -> Self {
+        Self::refused(object, system_error(error), next)
+    }
+}
+
+/// An error of the system in lower case, without Rust's "(os error N)".
+pub(crate) fn system_error(error: &io::Error) -> String {
+    let text = error.to_string();
+    let text = text.split(" (os error").next().unwrap_or_default();
+    let mut chars = text.chars();
+    chars.next().map_or_else(String::new, |first| first.to_lowercase().chain(chars).collect())
+}

@@ -1,0 +1,92 @@
+//! What is to be measured.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::chapter::Chapter;
+use super::found::Found;
+use crate::failure::Failure;
+use crate::rig::Room;
+
+/// One comparison: what it measures and what it makes of the findings. Each is one file, or folder.
+pub trait Comparison {
+    /// `levels`, `states` ...: the name on the command line and of the folder of raw output.
+    fn name(&self) -> &'static str;
+
+    /// What decides about the findings, so that the chapter can be made again from the folder.
+    fn options(&self) -> Value;
+
+    /// Everything that is measured, in the order in which it is.
+    fn groups(&self) -> Vec<Group>;
+
+    /// Sets a case up.
+    fn set_up(&self, case: &str, room: &Room) -> Result<Box<dyn Standing>, Failure>;
+
+    /// Tables, plots and sentences: a function of what was found and nothing else.
+    fn chapter(&self, found: &Found) -> Chapter;
+}
+
+/// Cases that stand side by side and take turns.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Group {
+    /// For people who wait.
+    pub title: String,
+    /// Names, unique within the comparison.
+    pub cases: Vec<String>,
+    /// In this order.
+    pub jobs: Vec<Job>,
+    /// How often each job is run on each case: a round is job by job, case by case.
+    pub rounds: u16,
+    /// About how long it takes to set a case up and to take it down.
+    pub set_up: Duration,
+}
+
+/// Something that is run on a case.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Job {
+    /// Unique within the comparison.
+    pub name: String,
+    /// About how long it takes.
+    pub takes: Duration,
+}
+
+impl Group {
+    /// About how long all of it takes.
+    #[must_use]
+    pub fn takes(&self) -> Duration {
+        let cases = u32::try_from(self.cases.len()).unwrap_or(u32::MAX);
+        let round: Duration = self.jobs.iter().map(|job| job.takes).sum();
+        (round * u32::from(self.rounds) + self.set_up) * cases
+    }
+}
+
+/// A case that is set up. Dropped, it is taken down.
+pub trait Standing {
+    /// Runs a job once, and notes what was run and what it said.
+    fn run(&mut self, job: &str, note: &mut Note) -> Result<(), Failure>;
+
+    /// The process that serves it, whose CPU time counts.
+    fn server(&self) -> Option<u32> {
+        None
+    }
+}
+
+/// What a run of a job leaves: the commands, and what they said, as files.
+#[derive(Debug, Default)]
+pub struct Note {
+    /// As they were typed.
+    pub commands: Vec<String>,
+    /// Name (`fio.json`, `dd.txt`: the same in every run of the job) and content.
+    pub files: Vec<(String, Vec<u8>)>,
+    /// Where tools may write; gone afterwards.
+    pub scratch: PathBuf,
+}
+
+impl Note {
+    /// Notes what a tool said.
+    pub fn file(&mut self, name: &str, content: impl Into<Vec<u8>>) {
+        self.files.push((name.to_owned(), content.into()));
+    }
+}
