@@ -5,5 +5,6 @@ pub mod machine;
 pub mod model;
 pub mod report;
 pub mod rig;
+pub mod tool;
 
 pub use failure::{Ends, Failure};

@@ -1,6 +1,19 @@
 //! Where a run may put things: below directories it was told of, and nowhere else.
 
-use std::path::PathBuf;
+use std::cell::Cell;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use rustix::fs::{StatVfs, statfs, statvfs};
+
+use super::leftovers::{Guard, Leftover};
+use crate::failure::Failure;
+use crate::tool::Tool;
+
+const TMPFS: i64 = 0x0102_1994;
+/// What the rest of the machine keeps of its memory.
+const MEMORY_KEPT_BYTES: u64 = 512 << 20;
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -10,5 +23,127 @@ pub struct Room {
     /// Disks and files that were named to be used as members; none: files below `scratch`.
     pub members: Vec<PathBuf>,
     /// The command `braid` itself.
-    pub braid: PathBuf,
+    pub braid: Tool,
+    /// What files of members may still come to need.
+    reserved_bytes: Rc<Cell<u64>>,
+}
+
+/// Files to be used as members. Those that were made here go with this.
+#[derive(Debug)]
+pub struct MemberFiles {
+    /// In the order of the roles.
+    pub paths: Vec<PathBuf>,
+    _made: Option<Guard>,
+    reserved: Reserved,
+}
+
+#[derive(Debug)]
+struct Reserved {
+    bytes: u64,
+    of: Rc<Cell<u64>>,
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        self.of.set(self.of.get() - self.bytes);
+    }
+}
+
+impl Room {
+    /// Room below a directory of this process's own.
+    #[must_use]
+    pub fn new(scratch: PathBuf, members: Vec<PathBuf>, braid: Tool) -> Self {
+        Self { scratch, members, braid, reserved_bytes: Rc::default() }
+    }
+
+    /// Sparse files of so many bytes each, or as many of the members that were named.
+    pub fn member_files(
+        &self,
+        tag: &str,
+        count: usize,
+        bytes: u64,
+    ) -> Result<MemberFiles, Failure> {
+        if !self.members.is_empty() {
+            return self.named_members(tag, count);
+        }
+        let reserved = self.reserve(tag, bytes * count as u64)?;
+        let directory = self.scratch.join(format!("{}.members", file_name(tag)));
+        let system = |path: &Path, error| {
+            Failure::system(path.display(), &error, "name another directory: --dir DIR")
+        };
+        let made = Guard::new(Leftover::Directory(directory.clone()));
+        fs::create_dir_all(&directory).map_err(|error| system(&directory, error))?;
+        let paths: Vec<PathBuf> = (0..count).map(|i| directory.join(format!("m{i}"))).collect();
+        for path in &paths {
+            let file = fs::File::create_new(path).map_err(|error| system(path, error))?;
+            file.set_len(bytes).map_err(|error| system(path, error))?;
+        }
+        Ok(MemberFiles { paths, _made: Some(made), reserved })
+    }
+
+    fn named_members(&self, tag: &str, count: usize) -> Result<MemberFiles, Failure> {
+        let Some(paths) = self.members.get(..count) else {
+            let reason = format!("it needs {count} members, {} were named", self.members.len());
+            return Err(Failure::gap(tag, reason, "name more after --members"));
+        };
+        let reserved = Reserved { bytes: 0, of: self.reserved_bytes.clone() };
+        Ok(MemberFiles { paths: paths.to_vec(), _made: None, reserved })
+    }
+
+    /// Keeps room for what sparse files may come to hold. Memory that runs out ends more than this
+    /// process, and a full disk is the end of every array on it: so it is asked beforehand.
+    fn reserve(&self, tag: &str, bytes: u64) -> Result<Reserved, Failure> {
+        let free = self.free_bytes().saturating_sub(self.reserved_bytes.get());
+        if bytes > free {
+            let mib = |bytes: u64| bytes >> 20;
+            let reason = format!(
+                "its members may need {} MiB, and {} has {} MiB left",
+                mib(bytes),
+                self.scratch.display(),
+                mib(free)
+            );
+            return Err(Failure::gap(tag, reason, "name another directory with --dir, or --quick"));
+        }
+        self.reserved_bytes.set(self.reserved_bytes.get() + bytes);
+        Ok(Reserved { bytes, of: self.reserved_bytes.clone() })
+    }
+
+    fn free_bytes(&self) -> u64 {
+        let disk = statvfs(&self.scratch);
+        let disk = disk.map_or(0, |StatVfs { f_bavail, f_frsize, .. }| f_bavail * f_frsize);
+        let in_memory = statfs(&self.scratch).is_ok_and(|fs| fs.f_type == TMPFS);
+        if in_memory {
+            disk.min(memory_available().saturating_sub(MEMORY_KEPT_BYTES))
+        } else {
+            disk
+        }
+    }
+}
+
+impl MemberFiles {
+    /// Names as words of a command.
+    #[must_use]
+    pub fn words(&self) -> Vec<String> {
+        self.paths.iter().map(|path| path.display().to_string()).collect()
+    }
+
+    /// Disk or memory that is kept for them.
+    #[must_use]
+    pub const fn reserved_bytes(&self) -> u64 {
+        self.reserved.bytes
+    }
+}
+
+/// A name of a file for something that has a name for people.
+pub(crate) fn file_name(name: &str) -> String {
+    let letter = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
+    let name: String = name.chars().map(letter).collect();
+    name.split('-').filter(|part| !part.is_empty()).collect::<Vec<_>>().join("-")
+}
+
+fn memory_available() -> u64 {
+    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    kib.unwrap_or(0) * 1024
 }

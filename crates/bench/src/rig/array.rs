@@ -1,0 +1,203 @@
+//! An array of Braid's: made, served as a file over FUSE, and stopped when it goes.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::leftovers::{Guard, Leftover};
+use super::room::{Room, file_name};
+use crate::failure::Failure;
+
+/// Until an array is served, or has stopped.
+const PATIENCE: Duration = Duration::from_secs(30);
+const POLL: Duration = Duration::from_millis(5);
+
+/// What `braid create` and `braid assemble` are told.
+#[derive(Clone, Debug, Default)]
+pub struct ArraySpec {
+    /// Unique among those that stand at the same time; letters and digits are kept.
+    pub name: String,
+    /// As `--level` takes it.
+    pub level: String,
+    /// As `--layout` takes it.
+    pub layout: Option<String>,
+    /// As `--chunk` takes it.
+    pub chunk_bytes: Option<u64>,
+    /// In the order of the roles.
+    pub members: Vec<PathBuf>,
+    /// More words for `braid create`.
+    pub create: Vec<String>,
+    /// Served over NBD, too.
+    pub nbd: bool,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Array {
+    name: String,
+    room: Room,
+    directory: PathBuf,
+    child: Child,
+    nbd: bool,
+    commands: Vec<String>,
+    _mount: Guard,
+    _directory: Guard,
+}
+
+impl Array {
+    /// Creates the array and serves it in a process that ends with this one.
+    pub fn start(room: &Room, spec: &ArraySpec) -> Result<Self, Failure> {
+        let name = file_name(&spec.name);
+        let directory = room.scratch.join(format!("{name}.array"));
+        let system = |error| Failure::system(directory.display(), &error, "see its directory");
+        let keep = Guard::new(Leftover::Directory(directory.clone()));
+        fs::create_dir_all(directory.join("mnt")).map_err(system)?;
+        let create = create_words(&name, &directory, spec, !room.members.is_empty());
+        room.braid.output(&create)?;
+        let assemble = assemble_words(&name, &directory, spec);
+        let mount = Guard::new(Leftover::Mount(directory.join("mnt")));
+        let log = fs::File::create(directory.join("log")).map_err(system)?;
+        let mut command = room.braid.command();
+        command.args(&assemble).stdout(Stdio::null()).stderr(log);
+        let child = command.spawn().map_err(system)?;
+        let commands = [create, assemble].map(|words| format!("braid {}", words.join(" ")));
+        let mut array = Self {
+            name,
+            room: room.clone(),
+            directory,
+            child,
+            nbd: spec.nbd,
+            commands: commands.to_vec(),
+            _mount: mount,
+            _directory: keep,
+        };
+        array.wait()?;
+        Ok(array)
+    }
+
+    /// Until it is served.
+    fn wait(&mut self) -> Result<(), Failure> {
+        let until = Instant::now() + PATIENCE;
+        while self.file().metadata().is_err() || self.braid(&["status"]).is_err() {
+            if let Ok(Some(_)) = self.child.try_wait() {
+                return Err(self.refused(&self.last_words()));
+            }
+            if Instant::now() > until {
+                return Err(self.refused("it is not served after 30 seconds"));
+            }
+            thread::sleep(POLL);
+        }
+        Ok(())
+    }
+
+    fn refused(&self, reason: &str) -> Failure {
+        Failure::refused(&self.name, reason, "see what is said, and try with --quick")
+    }
+
+    fn last_words(&self) -> String {
+        let log = fs::read_to_string(self.directory.join("log")).unwrap_or_default();
+        let last = log.lines().rfind(|line| !line.trim().is_empty());
+        last.map_or_else(|| "its process has ended".to_owned(), |line| format!("'{line}'"))
+    }
+
+    /// The file that is the array.
+    #[must_use]
+    pub fn file(&self) -> PathBuf {
+        self.directory.join("mnt").join(&self.name)
+    }
+
+    /// Where it is served over NBD.
+    #[must_use]
+    pub fn nbd_uri(&self) -> Option<String> {
+        let socket = self.directory.join("nbd");
+        self.nbd.then(|| format!("nbd+unix:///?socket={}", socket.display()))
+    }
+
+    /// The process that serves it.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// How long it is.
+    #[must_use]
+    pub fn size_bytes(&self) -> u64 {
+        self.file().metadata().map_or(0, |data| data.len())
+    }
+
+    /// The commands that made and started it.
+    #[must_use]
+    pub fn commands(&self) -> &[String] {
+        &self.commands
+    }
+
+    /// `braid VERB NAME WORDS`: what it says.
+    pub fn braid(&self, words: &[&str]) -> Result<String, Failure> {
+        let (verb, more) = words.split_first().unwrap_or((&"status", &[]));
+        let run_dir = self.directory.display().to_string();
+        let mut all = vec!["--run-dir", &run_dir, verb, &self.name];
+        all.extend(more);
+        let output = self.room.braid.output(&all)?;
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// `/proc/mdstat` for this array.
+    pub fn mdstat(&self) -> Result<String, Failure> {
+        self.braid(&["status", "--mdstat"])
+    }
+
+    /// `braid status --json`.
+    pub fn status(&self) -> Result<Value, Failure> {
+        let text = self.braid(&["status", "--json"])?;
+        serde_json::from_str(&text).map_err(|error| self.refused(&error.to_string()))
+    }
+}
+
+impl Drop for Array {
+    fn drop(&mut self) {
+        // What does not stop by itself is ended; its members go anyway.
+        let stopped = self.braid(&["stop", "--force"]).is_ok();
+        if !stopped {
+            let _ = self.child.kill();
+        }
+        let _ = self.child.wait();
+    }
+}
+
+fn create_words(name: &str, directory: &Path, spec: &ArraySpec, force: bool) -> Vec<String> {
+    let mut words = vec!["--run-dir".to_owned(), directory.display().to_string()];
+    let mut say = |more: &[&str]| words.extend(more.iter().map(|&word| word.to_owned()));
+    say(&["create", name, "--level", &spec.level]);
+    say(&["--raid-devices", &spec.members.len().to_string()]);
+    if let Some(layout) = &spec.layout {
+        say(&["--layout", layout]);
+    }
+    if let Some(bytes) = spec.chunk_bytes {
+        say(&["--chunk", &bytes.to_string()]);
+    }
+    if !spec.create.iter().any(|word| word == "--no-assume-clean") {
+        say(&["--assume-clean"]);
+    }
+    if force {
+        say(&["--force"]);
+    }
+    words.extend(spec.create.iter().filter(|word| *word != "--no-assume-clean").cloned());
+    words.extend(spec.members.iter().map(|path| path.display().to_string()));
+    words
+}
+
+fn assemble_words(name: &str, directory: &Path, spec: &ArraySpec) -> Vec<String> {
+    let directory = directory.display();
+    let mut words = vec!["--run-dir".to_owned(), directory.to_string(), "assemble".to_owned()];
+    words.extend([name.to_owned(), "--foreground".to_owned()]);
+    words.extend(["--export".to_owned(), format!("fuse:{directory}/mnt")]);
+    if spec.nbd {
+        words.extend(["--export".to_owned(), format!("nbd:unix:{directory}/nbd")]);
+    }
+    words.extend(spec.members.iter().map(|path| path.display().to_string()));
+    words
+}

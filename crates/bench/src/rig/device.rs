@@ -1,0 +1,146 @@
+//! Block devices over files, file systems on them, and memory that forgets what it has read.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use rustix::process::geteuid;
+
+use super::leftovers::{Guard, Leftover};
+use super::room::{Room, file_name};
+use crate::failure::Failure;
+use crate::tool::Tool;
+
+/// A loop device over a file, with direct I/O; detached when it goes.
+#[derive(Debug)]
+pub struct LoopDevice {
+    /// `/dev/loopN`.
+    pub device: PathBuf,
+    _guard: Guard,
+}
+
+impl LoopDevice {
+    /// Over the whole file.
+    pub fn over(room: &Room, file: &Path) -> Result<Self, Failure> {
+        Self::with(room, file, &["--direct-io=on"])
+    }
+
+    /// With other words for `losetup`.
+    pub fn with(_room: &Room, file: &Path, words: &[&str]) -> Result<Self, Failure> {
+        need_root("loop devices")?;
+        let losetup = Tool::find("losetup", "mount")?;
+        let file = file.display().to_string();
+        let mut all = vec!["--find", "--show"];
+        all.extend(words);
+        all.push(&file);
+        let output = losetup.output(&all)?;
+        let device = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim());
+        let guard = Guard::new(Leftover::Loop(device.clone()));
+        Ok(Self { device, _guard: guard })
+    }
+}
+
+/// What `mkfs` makes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// ext3.
+    Ext3,
+    /// ext4.
+    Ext4,
+    /// XFS.
+    Xfs,
+}
+
+impl Kind {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Ext3 => "ext3",
+            Self::Ext4 => "ext4",
+            Self::Xfs => "xfs",
+        }
+    }
+
+    /// The program, its package, and words that have all of its work done at once.
+    const fn mkfs(self) -> (&'static str, &'static str, &'static [&'static str]) {
+        const WHOLE: &[&str] = &["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"];
+        match self {
+            Self::Ext3 => ("mkfs.ext3", "e2fsprogs", WHOLE),
+            Self::Ext4 => ("mkfs.ext4", "e2fsprogs", WHOLE),
+            Self::Xfs => ("mkfs.xfs", "xfsprogs", &["-q", "-f"]),
+        }
+    }
+}
+
+/// A file system on a device, mounted; unmounted when it goes.
+#[derive(Debug)]
+pub struct FileSystem {
+    /// Where it is mounted.
+    pub dir: PathBuf,
+    device: PathBuf,
+    options: String,
+    mount: Option<Guard>,
+    _directory: Guard,
+}
+
+impl FileSystem {
+    /// Makes one and mounts it, with options for `mount -o` if there are any.
+    pub fn make(room: &Room, kind: Kind, device: &Path, options: &str) -> Result<Self, Failure> {
+        need_root("file systems")?;
+        let (program, package, words) = kind.mkfs();
+        let device_word = device.display().to_string();
+        let all: Vec<&str> = words.iter().copied().chain([device_word.as_str()]).collect();
+        Tool::find(program, package)?.output(&all)?;
+        Self::mount(room, device, &format!("{}.{}", file_name(&device_word), kind.name()), options)
+    }
+
+    /// Mounts what is on the device already, below the room, under a name.
+    pub fn mount(room: &Room, device: &Path, name: &str, options: &str) -> Result<Self, Failure> {
+        need_root("file systems")?;
+        let dir = room.scratch.join(name);
+        let system = |error| Failure::system(dir.display(), &error, "name another --dir");
+        fs::create_dir_all(&dir).map_err(system)?;
+        let directory = Guard::new(Leftover::EmptyDirectory(dir.clone()));
+        let mut made = Self {
+            dir,
+            device: device.to_owned(),
+            options: options.to_owned(),
+            mount: None,
+            _directory: directory,
+        };
+        made.mount_again()?;
+        Ok(made)
+    }
+
+    fn mount_again(&mut self) -> Result<(), Failure> {
+        let mount = Tool::find("mount", "mount")?;
+        let (device, dir) = (self.device.display().to_string(), self.dir.display().to_string());
+        let mut words = vec![device.as_str(), dir.as_str()];
+        if !self.options.is_empty() {
+            words.extend(["-o", self.options.as_str()]);
+        }
+        mount.output(&words)?;
+        self.mount = Some(Guard::new(Leftover::Mount(self.dir.clone())));
+        Ok(())
+    }
+
+    /// Unmounts and mounts it: nothing of it is in the page cache any more.
+    pub fn remount(&mut self) -> Result<(), Failure> {
+        drop(self.mount.take());
+        self.mount_again()
+    }
+}
+
+/// Empties the page cache of the machine.
+pub fn drop_caches() -> Result<(), Failure> {
+    need_root("dropping the page cache")?;
+    rustix::fs::sync();
+    fs::write("/proc/sys/vm/drop_caches", "3").map_err(|error| {
+        Failure::system("/proc/sys/vm/drop_caches", &error, "see that /proc is writable")
+    })
+}
+
+fn need_root(what: &str) -> Result<(), Failure> {
+    if geteuid().is_root() {
+        return Ok(());
+    }
+    Err(Failure::gap(what, "only root may do that", "become root"))
+}

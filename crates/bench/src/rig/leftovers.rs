@@ -1,0 +1,180 @@
+//! What a measurement leaves on the machine until it is taken away. Each is taken away when its
+//! guard goes, or when a signal ends the command early. What a process could not take away, because
+//! it was killed, is written down in the run directory, and the next one takes it away. Processes
+//! need no guard: they are started so that they end with the command.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{self, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use braid_host::run_dir;
+use serde::{Deserialize, Serialize};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::failure::Failure;
+
+/// Something to take away.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Leftover {
+    /// What is mounted there.
+    Mount(PathBuf),
+    /// A loop device.
+    Loop(PathBuf),
+    /// A directory with all that is in it.
+    Directory(PathBuf),
+    /// A directory that was made to mount something on.
+    EmptyDirectory(PathBuf),
+}
+
+impl Leftover {
+    /// What cannot be taken away now stays: the next run tries again.
+    fn take_away(&self) -> bool {
+        match self {
+            Self::Mount(path) => unmount(path),
+            Self::Loop(device) => run("losetup", &["--detach"], device),
+            Self::Directory(path) => gone(path, fs::remove_dir_all(path)),
+            Self::EmptyDirectory(path) => gone(path, fs::remove_dir(path)),
+        }
+    }
+}
+
+fn gone(path: &Path, removed: std::io::Result<()>) -> bool {
+    removed.is_ok() || matches!(path.try_exists(), Ok(false))
+}
+
+/// What is busy for a moment (a program that is just ending) is unmounted as soon as it is not.
+fn unmount(path: &Path) -> bool {
+    if !is_mounted(path) {
+        return true;
+    }
+    let calm = run("umount", &[], path);
+    calm || run("umount", &["--lazy"], path) || run("fusermount3", &["-u", "-z"], path)
+}
+
+fn is_mounted(path: &Path) -> bool {
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    let wanted = path.display().to_string().replace(' ', "\\040");
+    mounts.lines().any(|line| line.split(' ').nth(1) == Some(wanted.as_str()))
+}
+
+fn run(program: &str, words: &[&str], path: &Path) -> bool {
+    let mut command = Command::new(program);
+    command.args(words).arg(path).stdin(Stdio::null()).stdout(Stdio::null());
+    command.stderr(Stdio::null()).status().is_ok_and(|status| status.success())
+}
+
+static LEFTOVERS: Mutex<Vec<Leftover>> = Mutex::new(Vec::new());
+
+fn leftovers() -> MutexGuard<'static, Vec<Leftover>> {
+    LEFTOVERS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Takes a leftover away when it goes.
+#[derive(Debug)]
+pub struct Guard(Leftover);
+
+impl Guard {
+    /// To be called before the thing is made: it may be left half made.
+    #[must_use]
+    pub fn new(leftover: Leftover) -> Self {
+        let mut all = leftovers();
+        all.push(leftover.clone());
+        write_down(&all);
+        Self(leftover)
+    }
+
+    /// Leaves it there for good.
+    pub fn keep(self) {
+        forget(&self.0);
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.0.take_away();
+        forget(&self.0);
+    }
+}
+
+fn forget(leftover: &Leftover) {
+    let mut all = leftovers();
+    all.retain(|other| other != leftover);
+    write_down(&all);
+}
+
+/// Where processes write down what they would leave.
+fn registry() -> PathBuf {
+    run_dir::run_dir(None).join("bench")
+}
+
+/// Best effort: without a run directory only a kill that cannot be caught leaves things.
+fn write_down(all: &[Leftover]) {
+    let file = registry().join(format!("{}.json", process::id()));
+    if all.is_empty() {
+        let _ = fs::remove_file(file);
+        return;
+    }
+    let write = || {
+        run_dir::make_run_dir(&run_dir::run_dir(None))?;
+        fs::create_dir_all(registry())?;
+        let new = file.with_extension("new");
+        fs::File::create(&new)?.write_all(&serde_json::to_vec(all)?)?;
+        fs::rename(new, &file)
+    };
+    let _ = write();
+}
+
+/// Takes away what processes have left that are gone: a signal they could not catch ended them.
+pub fn take_away_of_the_dead() {
+    for entry in fs::read_dir(registry()).into_iter().flatten().flatten() {
+        let path = entry.path();
+        let pid = path.file_stem().and_then(|stem| stem.to_str()?.parse::<u32>().ok());
+        if pid.is_none_or(|pid| Path::new("/proc").join(pid.to_string()).exists()) {
+            continue;
+        }
+        let text = fs::read(&path).unwrap_or_default();
+        let all: Vec<Leftover> = serde_json::from_slice(&text).unwrap_or_default();
+        let taken = all.iter().rev().filter(|leftover| leftover.take_away()).count();
+        if taken == all.len() {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+/// A new directory of this process's below `parent`, gone when the guard goes.
+pub fn scratch_directory(parent: Option<&Path>) -> Result<(PathBuf, Guard), Failure> {
+    let parent = parent.map_or_else(std::env::temp_dir, Path::to_path_buf);
+    let path = parent.join(format!("braid-bench.{}", process::id()));
+    let guard = Guard::new(Leftover::Directory(path.clone()));
+    fs::create_dir_all(&path).map_err(|error| {
+        Failure::system(path.display(), &error, "name a directory with room: --dir DIR")
+    })?;
+    Ok((path, guard))
+}
+
+/// From here on SIGINT, SIGTERM and SIGHUP take everything away, do what is to be done at the end
+/// (the report of what there is), and end the process.
+pub fn watch_signals(at_the_end: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
+    let refused = |error| Failure::system("signals", &error, "check the system's limits");
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(refused)?;
+    let watch = move || {
+        if let Some(signal) = signals.forever().next() {
+            // Held to the end: nothing new may be left meanwhile.
+            let mut leftovers = leftovers();
+            for leftover in leftovers.iter().rev() {
+                leftover.take_away();
+            }
+            leftovers.clear();
+            write_down(&leftovers);
+            at_the_end();
+            process::exit(128 + signal);
+        }
+    };
+    thread::Builder::new().name("signals".into()).spawn(watch).map_err(refused)?;
+    Ok(())
+}
