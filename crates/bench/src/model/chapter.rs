@@ -1,6 +1,7 @@
 //! What a comparison says: the same data become HTML, Markdown, CSV and JSON.
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::found::{Gap, Measured};
 use super::spread::Spread;
@@ -26,6 +27,23 @@ pub struct Chapter {
     pub gaps: Vec<Gap>,
     /// The command lines that were run, each once.
     pub commands: Vec<String>,
+    /// Everything that was published, whether there is a cell for it or not.
+    pub published: Vec<Published>,
+    /// What else it gives to machines: an array, whose entries join `results` of `results.json`.
+    pub extra: Option<Value>,
+}
+
+/// A number as it was published.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Published {
+    /// What was set up.
+    pub case: String,
+    /// What was run.
+    pub job: String,
+    /// What of it: `bandwidth`, `iops`, `resync` ...
+    pub metric: String,
+    /// In the unit of the cell with the same case, job and metric.
+    pub value: f64,
 }
 
 /// A number with everything that belongs to it.

@@ -10,7 +10,7 @@ pub mod found;
 pub mod plan;
 pub mod spread;
 
-pub use chapter::{Axis, Cell, Chapter, Plot, Point, Rule, Scale, Series, Style, Table};
+pub use chapter::{Axis, Cell, Chapter, Plot, Point, Published, Rule, Scale, Series, Style, Table};
 pub use found::{Found, Gap, Measured, Run};
 pub use plan::{Comparison, Group, Job, Note, Standing};
 pub use spread::Spread;
