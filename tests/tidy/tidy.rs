@@ -30,6 +30,7 @@ const NO_CIRCLES: &[(&str, &[&str])] = &[
     ("crates/array/src/geometry", &[]),
     ("crates/array/src/level", &[]),
     ("crates/array/src/plan", &[]),
+    ("crates/bench/src/rig", &[]),
     ("crates/cli/src", &[]),
     ("crates/cli/src/args", &[]),
     ("crates/cli/src/cmd/assemble", &[]),

@@ -4,6 +4,7 @@
 use std::fmt;
 
 use braid_array::refusal::{Next, Refusal};
+use braid_bench::Ends;
 
 use crate::invocation::next_step;
 
@@ -79,6 +80,16 @@ impl Failure {
             Self::Said(said) => said.code,
             Self::Silent(code) => *code,
         }
+    }
+}
+
+impl From<braid_bench::Failure> for Failure {
+    fn from(failure: braid_bench::Failure) -> Self {
+        let code = match failure.ends {
+            Ends::Usage => Self::USAGE,
+            Ends::Part | Ends::Run => Self::REFUSED,
+        };
+        Self::explained("bench", failure.object, failure.why).with_code(code)
     }
 }
 

@@ -53,8 +53,7 @@ fn links_are_shaped_and_counted_and_nothing_stays() {
         return skip("links_are_shaped", "it needs root and iproute2");
     }
     let lab = Lab::new();
-    // Called as those of measurements: if this is killed, the next one takes it down.
-    let name = format!("bench{}", std::process::id());
+    let name = format!("test{}", std::process::id());
     let hosts = lab.ok_text(&format!("bench lab up {name} --nodes 2 --link 40M"), &[]);
     let spaces = Spaces { lab: &lab, name: name.clone() };
     assert_eq!(hosts, "c0 10.77.0.1\nn0 10.77.1.1\nn1 10.77.1.2\n");

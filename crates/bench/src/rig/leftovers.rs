@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use super::spaces;
 use crate::failure::Failure;
 
 /// Something to take away.
@@ -24,6 +25,8 @@ pub enum Leftover {
     Mount(PathBuf),
     /// A loop device.
     Loop(PathBuf),
+    /// The namespaces of the lab with this name, and what runs in them.
+    Lab(String),
     /// A directory with all that is in it.
     Directory(PathBuf),
     /// A directory that was made to mount something on.
@@ -36,6 +39,7 @@ impl Leftover {
         match self {
             Self::Mount(path) => unmount(path),
             Self::Loop(device) => run("losetup", &["--detach"], device),
+            Self::Lab(name) => spaces::take_down(name),
             Self::Directory(path) => gone(path, fs::remove_dir_all(path)),
             Self::EmptyDirectory(path) => gone(path, fs::remove_dir(path)),
         }

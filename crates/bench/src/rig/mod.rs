@@ -1,9 +1,14 @@
-//! What is set up to be measured: files, devices, arrays, file systems; and taken down, always.
+//! What is set up to be measured: files, devices, arrays, file systems, networks; and taken down,
+//! always.
 
 mod array;
 mod device;
+pub mod lab;
 pub mod leftovers;
+pub mod place;
 mod room;
+pub mod spaces;
+pub mod talk;
 
 pub use array::{Array, ArraySpec};
 pub use device::{FileSystem, Kind, LoopDevice, drop_caches};

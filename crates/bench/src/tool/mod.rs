@@ -39,6 +39,12 @@ impl Tool {
         &self.name
     }
 
+    /// Where it lies.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// A command that ends with the thread that starts it, whatever ends that. To be started from
     /// the main thread.
     #[must_use]

@@ -1,6 +1,7 @@
 //! `braid bench cluster`: the schedules of an array over nodes side by side, and the line.
 
 use braid_array::level::Level;
+use braid_bench::rig::{leftovers, spaces};
 use braid_cluster::Family;
 use braid_cluster::family::XOR2D_NAME;
 use braid_cluster::pipeline::Params;
@@ -9,7 +10,7 @@ use indicatif::ProgressBar;
 use super::measure::{self, Kind, Setting};
 use super::results::{Entry, Machine, Results};
 use super::rig::Cluster;
-use super::{bounds, gluster, lab, leftovers, report, table};
+use super::{bounds, gluster, report, table};
 use crate::args::{ClusterArgs, PatternName, PeerName, Size, WriteSchedule, typed};
 use crate::cmd::nodes;
 use crate::cmd::shape::{self, Typed};
@@ -21,7 +22,8 @@ const SECONDS: std::ops::RangeInclusive<f64> = 0.1..=600.0;
 
 pub(super) fn run(args: &ClusterArgs) -> Result<(), Failure> {
     let settings = settings(args)?;
-    leftovers::watch_signals()?;
+    leftovers::take_away_of_the_dead();
+    leftovers::watch_signals(|| ())?;
     if args.link.is_none() {
         output::warning("bench cluster: no --link, so all runs over loopback, unshaped");
     }
@@ -95,7 +97,7 @@ fn settings(args: &ClusterArgs) -> Result<Vec<Setting>, Failure> {
     if !SECONDS.contains(&args.seconds) {
         return usage("--seconds is out of range", "use 0.1 to 600");
     }
-    if args.clients.iter().any(|clients| !(1..=lab::MAX_HOSTS).contains(clients)) {
+    if args.clients.iter().any(|clients| !(1..=spaces::MAX_HOSTS).contains(clients)) {
         return usage("--clients is out of range", "use 1 to 64");
     }
     if args.against.is_some() && args.link.is_none() {
@@ -162,7 +164,7 @@ fn code(
         chunk: block,
     };
     let whole = block.is_none_or(|block| block.0.is_multiple_of(4096));
-    if !whole || !(1..=lab::MAX_HOSTS).contains(&nodes) {
+    if !whole || !(1..=spaces::MAX_HOSTS).contains(&nodes) {
         let next = "use blocks that are multiples of 4K, and up to 64 nodes";
         return Err(typed.usage("--block or --nodes is out of range", next));
     }

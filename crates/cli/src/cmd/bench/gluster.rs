@@ -11,15 +11,17 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use braid_bench::rig::lab::{self, Traffic};
+use braid_bench::rig::leftovers;
+use braid_bench::rig::place::Site;
+use braid_bench::rig::spaces::{self, Host};
+use braid_bench::rig::talk::{self, Talk};
 use braid_cluster::Family;
 
-use super::lab::{self, Host, Traffic};
 use super::measure::{self, Kind, Line, Rig, Sample, Setting};
-use super::place::Site;
 use super::results::Entry;
 use super::rig::{self, Counters};
-use super::talk::{self, Talk};
-use super::{leftovers, line, load};
+use super::{line, load};
 use crate::args::{ClusterArgs, PatternName, StorageName, WriteSchedule};
 use crate::failure::{Failure, system_error};
 use crate::output;
@@ -158,10 +160,10 @@ impl Volume {
     }
 
     fn count(&self) -> Option<Counters> {
-        let Site::Lab(lab) = &self.site else { return None };
+        let lab = self.site.lab.as_ref()?;
         let traffic: Vec<(Host, Traffic)> = lab::traffic(lab.name()).ok()?;
         let cpu = |host| -> Option<f64> {
-            let pids = lab::processes(lab.name(), host);
+            let pids = spaces::processes(lab.name(), host);
             pids.into_iter().map(|pid| talk::cpu_seconds(pid.as_raw_nonzero().get())).sum()
         };
         let nodes_cpu = (0..NODES).map(|number| cpu(Host::Node(number))).sum();
@@ -210,7 +212,7 @@ fn alone(
     words: &[String],
 ) -> Result<Talk, String> {
     let system = |error: io::Error| system_error(&error);
-    let mut command = site.command(host, "unshare").map_err(system)?;
+    let mut command = site.command(host, "unshare");
     command.args(["--mount", "--propagation", "private", "sh", "-c", ALONE, "sh"]);
     command.arg(scratch.join(host.to_string())).arg(crate::args::typed(&storage)).args(words);
     Talk::start(command, scratch.join(format!("{host}.log"))).map_err(system)

@@ -6,11 +6,11 @@ use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use braid_bench::rig::place::Site;
+use braid_bench::rig::spaces::Host;
+use braid_bench::rig::talk::Talk;
 use serde::{Deserialize, Serialize};
 
-use super::lab::Host;
-use super::place::Site;
-use super::talk::Talk;
 use crate::args::LineArgs;
 use crate::failure::{Failure, system_error};
 use crate::output;
@@ -34,7 +34,7 @@ pub(super) fn measure(site: &Site, seconds: f64, scratch: &Path) -> Result<f64, 
     let system = |error: io::Error| system_error(&error);
     let (from, to) = (Host::Client(0), Host::Node(0));
     let length = seconds.to_string();
-    let mut command = site.braid(to).map_err(system)?;
+    let mut command = site.braid(to);
     command.args([
         "bench",
         "line",
@@ -46,7 +46,7 @@ pub(super) fn measure(site: &Site, seconds: f64, scratch: &Path) -> Result<f64, 
     let mut receiver = Talk::start(command, scratch.join("receiver.log")).map_err(system)?;
     // It says where it listens, then what it received.
     let address = receiver.hear(PATIENCE)?;
-    let mut command = site.braid(from).map_err(system)?;
+    let mut command = site.braid(from);
     command.args(["bench", "line", "--connect", &address]);
     let mut sender = Talk::start(command, scratch.join("sender.log")).map_err(system)?;
     let said = receiver.hear(PATIENCE + Duration::from_secs_f64(seconds))?;

@@ -4,15 +4,17 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use braid_bench::rig::lab::{self, Blueprint, Lab, Traffic};
+use braid_bench::rig::place::Site;
+use braid_bench::rig::spaces::Host;
+use braid_bench::rig::talk::Talk;
+use braid_bench::tool::Tool;
 use braid_cluster::pipeline::Params;
 use braid_cluster::{Pipeline, Planner};
 
-use super::lab::{self, Blueprint, Host, Lab, Traffic};
 use super::line;
 use super::load::Done;
 use super::measure::{Kind, Line, Rig, Sample, Setting};
-use super::place::Site;
-use super::talk::Talk;
 use crate::args::{PatternName, StorageName, typed};
 use crate::failure::{Failure, system_error};
 
@@ -76,7 +78,7 @@ impl<'a> Cluster<'a> {
         let host = Host::Node(number);
         let system = |error: io::Error| system_error(&error);
         let (ip, store) = (self.site.ip(host), self.scratch.join(host.to_string()));
-        let mut command = self.site.braid(host).map_err(system)?;
+        let mut command = self.site.braid(host);
         command.args(["node", "--foreground", "--listen", &format!("{ip}:0")]);
         command.args(["--fabric", &self.setting.fabric]);
         command.args(["--ring", &ring_bytes(self.setting).to_string()]);
@@ -102,7 +104,7 @@ impl<'a> Cluster<'a> {
         let stripes = ARRAY_BYTES.div_ceil(self.setting.stripe_bytes()).max(2 * STRIPES_IN_FLIGHT);
         let size = stripes * u64::from(code.rows()) * block_bytes;
         let host = Host::Client(client);
-        let mut command = self.site.braid(host).map_err(|error| system_error(&error))?;
+        let mut command = self.site.braid(host);
         command.args(["create", &format!("bench{client}"), "--assume-clean", "--bitmap", "none"]);
         command.args(["--level", family.level().name(), "--raid-devices", &nodes.to_string()]);
         command.args(["--chunk", &block_bytes.to_string(), "--size", &size.to_string()]);
@@ -119,7 +121,7 @@ impl<'a> Cluster<'a> {
 
     fn start_client(&self, client: u16, kind: Kind) -> Result<Talk, String> {
         let host = Host::Client(client);
-        let mut command = self.site.braid(host).map_err(|error| system_error(&error))?;
+        let mut command = self.site.braid(host);
         command.args(["bench", "load", "--pattern", &typed(&kind.pattern)]);
         command.args(["--schedule", &typed(&kind.schedule)]);
         command.args(["--fabric", &self.setting.fabric]);
@@ -141,10 +143,8 @@ impl<'a> Cluster<'a> {
 
     fn count(&self, clients: &[Talk]) -> Counters {
         let cpu = |processes: &[Talk]| processes.iter().map(Talk::cpu_seconds).sum();
-        let traffic = match &self.site {
-            Site::Lab(lab) => lab::traffic(lab.name()).ok(),
-            Site::Loopback => None,
-        };
+        let lab = self.site.lab.as_ref();
+        let traffic = lab.and_then(|lab| lab::traffic(lab.name()).ok());
         Counters { traffic, clients_cpu: cpu(clients), nodes_cpu: cpu(&self.nodes) }
     }
 }
@@ -206,10 +206,13 @@ fn ring_bytes(setting: &Setting) -> u64 {
 
 /// A lab, if links are to be shaped; this machine otherwise.
 pub(super) fn site(link_bit_s: Option<u64>, clients: u16, nodes: u16) -> Result<Site, Failure> {
-    let Some(_) = link_bit_s else { return Ok(Site::Loopback) };
-    lab::take_down_orphans();
+    let braid = std::env::current_exe().map_err(|error| {
+        Failure::refused("bench", "cluster", system_error(&error), "start it by its path")
+    })?;
+    let braid = Tool::at("braid", braid);
+    let Some(_) = link_bit_s else { return Ok(Site { braid, lab: None }) };
     let name = lab::name_of(std::process::id());
-    Ok(Site::Lab(Lab::up(&Blueprint { name, clients, nodes, link_bit_s })?))
+    Ok(Site { braid, lab: Some(Lab::up(&Blueprint { name, clients, nodes, link_bit_s })?) })
 }
 
 fn failed(host: Host, reason: &str) -> Failure {

@@ -14,7 +14,7 @@ const TICKS_A_SECOND: f64 = 100.0;
 
 /// A process that is killed when this goes. What it says on stderr goes into a file.
 #[derive(Debug)]
-pub(super) struct Talk {
+pub struct Talk {
     child: Child,
     stdin: Option<ChildStdin>,
     lines: Receiver<io::Result<String>>,
@@ -23,7 +23,7 @@ pub(super) struct Talk {
 
 impl Talk {
     /// To be called on the main thread: the process ends with the thread that starts it.
-    pub(super) fn start(mut command: Command, log: PathBuf) -> io::Result<Self> {
+    pub fn start(mut command: Command, log: PathBuf) -> io::Result<Self> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(File::create(&log)?);
         let mut child = command.spawn()?;
         let stdin = child.stdin.take();
@@ -38,7 +38,7 @@ impl Talk {
     }
 
     /// The next line that it says. An error says what it said last on stderr.
-    pub(super) fn hear(&self, patience: Duration) -> Result<String, String> {
+    pub fn hear(&self, patience: Duration) -> Result<String, String> {
         match self.lines.recv_timeout(patience) {
             Ok(Ok(line)) => Ok(line),
             Ok(Err(error)) => Err(error.to_string()),
@@ -50,12 +50,12 @@ impl Talk {
     }
 
     /// Says a line to it.
-    pub(super) fn say(&mut self, line: &str) -> io::Result<()> {
+    pub fn say(&mut self, line: &str) -> io::Result<()> {
         self.stdin.as_mut().map_or(Ok(()), |stdin| writeln!(stdin, "{line}"))
     }
 
     /// Has nothing more to say to it, and waits until it has ended.
-    pub(super) fn farewell(&mut self, patience: Duration) -> Result<(), String> {
+    pub fn farewell(&mut self, patience: Duration) -> Result<(), String> {
         drop(self.stdin.take());
         loop {
             match self.lines.recv_timeout(patience) {
@@ -68,17 +68,21 @@ impl Talk {
         if status.success() { Ok(()) } else { Err(last_line(&self.log)) }
     }
 
-    pub(super) fn id(&self) -> u32 {
+    /// Of the process.
+    #[must_use]
+    pub fn id(&self) -> u32 {
         self.child.id()
     }
 
     /// CPU seconds that it has used.
-    pub(super) fn cpu_seconds(&self) -> Option<f64> {
+    #[must_use]
+    pub fn cpu_seconds(&self) -> Option<f64> {
         cpu_seconds(self.id())
     }
 
     /// The most memory that it has used.
-    pub(super) fn peak_memory_bytes(&self) -> Option<u64> {
+    #[must_use]
+    pub fn peak_memory_bytes(&self) -> Option<u64> {
         parse_peak(&fs::read_to_string(format!("/proc/{}/status", self.id())).ok()?)
     }
 }
@@ -92,7 +96,8 @@ impl Drop for Talk {
 }
 
 /// CPU seconds that a process has used, its threads that have ended included.
-pub(super) fn cpu_seconds(pid: impl Display) -> Option<f64> {
+#[must_use]
+pub fn cpu_seconds(pid: impl Display) -> Option<f64> {
     parse_cpu(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 

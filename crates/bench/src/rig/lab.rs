@@ -12,108 +12,57 @@
 //! the longest segment that the kernel hands down in one piece (64 KiB), which it would otherwise
 //! cut up at ten times the CPU time. Rates count Ethernet headers.
 
-use std::fmt::{self, Write as _};
-use std::fs::{self, File};
+use std::fmt::Write as _;
+use std::fs;
 use std::io::{self, Write as _};
-use std::net::Ipv4Addr;
-use std::os::fd::AsFd;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
-use std::str::FromStr;
-use std::thread;
-
-use rustix::process::{Pid, Signal, kill_process};
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use super::leftovers::{Guard, Leftover};
-use crate::failure::{Failure, system_error};
+use super::spaces::{self, Host, MAX_HOSTS, inside, namespace};
+use crate::failure::Failure;
 
-const NAMESPACES: &str = "/run/netns";
 /// Labs of processes are called after them.
 const PROCESS: &str = "bench";
 const BURST: &str = "burst 128kb cburst 128kb quantum 60000";
 /// For each peer: what overflows it is dropped.
 const QUEUE_BYTES: u32 = 1 << 20;
-/// As many clients, and as many nodes.
-pub(super) const MAX_HOSTS: u16 = 64;
-
-/// A machine of the lab.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Host {
-    /// `c0`, `c1` ...
-    Client(u16),
-    /// `n0`, `n1` ...
-    Node(u16),
-}
-
-impl Host {
-    /// Its address, the same in every lab.
-    pub(super) const fn address(self) -> Ipv4Addr {
-        match self {
-            Self::Client(number) => Ipv4Addr::new(10, 77, 0, number as u8 + 1),
-            Self::Node(number) => Ipv4Addr::new(10, 77, 1, number as u8 + 1),
-        }
-    }
-}
-
-impl fmt::Display for Host {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Client(number) => write!(f, "c{number}"),
-            Self::Node(number) => write!(f, "n{number}"),
-        }
-    }
-}
-
-impl FromStr for Host {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let number = |digits: &str| digits.parse().ok().filter(|&number| number < MAX_HOSTS);
-        let host = match text.split_at_checked(1) {
-            Some(("c", digits)) => number(digits).map(Self::Client),
-            Some(("n", digits)) => number(digits).map(Self::Node),
-            _ => None,
-        };
-        host.filter(|host| host.to_string() == text)
-            .ok_or_else(|| format!("no host '{text}'; clients are c0, c1 ..., nodes n0, n1 ..."))
-    }
-}
-
 /// What a link has carried since the lab is up, as its network devices count: the headers of a
 /// segment that the kernel hands down in one piece count once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Traffic {
+pub struct Traffic {
     /// Bytes that the host sent.
-    pub(super) sent: u64,
+    pub sent: u64,
     /// Bytes that it received.
-    pub(super) received: u64,
+    pub received: u64,
 }
 
 /// What a lab looks like.
 #[derive(Clone, Debug)]
-pub(super) struct Blueprint {
-    pub(super) name: String,
-    pub(super) clients: u16,
-    pub(super) nodes: u16,
+pub struct Blueprint {
+    /// Letters and digits.
+    pub name: String,
+    /// `c0`, `c1` ...
+    pub clients: u16,
+    /// `n0`, `n1` ...
+    pub nodes: u16,
     /// Of every link, in bits a second; `None`: as fast as it goes.
-    pub(super) link_bit_s: Option<u64>,
+    pub link_bit_s: Option<u64>,
 }
 
 /// A lab that is up; it is taken down when this goes.
 #[derive(Debug)]
-pub(super) struct Lab {
+pub struct Lab {
     name: String,
     guard: Guard,
 }
 
 impl Lab {
     /// Brings it up. Needs root and iproute2.
-    pub(super) fn up(blueprint: &Blueprint) -> Result<Self, Failure> {
+    pub fn up(blueprint: &Blueprint) -> Result<Self, Failure> {
         let name = &blueprint.name;
         let refuse =
-            |reason: &str, next: &'static str| Err(Failure::refused("lab", name, reason, next));
+            |reason: &str, next: &'static str| Err(Failure::refused(called(name), reason, next));
         if name.is_empty() || name.len() > 32 || !name.bytes().all(|b| b.is_ascii_alphanumeric()) {
             return refuse("not a name for a lab", "use up to 32 letters and digits");
         }
@@ -122,9 +71,10 @@ impl Lab {
             return refuse("too many hosts or too few", "use 1 to 64 clients and nodes");
         }
         if !rustix::process::geteuid().is_root() {
-            return refuse("network namespaces need root", "become root, or measure on loopback");
+            let next = "become root, or measure on loopback";
+            return Err(Failure::gap(called(name), "network namespaces need root", next));
         }
-        if !namespaces(name).is_empty() {
+        if !spaces::of_lab(name).is_empty() {
             return refuse("it is up already", "take it down, or use another name");
         }
         let lab = Self { name: name.clone(), guard: Guard::new(Leftover::Lab(name.clone())) };
@@ -132,18 +82,22 @@ impl Lab {
         Ok(lab)
     }
 
-    pub(super) fn name(&self) -> &str {
+    /// As it was given.
+    #[must_use]
+    pub fn name(&self) -> &str {
         &self.name
     }
 
     /// Leaves it up.
-    pub(super) fn keep(self) {
+    pub fn keep(self) {
         self.guard.keep();
     }
 }
 
 impl Blueprint {
-    pub(super) fn hosts(&self) -> Vec<Host> {
+    /// Its clients, then its nodes.
+    #[must_use]
+    pub fn hosts(&self) -> Vec<Host> {
         let clients = (0..self.clients).map(Host::Client);
         clients.chain((0..self.nodes).map(Host::Node)).collect()
     }
@@ -208,7 +162,7 @@ impl Blueprint {
         let output = run().map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => {
                 let reason = format!("there is no command {tool}");
-                Failure::refused("lab", &self.name, reason, "install the package iproute2")
+                Failure::gap(called(&self.name), reason, "install the package iproute2")
             }
             _ => self.system(&error),
         })?;
@@ -218,11 +172,11 @@ impl Blueprint {
         let said = String::from_utf8_lossy(&output.stderr);
         let reason =
             format!("{tool} refuses: {}", said.lines().next().unwrap_or("no reason given"));
-        Err(Failure::refused("lab", &self.name, reason, "check that the kernel has it"))
+        Err(Failure::refused(called(&self.name), reason, "check that the kernel has it"))
     }
 
     fn system(&self, error: &io::Error) -> Failure {
-        Failure::refused("lab", &self.name, system_error(error), "check that the kernel has it")
+        Failure::system(called(&self.name), error, "check that the kernel has it")
     }
 }
 
@@ -235,6 +189,11 @@ fn quiet() -> io::Result<()> {
         off("default")?;
     }
     fs::write("/proc/sys/net/ipv4/tcp_congestion_control", "reno")
+}
+
+/// A lab in a failure.
+fn called(name: &str) -> String {
+    format!("lab {name}")
 }
 
 /// The script that shapes a device; `key` is the address that tells the peer of a packet.
@@ -265,7 +224,7 @@ fn shape(device: &str, rate: u64, key: &str, hosts: &[Host]) -> String {
 }
 
 /// What the links of a lab have carried.
-pub(super) fn traffic(name: &str) -> io::Result<Vec<(Host, Traffic)>> {
+pub fn traffic(name: &str) -> io::Result<Vec<(Host, Traffic)>> {
     let counters = || fs::read_to_string("/proc/thread-self/net/dev");
     let mut found = parse_counters(&inside(&namespace(name, "sw"), counters)?);
     found.sort_unstable_by_key(|&(host, _)| host);
@@ -284,101 +243,15 @@ fn parse_counters(table: &str) -> Vec<(Host, Traffic)> {
     table.lines().filter_map(port).collect()
 }
 
-/// Takes a lab down: ends what runs in it, and removes it. What cannot be removed stays.
-pub(super) fn take_down(name: &str) {
-    for space in namespaces(name) {
-        for pid in running_in(&space) {
-            // It may have ended by itself.
-            let _ = kill_process(pid, Signal::KILL);
-        }
-        let _ = Command::new("ip").args(["netns", "del", &space]).stderr(Stdio::null()).status();
-    }
-}
-
 /// The name of the lab of a process.
-pub(super) fn name_of(pid: u32) -> String {
+#[must_use]
+pub fn name_of(pid: u32) -> String {
     format!("{PROCESS}{pid}")
-}
-
-/// Takes down the labs of processes that are gone: a signal they could not catch has ended them.
-pub(super) fn take_down_orphans() {
-    for space in namespaces_named(|_| true) {
-        let name = space.strip_suffix("-sw").unwrap_or("");
-        let pid = name.strip_prefix(PROCESS).and_then(|pid| pid.parse::<u32>().ok());
-        if pid.is_some_and(|pid| !Path::new("/proc").join(pid.to_string()).exists()) {
-            take_down(name);
-        }
-    }
-}
-
-/// Moves the calling thread into a host of a lab.
-pub(super) fn enter(name: &str, host: Host) -> io::Result<()> {
-    enter_namespace(&namespace(name, host))
-}
-
-fn enter_namespace(space: &str) -> io::Result<()> {
-    let file = File::open(Path::new(NAMESPACES).join(space))?;
-    Ok(move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))?)
-}
-
-/// Does something in a namespace, on a thread that goes there.
-fn inside<T: Send>(space: &str, act: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
-    let visit = || enter_namespace(space).and_then(|()| act());
-    let gone = || io::Error::other("a thread panicked");
-    thread::scope(|scope| scope.spawn(visit).join().unwrap_or_else(|_| Err(gone())))
-}
-
-fn namespace(name: &str, host: impl fmt::Display) -> String {
-    format!("{name}-{host}")
-}
-
-/// The namespaces of a lab.
-fn namespaces(name: &str) -> Vec<String> {
-    namespaces_named(|space| {
-        let host = space.strip_prefix(name).and_then(|rest| rest.strip_prefix('-'));
-        host.is_some_and(|host| host == "sw" || host.parse::<Host>().is_ok())
-    })
-}
-
-fn namespaces_named(wanted: impl Fn(&str) -> bool) -> Vec<String> {
-    let entries = fs::read_dir(NAMESPACES).into_iter().flatten().flatten();
-    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
-    let mut found: Vec<String> = names.filter(|name| wanted(name)).collect();
-    found.sort();
-    found
-}
-
-/// The processes of a host.
-pub(super) fn processes(name: &str, host: Host) -> Vec<Pid> {
-    running_in(&namespace(name, host))
-}
-
-fn running_in(space: &str) -> Vec<Pid> {
-    let identity = |path: PathBuf| fs::metadata(path).ok().map(|m| (m.dev(), m.ino()));
-    let Some(wanted) = identity(Path::new(NAMESPACES).join(space)) else { return Vec::new() };
-    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let pid = |entry: fs::DirEntry| {
-        let pid = Pid::from_raw(entry.file_name().to_str()?.parse().ok()?)?;
-        (identity(entry.path().join("ns/net"))? == wanted).then_some(pid)
-    };
-    processes.filter_map(pid).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn hosts_are_read_as_they_are_written() {
-        for host in [Host::Client(0), Host::Node(12), Host::Node(63)] {
-            assert_eq!(host.to_string().parse(), Ok(host));
-        }
-        for text in ["", "c", "x1", "n64", "n01", "n+1", "n-1", "sw", "é1"] {
-            assert!(text.parse::<Host>().is_err(), "{text}");
-        }
-        assert_eq!(Host::Client(0).address().to_string(), "10.77.0.1");
-        assert_eq!(Host::Node(4).address().to_string(), "10.77.1.5");
-    }
 
     #[test]
     fn a_port_receives_what_its_host_sends() {
