@@ -1,0 +1,259 @@
+//! The report's folder: `raw/` with what the tools said, a journal of it, and what was asked for.
+//! The report beside it is made of this alone.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::failure::Failure;
+use crate::machine::Machine;
+use crate::model::{Found, Gap, Note, Run};
+
+const JOURNAL: &str = "raw/journal.jsonl";
+const MACHINE: &str = "raw/machine.json";
+const NEXT: &str = "name another directory: --report DIR";
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Folder {
+    path: PathBuf,
+}
+
+/// A line of the journal.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Line {
+    comparison: String,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    run: Option<Run>,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    gap: Option<Gap>,
+}
+
+/// What a run belongs to.
+#[derive(Clone, Copy, Debug)]
+pub struct Place<'a> {
+    /// The name of the comparison.
+    pub comparison: &'a str,
+    /// What was set up.
+    pub case: &'a str,
+    /// What was run.
+    pub job: &'a str,
+    /// Which time, from 0.
+    pub round: u16,
+}
+
+impl Folder {
+    /// A new folder, an empty one, or one that holds a report already.
+    pub fn open(path: &Path) -> Result<Self, Failure> {
+        let folder = Self { path: path.to_owned() };
+        fs::create_dir_all(path).map_err(|error| folder.system(&error))?;
+        let mut entries = fs::read_dir(path).map_err(|error| folder.system(&error))?;
+        if entries.next().is_some() && !path.join("raw").is_dir() {
+            let reason = "the directory holds something that is no report";
+            return Err(Failure::usage(path.display(), reason, NEXT));
+        }
+        fs::create_dir_all(path.join("raw")).map_err(|error| folder.system(&error))?;
+        Ok(folder)
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn system(&self, error: &std::io::Error) -> Failure {
+        Failure::system(self.path.display(), error, NEXT)
+    }
+
+    /// The lines of the journal that can be read: the last one may have been cut off.
+    fn journal(&self) -> Vec<Line> {
+        let text = fs::read_to_string(self.path.join(JOURNAL)).unwrap_or_default();
+        text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+    }
+
+    fn rewrite(&self, lines: &[Line]) -> Result<(), Failure> {
+        let text: String = lines.iter().map(Line::text).collect();
+        self.replace(JOURNAL, text.as_bytes())
+    }
+
+    /// Either the old content or the new, whatever happens.
+    fn replace(&self, name: &str, content: &[u8]) -> Result<(), Failure> {
+        let (file, new) = (self.path.join(name), self.path.join(format!("{name}.new")));
+        let write = || {
+            fs::write(&new, content)?;
+            fs::rename(&new, &file)
+        };
+        write().map_err(|error| self.system(&error))
+    }
+
+    fn append(&self, line: &Line) -> Result<(), Failure> {
+        let file = self.path.join(JOURNAL);
+        let write = || {
+            let mut file: File = OpenOptions::new().create(true).append(true).open(file)?;
+            file.write_all(line.text().as_bytes())
+        };
+        write().map_err(|error| self.system(&error))
+    }
+
+    /// Begins a comparison: anew, or where it was if it is resumed. One with other options cannot
+    /// be resumed: its numbers would not belong together.
+    pub fn begin(&self, name: &str, options: &Value, resume: bool) -> Result<(), Failure> {
+        let before = self.options(name);
+        if resume && before.as_ref().is_some_and(|before| before != options) {
+            let reason = "it was begun with other options";
+            return Err(Failure::usage(name, reason, "give the same, or leave out --resume"));
+        }
+        let raw = self.path.join("raw").join(name);
+        let mut lines = self.journal();
+        if !(resume && before.is_some()) {
+            lines.retain(|line| line.comparison != name);
+            if raw.exists() {
+                fs::remove_dir_all(&raw).map_err(|error| self.system(&error))?;
+            }
+        }
+        // What was missing may be there now.
+        lines.retain(|line| line.comparison != name || line.gap.is_none());
+        fs::create_dir_all(&raw).map_err(|error| self.system(&error))?;
+        self.rewrite(&lines)?;
+        let text = serde_json::to_vec_pretty(options).unwrap_or_default();
+        self.replace(&format!("raw/{name}/options.json"), &text)
+    }
+
+    /// What a comparison was asked for.
+    #[must_use]
+    pub fn options(&self, name: &str) -> Option<Value> {
+        let file = self.path.join("raw").join(name).join("options.json");
+        serde_json::from_slice(&fs::read(file).ok()?).ok()
+    }
+
+    /// All that was found by a comparison.
+    #[must_use]
+    pub fn found(&self, name: &str) -> Found {
+        let mut found = Found { folder: self.path.clone(), ..Found::default() };
+        for line in self.journal().into_iter().filter(|line| line.comparison == name) {
+            found.runs.extend(line.run);
+            found.gaps.extend(line.gap);
+        }
+        found
+    }
+
+    /// Keeps what a run of a job left.
+    pub fn keep(
+        &self,
+        place: Place<'_>,
+        note: &Note,
+        seconds: f64,
+        server_cpu_s: Option<f64>,
+    ) -> Result<(), Failure> {
+        let Place { comparison, case, job, round } = place;
+        let name = crate::rig::file_name;
+        let directory = format!("raw/{comparison}/{}", name(case));
+        fs::create_dir_all(self.path.join(&directory)).map_err(|error| self.system(&error))?;
+        let mut files = Vec::new();
+        for (file, content) in &note.files {
+            let path = format!("{directory}/{}.{}.{file}", name(job), round + 1);
+            fs::write(self.path.join(&path), content).map_err(|error| self.system(&error))?;
+            files.push(path);
+        }
+        let run = Run {
+            case: case.to_owned(),
+            job: job.to_owned(),
+            round,
+            commands: note.commands.clone(),
+            files,
+            seconds,
+            server_cpu_s,
+        };
+        self.append(&Line { comparison: comparison.to_owned(), run: Some(run), gap: None })
+    }
+
+    /// Keeps why something could not be measured.
+    pub fn keep_gap(&self, comparison: &str, gap: Gap) -> Result<(), Failure> {
+        self.append(&Line { comparison: comparison.to_owned(), run: None, gap: Some(gap) })
+    }
+
+    /// Keeps what machine it was.
+    pub fn keep_machine(&self, machine: &Machine) -> Result<(), Failure> {
+        self.replace(MACHINE, &serde_json::to_vec_pretty(machine).unwrap_or_default())
+    }
+
+    /// The machine on which it was measured.
+    #[must_use]
+    pub fn machine(&self) -> Machine {
+        let text = fs::read(self.path.join(MACHINE)).unwrap_or_default();
+        serde_json::from_slice(&text).unwrap_or_default()
+    }
+}
+
+impl Line {
+    fn text(&self) -> String {
+        serde_json::to_string(self).map_or_else(|_| String::new(), |text| text + "\n")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn note(text: &str) -> Note {
+        let mut note = Note::default();
+        note.commands.push("dd if=/dev/zero".to_owned());
+        note.file("dd.txt", text);
+        note
+    }
+
+    const fn place(case: &str, round: u16) -> Place<'_> {
+        Place { comparison: "states", case, job: "write 4 MB", round }
+    }
+
+    #[test]
+    fn what_is_kept_is_found_again_and_a_line_that_was_cut_off_is_not() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let folder = Folder::open(&directory.path().join("report")).expect("a folder");
+        let options = json!({ "runs": 2 });
+        folder.begin("states", &options, false).expect("begun");
+        folder.keep(place("UU", 0), &note("5.0 MB/s"), 2.0, Some(1.0)).expect("kept");
+        folder.keep(place("UU", 1), &note("7.0 MB/s"), 2.0, Some(1.0)).expect("kept");
+        let gap = Gap { case: None, job: None, reason: "no dd".into(), next: "get it".into() };
+        folder.keep_gap("states", gap).expect("kept");
+        let journal = folder.path().join(JOURNAL);
+        let mut file = OpenOptions::new().append(true).open(journal).expect("a journal");
+        file.write_all(b"{\"comparison\":\"states\",\"ru").expect("written");
+        let found = folder.found("states");
+        assert_eq!((found.runs.len(), found.gaps.len()), (2, 1));
+        let number = |text: &str| text.split(' ').next()?.parse().ok();
+        let measured = found.measured("UU", "write 4 MB", "dd.txt", number).expect("a number");
+        assert_eq!((measured.spread.median, measured.runs), (6.0, 2));
+        assert_eq!(measured.raw[1], "raw/states/uu/write-4-mb.2.dd.txt");
+        assert_eq!(found.server_cores("UU", "write 4 MB").expect("cores").median, 0.5);
+    }
+
+    #[test]
+    fn a_comparison_goes_on_where_it_was_only_with_the_same_options() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let folder = Folder::open(directory.path()).expect("a folder");
+        folder.begin("states", &json!({ "runs": 2 }), false).expect("begun");
+        folder.keep(place("UU", 0), &note("5.0 MB/s"), 2.0, None).expect("kept");
+        folder.begin("states", &json!({ "runs": 2 }), true).expect("resumed");
+        assert_eq!(folder.found("states").runs.len(), 1);
+        let other = folder.begin("states", &json!({ "runs": 3 }), true).expect_err("another");
+        assert_eq!(other.ends, crate::Ends::Usage);
+        folder.begin("states", &json!({ "runs": 3 }), false).expect("begun anew");
+        assert!(folder.found("states").runs.is_empty());
+        assert!(!directory.path().join("raw/states/uu").exists());
+    }
+
+    #[test]
+    fn a_directory_with_something_else_in_it_is_left_alone() {
+        let directory = tempfile::tempdir().expect("a directory");
+        fs::write(directory.path().join("thesis.txt"), "years of work").expect("written");
+        let refused = Folder::open(directory.path()).expect_err("not ours");
+        assert!(refused.why.reason.contains("no report"), "{refused:?}");
+    }
+}

@@ -1,0 +1,314 @@
+//! Runs comparisons: cases that stand side by side take turns, job by job, so that whatever else
+//! the machine does meanwhile falls on all alike.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::failure::{Ends, Failure};
+use crate::folder::{Folder, Place};
+use crate::model::{Chapter, Comparison, Gap, Group, Note, Standing};
+use crate::rig::Room;
+
+/// One run of one or several comparisons.
+pub struct Runner<'a> {
+    folder: &'a Folder,
+    room: &'a Room,
+    bar: ProgressBar,
+}
+
+/// About how long comparisons take.
+#[must_use]
+pub fn takes(comparisons: &[Box<dyn Comparison>]) -> Duration {
+    comparisons.iter().flat_map(|one| one.groups()).map(|group| group.takes()).sum()
+}
+
+/// What remains of a group: (job, case, round), in the order in which they are run.
+struct Left<'a> {
+    comparison: &'a dyn Comparison,
+    group: &'a Group,
+    done: Vec<(String, String, u16)>,
+}
+
+impl Left<'_> {
+    fn is_done(&self, case: &str, job: &str, round: u16) -> bool {
+        self.done.iter().any(|(c, j, r)| (c.as_str(), j.as_str(), *r) == (case, job, round))
+    }
+
+    fn wants(&self, case: &str) -> bool {
+        let mut jobs = self.group.jobs.iter();
+        jobs.any(|job| (0..self.group.rounds).any(|round| !self.is_done(case, &job.name, round)))
+    }
+}
+
+impl<'a> Runner<'a> {
+    /// With a bar of progress on stderr, or without.
+    #[must_use]
+    pub fn new(folder: &'a Folder, room: &'a Room, bar: ProgressBar) -> Self {
+        Self { folder, room, bar }
+    }
+
+    /// Runs them all. Whatever happens, what was found is in the folder.
+    pub fn run(&self, all: &[Box<dyn Comparison>], resume: bool) -> Result<(), Failure> {
+        for comparison in all {
+            self.folder.begin(comparison.name(), &comparison.options(), resume)?;
+        }
+        self.bar.set_length(takes(all).as_secs());
+        let style = "{elapsed_precise} of about {len}s {wide_bar} {msg}";
+        let style = ProgressStyle::with_template(style);
+        self.bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        self.bar.enable_steady_tick(Duration::from_millis(200));
+        for comparison in all {
+            for group in comparison.groups() {
+                self.group(comparison.as_ref(), &group)?;
+            }
+        }
+        self.bar.finish_and_clear();
+        Ok(())
+    }
+
+    fn group(&self, comparison: &dyn Comparison, group: &Group) -> Result<(), Failure> {
+        let runs = self.folder.found(comparison.name()).runs;
+        let done = runs.into_iter().map(|run| (run.case, run.job, run.round)).collect();
+        let left = Left { comparison, group, done };
+        let cases: Vec<&str> = group.cases.iter().map(String::as_str).collect();
+        // The same disks cannot belong to two arrays at once.
+        if !self.room.members.is_empty() {
+            return cases.chunks(1).try_for_each(|case| self.side_by_side(&left, case));
+        }
+        self.side_by_side(&left, &cases)
+    }
+
+    fn side_by_side(&self, left: &Left<'_>, cases: &[&str]) -> Result<(), Failure> {
+        let mut standing: Vec<(&str, Box<dyn Standing>)> = Vec::new();
+        for &case in cases {
+            self.bar.set_message(format!("{}: setting up {case}", left.group.title));
+            if left.wants(case) {
+                match left.comparison.set_up(case, self.room) {
+                    Ok(one) => standing.push((case, one)),
+                    Err(failure) => self.gap(left, Some(case), None, failure)?,
+                }
+            }
+            self.bar.inc(left.group.set_up.as_secs());
+        }
+        let mut gaps: Vec<(String, String)> = Vec::new();
+        for round in 0..left.group.rounds {
+            for job in &left.group.jobs {
+                for (case, one) in &mut standing {
+                    let known = (case.to_string(), job.name.clone());
+                    if !left.is_done(case, &job.name, round) && !gaps.contains(&known) {
+                        let rounds = left.group.rounds;
+                        self.bar.set_message(format!(
+                            "{}: {case}, {}, round {} of {rounds}",
+                            left.group.title,
+                            job.name,
+                            round + 1
+                        ));
+                        let place = Place {
+                            comparison: left.comparison.name(),
+                            case,
+                            job: &job.name,
+                            round,
+                        };
+                        if let Err(failure) = self.once(place, one.as_mut()) {
+                            self.gap(left, Some(case), Some(&job.name), failure)?;
+                            gaps.push(known);
+                        }
+                    }
+                    self.bar.inc(job.takes.as_secs());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn once(&self, place: Place<'_>, standing: &mut dyn Standing) -> Result<(), Failure> {
+        let scratch = self.room.scratch.join("job");
+        let system = |error| Failure::system(scratch.display(), &error, "name another --dir");
+        std::fs::create_dir_all(&scratch).map_err(system)?;
+        let mut note = Note { scratch: scratch.clone(), ..Note::default() };
+        let server = standing.server();
+        let cpu = || server.and_then(cpu_seconds);
+        let (before, start) = (cpu(), Instant::now());
+        let result = standing.run(place.job, &mut note);
+        let (seconds, after) = (start.elapsed().as_secs_f64(), cpu());
+        std::fs::remove_dir_all(&scratch).map_err(system)?;
+        if let Some(pid) = server.filter(|pid| !is_running(*pid)) {
+            let reason = format!("the process {pid} that serves it has ended");
+            return Err(Failure::refused(place.case, reason, "see the kernel's log for why"));
+        }
+        result?;
+        let used = before.zip(after).map(|(before, after)| after - before);
+        self.folder.keep(place, &note, seconds, used)
+    }
+
+    /// Notes that something is missing; ends the run if more than that is wrong.
+    fn gap(
+        &self,
+        left: &Left<'_>,
+        case: Option<&str>,
+        job: Option<&str>,
+        failure: Failure,
+    ) -> Result<(), Failure> {
+        let gap = Gap::of(case, job, &failure.object, &failure.why);
+        self.folder.keep_gap(left.comparison.name(), gap)?;
+        if failure.ends == Ends::Part { Ok(()) } else { Err(failure) }
+    }
+}
+
+/// The chapters of everything that the folder holds, made again from what the tools said.
+pub fn chapters(folder: &Folder) -> Result<Vec<Chapter>, Failure> {
+    let mut chapters = Vec::new();
+    for name in crate::compare::NAMES {
+        let Some(options) = folder.options(name) else { continue };
+        let comparison = crate::compare::read(name, options)?;
+        let found = folder.found(name);
+        let mut chapter = comparison.chapter(&found);
+        chapter.name = name.to_owned();
+        chapter.gaps.extend(found.gaps);
+        for command in found.runs.into_iter().flat_map(|run| run.commands) {
+            if !chapter.commands.contains(&command) {
+                chapter.commands.push(command);
+            }
+        }
+        chapters.push(chapter);
+    }
+    Ok(chapters)
+}
+
+fn is_running(pid: u32) -> bool {
+    // One that has ended and was not waited for yet is no longer running.
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.trim().chars().next());
+    state.is_some_and(|state| !matches!(state, 'Z' | 'X'))
+}
+
+fn cpu_seconds(pid: u32) -> Option<f64> {
+    let stat =
+        std::fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat")).ok()?;
+    parse_cpu(&stat)
+}
+
+/// CPU seconds that a process has used: fields 14 and 15 of /proc/PID/stat, in hundredths. The
+/// name, field 2, may contain anything.
+fn parse_cpu(stat: &str) -> Option<f64> {
+    let (_, fields) = stat.rsplit_once(')')?;
+    let tick = |number: usize| fields.split_whitespace().nth(number - 3)?.parse::<u64>().ok();
+    Some((tick(14)? + tick(15)?) as f64 / 100.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::rc::Rc;
+
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::model::{Found, Job};
+    use crate::tool::Tool;
+
+    type Asked = Rc<RefCell<Vec<String>>>;
+
+    /// Notes what is asked of it; `broken` cannot be set up, `hard` cannot be run on `b`.
+    struct Made {
+        asked: Asked,
+        ends: Ends,
+    }
+
+    struct Stands {
+        case: String,
+        asked: Asked,
+        ends: Ends,
+    }
+
+    impl Comparison for Made {
+        fn name(&self) -> &'static str {
+            "levels"
+        }
+        fn options(&self) -> Value {
+            json!({})
+        }
+        fn groups(&self) -> Vec<Group> {
+            let job = |name: &str| Job { name: name.to_owned(), takes: Duration::from_secs(2) };
+            vec![Group {
+                title: "made".to_owned(),
+                cases: ["a", "broken", "b"].map(str::to_owned).to_vec(),
+                jobs: vec![job("easy"), job("hard")],
+                rounds: 2,
+                set_up: Duration::from_secs(1),
+            }]
+        }
+        fn set_up(&self, case: &str, _: &Room) -> Result<Box<dyn Standing>, Failure> {
+            if case == "broken" {
+                return Err(Failure::gap(case, "it is not installed", "install it"));
+            }
+            let (asked, ends) = (self.asked.clone(), self.ends);
+            Ok(Box::new(Stands { case: case.to_owned(), asked, ends }))
+        }
+        fn chapter(&self, _: &Found) -> Chapter {
+            Chapter::default()
+        }
+    }
+
+    impl Standing for Stands {
+        fn run(&mut self, job: &str, note: &mut Note) -> Result<(), Failure> {
+            self.asked.borrow_mut().push(format!("{} {job}", self.case));
+            if (self.case.as_str(), job) == ("b", "hard") {
+                let failure = Failure::refused("b", "no room left", "make room");
+                return Err(Failure { ends: self.ends, ..failure });
+            }
+            note.file("out.txt", "1");
+            Ok(())
+        }
+    }
+
+    fn run(folder: &Folder, ends: Ends, resume: bool) -> (Vec<String>, Result<(), Failure>) {
+        let asked = Asked::default();
+        let all: Vec<Box<dyn Comparison>> = vec![Box::new(Made { asked: asked.clone(), ends })];
+        assert_eq!(takes(&all), Duration::from_secs(27));
+        let room =
+            Room::new(folder.path().join("scratch"), Vec::new(), Tool::at("braid", "true".into()));
+        let result = Runner::new(folder, &room, ProgressBar::hidden()).run(&all, resume);
+        let asked = asked.borrow().clone();
+        (asked, result)
+    }
+
+    #[test]
+    fn cases_take_turns_and_what_is_missing_leaves_a_gap() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let folder = Folder::open(directory.path()).expect("a folder");
+        let (asked, result) = run(&folder, Ends::Part, false);
+        result.expect("gaps do not end it");
+        assert_eq!(asked, ["a easy", "b easy", "a hard", "b hard", "a easy", "b easy", "a hard"]);
+        let found = folder.found("levels");
+        let gap = |gap: &Gap| (gap.case.clone().unwrap_or_default(), gap.job.clone());
+        let gaps: Vec<_> = found.gaps.iter().map(gap).collect();
+        let hard = Some("hard".to_owned());
+        assert_eq!(gaps, [("broken".to_owned(), None), ("b".to_owned(), hard)]);
+        let (asked, _) = run(&folder, Ends::Part, true);
+        assert_eq!(asked, ["b hard"], "only what is missing is tried again");
+        assert_eq!(folder.found("levels").gaps.len(), 2);
+    }
+
+    #[test]
+    fn what_cannot_be_trusted_ends_the_run_and_it_goes_on_there() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let folder = Folder::open(directory.path()).expect("a folder");
+        let (asked, result) = run(&folder, Ends::Run, false);
+        assert_eq!(result.expect_err("no room").why.reason, "no room left");
+        assert_eq!(asked, ["a easy", "b easy", "a hard", "b hard"]);
+        let (asked, result) = run(&folder, Ends::Part, true);
+        result.expect("gaps do not end it");
+        assert_eq!(asked, ["b hard", "a easy", "b easy", "a hard"]);
+    }
+
+    #[test]
+    fn the_kernel_is_understood() {
+        let stat = "7 (a ) b) S 1 7 7 0 -1 4194560 100 0 0 0 250 50 9 9 20 0 1 0 5 6 7";
+        assert_eq!(parse_cpu(stat), Some(3.0));
+        assert_eq!(parse_cpu("7 (a"), None);
+        assert!(is_running(std::process::id()) && !is_running(u32::MAX));
+    }
+}

@@ -1,0 +1,129 @@
+//! One call of `braid bench`: the room, the run, the report.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use braid_host::member;
+use indicatif::ProgressBar;
+use rustix::fs::statfs;
+
+use crate::failure::Failure;
+use crate::folder::Folder;
+use crate::machine::Machine;
+use crate::model::{Chapter, Comparison};
+use crate::report;
+use crate::rig::{Room, leftovers};
+use crate::runner::{self, Runner};
+use crate::tool::Tool;
+
+const MEMORY: &str = "/dev/shm";
+/// Short comparisons fit into it.
+const MEMORY_BYTES: u64 = 4 << 30;
+/// What is used, and how it tells its version.
+const TOOLS: [(&str, &str); 10] = [
+    ("fio", "--version"),
+    ("dd", "--version"),
+    ("bonnie++", "-version"),
+    ("mkfs.ext4", "-V"),
+    ("mkfs.xfs", "-V"),
+    ("losetup", "--version"),
+    ("qemu-img", "--version"),
+    ("nbdkit", "--version"),
+    ("btrfs", "--version"),
+    ("mdadm", "--version"),
+];
+
+/// What is asked for.
+pub struct Ask {
+    /// In the order in which they are run.
+    pub comparisons: Vec<Box<dyn Comparison>>,
+    /// The report's folder; `None`: nothing is kept.
+    pub report: Option<PathBuf>,
+    /// Where files of members go; `None`: into memory if `small`, else where temporary files go.
+    pub dir: Option<PathBuf>,
+    /// All of it is short and small.
+    pub small: bool,
+    /// Disks and files to be used as members.
+    pub members: Vec<PathBuf>,
+    /// Members may hold something.
+    pub force: bool,
+    /// What the folder holds already is not measured again.
+    pub resume: bool,
+    /// Shows how far it is.
+    pub bar: ProgressBar,
+}
+
+/// Measures, and writes the report. It is written also when the run ends early; what it says then
+/// comes with the failure.
+pub fn run(ask: Ask) -> Result<Vec<Chapter>, Failure> {
+    leftovers::take_away_of_the_dead();
+    ask.members.iter().try_for_each(|path| check_member(path, ask.force))?;
+    let dir = ask.dir.clone().unwrap_or_else(|| default_dir(ask.small));
+    let (scratch, _guard) = leftovers::scratch_directory(Some(&dir))?;
+    let path = ask.report.clone().unwrap_or_else(|| scratch.join("report"));
+    let folder = Folder::open(&path)?;
+    let at_the_end = folder.clone();
+    leftovers::watch_signals(move || drop(write(&at_the_end)))?;
+    let braid = std::env::current_exe()
+        .map_err(|error| Failure::system("braid", &error, "call it by its full path"))?;
+    let room = Room::new(scratch, ask.members, Tool::at("braid", braid));
+    folder.keep_machine(&machine(&dir, &room.members))?;
+    let ended = Runner::new(&folder, &room, ask.bar).run(&ask.comparisons, ask.resume);
+    let chapters = write(&folder)?;
+    ended.map(|()| chapters)
+}
+
+/// Writes the report of a folder again.
+pub fn write(folder: &Folder) -> Result<Vec<Chapter>, Failure> {
+    let chapters = runner::chapters(folder)?;
+    report::write(folder.path(), &folder.machine(), &chapters)?;
+    Ok(chapters)
+}
+
+/// What somebody put on a disk is not overwritten.
+fn check_member(path: &Path, force: bool) -> Result<(), Failure> {
+    let file = member::peek(path)
+        .map_err(|why| Failure::usage(path.display(), why, "name another member"))?;
+    let held = member::signature(&file)
+        .map_err(|error| Failure::system(path.display(), &error, "name another member"))?;
+    match held {
+        Some(held) if !force => {
+            let reason = format!("it holds {}", held.what);
+            Err(Failure::usage(path.display(), reason, "name another, or give --force to lose it"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn default_dir(small: bool) -> PathBuf {
+    let memory = Path::new(MEMORY);
+    let available = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let available = available.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    let kib = available.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    let roomy = kib.unwrap_or(0) * 1024 >= MEMORY_BYTES;
+    if small && roomy && memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() }
+}
+
+fn machine(dir: &Path, members: &[PathBuf]) -> Machine {
+    let version = |(name, word): &(&str, &str)| {
+        let said = Tool::find(name, "").ok()?.version(word)?;
+        Some(if said.contains(name) { said } else { format!("{name} {said}") })
+    };
+    let storage = match members {
+        [] => format!("files in {} ({})", dir.display(), file_system(dir)),
+        named => format!("{} members that were named", named.len()),
+    };
+    Machine { tools: TOOLS.iter().filter_map(version).collect(), storage, ..Machine::this() }
+}
+
+/// The type of the file system that a directory is on.
+fn file_system(dir: &Path) -> String {
+    let Ok(found) = statfs(dir) else { return "unknown".to_owned() };
+    match found.f_type {
+        0x0102_1994 => "tmpfs".to_owned(),
+        0xef53 => "ext4".to_owned(),
+        0x5846_5342 => "xfs".to_owned(),
+        0x9123_683e => "btrfs".to_owned(),
+        other => format!("type {other:#x}"),
+    }
+}
