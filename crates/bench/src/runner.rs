@@ -1,7 +1,6 @@
 //! Runs comparisons: cases that stand side by side take turns, job by job, so that whatever else
 //! the machine does meanwhile falls on all alike.
 
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
@@ -9,7 +8,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use crate::failure::{Ends, Failure};
 use crate::folder::{Folder, Place};
 use crate::model::{Chapter, Comparison, Gap, Group, Note, Standing};
-use crate::rig::Room;
+use crate::rig::{Room, talk};
 
 /// One run of one or several comparisons.
 pub struct Runner<'a> {
@@ -129,7 +128,7 @@ impl<'a> Runner<'a> {
         std::fs::create_dir_all(&scratch).map_err(system)?;
         let mut note = Note { scratch: scratch.clone(), ..Note::default() };
         let server = standing.server();
-        let cpu = || server.and_then(cpu_seconds);
+        let cpu = || server.and_then(talk::cpu_seconds);
         let (before, start) = (cpu(), Instant::now());
         let result = standing.run(place.job, &mut note);
         let (seconds, after) = (start.elapsed().as_secs_f64(), cpu());
@@ -182,20 +181,6 @@ fn is_running(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.trim().chars().next());
     state.is_some_and(|state| !matches!(state, 'Z' | 'X'))
-}
-
-fn cpu_seconds(pid: u32) -> Option<f64> {
-    let stat =
-        std::fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat")).ok()?;
-    parse_cpu(&stat)
-}
-
-/// CPU seconds that a process has used: fields 14 and 15 of /proc/PID/stat, in hundredths. The
-/// name, field 2, may contain anything.
-fn parse_cpu(stat: &str) -> Option<f64> {
-    let (_, fields) = stat.rsplit_once(')')?;
-    let tick = |number: usize| fields.split_whitespace().nth(number - 3)?.parse::<u64>().ok();
-    Some((tick(14)? + tick(15)?) as f64 / 100.0)
 }
 
 #[cfg(test)]
@@ -305,10 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_is_understood() {
-        let stat = "7 (a ) b) S 1 7 7 0 -1 4194560 100 0 0 0 250 50 9 9 20 0 1 0 5 6 7";
-        assert_eq!(parse_cpu(stat), Some(3.0));
-        assert_eq!(parse_cpu("7 (a"), None);
+    fn a_process_is_running_until_it_ends() {
         assert!(is_running(std::process::id()) && !is_running(u32::MAX));
     }
 }
