@@ -59,6 +59,15 @@ impl Folder {
         Ok(folder)
     }
 
+    /// One that holds a report.
+    pub fn of_report(path: &Path) -> Result<Self, Failure> {
+        if path.join(JOURNAL).is_file() {
+            return Ok(Self { path: path.to_owned() });
+        }
+        let reason = "it holds no report with what the tools said";
+        Err(Failure::usage(path.display(), reason, "name a directory that bench has made"))
+    }
+
     /// Where it is.
     #[must_use]
     pub fn path(&self) -> &Path {

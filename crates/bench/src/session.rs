@@ -10,7 +10,7 @@ use rustix::fs::statfs;
 use crate::failure::Failure;
 use crate::folder::Folder;
 use crate::machine::Machine;
-use crate::model::{Chapter, Comparison};
+use crate::model::Comparison;
 use crate::report;
 use crate::rig::{Room, leftovers};
 use crate::runner::{self, Runner};
@@ -53,9 +53,18 @@ pub struct Ask {
     pub bar: ProgressBar,
 }
 
+/// What came out.
+#[derive(Clone, Debug)]
+pub struct Reported {
+    /// For a terminal.
+    pub text: String,
+    /// `results.json`.
+    pub json: String,
+}
+
 /// Measures, and writes the report. It is written also when the run ends early; what it says then
 /// comes with the failure.
-pub fn run(ask: Ask) -> Result<Vec<Chapter>, Failure> {
+pub fn run(ask: Ask) -> Result<Reported, Failure> {
     leftovers::take_away_of_the_dead();
     ask.members.iter().try_for_each(|path| check_member(path, ask.force))?;
     let dir = ask.dir.clone().unwrap_or_else(|| default_dir(ask.small));
@@ -69,15 +78,16 @@ pub fn run(ask: Ask) -> Result<Vec<Chapter>, Failure> {
     let room = Room::new(scratch, ask.members, Tool::at("braid", braid));
     folder.keep_machine(&machine(&dir, &room.members))?;
     let ended = Runner::new(&folder, &room, ask.bar).run(&ask.comparisons, ask.resume);
-    let chapters = write(&folder)?;
-    ended.map(|()| chapters)
+    let reported = write(&folder)?;
+    ended.map(|()| reported)
 }
 
 /// Writes the report of a folder again.
-pub fn write(folder: &Folder) -> Result<Vec<Chapter>, Failure> {
+pub fn write(folder: &Folder) -> Result<Reported, Failure> {
     let chapters = runner::chapters(folder)?;
     report::write(folder.path(), &folder.machine(), &chapters)?;
-    Ok(chapters)
+    let json = fs::read_to_string(folder.path().join(report::RESULTS));
+    Ok(Reported { text: report::text(&chapters), json: json.unwrap_or_default() })
 }
 
 /// What somebody put on a disk is not overwritten.

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
 
+use super::compare::{ReportArgs, RunArgs};
 use super::{MemberArg, NodeArg, Size, WriteSchedule, parse_size};
 
 #[derive(Debug, Args)]
@@ -20,6 +21,10 @@ pub(crate) struct BenchArgs {
 pub(crate) enum BenchCommand {
     /// Schedules over nodes, side by side, on shaped links
     Cluster(Box<ClusterArgs>),
+    /// All comparisons, one after the other, in one report
+    All(RunArgs),
+    /// Write a report again from what the tools said
+    Report(ReportArgs),
     /// Network namespaces with shaped links
     #[command(hide = true, subcommand)]
     Lab(LabCommand),

@@ -8,6 +8,7 @@ use crate::output;
 
 mod bounds;
 mod cluster;
+mod compare;
 mod gluster;
 mod line;
 mod load;
@@ -22,6 +23,8 @@ mod table;
 pub(super) fn run(args: &BenchArgs) -> Result<(), Failure> {
     match &args.what {
         BenchCommand::Cluster(args) => cluster::run(args),
+        BenchCommand::All(args) => compare::all(args),
+        BenchCommand::Report(args) => compare::report(args),
         BenchCommand::Load(args) => load::run(args),
         BenchCommand::Lab(command) => lab_command(command),
         BenchCommand::Exec(args) => exec(args),

@@ -1,0 +1,40 @@
+//! What can be typed after `braid bench` to rerun a comparison.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueHint};
+
+/// What all comparisons take.
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    /// Short and small: everything in it, at sizes that take less than a minute
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Where files of members go [default: memory with --quick, else where temporary files go]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) dir: Option<PathBuf>,
+    /// Where the report goes, with what the tools said in raw/ [default: braid-bench; with --json
+    /// nothing is kept]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) report: Option<PathBuf>,
+    /// Print results.json
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Go on where an earlier run into the same report ended
+    #[arg(long)]
+    pub(crate) resume: bool,
+    /// Use these disks or files as members, one case after the other; they lose what they hold
+    #[arg(long, value_name = "PATH", value_delimiter = ',', num_args = 1..)]
+    #[arg(value_hint = ValueHint::AnyPath)]
+    pub(crate) members: Vec<PathBuf>,
+    /// Use members that hold something
+    #[arg(long, requires = "members")]
+    pub(crate) force: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReportArgs {
+    /// The report's directory
+    #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) dir: PathBuf,
+}

@@ -1,0 +1,72 @@
+//! `braid bench levels`, `states` ...: one comparison, or all of them, and the report.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use braid_bench::folder::Folder;
+use braid_bench::model::Comparison;
+use braid_bench::session::{self, Ask};
+use braid_bench::{compare, runner};
+use indicatif::ProgressBar;
+
+use crate::args::{ReportArgs, RunArgs};
+use crate::failure::Failure;
+use crate::output;
+
+/// Where the report goes if it was not said.
+const REPORT: &str = "braid-bench";
+
+/// All comparisons, at their standard sizes.
+pub(super) fn all(args: &RunArgs) -> Result<(), Failure> {
+    let standard = |&name| Ok(compare::standard(name, args.quick)?);
+    let all = compare::NAMES.iter().map(standard).collect::<Result<Vec<_>, Failure>>()?;
+    run(args, all)
+}
+
+/// Runs comparisons, says beforehand how long it takes, and what came out.
+pub(super) fn run(args: &RunArgs, comparisons: Vec<Box<dyn Comparison>>) -> Result<(), Failure> {
+    let report = args.report.clone().or_else(|| (!args.json).then(|| PathBuf::from(REPORT)));
+    let kept =
+        report.as_ref().map_or_else(String::new, |to| format!(", report in {}", to.display()));
+    output::warning(&format!("bench: takes {}{kept}", about(runner::takes(&comparisons))));
+    let bar = if output::shows_progress() { ProgressBar::new(0) } else { ProgressBar::hidden() };
+    let reported = session::run(Ask {
+        comparisons,
+        report,
+        dir: args.dir.clone(),
+        small: args.quick,
+        members: args.members.clone(),
+        force: args.force,
+        resume: args.resume,
+        bar,
+    })?;
+    output::answer(if args.json { &reported.json } else { &reported.text })
+}
+
+/// `braid bench report`: writes the report again from what the tools said.
+pub(super) fn report(args: &ReportArgs) -> Result<(), Failure> {
+    output::answer(&session::write(&Folder::of_report(&args.dir)?)?.text)
+}
+
+/// A length of time in words.
+fn about(time: Duration) -> String {
+    let minutes = time.as_secs().div_ceil(60);
+    match (minutes / 60, minutes % 60) {
+        (0, 0 | 1) => "about a minute".to_owned(),
+        (0, minutes) => format!("about {minutes} minutes"),
+        (hours, minutes) => format!("about {hours} h {minutes} min"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_rounded_up() {
+        let words = |seconds| about(Duration::from_secs(seconds));
+        assert_eq!(words(20), "about a minute");
+        assert_eq!(words(241), "about 5 minutes");
+        assert_eq!(words(2 * 3600 + 60), "about 2 h 1 min");
+    }
+}
