@@ -4,7 +4,8 @@ CLUSTER_SEEDS ?= 1000
 SECONDS_EACH ?= 60
 IMAGE ?=
 
-.PHONY: help demo test ci setup test-rxe sim fuzz bench bench-parity bench-fabric bench-cluster
+.PHONY: help demo test ci setup test-rxe sim fuzz
+.PHONY: bench bench-quick bench-full bench-parity bench-fabric bench-cluster
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
 
@@ -32,7 +33,15 @@ sim: ## simulate SEEDS=20000 arrays and CLUSTER_SEEDS=1000 over nodes through fa
 fuzz: ## throw mutated bytes at each decoder, SECONDS_EACH=60
 	FUZZ_SECONDS=$(SECONDS_EACH) scripts/test.sh fuzz
 
-bench: bench-parity bench-fabric bench-cluster ## all measurements
+bench: bench-parity bench-fabric bench-quick ## all measurements, the comparisons in short
+
+bench-quick: ## the five comparisons in five minutes, with a report in REPORT=target/bench-quick
+	@scripts/setup.sh bench
+	@scripts/bench.sh --quick --report $(or $(REPORT),target/bench-quick)
+
+bench-full: ## the same at the published sizes: hours; RESUME=1 goes on after an interruption
+	@scripts/setup.sh bench
+	@scripts/bench.sh --report $(or $(REPORT),target/bench-full)
 
 bench-parity: ## xor and P+Q beside ISA-L, in one run
 	@scripts/setup.sh bench

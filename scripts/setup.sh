@@ -14,17 +14,23 @@ declare -A packages=(
 	[rxe]="qemu-system-x86 busybox-static cpio kmod xz-utils"
 	[isal]="gcc libc6-dev libisal-dev"
 	[lab]="iproute2 libnbd-bin"
+	# What the comparisons run; with less the report has gaps, and says which.
+	[compare]="fio bonnie++ util-linux mount e2fsprogs xfsprogs btrfs-progs fuse3 qemu-utils nbdkit"
+	# A report is looked at before it is called good.
+	[browser]="chromium"
 )
 wanted=()
 for job in "${@:-test}"; do
 	case $job in
 	test)
 		wanted+=(${packages[md]} ${packages[live]} ${packages[nbd]})
-		wanted+=(${packages[ofi]} ${packages[lab]})
+		wanted+=(${packages[ofi]} ${packages[lab]} ${packages[compare]} ${packages[browser]})
 		;;
 	demo) wanted+=(${packages[md]} ${packages[live]} ${packages[lab]}) ;;
 	rxe) wanted+=(${packages[ofi]} ${packages[rdma]} ${packages[rxe]}) ;;
-	bench) wanted+=(${packages[ofi]} ${packages[isal]} ${packages[lab]}) ;;
+	bench)
+		wanted+=(${packages[ofi]} ${packages[isal]} ${packages[lab]} ${packages[compare]})
+		;;
 	*) echo "setup.sh: no job named $job; try test, demo, bench or rxe" >&2; exit 2 ;;
 	esac
 done
