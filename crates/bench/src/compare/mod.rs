@@ -1,5 +1,7 @@
 //! The comparisons, each in a file or folder of its own.
 
+pub mod rivals;
+
 use serde_json::Value;
 
 use crate::failure::Failure;

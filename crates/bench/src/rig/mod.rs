@@ -5,6 +5,7 @@ mod array;
 mod device;
 pub mod lab;
 pub mod leftovers;
+mod nbdkit;
 pub mod place;
 mod room;
 pub mod spaces;
@@ -12,5 +13,6 @@ pub mod talk;
 
 pub use array::{Array, ArraySpec};
 pub use device::{FileSystem, Kind, LoopDevice, drop_caches};
+pub use nbdkit::{NbdFuse, Nbdkit};
 pub(crate) use room::file_name;
 pub use room::{MemberFiles, Room};

@@ -1,0 +1,72 @@
+//! What else can do the job, measured in the same run.
+
+use std::fmt;
+use std::str::FromStr;
+
+use braid_array::refusal::Refusal;
+use serde::{Deserialize, Serialize};
+
+/// Something to be measured beside Braid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Rival {
+    /// The RAID profiles of btrfs, in the kernel.
+    Btrfs,
+    /// The kernel's own software RAID.
+    Md,
+    /// The file or disk below, with nothing between.
+    File,
+    /// nbdkit's file plugin: another server in user space, without RAID.
+    Nbdkit,
+    /// A dispersed volume of GlusterFS, over nodes.
+    Gluster,
+}
+
+impl Rival {
+    /// All there are.
+    pub const ALL: [Self; 5] = [Self::Btrfs, Self::Md, Self::File, Self::Nbdkit, Self::Gluster];
+
+    /// As it is typed.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Btrfs => "btrfs",
+            Self::Md => "md",
+            Self::File => "file",
+            Self::Nbdkit => "nbdkit",
+            Self::Gluster => "gluster",
+        }
+    }
+}
+
+impl fmt::Display for Rival {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Rival {
+    type Err = Refusal;
+
+    fn from_str(text: &str) -> Result<Self, Refusal> {
+        Self::ALL.into_iter().find(|rival| rival.name() == text).ok_or_else(|| {
+            let names = Self::ALL.map(Self::name).join(", ");
+            Refusal::new("nothing of this name is known here", format!("name one of {names}"))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_that_are_typed_and_stored() {
+        for rival in Rival::ALL {
+            assert_eq!(rival.name().parse(), Ok(rival));
+            assert_eq!(serde_json::to_value(rival).expect("JSON"), rival.name());
+        }
+        let refused = "raid".parse::<Rival>().expect_err("not one of them");
+        assert!(refused.next.advice.contains("btrfs, md"), "{}", refused.next.advice);
+    }
+}
