@@ -5,6 +5,7 @@ mod array;
 mod device;
 pub mod lab;
 pub mod leftovers;
+mod limit;
 mod nbdkit;
 pub mod place;
 mod room;
@@ -13,6 +14,7 @@ pub mod talk;
 
 pub use array::{Array, ArraySpec};
 pub use device::{FileSystem, Kind, LoopDevice, drop_caches};
+pub use limit::{LimitedDisks, Limits, Rate};
 pub use nbdkit::{NbdFuse, Nbdkit};
 pub(crate) use room::file_name;
 pub use room::{MemberFiles, Room};

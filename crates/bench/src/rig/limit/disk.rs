@@ -1,0 +1,138 @@
+//! One disk: its requests wait in a queue, and are served when their time has come.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fuser::{Errno, ReplyData, ReplyEmpty, ReplyWrite};
+use rustix::fs::{FallocateFlags, fallocate};
+
+use super::meter::{Meter, Rate};
+
+/// A request, with the way to answer it. One that is dropped says EIO by itself.
+#[derive(Debug)]
+pub(super) enum Request {
+    Read {
+        offset: u64,
+        bytes: usize,
+        reply: ReplyData,
+    },
+    Write {
+        offset: u64,
+        data: Vec<u8>,
+        reply: ReplyWrite,
+    },
+    Discard {
+        offset: u64,
+        bytes: u64,
+        reply: ReplyEmpty,
+    },
+    /// Is answered when all that came before it is.
+    Flush {
+        reply: ReplyEmpty,
+    },
+}
+
+/// What all disks of a host go through.
+#[derive(Clone, Debug)]
+pub(super) struct Host {
+    meter: Arc<Mutex<Meter>>,
+    begun: Instant,
+}
+
+impl Host {
+    pub(super) fn new(rate: Rate) -> Self {
+        Self { meter: Arc::new(Mutex::new(Meter::new(rate, 0.0))), begun: Instant::now() }
+    }
+
+    fn now_s(&self) -> f64 {
+        self.begun.elapsed().as_secs_f64()
+    }
+
+    fn take(&self, bytes: u64, now_s: f64) -> f64 {
+        self.meter.lock().unwrap_or_else(PoisonError::into_inner).take(bytes, now_s)
+    }
+
+    fn wait_until(&self, then_s: f64) {
+        let left = then_s - self.now_s();
+        if left > 0.0 {
+            thread::sleep(Duration::from_secs_f64(left));
+        }
+    }
+}
+
+/// A disk. Its thread ends when this is gone and the queue is empty.
+#[derive(Debug)]
+pub(super) struct Disk {
+    /// How long it is.
+    pub(super) bytes: u64,
+    queue: Sender<Request>,
+}
+
+impl Disk {
+    pub(super) fn start(file: File, bytes: u64, rate: Rate, host: Host) -> io::Result<Self> {
+        let (queue, requests) = mpsc::channel();
+        let serve = move || serve(&file, &requests, rate, &host);
+        thread::Builder::new().name("disk".into()).spawn(serve)?;
+        Ok(Self { bytes, queue })
+    }
+
+    pub(super) fn ask(&self, request: Request) {
+        // The thread lives as long as this does.
+        let _ = self.queue.send(request);
+    }
+}
+
+/// A request passes the disk first, then the host: disks that wait for themselves leave the host
+/// to the others.
+fn serve(file: &File, requests: &Receiver<Request>, rate: Rate, host: &Host) {
+    let mut meter = Meter::new(rate, host.now_s());
+    for request in requests {
+        if let Some(bytes) = request.bytes() {
+            let through_disk_s = meter.take(bytes, host.now_s());
+            host.wait_until(through_disk_s);
+            let through_host_s = host.take(bytes, host.now_s());
+            host.wait_until(through_host_s);
+        }
+        request.serve(file);
+    }
+}
+
+impl Request {
+    /// What counts; `None`: it does not.
+    fn bytes(&self) -> Option<u64> {
+        match self {
+            Self::Read { bytes, .. } => Some(*bytes as u64),
+            Self::Write { data, .. } => Some(data.len() as u64),
+            Self::Discard { .. } | Self::Flush { .. } => None,
+        }
+    }
+
+    fn serve(self, file: &File) {
+        match self {
+            Self::Read { offset, bytes, reply } => {
+                let mut data = vec![0; bytes];
+                match file.read_exact_at(&mut data, offset) {
+                    Ok(()) => reply.data(&data),
+                    Err(error) => reply.error(Errno::from(error)),
+                }
+            }
+            Self::Write { offset, data, reply } => match file.write_all_at(&data, offset) {
+                Ok(()) => reply.written(u32::try_from(data.len()).unwrap_or(u32::MAX)),
+                Err(error) => reply.error(Errno::from(error)),
+            },
+            Self::Discard { offset, bytes, reply } => {
+                let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+                match fallocate(file, mode, offset, bytes) {
+                    Ok(()) => reply.ok(),
+                    Err(error) => reply.error(Errno::from(io::Error::from(error))),
+                }
+            }
+            Self::Flush { reply } => reply.ok(),
+        }
+    }
+}

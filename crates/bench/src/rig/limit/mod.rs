@@ -1,0 +1,97 @@
+//! Disks with a limit: files and devices, shown again as files through which so much goes and no
+//! more, each by itself and all together. So a fast machine measures what a slow one would.
+//!
+//! Each disk serves its requests one after the other, reads and writes alike, through the page
+//! cache of what lies below: that has to be faster than the limit. A request passes the limit of
+//! its disk, then the one of the host.
+
+use std::fs::{self, File};
+use std::io::{self, Seek, SeekFrom};
+use std::path::PathBuf;
+
+use fuser::{BackgroundSession, Config, MountOption, Session, SessionACL};
+use rustix::process::geteuid;
+
+use super::leftovers::{Guard, Leftover};
+use super::room::{Room, file_name};
+use crate::failure::{Failure, system_error};
+use disk::{Disk, Host};
+use file_system::FileSystem;
+
+mod disk;
+mod file_system;
+mod meter;
+#[cfg(test)]
+mod tests;
+
+pub use meter::Rate;
+
+/// What goes through disks.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Limits {
+    /// Through each of them.
+    pub disk: Rate,
+    /// Through all of them together.
+    pub host: Rate,
+}
+
+/// Files with a limit. Dropped, they are unmounted.
+#[derive(Debug)]
+pub struct LimitedDisks {
+    /// In the order of the files below.
+    pub paths: Vec<PathBuf>,
+    // In this order: the session ends when nothing is mounted any more.
+    _mount: Guard,
+    _session: BackgroundSession,
+    _directory: Guard,
+}
+
+impl LimitedDisks {
+    /// Over files or devices; the name is unique among those that stand at the same time.
+    pub fn over(
+        room: &Room,
+        name: &str,
+        files: &[PathBuf],
+        limits: Limits,
+    ) -> Result<Self, Failure> {
+        if !geteuid().is_root() {
+            let reason = "only root may mount them for the kernel";
+            return Err(Failure::gap("limited disks", reason, "become root"));
+        }
+        let directory = room.scratch.join(format!("{}.limited", file_name(name)));
+        let system =
+            |error: io::Error| Failure::system(directory.display(), &error, "name another --dir");
+        let keep = Guard::new(Leftover::EmptyDirectory(directory.clone()));
+        fs::create_dir_all(&directory).map_err(system)?;
+        let host = Host::new(limits.host);
+        let mut disks = Vec::new();
+        for file in files {
+            let opened = open(file)
+                .and_then(|(file, bytes)| Disk::start(file, bytes, limits.disk, host.clone()));
+            disks.push(
+                opened.map_err(|error| {
+                    Failure::system(file.display(), &error, "name another member")
+                })?,
+            );
+        }
+        let mount = Guard::new(Leftover::Mount(directory.clone()));
+        let mut config = Config::default();
+        config.mount_options = vec![MountOption::FSName("braid-bench".into())];
+        // The kernel's own threads (a loop device) are not the user who mounted.
+        config.acl = SessionACL::All;
+        let session = Session::new(FileSystem::new(disks), &directory, &config);
+        let session = session.and_then(Session::spawn).map_err(|error| {
+            let reason = format!("FUSE cannot mount them: {}", system_error(&error));
+            Failure::gap("limited disks", reason, "see that /dev/fuse exists")
+        })?;
+        let paths = (0..files.len()).map(|number| directory.join(file_system::name(number)));
+        Ok(Self { paths: paths.collect(), _mount: mount, _session: session, _directory: keep })
+    }
+}
+
+/// A file or device, and how long it is.
+fn open(path: &PathBuf) -> io::Result<(File, u64)> {
+    let mut file = File::options().read(true).write(true).open(path)?;
+    let bytes = file.seek(SeekFrom::End(0))?;
+    Ok((file, bytes))
+}
