@@ -1,5 +1,13 @@
-//! The report: `report.html`, `report.md`, `results.json`, `results.csv`, made of chapters.
+//! The report: `report.html`, `report.md`, `results.json`, `results.csv` and the plots, made of
+//! chapters. Each file takes the place of the one before when it is whole, never earlier.
 
+mod data;
+mod html;
+mod markdown;
+mod plot;
+mod words;
+
+use std::fs;
 use std::path::Path;
 
 use crate::failure::Failure;
@@ -10,12 +18,54 @@ use crate::model::Chapter;
 pub const RESULTS: &str = "results.json";
 
 /// Writes the files of the report into its folder, beside `raw/`.
-pub fn write(_folder: &Path, _machine: &Machine, _chapters: &[Chapter]) -> Result<(), Failure> {
-    Ok(())
+pub fn write(folder: &Path, machine: &Machine, chapters: &[Chapter]) -> Result<(), Failure> {
+    let plots = folder.join("plots");
+    fs::create_dir_all(&plots).map_err(|error| cannot_write(&plots, &error))?;
+    for plot in chapters.iter().flat_map(|chapter| &chapter.plots) {
+        replace(&plots.join(format!("{}.svg", plot.id)), &plot::svg(plot)?)?;
+    }
+    replace(&folder.join("results.json"), &data::json(machine, chapters))?;
+    replace(&folder.join("results.csv"), &data::csv(chapters))?;
+    replace(&folder.join("report.md"), &markdown::page(machine, chapters))?;
+    replace(&folder.join("report.html"), &html::page(machine, chapters)?)
 }
 
 /// The chapters for a terminal.
 #[must_use]
-pub fn text(_chapters: &[Chapter]) -> String {
-    String::new()
+pub fn text(chapters: &[Chapter]) -> String {
+    markdown::terminal(chapters)
+}
+
+/// A reader finds the old file or the new one, whatever happens meanwhile.
+fn replace(file: &Path, content: &str) -> Result<(), Failure> {
+    let new = file.with_extension("new");
+    let written = fs::write(&new, content).and_then(|()| fs::rename(&new, file));
+    written.map_err(|error| cannot_write(file, &error))
+}
+
+fn cannot_write(file: &Path, error: &std::io::Error) -> Failure {
+    Failure::system(file.display(), error, "make room, or choose another folder with --report")
+}
+
+/// Names may come from elsewhere (a job file, a path): what neither XML nor a terminal may be given
+/// becomes U+FFFD.
+fn clean(text: &str) -> String {
+    let is_odd = |c: char| c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}');
+    text.chars().map(|c| if is_odd(c) { '\u{fffd}' } else { c }).collect()
+}
+
+/// Lines of at most so many characters, broken at spaces; a word that is longer stays whole.
+fn wrap(text: &str, most: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        let length = word.chars().count();
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + length <= most => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
 }
