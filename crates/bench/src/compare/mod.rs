@@ -1,9 +1,12 @@
 //! The comparisons, each in a file or folder of its own.
 
+pub mod levels;
 pub mod rivals;
 
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use self::levels::Levels;
 use crate::failure::Failure;
 use crate::model::Comparison;
 
@@ -12,12 +15,28 @@ pub const NAMES: [&str; 5] = ["levels", "states", "members", "cluster", "chunk"]
 
 /// A comparison as a report's folder has it.
 pub fn read(name: &str, options: Value) -> Result<Box<dyn Comparison>, Failure> {
-    drop(options);
-    Err(Failure::usage(name, "no comparison has this name", "try all"))
+    match name {
+        "levels" => Ok(Box::new(Levels(from_folder(name, options)?))),
+        _ => Err(unknown(name)),
+    }
 }
 
 /// The short form of a comparison, or the one at the published sizes.
 pub fn standard(name: &str, quick: bool) -> Result<Box<dyn Comparison>, Failure> {
-    let _ = quick;
-    Err(Failure::usage(name, "no comparison has this name", "try all"))
+    match (name, quick) {
+        ("levels", true) => Ok(Box::new(Levels(levels::Options::quick()))),
+        ("levels", false) => Ok(Box::new(Levels(levels::Options::full()))),
+        _ => Err(unknown(name)),
+    }
+}
+
+fn from_folder<T: DeserializeOwned>(name: &str, options: Value) -> Result<T, Failure> {
+    serde_json::from_value(options).map_err(|error| {
+        let reason = format!("its options in the report's folder cannot be read: {error}");
+        Failure::usage(name, reason, "name a new folder")
+    })
+}
+
+fn unknown(name: &str) -> Failure {
+    Failure::usage(name, "no comparison has this name", "try all")
 }

@@ -25,6 +25,8 @@ pub enum Leftover {
     Mount(PathBuf),
     /// A loop device.
     Loop(PathBuf),
+    /// An array of the kernel's.
+    Md(PathBuf),
     /// The namespaces of the lab with this name, and what runs in them.
     Lab(String),
     /// A directory with all that is in it.
@@ -39,6 +41,7 @@ impl Leftover {
         match self {
             Self::Mount(path) => unmount(path),
             Self::Loop(device) => run("losetup", &["--detach"], device),
+            Self::Md(device) => run("mdadm", &["--stop", "--quiet"], device),
             Self::Lab(name) => spaces::take_down(name),
             Self::Directory(path) => gone(path, fs::remove_dir_all(path)),
             Self::EmptyDirectory(path) => gone(path, fs::remove_dir(path)),

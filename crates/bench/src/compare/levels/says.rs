@@ -1,0 +1,239 @@
+//! What the numbers say, in sentences that are different when the numbers are.
+
+use super::case::{Built, Cache, Case};
+use super::level::Level;
+use super::numbers::{Numbers, number, rate};
+use super::published;
+
+/// Ratios closer than this are the same.
+const SAME: f64 = 0.05;
+/// What is furthest is named so often.
+const NAMED: usize = 3;
+
+/// The published figures that were the worst: the job, what it is, and the levels.
+const WORST: [(&str, &str, &[Level]); 3] = [
+    ("RND4KQ32T16-Write", "Small random writes, many at once", &[Level::Raid5, Level::Raid6]),
+    ("RND4KQ1T1-Write", "Small random writes, one at a time", &[Level::Raid5, Level::Raid6]),
+    ("SEQ128KQ32T1-Write", "Long writes in pieces of 128K", &[Level::Raid6]),
+];
+
+pub(super) fn says(numbers: &Numbers<'_>) -> Vec<String> {
+    let mut says: Vec<String> =
+        WORST.iter().filter_map(|(job, what, levels)| worst(numbers, job, what, levels)).collect();
+    says.extend(cached(numbers));
+    if numbers.options.job.is_some() {
+        says.extend(kept(numbers));
+    }
+    for cache in Cache::ALL {
+        says.extend(gained(numbers, cache));
+    }
+    says.extend(below_published(numbers));
+    for cache in Cache::ALL {
+        says.extend(below_bound(numbers, cache));
+        says.extend(rivals(numbers, cache));
+    }
+    says
+}
+
+const fn braid(level: Level, cache: Cache) -> Case {
+    Case { built: Built::Braid(level), cache }
+}
+
+fn to_plain(numbers: &Numbers<'_>, case: Case, job: &str) -> Option<f64> {
+    Some(numbers.to_plain(case, job)?.median)
+}
+
+/// What was lost most when it was published.
+fn worst(numbers: &Numbers<'_>, job: &str, what: &str, levels: &[Level]) -> Option<String> {
+    let of = |cache: Cache| -> Vec<(Level, f64, f64)> {
+        let one = |level: &Level| {
+            let case = braid(*level, cache);
+            Some((*level, to_plain(numbers, case, job)?, numbers.published_ratio(case, job)?))
+        };
+        levels.iter().filter_map(one).collect()
+    };
+    let (warm, cold) = (of(Cache::Warm), of(Cache::Cold));
+    // Like is compared with like where that was measured.
+    let (name, main, other) = match (warm.is_empty(), cold.is_empty()) {
+        (true, true) => return None,
+        (true, false) => (Cache::Cold, cold, Vec::new()),
+        (false, _) => (Cache::Warm, warm, cold),
+    };
+    let list = |all: &[(Level, f64, f64)], value: fn(&(Level, f64, f64)) -> f64| {
+        let one = |entry: &(Level, f64, f64)| format!("{:.2} on {}", value(entry), entry.0.name());
+        all.iter().map(one).collect::<Vec<_>>().join(" and ")
+    };
+    let mut text = format!(
+        "{what} ({job}) keep {} of the rate without RAID, {} cache; published: {}.",
+        list(&main, |entry| entry.1),
+        name.name(),
+        list(&main, |entry| entry.2)
+    );
+    for (level, ours, theirs) in &main {
+        let word = match ours / theirs {
+            ratio if ratio > 1.0 + SAME => "loses less than was published",
+            ratio if ratio < 1.0 - SAME => "loses more than was published",
+            _ => "loses as much as was published",
+        };
+        text += &format!(" {} {word}.", level.name());
+    }
+    if !other.is_empty() {
+        text += &format!(" Cold it is {}.", list(&other, |entry| entry.1));
+    }
+    Some(text)
+}
+
+/// What the page cache does to the figures.
+fn cached(numbers: &Numbers<'_>) -> Option<String> {
+    let job = published::JOBS[0].0;
+    let case = |cache| Case { built: Built::Plain, cache };
+    let of = |cache| Some(numbers.measured(case(cache), job, rate)?.spread.median);
+    let factor = of(Cache::Warm)? / of(Cache::Cold)?;
+    let published = published::figures(Built::Plain, job)?.0;
+    let published = published / published::figures(Built::Bare, job)?.0;
+    let means = if factor > 1.0 + SAME {
+        "warm figures are those of a cache, there and here"
+    } else {
+        "here the members are as fast as a cache, so warm and cold differ by what lies between"
+    };
+    Some(format!(
+        "Without RAID the page cache makes {job} {} times as fast as it is cold (published: {} \
+         times the bare host): {means}.",
+        number(factor),
+        number(published)
+    ))
+}
+
+/// How much of one disk each level keeps under a job file of one's own.
+fn kept(numbers: &Numbers<'_>) -> Vec<String> {
+    let mut says = Vec::new();
+    for cache in Cache::ALL {
+        for &level in &numbers.options.levels {
+            let all = figures(numbers, cache, |case, job| {
+                (case.built == Built::Braid(level)).then(|| to_plain(numbers, case, job))?
+            });
+            if let (Some((least, _, low)), Some((most, _, high))) = (all.first(), all.last()) {
+                says.push(format!(
+                    "{} keeps from {low:.2} ({least}) to {high:.2} ({most}) of the rate without \
+                     RAID, {} cache.",
+                    level.name(),
+                    cache.name()
+                ));
+            }
+        }
+    }
+    says
+}
+
+/// All figures of Braid's with one cache, the least first: job, level and value.
+fn figures(
+    numbers: &Numbers<'_>,
+    cache: Cache,
+    value: impl Fn(Case, &str) -> Option<f64>,
+) -> Vec<(String, Level, f64)> {
+    let mut all = Vec::new();
+    for &level in &numbers.options.levels {
+        for job in numbers.jobs() {
+            all.extend(value(braid(level, cache), job).map(|v| (job.to_owned(), level, v)));
+        }
+    }
+    all.sort_by(|one, other| one.2.total_cmp(&other.2));
+    all
+}
+
+/// Whether RAID makes anything faster on one divided medium.
+fn gained(numbers: &Numbers<'_>, cache: Cache) -> Option<String> {
+    let all = figures(numbers, cache, |case, job| to_plain(numbers, case, job));
+    let (job, level, most) = all.last()?;
+    let count = all.iter().filter(|(_, _, ratio)| *ratio > 1.0 + SAME).count();
+    let of = all.len();
+    let cache = cache.name();
+    Some(if count == 0 {
+        format!(
+            "RAID makes nothing faster than one disk where all members share one medium, as \
+             published ({cache} cache, {of} figures)."
+        )
+    } else {
+        format!(
+            "{count} of {of} figures are faster than one disk ({cache} cache), {} on {job} most: \
+             {most:.2} times.",
+            level.name()
+        )
+    })
+}
+
+/// Where Braid keeps less than was published.
+fn below_published(numbers: &Numbers<'_>) -> Option<String> {
+    let share = |case: Case, job: &str| {
+        Some(to_plain(numbers, case, job)? / numbers.published_ratio(case, job)?)
+    };
+    let cache =
+        Cache::ALL.into_iter().rev().find(|cache| !figures(numbers, *cache, share).is_empty())?;
+    let all = figures(numbers, cache, share);
+    let below: Vec<_> = all.iter().filter(|(_, _, share)| *share < 1.0 - SAME).collect();
+    if below.is_empty() {
+        return Some(format!("No ratio lies below a published one ({} cache).", cache.name()));
+    }
+    let one = |(job, level, _): &&(String, Level, f64)| {
+        let case = braid(*level, cache);
+        let pair = to_plain(numbers, case, job).zip(numbers.published_ratio(case, job));
+        let (ours, theirs) = pair.unwrap_or_default();
+        format!("{} on {job} ({ours:.2} for {theirs:.2})", level.name())
+    };
+    let named: Vec<String> = below.iter().take(NAMED).map(one).collect();
+    Some(format!(
+        "Where Braid loses: {} of {} ratios lie below the published ones ({} cache), most of all \
+         {}.",
+        below.len(),
+        all.len(),
+        cache.name(),
+        named.join(", ")
+    ))
+}
+
+/// Where most is left of what the medium allows.
+fn below_bound(numbers: &Numbers<'_>, cache: Cache) -> Option<String> {
+    let share =
+        |case: Case, job: &str| Some(to_plain(numbers, case, job)? / numbers.bound(case, job)?);
+    let all = figures(numbers, cache, share);
+    let (job, level, least) = all.first()?;
+    let middle = &all[all.len() / 2];
+    Some(format!(
+        "Of what one shared medium allows, Braid reaches {:.2} in the middle ({} cache), and the \
+         least with {} on {job}: {least:.2}.",
+        middle.2,
+        cache.name(),
+        level.name()
+    ))
+}
+
+fn rivals(numbers: &Numbers<'_>, cache: Cache) -> Vec<String> {
+    let mut says = Vec::new();
+    for &rival in &numbers.options.against {
+        let mut all = Vec::new();
+        for (ours, theirs) in numbers.pairs(rival, cache) {
+            for job in numbers.jobs() {
+                let ratio = numbers.ratio(ours, theirs, job).map(|ratio| ratio.spread);
+                all.extend(ratio.map(|ratio| (format!("{} on {job}", ours.built.name()), ratio)));
+            }
+        }
+        all.sort_by(|one, other| one.1.median.total_cmp(&other.1.median));
+        let (Some((behind, least)), Some((ahead, most))) = (all.first(), all.last()) else {
+            continue;
+        };
+        let faster = all.iter().filter(|(_, ratio)| ratio.median > 1.0).count();
+        says.push(format!(
+            "Against {rival} ({} cache) Braid is faster in {faster} of {} figures: from {} ({:.2} \
+             to {:.2}) with {behind} to {} ({:.2} to {:.2}) with {ahead}.",
+            cache.name(),
+            all.len(),
+            number(least.median),
+            least.min,
+            least.max,
+            number(most.median),
+            most.min,
+            most.max
+        ));
+    }
+    says
+}
