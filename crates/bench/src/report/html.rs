@@ -124,7 +124,10 @@ fn figure(of: &Plot) -> Result<Markup, Failure> {
 fn table(table: &Table) -> Markup {
     let is_published: Vec<bool> =
         table.head.iter().map(|head| head.to_lowercase().contains("published")).collect();
-    let class = |column: usize| is_published.get(column).is_some_and(|is| *is);
+    let class = |column: usize, word: &str| match is_published.get(column) {
+        Some(true) => Some("published"),
+        _ => word.ends_with('~').then_some("noisy"),
+    };
     html! {
         h3 { (clean(&table.title)) }
         div.table tabindex="0" role="region" aria-label=(clean(&table.title)) {
@@ -138,7 +141,7 @@ fn table(table: &Table) -> Markup {
                             @for (column, word) in row.iter().enumerate() {
                                 @if column == 0 { th scope="row" { (clean(word)) } }
                                 @else {
-                                    td class=[class(column).then_some("published")] {
+                                    td class=[class(column, word)] {
                                         (clean(word))
                                     }
                                 }

@@ -94,7 +94,7 @@ impl Layout {
         let letters = usize::try_from(width / character(TITLE)).unwrap_or(1);
         let title = wrap(&clean(&plot.title), letters);
         let lines = i32::try_from(title.len()).unwrap_or(1);
-        let top = 8 + lines * 21 + 26;
+        let top = 8 + lines * 21 + 32;
         let ticks = names::Names::of(&x.ticks, &plot.x.scale, width - LEFT - RIGHT);
         let looks = look::looks(plot);
         let legend = legend::entries(plot, &looks, width - 2 * 12);
@@ -111,7 +111,7 @@ fn draw(area: &Area<'_>, plot: &Plot, layout: &Layout) -> Drawn {
             ("sans-serif", points(TITLE)).into_font().style(plotters::style::FontStyle::Bold);
         area.draw(&Text::new(line.clone(), (12, at), bold.color(&INK)))?;
     }
-    let above = (12, layout.top - 22);
+    let above = (12, layout.top - 29);
     let label = |text: &str| fitting(text, LABEL, layout.width - 2 * 12);
     area.draw(&Text::new(label(&plot.y.label), above, font(LABEL, &PALE_INK)))?;
 
@@ -122,6 +122,12 @@ fn draw(area: &Area<'_>, plot: &Plot, layout: &Layout) -> Drawn {
     let chart = ChartBuilder::on(&field).build_cartesian_2d(x.low..x.high, y.low..y.high)?;
     draw_grid(area, &chart, plot, layout)?;
     series::Field { area, chart: &chart, layout }.draw(plot)?;
+    let mut points = plot.series.iter().flat_map(|series| &series.points);
+    if points.all(|point| !point.y.is_finite()) {
+        let middle = (layout.width / 2, layout.top + FIELD / 2);
+        let style = font(LABEL, &PALE_INK).pos(Pos::new(HPos::Center, VPos::Center));
+        area.draw(&Text::new("nothing was measured", middle, style))?;
+    }
     draw_axes(area, &chart, layout)?;
     let bottom = layout.top + FIELD;
     layout.ticks.draw(area, bottom, |place| chart.backend_coord(&(place, layout.y.low)).0)?;
