@@ -1,6 +1,7 @@
 //! Programs that measure or set things up: found, run, and what they said last when they fail.
 
 pub mod fio;
+pub mod qemu_img;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
