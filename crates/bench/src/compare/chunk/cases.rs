@@ -1,0 +1,213 @@
+//! What is set up and what is run on it. Names stand in the journal of a report: those of jobs and
+//! cases are made here and nowhere else.
+
+use super::words::size;
+use super::{Options, Rival};
+use crate::rig::Kind;
+use crate::tool::qemu_img::Load;
+
+/// Everything that can be set up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Case {
+    Sweep(Sweep),
+    Counted(Counted),
+    Disk(Disk),
+}
+
+impl Case {
+    pub(super) fn name(&self) -> String {
+        match self {
+            Self::Sweep(sweep) => sweep.name(),
+            Self::Counted(counted) => counted.name(),
+            Self::Disk(disk) => disk.name(),
+        }
+    }
+}
+
+/// An array with a chunk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Sweep {
+    pub(super) level: String,
+    pub(super) chunk_bytes: u64,
+}
+
+impl Sweep {
+    pub(super) fn all(options: &Options) -> Vec<Self> {
+        let of_level = |level: &String| {
+            let level = level.clone();
+            options
+                .chunks_bytes
+                .iter()
+                .map(move |&chunk_bytes| Self { level: level.clone(), chunk_bytes })
+        };
+        options.levels.iter().flat_map(of_level).collect()
+    }
+
+    pub(super) fn name(&self) -> String {
+        format!("RAID {}, chunk {}", self.level, size(self.chunk_bytes))
+    }
+}
+
+/// The same, with members that count what they move.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Counted(pub(super) Sweep);
+
+impl Counted {
+    pub(super) fn all(options: &Options) -> Vec<Self> {
+        Sweep::all(options).into_iter().map(Self).collect()
+    }
+
+    pub(super) fn name(&self) -> String {
+        format!("{}, counted", self.0.name())
+    }
+}
+
+/// The job that counts.
+pub(super) const fn counted_job(write: bool) -> &'static str {
+    if write { "4K writes" } else { "4K reads" }
+}
+
+/// What is run on an array with a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SweepJob {
+    /// Requests of every length at random places.
+    Requests { write: bool, depth: u32 },
+    /// More and more sequential streams.
+    Streams { write: bool },
+}
+
+impl SweepJob {
+    pub(super) fn all(options: &Options) -> Vec<Self> {
+        let both = [false, true];
+        let requests = options
+            .depths
+            .iter()
+            .flat_map(|&depth| both.into_iter().map(move |write| Self::Requests { write, depth }));
+        requests.chain(both.map(|write| Self::Streams { write })).collect()
+    }
+
+    pub(super) const fn write(self) -> bool {
+        match self {
+            Self::Requests { write, .. } | Self::Streams { write } => write,
+        }
+    }
+
+    /// As the journal has it.
+    pub(super) fn name(self) -> String {
+        let verb = verb(self.write());
+        match self {
+            Self::Requests { depth, .. } => format!("random {verb}s, depth {depth}"),
+            Self::Streams { .. } => format!("{verb} streams"),
+        }
+    }
+
+    /// The sections of its job file, each of which gives a number.
+    pub(super) fn sections(self, options: &Options) -> Vec<String> {
+        match self {
+            Self::Requests { .. } => options.requests_bytes.iter().map(|&b| size(b)).collect(),
+            Self::Streams { .. } => options.streams.iter().map(u32::to_string).collect(),
+        }
+    }
+
+    /// What the number of a section is called in the report.
+    pub(super) fn number(self, section: &str) -> String {
+        let verb = verb(self.write());
+        match self {
+            Self::Requests { depth, .. } => format!("{section} random {verb}, depth {depth}"),
+            Self::Streams { .. } if section == "1" => format!("1 sequential {verb}"),
+            Self::Streams { .. } => format!("{section} sequential {verb}s"),
+        }
+    }
+}
+
+pub(super) const fn verb(write: bool) -> &'static str {
+    if write { "write" } else { "read" }
+}
+
+/// What holds the disk of a virtual machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Disk {
+    /// The file that is the array: what the host sees of it.
+    Array,
+    /// A loop device over that.
+    Device,
+    /// A file on a file system on that.
+    Image { format: &'static str, kind: Kind },
+    /// The array over NBD.
+    Nbd,
+    /// A file where a member would be, without an array.
+    File,
+    /// That over nbdkit.
+    Nbdkit,
+}
+
+/// What the others are compared with.
+pub(super) const ARRAY: Disk = Disk::Array;
+/// As published: the image on a file system, and the array mapped raw.
+pub(super) const IMAGE: Disk = Disk::Image { format: "raw", kind: Kind::Ext4 };
+
+impl Disk {
+    pub(super) fn all(options: &Options) -> Vec<Self> {
+        let mut all = vec![Self::Array, Self::Device];
+        for kind in options.kinds() {
+            all.extend(["raw", "qcow2"].map(|format| Self::Image { format, kind }));
+        }
+        all.push(Self::Nbd);
+        let rivals = [(Rival::File, Self::File), (Rival::Nbdkit, Self::Nbdkit)];
+        let asked = |(rival, _): &(Rival, Self)| options.against.contains(rival);
+        all.extend(rivals.into_iter().filter(asked).map(|(_, disk)| disk));
+        all
+    }
+
+    pub(super) fn name(&self) -> String {
+        match self {
+            Self::Array => "array".to_owned(),
+            Self::Device => "array, loop device".to_owned(),
+            Self::Image { format, kind: Kind::Ext4 } => format!("{format} image on ext4"),
+            Self::Image { format, kind: Kind::Xfs } => format!("{format} image on XFS"),
+            Self::Image { format, kind: Kind::Ext3 } => format!("{format} image on ext3"),
+            Self::Nbd => "array over NBD".to_owned(),
+            Self::File => "bare file".to_owned(),
+            Self::Nbdkit => "bare file over nbdkit".to_owned(),
+        }
+    }
+}
+
+/// The tests of CrystalDiskMark, one direction each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct DiskJob {
+    /// As it calls them.
+    pub(super) test: &'static str,
+    pub(super) load: Load,
+}
+
+const fn disk_job(test: &'static str, bytes: u64, depth: u32, write: bool) -> DiskJob {
+    let scattered = bytes < 1 << 20;
+    DiskJob { test, load: Load { bytes, depth, write, scattered } }
+}
+
+/// Their names.
+pub(super) const TESTS: [&str; 4] = ["Seq", "512K", "4K", "4K QD32"];
+
+impl DiskJob {
+    /// In the order in which it runs them.
+    pub(super) const ALL: [Self; 8] = [
+        disk_job(TESTS[0], 1 << 20, 1, false),
+        disk_job(TESTS[1], 512 << 10, 1, false),
+        disk_job(TESTS[2], 4 << 10, 1, false),
+        disk_job(TESTS[3], 4 << 10, 32, false),
+        disk_job(TESTS[0], 1 << 20, 1, true),
+        disk_job(TESTS[1], 512 << 10, 1, true),
+        disk_job(TESTS[2], 4 << 10, 1, true),
+        disk_job(TESTS[3], 4 << 10, 32, true),
+    ];
+
+    pub(super) fn name(&self) -> String {
+        job_name(self.test, self.load.write)
+    }
+}
+
+/// The name of a test in one direction.
+pub(super) fn job_name(test: &str, write: bool) -> String {
+    format!("{test} {}", verb(write))
+}
