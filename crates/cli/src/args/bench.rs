@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
 
-use super::compare::{ReportArgs, RunArgs};
+use super::compare::{ChunkArgs, ReportArgs, RunArgs};
 use super::{MemberArg, NodeArg, Size, WriteSchedule, parse_size};
 
 #[derive(Debug, Args)]
@@ -21,6 +21,8 @@ pub(crate) struct BenchArgs {
 pub(crate) enum BenchCommand {
     /// Schedules over nodes, side by side, on shaped links
     Cluster(Box<ClusterArgs>),
+    /// Chunk sizes against requests and streams, and disks of virtual machines
+    Chunk(ChunkArgs),
     /// All comparisons, one after the other, in one report
     All(RunArgs),
     /// Write a report again from what the tools said

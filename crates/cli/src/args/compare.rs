@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use braid_bench::compare::rivals::Rival;
 use clap::{Args, ValueHint};
 
 /// What all comparisons take.
@@ -30,6 +31,22 @@ pub(crate) struct RunArgs {
     /// Use members that hold something
     #[arg(long, requires = "members")]
     pub(crate) force: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ChunkArgs {
+    #[command(flatten)]
+    pub(crate) run: RunArgs,
+    /// Whose chunks: 0 5 6 [default: all of them; 0 and 5 with --quick]
+    #[arg(long, value_name = "LEVEL", value_delimiter = ',', value_parser = ["0", "5", "6"])]
+    pub(crate) levels: Vec<String>,
+    /// How often each [default: 3; 1 with --quick]
+    #[arg(long, value_name = "R", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) runs: Option<u16>,
+    /// Measure this beside the disks of virtual machines: file (one without an array), nbdkit
+    /// (that over NBD)
+    #[arg(long, value_name = "RIVAL", value_delimiter = ',')]
+    pub(crate) against: Vec<Rival>,
 }
 
 #[derive(Debug, Args)]

@@ -17,7 +17,7 @@ pub(crate) use bench::{
     BenchArgs, BenchCommand, ClusterArgs, ExecArgs, LabCommand, LineArgs, LoadArgs, PatternName,
     PeerName, StorageName, typed,
 };
-pub(crate) use compare::{ReportArgs, RunArgs};
+pub(crate) use compare::{ChunkArgs, ReportArgs, RunArgs};
 pub(crate) use members::{MemberArg, NodeArg, check_address};
 pub(crate) use parse::parse;
 pub(crate) use size::{Size, parse_limit, parse_size};

@@ -3,13 +3,14 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use braid_bench::compare::chunk;
 use braid_bench::folder::Folder;
 use braid_bench::model::Comparison;
 use braid_bench::session::{self, Ask};
 use braid_bench::{compare, runner};
 use indicatif::ProgressBar;
 
-use crate::args::{ReportArgs, RunArgs};
+use crate::args::{ChunkArgs, ReportArgs, RunArgs};
 use crate::failure::Failure;
 use crate::output;
 
@@ -21,6 +22,15 @@ pub(super) fn all(args: &RunArgs) -> Result<(), Failure> {
     let standard = |&name| Ok(compare::standard(name, args.quick)?);
     let all = compare::NAMES.iter().map(standard).collect::<Result<Vec<_>, Failure>>()?;
     run(args, all)
+}
+
+pub(super) fn chunk(args: &ChunkArgs) -> Result<(), Failure> {
+    let standard = if args.run.quick { chunk::Options::quick() } else { chunk::Options::full() };
+    let levels = if args.levels.is_empty() { standard.levels } else { args.levels.clone() };
+    let rounds = args.runs.unwrap_or(standard.rounds);
+    let against = args.against.clone();
+    let chunk = chunk::Chunk::of(chunk::Options { levels, rounds, against, ..standard })?;
+    run(&args.run, vec![Box::new(chunk)])
 }
 
 /// Runs comparisons, says beforehand how long it takes, and what came out.

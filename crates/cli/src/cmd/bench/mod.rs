@@ -23,6 +23,7 @@ mod table;
 pub(super) fn run(args: &BenchArgs) -> Result<(), Failure> {
     match &args.what {
         BenchCommand::Cluster(args) => cluster::run(args),
+        BenchCommand::Chunk(args) => compare::chunk(args),
         BenchCommand::All(args) => compare::all(args),
         BenchCommand::Report(args) => compare::report(args),
         BenchCommand::Load(args) => load::run(args),
