@@ -118,11 +118,7 @@ impl Blueprint {
         let mut ports = String::new();
         for host in &hosts {
             let space = namespace(&self.name, host);
-            let links = format!(
-                "link set lo up\naddr add {}/16 dev eth0\nlink set eth0 up\n",
-                host.address()
-            );
-            self.batch("ip", Some(&space), &links)?;
+            self.batch("ip", Some(&space), &link(*host, &hosts))?;
             if let Some(rate) = self.link_bit_s {
                 self.batch("tc", Some(&space), &shape("eth0", rate, "dst", &hosts))?;
                 ports += &shape(&format!("p-{host}"), rate, "src", &hosts);
@@ -138,10 +134,10 @@ impl Blueprint {
              link set br0 up\n",
         );
         for host in hosts {
-            let space = namespace(&self.name, host);
+            let (space, mac) = (namespace(&self.name, host), mac(*host));
             let _ = write!(
                 script,
-                "link add p-{host} type veth peer name eth0 netns {space}\n\
+                "link add p-{host} type veth peer name eth0 address {mac} netns {space}\n\
                  link set p-{host} master br0\nlink set p-{host} up\n"
             );
         }
@@ -194,6 +190,24 @@ fn quiet() -> io::Result<()> {
 /// A lab in a failure.
 fn called(name: &str) -> String {
     format!("lab {name}")
+}
+
+/// The address of a host's link. All know all of them: what the kernel finds out by itself goes into
+/// one table for all namespaces, which is too small for what 32 hosts know of each other.
+fn mac(host: Host) -> String {
+    let [.., kind, number] = host.address().octets();
+    format!("02:00:00:00:{kind:02x}:{number:02x}")
+}
+
+/// The script for a host's end of its link.
+fn link(host: Host, hosts: &[Host]) -> String {
+    let ip = host.address();
+    let mut script = format!("link set lo up\naddr add {ip}/16 dev eth0\nlink set eth0 up\n");
+    for other in hosts.iter().filter(|other| **other != host) {
+        let (ip, mac) = (other.address(), mac(*other));
+        let _ = writeln!(script, "neigh add {ip} lladdr {mac} dev eth0 nud permanent");
+    }
+    script
 }
 
 /// The script that shapes a device; `key` is the address that tells the peer of a packet.
@@ -265,6 +279,14 @@ mod tests {
             (Host::Node(0), Traffic { sent: 70, received: 1000 }),
         ];
         assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn every_host_knows_all_others() {
+        let hosts = [Host::Client(0), Host::Node(0), Host::Node(1)];
+        let script = link(hosts[0], &hosts);
+        assert_eq!(script.matches("neigh add").count(), 2);
+        assert!(script.contains("neigh add 10.77.1.2 lladdr 02:00:00:00:01:02 dev eth0"));
     }
 
     #[test]
