@@ -41,7 +41,7 @@ fn loopback_measures_and_says_that_links_are_not_counted() {
         assert!(entry["client_bytes_per_data_byte"].is_null() && entry["link_bit_s"].is_null());
         assert_eq!((&entry["level"], &entry["storage"]), (&"raid4".into(), &"disk".into()));
     }
-    for file in ["results.json", "table.md"] {
+    for file in ["results.json", "report.md", "raw/journal.jsonl"] {
         assert!(report.join(file).exists(), "{file}");
     }
     let left = std::fs::read_dir(lab.path("store")).expect("a directory").count();

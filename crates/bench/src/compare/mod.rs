@@ -1,6 +1,7 @@
 //! The comparisons, each in a file or folder of its own.
 
 pub mod chunk;
+pub mod cluster;
 pub mod levels;
 pub mod rivals;
 
@@ -8,6 +9,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use self::chunk::Chunk;
+use self::cluster::Cluster;
 use self::levels::Levels;
 use crate::failure::Failure;
 use crate::model::Comparison;
@@ -19,6 +21,7 @@ pub const NAMES: [&str; 5] = ["levels", "states", "members", "cluster", "chunk"]
 pub fn read(name: &str, options: Value) -> Result<Box<dyn Comparison>, Failure> {
     match name {
         "levels" => Ok(Box::new(Levels(from_folder(name, options)?))),
+        "cluster" => Ok(Box::new(Cluster::new(from_folder(name, options)?))),
         "chunk" => Ok(Box::new(Chunk::new(from_folder(name, options)?))),
         _ => Err(unknown(name)),
     }
@@ -29,6 +32,8 @@ pub fn standard(name: &str, quick: bool) -> Result<Box<dyn Comparison>, Failure>
     match (name, quick) {
         ("levels", true) => Ok(Box::new(Levels(levels::Options::quick()))),
         ("levels", false) => Ok(Box::new(Levels(levels::Options::full()))),
+        ("cluster", true) => Ok(Box::new(Cluster::new(cluster::Options::quick()))),
+        ("cluster", false) => Ok(Box::new(Cluster::new(cluster::Options::full()))),
         ("chunk", true) => Ok(Box::new(Chunk::new(chunk::Options::quick()))),
         ("chunk", false) => Ok(Box::new(Chunk::new(chunk::Options::full()))),
         _ => Err(unknown(name)),

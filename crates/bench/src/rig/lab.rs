@@ -18,6 +18,8 @@ use std::io::{self, Write as _};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use serde::{Deserialize, Serialize};
+
 use super::leftovers::{Guard, Leftover};
 use super::spaces::{self, Host, MAX_HOSTS, inside, namespace};
 use crate::failure::Failure;
@@ -29,7 +31,7 @@ const BURST: &str = "burst 128kb cburst 128kb quantum 60000";
 const QUEUE_BYTES: u32 = 1 << 20;
 /// What a link has carried since the lab is up, as its network devices count: the headers of a
 /// segment that the kernel hands down in one piece count once.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Traffic {
     /// Bytes that the host sent.
     pub sent: u64,
@@ -192,8 +194,8 @@ fn called(name: &str) -> String {
     format!("lab {name}")
 }
 
-/// The address of a host's link. All know all of them: what the kernel finds out by itself goes into
-/// one table for all namespaces, which is too small for what 32 hosts know of each other.
+/// The address of a host's link. All know all of them: what the kernel finds out by itself goes
+/// into one table for all namespaces, which is too small for what 32 hosts know of each other.
 fn mac(host: Host) -> String {
     let [.., kind, number] = host.address().octets();
     format!("02:00:00:00:{kind:02x}:{number:02x}")

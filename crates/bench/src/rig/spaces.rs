@@ -14,13 +14,15 @@ use std::thread;
 
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use serde::{Deserialize, Serialize};
 
 const NAMESPACES: &str = "/run/netns";
 /// As many clients, and as many nodes.
 pub const MAX_HOSTS: u16 = 64;
 
 /// A machine of the lab.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
 pub enum Host {
     /// `c0`, `c1` ...
     Client(u16),
@@ -45,6 +47,20 @@ impl fmt::Display for Host {
             Self::Client(number) => write!(f, "c{number}"),
             Self::Node(number) => write!(f, "n{number}"),
         }
+    }
+}
+
+impl From<Host> for String {
+    fn from(host: Host) -> Self {
+        host.to_string()
+    }
+}
+
+impl TryFrom<String> for Host {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
     }
 }
 

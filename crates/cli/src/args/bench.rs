@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use braid_bench::compare::cluster::{self, Pattern, Storage};
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
 
 use super::compare::{ChunkArgs, ReportArgs, RunArgs};
@@ -43,62 +44,63 @@ pub(crate) enum BenchCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct ClusterArgs {
-    /// Level: 0 1 4 5 6 10
-    #[arg(long, short, value_name = "LEVEL")]
-    pub(crate) level: String,
+    /// Level: 0 1 4 5 6 10 [default: the arrays that were published, and more nodes]
+    #[arg(long, short, value_name = "LEVEL", requires = "nodes")]
+    #[arg(conflicts_with_all = ["quick", "members"])]
+    pub(crate) level: Option<String>,
     /// Layout [default: xor2d for level 6, else as braid create has it]
-    #[arg(long, short = 'p', value_name = "LAYOUT")]
+    #[arg(long, short = 'p', value_name = "LAYOUT", requires = "level")]
     pub(crate) layout: Option<String>,
     /// How many nodes; several numbers are measured one after the other
-    #[arg(long, short = 'n', value_name = "N", required = true, value_delimiter = ',')]
+    #[arg(long, short = 'n', value_name = "N", value_delimiter = ',', requires = "level")]
     pub(crate) nodes: Vec<u16>,
     /// Rate of every link, in both directions, in bits a second; K, M, G are powers of 1000
     /// [default: loopback, as fast as it goes]
-    #[arg(long, value_name = "RATE", value_parser = parse_rate)]
+    #[arg(long, value_name = "RATE", value_parser = parse_rate, requires = "level")]
     pub(crate) link: Option<u64>,
     /// What to compare
-    #[arg(long, value_name = "SCHEDULE", value_delimiter = ',')]
+    #[arg(long, value_name = "SCHEDULE", value_delimiter = ',', requires = "level")]
     #[arg(default_value = "client,chain,encoder")]
     pub(crate) schedules: Vec<WriteSchedule>,
     /// How many clients, each with a volume of its own
     #[arg(long, value_name = "K", value_delimiter = ',', default_value = "1")]
+    #[arg(requires = "level")]
     pub(crate) clients: Vec<u16>,
     /// The array's chunk [default: as braid create has it]
     #[arg(long, value_name = "SIZE", value_delimiter = ',', value_parser = parse_size)]
+    #[arg(requires = "level")]
     pub(crate) block: Vec<Size>,
     /// Where the nodes keep their volumes
     #[arg(long, value_name = "STORAGE", value_delimiter = ',', default_value = "memory")]
+    #[arg(requires = "level")]
     pub(crate) storage: Vec<StorageName>,
     /// How data travels: tcp, ofi or ofi:PROVIDER
-    #[arg(long, value_name = "FABRIC", default_value = "tcp")]
+    #[arg(long, value_name = "FABRIC", default_value = "tcp", requires = "level")]
     pub(crate) fabric: String,
     /// Length of one measurement, after it has warmed up
-    #[arg(long, value_name = "S", default_value_t = 3.0)]
+    #[arg(long, value_name = "S", default_value_t = 3.0, requires = "level")]
     pub(crate) seconds: f64,
     /// How often the schedules take turns
-    #[arg(long, value_name = "R", default_value_t = 3)]
+    #[arg(long, value_name = "R", default_value_t = 3, requires = "level")]
     pub(crate) runs: u16,
     /// Measure reads, too
-    #[arg(long)]
+    #[arg(long, requires = "level")]
     pub(crate) reads: bool,
     /// Measure reads without one node and without two, too, where the level survives that
-    #[arg(long)]
+    #[arg(long, requires = "level")]
     pub(crate) degraded_reads: bool,
     /// Measure writes of 4K at random places, too
-    #[arg(long)]
+    #[arg(long, requires = "level")]
     pub(crate) small_writes: bool,
     /// Measure this beside it, where its packages are installed
-    #[arg(long, value_name = "PEER")]
+    #[arg(long, value_name = "PEER", requires = "level")]
     pub(crate) against: Option<PeerName>,
-    /// Where the nodes' files go [default: the system's directory for temporary files]
-    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    /// The same as --dir
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, hide = true)]
+    #[arg(conflicts_with = "dir")]
     pub(crate) store: Option<PathBuf>,
-    /// Print JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// Write results.json, table.md and plots into a directory; results already there stay in
-    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
-    pub(crate) report: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) run: RunArgs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
@@ -115,9 +117,25 @@ pub(crate) enum PeerName {
     Gluster,
 }
 
-/// A name as it is typed.
-pub(crate) fn typed(value: &impl ValueEnum) -> String {
-    value.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+impl From<StorageName> for Storage {
+    fn from(name: StorageName) -> Self {
+        match name {
+            StorageName::Memory => Self::Memory,
+            StorageName::Disk => Self::Disk,
+        }
+    }
+}
+
+impl From<WriteSchedule> for cluster::WriteSchedule {
+    fn from(schedule: WriteSchedule) -> Self {
+        match schedule {
+            WriteSchedule::Mix => Self::Mix,
+            WriteSchedule::Encoder => Self::Encoder,
+            WriteSchedule::Chain => Self::Chain,
+            WriteSchedule::Static => Self::Static,
+            WriteSchedule::Client => Self::Client,
+        }
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -182,7 +200,7 @@ pub(crate) struct LineArgs {
 pub(crate) struct LoadArgs {
     /// What to do
     #[arg(long)]
-    pub(crate) pattern: PatternName,
+    pub(crate) pattern: Pattern,
     /// Who makes the parities
     #[arg(long)]
     pub(crate) schedule: WriteSchedule,
@@ -204,39 +222,6 @@ pub(crate) struct LoadArgs {
     /// The members that are there, node://HOST:PORT/VOLUME
     #[arg(required = true, value_name = "MEMBER", value_parser = parse_node)]
     pub(crate) members: Vec<NodeArg>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
-pub(crate) enum PatternName {
-    /// Full stripes, one after the other
-    Write,
-    /// Long reads, one after the other
-    Read,
-    /// The same without one node
-    #[value(name = "read-1-lost")]
-    ReadOneLost,
-    /// The same without two nodes
-    #[value(name = "read-2-lost")]
-    ReadTwoLost,
-    /// 4K at random places
-    #[value(name = "write-4k")]
-    Write4k,
-}
-
-impl PatternName {
-    /// Nodes that the client does without.
-    pub(crate) const fn lost(self) -> u16 {
-        match self {
-            Self::Write | Self::Read | Self::Write4k => 0,
-            Self::ReadOneLost => 1,
-            Self::ReadTwoLost => 2,
-        }
-    }
-
-    /// Data go to the client.
-    pub(crate) const fn reads(self) -> bool {
-        matches!(self, Self::Read | Self::ReadOneLost | Self::ReadTwoLost)
-    }
 }
 
 fn parse_node(text: &str) -> Result<NodeArg, Refusal> {
@@ -278,8 +263,14 @@ mod tests {
     }
 
     #[test]
-    fn names_are_those_that_are_typed() {
-        assert_eq!(typed(&PatternName::Write4k), "write-4k");
-        assert_eq!(typed(&WriteSchedule::Encoder), "encoder");
+    fn names_are_those_of_the_comparison() {
+        for schedule in WriteSchedule::value_variants() {
+            let typed = schedule.to_possible_value().expect("a name");
+            assert_eq!(typed.get_name(), cluster::WriteSchedule::from(*schedule).name());
+        }
+        for storage in StorageName::value_variants() {
+            let typed = storage.to_possible_value().expect("a name");
+            assert_eq!(typed.get_name(), Storage::from(*storage).name());
+        }
     }
 }

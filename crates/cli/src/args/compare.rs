@@ -6,7 +6,7 @@ use braid_bench::compare::rivals::Rival;
 use clap::{Args, ValueHint};
 
 /// What all comparisons take.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct RunArgs {
     /// Short and small: everything in it, at sizes that take less than a minute
     #[arg(long)]

@@ -14,8 +14,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 
 pub(crate) use bench::{
-    BenchArgs, BenchCommand, ClusterArgs, ExecArgs, LabCommand, LineArgs, LoadArgs, PatternName,
-    PeerName, StorageName, typed,
+    BenchArgs, BenchCommand, ClusterArgs, ExecArgs, LabCommand, LineArgs, LoadArgs, PeerName,
 };
 pub(crate) use compare::{ChunkArgs, ReportArgs, RunArgs};
 pub(crate) use members::{MemberArg, NodeArg, check_address};

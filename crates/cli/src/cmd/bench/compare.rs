@@ -33,9 +33,23 @@ pub(super) fn chunk(args: &ChunkArgs) -> Result<(), Failure> {
     run(&args.run, vec![Box::new(chunk)])
 }
 
-/// Runs comparisons, says beforehand how long it takes, and what came out.
+/// One comparison, at its standard sizes.
+pub(super) fn one(args: &RunArgs, name: &str) -> Result<(), Failure> {
+    run(args, vec![compare::standard(name, args.quick)?])
+}
+
+/// Runs comparisons, with a report wherever none was named.
 pub(super) fn run(args: &RunArgs, comparisons: Vec<Box<dyn Comparison>>) -> Result<(), Failure> {
     let report = args.report.clone().or_else(|| (!args.json).then(|| PathBuf::from(REPORT)));
+    run_into(args, report, comparisons)
+}
+
+/// Runs comparisons, says beforehand how long it takes, and what came out.
+pub(super) fn run_into(
+    args: &RunArgs,
+    report: Option<PathBuf>,
+    comparisons: Vec<Box<dyn Comparison>>,
+) -> Result<(), Failure> {
     let kept =
         report.as_ref().map_or_else(String::new, |to| format!(", report in {}", to.display()));
     output::warning(&format!("bench: takes {}{kept}", about(runner::takes(&comparisons))));

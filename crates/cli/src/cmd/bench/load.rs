@@ -1,194 +1,33 @@
-//! The load of one client: requests through the door of the engine, as an export would send them,
-//! so many at once that every position of the pipeline is busy.
+//! `braid bench load` and `braid bench line`: the processes that a comparison over nodes consists
+//! of.
 
 use std::io::{self, BufRead};
-use std::sync::mpsc::{self, Sender};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use braid_array::RequestError;
-use braid_host::door::{Door, Message};
+use braid_bench::compare::cluster::line::{self, Receiver};
+use braid_bench::compare::cluster::load::{self, Load};
 use braid_host::serve::Private;
-use serde::{Deserialize, Serialize};
 
-use crate::args::{LoadArgs, PatternName};
+use crate::args::{LineArgs, LoadArgs};
 use crate::cmd::{assemble, nodes};
 use crate::failure::{Failure, system_error};
 use crate::output;
 
-const PIECE_BYTES: u64 = 1 << 20;
-const SMALL_BYTES: u64 = 4096;
-/// Small writes at once.
-const SMALL_DEPTH: u64 = 64;
-/// How long to wait for an answer.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// What a client has done.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Done {
-    /// Answered within the measurement.
-    pub(super) window_bytes: u64,
-    /// How long that was.
-    pub(super) window_seconds: f64,
-    /// Answered from the beginning to the end.
-    pub(super) total_bytes: u64,
-}
-
-/// What to do, and how long.
-#[derive(Clone, Copy, Debug)]
-struct Load {
-    pattern: PatternName,
-    warm_up: Duration,
-    length: Duration,
-    /// Of data in flight, unless writes are small.
-    in_flight_bytes: u64,
-    /// Data of a stripe.
-    stripe_bytes: u64,
-    array_bytes: u64,
-}
-
-impl Load {
-    /// What is asked for at once: a stripe, written in pieces sent one right after the other; or
-    /// one request.
-    const fn unit_bytes(&self) -> u64 {
-        match self.pattern {
-            PatternName::Write => self.stripe_bytes,
-            PatternName::Read | PatternName::ReadOneLost | PatternName::ReadTwoLost => PIECE_BYTES,
-            PatternName::Write4k => SMALL_BYTES,
-        }
+/// One end of a plain stream.
+pub(super) fn line(args: &LineArgs) -> Result<(), Failure> {
+    if let Some(address) = args.connect {
+        return Ok(line::send_to(address)?);
     }
-
-    /// Units at once.
-    fn depth(&self) -> u64 {
-        match self.pattern {
-            PatternName::Write4k => SMALL_DEPTH,
-            _ => (self.in_flight_bytes / self.unit_bytes()).max(2),
-        }
-    }
-
-    /// The requests of a unit, as offsets and lengths: units come one after the other, round and
-    /// round, or anywhere.
-    fn requests(&self, number: u64) -> impl Iterator<Item = (u64, u64)> {
-        let unit = self.unit_bytes();
-        let place = match self.pattern {
-            PatternName::Write4k => scramble(number),
-            _ => number,
-        };
-        let start = place % (self.array_bytes / unit) * unit;
-        let pieces = (0..unit).step_by(PIECE_BYTES as usize);
-        pieces.map(move |at| (start + at, PIECE_BYTES.min(unit - at)))
-    }
+    let address = args.listen.expect("clap wants one of the two");
+    let receiver = Receiver::listen(address)?;
+    output::answer(&format!("{}\n", receiver.address()))?;
+    let received = receiver.receive(args.seconds)?;
+    output::answer(&format!("{}\n", serde_json::json!(received)))
 }
 
-/// A number without relation to its neighbours (the finalizer of `SplitMix64`).
-const fn scramble(number: u64) -> u64 {
-    let mut mixed = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ (mixed >> 31)
-}
-
-/// Counts what is answered within a measurement.
-///
-/// Answers come in bursts, a stripe at a time. A measurement that began or ended with a burst would
-/// be wrong by half of one on average, which is much of a short one; so progress counts as even
-/// between the moments at which another unit is complete.
-#[derive(Debug)]
-struct Window {
-    from: Instant,
-    until: Instant,
-    unit_bytes: u64,
-    /// When the last unit was complete, and how much that was in all.
-    mark: (Instant, u64),
-    /// What was answered when the measurement began.
-    before: Option<f64>,
-    over: bool,
-    done: Done,
-}
-
-impl Window {
-    fn new(load: &Load, now: Instant) -> Self {
-        let from = now + load.warm_up;
-        let (until, unit_bytes) = (from + load.length, load.unit_bytes());
-        let (mark, done) = ((now, 0), Done::default());
-        Self { from, until, unit_bytes, mark, before: None, over: false, done }
-    }
-
-    fn note(&mut self, now: Instant, bytes: u64) {
-        self.done.total_bytes += bytes;
-        let complete = self.done.total_bytes / self.unit_bytes * self.unit_bytes;
-        if self.over || complete == self.mark.1 {
-            return;
-        }
-        let mark = (now, complete);
-        if self.before.is_none() && now >= self.from {
-            self.before = Some(between(self.mark, mark, self.from));
-        }
-        if let Some(before) = self.before
-            && now >= self.until
-        {
-            self.done.window_bytes = (between(self.mark, mark, self.until) - before) as u64;
-            self.done.window_seconds = (self.until - self.from).as_secs_f64();
-            self.over = true;
-        }
-        self.mark = mark;
-    }
-}
-
-/// How far it was at some moment between two, if progress was even.
-fn between(start: (Instant, u64), end: (Instant, u64), at: Instant) -> f64 {
-    let seconds = |until: Instant| (until - start.0).as_secs_f64();
-    (end.1 - start.1) as f64 * seconds(at) / seconds(end.0) + start.1 as f64
-}
-
-/// When a request was answered, how long it was, and the answer.
-type Answer = (Instant, u64, Result<(), RequestError>);
-
-/// Sends requests until the measurement is over, then waits for those in flight.
-fn drive(door: &Door, load: &Load) -> Result<Done, String> {
-    let words = (0..PIECE_BYTES / 8).flat_map(|word| scramble(word).to_le_bytes());
-    let content: Vec<u8> = words.collect();
-    let (answer, answers) = mpsc::channel();
-    let mut window = Window::new(load, Instant::now());
-    let most = load.depth() * load.unit_bytes();
-    let (mut units, mut in_flight) = (0, 0);
-    loop {
-        while in_flight + load.unit_bytes() <= most && !window.over {
-            for (offset, bytes) in load.requests(units) {
-                if !door.send(message(load.pattern, offset, &content[..bytes as usize], &answer)) {
-                    return Err("the engine has ended".to_owned());
-                }
-                in_flight += bytes;
-            }
-            units += 1;
-        }
-        if in_flight == 0 {
-            return Ok(window.done);
-        }
-        let answered: Result<Answer, _> = answers.recv_timeout(PATIENCE);
-        let (now, bytes, result) = answered.map_err(|_| "no answer for a minute".to_owned())?;
-        result.map_err(|error| format!("a request failed: {error}"))?;
-        in_flight -= bytes;
-        window.note(now, bytes);
-    }
-}
-
-fn message(pattern: PatternName, offset: u64, content: &[u8], answer: &Sender<Answer>) -> Message {
-    let (bytes, answer) = (content.len() as u64, answer.clone());
-    let tell = move |result| {
-        // After an error nobody listens any longer.
-        let _ = answer.send((Instant::now(), bytes, result));
-    };
-    if pattern.reads() {
-        let done = Box::new(move |result: Result<Vec<u8>, _>| tell(result.map(drop)));
-        Message::Read { offset, len: content.len() as u32, done }
-    } else {
-        Message::Write { offset, data: content.to_vec(), fua: false, done: Box::new(tell) }
-    }
-}
-
-/// `braid bench load`: assembles the array, says so, waits to be told to begin, measures, says what
-/// it measured, and stops when there is nothing more to be told.
-pub(super) fn run(args: &LoadArgs) -> Result<(), Failure> {
+/// One client: assembles the array, says so, waits to be told to begin, measures, says what it
+/// measured, and stops when there is nothing more to be told.
+pub(super) fn load(args: &LoadArgs) -> Result<(), Failure> {
     let refused =
         |reason: String| Failure::refused("bench", "load", reason, "see what the nodes say");
     let kind = nodes::fabric("bench", Some(&args.fabric))?;
@@ -207,122 +46,8 @@ pub(super) fn run(args: &LoadArgs) -> Result<(), Failure> {
     let mut told = io::stdin().lock().lines();
     let system = |error: io::Error| refused(system_error(&error));
     told.next().transpose().map_err(system)?;
-    let done = drive(array.door(), &load).map_err(refused)?;
+    let done = load::drive(array.door(), &load).map_err(refused)?;
     output::answer(&format!("{}\n", serde_json::json!(done)))?;
     told.next().transpose().map_err(system)?;
     array.stop().map_err(|error| refused(error.to_string()))
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use clap::ValueEnum;
-    use rustix::event::{EventfdFlags, eventfd};
-
-    use super::*;
-
-    fn load(pattern: PatternName) -> Load {
-        Load {
-            pattern,
-            warm_up: Duration::from_millis(5),
-            length: Duration::from_millis(30),
-            in_flight_bytes: 7 << 20,
-            stripe_bytes: 5 << 19,
-            array_bytes: 10 << 20,
-        }
-    }
-
-    /// An engine that answers everything at once, and notes how much it was asked.
-    fn answering(fail_from: u64) -> (Door, std::thread::JoinHandle<u64>) {
-        let (sender, messages) = mpsc::channel();
-        let wake = eventfd(0, EventfdFlags::empty()).expect("an eventfd");
-        let answer = move || {
-            let mut bytes = 0;
-            for message in messages {
-                match message {
-                    Message::Write { data, done, .. } => {
-                        bytes += data.len() as u64;
-                        let fine = bytes <= fail_from;
-                        done(if fine { Ok(()) } else { Err(RequestError::Failed) });
-                    }
-                    Message::Read { len, done, .. } => {
-                        bytes += u64::from(len);
-                        done(Ok(vec![0; len as usize]));
-                    }
-                    _ => panic!("neither read nor write"),
-                }
-            }
-            bytes
-        };
-        (Door::new(sender, Arc::new(wake)), std::thread::spawn(answer))
-    }
-
-    #[test]
-    fn all_that_is_sent_is_answered_and_counted() {
-        for &pattern in PatternName::value_variants() {
-            let (door, engine) = answering(u64::MAX);
-            let done = drive(&door, &load(pattern)).expect("a measurement");
-            drop(door);
-            assert_eq!(engine.join().expect("no panic"), done.total_bytes, "{pattern:?}");
-            assert!(done.window_bytes > 0 && done.window_bytes < done.total_bytes, "{done:?}");
-            assert!(done.window_seconds > 0.0, "{done:?}");
-        }
-        let (door, _engine) = answering(1 << 20);
-        assert!(drive(&door, &load(PatternName::Write)).is_err_and(|e| e.contains("failed")));
-    }
-
-    #[test]
-    fn units_go_round_the_array() {
-        let write = load(PatternName::Write);
-        assert_eq!((write.depth(), write.unit_bytes()), (2, 5 << 19));
-        let requests: Vec<(u64, u64)> = write.requests(5).collect();
-        let mib = 1 << 20;
-        let at = |half: u64| half * (mib / 2);
-        assert_eq!(requests, [(at(5), mib), (at(7), mib), (at(9), mib / 2)]);
-        let reads: Vec<(u64, u64)> = load(PatternName::Read).requests(11).collect();
-        assert_eq!(reads, [(mib, mib)]);
-        let small = load(PatternName::Write4k);
-        let offsets: std::collections::BTreeSet<u64> =
-            (0..100).flat_map(|number| small.requests(number)).map(|(offset, _)| offset).collect();
-        assert!(offsets.len() > 90 && offsets.iter().all(|offset| offset % 4096 == 0));
-        assert!(offsets.iter().all(|&offset| offset < 10 << 20));
-    }
-
-    #[test]
-    fn progress_is_even_between_units() {
-        // From 5 to 35 ms; a unit has 20 bytes.
-        let load = Load { stripe_bytes: 20, ..load(PatternName::Write) };
-        let now = Instant::now();
-        let mut window = Window::new(&load, now);
-        // 20 at 10 ms, 40 at 21 ms, 60 at 41 ms: 10 at the beginning, and 54 at the end.
-        for millis in [1, 10, 20, 21, 34, 41, 50] {
-            window.note(now + Duration::from_millis(millis), 10);
-        }
-        assert!(window.over);
-        assert_eq!((window.done.total_bytes, window.done.window_bytes), (70, 44));
-        assert!((window.done.window_seconds - 0.03).abs() < 1e-9);
-    }
-
-    #[test]
-    fn bursts_do_not_bias_the_rate() {
-        // Stripes of 20 bytes every 100 ms on average, alternately after 50 and 150.
-        let load = Load {
-            stripe_bytes: 20,
-            length: Duration::from_millis(300),
-            ..load(PatternName::Write)
-        };
-        let now = Instant::now();
-        let rates = (0..200).map(|warm_up| {
-            let load = Load { warm_up: Duration::from_millis(500 + warm_up), ..load };
-            let mut window = Window::new(&load, now);
-            for stripe in 0..30u64 {
-                let at = now + Duration::from_millis(stripe * 100 + stripe % 2 * 50);
-                (0..2).for_each(|_| window.note(at, 10));
-            }
-            window.done.window_bytes as f64 / window.done.window_seconds
-        });
-        let mean = rates.sum::<f64>() / 200.0;
-        assert!((mean - 200.0).abs() < 2.0, "{mean}");
-    }
 }

@@ -6,19 +6,9 @@ use crate::args::{BenchArgs, BenchCommand, ExecArgs, LabCommand};
 use crate::failure::{Failure, system_error};
 use crate::output;
 
-mod bounds;
 mod cluster;
 mod compare;
-mod gluster;
-mod line;
 mod load;
-mod measure;
-mod plots;
-mod report;
-mod results;
-mod rig;
-mod svg;
-mod table;
 
 pub(super) fn run(args: &BenchArgs) -> Result<(), Failure> {
     match &args.what {
@@ -26,10 +16,10 @@ pub(super) fn run(args: &BenchArgs) -> Result<(), Failure> {
         BenchCommand::Chunk(args) => compare::chunk(args),
         BenchCommand::All(args) => compare::all(args),
         BenchCommand::Report(args) => compare::report(args),
-        BenchCommand::Load(args) => load::run(args),
+        BenchCommand::Load(args) => load::load(args),
         BenchCommand::Lab(command) => lab_command(command),
         BenchCommand::Exec(args) => exec(args),
-        BenchCommand::Line(args) => line::run(args),
+        BenchCommand::Line(args) => load::line(args),
     }
 }
 

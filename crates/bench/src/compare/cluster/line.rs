@@ -2,18 +2,16 @@
 //! else.
 
 use std::io::{self, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use braid_bench::rig::place::Site;
-use braid_bench::rig::spaces::Host;
-use braid_bench::rig::talk::Talk;
 use serde::{Deserialize, Serialize};
 
-use crate::args::LineArgs;
 use crate::failure::{Failure, system_error};
-use crate::output;
+use crate::rig::place::Site;
+use crate::rig::spaces::Host;
+use crate::rig::talk::Talk;
 
 /// Until the stream has its full window and the burst that the shaping allows is over.
 const WARM_UP: Duration = Duration::from_millis(300);
@@ -23,9 +21,11 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What came, and how long it took.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(super) struct Received {
-    bytes: u64,
-    seconds: f64,
+pub struct Received {
+    /// All that came in that time.
+    pub bytes: u64,
+    /// How long it was.
+    pub seconds: f64,
 }
 
 /// Measures the line from the first client to the first node, in bytes a second. What the processes
@@ -57,22 +57,42 @@ pub(super) fn measure(site: &Site, seconds: f64, scratch: &Path) -> Result<f64, 
     Ok(received.bytes as f64 / received.seconds)
 }
 
-/// `braid bench line`: one end of the stream.
-pub(super) fn run(args: &LineArgs) -> Result<(), Failure> {
-    let refused = |error: io::Error| {
-        Failure::refused("bench", "line", system_error(&error), "check the address")
-    };
-    if let Some(address) = args.connect {
-        return TcpStream::connect(address).and_then(send).map_err(refused);
+/// The end of the stream that counts.
+#[derive(Debug)]
+pub struct Receiver {
+    listener: TcpListener,
+    address: SocketAddr,
+}
+
+impl Receiver {
+    /// Listens there; port 0 is any that is free.
+    pub fn listen(address: SocketAddr) -> Result<Self, Failure> {
+        let listener = TcpListener::bind(address).map_err(refused)?;
+        let address = listener.local_addr().map_err(refused)?;
+        Ok(Self { listener, address })
     }
-    let address = args.listen.expect("clap wants one of the two");
-    let listener = TcpListener::bind(address).map_err(refused)?;
-    let address = listener.local_addr().map_err(refused)?;
-    output::answer(&format!("{address}\n"))?;
-    let (stream, _) = listener.accept().map_err(refused)?;
-    let length = Duration::try_from_secs_f64(args.seconds).unwrap_or_default();
-    let received = receive(stream, WARM_UP, length).map_err(refused)?;
-    output::answer(&format!("{}\n", serde_json::json!(received)))
+
+    /// Where it listens.
+    #[must_use]
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Receives one stream for so long, after it has warmed up.
+    pub fn receive(&self, seconds: f64) -> Result<Received, Failure> {
+        let (stream, _) = self.listener.accept().map_err(refused)?;
+        let length = Duration::try_from_secs_f64(seconds).unwrap_or_default();
+        receive(stream, WARM_UP, length).map_err(refused)
+    }
+}
+
+/// The other end: sends until the receiver has enough.
+pub fn send_to(address: SocketAddr) -> Result<(), Failure> {
+    TcpStream::connect(address).and_then(send).map_err(refused)
+}
+
+fn refused(error: io::Error) -> Failure {
+    Failure::system("line", &error, "check the address")
 }
 
 fn send(mut stream: TcpStream) -> io::Result<()> {

@@ -11,22 +11,23 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use braid_bench::rig::lab::{self, Traffic};
-use braid_bench::rig::leftovers;
-use braid_bench::rig::place::Site;
-use braid_bench::rig::spaces::{self, Host};
-use braid_bench::rig::talk::{self, Talk};
-use braid_cluster::Family;
-
-use super::measure::{self, Kind, Line, Rig, Sample, Setting};
-use super::results::Entry;
-use super::rig::{self, Counters};
-use super::{line, load};
-use crate::args::{ClusterArgs, PatternName, StorageName, WriteSchedule};
+use super::line;
+use super::nodes;
+use super::rig::{Kind, Rig};
+use super::setting::{Counters, DISPERSE, Done, Line, Raw, Setting};
+use super::words::{Pattern, Storage};
 use crate::failure::{Failure, system_error};
-use crate::output;
+use crate::rig::Room;
+use crate::rig::lab;
+use crate::rig::leftovers::Guard;
+use crate::rig::place::Site;
+use crate::rig::spaces::{self, Host};
+use crate::rig::talk::{self, Talk};
+use crate::tool::Tool;
 
-const NODES: u16 = 5;
+/// What its entries have as their schedule.
+pub(super) const NAME: &str = "gluster";
+pub(super) const NODES: u16 = 5;
 const CLIENT: Host = Host::Client(0);
 /// Of a brick's part of a stripe.
 const FRAGMENT_BYTES: u64 = 512;
@@ -43,71 +44,61 @@ const ALONE: &str = "set -e; dir=$1; shift
     [ $1 = disk ] || mount -t tmpfs data $dir/data
     shift; exec \"$@\"";
 
-/// Measures it, if it is installed.
-pub(super) fn measure(args: &ClusterArgs) -> Result<Vec<Entry>, Failure> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let installed = |name| std::env::split_paths(&path).any(|dir| dir.join(name).exists());
-    if !["gluster", "glusterd", "glusterfs", "unshare", "nsenter"].into_iter().all(installed) {
-        output::warning("bench cluster: GlusterFS is not installed and is left out");
-        return Ok(Vec::new());
+/// On the same links, with the same storage.
+pub(super) fn beside(setting: &Setting) -> Setting {
+    Setting {
+        level: "raid6".to_owned(),
+        layout: Some(DISPERSE.to_owned()),
+        nodes: NODES,
+        clients: 1,
+        block_bytes: FRAGMENT_BYTES,
+        fabric: "tcp".to_owned(),
+        ..*setting
     }
-    let kind = |pattern| Kind { pattern, schedule: WriteSchedule::Client };
-    let mut kinds = vec![kind(PatternName::Write)];
-    kinds.extend(args.reads.then_some(kind(PatternName::Read)));
-    let mut entries = Vec::new();
-    for &storage in &args.storage {
-        // Its bounds are those of any code that survives two losses of five and is made by the
-        // client.
-        let setting = Setting {
-            family: Family::Xor2d,
-            layout: Some("disperse".to_owned()),
-            nodes: NODES,
-            clients: 1,
-            block_bytes: FRAGMENT_BYTES,
-            storage,
-            fabric: "tcp".to_owned(),
-            link_bit_s: args.link,
-        };
-        let (scratch, _guard) = leftovers::scratch_directory(args.store.as_deref())?;
-        let site = rig::site(args.link, 1, NODES)?;
-        let mut volume = Volume::start(site, storage, args.seconds, &scratch)
-            .map_err(|reason| Failure::refused("bench", "gluster", reason, "leave it out"))?;
-        entries.extend(measure::measure(&mut volume, &setting, &kinds, args.runs, args.seconds)?);
-    }
-    for entry in &mut entries {
-        "gluster".clone_into(&mut entry.schedule);
-    }
-    Ok(entries)
 }
 
 /// A volume that is mounted on the client.
 #[derive(Debug)]
-struct Volume {
+pub(super) struct Volume {
+    setting: Setting,
     seconds: f64,
     scratch: PathBuf,
     file: PathBuf,
     /// Of the file.
     mebibytes: u64,
-    /// What the latest line carried, in bytes a second.
-    line: f64,
     client: Talk,
     _daemons: Vec<Talk>,
-    /// Goes last: it ends what runs in it.
+    /// Ends what runs in it.
     site: Site,
+    /// Goes last, when nothing writes there any more.
+    _files: Guard,
 }
 
 impl Volume {
-    fn start(
-        site: Site,
-        storage: StorageName,
+    /// Brings up a lab with the volume in it, if it is installed.
+    pub(super) fn start(setting: &Setting, seconds: f64, room: &Room) -> Result<Self, Failure> {
+        for name in ["glusterd", "glusterfs", "gluster"] {
+            Tool::find(name, "glusterfs-server")?;
+        }
+        Tool::find("unshare", "util-linux")?;
+        let (scratch, files) = nodes::directory(room)?;
+        let site = nodes::site(room, setting)?;
+        let volume = Self::mounted(setting, seconds, (scratch, files), site);
+        volume.map_err(|reason| failed(&reason))
+    }
+
+    fn mounted(
+        setting: &Setting,
         seconds: f64,
-        scratch: &Path,
+        (scratch, files): (PathBuf, Guard),
+        site: Site,
     ) -> Result<Self, String> {
+        let (setting, storage) = (setting.clone(), setting.storage);
         let mut daemons = Vec::new();
         for number in 0..NODES {
             let words = ["glusterd", "-N", "-p", "/run/glusterd.pid"].map(str::to_owned);
             let host = Host::Node(number);
-            daemons.push(alone(&site, host, scratch, storage, &words)?);
+            daemons.push(alone(&site, host, &scratch, storage, &words)?);
         }
         let first = &daemons[0];
         let ask = |words: &str| gluster(first, words);
@@ -129,31 +120,31 @@ impl Volume {
         let bricks = (0..NODES).map(brick).collect::<Vec<_>>().join(" ");
         ask(&format!("volume create bench disperse 5 redundancy 2 {bricks} force"))?;
         ask("volume start bench")?;
-        let (client, mountpoint) = mount(&site, scratch)?;
+        let (client, mountpoint) = mount(&site, &scratch)?;
         let file = mountpoint.join("file");
-        let scratch = scratch.to_owned();
         Ok(Self {
+            setting,
             seconds,
             scratch,
             file,
             mebibytes: 0,
-            line: 0.0,
             client,
             _daemons: daemons,
             site,
+            _files: files,
         })
     }
 
     /// Writes the file, or reads it.
-    fn copy(&self, pattern: PatternName) -> Result<(), String> {
+    fn copy(&self, pattern: Pattern) -> Result<(), String> {
         let (count, file) = (format!("count={}", self.mebibytes), self.file.display());
         let words = match pattern {
-            PatternName::Read => {
+            Pattern::Read => {
                 [format!("if={file}"), "of=/dev/null".to_owned(), "iflag=direct".to_owned()]
             }
             _ => [format!("of={file}"), "if=/dev/zero".to_owned(), "oflag=direct".to_owned()],
         };
-        let sync = (pattern != PatternName::Read).then_some("conv=fsync");
+        let sync = (pattern != Pattern::Read).then_some("conv=fsync");
         let mut command = within(&self.client);
         command.args(["dd", "bs=1M", "status=none", &count]).args(words).args(sync);
         said(&mut command).map(drop)
@@ -161,46 +152,56 @@ impl Volume {
 
     fn count(&self) -> Option<Counters> {
         let lab = self.site.lab.as_ref()?;
-        let traffic: Vec<(Host, Traffic)> = lab::traffic(lab.name()).ok()?;
+        let traffic = lab::traffic(lab.name()).ok()?;
         let cpu = |host| -> Option<f64> {
             let pids = spaces::processes(lab.name(), host);
             pids.into_iter().map(|pid| talk::cpu_seconds(pid.as_raw_nonzero().get())).sum()
         };
-        let nodes_cpu = (0..NODES).map(|number| cpu(Host::Node(number))).sum();
-        Some(Counters { traffic: Some(traffic), clients_cpu: cpu(CLIENT), nodes_cpu })
+        let nodes_cpu_s = (0..NODES).map(|number| cpu(Host::Node(number))).sum();
+        Some(Counters { traffic: Some(traffic), clients_cpu_s: cpu(CLIENT), nodes_cpu_s })
     }
 }
 
 impl Rig for Volume {
     fn line(&mut self) -> Result<Line, Failure> {
         let bytes_s = line::measure(&self.site, self.seconds.min(1.0), &self.scratch);
-        self.line = bytes_s.map_err(|reason| failed(&reason))?;
-        Ok(Line { bytes_s: self.line, idle_nodes_cpu: None })
+        Ok(Line { bytes_s: bytes_s.map_err(|reason| failed(&reason))?, idle_nodes_cpu: None })
     }
 
-    fn sample(&mut self, kind: Kind) -> Result<Sample, Failure> {
-        if kind.pattern != PatternName::Read {
+    fn measure(&mut self, kind: Kind, line: Line) -> Result<Raw, Failure> {
+        let pattern = kind.pattern;
+        let nothing_to_read = self.mebibytes == 0;
+        if pattern != Pattern::Read || nothing_to_read {
             // As much as takes about as long as the other measurements, and is read afterwards.
-            let mebibytes = LIKELY * self.line * self.seconds / f64::from(1 << 20);
+            let mebibytes = LIKELY * line.bytes_s * self.seconds / f64::from(1 << 20);
             self.mebibytes = (mebibytes as u64).clamp(16, 1024);
         }
+        if pattern == Pattern::Read && nothing_to_read {
+            self.copy(Pattern::Write).map_err(|reason| failed(&reason))?;
+        }
         let (before, start) = (self.count(), Instant::now());
-        self.copy(kind.pattern).map_err(|reason| failed(&reason))?;
+        self.copy(pattern).map_err(|reason| failed(&reason))?;
         let window_seconds = start.elapsed().as_secs_f64();
         let after = self.count();
         let bytes = self.mebibytes << 20;
-        let done = load::Done { window_bytes: bytes, window_seconds, total_bytes: bytes };
-        let counted = before.zip(after).ok_or_else(|| failed("its lab is gone"))?;
-        Ok(rig::sample(kind.pattern, &[done], &counted.0, &counted.1))
-    }
-
-    fn node_memory_bytes(&self) -> Option<u64> {
-        None
+        let done = Done { window_bytes: bytes, window_seconds, total_bytes: bytes };
+        let (before, after) = before.zip(after).ok_or_else(|| failed("its lab is gone"))?;
+        Ok(Raw {
+            setting: self.setting.clone(),
+            schedule: NAME.to_owned(),
+            pattern,
+            seconds: self.seconds,
+            line,
+            clients: vec![done],
+            before,
+            after,
+            node_memory_bytes: None,
+        })
     }
 }
 
 fn failed(reason: &str) -> Failure {
-    Failure::refused("bench", "gluster", reason, "leave it out, or see its logs with --store DIR")
+    Failure::gap("GlusterFS", reason, "leave it out, or see that it runs here")
 }
 
 /// A daemon with directories of its own.
@@ -208,13 +209,13 @@ fn alone(
     site: &Site,
     host: Host,
     scratch: &Path,
-    storage: StorageName,
+    storage: Storage,
     words: &[String],
 ) -> Result<Talk, String> {
     let system = |error: io::Error| system_error(&error);
     let mut command = site.command(host, "unshare");
     command.args(["--mount", "--propagation", "private", "sh", "-c", ALONE, "sh"]);
-    command.arg(scratch.join(host.to_string())).arg(crate::args::typed(&storage)).args(words);
+    command.arg(scratch.join(host.to_string())).arg(storage.name()).args(words);
     Talk::start(command, scratch.join(format!("{host}.log"))).map_err(system)
 }
 
@@ -224,7 +225,7 @@ fn mount(site: &Site, scratch: &Path) -> Result<(Talk, PathBuf), String> {
     fs::create_dir_all(&mountpoint).map_err(|error| system_error(&error))?;
     let (server, path) = (Host::Node(0).address().to_string(), mountpoint.display().to_string());
     let words = ["glusterfs", "-N", "-s", &server, "--volfile-id=bench", &path];
-    let client = alone(site, CLIENT, scratch, StorageName::Memory, &words.map(str::to_owned))?;
+    let client = alone(site, CLIENT, scratch, Storage::Memory, &words.map(str::to_owned))?;
     let mounts = format!("/proc/{}/mounts", client.id());
     wait("the volume is not mounted", || {
         fs::read_to_string(&mounts).is_ok_and(|text| text.contains("fuse.glusterfs"))

@@ -9,7 +9,7 @@
 use braid_cluster::schedule::Endpoint;
 use braid_cluster::{Family, Planner, Recovery, Schedule, StripeCode};
 
-use crate::args::WriteSchedule;
+use super::words::WriteSchedule;
 
 /// Blocks for each block of data.
 #[derive(Clone, Debug, PartialEq)]
@@ -83,6 +83,17 @@ impl Loads {
         let busiest = self.nodes.iter().flatten().copied().fold(f64::MIN_POSITIVE, f64::max);
         (f64::from(clients) / self.client).min(1.0 / busiest)
     }
+}
+
+/// Whether the code has such a schedule.
+pub(super) fn has(family: Family, nodes: u16, schedule: WriteSchedule) -> bool {
+    let planner = match schedule {
+        WriteSchedule::Client => Planner::Client,
+        WriteSchedule::Chain => Planner::Chain,
+        WriteSchedule::Static => Planner::Static,
+        WriteSchedule::Encoder | WriteSchedule::Mix => Planner::Encoder { node: 0 },
+    };
+    family.schedule(nodes, 0, planner).is_some()
 }
 
 /// What `clients` can write in all; `None` when the code has no such schedule.

@@ -1,0 +1,338 @@
+//! The stable JSON of measurements: the medians of all rounds. Fields are only ever added.
+
+use std::collections::BTreeSet;
+
+use braid_cluster::pipeline::Params;
+use serde::{Deserialize, Serialize};
+
+use super::RAW;
+use super::bounds;
+use super::gluster;
+use super::setting::{Line, Raw, Sample, Setting};
+use super::words::{Pattern, Storage, WriteSchedule};
+use crate::model::{Found, Spread};
+
+const GIBIBYTE: f64 = (1 << 30) as f64;
+
+/// Measurements of one kind, done several times.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Entry {
+    /// What was set up.
+    pub(super) case: String,
+    pub(super) level: String,
+    pub(super) layout: Option<String>,
+    pub(super) nodes: u16,
+    pub(super) schedule: String,
+    pub(super) clients: u16,
+    pub(super) block_bytes: u64,
+    pub(super) storage: Storage,
+    pub(super) fabric: String,
+    /// `null`: loopback, unshaped.
+    pub(super) link_bit_s: Option<u64>,
+    /// write, read, read-1-lost, read-2-lost or write-4k.
+    pub(super) pattern: Pattern,
+    /// Of all clients together.
+    pub(super) data_bytes_s: Spread,
+    /// What one TCP stream carries on a link of the same rate, in the same run: the median.
+    pub(super) line_bytes_s: f64,
+    /// What the links allow, computed beforehand.
+    pub(super) bound_bytes_s: Option<f64>,
+    /// Sent by clients for writes, received by them for reads; counted on the links.
+    pub(super) client_bytes_per_data_byte: Option<f64>,
+    /// Exchanged among nodes; counted on the links.
+    pub(super) node_bytes_per_data_byte: Option<f64>,
+    /// What the schedule says of it.
+    pub(super) bound_node_bytes_per_data_byte: Option<f64>,
+    pub(super) cpu_s_per_gib: CpuSeconds,
+    /// The most memory that any node had in use, since it was started.
+    pub(super) node_memory_bytes: Option<u64>,
+    /// CPU seconds a second of all nodes together while the line was measured.
+    pub(super) idle_nodes_cpu: Option<f64>,
+    pub(super) seconds: f64,
+    pub(super) runs: usize,
+    /// The files it comes from, seen from the report's folder.
+    pub(super) raw: Vec<String>,
+    #[serde(skip)]
+    pub(super) setting: Option<Setting>,
+}
+
+/// For a GiB of data.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct CpuSeconds {
+    /// Of all clients together.
+    pub(super) client: Option<f64>,
+    /// Of all nodes together.
+    pub(super) nodes: Option<f64>,
+}
+
+/// What was found, in the order in which it was first measured.
+pub(super) fn entries(found: &Found) -> Vec<Entry> {
+    let mut kinds: Vec<(&str, &str)> = Vec::new();
+    for run in &found.runs {
+        let kind = (run.case.as_str(), run.job.as_str());
+        if !kinds.contains(&kind) {
+            kinds.push(kind);
+        }
+    }
+    let entry = |(case, job): (&str, &str)| {
+        let mut raws = Vec::new();
+        let mut files = Vec::new();
+        for run in found.runs(case, job) {
+            let text = found.text(run, RAW);
+            let raw = text.and_then(|text| serde_json::from_str::<Raw>(&text).ok());
+            files.extend(raw.is_some().then(|| run.file(RAW).map(str::to_owned)).flatten());
+            raws.extend(raw);
+        }
+        Some(Entry { case: case.to_owned(), raw: files, ..entry(&raws)? })
+    };
+    let mut entries: Vec<Entry> = kinds.into_iter().filter_map(entry).collect();
+    share_lines(&mut entries);
+    entries
+}
+
+/// Links of the same rate have the same line, so that of all rounds counts: a short one that was
+/// disturbed would be wrong for all that is measured beside it.
+fn share_lines(entries: &mut [Entry]) {
+    let links: BTreeSet<u64> = entries.iter().filter_map(|entry| entry.link_bit_s).collect();
+    for link in links {
+        let same = |entry: &&Entry| entry.link_bit_s == Some(link);
+        let lines: Vec<f64> = entries.iter().filter(same).map(|entry| entry.line_bytes_s).collect();
+        let Some(Spread { median, .. }) = Spread::of(&lines) else { continue };
+        for entry in entries.iter_mut().filter(|entry| entry.link_bit_s == Some(link)) {
+            entry.bound_bytes_s = entry.bound_lines().map(|bound| bound * median);
+            entry.line_bytes_s = median;
+        }
+    }
+}
+
+/// Of measurements of one kind; `None` for none.
+fn entry(raws: &[Raw]) -> Option<Entry> {
+    let Raw { setting, schedule, pattern, seconds, .. } = raws.first()?;
+    let samples: Vec<Sample> = raws.iter().map(Raw::sample).collect();
+    let rates: Vec<f64> = samples.iter().map(|sample| sample.data_bytes_s).collect();
+    let median = |of: &dyn Fn(&Sample) -> Option<f64>| median(samples.iter().map(of));
+    let per_gib = |seconds: Option<f64>| seconds.map(|seconds| seconds * GIBIBYTE);
+    let of_lines =
+        |of: &dyn Fn(&Line) -> Option<f64>| self::median(raws.iter().map(|raw| of(&raw.line)));
+    let line_bytes_s = of_lines(&|line| Some(line.bytes_s))?;
+    let made_by: WriteSchedule = schedule.parse().unwrap_or(WriteSchedule::Client);
+    let exchanged = setting.family().filter(|_| *pattern == Pattern::Write);
+    let exchanged = exchanged.and_then(|f| bounds::exchanged(f, setting.nodes, made_by));
+    let bound = setting.bound(made_by, *pattern);
+    Some(Entry {
+        case: String::new(),
+        level: setting.family()?.level().name().to_owned(),
+        layout: setting.layout_name(),
+        nodes: setting.nodes,
+        schedule: schedule.clone(),
+        clients: setting.clients,
+        block_bytes: setting.block_bytes,
+        storage: setting.storage,
+        fabric: setting.fabric.clone(),
+        link_bit_s: setting.link_bit_s,
+        pattern: *pattern,
+        data_bytes_s: Spread::of(&rates)?,
+        line_bytes_s,
+        bound_bytes_s: bound.map(|lines| lines * line_bytes_s),
+        client_bytes_per_data_byte: median(&|sample| sample.client_bytes),
+        node_bytes_per_data_byte: median(&|sample| sample.node_bytes),
+        bound_node_bytes_per_data_byte: exchanged,
+        cpu_s_per_gib: CpuSeconds {
+            client: per_gib(median(&|sample| sample.client_cpu_s)),
+            nodes: per_gib(median(&|sample| sample.nodes_cpu_s)),
+        },
+        node_memory_bytes: raws.iter().filter_map(|raw| raw.node_memory_bytes).max(),
+        idle_nodes_cpu: of_lines(&|line| line.idle_nodes_cpu),
+        seconds: *seconds,
+        runs: raws.len(),
+        raw: Vec::new(),
+        setting: Some(setting.clone()),
+    })
+}
+
+/// `None` when any is missing.
+fn median(numbers: impl Iterator<Item = Option<f64>>) -> Option<f64> {
+    let numbers: Vec<f64> = numbers.collect::<Option<_>>()?;
+    Spread::of(&numbers).map(|spread| spread.median)
+}
+
+impl Entry {
+    /// The array: `raid6 xor2d`.
+    pub(super) fn array(&self) -> String {
+        let layout = self.layout.as_ref().map_or_else(String::new, |layout| format!(" {layout}"));
+        format!("{}{layout}", self.level)
+    }
+
+    /// The block is the one that an array over so many nodes has if none is typed.
+    pub(super) fn has_block_that_suits(&self) -> bool {
+        let family = self.setting.as_ref().and_then(Setting::family);
+        let suits = family.and_then(|f| Params::default_chunk_bytes(f, self.nodes).ok());
+        suits.map(u64::from) == Some(self.block_bytes)
+    }
+
+    /// The same on the same setting, written in another way.
+    fn is_beside(&self, other: &Self) -> bool {
+        self.setting == other.setting && self.pattern == other.pattern
+    }
+
+    /// How the client alone does it, whatever writes this one.
+    pub(super) fn client<'a>(&self, all: &'a [Self]) -> Option<&'a Self> {
+        all.iter().find(|other| other.schedule == "client" && other.is_beside(self))
+    }
+
+    /// How GlusterFS does it, on the same links.
+    pub(super) fn gluster<'a>(&self, all: &'a [Self]) -> Option<&'a Self> {
+        let beside = self.setting.as_ref().map(gluster::beside);
+        let same = |other: &&Self| other.setting == beside && other.pattern == self.pattern;
+        all.iter().filter(|other| other.schedule == gluster::NAME).find(same)
+    }
+
+    /// The share of the line.
+    pub(super) fn of_line(&self) -> f64 {
+        self.data_bytes_s.median / self.line_bytes_s
+    }
+
+    /// All rounds, in lines.
+    pub(super) fn lines(&self) -> Spread {
+        self.data_bytes_s.times(1.0 / self.line_bytes_s)
+    }
+
+    /// What the links allow, in lines.
+    pub(super) fn bound_lines(&self) -> Option<f64> {
+        self.bound_bytes_s.map(|bound| bound / self.line_bytes_s)
+    }
+
+    /// How much faster than the same with parity made by the client.
+    pub(super) fn times_client(&self, all: &[Self]) -> Option<f64> {
+        let client = self.client(all).filter(|_| self.schedule != "client")?;
+        Some(self.data_bytes_s.median / client.data_bytes_s.median)
+    }
+
+    /// CPU seconds a second of all clients and nodes together.
+    pub(super) fn cores(&self) -> Option<f64> {
+        let cpu_s_per_gib = self.cpu_s_per_gib.client? + self.cpu_s_per_gib.nodes?;
+        Some(cpu_s_per_gib * self.data_bytes_s.median / GIBIBYTE)
+    }
+
+    /// Its parity is made by nodes, all of it.
+    pub(super) fn is_made_by_nodes(&self) -> bool {
+        matches!(self.schedule.as_str(), "chain" | "static" | "encoder")
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::super::setting::tests::{raw, setting};
+    use super::*;
+    use crate::model::Run;
+
+    /// Three rounds, around so many lines.
+    pub(in super::super) fn around(setting: &Setting, schedule: &str, lines: f64) -> Entry {
+        let raws = [0.98, 1.0, 1.02].map(|x| raw(setting.clone(), schedule, lines * x));
+        let case = format!("{}, {schedule}", setting.name());
+        Entry { case, ..entry(&raws).expect("an entry") }
+    }
+
+    #[test]
+    fn a_folder_gives_its_entries_back_and_what_is_broken_does_not_count() {
+        let folder = tempfile::tempdir().expect("a directory");
+        let mut found = Found { folder: folder.path().to_owned(), ..Found::default() };
+        for (round, lines) in (0..).zip([0.9, 1.0, 0.8, 7.0]) {
+            let file = format!("write.{}.{RAW}", round + 1);
+            let text = serde_json::to_string(&raw(setting(), "encoder", lines)).expect("JSON");
+            let text = if lines > 1.0 { &text[..100] } else { &text };
+            std::fs::write(folder.path().join(&file), text).expect("a file");
+            found.runs.push(Run {
+                case: "a".into(),
+                job: "write".into(),
+                round,
+                commands: Vec::new(),
+                files: vec![file],
+                seconds: 1.0,
+                server_cpu_s: None,
+            });
+        }
+        let entries = entries(&found);
+        let [one] = &entries[..] else { panic!("not one entry") };
+        assert_eq!(one.data_bytes_s, Spread { median: 54e6, min: 48e6, max: 60e6 });
+        assert_eq!((one.runs, one.raw[2].as_str()), (3, "write.3.counted.json"));
+        assert_eq!((one.of_line(), one.bound_lines()), (0.9, Some(1.0)));
+        assert_eq!(one.bound_node_bytes_per_data_byte.map(|b| (b * 3.0).round()), Some(4.0));
+        assert_eq!(one.cpu_s_per_gib.client.map(|cpu_s| (cpu_s * 100.0).round()), Some(2147.0));
+    }
+
+    #[test]
+    fn a_line_that_was_disturbed_does_not_count() {
+        let with_line = |nodes, line: f64, link| {
+            let setting = Setting { nodes, link_bit_s: link, ..setting() };
+            let entry = around(&setting, "encoder", 0.9);
+            Entry { line_bytes_s: line, bound_bytes_s: link.map(|_| line), ..entry }
+        };
+        let link = Some(500_000_000);
+        let mut entries = [
+            with_line(4, 60e6, link),
+            with_line(5, 20e6, link),
+            with_line(6, 62e6, link),
+            with_line(5, 90e6, None),
+        ];
+        share_lines(&mut entries);
+        let lines = entries.each_ref().map(|entry| entry.line_bytes_s);
+        assert_eq!(lines, [60e6, 60e6, 60e6, 90e6]);
+        assert_eq!(entries[1].bound_bytes_s, Some(60e6));
+    }
+
+    #[test]
+    fn schedules_are_compared_on_the_same_setting() {
+        let other = Setting { nodes: 6, ..setting() };
+        let all = [
+            around(&other, "client", 0.1),
+            around(&setting(), "client", 0.5),
+            around(&setting(), "encoder", 1.0),
+            around(&gluster::beside(&setting()), "gluster", 0.4),
+        ];
+        assert_eq!(all[2].times_client(&all).map(|times| (times * 10.0).round()), Some(20.0));
+        assert_eq!(all[1].times_client(&all), None);
+        assert_eq!(all[2].gluster(&all).map(|entry| entry.nodes), Some(5));
+        assert!(all[2].is_made_by_nodes() && !all[3].is_made_by_nodes());
+    }
+
+    /// Scripts rely on these names.
+    #[test]
+    fn the_schema_stands() {
+        let entry = around(&setting(), "encoder", 0.9);
+        let json = serde_json::to_value(&entry).expect("JSON");
+        let fields = [
+            "level",
+            "layout",
+            "nodes",
+            "schedule",
+            "clients",
+            "block_bytes",
+            "storage",
+            "fabric",
+            "link_bit_s",
+            "pattern",
+            "data_bytes_s",
+            "line_bytes_s",
+            "bound_bytes_s",
+            "client_bytes_per_data_byte",
+            "node_bytes_per_data_byte",
+            "bound_node_bytes_per_data_byte",
+            "cpu_s_per_gib",
+            "node_memory_bytes",
+            "idle_nodes_cpu",
+            "seconds",
+            "runs",
+        ];
+        for field in fields {
+            assert!(!json[field].is_null(), "{field}");
+        }
+        for field in ["median", "min", "max"] {
+            assert!(json["data_bytes_s"][field].is_number(), "{field}");
+        }
+        for field in ["client", "nodes"] {
+            assert!(json["cpu_s_per_gib"][field].is_number(), "{field}");
+        }
+        assert_eq!((&json["pattern"], &json["storage"]), (&"write".into(), &"memory".into()));
+    }
+}

@@ -1,0 +1,127 @@
+//! Arrays over nodes: who makes the parity, on links that are the limit.
+
+mod bounds;
+mod chapter;
+mod entry;
+mod gluster;
+pub mod line;
+pub mod load;
+mod nodes;
+mod options;
+mod plots;
+mod published;
+mod rig;
+mod says;
+mod setting;
+mod tables;
+mod words;
+
+use std::cell::RefCell;
+use std::rc::{Rc, Weak};
+
+use serde_json::Value;
+
+use self::gluster::Volume;
+use self::nodes::Nodes;
+use self::options::Case;
+use self::rig::{Kind, Rig, Turns};
+use crate::failure::Failure;
+use crate::model::{Chapter, Comparison, Found, Group, Note, Standing};
+use crate::rig::Room;
+
+pub use options::{Options, Sweep};
+pub use setting::{Done, Setting};
+pub use words::{Pattern, Storage, WriteSchedule};
+
+/// What one run of a job leaves.
+const RAW: &str = "counted.json";
+
+/// The comparison.
+#[derive(Debug)]
+pub struct Cluster {
+    options: Options,
+    /// The nodes that stand: those who write them in different ways share them.
+    standing: RefCell<Option<(Setting, Shared<Nodes>)>>,
+}
+
+type Shared<R> = Weak<RefCell<Turns<R>>>;
+
+impl Cluster {
+    /// As it is asked for.
+    #[must_use]
+    pub const fn new(options: Options) -> Self {
+        Self { options, standing: RefCell::new(None) }
+    }
+
+    fn nodes(&self, setting: &Setting, room: &Room) -> Result<Rc<RefCell<Turns<Nodes>>>, Failure> {
+        let standing = self.standing.borrow().clone();
+        if let Some((same, nodes)) = standing
+            && same == *setting
+            && let Some(nodes) = nodes.upgrade()
+        {
+            return Ok(nodes);
+        }
+        let nodes = Nodes::start(setting, self.options.seconds, room)?;
+        let nodes = Rc::new(RefCell::new(Turns::of(nodes)));
+        *self.standing.borrow_mut() = Some((setting.clone(), Rc::downgrade(&nodes)));
+        Ok(nodes)
+    }
+}
+
+impl Comparison for Cluster {
+    fn name(&self) -> &'static str {
+        "cluster"
+    }
+
+    fn options(&self) -> Value {
+        serde_json::to_value(&self.options).unwrap_or_default()
+    }
+
+    fn groups(&self) -> Vec<Group> {
+        self.options.groups()
+    }
+
+    fn set_up(&self, name: &str, room: &Room) -> Result<Box<dyn Standing>, Failure> {
+        let case = self.options.case(name).ok_or_else(|| {
+            Failure::usage(name, "there is no such case", "see braid bench cluster --help")
+        })?;
+        let seconds = self.options.seconds;
+        Ok(match &case {
+            Case::Ours(setting, _) => {
+                let shared = self.nodes(setting, room)?;
+                Box::new(Stands { case, seconds, shared })
+            }
+            Case::Gluster(setting) => {
+                let volume = Turns::of(Volume::start(setting, seconds, room)?);
+                Box::new(Stands { case, seconds, shared: Rc::new(RefCell::new(volume)) })
+            }
+        })
+    }
+
+    fn chapter(&self, found: &Found) -> Chapter {
+        chapter::chapter(found)
+    }
+}
+
+/// A case that is set up.
+struct Stands<R> {
+    case: Case,
+    seconds: f64,
+    shared: Rc<RefCell<Turns<R>>>,
+}
+
+impl<R: Rig> Standing for Stands<R> {
+    fn run(&mut self, job: &str, note: &mut Note) -> Result<(), Failure> {
+        let pattern =
+            job.parse().map_err(|why| Failure::explained(format_args!("pattern {job}"), why))?;
+        let schedule = match self.case {
+            Case::Ours(_, schedule) => schedule,
+            Case::Gluster(_) => WriteSchedule::Client,
+        };
+        let kind = Kind { pattern, schedule };
+        note.commands.push(self.case.command(kind, self.seconds));
+        let raw = self.shared.borrow_mut().measure(kind)?;
+        note.file(RAW, serde_json::to_vec_pretty(&raw).unwrap_or_default());
+        Ok(())
+    }
+}

@@ -1,0 +1,246 @@
+//! Nodes and clients as processes, in a lab or on loopback, and measurements with them.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use braid_cluster::pipeline::Params;
+use braid_cluster::{Family, Pipeline, Planner};
+
+use super::line;
+use super::rig::{Kind, Rig};
+use super::setting::{Counters, Line, Raw, Setting, difference};
+use super::words::Storage;
+use crate::failure::{Failure, system_error};
+use crate::rig::Room;
+use crate::rig::lab::{self, Blueprint, Lab};
+use crate::rig::leftovers::{Guard, Leftover};
+use crate::rig::place::Site;
+use crate::rig::spaces::Host;
+use crate::rig::talk::Talk;
+
+/// Until a process that was started has to be ready.
+const START: Duration = Duration::from_secs(30);
+/// Until the rate of a client is steady.
+const WARM_UP: Duration = Duration::from_millis(700);
+/// At least so much data in an array.
+const ARRAY_BYTES: u64 = 256 << 20;
+/// What a node's memory may be cut up by.
+const SLACK_BYTES: u64 = 4 << 20;
+/// Whole stripes in flight: some being sent, some being closed.
+const STRIPES_IN_FLIGHT: u64 = 4;
+/// How many bytes in flight are at least enough, and at most possible.
+const IN_FLIGHT: (u64, u64) = (24 << 20, 56 << 20);
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Nodes {
+    setting: Setting,
+    family: Family,
+    seconds: f64,
+    scratch: PathBuf,
+    nodes: Vec<Talk>,
+    addresses: Vec<String>,
+    site: Site,
+    /// Goes last, when nothing writes there any more.
+    _files: Guard,
+}
+
+impl Nodes {
+    /// Starts the nodes and creates a volume for each client. What the nodes store and say goes
+    /// into a directory of their own.
+    pub(super) fn start(setting: &Setting, seconds: f64, room: &Room) -> Result<Self, Failure> {
+        let family = setting.family().ok_or_else(|| {
+            let next = "see braid bench cluster --help";
+            Failure::usage(setting.name(), "there is no such array over nodes", next)
+        })?;
+        let (scratch, files) = directory(room)?;
+        let site = site(room, setting)?;
+        let mut nodes = Self {
+            setting: setting.clone(),
+            family,
+            seconds,
+            scratch,
+            nodes: Vec::new(),
+            addresses: Vec::new(),
+            site,
+            _files: files,
+        };
+        for number in 0..setting.nodes {
+            nodes.start_node(number).map_err(|reason| failed(Host::Node(number), &reason))?;
+        }
+        for number in 0..setting.clients {
+            nodes.create(number).map_err(|reason| failed(Host::Client(number), &reason))?;
+        }
+        Ok(nodes)
+    }
+
+    fn start_node(&mut self, number: u16) -> Result<(), String> {
+        let host = Host::Node(number);
+        let system = |error: io::Error| system_error(&error);
+        let (ip, store) = (self.site.ip(host), self.scratch.join(host.to_string()));
+        let mut command = self.site.braid(host);
+        command.args(["node", "--foreground", "--listen", &format!("{ip}:0")]);
+        command.args(["--fabric", &self.setting.fabric]);
+        command.args(["--ring", &ring_bytes(self.family, &self.setting).to_string()]);
+        match self.setting.storage {
+            Storage::Memory => command.arg("--memory"),
+            Storage::Disk => {
+                std::fs::create_dir_all(&store).map_err(system)?;
+                command.arg("--store").arg(&store)
+            }
+        };
+        let log = self.scratch.join(format!("{host}.log"));
+        let node = Talk::start(command, log).map_err(system)?;
+        // It says where it listens once it does.
+        let address = node.hear(START)?;
+        self.nodes.push(node);
+        self.addresses.push(address);
+        Ok(())
+    }
+
+    fn create(&self, client: u16) -> Result<(), String> {
+        let Setting { nodes, block_bytes, ref level, .. } = self.setting;
+        let code = self.family.code(nodes, 0).map_err(|error| error.to_string())?;
+        let stripes = ARRAY_BYTES.div_ceil(self.setting.stripe_bytes()).max(2 * STRIPES_IN_FLIGHT);
+        let size = stripes * u64::from(code.rows()) * block_bytes;
+        let host = Host::Client(client);
+        let mut command = self.site.braid(host);
+        command.args(["create", &format!("bench{client}"), "--assume-clean", "--bitmap", "none"]);
+        command.args(["--level", level, "--raid-devices", &nodes.to_string()]);
+        command.args(["--size", &size.to_string()]);
+        if self.family.has_chunk() {
+            command.args(["--chunk", &block_bytes.to_string()]);
+        }
+        command.args(["--fabric", &self.setting.fabric]);
+        command.args(self.setting.layout.iter().flat_map(|layout| ["--layout", layout]));
+        command.args(self.members(client));
+        let log = self.scratch.join(format!("create{client}.log"));
+        Talk::start(command, log).map_err(|error| system_error(&error))?.farewell(START)
+    }
+
+    fn members(&self, client: u16) -> impl Iterator<Item = String> {
+        self.addresses.iter().map(move |address| format!("node://{address}/bench{client}"))
+    }
+
+    fn start_client(&self, client: u16, kind: Kind) -> Result<Talk, String> {
+        let host = Host::Client(client);
+        let mut command = self.site.braid(host);
+        command.args(["bench", "load", "--pattern", kind.pattern.name()]);
+        command.args(["--schedule", kind.schedule.name()]);
+        command.args(["--fabric", &self.setting.fabric]);
+        command.args(["--seconds", &self.seconds.to_string()]);
+        command.args(["--warm-up", &WARM_UP.as_secs_f64().to_string()]);
+        command.args(["--in-flight", &self.in_flight_bytes().to_string()]);
+        command.args(["--stripe", &self.setting.stripe_bytes().to_string()]);
+        command.args(self.members(client).skip(kind.pattern.lost().into()));
+        let log = self.scratch.join(format!("{host}.log"));
+        let client = Talk::start(command, log).map_err(|error| system_error(&error))?;
+        // It says when the array is assembled, then waits to be told to begin.
+        client.hear(START)?;
+        Ok(client)
+    }
+
+    fn in_flight_bytes(&self) -> u64 {
+        (STRIPES_IN_FLIGHT * self.setting.stripe_bytes()).clamp(IN_FLIGHT.0, IN_FLIGHT.1)
+    }
+
+    fn count(&self, clients: &[Talk]) -> Counters {
+        let cpu = |processes: &[Talk]| processes.iter().map(Talk::cpu_seconds).sum();
+        let lab = self.site.lab.as_ref();
+        let traffic = lab.and_then(|lab| lab::traffic(lab.name()).ok());
+        Counters { traffic, clients_cpu_s: cpu(clients), nodes_cpu_s: cpu(&self.nodes) }
+    }
+}
+
+impl Rig for Nodes {
+    fn line(&mut self) -> Result<Line, Failure> {
+        let (before, start) = (self.count(&[]), Instant::now());
+        let bytes_s = line::measure(&self.site, self.seconds.min(1.0), &self.scratch)
+            .map_err(|reason| failed(Host::Client(0), &reason))?;
+        let (after, seconds) = (self.count(&[]), start.elapsed().as_secs_f64());
+        let cpu = difference(before.nodes_cpu_s, after.nodes_cpu_s);
+        Ok(Line { bytes_s, idle_nodes_cpu: cpu.map(|cpu| cpu / seconds) })
+    }
+
+    fn measure(&mut self, kind: Kind, line: Line) -> Result<Raw, Failure> {
+        let numbers = 0..self.setting.clients;
+        let started = numbers.map(|number| {
+            let client = self.start_client(number, kind);
+            client.map_err(|reason| failed(Host::Client(number), &reason))
+        });
+        let mut clients = started.collect::<Result<Vec<Talk>, Failure>>()?;
+        let before = self.count(&clients);
+        let patience = START + WARM_UP + Duration::from_secs_f64(self.seconds);
+        // All begin together.
+        for client in &mut clients {
+            // One that has ended is found out below.
+            let _ = client.say("go");
+        }
+        let mut done = Vec::new();
+        for (number, client) in (0..).zip(&clients) {
+            let failed = |reason: String| failed(Host::Client(number), &reason);
+            let said = client.hear(patience).map_err(failed)?;
+            done.push(serde_json::from_str(&said).map_err(|error| failed(error.to_string()))?);
+        }
+        let after = self.count(&clients);
+        for (number, client) in (0..).zip(&mut clients) {
+            client.farewell(START).map_err(|reason| failed(Host::Client(number), &reason))?;
+        }
+        Ok(Raw {
+            setting: self.setting.clone(),
+            schedule: kind.schedule.name().to_owned(),
+            pattern: kind.pattern,
+            seconds: self.seconds,
+            line,
+            clients: done,
+            before,
+            after,
+            node_memory_bytes: self.nodes.iter().filter_map(Talk::peak_memory_bytes).max(),
+        })
+    }
+}
+
+/// Memory that every node needs for the pipelines of all clients, and for one that is being taken
+/// down.
+fn ring_bytes(family: Family, setting: &Setting) -> u64 {
+    let chunk_bytes = u32::try_from(setting.block_bytes).unwrap_or(u32::MAX);
+    let planners = [Planner::Encoder { node: 0 }, Planner::Chain, Planner::Static];
+    let rings = planners.into_iter().filter_map(|planner| {
+        let params = Params::for_array(family, setting.nodes, chunk_bytes, 1, planner);
+        let pipeline = Pipeline::new(params.ok()?).ok()?;
+        (0..setting.nodes).map(|node| pipeline.ring_bytes(node)).max()
+    });
+    (rings.max().unwrap_or(0) + SLACK_BYTES) * (u64::from(setting.clients) + 1)
+}
+
+/// A directory below that of the run, gone when the guard goes.
+pub(super) fn directory(room: &Room) -> Result<(PathBuf, Guard), Failure> {
+    let path = room.scratch.join(format!("cluster{}", another()));
+    let guard = Guard::new(Leftover::Directory(path.clone()));
+    std::fs::create_dir_all(&path)
+        .map_err(|error| Failure::system(path.display(), &error, "name another --dir"))?;
+    Ok((path, guard))
+}
+
+/// A lab, if links are to be shaped; this machine otherwise.
+pub(super) fn site(room: &Room, setting: &Setting) -> Result<Site, Failure> {
+    let Setting { clients, nodes, link_bit_s, .. } = *setting;
+    let braid = room.braid.clone();
+    let Some(_) = link_bit_s else { return Ok(Site { braid, lab: None }) };
+    let name = format!("{}x{}", lab::name_of(std::process::id()), another());
+    let blueprint = Blueprint { name, clients, nodes, link_bit_s };
+    Ok(Site { braid, lab: Some(Lab::up(&blueprint)?) })
+}
+
+/// Several may stand side by side.
+fn another() -> u32 {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    NUMBER.fetch_add(1, Ordering::Relaxed)
+}
+
+fn failed(host: Host, reason: &str) -> Failure {
+    let next = "see braid bench cluster --help, and measure something smaller";
+    Failure::refused(format_args!("host {host}"), reason, next)
+}

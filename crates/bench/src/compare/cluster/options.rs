@@ -1,0 +1,345 @@
+//! What a run of the comparison consists of.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use braid_cluster::pipeline::Params;
+use serde::{Deserialize, Serialize};
+
+use super::gluster;
+use super::rig::Kind;
+use super::setting::{Setting, size};
+use super::words::{Pattern, Storage, WriteSchedule};
+use crate::model::{Group, Job};
+
+const LINK_BIT_S: u64 = 500_000_000;
+/// What a measurement takes beside its length: clients start, and their rate becomes steady.
+const AROUND_S: f64 = 1.3;
+/// The same for the line.
+const AROUND_LINE_S: f64 = 0.5;
+/// To start the nodes, and for each of them.
+const START_S: (f64, f64) = (0.4, 0.04);
+const START_GLUSTER_S: f64 = 15.0;
+
+/// What decides about the findings.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Options {
+    /// Measured one after the other.
+    pub sweeps: Vec<Sweep>,
+    /// Length of one measurement, after it has warmed up.
+    pub seconds: f64,
+    /// How often what is compared takes turns.
+    pub runs: u16,
+}
+
+/// Settings that differ in what is varied.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Sweep {
+    /// As it is typed.
+    pub level: String,
+    /// As it is typed; `None`: as `braid create` has it.
+    pub layout: Option<String>,
+    /// How many.
+    pub nodes: Vec<u16>,
+    /// How many, each with a volume of its own.
+    pub clients: Vec<u16>,
+    /// The array's chunk; none: the one that suits the array.
+    pub block_bytes: Vec<u64>,
+    /// Where nodes keep their volumes.
+    pub storage: Vec<Storage>,
+    /// How data travels.
+    pub fabric: String,
+    /// Of every link, in bits a second; `None`: loopback, as fast as it goes.
+    pub link_bit_s: Option<u64>,
+    /// Which writes are compared.
+    pub schedules: Vec<WriteSchedule>,
+    /// What is measured beside writes, with one schedule: it does not depend on it.
+    pub others: Vec<Pattern>,
+    /// A dispersed volume of GlusterFS beside it.
+    pub gluster: bool,
+}
+
+/// What can be set up: an array with who makes its parities, or GlusterFS.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Case {
+    Ours(Setting, WriteSchedule),
+    Gluster(Setting),
+}
+
+impl Case {
+    /// Unique within the comparison.
+    pub(super) fn name(&self) -> String {
+        match self {
+            Self::Ours(setting, schedule) => format!("{}, {schedule}", setting.name()),
+            Self::Gluster(setting) => format!("{}, {}", setting.name(), gluster::NAME),
+        }
+    }
+
+    /// The command that measures it, as it would be typed.
+    pub(super) fn command(&self, kind: Kind, seconds: f64) -> String {
+        let (setting, schedule) = match self {
+            Self::Ours(setting, schedule) => (setting, schedule.name()),
+            Self::Gluster(setting) => (setting, "client --against gluster"),
+        };
+        let Setting { level, nodes, clients, block_bytes, storage, fabric, .. } = setting;
+        let mut words = vec![format!("braid bench cluster --level {level}")];
+        if let (Some(layout), Self::Ours(..)) = (&setting.layout, self) {
+            words.push(format!("--layout {layout}"));
+        }
+        words.push(format!("--nodes {nodes}"));
+        if matches!(self, Self::Ours(..)) {
+            words.push(format!("--block {}", size(*block_bytes)));
+        }
+        words.push(format!("--clients {clients} --storage {storage} --fabric {fabric}"));
+        words.extend(setting.link_bit_s.map(|rate| format!("--link {}M", rate / 1_000_000)));
+        words.push(format!("--schedules {schedule} --seconds {seconds}"));
+        words.extend(match kind.pattern {
+            Pattern::Write => None,
+            Pattern::Read => Some("--reads".to_owned()),
+            Pattern::ReadOneLost | Pattern::ReadTwoLost => Some("--degraded-reads".to_owned()),
+            Pattern::Write4k => Some("--small-writes".to_owned()),
+        });
+        words.join(" ")
+    }
+}
+
+impl Sweep {
+    /// Every array there is.
+    #[must_use]
+    pub fn settings(&self) -> Vec<Setting> {
+        let mut settings = Vec::new();
+        for &storage in &self.storage {
+            for &nodes in &self.nodes {
+                for &clients in &self.clients {
+                    let setting = |block_bytes| Setting {
+                        level: self.level.clone(),
+                        layout: self.layout.clone(),
+                        nodes,
+                        clients,
+                        block_bytes,
+                        storage,
+                        fabric: self.fabric.clone(),
+                        link_bit_s: self.link_bit_s,
+                    };
+                    let blocks = match setting(0).family() {
+                        Some(family) if self.block_bytes.is_empty() => {
+                            let chunk = Params::default_chunk_bytes(family, nodes);
+                            chunk.map_or_else(|_| Vec::new(), |chunk| vec![u64::from(chunk)])
+                        }
+                        Some(_) => self.block_bytes.clone(),
+                        None => Vec::new(),
+                    };
+                    settings.extend(blocks.into_iter().map(setting));
+                }
+            }
+        }
+        settings
+    }
+
+    /// What is set up for a pattern. Writes are made with every schedule, the rest with one.
+    fn cases(&self, setting: &Setting, pattern: Pattern) -> Vec<Case> {
+        let mut schedules = self.schedules.clone();
+        schedules.retain(|&schedule| setting.has(schedule));
+        if pattern != Pattern::Write {
+            let encoder = schedules.contains(&WriteSchedule::Encoder);
+            schedules.retain(|&schedule| !encoder || schedule == WriteSchedule::Encoder);
+            schedules.truncate(usize::from(setting.survives(pattern.lost())));
+        }
+        let ours = schedules.into_iter().map(|schedule| Case::Ours(setting.clone(), schedule));
+        let mut cases: Vec<Case> = ours.collect();
+        let comparable = setting.nodes == gluster::NODES && setting.clients == 1;
+        if self.gluster && comparable && matches!(pattern, Pattern::Write | Pattern::Read) {
+            cases.push(Case::Gluster(gluster::beside(setting)));
+        }
+        cases
+    }
+
+    /// Patterns that are measured on the same cases make one group.
+    fn groups(&self, setting: &Setting) -> Vec<(Vec<Pattern>, Vec<Case>)> {
+        let mut groups: Vec<(Vec<Pattern>, Vec<Case>)> = Vec::new();
+        for pattern in [Pattern::Write].into_iter().chain(self.others.iter().copied()) {
+            let cases = self.cases(setting, pattern);
+            match groups.last_mut() {
+                Some((patterns, same)) if *same == cases => patterns.push(pattern),
+                _ => groups.push((vec![pattern], cases)),
+            }
+        }
+        groups.retain(|(_, cases)| !cases.is_empty());
+        groups
+    }
+}
+
+impl Options {
+    /// The published arrays over three blocks, and three numbers of nodes: less than a minute.
+    #[must_use]
+    pub fn quick() -> Self {
+        let blocks = || vec![16 << 10, 64 << 10, 256 << 10];
+        let sweeps = vec![
+            Sweep { block_bytes: blocks(), ..two_and_one(&[WriteSchedule::Chain]) },
+            Sweep { block_bytes: blocks(), ..five(&[WriteSchedule::Encoder]) },
+            Sweep { nodes: vec![4, 9, 34], ..five(&[WriteSchedule::Encoder]) },
+        ];
+        Self { sweeps, seconds: 0.5, runs: 1 }
+    }
+
+    /// Everything: blocks, nodes, clients, reads, disks, and another file system.
+    #[must_use]
+    pub fn full() -> Self {
+        let made_by_nodes = [WriteSchedule::Chain, WriteSchedule::Encoder];
+        let blocks = || vec![4 << 10, 16 << 10, 64 << 10, 256 << 10, 512 << 10];
+        let block = || vec![64 << 10];
+        let others =
+            vec![Pattern::Read, Pattern::ReadOneLost, Pattern::ReadTwoLost, Pattern::Write4k];
+        let mixed = [WriteSchedule::Encoder, WriteSchedule::Mix];
+        let disk = vec![Storage::Disk];
+        let reads = vec![Pattern::Read];
+        let sweeps = vec![
+            Sweep { block_bytes: blocks(), ..two_and_one(&made_by_nodes) },
+            Sweep { block_bytes: blocks(), ..five(&made_by_nodes) },
+            Sweep { nodes: vec![4, 5, 6, 9, 12, 16, 24, 34], ..five(&made_by_nodes) },
+            Sweep { block_bytes: block(), others, gluster: shapes(), ..five(&made_by_nodes) },
+            Sweep { block_bytes: block(), others: reads, storage: disk, ..five(&made_by_nodes) },
+            Sweep { block_bytes: block(), clients: vec![1, 2, 3, 4], ..five(&mixed) },
+        ];
+        Self { sweeps, seconds: 2.0, runs: 3 }
+    }
+
+    /// See [`crate::model::Comparison::groups`]. What several sweeps have is measured once.
+    pub(super) fn groups(&self) -> Vec<Group> {
+        let mut known: BTreeSet<(String, Pattern)> = BTreeSet::new();
+        let mut groups = Vec::new();
+        for sweep in &self.sweeps {
+            for setting in sweep.settings() {
+                for (patterns, mut cases) in sweep.groups(&setting) {
+                    cases.retain(|case| {
+                        let new = |&pattern: &Pattern| known.insert((case.name(), pattern));
+                        patterns.iter().map(new).fold(false, |any, new| any | new)
+                    });
+                    if !cases.is_empty() {
+                        groups.push(self.group(&setting, &patterns, &cases));
+                    }
+                }
+            }
+        }
+        groups
+    }
+
+    fn group(&self, setting: &Setting, patterns: &[Pattern], cases: &[Case]) -> Group {
+        let ours = cases.iter().filter(|case| matches!(case, Case::Ours(..))).count();
+        let start = START_S.0 + START_S.1 * f64::from(setting.nodes);
+        let starts =
+            start * f64::from(u8::from(ours > 0)) + START_GLUSTER_S * (cases.len() - ours) as f64;
+        let measurements = (patterns.len() * cases.len()) as f64;
+        let line = (self.seconds.min(1.0) + AROUND_LINE_S) / measurements;
+        let takes = Duration::from_secs_f64((self.seconds + AROUND_S + line).clamp(0.0, 1e6));
+        let job = |pattern: &Pattern| Job { name: pattern.name().to_owned(), takes };
+        Group {
+            title: setting.name(),
+            cases: cases.iter().map(Case::name).collect(),
+            jobs: patterns.iter().map(job).collect(),
+            rounds: self.runs,
+            set_up: Duration::from_secs_f64(starts / cases.len() as f64),
+        }
+    }
+
+    /// The case of this name.
+    pub(super) fn case(&self, name: &str) -> Option<Case> {
+        let all = self.sweeps.iter().flat_map(|sweep| {
+            let settings = sweep.settings().into_iter();
+            settings.flat_map(|setting| sweep.groups(&setting)).flat_map(|(_, cases)| cases)
+        });
+        all.into_iter().find(|case| case.name() == name)
+    }
+}
+
+/// Links can be shaped by root alone.
+fn shapes() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+fn five(made_by_nodes: &[WriteSchedule]) -> Sweep {
+    Sweep {
+        level: "6".to_owned(),
+        layout: Some("xor2d".to_owned()),
+        nodes: vec![5],
+        clients: vec![1],
+        block_bytes: Vec::new(),
+        storage: vec![Storage::Memory],
+        fabric: "tcp".to_owned(),
+        link_bit_s: shapes().then_some(LINK_BIT_S),
+        schedules: [&[WriteSchedule::Client], made_by_nodes].concat(),
+        others: Vec::new(),
+        gluster: false,
+    }
+}
+
+fn two_and_one(made_by_nodes: &[WriteSchedule]) -> Sweep {
+    Sweep { level: "4".to_owned(), layout: None, nodes: vec![3], ..five(made_by_nodes) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Comparison;
+
+    fn seconds(options: &Options) -> u64 {
+        options.groups().iter().map(|group| group.takes().as_secs()).sum()
+    }
+
+    #[test]
+    fn the_short_form_has_what_was_published_and_is_short() {
+        let quick = Options::quick();
+        assert!(seconds(&quick) <= 50, "{} s", seconds(&quick));
+        let groups = quick.groups();
+        let sizes: Vec<u16> = quick.sweeps.iter().flat_map(|sweep| sweep.nodes.clone()).collect();
+        assert_eq!((groups.len(), sizes), (9, vec![3, 5, 4, 9, 34]));
+        assert!(groups.iter().all(|group| group.cases.len() == 2), "client and nodes");
+        assert!(groups[0].cases[1].starts_with("raid4, 3 nodes, 16K, "), "{:?}", groups[0]);
+        assert!(seconds(&Options::full()) > 10 * seconds(&quick));
+    }
+
+    #[test]
+    fn names_are_unique_and_lead_back_to_their_cases() {
+        let mut full = Options::full();
+        full.sweeps.iter_mut().for_each(|sweep| sweep.gluster = true);
+        let mut seen = BTreeSet::new();
+        for group in full.groups() {
+            for name in &group.cases {
+                assert_eq!(full.case(name).map(|case| case.name()).as_ref(), Some(name));
+                for job in &group.jobs {
+                    assert!(seen.insert((name.clone(), job.name.clone())), "{name} {}", job.name);
+                }
+            }
+        }
+        assert_eq!(full.case("raid7"), None);
+        let beside = |(name, _): &&(String, String)| name.ends_with("gluster");
+        assert_eq!(seen.iter().filter(beside).count(), 4, "write and read, in memory and on disk");
+    }
+
+    #[test]
+    fn what_does_not_depend_on_the_schedule_is_measured_with_one() {
+        let sweep = Sweep {
+            others: vec![Pattern::Read, Pattern::ReadOneLost, Pattern::ReadTwoLost],
+            ..two_and_one(&[WriteSchedule::Chain, WriteSchedule::Encoder])
+        };
+        let groups = Options { sweeps: vec![sweep], seconds: 1.0, runs: 1 }.groups();
+        let shape = |group: &Group| (group.cases.len(), group.jobs.len());
+        // Without two of its nodes the array cannot be read.
+        assert_eq!(groups.iter().map(shape).collect::<Vec<_>>(), [(3, 1), (1, 2)]);
+        let back: Options =
+            serde_json::from_value(super::super::Cluster::new(Options::quick()).options())
+                .expect("the same");
+        assert_eq!(back, Options::quick());
+    }
+
+    #[test]
+    fn a_case_says_how_it_is_measured() {
+        let case = Options::quick().case(&Options::quick().groups()[0].cases[1]).expect("a case");
+        let Case::Ours(mut setting, schedule) = case else { panic!("not ours") };
+        setting.link_bit_s = Some(LINK_BIT_S);
+        let kind = Kind { pattern: Pattern::Read, schedule };
+        let expected = "braid bench cluster --level 4 --nodes 3 --block 16K --clients 1 \
+            --storage memory --fabric tcp --link 500M --schedules chain --seconds 0.5 --reads";
+        assert_eq!(Case::Ours(setting, schedule).command(kind, 0.5), expected);
+    }
+}

@@ -1,0 +1,278 @@
+//! Which plots entries make: for everything that was varied alone, one with it along the axis.
+//! Values are in lines, so that runs on different links and busy machines compare; over loopback,
+//! which has none, in MB/s.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::entry::Entry;
+use super::published::Figures;
+use super::setting::{link, number, size};
+use super::words::{Pattern, Storage, WriteSchedule};
+use crate::model::{Axis, Plot, Point, Rule, Scale, Series, Style};
+use crate::rig::file_name;
+
+/// What is varied in a plot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Varied {
+    Block,
+    Nodes,
+    Clients,
+    Storage,
+}
+
+/// All of them.
+pub(super) fn plots(entries: &[Entry]) -> Vec<Plot> {
+    let mut found = Vec::new();
+    for varied in [Varied::Block, Varied::Nodes, Varied::Clients, Varied::Storage] {
+        let mut groups: BTreeMap<String, Vec<&Entry>> = BTreeMap::new();
+        for entry in entries.iter().filter(|entry| entry.schedule != "gluster") {
+            groups.entry(varied.title(entry, false)).or_default().push(entry);
+            if varied == Varied::Nodes && entry.has_block_that_suits() {
+                groups.entry(varied.title(entry, true)).or_default().push(entry);
+            }
+        }
+        for (title, group) in &groups {
+            let places: BTreeSet<u64> = group.iter().map(|entry| varied.place(entry)).collect();
+            let within = |other: &Vec<&Entry>| {
+                other.len() > group.len() && group.iter().all(|entry| other.contains(entry))
+            };
+            if places.len() > 1 && !groups.values().any(within) {
+                found.push(plot(varied, title.clone(), group, entries));
+            }
+        }
+    }
+    found
+}
+
+impl Varied {
+    fn place(self, entry: &Entry) -> u64 {
+        match self {
+            Self::Block => entry.block_bytes,
+            Self::Nodes => entry.nodes.into(),
+            Self::Clients => entry.clients.into(),
+            Self::Storage => u64::from(entry.storage == Storage::Disk),
+        }
+    }
+
+    fn axis(self) -> Axis {
+        let (label, scale) = match self {
+            Self::Block => ("block, bytes", Scale::Log2),
+            Self::Nodes => ("nodes", Scale::Linear),
+            Self::Clients => ("clients", Scale::Linear),
+            Self::Storage => {
+                ("volumes in", Scale::Names(["memory", "files on disk"].map(str::to_owned).into()))
+            }
+        };
+        Axis { label: label.to_owned(), scale }
+    }
+
+    /// What is varied, and what all entries of a plot have in common: a block, or that each has the
+    /// one that suits its number of nodes.
+    fn title(self, entry: &Entry, suits: bool) -> String {
+        let mut words = vec![entry.array()];
+        let block = match suits {
+            true => "blocks as they suit".to_owned(),
+            false => format!("blocks of {}", size(entry.block_bytes)),
+        };
+        let fixed = [
+            (Self::Nodes, number(entry.nodes, "node")),
+            (Self::Clients, number(entry.clients, "client")),
+            (Self::Block, block),
+            (Self::Storage, format!("in {}", entry.storage)),
+        ];
+        let fixed = fixed.into_iter().filter(|(varied, _)| *varied != self);
+        words.extend(fixed.map(|(_, word)| word));
+        words.extend((entry.fabric != "tcp").then(|| entry.fabric.clone()));
+        words.push(link(entry.link_bit_s));
+        let what = match self {
+            Self::Block => "block",
+            Self::Nodes => "number of nodes",
+            Self::Clients => "number of clients",
+            Self::Storage => "storage",
+        };
+        format!("{} against the {what}: {}", entry.pattern, words.join(", "))
+    }
+}
+
+fn plot(varied: Varied, title: String, group: &[&Entry], all: &[Entry]) -> Plot {
+    let shaped = group[0].link_bit_s.is_some();
+    let mut series: Vec<Series> = WriteSchedule::ALL
+        .iter()
+        .filter_map(|schedule| measured(varied, group, schedule.name()))
+        .collect();
+    series.extend(bounds(varied, group));
+    series.extend(published(varied, group));
+    let label = match shaped {
+        true => "data, in lines (1 = one plain TCP stream on the same link)",
+        false => "data, MB/s",
+    };
+    Plot {
+        id: file_name(&format!("cluster {title}")),
+        title,
+        x: varied.axis(),
+        y: Axis { label: label.to_owned(), scale: Scale::Linear },
+        series,
+        rules: rules(varied, group, all),
+    }
+}
+
+fn places<'a>(varied: Varied, group: &[&'a Entry], schedule: &str) -> BTreeMap<u64, &'a Entry> {
+    let same = group.iter().filter(|entry| entry.schedule == schedule);
+    same.map(|entry| (varied.place(entry), *entry)).collect()
+}
+
+fn measured(varied: Varied, group: &[&Entry], schedule: &str) -> Option<Series> {
+    let point = |(place, entry): (u64, &Entry)| match entry.link_bit_s {
+        Some(_) => Point::of(place as f64, entry.lines()),
+        None => Point::of(place as f64, entry.data_bytes_s.times(1e-6)),
+    };
+    let points: Vec<Point> = places(varied, group, schedule).into_iter().map(point).collect();
+    let name = format!("parity made by {schedule}");
+    (!points.is_empty()).then_some(Series { name, style: Style::Measured, points })
+}
+
+/// What the links allow; schedules with the same bound share one line. That of one link is a rule.
+fn bounds(varied: Varied, group: &[&Entry]) -> Vec<Series> {
+    let mut found: Vec<(Vec<&str>, Vec<Point>)> = Vec::new();
+    for schedule in WriteSchedule::ALL {
+        let places = places(varied, group, schedule.name());
+        let point =
+            |(place, entry): (&u64, &&Entry)| Some(Point::at(*place as f64, entry.bound_lines()?));
+        let points: Vec<Point> = places.iter().filter_map(point).collect();
+        if points.iter().all(|point| (point.y - 1.0).abs() < 1e-6) {
+            continue;
+        }
+        match found.iter_mut().find(|(_, same)| *same == points) {
+            Some((names, _)) => names.push(schedule.name()),
+            None => found.push((vec![schedule.name()], points)),
+        }
+    }
+    let series = |(names, points): (Vec<&str>, _)| Series {
+        name: format!("bound: {}", names.join(", ")),
+        style: Style::Bound,
+        points,
+    };
+    found.into_iter().map(series).collect()
+}
+
+/// What was published of the same array: a figure for all blocks.
+fn published(varied: Varied, group: &[&Entry]) -> Vec<Series> {
+    let figures = group.iter().find_map(|entry| Figures::of(entry));
+    let Some(figures) = figures.filter(|_| varied == Varied::Block) else { return Vec::new() };
+    let places: BTreeSet<u64> = group.iter().map(|entry| varied.place(entry)).collect();
+    let flat = |name: String, y: f64| Series {
+        name,
+        style: Style::Published,
+        points: places.iter().map(|&place| Point::at(place as f64, y)).collect(),
+    };
+    let gain = (figures.gain - 1.0) * 100.0;
+    vec![
+        flat(format!("published: nodes, {gain:+.0} %"), figures.made_by_nodes()),
+        flat("published: client, computed".to_owned(), figures.ceiling),
+    ]
+}
+
+/// The ceiling, and what another file system does.
+fn rules(varied: Varied, group: &[&Entry], all: &[Entry]) -> Vec<Rule> {
+    let first = group[0];
+    if first.link_bit_s.is_none() {
+        return Vec::new();
+    }
+    let mut rules = Vec::new();
+    if first.pattern != Pattern::Write4k {
+        rules.push(Rule { name: "one link".to_owned(), value: 1.0 });
+    }
+    if varied == Varied::Block {
+        let beside = group.iter().find_map(|entry| entry.gluster(all));
+        rules.extend(beside.map(|beside| {
+            let name = "GlusterFS 3+2, parity made by its client".to_owned();
+            Rule { name, value: beside.of_line() }
+        }));
+    }
+    rules
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::entry::tests::around;
+    use super::super::setting::Setting;
+    use super::super::setting::tests::setting;
+    use super::*;
+
+    fn made() -> Vec<Entry> {
+        let mut entries = Vec::new();
+        for (nodes, lines) in [(4, 0.92), (5, 0.95), (6, 0.97)] {
+            let nodes = Setting { nodes, ..setting() };
+            entries.push(around(&nodes, "client", lines / 2.0));
+            entries.push(around(&nodes, "encoder", lines));
+        }
+        entries.push(around(&Setting { block_bytes: 16 << 10, ..setting() }, "encoder", 0.8));
+        entries
+    }
+
+    #[test]
+    fn what_varies_alone_makes_a_plot() {
+        let plots = plots(&made());
+        let ids: Vec<&str> = plots.iter().map(|plot| plot.id.as_str()).collect();
+        let by_nodes = "raid6-xor2d-1-client-blocks-of-256k-in-memory-500-mbit-s";
+        let by_block = "raid6-xor2d-5-nodes-1-client-in-memory-500-mbit-s";
+        assert_eq!(
+            ids,
+            [
+                format!("cluster-write-against-the-block-{by_block}"),
+                format!("cluster-write-against-the-number-of-nodes-{by_nodes}"),
+            ]
+        );
+        let names: Vec<&str> = plots[0].series.iter().map(|series| series.name.as_str()).collect();
+        let expected = [
+            "parity made by client",
+            "parity made by encoder",
+            "bound: client",
+            "published: nodes, +38 %",
+            "published: client, computed",
+        ];
+        assert_eq!(names, expected);
+        let encoder = &plots[0].series[1];
+        let x: Vec<f64> = encoder.points.iter().map(|point| point.x).collect();
+        assert_eq!(x, [16384.0, 262144.0]);
+        assert!(encoder.points.iter().all(|point| point.range.is_some()));
+        assert_eq!(plots[0].series[0].points.len(), 1, "the client's other was not measured");
+        assert_eq!(plots[0].series[3].points[1], Point::at(262144.0, 0.6 * 1.38));
+        assert_eq!(plots[1].series[1].points.len(), 3);
+        assert_eq!(plots[1].rules.len(), 1);
+    }
+
+    #[test]
+    fn blocks_that_suit_make_one_plot_and_not_several_parts_of_it() {
+        let nodes =
+            |nodes, block_kib: u64| Setting { nodes, block_bytes: block_kib << 10, ..setting() };
+        let entries = [
+            around(&nodes(4, 64), "encoder", 0.9),
+            around(&nodes(5, 64), "encoder", 0.9),
+            around(&nodes(34, 4), "encoder", 0.9),
+            around(&nodes(5, 16), "encoder", 0.9),
+        ];
+        let suits: Vec<bool> = entries.iter().map(Entry::has_block_that_suits).collect();
+        assert_eq!(suits, [true, true, true, false]);
+        let plots = plots(&entries);
+        let by_nodes: Vec<&Plot> = plots.iter().filter(|plot| plot.x.label == "nodes").collect();
+        let [one] = &by_nodes[..] else { panic!("not one plot: {plots:?}") };
+        assert!(one.title.contains("blocks as they suit"), "{}", one.title);
+        assert_eq!(one.series[0].points.len(), 3);
+    }
+
+    #[test]
+    fn loopback_has_no_lines_and_storage_makes_bars() {
+        let loopback = Setting { link_bit_s: None, ..setting() };
+        let entries = [
+            around(&loopback, "encoder", 2.0),
+            around(&Setting { storage: Storage::Disk, ..loopback }, "encoder", 1.0),
+        ];
+        let plots = plots(&entries);
+        let [bars] = &plots[..] else { panic!("not one plot") };
+        assert!(matches!(&bars.x.scale, Scale::Names(names) if names.len() == 2));
+        assert_eq!(bars.y.label, "data, MB/s");
+        let heights: Vec<f64> = bars.series[0].points.iter().map(|p| p.y.round()).collect();
+        assert_eq!((heights, bars.rules.len()), (vec![120.0, 60.0], 0));
+    }
+}

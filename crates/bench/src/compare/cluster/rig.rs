@@ -1,0 +1,84 @@
+//! Where measurements are made, and how those that share it take turns.
+
+use super::setting::{Line, Raw};
+use super::words::{Pattern, WriteSchedule};
+use crate::failure::Failure;
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Kind {
+    pub(super) pattern: Pattern,
+    pub(super) schedule: WriteSchedule,
+}
+
+/// Nodes with their clients.
+pub(super) trait Rig {
+    /// Measures the line, with the nodes idle.
+    fn line(&mut self) -> Result<Line, Failure>;
+    /// Makes one measurement; `line` is that of its round.
+    fn measure(&mut self, kind: Kind, line: Line) -> Result<Raw, Failure>;
+}
+
+/// A rig whose line is measured at the beginning of every round.
+#[derive(Debug)]
+pub(super) struct Turns<R> {
+    rig: R,
+    line: Option<Line>,
+    /// What this round has measured.
+    done: Vec<Kind>,
+}
+
+impl<R: Rig> Turns<R> {
+    pub(super) const fn of(rig: R) -> Self {
+        Self { rig, line: None, done: Vec::new() }
+    }
+
+    pub(super) fn measure(&mut self, kind: Kind) -> Result<Raw, Failure> {
+        // What comes again comes in the next round.
+        if self.done.contains(&kind) {
+            (self.line, self.done) = (None, Vec::new());
+        }
+        let line = match self.line {
+            Some(line) => line,
+            None => *self.line.insert(self.rig.line()?),
+        };
+        self.done.push(kind);
+        self.rig.measure(kind, line)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::setting::tests::{raw, setting};
+    use super::*;
+
+    /// Counts its lines.
+    struct Made(f64);
+
+    impl Rig for Made {
+        fn line(&mut self) -> Result<Line, Failure> {
+            self.0 += 1.0;
+            Ok(Line { bytes_s: self.0, idle_nodes_cpu: None })
+        }
+
+        fn measure(&mut self, kind: Kind, line: Line) -> Result<Raw, Failure> {
+            Ok(Raw { line, ..raw(setting(), kind.schedule.name(), 1.0) })
+        }
+    }
+
+    #[test]
+    fn every_round_has_a_line_of_its_own() {
+        let mut turns = Turns::of(Made(0.0));
+        let mut line = |pattern, schedule| {
+            turns.measure(Kind { pattern, schedule }).expect("measured").line.bytes_s
+        };
+        let lines = [
+            line(Pattern::Write, WriteSchedule::Client),
+            line(Pattern::Write, WriteSchedule::Chain),
+            line(Pattern::Write, WriteSchedule::Client),
+            line(Pattern::Write, WriteSchedule::Chain),
+            line(Pattern::Read, WriteSchedule::Chain),
+        ];
+        assert_eq!(lines, [1.0, 1.0, 2.0, 2.0, 2.0]);
+    }
+}
