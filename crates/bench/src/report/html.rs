@@ -2,7 +2,7 @@
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use super::words::{about_machine, noise, where_it_is};
+use super::words::{TOOLS, about_machine, noise, where_it_is};
 use super::{clean, plot};
 use crate::failure::Failure;
 use crate::machine::Machine;
@@ -33,7 +33,10 @@ pub(super) fn page(machine: &Machine, chapters: &[Chapter]) -> Result<String, Fa
                     p.lead { "The comparisons that people make of arrays, on this machine." }
                     dl.machine {
                         @for (name, value) in about_machine(machine) {
-                            div { dt { (name) } dd { (clean(&value)) } }
+                            div class=[(name == TOOLS).then_some("tools")] {
+                                dt { (name) }
+                                dd { (clean(&value)) }
+                            }
                         }
                     }
                     (contents(chapters))

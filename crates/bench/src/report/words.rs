@@ -3,6 +3,9 @@
 use crate::machine::Machine;
 use crate::model::{Gap, spread};
 
+/// The name of the value that needs more room than the others.
+pub(super) const TOOLS: &str = "Tools";
+
 /// Name and value of what a reader has to know of the machine.
 pub(super) fn about_machine(machine: &Machine) -> Vec<(&'static str, String)> {
     let tenths = machine.memory_bytes.saturating_mul(10) >> 30;
@@ -13,7 +16,7 @@ pub(super) fn about_machine(machine: &Machine) -> Vec<(&'static str, String)> {
         ("Kernel", machine.kernel.clone()),
         ("Braid", machine.braid.clone()),
         ("Members", machine.storage.clone()),
-        ("Tools", machine.tools.join(", ")),
+        (TOOLS, machine.tools.join(" · ")),
     ];
     all.retain(|(_, value)| !value.is_empty());
     all

@@ -87,13 +87,15 @@ impl Tool {
         Err(Failure::refused(&self.name, last_words(&output), "see what it works on"))
     }
 
-    /// What it says of its version: its first line.
+    /// What it says of its version: its first line, or the one that is named so (bonnie++ tells it
+    /// at the end of its usage only).
     #[must_use]
     pub fn version(&self, word: &str) -> Option<String> {
         let output = Command::new(&self.path).arg(word).stdin(Stdio::null()).output().ok()?;
         let text = [output.stdout, output.stderr].concat();
         let text = String::from_utf8_lossy(&text);
-        let line = text.lines().find(|line| !line.trim().is_empty())?;
+        let named = text.lines().find_map(|line| line.strip_prefix("Version:"));
+        let line = named.or_else(|| text.lines().find(|line| !line.trim().is_empty()))?;
         Some(line.trim().to_owned())
     }
 }

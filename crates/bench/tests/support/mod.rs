@@ -38,7 +38,7 @@ pub(crate) fn chapters() -> Vec<Chapter> {
 
 fn levels() -> Chapter {
     let levels = ["no RAID", "RAID 0", "RAID 1", "RAID 5", "RAID 6", "RAID 10", "far2", "offset2"];
-    let jobs = ["read", "write", "randread", "randwrite"];
+    let jobs = ["read", "write", "randread", "randwrite", "rw", "randrw"];
     let value = |job: usize, level: usize| 900.0 / (1.0 + job as f64) + 30.0 * level as f64;
     let cells = jobs.iter().enumerate().flat_map(|(job, name)| {
         levels.iter().enumerate().map(move |(level, case)| {

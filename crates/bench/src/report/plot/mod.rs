@@ -29,7 +29,7 @@ type Drawn = Result<(), DrawingAreaErrorKind<std::io::Error>>;
 const WIDTH: i32 = 600;
 /// Of a plot with many bars.
 const WIDE: i32 = 960;
-const MANY_BARS: usize = 24;
+const MANY_BARS: usize = 40;
 /// Of the field in which the lines or bars are.
 const FIELD: i32 = 280;
 const LEFT: i32 = 66;
