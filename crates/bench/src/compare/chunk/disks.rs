@@ -15,6 +15,8 @@ const PUBLISHED_512K: f64 = 2000.0;
 const PUBLISHED_IMAGE: f64 = 0.725;
 /// What the array mapped raw kept: "about 2 tenths less".
 const PUBLISHED_RAW: f64 = 0.8;
+/// What is compared with what is not an array.
+const RIVALS: [(Disk, Disk); 2] = [(ARRAY, Disk::File), (Disk::Nbd, Disk::Nbdkit)];
 /// What an image file should keep here, and the array over NBD.
 const IMAGE_GOAL: f64 = 0.85;
 const RAW_GOAL: f64 = 0.95;
@@ -25,6 +27,14 @@ fn published(disk: Disk) -> Option<f64> {
         Disk::Image { format: "raw", .. } => Some(PUBLISHED_IMAGE),
         Disk::Nbd => Some(PUBLISHED_RAW),
         _ => None,
+    }
+}
+
+/// The same in words.
+fn as_published(disk: Disk) -> Option<String> {
+    match disk {
+        Disk::Image { format: "raw", .. } => Some("0.70-0.75".to_owned()),
+        other => published(other).map(number),
     }
 }
 
@@ -59,6 +69,16 @@ pub(super) fn add(chapter: &mut Chapter, options: &Options, found: &Found) {
     chapter.says.extend(kept_sentence(chapter, IMAGE));
     chapter.says.extend(kept_sentence(chapter, Disk::Nbd));
     chapter.says.extend(where_it_goes(chapter));
+    for pair in RIVALS {
+        chapter.says.extend(rival_sentence(chapter, pair));
+    }
+    if options.rounds == 1 {
+        chapter.says.push(
+            "Each number was measured once: what differs little may differ the other way round \
+             the next time."
+                .to_owned(),
+        );
+    }
 }
 
 fn add_cell(chapter: &mut Chapter, found: &Found, disk: Disk, job: DiskJob) {
@@ -129,12 +149,9 @@ fn rates_table(chapter: &Chapter, options: &Options, write: bool) -> Table {
 fn ratios_table(chapter: &Chapter, options: &Options) -> Table {
     let jobs: Vec<String> = DiskJob::ALL.iter().map(DiskJob::name).collect();
     let row = |disk: &Disk| {
-        let as_published = match *disk {
-            Disk::Image { format: "raw", .. } => Some("0.70-0.75".to_owned()),
-            other => published(other).map(number),
-        };
         let or_none = |word: Option<String>| word.unwrap_or_else(|| "-".to_owned());
-        let mut row = vec![disk.name(), or_none(as_published), or_none(goal(*disk).map(number))];
+        let mut row =
+            vec![disk.name(), or_none(as_published(*disk)), or_none(goal(*disk).map(number))];
         row.extend(jobs.iter().map(|job| ratio(cell(chapter, &disk.name(), job))));
         row
     };
@@ -151,22 +168,22 @@ fn ratios_table(chapter: &Chapter, options: &Options) -> Table {
 
 /// What is not an array, beside what is.
 fn rivals_table(chapter: &Chapter, options: &Options) -> Option<Table> {
-    let pairs = [(ARRAY, Disk::File), (Disk::Nbd, Disk::Nbdkit)];
     let all = Disk::all(options);
-    let asked = pairs.into_iter().filter(|(_, rival)| all.contains(rival));
+    let asked = RIVALS.into_iter().filter(|(_, rival)| all.contains(rival));
     let jobs: Vec<String> = DiskJob::ALL.iter().map(DiskJob::name).collect();
     let row = |(ours, rival): (Disk, Disk)| {
         let ratio = |job: &String| {
             let ours = cell(chapter, &ours.name(), job);
             let rival = cell(chapter, &rival.name(), job);
             let Some((ours, rival)) = ours.zip(rival) else { return "-".to_owned() };
+            let runs = ours.runs.min(rival.runs);
             let (ours, rival) = (ours.spread, rival.spread);
-            format!(
-                "{} ({}-{})",
-                number(ours.median / rival.median),
-                number(ours.min / rival.max),
-                number(ours.max / rival.min)
-            )
+            let median = number(ours.median / rival.median);
+            if runs == 1 {
+                return median;
+            }
+            let (worst, best) = (ours.min / rival.max, ours.max / rival.min);
+            format!("{median} ({}-{})", number(worst), number(best))
         };
         let name = format!("{} / {}", ours.name(), rival.name());
         std::iter::once(name).chain(jobs.iter().map(ratio)).collect::<Vec<String>>()
@@ -191,15 +208,15 @@ fn plot(chapter: &Chapter, options: &Options, write: bool) -> Plot {
         let points = TESTS.iter().enumerate().filter_map(point).collect();
         Series { name: disk.name(), style: Style::Measured, points }
     };
-    let as_published = |name: &str, share| Series {
+    let published = |name: &str, share| Series {
         name: format!("{name}, published"),
         style: Style::Published,
         points: vec![Point::at(1.0, share)],
     };
     let disks = Disk::all(options).into_iter().filter(|disk| *disk != ARRAY);
     let mut series: Vec<Series> = disks.map(bars).collect();
-    series.push(as_published("image file", PUBLISHED_IMAGE));
-    series.push(as_published("mapped raw", PUBLISHED_RAW));
+    series.push(published("image file", PUBLISHED_IMAGE));
+    series.push(published("mapped raw", PUBLISHED_RAW));
     let rule = |name: &str, value| Rule { name: name.to_owned(), value };
     let what = if write { "writes" } else { "reads" };
     Plot {
@@ -221,7 +238,7 @@ fn kept_sentence(chapter: &Chapter, disk: Disk) -> Option<String> {
         .collect();
     let of = |job: &str| ratios.iter().find(|(name, _)| name == job).map(|(_, ratio)| *ratio);
     let (read, write) = (of("512K read")?, of("512K write")?);
-    let as_published = published(disk).map(number).unwrap_or_default();
+    let as_published = as_published(disk).unwrap_or_default();
     let missed: Vec<String> = ratios
         .iter()
         .filter(|(_, ratio)| *ratio < goal)
@@ -269,6 +286,31 @@ fn where_it_goes(chapter: &Chapter) -> Option<String> {
              {together} of what is lost; the file system takes the rest."
         )
     })
+}
+
+/// Where an array wins and loses most against what is none.
+fn rival_sentence(chapter: &Chapter, (ours, rival): (Disk, Disk)) -> Option<String> {
+    let ratio = |job: &DiskJob| {
+        let rate = |disk: Disk| Some(cell(chapter, &disk.name(), &job.name())?.spread.median);
+        Some((job.name(), rate(ours)? / rate(rival)?))
+    };
+    let ratios: Vec<(String, f64)> = DiskJob::ALL.iter().filter_map(ratio).collect();
+    let least = ratios.iter().min_by(|a, b| a.1.total_cmp(&b.1))?;
+    let most = ratios.iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
+    let verdict = match (least.1, most.1) {
+        (least, _) if least >= 1.0 => "wins everywhere",
+        (_, most) if most < 1.0 => "loses everywhere",
+        _ => "wins some and loses some",
+    };
+    let (ours, rival) = (capital(&ours.name()), rival.name());
+    Some(format!(
+        "{ours} against {rival}, without RAID, in the same run: it {verdict}, from {} of its rate \
+         ({}) to {} ({}).",
+        number(least.1),
+        least.0,
+        number(most.1),
+        most.0
+    ))
 }
 
 #[cfg(test)]
@@ -326,11 +368,14 @@ mod tests {
             rivals.rows,
             [[
                 vec!["array over NBD / bare file over nbdkit".to_owned()],
-                vec!["1.00 (1.00-1.00)".to_owned(); 8]
+                vec!["1.00".to_owned(); 8]
             ]
             .concat()]
         );
         assert_eq!(rivals_table(&chapter, &Options::quick()), None);
+        let said = rival_sentence(&chapter, RIVALS[1]).expect("it was measured");
+        assert!(said.contains("it wins everywhere, from 1.00 of its rate (Seq read)"), "{said}");
+        assert_eq!(rival_sentence(&chapter, RIVALS[0]), None);
         assert!(plot(&chapter, &options, true).series.len() > 5);
     }
 }

@@ -72,9 +72,7 @@ pub(super) fn add(chapter: &mut Chapter, options: &Options, found: &Found) {
     let Some(table) = table(chapter, options) else { return };
     chapter.tables.push(table);
     chapter.plots.push(plot(chapter, options));
-    for level in &options.levels {
-        chapter.says.extend(sentence(chapter, options, level));
-    }
+    chapter.says.extend(sentence(chapter, options));
 }
 
 fn of_level<'a>(options: &Options, level: &'a str) -> impl Iterator<Item = Counted> + use<'a> {
@@ -139,21 +137,20 @@ fn plot(chapter: &Chapter, options: &Options) -> Plot {
     }
 }
 
-/// What became of the claim on a level.
-fn sentence(chapter: &Chapter, options: &Options, level: &str) -> Option<String> {
-    let write = |counted: &Counted| {
+/// What became of the claim on a level: the verdict, and what was moved.
+fn judged(chapter: &Chapter, options: &Options, level: &str) -> Option<(&'static str, String)> {
+    let write = |counted: Counted| {
         let cell = cell(chapter, &counted.name(), counted_job(true))?;
         Some((counted.0.chunk_bytes, cell.spread.median))
     };
-    let all: Vec<(u64, f64)> = of_level(options, level).filter_map(|c| write(&c)).collect();
-    let (&(first, _), &(last, of_last)) = (all.first()?, all.last()?);
+    let all: Vec<(u64, f64)> = of_level(options, level).filter_map(write).collect();
+    let &(largest_chunk, of_largest) = all.last()?;
     let least = all.iter().map(|(_, moved)| *moved).fold(f64::INFINITY, f64::min);
     let most = all.iter().map(|(_, moved)| *moved).fold(0.0, f64::max);
-    let claimed = (last / COUNTED_REQUEST_BYTES) as f64;
-    let chunks = format!("chunks of {} to {}", size(first), size(last));
+    let claimed = (largest_chunk / COUNTED_REQUEST_BYTES) as f64;
     let verdict = if most - least <= OWN * most + OWN {
-        "the chunk plays no part, and the claim that the whole chunk must be moved is refuted"
-    } else if of_last >= claimed / 2.0 {
+        "the chunk plays no part, and the claim that all of it must be moved is refuted"
+    } else if of_largest >= claimed / 2.0 {
         "the whole chunk is moved, as claimed"
     } else {
         "it depends on the chunk, but less than claimed"
@@ -162,21 +159,37 @@ fn sentence(chapter: &Chapter, options: &Options, level: &str) -> Option<String>
         (least, most) if least == most => least,
         (least, most) => format!("{least} to {most}"),
     };
-    let own = match bound(level, true) {
-        Some(bound) if most > bound * (1.0 + OWN) => {
-            format!(" That is more than the {} that are needed.", number(bound))
-        }
-        Some(bound) if bound > 1.0 => {
-            let parities = if bound > 4.0 { "both parities" } else { "the parity" };
-            format!(" Parity has its price: old bytes and {parities} are read, then written.")
-        }
+    let needed = match bound(level, true) {
+        Some(bound) if most > bound * (1.0 + OWN) => format!(" ({} are needed)", number(bound)),
+        Some(bound) if bound > 1.0 => " (old bytes and parity are read, then written)".to_owned(),
         _ => String::new(),
     };
-    Some(format!(
-        "A random 4K write on RAID {level} moves {moved} bytes at the members for each byte, with \
-         {chunks}; as claimed it would be up to {}: {verdict}.{own}",
-        number(claimed)
-    ))
+    Some((verdict, format!("{moved} bytes on RAID {level}{needed}")))
+}
+
+/// What became of the claim: levels with the same verdict together.
+fn sentence(chapter: &Chapter, options: &Options) -> Option<String> {
+    let of_level = |level: &String| judged(chapter, options, level);
+    let mut verdicts: Vec<(&str, Vec<String>)> = Vec::new();
+    for (verdict, moved) in options.levels.iter().filter_map(of_level) {
+        match verdicts.iter_mut().find(|(other, _)| *other == verdict) {
+            Some((_, all)) => all.push(moved),
+            None => verdicts.push((verdict, vec![moved])),
+        }
+    }
+    let (first, last) = (options.chunks_bytes.first()?, options.chunks_bytes.last()?);
+    let parts = verdicts.iter().map(|(verdict, moved)| format!("{}: {verdict}", moved.join(", ")));
+    let parts: Vec<String> = parts.collect();
+    (!parts.is_empty()).then(|| {
+        format!(
+            "For each byte of a random 4K write members move, with chunks of {} to {} (as claimed \
+             up to {}), {}.",
+            size(*first),
+            size(*last),
+            last / COUNTED_REQUEST_BYTES,
+            parts.join("; ")
+        )
+    })
 }
 
 #[cfg(test)]
@@ -210,16 +223,13 @@ after loop5 214 0 12008 11 546 0 47104 15 0 24 27 0 0 0 0 0 0
                 let cell = Cell::new(&counted.name(), counted_job(true), "moved", "B/B", measured);
                 chapter.cells.push(cell);
             }
-            sentence(&chapter, &options, "5").expect("a sentence")
+            sentence(&chapter, &options).expect("a sentence")
         };
         let refuted = judge(&|_| 4.0);
-        assert!(
-            refuted.contains("moves 4.00 bytes") && refuted.contains("is refuted"),
-            "{refuted}"
-        );
-        assert!(refuted.contains("Parity has its price"), "{refuted}");
+        assert!(refuted.contains("4.00 bytes on RAID 5 (old bytes"), "{refuted}");
+        assert!(refuted.contains("up to 256") && refuted.ends_with("is refuted."), "{refuted}");
         let borne_out = judge(&|chunk| (chunk / 4096) as f64);
-        assert!(borne_out.contains("as claimed.") && borne_out.contains("more than the 4.00"));
+        assert!(borne_out.contains("(4.00 are needed)") && borne_out.ends_with("as claimed."));
         assert!(judge(&|chunk| 4.0 + (chunk >> 18) as f64).contains("less than claimed"));
     }
 }

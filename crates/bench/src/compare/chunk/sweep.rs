@@ -3,7 +3,7 @@
 use super::cases::{Sweep, SweepJob, verb};
 use super::words::{cell, median, number, size};
 use super::{Options, PUBLISHED_CHUNK_BYTES};
-use crate::model::{Axis, Cell, Chapter, Found, Plot, Point, Scale, Series, Style, Table};
+use crate::model::{Axis, Cell, Chapter, Found, Plot, Point, Scale, Series, Spread, Style, Table};
 use crate::tool::fio;
 
 /// Chunks that differ by less do not differ.
@@ -207,20 +207,22 @@ fn requests_sentence(chapter: &Chapter, options: &Options, level: &str) -> Optio
 
 /// One job over all chunks, in words.
 fn chunks_compared(chapter: &Chapter, options: &Options, level: &str, job: &str) -> Option<String> {
-    let rate = |&chunk: &u64| Some((chunk, cell(chapter, &name(level, chunk), job)?.spread.median));
-    let rates: Vec<(u64, f64)> = options.chunks_bytes.iter().filter_map(rate).collect();
-    let best = rates.iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
-    let worst = rates.iter().min_by(|a, b| a.1.total_cmp(&b.1))?;
+    let rate = |&chunk: &u64| Some((chunk, cell(chapter, &name(level, chunk), job)?.spread));
+    let rates: Vec<(u64, Spread)> = options.chunks_bytes.iter().filter_map(rate).collect();
+    let (best, most) = rates.iter().max_by(|a, b| a.1.median.total_cmp(&b.1.median))?;
+    let (worst, least) = rates.iter().min_by(|a, b| a.1.median.total_cmp(&b.1.median))?;
     let job = job.split(", ").next().unwrap_or(job);
-    if worst.1 >= best.1 * (1.0 - ALIKE) {
-        return Some(format!("a {job} is as fast with every chunk ({} MB/s)", number(best.1)));
+    // Rounds that overlap say of no chunk that it is the better one.
+    if least.median >= most.median * (1.0 - ALIKE) || least.max >= most.min {
+        let rate = number(most.median);
+        return Some(format!("{job}s are as fast with every chunk ({rate} MB/s at best)"));
     }
     Some(format!(
-        "a {job} is fastest with chunk {} ({} MB/s) and slowest with {} ({} of that)",
-        size(best.0),
-        number(best.1),
-        size(worst.0),
-        number(worst.1 / best.1)
+        "{job}s are fastest with chunk {} ({} MB/s) and slowest with {} ({} of that)",
+        size(*best),
+        number(most.median),
+        size(*worst),
+        number(least.median / most.median)
     ))
 }
 
@@ -249,23 +251,21 @@ fn streams_sentence(chapter: &Chapter, options: &Options) -> Option<String> {
     let least = parts.iter().map(|(least, _)| *least).fold(f64::INFINITY, f64::min);
     let verdict = match least {
         _ if parts.is_empty() || one == most => return None,
-        least if least >= 1.0 - ALIKE => {
-            "Many sequential streams at once cost nothing on these members"
-        }
+        least if least >= 1.0 - ALIKE => "Many sequential streams at once cost nothing here",
         _ => "Many sequential streams at once cost something, as published of hard disks",
     };
     let said: Vec<String> = parts.into_iter().map(|(_, said)| said).collect();
     Some(format!(
-        "{verdict}: with chunk {} {most} of them together move as much as {one} does, {}.",
+        "{verdict}: with chunk {} {most} of them together move {} what one alone moves.",
         size(chunk),
-        said.join(", ")
+        said.join(", and ")
     ))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Measured, Spread};
+    use crate::model::Measured;
 
     /// A chapter whose rates follow a rule of chunk and job.
     fn made(options: &Options, rate: impl Fn(u64, &str) -> f64) -> Chapter {
@@ -295,7 +295,10 @@ mod tests {
         let options = Options { levels: vec!["0".into()], ..Options::quick() };
         let alike = made(&options, |_, job| if job.starts_with("32") { 400.0 } else { 100.0 });
         let said = requests_sentence(&alike, &options, "0").expect("a sentence");
-        assert!(said.contains("a 4K random read is as fast with every chunk (100 MB/s)"), "{said}");
+        assert!(
+            said.contains("4K random reads are as fast with every chunk (100 MB/s at best)"),
+            "{said}"
+        );
         let said = streams_sentence(&alike, &options).expect("a sentence");
         assert!(said.starts_with("Many sequential streams at once cost nothing"), "{said}");
         assert!(said.contains("4.00 times (reads) and 4.00 times (writes) on RAID 0"), "{said}");
