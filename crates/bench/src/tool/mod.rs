@@ -1,6 +1,8 @@
 //! Programs that measure or set things up: found, run, and what they said last when they fail.
 
+pub mod dd;
 pub mod fio;
+pub mod mdstat;
 pub mod qemu_img;
 
 use std::path::{Path, PathBuf};
