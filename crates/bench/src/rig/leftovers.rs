@@ -33,6 +33,8 @@ pub enum Leftover {
     Directory(PathBuf),
     /// A directory that was made to mount something on.
     EmptyDirectory(PathBuf),
+    /// A setting of the kernel's: its file, and what it was before.
+    Setting(PathBuf, String),
 }
 
 impl Leftover {
@@ -45,6 +47,7 @@ impl Leftover {
             Self::Lab(name) => spaces::take_down(name),
             Self::Directory(path) => gone(path, fs::remove_dir_all(path)),
             Self::EmptyDirectory(path) => gone(path, fs::remove_dir(path)),
+            Self::Setting(file, before) => gone(file, fs::write(file, before)),
         }
     }
 }
