@@ -4,6 +4,7 @@ pub mod chunk;
 pub mod cluster;
 pub mod levels;
 pub mod rivals;
+pub mod states;
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -11,6 +12,7 @@ use serde_json::Value;
 use self::chunk::Chunk;
 use self::cluster::Cluster;
 use self::levels::Levels;
+use self::states::States;
 use crate::failure::Failure;
 use crate::model::Comparison;
 
@@ -23,6 +25,7 @@ pub fn read(name: &str, options: Value) -> Result<Box<dyn Comparison>, Failure> 
         "levels" => Ok(Box::new(Levels(from_folder(name, options)?))),
         "cluster" => Ok(Box::new(Cluster::new(from_folder(name, options)?))),
         "chunk" => Ok(Box::new(Chunk::new(from_folder(name, options)?))),
+        "states" => Ok(Box::new(States(from_folder(name, options)?))),
         _ => Err(unknown(name)),
     }
 }
@@ -36,6 +39,8 @@ pub fn standard(name: &str, quick: bool) -> Result<Box<dyn Comparison>, Failure>
         ("cluster", false) => Ok(Box::new(Cluster::new(cluster::Options::full()))),
         ("chunk", true) => Ok(Box::new(Chunk::new(chunk::Options::quick()))),
         ("chunk", false) => Ok(Box::new(Chunk::new(chunk::Options::full()))),
+        ("states", true) => Ok(Box::new(States(states::Options::quick()))),
+        ("states", false) => Ok(Box::new(States(states::Options::full()))),
         _ => Err(unknown(name)),
     }
 }

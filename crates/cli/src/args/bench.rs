@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use braid_bench::compare::cluster::{self, Pattern, Storage};
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
 
-use super::compare::{ChunkArgs, ReportArgs, RunArgs};
+use super::compare::{ChunkArgs, ReportArgs, RunArgs, StatesArgs};
 use super::{MemberArg, NodeArg, Size, WriteSchedule, parse_size};
 
 #[derive(Debug, Args)]
@@ -24,6 +24,8 @@ pub(crate) enum BenchCommand {
     Cluster(Box<ClusterArgs>),
     /// Chunk sizes against requests and streams, and disks of virtual machines
     Chunk(ChunkArgs),
+    /// A mirror in sync, degraded, recovering, and a member of it alone, with dd
+    States(StatesArgs),
     /// All comparisons, one after the other, in one report
     All(RunArgs),
     /// Write a report again from what the tools said

@@ -50,6 +50,15 @@ pub(crate) struct ChunkArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct StatesArgs {
+    #[command(flatten)]
+    pub(crate) run: RunArgs,
+    /// How often each [default: 3; 1 with --quick]
+    #[arg(long, value_name = "R", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) runs: Option<u16>,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct ReportArgs {
     /// The report's directory
     #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]

@@ -4,13 +4,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use braid_bench::compare::chunk;
+use braid_bench::compare::states::{self, States};
 use braid_bench::folder::Folder;
 use braid_bench::model::Comparison;
 use braid_bench::session::{self, Ask};
 use braid_bench::{compare, runner};
 use indicatif::ProgressBar;
 
-use crate::args::{ChunkArgs, ReportArgs, RunArgs};
+use crate::args::{ChunkArgs, ReportArgs, RunArgs, StatesArgs};
 use crate::failure::Failure;
 use crate::output;
 
@@ -31,6 +32,12 @@ pub(super) fn chunk(args: &ChunkArgs) -> Result<(), Failure> {
     let against = args.against.clone();
     let chunk = chunk::Chunk::of(chunk::Options { levels, rounds, against, ..standard })?;
     run(&args.run, vec![Box::new(chunk)])
+}
+
+pub(super) fn states(args: &StatesArgs) -> Result<(), Failure> {
+    let standard = if args.run.quick { states::Options::quick() } else { states::Options::full() };
+    let runs = args.runs.unwrap_or(standard.runs);
+    run(&args.run, vec![Box::new(States(states::Options { runs, ..standard }))])
 }
 
 /// One comparison, at its standard sizes.

@@ -1,0 +1,173 @@
+//! Cases and jobs, and their names.
+
+/// An array that is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Level {
+    pub(super) number: u8,
+    pub(super) members: usize,
+    /// Members' worth of data.
+    pub(super) data: usize,
+}
+
+impl Level {
+    pub(super) const ALL: [Self; 3] = [
+        Self { number: 1, members: 2, data: 1 },
+        Self { number: 5, members: 3, data: 2 },
+        Self { number: 6, members: 4, data: 2 },
+    ];
+}
+
+/// What has become of its last member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    InSync,
+    Degraded,
+    Recovering,
+}
+
+impl State {
+    pub(super) const ALL: [Self; 3] = [Self::InSync, Self::Degraded, Self::Recovering];
+
+    const fn mark(self) -> char {
+        match self {
+            Self::InSync => 'U',
+            Self::Degraded => '_',
+            Self::Recovering => 'I',
+        }
+    }
+}
+
+/// What is set up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Case {
+    /// An array that stays in a state.
+    Array { level: Level, state: State },
+    /// A member of a mirror, mounted without the array.
+    Alone,
+    /// An array that goes from state to state.
+    Trace { level: Level },
+    /// A mirror that recovers under [`LIMITS`].
+    Limited,
+}
+
+impl Case {
+    /// As its members' marks would be, with `I` for the one that is being made right.
+    pub(super) fn name(self) -> String {
+        match self {
+            Self::Array { level, state } => {
+                let others = "U".repeat(level.members - 1);
+                format!("RAID {} {others}{}", level.number, state.mark())
+            }
+            Self::Alone => "no RAID".to_owned(),
+            Self::Trace { level } => format!("RAID {}", level.number),
+            Self::Limited => "RAID 1 under limits".to_owned(),
+        }
+    }
+
+    pub(super) fn named(name: &str) -> Option<Self> {
+        let states = |level| State::ALL.map(|state| Self::Array { level, state });
+        let arrays = Level::ALL.into_iter().flat_map(states);
+        let traces = Level::ALL.into_iter().map(|level| Self::Trace { level });
+        arrays.chain(traces).chain([Self::Alone, Self::Limited]).find(|case| case.name() == name)
+    }
+}
+
+/// Which way data goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Flow {
+    Write,
+    Read,
+}
+
+impl Flow {
+    pub(super) const ALL: [Self; 2] = [Self::Write, Self::Read];
+
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Write => "write",
+            Self::Read => "read",
+        }
+    }
+}
+
+/// Words for `braid sync`: `--min` and `--max`. The first ones hold unless others are set.
+pub(super) const LIMITS: [(&str, &str); 5] =
+    [("10M", "none"), ("1M", "none"), ("20M", "none"), ("40M", "none"), ("1M", "5M")];
+
+/// What is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Task {
+    /// So many 10^6 bytes, each on the disk before the next.
+    Write(u64),
+    /// So many, left to the page cache.
+    Cached(u64),
+    /// So many, of a file system that was just mounted.
+    Read(u64),
+    /// The halves of a file, at once.
+    TwoReaders,
+    /// From state to state, in use all the time.
+    Trace(Flow),
+    /// A recovery that is held to one of [`LIMITS`].
+    Limits(usize),
+}
+
+impl Task {
+    pub(super) fn name(self) -> String {
+        match self {
+            Self::Write(mb) => format!("write-{mb}"),
+            Self::Cached(mb) => format!("cached-{mb}"),
+            Self::Read(mb) => format!("read-{mb}"),
+            Self::TwoReaders => "two-readers".to_owned(),
+            Self::Trace(flow) => format!("trace-{}", flow.name()),
+            Self::Limits(index) => {
+                let (min, max) = LIMITS.get(index).copied().unwrap_or(LIMITS[0]);
+                format!("min-{min}-max-{max}")
+            }
+        }
+    }
+
+    pub(super) fn named(name: &str) -> Option<Self> {
+        let (word, rest) = name.rsplit_once('-')?;
+        let sized = |task: fn(u64) -> Self| rest.parse().ok().map(task);
+        match word {
+            "write" => sized(Self::Write),
+            "cached" => sized(Self::Cached),
+            "read" => sized(Self::Read),
+            _ => {
+                let traces = Flow::ALL.map(Self::Trace);
+                let limits = (0..LIMITS.len()).map(Self::Limits);
+                let mut all = traces.into_iter().chain(limits).chain([Self::TwoReaders]);
+                all.find(|task| task.name() == name)
+            }
+        }
+    }
+
+    /// How much is written or read, where the name says so.
+    pub(super) const fn mb(self) -> Option<u64> {
+        match self {
+            Self::Write(mb) | Self::Cached(mb) | Self::Read(mb) => Some(mb),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_lead_back() {
+        let level = Level::ALL[2];
+        let case = Case::Array { level, state: State::Recovering };
+        assert_eq!(case.name(), "RAID 6 UUUI");
+        for case in [case, Case::Alone, Case::Trace { level }, Case::Limited] {
+            assert_eq!(Case::named(&case.name()), Some(case));
+        }
+        let tasks = [Task::Write(4), Task::Cached(64), Task::Read(2048), Task::TwoReaders];
+        let more = [Task::Trace(Flow::Read), Task::Limits(1), Task::Limits(4)];
+        for task in tasks.into_iter().chain(more) {
+            assert_eq!(Task::named(&task.name()), Some(task));
+        }
+        assert!(Case::named("RAID 7").is_none() && Task::named("write-x").is_none());
+    }
+}

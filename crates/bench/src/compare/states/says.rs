@@ -1,0 +1,167 @@
+//! What the numbers say, in words.
+
+use super::case::{Case, Flow, Level, State, Task};
+use super::course::Phase;
+use super::numbers::{Numbers, figure, sized, states};
+use super::published;
+use super::tables::{recovery_kept, use_kept};
+
+/// The default of `braid sync --min`, in MB/s.
+const DEFAULT_MIN_MB_S: f64 = 10.485_76;
+/// What is asked for: what dd keeps, and what the recovery keeps.
+const WANTED: (f64, f64) = (0.95, 0.3);
+const WANTED_READERS: f64 = 1.5;
+
+/// See the module.
+pub(super) fn says(numbers: &Numbers<'_>) -> Vec<String> {
+    let mut says = Vec::new();
+    says.extend(Flow::ALL.into_iter().filter_map(|flow| cost(numbers, flow)));
+    says.extend(Flow::ALL.into_iter().filter_map(|flow| give_and_take(numbers, flow)));
+    says.extend(readers(numbers));
+    says.extend(cliff(numbers));
+    says.extend(estimate(numbers));
+    says.extend(worst(numbers));
+    says
+}
+
+/// What the states of a mirror cost.
+fn cost(numbers: &Numbers<'_>, flow: Flow) -> Option<String> {
+    let of = |case| {
+        let (ours, theirs) = numbers.mean_ratio(case, flow)?;
+        Some(format!("{} (published {})", figure(Some(ours)), figure(Some(theirs))))
+    };
+    let [in_sync, degraded, recovering] = states(Level::ALL[0]).map(of);
+    let verb = match flow {
+        Flow::Write => "Writing to",
+        Flow::Read => "Reading from",
+    };
+    Some(format!(
+        "{verb} a mirror gives, beside a member on its own, {} in sync, {} degraded and {} while \
+         it recovers: means over the sizes that were measured.",
+        in_sync?, degraded?, recovering?
+    ))
+}
+
+/// What dd and a recovery leave to each other.
+fn give_and_take(numbers: &Numbers<'_>, flow: Flow) -> Option<String> {
+    let (level, task) = (Level::ALL[0], Task::Trace(flow));
+    let dd = numbers.share(level, task, use_kept)?;
+    let recovery = numbers.share(level, task, |course| recovery_kept(course, Phase::Both))?;
+    let verb = match flow {
+        Flow::Write => "writes",
+        Flow::Read => "reads",
+    };
+    let mut text = format!(
+        "While a mirror recovers, a dd that {verb} keeps {} of its speed (published {}), and the \
+         recovery keeps {} of its own (published {:.2}).",
+        figure(Some(dd)),
+        published::USE_KEPT,
+        figure(Some(recovery)),
+        published::RECOVERY_IN_USE,
+    );
+    if flow == Flow::Read && dd > 1.05 {
+        text.push_str(" It reads faster than before, for what has been recovered serves already.");
+    }
+    if dd < WANTED.0 || recovery < WANTED.1 {
+        text.push_str(&format!(" {} and {} were wanted.", WANTED.0, WANTED.1));
+        text.extend(why(numbers, flow));
+    }
+    Some(text)
+}
+
+/// Why they do not get what was wanted.
+fn why(numbers: &Numbers<'_>, flow: Flow) -> Option<String> {
+    let (level, task) = (Level::ALL[0], Task::Trace(flow));
+    let speed = numbers.share(level, task, |course| course.recovery_mb_s(Phase::Both))?;
+    let alone = numbers.share(level, task, |course| course.recovery_mb_s(Phase::Alone))?;
+    let degraded = numbers.share(level, task, |course| course.use_mb_s(Phase::Degraded))?;
+    let mut text = String::new();
+    if (speed / DEFAULT_MIN_MB_S - 1.0).abs() < 0.25 {
+        text = format!(
+            " The recovery's {} MB/s are its default --min of 10 MiB/s, to which it is held \
+             while the array is used.",
+            figure(Some(speed))
+        );
+    }
+    // One leg is left, whichever way data goes.
+    let member = numbers.member_mb_s()?;
+    let asked = (WANTED.0 * degraded + WANTED.1 * alone) / member;
+    text.push_str(&format!(
+        " Both together would take {} of a member, of which dd alone takes {}: {}.",
+        figure(Some(asked)),
+        figure(Some(degraded / member)),
+        if asked > 1.0 { "what one gains the other loses" } else { "there is room for both" }
+    ));
+    Some(text)
+}
+
+fn readers(numbers: &Numbers<'_>) -> Option<String> {
+    let mirror = Case::Array { level: Level::ALL[0], state: State::InSync };
+    let largest = Task::Read(numbers.options.largest_mb());
+    let alone = numbers.dd(Case::Alone, largest)?.spread.median;
+    let two = numbers.dd(mirror, Task::TwoReaders)?.spread.median / alone;
+    let one = numbers.dd(mirror, largest)?.spread.median / alone;
+    let verdict = if two > WANTED_READERS { "both legs serve" } else { "the legs do not add up" };
+    Some(format!(
+        "Two readers of a mirror get {} of what one gets of a member on its own, and one reader \
+         gets {}: {verdict}.",
+        figure(Some(two)),
+        figure(Some(one))
+    ))
+}
+
+/// Where the page cache takes no more.
+fn cliff(numbers: &Numbers<'_>) -> Option<String> {
+    let mirror = Case::Array { level: Level::ALL[0], state: State::InSync };
+    let speed = |&mb: &u64| Some((mb, numbers.dd(mirror, Task::Cached(mb))?.spread.median));
+    let all: Vec<(u64, f64)> = numbers.options.sizes_mb.iter().filter_map(speed).collect();
+    let (last, at_last) = all.last()?;
+    let fall = all.windows(2).find(|pair| pair[1].1 < pair[0].1 / 2.0);
+    Some(match fall {
+        Some(pair) => format!(
+            "Without oflag=sync the speed falls from {} to {} MB/s between {} and {} MB: from \
+             there on it is the disks' (published: from 264 to 30.1 between 512 and 1024 MB).",
+            figure(Some(pair[0].1)),
+            figure(Some(pair[1].1)),
+            pair[0].0,
+            pair[1].0
+        ),
+        None => format!(
+            "Without oflag=sync the page cache takes all up to {last} MB ({} MB/s there): the \
+             published fall between 512 and 1024 MB is not seen.",
+            figure(Some(*at_last))
+        ),
+    })
+}
+
+fn estimate(numbers: &Numbers<'_>) -> Option<String> {
+    let (level, task) = (Level::ALL[0], Task::Trace(Flow::Write));
+    let error = |phase| numbers.share(level, task, |course| course.estimate_error(phase));
+    let (with, after) = (error(Phase::Both)?, error(Phase::After)?);
+    Some(format!(
+        "What mdstat says is left of a recovery is off by {:.0} % while dd writes and by {:.0} % \
+         after it: it reckons with the mean speed of up to 30 s.",
+        with * 100.0,
+        after * 100.0
+    ))
+}
+
+/// Where most is lost.
+fn worst(numbers: &Numbers<'_>) -> Option<String> {
+    let mut all = Vec::new();
+    for flow in Flow::ALL {
+        for case in states(Level::ALL[0]) {
+            for &mb in &numbers.options.sizes_mb {
+                let ratio = numbers.ratio(case, sized(flow, mb));
+                all.extend(ratio.map(|ratio| (ratio, flow, case, mb)));
+            }
+        }
+    }
+    let (ratio, flow, case, mb) = all.into_iter().min_by(|a, b| a.0.total_cmp(&b.0))?;
+    let what = format!("{} {mb} MB, {}", flow.name(), case.name());
+    Some(if ratio < 1.0 {
+        format!("Most is lost with {what}: {} of a member on its own.", figure(Some(ratio)))
+    } else {
+        format!("Nothing is lost: the least is {} ({what}).", figure(Some(ratio)))
+    })
+}
