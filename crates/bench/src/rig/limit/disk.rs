@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -53,8 +54,9 @@ impl Host {
         self.begun.elapsed().as_secs_f64()
     }
 
-    fn take(&self, bytes: u64, now_s: f64) -> f64 {
-        self.meter.lock().unwrap_or_else(PoisonError::into_inner).take(bytes, now_s)
+    fn take(&self, bytes: u64, goes_on: bool, now_s: f64) -> f64 {
+        let mut meter = self.meter.lock().unwrap_or_else(PoisonError::into_inner);
+        meter.take(bytes, goes_on, now_s)
     }
 
     fn wait_until(&self, then_s: f64) {
@@ -91,11 +93,14 @@ impl Disk {
 /// to the others.
 fn serve(file: &File, requests: &Receiver<Request>, rate: Rate, host: &Host) {
     let mut meter = Meter::new(rate, host.now_s());
+    let mut end = 0;
     for request in requests {
-        if let Some(bytes) = request.bytes() {
-            let through_disk_s = meter.take(bytes, host.now_s());
+        if let Some(range) = request.range() {
+            let (bytes, goes_on) = (range.end - range.start, range.start == end);
+            end = range.end;
+            let through_disk_s = meter.take(bytes, goes_on, host.now_s());
             host.wait_until(through_disk_s);
-            let through_host_s = host.take(bytes, host.now_s());
+            let through_host_s = host.take(bytes, goes_on, host.now_s());
             host.wait_until(through_host_s);
         }
         request.serve(file);
@@ -104,10 +109,10 @@ fn serve(file: &File, requests: &Receiver<Request>, rate: Rate, host: &Host) {
 
 impl Request {
     /// What counts; `None`: it does not.
-    fn bytes(&self) -> Option<u64> {
+    fn range(&self) -> Option<Range<u64>> {
         match self {
-            Self::Read { bytes, .. } => Some(*bytes as u64),
-            Self::Write { data, .. } => Some(data.len() as u64),
+            Self::Read { offset, bytes, .. } => Some(*offset..offset + *bytes as u64),
+            Self::Write { offset, data, .. } => Some(*offset..offset + data.len() as u64),
             Self::Discard { .. } | Self::Flush { .. } => None,
         }
     }

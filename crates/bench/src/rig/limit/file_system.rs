@@ -212,7 +212,8 @@ impl Filesystem for FileSystem {
         }
     }
 
-    /// Discards, and nothing else. Never ENOSYS: the kernel would not ask again.
+    /// Discards, and makes zeroes without having them sent, for nothing. Never ENOSYS: the kernel
+    /// would not ask again.
     fn fallocate(
         &self,
         _: &Asked,
@@ -223,10 +224,11 @@ impl Filesystem for FileSystem {
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        let mode = FallocateFlags::from_bits_retain(mode.cast_unsigned());
         let Some(disk) = self.disk(ino) else { return reply.error(Errno::EISDIR) };
         let bytes = disk.bytes.saturating_sub(offset).min(length);
-        if mode != FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE || bytes == 0 {
+        let what = FallocateFlags::from_bits_retain(mode.cast_unsigned());
+        let zeroes = [FallocateFlags::PUNCH_HOLE, FallocateFlags::ZERO_RANGE];
+        if !zeroes.contains(&(what - FallocateFlags::KEEP_SIZE)) || bytes == 0 {
             return reply.error(Errno::EOPNOTSUPP);
         }
         disk.ask(Request::Discard { offset, bytes, reply });

@@ -2,17 +2,17 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What was not used may be made up for within so long: whoever waits for one request before it
-/// sends the next is not slowed down by being woken late, and nothing bursts by more than that.
-const BURST_S: f64 = 0.02;
+/// Whoever waits for one request before it sends the next may be woken late by so much without
+/// being slower for it. Who rests longer begins anew: nothing is saved up.
+const LATE_S: f64 = 0.02;
 
 /// What goes through at most. `None`: as much as comes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Rate {
     /// Bytes a second, read or written.
     pub bytes_s: Option<f64>,
-    /// Requests a second, however long they are and wherever they go, as network volumes count
-    /// them: what comes as one request is one.
+    /// Requests a second, however long they are, of those that do not begin where the one before
+    /// them on the same disk ended: going on costs bytes alone.
     pub iops: Option<f64>,
 }
 
@@ -31,16 +31,20 @@ impl Meter {
         Self { rate, bytes_until_s: now_s, requests_until_s: now_s }
     }
 
-    /// Lets a request of so many bytes in: when it has gone through.
-    pub(super) fn take(&mut self, bytes: u64, now_s: f64) -> f64 {
+    /// Lets a request of so many bytes in, which may go on where the one before it ended: when it
+    /// has gone through.
+    pub(super) fn take(&mut self, bytes: u64, goes_on: bool, now_s: f64) -> f64 {
         let mut through_s = now_s;
+        let mut pass = |until_s: &mut f64, cost_s: f64| {
+            let begin_s = if now_s - *until_s > LATE_S { now_s } else { *until_s };
+            *until_s = begin_s + cost_s;
+            through_s = through_s.max(*until_s);
+        };
         if let Some(rate) = self.rate.bytes_s {
-            self.bytes_until_s = self.bytes_until_s.max(now_s - BURST_S) + bytes as f64 / rate;
-            through_s = through_s.max(self.bytes_until_s);
+            pass(&mut self.bytes_until_s, bytes as f64 / rate);
         }
-        if let Some(rate) = self.rate.iops {
-            self.requests_until_s = self.requests_until_s.max(now_s - BURST_S) + 1.0 / rate;
-            through_s = through_s.max(self.requests_until_s);
+        if let Some(rate) = self.rate.iops.filter(|_| !goes_on) {
+            pass(&mut self.requests_until_s, 1.0 / rate);
         }
         through_s
     }
@@ -53,7 +57,7 @@ mod tests {
     /// When requests are through that follow each other, each sent so long after the one before.
     fn last(rate: Rate, bytes: u64, count: u32, late_s: f64) -> f64 {
         let mut meter = Meter::new(rate, 0.0);
-        (0..count).fold(0.0, |now, _| meter.take(bytes, now + late_s))
+        (0..count).fold(0.0, |now, _| meter.take(bytes, false, now + late_s))
     }
 
     #[test]
@@ -62,10 +66,9 @@ mod tests {
         assert!((last(rate, 10_000, 100, 0.0) - 1.0).abs() < 1e-9);
         assert!((last(rate, 10_000, 100, 0.005) - 1.0).abs() < 1e-9, "within a burst");
         let slow = last(rate, 10_000, 100, 0.1);
-        assert!((slow - 10.0).abs() < 0.01, "who sleeps for 100 ms each time gets less: {slow}");
+        assert!((slow - 11.0).abs() < 1e-9, "who rests for 100 ms each time gets less: {slow}");
         let mut meter = Meter::new(rate, 0.0);
-        let burst = (0..100).filter(|_| meter.take(1000, 50.0) <= 50.0).count();
-        assert_eq!(burst, 20, "after any time of rest, 20 ms go through at once");
+        assert!((meter.take(1000, false, 50.0) - 50.001).abs() < 1e-9, "nothing was saved up");
     }
 
     #[test]
@@ -73,6 +76,9 @@ mod tests {
         let both = Rate { bytes_s: Some(1e6), iops: Some(100.0) };
         assert!((last(both, 1000, 100, 0.0) - 1.0).abs() < 1e-9);
         assert!((last(both, 50_000, 100, 0.0) - 5.0).abs() < 1e-9);
+        let mut meter = Meter::new(both, 0.0);
+        let on = (0..100).fold(0.0, |now, _| meter.take(1000, true, now));
+        assert!((on - 0.1).abs() < 1e-9, "what goes on costs its bytes: {on}");
         assert_eq!(last(Rate::default(), 1 << 30, 100, 0.0), 0.0);
     }
 }

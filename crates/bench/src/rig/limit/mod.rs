@@ -3,7 +3,8 @@
 //!
 //! Each disk serves its requests one after the other, reads and writes alike, through the page
 //! cache of what lies below: that has to be faster than the limit. A request passes the limit of
-//! its disk, then the one of the host.
+//! its disk, then the one of the host. What goes on where the request before it ended costs its
+//! bytes alone, as on disks and on volumes that merge requests.
 
 use std::fs::{self, File};
 use std::io::{self, Seek, SeekFrom};

@@ -39,7 +39,7 @@ fn direct(path: &Path) -> File {
 }
 
 /// Requests a second of all threads together: so many on each file, each waiting for its answer.
-/// What may burst has gone through before it counts.
+/// What comes before all of them run does not count.
 fn rate(files: &[PathBuf], depth: usize, ask: impl Fn(&File, u64) + Sync) -> f64 {
     let (begin_s, end_s) = (0.2, 1.4);
     let begun = Instant::now();
@@ -83,18 +83,22 @@ fn is_rate(what: &str, expected: f64, measure: impl Fn() -> f64) {
     panic!("{what}: {found:?} instead of {expected}");
 }
 
+/// Where the next request goes: nowhere near the one before it.
+fn place(at: u64, bytes: usize) -> u64 {
+    let blocks = (64 * MIB / bytes) as u64;
+    at * 77 % blocks * bytes as u64
+}
+
 fn read(bytes: usize) -> impl Fn(&File, u64) + Sync {
     move |file, at| {
-        let blocks = (64 * MIB / bytes) as u64;
-        file.read_exact_at(&mut vec![0; bytes], at % blocks * bytes as u64).expect("read");
+        file.read_exact_at(&mut vec![0; bytes], place(at, bytes)).expect("read");
     }
 }
 
 fn write(bytes: usize) -> impl Fn(&File, u64) + Sync {
     let data = vec![7; bytes];
     move |file, at| {
-        let blocks = (64 * MIB / data.len()) as u64;
-        file.write_all_at(&data, at % blocks * data.len() as u64).expect("written");
+        file.write_all_at(&data, place(at, data.len())).expect("written");
     }
 }
 
@@ -114,6 +118,10 @@ fn a_disk_serves_so_many_requests_a_second_and_no_more() {
     is_rate("one read at a time", 200.0, || rate(&stand.disks.paths, 1, read(4096)));
     is_rate("eight reads at a time", 200.0, || rate(&stand.disks.paths, 8, read(4096)));
     is_rate("eight writes at a time", 200.0, || rate(&stand.disks.paths, 8, write(4096)));
+    let in_order = |file: &File, at| {
+        file.read_exact_at(&mut [0; 64 << 10], at % 1024 * (64 << 10)).expect("read");
+    };
+    is_rate("in order", 20e6 / (64 << 10) as f64, || rate(&stand.disks.paths, 1, in_order));
 }
 
 #[test]
