@@ -74,6 +74,11 @@ impl Talk {
         self.child.id()
     }
 
+    /// It is no longer running.
+    pub fn has_ended(&mut self) -> bool {
+        self.child.try_wait().map_or(true, |status| status.is_some())
+    }
+
     /// CPU seconds that it has used.
     #[must_use]
     pub fn cpu_seconds(&self) -> Option<f64> {

@@ -1,5 +1,6 @@
 //! Programs that measure or set things up: found, run, and what they said last when they fail.
 
+pub mod bonnie;
 pub mod dd;
 pub mod fio;
 pub mod mdstat;
@@ -87,6 +88,12 @@ impl Tool {
             return Ok(output);
         }
         Err(Failure::refused(&self.name, last_words(&output), "see what it works on"))
+    }
+
+    /// A command line as it would be typed.
+    #[must_use]
+    pub fn typed(&self, args: &[String]) -> String {
+        typed(&self.name, args)
     }
 
     /// What it says of its version: its first line, or the one that is named so (bonnie++ tells it
