@@ -3,6 +3,7 @@
 pub mod chunk;
 pub mod cluster;
 pub mod levels;
+pub mod members;
 pub mod rivals;
 pub mod states;
 
@@ -12,6 +13,7 @@ use serde_json::Value;
 use self::chunk::Chunk;
 use self::cluster::Cluster;
 use self::levels::Levels;
+use self::members::Members;
 use self::states::States;
 use crate::failure::Failure;
 use crate::model::Comparison;
@@ -26,6 +28,7 @@ pub fn read(name: &str, options: Value) -> Result<Box<dyn Comparison>, Failure> 
         "cluster" => Ok(Box::new(Cluster::new(from_folder(name, options)?))),
         "chunk" => Ok(Box::new(Chunk::new(from_folder(name, options)?))),
         "states" => Ok(Box::new(States(from_folder(name, options)?))),
+        "members" => Ok(Box::new(Members(from_folder(name, options)?))),
         _ => Err(unknown(name)),
     }
 }
@@ -41,6 +44,8 @@ pub fn standard(name: &str, quick: bool) -> Result<Box<dyn Comparison>, Failure>
         ("chunk", false) => Ok(Box::new(Chunk::new(chunk::Options::full()))),
         ("states", true) => Ok(Box::new(States(states::Options::quick()))),
         ("states", false) => Ok(Box::new(States(states::Options::full()))),
+        ("members", true) => Ok(Box::new(Members(members::Options::quick()))),
+        ("members", false) => Ok(Box::new(Members(members::Options::full()))),
         _ => Err(unknown(name)),
     }
 }

@@ -1,0 +1,183 @@
+//! What the numbers say, in sentences.
+
+use super::Case;
+use super::class::Class;
+use super::numbers::{Numbers, What, of};
+use crate::tool::bonnie::{READ, REWRITE, SEEKS, WRITE};
+
+/// From here on two members count as writing twice as much as one.
+const DOUBLES: f64 = 1.8;
+/// From here on what the limits let through counts as reached.
+const REACHED: f64 = 0.9;
+/// So much less than one volume counts as a loss.
+const LOSS: f64 = 0.9;
+
+pub(super) fn says(numbers: &Numbers<'_>) -> Vec<String> {
+    let all = [doubling(numbers), plateau(numbers), reads(numbers), seeks(numbers), loses(numbers)];
+    all.into_iter().flatten().collect()
+}
+
+/// The case of so many members, and the ratio to one, of the classes that have it.
+fn ratios(numbers: &Numbers<'_>, members: u16, what: What) -> Vec<(Case, f64)> {
+    let case = |class: &&'static Class| Case { class, members };
+    let cases = numbers.classes();
+    cases.iter().map(case).filter_map(|case| Some((case, numbers.ratio(case, what)?))).collect()
+}
+
+/// `m1.large 1.93 times (published 1.93)`
+fn beside(case: Case, ratio: f64, what: What) -> String {
+    let name = case.class.name;
+    let published = Numbers::published_ratio(case, what);
+    let published = published.map_or_else(String::new, |ratio| format!(" (published {ratio:.2})"));
+    format!("{ratio:.2} times on {name}{published}")
+}
+
+fn doubling(numbers: &Numbers<'_>) -> Option<String> {
+    let what = What::Of(WRITE);
+    let all = ratios(numbers, 2, what);
+    let (doubled, less): (Vec<_>, Vec<_>) = all.iter().partition(|(_, ratio)| *ratio >= DOUBLES);
+    let words =
+        |some: &[(Case, f64)]| list(some.iter().map(|(case, ratio)| beside(*case, *ratio, what)));
+    let held = |case: Case| {
+        case.class.host_binds(2) && numbers.share(case, what).is_some_and(|share| share >= REACHED)
+    };
+    let why = if less.iter().all(|(case, _)| held(*case)) {
+        "where the host lets no more through"
+    } else {
+        "less than the limits let through"
+    };
+    match (doubled.is_empty(), less.is_empty()) {
+        (true, true) => None,
+        (false, true) => Some(format!("Two members double what one writes: {}.", words(&doubled))),
+        (true, false) => {
+            Some(format!("Two members nowhere double what one writes: {}.", words(&less)))
+        }
+        (false, false) => Some(format!(
+            "Two members double what one writes: {}; but not everywhere: {}, {why}.",
+            words(&doubled),
+            words(&less)
+        )),
+    }
+}
+
+fn plateau(numbers: &Numbers<'_>) -> Option<String> {
+    let what = What::Of(WRITE);
+    let all = ratios(numbers, 4, what);
+    let share = |case: Case| numbers.share(case, what).unwrap_or_default();
+    let (reached, below): (Vec<_>, Vec<_>) =
+        all.iter().partition(|(case, _)| share(*case) >= REACHED);
+    let words =
+        |some: &[(Case, f64)]| list(some.iter().map(|(case, ratio)| beside(*case, *ratio, what)));
+    let mut sentences = Vec::new();
+    if !reached.is_empty() {
+        let shares: Vec<f64> = reached.iter().map(|(case, _)| share(*case)).collect();
+        sentences.push(format!(
+            "Four members write as much as the host lets through ({} of it), and more members \
+             would write no more: {}.",
+            range(&shares),
+            words(&reached)
+        ));
+    }
+    if !below.is_empty() {
+        let shares: Vec<f64> = below.iter().map(|(case, _)| share(*case)).collect();
+        sentences.push(format!(
+            "Four members stay below what the host lets through ({} of it): {}.",
+            range(&shares),
+            words(&below)
+        ));
+    }
+    (!sentences.is_empty()).then(|| sentences.join(" "))
+}
+
+fn reads(numbers: &Numbers<'_>) -> Option<String> {
+    let warm: Vec<f64> = [2, 4]
+        .into_iter()
+        .flat_map(|members| ratios(numbers, members, What::Of(READ)))
+        .map(|(_, ratio)| ratio)
+        .collect();
+    let cold = ratios(numbers, 2, What::ColdRead);
+    if warm.is_empty() || cold.is_empty() {
+        return None;
+    }
+    let colder: Vec<f64> = cold.iter().map(|(_, ratio)| *ratio).collect();
+    let most = warm.iter().copied().fold(0.0, f64::max);
+    let verdict = if most < 1.25 {
+        "more members make them no faster, as published (0.95 to 1.25)"
+    } else {
+        "the page cache gave as it could, whatever lay below"
+    };
+    Some(format!(
+        "Reads from memory are {} times those over one volume: {verdict}. Reads from the members \
+         are a different matter: two give {} times as much as one.",
+        range(&warm),
+        range(&colder)
+    ))
+}
+
+fn seeks(numbers: &Numbers<'_>) -> Option<String> {
+    let what = What::Of(SEEKS);
+    let all = ratios(numbers, 4, what);
+    if all.is_empty() {
+        return None;
+    }
+    let words = list(all.iter().map(|(case, ratio)| beside(*case, *ratio, what)));
+    let published_loss =
+        |case: Case| Numbers::published_ratio(case, what).is_some_and(|published| published < LOSS);
+    let (seen, not): (Vec<_>, Vec<_>) =
+        all.iter().filter(|(case, _)| published_loss(*case)).partition(|(_, ratio)| *ratio < LOSS);
+    let mut sentence = format!("Four members seek {words}.");
+    if !not.is_empty() {
+        let names = list(not.iter().map(|(case, _)| case.class.name.to_owned()));
+        sentence += &format!(
+            " That several seek less than one on {names} is not seen: limits of disks and host do \
+             not make it, nor does RAID 0."
+        );
+    }
+    if !seen.is_empty() {
+        let names = list(seen.iter().map(|(case, _)| case.class.name.to_owned()));
+        sentence += &format!(" That several seek less than one on {names} is seen here, too.");
+    }
+    Some(sentence)
+}
+
+/// Where least of what the limits let through came through: over an array, and over one volume.
+fn loses(numbers: &Numbers<'_>) -> Option<String> {
+    let least = |arrays: bool| {
+        let cases = numbers.classes().into_iter().flat_map(of);
+        let cases = cases.filter(move |case| (case.members > 1) == arrays);
+        let kinds = [What::Of(WRITE), What::Of(REWRITE), What::ColdRead];
+        cases
+            .flat_map(|case| kinds.map(|what| (case, what)))
+            .filter_map(|(case, what)| Some((case, what, numbers.share(case, what)?)))
+            .min_by(|one, other| one.2.total_cmp(&other.2))
+    };
+    let (case, what, share) = least(true)?;
+    let alone = least(false).map_or_else(String::new, |(_, _, share)| {
+        format!(" A volume without an array gives {share:.2} of it at least.")
+    });
+    let class = case.class.name;
+    let members = case.members;
+    Some(format!(
+        "Braid loses most at \"{}\" over {members} members of {class}: {share:.2} of what the \
+         limits let through.{alone}",
+        what.name()
+    ))
+}
+
+/// `a`, `a and b`, `a, b and c`
+fn list(words: impl Iterator<Item = String>) -> String {
+    let words: Vec<String> = words.collect();
+    match words.as_slice() {
+        [] => String::new(),
+        [one] => one.clone(),
+        [first @ .., last] => format!("{} and {last}", first.join(", ")),
+    }
+}
+
+/// `0.93 to 0.98`, or `0.98`
+fn range(numbers: &[f64]) -> String {
+    let least = numbers.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = numbers.iter().copied().fold(0.0, f64::max);
+    let (least, most) = (format!("{least:.2}"), format!("{most:.2}"));
+    if least == most { least } else { format!("{least} to {most}") }
+}
