@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use braid_bench::compare::cluster::{self, Pattern, Storage};
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
 
-use super::compare::{ChunkArgs, ReportArgs, RunArgs, StatesArgs};
+use super::compare::{ChunkArgs, ReportArgs, RunArgs, RunsArgs};
 use super::{MemberArg, NodeArg, Size, WriteSchedule, parse_size};
 
 #[derive(Debug, Args)]
@@ -25,7 +25,9 @@ pub(crate) enum BenchCommand {
     /// Chunk sizes against requests and streams, and disks of virtual machines
     Chunk(ChunkArgs),
     /// A mirror in sync, degraded, recovering, and a member of it alone, with dd
-    States(StatesArgs),
+    States(RunsArgs),
+    /// One disk, two and four in RAID 0, on machines with limits, with bonnie++
+    Members(RunsArgs),
     /// All comparisons, one after the other, in one report
     All(RunArgs),
     /// Write a report again from what the tools said

@@ -50,7 +50,7 @@ pub(crate) struct ChunkArgs {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct StatesArgs {
+pub(crate) struct RunsArgs {
     #[command(flatten)]
     pub(crate) run: RunArgs,
     /// How often each [default: 3; 1 with --quick]

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use braid_bench::compare::chunk;
+use braid_bench::compare::members::{self, Members};
 use braid_bench::compare::states::{self, States};
 use braid_bench::folder::Folder;
 use braid_bench::model::Comparison;
@@ -11,7 +12,7 @@ use braid_bench::session::{self, Ask};
 use braid_bench::{compare, runner};
 use indicatif::ProgressBar;
 
-use crate::args::{ChunkArgs, ReportArgs, RunArgs, StatesArgs};
+use crate::args::{ChunkArgs, ReportArgs, RunArgs, RunsArgs};
 use crate::failure::Failure;
 use crate::output;
 
@@ -34,7 +35,7 @@ pub(super) fn chunk(args: &ChunkArgs) -> Result<(), Failure> {
     run(&args.run, vec![Box::new(chunk)])
 }
 
-pub(super) fn states(args: &StatesArgs) -> Result<(), Failure> {
+pub(super) fn states(args: &RunsArgs) -> Result<(), Failure> {
     let standard = if args.run.quick { states::Options::quick() } else { states::Options::full() };
     let runs = args.runs.unwrap_or(standard.runs);
     run(&args.run, vec![Box::new(States(states::Options { runs, ..standard }))])
@@ -43,6 +44,13 @@ pub(super) fn states(args: &StatesArgs) -> Result<(), Failure> {
 /// One comparison, at its standard sizes.
 pub(super) fn one(args: &RunArgs, name: &str) -> Result<(), Failure> {
     run(args, vec![compare::standard(name, args.quick)?])
+}
+
+pub(super) fn members(args: &RunsArgs) -> Result<(), Failure> {
+    let quick = args.run.quick;
+    let options = if quick { members::Options::quick() } else { members::Options::full() };
+    let runs = args.runs.unwrap_or(options.runs);
+    run(&args.run, vec![Box::new(Members(members::Options { runs, ..options }))])
 }
 
 /// Runs comparisons, with a report wherever none was named.

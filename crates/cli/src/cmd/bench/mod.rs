@@ -15,6 +15,7 @@ pub(super) fn run(args: &BenchArgs) -> Result<(), Failure> {
         BenchCommand::Cluster(args) => cluster::run(args),
         BenchCommand::Chunk(args) => compare::chunk(args),
         BenchCommand::States(args) => compare::states(args),
+        BenchCommand::Members(args) => compare::members(args),
         BenchCommand::All(args) => compare::all(args),
         BenchCommand::Report(args) => compare::report(args),
         BenchCommand::Load(args) => load::load(args),
