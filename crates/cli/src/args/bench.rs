@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use braid_bench::compare::cluster::{self, Pattern, Storage};
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
 
-use super::compare::{ChunkArgs, ReportArgs, RunArgs, RunsArgs};
+use super::compare::{ChunkArgs, LevelsArgs, ReportArgs, RunArgs, RunsArgs};
 use super::{MemberArg, NodeArg, Size, WriteSchedule, parse_size};
 
 #[derive(Debug, Args)]
@@ -20,6 +20,8 @@ pub(crate) struct BenchArgs {
 /// One variant for each comparison, and hidden ones for the processes it consists of.
 #[derive(Debug, Subcommand)]
 pub(crate) enum BenchCommand {
+    /// RAID levels and one disk under one job file of fio's
+    Levels(LevelsArgs),
     /// Schedules over nodes, side by side, on shaped links
     Cluster(Box<ClusterArgs>),
     /// Chunk sizes against requests and streams, and disks of virtual machines

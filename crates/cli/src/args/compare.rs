@@ -2,8 +2,11 @@
 
 use std::path::PathBuf;
 
+use braid_bench::compare::levels::Level;
 use braid_bench::compare::rivals::Rival;
 use clap::{Args, ValueHint};
+
+use super::{Size, parse_size};
 
 /// What all comparisons take.
 #[derive(Clone, Debug, Args)]
@@ -24,7 +27,8 @@ pub(crate) struct RunArgs {
     /// Go on where an earlier run into the same report ended
     #[arg(long)]
     pub(crate) resume: bool,
-    /// Use these disks or files as members, one case after the other; they lose what they hold
+    /// Use these disks or files as members, one case after the other; they lose what they hold.
+    /// A number, with levels: so many members for every level that can do with so many
     #[arg(long, value_name = "PATH", value_delimiter = ',', num_args = 1..)]
     #[arg(value_hint = ValueHint::AnyPath)]
     pub(crate) members: Vec<PathBuf>,
@@ -56,6 +60,29 @@ pub(crate) struct RunsArgs {
     /// How often each [default: 3; 1 with --quick]
     #[arg(long, value_name = "R", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) runs: Option<u16>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LevelsArgs {
+    #[command(flatten)]
+    pub(crate) run: RunArgs,
+    /// Which, beside one disk without RAID: 0 1 5 6 10 10f2 10o2 [default: all of them]
+    #[arg(long, value_name = "LEVEL", value_delimiter = ',')]
+    pub(crate) levels: Vec<Level>,
+    /// Size of the file that is read and written, or with --job the room for files [default: 1G;
+    /// 16M with --quick]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub(crate) size: Option<Size>,
+    /// How often each [default: 3; 1 with --quick]
+    #[arg(long, value_name = "R", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) runs: Option<u16>,
+    /// Measure this beside it: btrfs (its RAID profiles), md (the kernel's RAID), file (the file
+    /// system below), nbdkit (one file, served in user space)
+    #[arg(long, value_name = "RIVAL", value_delimiter = ',')]
+    pub(crate) against: Vec<Rival>,
+    /// Run this job file of fio's instead of the published one
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) job: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

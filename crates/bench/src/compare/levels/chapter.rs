@@ -192,7 +192,8 @@ const fn how(rival: Rival) -> &'static str {
     match rival {
         Rival::Btrfs => {
             "btrfs has the same profile for data and metadata, over the same kind of devices, and \
-             is mounted with nodatacow: without checksums and without copies on write."
+             is mounted with nodatacow: without checksums and without copies on write. Kernels of 2026 \
+             copy direct writes to profiles with copies or parity into the page cache first."
         }
         Rival::Md => "md has the same level, layout and chunk over the same kind of devices.",
         Rival::File => "That is the file system below, without RAID and without a disk of a file.",
@@ -249,13 +250,16 @@ fn cells(numbers: &Numbers<'_>, case: Case) -> Vec<Cell> {
             let measured = numbers.measured(case, job, read)?;
             Some(Cell::new(&case.name(), job, metric, unit, measured))
         };
+        // Of requests it is the same: they are as long there as here.
+        let ratio = numbers.to_plain(case, job).map(|ratio| ratio.median);
+        let ratio = if case.built == Built::Plain { Some(1.0) } else { ratio };
         let bound = numbers.bound(case, job).and_then(|ratio| {
             let plain = Case { built: Built::Plain, ..case };
             Some(ratio * numbers.measured(plain, job, rate)?.spread.median)
         });
         cells.extend(cell(RATE, RATE_UNIT, rate).map(|cell| Cell {
             published: published.map(|(rate, _)| rate),
-            ratio: numbers.to_plain(case, job).map(|ratio| ratio.median),
+            ratio,
             published_ratio: numbers.published_ratio(case, job),
             bound,
             server_cores: cores,

@@ -28,6 +28,10 @@ use crate::rig::Room;
 /// What fio's published job file is called.
 const PUBLISHED_JOB: &str = "cdm";
 
+const MOST_MEMBERS: u16 = 32;
+const LEAST_BYTES: u64 = 4 << 20;
+const MOST_BYTES: u64 = 1 << 40;
+
 /// What decides about the findings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Options {
@@ -87,6 +91,26 @@ impl Options {
 /// See the module.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Levels(pub Options);
+
+impl Levels {
+    /// With options that somebody chose.
+    pub fn of(options: Options) -> Result<Self, Failure> {
+        let refused =
+            |reason: String, next: &'static str| Err(Failure::usage("levels", reason, next));
+        if options.against.contains(&Rival::Gluster) {
+            return refused("gluster stores over nodes".to_owned(), "compare it with cluster");
+        }
+        let most = options.levels.iter().map(|level| options.members(*level)).max();
+        if most.is_some_and(|most| most > MOST_MEMBERS) {
+            let reason = format!("more than {MOST_MEMBERS} members are not compared");
+            return refused(reason, "name fewer");
+        }
+        if !(LEAST_BYTES..=MOST_BYTES).contains(&options.size_bytes) {
+            return refused("no size from 4M to 1T".to_owned(), "name another --size");
+        }
+        Ok(Self(options))
+    }
+}
 
 impl Comparison for Levels {
     fn name(&self) -> &'static str {

@@ -155,7 +155,7 @@ fn gained(numbers: &Numbers<'_>, cache: Cache) -> Option<String> {
         )
     } else {
         format!(
-            "{count} of {of} figures are faster than one disk ({cache} cache), {} on {job} most: \
+            "Faster than one disk: {count} of {of} figures ({cache} cache), most of all {} on {job}: \
              {most:.2} times.",
             level.name()
         )

@@ -196,3 +196,15 @@ fn options_outlive_the_run() {
     let wide = Options { members: Some(3), ..Options::full() };
     assert_eq!(Level::ALL.map(|level| wide.members(level)), [3, 3, 4, 4, 4, 4, 3]);
 }
+
+#[test]
+fn what_makes_no_sense_is_refused_beforehand() {
+    let gluster = Options { against: vec![Rival::Gluster], ..Options::quick() };
+    let wide = Options { members: Some(500), ..Options::quick() };
+    let small = Options { size_bytes: 4096, ..Options::quick() };
+    for options in [gluster, wide, small] {
+        let refused = Levels::of(options.clone()).expect_err("no sense");
+        assert_eq!(refused.ends, crate::Ends::Usage, "{options:?}");
+    }
+    Levels::of(Options::full()).expect("the published one");
+}

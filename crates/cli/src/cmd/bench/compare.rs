@@ -1,9 +1,10 @@
 //! `braid bench levels`, `states` ...: one comparison, or all of them, and the report.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use braid_bench::compare::chunk;
+use braid_bench::compare::levels::{self, Levels};
 use braid_bench::compare::members::{self, Members};
 use braid_bench::compare::states::{self, States};
 use braid_bench::folder::Folder;
@@ -12,8 +13,8 @@ use braid_bench::session::{self, Ask};
 use braid_bench::{compare, runner};
 use indicatif::ProgressBar;
 
-use crate::args::{ChunkArgs, ReportArgs, RunArgs, RunsArgs};
-use crate::failure::Failure;
+use crate::args::{ChunkArgs, LevelsArgs, ReportArgs, RunArgs, RunsArgs};
+use crate::failure::{Failure, system_error};
 use crate::output;
 
 /// Where the report goes if it was not said.
@@ -51,6 +52,45 @@ pub(super) fn members(args: &RunsArgs) -> Result<(), Failure> {
     let options = if quick { members::Options::quick() } else { members::Options::full() };
     let runs = args.runs.unwrap_or(options.runs);
     run(&args.run, vec![Box::new(Members(members::Options { runs, ..options }))])
+}
+
+pub(super) fn levels(args: &LevelsArgs) -> Result<(), Failure> {
+    let standard = if args.run.quick { levels::Options::quick() } else { levels::Options::full() };
+    let job = args.job.as_deref().map(job_file).transpose()?;
+    // A job file of somebody's own does not know that all is small.
+    let published = if job.is_some() { levels::Options::full() } else { standard.clone() };
+    let members = count(&args.run.members);
+    let options = levels::Options {
+        levels: if args.levels.is_empty() { standard.levels } else { args.levels.clone() },
+        members,
+        size_bytes: args.size.map_or(published.size_bytes, |size| size.0),
+        runs: args.runs.unwrap_or(standard.runs),
+        against: args.against.clone(),
+        job,
+        ..standard
+    };
+    let mut common = args.run.clone();
+    if members.is_some() {
+        common.members.clear();
+    }
+    run(&common, vec![Box::new(Levels::of(options)?)])
+}
+
+/// `--members 4` is a number, unless there is a file of that name.
+fn count(members: &[PathBuf]) -> Option<u16> {
+    match members {
+        [one] if !one.exists() => one.to_str()?.parse().ok(),
+        _ => None,
+    }
+}
+
+fn job_file(path: &Path) -> Result<levels::JobFile, Failure> {
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        let next = "name a job file of fio's";
+        Failure::refused("bench", path.display().to_string(), system_error(&error), next)
+    })?;
+    let name = path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into());
+    Ok(levels::JobFile::new(&name, &text)?)
 }
 
 /// Runs comparisons, with a report wherever none was named.
@@ -107,5 +147,14 @@ mod tests {
         assert_eq!(words(20), "about a minute");
         assert_eq!(words(241), "about 5 minutes");
         assert_eq!(words(2 * 3600 + 60), "about 2 h 1 min");
+    }
+
+    #[test]
+    fn members_are_counted_or_named() {
+        assert_eq!(count(&["4".into()]), Some(4));
+        for names in [&["4", "5"][..], &["/dev/null"], &["disk"], &["99999"], &[]] {
+            let names: Vec<PathBuf> = names.iter().map(PathBuf::from).collect();
+            assert_eq!(count(&names), None, "{names:?}");
+        }
     }
 }

@@ -12,6 +12,7 @@ mod load;
 
 pub(super) fn run(args: &BenchArgs) -> Result<(), Failure> {
     match &args.what {
+        BenchCommand::Levels(args) => compare::levels(args),
         BenchCommand::Cluster(args) => cluster::run(args),
         BenchCommand::Chunk(args) => compare::chunk(args),
         BenchCommand::States(args) => compare::states(args),
