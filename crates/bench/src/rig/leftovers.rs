@@ -159,11 +159,15 @@ pub fn take_away_of_the_dead() {
 /// A new directory of this process's below `parent`, gone when the guard goes.
 pub fn scratch_directory(parent: Option<&Path>) -> Result<(PathBuf, Guard), Failure> {
     let parent = parent.map_or_else(std::env::temp_dir, Path::to_path_buf);
+    let system = |path: &Path, error| {
+        Failure::system(path.display(), &error, "name a directory with room: --dir DIR")
+    };
+    fs::create_dir_all(&parent).map_err(|error| system(&parent, error))?;
+    // The kernel lists mounts by their full names, and another process looks for what was left.
+    let parent = parent.canonicalize().map_err(|error| system(&parent, error))?;
     let path = parent.join(format!("braid-bench.{}", process::id()));
     let guard = Guard::new(Leftover::Directory(path.clone()));
-    fs::create_dir_all(&path).map_err(|error| {
-        Failure::system(path.display(), &error, "name a directory with room: --dir DIR")
-    })?;
+    fs::create_dir_all(&path).map_err(|error| system(&path, error))?;
     Ok((path, guard))
 }
 

@@ -192,8 +192,8 @@ const fn how(rival: Rival) -> &'static str {
     match rival {
         Rival::Btrfs => {
             "btrfs has the same profile for data and metadata, over the same kind of devices, and \
-             is mounted with nodatacow: without checksums and without copies on write. Kernels of 2026 \
-             copy direct writes to profiles with copies or parity into the page cache first."
+             is mounted with nodatacow: without checksums and without copies on write. Kernels of \
+             2026 copy direct writes to profiles with copies or parity into the page cache first."
         }
         Rival::Md => "md has the same level, layout and chunk over the same kind of devices.",
         Rival::File => "That is the file system below, without RAID and without a disk of a file.",

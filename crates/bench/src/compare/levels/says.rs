@@ -155,8 +155,8 @@ fn gained(numbers: &Numbers<'_>, cache: Cache) -> Option<String> {
         )
     } else {
         format!(
-            "Faster than one disk: {count} of {of} figures ({cache} cache), most of all {} on {job}: \
-             {most:.2} times.",
+            "Faster than one disk: {count} of {of} figures ({cache} cache), most of all {} on \
+             {job}: {most:.2} times.",
             level.name()
         )
     })
