@@ -69,6 +69,7 @@ pub(super) fn add(chapter: &mut Chapter, options: &Options, found: &Found) {
     chapter.says.extend(kept_sentence(chapter, IMAGE));
     chapter.says.extend(kept_sentence(chapter, Disk::Nbd));
     chapter.says.extend(where_it_goes(chapter));
+    chapter.says.extend(where_nbd_loses(chapter));
     for pair in RIVALS {
         chapter.says.extend(rival_sentence(chapter, pair));
     }
@@ -213,7 +214,9 @@ fn plot(chapter: &Chapter, options: &Options, write: bool) -> Plot {
         style: Style::Published,
         points: vec![Point::at(1.0, share)],
     };
-    let disks = Disk::all(options).into_iter().filter(|disk| *disk != ARRAY);
+    // What is no array has a scale of its own, and a table.
+    let no_bars = |disk: &Disk| *disk == ARRAY || RIVALS.iter().any(|(_, rival)| rival == disk);
+    let disks = Disk::all(options).into_iter().filter(|disk| !no_bars(disk));
     let mut series: Vec<Series> = disks.map(bars).collect();
     series.push(published("image file", PUBLISHED_IMAGE));
     series.push(published("mapped raw", PUBLISHED_RAW));
@@ -288,6 +291,37 @@ fn where_it_goes(chapter: &Chapter) -> Option<String> {
     })
 }
 
+/// Whether it is the array's process that takes longer over NBD: by the CPU time that it needs for
+/// what it moves.
+fn where_nbd_loses(chapter: &Chapter) -> Option<String> {
+    let cpu_a_byte = |disk: Disk, job: &str| {
+        let cell = cell(chapter, &disk.name(), job)?;
+        Some(cell.server_cores? / cell.spread.median)
+    };
+    let times = |job: &DiskJob| {
+        let job = job.name();
+        let lost = cell(chapter, &Disk::Nbd.name(), &job)?.ratio? < RAW_GOAL;
+        let times = cpu_a_byte(Disk::Nbd, &job)? / cpu_a_byte(ARRAY, &job)?;
+        (lost && times.is_finite()).then_some((job, times))
+    };
+    let all: Vec<(String, f64)> = DiskJob::ALL.iter().filter_map(times).collect();
+    let most = all.iter().map(|(_, times)| *times).fold(0.0, f64::max);
+    let verdict = if most <= 1.1 {
+        "so the time goes to qemu's client and to the socket between them"
+    } else {
+        "the rest goes to qemu's client and to the socket between them"
+    };
+    let said: Vec<String> =
+        all.iter().map(|(job, times)| format!("{} times at {job}", number(*times))).collect();
+    (!said.is_empty()).then(|| {
+        format!(
+            "Where NBD loses, the array's process needs for each byte, against its file, this much \
+             CPU: {}; {verdict}.",
+            said.join(", ")
+        )
+    })
+}
+
 /// Where an array wins and loses most against what is none.
 fn rival_sentence(chapter: &Chapter, (ours, rival): (Disk, Disk)) -> Option<String> {
     let ratio = |job: &DiskJob| {
@@ -340,6 +374,13 @@ mod tests {
         assert!(said.ends_with("published 0.80. The goal is 0.95; it keeps that everywhere."));
         assert!(said.starts_with("Array over NBD: 512K requests keep 1.00 (reads)"), "{said}");
         assert_eq!(where_it_goes(&kept), None);
+        let mut slow = made(&options, |disk, _| if disk == Disk::Nbd { 500.0 } else { 1000.0 });
+        assert_eq!(where_nbd_loses(&slow), None, "nothing is known of the CPU");
+        slow.cells.iter_mut().for_each(|cell| cell.server_cores = Some(0.8));
+        let said = where_nbd_loses(&slow).expect("a sentence");
+        assert!(said.contains("CPU: 2.00 times at Seq read,"), "{said}");
+        slow.cells.iter_mut().for_each(|cell| cell.server_cores = Some(cell.spread.median));
+        assert!(where_nbd_loses(&slow).is_some_and(|said| said.contains("so the time goes")));
         // The image at half the speed; a quarter of what it loses is lost by the device already.
         let lost = made(&options, |disk, job| match disk {
             IMAGE if job == "4K write" => 500.0,

@@ -256,10 +256,10 @@ fn about(options: &Options) -> Vec<String> {
         ),
         format!(
             "Disks of virtual machines ({} each, RAID 0, chunk 256K) are read and written by \
-             qemu's block layer (`qemu-img bench`, cache none), which is what lies under the disk \
-             of a guest. There was no guest: what its driver costs comes on top, for all cases \
-             alike. A file system needs a block device; here that is a loop device over the \
-             array's file, which is a case of its own.",
+             qemu's block layer (qemu-img bench, cache none), which is what lies under the disk \
+             of a guest and needs no KVM. There was no guest: what its driver costs comes on \
+             top, for all cases alike. A file system needs a block device; here that is a loop \
+             device over the array's file, which is a case of its own.",
             size(*image_bytes)
         ),
     ]
