@@ -165,7 +165,11 @@ pub fn chapters(folder: &Folder) -> Result<Vec<Chapter>, Failure> {
         let found = folder.found(name);
         let mut chapter = comparison.chapter(&found);
         chapter.name = name.to_owned();
-        chapter.gaps.extend(found.gaps);
+        for gap in found.gaps {
+            if !chapter.gaps.contains(&gap) {
+                chapter.gaps.push(gap);
+            }
+        }
         for command in found.runs.into_iter().flat_map(|run| run.commands) {
             if !chapter.commands.contains(&command) {
                 chapter.commands.push(command);

@@ -78,7 +78,7 @@ impl Varied {
             (Self::Nodes, number(entry.nodes, "node")),
             (Self::Clients, number(entry.clients, "client")),
             (Self::Block, block),
-            (Self::Storage, format!("in {}", entry.storage)),
+            (Self::Storage, storage(entry.storage).to_owned()),
         ];
         let fixed = fixed.into_iter().filter(|(varied, _)| *varied != self);
         words.extend(fixed.map(|(_, word)| word));
@@ -91,6 +91,13 @@ impl Varied {
             Self::Storage => "storage",
         };
         format!("{} against the {what}: {}", entry.pattern, words.join(", "))
+    }
+}
+
+const fn storage(storage: Storage) -> &'static str {
+    match storage {
+        Storage::Memory => "in memory",
+        Storage::Disk => "on disk",
     }
 }
 

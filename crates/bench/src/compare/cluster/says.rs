@@ -94,19 +94,19 @@ fn reads(entries: &[Entry]) -> Option<String> {
     });
     let mut parts = Vec::new();
     for pattern in [Pattern::Read, Pattern::ReadOneLost, Pattern::ReadTwoLost] {
-        let lines = reads.clone().filter(|entry| entry.pattern == pattern).map(Entry::of_line);
-        let (low, high) = match range(lines) {
-            Some(found) => found,
-            None => continue,
-        };
+        let reads = reads.clone().filter(|entry| entry.pattern == pattern);
+        let parts_of_bound = reads.filter_map(|entry| Some(entry.of_line() / entry.bound_lines()?));
+        let Some((low, high)) = range(parts_of_bound) else { continue };
+        let part = between(format!("{low:.2}"), format!("{high:.2}"));
         let without = match pattern.lost() {
             0 => "with all nodes",
             1 => "without one",
             _ => "without two",
         };
-        parts.push(format!("{} {without}", shares(low, high)));
+        parts.push(format!("{part} {without}"));
     }
-    (!parts.is_empty()).then(|| format!("Reads carry {}.", parts.join(", ")))
+    (!parts.is_empty())
+        .then(|| format!("Reads carry, of what the links allow, {}.", parts.join(", ")))
 }
 
 /// Volumes in files beside volumes in memory.
@@ -118,13 +118,21 @@ fn on_disk(entries: &[Entry]) -> Option<String> {
             other.setting.as_ref() == Some(&memory)
                 && (other.pattern, &other.schedule) == (entry.pattern, &entry.schedule)
         };
-        Some(entry.of_line() / entries.iter().find(same)?.of_line())
+        Some(entry.data_bytes_s.median / entries.iter().find(same)?.data_bytes_s.median)
     };
-    let (low, high) = range(entries.iter().filter_map(ratio))?;
-    Some(format!(
-        "With volumes in files, which the paper left out, it is {} of what it is in memory.",
-        times(low, high)
-    ))
+    let of = |pattern: &dyn Fn(Pattern) -> bool, what: &str| {
+        let (low, high) =
+            range(entries.iter().filter(|entry| pattern(entry.pattern)).filter_map(ratio))?;
+        Some(format!("{what} are {}", times(low, high)))
+    };
+    let parts = [
+        of(&|pattern| pattern == Pattern::Write, "writes of whole stripes"),
+        of(&|pattern| pattern.reads(), "reads"),
+        of(&|pattern| pattern == Pattern::Write4k, "writes of 4K"),
+    ];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    (!parts.is_empty())
+        .then(|| format!("With volumes in files, which the paper left out, {}.", parts.join(", ")))
 }
 
 fn beside_gluster(entries: &[Entry]) -> Option<String> {
@@ -168,7 +176,7 @@ fn losses(entries: &[Entry]) -> Vec<String> {
         });
         losses.push(format!(
             "In {} parity made by nodes is slower than parity made by the client; the worst is {}, \
-             {:.2} times as much{cores}.",
+             {:.2} times as fast{cores}.",
             number(u16::try_from(slower.len()).unwrap_or(u16::MAX), "case"),
             worst.case,
             times(worst),
@@ -208,7 +216,7 @@ fn percents(low: f64, high: f64) -> String {
 }
 
 fn times(low: f64, high: f64) -> String {
-    format!("{} times as much", between(format!("{low:.2}"), format!("{high:.2}")))
+    format!("{} times as fast", between(format!("{low:.2}"), format!("{high:.2}")))
 }
 
 fn between(low: String, high: String) -> String {
@@ -257,7 +265,7 @@ mod tests {
         assert!(text.contains("1 of 2 figures stay below 0.9"), "{text}");
         assert!(text.contains("256K, 500 Mbit/s, encoder (write), 0.55 of it"), "{text}");
         assert!(text.contains("In 1 case parity made by nodes is slower"), "{text}");
-        assert!(text.contains("same links, writes are 1.10 times as much"), "{text}");
+        assert!(text.contains("same links, writes are 1.10 times as fast"), "{text}");
         let fine = [around(&setting(), "encoder", 0.97)];
         assert!(!says(&fine).join("\n").contains("loses"));
     }
@@ -277,7 +285,7 @@ mod tests {
         let text = says(&entries).join("\n");
         assert!(text.contains("From 4 to 34 nodes"), "{text}");
         assert!(text.contains("0.90 of the line (34 nodes) and 0.97 (4 nodes)"), "{text}");
-        assert!(text.contains("it is 0.80 times as much"), "{text}");
+        assert!(text.contains("writes of whole stripes are 0.80 times as fast"), "{text}");
         assert!(text.contains("1 of 5 figures are of loopback"), "{text}");
         assert!(says(&[]).is_empty());
     }
