@@ -7,6 +7,8 @@ use super::published;
 
 /// Ratios closer than this are the same.
 const SAME: f64 = 0.05;
+/// A cache is so many times as fast as what is not in memory.
+const CACHED: f64 = 2.0;
 /// What is furthest is named so often.
 const NAMED: usize = 3;
 
@@ -91,10 +93,10 @@ fn cached(numbers: &Numbers<'_>) -> Option<String> {
     let factor = of(Cache::Warm)? / of(Cache::Cold)?;
     let published = published::figures(Built::Plain, job)?.0;
     let published = published / published::figures(Built::Bare, job)?.0;
-    let means = if factor > 1.0 + SAME {
+    let means = if factor >= CACHED {
         "warm figures are those of a cache, there and here"
     } else {
-        "here the members are as fast as a cache, so warm and cold differ by what lies between"
+        "here the members are about as fast as a cache, which that was not"
     };
     Some(format!(
         "Without RAID the page cache makes {job} {} times as fast as it is cold (published: {} \

@@ -167,6 +167,20 @@ fn rounds_are_compared_one_by_one_and_marked_when_far_apart() {
 }
 
 #[test]
+fn members_in_memory_are_told_from_a_cache() {
+    let said_of = |warm: f64| {
+        let mut made = Made::new();
+        for (cache, rate) in [(Cache::Cold, 100.0), (Cache::Warm, warm)] {
+            made.run(Case { built: Built::Plain, cache }, 0, &said(|_| Some(rate)));
+        }
+        made.chapter(Options::quick()).says.join("\n")
+    };
+    assert!(said_of(600.0).contains("6.00 times as fast as it is cold"));
+    assert!(said_of(600.0).contains("those of a cache, there and here"));
+    assert!(said_of(120.0).contains("about as fast as a cache"));
+}
+
+#[test]
 fn a_job_file_of_ones_own_stands_for_itself() {
     let job = super::JobFile::new("cdm", "[a]\nrw=read\n").expect("a job file");
     let options = Options { job: Some(job), ..Options::full() };
