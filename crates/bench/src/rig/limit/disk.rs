@@ -89,8 +89,8 @@ impl Disk {
     }
 }
 
-/// A request passes the disk first, then the host: disks that wait for themselves leave the host
-/// to the others.
+/// A request passes disk and host at the same time, and does so when it is the first in the queue:
+/// a long queue of one disk does not keep the host from the others.
 fn serve(file: &File, requests: &Receiver<Request>, rate: Rate, host: &Host) {
     let mut meter = Meter::new(rate, host.now_s());
     let mut end = 0;
@@ -98,10 +98,9 @@ fn serve(file: &File, requests: &Receiver<Request>, rate: Rate, host: &Host) {
         if let Some(range) = request.range() {
             let (bytes, goes_on) = (range.end - range.start, range.start == end);
             end = range.end;
-            let through_disk_s = meter.take(bytes, goes_on, host.now_s());
-            host.wait_until(through_disk_s);
-            let through_host_s = host.take(bytes, goes_on, host.now_s());
-            host.wait_until(through_host_s);
+            let now_s = host.now_s();
+            let through_disk_s = meter.take(bytes, goes_on, now_s);
+            host.wait_until(through_disk_s.max(host.take(bytes, goes_on, now_s)));
         }
         request.serve(file);
     }

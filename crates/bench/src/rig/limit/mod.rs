@@ -2,8 +2,8 @@
 //! more, each by itself and all together. So a fast machine measures what a slow one would.
 //!
 //! Each disk serves its requests one after the other, reads and writes alike, through the page
-//! cache of what lies below: that has to be faster than the limit. A request passes the limit of
-//! its disk, then the one of the host. What goes on where the request before it ended costs its
+//! cache of what lies below: that has to be faster than the limit. The one that is served passes
+//! the limits of its disk and of the host. What goes on where the request before it ended costs its
 //! bytes alone, as on disks and on volumes that merge requests.
 
 use std::fs::{self, File};

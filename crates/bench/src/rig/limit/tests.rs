@@ -132,6 +132,7 @@ fn disks_share_what_their_host_moves() {
     let block = 256 << 10;
     let one = &stand.disks.paths[..1];
     is_rate("one", 20e6 / block as f64, || rate(one, 2, write(block)));
+    is_rate("one, long requests", 20e6 / MIB as f64, || rate(one, 2, write(MIB)));
     is_rate("both", 30e6 / block as f64, || rate(&stand.disks.paths, 2, write(block)));
     is_rate("both, small", 300.0, || rate(&stand.disks.paths, 4, read(4096)));
 }
