@@ -3,9 +3,13 @@
 mod support;
 
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
-use braid_bench::rig::{Array, ArraySpec, FileSystem, Kind, LoopDevice, Room};
+use braid_bench::rig::{
+    Array, ArraySpec, FileSystem, Kind, LimitedDisks, Limits, LoopDevice, Rate, Room,
+};
 use braid_bench::tool::Tool;
 use support::skip;
 
@@ -51,6 +55,42 @@ fn a_file_system_on_an_array_stands_and_goes() {
     drop((fs_on_it, device, array, files));
     assert_eq!(mounted_below(directory.path()), Vec::<String>::new());
     assert!(!PathBuf::from(format!("/proc/{pid}")).exists());
+    let left: Vec<_> = fs::read_dir(directory.path()).expect("a directory").flatten().collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn an_array_over_limited_disks_is_as_slow_as_they_are() {
+    let name = "an_array_over_limited_disks_is_as_slow_as_they_are";
+    if !rustix::process::geteuid().is_root() || !Path::new("/dev/fuse").exists() {
+        return skip(name, "it needs root and FUSE");
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    let room = room(directory.path());
+    let files = room.member_files("two", 2, 64 << 20).expect("room");
+    let disk = Rate { bytes_s: Some(20e6), iops: None };
+    let limits = Limits { disk, host: Rate::default() };
+    let disks = LimitedDisks::over(&room, "two", &files.paths, limits).expect("disks");
+    let spec = ArraySpec {
+        name: "two".to_owned(),
+        level: "0".to_owned(),
+        chunk_bytes: Some(256 << 10),
+        members: disks.paths.clone(),
+        ..ArraySpec::default()
+    };
+    let array = Array::start(&room, &spec).expect("an array");
+    let begun = Instant::now();
+    let content: Vec<u8> = (0..20_000_000).map(|at| (at % 251) as u8).collect();
+    fs::write(array.file(), &content).expect("written");
+    // Half a second in all; what this machine does besides can only make it longer.
+    assert!(begun.elapsed() > Duration::from_millis(450), "{:?}", begun.elapsed());
+    let mut read = vec![0; content.len()];
+    let file = fs::File::open(array.file()).expect("an array");
+    file.read_exact_at(&mut read, 0).expect("read");
+    assert!(read == content && begun.elapsed() > Duration::from_millis(900));
+    drop(file);
+    drop((array, disks, files));
+    assert_eq!(mounted_below(directory.path()), Vec::<String>::new());
     let left: Vec<_> = fs::read_dir(directory.path()).expect("a directory").flatten().collect();
     assert!(left.is_empty(), "{left:?}");
 }

@@ -78,8 +78,9 @@ fn about(options: &Options) -> Vec<String> {
     if !options.whole {
         about.push(
             "In short: without writing characters one by one and without creating files (-f -n 0). \
-             In files this small many of the blocks that seeks write lie side by side and become \
-             one request: the limits of requests are scaled by that."
+             Seeks of files this small write some blocks twice and some side by side, which become \
+             one request: the limits of requests are scaled by that. What bonnie++ does before the \
+             first block goes to a member counts more in half a second than in a long run."
                 .to_owned(),
         );
     }
@@ -236,7 +237,7 @@ fn plot(numbers: &Numbers<'_>, what: What) -> Option<Plot> {
     }
     series.iter().any(|series| series.style == Style::Measured).then(|| Plot {
         id: format!("members-{}", file_name(what.name())),
-        title: format!("bonnie++: {}", what.name()),
+        title: format!("More members: {}", what.name()),
         x: Axis { label: "members".to_owned(), scale: Scale::Log2 },
         y: Axis { label: what.column().unit.to_owned(), scale: Scale::Linear },
         series,

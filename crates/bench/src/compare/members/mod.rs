@@ -51,7 +51,7 @@ impl Options {
     /// half a second.
     #[must_use]
     pub fn quick() -> Self {
-        Self { write_ms: 540, read_ms: 250, whole: false, runs: 1 }
+        Self { write_ms: 540, read_ms: 150, whole: false, runs: 1 }
     }
 
     /// All that the author ran. How large his files were he does not say; they fitted into memory.
@@ -104,16 +104,16 @@ impl Comparison for Members {
         let bonnie = if whole {
             vec![job(BONNIE, blocks_ms + 4000 + 60_000)]
         } else {
-            vec![job(BEGIN, blocks_ms), job(BONNIE, 1400)]
+            vec![job(BEGIN, blocks_ms), job(BONNIE, 1300)]
         };
-        let reads = [job(WARM, read_ms + 200), job(COLD, 2 * read_ms + 300)];
+        let reads = [job(WARM, read_ms + 400), job(COLD, 2 * read_ms + 500)];
         let jobs = [bonnie.as_slice(), &reads].concat();
         let group = |class: &Class| Group {
             title: format!("members, {}", class.name),
             cases: MEMBERS.map(|members| format!("{} x{members}", class.name)).to_vec(),
             jobs: jobs.clone(),
             rounds: runs,
-            set_up: Duration::from_millis(500),
+            set_up: Duration::from_millis(700),
         };
         CLASSES.iter().map(group).collect()
     }

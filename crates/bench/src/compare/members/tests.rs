@@ -145,13 +145,13 @@ fn nothing_found_says_nothing() {
 }
 
 #[test]
-fn in_short_it_takes_less_than_a_minute_and_the_cases_are_twelve() {
+fn in_short_it_takes_about_a_minute_and_the_cases_are_twelve() {
     let groups = Members(Options::quick()).groups();
     let cases: Vec<&String> = groups.iter().flat_map(|group| &group.cases).collect();
     assert!(cases.iter().zip(Case::all()).all(|(name, case)| **name == case.name()));
     assert_eq!(cases.len(), 12);
     let takes: Duration = groups.iter().map(Group::takes).sum();
-    assert!(takes < Duration::from_secs(60), "{takes:?}");
+    assert!(takes <= Duration::from_secs(60), "{takes:?}");
     let options = Members(Options::full()).options();
     assert_eq!(serde_json::from_value::<Options>(options).expect("read"), Options::full());
 }
