@@ -51,6 +51,8 @@ pub struct Ask {
     pub resume: bool,
     /// Shows how far it is.
     pub bar: ProgressBar,
+    /// Done when a signal has ended it, after the report of what there is.
+    pub when_interrupted: Box<dyn FnOnce() + Send>,
 }
 
 /// What came out.
@@ -72,7 +74,12 @@ pub fn run(ask: Ask) -> Result<Reported, Failure> {
     let path = ask.report.clone().unwrap_or_else(|| scratch.join("report"));
     let folder = Folder::open(&path)?;
     let at_the_end = folder.clone();
-    leftovers::watch_signals(move || drop(write(&at_the_end)))?;
+    let interrupted = ask.when_interrupted;
+    leftovers::watch_signals(move || {
+        // There may be nothing to write yet.
+        let _ = write(&at_the_end);
+        interrupted();
+    })?;
     let braid = std::env::current_exe()
         .map_err(|error| Failure::system("braid", &error, "call it by its full path"))?;
     let room = Room::new(scratch, ask.members, Tool::at("braid", braid));

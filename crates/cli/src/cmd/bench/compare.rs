@@ -108,6 +108,9 @@ pub(super) fn run_into(
     let kept =
         report.as_ref().map_or_else(String::new, |to| format!(", report in {}", to.display()));
     output::warning(&format!("bench: takes {}{kept}", about(runner::takes(&comparisons))));
+    let interrupted = report.as_ref().map_or_else(String::new, |to| {
+        format!("; {} has what was measured, and --resume goes on", to.display())
+    });
     let bar = if output::shows_progress() { ProgressBar::new(0) } else { ProgressBar::hidden() };
     let reported = session::run(Ask {
         comparisons,
@@ -118,6 +121,9 @@ pub(super) fn run_into(
         force: args.force,
         resume: args.resume,
         bar,
+        when_interrupted: Box::new(move || {
+            output::warning(&format!("bench: interrupted{interrupted}"));
+        }),
     })?;
     output::answer(if args.json { &reported.json } else { &reported.text })
 }
