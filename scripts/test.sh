@@ -89,7 +89,7 @@ release() { cargo build --release --workspace --bins; }
 
 export -f deny fuzz simulate release
 
-all=(fmt clippy deny unit release sim fuzz judges)
+all=(fmt clippy deny unit release sim fuzz judges comparisons)
 for name in "${@:-${all[@]}}"; do
 	case $name in
 	fmt) step fmt cargo fmt --all --check ;;
@@ -100,6 +100,7 @@ for name in "${@:-${all[@]}}"; do
 	sim) step sim simulate ;;
 	fuzz) step fuzz fuzz ;;
 	judges) step judges cargo test --release --workspace --test judges ;;
+	comparisons) step comparisons cargo test --release --workspace --test comparisons ;;
 	*) echo "test.sh: no step named $name; the steps: ${all[*]}" >&2; exit 2 ;;
 	esac
 done

@@ -14,6 +14,7 @@ use self::chunk::Chunk;
 use self::cluster::Cluster;
 use self::levels::Levels;
 use self::members::Members;
+use self::rivals::Rival;
 use self::states::States;
 use crate::failure::Failure;
 use crate::model::Comparison;
@@ -33,19 +34,52 @@ pub fn read(name: &str, options: Value) -> Result<Box<dyn Comparison>, Failure> 
     }
 }
 
-/// The short form of a comparison, or the one at the published sizes.
-pub fn standard(name: &str, quick: bool) -> Result<Box<dyn Comparison>, Failure> {
-    match (name, quick) {
-        ("levels", true) => Ok(Box::new(Levels(levels::Options::quick()))),
-        ("levels", false) => Ok(Box::new(Levels(levels::Options::full()))),
-        ("cluster", true) => Ok(Box::new(Cluster::new(cluster::Options::quick()))),
-        ("cluster", false) => Ok(Box::new(Cluster::new(cluster::Options::full()))),
-        ("chunk", true) => Ok(Box::new(Chunk::new(chunk::Options::quick()))),
-        ("chunk", false) => Ok(Box::new(Chunk::new(chunk::Options::full()))),
-        ("states", true) => Ok(Box::new(States(states::Options::quick()))),
-        ("states", false) => Ok(Box::new(States(states::Options::full()))),
-        ("members", true) => Ok(Box::new(Members(members::Options::quick()))),
-        ("members", false) => Ok(Box::new(Members(members::Options::full()))),
+/// What may be asked of all comparisons.
+#[derive(Clone, Debug, Default)]
+pub struct Wishes {
+    /// Short and small.
+    pub quick: bool,
+    /// How often each; `None`: as often as usual.
+    pub runs: Option<u16>,
+    /// What else is measured, by those that can.
+    pub against: Vec<Rival>,
+}
+
+/// A comparison at its usual sizes.
+pub fn standard(name: &str, wishes: &Wishes) -> Result<Box<dyn Comparison>, Failure> {
+    let Wishes { quick, runs, against } = wishes;
+    let known = |rivals: &[Rival]| {
+        against.iter().copied().filter(|rival| rivals.contains(rival)).collect::<Vec<Rival>>()
+    };
+    macro_rules! usual {
+        ($of:ident) => {
+            if *quick { $of::Options::quick() } else { $of::Options::full() }
+        };
+    }
+    match name {
+        "levels" => {
+            let usual = usual!(levels);
+            let (runs, against) = (runs.unwrap_or(usual.runs), known(&levels::RIVALS));
+            Ok(Box::new(Levels(levels::Options { runs, against, ..usual })))
+        }
+        "states" => {
+            let usual = usual!(states);
+            Ok(Box::new(States(states::Options { runs: runs.unwrap_or(usual.runs), ..usual })))
+        }
+        "members" => {
+            let usual = usual!(members);
+            Ok(Box::new(Members(members::Options { runs: runs.unwrap_or(usual.runs), ..usual })))
+        }
+        "cluster" => {
+            let usual = usual!(cluster);
+            let runs = runs.unwrap_or(usual.runs);
+            Ok(Box::new(Cluster::new(cluster::Options { runs, ..usual })))
+        }
+        "chunk" => {
+            let usual = usual!(chunk);
+            let (rounds, against) = (runs.unwrap_or(usual.rounds), known(&chunk::RIVALS));
+            Ok(Box::new(Chunk::new(chunk::Options { rounds, against, ..usual })))
+        }
         _ => Err(unknown(name)),
     }
 }

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use braid_bench::compare::cluster::{self, Pattern, Storage};
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
 
-use super::compare::{ChunkArgs, LevelsArgs, ReportArgs, RunArgs, RunsArgs};
+use super::compare::{AllArgs, ChunkArgs, LevelsArgs, ReportArgs, RunArgs, RunsArgs};
 use super::{MemberArg, NodeArg, Size, WriteSchedule, parse_size};
 
 #[derive(Debug, Args)]
@@ -31,7 +31,7 @@ pub(crate) enum BenchCommand {
     /// One disk, two and four in RAID 0, on machines with limits, with bonnie++
     Members(RunsArgs),
     /// All comparisons, one after the other, in one report
-    All(RunArgs),
+    All(AllArgs),
     /// Write a report again from what the tools said
     Report(ReportArgs),
     /// Network namespaces with shaped links

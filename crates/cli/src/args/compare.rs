@@ -54,6 +54,18 @@ pub(crate) struct ChunkArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct AllArgs {
+    #[command(flatten)]
+    pub(crate) run: RunArgs,
+    /// How often each [default: as each comparison has it]
+    #[arg(long, value_name = "R", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) runs: Option<u16>,
+    /// Measure this beside it, where it can be compared: btrfs, md, file, nbdkit
+    #[arg(long, value_name = "RIVAL", value_delimiter = ',')]
+    pub(crate) against: Vec<Rival>,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct RunsArgs {
     #[command(flatten)]
     pub(crate) run: RunArgs,

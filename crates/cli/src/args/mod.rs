@@ -16,7 +16,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 pub(crate) use bench::{
     BenchArgs, BenchCommand, ClusterArgs, ExecArgs, LabCommand, LineArgs, LoadArgs, PeerName,
 };
-pub(crate) use compare::{ChunkArgs, LevelsArgs, ReportArgs, RunArgs, RunsArgs};
+pub(crate) use compare::{AllArgs, ChunkArgs, LevelsArgs, ReportArgs, RunArgs, RunsArgs};
 pub(crate) use members::{MemberArg, NodeArg, check_address};
 pub(crate) use parse::parse;
 pub(crate) use size::{Size, parse_limit, parse_size};

@@ -25,7 +25,8 @@ const PUBLISHED_CHUNK_BYTES: u64 = 256 << 10;
 const PUBLISHED_MEMBERS: usize = 6;
 
 /// What can hold a virtual machine's disk, too.
-const RIVALS: [Rival; 2] = [Rival::File, Rival::Nbdkit];
+/// What disks of virtual machines can be compared with.
+pub const RIVALS: [Rival; 2] = [Rival::File, Rival::Nbdkit];
 
 /// What is measured, at which sizes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -32,6 +32,9 @@ const MOST_MEMBERS: u16 = 32;
 const LEAST_BYTES: u64 = 4 << 20;
 const MOST_BYTES: u64 = 1 << 40;
 
+/// What else file systems can lie on.
+pub const RIVALS: [Rival; 4] = [Rival::Btrfs, Rival::Md, Rival::File, Rival::Nbdkit];
+
 /// What decides about the findings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Options {

@@ -13,7 +13,7 @@ use braid_bench::session::{self, Ask};
 use braid_bench::{compare, runner};
 use indicatif::ProgressBar;
 
-use crate::args::{ChunkArgs, LevelsArgs, ReportArgs, RunArgs, RunsArgs};
+use crate::args::{AllArgs, ChunkArgs, LevelsArgs, ReportArgs, RunArgs, RunsArgs};
 use crate::failure::{Failure, system_error};
 use crate::output;
 
@@ -21,10 +21,12 @@ use crate::output;
 const REPORT: &str = "braid-bench";
 
 /// All comparisons, at their standard sizes.
-pub(super) fn all(args: &RunArgs) -> Result<(), Failure> {
-    let standard = |&name| Ok(compare::standard(name, args.quick)?);
+pub(super) fn all(args: &AllArgs) -> Result<(), Failure> {
+    let AllArgs { run: common, runs, against } = args;
+    let wishes = compare::Wishes { quick: common.quick, runs: *runs, against: against.clone() };
+    let standard = |&name| Ok(compare::standard(name, &wishes)?);
     let all = compare::NAMES.iter().map(standard).collect::<Result<Vec<_>, Failure>>()?;
-    run(args, all)
+    run(common, all)
 }
 
 pub(super) fn chunk(args: &ChunkArgs) -> Result<(), Failure> {
@@ -44,7 +46,8 @@ pub(super) fn states(args: &RunsArgs) -> Result<(), Failure> {
 
 /// One comparison, at its standard sizes.
 pub(super) fn one(args: &RunArgs, name: &str) -> Result<(), Failure> {
-    run(args, vec![compare::standard(name, args.quick)?])
+    let wishes = compare::Wishes { quick: args.quick, ..compare::Wishes::default() };
+    run(args, vec![compare::standard(name, &wishes)?])
 }
 
 pub(super) fn members(args: &RunsArgs) -> Result<(), Failure> {
