@@ -50,7 +50,7 @@ fn doubling(numbers: &Numbers<'_>) -> Option<String> {
         (true, true) => None,
         (false, true) => Some(format!("Two members double what one writes: {}.", words(&doubled))),
         (true, false) => {
-            Some(format!("Two members nowhere double what one writes: {}.", words(&less)))
+            Some(format!("Two members nowhere double what one writes: {}, {why}.", words(&less)))
         }
         (false, false) => Some(format!(
             "Two members double what one writes: {}; but not everywhere: {}, {why}.",

@@ -129,6 +129,7 @@ fn sentences_change_with_the_numbers() {
     let bad = chapter(slow, published_seeks).says.join("\n");
     for part in [
         "Two members nowhere double what one writes: 0.65 times on t1.micro",
+        "less than the limits let through.",
         "Four members stay below what the host lets through (0.25 of it)",
         "seek less than one on t1.micro is seen here, too",
     ] {
