@@ -134,8 +134,9 @@ fn number_of(file: &str, text: &str, cell: &Value) -> Option<f64> {
         }),
         "iops" if kind("fio.json") => fio(text, job, "iops"),
         "bandwidth" if kind("dd.txt") => dd(text),
-        "bandwidth" if kind("qemu-img.txt") => None,
-        "bandwidth" if kind("load.json") => load(text),
+        "dd-cores" if kind("dd.txt") => dd_cores(text),
+        "bandwidth" if kind("qemu-img.txt") => qemu_img(text),
+        _ if kind("counted.json") => counted(text, metric),
         _ if kind("bonnie.csv") => bonnie(text, metric),
         _ => None,
     }
@@ -166,11 +167,49 @@ fn dd(text: &str) -> Option<f64> {
     (seconds > 0.0).then(|| bytes / seconds / 1e6)
 }
 
-/// What all clients were answered within the measurement.
-fn load(text: &str) -> Option<f64> {
+/// `0.004u 7.900s 75.500 10.47%`: the share of a core, of all together.
+fn dd_cores(text: &str) -> Option<f64> {
+    let share = |line: &str| {
+        let percent = line.rsplit_once(' ')?.1.strip_suffix('%')?.parse::<f64>().ok()?;
+        line.contains("u ").then_some(percent / 100.0)
+    };
+    text.lines().filter_map(share).reduce(|one, other| one + other)
+}
+
+/// `Sending N … requests, S bytes each` and `Run completed in T seconds.`
+fn qemu_img(text: &str) -> Option<f64> {
+    let after =
+        |words: &str| Some(text.rsplit_once(words)?.1.trim_start().split([' ', ',']).next()?);
+    let requests: f64 = after("Sending ")?.parse().ok()?;
+    let bytes: f64 = after("requests, ")?.parse().ok()?;
+    let seconds: f64 = after("completed in ")?.parse().ok()?;
+    Some(requests * bytes / seconds / 1e6)
+}
+
+/// What clients were answered, and what the links and the system counted meanwhile.
+fn counted(text: &str, metric: &str) -> Option<f64> {
     let raw: Value = serde_json::from_str(text).ok()?;
+    let clients = || raw["clients"].as_array().into_iter().flatten();
+    let sum = |key: &str| clients().map(|done| number(&done[key])).sum::<f64>();
+    let used = |key: &str| number(&raw["after"][key]) - number(&raw["before"][key]);
+    let total = sum("total_bytes");
+    let carried = |host: &str, way: &str| {
+        let at = |when: &str| {
+            let links = raw[when]["traffic"].as_array().into_iter().flatten();
+            let ours = links.filter(|link| link[0].as_str().is_some_and(|h| h.starts_with(host)));
+            ours.map(|link| number(&link[1][way])).sum::<f64>()
+        };
+        at("after") - at("before")
+    };
     let rate = |done: &Value| number(&done["window_bytes"]) / number(&done["window_seconds"]);
-    Some(raw["clients"].as_array()?.iter().map(rate).sum::<f64>() / 1e6)
+    Some(match metric {
+        "bandwidth" => clients().map(rate).sum::<f64>() / 1e6,
+        "client-bytes" if raw["pattern"] == "write" => carried("c", "sent") / total,
+        "node-bytes" => (carried("n", "sent") - carried("c", "received")) / total,
+        "client-cpu" => used("clients_cpu_s") / total * f64::from(1 << 30),
+        "node-cpu" => used("nodes_cpu_s") / total * f64::from(1 << 30),
+        _ => return None,
+    })
 }
 
 /// By the order of fields that `bon_csv2html` documents.
