@@ -178,8 +178,7 @@ fn dd_cores(text: &str) -> Option<f64> {
 
 /// `Sending N … requests, S bytes each` and `Run completed in T seconds.`
 fn qemu_img(text: &str) -> Option<f64> {
-    let after =
-        |words: &str| Some(text.rsplit_once(words)?.1.trim_start().split([' ', ',']).next()?);
+    let after = |words: &str| text.rsplit_once(words)?.1.trim_start().split([' ', ',']).next();
     let requests: f64 = after("Sending ")?.parse().ok()?;
     let bytes: f64 = after("requests, ")?.parse().ok()?;
     let seconds: f64 = after("completed in ")?.parse().ok()?;
