@@ -57,7 +57,11 @@ impl Gap {
         Self {
             case: case.map(str::to_owned),
             job: job.map(str::to_owned),
-            reason: format!("{object}: {}", why.reason),
+            // A failure of the case itself need not name it again.
+            reason: match case == Some(object) {
+                true => why.reason.clone(),
+                false => format!("{object}: {}", why.reason),
+            },
             next: why.next.advice.to_string(),
         }
     }

@@ -102,7 +102,7 @@ impl Room {
                 self.scratch.display(),
                 mib(free)
             );
-            return Err(Failure::gap(tag, reason, "name another directory with --dir, or --quick"));
+            return Err(Failure::gap(tag, reason, "name a roomier directory after --dir"));
         }
         self.reserved_bytes.set(self.reserved_bytes.get() + bytes);
         Ok(Reserved { bytes, of: self.reserved_bytes.clone() })
