@@ -6,6 +6,7 @@
 mod support;
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -30,6 +31,10 @@ fn mounts_and_loops() -> Vec<String> {
 #[test]
 fn every_number_comes_from_what_the_tools_said() {
     let test = "every_number_comes_from_what_the_tools_said";
+    let root = fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0);
+    if !root || !Path::new("/dev/loop-control").exists() || !Path::new("/dev/fuse").exists() {
+        return skip(test, "it needs root, loop devices and FUSE");
+    }
     for needed in ["fio", "bonnie++", "qemu-img", "mkfs.xfs", "losetup", "ip"] {
         if let Err(reason) = program(needed) {
             return skip(test, &reason);
