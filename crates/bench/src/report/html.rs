@@ -72,7 +72,11 @@ fn contents(chapters: &[Chapter]) -> Markup {
     }
 }
 
+/// So many sentences are read; those after them are unfolded by who wants to know more.
+const FIRST: usize = 3;
+
 fn section(chapter: &Chapter) -> Result<Markup, Failure> {
+    let (first, more) = chapter.says.split_at(chapter.says.len().min(FIRST));
     let plots: Vec<Markup> = chapter.plots.iter().map(figure).collect::<Result<_, Failure>>()?;
     Ok(html! {
         section id=(chapter.name) {
@@ -81,7 +85,13 @@ fn section(chapter: &Chapter) -> Result<Markup, Failure> {
             @if !chapter.says.is_empty() {
                 div.says {
                     h3 { "What it shows" }
-                    @for sentence in &chapter.says { p { (clean(sentence)) } }
+                    @for sentence in first { p { (clean(sentence)) } }
+                    @if !more.is_empty() {
+                        details {
+                            summary { (more.len()) " more" }
+                            @for sentence in more { p { (clean(sentence)) } }
+                        }
+                    }
                 }
             }
             @if !chapter.gaps.is_empty() { (gaps(&chapter.gaps)) }

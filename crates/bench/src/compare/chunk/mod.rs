@@ -230,8 +230,11 @@ impl Comparison for Chunk {
             ..Chapter::default()
         };
         sweep::add(&mut chapter, &self.options, found);
+        // The claim that was published comes first.
+        let sweep = std::mem::take(&mut chapter.says);
         moved::add(&mut chapter, &self.options, found);
         disks::add(&mut chapter, &self.options, found);
+        chapter.says.extend(sweep);
         chapter
     }
 }

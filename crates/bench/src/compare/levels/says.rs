@@ -22,6 +22,8 @@ const WORST: [(&str, &str, &[Level]); 3] = [
 pub(super) fn says(numbers: &Numbers<'_>) -> Vec<String> {
     let mut says: Vec<String> =
         WORST.iter().filter_map(|(job, what, levels)| worst(numbers, job, what, levels)).collect();
+    let lost = says.len().min(2);
+    says.splice(lost..lost, below_published(numbers));
     says.extend(cached(numbers));
     if numbers.options.job.is_some() {
         says.extend(kept(numbers));
@@ -29,7 +31,6 @@ pub(super) fn says(numbers: &Numbers<'_>) -> Vec<String> {
     for cache in Cache::ALL {
         says.extend(gained(numbers, cache));
     }
-    says.extend(below_published(numbers));
     for cache in Cache::ALL {
         says.extend(below_bound(numbers, cache));
         says.extend(rivals(numbers, cache));
