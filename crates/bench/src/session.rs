@@ -83,10 +83,31 @@ pub fn run(ask: Ask) -> Result<Reported, Failure> {
     let braid = std::env::current_exe()
         .map_err(|error| Failure::system("braid", &error, "call it by its full path"))?;
     let room = Room::new(scratch, ask.members, Tool::at("braid", braid));
+    let comparisons: Vec<Box<dyn Comparison>> =
+        ask.comparisons.into_iter().map(|one| fitted(one, &room, &folder, ask.resume)).collect();
     folder.keep_machine(&machine(&dir, &room.members))?;
-    let ended = Runner::new(&folder, &room, ask.bar).run(&ask.comparisons, ask.resume);
+    let ended = Runner::new(&folder, &room, ask.bar).run(&comparisons, ask.resume);
     let reported = write(&folder)?;
     ended.map(|()| reported)
+}
+
+/// As large as there is room for; one that is resumed, as large as it was.
+fn fitted(
+    mut comparison: Box<dyn Comparison>,
+    room: &Room,
+    folder: &Folder,
+    resume: bool,
+) -> Box<dyn Comparison> {
+    let before = folder.options(comparison.name()).filter(|_| resume);
+    let fits = |one: &dyn Comparison| match &before {
+        Some(options) => one.options() == *options,
+        None => !room.members.is_empty() || one.needs_bytes() <= room.free_bytes(),
+    };
+    let mut wanted = Some(());
+    while wanted.is_some() && !fits(comparison.as_ref()) {
+        wanted = comparison.smaller().map(|smaller| comparison = smaller);
+    }
+    comparison
 }
 
 /// Writes the report of a folder again.

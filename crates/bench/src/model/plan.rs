@@ -21,6 +21,16 @@ pub trait Comparison {
     /// Everything that is measured, in the order in which it is.
     fn groups(&self) -> Vec<Group>;
 
+    /// What all cases that stand at the same time may need at the most; 0: little.
+    fn needs_bytes(&self) -> u64 {
+        0
+    }
+
+    /// The same, half as large, where that makes sense. Its chapter says so.
+    fn smaller(&self) -> Option<Box<dyn Comparison>> {
+        None
+    }
+
     /// Sets a case up.
     fn set_up(&self, case: &str, room: &Room) -> Result<Box<dyn Standing>, Failure>;
 

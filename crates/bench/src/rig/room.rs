@@ -108,7 +108,9 @@ impl Room {
         Ok(Reserved { bytes, of: self.reserved_bytes.clone() })
     }
 
-    fn free_bytes(&self) -> u64 {
+    /// What its disk, or the memory that stands for one, has left.
+    #[must_use]
+    pub fn free_bytes(&self) -> u64 {
         let disk = statvfs(&self.scratch);
         let disk = disk.map_or(0, |StatVfs { f_bavail, f_frsize, .. }| f_bavail * f_frsize);
         let in_memory = statfs(&self.scratch).is_ok_and(|fs| fs.f_type == TMPFS);

@@ -135,6 +135,19 @@ impl Comparison for Levels {
         Cache::ALL.map(group).to_vec()
     }
 
+    fn needs_bytes(&self) -> u64 {
+        // Mirrors hold everything twice, and file systems want room of their own.
+        let of_a_case = 2 * self.0.size_bytes + (256 << 20);
+        let cases = Cache::ALL.map(|cache| self.0.cases(cache).len() as u64);
+        cases.into_iter().max().unwrap_or(0) * of_a_case
+    }
+
+    fn smaller(&self) -> Option<Box<dyn Comparison>> {
+        let size_bytes = self.0.size_bytes / 2;
+        let published = self.0.job.is_none() && size_bytes >= LEAST_BYTES;
+        published.then(|| Box::new(Self(Options { size_bytes, ..self.0.clone() })) as _)
+    }
+
     fn set_up(&self, case: &str, room: &Room) -> Result<Box<dyn Standing>, Failure> {
         let Some(case) = self.0.case(case) else {
             return Err(Failure::usage(case, "no case has this name", "see the names of levels"));

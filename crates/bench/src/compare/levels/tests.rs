@@ -222,3 +222,16 @@ fn what_makes_no_sense_is_refused_beforehand() {
     }
     Levels::of(Options::full()).expect("the published one");
 }
+
+/// What is too large for a disk is halved until it fits, or cannot be smaller.
+#[test]
+fn it_becomes_smaller_until_it_is_as_small_as_it_can_be() {
+    let mut levels: Box<dyn Comparison> = Box::new(Levels(Options::full()));
+    let mut sizes = Vec::new();
+    while let Some(smaller) = levels.smaller() {
+        assert!(smaller.needs_bytes() < levels.needs_bytes());
+        levels = smaller;
+        sizes.push(levels.options()["size_bytes"].as_u64().expect("a size"));
+    }
+    assert_eq!((sizes[0], *sizes.last().expect("some")), (512 << 20, 4 << 20));
+}
