@@ -12,7 +12,7 @@ use crate::folder::Folder;
 use crate::machine::Machine;
 use crate::model::Comparison;
 use crate::report;
-use crate::rig::{Room, leftovers};
+use crate::rig::{self, Room, leftovers};
 use crate::runner::{self, Runner};
 use crate::tool::Tool;
 
@@ -135,10 +135,7 @@ fn check_member(path: &Path, force: bool) -> Result<(), Failure> {
 
 fn default_dir(small: bool) -> PathBuf {
     let memory = Path::new(MEMORY);
-    let available = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let available = available.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
-    let kib = available.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
-    let roomy = kib.unwrap_or(0) * 1024 >= MEMORY_BYTES;
+    let roomy = rig::memory_available_bytes() >= MEMORY_BYTES;
     if small && roomy && memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() }
 }
 

@@ -18,5 +18,5 @@ pub use device::{FileSystem, Kind, LoopDevice, drop_caches};
 pub use limit::{LimitedDisks, Limits, Rate};
 pub use md::{Md, MdSpec};
 pub use nbdkit::{NbdFuse, Nbdkit};
-pub(crate) use room::file_name;
 pub use room::{MemberFiles, Room};
+pub(crate) use room::{file_name, memory_available_bytes};

@@ -34,7 +34,7 @@ pub struct MemberFiles {
     /// In the order of the roles.
     pub paths: Vec<PathBuf>,
     _made: Option<Guard>,
-    reserved: Reserved,
+    _reserved: Reserved,
 }
 
 #[derive(Debug)]
@@ -78,7 +78,7 @@ impl Room {
             let file = fs::File::create_new(path).map_err(|error| system(path, error))?;
             file.set_len(bytes).map_err(|error| system(path, error))?;
         }
-        Ok(MemberFiles { paths, _made: Some(made), reserved })
+        Ok(MemberFiles { paths, _made: Some(made), _reserved: reserved })
     }
 
     fn named_members(&self, tag: &str, count: usize) -> Result<MemberFiles, Failure> {
@@ -87,7 +87,7 @@ impl Room {
             return Err(Failure::gap(tag, reason, "name more after --members"));
         };
         let reserved = Reserved { bytes: 0, of: self.reserved_bytes.clone() };
-        Ok(MemberFiles { paths: paths.to_vec(), _made: None, reserved })
+        Ok(MemberFiles { paths: paths.to_vec(), _made: None, _reserved: reserved })
     }
 
     /// Keeps room for what sparse files may come to hold. Memory that runs out ends more than this
@@ -115,7 +115,7 @@ impl Room {
         let disk = disk.map_or(0, |StatVfs { f_bavail, f_frsize, .. }| f_bavail * f_frsize);
         let in_memory = statfs(&self.scratch).is_ok_and(|fs| fs.f_type == TMPFS);
         if in_memory {
-            disk.min(memory_available().saturating_sub(MEMORY_KEPT_BYTES))
+            disk.min(memory_available_bytes().saturating_sub(MEMORY_KEPT_BYTES))
         } else {
             disk
         }
@@ -128,12 +128,6 @@ impl MemberFiles {
     pub fn words(&self) -> Vec<String> {
         self.paths.iter().map(|path| path.display().to_string()).collect()
     }
-
-    /// Disk or memory that is kept for them.
-    #[must_use]
-    pub const fn reserved_bytes(&self) -> u64 {
-        self.reserved.bytes
-    }
 }
 
 /// A name of a file for something that has a name for people.
@@ -143,7 +137,8 @@ pub(crate) fn file_name(name: &str) -> String {
     name.split('-').filter(|part| !part.is_empty()).collect::<Vec<_>>().join("-")
 }
 
-fn memory_available() -> u64 {
+/// What programs may still ask for.
+pub(crate) fn memory_available_bytes() -> u64 {
     let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
     let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
