@@ -4,7 +4,9 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -13,6 +15,7 @@ use crate::machine::Machine;
 use crate::model::{Found, Gap, Note, Run};
 
 const JOURNAL: &str = "raw/journal.jsonl";
+const LOCK: &str = "raw/lock";
 const MACHINE: &str = "raw/machine.json";
 const NEXT: &str = "name another directory: --report DIR";
 
@@ -20,6 +23,8 @@ const NEXT: &str = "name another directory: --report DIR";
 #[derive(Clone, Debug)]
 pub struct Folder {
     path: PathBuf,
+    /// Held by who measures into it: a second one would throw away what the first has found.
+    _lock: Option<Arc<File>>,
 }
 
 /// A line of the journal.
@@ -48,7 +53,7 @@ pub struct Place<'a> {
 impl Folder {
     /// A new folder, an empty one, or one that holds a report already.
     pub fn open(path: &Path) -> Result<Self, Failure> {
-        let folder = Self { path: path.to_owned() };
+        let mut folder = Self { path: path.to_owned(), _lock: None };
         fs::create_dir_all(path).map_err(|error| folder.system(&error))?;
         let mut entries = fs::read_dir(path).map_err(|error| folder.system(&error))?;
         if entries.next().is_some() && !path.join("raw").is_dir() {
@@ -56,13 +61,18 @@ impl Folder {
             return Err(Failure::usage(path.display(), reason, NEXT));
         }
         fs::create_dir_all(path.join("raw")).map_err(|error| folder.system(&error))?;
+        let lock = File::create(path.join(LOCK)).map_err(|error| folder.system(&error))?;
+        if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
+            return Err(Failure::usage(path.display(), "another run writes into it", NEXT));
+        }
+        folder._lock = Some(Arc::new(lock));
         Ok(folder)
     }
 
     /// One that holds a report.
     pub fn of_report(path: &Path) -> Result<Self, Failure> {
         if path.join(JOURNAL).is_file() {
-            return Ok(Self { path: path.to_owned() });
+            return Ok(Self { path: path.to_owned(), _lock: None });
         }
         let reason = "it holds no report with what the tools said";
         Err(Failure::usage(path.display(), reason, "name a directory that bench has made"))
@@ -256,6 +266,16 @@ mod tests {
         folder.begin("states", &json!({ "runs": 3 }), false).expect("begun anew");
         assert!(folder.found("states").runs.is_empty());
         assert!(!directory.path().join("raw/states/uu").exists());
+    }
+
+    #[test]
+    fn two_runs_do_not_write_into_one_folder() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let first = Folder::open(directory.path()).expect("a folder");
+        let refused = Folder::open(directory.path()).expect_err("it is in use");
+        assert!(refused.why.reason.contains("another run"), "{refused:?}");
+        drop(first);
+        Folder::open(directory.path()).expect("nobody uses it any more");
     }
 
     #[test]
