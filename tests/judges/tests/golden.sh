@@ -74,6 +74,8 @@ after_stale() {
 # Power fails while the array is active, and parity of the first 4 KiB is lost with it.
 after_dirty() {
 	after_fill "$1" "$2"
+	# A timer that still runs from the last write would make the array clean again.
+	until_true in_state clean
 	echo 0 >/sys/block/md0/md/safe_mode_delay
 	[ "$(cat /sys/block/md0/md/bitmap/location)" = none ] || until_true bitmap_is_clean
 	put /dev/md0 "$2" 0 524288
@@ -82,6 +84,7 @@ after_dirty() {
 		dd if="$loop" of="cut.$number" bs=1M iflag=direct conv=sparse status=none
 		number=$((number + 1))
 	done
+	in_state active || fail "$1: did not stay active"
 	describe
 	md --stop /dev/md0
 	number=0
@@ -93,6 +96,8 @@ after_dirty() {
 	offset=$(data_offset "${LOOPS[2]}")
 	dd if=/dev/zero of="${LOOPS[2]}" bs=512 seek="$offset" count=8 oflag=direct status=none
 }
+
+in_state() { [ "$(cat /sys/block/md0/md/array_state)" = "$1" ]; }
 
 bitmap_is_clean() { mdadm -X "${LOOPS[0]}" | grep -q ', 0 dirty'; }
 
