@@ -58,6 +58,8 @@ fn main() -> ExitCode {
     drop(std::hint::black_box(vec![1_u8; 24 << 20]));
     let began = Instant::now();
     let (next, failed, events) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+    // Equal for two builds in which every seed is the same run.
+    let digest = AtomicU64::new(0);
     std::thread::scope(|scope| {
         for _ in 0..args.jobs {
             scope.spawn(|| {
@@ -69,6 +71,8 @@ fn main() -> ExitCode {
                     match args.of.run_seed(args.start + index) {
                         Ok(report) => {
                             events.fetch_add(report.events, Ordering::Relaxed);
+                            let seed = report.hash.wrapping_mul(2 * (args.start + index) + 1);
+                            digest.fetch_add(seed, Ordering::Relaxed);
                         }
                         Err(line) => {
                             failed.fetch_add(1, Ordering::Relaxed);
@@ -82,9 +86,10 @@ fn main() -> ExitCode {
     let seconds = began.elapsed().as_secs_f64();
     let failed = failed.into_inner();
     println!(
-        "{} seeds, {} events in {seconds:.1} s: {:.0} seeds/s",
+        "{} seeds, {} events, digest {:016x} in {seconds:.1} s: {:.0} seeds/s",
         args.seeds,
         events.into_inner(),
+        digest.into_inner(),
         args.seeds as f64 / seconds
     );
     println!("{} passed, {failed} failed", args.seeds - failed);
