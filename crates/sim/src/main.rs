@@ -71,7 +71,7 @@ fn main() -> ExitCode {
                     match args.of.run_seed(args.start + index) {
                         Ok(report) => {
                             events.fetch_add(report.events, Ordering::Relaxed);
-                            let seed = report.hash.wrapping_mul(2 * (args.start + index) + 1);
+                            let seed = report.trace_hash.wrapping_mul(2 * (args.start + index) + 1);
                             digest.fetch_add(seed, Ordering::Relaxed);
                         }
                         Err(line) => {
