@@ -27,6 +27,7 @@ const NO_CIRCLES: &[(&str, &[&str])] = &[
     ("crates/array/src", &[]),
     ("crates/array/src/array/sync", &[]),
     ("crates/array/src/assemble", &[]),
+    ("crates/array/src/code", &[]),
     ("crates/array/src/geometry", &[]),
     ("crates/array/src/level", &[]),
     ("crates/array/src/plan", &[]),

@@ -3,10 +3,10 @@
 use braid_array::level::{Layout, LayoutError, Level, ParityLayout};
 use braid_array::refusal::{Advised, Next};
 
-use crate::levels::{self, LevelError};
-use crate::stripe::StripeCode;
 use crate::xor2d::{NodesError, Xor2d};
 use crate::{Planner, Schedule};
+use braid_array::code::StripeCode;
+use braid_array::code::levels::{self, LevelError};
 
 /// The level in the superblocks of an array with the 2-D XOR code. md has no such level and
 /// refuses to run the array; its members would make no sense to it.

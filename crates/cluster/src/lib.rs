@@ -3,11 +3,14 @@
 //! source: an executor carries out what is described here.
 //!
 //! A [`StripeCode`] says which cells of a stripe hold data and which sums the others are: the 2-D
-//! XOR code of [`Xor2d`] or a level of md's. [`Recovery`] gets lost cells back. A [`Schedule`] is
-//! one tree of transfers for each parity, and [`Program`] what one node does of it.
+//! XOR code of [`Xor2d`] or a level of md's. A [`Schedule`] is one tree of transfers for each
+//! parity, and [`Program`] what one node does of it.
+//!
+//! [`StripeCode`]: braid_array::code::StripeCode
 //!
 //! ```
-//! use braid_cluster::{Planner, Recovery, Xor2d};
+//! use braid_array::code::Recovery;
+//! use braid_cluster::{Planner, Xor2d};
 //!
 //! let xor2d = Xor2d::new(5).expect("4 to 34 nodes");
 //! // Any two nodes may be lost.
@@ -23,27 +26,20 @@
 pub mod assemble;
 pub mod client;
 pub mod create;
-pub mod decode;
 pub mod family;
-pub mod levels;
 pub mod node;
 pub mod pipeline;
 pub mod program;
 pub mod schedule;
 pub mod set;
-pub mod stripe;
-pub mod terms;
 pub mod wire;
 pub mod xor2d;
 
 pub use client::{Client, ClientConfig, ClientMember};
-pub use decode::Recovery;
 pub use family::Family;
 pub use node::Node;
 pub use pipeline::Pipeline;
 pub use program::Program;
 pub use schedule::{Planner, Schedule};
 pub use set::{Imm, Mode, Set, Touched};
-pub use stripe::{Cell, Equation, Kind, StripeCode, Term};
-pub use terms::Terms;
 pub use xor2d::Xor2d;

@@ -28,7 +28,7 @@ use crate::family::FamilyError;
 use crate::program::{Operation, Program};
 use crate::schedule::{Planner, Schedule};
 use crate::set::{MAX_POSITIONS, MAX_TRANSFERS, Mode, Set, Touched};
-use crate::stripe::StripeCode;
+use braid_array::code::StripeCode;
 
 /// Slots of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

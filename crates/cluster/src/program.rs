@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::schedule::{Endpoint, Input, Schedule};
-use crate::stripe::{Content, StripeCode};
+use braid_array::code::{Content, StripeCode};
 
 /// What is done with the inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,7 +125,7 @@ fn stores(
     stored: &dyn Fn(u32) -> bool,
 ) -> Vec<(Vec<Input>, Destination)> {
     let own = code.cells().filter(|cell| cell.node == node);
-    let store = |cell: crate::Cell| {
+    let store = |cell: braid_array::code::Cell| {
         let inputs = match code.content(cell) {
             Content::Data(index) if !stored(index) => return None,
             Content::Data(index) => vec![Input { transfer: index as usize, coef: 1 }],

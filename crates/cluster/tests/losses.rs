@@ -3,9 +3,10 @@
 
 use std::collections::BTreeSet;
 
+use braid_array::code::levels::{LevelError, stripe_code};
+use braid_array::code::{Cell, Recovery, StripeCode, Terms};
 use braid_array::level::{FarSets, Layout, Level, ParityLayout, Raid0Layout, Raid10Layout};
-use braid_cluster::levels::{LevelError, stripe_code};
-use braid_cluster::{Cell, Recovery, StripeCode, Terms, Xor2d};
+use braid_cluster::Xor2d;
 
 /// The largest stripe has 32 rows over 32 data nodes.
 const WORDS: usize = 32 * 32 / 64;
@@ -139,4 +140,37 @@ fn comes_back(code: &StripeCode, plan: &Recovery, lost: &[u16]) {
         there.insert(step.cell);
     }
     assert!(there.iter().copied().eq(code.cells()));
+}
+
+#[test]
+fn one_lost_node_reads_rows_and_two_are_two_chains_side_by_side() {
+    let xor2d = Xor2d::new(5).expect("5 nodes");
+    let one = Recovery::plan(xor2d.code(), &[2]).expect("one node");
+    assert_eq!(one.steps().len(), 4);
+    assert_eq!(one.reads().len(), 12, "n-2 blocks in each of 4 rows");
+    let two = Recovery::plan(xor2d.code(), &[0, 1]).expect("two nodes");
+    let first: Vec<u16> = two.steps()[..2].iter().map(|step| step.cell.node).collect();
+    assert_eq!(two.steps().len(), 8);
+    assert!(two.reads().iter().all(|cell| cell.node > 1));
+    assert_ne!(first[0], first[1], "both ends of the path are peeled at once");
+    assert!(Recovery::plan(xor2d.code(), &[0, 1, 2]).is_none(), "three nodes are too many");
+}
+
+#[test]
+fn a_single_wanted_block_needs_only_its_part_of_the_chain() {
+    let xor2d = Xor2d::new(7).expect("7 nodes");
+    let all = Recovery::plan(xor2d.code(), &[0, 3]).expect("two nodes");
+    for step in all.steps() {
+        let some = all.only(&[step.cell], |_| false);
+        assert_eq!(some.steps().last().map(|last| last.cell), Some(step.cell));
+        let mut there = some.reads();
+        for step in some.steps() {
+            assert!(step.inputs.iter().all(|term| there.contains(&term.cell)));
+            there.insert(step.cell);
+        }
+        assert!(some.steps().len() < all.steps().len());
+    }
+    assert_eq!(all.only(&[], |_| false).steps(), []);
+    let (first, last) = (&all.steps()[0].cell, &all.steps()[all.steps().len() - 1].cell);
+    assert_eq!(all.only([first, last], |cell| cell == last).steps(), [all.steps()[0].clone()]);
 }

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use braid_array::code::levels::stripe_code;
+use braid_array::code::{Cell, StripeCode, Terms};
 use braid_array::level::{FarSets, Layout, Level, ParityLayout, Raid10Layout};
-use braid_cluster::levels::stripe_code;
 use braid_cluster::program::{Destination, Operation, Output};
 use braid_cluster::schedule::Endpoint;
-use braid_cluster::{Cell, Planner, Program, Schedule, StripeCode, Terms, Xor2d};
+use braid_cluster::{Planner, Program, Schedule, Xor2d};
 
 #[test]
 fn every_level_has_schedules_that_are_exact_and_programs_that_carry_them_out() {

@@ -10,8 +10,7 @@
 
 use super::extent::{Extent, Piece, Want, Whose};
 use super::{BTreeMap, BTreeSet, Buf, Cell, Client, Key, RequestError, RequestId, Use, VecDeque};
-use crate::StripeCode;
-use crate::decode::{Recovery, Step};
+use braid_array::code::{Recovery, Step, StripeCode};
 
 /// Blocks of one range of a stripe, read and formed.
 #[derive(Debug)]

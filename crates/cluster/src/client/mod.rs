@@ -42,8 +42,8 @@ use braid_array::{
 use crate::pipeline::{Params, Pipeline};
 use crate::schedule::Planner;
 use crate::set::Mode;
-use crate::stripe::Cell;
 use crate::wire::Message;
+use braid_array::code::Cell;
 use decode::Decode;
 use extent::Piece;
 use gather::Gather;
@@ -468,7 +468,7 @@ impl Client {
         lost.is_empty()
             || periods.into_iter().all(|stripe| {
                 let code = family.code(nodes, stripe);
-                code.is_ok_and(|code| crate::Recovery::plan(&code, &lost).is_some())
+                code.is_ok_and(|code| braid_array::code::Recovery::plan(&code, &lost).is_some())
             })
     }
 

@@ -195,7 +195,7 @@ impl Client {
 
     /// Opens the first job, if there are buffers for what it needs.
     fn open_first(&mut self, kind: usize) -> bool {
-        let sums_of = |code: &crate::StripeCode| code.equations().len();
+        let sums_of = |code: &braid_array::code::StripeCode| code.equations().len();
         let job = &mut self.jobs[kind][0];
         let whole = job.mode == Mode::Full && job.range.touched.is_all();
         let by_client = *job
@@ -322,8 +322,8 @@ impl Client {
         let sums = (0..equations.len()).map(|equation| {
             let terms = &equations[equation].terms;
             let index = |cell: Cell| match open.plan.code.content(cell) {
-                crate::stripe::Content::Data(index) => index,
-                crate::stripe::Content::Sum(_) => unreachable!("terms are data"),
+                braid_array::code::Content::Data(index) => index,
+                braid_array::code::Content::Sum(_) => unreachable!("terms are data"),
             };
             let inputs = terms.iter().map(|term| open.sources[&index(term.cell)]).collect();
             (equation, inputs, terms.iter().map(|term| term.coef).collect())

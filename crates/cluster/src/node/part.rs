@@ -9,7 +9,7 @@ use crate::pipeline::Plan;
 use crate::program::{Destination, Output, Step};
 use crate::schedule::{Endpoint, Input};
 use crate::set::{Mode, Touched};
-use crate::stripe::{Cell, Content};
+use braid_array::code::{Cell, Content};
 
 /// A slot of the position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::{Endpoint, Input, Schedule, Transfer};
-use crate::stripe::{Cell, Content, StripeCode};
-use crate::terms::Terms;
+use braid_array::code::Terms;
+use braid_array::code::{Cell, Content, StripeCode};
 
 /// The parent of every node of a tree but the root, which is the parity's node.
 pub(crate) type Tree = BTreeMap<u16, u16>;

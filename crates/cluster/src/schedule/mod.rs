@@ -15,8 +15,8 @@ pub use verify::Fault;
 
 use braid_array::refusal::{Advised, Next};
 
-use crate::stripe::StripeCode;
-use crate::terms::Terms;
+use braid_array::code::StripeCode;
+use braid_array::code::Terms;
 
 /// Where a transfer starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

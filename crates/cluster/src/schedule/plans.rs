@@ -2,7 +2,7 @@
 
 use super::build::{self, Tree, from_trees};
 use super::{Schedule, ScheduleError};
-use crate::stripe::{Equation, StripeCode};
+use braid_array::code::{Equation, StripeCode};
 
 /// Who builds the parities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

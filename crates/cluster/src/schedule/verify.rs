@@ -1,8 +1,8 @@
 //! A schedule carried out with symbols.
 
 use super::{Endpoint, Input, Schedule};
-use crate::stripe::StripeCode;
-use crate::terms::Terms;
+use braid_array::code::StripeCode;
+use braid_array::code::Terms;
 
 /// What is wrong with a schedule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -6,8 +6,8 @@
 //! not have is nothing saved, and one such pair cannot be avoided.
 
 use super::Xor2d;
-use crate::decode::Recovery;
-use crate::stripe::Cell;
+use braid_array::code::Cell;
+use braid_array::code::Recovery;
 
 impl Xor2d {
     /// How one lost node comes back with the fewest reads: 3R²/4 blocks over an even number of

@@ -12,7 +12,7 @@ mod plans;
 
 use braid_array::refusal::{Advised, Next};
 
-use crate::stripe::{Cell, Equation, Kind, StripeCode, Term};
+use braid_array::code::{Cell, Equation, Kind, StripeCode, Term};
 
 /// The fewest nodes with room for data and two parities of each row.
 pub const MIN_NODES: u16 = 4;

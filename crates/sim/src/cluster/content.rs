@@ -1,10 +1,10 @@
 //! What lies on the volumes, looked at without any machine: blocks by stripe and cell, whether
 //! parities fit, and the array's content without some of the nodes.
 
+use braid_array::code::{Cell, Recovery, StripeCode};
 use braid_array::format::superblock::MAX_SECTOR;
 use braid_array::format::{Role, Superblock, Version};
 use braid_cluster::pipeline::Params;
-use braid_cluster::{Cell, Recovery, StripeCode};
 
 use crate::disk::Disk;
 use crate::rng::Rng;
@@ -142,8 +142,9 @@ fn sum(inputs: &[(u8, &[u8])], len: usize) -> Vec<u8> {
 pub fn misfit(layout: &Layout, disks: &[&Disk]) -> Option<String> {
     for stripe in 0..layout.params.stripes {
         for equation in layout.code(stripe).equations() {
-            let term =
-                |term: &braid_cluster::Term| (term.coef, layout.block(disks, stripe, term.cell));
+            let term = |term: &braid_array::code::Term| {
+                (term.coef, layout.block(disks, stripe, term.cell))
+            };
             let terms: Vec<(u8, &[u8])> = equation.terms.iter().map(term).collect();
             let right = sum(&terms, layout.params.chunk_bytes as usize);
             let cell = equation.parity;
@@ -170,7 +171,7 @@ pub fn data(layout: &Layout, disks: &[&Disk], stripe: u64, lost: &[u16]) -> Vec<
     let len = layout.params.chunk_bytes as usize;
     let mut found: Vec<(Cell, Vec<u8>)> = Vec::new();
     for step in recovery.steps() {
-        let term = |term: &braid_cluster::Term| {
+        let term = |term: &braid_array::code::Term| {
             let back = found.iter().find(|(cell, _)| *cell == term.cell);
             (term.coef, back.map_or_else(|| layout.block(disks, stripe, term.cell), |b| &b.1))
         };

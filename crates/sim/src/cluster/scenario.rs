@@ -2,9 +2,10 @@
 
 use std::fmt;
 
+use braid_array::code::Recovery;
 use braid_array::level::{Layout, Level};
 use braid_cluster::pipeline::Slots;
-use braid_cluster::{Family, Pipeline, Planner, Recovery, pipeline::Params};
+use braid_cluster::{Family, Pipeline, Planner, pipeline::Params};
 
 use super::world::{Mutation, Temper};
 use crate::rng::Rng;

@@ -6,8 +6,9 @@
 //! write at most `min(k / c, 1 / v)`. A mix makes a part of the stripes one way and the rest the
 //! other; its bound is that of the best part.
 
+use braid_array::code::{Recovery, StripeCode};
 use braid_cluster::schedule::Endpoint;
-use braid_cluster::{Family, Planner, Recovery, Schedule, StripeCode};
+use braid_cluster::{Family, Planner, Schedule};
 
 use super::words::WriteSchedule;
 

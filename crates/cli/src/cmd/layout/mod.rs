@@ -7,8 +7,9 @@ mod stripe;
 mod text;
 
 use braid_array::SECTOR_BYTES;
+use braid_array::code::{Terms, levels};
 use braid_cluster::family::XOR2D_NAME;
-use braid_cluster::{Schedule, Terms, Xor2d, levels};
+use braid_cluster::{Schedule, Xor2d};
 use serde::{Serialize, Serializer};
 
 use super::shape::{ArrayShape, Typed, family};

@@ -1,8 +1,8 @@
 //! The map of one stripe over nodes, and its schedule.
 
+use braid_array::code::{self, Content, StripeCode};
 use braid_cluster::schedule::Endpoint;
-use braid_cluster::stripe::Content;
-use braid_cluster::{self as cluster, Planner, Schedule, StripeCode};
+use braid_cluster::{self as cluster, Planner, Schedule};
 
 use super::{Cell, Equation, Kind, Map, Place, Plan, Sender, Term, Transfer};
 use crate::args::ScheduleName;
@@ -14,18 +14,18 @@ pub(super) fn map(shape: &ArrayShape, layout: Option<String>, code: &StripeCode)
         let index = match code.content(cell) {
             Content::Data(index) => u64::from(index),
             Content::Sum(_) => match (code.kind(cell), code.terms(cell).as_block()) {
-                (cluster::Kind::Copy, Some(index)) => u64::from(index),
+                (code::Kind::Copy, Some(index)) => u64::from(index),
                 _ => u64::from(cell.row),
             },
         };
         Cell { row: u64::from(cell.row), member: cell.node, kind: kind(code.kind(cell)), index }
     };
-    let term = |term: &cluster::Term| Term {
+    let term = |term: &code::Term| Term {
         row: u64::from(term.cell.row),
         member: term.cell.node,
         coef: term.coef,
     };
-    let equation = |equation: &cluster::Equation| Equation {
+    let equation = |equation: &code::Equation| Equation {
         parity: Place { row: u64::from(equation.parity.row), member: equation.parity.node },
         terms: equation.terms.iter().map(term).collect(),
     };
@@ -34,13 +34,13 @@ pub(super) fn map(shape: &ArrayShape, layout: Option<String>, code: &StripeCode)
     Map::new(shape, layout, u64::from(code.rows()), cells, equations)
 }
 
-const fn kind(kind: cluster::Kind) -> Kind {
+const fn kind(kind: code::Kind) -> Kind {
     match kind {
-        cluster::Kind::Data => Kind::Data,
-        cluster::Kind::Copy => Kind::Copy,
-        cluster::Kind::Parity => Kind::Parity,
-        cluster::Kind::Q => Kind::Q,
-        cluster::Kind::Diagonal => Kind::Diag,
+        code::Kind::Data => Kind::Data,
+        code::Kind::Copy => Kind::Copy,
+        code::Kind::Parity => Kind::Parity,
+        code::Kind::Q => Kind::Q,
+        code::Kind::Diagonal => Kind::Diag,
     }
 }
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use braid_cluster::Terms;
+use braid_array::code::Terms;
 
 use super::{Cell, Equation, Kind, Map, Place, Plan, Sender, Term};
 use crate::args::Size;

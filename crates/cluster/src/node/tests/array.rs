@@ -188,7 +188,7 @@ impl Array {
         let code = family.code(nodes, stripe).expect("a code");
         let wrong = |&row: &u16| {
             let mut block = vec![0; CHUNK as usize];
-            for (index, coef) in code.terms(crate::Cell { row, node }).iter() {
+            for (index, coef) in code.terms(braid_array::code::Cell { row, node }).iter() {
                 let data = &self.model[stripe as usize][index as usize];
                 braid_parity::combine(&mut [&mut block], &[coef], &[data], true);
             }

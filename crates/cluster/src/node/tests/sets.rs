@@ -192,7 +192,7 @@ fn a_store_that_fails_is_told_and_harms_no_parity() {
         array.world.sites[1].bad_sectors.insert(16);
         let mut touched = Touched::none(12);
         let code = Family::Xor2d.code(5, 0).expect("a code");
-        let mine = |cell: &&crate::Cell| cell.node == 1 && cell.row == 0;
+        let mine = |cell: &&braid_array::code::Cell| cell.node == 1 && cell.row == 0;
         let index = code.data().iter().position(|cell| mine(&cell)).expect("node 1 holds data");
         touched.insert(index as u32);
         let touched = if mode == Mode::Full { Touched::all(12) } else { touched };

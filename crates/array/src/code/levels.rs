@@ -1,10 +1,10 @@
-//! The levels that md knows, as stripes over nodes: what the nodes hold is what md would find.
+//! The levels that md knows, as stripes.
 
-use braid_array::geometry::{Geometry, GeometryError, Shape};
-use braid_array::level::{Layout, Level};
-use braid_array::refusal::{Advised, Next};
+use crate::geometry::{Geometry, GeometryError, Shape};
+use crate::level::{Layout, Level};
+use crate::refusal::{Advised, Next};
 
-use crate::stripe::{Cell, Equation, Kind, StripeCode, Term};
+use super::stripe::{Cell, Equation, Kind, StripeCode, Term};
 
 /// Chunks are the blocks here; the mapping asks for a size, and any will do.
 const CHUNK_SECTORS: u32 = 8;

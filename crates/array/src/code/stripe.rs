@@ -1,6 +1,6 @@
 //! A stripe as cells and equations, whatever the level.
 
-use crate::terms::Terms;
+use super::terms::Terms;
 
 /// One block of a stripe: a row of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -85,7 +85,7 @@ pub struct StripeCode {
 
 impl StripeCode {
     /// `data` by index. The caller, in this crate, keeps what [`Equation`] and [`StripeCode`] say.
-    pub(crate) fn new(nodes: u16, rows: u16, data: Vec<Cell>, equations: Vec<Equation>) -> Self {
+    pub fn new(nodes: u16, rows: u16, data: Vec<Cell>, equations: Vec<Equation>) -> Self {
         let cells = usize::from(nodes) * usize::from(rows);
         assert_eq!(data.len() + equations.len(), cells, "every cell holds data or a sum");
         let mut code = Self {
@@ -181,7 +181,7 @@ impl StripeCode {
     }
 
     /// The number of a cell in tables over all cells.
-    pub(crate) fn slot(&self, cell: Cell) -> usize {
+    pub fn slot(&self, cell: Cell) -> usize {
         assert!(cell.row < self.rows && cell.node < self.nodes, "{cell:?} outside the stripe");
         slot(self.nodes, cell)
     }

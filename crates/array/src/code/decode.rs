@@ -7,7 +7,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use braid_parity::gf;
 
-use crate::stripe::{Cell, StripeCode, Term};
+use super::stripe::{Cell, StripeCode, Term};
 
 /// One block coming back.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,7 +45,7 @@ impl Recovery {
     }
 
     /// Each lost cell by an equation, in this order.
-    pub(crate) fn by_equations(code: &StripeCode, cells: &[(Cell, usize)]) -> Self {
+    pub fn by_equations(code: &StripeCode, cells: &[(Cell, usize)]) -> Self {
         let steps = cells.iter().map(|&(cell, number)| solve(code, number, cell)).collect();
         Self { steps }
     }
@@ -150,43 +150,4 @@ fn eliminate(code: &StripeCode, unknown: &[bool]) -> Option<Vec<Step>> {
         Step { cell: cells[column], inputs: others.map(term).collect() }
     };
     Some(lines.iter().zip(&columns).map(step).collect())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::Xor2d;
-
-    #[test]
-    fn one_lost_node_reads_rows_and_two_are_two_chains_side_by_side() {
-        let xor2d = Xor2d::new(5).expect("5 nodes");
-        let one = Recovery::plan(xor2d.code(), &[2]).expect("one node");
-        assert_eq!(one.steps().len(), 4);
-        assert_eq!(one.reads().len(), 12, "n-2 blocks in each of 4 rows");
-        let two = Recovery::plan(xor2d.code(), &[0, 1]).expect("two nodes");
-        let first: Vec<u16> = two.steps()[..2].iter().map(|step| step.cell.node).collect();
-        assert_eq!(two.steps().len(), 8);
-        assert!(two.reads().iter().all(|cell| cell.node > 1));
-        assert_ne!(first[0], first[1], "both ends of the path are peeled at once");
-        assert!(Recovery::plan(xor2d.code(), &[0, 1, 2]).is_none(), "three nodes are too many");
-    }
-
-    #[test]
-    fn a_single_wanted_block_needs_only_its_part_of_the_chain() {
-        let xor2d = Xor2d::new(7).expect("7 nodes");
-        let all = Recovery::plan(xor2d.code(), &[0, 3]).expect("two nodes");
-        for step in all.steps() {
-            let some = all.only(&[step.cell], |_| false);
-            assert_eq!(some.steps().last().map(|last| last.cell), Some(step.cell));
-            let mut there = some.reads();
-            for step in some.steps() {
-                assert!(step.inputs.iter().all(|term| there.contains(&term.cell)));
-                there.insert(step.cell);
-            }
-            assert!(some.steps().len() < all.steps().len());
-        }
-        assert_eq!(all.only(&[], |_| false).steps(), []);
-        let (first, last) = (&all.steps()[0].cell, &all.steps()[all.steps().len() - 1].cell);
-        assert_eq!(all.only([first, last], |cell| cell == last).steps(), [all.steps()[0].clone()]);
-    }
 }
