@@ -30,7 +30,7 @@ pub mod units;
 pub use action::{Action, Checked, Compute, IoError, IoErrorKind, IoOp, Outcome};
 pub use array::Array;
 pub use buffer::Buf;
-pub use machine::Machine;
+pub use machine::{AnyMachine, BlockMachine, Machine};
 pub use refusal::Refusal;
 pub use request::{Op, Request, RequestError, RequestId};
 pub use units::{Instant, IoId, MemberId, SECTOR_BYTES};

@@ -5,23 +5,42 @@ use crate::request::{Full, Request};
 use crate::status::Status;
 use crate::{Action, Instant, MemberId};
 
-/// A state machine that serves block requests. The executor calls `poll` until `None` after each
-/// `submit` and `handle`, and `handle(now, Event::Tick)` no later than `deadline`.
+/// A state machine. All of it happens inside these calls, one after the other: it has no thread and
+/// no clock, and what it wants done it says as actions.
+///
+/// The executor calls `poll` until it is empty before it waits for anything: when it has just made
+/// the machine, and after every `handle` and, where there is one, `submit`; several of these may
+/// come first, and what they bring shares what is to be done. Empty means that there is nothing to
+/// do until the next `handle` or `submit`, and no earlier than that: the executor has carried out
+/// or begun all it was told, and only an answer, a command, a request or the deadline changes
+/// anything. The deadline is asked for again after each time `poll` got empty.
+///
+/// `now` is the executor's clock. It does not run backwards.
 pub trait Machine {
-    /// Takes a request in.
+    /// Takes an answer, a command or the passing of the deadline in. Every action that names an
+    /// `IoId` is answered once, in any order, maybe before the next `poll`; only one that was
+    /// abandoned may stay without an answer.
+    fn handle(&mut self, now: Instant, event: Event);
+
+    /// The next thing to do, if there is one. Carried out or begun in this order.
+    fn poll(&mut self) -> Option<Action>;
+
+    /// When to call `handle(Tick)` at the latest. Earlier is allowed and does no harm.
+    fn deadline(&self) -> Option<Instant>;
+
+    /// Nothing is in flight: no request, no I/O, no computation, no metadata update due. And what
+    /// is in the scratch is of no use any more: the executor may fill it with zeroes again.
+    fn idle(&self) -> bool;
+}
+
+/// A machine that serves block requests.
+pub trait BlockMachine: Machine {
+    /// Takes a request in. It is answered with one `Action::Complete`; until then its buffer is
+    /// the machine's.
     ///
     /// # Errors
     /// [`Full`]: try again after the next completion. The request was not taken.
     fn submit(&mut self, now: Instant, request: Request) -> Result<(), Full>;
-
-    /// Takes an answer, a command or the passing of the deadline in.
-    fn handle(&mut self, now: Instant, event: Event);
-
-    /// The next thing to do, if there is one.
-    fn poll(&mut self) -> Option<Action>;
-
-    /// When to call `handle(Tick)` at the latest.
-    fn deadline(&self) -> Option<Instant>;
 
     /// A copy of the state, for people.
     fn status(&self) -> Status;
@@ -37,8 +56,54 @@ pub trait Machine {
 
     /// An id under which a device may be added.
     fn free_member(&self) -> Option<MemberId>;
+}
 
-    /// Nothing is in flight: no request, no I/O, no computation, no metadata update due. And what
-    /// is in the scratch is of no use any more: the executor may fill it with zeroes again.
-    fn idle(&self) -> bool;
+/// A machine, as an executor has it that drives both kinds.
+pub enum AnyMachine {
+    /// Serves requests.
+    Block(Box<dyn BlockMachine + Send>),
+    /// Serves none: what it does comes from elsewhere.
+    Plain(Box<dyn Machine + Send>),
+}
+
+impl AnyMachine {
+    /// As one that serves requests, if it does.
+    pub fn block(&mut self) -> Option<&mut (dyn BlockMachine + Send)> {
+        match self {
+            Self::Block(machine) => Some(machine.as_mut()),
+            Self::Plain(_) => None,
+        }
+    }
+
+    fn plain(&self) -> &(dyn Machine + Send) {
+        match self {
+            Self::Block(machine) => machine.as_ref(),
+            Self::Plain(machine) => machine.as_ref(),
+        }
+    }
+
+    fn plain_mut(&mut self) -> &mut (dyn Machine + Send) {
+        match self {
+            Self::Block(machine) => machine.as_mut(),
+            Self::Plain(machine) => machine.as_mut(),
+        }
+    }
+}
+
+impl Machine for AnyMachine {
+    fn handle(&mut self, now: Instant, event: Event) {
+        self.plain_mut().handle(now, event);
+    }
+
+    fn poll(&mut self) -> Option<Action> {
+        self.plain_mut().poll()
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        self.plain().deadline()
+    }
+
+    fn idle(&self) -> bool {
+        self.plain().idle()
+    }
 }

@@ -13,8 +13,8 @@ use crate::refusal::Refusal;
 use crate::request::Full;
 use crate::status::{ArrayState, Status};
 use crate::{
-    Action, Array, Instant, IoError, IoId, IoOp, Machine, MemberId, Op, Outcome, Request,
-    RequestError, RequestId, SECTOR_BYTES,
+    Action, Array, BlockMachine, Instant, IoError, IoId, IoOp, Machine, MemberId, Op, Outcome,
+    Request, RequestError, RequestId, SECTOR_BYTES,
 };
 
 /// Members an inner array may come to have; leaf ids are `inner * LEAVES + member`.
@@ -298,11 +298,6 @@ const fn lift(result: Result<(), RequestError>) -> Result<Outcome, IoError> {
 }
 
 impl Machine for Stack {
-    fn submit(&mut self, now: Instant, request: Request) -> Result<(), Full> {
-        self.now = self.now.max(now);
-        self.outer.submit(now, request)
-    }
-
     fn handle(&mut self, now: Instant, event: Event) {
         self.now = self.now.max(now);
         match event {
@@ -350,9 +345,20 @@ impl Machine for Stack {
         inner.chain(self.outer.deadline()).min()
     }
 
+    fn idle(&self) -> bool {
+        self.outer.idle() && self.inner.iter().all(Machine::idle)
+    }
+}
+
+impl BlockMachine for Stack {
+    fn submit(&mut self, now: Instant, request: Request) -> Result<(), Full> {
+        self.now = self.now.max(now);
+        self.outer.submit(now, request)
+    }
+
     fn status(&self) -> Status {
         let mut status = self.outer.status();
-        status.children = self.inner.iter().map(Machine::status).collect();
+        status.children = self.inner.iter().map(BlockMachine::status).collect();
         for member in &mut status.members {
             member.member = Self::array(member.member);
         }
@@ -376,7 +382,7 @@ impl Machine for Stack {
     }
 
     fn block_bytes(&self) -> u32 {
-        self.inner.iter().map(Machine::block_bytes).max().unwrap_or(512)
+        self.inner.iter().map(BlockMachine::block_bytes).max().unwrap_or(512)
     }
 
     fn read_only(&self) -> bool {
@@ -389,9 +395,5 @@ impl Machine for Stack {
             .max_by_key(|index| (self.inner[*index].degraded(), usize::MAX - index))?;
         let member = self.inner[neediest].free_member()?;
         Some(Self::leaf(neediest as u16, member))
-    }
-
-    fn idle(&self) -> bool {
-        self.outer.idle() && self.inner.iter().all(Machine::idle)
     }
 }

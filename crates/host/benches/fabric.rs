@@ -19,9 +19,7 @@ use std::time::{Duration, Instant};
 use braid_array::action::{Command as Order, Event};
 use braid_array::array::Scratch;
 use braid_array::fabric::{FabricEvent, FabricOp, PeerId};
-use braid_array::request::Full;
-use braid_array::status::Status;
-use braid_array::{Action, Buf, Instant as Moment, IoId, Machine, MemberId, Refusal, Request};
+use braid_array::{Action, AnyMachine, Buf, Instant as Moment, IoId, Machine, Refusal};
 use braid_host::arena::Arena;
 use braid_host::door::{Door, Message};
 use braid_host::engine::Engine;
@@ -110,10 +108,6 @@ impl Blaster {
 }
 
 impl Machine for Blaster {
-    fn submit(&mut self, _: Moment, _: Request) -> Result<(), Full> {
-        Err(Full)
-    }
-
     fn handle(&mut self, _: Moment, event: Event) {
         match event {
             Event::Fabric(FabricEvent::Connected { .. }) => {
@@ -154,26 +148,6 @@ impl Machine for Blaster {
         None
     }
 
-    fn status(&self) -> Status {
-        unreachable!("nobody asks")
-    }
-
-    fn array_sectors(&self) -> u64 {
-        0
-    }
-
-    fn block_bytes(&self) -> u32 {
-        512
-    }
-
-    fn read_only(&self) -> bool {
-        true
-    }
-
-    fn free_member(&self) -> Option<MemberId> {
-        None
-    }
-
     fn idle(&self) -> bool {
         true
     }
@@ -190,7 +164,8 @@ fn engine(
     let scratch = arena.scratch();
     let connect = |address| Action::Fabric(FabricOp::Connect { peer: PEER, address });
     let machine = Blaster { scratch, actions: dial.map(connect).into_iter().collect(), role };
-    let mut engine = Engine::new(Box::new(machine), Vec::new(), arena).expect("an engine");
+    let machine = AnyMachine::Plain(Box::new(machine));
+    let mut engine = Engine::new(machine, Vec::new(), arena).expect("an engine");
     engine.set_fabric(kind, listener).map_err(io::Error::other)?;
     Ok(engine)
 }

@@ -15,8 +15,9 @@ use crate::users::User;
 /// Called once, on the engine's thread, with the answer; must not block.
 pub type Done<T> = Box<dyn FnOnce(T) + Send>;
 
-/// What can be asked through the door. Offsets and lengths are bytes and multiples of the array's
-/// block size, of any length: the engine splits them.
+/// What can be asked through the door. Of a machine that serves no requests, only `Command` and
+/// `Clients` are answered; `done` of another is dropped. Offsets and lengths are bytes and
+/// multiples of the array's block size, of any length: the engine splits them.
 pub enum Message {
     /// Read.
     Read {

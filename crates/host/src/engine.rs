@@ -16,8 +16,8 @@ use std::time::Duration;
 use braid_array::action::Event;
 use braid_array::events::ArrayEvent;
 use braid_array::{
-    Action, Instant, IoError, IoId, Machine, MemberId, Outcome, Refusal, Request, RequestError,
-    SECTOR_BYTES,
+    Action, AnyMachine, Instant, IoError, IoId, Machine, MemberId, Outcome, Refusal, Request,
+    RequestError, SECTOR_BYTES,
 };
 use rustix::event::EventfdFlags;
 
@@ -62,7 +62,7 @@ pub struct ExportInfo {
 
 /// An engine that has not been started.
 pub struct Engine {
-    machine: Box<dyn Machine + Send>,
+    machine: AnyMachine,
     arena: Arena,
     executor: Executor,
     server: Server,
@@ -81,7 +81,7 @@ impl Engine {
     /// # Errors
     /// When the system is out of descriptors.
     pub fn new(
-        machine: Box<dyn Machine + Send>,
+        machine: AnyMachine,
         members: Vec<(MemberId, MemberFile)>,
         mut arena: Arena,
     ) -> io::Result<Self> {
@@ -133,14 +133,15 @@ impl Engine {
     /// Serves NBD clients of this socket.
     ///
     /// # Errors
-    /// When the socket cannot be set up.
+    /// When the socket cannot be set up, or the machine serves no requests.
     pub fn add_nbd(&mut self, listener: Listener, info: ExportInfo) -> io::Result<()> {
-        let block = self.machine.block_bytes();
-        let size = self.machine.array_sectors() * SECTOR_BYTES;
+        let machine = self.machine.block().ok_or(io::ErrorKind::Unsupported)?;
+        let block = machine.block_bytes();
+        let size = machine.array_sectors() * SECTOR_BYTES;
         let export = Export {
             name: info.name,
             size_bytes: size - size % u64::from(block),
-            read_only: info.read_only || self.machine.read_only(),
+            read_only: info.read_only || machine.read_only(),
             min_block_bytes: block,
             preferred_block_bytes: block.max(4096),
             piece_bytes: Request::MAX_BYTES,
@@ -206,7 +207,7 @@ impl Engine {
 
 /// A running engine.
 struct Running {
-    machine: Box<dyn Machine + Send>,
+    machine: AnyMachine,
     core: Core,
     executor: Executor,
     server: Server,
@@ -340,7 +341,7 @@ impl Running {
                 let _ = rustix::io::read(self.wake.as_fd(), &mut [0; 8]);
                 self.await_wake();
                 let Self { core, executor, machine, server, .. } = self;
-                self.door_side.drain(core, executor, machine.as_mut(), server);
+                self.door_side.drain(core, executor, machine, server);
                 None
             }
         };
@@ -366,7 +367,8 @@ impl Running {
             if self.core.arena.was_short() {
                 self.drop_client_that_waits();
             }
-            let mut more = self.core.submit(self.machine.as_mut());
+            let Self { core, machine, .. } = self;
+            let mut more = machine.block().is_some_and(|machine| core.submit(machine));
             while let Some(event) = self.fabric.as_mut().and_then(|fabric| fabric.poll()) {
                 self.machine.handle(self.core.now, event);
                 more = true;

@@ -9,7 +9,7 @@ use std::thread::{self, JoinHandle};
 
 use braid_array::action::Command;
 use braid_array::array::Scratch;
-use braid_array::{Machine, Refusal};
+use braid_array::{AnyMachine, Machine, Refusal};
 
 use crate::arena::Arena;
 use crate::control::StopRequest;
@@ -132,7 +132,7 @@ impl RunningNode {
         };
         let (listener, address) = listen(&setup.listen)?;
         let arena = Arena::for_node(setup.ring_bytes, REQUEST_BYTES).map_err(system)?;
-        let machine = machine(arena.scratch());
+        let machine = AnyMachine::Plain(machine(arena.scratch()));
         let mut engine = Engine::new(machine, Vec::new(), arena).map_err(system)?;
         engine.set_fabric(setup.fabric, Some(listener))?;
         engine.set_store(store);
@@ -148,7 +148,7 @@ impl RunningNode {
         let node = Self { address, door, engine: Some(engine), made };
         // The engine answers when the ring is pinned and somebody accepts connections; before that
         // the kernel would accept them, and who has connected would wait for a word.
-        if node.door.status().is_none() {
+        if node.door.call(|done| Message::Clients { done }).is_none() {
             return Err(node.ended_by_itself());
         }
         Ok(node)

@@ -12,7 +12,7 @@ use braid_array::array::Scratch;
 use braid_array::assemble::Config;
 use braid_array::stack::Stack;
 use braid_array::{
-    Action, Array, Buf, Instant, IoError, IoId, IoOp, Machine, MemberId, Op, Outcome, Request,
+    Action, Array, BlockMachine, Buf, Instant, IoError, IoId, IoOp, MemberId, Op, Outcome, Request,
     RequestError, RequestId, SECTOR_BYTES,
 };
 use rustix::fs::{Advice, OFlags};
@@ -71,7 +71,7 @@ pub struct ReadError {
 
 /// An array that is only read.
 pub struct Reader {
-    machine: Box<dyn Machine>,
+    machine: Box<dyn BlockMachine>,
     /// What the machine was made from.
     parts: Parts,
     sources: BTreeMap<MemberId, Source>,
@@ -140,7 +140,7 @@ impl Reader {
             .map(|(config, scratch)| Array::new(Instant::default(), config.clone(), scratch));
         let outer = arrays.next().ok_or("no array")??;
         let inner = arrays.collect::<Result<Vec<_>, _>>()?;
-        let machine: Box<dyn Machine> =
+        let machine: Box<dyn BlockMachine> =
             if inner.is_empty() { Box::new(outer) } else { Box::new(Stack::new(outer, inner)?) };
         let mut holder = arena.settle().ok_or("no memory for requests")?;
         let buffer = arena.allocate(&mut holder, Request::MAX_BYTES);

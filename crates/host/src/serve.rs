@@ -15,7 +15,7 @@ use braid_array::assemble::Config;
 use braid_array::events::ArrayEvent;
 use braid_array::name::check_name;
 use braid_array::stack::Stack;
-use braid_array::{Array, Instant, Machine, MemberId, Refusal, SECTOR_BYTES};
+use braid_array::{AnyMachine, Array, BlockMachine, Instant, MemberId, Refusal, SECTOR_BYTES};
 use braid_cluster::{Client, ClientConfig};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
@@ -124,7 +124,7 @@ fn since_1970() -> Duration {
 
 /// What an engine is made of.
 struct Machinery {
-    machine: Box<dyn Machine + Send>,
+    machine: Box<dyn BlockMachine + Send>,
     members: Vec<(MemberId, MemberFile)>,
     arena: Arena,
     /// For an array over nodes.
@@ -207,7 +207,8 @@ fn serve_machine(
     let mut control = Server::bind(run_dir, name)?;
     let signals = watch_signals(stop.clone()).map_err(system)?;
     let facts = Facts::of(array.machine.as_ref());
-    let mut engine = Engine::new(array.machine, array.members, array.arena).map_err(system)?;
+    let machine = AnyMachine::Block(array.machine);
+    let mut engine = Engine::new(machine, array.members, array.arena).map_err(system)?;
     if let Some(nodes) = array.nodes {
         engine.set_fabric(nodes.fabric(), None)?;
     }
@@ -278,7 +279,7 @@ struct Facts {
 }
 
 impl Facts {
-    fn of(machine: &dyn Machine) -> Self {
+    fn of(machine: &dyn BlockMachine) -> Self {
         Self {
             size_bytes: machine.array_sectors() * SECTOR_BYTES,
             block_bytes: machine.block_bytes(),

@@ -10,7 +10,8 @@ use braid_array::assemble::{Config, MemberConfig, Standing};
 use braid_array::format::superblock::{MAX_SECTOR, Reshape, Role, Version};
 use braid_array::format::{BadBlocks, Superblock};
 use braid_array::{
-    Action, Array, Buf, Instant, Machine, Op, Outcome, Request, RequestId, SECTOR_BYTES,
+    Action, Array, BlockMachine, Buf, Instant, Machine, Op, Outcome, Request, RequestId,
+    SECTOR_BYTES,
 };
 
 thread_local! {

@@ -2,7 +2,7 @@
 
 use braid_array::action::{Command, CommandId};
 use braid_array::events::SyncAction;
-use braid_array::{Array, Machine};
+use braid_array::{Array, BlockMachine};
 
 use crate::assembly::{self, How, Refusal};
 use crate::create;

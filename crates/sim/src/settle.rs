@@ -5,7 +5,7 @@ use braid_array::events::{SyncAction, SyncEnd};
 use braid_array::format::superblock::MAX_SECTOR;
 use braid_array::geometry::Strip;
 use braid_array::status::{ArrayState, MemberState, Status};
-use braid_array::{Machine, MemberId};
+use braid_array::{BlockMachine, Machine, MemberId};
 
 use crate::assembly;
 use crate::disk::Disk;

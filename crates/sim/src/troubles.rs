@@ -6,7 +6,7 @@
 
 use braid_array::action::{Command, CommandId, NewMember};
 use braid_array::status::{MemberState, Status};
-use braid_array::{Machine, MemberId};
+use braid_array::{BlockMachine, MemberId};
 
 use crate::assembly;
 use crate::create;

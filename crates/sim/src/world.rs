@@ -7,7 +7,7 @@ use braid_array::events::{ArrayEvent, SyncAction, SyncEnd};
 use braid_array::geometry::Geometry;
 use braid_array::status::{MemberState, Status};
 use braid_array::{
-    Action, Array, Buf, Instant, Machine, MemberId, Op, Request, RequestError, RequestId,
+    Action, Array, BlockMachine, Buf, Instant, MemberId, Op, Request, RequestError, RequestId,
 };
 
 use crate::disk::Disk;

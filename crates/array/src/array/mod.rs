@@ -40,7 +40,7 @@ use crate::level::{Layout, Level};
 use crate::plan::Plan;
 use crate::request::{Full, Request};
 use crate::status::Status;
-use crate::{Action, Instant, IoId, Machine, MemberId};
+use crate::{Action, BlockMachine, Instant, IoId, Machine, MemberId};
 
 use abandon::Removal;
 use full::PutOff;
@@ -401,11 +401,6 @@ fn geometry_of(config: &Config) -> Result<Geometry, String> {
 }
 
 impl Machine for Array {
-    fn submit(&mut self, now: Instant, request: Request) -> Result<(), Full> {
-        self.now = self.now.max(now);
-        self.take_request(request)
-    }
-
     fn handle(&mut self, now: Instant, event: Event) {
         self.now = self.now.max(now);
         match event {
@@ -448,6 +443,24 @@ impl Machine for Array {
         .min()
     }
 
+    fn idle(&self) -> bool {
+        self.requests.in_flight() == 0
+            && self.ios.in_flight == 0
+            && self.jobs.is_empty()
+            && self.meta.is_idle()
+            && self.actions.is_empty()
+            && self.abandoning.is_empty()
+            && self.waiting_for_room.is_empty()
+            && self.sync.is_idle()
+    }
+}
+
+impl BlockMachine for Array {
+    fn submit(&mut self, now: Instant, request: Request) -> Result<(), Full> {
+        self.now = self.now.max(now);
+        self.take_request(request)
+    }
+
     fn status(&self) -> Status {
         self.make_status()
     }
@@ -466,16 +479,5 @@ impl Machine for Array {
 
     fn free_member(&self) -> Option<MemberId> {
         self.members.free_id()
-    }
-
-    fn idle(&self) -> bool {
-        self.requests.in_flight() == 0
-            && self.ios.in_flight == 0
-            && self.jobs.is_empty()
-            && self.meta.is_idle()
-            && self.actions.is_empty()
-            && self.abandoning.is_empty()
-            && self.waiting_for_room.is_empty()
-            && self.sync.is_idle()
     }
 }

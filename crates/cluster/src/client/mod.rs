@@ -35,8 +35,8 @@ use braid_array::refusal::{Invocation, Next, Refusal};
 use braid_array::request::Full;
 use braid_array::status::Status;
 use braid_array::{
-    Action, Buf, Compute, Instant, IoError, IoId, Machine, MemberId, Outcome, Request,
-    RequestError, RequestId, SECTOR_BYTES,
+    Action, BlockMachine, Buf, Compute, Instant, IoError, IoId, Machine, MemberId, Outcome,
+    Request, RequestError, RequestId, SECTOR_BYTES,
 };
 
 use crate::pipeline::{Params, Pipeline};
@@ -561,17 +561,6 @@ impl Client {
 }
 
 impl Machine for Client {
-    fn submit(&mut self, now: Instant, request: Request) -> Result<(), Full> {
-        self.now = self.now.max(now);
-        match self.phase {
-            Phase::Setup => Err(Full),
-            _ => {
-                self.take_request(request);
-                Ok(())
-            }
-        }
-    }
-
     fn handle(&mut self, now: Instant, event: Event) {
         self.now = self.now.max(now);
         match event {
@@ -601,6 +590,23 @@ impl Machine for Client {
         gathers.chain(own.into_iter().flatten()).min()
     }
 
+    fn idle(&self) -> bool {
+        self.actions.is_empty() && self.ios.is_empty() && self.quiet() && self.questions.is_empty()
+    }
+}
+
+impl BlockMachine for Client {
+    fn submit(&mut self, now: Instant, request: Request) -> Result<(), Full> {
+        self.now = self.now.max(now);
+        match self.phase {
+            Phase::Setup => Err(Full),
+            _ => {
+                self.take_request(request);
+                Ok(())
+            }
+        }
+    }
+
     fn status(&self) -> Status {
         self.describe()
     }
@@ -619,9 +625,5 @@ impl Machine for Client {
 
     fn free_member(&self) -> Option<MemberId> {
         None
-    }
-
-    fn idle(&self) -> bool {
-        self.actions.is_empty() && self.ios.is_empty() && self.quiet() && self.questions.is_empty()
     }
 }

@@ -5,7 +5,7 @@ use braid_array::Op;
 use super::extent::Extent;
 use super::gather::{Fragment, Patience};
 use super::{
-    Action, BLOCK_BYTES, Buf, Client, Machine, Phase, Request, RequestError, RequestId,
+    Action, BLOCK_BYTES, BlockMachine, Buf, Client, Phase, Request, RequestError, RequestId,
     SECTOR_BYTES,
 };
 

@@ -3,7 +3,7 @@
 use braid_array::events::SyncAction;
 use braid_array::status::{ArrayState, MemberState, MemberStatus, Status, SyncStatus};
 
-use super::{Client, Link, Machine, MemberId, SECTOR_BYTES};
+use super::{BlockMachine, Client, Link, MemberId, SECTOR_BYTES};
 
 impl Client {
     pub(super) fn describe(&self) -> Status {

@@ -23,9 +23,7 @@ use std::collections::BTreeMap;
 use braid_array::action::{Command, CommandId, Event};
 use braid_array::array::Scratch;
 use braid_array::fabric::{FabricEvent, PeerId};
-use braid_array::request::Full;
-use braid_array::status::Status;
-use braid_array::{Action, Instant, Machine, MemberId, Refusal, Request, RequestError};
+use braid_array::{Action, Instant, Machine, Refusal};
 
 use self::ids::ClientId;
 use self::meta::Meta;
@@ -199,12 +197,6 @@ fn pipe_of(clients: &mut BTreeMap<ClientId, Client>, id: ClientId) -> Option<&mu
 }
 
 impl Machine for Node {
-    fn submit(&mut self, _now: Instant, request: Request) -> Result<(), Full> {
-        let result = Err(RequestError::OutOfRange);
-        self.out.push(Action::Complete { id: request.id, result });
-        Ok(())
-    }
-
     fn handle(&mut self, _now: Instant, event: Event) {
         match event {
             Event::Done { io, result } => {
@@ -235,26 +227,6 @@ impl Machine for Node {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        None
-    }
-
-    fn status(&self) -> Status {
-        Status::blank()
-    }
-
-    fn array_sectors(&self) -> u64 {
-        0
-    }
-
-    fn block_bytes(&self) -> u32 {
-        4096
-    }
-
-    fn read_only(&self) -> bool {
-        true
-    }
-
-    fn free_member(&self) -> Option<MemberId> {
         None
     }
 

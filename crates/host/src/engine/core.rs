@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use braid_array::{Buf, Instant, Machine, Op, Request, RequestId, SECTOR_BYTES};
+use braid_array::{BlockMachine, Buf, Instant, Op, Request, RequestId, SECTOR_BYTES};
 
 use crate::arena::Arena;
 use crate::driver::Driver;
@@ -38,7 +38,7 @@ impl Core {
     }
 
     /// Offers the queued requests to the machine. True when it took one.
-    pub(crate) fn submit(&mut self, machine: &mut dyn Machine) -> bool {
+    pub(crate) fn submit(&mut self, machine: &mut dyn BlockMachine) -> bool {
         let before = self.pending.len();
         while let Some(&index) = self.pending.front() {
             if machine.submit(self.now, self.requests[index].0).is_err() {

@@ -5,7 +5,8 @@ use std::sync::mpsc::Receiver;
 
 use braid_array::action::{Command, CommandId, Event, NewMember};
 use braid_array::{
-    Buf, Instant, Machine, MemberId, Op, Refusal, Request, RequestError, SECTOR_BYTES,
+    AnyMachine, BlockMachine, Buf, Instant, Machine, MemberId, Op, Refusal, Request, RequestError,
+    SECTOR_BYTES,
 };
 
 use crate::arena::Holder;
@@ -82,7 +83,7 @@ impl DoorSide {
         &mut self,
         core: &mut Core,
         executor: &mut Executor,
-        machine: &mut dyn Machine,
+        machine: &mut AnyMachine,
         server: &Server,
     ) {
         while let Ok(message) = self.receiver.try_recv() {
@@ -90,14 +91,17 @@ impl DoorSide {
                 Message::Command { command, device, done } => {
                     self.command(executor, machine, core.now, (command, device, done));
                 }
-                Message::Status { done } => done(machine.status()),
                 Message::Clients { done } => done(server.clients()),
-                message => self.job(core, machine, message),
+                message => match machine.block() {
+                    Some(machine) => self.ask(core, machine, message),
+                    // Who asks for blocks where there are none hears that nobody answers.
+                    None => drop(message),
+                },
             }
         }
     }
 
-    fn job(&mut self, core: &mut Core, machine: &dyn Machine, message: Message) {
+    fn ask(&mut self, core: &mut Core, machine: &dyn BlockMachine, message: Message) {
         let size = machine.array_sectors() * SECTOR_BYTES;
         let check = |offset: u64, len: u64| {
             let block = u64::from(machine.block_bytes());
@@ -133,8 +137,9 @@ impl DoorSide {
                 Err(error) => done(Err(error)),
             },
             Message::Flush { done } => self.plain(core, Op::Flush, 0, 0, done),
-            Message::Command { .. } | Message::Status { .. } | Message::Clients { .. } => {
-                unreachable!("not a job")
+            Message::Status { done } => done(machine.status()),
+            Message::Command { .. } | Message::Clients { .. } => {
+                unreachable!("not for the array alone")
             }
         }
     }
@@ -214,17 +219,17 @@ impl DoorSide {
     fn command(
         &mut self,
         executor: &mut Executor,
-        machine: &mut dyn Machine,
+        machine: &mut AnyMachine,
         now: Instant,
         (mut command, device, done): (Command, Option<MemberFile>, CommandDone),
     ) {
-        let effect = match &mut command {
-            Command::Add(new) => match attach(executor, machine, new, device) {
+        let effect = match (&mut command, machine.block()) {
+            (Command::Add(new), Some(machine)) => match attach(executor, machine, new, device) {
                 Ok(id) => Effect::Added(id),
                 Err(error) => return done(Err(error)),
             },
-            Command::Remove(id) => Effect::Removed(*id),
-            Command::Stop => Effect::Stopped,
+            (Command::Remove(id), _) => Effect::Removed(*id),
+            (Command::Stop, _) => Effect::Stopped,
             _ => Effect::Nothing,
         };
         let id = CommandId(self.commands.insert((done, effect)) as u64);
@@ -288,7 +293,7 @@ impl Job {
 /// Gives a new device an id and a place in the table.
 fn attach(
     executor: &mut Executor,
-    machine: &dyn Machine,
+    machine: &dyn BlockMachine,
     new: &mut NewMember,
     device: Option<MemberFile>,
 ) -> Result<MemberId, Refusal> {

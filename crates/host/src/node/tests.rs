@@ -5,9 +5,7 @@ use std::time::Duration;
 
 use braid_array::action::Event;
 use braid_array::fabric::{FabricEvent, FabricOp, PeerId, Volume, VolumeOp};
-use braid_array::request::Full;
-use braid_array::status::Status;
-use braid_array::{Action, Buf, Instant, IoId, IoOp, MemberId, Request};
+use braid_array::{Action, Buf, Instant, IoId, IoOp};
 
 use super::*;
 use crate::fabric::connect;
@@ -32,10 +30,6 @@ impl Keeper {
 }
 
 impl Machine for Keeper {
-    fn submit(&mut self, _: Instant, _: Request) -> Result<(), Full> {
-        Err(Full)
-    }
-
     fn handle(&mut self, _: Instant, event: Event) {
         match event {
             Event::Fabric(FabricEvent::Accepted { peer }) => self.peer = peer,
@@ -73,31 +67,11 @@ impl Machine for Keeper {
     }
 
     fn poll(&mut self) -> Option<Action> {
+        assert!(self.scratch.bytes >= 1 << 20, "too little to work with");
         self.actions.pop_front()
     }
 
     fn deadline(&self) -> Option<Instant> {
-        None
-    }
-
-    fn status(&self) -> Status {
-        assert!(self.scratch.bytes >= 1 << 20, "too little to work with");
-        Status::blank()
-    }
-
-    fn array_sectors(&self) -> u64 {
-        0
-    }
-
-    fn block_bytes(&self) -> u32 {
-        512
-    }
-
-    fn read_only(&self) -> bool {
-        true
-    }
-
-    fn free_member(&self) -> Option<MemberId> {
         None
     }
 

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::mpsc;
 use std::thread;
 
-use braid_array::Refusal;
+use braid_array::{AnyMachine, Refusal};
 
 use super::{Assembled, Doors, Facts, Machinery, Running, report_events};
 use crate::door::Door;
@@ -26,7 +26,8 @@ impl Private {
         let system = |error: io::Error| refused_by_system(&error);
         let array = Machinery::new(array)?;
         let size_bytes = Facts::of(array.machine.as_ref()).size_bytes;
-        let mut engine = Engine::new(array.machine, array.members, array.arena).map_err(system)?;
+        let machine = AnyMachine::Block(array.machine);
+        let mut engine = Engine::new(machine, array.members, array.arena).map_err(system)?;
         if let Some(nodes) = array.nodes {
             engine.set_fabric(nodes.fabric(), None)?;
         }

@@ -3,7 +3,7 @@
 
 use braid_array::action::{Command, CommandId, Event};
 use braid_array::array::Scratch;
-use braid_array::{Action, Buf, Op, Request, RequestId};
+use braid_array::{Action, AnyMachine, Buf, Op, Request, RequestId};
 use braid_cluster::client::{Client, ClientConfig, ClientMember};
 use braid_cluster::pipeline::Params;
 
@@ -56,7 +56,8 @@ impl Guest {
         let (offset, bytes) = (MAX_SECTORS * 512, Client::scratch_bytes(&config));
         let client = Client::new(config, Scratch { offset, bytes })?;
         let arena = (offset + bytes) as usize;
-        let process = Process::new("guest".to_owned(), Box::new(client), arena, None);
+        let client = AnyMachine::Block(Box::new(client));
+        let process = Process::new("guest".to_owned(), client, arena, None);
         let layout = Layout::new(params);
         Ok(Self {
             process: world.start(process),
@@ -92,7 +93,7 @@ impl Guest {
         let op = Op::Write { fua: self.rng.percent(20) };
         let request = Request { id: RequestId(0), op, sector, sectors, buf };
         let now = world.now();
-        if world.processes[self.process].machine.submit(now, request).is_ok() {
+        if world.processes[self.process].client().submit(now, request).is_ok() {
             self.left -= 1;
             self.writes = Some((sector, bytes));
             world.drain(self.process);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use braid_array::{Buf, Machine, MemberId};
+use braid_array::{AnyMachine, BlockMachine, Buf, MemberId};
 
 use super::claims::{ClaimId, Claims, Use};
 use crate::disk::Disk;
@@ -27,7 +27,7 @@ pub struct Process {
     /// For people.
     pub name: String,
     /// The machine.
-    pub machine: Box<dyn Machine>,
+    pub machine: AnyMachine,
     /// The buffers.
     pub arena: Vec<u8>,
     /// Which of them are in use.
@@ -48,7 +48,7 @@ impl Process {
     /// A process that listens, or not.
     pub fn new(
         name: String,
-        machine: Box<dyn Machine>,
+        machine: AnyMachine,
         arena_bytes: usize,
         address: Option<String>,
     ) -> Self {
@@ -64,6 +64,14 @@ impl Process {
             accepted: 0,
             next_member: 0,
         }
+    }
+
+    /// The client's machine in it.
+    ///
+    /// # Panics
+    /// When it is a node's.
+    pub fn client(&mut self) -> &mut (dyn BlockMachine + Send) {
+        self.machine.block().expect("a machine that serves requests")
     }
 
     /// Puts a volume into the store.

@@ -1,6 +1,8 @@
 //! A seed from beginning to end: clients come, write and go, things break, and in the end
 //! everything that was acknowledged must be there.
 
+use braid_array::Machine;
+
 use super::content;
 use super::scenario::{End, Scenario};
 use super::session::Session;

@@ -3,7 +3,7 @@
 use braid_array::action::{Command, CommandId, Event};
 use braid_array::array::Scratch;
 use braid_array::events::{ArrayEvent, SyncAction, SyncEnd};
-use braid_array::{Action, Buf, Machine, Op, Request, RequestError, RequestId};
+use braid_array::{Action, AnyMachine, BlockMachine, Buf, Op, Request, RequestError, RequestId};
 use braid_cluster::client::{Client, ClientConfig, ClientMember};
 use braid_cluster::node::Node;
 use braid_cluster::pipeline::Params;
@@ -134,7 +134,8 @@ impl Session {
 
     fn start_node(&mut self, role: u16, disk: Disk) -> usize {
         let bytes = self.node_bytes(role);
-        let machine = Box::new(Node::new(Scratch { offset: 0, bytes }, role.into()));
+        let node = Node::new(Scratch { offset: 0, bytes }, role.into());
+        let machine = AnyMachine::Plain(Box::new(node));
         let name = format!("n{role}");
         let mut process = Process::new(name.clone(), machine, bytes as usize, Some(name));
         process.keep(VOLUME, disk);
@@ -234,8 +235,9 @@ impl Session {
         if client.array_sectors() != self.layout.sectors() {
             return Err(Failure(format!("the array has {} sectors", client.array_sectors())));
         }
+        let client = AnyMachine::Block(Box::new(client));
         let name = format!("client {}", self.epoch);
-        let process = Process::new(name, Box::new(client), (slots + bytes) as usize, None);
+        let process = Process::new(name, client, (slots + bytes) as usize, None);
         self.client = self.world.start(process);
         self.flights.fill(None);
         self.waiting = None;
@@ -322,7 +324,7 @@ impl Session {
         let Range { sector, sectors } = range;
         let request = Request { id, op, sector, sectors, buf };
         let now = self.world.now();
-        if self.world.processes[self.client].machine.submit(now, request).is_err() {
+        if self.world.processes[self.client].client().submit(now, request).is_err() {
             return false;
         }
         self.world.note(&[40, slot as u64, sector, sectors, u64::from(serial)], || {
@@ -512,8 +514,8 @@ impl Session {
 
     /// Is the array being made right again?
     #[must_use]
-    pub fn syncing(&self) -> bool {
-        let status = self.world.processes[self.client].machine.status();
+    pub fn syncing(&mut self) -> bool {
+        let status = self.world.processes[self.client].client().status();
         status.sync.action != SyncAction::Idle
     }
 

@@ -1,15 +1,12 @@
 //! The pretend fabric under small scripted machines: it promises what it should and no more, and
 //! it notices who relies on more.
 
-use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::rc::Rc;
+use std::sync::{Arc, Mutex};
 
 use braid_array::action::Event;
 use braid_array::fabric::{FabricEvent, FabricOp, PeerId, VolumeOp};
-use braid_array::request::Full;
-use braid_array::status::Status;
-use braid_array::{Action, Buf, Instant, IoId, IoOp, Machine, MemberId, Request};
+use braid_array::{Action, AnyMachine, Buf, Instant, IoId, IoOp, Machine};
 
 use super::process::{POISON, Process};
 use super::world::{Temper, World};
@@ -19,23 +16,19 @@ use crate::trace::Trace;
 
 const PEER: PeerId = PeerId(7);
 
-type Rule = Box<dyn FnMut(&Event) -> Vec<Action>>;
+type Rule = Box<dyn FnMut(&Event) -> Vec<Action> + Send>;
 
 /// Answers each event as its rule says, and remembers what it heard.
 struct Script {
     actions: VecDeque<Action>,
-    heard: Rc<RefCell<Vec<Event>>>,
+    heard: Arc<Mutex<Vec<Event>>>,
     rule: Rule,
 }
 
 impl Machine for Script {
-    fn submit(&mut self, _now: Instant, _request: Request) -> Result<(), Full> {
-        Err(Full)
-    }
-
     fn handle(&mut self, _now: Instant, event: Event) {
         self.actions.extend((self.rule)(&event));
-        self.heard.borrow_mut().push(event);
+        self.heard.lock().unwrap().push(event);
     }
 
     fn poll(&mut self) -> Option<Action> {
@@ -46,32 +39,12 @@ impl Machine for Script {
         None
     }
 
-    fn status(&self) -> Status {
-        unreachable!("nobody asks")
-    }
-
-    fn array_sectors(&self) -> u64 {
-        0
-    }
-
-    fn block_bytes(&self) -> u32 {
-        4096
-    }
-
-    fn read_only(&self) -> bool {
-        false
-    }
-
-    fn free_member(&self) -> Option<MemberId> {
-        None
-    }
-
     fn idle(&self) -> bool {
         true
     }
 }
 
-type Heard = Rc<RefCell<Vec<Event>>>;
+type Heard = Arc<Mutex<Vec<Event>>>;
 
 fn world(seed: u64) -> World {
     let temper = Temper {
@@ -89,12 +62,13 @@ fn start(
     world: &mut World,
     name: &str,
     begin: Vec<Action>,
-    rule: impl FnMut(&Event) -> Vec<Action> + 'static,
+    rule: impl FnMut(&Event) -> Vec<Action> + Send + 'static,
 ) -> (usize, Heard) {
     let heard = Heard::default();
-    let script = Script { actions: begin.into(), heard: Rc::clone(&heard), rule: Box::new(rule) };
+    let script = Script { actions: begin.into(), heard: Arc::clone(&heard), rule: Box::new(rule) };
     let address = Some(name.to_owned());
-    let process = Process::new(name.to_owned(), Box::new(script), 64 << 10, address);
+    let script = AnyMachine::Plain(Box::new(script));
+    let process = Process::new(name.to_owned(), script, 64 << 10, address);
     (world.start(process), heard)
 }
 
@@ -138,7 +112,7 @@ fn arrivals(heard: &Heard) -> Vec<u32> {
         Event::Fabric(FabricEvent::Placed { imm, .. }) => Some(*imm),
         _ => None,
     };
-    heard.borrow().iter().filter_map(imm).collect()
+    heard.lock().unwrap().iter().filter_map(imm).collect()
 }
 
 #[test]
@@ -163,14 +137,14 @@ fn puts_arrive_whole_in_any_order_and_messages_in_theirs() {
         assert_eq!(world.processes[b].bytes(at(8192)), [1; 4096]);
         assert_eq!(world.processes[b].bytes(at(12288)), [2; 4096]);
         orders.push(arrivals(&heard));
-        let words: Vec<u8> = heard.borrow().iter().filter_map(word).collect();
+        let words: Vec<u8> = heard.lock().unwrap().iter().filter_map(word).collect();
         assert_eq!(words, [1, 2, 3]);
-        assert!(matches!(heard.borrow()[0], Event::Fabric(FabricEvent::Accepted { .. })));
-        let done = told.borrow().iter().filter(|event| is_done(event, 1)).count();
+        assert!(matches!(heard.lock().unwrap()[0], Event::Fabric(FabricEvent::Accepted { .. })));
+        let done = told.lock().unwrap().iter().filter(|event| is_done(event, 1)).count();
         assert_eq!(done, 1);
-        let first = heard.borrow().iter().position(|event| word(event).is_some());
+        let first = heard.lock().unwrap().iter().position(|event| word(event).is_some());
         let placed = |event: &Event| matches!(event, Event::Fabric(FabricEvent::Placed { .. }));
-        let placed = heard.borrow().iter().position(placed);
+        let placed = heard.lock().unwrap().iter().position(placed);
         before += usize::from(first < placed);
         after += usize::from(placed < first);
     }
@@ -264,7 +238,7 @@ fn a_loss_comes_once_and_after_the_answers_to_puts() {
         }
         world.kill(b);
         run(&mut world);
-        let heard = heard.borrow();
+        let heard = heard.lock().unwrap();
         let lost = |event: &Event| matches!(event, Event::Fabric(FabricEvent::Lost { .. }));
         assert_eq!(heard.iter().filter(|event| lost(event)).count(), 1);
         assert!(heard.last().is_some_and(lost));
@@ -290,11 +264,11 @@ fn after_a_hang_up_what_was_sent_arrives_and_nothing_comes_back() {
             false => Vec::new(),
         });
         run(&mut world);
-        let ours = ours.borrow();
+        let ours = ours.lock().unwrap();
         assert_eq!(ours.len(), 2, "connected, and the put is answered: {ours:?}");
         assert!(is_done(&ours[1], 1));
         assert_eq!(arrivals(&theirs), [1]);
-        let theirs = theirs.borrow();
+        let theirs = theirs.lock().unwrap();
         assert_eq!(theirs.iter().filter_map(word).collect::<Vec<_>>(), [1]);
         assert!(matches!(theirs.last(), Some(Event::Fabric(FabricEvent::Lost { .. }))));
     }
@@ -305,7 +279,7 @@ fn nobody_at_an_address_is_a_loss() {
     let mut world = world(1);
     let (_, heard) = start(&mut world, "a", connect(), |_| Vec::new());
     run(&mut world);
-    let heard = heard.borrow();
+    let heard = heard.lock().unwrap();
     assert!(matches!(heard[..], [Event::Fabric(FabricEvent::Lost { peer: PEER, .. })]));
 }
 
@@ -325,7 +299,7 @@ fn volumes_are_opened_alone_and_written_to() {
     run(&mut world);
     assert_eq!(world.faults, [""; 0]);
     let refused = |event: &Event| matches!(event, Event::Volume { io: IoId(2), result: Err(_) });
-    assert!(heard.borrow().iter().any(refused));
+    assert!(heard.lock().unwrap().iter().any(refused));
     assert_eq!(world.processes[a].volumes["v"].disk.image()[8 * 512], 3);
 }
 

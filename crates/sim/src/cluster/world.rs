@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use braid_array::action::Event;
-use braid_array::{Action, Instant};
+use braid_array::{Action, Instant, Machine};
 
 use super::fabric::{Connection, FabricDue, Put};
 use super::io::Work;

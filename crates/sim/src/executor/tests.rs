@@ -5,7 +5,7 @@ use crate::oracle::{Moment, Oracle, Range, WriteToken};
 use crate::stamp;
 use braid_array::request::Full;
 use braid_array::status::Status;
-use braid_array::{Op, Request, RequestId};
+use braid_array::{BlockMachine, Op, Request, RequestId};
 
 const SECTORS: u64 = 64;
 
@@ -18,23 +18,6 @@ struct Mirror {
 }
 
 impl Machine for Mirror {
-    fn submit(&mut self, _now: Instant, request: Request) -> Result<(), Full> {
-        let Request { sector, buf, .. } = request;
-        let (members, op) = match request.op {
-            Op::Read => (0..1, IoOp::Read { sector, buf }),
-            Op::Write { fua } => (0..2, IoOp::Write { sector, buf, fua }),
-            _ => (0..2, IoOp::Flush),
-        };
-        let mut ios = Vec::new();
-        for member in members {
-            self.next += 1;
-            ios.push(IoId(self.next));
-            self.actions.push(Action::Io { io: IoId(self.next), member: MemberId(member), op });
-        }
-        self.pending.push((request.id, ios));
-        Ok(())
-    }
-
     fn handle(&mut self, _now: Instant, event: Event) {
         let Event::Done { io, result } = event else { return };
         self.errors += usize::from(result.is_err());
@@ -55,6 +38,29 @@ impl Machine for Mirror {
         None
     }
 
+    fn idle(&self) -> bool {
+        self.pending.is_empty()
+    }
+}
+
+impl BlockMachine for Mirror {
+    fn submit(&mut self, _now: Instant, request: Request) -> Result<(), Full> {
+        let Request { sector, buf, .. } = request;
+        let (members, op) = match request.op {
+            Op::Read => (0..1, IoOp::Read { sector, buf }),
+            Op::Write { fua } => (0..2, IoOp::Write { sector, buf, fua }),
+            _ => (0..2, IoOp::Flush),
+        };
+        let mut ios = Vec::new();
+        for member in members {
+            self.next += 1;
+            ios.push(IoId(self.next));
+            self.actions.push(Action::Io { io: IoId(self.next), member: MemberId(member), op });
+        }
+        self.pending.push((request.id, ios));
+        Ok(())
+    }
+
     fn status(&self) -> Status {
         unreachable!("nobody asks")
     }
@@ -73,10 +79,6 @@ impl Machine for Mirror {
 
     fn free_member(&self) -> Option<MemberId> {
         None
-    }
-
-    fn idle(&self) -> bool {
-        self.pending.is_empty()
     }
 }
 

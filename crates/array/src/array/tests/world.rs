@@ -21,7 +21,7 @@ pub(super) enum Fate {
 type Rule = Box<dyn FnMut(MemberId, IoOp) -> Fate>;
 
 pub(super) struct World {
-    pub(super) array: Box<dyn Machine>,
+    pub(super) array: Box<dyn BlockMachine>,
     pub(super) arena: Vec<u8>,
     pub(super) disks: Vec<Option<Disk>>,
     /// The disks of members, where the number is not the same.
@@ -100,7 +100,7 @@ impl World {
         world
     }
 
-    fn around(array: Box<dyn Machine>, disks: usize, scratch_bytes: u64) -> Self {
+    fn around(array: Box<dyn BlockMachine>, disks: usize, scratch_bytes: u64) -> Self {
         let disk = || Some(Disk::filled(DATA_OFFSET + MEMBER_SECTORS, 0));
         Self {
             array,

@@ -9,8 +9,8 @@ use braid_array::refusal::{Next, Refusal};
 use braid_array::request::Full;
 use braid_array::status::Status;
 use braid_array::{
-    Action, Buf, Instant, IoError, IoId, IoOp, Machine, MemberId, Op, Request, RequestError,
-    RequestId, SECTOR_BYTES,
+    Action, BlockMachine, Buf, Instant, IoError, IoId, IoOp, Machine, MemberId, Op, Request,
+    RequestError, RequestId, SECTOR_BYTES,
 };
 
 /// Where the data are.
@@ -198,30 +198,6 @@ impl Double {
 }
 
 impl Machine for Double {
-    fn submit(&mut self, now: Instant, request: Request) -> Result<(), Full> {
-        if self.requests.len() >= self.most {
-            return Err(Full);
-        }
-        if let Some(error) = self.refused(&request) {
-            self.actions.push_back(Action::Complete { id: request.id, result: Err(error) });
-            return Ok(());
-        }
-        if request.op == Op::Flush && (self.flush_millis > 0 || self.memory().is_some()) {
-            self.flushing.push_back((now.plus_millis(self.flush_millis), request.id));
-            if self.flush_millis == 0 {
-                self.handle(now, Event::Tick);
-            }
-            return Ok(());
-        }
-        let running = Running { request, left: 0, good: false, reading: 0 };
-        assert!(self.requests.insert(request.id.0, running).is_none(), "ids are unique");
-        match self.store {
-            Store::Members(members) => self.on_members(members, &request, 0),
-            Store::Memory(scratch) => self.on_memory(scratch, &request),
-        }
-        Ok(())
-    }
-
     fn handle(&mut self, now: Instant, event: Event) {
         match event {
             Event::Done { io, result } => self.done(io, result.map(drop)),
@@ -249,6 +225,37 @@ impl Machine for Double {
         self.flushing.front().map(|(at, _)| *at)
     }
 
+    fn idle(&self) -> bool {
+        // What it keeps in memory is in its scratch.
+        self.memory().is_none() && self.requests.is_empty() && self.flushing.is_empty()
+    }
+}
+
+impl BlockMachine for Double {
+    fn submit(&mut self, now: Instant, request: Request) -> Result<(), Full> {
+        if self.requests.len() >= self.most {
+            return Err(Full);
+        }
+        if let Some(error) = self.refused(&request) {
+            self.actions.push_back(Action::Complete { id: request.id, result: Err(error) });
+            return Ok(());
+        }
+        if request.op == Op::Flush && (self.flush_millis > 0 || self.memory().is_some()) {
+            self.flushing.push_back((now.plus_millis(self.flush_millis), request.id));
+            if self.flush_millis == 0 {
+                self.handle(now, Event::Tick);
+            }
+            return Ok(());
+        }
+        let running = Running { request, left: 0, good: false, reading: 0 };
+        assert!(self.requests.insert(request.id.0, running).is_none(), "ids are unique");
+        match self.store {
+            Store::Members(members) => self.on_members(members, &request, 0),
+            Store::Memory(scratch) => self.on_memory(scratch, &request),
+        }
+        Ok(())
+    }
+
     fn status(&self) -> Status {
         panic!("nobody asks the double")
     }
@@ -270,11 +277,6 @@ impl Machine for Double {
             Store::Members(members) => Some(MemberId(members)),
             Store::Memory(_) => None,
         }
-    }
-
-    fn idle(&self) -> bool {
-        // What it keeps in memory is in its scratch.
-        self.memory().is_none() && self.requests.is_empty() && self.flushing.is_empty()
     }
 }
 

@@ -14,7 +14,7 @@ use std::thread::JoinHandle;
 
 use braid_array::action::{Command, NewMember};
 use braid_array::events::ArrayEvent;
-use braid_array::{MemberId, Refusal, RequestError};
+use braid_array::{AnyMachine, MemberId, Refusal, RequestError};
 
 use self::double::{Double, Store};
 use crate::arena::Arena;
@@ -66,7 +66,8 @@ fn mirror(dir: &Path, members: u16, bytes: u64, request_bytes: u64) -> Engine {
     let files =
         (0..members).map(|i| (MemberId(i), member(&dir.join(i.to_string()), bytes))).collect();
     let machine = Double::new(Store::Members(members), bytes / 512);
-    Engine::new(Box::new(machine), files, Arena::new(0, request_bytes).unwrap()).unwrap()
+    let machine = AnyMachine::Block(Box::new(machine));
+    Engine::new(machine, files, Arena::new(0, request_bytes).unwrap()).unwrap()
 }
 
 /// An engine over memory; `change` sets the machine up.
@@ -77,7 +78,8 @@ pub(super) fn memory(
 ) -> Engine {
     let arena = Arena::new(bytes, request_bytes).unwrap();
     let machine = change(Double::new(Store::Memory(arena.scratch()), bytes / 512));
-    Engine::new(Box::new(machine), Vec::new(), arena).unwrap()
+    let machine = AnyMachine::Block(Box::new(machine));
+    Engine::new(machine, Vec::new(), arena).unwrap()
 }
 
 /// Sends a message whose answer comes through a channel.
