@@ -16,6 +16,7 @@ pub mod events;
 pub mod fabric;
 pub mod format;
 pub mod geometry;
+pub mod keeper;
 pub mod level;
 pub mod machine;
 pub mod name;

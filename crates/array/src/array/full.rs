@@ -5,12 +5,10 @@
 use super::Array;
 use super::io::Owner;
 use crate::action::{IoError, IoErrorKind};
-use crate::events::{ArrayEvent, Fault};
+use crate::events::Fault;
 use crate::{Instant, IoOp, MemberId};
 
 const AGAIN_MS: u64 = 1_000;
-/// After so long it counts as a write error.
-const PATIENCE_MS: u64 = 60_000;
 
 /// A write that waits for room.
 #[derive(Clone, Copy, Debug)]
@@ -26,7 +24,7 @@ impl Array {
     pub(crate) fn must_land(&self, owner: Owner) -> bool {
         match owner {
             Owner::Meta { .. } => true,
-            Owner::Job(_) => self.has_parity() && self.members.degraded() > 0,
+            Owner::Job(_) => self.has_parity() && self.keeper.members.degraded() > 0,
             Owner::PlainRead(_) | Owner::Plain { .. } | Owner::Nobody => false,
         }
     }
@@ -43,16 +41,13 @@ impl Array {
         if error.kind != IoErrorKind::Full || !self.must_land(owner) {
             return false;
         }
-        let now = self.now;
-        let Some(entry) = self.members.get_mut(member).filter(|m| m.state.is_live()) else {
-            return false;
-        };
-        if now >= entry.full_since.get_or_insert(now).plus_millis(PATIENCE_MS) {
+        let fault = Fault { sector: op.sector(), errno: error.errno };
+        if !self.keeper.is_full(member, fault) {
             return false;
         }
-        let fault = Fault { sector: op.sector(), errno: error.errno };
-        self.notify(ArrayEvent::MemberFull { member, fault });
-        self.waiting_for_room.push(PutOff { at: now.plus_millis(AGAIN_MS), member, op, owner });
+        self.obey();
+        let at = self.keeper.now.plus_millis(AGAIN_MS);
+        self.waiting_for_room.push(PutOff { at, member, op, owner });
         true
     }
 
@@ -60,9 +55,9 @@ impl Array {
     pub(crate) fn drive_put_off(&mut self) {
         for put_off in std::mem::take(&mut self.waiting_for_room) {
             let PutOff { at, member, op, owner } = put_off;
-            if !self.members.live(member) {
+            if !self.keeper.members.live(member) {
                 self.tell_owner(owner, Some((member, op, IoError::ABANDONED)), None);
-            } else if at <= self.now {
+            } else if at <= self.keeper.now {
                 self.issue(member, op, owner);
             } else {
                 self.waiting_for_room.push(put_off);

@@ -1,9 +1,12 @@
 //! I/O in flight: who asked for it, on which member.
 
+use std::collections::VecDeque;
+
 use slab::Slab;
 
 use super::Array;
 use crate::action::{Action, IoError, Outcome};
+use crate::keeper::Tried;
 use crate::{Buf, IoId, IoOp, MemberId};
 
 /// Who gets the answer.
@@ -15,7 +18,7 @@ pub(crate) enum Owner {
     Plain { request: usize },
     /// A planned operation.
     Job(usize),
-    /// The running metadata update; the page it was written from.
+    /// The keeper's running update; the page it was written from.
     Meta { page: Option<u64> },
     /// It was given up; what was in flight for is told already.
     Nobody,
@@ -44,11 +47,13 @@ pub(crate) struct Ios {
     generation: u64,
     /// Those that somebody waits for.
     pub(crate) in_flight: usize,
+    /// To be given up: their members have failed.
+    pub(crate) abandoning: VecDeque<IoId>,
 }
 
 impl Ios {
     pub(crate) fn with_capacity(capacity: usize) -> Self {
-        Self { entries: Slab::with_capacity(capacity), generation: 0, in_flight: 0 }
+        Self { entries: Slab::with_capacity(capacity), ..Self::default() }
     }
 
     fn insert(&mut self, entry: Entry) -> IoId {
@@ -67,8 +72,14 @@ impl Ios {
         entry
     }
 
+    /// What is in flight on this member is to be given up.
+    pub(crate) fn give_up(&mut self, id: MemberId) {
+        let waiting: Vec<IoId> = self.waiting_on(id).collect();
+        self.abandoning.extend(waiting);
+    }
+
     /// What somebody waits for on this member.
-    pub(crate) fn waiting_on(&self, id: MemberId) -> impl Iterator<Item = IoId> + '_ {
+    fn waiting_on(&self, id: MemberId) -> impl Iterator<Item = IoId> + '_ {
         let waiting = move |entry: &Entry| {
             entry.owner != Owner::Nobody && entry.member.is_some_and(|(member, _)| member == id)
         };
@@ -110,9 +121,9 @@ impl Array {
     /// Sends one I/O to a member.
     pub(crate) fn issue(&mut self, member: MemberId, op: IoOp, owner: Owner) {
         let io = self.ios.insert(Entry { owner, member: Some((member, op)) });
-        if let Some(m) = self.members.get_mut(member) {
+        if let Some(m) = self.keeper.members.get_mut(member) {
             if m.in_flight == 0 {
-                m.silent_since = self.now;
+                m.silent_since = self.keeper.now;
             }
             m.in_flight += 1;
             if let IoOp::Read { sector, buf } = op {
@@ -137,9 +148,9 @@ impl Array {
         }
         let mut failed = None;
         if let Some((id, op)) = entry.member {
-            if let Some(member) = self.members.get_mut(id) {
+            if let Some(member) = self.keeper.members.get_mut(id) {
                 member.in_flight -= 1;
-                member.silent_since = self.now;
+                member.silent_since = self.keeper.now;
             }
             match (result, op) {
                 (Err(error), _) if self.put_off(id, op, entry.owner, error) => return,
@@ -148,12 +159,12 @@ impl Array {
                     self.note_error(id, op, entry.owner, error);
                 }
                 (Ok(_), IoOp::Read { sector, buf }) => {
-                    if let Some(member) = self.members.get_mut(id) {
+                    if let Some(member) = self.keeper.members.get_mut(id) {
                         member.doubts.remove(sector, u64::from(buf.len) / crate::SECTOR_BYTES);
                     }
                 }
                 (Ok(_), IoOp::Write { .. }) => {
-                    if let Some(member) = self.members.get_mut(id) {
+                    if let Some(member) = self.keeper.members.get_mut(id) {
                         member.full_since = None;
                     }
                 }
@@ -180,5 +191,16 @@ impl Array {
             Owner::Meta { page } => self.meta_io_done(page),
             Owner::Nobody => {}
         }
+    }
+
+    /// Tells the keeper of an I/O that failed.
+    fn note_error(&mut self, id: MemberId, op: IoOp, owner: Owner, error: IoError) {
+        if matches!(op, IoOp::Discard { .. }) {
+            return;
+        }
+        let changes = matches!(op, IoOp::Write { .. } | IoOp::WriteZeroes { .. } | IoOp::Flush);
+        let must_land = self.must_land(owner);
+        self.keeper.failed_io(id, Tried { sector: op.sector(), changes, must_land }, error);
+        self.obey();
     }
 }

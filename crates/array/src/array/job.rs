@@ -11,38 +11,15 @@ use slab::Slab;
 
 use super::Array;
 use super::mending::Unread;
-use super::sync::goes_on_in_blocks;
+use super::work::goes_on_in_blocks;
 use crate::action::Checked;
 use crate::code::StripName;
 use crate::events::Fault;
+use crate::keeper::{Fix, Unit};
 use crate::plan::mirror::HeldCopy;
 use crate::plan::parity::{Segment, Source};
 use crate::plan::{Plan, RoleView, Taken};
 use crate::{Buf, Instant, IoOp, MemberId, RequestError};
-
-/// A range of sync space that one job works on; at most a scratch strip high, within one chunk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Unit {
-    pub(crate) start: u64,
-    pub(crate) sectors: u32,
-}
-
-impl Unit {
-    pub(crate) fn end(self) -> u64 {
-        self.start + u64::from(self.sectors)
-    }
-}
-
-/// What a check does about differences.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fix {
-    /// Count them.
-    Nothing,
-    /// Make parity or copies follow the data: after an unclean stop.
-    Resync,
-    /// As resync, but a data strip that P and Q agree is wrong is rewritten instead.
-    Repair,
-}
 
 /// What a job is for.
 #[derive(Clone, Debug)]
@@ -221,7 +198,7 @@ impl Array {
     /// Puts a new job on its way.
     pub(crate) fn start_job(&mut self, job: Job) -> usize {
         let index = self.jobs.insert(job);
-        self.ready.push_back(index);
+        self.queues.ready.push_back(index);
         index
     }
 
@@ -260,51 +237,29 @@ impl Array {
 
     fn job_locked(&mut self, index: usize) {
         let job = self.jobs.get(index);
-        if job.writes_data() && !self.failed {
+        if job.writes_data() && !self.keeper.failed {
             let (start, end) = self.lock_range(&job.kind);
-            let ticket = self.announce_write(start, end);
+            let ticket = self.keeper.begin_write(start, end);
             self.jobs.get_mut(index).stage = Stage::Metadata(ticket);
-            if !self.meta.is_done(ticket) {
-                self.meta_waiters.push(index);
+            if !self.keeper.is_told(ticket) {
+                self.queues.meta_waiters.push(index);
                 return;
             }
         }
         self.plan_job(index);
     }
 
-    /// Makes sure the members will know of a write in this range of sync space before it starts;
-    /// the update to wait for.
-    fn announce_write(&mut self, start: u64, end: u64) -> u64 {
-        if !self.active {
-            self.active = true;
-            self.active_ticket = self.wish_superblock(false);
-        }
-        let mut ticket = self.active_ticket;
-        let mut pages = std::collections::BTreeSet::new();
-        if let Some(intent) = &mut self.intent {
-            ticket = ticket.max(intent.begin(start, end, &mut pages));
-        }
-        for page in pages {
-            let filed = self.wish_bitmap_page(page);
-            ticket = ticket.max(filed);
-            if let Some(intent) = &mut self.intent {
-                intent.set_page_ticket(page, filed);
-            }
-        }
-        ticket
-    }
-
     pub(super) fn plan_job(&mut self, index: usize) {
         let needed = self.strips_needed(&self.jobs.get(index).kind);
         let Some(strips) = self.pool.take(needed) else {
             self.jobs.get_mut(index).stage = Stage::Scratch;
-            self.scratch_waiters.push_back(index);
+            self.queues.scratch_waiters.push_back(index);
             return;
         };
         if let Kind::Write { unit, .. } = self.jobs.get(index).kind
-            && self.open_units.get(&unit.start) == Some(&index)
+            && self.queues.open_units.get(&unit.start) == Some(&index)
         {
-            self.open_units.remove(&unit.start);
+            self.queues.open_units.remove(&unit.start);
         }
         let mut taken = Taken::new(strips);
         let planned = self.make_plan(index, &mut taken);
@@ -361,7 +316,7 @@ impl Array {
     }
 
     fn begin_writes(&mut self, index: usize) {
-        if self.failed && self.jobs.get(index).writes_data() {
+        if self.keeper.failed && self.jobs.get(index).writes_data() {
             self.finish_job(index, Err(RequestError::Failed));
             return;
         }
@@ -370,7 +325,7 @@ impl Array {
         let mut issued = 0;
         for at in 0..job.plan.writes.len() {
             let io = self.jobs.get(index).plan.writes[at];
-            if self.members.live(io.member) {
+            if self.keeper.members.live(io.member) {
                 self.issue(io.member, io.op, super::io::Owner::Job(index));
                 issued += 1;
             }
@@ -383,7 +338,7 @@ impl Array {
 
     pub(super) fn job_written(&mut self, index: usize) {
         let job = self.jobs.get(index);
-        let result = if self.failed && job.writes_data() {
+        let result = if self.keeper.failed && job.writes_data() {
             Err(RequestError::Failed)
         } else {
             job.write_failed.map_or(Ok(()), Err)
@@ -404,27 +359,25 @@ impl Array {
     pub(super) fn give_scratch(&mut self, index: usize) {
         if let Some(taken) = self.jobs.get_mut(index).taken.take() {
             self.pool.give(taken.into_bufs());
-            self.ready.extend(self.scratch_waiters.drain(..));
+            self.queues.ready.extend(self.queues.scratch_waiters.drain(..));
         }
     }
 
     /// Ends a job: gives back what it holds and tells who waits for it.
     pub(super) fn finish_job(&mut self, index: usize, result: Result<(), RequestError>) {
         self.give_scratch(index);
-        let mut granted = std::mem::take(&mut self.granted);
+        let mut granted = std::mem::take(&mut self.queues.granted);
         self.locks.release(index, &mut granted);
-        self.ready.extend(granted.drain(..));
-        self.granted = granted;
+        self.queues.ready.extend(granted.drain(..));
+        self.queues.granted = granted;
         let (start, end) = self.lock_range(&self.jobs.get(index).kind);
         let mut job = self.jobs.remove(index);
         if job.writes_data() && !matches!(job.stage, Stage::Staged | Stage::Locking) {
-            let keep = self.members.degraded() > 0 || result.is_err();
-            if let Some(intent) = &mut self.intent {
-                intent.end(start, end, keep);
-            }
+            self.keeper.end_write(start, end, result.is_err());
         }
         if result == Err(RequestError::NoSpace) && job.writes_data() {
-            self.note_torn(start, end);
+            self.keeper.note_torn(start, end);
+            self.obey();
         }
         if result.is_ok() {
             self.note_rewritten(&job);
@@ -445,7 +398,7 @@ impl Array {
             | Kind::ZeroStripes { request, .. }
             | Kind::Read { request, .. } => self.piece_done(*request, result),
             Kind::Mend { unit, target, fault } => self.mended(*target, *unit, *fault, result),
-            Kind::Rebuild { .. } | Kind::Check { .. } => self.sync_unit_done(&job, result),
+            Kind::Rebuild { .. } | Kind::Check { .. } => self.work_done(job, result),
         }
     }
 }

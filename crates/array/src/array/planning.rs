@@ -2,9 +2,8 @@
 //! read and who must be written, and the planners in [`crate::plan`] do the rest.
 
 use super::Array;
-use super::job::{Job, Kind, Unit};
-use super::members::Member;
-use super::scratch::UNIT_SECTORS;
+use super::job::{Job, Kind};
+use crate::keeper::{SyncSpace, Unit};
 use crate::level::Level;
 use crate::plan::parity::{self, Source, StripeView};
 use crate::plan::parity_sync::{self, Target};
@@ -22,7 +21,7 @@ impl Array {
 
     /// Roles without an in-sync member.
     pub(crate) fn degraded(&self) -> u16 {
-        self.members.degraded()
+        self.keeper.members.degraded()
     }
 
     pub(crate) const fn is_redundant(&self) -> bool {
@@ -31,10 +30,7 @@ impl Array {
 
     /// Height of a unit: it divides the chunk.
     pub(crate) fn unit_sectors(&self) -> u64 {
-        match self.geometry.level() {
-            Level::Raid1 => u64::from(UNIT_SECTORS),
-            _ => u64::from(self.geometry.chunk_sectors().clamp(8, UNIT_SECTORS)),
-        }
+        self.geometry.unit_sectors()
     }
 
     /// Where an array sector lies in sync space.
@@ -73,7 +69,8 @@ impl Array {
 
     pub(crate) fn stripe_view(&self, unit: Unit, avoid: &[MemberId]) -> StripeView {
         let stripe = unit.start / u64::from(self.geometry.chunk_sectors());
-        let view = |role: u16| self.members.view(role, unit.start, u64::from(unit.sectors), avoid);
+        let view =
+            |role: u16| self.keeper.members.view(role, unit.start, u64::from(unit.sectors), avoid);
         let (p, q) = self.geometry.parity_roles(stripe);
         let indices = 0..self.geometry.data_disks();
         StripeView {
@@ -85,15 +82,8 @@ impl Array {
             },
             p: view(p),
             q: q.map(view),
-            parity_valid: self.in_step(unit.start, unit.end()),
+            parity_valid: self.keeper.in_step(unit.start, unit.end()),
         }
-    }
-
-    /// Is this range of sync space known to be in step: nothing of it waits for a resync?
-    pub(crate) fn in_step(&self, start: u64, end: u64) -> bool {
-        end <= self.resynced
-            || self.intent.as_ref().is_some_and(|intent| !intent.needs_resync(start, end))
-            || self.sync.left.as_ref().is_some_and(|left| !left.overlaps(start, end))
     }
 
     /// The copies of a range of a mirror that does not cross a chunk.
@@ -105,12 +95,12 @@ impl Array {
     ) -> impl Iterator<Item = RoleView> + Clone + 'a {
         (0..self.geometry.copies()).map(move |copy| {
             let strip = self.geometry.copy(sector, copy);
-            self.members.view(strip.role, strip.sector, sectors, avoid)
+            self.keeper.members.view(strip.role, strip.sector, sectors, avoid)
         })
     }
 
     pub(crate) fn lost(&self) -> RequestError {
-        if self.failed { RequestError::Failed } else { RequestError::Medium }
+        if self.keeper.failed { RequestError::Failed } else { RequestError::Medium }
     }
 
     /// The plan of a job, from the state of the members now.
@@ -120,7 +110,7 @@ impl Array {
         taken: &mut Taken,
     ) -> Result<Plan, RequestError> {
         let job = self.jobs.get(index);
-        if self.failed && !matches!(job.kind, Kind::Read { .. }) {
+        if self.keeper.failed && !matches!(job.kind, Kind::Read { .. }) {
             return Err(RequestError::Failed);
         }
         let lost = |Unrecoverable| self.lost();
@@ -171,7 +161,7 @@ impl Array {
         let mut plan = Plan::default();
         let rows = Rows::new(0, (end - start) as u32);
         for role in 0..self.geometry.raid_disks() as u16 {
-            plan.zero(&self.members.view(role, start, end - start, &[]), rows, unmap, fua);
+            plan.zero(&self.keeper.members.view(role, start, end - start, &[]), rows, unmap, fua);
         }
         plan
     }
@@ -214,7 +204,7 @@ impl Array {
                 targets.iter().filter_map(|id| self.target(&view, *id)).collect();
             // Where parity may not fit, it does not tell what a strip held that cannot be read.
             let untold = |strip: &RoleView| strip.reader.is_none() && strip.unreadable.is_some();
-            if view.data.iter().any(untold) && !self.in_step(unit.start, unit.end()) {
+            if view.data.iter().any(untold) && !self.keeper.in_step(unit.start, unit.end()) {
                 return Err(Unrecoverable);
             }
             return parity_sync::rebuild(&view, &targets, rows, taken);
@@ -240,8 +230,7 @@ impl Array {
 
     /// What a job wrote, data or parity, is no longer bad.
     pub(crate) fn note_rewritten(&mut self, job: &Job) {
-        let sound = |member: &Member| member.bad_blocks.is_empty() && !member.doubts.any();
-        if self.members.iter().all(|(_, member)| sound(member)) {
+        if !self.keeper.doubts_any() {
             return;
         }
         for io in &job.plan.writes {
@@ -250,37 +239,18 @@ impl Array {
                 IoOp::WriteZeroes { sector, sectors, .. } => (sector, sectors),
                 IoOp::Read { .. } | IoOp::Discard { .. } | IoOp::Flush => continue,
             };
-            let Some(member) = self.members.get_mut(io.member) else { continue };
-            member.doubts.remove(sector, sectors);
-            if member.state.is_live()
-                && member.bad_blocks.overlaps(sector, sectors)
-                && member.bad_blocks.remove(sector, sectors)
-            {
-                self.wish_bad_blocks(io.member);
-            }
+            self.keeper.note_rewritten(io.member, sector, sectors);
         }
-    }
-
-    /// Device sector of a member's strip in a unit.
-    pub(crate) fn strip_of(&self, id: MemberId, unit: Unit) -> Option<u64> {
-        let member = self.members.get(id)?;
-        if self.has_parity() {
-            return Some(member.absolute(unit.start));
-        }
-        let role = member.state.role()?;
-        (0..self.geometry.copies())
-            .map(|copy| self.geometry.copy(unit.start, copy))
-            .find(|strip| strip.role == role)
-            .map(|strip| member.absolute(strip.sector))
     }
 
     /// The member to read a mirrored range from: one that is at hand and least busy.
     pub(crate) fn choose_copy(&self, sector: u64, sectors: u64) -> Option<Place> {
-        let in_step = self.in_step(sector, sector + sectors);
+        let in_step = self.keeper.in_step(sector, sector + sectors);
         let mut best: Option<(u32, Place)> = None;
         for copy in 0..self.geometry.copies() {
             let strip = self.geometry.copy(sector, copy);
-            let Some(place) = self.members.view(strip.role, strip.sector, sectors, &[]).reader
+            let Some(place) =
+                self.keeper.members.view(strip.role, strip.sector, sectors, &[]).reader
             else {
                 continue;
             };
@@ -288,7 +258,7 @@ impl Array {
             if !in_step {
                 return Some(place);
             }
-            let Some(member) = self.members.get(place.member) else { continue };
+            let Some(member) = self.keeper.members.get(place.member) else { continue };
             let sequential = u32::from(member.last_end != place.sector);
             let score = member.in_flight * 2 + sequential;
             if best.is_none_or(|(least, _)| score < least) {
@@ -296,10 +266,5 @@ impl Array {
             }
         }
         best.map(|(_, place)| place)
-    }
-
-    /// Is this write-like operation one whose failure makes a member faulty?
-    pub(crate) const fn changes_member(op: IoOp) -> bool {
-        matches!(op, IoOp::Write { .. } | IoOp::WriteZeroes { .. } | IoOp::Flush)
     }
 }

@@ -8,9 +8,9 @@ use slab::Slab;
 
 use super::Array;
 use super::io::{Owner, PlainRead};
-use super::job::{Job, Kind, Unit};
+use super::job::{Job, Kind};
 use crate::action::{Action, IoError, IoErrorKind};
-use crate::level::Level;
+use crate::keeper::{BLOCK_SECTORS, Unit};
 use crate::plan::Rows;
 use crate::plan::parity::{Segment, Source};
 use crate::request::Full;
@@ -20,8 +20,6 @@ use crate::{Buf, Instant, IoOp, MemberId, Op, Request, RequestError, SECTOR_BYTE
 pub(crate) const MAX_REQUESTS: usize = 256;
 /// How long a unit that a sequential stream has begun waits to be filled.
 const HOLD_MS: u64 = 1;
-/// The smallest part of a failed read that is tried again by itself: 4096 bytes, as in md.
-pub(crate) const BLOCK_SECTORS: u64 = 8;
 /// Pieces of one zeroing or discard in flight at most.
 const MAX_PIECES: usize = 32;
 /// Longest piece of a zeroing or discard, in sectors of the array or of a member.
@@ -48,19 +46,27 @@ impl InFlight {
 
 /// The table of requests.
 #[derive(Debug)]
-pub(crate) struct Requests(Slab<InFlight>);
+pub(crate) struct Requests {
+    table: Slab<InFlight>,
+    /// Done but for the superblocks that tell of a failure.
+    settling: Vec<usize>,
+    /// Where the last write ended, and whether it began where the one before did.
+    write_end: u64,
+    sequential: bool,
+}
 
 impl Requests {
     pub(crate) fn new() -> Self {
-        Self(Slab::with_capacity(MAX_REQUESTS))
+        let table = Slab::with_capacity(MAX_REQUESTS);
+        Self { table, settling: Vec::new(), write_end: u64::MAX, sequential: false }
     }
 
     pub(crate) fn in_flight(&self) -> usize {
-        self.0.len()
+        self.table.len()
     }
 
     fn get_mut(&mut self, index: usize) -> &mut InFlight {
-        &mut self.0[index]
+        &mut self.table[index]
     }
 }
 
@@ -74,14 +80,11 @@ impl Array {
             return Err(Full);
         }
         let in_flight = InFlight { request, pending: 1, cut: 0, cutting: false, error: None };
-        let index = self.requests.0.insert(in_flight);
-        if in_flight.changes_data() {
-            self.writers += 1;
-        }
-        self.last_request = Some(self.now);
+        let index = self.requests.table.insert(in_flight);
+        self.keeper.request_came(in_flight.changes_data());
         if matches!(request.op, Op::Write { .. }) {
-            self.sequential = request.sector == self.write_end;
-            self.write_end = request.sector + request.sectors;
+            self.requests.sequential = request.sector == self.requests.write_end;
+            self.requests.write_end = request.sector + request.sectors;
         }
         if request.op == Op::Flush {
             self.flush_members(index);
@@ -112,10 +115,10 @@ impl Array {
             return Err(RequestError::Malformed);
         }
         if request.op != Op::Read {
-            if self.read_only {
+            if self.keeper.read_only {
                 return Err(RequestError::ReadOnly);
             }
-            if self.failed || self.stopping.is_some() {
+            if self.keeper.failed || self.keeper.is_stopping() {
                 return Err(RequestError::Failed);
             }
         }
@@ -123,13 +126,16 @@ impl Array {
     }
 
     fn flush_members(&mut self, index: usize) {
-        if self.read_only {
+        if self.keeper.read_only {
             return;
         }
-        for id in 0..self.members.len() as u16 {
+        for id in 0..self.keeper.members.len() as u16 {
             let id = MemberId(id);
-            let holds_data =
-                self.members.get(id).is_some_and(|m| m.state.is_live() && m.state.role().is_some());
+            let holds_data = self
+                .keeper
+                .members
+                .get(id)
+                .is_some_and(|m| m.state.is_live() && m.state.role().is_some());
             if holds_data {
                 self.requests.get_mut(index).pending += 1;
                 self.issue(id, IoOp::Flush, Owner::Plain { request: index });
@@ -177,7 +183,7 @@ impl Array {
             let (data, row) = self.parity_place(sector);
             let stripe = row / u64::from(self.geometry.chunk_sectors());
             let role = self.geometry.data_role(stripe, data);
-            self.members.view(role, row, sectors, &[]).reader
+            self.keeper.members.view(role, row, sectors, &[]).reader
         } else {
             self.choose_copy(sector, sectors)
         };
@@ -213,7 +219,7 @@ impl Array {
             return;
         }
         // A member that cannot read is asked block by block: what it can read is not computed.
-        let unreadable = failed.is_some_and(|id| self.members.live(id));
+        let unreadable = failed.is_some_and(|id| self.keeper.members.live(id));
         let unit = if unreadable { BLOCK_SECTORS } else { self.unit_sectors() };
         let total = u64::from(read.buf.len) / SECTOR_BYTES;
         let mut done = 0;
@@ -260,7 +266,7 @@ impl Array {
             return run;
         }
         let strip = self.geometry.copy(sector, 0);
-        let view = self.members.view(strip.role, strip.sector, run, &[]);
+        let view = self.keeper.members.view(strip.role, strip.sector, run, &[]);
         match (view.writers[0], cut(run)) {
             (Some(place), Source::Buf(buf)) => {
                 let op = IoOp::Write { sector: place.sector, buf, fua };
@@ -286,7 +292,7 @@ impl Array {
         let start = (row % height) as u32;
         let segment = Segment { index, rows: Rows::new(start, start + sectors), source };
         self.add_piece(request);
-        if let Some(&open) = self.open_units.get(&unit.start) {
+        if let Some(&open) = self.queues.open_units.get(&unit.start) {
             let job = self.jobs.get_mut(open);
             if let Kind::Write { segments, requests, .. } = &mut job.kind
                 && !segments.iter().any(|held| overlap(held, &segment))
@@ -299,32 +305,33 @@ impl Array {
         }
         let kind = Kind::Write { unit, segments: vec![segment], requests: vec![request] };
         let mut job = Job::new(kind, fua);
-        job.hold_until = (self.sequential && !fua).then(|| self.now.plus_millis(HOLD_MS));
+        job.hold_until =
+            (self.requests.sequential && !fua).then(|| self.keeper.now.plus_millis(HOLD_MS));
         let job = self.jobs.insert(job);
-        self.staged.push_back(job);
-        self.open_units.insert(unit.start, job);
+        self.queues.staged.push_back(job);
+        self.queues.open_units.insert(unit.start, job);
     }
 
     /// Starts the gathered writes: those whose unit is full or will not be filled. A unit that a
     /// sequential stream has begun waits a moment, as long as other I/O is on its way.
     pub(crate) fn start_staged(&mut self) {
         let full = u64::from(self.geometry.data_disks()) * self.unit_sectors();
-        let hurry = self.failed || self.stopping.is_some() || self.ios.in_flight == 0;
-        for _ in 0..self.staged.len() {
-            let Some(index) = self.staged.pop_front() else { return };
+        let hurry = self.keeper.failed || self.keeper.is_stopping() || self.ios.in_flight == 0;
+        for _ in 0..self.queues.staged.len() {
+            let Some(index) = self.queues.staged.pop_front() else { return };
             let job = self.jobs.get(index);
-            let held = !hurry && job.hold_until.is_some_and(|until| self.now < until);
+            let held = !hurry && job.hold_until.is_some_and(|until| self.keeper.now < until);
             if held && job.gathered_sectors() < full {
-                self.staged.push_back(index);
+                self.queues.staged.push_back(index);
             } else {
-                self.ready.push_back(index);
+                self.queues.ready.push_back(index);
             }
         }
     }
 
     /// When a gathered write has waited long enough.
     pub(crate) fn hold_deadline(&self) -> Option<Instant> {
-        self.staged.iter().filter_map(|index| self.jobs.get(*index).hold_until).min()
+        self.queues.staged.iter().filter_map(|index| self.jobs.get(*index).hold_until).min()
     }
 
     /// One piece of a zeroing.
@@ -373,7 +380,7 @@ impl Array {
 
     fn issue_striped(&mut self, index: usize, sector: u64, sectors: u64, op: impl Fn(u64) -> IoOp) {
         let strip = self.geometry.copy(sector, 0);
-        match self.members.view(strip.role, strip.sector, sectors, &[]).writers[0] {
+        match self.keeper.members.view(strip.role, strip.sector, sectors, &[]).writers[0] {
             Some(place) => {
                 self.issue(place.member, op(place.sector), Owner::Plain { request: index });
             }
@@ -391,8 +398,8 @@ impl Array {
         match op {
             IoOp::Discard { .. } => None,
             // The member is faulty now; what the others hold is durable.
-            IoOp::Flush if self.is_redundant() && !self.members.live(member) => {
-                self.failed.then_some(RequestError::Failed)
+            IoOp::Flush if self.is_redundant() && !self.keeper.members.live(member) => {
+                self.keeper.failed.then_some(RequestError::Failed)
             }
             _ if error.kind == IoErrorKind::Full => Some(RequestError::NoSpace),
             _ => Some(RequestError::Medium),
@@ -416,27 +423,28 @@ impl Array {
             return;
         }
         let told = matches!(in_flight.request.op, Op::Read);
-        if !told && !self.meta.is_done(self.failure_ticket) && !self.failed {
-            self.settling.push(index);
+        if !told && !self.keeper.failures_told() {
+            self.requests.settling.push(index);
             return;
         }
         self.answer(index);
     }
 
-    /// Answers a request whose pieces are all done.
-    pub(crate) fn answer(&mut self, index: usize) {
-        let in_flight = self.requests.0.remove(index);
-        if in_flight.changes_data() {
-            self.writers -= 1;
-            self.last_write = self.now;
+    /// Answers what waited for the superblocks to tell of a failure.
+    pub(crate) fn answer_settled(&mut self) {
+        if self.keeper.failures_told() {
+            for request in std::mem::take(&mut self.requests.settling) {
+                self.answer(request);
+            }
         }
-        let result = in_flight.error.map_or(Ok(()), Err);
-        self.actions.push_back(Action::Complete { id: in_flight.request.id, result });
     }
 
-    /// Levels whose members are never made faulty: an error is the request's alone.
-    pub(crate) const fn is_plain(level: Level) -> bool {
-        matches!(level, Level::Linear | Level::Raid0)
+    /// Answers a request whose pieces are all done.
+    fn answer(&mut self, index: usize) {
+        let in_flight = self.requests.table.remove(index);
+        self.keeper.request_over(in_flight.changes_data());
+        let result = in_flight.error.map_or(Ok(()), Err);
+        self.actions.push_back(Action::Complete { id: in_flight.request.id, result });
     }
 }
 

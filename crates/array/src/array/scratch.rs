@@ -2,15 +2,12 @@
 
 use std::collections::VecDeque;
 
+pub(crate) use crate::keeper::PAGE_BYTES;
+use crate::keeper::UNIT_SECTORS;
 use crate::{Buf, IoId};
 
-/// Rows of a strip unit: the largest unit of parity work, 64 KiB, so that a whole stripe of a
-/// usual array stays in a core's second-level cache.
-pub(crate) const UNIT_SECTORS: u32 = 128;
-/// The same in bytes.
+/// A strip unit: the highest unit of parity work.
 pub(crate) const UNIT_BYTES: u32 = UNIT_SECTORS * 512;
-/// A metadata page: superblock, bad-block log or a page of the bitmap.
-pub(crate) const PAGE_BYTES: u32 = 4096;
 
 /// A machine's part of the executor's arena.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,6 +6,7 @@ use super::restart::is_superblock;
 use super::world::Fate;
 use super::*;
 use crate::action::{Command, IoError};
+use crate::keeper::SAFE_MODE_MS;
 
 /// The superblocks say "active", and no time passes that would change it: background work does
 /// not wait either.

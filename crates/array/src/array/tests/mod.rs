@@ -22,8 +22,10 @@ mod unread;
 mod world;
 
 use super::*;
+use crate::action::CommandId;
 use crate::assemble::{MemberConfig, Standing};
-use crate::format::superblock::{Role, Version};
+use crate::events::ArrayEvent;
+use crate::format::superblock::{MAX_SECTOR, Role, Version};
 use crate::format::{BadBlocks, Bitmap, Superblock};
 use crate::{Buf, IoOp, Op, RequestError, SECTOR_BYTES};
 use world::World;

@@ -1,12 +1,12 @@
 //! The end of background work: members rebuilt take their roles over, the array is in sync.
 
 use super::{Phase, Ranges, TORN};
-use crate::array::Array;
-use crate::array::members::State;
 use crate::events::{ArrayEvent, SyncAction, SyncEnd};
 use crate::format::superblock::MAX_SECTOR;
+use crate::keeper::members::State;
+use crate::keeper::{Ask, Keeper};
 
-impl Array {
+impl Keeper {
     /// What was done is durable: members rebuilt to the end hold their roles now.
     pub(super) fn take_over(&mut self) {
         let complete = self.sync.interrupted.is_none() && !self.failed;
@@ -20,7 +20,7 @@ impl Array {
     /// Members rebuilt to the end hold their roles now; those they replace are leaving. Are there
     /// any?
     fn activate_recovered(&mut self) -> bool {
-        let end = self.geometry.member_sectors();
+        let end = self.space.member_sectors();
         let mut replaced = false;
         for (id, offset) in self.recovery_targets() {
             let Some(member) = self.members.get(id) else { continue };
@@ -47,7 +47,7 @@ impl Array {
         for (id, state) in members {
             if let State::Leaving { role } = state {
                 self.members.set_state(id, State::Faulty { role: Some(role) });
-                self.abandon_member(id);
+                self.out.push_back(Ask::GiveUp(id));
             }
         }
         self.sync_finished();
@@ -85,7 +85,7 @@ impl Array {
             self.wish_superblock(true);
         }
         if complete {
-            if self.resynced == MAX_SECTOR && !scrub {
+            if self.clean.resynced == MAX_SECTOR && !scrub {
                 self.note_bits_in_line();
             }
             self.wish_superblock(true);
@@ -96,7 +96,7 @@ impl Array {
     /// Everything is in line but for what the resync could not read.
     fn resync_ended(&mut self) {
         let left = std::mem::take(&mut self.sync.missed);
-        self.resynced = left.first().unwrap_or(MAX_SECTOR);
+        self.clean.resynced = left.first().unwrap_or(MAX_SECTOR);
         self.sync.resync_waits = None;
         if self.sync.unread.sectors > 0 {
             self.sync.resync_waits = Some("a resync could not read what they need".into());
@@ -111,8 +111,8 @@ impl Array {
     pub(super) fn all_resynced(&mut self) {
         self.sync.left = None;
         self.sync.resync_waits = None;
-        self.resynced = MAX_SECTOR;
-        self.durable_resynced = MAX_SECTOR;
+        self.clean.resynced = MAX_SECTOR;
+        self.clean.durable_resynced = MAX_SECTOR;
         self.note_bits_in_line();
     }
 

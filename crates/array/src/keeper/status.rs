@@ -1,21 +1,22 @@
 //! A copy of the state for people and scripts.
 
-use super::Array;
+use super::Keeper;
 use super::members::State;
 use super::sync::Ranges;
-use crate::level::Level;
 use crate::status::{ArrayState, BitmapStatus, MemberStatus, Status};
 
-impl Array {
-    pub(crate) fn make_status(&self) -> Status {
+impl Keeper {
+    /// It.
+    #[must_use]
+    pub fn status(&self) -> Status {
         let mut superblock = self.superblock.clone();
-        superblock.resync_offset = if self.clean_on_disk { self.durable_resynced } else { 0 };
+        superblock.resync_offset = if self.clean.on_disk { self.clean.durable_resynced } else { 0 };
         let unsynced_sectors = self.sync.left.as_ref().map_or(0, Ranges::sectors);
         let state = if self.failed {
             ArrayState::Failed
         } else if self.read_only {
             ArrayState::ReadOnly
-        } else if (self.active || unsynced_sectors > 0) && self.is_redundant() {
+        } else if (self.clean.active || unsynced_sectors > 0) && self.is_redundant() {
             ArrayState::Active
         } else {
             ArrayState::Clean
@@ -41,11 +42,10 @@ impl Array {
                 },
             })
             .collect();
-        let plain = matches!(self.geometry.level(), Level::Linear | Level::Raid0);
         Status {
             superblock,
-            array_sectors: self.geometry.array_sectors(),
-            used_member_sectors: if plain { 0 } else { self.geometry.member_sectors() },
+            array_sectors: self.space.array_sectors(),
+            used_member_sectors: self.space.member_sectors(),
             state,
             degraded: self.members.degraded(),
             members,

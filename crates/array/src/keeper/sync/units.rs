@@ -1,29 +1,89 @@
-//! The units of background work: which are issued, and what they mean when they are done.
+//! The units of background work: which are asked for, and what they mean when they are done.
 
-use super::compare::goes_on_in_blocks;
 use super::{BUSY_MS, FULL_MS, TORN};
-use crate::array::Array;
-use crate::array::job::{Fix, Job, Kind, Unit};
-use crate::array::members::State;
-use crate::array::requests::BLOCK_SECTORS;
-use crate::events::SyncAction;
+use crate::MemberId;
+use crate::events::{ArrayEvent, SyncAction};
 use crate::format::superblock::MAX_SECTOR;
-use crate::geometry::Strip;
-use crate::level::Level;
-use crate::{MemberId, RequestError};
+use crate::keeper::members::State;
+use crate::keeper::{Ask, Keeper};
 
-impl Array {
+/// A range of sync space that one operation works on, within one chunk; at most as high as
+/// [`SyncSpace::unit_sectors`](crate::keeper::SyncSpace::unit_sectors) says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unit {
+    /// First sector.
+    pub start: u64,
+    /// How many.
+    pub sectors: u32,
+}
+
+impl Unit {
+    /// First sector behind it.
+    #[must_use]
+    pub fn end(self) -> u64 {
+        self.start + u64::from(self.sectors)
+    }
+}
+
+/// What a comparison does about differences.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fix {
+    /// Tell of them.
+    Nothing,
+    /// Make parity or copies follow the data: after an unclean stop.
+    Resync,
+    /// As resync, but what the redundancy agrees is wrong is rewritten instead.
+    Repair,
+}
+
+/// What is to be done with a unit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// Compare its redundancy with its data.
+    Compare(Fix),
+    /// Give these members what they are to hold of it.
+    Rebuild(Vec<MemberId>),
+}
+
+/// Sectors of the array that could not be read.
+#[derive(Clone, Debug)]
+pub struct Unread {
+    /// First sector of the array.
+    pub array_sector: u64,
+    /// How many.
+    pub sectors: u64,
+    /// The members that were to hold them, or what gives them back.
+    pub members: Vec<MemberId>,
+}
+
+/// What became of a unit, or of a part of it.
+#[derive(Clone, Debug)]
+pub enum Done {
+    /// It was done. `equal`: nothing differed.
+    Well {
+        /// See above; of a rebuilding it means nothing.
+        equal: bool,
+    },
+    /// Something of it could not be read, and was left as it is.
+    Unread(Vec<Unread>),
+    /// A member has no room for what was to be written.
+    Full,
+    /// Not at all, for want of members.
+    Failed,
+}
+
+impl Keeper {
     /// Issues the unit at the cursor. False when it needs nothing.
     pub(super) fn issue_unit(&mut self) -> bool {
         let start = self.sync.cursor;
-        if self.sync.action == SyncAction::Recovery && self.geometry.level() == Level::Raid10 {
-            return self.issue_raid10_recovery(start);
+        if self.sync.action == SyncAction::Recovery && self.space.is_by_role() {
+            return self.issue_recovery_by_role(start);
         }
         let height = self.unit_height(start);
         let sectors = height.min(self.sync.end - start);
         self.sync.cursor = start + sectors;
         let unit = Unit { start, sectors: sectors as u32 };
-        let kind = match self.sync.action {
+        let work = match self.sync.action {
             SyncAction::Resync => {
                 let end = unit.end();
                 let intent = self.intent.as_ref();
@@ -33,26 +93,26 @@ impl Array {
                 {
                     return false;
                 }
-                Kind::Check { unit, fix: Fix::Resync }
+                Work::Compare(Fix::Resync)
             }
-            SyncAction::Check => Kind::Check { unit, fix: Fix::Nothing },
-            SyncAction::Repair => Kind::Check { unit, fix: Fix::Repair },
+            SyncAction::Check => Work::Compare(Fix::Nothing),
+            SyncAction::Repair => Work::Compare(Fix::Repair),
             SyncAction::Recovery => {
                 let targets = self.targets_at(unit.end(), start, unit.end());
                 if targets.is_empty() {
                     return false;
                 }
-                Kind::Rebuild { unit, targets }
+                Work::Rebuild(targets)
             }
             SyncAction::Idle => return false,
         };
-        self.add_unit_job(kind, start, false);
+        self.ask_for(start, unit, work);
         true
     }
 
     /// How far a unit at this place of sync space may reach.
     fn unit_height(&self, start: u64) -> u64 {
-        let unit = self.unit_sectors();
+        let unit = self.space.unit_sectors();
         unit - start % unit
     }
 
@@ -73,26 +133,23 @@ impl Array {
             .collect()
     }
 
-    /// raid10 recovers in device space: a target's strip is a different part of the array for each
-    /// target, so each is a unit of its own, and they go one after another at the same height.
-    fn issue_raid10_recovery(&mut self, start: u64) -> bool {
+    /// Where each role's rows lie elsewhere there, recovery goes by rows: a target's strip is
+    /// a different part of the array for each target, so each is a unit of its own, and they go
+    /// one after another at the same height.
+    fn issue_recovery_by_role(&mut self, start: u64) -> bool {
         let height = self.unit_height(start);
         let sectors = height.min(self.sync.end - start);
         self.sync.cursor = start + sectors;
         let mut issued = false;
         for (id, _) in self.recovery_targets() {
             let Some(role) = self.members.get(id).and_then(|m| m.state.role()) else { continue };
-            let Some(array) = self.geometry.array_sector_at(Strip { role, sector: start }) else {
-                continue;
-            };
-            let room = self.geometry.array_sectors().saturating_sub(array);
-            let unit = Unit { start: array, sectors: sectors.min(room) as u32 };
-            let wanted = self.targets_at(start + sectors, array, unit.end());
+            let Some((first, room)) = self.space.of_row(role, start) else { continue };
+            let unit = Unit { start: first, sectors: sectors.min(room) as u32 };
+            let wanted = self.targets_at(start + sectors, first, unit.end());
             if unit.sectors == 0 || !wanted.contains(&id) {
                 continue;
             }
-            let kind = Kind::Rebuild { unit, targets: vec![id] };
-            self.add_unit_job(kind, start, false);
+            self.ask_for(start, unit, Work::Rebuild(vec![id]));
             issued = true;
         }
         issued
@@ -100,64 +157,66 @@ impl Array {
 
     /// Holds the next unit back as the speed limits ask.
     pub(super) fn charge_speed(&mut self) {
-        let busy = self.last_request.is_some_and(|at| self.now < at.plus_millis(BUSY_MS));
-        self.sync.pace.charge(self.now, self.unit_sectors(), busy);
+        let busy = self.clean.last_request.is_some_and(|at| self.now < at.plus_millis(BUSY_MS));
+        self.sync.pace.charge(self.now, self.space.unit_sectors(), busy);
     }
 
-    /// A job of background work is done.
-    pub(crate) fn sync_unit_done(&mut self, job: &Job, result: Result<(), RequestError>) {
-        let (Kind::Rebuild { unit, .. } | Kind::Check { unit, .. }) = job.kind else { return };
-        match result {
-            Ok(()) if job.incomplete => self.add_unit_job(job.kind.clone(), job.place, true),
-            Ok(()) => self.note_in_line(job, unit),
-            Err(RequestError::Medium) if self.sync.interrupted.is_none() => {
-                if goes_on_in_blocks(job) {
-                    self.take_apart(job, unit);
-                } else {
-                    self.note_unread(job, unit);
-                    self.note_missed(job, unit);
+    fn ask_for(&mut self, place: u64, unit: Unit, work: Work) {
+        *self.sync.units.entry(place).or_default() += 1;
+        self.out.push_back(Ask::Work { place, unit, work });
+    }
+
+    /// The lane does a unit in so many more parts than one; each is answered for itself.
+    pub fn work_parted(&mut self, place: u64, more: usize) {
+        *self.sync.units.entry(place).or_default() += more;
+    }
+
+    /// May a unit that was not done as a whole be tried in parts?
+    #[must_use]
+    pub const fn work_goes_on(&self) -> bool {
+        self.sync.interrupted.is_none()
+    }
+
+    /// A unit of background work, or a part of one, is over.
+    pub fn work_done(&mut self, place: u64, unit: Unit, work: &Work, done: Done) {
+        match done {
+            Done::Well { equal } => self.note_in_line(unit, work, equal),
+            Done::Unread(lost) if self.work_goes_on() => {
+                for Unread { array_sector, sectors, members } in lost {
+                    self.sync.unread.add(array_sector, sectors, &members);
                 }
+                self.note_missed(place, unit, work);
             }
-            Err(RequestError::NoSpace) if self.sync.interrupted.is_none() => self.note_full(job),
+            Done::Full if self.work_goes_on() => self.note_full(place),
             // Nothing from here on is done.
-            Err(_) => self.sync.cursor = self.sync.cursor.min(job.place),
+            Done::Unread(_) | Done::Full | Done::Failed => {
+                self.sync.cursor = self.sync.cursor.min(place);
+            }
         }
-        if let Some(jobs) = self.sync.units.get_mut(&job.place) {
-            *jobs -= 1;
-            if *jobs == 0 {
-                self.sync.units.remove(&job.place);
+        if let Some(parts) = self.sync.units.get_mut(&place) {
+            *parts -= 1;
+            if *parts == 0 {
+                self.sync.units.remove(&place);
             }
         }
         self.note_progress();
     }
 
-    fn add_unit_job(&mut self, kind: Kind, place: u64, again: bool) {
-        *self.sync.units.entry(place).or_default() += 1;
-        self.start_job(Job { place, again, ..Job::new(kind, false) });
-    }
-
-    /// A unit that could not be done as a whole is done block by block.
-    fn take_apart(&mut self, job: &Job, unit: Unit) {
-        let mut start = unit.start;
-        while start < unit.end() {
-            let end = unit.end().min(start - start % BLOCK_SECTORS + BLOCK_SECTORS);
-            let block = Unit { start, sectors: (end - start) as u32 };
-            let mut kind = job.kind.clone();
-            if let Kind::Rebuild { unit, .. } | Kind::Check { unit, .. } = &mut kind {
-                *unit = block;
-            }
-            self.add_unit_job(kind, job.place, false);
-            start = end;
-        }
+    /// A check or repair has found sectors that do not fit; the member that is wrong, where that
+    /// can be told.
+    pub fn mismatch(&mut self, array_sector: u64, sectors: u32, member: Option<MemberId>) {
+        self.sync.mismatch_sectors += u64::from(sectors);
+        self.notify(ArrayEvent::Mismatch { array_sector, sectors, member });
     }
 
     /// A unit was compared and nothing differs any more: a resync has nothing left to do there.
-    fn note_in_line(&mut self, job: &Job, unit: Unit) {
-        let Kind::Check { fix, .. } = job.kind else { return };
-        let equal = job.checked.iter().all(|checked| checked.differs() == 0);
-        if (fix == Fix::Repair || fix == Fix::Nothing && equal)
-            && let Some(left) = &mut self.sync.left
-        {
+    fn note_in_line(&mut self, unit: Unit, work: &Work, equal: bool) {
+        let in_line = match work {
+            Work::Compare(Fix::Repair) => true,
+            Work::Compare(Fix::Nothing) => equal,
+            Work::Compare(Fix::Resync) | Work::Rebuild(_) => false,
+        };
+        if in_line && let Some(left) = &mut self.sync.left {
             left.remove(unit.start, unit.end());
         }
     }
@@ -165,18 +224,20 @@ impl Array {
     /// What it means that a block could not be done: it stays out of sync after a resync; a member
     /// that was to get it has a bad block, so that the rest goes on. Without room for that,
     /// recovery cannot be completed.
-    fn note_missed(&mut self, job: &Job, unit: Unit) {
-        let targets = match &job.kind {
-            Kind::Rebuild { targets, .. } => targets.as_slice(),
-            Kind::Check { fix: Fix::Resync, .. } => {
+    fn note_missed(&mut self, place: u64, unit: Unit, work: &Work) {
+        let targets = match work {
+            Work::Rebuild(targets) => targets.as_slice(),
+            Work::Compare(Fix::Resync) => {
                 self.sync.missed.insert(unit.start, unit.end());
                 return;
             }
-            _ => return,
+            Work::Compare(_) => return,
         };
         for id in targets.iter().copied() {
-            let Some(sector) = self.strip_of(id, unit) else { continue };
             let Some(member) = self.members.get_mut(id) else { continue };
+            let Some(role) = member.state.role() else { continue };
+            let Some(row) = self.space.row_of(role, unit.start) else { continue };
+            let sector = member.absolute(row);
             let has_log = member.superblock.bblog_size_sectors != 0;
             if has_log && member.bad_blocks.insert(sector, unit.sectors.into()) {
                 self.wish_bad_blocks(id);
@@ -187,16 +248,16 @@ impl Array {
                 "{} has {what} to take sector {sector}, which could not be read elsewhere",
                 member.device
             );
-            self.sync.cursor = self.sync.cursor.min(job.place);
+            self.sync.cursor = self.sync.cursor.min(place);
             self.interrupt_sync(reason.clone());
             self.sync.recovery_waits = Some(reason);
         }
     }
 
     /// A member has no room for what the work has to write: it waits until something changes.
-    fn note_full(&mut self, job: &Job) {
+    fn note_full(&mut self, place: u64) {
         let reason = "the members have no room";
-        self.sync.cursor = self.sync.cursor.min(job.place);
+        self.sync.cursor = self.sync.cursor.min(place);
         self.interrupt_sync(reason);
         match self.sync.action {
             SyncAction::Resync => self.wait_for_room(reason),
@@ -210,16 +271,16 @@ impl Array {
 
     /// A write reached some members and not others: until a resync has been there, they may differ.
     /// Members being rebuilt get it again.
-    pub(crate) fn note_torn(&mut self, start: u64, end: u64) {
-        if self.resynced == MAX_SECTOR {
+    pub fn note_torn(&mut self, start: u64, end: u64) {
+        if self.clean.resynced == MAX_SECTOR {
             self.sync.left.get_or_insert_default();
         }
         if let Some(left) = &mut self.sync.left {
             left.insert(start, end);
         }
-        self.resynced = self.resynced.min(start);
-        self.durable_resynced = self.durable_resynced.min(start);
-        let row = self.first_row(start);
+        self.clean.resynced = self.clean.resynced.min(start);
+        self.clean.durable_resynced = self.clean.durable_resynced.min(start);
+        let row = self.space.first_row(start);
         for id in self.members.iter_live().map(|(id, _)| id).collect::<Vec<_>>() {
             if let Some(member) = self.members.get_mut(id)
                 && let State::Rebuilding { offset, .. } = &mut member.state
@@ -248,23 +309,14 @@ impl Array {
         self.sync.retry_at = Some(self.now.plus_millis(FULL_MS));
     }
 
-    /// The first sector of the members' data areas that holds a place of sync space.
-    fn first_row(&self, start: u64) -> u64 {
-        if self.geometry.level() != Level::Raid10 {
-            return start;
-        }
-        let copies = 0..self.geometry.copies();
-        copies.map(|copy| self.geometry.copy(start, copy).sector).min().unwrap_or(0)
-    }
-
     /// Moves the marks below which everything is done.
     pub(super) fn note_progress(&mut self) {
         let done = self.sync.low_water();
         match self.sync.action {
             SyncAction::Resync => {
                 let missed = self.sync.missed.first().unwrap_or(MAX_SECTOR);
-                if self.resynced != MAX_SECTOR {
-                    self.resynced = self.resynced.max(done.min(missed));
+                if self.clean.resynced != MAX_SECTOR {
+                    self.clean.resynced = self.clean.resynced.max(done.min(missed));
                 }
             }
             SyncAction::Recovery => {

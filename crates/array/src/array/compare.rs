@@ -6,11 +6,10 @@
 //! strip held. Such a strip is left as it is, unless a second parity vouches for what the first
 //! says.
 
-use crate::array::Array;
-use crate::array::job::{Compared, Fix, Job, Kind, Unit};
-use crate::array::requests::BLOCK_SECTORS;
+use super::Array;
+use super::job::{Compared, Job, Kind};
 use crate::code::StripName;
-use crate::events::ArrayEvent;
+use crate::keeper::{BLOCK_SECTORS, Fix, Unit, Unread};
 use crate::plan::parity_sync::{self, Target};
 use crate::plan::{Place, Plan, RoleView, Rows, Taken, Unrecoverable, mirror};
 use crate::{RequestError, SECTOR_BYTES};
@@ -86,7 +85,8 @@ impl Array {
             }
             .map_err(unread);
         }
-        let untold = !self.in_step(unit.start, unit.end()) && lost.iter().any(|n| is_data(&n));
+        let untold =
+            !self.keeper.in_step(unit.start, unit.end()) && lost.iter().any(|n| is_data(&n));
         if job.again || untold && fix == Fix::Nothing {
             return Err(UNREAD);
         }
@@ -187,15 +187,15 @@ impl Array {
         };
         if fix != Fix::Resync {
             let sectors = differing.count_ones() * (4096 / SECTOR_BYTES) as u32;
-            self.sync.mismatch_sectors += u64::from(sectors);
             let array_sector = self.array_sector(unit);
-            self.notify(ArrayEvent::Mismatch { array_sector, sectors, member: wrong });
+            self.keeper.mismatch(array_sector, sectors, wrong);
+            self.obey();
         }
         Ok((fix != Fix::Nothing).then_some(plan))
     }
 
-    /// What of the array is in a unit and cannot be read is counted, and where. `job` has tried.
-    pub(super) fn note_unread(&mut self, job: &Job, unit: Unit) {
+    /// What of the array is in a unit and cannot be read, and where. `job` has tried.
+    pub(super) fn unread_of(&self, job: &Job, unit: Unit) -> Vec<Unread> {
         let sectors = u64::from(unit.sectors);
         let views: Vec<RoleView> = if self.has_parity() {
             let view = self.stripe_view(unit, &job.avoid);
@@ -214,9 +214,8 @@ impl Array {
         };
         // Parity that was not written is of no sector of the array: the first of its stripe.
         let first = lost.is_empty().then(|| self.array_sector(unit));
-        for array_sector in lost.into_iter().chain(first) {
-            self.sync.unread.add(array_sector, sectors, &members);
-        }
+        let place = |array_sector| Unread { array_sector, sectors, members: members.clone() };
+        lost.into_iter().chain(first).map(place).collect()
     }
 
     /// First array sector of a data strip of a unit.
@@ -230,15 +229,7 @@ fn too_high<'a>(unit: Unit, mut strips: impl Iterator<Item = &'a RoleView>) -> b
     too_high_to_tell(unit) && strips.any(|strip| strip.unreadable.is_some())
 }
 
-/// Is this a unit that, not done as a whole, is done block by block?
-pub(crate) fn goes_on_in_blocks(job: &Job) -> bool {
-    match job.kind {
-        Kind::Rebuild { unit, .. } | Kind::Check { unit, .. } => too_high_to_tell(unit),
-        _ => false,
-    }
-}
-
 /// Is there more in a unit than is judged at once?
-fn too_high_to_tell(unit: Unit) -> bool {
+pub(super) fn too_high_to_tell(unit: Unit) -> bool {
     u64::from(unit.sectors) > BLOCK_SECTORS
 }

@@ -1,6 +1,6 @@
 //! The members of an array, and who holds which role.
 
-use super::mending::Doubts;
+use super::doubts::Doubts;
 use crate::assemble::{MemberConfig, Standing};
 use crate::format::{BadBlocks, Superblock};
 use crate::plan::{Place, RoleView};

@@ -4,7 +4,6 @@
 //! What has been done counts only after a flush: superblocks say how far recovery has come as of
 //! the last flush, and a member is called in sync in a superblock only after one.
 
-mod compare;
 mod finish;
 mod pace;
 mod ranges;
@@ -14,16 +13,16 @@ mod unread;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use super::Array;
 use super::members::State;
+use super::{Keeper, Redundancy};
 use crate::events::{ArrayEvent, SyncAction};
 use crate::format::superblock::MAX_SECTOR;
 use crate::status::SyncStatus;
 use crate::{Instant, MemberId, SECTOR_BYTES};
-pub(crate) use compare::goes_on_in_blocks;
 use pace::Pace;
 pub(crate) use ranges::Ranges;
-use unread::Unread;
+pub use units::{Done, Fix, Unit, Unread, Work};
+use unread::Places;
 
 /// Until a write is tried again for which members had no room.
 const FULL_MS: u64 = 60_000;
@@ -57,7 +56,7 @@ pub(crate) struct Sync {
     phase: Phase,
     cursor: u64,
     end: u64,
-    /// Jobs in flight, by the place of their unit.
+    /// Parts asked for and not answered, by the place of their unit.
     units: BTreeMap<u64, usize>,
     /// The members a recovery rebuilds: those that were waiting for it when it began.
     targets: Vec<MemberId>,
@@ -76,7 +75,7 @@ pub(crate) struct Sync {
     retry_at: Option<Instant>,
     /// Recovery met something it cannot get past: why. Tried again when something changes.
     recovery_waits: Option<String>,
-    pub(crate) unread: Unread,
+    pub(crate) unread: Places,
     pub(crate) mismatch_sectors: u64,
     pub(crate) checked_once: bool,
     pace: Pace,
@@ -100,7 +99,7 @@ impl Default for Sync {
             resync_waits: None,
             retry_at: None,
             recovery_waits: None,
-            unread: Unread::default(),
+            unread: Places::default(),
             mismatch_sectors: 0,
             checked_once: false,
             pace: Pace::default(),
@@ -171,15 +170,15 @@ impl Sync {
     }
 }
 
-impl Array {
+impl Keeper {
     /// Starts, continues or ends background work.
-    pub(crate) fn drive_sync(&mut self) {
+    pub fn drive_sync(&mut self) {
         if self.read_only || !self.is_redundant() {
             return;
         }
         if self.failed {
             self.interrupt_sync("too many members are gone");
-        } else if self.stopping.is_some() {
+        } else if self.stop.asked.is_some() {
             self.interrupt_sync("the array is being stopped");
         }
         match self.sync.phase {
@@ -195,15 +194,15 @@ impl Array {
         if self.sync.retry_at.take_if(|at| *at <= self.now).is_some() {
             self.retry_sync();
         }
-        if self.failed || self.stopping.is_some() {
+        if self.failed || self.stop.asked.is_some() {
             return;
         }
         self.assign_spares();
         let targets = self.recovery_targets();
-        if self.resynced != MAX_SECTOR {
+        if self.clean.resynced != MAX_SECTOR {
             if self.can_resync() && self.sync.resync_waits.is_none() {
-                let from = self.resynced;
-                self.begin_sync(SyncAction::Resync, from, self.geometry.sync_sectors());
+                let from = self.clean.resynced;
+                self.begin_sync(SyncAction::Resync, from, self.space.sync_sectors());
                 return;
             }
             // Nothing redundant is left to bring in line. Members being rebuilt are brought in line
@@ -215,16 +214,20 @@ impl Array {
         }
         let from = targets.iter().map(|(_, offset)| *offset).min();
         if let Some(from) = from.filter(|_| self.sync.recovery_waits.is_none()) {
-            self.begin_sync(SyncAction::Recovery, from, self.geometry.member_sectors());
+            self.begin_sync(SyncAction::Recovery, from, self.space.member_sectors());
         } else if let Some(action) = self.sync.requested.take() {
             self.sync.mismatch_sectors = 0;
             self.sync.checked_once = true;
-            self.begin_sync(action, 0, self.geometry.sync_sectors());
+            self.begin_sync(action, 0, self.space.sync_sectors());
         }
     }
 
     fn can_resync(&self) -> bool {
-        self.is_mirror() || u32::from(self.members.degraded()) < self.geometry.parity_disks()
+        match self.space.redundancy() {
+            Redundancy::None => false,
+            Redundancy::Copies => true,
+            Redundancy::Parity(parities) => u32::from(self.members.degraded()) < parities,
+        }
     }
 
     fn begin_sync(&mut self, action: SyncAction, from: u64, end: u64) {
@@ -235,7 +238,7 @@ impl Array {
         self.sync.end = end;
         self.sync.interrupted = None;
         self.sync.missed = Ranges::default();
-        self.sync.unread = Unread::default();
+        self.sync.unread = Places::default();
         self.sync.pace.restart(self.now, from);
         self.sync.checkpoint_at = self.now.plus_millis(CHECKPOINT_MS);
         self.notify(ArrayEvent::SyncStarted(action));

@@ -1,10 +1,10 @@
 //! Administrators' commands.
 
-use super::Array;
 use super::members::{Member, State};
 use super::place::{Room, place};
+use super::{Ask, Keeper, Redundancy, Traffic};
 use crate::MemberId;
-use crate::action::{Action, Command, CommandId, NewMember};
+use crate::action::{Command, CommandId, NewMember};
 use crate::assemble::{
     Lineage, MemberConfig, Standing, adopted, check_places, check_shape, lineage,
 };
@@ -23,15 +23,16 @@ fn no_such_member() -> Answer {
     refuse("no such member", Next::by("see its members", Invocation::Detail { array: None }))
 }
 
-impl Array {
-    pub(crate) fn take_command(&mut self, id: CommandId, command: Command) {
+impl Keeper {
+    /// Takes a command in.
+    pub fn command(&mut self, id: CommandId, command: Command, traffic: Traffic<'_>) {
         let before = self.meta.ticket();
         let answer = match command {
             Command::Stop => {
-                if self.stopping.is_some() {
+                if self.stop.asked.is_some() {
                     refuse("it is being stopped already", "wait for it")
                 } else {
-                    self.stopping = Some(id);
+                    self.stop.asked = Some(id);
                     self.lose_patience(self.now);
                     return;
                 }
@@ -59,15 +60,15 @@ impl Array {
                 "stop it, bring the members back and assemble it again",
             ),
             Command::Scrub { .. } if !self.is_redundant() => refuse(
-                format!("{} has no redundancy to check", self.geometry.level().name()),
+                format!("{} has no redundancy to check", self.space.level_name()),
                 "read all of it to see whether it can be read",
             ),
             _ if !self.is_redundant() => refuse(
-                format!("{} has no redundancy", self.geometry.level().name()),
+                format!("{} has no redundancy", self.space.level_name()),
                 "restore from a backup what a failed member held",
             ),
             Command::Fail(member) => self.fail_command(member),
-            Command::Remove(member) if self.is_busy(member) => {
+            Command::Remove(member) if self.is_busy(member, traffic) => {
                 self.begin_removal(id, member);
                 return;
             }
@@ -85,7 +86,7 @@ impl Array {
             let told = before.max(self.meta.ticket()).max(self.failure_ticket);
             self.replies.push((told, id));
         } else {
-            self.actions.push_back(Action::Reply { id, result: answer });
+            self.out.push_back(Ask::Reply(id, answer));
         }
     }
 
@@ -181,7 +182,7 @@ impl Array {
         let known = superblock.set_uuid == self.superblock.set_uuid
             && superblock.supported().is_ok()
             && superblock.events >= intent.bitmap.superblock.events_cleared
-            && u32::from(role) < self.geometry.raid_disks()
+            && u32::from(role) < u32::from(self.space.roles())
             && self.members.role(role).holder.is_none()
             && self.lineage(new) == Some(Lineage::LeftBehind);
         let superblock = adopted(superblock, &self.superblock);
@@ -238,7 +239,7 @@ impl Array {
     fn room(&self) -> Room {
         let bitmap = self.intent.as_ref().map(|intent| &intent.bitmap);
         Room {
-            used_sectors: self.geometry.member_sectors(),
+            used_sectors: self.space.member_sectors(),
             bitmap_sectors: bitmap.map_or(0, Bitmap::size_sectors),
         }
     }
@@ -273,11 +274,11 @@ impl Array {
 
     /// Is there something to compare each part of the array with?
     pub(crate) fn is_comparable(&self) -> bool {
-        if self.has_parity() {
+        if matches!(self.space.redundancy(), Redundancy::Parity(_)) {
             return self.members.degraded() == 0;
         }
         // What nobody can be missed from, only one holds.
-        let roles = 0..self.geometry.raid_disks() as u16;
+        let roles = 0..self.space.roles();
         roles.filter(|role| self.members.in_sync(*role)).all(|role| self.enough_without(&[role]))
     }
 
@@ -296,26 +297,22 @@ impl Array {
     }
 
     /// Stopping: when nothing is in flight any more, the superblocks say clean.
-    pub(crate) fn drive_stop(&mut self) {
-        let Some(id) = self.stopping else { return };
-        match self.stop_ticket {
+    pub fn drive_stop(&mut self, traffic: Traffic<'_>) {
+        let Some(id) = self.stop.asked else { return };
+        match self.stop.ticket {
             None => {
-                let quiet = self.requests.in_flight() == 0
-                    && self.jobs.is_empty()
-                    && self.sync.is_idle()
-                    && self.meta.is_idle();
-                if !quiet {
+                if !traffic.quiet || !self.sync.is_idle() || !self.meta.is_idle() {
                     return;
                 }
-                self.active = false;
+                self.clean.active = false;
                 if self.intent.is_some() && self.members.degraded() == 0 {
                     self.wish_clear_bits();
                 }
-                self.stop_ticket = Some(self.wish_superblock(true));
+                self.stop.ticket = Some(self.wish_superblock(true));
             }
-            Some(ticket) if self.meta.is_done(ticket) && self.meta.is_idle() && !self.stopped => {
-                self.stopped = true;
-                self.actions.push_back(Action::Reply { id, result: Ok(()) });
+            Some(ticket) if self.meta.is_done(ticket) && self.meta.is_idle() && !self.stop.over => {
+                self.stop.over = true;
+                self.out.push_back(Ask::Reply(id, Ok(())));
             }
             Some(_) => {}
         }

@@ -7,15 +7,16 @@
 //! another member may be told to be faulty in the same breath. All its writes are FUA. This is
 //! md's order: the bitmap's superblock never has an older event count than the array's.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 
-use super::Array;
-use super::io::Owner;
 use super::members::{Member, Members, State};
-use crate::action::Action;
+use super::{Ask, Keeper};
+use crate::MemberId;
 use crate::format::superblock::{Role, feature};
 use crate::format::{Bitmap, Superblock};
-use crate::{Buf, IoOp, MemberId};
+
+/// A superblock, a bad-block log or a page of the bitmap; no page is longer.
+pub const PAGE_BYTES: u32 = 4096;
 
 /// What the next update has to do.
 #[derive(Debug, Default)]
@@ -41,22 +42,27 @@ enum Phase {
     Superblocks,
 }
 
-struct PageWrite {
-    member: MemberId,
-    sector: u64,
-    bytes: Vec<u8>,
+/// Metadata for a member.
+#[derive(Clone, Debug)]
+pub struct MetaWrite {
+    /// Whose.
+    pub member: MemberId,
+    /// Where: an absolute sector.
+    pub sector: u64,
+    /// What: whole blocks, at most a page.
+    pub bytes: Vec<u8>,
 }
 
 struct Running {
     phase: Phase,
+    /// What has been asked for and not been answered.
     pending: usize,
-    queue: VecDeque<PageWrite>,
     /// Whose superblocks the phase of arrivals writes.
     arrivals: Vec<MemberId>,
     /// The superblocks of the last phase, made together with those of the phase before.
-    superblocks: VecDeque<PageWrite>,
+    superblocks: Vec<MetaWrite>,
     wishes: Wishes,
-    bad_block_pages: Vec<PageWrite>,
+    bad_block_pages: Vec<MetaWrite>,
     /// The array was idle when this began, so the superblocks may say clean.
     clean: bool,
     /// How far recovery had come when the flush began; durable after it.
@@ -98,7 +104,7 @@ impl Meta {
     }
 }
 
-impl Array {
+impl Keeper {
     /// Files a wish for new superblocks; with `flush`, after what was written so far is durable.
     pub(crate) fn wish_superblock(&mut self, flush: bool) -> u64 {
         self.meta.next.wanted = true;
@@ -136,15 +142,21 @@ impl Array {
         self.wish_superblock(true);
     }
 
+    /// Grows with each update that is over or under way.
+    #[must_use]
+    pub fn updates(&self) -> u64 {
+        self.meta.ticket()
+    }
+
     /// Begins the next update when one is wanted and none runs.
-    pub(crate) fn drive_meta(&mut self) {
+    pub fn drive_meta(&mut self) {
         if self.meta.running.is_some() || !self.meta.next.wanted {
             return;
         }
         let mut wishes = std::mem::take(&mut self.meta.next);
         if self.metadata_frozen() {
             // Without redundancy there is no metadata to update, but there are caches to flush.
-            let flush = wishes.flush && !self.is_redundant() && !self.read_only && !self.stopped;
+            let flush = wishes.flush && !self.is_redundant() && !self.read_only && !self.stop.over;
             if !flush {
                 self.meta.done += 1;
                 self.meta_done();
@@ -157,7 +169,7 @@ impl Array {
             .iter()
             .filter_map(|id| self.members.get(*id).map(|member| (*id, member)))
             .filter_map(|(member, m)| {
-                bad_block_page(m).map(|(sector, bytes)| PageWrite { member, sector, bytes })
+                bad_block_page(m).map(|(sector, bytes)| MetaWrite { member, sector, bytes })
             })
             .collect();
         let recovered = self
@@ -176,17 +188,15 @@ impl Array {
         self.meta.running = Some(Running {
             phase: Phase::CatchUp,
             pending: 0,
-            queue: VecDeque::new(),
             arrivals: Vec::new(),
-            superblocks: VecDeque::new(),
+            superblocks: Vec::new(),
             bad_block_pages,
-            clean: !self.active,
+            clean: !self.clean.active,
             recovered,
-            resynced: self.resynced,
+            resynced: self.clean.resynced,
             wishes,
         });
         self.begin_catch_up();
-        self.pump_pages();
         self.advance_meta();
     }
 
@@ -195,10 +205,10 @@ impl Array {
     /// A member that the missed update gave another role keeps the superblock of its old one, which
     /// says truly what it holds.
     fn begin_catch_up(&mut self) {
-        let Some(running) = &mut self.meta.running else { return };
-        if !running.wishes.catch_up {
+        if !self.meta.running.as_ref().is_some_and(|running| running.wishes.catch_up) {
             return;
         }
+        let mut writes = Vec::new();
         let newest = &self.superblock;
         for (member, m) in self.members.iter_live() {
             let own = &m.superblock;
@@ -208,9 +218,16 @@ impl Array {
                 image.resync_offset = newest.resync_offset;
                 image.roles.clone_from(&newest.roles);
                 image.utime = newest.utime;
-                running.queue.push_back(superblock_write(member, &image));
+                writes.push(superblock_write(member, &image));
             }
         }
+        self.ask_to_write(writes);
+    }
+
+    fn ask_to_write(&mut self, writes: Vec<MetaWrite>) {
+        let Some(running) = &mut self.meta.running else { return };
+        running.pending += writes.len();
+        self.out.extend(writes.into_iter().map(Ask::Write));
     }
 
     fn begin_flush(&mut self) {
@@ -218,9 +235,7 @@ impl Array {
         if running.wishes.flush {
             let members: Vec<MemberId> = self.members.iter_live().map(|(id, _)| id).collect();
             running.pending = members.len();
-            for member in members {
-                self.issue(member, IoOp::Flush, Owner::Meta { page: None });
-            }
+            self.out.extend(members.into_iter().map(Ask::Flush));
         }
     }
 
@@ -228,7 +243,6 @@ impl Array {
     fn advance_meta(&mut self) {
         while let Some(running) = &mut self.meta.running
             && running.pending == 0
-            && running.queue.is_empty()
         {
             match running.phase {
                 Phase::CatchUp => {
@@ -248,7 +262,8 @@ impl Array {
                 }
                 Phase::Arrivals => {
                     running.phase = Phase::Superblocks;
-                    running.queue = std::mem::take(&mut running.superblocks);
+                    let superblocks = std::mem::take(&mut running.superblocks);
+                    self.ask_to_write(superblocks);
                 }
                 Phase::Superblocks => {
                     self.meta.running = None;
@@ -258,7 +273,6 @@ impl Array {
                     return;
                 }
             }
-            self.pump_pages();
         }
     }
 
@@ -270,9 +284,9 @@ impl Array {
                     member.superblock.recovery_offset = *offset;
                 }
             }
-            self.durable_resynced = running.resynced;
+            self.clean.durable_resynced = running.resynced;
         }
-        let mut queue: VecDeque<PageWrite> = running.bad_block_pages.drain(..).collect();
+        let mut writes = std::mem::take(&mut running.bad_block_pages);
         let mut pages = std::mem::take(&mut running.wishes.bitmap_pages);
         let superblock = running.wishes.superblock;
         let clear = running.wishes.clear_bits;
@@ -293,16 +307,14 @@ impl Array {
             }
             for (member, m) in self.members.iter_live().filter(|(_, m)| m.state.role().is_some()) {
                 let Some(start) = m.superblock.bitmap_sector() else { continue };
-                queue.extend(pages.iter().map(|page| PageWrite {
+                writes.extend(pages.iter().map(|page| MetaWrite {
                     member,
                     sector: start + *page as u64 * 8,
                     bytes: bitmap_page(&intent.bitmap, *page as u64, self.block_bytes),
                 }));
             }
         }
-        if let Some(running) = &mut self.meta.running {
-            running.queue = queue;
-        }
+        self.ask_to_write(writes);
     }
 
     fn begin_superblocks(&mut self) {
@@ -310,55 +322,46 @@ impl Array {
         if !running.wishes.superblock {
             return;
         }
-        let clean = running.clean && !self.active;
-        let (mut arrivals, mut others) = (VecDeque::new(), VecDeque::new());
+        let clean = running.clean && !self.clean.active;
+        let (mut arrivals, mut others) = (Vec::new(), Vec::new());
         let stays = |m: &Member| !matches!(m.state, State::Leaving { .. });
         for (member, m) in self.members.iter_live().filter(|(_, m)| stays(m)) {
             let write = superblock_write(member, &self.superblock_of(m, clean));
             if m.arriving {
-                arrivals.push_back(write);
+                arrivals.push(write);
             } else {
-                others.push_back(write);
+                others.push(write);
             }
         }
         self.members.arrived();
-        self.clean_on_disk = clean;
+        self.clean.on_disk = clean;
         if let Some(running) = &mut self.meta.running {
             running.arrivals = arrivals.iter().map(|write| write.member).collect();
-            running.queue = arrivals;
             running.superblocks = others;
         }
+        self.ask_to_write(arrivals);
     }
 
-    /// Issues queued writes while there are pages to hold them.
-    pub(crate) fn pump_pages(&mut self) {
-        while let Some(running) = &mut self.meta.running
-            && !running.queue.is_empty()
-        {
-            let Some(buf) = self.pool.take_page() else { return };
-            let Some(write) = running.queue.pop_front() else { return };
-            if !self.members.live(write.member) {
-                self.pool.give_page(buf);
-                continue;
-            }
-            running.pending += 1;
-            let buf = Buf { len: write.bytes.len() as u32, ..buf };
-            self.actions.push_back(Action::Store { buf, bytes: write.bytes });
-            let op = IoOp::Write { sector: write.sector, buf, fua: true };
-            self.issue(write.member, op, Owner::Meta { page: Some(buf.offset) });
-        }
-    }
-
-    /// An I/O of the running update is answered.
-    pub(crate) fn meta_io_done(&mut self, page: Option<u64>) {
-        if let Some(offset) = page {
-            self.pool.give_page(Buf { offset, len: super::scratch::PAGE_BYTES });
-        }
+    /// One thing that the running update asked for is done, or its member has failed.
+    pub fn update_done(&mut self) {
         if let Some(running) = &mut self.meta.running {
             running.pending -= 1;
         }
-        self.pump_pages();
         self.advance_meta();
+    }
+
+    /// An update is complete: lets those go on who waited for it.
+    fn meta_done(&mut self) {
+        self.repeat_failure_update();
+        self.out.push_back(Ask::Updated);
+        let (meta, out) = (&self.meta, &mut self.out);
+        self.replies.retain(|(ticket, id)| {
+            let waits = !meta.is_done(*ticket);
+            if !waits {
+                out.push_back(Ask::Reply(*id, Ok(())));
+            }
+            waits
+        });
     }
 
     /// The superblock of one member as it is to be written now.
@@ -367,7 +370,7 @@ impl Array {
         let array = &self.superblock;
         copy_array_fields(&mut image, array);
         image.utime = self.wall_clock();
-        image.resync_offset = if clean { self.durable_resynced } else { 0 };
+        image.resync_offset = if clean { self.clean.durable_resynced } else { 0 };
         image.roles = self.role_table();
         image.feature_map = array.feature_map & feature::RAID0_LAYOUT;
         if self.intent.is_some() {
@@ -428,10 +431,10 @@ fn copy_array_fields(image: &mut Superblock, array: &Superblock) {
     image.logical_block_bytes = array.logical_block_bytes;
 }
 
-fn superblock_write(member: MemberId, image: &Superblock) -> PageWrite {
+fn superblock_write(member: MemberId, image: &Superblock) -> MetaWrite {
     let mut bytes = image.encode();
-    bytes.resize(super::scratch::PAGE_BYTES as usize, 0);
-    PageWrite { member, sector: image.super_offset, bytes }
+    bytes.resize(PAGE_BYTES as usize, 0);
+    MetaWrite { member, sector: image.super_offset, bytes }
 }
 
 /// Device sector and contents of a member's bad-block log, when it has one.
@@ -439,7 +442,7 @@ fn bad_block_page(member: &Member) -> Option<(u64, Vec<u8>)> {
     let superblock = &member.superblock;
     let sector = superblock.bblog_sector()?;
     let mut bytes = member.bad_blocks.encode(superblock.bblog_shift);
-    bytes.resize(super::scratch::PAGE_BYTES as usize, 0xff);
+    bytes.resize(PAGE_BYTES as usize, 0xff);
     Some((sector, bytes))
 }
 

@@ -7,30 +7,39 @@
 //! member, nothing is written any more, the superblocks included: they still tell the last state in
 //! which the array could run.
 
-use super::Array;
-use super::io::Owner;
 use super::members::State;
+use super::{Ask, Keeper};
+use crate::MemberId;
 use crate::action::{IoError, IoErrorKind};
 use crate::events::{ArrayEvent, Fault};
-use crate::level::Level;
 use crate::refusal::Next;
-use crate::{IoOp, MemberId};
 
-impl Array {
+/// An I/O on a member that failed.
+#[derive(Clone, Copy, Debug)]
+pub struct Tried {
+    /// Where on it; a flush has no place.
+    pub sector: Option<u64>,
+    /// It was to change something there, or make it durable. What is only a hint does not count.
+    pub changes: bool,
+    /// If there is no room for it, the member is of no use.
+    pub must_land: bool,
+}
+
+impl Keeper {
     /// Counts an error and makes the member faulty when the error says so.
-    pub(crate) fn note_error(&mut self, id: MemberId, op: IoOp, owner: Owner, error: IoError) {
-        if matches!(op, IoOp::Discard { .. }) || error.kind == IoErrorKind::Abandoned {
+    pub fn failed_io(&mut self, id: MemberId, tried: Tried, error: IoError) {
+        if error.kind == IoErrorKind::Abandoned {
             return;
         }
         if let Some(member) = self.members.get_mut(id) {
             member.errors += 1;
         }
-        let fault = Fault { sector: op.sector(), errno: error.errno };
-        let refused = op.sector().is_some() && !self.must_land(owner);
+        let fault = Fault { sector: tried.sector, errno: error.errno };
+        let refused = tried.sector.is_some() && !tried.must_land;
         if error.kind == IoErrorKind::Full && refused {
             return self.notify(ArrayEvent::MemberFull { member: id, fault });
         }
-        let reason = match (Self::changes_member(op), error.kind) {
+        let reason = match (tried.changes, error.kind) {
             (true, _) => "write error",
             (false, IoErrorKind::Gone) => "device gone",
             (false, _) => return,
@@ -55,27 +64,8 @@ impl Array {
 
     /// Can the array run on the roles that are in sync, leaving out these?
     pub(crate) fn enough_without(&self, without: &[u16]) -> bool {
-        let have = |role: u16| !without.contains(&role) && self.members.in_sync(role);
-        let disks = self.geometry.raid_disks() as u16;
-        match self.geometry.level() {
-            Level::Linear | Level::Raid0 => (0..disks).all(have),
-            Level::Raid1 => (0..disks).any(have),
-            Level::Raid4 | Level::Raid5 | Level::Raid6 => {
-                let lost = (0..disks).filter(|role| !have(*role)).count() as u32;
-                lost <= self.geometry.parity_disks()
-            }
-            // The pattern of copies repeats after as many chunks as there are members.
-            Level::Raid10 => {
-                let chunk = u64::from(self.geometry.chunk_sectors());
-                (0..u64::from(disks))
-                    .map(|number| number * chunk)
-                    .take_while(|sector| *sector < self.geometry.array_sectors())
-                    .all(|sector| {
-                        (0..self.geometry.copies())
-                            .any(|copy| have(self.geometry.copy(sector, copy).role))
-                    })
-            }
-        }
+        let lost = |role: u16| without.contains(&role) || !self.members.in_sync(role);
+        self.space.survives(&lost)
     }
 
     /// Makes a member faulty; `fault`: what it answered.
@@ -88,7 +78,7 @@ impl Array {
         let role = member.state.role();
         self.members.set_state(id, State::Faulty { role });
         self.pass_role_on(role);
-        self.abandon_member(id);
+        self.out.push_back(Ask::GiveUp(id));
         let (reason, next) = (reason.into(), Next::default());
         self.notify(ArrayEvent::MemberFailed { member: id, reason, fault, next });
         self.sync_member_lost(id, role);

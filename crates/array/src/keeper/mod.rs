@@ -1,0 +1,402 @@
+//! The keeper of an array: who its members are and in which state, what superblocks and bitmap say
+//! of them, background work, commands, failure, status. It decides and records, the same over disks
+//! and over nodes, and user data never come near it.
+//!
+//! What has to be done with members it asks of its *lane* ([`Ask`]), which carries requests and
+//! units of background work out, and tells the keeper of failures ([`Keeper::failed_io`]) and of
+//! what became of each thing that was asked. A lane takes what is asked in order, before it does
+//! anything else.
+
+mod command;
+mod doubts;
+mod failure;
+mod intent;
+mod members;
+mod meta;
+mod place;
+mod removal;
+mod space;
+mod status;
+mod sync;
+
+use std::collections::VecDeque;
+
+use crate::action::CommandId;
+use crate::assemble::Config;
+use crate::events::ArrayEvent;
+use crate::format::Superblock;
+use crate::format::superblock::MAX_SECTOR;
+use crate::{Instant, MemberId, Refusal};
+
+pub use failure::Tried;
+use intent::Intent;
+use members::Members;
+use meta::Meta;
+pub use meta::{MetaWrite, PAGE_BYTES};
+use removal::Removal;
+pub use space::{BLOCK_SECTORS, Redundancy, SyncSpace, UNIT_SECTORS};
+use sync::Sync;
+pub use sync::{Done, Fix, Unit, Unread, Work};
+
+/// Idle time after which the superblocks say clean (md's `safe_mode_delay`).
+pub const SAFE_MODE_MS: u64 = 200;
+
+/// What a keeper asks of its lane.
+#[derive(Clone, Debug)]
+pub enum Ask {
+    /// All that was written to a member so far is to be durable. Answer: [`Keeper::update_done`].
+    Flush(MemberId),
+    /// Metadata are to be on a member, durably. Answer: [`Keeper::update_done`], also when the
+    /// member has failed meanwhile.
+    Write(MetaWrite),
+    /// Something that operations wait for may be on the members now: see [`Keeper::is_told`].
+    Updated,
+    /// A unit of background work. Answer: [`Keeper::work_done`].
+    Work {
+        /// Its name in the keeper's books.
+        place: u64,
+        /// Where.
+        unit: Unit,
+        /// What.
+        work: Work,
+    },
+    /// What is in flight on a member is not waited for any longer: it counts as failed.
+    GiveUp(MemberId),
+    /// The id will mean another device: what was given up on it belongs to none.
+    Disown(MemberId),
+    /// The answer to a command.
+    Reply(CommandId, Result<(), Refusal>),
+    /// What people want to know.
+    Notify(ArrayEvent),
+}
+
+/// What a keeper has to know of its lane, when it is driven.
+#[derive(Clone, Copy)]
+pub struct Traffic<'a> {
+    /// No request and no planned operation is under way.
+    pub quiet: bool,
+    /// Does a planned operation mean this member?
+    pub plans: &'a dyn Fn(MemberId) -> bool,
+    /// Was something given up on it that has not been answered since?
+    pub gave_up: &'a dyn Fn(MemberId) -> bool,
+}
+
+impl Traffic<'_> {
+    fn is_meant(self, id: MemberId) -> bool {
+        (self.plans)(id) || (self.gave_up)(id)
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Keeper {
+    pub(crate) now: Instant,
+    /// Microseconds since 1970 at `Instant(0)`.
+    epoch_micros: u64,
+    space: Box<dyn SyncSpace>,
+    /// The array-wide fields as of the last update.
+    superblock: Superblock,
+    pub(crate) members: Members,
+    block_bytes: u32,
+    pub(crate) read_only: bool,
+    /// More members are gone than the level can do without.
+    pub(crate) failed: bool,
+    clean: Clean,
+    /// The update that tells the members of the last failure.
+    failure_ticket: u64,
+    /// The first of the two updates that do so.
+    failure_repeat: Option<u64>,
+    stop: Stop,
+    meta: Meta,
+    intent: Option<Intent>,
+    sync: Sync,
+    removals: Vec<Removal>,
+    /// Commands done but for the superblocks.
+    replies: Vec<(u64, CommandId)>,
+    /// When bits of the bitmap are cleared next.
+    clear_at: Instant,
+    out: VecDeque<Ask>,
+}
+
+/// Whether the superblocks say clean, and how much of the array is in sync.
+#[derive(Debug)]
+struct Clean {
+    /// Writes may be in flight, and the superblocks say so (or will, by `ticket`).
+    active: bool,
+    ticket: u64,
+    on_disk: bool,
+    /// Sync space below is in sync; as far as superblocks may say.
+    resynced: u64,
+    durable_resynced: u64,
+    /// Requests in flight that change data.
+    writers: usize,
+    last_write: Instant,
+    last_request: Option<Instant>,
+}
+
+/// How far a stop has come.
+#[derive(Debug, Default)]
+struct Stop {
+    asked: Option<CommandId>,
+    /// Since when members that answer nothing are given up after a while.
+    impatient_since: Option<Instant>,
+    /// Its members give up those who do not answer themselves.
+    over_arrays: bool,
+    ticket: Option<u64>,
+    over: bool,
+}
+
+impl Keeper {
+    /// Takes an array over: nothing has been asked when this returns.
+    ///
+    /// # Errors
+    /// When too many members are missing to do more than read.
+    pub fn new(now: Instant, config: Config, space: Box<dyn SyncSpace>) -> Result<Self, String> {
+        let resynced = resynced_of(&config.superblock, space.as_ref());
+        let intent = config.bitmap.map(|bitmap| Intent::new(bitmap, resynced != MAX_SECTOR));
+        let block_bytes = config.block_bytes.clamp(512, 4096);
+        let mut keeper = Self {
+            now,
+            epoch_micros: 0,
+            members: Members::new(config.members, usize::from(space.roles())),
+            superblock: as_md_keeps_it(config.superblock, space.as_ref(), block_bytes),
+            block_bytes,
+            read_only: config.read_only,
+            failed: false,
+            clean: Clean {
+                // Stopped within a resync, the members say how far it came, and a write must first
+                // take that back.
+                active: resynced == 0,
+                ticket: 0,
+                on_disk: resynced != 0,
+                resynced,
+                durable_resynced: resynced,
+                writers: 0,
+                last_write: now,
+                last_request: None,
+            },
+            failure_ticket: 0,
+            failure_repeat: None,
+            stop: Stop::default(),
+            meta: Meta::default(),
+            intent,
+            sync: Sync::default(),
+            removals: Vec::new(),
+            replies: Vec::new(),
+            clear_at: now,
+            out: VecDeque::new(),
+            space,
+        };
+        if resynced != MAX_SECTOR {
+            keeper.members.restart_replacements();
+        }
+        keeper.failed = !keeper.enough_without(&[]);
+        if keeper.failed && !keeper.read_only {
+            return Err("too many members are missing".into());
+        }
+        Ok(keeper)
+    }
+
+    /// Tells the time of day: microseconds since 1970 at `Instant(0)`.
+    pub const fn set_epoch(&mut self, micros: u64) {
+        self.epoch_micros = micros;
+    }
+
+    /// Later than before, or the same moment.
+    pub fn at(&mut self, now: Instant) {
+        self.now = self.now.max(now);
+    }
+
+    /// What the superblocks must say before the first request.
+    pub fn begin(&mut self) {
+        if self.metadata_frozen() {
+            return;
+        }
+        // A member that is missing now must be stale when it comes back.
+        let known = self.superblock.roles.iter();
+        let active = known.filter(|role| matches!(role, crate::format::Role::Active(_))).count();
+        let here = self.members.iter().filter(|(_, m)| m.state.role().is_some()).count();
+        if active != here {
+            self.failure_ticket = self.wish_superblock(false);
+        }
+        if self.members.iter().any(|(_, m)| m.superblock.events < self.superblock.events) {
+            self.wish_catch_up();
+        }
+        self.wish_whole_bitmap();
+    }
+
+    /// The next thing to do, if there is one.
+    pub fn next_ask(&mut self) -> Option<Ask> {
+        self.out.pop_front()
+    }
+
+    /// No superblock, bitmap or log may be written.
+    pub(crate) fn metadata_frozen(&self) -> bool {
+        self.read_only || self.failed || self.stop.over || !self.is_redundant()
+    }
+
+    /// Can the level do without any member?
+    #[must_use]
+    pub fn is_redundant(&self) -> bool {
+        self.space.redundancy() != Redundancy::None
+    }
+
+    fn is_mirror(&self) -> bool {
+        self.space.redundancy() == Redundancy::Copies
+    }
+
+    /// Is the array being stopped?
+    #[must_use]
+    pub const fn is_stopping(&self) -> bool {
+        self.stop.asked.is_some()
+    }
+
+    /// Do the superblocks of all members that live say what operations with this ticket wait for?
+    #[must_use]
+    pub const fn is_told(&self, ticket: u64) -> bool {
+        self.meta.is_done(ticket)
+    }
+
+    /// Do they say who has failed? Before that nothing is acknowledged.
+    #[must_use]
+    pub const fn failures_told(&self) -> bool {
+        self.meta.is_done(self.failure_ticket) || self.failed
+    }
+
+    /// Time of day in md's coding: seconds in the low 40 bits, microseconds above.
+    fn wall_clock(&self) -> u64 {
+        let micros = self.epoch_micros + self.now.0 / 1000;
+        (micros / 1_000_000) & ((1 << 40) - 1) | (micros % 1_000_000) << 40
+    }
+
+    pub(crate) fn notify(&mut self, event: ArrayEvent) {
+        self.out.push_back(Ask::Notify(event));
+    }
+
+    /// A request was taken in.
+    pub fn request_came(&mut self, changes_data: bool) {
+        self.clean.writers += usize::from(changes_data);
+        self.clean.last_request = Some(self.now);
+    }
+
+    /// A request is answered.
+    pub fn request_over(&mut self, changed_data: bool) {
+        if changed_data {
+            self.clean.writers -= 1;
+            self.clean.last_write = self.now;
+        }
+    }
+
+    /// Makes sure the members will know of a write in this range of sync space before it starts:
+    /// the ticket to wait for.
+    pub fn begin_write(&mut self, start: u64, end: u64) -> u64 {
+        if !self.clean.active {
+            self.clean.active = true;
+            self.clean.ticket = self.wish_superblock(false);
+        }
+        let mut ticket = self.clean.ticket;
+        let mut pages = std::collections::BTreeSet::new();
+        if let Some(intent) = &mut self.intent {
+            ticket = ticket.max(intent.begin(start, end, &mut pages));
+        }
+        for page in pages {
+            let filed = self.wish_bitmap_page(page);
+            ticket = ticket.max(filed);
+            if let Some(intent) = &mut self.intent {
+                intent.set_page_ticket(page, filed);
+            }
+        }
+        ticket
+    }
+
+    /// A write that has begun is over.
+    pub fn end_write(&mut self, start: u64, end: u64, failed: bool) {
+        let keep = self.members.degraded() > 0 || failed;
+        if let Some(intent) = &mut self.intent {
+            intent.end(start, end, keep);
+        }
+    }
+
+    /// Is this range of sync space known to be in step: nothing of it waits for a resync?
+    #[must_use]
+    pub fn in_step(&self, start: u64, end: u64) -> bool {
+        end <= self.clean.resynced
+            || self.intent.as_ref().is_some_and(|intent| !intent.needs_resync(start, end))
+            || self.sync.left.as_ref().is_some_and(|left| !left.overlaps(start, end))
+    }
+
+    /// The deadline passed: goes clean when idle, clears old bits.
+    pub fn tick(&mut self) {
+        self.tick_stop();
+        if self.metadata_frozen() {
+            return;
+        }
+        if self.safe_mode_at().is_some_and(|at| at <= self.now) {
+            self.clean.active = false;
+            self.wish_superblock(true);
+        }
+        if self.clear_due().is_some_and(|at| at <= self.now) {
+            let sleep = self.daemon_sleep_ms();
+            self.clear_at = self.now.plus_millis(sleep);
+            self.wish_clear_bits();
+        }
+    }
+
+    /// When to call [`tick`](Self::tick) and the drivers at the latest.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Instant> {
+        let always = [self.removal_deadline(), self.stop_deadline()];
+        let always = always.into_iter().flatten().min();
+        if self.metadata_frozen() {
+            return always;
+        }
+        let more = [always, self.safe_mode_at(), self.clear_due(), self.sync.deadline(self.now)];
+        more.into_iter().flatten().min()
+    }
+
+    /// When the array, if it stays idle, is to be marked clean.
+    fn safe_mode_at(&self) -> Option<Instant> {
+        let idle = self.clean.active && self.clean.writers == 0 && self.meta.is_idle();
+        let due = idle && !self.is_stopping();
+        due.then(|| self.clean.last_write.plus_millis(SAFE_MODE_MS))
+    }
+
+    fn daemon_sleep_ms(&self) -> u64 {
+        let seconds = self.intent.as_ref().map_or(5, |i| i.bitmap.superblock.daemon_sleep_s);
+        u64::from(seconds.clamp(1, 3600)) * 1000
+    }
+
+    /// When bits of the bitmap may be cleared next.
+    fn clear_due(&self) -> Option<Instant> {
+        let intent = self.intent.as_ref()?;
+        let possible = self.members.degraded() == 0 && self.meta.is_idle() && intent.clearable();
+        possible.then_some(self.clear_at)
+    }
+
+    /// Nothing is asked for, no update is due, no background work is under way.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.out.is_empty() && self.meta.is_idle() && self.sync.is_idle()
+    }
+}
+
+/// What md makes of a superblock when it starts the array: the size is what is used of each member,
+/// and a logical block size, where there is one, that of the most demanding member.
+fn as_md_keeps_it(superblock: Superblock, space: &dyn SyncSpace, block_bytes: u32) -> Superblock {
+    let logical_block_bytes = match superblock.logical_block_bytes {
+        0 => 0,
+        kept => kept.max(block_bytes),
+    };
+    let size_sectors = match space.member_sectors() {
+        0 => superblock.size_sectors,
+        used => used,
+    };
+    Superblock { logical_block_bytes, size_sectors, ..superblock }
+}
+
+/// Sync space below this is in sync.
+fn resynced_of(superblock: &Superblock, space: &dyn SyncSpace) -> u64 {
+    let redundant = space.redundancy() != Redundancy::None;
+    let waits = redundant && superblock.resync_offset < space.sync_sectors();
+    if waits { superblock.resync_offset } else { MAX_SECTOR }
+}

@@ -1,0 +1,61 @@
+//! What a keeper knows of where an array's bytes lie.
+
+use std::fmt::Debug;
+
+/// Rows of a unit of background work at most: 64 KiB, so that a whole stripe of a usual array stays
+/// in a core's second-level cache.
+pub const UNIT_SECTORS: u32 = 128;
+
+/// The smallest part that is judged and rewritten by itself: 4096 bytes, as in md.
+pub const BLOCK_SECTORS: u64 = 8;
+
+/// What makes up for members that are gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Redundancy {
+    /// Nothing.
+    None,
+    /// Copies.
+    Copies,
+    /// So many parities.
+    Parity(u32),
+}
+
+/// The space in which resync, bitmap and locks count, and how members share it. It is md's: rows of
+/// the members (sectors of their data areas), or sectors of the array for raid10.
+pub trait SyncSpace: Debug + Send + Sync {
+    /// What people call the level.
+    fn level_name(&self) -> String;
+
+    /// Number of roles.
+    fn roles(&self) -> u16;
+
+    /// What makes up for members that are gone.
+    fn redundancy(&self) -> Redundancy;
+
+    /// Size of the array.
+    fn array_sectors(&self) -> u64;
+
+    /// The part of each member that is used; 0 where members differ.
+    fn member_sectors(&self) -> u64;
+
+    /// Size of the space.
+    fn sync_sectors(&self) -> u64;
+
+    /// How high a unit of background work is; it divides the chunk.
+    fn unit_sectors(&self) -> u64;
+
+    /// Is everything still there when these roles are lost?
+    fn survives(&self, lost: &dyn Fn(u16) -> bool) -> bool;
+
+    /// Do the members' rows lie elsewhere in the space for each role?
+    fn is_by_role(&self) -> bool;
+
+    /// Where in the space a row of a role lies, and how many sectors the space has from there on.
+    fn of_row(&self, role: u16, row: u64) -> Option<(u64, u64)>;
+
+    /// The row at which a role holds a place of the space.
+    fn row_of(&self, role: u16, sector: u64) -> Option<u64>;
+
+    /// The lowest row at which any member holds a place of the space.
+    fn first_row(&self, sector: u64) -> u64;
+}
