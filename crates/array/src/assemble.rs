@@ -18,7 +18,6 @@ pub use candidate::Candidate;
 pub(crate) use check::{adopted, check_places, check_shape};
 pub use decide::decide;
 pub(crate) use lineage::{Lineage, lineage};
-pub(crate) use start::enough;
 pub use verdict::Verdict;
 
 pub use crate::options::Options;

@@ -12,7 +12,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::assemble::enough;
+use crate::code::Losses;
 use crate::format::superblock::{MAX_DEV, MAX_SECTOR, feature};
 use crate::format::{BadBlocks, Bitmap, Role, Superblock, Version};
 use crate::geometry::{Geometry, GeometryError, Shape};
@@ -290,7 +290,8 @@ impl NewArray {
     ) -> Result<(), CreateError> {
         let held: BTreeSet<u16> =
             (0..).zip(roles).filter_map(|(role, device)| device.map(|_| role)).collect();
-        if enough(self.level, geometry.raid_disks(), Some(geometry), &held) {
+        let losses = Losses::of(self.level, self.layout, geometry.raid_disks())?;
+        if losses.survives(|role| !held.contains(&role)) {
             return Ok(());
         }
         Err(CreateError::TooFew { level: self.level, missing: roles.len() - held.len() })

@@ -5,8 +5,8 @@ use braid_array::refusal::{Advised, Next};
 
 use crate::xor2d::{NodesError, Xor2d};
 use crate::{Planner, Schedule};
-use braid_array::code::StripeCode;
 use braid_array::code::levels::{self, LevelError};
+use braid_array::code::{Losses, StripeCode};
 
 /// The level in the superblocks of an array with the 2-D XOR code. md has no such level and
 /// refuses to run the array; its members would make no sense to it.
@@ -139,6 +139,19 @@ impl Family {
                 Ok(levels::stripe_code(level, layout, u32::from(nodes), stripe)?)
             }
             Self::Xor2d => Ok(Xor2d::new(u32::from(nodes))?.code().clone()),
+        }
+    }
+
+    /// Which nodes may be lost together.
+    ///
+    /// # Errors
+    /// When there is no code over so many nodes.
+    pub fn losses(self, nodes: u16) -> Result<Losses, FamilyError> {
+        match self {
+            Self::Md { level, layout } => {
+                Ok(Losses::of(level, layout, nodes.into()).map_err(LevelError::from)?)
+            }
+            Self::Xor2d => Ok(Losses::any(nodes, 2)),
         }
     }
 

@@ -4,9 +4,9 @@
 use std::collections::BTreeSet;
 
 use braid_array::code::levels::{LevelError, stripe_code};
-use braid_array::code::{Cell, Recovery, StripeCode, Terms};
+use braid_array::code::{Cell, Losses, Recovery, StripeCode, Terms};
 use braid_array::level::{FarSets, Layout, Level, ParityLayout, Raid0Layout, Raid10Layout};
-use braid_cluster::Xor2d;
+use braid_cluster::{Family, Xor2d};
 
 /// The largest stripe has 32 rows over 32 data nodes.
 const WORDS: usize = 32 * 32 / 64;
@@ -57,25 +57,27 @@ fn levels_survive_what_they_promise_and_no_more() {
         for layout in ParityLayout::ALL {
             for stripe in 0..u64::from(nodes) {
                 let raid6 = stripe_code(Level::Raid6, Layout::Parity(layout), nodes, stripe);
-                survives(&raid6.expect("raid6 has every layout"), 2);
+                let raid6 = raid6.expect("raid6 has every layout");
+                survives(&raid6, &losses(Level::Raid6, Layout::Parity(layout), nodes), 2);
                 let raid5 = stripe_code(Level::Raid5, Layout::Parity(layout), nodes, stripe);
                 if let Ok(raid5) = raid5 {
-                    survives(&raid5, 1);
+                    survives(&raid5, &losses(Level::Raid5, Layout::Parity(layout), nodes), 1);
                 }
             }
         }
-        survives(&stripe_code(Level::Raid4, Layout::None, nodes, 3).expect("raid4"), 1);
-        let mirror = stripe_code(Level::Raid1, Layout::None, nodes, 0).expect("raid1");
-        survives(&mirror, nodes as usize - 1);
-        let striped = Layout::Raid0(Raid0Layout::Original);
-        survives(&stripe_code(Level::Raid0, striped, nodes, 0).expect("raid0"), 0);
+        let check = |level, layout, most| {
+            let code = stripe_code(level, layout, nodes, 3).expect("a level with stripes");
+            survives(&code, &losses(level, layout, nodes), most);
+        };
+        check(Level::Raid4, Layout::None, 1);
+        check(Level::Raid1, Layout::None, nodes as usize - 1);
+        check(Level::Raid0, Layout::Raid0(Raid0Layout::Original), 0);
         for layout in ["n2", "n3", "o2", "o3"] {
-            let raid10 = stripe_code(Level::Raid10, raid10(layout), nodes, 0).expect(layout);
-            survives(&raid10, if layout.ends_with('2') { 1 } else { 2 });
+            check(Level::Raid10, raid10(layout), if layout.ends_with('2') { 1 } else { 2 });
         }
         let both = Raid10Layout { near: 2, far: 2, offset: true, far_sets: FarSets::Original };
         match stripe_code(Level::Raid10, Layout::Raid10(both), nodes, 0) {
-            Ok(code) => survives(&code, 3),
+            Ok(code) => survives(&code, &losses(Level::Raid10, Layout::Raid10(both), nodes), 3),
             Err(error) => assert!(nodes % 2 == 1, "{nodes} nodes: {error}"),
         }
     }
@@ -110,13 +112,20 @@ fn bits(terms: &Terms) -> Bits {
     bits
 }
 
+fn losses(level: Level, layout: Layout, nodes: u32) -> Losses {
+    Losses::of(level, layout, nodes).expect("md has it")
+}
+
 /// Any `most` nodes come back; of any `most + 1` data is lost for at least one choice of them.
-fn survives(code: &StripeCode, most: usize) {
+/// What comes back is what is said to.
+fn survives(code: &StripeCode, losses: &Losses, most: usize) {
     let nodes = usize::from(code.nodes());
     let mut lost_for_good = 0;
     for set in 0..1u32 << nodes {
         let lost: Vec<u16> = (0..code.nodes()).filter(|&node| set >> node & 1 == 1).collect();
-        match Recovery::plan(code, &lost) {
+        let plan = Recovery::plan(code, &lost);
+        assert_eq!(losses.survives(|node| lost.contains(&node)), plan.is_some(), "{lost:?}");
+        match plan {
             Some(plan) => comes_back(code, &plan, &lost),
             None => {
                 assert!(lost.len() > most, "{lost:?} of {code:?}");
@@ -173,4 +182,13 @@ fn a_single_wanted_block_needs_only_its_part_of_the_chain() {
     assert_eq!(all.only(&[], |_| false).steps(), []);
     let (first, last) = (&all.steps()[0].cell, &all.steps()[all.steps().len() - 1].cell);
     assert_eq!(all.only([first, last], |cell| cell == last).steps(), [all.steps()[0].clone()]);
+}
+
+#[test]
+fn what_comes_back_of_xor2d_is_what_is_said_to() {
+    for nodes in 4..=9 {
+        let xor2d = Xor2d::new(nodes).expect("4 to 34 nodes");
+        let losses = Family::Xor2d.losses(nodes as u16).expect("4 to 34 nodes");
+        survives(xor2d.code(), &losses, 2);
+    }
 }

@@ -44,6 +44,7 @@ use job::Jobs;
 use locks::Locks;
 use requests::Requests;
 use scratch::{PAGE_BYTES, Pool, UNIT_BYTES};
+use space::Space;
 
 /// Metadata pages in flight at most.
 const PAGES: usize = 32;
@@ -101,6 +102,7 @@ impl Array {
     /// When the configuration cannot be run: the reason, for people.
     pub fn new(now: Instant, config: Config, scratch: Scratch) -> Result<Self, String> {
         let geometry = geometry_of(&config)?;
+        let space = Space::new(geometry.clone()).map_err(|error| error.to_string())?;
         let raid_disks = geometry.raid_disks() as usize;
         let strips = scratch.bytes / u64::from(UNIT_BYTES);
         if strips < raid_disks as u64 + 4 || !scratch.offset.is_multiple_of(PAGE_BYTES.into()) {
@@ -108,7 +110,7 @@ impl Array {
         }
         let block_bytes = config.block_bytes.clamp(512, 4096);
         let mut array = Self {
-            keeper: Keeper::new(now, config, Box::new(geometry.clone()))?,
+            keeper: Keeper::new(now, config, Box::new(space))?,
             geometry,
             block_bytes,
             actions: VecDeque::with_capacity(1024),

@@ -3,7 +3,8 @@
 
 use super::Array;
 use super::job::{Job, Kind};
-use crate::keeper::{SyncSpace, Unit};
+use super::space;
+use crate::keeper::Unit;
 use crate::level::Level;
 use crate::plan::parity::{self, Source, StripeView};
 use crate::plan::parity_sync::{self, Target};
@@ -30,7 +31,7 @@ impl Array {
 
     /// Height of a unit: it divides the chunk.
     pub(crate) fn unit_sectors(&self) -> u64 {
-        self.geometry.unit_sectors()
+        space::unit_sectors(&self.geometry)
     }
 
     /// Where an array sector lies in sync space.

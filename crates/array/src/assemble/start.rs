@@ -6,9 +6,10 @@ use super::bitmap::{Merged, merge};
 use super::check::adopted;
 use super::decide::Table;
 use super::{Candidate, Config, MemberConfig, Options, Standing, Start, Verdict};
+use crate::code::Losses;
 use crate::format::superblock::{MAX_SECTOR, feature};
 use crate::format::{BitmapError, Role, Superblock, SuperblockError, Version};
-use crate::geometry::{Geometry, MAX_MEMBERS, Shape};
+use crate::geometry::{Geometry, GeometryError, MAX_MEMBERS, Shape};
 use crate::level::{Layout, Level};
 use crate::refusal::{Invocation, Next};
 
@@ -48,7 +49,7 @@ impl Table<'_> {
         let redundant = !matches!(kind.level, Level::Linear | Level::Raid0);
         // Without redundancy the geometry needs all members, so they are counted first.
         if !redundant {
-            self.check_enough(&kind, None, options)?;
+            self.check_enough(&kind, options)?;
         }
         let geometry = self.geometry(&kind)?;
         let merged = self.merge_bitmap(&geometry);
@@ -60,7 +61,7 @@ impl Table<'_> {
             }
         }
         if redundant {
-            self.check_enough(&kind, Some(&geometry), options)?;
+            self.check_enough(&kind, options)?;
         }
         self.check_clean(&kind, options)?;
         self.check_expected(options)?;
@@ -134,14 +135,11 @@ impl Table<'_> {
     }
 
     /// Are there enough members for the level, with `force` if need be?
-    fn check_enough(
-        &mut self,
-        kind: &Kind,
-        geometry: Option<&Geometry>,
-        options: Options,
-    ) -> Result<(), Refused> {
+    fn check_enough(&mut self, kind: &Kind, options: Options) -> Result<(), Refused> {
         let raid_disks = self.superblock().raid_disks;
-        let enough = |roles: &BTreeSet<u16>| enough(kind.level, raid_disks, geometry, roles);
+        let losses = Losses::of(kind.level, kind.layout, raid_disks);
+        let losses = losses.map_err(|error| self.no_array(&error))?;
+        let enough = |held: &BTreeSet<u16>| losses.survives(|role| !held.contains(&role));
         if options.force {
             self.force(enough);
         }
@@ -244,9 +242,11 @@ impl Table<'_> {
             size_sectors: newest.size_sectors,
             member_data_sectors: &sizes,
         };
-        Geometry::new(&shape).map_err(|error| {
-            Refused::new(format!("the superblocks describe no array: {error}"), self.compare())
-        })
+        Geometry::new(&shape).map_err(|error| self.no_array(&error))
+    }
+
+    fn no_array(&self, error: &GeometryError) -> Refused {
+        Refused::new(format!("the superblocks describe no array: {error}"), self.compare())
     }
 
     fn merge_bitmap(&self, geometry: &Geometry) -> Option<Merged> {
@@ -350,29 +350,6 @@ impl Table<'_> {
 
     fn compare(&self) -> Next {
         Next::by("compare the superblocks", self.examine())
-    }
-}
-
-/// Can the level run with these roles in sync?
-pub(crate) fn enough(
-    level: Level,
-    raid_disks: u32,
-    geometry: Option<&Geometry>,
-    roles: &BTreeSet<u16>,
-) -> bool {
-    let held = u32::try_from(roles.len()).unwrap_or(u32::MAX);
-    match level {
-        Level::Linear | Level::Raid0 => held >= raid_disks,
-        Level::Raid1 => held >= 1,
-        Level::Raid4 | Level::Raid5 | Level::Raid6 => held + level.parity_disks() >= raid_disks,
-        Level::Raid10 => geometry.is_some_and(|geometry| {
-            // Where copies lie repeats after as many chunks as there are members.
-            let chunk = u64::from(geometry.chunk_sectors());
-            let sectors = (0..u64::from(raid_disks)).map(|number| number * chunk);
-            sectors.take_while(|sector| *sector < geometry.array_sectors()).all(|sector| {
-                (0..geometry.copies()).any(|copy| roles.contains(&geometry.copy(sector, copy).role))
-            })
-        }),
     }
 }
 

@@ -462,14 +462,8 @@ impl Client {
 
     /// Whether everything can still be read.
     fn enough(&self) -> bool {
-        let lost = self.lost();
         let Params { family, nodes, .. } = *self.params();
-        let periods = 0..u64::from(family.period(nodes));
-        lost.is_empty()
-            || periods.into_iter().all(|stripe| {
-                let code = family.code(nodes, stripe);
-                code.is_ok_and(|code| braid_array::code::Recovery::plan(&code, &lost).is_some())
-            })
+        family.losses(nodes).is_ok_and(|losses| losses.survives(|role| !self.alive(role)))
     }
 
     /// Whether nodes are gone that may take along what was answered and not flushed: they may come

@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-use braid_array::code::Recovery;
 use braid_array::level::{Layout, Level};
 use braid_cluster::pipeline::Slots;
 use braid_cluster::{Family, Pipeline, Planner, pipeline::Params};
@@ -91,10 +90,7 @@ impl Scenario {
     #[must_use]
     pub fn survives(&self, lost: &[u16]) -> bool {
         let Params { family, nodes, .. } = self.params;
-        (0..u64::from(family.period(nodes))).all(|stripe| {
-            let code = family.code(nodes, stripe);
-            code.is_ok_and(|code| Recovery::plan(&code, lost).is_some())
-        })
+        family.losses(nodes).is_ok_and(|losses| losses.survives(|node| lost.contains(&node)))
     }
 
     /// Nodes that the array can do without, none of them among `lost`; none when nothing is left.

@@ -6,7 +6,6 @@
 //! write at most `min(k / c, 1 / v)`. A mix makes a part of the stripes one way and the rest the
 //! other; its bound is that of the best part.
 
-use braid_array::code::{Recovery, StripeCode};
 use braid_cluster::schedule::Endpoint;
 use braid_cluster::{Family, Planner, Schedule};
 
@@ -132,10 +131,7 @@ pub(super) fn read(family: Family, nodes: u16, lost: u16, clients: u16) -> Optio
 
 /// Whether all can be read without the first so many nodes.
 pub(super) fn survives(family: Family, nodes: u16, lost: u16) -> bool {
-    let lost: Vec<u16> = (0..lost.min(nodes)).collect();
-    let without = |code: &StripeCode| Recovery::plan(code, &lost).is_some();
-    let mut stripes = 0..u64::from(family.period(nodes));
-    stripes.all(|stripe| family.code(nodes, stripe).is_ok_and(|code| without(&code)))
+    family.losses(nodes).is_ok_and(|losses| losses.survives(|node| node < lost))
 }
 
 /// Bytes that nodes send each other for a byte of data; `None` for a mix, of which it depends.
