@@ -81,6 +81,7 @@ fuzz() {
 simulate() {
 	cargo build --release --workspace --bin braid-sim &&
 		target/release/braid-sim --seeds "${SEEDS:-20000}" &&
+		target/release/braid-sim --nested --seeds "${NESTED_SEEDS:-2000}" &&
 		target/release/braid-sim --cluster --seeds "${CLUSTER_SEEDS:-1000}"
 }
 

@@ -6,6 +6,7 @@ use braid_array::assemble::{Candidate, Config, Options, Start, Verdict, decide};
 
 use crate::disk::Disk;
 use crate::rng::Rng;
+use crate::subject::Attached;
 
 /// A machine cuts its scratch into strips of this size, and needs some pages.
 const STRIP_BYTES: u64 = 64 << 10;
@@ -33,6 +34,14 @@ pub struct Refusal {
     pub could_force: bool,
 }
 
+impl Refusal {
+    /// One that force does not help against.
+    #[must_use]
+    pub fn flat(reason: &str) -> Self {
+        Self { reason: reason.to_owned(), could_force: false }
+    }
+}
+
 /// The machine's scratch, behind the buffers of the requests: about as little as it takes, so that
 /// it has to wait for some now and then.
 #[must_use]
@@ -53,19 +62,37 @@ pub fn candidate(disks: &[Disk], device: usize) -> Candidate {
     })
 }
 
-/// Decides who is in, from what lies on the devices: the configuration, and the device of each
-/// member.
+/// The array that a device says it belongs to.
+#[must_use]
+pub fn set_uuid(disks: &[Disk], device: usize) -> [u8; 16] {
+    candidate(disks, device).superblock.map(|superblock| superblock.set_uuid).unwrap_or_default()
+}
+
+/// Decides who is in the array with this id, from what lies on the devices: the configuration, and
+/// the device of each member.
 ///
 /// # Errors
 /// [`Refusal`].
-pub fn assemble(disks: &[Disk], how: How<'_>) -> Result<(Config, Vec<Option<usize>>), Refusal> {
+pub fn assemble(
+    disks: &[Disk],
+    set_uuid: [u8; 16],
+    how: How<'_>,
+) -> Result<(Config, Attached), Refusal> {
     let there = (0..disks.len()).filter(|device| !how.without.contains(device));
     let there = there.filter(|device| !disks[*device].gone());
     // Blank devices are not offered: an administrator names the members.
-    let candidates: Vec<Candidate> = there
-        .map(|device| candidate(disks, device))
-        .filter(|candidate| candidate.superblock.is_ok())
-        .collect();
+    let ours = |candidate: &Candidate| {
+        candidate.superblock.as_ref().is_ok_and(|superblock| superblock.set_uuid == set_uuid)
+    };
+    let candidates = there.map(|device| candidate(disks, device)).filter(ours).collect();
+    configure(candidates, how)
+}
+
+/// Decides which of these candidates are in.
+///
+/// # Errors
+/// [`Refusal`].
+pub fn configure(candidates: Vec<Candidate>, how: How<'_>) -> Result<(Config, Attached), Refusal> {
     let options = Options { force: how.force, run: true, read_only: how.read_only };
     let assembly = decide(candidates, options);
     let verdicts = || {
@@ -73,8 +100,7 @@ pub fn assemble(disks: &[Disk], how: How<'_>) -> Result<(Config, Vec<Option<usiz
         lines.join(", ")
     };
     if assembly.verdicts.iter().any(|(_, verdict)| matches!(verdict, Verdict::Forced { .. })) {
-        let reason = format!("stale members were needed: {}", verdicts());
-        return Err(Refusal { reason, could_force: false });
+        return Err(Refusal::flat(&format!("stale members were needed: {}", verdicts())));
     }
     match assembly.start {
         Start::Refused { reason, next, could_force } => {

@@ -14,6 +14,7 @@ use crate::clock::Clock;
 use crate::compute;
 use crate::disk::Disk;
 use crate::rng::Rng;
+use crate::subject::{self, Attached};
 use crate::trace::Trace;
 
 const SECTOR: usize = SECTOR_BYTES as usize;
@@ -114,7 +115,7 @@ pub struct Executor<M> {
     /// Events handled.
     pub steps: u64,
     /// Which device each member is.
-    attached: Vec<Option<usize>>,
+    attached: Attached,
     clock: Clock<Due>,
     flights: Slab<Flight>,
     /// Due, on devices that answer nothing.
@@ -129,7 +130,7 @@ impl<M: Machine> Executor<M> {
     pub fn new(
         machine: M,
         disks: Vec<Disk>,
-        attached: Vec<Option<usize>>,
+        attached: Attached,
         arena_bytes: usize,
         start: Instant,
         temper: Temper,
@@ -167,11 +168,7 @@ impl<M: Machine> Executor<M> {
     /// Puts a device behind a member id, before the machine is told to add it; `None` takes it
     /// away.
     pub fn attach(&mut self, member: MemberId, device: Option<usize>) {
-        let at = usize::from(member.0);
-        if self.attached.len() <= at {
-            self.attached.resize(at + 1, None);
-        }
-        self.attached[at] = device;
+        subject::attach(&mut self.attached, member, device);
     }
 
     /// Bytes of the arena.

@@ -4,7 +4,8 @@
 //! A seed draws an array and its troubles ([`scenario`]), lets requests and troubles come
 //! ([`workload`], [`troubles`]), cuts the power, assembles what is left ([`assembly`]), and in the
 //! end lets everything come right and compares every sector ([`settle`]). The same seed is the
-//! same run, event by event. [`cluster`] does the like for arrays over nodes.
+//! same run, event by event. [`nested`] has arrays of arrays in the same world, and [`cluster`]
+//! does the like for arrays over nodes.
 #![forbid(unsafe_code)]
 
 pub mod assembly;
@@ -14,13 +15,16 @@ pub mod compute;
 pub mod create;
 pub mod disk;
 pub mod executor;
+pub mod nested;
 pub mod oracle;
+pub mod part;
 pub mod redundancy;
 pub mod rng;
 pub mod run;
 pub mod scenario;
 pub mod settle;
 pub mod stamp;
+pub mod subject;
 pub mod suspects;
 pub mod trace;
 pub mod troubles;

@@ -12,7 +12,8 @@ const USAGE: &str = "usage: braid-sim [SEED] [--seeds N] [--start S] [--jobs J] 
   --seeds N    run N seeds (default 1000)
   --start S    from seed S on (default 1)
   --jobs J     on J threads (default: all processors)
-  --cluster    seeds of arrays over nodes, not of local ones
+  --nested     seeds of arrays of arrays, not of local ones
+  --cluster    seeds of arrays over nodes
   --mutate M   have the executor do something wrong, to see that it is noticed:
                drop-flush ignore-fua skip-compute lose-write misdirect; over nodes
                drop-flush ignore-fua skip-compute lose-put";
@@ -100,7 +101,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Args, String> {
     let jobs = std::thread::available_parallelism().map_or(1, usize::from);
     let of = Of::Array(run::Options::default());
     let mut args = Args { start: 1, seeds: 1000, jobs, verbose: false, of };
-    let (mut over_nodes, mut mutate) = (false, None);
+    let (mut over_nodes, mut nested, mut mutate) = (false, false, None);
     while let Some(word) = words.next() {
         let mut number = |name: &str| {
             let value = words.next().ok_or(format!("{name} needs a number"))?;
@@ -110,6 +111,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Args, String> {
             "--seeds" => args.seeds = number("--seeds")?,
             "--start" => args.start = number("--start")?,
             "--jobs" => args.jobs = number("--jobs")?.max(1) as usize,
+            "--nested" => nested = true,
             "--cluster" => over_nodes = true,
             "--mutate" => mutate = Some(words.next().unwrap_or_default()),
             "-v" | "--verbose" => args.verbose = true,
@@ -123,6 +125,9 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Args, String> {
         args.jobs = 1;
     }
     args.of = of_which(over_nodes, args.verbose, mutate.as_deref())?;
+    if let Of::Array(options) = &mut args.of {
+        options.nested = nested;
+    }
     Ok(args)
 }
 
@@ -137,6 +142,6 @@ fn of_which(over_nodes: bool, verbose: bool, mutate: Option<&str>) -> Result<Of,
     } else {
         let mutation = |name| known(name, executor::Mutation::from_name(name));
         let mutation = mutate.map(mutation).transpose()?;
-        Of::Array(run::Options { verbose, mutation })
+        Of::Array(run::Options { verbose, nested: false, mutation })
     })
 }

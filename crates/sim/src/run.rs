@@ -1,17 +1,21 @@
 //! A seed from beginning to end: lives with troubles, then peace, then the reckoning.
 
+use braid_array::Array;
 use braid_array::action::{Command, CommandId};
 use braid_array::events::SyncAction;
-use braid_array::{Array, BlockMachine};
+use braid_array::stack::Stack;
 
 use crate::assembly::{self, How, Refusal};
 use crate::create;
 use crate::disk::Disk;
 use crate::executor::{Executor, Mutation};
+use crate::nested::{self, Nest};
 use crate::oracle::Oracle;
+use crate::part::{Part, Parts};
 use crate::rng::Rng;
 use crate::scenario::Scenario;
 use crate::settle;
+use crate::subject::{Memory, START, Subject};
 use crate::trace::Trace;
 use crate::troubles;
 use crate::workload::Workload;
@@ -25,6 +29,8 @@ pub const MAX_STEPS: u64 = 200_000;
 pub struct Options {
     /// Print each event.
     pub verbose: bool,
+    /// Arrays of arrays.
+    pub nested: bool,
     /// Do something wrong on purpose.
     pub mutation: Option<Mutation>,
 }
@@ -44,15 +50,26 @@ pub struct Report {
 /// One line: the seed, the array and what was wrong.
 pub fn run_seed(seed: u64, options: Options) -> Result<Report, String> {
     let mut rng = Rng::new(seed);
+    if options.nested {
+        let nest = Nest::draw(&mut rng, options.mutation);
+        let line = format!("nested seed {seed}: {nest}: ");
+        return told(options, line, || run_nested(nest, rng, Trace::new(options.verbose)));
+    }
     let scenario = Scenario::draw(&mut rng, options.mutation);
     let line = format!("seed {seed}: {scenario}: ");
+    told(options, line, || run(scenario, rng, Trace::new(options.verbose)))
+}
+
+/// What came of a seed, in one line when it failed.
+fn told(
+    options: Options,
+    line: String,
+    run: impl FnOnce() -> Result<Report, Failure>,
+) -> Result<Report, String> {
     if options.verbose {
-        println!("seed {seed}: {scenario:?}");
+        println!("{line}");
     }
-    let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        run(scenario, rng, Trace::new(options.verbose))
-    }));
-    match outcome {
+    match std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)) {
         Ok(result) => result.map_err(|Failure(what)| line + &what),
         Err(panic) => {
             let text = panic.downcast_ref::<String>().map(String::as_str);
@@ -62,16 +79,31 @@ pub fn run_seed(seed: u64, options: Options) -> Result<Report, String> {
     }
 }
 
-fn run(scenario: Scenario, mut rng: Rng, mut trace: Trace) -> Result<Report, Failure> {
-    let geometry = create::geometry(&scenario).map_err(Failure)?;
+fn run(scenario: Scenario, mut rng: Rng, trace: Trace) -> Result<Report, Failure> {
     let disks = create::create(&scenario, &mut rng);
-    let (exec, _) = start(disks, &scenario, &mut rng, &mut trace, None)?;
+    let part = Part::new(scenario.clone(), assembly::set_uuid(&disks, 0)).map_err(Failure)?;
+    run_lives::<Array>(scenario, Parts { devices: vec![part], over: None }, disks, rng, trace)
+}
+
+fn run_nested(nest: Nest, mut rng: Rng, trace: Trace) -> Result<Report, Failure> {
+    let (parts, disks) = nested::create(&nest, &mut rng).map_err(Failure)?;
+    run_lives::<Stack>(nest.outer, parts, disks, rng, trace)
+}
+
+fn run_lives<M: Subject>(
+    scenario: Scenario,
+    parts: Parts,
+    disks: Vec<Disk>,
+    mut rng: Rng,
+    mut trace: Trace,
+) -> Result<Report, Failure> {
+    let (exec, _) = start::<M>(disks, &scenario, &parts, &mut rng, &mut trace, None)?;
     let oracle = Oracle::new(exec.machine.array_sectors());
-    if exec.machine.array_sectors() != geometry.array_sectors() {
+    if exec.machine.array_sectors() != parts.top().geometry.array_sectors() {
         return Err(Failure("the array has not the size of its geometry".to_owned()));
     }
     let lives = scenario.lives;
-    let mut world = World::new(scenario, rng, trace, oracle, exec, geometry);
+    let mut world = World::new(scenario, rng, trace, oracle, exec, parts);
     world.exec.drain(&mut world.trace);
     for life in 1..=lives {
         let crash = life < lives && world.rng.percent(75);
@@ -82,7 +114,8 @@ fn run(scenario: Scenario, mut rng: Rng, mut trace: Trace) -> Result<Report, Fai
         if life == lives {
             break;
         }
-        let disks = if crash { world.power_cut() } else { settle::stop(&mut world)? };
+        let cut = crash && troubles::may_cut(&mut world);
+        let disks = if cut { world.power_cut() } else { settle::stop(&mut world)? };
         reassemble(&mut world, disks)?;
     }
     settle::settle(&mut world)?;
@@ -91,46 +124,46 @@ fn run(scenario: Scenario, mut rng: Rng, mut trace: Trace) -> Result<Report, Fai
 
 /// Starts a machine on whatever the devices say. The `Refusal` of a start that is not forced is
 /// answered by force only where that is what an administrator has to do.
-pub fn start(
-    disks: Vec<Disk>,
+pub fn start<M: Subject>(
+    mut disks: Vec<Disk>,
     scenario: &Scenario,
+    parts: &Parts,
     rng: &mut Rng,
     trace: &mut Trace,
     read_only_without: Option<&[usize]>,
-) -> Result<(Executor<Array>, bool), Failure> {
+) -> Result<(Executor<M>, bool), Failure> {
     let mut how = How {
         without: read_only_without.unwrap_or_default(),
         read_only: read_only_without.is_some(),
         force: false,
         block_bytes: scenario.block_bytes,
     };
-    let assembled = match assembly::assemble(&disks, how) {
+    let buffers = (scenario.depth * crate::world::BUFFERS) as u64;
+    let buffers_bytes = buffers * u64::from(crate::world::SLOT_BYTES);
+    let mut memory = Memory { end: buffers_bytes, rng };
+    let started = match M::start(&mut disks, parts, how, &mut memory) {
         Err(Refusal { could_force: true, .. }) => {
             how.force = true;
-            assembly::assemble(&disks, how)
+            memory.end = buffers_bytes;
+            M::start(&mut disks, parts, how, &mut memory)
         }
         other => other,
     };
-    let (config, attached) =
-        assembled.map_err(|refusal| Failure(format!("not assembled: {}", refusal.reason)))?;
-    let buffers = (scenario.depth * crate::world::BUFFERS) as u64;
-    let slots = buffers * u64::from(crate::world::SLOT_BYTES);
-    let now = braid_array::Instant(1);
-    let scratch = assembly::scratch(&config, slots, rng);
-    let arena_bytes = (scratch.offset + scratch.bytes) as usize;
-    let machine = Array::new(now, config, scratch)
-        .map_err(|reason| Failure(format!("not started: {reason}")))?;
-    trace.note(now, &[60, u64::from(how.force)], || format!("START {how:?}"));
+    let (machine, attached) =
+        started.map_err(|refusal| Failure(format!("not started: {}", refusal.reason)))?;
+    let arena_bytes = memory.end as usize;
+    trace.note(START, &[60, u64::from(how.force)], || format!("START {how:?}"));
     let exec =
-        Executor::new(machine, disks, attached, arena_bytes, now, scenario.temper, rng.fork());
+        Executor::new(machine, disks, attached, arena_bytes, START, scenario.temper, rng.fork());
     Ok((exec, how.force))
 }
 
-fn reassemble(world: &mut World, mut disks: Vec<Disk>) -> Result<(), Failure> {
+fn reassemble(world: &mut World<impl Subject>, mut disks: Vec<Disk>) -> Result<(), Failure> {
     for disk in disks.iter_mut().filter(|disk| disk.gone()) {
         disk.set_gone(!world.rng.percent(60));
     }
-    let (exec, forced) = start(disks, &world.scenario, &mut world.rng, &mut world.trace, None)?;
+    let World { scenario, parts, rng, trace, .. } = world;
+    let (exec, forced) = start(disks, scenario, parts, rng, trace, None)?;
     if forced {
         world.note(&[61], || "started by force".to_owned());
     }
@@ -147,7 +180,7 @@ fn reassemble(world: &mut World, mut disks: Vec<Disk>) -> Result<(), Failure> {
 }
 
 /// Requests and troubles; ends early when the power is to be cut, and at times before a stop.
-fn live(world: &mut World, crash: bool, last: bool) -> Result<(), Failure> {
+fn live(world: &mut World<impl Subject>, crash: bool, last: bool) -> Result<(), Failure> {
     let block_sectors = u64::from(world.scenario.block_bytes / 512);
     let sectors = world.exec.machine.array_sectors();
     let mut workload = Workload::new(world.rng.fork(), sectors, block_sectors);
@@ -194,7 +227,7 @@ fn live(world: &mut World, crash: bool, last: bool) -> Result<(), Failure> {
 }
 
 /// Lets the next thing happen. False when nothing is due.
-pub fn step(world: &mut World) -> Result<bool, Failure> {
+pub fn step(world: &mut World<impl Subject>) -> Result<bool, Failure> {
     troubles::relieve(world);
     let moved = world.exec.step(&mut world.trace) || troubles::end_hang(world);
     world.outputs()?;
@@ -216,7 +249,7 @@ pub fn step(world: &mut World) -> Result<bool, Failure> {
 }
 
 /// Is background work going on?
-pub fn syncing(world: &World) -> bool {
+pub fn syncing(world: &World<impl Subject>) -> bool {
     world.exec.machine.status().sync.action != SyncAction::Idle
 }
 
@@ -224,7 +257,10 @@ pub fn syncing(world: &World) -> bool {
 ///
 /// # Errors
 /// The reason of a refusal, or the failure that came in between.
-pub fn ask(world: &mut World, command: Command) -> Result<Result<(), String>, Failure> {
+pub fn ask(
+    world: &mut World<impl Subject>,
+    command: Command,
+) -> Result<Result<(), String>, Failure> {
     let id = world.ask(command);
     answer(world, id)
 }
@@ -233,7 +269,10 @@ pub fn ask(world: &mut World, command: Command) -> Result<Result<(), String>, Fa
 ///
 /// # Errors
 /// As [`ask`].
-pub fn answer(world: &mut World, id: CommandId) -> Result<Result<(), String>, Failure> {
+pub fn answer(
+    world: &mut World<impl Subject>,
+    id: CommandId,
+) -> Result<Result<(), String>, Failure> {
     world.outputs()?;
     while world.waits(id) {
         step(world)?;

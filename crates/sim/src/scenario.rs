@@ -85,7 +85,18 @@ impl Scenario {
             Level::Raid10,
             Level::Raid10,
         ]);
-        let members = draw_members(level, rng);
+        Self::draw_of(level, u16::MAX, rng, mutation)
+    }
+
+    /// Draws one of this level, with so many members at most (but no less than it takes).
+    #[must_use]
+    pub fn draw_of(
+        level: Level,
+        most_members: u16,
+        rng: &mut Rng,
+        mutation: Option<Mutation>,
+    ) -> Self {
+        let members = draw_members(level, most_members, rng);
         let layout = draw_layout(level, members, rng);
         let redundant = tolerance(level, layout, members) > 0;
         let chunk_sectors = if level == Level::Raid1 { 0 } else { rng.pick(&CHUNKS) };
@@ -141,6 +152,13 @@ impl Scenario {
         matches!(self.level, Level::Raid4 | Level::Raid5 | Level::Raid6)
     }
 
+    /// Where every member has data, in device sectors.
+    #[must_use]
+    pub fn shared_data(&self) -> std::ops::Range<u64> {
+        let data_sectors = self.data_sectors.iter().copied().min().unwrap_or(1);
+        self.data_offset..self.data_offset + data_sectors
+    }
+
     /// Sectors of a device that has a data area of this size.
     #[must_use]
     pub const fn device_sectors(&self, data_sectors: u64) -> u64 {
@@ -158,7 +176,7 @@ fn tolerance(level: Level, layout: u32, members: u16) -> usize {
     }
 }
 
-fn draw_members(level: Level, rng: &mut Rng) -> u16 {
+fn draw_members(level: Level, most: u16, rng: &mut Rng) -> u16 {
     let (low, high) = match level {
         Level::Linear | Level::Raid0 => (1, 5),
         Level::Raid1 => (2, 4),
@@ -166,7 +184,7 @@ fn draw_members(level: Level, rng: &mut Rng) -> u16 {
         Level::Raid6 => (4, 7),
         Level::Raid10 => (2, 7),
     };
-    rng.between(low, high) as u16
+    rng.between(low, high.min(u64::from(most)).max(low)) as u16
 }
 
 fn draw_layout(level: Level, members: u16, rng: &mut Rng) -> u32 {

@@ -1,22 +1,23 @@
 //! Peace and the reckoning: after the last trouble everything must come right, and be right.
 
+use braid_array::MemberId;
 use braid_array::action::Command;
-use braid_array::events::{SyncAction, SyncEnd};
 use braid_array::format::superblock::MAX_SECTOR;
 use braid_array::geometry::Strip;
 use braid_array::status::{ArrayState, MemberState, Status};
-use braid_array::{BlockMachine, Machine, MemberId};
 
 use crate::assembly;
 use crate::disk::Disk;
+use crate::part::{Part, arrays, devices, holder};
 use crate::redundancy::Stopped;
 use crate::run::{Report, answer, ask, start, step, syncing};
+use crate::subject::Subject;
 use crate::troubles;
 use crate::workload::Workload;
-use crate::world::{Failure, World, holder};
+use crate::world::{Failure, World};
 
 /// Stops the array. What its devices hold then needs no cache.
-pub fn stop(world: &mut World) -> Result<Vec<Disk>, Failure> {
+pub fn stop(world: &mut World<impl Subject>) -> Result<Vec<Disk>, Failure> {
     ask(world, Command::Stop)?.map_err(|reason| Failure(format!("stop refused: {reason}")))?;
     if world.in_flight() > 0 {
         return Err(Failure("stopped with requests in flight".to_owned()));
@@ -26,14 +27,21 @@ pub fn stop(world: &mut World) -> Result<Vec<Disk>, Failure> {
     }
     let flush = world.oracle.flush_submitted();
     world.oracle.flush_completed(flush);
-    let synced = world.synced;
+    let synced: Vec<bool> = world.parts.all().map(|part| part.synced).collect();
     let status = world.exec.machine.status();
-    let holders: Vec<_> =
-        (0..world.scenario.members).map(|role| world.holder_device(&status, role)).collect();
+    let holders = |(array, part): (&Status, &Part)| {
+        let roles = 0..part.scenario.members;
+        roles.map(|role| world.holder_device(array, role)).collect::<Vec<_>>()
+    };
+    let holders: Vec<_> = arrays(&status).iter().zip(&world.parts.devices).map(holders).collect();
     let disks = world.power_cut();
-    world.synced = synced;
-    if world.scenario.tolerance() > 0 {
-        let stopped = Stopped::new(&world.scenario, &world.geometry, &disks, &holders);
+    for (part, synced) in world.parts.all_mut().zip(synced) {
+        part.synced = synced;
+    }
+    for (part, holders) in
+        world.parts.devices.iter().zip(holders).filter(|(part, _)| part.redundant())
+    {
+        let stopped = Stopped::new(&part.scenario, &part.geometry, &disks, &holders);
         stopped.unmarked_difference().map_or(Ok(()), |what| Err(Failure(what)))?;
     }
     Ok(disks)
@@ -41,18 +49,18 @@ pub fn stop(world: &mut World) -> Result<Vec<Disk>, Failure> {
 
 /// All that is left to do gets done: faults end, blank devices take the place of lost ones, and
 /// background work ends.
-pub fn settle(world: &mut World) -> Result<(), Failure> {
+pub fn settle(world: &mut World<impl Subject>) -> Result<(), Failure> {
     calm(world)?;
-    if world.scenario.tolerance() > 0 {
+    if world.parts.devices.iter().any(Part::redundant) {
         make_whole(world)?;
         scrub(world)?;
     }
-    world.synced = true;
+    world.parts.all_mut().for_each(|part| part.synced = true);
     read_all(world)
 }
 
 /// Nothing new happens, and background work comes to its end.
-fn calm(world: &mut World) -> Result<(), Failure> {
+fn calm(world: &mut World<impl Subject>) -> Result<(), Failure> {
     world.note(&[70], || "SETTLE".to_owned());
     for device in 0..world.exec.disks.len() {
         world.exec.wake(device);
@@ -67,23 +75,24 @@ fn calm(world: &mut World) -> Result<(), Failure> {
 }
 
 /// A check that says it is complete has read everything, and rewritten what it could not.
-fn check_over_faults(world: &mut World) -> Result<(), Failure> {
-    world.sync_finished = None;
+fn check_over_faults(world: &mut World<impl Subject>) -> Result<(), Failure> {
+    world.parts.devices[0].sync_finished = None;
     if ask(world, Command::Scrub { repair: false })?.is_err() {
         return Ok(());
     }
     rest(world)?;
     let status = world.exec.machine.status();
-    let complete = matches!(&world.sync_finished, Some((SyncAction::Check, SyncEnd::Complete)));
-    for role in 0..world.scenario.members {
+    let part = &world.parts.devices[0];
+    let complete = part.checked();
+    for role in 0..part.scenario.members {
         let Some(device) = world.holder_device(&status, role) else { continue };
         let disk = &world.exec.disks[device];
         let bad = disk.unreadable().iter().any(|sector| {
-            let sector = sector.wrapping_sub(world.scenario.data_offset);
+            let sector = sector.wrapping_sub(part.scenario.data_offset);
             let used = sector < status.used_member_sectors;
             // A raid10 may not use the last rows of some members.
-            let held = world.geometry.array_sector_at(Strip { role, sector });
-            used && (world.scenario.has_parity() || held.is_some())
+            let held = part.geometry.array_sector_at(Strip { role, sector });
+            used && (part.scenario.has_parity() || held.is_some())
         });
         if complete && (bad || disk.blind()) {
             return Err(Failure(format!("a check is complete over what {device} cannot read")));
@@ -96,7 +105,7 @@ fn check_over_faults(world: &mut World) -> Result<(), Failure> {
 }
 
 /// Steps until neither request nor background work is left.
-fn rest(world: &mut World) -> Result<(), Failure> {
+fn rest(world: &mut World<impl Subject>) -> Result<(), Failure> {
     while !at_rest(world) {
         if !step(world)? {
             return Err(Failure("background work stands still".to_owned()));
@@ -105,16 +114,17 @@ fn rest(world: &mut World) -> Result<(), Failure> {
     Ok(())
 }
 
-fn at_rest(world: &World) -> bool {
+fn at_rest(world: &World<impl Subject>) -> bool {
     world.in_flight() + world.asked() == 0
         && world.exec.quiet()
         && world.exec.machine.idle()
         && !syncing(world)
 }
 
-fn make_whole(world: &mut World) -> Result<(), Failure> {
+fn make_whole(world: &mut World<impl Subject>) -> Result<(), Failure> {
     // Every round replaces at least one member; there are not more rounds than members.
-    for _ in 0..=world.scenario.members * 2 + 4 {
+    let roles: u16 = world.parts.devices.iter().map(|part| part.scenario.members).sum();
+    for _ in 0..=roles * 2 + 4 {
         heal_devices(world)?;
         rest(world)?;
         let status = world.exec.machine.status();
@@ -133,33 +143,34 @@ fn make_whole(world: &mut World) -> Result<(), Failure> {
     Err(Failure(format!("still degraded by {} with blank members added", status.degraded)))
 }
 
-fn unsound(world: &World, status: &Status) -> bool {
-    let members = status.members.iter();
-    members.filter(|m| m.state != MemberState::Faulty).any(|m| device_is_bad(world, m.member))
+fn unsound(world: &World<impl Subject>, status: &Status) -> bool {
+    devices(status)
+        .filter(|m| m.state != MemberState::Faulty)
+        .any(|m| device_is_bad(world, m.member))
 }
 
-fn device_is_bad(world: &World, member: MemberId) -> bool {
+fn device_is_bad(world: &World<impl Subject>, member: MemberId) -> bool {
     let device = world.exec.device(member).map(|device| &world.exec.disks[device]);
     device.is_none_or(|disk| disk.gone() || disk.damaged())
 }
 
 /// Fails what does not work and takes off what failed. Sectors that cannot be read are left: a
 /// member whose role nobody else could take over is repaired first, and so is what a resync left.
-fn heal_devices(world: &mut World) -> Result<(), Failure> {
+fn heal_devices(world: &mut World<impl Subject>) -> Result<(), Failure> {
     let status = world.exec.machine.status();
     if unsound(world, &status) || status.unsynced_sectors > 0 {
         let _ = ask(world, Command::Scrub { repair: true })?;
         rest(world)?;
     }
     let status = world.exec.machine.status();
-    for member in status.members.iter().map(|m| m.member) {
+    for member in devices(&status).map(|m| m.member) {
         if device_is_bad(world, member) {
             let _ = ask(world, Command::Fail(member))?;
             rest(world)?;
         }
     }
     let status = world.exec.machine.status();
-    for member in status.members.iter().filter(|m| m.state == MemberState::Faulty) {
+    for member in devices(&status).filter(|m| m.state == MemberState::Faulty) {
         ask(world, Command::Remove(member.member))?
             .map_err(|reason| Failure(format!("a faulty member stays: {reason}")))?;
     }
@@ -167,23 +178,23 @@ fn heal_devices(world: &mut World) -> Result<(), Failure> {
 }
 
 /// A check finds nothing.
-fn scrub(world: &mut World) -> Result<(), Failure> {
+fn scrub(world: &mut World<impl Subject>) -> Result<(), Failure> {
     ask(world, Command::Scrub { repair: false })?
         .map_err(|reason| Failure(format!("check refused: {reason}")))?;
-    world.sync_finished = None;
+    world.parts.all_mut().for_each(|part| part.sync_finished = None);
     rest(world)?;
     let found = world.exec.machine.status().mismatch_sectors;
     if found != Some(0) {
         return Err(Failure(format!("the check finds {found:?} mismatches")));
     }
-    match &world.sync_finished {
-        Some((SyncAction::Check, SyncEnd::Complete)) => Ok(()),
-        other => Err(Failure(format!("the check did not reach the end: {other:?}"))),
-    }
+    let not_checked = world.parts.all().find(|part| part.redundant() && !part.checked());
+    not_checked.map_or(Ok(()), |part| {
+        Err(Failure(format!("the check did not reach the end: {:?}", part.sync_finished)))
+    })
 }
 
 /// Reads and judges every sector.
-fn read_all(world: &mut World) -> Result<(), Failure> {
+fn read_all(world: &mut World<impl Subject>) -> Result<(), Failure> {
     let sectors = world.exec.machine.array_sectors();
     let mut reads = Workload::sweep(sectors);
     while reads.more() || world.in_flight() > 0 {
@@ -194,9 +205,13 @@ fn read_all(world: &mut World) -> Result<(), Failure> {
 }
 
 /// Superblocks of a stopped array: clean, and all equally new.
-fn clean_superblocks(world: &World, status: &Status, disks: &[Disk]) -> Result<(), Failure> {
+fn clean_superblocks(
+    world: &World<impl Subject>,
+    (status, part): (&Status, &Part),
+    disks: &[Disk],
+) -> Result<(), Failure> {
     let mut events = None;
-    for role in 0..world.scenario.members {
+    for role in 0..part.scenario.members {
         let Some(device) = holder(status, role).and_then(|m| world.exec.device(m)) else {
             continue;
         };
@@ -214,32 +229,38 @@ fn clean_superblocks(world: &World, status: &Status, disks: &[Disk]) -> Result<(
 }
 
 /// Stops, and reads the array once more with every member and without as many as it survives.
-pub fn verify(mut world: World) -> Result<Report, Failure> {
+pub fn verify(mut world: World<impl Subject>) -> Result<Report, Failure> {
     let status = world.exec.machine.status();
-    let holders: Vec<_> =
-        (0..world.scenario.members).filter_map(|r| world.holder_device(&status, r)).collect();
+    let holders = |(array, part): (&Status, &Part)| {
+        let roles = 0..part.scenario.members;
+        roles.filter_map(|role| world.holder_device(array, role)).collect::<Vec<_>>()
+    };
+    let holders: Vec<_> = arrays(&status).iter().zip(&world.parts.devices).map(holders).collect();
     let mut disks = stop(&mut world)?;
-    clean_superblocks(&world, &status, &disks)?;
-    let tolerance = world.scenario.tolerance();
+    for both in arrays(&status).iter().zip(&world.parts.devices) {
+        clean_superblocks(&world, both, &disks)?;
+    }
     let mut subsets = vec![Vec::new()];
-    for _ in 0..if tolerance > 0 { 2 } else { 0 } {
+    for _ in 0..if world.parts.devices.iter().any(Part::redundant) { 2 } else { 0 } {
         let mut without = Vec::new();
-        for _ in 0..tolerance {
-            let device = world.rng.pick(&holders);
-            if !without.contains(&device) {
-                without.push(device);
+        for (part, holders) in world.parts.devices.iter().zip(&holders) {
+            for _ in 0..part.scenario.tolerance() {
+                let device = world.rng.pick(holders);
+                if !without.contains(&device) {
+                    without.push(device);
+                }
             }
         }
         subsets.push(without);
     }
     for without in subsets {
-        let (exec, forced) =
-            start(disks, &world.scenario, &mut world.rng, &mut world.trace, Some(&without))?;
+        let World { scenario, parts, rng, trace, .. } = &mut world;
+        let (exec, forced) = start(disks, scenario, parts, rng, trace, Some(&without))?;
         if forced {
             return Err(Failure("dirty after a clean stop".to_owned()));
         }
         world.restart(exec);
-        world.synced = true;
+        world.parts.all_mut().for_each(|part| part.synced = true);
         world.exec.read_only = true;
         world.exec.drain(&mut world.trace);
         read_all(&mut world).map_err(|Failure(what)| {
@@ -252,7 +273,7 @@ pub fn verify(mut world: World) -> Result<Report, Failure> {
 
 /// More was broken than the level survives. Requests were answered, nothing read was wrong; the
 /// devices' metadata must still make sense.
-pub fn after_excess(mut world: World) -> Result<Report, Failure> {
+pub fn after_excess(mut world: World<impl Subject>) -> Result<Report, Failure> {
     let disks = if world.exec.machine.status().state == ArrayState::Failed {
         world.power_cut()
     } else {
@@ -267,6 +288,6 @@ pub fn after_excess(mut world: World) -> Result<Report, Failure> {
     Ok(report(&world))
 }
 
-fn report(world: &World) -> Report {
+fn report(world: &World<impl Subject>) -> Report {
     Report { trace_hash: world.trace.hash(), events: world.trace.events() }
 }

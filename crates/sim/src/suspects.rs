@@ -89,6 +89,12 @@ impl Suspects {
         }
     }
 
+    /// All columns are.
+    pub fn doubt_all(&mut self) {
+        self.any = !self.columns.is_empty();
+        self.columns.fill(true);
+    }
+
     /// A resync has reached the end.
     pub fn clear(&mut self) {
         self.columns.fill(false);

@@ -4,18 +4,21 @@
 //! every wrong answer is a bug. A role counts as lost when no in-sync member without faults holds
 //! it.
 
+use braid_array::MemberId;
 use braid_array::action::{Command, CommandId, NewMember};
 use braid_array::status::{MemberState, Status};
-use braid_array::{BlockMachine, MemberId};
 
 use crate::assembly;
 use crate::create;
 use crate::disk::Disk;
-use crate::world::{Hang, World, holders};
+use crate::part::{arrays, devices, holders, part_of};
+use crate::subject::Subject;
+use crate::world::{Hang, World};
 
 /// Roles that no sound member holds.
-fn lost(world: &mut World, status: &Status) -> Vec<bool> {
-    let roles = 0..world.scenario.members;
+fn lost(world: &mut World<impl Subject>, status: &Status, part: usize) -> Vec<bool> {
+    let status = &arrays(status)[part];
+    let roles = 0..world.parts.devices[part].scenario.members;
     let unsound = |role| {
         // While one takes over from another there are two, and either may be the one that stays.
         let devices: Vec<_> = holders(status, role).map(|id| world.exec.device(id)).collect();
@@ -30,57 +33,83 @@ fn lost(world: &mut World, status: &Status) -> Vec<bool> {
 
 /// May this member fail? What holds no role, or not completely, costs nothing; but a replacement
 /// may have taken over before anybody notices that it is gone.
-fn may_fail(world: &mut World, status: &Status, member: MemberId) -> bool {
-    let mut lost = lost(world, status);
-    let state = status.members.iter().find(|m| m.member == member);
+fn may_fail(world: &mut World<impl Subject>, status: &Status, member: MemberId) -> bool {
+    let part = part_of(status, member);
+    let mut lost = lost(world, status, part);
+    let state = devices(status).find(|m| m.member == member);
     if let Some(m) = state
         && let Some(role) = m.role
         && (m.state == MemberState::InSync || m.replacement)
     {
         lost[usize::from(role)] = true;
     }
-    survivable(world, status, lost.iter().filter(|lost| **lost).count())
+    survivable(world, status, part, lost.iter().filter(|lost| **lost).count())
 }
 
 /// May sectors of this member break? One that is being rebuilt may be in sync, and still have
 /// them, when the next one breaks.
-fn may_be_damaged(world: &mut World, status: &Status, member: MemberId) -> bool {
-    let mut lost = lost(world, status);
-    let state = status.members.iter().find(|m| m.member == member);
+fn may_be_damaged(world: &mut World<impl Subject>, status: &Status, member: MemberId) -> bool {
+    let part = part_of(status, member);
+    let mut lost = lost(world, status, part);
+    let state = devices(status).find(|m| m.member == member);
     let mut count = 0;
     match state.map(|m| (m.state, m.role)) {
         Some((MemberState::InSync, Some(role))) => lost[usize::from(role)] = true,
         _ => count = 1,
     }
     count += lost.iter().filter(|lost| **lost).count();
-    survivable(world, status, count)
+    survivable(world, status, part, count)
 }
 
-fn survivable(world: &mut World, status: &Status, lost: usize) -> bool {
-    let rebuilding = status.members.iter().filter(|m| m.state == MemberState::Rebuilding);
+fn survivable(world: &mut World<impl Subject>, status: &Status, part: usize, lost: usize) -> bool {
+    // What a write hole takes of an array within may be metadata of the one above it.
+    if world.parts.over.is_some() && !world.parts.devices[part].suspects.is_empty() {
+        return false;
+    }
+    let members = arrays(status)[part].members.iter();
+    let rebuilding = members.filter(|m| m.state == MemberState::Rebuilding);
     let devices: Vec<_> = rebuilding.filter_map(|m| world.exec.device(m.member)).collect();
     let mut unsound = |device: usize| {
         let disk = &world.exec.disks[device];
         disk.gone() || disk.hung() || world.is_damaged(device)
     };
     let lost = lost + devices.into_iter().filter(|device| unsound(*device)).count();
-    let enough = lost + usize::from(world.rebuilt_with_gaps) <= world.scenario.tolerance();
+    let array = &world.parts.devices[part];
+    let enough = lost + usize::from(array.rebuilt_with_gaps) <= array.scenario.tolerance();
     if !enough && world.scenario.excess {
         world.excess = true;
     }
     enough || world.excess
 }
 
-fn any_member(world: &mut World, status: &Status, states: &[MemberState]) -> Option<MemberId> {
+/// May the power be cut? What a write hole takes of an array within may be metadata of the one
+/// above it, which nobody makes new.
+pub fn may_cut(world: &mut World<impl Subject>) -> bool {
+    if world.parts.over.is_none() {
+        return true;
+    }
+    let status = world.exec.machine.status();
+    let mut parts = (0..world.parts.devices.len())
+        .filter(|part| world.parts.devices[*part].scenario.has_parity())
+        .collect::<Vec<_>>()
+        .into_iter();
+    parts.all(|part| !lost(world, &status, part).contains(&true))
+}
+
+fn any_member(
+    world: &mut World<impl Subject>,
+    status: &Status,
+    states: &[MemberState],
+) -> Option<MemberId> {
     let fits: Vec<_> =
-        status.members.iter().filter(|m| states.contains(&m.state)).map(|m| m.member).collect();
+        devices(status).filter(|m| states.contains(&m.state)).map(|m| m.member).collect();
     (!fits.is_empty()).then(|| world.rng.pick(&fits))
 }
 
 const LIVE: [MemberState; 3] = [MemberState::InSync, MemberState::Rebuilding, MemberState::Spare];
 
 /// One trouble, drawn from the seed; nothing when what was drawn cannot be.
-pub fn inject(world: &mut World) {
+pub fn inject(world: &mut World<impl Subject>) {
     let status = world.exec.machine.status();
     if world.rng.percent(40) && return_members(world, &status) {
         return;
@@ -121,8 +150,8 @@ pub fn inject(world: &mut World) {
 }
 
 /// What an administrator does after a failure: takes failed members off, and adds them again.
-fn return_members(world: &mut World, status: &Status) -> bool {
-    if status.members.iter().any(|m| m.state == MemberState::Faulty) {
+fn return_members(world: &mut World<impl Subject>, status: &Status) -> bool {
+    if devices(status).any(|m| m.state == MemberState::Faulty) {
         remove(world, status);
         return true;
     }
@@ -133,14 +162,14 @@ fn return_members(world: &mut World, status: &Status) -> bool {
     loose && status.degraded > 0
 }
 
-fn fail(world: &mut World, status: &Status) {
+fn fail(world: &mut World<impl Subject>, status: &Status) {
     let Some(member) = any_member(world, status, &LIVE) else { return };
     if may_fail(world, status, member) {
         world.ask(Command::Fail(member));
     }
 }
 
-fn vanish(world: &mut World, status: &Status) {
+fn vanish(world: &mut World<impl Subject>, status: &Status) {
     let Some(member) = any_member(world, status, &LIVE) else { return };
     let Some(device) = world.exec.device(member) else { return };
     if may_fail(world, status, member) {
@@ -150,20 +179,21 @@ fn vanish(world: &mut World, status: &Status) {
 }
 
 /// Sectors that cannot be read, or not even be written.
-fn damage(world: &mut World, status: &Status, for_good: bool) {
+fn damage(world: &mut World<impl Subject>, status: &Status, for_good: bool) {
     let Some(member) = any_member(world, status, &LIVE) else { return };
     let Some(device) = world.exec.device(member) else { return };
     if world.was_tight || !may_be_damaged(world, status, member) {
         return;
     }
-    let data_sectors = world.scenario.data_sectors.iter().copied().min().unwrap_or(1);
+    let part = part_of(status, member);
+    let data = world.parts.devices[part].scenario.shared_data();
     let count = world.rng.between(1, 4);
-    let start = world.scenario.data_offset + world.rng.below(data_sectors);
-    let end = (start + count).min(world.scenario.data_offset + data_sectors);
+    let start = data.start + world.rng.below(data.end - data.start);
+    let end = (start + count).min(data.end);
     world.damages(device);
     for sector in start..end {
         // Where parity is in doubt, what cannot be read is lost.
-        if world.in_doubt(sector) {
+        if world.parts.devices[part].in_doubt(sector) {
             continue;
         }
         world.note(&[51, device as u64, sector], || {
@@ -178,13 +208,13 @@ fn damage(world: &mut World, status: &Status, for_good: bool) {
 }
 
 /// The same sectors cannot be read on more members than the level does without.
-pub fn scratch(world: &mut World, status: &Status) {
-    let data_sectors = world.scenario.data_sectors.iter().copied().min().unwrap_or(1);
-    let start = world.scenario.data_offset + world.rng.below(data_sectors);
-    let end = (start + world.rng.between(1, 200)).min(world.scenario.data_offset + data_sectors);
+pub fn scratch(world: &mut World<impl Subject>, status: &Status) {
+    let data = world.parts.devices[0].scenario.shared_data();
+    let start = data.start + world.rng.below(data.end - data.start);
+    let end = (start + world.rng.between(1, 200)).min(data.end);
     world.excess = true;
     let spared = world.rng.pick(&[0, 0, 30]);
-    for member in status.members.iter().filter(|m| m.state == MemberState::InSync) {
+    for member in devices(status).filter(|m| m.state == MemberState::InSync) {
         let Some(device) = world.exec.device(member.member) else { continue };
         if world.rng.percent(spared) {
             continue;
@@ -195,7 +225,7 @@ pub fn scratch(world: &mut World, status: &Status) {
         });
         // Where parity is in doubt, what cannot be read is lost.
         for sector in start..end {
-            if !world.in_doubt(sector) {
+            if !world.parts.devices[0].in_doubt(sector) {
                 world.exec.disks[device].lose_sector(sector);
             }
         }
@@ -203,16 +233,16 @@ pub fn scratch(world: &mut World, status: &Status) {
 }
 
 /// Members have no room any more, one or all, for less long than metadata can wait for it.
-fn fill_up(world: &mut World, status: &Status) {
+fn fill_up(world: &mut World<impl Subject>, status: &Status) {
     // With what cannot be read in what was left torn, some would be lost.
-    if world.was_tight || world.exec.disks.iter().any(Disk::damaged) {
+    if world.parts.over.is_some() || world.was_tight || world.exec.disks.iter().any(Disk::damaged) {
         return;
     }
     let all = world.rng.percent(50);
     let one = any_member(world, status, &LIVE);
     let patience_millis = world.rng.pick(&[1, 100, 5_000, 40_000]);
     let until = world.exec.now().plus_millis(patience_millis);
-    for member in status.members.iter().filter(|m| all || Some(m.member) == one) {
+    for member in devices(status).filter(|m| all || Some(m.member) == one) {
         let Some(device) = world.exec.device(member.member) else { continue };
         world.note(&[55, device as u64], || format!("TROUBLE device {device} is full"));
         world.exec.disks[device].set_full(true);
@@ -222,11 +252,12 @@ fn fill_up(world: &mut World, status: &Status) {
 }
 
 /// Nothing can be read any more, while writes are taken.
-fn go_blind(world: &mut World, status: &Status) {
+fn go_blind(world: &mut World<impl Subject>, status: &Status) {
     let Some(member) = any_member(world, status, &LIVE) else { return };
     let Some(device) = world.exec.device(member) else { return };
     // Where parity is in doubt, what cannot be read is lost.
-    if !world.was_tight && world.suspects.is_empty() && may_be_damaged(world, status, member) {
+    let suspects = &world.parts.devices[part_of(status, member)].suspects;
+    if !world.was_tight && suspects.is_empty() && may_be_damaged(world, status, member) {
         world.damages(device);
         world.note(&[52, device as u64], || format!("TROUBLE device {device} cannot be read"));
         world.exec.disks[device].go_blind();
@@ -234,7 +265,7 @@ fn go_blind(world: &mut World, status: &Status) {
 }
 
 /// Answers nothing any more, for a while or until the administrator is tired of it.
-fn hang(world: &mut World, status: &Status) {
+fn hang(world: &mut World<impl Subject>, status: &Status) {
     let Some(member) = any_member(world, status, &LIVE) else { return };
     let Some(device) = world.exec.device(member) else { return };
     if may_fail(world, status, member) {
@@ -248,7 +279,7 @@ fn hang(world: &mut World, status: &Status) {
 
 /// What an administrator does about members that have answered nothing for long. Those the array
 /// cannot do without answer again some time.
-pub fn relieve(world: &mut World) {
+pub fn relieve(world: &mut World<impl Subject>) {
     let now = world.exec.now();
     for (device, _) in world.tight.extract_if(.., |(_, until)| *until <= now) {
         world.exec.disks[device].set_full(false);
@@ -260,14 +291,14 @@ pub fn relieve(world: &mut World) {
         return;
     }
     world.hangs[at] = Hang { device, over: true, until: now.plus_millis(200_000) };
-    let members = world.exec.machine.status().members;
-    let mut live = members.iter().filter(|m| m.state != MemberState::Faulty);
+    let status = world.exec.machine.status();
+    let mut live = devices(&status).filter(|m| m.state != MemberState::Faulty);
     if let Some(member) = live.find(|m| world.exec.device(m.member) == Some(device)) {
         world.ask(Command::Fail(member.member));
     }
 }
 
-fn wake(world: &mut World, at: usize) {
+fn wake(world: &mut World<impl Subject>, at: usize) {
     let Hang { device, .. } = world.hangs.swap_remove(at);
     world.note(&[54, device as u64], || format!("TROUBLE device {device} answers again"));
     world.exec.wake(device);
@@ -275,7 +306,7 @@ fn wake(world: &mut World, at: usize) {
 
 /// Nothing goes on any more: nobody bears the devices that hang any longer, and those that the
 /// array could not do without answer again. False when there are none.
-pub fn end_hang(world: &mut World) -> bool {
+pub fn end_hang(world: &mut World<impl Subject>) -> bool {
     if let Some(hang) = world.hangs.iter_mut().find(|hang| !hang.over) {
         hang.until = world.exec.now();
         return true;
@@ -287,7 +318,7 @@ pub fn end_hang(world: &mut World) -> bool {
     some
 }
 
-fn remove(world: &mut World, status: &Status) {
+fn remove(world: &mut World<impl Subject>, status: &Status) {
     let states = [MemberState::Faulty, MemberState::Spare];
     if let Some(member) = any_member(world, status, &states) {
         world.ask(Command::Remove(member));
@@ -295,7 +326,7 @@ fn remove(world: &mut World, status: &Status) {
 }
 
 /// Adds a device: one that was taken off, as it is or blank, or a new one.
-pub fn add(world: &mut World) {
+pub fn add(world: &mut World<impl Subject>) {
     // What is still in flight on a device keeps it from being opened again.
     let loose: Vec<_> = (0..world.exec.disks.len())
         .filter(|device| !world.exec.is_attached(*device) && !world.exec.busy(*device))
@@ -317,12 +348,12 @@ pub fn add(world: &mut World) {
 }
 
 /// Adds a new device.
-pub fn add_blank(world: &mut World) -> Option<CommandId> {
-    world.exec.disks.push(create::fresh_disk(&world.scenario));
+pub fn add_blank(world: &mut World<impl Subject>) -> Option<CommandId> {
+    world.exec.disks.push(create::fresh_disk(&world.parts.devices[0].scenario));
     ask_to_add(world, world.exec.disks.len() - 1, false)
 }
 
-fn ask_to_add(world: &mut World, device: usize, readd: bool) -> Option<CommandId> {
+fn ask_to_add(world: &mut World<impl Subject>, device: usize, readd: bool) -> Option<CommandId> {
     let member = world.exec.machine.free_member()?;
     let found = assembly::candidate(&world.exec.disks, device);
     let device_sectors = found.device_sectors;

@@ -3,20 +3,19 @@
 use std::collections::BTreeMap;
 
 use braid_array::action::{Command, CommandId, Event};
-use braid_array::events::{ArrayEvent, SyncAction, SyncEnd};
-use braid_array::geometry::Geometry;
+use braid_array::events::ArrayEvent;
+use braid_array::stack::Stack;
 use braid_array::status::{MemberState, Status};
-use braid_array::{
-    Action, Array, BlockMachine, Buf, Instant, MemberId, Op, Request, RequestError, RequestId,
-};
+use braid_array::{Action, Buf, Instant, MemberId, Op, Request, RequestError, RequestId};
 
 use crate::disk::Disk;
 use crate::executor::{Executor, Output};
 use crate::oracle::{Moment, Oracle, Range, WriteToken};
+use crate::part::{Parts, arrays, holder};
 use crate::rng::Rng;
-use crate::scenario::{Birth, Scenario};
+use crate::scenario::Scenario;
 use crate::stamp;
-use crate::suspects::Suspects;
+use crate::subject::Subject;
 use crate::trace::Trace;
 use crate::workload::{Kind, Workload};
 
@@ -29,9 +28,6 @@ pub const SLOT_BYTES: u32 = 64 << 10;
 
 /// Buffers for each request in flight: some may have to be given up.
 pub const BUFFERS: usize = 8;
-
-/// Height of what is reconstructed at once, at most.
-const UNIT_SECTORS: u32 = 128;
 
 /// A request in flight.
 #[derive(Clone, Copy, Debug)]
@@ -77,7 +73,7 @@ pub struct Hang {
 
 /// The running world.
 #[derive(Debug)]
-pub struct World {
+pub struct World<M> {
     /// What the seed is about.
     pub scenario: Scenario,
     /// Draws troubles.
@@ -87,13 +83,9 @@ pub struct World {
     /// What may be read.
     pub oracle: Oracle,
     /// The running array.
-    pub exec: Executor<Array>,
-    /// Where data lies, to know what a write hole may take.
-    pub geometry: Geometry,
-    /// Columns of stripes whose parity may not fit.
-    pub suspects: Suspects,
-    /// All copies are known to be equal: what was read stays.
-    pub synced: bool,
+    pub exec: Executor<M>,
+    /// The arrays it is made of.
+    pub parts: Parts,
     /// More was broken than the level survives: errors are allowed.
     pub excess: bool,
     flights: Vec<Option<Flight>>,
@@ -102,8 +94,6 @@ pub struct World {
     damaged: BTreeMap<usize, Option<(u64, Instant)>>,
     /// Devices that answer nothing.
     pub hangs: Vec<Hang>,
-    /// A member was rebuilt but for what could not be read elsewhere: it has bad blocks there.
-    pub rebuilt_with_gaps: bool,
     /// Devices without room, and until when.
     pub tight: Vec<(usize, Instant)>,
     /// Some had none in this life: writes may be refused.
@@ -112,24 +102,20 @@ pub struct World {
     next_command: u64,
     /// Commands refused, and why.
     refused: Vec<(CommandId, String)>,
-    /// The last background work that ended.
-    pub sync_finished: Option<(SyncAction, SyncEnd)>,
     waiting: Option<(Kind, Range)>,
     full: bool,
 }
 
-impl World {
+impl<M: Subject> World<M> {
     /// A world around an array that was just assembled.
     pub fn new(
         scenario: Scenario,
         rng: Rng,
         trace: Trace,
         oracle: Oracle,
-        exec: Executor<Array>,
-        geometry: Geometry,
+        exec: Executor<M>,
+        parts: Parts,
     ) -> Self {
-        let suspects = Suspects::new(&scenario);
-        let synced = scenario.birth != Birth::Resync;
         Self {
             flights: vec![None; scenario.depth],
             scenario,
@@ -137,27 +123,23 @@ impl World {
             trace,
             oracle,
             exec,
-            geometry,
-            suspects,
-            synced,
+            parts,
             excess: false,
             submitted: 0,
             damaged: BTreeMap::new(),
             hangs: Vec::new(),
-            rebuilt_with_gaps: false,
             tight: Vec::new(),
             was_tight: false,
             asked: Vec::new(),
             next_command: 0,
             refused: Vec::new(),
-            sync_finished: None,
             waiting: None,
             full: false,
         }
     }
 
     /// A new machine runs on the devices.
-    pub fn restart(&mut self, exec: Executor<Array>) {
+    pub fn restart(&mut self, exec: Executor<M>) {
         self.exec = exec;
         self.flights.fill(None);
         let disks = &self.exec.disks;
@@ -263,7 +245,7 @@ impl World {
             Kind::Flush => Token::Flush(self.oracle.flush_submitted()),
         };
         self.submitted += 1;
-        let (number, synced) = (self.submitted, self.synced);
+        let (number, synced) = (self.submitted, self.parts.all().all(|part| part.synced));
         self.flights[slot] = Some(Flight { number, synced, kind, range, token, request });
         self.exec.drain(&mut self.trace);
         true
@@ -362,8 +344,9 @@ impl World {
         });
         let refused = result == Err(RequestError::NoSpace) && self.was_tight;
         if refused && !matches!(kind, Kind::Read | Kind::Flush) {
-            self.suspects.in_flight(range, &self.geometry);
-            self.synced = false;
+            let part = &mut self.parts.devices[0];
+            part.suspects.in_flight(range, &part.geometry);
+            part.synced = false;
             self.exempt();
             self.exempt_unreadable();
         }
@@ -387,8 +370,9 @@ impl World {
                 let fua =
                     matches!(kind, Kind::Write { fua: true } | Kind::Zeroes { fua: true, .. });
                 self.oracle.write_completed(token, result.is_ok(), fua);
-                if result.is_ok() && kind != Kind::Discard {
-                    self.suspects.written(range, &self.geometry);
+                if result.is_ok() && kind != Kind::Discard && self.parts.over.is_none() {
+                    let part = &mut self.parts.devices[0];
+                    part.suspects.written(range, &part.geometry);
                 }
             }
             Token::Flush(moment) if result.is_ok() => self.oracle.flush_completed(moment),
@@ -429,17 +413,21 @@ impl World {
 
     fn notified(&mut self, event: &ArrayEvent) -> Result<(), Failure> {
         self.note(&[30], || format!("EVENT {event:?}"));
+        match event {
+            ArrayEvent::Within { array, event } => {
+                let number = array.0 - Stack::array(MemberId(0)).0;
+                self.parts.devices[usize::from(number)].notified(event);
+                return self.judge(event);
+            }
+            _ => self.parts.top_mut().notified(event),
+        }
+        self.judge(event)
+    }
+
+    /// Is it true what an event says?
+    fn judge(&mut self, event: &ArrayEvent) -> Result<(), Failure> {
         match *event {
             ArrayEvent::MemberFailed { .. } => self.exempt(),
-            ArrayEvent::SyncFinished { action, ref end, .. } => {
-                self.sync_finished = Some((action, end.clone()));
-                let unread = matches!(end, SyncEnd::Unread { .. });
-                self.rebuilt_with_gaps |= action == SyncAction::Recovery && unread;
-                if action == SyncAction::Resync && *end == SyncEnd::Complete {
-                    self.suspects.clear();
-                    self.synced = true;
-                }
-            }
             ArrayEvent::ReadCorrected { member, fault } => {
                 let disk = self.exec.device(member).map(|device| &self.exec.disks[device]);
                 let sector = fault.sector.unwrap_or(0);
@@ -452,15 +440,17 @@ impl World {
         Ok(())
     }
 
-    /// Takes the promise off what a write hole may have taken, for the roles now missing.
+    /// Takes the promise off what a write hole may have taken, for the roles now missing. In an
+    /// array within another there is none to take any.
     pub fn exempt(&mut self) {
-        if self.suspects.is_empty() {
+        let part = self.parts.top_mut();
+        if part.suspects.is_empty() {
             return;
         }
         let status = self.exec.machine.status();
-        for role in 0..self.scenario.members {
+        for role in 0..part.scenario.members {
             if holder(&status, role).is_none() {
-                self.suspects.exempt(role, &self.geometry, &mut self.oracle);
+                part.suspects.exempt(role, &part.geometry, &mut self.oracle);
             }
         }
     }
@@ -468,38 +458,25 @@ impl World {
     /// The same for what cannot be read and must come from parity: the machine reconstructs units
     /// of up to 64 KiB within a chunk, not single sectors.
     pub fn exempt_unreadable(&mut self) {
-        if self.suspects.is_empty() {
+        let part = &mut self.parts.devices[0];
+        if part.suspects.is_empty() || self.parts.over.is_some() {
             return;
         }
         let status = self.exec.machine.status();
-        let height = self.unit_sectors();
-        for role in 0..self.scenario.members {
-            let Some(device) = self.holder_device(&status, role) else { continue };
+        let height = part.unit_sectors();
+        for role in 0..part.scenario.members {
+            let device = holder(&status, role).and_then(|member| self.exec.device(member));
+            let Some(device) = device else { continue };
             if self.exec.disks[device].blind() {
-                self.suspects.exempt(role, &self.geometry, &mut self.oracle);
+                part.suspects.exempt(role, &part.geometry, &mut self.oracle);
             }
             for &bad in self.exec.disks[device].unreadable() {
-                let Some(column) = bad.checked_sub(self.scenario.data_offset) else { continue };
+                let Some(column) = bad.checked_sub(part.scenario.data_offset) else { continue };
                 let unit = column - column % height;
-                self.suspects.exempt_range(
-                    role,
-                    unit..unit + height,
-                    &self.geometry,
-                    &mut self.oracle,
-                );
+                let rows = unit..unit + height;
+                part.suspects.exempt_range(role, rows, &part.geometry, &mut self.oracle);
             }
         }
-    }
-
-    fn unit_sectors(&self) -> u64 {
-        u64::from(self.scenario.chunk_sectors.clamp(1, UNIT_SECTORS))
-    }
-
-    /// Is parity in doubt in the unit that this sector of a device belongs to?
-    pub fn in_doubt(&self, device_sector: u64) -> bool {
-        let column = device_sector - self.scenario.data_offset;
-        let unit = device_sector - column % self.unit_sectors();
-        (unit..unit + self.unit_sectors()).any(|sector| self.suspects.contains(sector))
     }
 
     /// The device that holds a role completely.
@@ -514,31 +491,27 @@ impl World {
         let pending = self.exec.power_cut();
         // A member found faulty a moment ago may come back as if in sync. One that is being rebuilt
         // is not read where it is not finished.
-        for member in status.members.iter().filter(|m| m.state != MemberState::Rebuilding) {
-            if let Some(device) = self.exec.device(member.member) {
-                self.suspects.pending(&pending[device]);
+        for (array, part) in arrays(&status).iter().zip(&mut self.parts.devices) {
+            for member in array.members.iter().filter(|m| m.state != MemberState::Rebuilding) {
+                if let Some(device) = self.exec.device(member.member) {
+                    part.suspects.pending(&pending[device]);
+                }
+            }
+            if self.parts.over.is_some() {
+                part.cut_blindly(array);
+                continue;
+            }
+            for flight in self.flights.iter().flatten() {
+                if !matches!(flight.kind, Kind::Read | Kind::Flush) {
+                    part.suspects.in_flight(flight.range, &part.geometry);
+                }
             }
         }
-        for flight in self.flights.iter().flatten() {
-            if !matches!(flight.kind, Kind::Read | Kind::Flush) {
-                self.suspects.in_flight(flight.range, &self.geometry);
-            }
+        if let Some(over) = &mut self.parts.over {
+            over.cut_blindly(&status);
         }
         self.oracle.power_cut();
-        self.synced = false;
+        self.parts.all_mut().for_each(|part| part.synced = false);
         std::mem::take(&mut self.exec.disks)
     }
-}
-
-/// The members that hold a role completely.
-pub fn holders(status: &Status, role: u16) -> impl Iterator<Item = MemberId> {
-    let held = move |m: &&braid_array::status::MemberStatus| {
-        m.role == Some(role) && m.state == MemberState::InSync
-    };
-    status.members.iter().filter(held).map(|m| m.member)
-}
-
-/// One of them.
-pub fn holder(status: &Status, role: u16) -> Option<MemberId> {
-    holders(status, role).next()
 }

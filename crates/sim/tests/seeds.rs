@@ -11,6 +11,14 @@ fn seeds_pass() {
 }
 
 #[test]
+fn seeds_of_arrays_of_arrays_pass() {
+    let options = Options { nested: true, ..Options::default() };
+    for seed in 1..=60 {
+        run_seed(seed, options).unwrap_or_else(|line| panic!("{line}"));
+    }
+}
+
+#[test]
 fn a_seed_is_the_same_run_each_time() {
     let run = |seed| run_seed(seed, Options::default());
     let first: Vec<_> = (1000..1040).map(run).collect();
@@ -21,10 +29,12 @@ fn a_seed_is_the_same_run_each_time() {
 
 #[test]
 fn faults_of_the_executor_are_noticed() {
-    for (mutation, name) in Mutation::ALL {
-        let options = Options { mutation: Some(mutation), verbose: false };
-        let noticed = (1..=300).filter(|seed| run_seed(*seed, options).is_err()).count();
-        assert!(noticed > 0, "{name} goes unnoticed");
-        println!("{name}: noticed in {noticed} of 300 seeds");
+    for nested in [false, true] {
+        for (mutation, name) in Mutation::ALL {
+            let options = Options { mutation: Some(mutation), nested, verbose: false };
+            let noticed = (1..=300).find(|seed| run_seed(*seed, options).is_err());
+            assert!(noticed.is_some(), "{name} goes unnoticed, nested: {nested}");
+            println!("{name}: noticed by seed {noticed:?} first");
+        }
     }
 }

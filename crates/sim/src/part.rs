@@ -1,0 +1,159 @@
+//! One array of the machine: what it is, and how far its redundancy can be trusted. A local array
+//! is its machine's only part; of nested ones the arrays of devices are, and the one above them.
+
+use braid_array::MemberId;
+use braid_array::events::{ArrayEvent, SyncAction, SyncEnd};
+use braid_array::format::superblock::MAX_SECTOR;
+use braid_array::geometry::Geometry;
+use braid_array::status::{MemberState, MemberStatus, Status};
+
+use crate::create;
+use crate::scenario::{Birth, Scenario};
+use crate::suspects::Suspects;
+
+/// Height of what is reconstructed at once, at most.
+const UNIT_SECTORS: u32 = 128;
+
+/// One array of the machine.
+#[derive(Debug)]
+pub struct Part {
+    /// What it is.
+    pub scenario: Scenario,
+    /// By which its devices are found.
+    pub set_uuid: [u8; 16],
+    /// Where data lies, to know what a write hole may take.
+    pub geometry: Geometry,
+    /// Columns of stripes whose parity may not fit.
+    pub suspects: Suspects,
+    /// All copies are known to be equal: what was read stays.
+    pub synced: bool,
+    /// A member was rebuilt but for what could not be read elsewhere: it has bad blocks there.
+    pub rebuilt_with_gaps: bool,
+    /// The last background work that ended.
+    pub sync_finished: Option<(SyncAction, SyncEnd)>,
+}
+
+impl Part {
+    /// An array as it was created.
+    ///
+    /// # Errors
+    /// When there is no such array.
+    pub fn new(scenario: Scenario, set_uuid: [u8; 16]) -> Result<Self, String> {
+        Ok(Self {
+            set_uuid,
+            geometry: create::geometry(&scenario)?,
+            suspects: Suspects::new(&scenario),
+            synced: scenario.birth != Birth::Resync,
+            rebuilt_with_gaps: false,
+            sync_finished: None,
+            scenario,
+        })
+    }
+
+    /// Background work has ended in it, or something else that is of no matter here.
+    pub fn notified(&mut self, event: &ArrayEvent) {
+        let ArrayEvent::SyncFinished { action, end, .. } = event else { return };
+        self.sync_finished = Some((*action, end.clone()));
+        let unread = matches!(end, SyncEnd::Unread { .. });
+        self.rebuilt_with_gaps |= *action == SyncAction::Recovery && unread;
+        if *action == SyncAction::Resync && *end == SyncEnd::Complete {
+            self.suspects.clear();
+            self.synced = true;
+        }
+    }
+
+    /// The power went off, and nobody knows what of this array was on its way.
+    pub fn cut_blindly(&mut self, status: &Status) {
+        if status.superblock.resync_offset != MAX_SECTOR {
+            self.suspects.doubt_all();
+        }
+    }
+
+    /// Survives the loss of some member.
+    #[must_use]
+    pub fn redundant(&self) -> bool {
+        self.scenario.tolerance() > 0
+    }
+
+    /// The last background work was a check that came to the end.
+    #[must_use]
+    pub const fn checked(&self) -> bool {
+        matches!(self.sync_finished, Some((SyncAction::Check, SyncEnd::Complete)))
+    }
+
+    /// Height of what is reconstructed at once.
+    #[must_use]
+    pub fn unit_sectors(&self) -> u64 {
+        u64::from(self.scenario.chunk_sectors.clamp(1, UNIT_SECTORS))
+    }
+
+    /// Is parity in doubt in the unit that this sector of a device belongs to?
+    #[must_use]
+    pub fn in_doubt(&self, device_sector: u64) -> bool {
+        let column = device_sector - self.scenario.data_offset;
+        let unit = device_sector - column % self.unit_sectors();
+        (unit..unit + self.unit_sectors()).any(|sector| self.suspects.contains(sector))
+    }
+}
+
+/// All arrays of the machine.
+#[derive(Debug)]
+pub struct Parts {
+    /// Those of devices.
+    pub devices: Vec<Part>,
+    /// The one above them, which is the machine's then.
+    pub over: Option<Part>,
+}
+
+impl Parts {
+    /// All of them.
+    pub fn all(&self) -> impl Iterator<Item = &Part> {
+        self.devices.iter().chain(&self.over)
+    }
+
+    /// All of them.
+    pub fn all_mut(&mut self) -> impl Iterator<Item = &mut Part> {
+        self.devices.iter_mut().chain(&mut self.over)
+    }
+
+    /// The one that serves requests.
+    #[must_use]
+    pub fn top(&self) -> &Part {
+        self.over.as_ref().unwrap_or(&self.devices[0])
+    }
+
+    /// The one that serves requests.
+    pub fn top_mut(&mut self) -> &mut Part {
+        self.over.as_mut().unwrap_or(&mut self.devices[0])
+    }
+}
+
+/// The arrays of devices: the array itself, or those it is made of.
+#[must_use]
+pub fn arrays(status: &Status) -> &[Status] {
+    if status.children.is_empty() { std::slice::from_ref(status) } else { &status.children }
+}
+
+/// The members that are devices.
+pub fn devices(status: &Status) -> impl Iterator<Item = &MemberStatus> {
+    arrays(status).iter().flat_map(|array| &array.members)
+}
+
+/// The array of devices that this one belongs to.
+#[must_use]
+pub fn part_of(status: &Status, member: MemberId) -> usize {
+    let within = |array: &Status| array.members.iter().any(|m| m.member == member);
+    arrays(status).iter().position(within).unwrap_or(0)
+}
+
+/// The members of one array that hold a role completely.
+pub fn holders(status: &Status, role: u16) -> impl Iterator<Item = MemberId> {
+    let held = move |m: &&MemberStatus| m.role == Some(role) && m.state == MemberState::InSync;
+    status.members.iter().filter(held).map(|m| m.member)
+}
+
+/// One of them.
+#[must_use]
+pub fn holder(status: &Status, role: u16) -> Option<MemberId> {
+    holders(status, role).next()
+}

@@ -1,0 +1,75 @@
+//! What runs in a world: an array, or an array of arrays.
+
+use std::fmt::Debug;
+
+use braid_array::array::Scratch;
+use braid_array::assemble::Config;
+use braid_array::{Array, BlockMachine, Instant, MemberId};
+
+use crate::assembly::{self, How, Refusal};
+use crate::disk::Disk;
+use crate::part::Parts;
+use crate::rng::Rng;
+
+/// When a machine starts.
+pub const START: Instant = Instant(1);
+
+/// A machine that can be started from what lies on devices.
+pub trait Subject: BlockMachine + Debug + Sized {
+    /// Starts it: the machine, and the device of each member.
+    ///
+    /// # Errors
+    /// Why it cannot be started.
+    fn start(
+        disks: &mut Vec<Disk>,
+        parts: &Parts,
+        how: How<'_>,
+        memory: &mut Memory<'_>,
+    ) -> Result<(Self, Attached), Refusal>;
+}
+
+/// Which device each member is; the index is the member's id.
+pub type Attached = Vec<Option<usize>>;
+
+/// The arena as it is given out: behind the buffers of requests is the scratch of each array.
+#[derive(Debug)]
+pub struct Memory<'a> {
+    /// Bytes given out.
+    pub end: u64,
+    /// Draws how much each gets.
+    pub rng: &'a mut Rng,
+}
+
+impl Memory<'_> {
+    /// Scratch for one array, and the array in it.
+    ///
+    /// # Errors
+    /// Why it does not start.
+    pub fn start(&mut self, config: Config) -> Result<Array, Refusal> {
+        let scratch = assembly::scratch(&config, self.end, self.rng);
+        let Scratch { offset, bytes } = scratch;
+        self.end = offset + bytes;
+        Array::new(START, config, scratch).map_err(|reason| Refusal::flat(&reason))
+    }
+}
+
+impl Subject for Array {
+    fn start(
+        disks: &mut Vec<Disk>,
+        parts: &Parts,
+        how: How<'_>,
+        memory: &mut Memory<'_>,
+    ) -> Result<(Self, Attached), Refusal> {
+        let (config, attached) = assembly::assemble(disks, parts.devices[0].set_uuid, how)?;
+        Ok((memory.start(config)?, attached))
+    }
+}
+
+/// Puts a device behind a member id; `None` takes it away.
+pub fn attach(attached: &mut Attached, member: MemberId, device: Option<usize>) {
+    let at = usize::from(member.0);
+    if attached.len() <= at {
+        attached.resize(at + 1, None);
+    }
+    attached[at] = device;
+}
