@@ -58,8 +58,8 @@ const NO_CIRCLES: &[(&str, &[&str])] = &[
     (
         "crates/host/src",
         &[
-            "arena", "door", "driver", "engine", "execute", "fabric", "member", "slab", "store",
-            "token",
+            "arena", "door", "driver", "engine", "execute", "export", "fabric", "member", "slab",
+            "store", "token", "users",
         ],
     ),
 ];

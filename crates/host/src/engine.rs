@@ -3,6 +3,7 @@
 
 pub(crate) mod core;
 mod door_side;
+pub(crate) mod export;
 #[cfg(test)]
 mod tests;
 
@@ -16,28 +17,23 @@ use std::time::Duration;
 use braid_array::action::Event;
 use braid_array::events::ArrayEvent;
 use braid_array::{
-    Action, AnyMachine, Instant, IoError, IoId, Machine, MemberId, Outcome, Refusal, Request,
-    RequestError, SECTOR_BYTES,
+    Action, AnyMachine, Instant, IoError, IoId, Machine, MemberId, Outcome, Refusal, RequestError,
 };
 use rustix::event::EventfdFlags;
 
 use self::core::Core;
 use self::door_side::{CommandDone, DoorSide};
+use self::export::Export;
 use crate::arena::{Arena, Memory, Piece};
 use crate::door::Door;
 use crate::driver::{self, Completion, Driver, Op};
 use crate::execute::{self, Executor};
-#[cfg(test)]
-use crate::export::nbd::Patience;
-use crate::export::nbd::{Export, Server};
 use crate::fabric::frame::Kind;
 use crate::fabric::{self, Fabric};
 use crate::heap;
 use crate::member::MemberFile;
 use crate::store::Store;
-use crate::token::{Owner, Token};
-
-pub use crate::export::nbd::Listener;
+use crate::token::{ExportId, Owner, Token};
 
 /// How long clients get to take their last replies when the engine ends.
 const FAREWELL: Duration = Duration::from_secs(5);
@@ -51,21 +47,12 @@ pub const REQUEST_BYTES: u64 = 64 << 20;
 /// Called with every event of the array, on the engine's thread; must not block.
 pub type EventHook = Box<dyn FnMut(&ArrayEvent) + Send>;
 
-/// Name and access of an export.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ExportInfo {
-    /// What clients call it.
-    pub name: String,
-    /// Refuses writes, even if the array takes them.
-    pub read_only: bool,
-}
-
 /// An engine that has not been started.
 pub struct Engine {
     machine: AnyMachine,
     arena: Arena,
     executor: Executor,
-    server: Server,
+    exports: Vec<Box<dyn Export>>,
     door: Door,
     door_side: DoorSide,
     wake: Arc<OwnedFd>,
@@ -93,7 +80,7 @@ impl Engine {
             executor: Executor::new(members, arena.zeroes()),
             machine,
             arena,
-            server: Server::default(),
+            exports: Vec::new(),
             door: Door::new(sender, Arc::clone(&wake)),
             door_side: DoorSide::new(receiver, holder),
             wake,
@@ -130,29 +117,13 @@ impl Engine {
         self.store = Some(store);
     }
 
-    /// Serves NBD clients of this socket.
+    /// Adds a way for programs to use the array.
     ///
-    /// # Errors
-    /// When the socket cannot be set up, or the machine serves no requests.
-    pub fn add_nbd(&mut self, listener: Listener, info: ExportInfo) -> io::Result<()> {
-        let machine = self.machine.block().ok_or(io::ErrorKind::Unsupported)?;
-        let block = machine.block_bytes();
-        let size = machine.array_sectors() * SECTOR_BYTES;
-        let export = Export {
-            name: info.name,
-            size_bytes: size - size % u64::from(block),
-            read_only: info.read_only || machine.read_only(),
-            min_block_bytes: block,
-            preferred_block_bytes: block.max(4096),
-            piece_bytes: Request::MAX_BYTES,
-        };
-        self.server.listen(listener, export)
-    }
-
-    /// Changes how long NBD clients are waited for.
-    #[cfg(test)]
-    pub(crate) const fn set_patience(&mut self, patience: Patience) {
-        self.server.patience = patience;
+    /// # Panics
+    /// When the machine serves no requests.
+    pub(crate) fn add_export(&mut self, export: Box<dyn Export>) {
+        assert!(self.machine.block().is_some(), "an export of what serves no requests");
+        self.exports.push(export);
     }
 
     /// Serves until a `Command::Stop` has been carried out. The one who sent it is told last, when
@@ -169,7 +140,7 @@ impl Engine {
         self,
         driver: fn(&Arc<Memory>) -> io::Result<Driver<Token>>,
     ) -> io::Result<()> {
-        let Self { machine, arena, executor, server, door, door_side, wake, hook, fabric, store } =
+        let Self { machine, arena, executor, exports, door, door_side, wake, hook, fabric, store } =
             self;
         // From here on only others hold doors.
         drop(door);
@@ -181,7 +152,7 @@ impl Engine {
             machine,
             core,
             executor,
-            server,
+            exports,
             door_side,
             wake,
             hook,
@@ -210,7 +181,7 @@ struct Running {
     machine: AnyMachine,
     core: Core,
     executor: Executor,
-    server: Server,
+    exports: Vec<Box<dyn Export>>,
     door_side: DoorSide,
     wake: Arc<OwnedFd>,
     hook: Option<EventHook>,
@@ -230,7 +201,9 @@ struct Running {
 impl Running {
     fn serve(&mut self) -> io::Result<()> {
         self.await_wake();
-        self.server.start(&mut self.core);
+        for (index, export) in self.exports.iter_mut().enumerate() {
+            export.start(&mut self.core, ExportId(index));
+        }
         if let Some(fabric) = &mut self.fabric {
             fabric.begin(&mut self.core.driver)?;
         }
@@ -250,9 +223,9 @@ impl Running {
         limit: Option<Duration>,
         completions: &mut Vec<Completion<Token>>,
     ) -> io::Result<()> {
-        let waits = self.executor.deadline();
-        let own = [self.machine.deadline(), self.server.deadline(), self.cool_at, waits];
-        let own = own.into_iter().flatten().min();
+        let exports = self.exports.iter().map(|export| export.deadline());
+        let own = [self.machine.deadline(), self.executor.deadline(), self.cool_at];
+        let own = own.into_iter().chain(exports).flatten().min();
         let own = own.map(|at| Duration::from_nanos(at.0.saturating_sub(self.clock().0)));
         let timeout = [own, limit].into_iter().flatten().min();
         self.core.driver.wait(timeout, completions)?;
@@ -268,7 +241,9 @@ impl Running {
         if self.machine.deadline().is_some_and(|at| at <= self.core.now) {
             self.machine.handle(self.core.now, Event::Tick);
         }
-        self.server.tick(&mut self.core);
+        for export in &mut self.exports {
+            export.tick(&mut self.core);
+        }
         match self.cool_at {
             Some(at) if at <= self.core.now => self.cool(),
             // A fabric has the arena pinned, for others to put data into.
@@ -315,17 +290,9 @@ impl Running {
                 let Core { driver, now, .. } = &mut self.core;
                 self.executor.range_step_done(driver, index, result, *now)
             }
-            Token::Accept(index) => {
-                let accepted = accepted.ok_or(result.err());
-                self.server.accepted(&mut self.core, index, accepted);
-                None
-            }
-            Token::Receive(index) => {
-                self.server.received(&mut self.core, index, result);
-                None
-            }
-            Token::Send(index) => {
-                self.server.sent(&mut self.core, index, result, message);
+            Token::Export(id, token) => {
+                let completion = Completion { token, result, message, accepted };
+                self.exports[id.0].take_in(&mut self.core, completion);
                 None
             }
             Token::Fabric(token) => {
@@ -340,8 +307,8 @@ impl Running {
                 }
                 let _ = rustix::io::read(self.wake.as_fd(), &mut [0; 8]);
                 self.await_wake();
-                let Self { core, executor, machine, server, .. } = self;
-                self.door_side.drain(core, executor, machine, server);
+                let Self { core, executor, machine, exports, .. } = self;
+                self.door_side.drain(core, executor, machine, exports);
                 None
             }
         };
@@ -362,7 +329,9 @@ impl Running {
     /// Does all that can be done without waiting.
     fn work(&mut self) {
         loop {
-            self.server.work(&mut self.core);
+            for export in &mut self.exports {
+                export.work(&mut self.core);
+            }
             self.door_side.work(&mut self.core);
             if self.core.arena.was_short() {
                 self.drop_client_that_waits();
@@ -379,7 +348,9 @@ impl Running {
             }
             // Replies go out when nothing else is to be done, so that many share one message.
             if !more {
-                self.server.flush(&mut self.core);
+                for export in &mut self.exports {
+                    export.flush(&mut self.core);
+                }
                 break;
             }
         }
@@ -388,11 +359,14 @@ impl Running {
         }
     }
 
-    /// Memory is short: the client goes who has most of it and takes nothing.
+    /// Memory is short: of the first export that has such a client, the one goes who has most of
+    /// it and takes nothing.
     fn drop_client_that_waits(&mut self) {
-        let Some(client) = self.server.relieve(&mut self.core) else { return };
+        let Self { core, exports, .. } = self;
+        let client = exports.iter_mut().find_map(|export| export.relieve(core));
+        let Some(client) = client else { return };
         if let Some(hook) = &mut self.hook {
-            hook(&ArrayEvent::ClientDropped { client: client.into() });
+            hook(&ArrayEvent::ClientDropped { client: client.to_string().into() });
         }
     }
 
@@ -426,7 +400,9 @@ impl Running {
             Action::Complete { id, result } => {
                 let (request, owner) = self.core.completed(id);
                 match owner {
-                    Owner::Nbd(job) => self.server.completed(&mut self.core, job, request, result),
+                    Owner::Export(id, job) => {
+                        self.exports[id.0].completed(&mut self.core, job, request, result);
+                    }
                     Owner::Door(job) => {
                         self.door_side.completed(&mut self.core, job, request, result);
                     }
@@ -457,7 +433,9 @@ impl Running {
     fn say_farewell(&mut self) -> io::Result<()> {
         self.leaving = true;
         driver::signal(&self.wake);
-        self.server.close(&mut self.core);
+        for export in &mut self.exports {
+            export.close(&mut self.core);
+        }
         if let Some(fabric) = &mut self.fabric {
             fabric.close(&mut self.core.driver);
         }
@@ -471,7 +449,9 @@ impl Running {
                     break;
                 }
                 patient = false;
-                self.server.disconnect(&mut self.core);
+                for export in &mut self.exports {
+                    export.disconnect(&mut self.core);
+                }
                 if let Some(fabric) = &mut self.fabric {
                     fabric.disconnect();
                 }

@@ -216,8 +216,9 @@ fn serve_machine(
     let (news, events) = report_events(&mut engine);
     let mut doors = Doors::default();
     for export in exports {
-        doors.open(name, export, run_dir, &mut engine, &door, facts)?;
+        doors.open(name, export, run_dir, &door, facts)?;
     }
+    doors.move_in(&mut engine);
     let served = Served {
         name: name.to_owned(),
         door: door.clone(),

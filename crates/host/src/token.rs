@@ -8,16 +8,23 @@ pub(crate) enum Token {
     Io(usize),
     /// A step of a longer operation on a member.
     Range(usize),
-    /// A listener's accept.
-    Accept(usize),
-    /// A connection's receive.
-    Receive(usize),
-    /// A connection's send.
-    Send(usize),
+    /// An operation of an export's.
+    Export(ExportId, ExportToken),
     /// Somebody is at the door.
     Wake,
     /// An operation of the fabric's.
     Fabric(FabricToken),
+}
+
+/// Which of an engine's exports.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ExportId(pub(crate) usize);
+
+/// Which operation of an export's. Only the export knows what the numbers mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ExportToken {
+    pub(crate) kind: u8,
+    pub(crate) index: usize,
 }
 
 /// Which operation of the fabric's.
@@ -34,15 +41,15 @@ pub(crate) enum FabricToken {
 /// Who gets the answer to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
-    /// A command under way on an NBD connection.
-    Nbd(JobRef),
+    /// A job of an export's.
+    Export(ExportId, JobRef),
     /// A job from the door.
     Door(usize),
 }
 
-/// Names a command under way on an NBD connection.
+/// Names what an export does for a client. Only the export knows what the numbers mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct JobRef {
-    pub(crate) connection: usize,
+    pub(crate) client: usize,
     pub(crate) job: usize,
 }

@@ -12,8 +12,8 @@ use braid_array::{
 use crate::arena::Holder;
 use crate::door::{Done, Message};
 use crate::engine::core::Core;
+use crate::engine::export::Export;
 use crate::execute::Executor;
-use crate::export::nbd::Server;
 use crate::member::MemberFile;
 use crate::token::Owner;
 use slab::Slab;
@@ -84,14 +84,16 @@ impl DoorSide {
         core: &mut Core,
         executor: &mut Executor,
         machine: &mut AnyMachine,
-        server: &Server,
+        exports: &[Box<dyn Export>],
     ) {
         while let Ok(message) = self.receiver.try_recv() {
             match message {
                 Message::Command { command, device, done } => {
                     self.command(executor, machine, core.now, (command, device, done));
                 }
-                Message::Clients { done } => done(server.clients()),
+                Message::Clients { done } => {
+                    done(exports.iter().flat_map(|export| export.clients()).collect());
+                }
                 message => match machine.block() {
                     Some(machine) => self.ask(core, machine, message),
                     // Who asks for blocks where there are none hears that nobody answers.

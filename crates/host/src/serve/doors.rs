@@ -9,8 +9,9 @@ use braid_array::Refusal;
 use super::{ExportSpec, Facts};
 use crate::control;
 use crate::door::Door;
-use crate::engine::{Engine, ExportInfo, Listener};
+use crate::engine::Engine;
 use crate::export::fuse;
+use crate::export::nbd::{Device, Listener, Server};
 use crate::member::describe;
 use crate::users::{self, User};
 
@@ -20,6 +21,8 @@ pub(super) struct Doors {
     pub(super) names: Vec<String>,
     mounts: Vec<fuse::Mount>,
     sockets: Vec<PathBuf>,
+    /// Until the engine has it.
+    nbd: Option<Server>,
 }
 
 impl Doors {
@@ -28,7 +31,6 @@ impl Doors {
         name: &str,
         export: &ExportSpec,
         run_dir: &Path,
-        engine: &mut Engine,
         door: &Door,
         facts: Facts,
     ) -> Result<(), Refusal> {
@@ -39,28 +41,32 @@ impl Doors {
             };
             Refusal::new(format!("{export}: {reason}"), "name another address")
         };
-        let info = || ExportInfo { name: name.to_owned(), read_only: facts.read_only };
+        let Facts { size_bytes, block_bytes, read_only } = facts;
+        let mut serve_nbd = |listener| {
+            let device = Device::new(name.to_owned(), size_bytes, block_bytes, read_only);
+            self.nbd.get_or_insert_default().listen(listener, device).map_err(fail)
+        };
         let mut shown = export.to_string();
         match export {
             ExportSpec::NbdUnix(path) => {
                 let listener = control::listen(run_dir, path).map_err(fail)?;
                 self.sockets.push(path.clone());
-                engine.add_nbd(Listener::Unix(listener), info()).map_err(fail)?;
+                serve_nbd(Listener::Unix(listener))?;
             }
             ExportSpec::NbdTcp(address) => {
                 let listener = TcpListener::bind(address).map_err(fail)?;
                 // Port 0 became one that is free.
                 shown = format!("nbd:tcp:{}", listener.local_addr().map_err(fail)?);
-                engine.add_nbd(Listener::Tcp(listener), info()).map_err(fail)?;
+                serve_nbd(Listener::Tcp(listener))?;
             }
             ExportSpec::Fuse(mountpoint) => {
                 let mount = fuse::mount(fuse::Setup {
                     name,
                     mountpoint,
                     door: door.clone(),
-                    size_bytes: facts.size_bytes,
-                    block_bytes: facts.block_bytes,
-                    read_only: facts.read_only,
+                    size_bytes,
+                    block_bytes,
+                    read_only,
                 });
                 let error = |e: fuse::MountError| {
                     Refusal::new(format!("fuse:{}: {}", e.mountpoint.display(), e.reason), e.next)
@@ -70,6 +76,13 @@ impl Doors {
         }
         self.names.push(shown);
         Ok(())
+    }
+
+    /// Gives the engine those that live in its loop.
+    pub(super) fn move_in(&mut self, engine: &mut Engine) {
+        if let Some(nbd) = self.nbd.take() {
+            engine.add_export(Box::new(nbd));
+        }
     }
 
     /// Who uses the mounts.

@@ -4,9 +4,9 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use super::raw_client::listen;
+use super::raw_client::{listen, serve};
 use super::{MIB, Served, memory, mirror, noise};
-use crate::engine::{ExportInfo, Listener};
+use crate::export::nbd::{Listener, Patience};
 use crate::testing::skipped;
 
 /// Runs a tool; `None` when it is not installed.
@@ -42,8 +42,7 @@ fn nbdinfo_sees_what_is_offered() {
     let socket = listen(&mut engine, dir.path(), false);
     let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = tcp.local_addr().unwrap().port();
-    let info = ExportInfo { name: "over tcp".into(), read_only: true };
-    engine.add_nbd(Listener::Tcp(tcp), info).unwrap();
+    serve(&mut engine, Listener::Tcp(tcp), ("over tcp", true), Patience::default());
     let served = Served::start(engine, false);
     if let Some(text) = succeed("nbdinfo", &[&uri(&socket)]) {
         for line in [

@@ -1,17 +1,17 @@
 //! Clients that want to stop the others, and others beside them that must not notice.
 
 use std::io::{Read, Write};
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use braid_array::events::ArrayEvent;
 
-use super::raw_client::{connect, hung_up, listen, reply, request};
+use super::raw_client::{connect, hung_up, reply, request, serve};
 use super::{MIB, Served, memory, noise, read, write};
 use crate::engine::{Engine, REQUEST_BYTES};
-use crate::export::nbd::Patience;
+use crate::export::nbd::{Listener, Patience};
 
 const LONG: Duration = Duration::from_secs(20);
 /// For tests in which nobody is to be dropped.
@@ -20,12 +20,13 @@ const PATIENT: Patience = Patience { handshake: 60_000, silence: 60_000 };
 /// An engine as it is served, its socket, and what it reports.
 fn engine(dir: &Path, patience: Patience) -> (Engine, std::path::PathBuf, Receiver<ArrayEvent>) {
     let mut engine = memory(32 * MIB, REQUEST_BYTES, |double| double);
-    engine.set_patience(patience);
     let (sender, events) = channel();
     engine.on_event(Box::new(move |event| {
         let _ = sender.send(event.clone());
     }));
-    let path = listen(&mut engine, dir, false);
+    let path = dir.join("nbd");
+    let listener = Listener::Unix(UnixListener::bind(&path).unwrap());
+    serve(&mut engine, listener, ("array", false), patience);
     (engine, path, events)
 }
 

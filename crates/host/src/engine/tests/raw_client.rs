@@ -6,14 +6,32 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::{MIB, Served, memory, noise};
-use crate::engine::{Engine, ExportInfo, Listener};
+use braid_array::SECTOR_BYTES;
+
+use crate::engine::Engine;
+use crate::export::nbd::{Device, Listener, Patience, Server};
 
 /// Serves on a socket in the directory, too.
 pub(super) fn listen(engine: &mut Engine, dir: &Path, read_only: bool) -> PathBuf {
     let path = dir.join(if read_only { "read-only" } else { "nbd" });
     let listener = Listener::Unix(UnixListener::bind(&path).unwrap());
-    engine.add_nbd(listener, ExportInfo { name: "array".into(), read_only }).unwrap();
+    serve(engine, listener, ("array", read_only), Patience::default());
     path
+}
+
+/// Serves NBD clients of a socket, under a name and maybe for reading only.
+pub(super) fn serve(
+    engine: &mut Engine,
+    listener: Listener,
+    (name, read_only): (&str, bool),
+    patience: Patience,
+) {
+    let array = engine.machine.block().unwrap();
+    let (size, block) = (array.array_sectors() * SECTOR_BYTES, array.block_bytes());
+    let mut server = Server::default();
+    server.patience = patience;
+    server.listen(listener, Device::new(name.into(), size, block, read_only)).unwrap();
+    engine.add_export(Box::new(server));
 }
 
 /// A client after `NBD_OPT_EXPORT_NAME`, with simple replies.

@@ -17,7 +17,7 @@ use super::session::{Command, Kind, Session, Step};
 use crate::arena::Holder;
 use crate::driver::{Op as DriverOp, Outgoing};
 use crate::engine::core::Core;
-use crate::token::{JobRef, Owner, Token};
+use crate::token::{ExportId, ExportToken, JobRef, Owner, Token};
 use crate::users::{Process, User};
 use slab::Slab;
 
@@ -30,6 +30,10 @@ const MAX_UNSENT_PARTS: usize = 900;
 /// A message is full with so much. When it is sent its memory is free again and the client has
 /// shown that it takes replies, so this is not much.
 const MESSAGE_BYTES: u64 = 1 << 20;
+
+/// What its tokens are of: a receive or a send.
+pub(super) const RECEIVE: u8 = 1;
+pub(super) const SEND: u8 = 2;
 
 /// A command under way.
 #[derive(Debug)]
@@ -79,6 +83,8 @@ pub(super) enum Stop {
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Connection {
+    /// The names of the export, and of this in it.
+    export: ExportId,
     index: usize,
     socket: Arc<OwnedFd>,
     pub(super) origin: Origin,
@@ -114,7 +120,7 @@ pub(super) struct Connection {
 
 impl Connection {
     pub(super) fn new(
-        index: usize,
+        (export, index): (ExportId, usize),
         socket: OwnedFd,
         origin: Origin,
         input: Buf,
@@ -124,6 +130,7 @@ impl Connection {
         let mut out = Box::<Outgoing>::default();
         let session = new_session(&mut out.bytes);
         Self {
+            export,
             index,
             socket: Arc::new(socket),
             origin,
@@ -236,7 +243,7 @@ impl Connection {
 
     fn request(&mut self, core: &mut Core, job: usize, op: Op, range: (u64, u32), buf: Buf) {
         self.jobs[job].pieces += 1;
-        let owner = Owner::Nbd(JobRef { connection: self.index, job });
+        let owner = Owner::Export(self.export, JobRef { client: self.index, job });
         core.request(op, range.0, range.1.into(), buf, owner);
     }
 
@@ -334,7 +341,7 @@ impl Connection {
         let bufs = if missing.len > 0 { [missing, room] } else { [room, room.slice(0, 0)] };
         self.receiving = true;
         let op = DriverOp::Receive { socket: Arc::clone(&self.socket), bufs };
-        core.driver.start(Token::Receive(self.index), op);
+        core.driver.start(self.token(RECEIVE), op);
     }
 
     /// A receive has ended.
@@ -358,6 +365,10 @@ impl Connection {
         if self.closing {
             self.stop_reading(core);
         }
+    }
+
+    const fn token(&self, kind: u8) -> Token {
+        Token::Export(self.export, ExportToken { kind, index: self.index })
     }
 
     /// Takes nothing more. A write whose data did not come is not carried out further. Not while

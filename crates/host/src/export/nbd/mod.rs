@@ -12,9 +12,9 @@ mod session;
 mod session_tests;
 
 pub use proto::MAX_PAYLOAD_BYTES;
-pub use server::Listener;
-pub use session::{Export, fuzz_session};
+pub use session::fuzz_session;
 
 #[cfg(test)]
 pub(crate) use server::Patience;
-pub(crate) use server::Server;
+pub(crate) use server::{Listener, Server};
+pub(crate) use session::Device;

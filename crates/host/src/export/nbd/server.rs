@@ -16,16 +16,19 @@ use braid_array::{Instant, Request, RequestError};
 use rustix::io::Errno;
 use rustix::net::{Shutdown, sockopt};
 
-use super::connection::Connection;
+use super::connection::{Connection, RECEIVE};
 use super::lobby::{HANDSHAKE_MILLIS, Lobby, Origin};
-use super::session::{Export, Session};
+use super::session::{Device, Session};
 use crate::arena::MAX_CLIENTS;
-use crate::driver::{Op, Outgoing};
+use crate::driver::{Completion, Op};
 use crate::engine::core::Core;
-use crate::token::{JobRef, Token};
+use crate::engine::export::Export;
+use crate::token::{ExportId, ExportToken, JobRef, Token};
 use crate::users::User;
 use slab::Slab;
 
+/// What the token of an accept is of.
+const ACCEPT: u8 = 0;
 /// Clients of one machine, or of one user of this one.
 const MAX_OF_ONE_ORIGIN: usize = MAX_CLIENTS as usize * 3 / 4;
 /// How long a client may take nothing while others need the memory of its replies.
@@ -37,7 +40,7 @@ const ACCEPT_RETRY_MILLIS: u64 = 100;
 
 /// A listening socket for NBD clients.
 #[derive(Debug)]
-pub enum Listener {
+pub(crate) enum Listener {
     /// Unix.
     Unix(UnixListener),
     /// TCP.
@@ -48,7 +51,7 @@ pub enum Listener {
 struct Listening {
     socket: Arc<OwnedFd>,
     tcp: bool,
-    export: Arc<Export>,
+    device: Arc<Device>,
     /// Accepting failed; try again then.
     retry_at: Option<Instant>,
 }
@@ -71,6 +74,8 @@ impl Default for Patience {
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Server {
+    /// As the engine names it.
+    id: ExportId,
     pub(crate) patience: Patience,
     listening: Vec<Listening>,
     connections: Slab<Connection>,
@@ -87,34 +92,26 @@ impl Server {
     ///
     /// # Errors
     /// When the socket cannot be set up.
-    pub(crate) fn listen(&mut self, listener: Listener, export: Export) -> io::Result<()> {
+    pub(crate) fn listen(&mut self, listener: Listener, device: Device) -> io::Result<()> {
         let (socket, tcp) = match listener {
             Listener::Unix(socket) => (OwnedFd::from(socket), false),
             Listener::Tcp(socket) => (OwnedFd::from(socket), true),
         };
         rustix::io::ioctl_fionbio(&socket, false)?;
-        let (socket, export) = (Arc::new(socket), Arc::new(export));
-        self.listening.push(Listening { socket, tcp, export, retry_at: None });
+        let (socket, device) = (Arc::new(socket), Arc::new(device));
+        self.listening.push(Listening { socket, tcp, device, retry_at: None });
         Ok(())
-    }
-
-    /// Begins to accept.
-    pub(crate) fn start(&mut self, core: &mut Core) {
-        for index in 0..self.listening.len() {
-            self.accept(core, index);
-        }
     }
 
     fn accept(&mut self, core: &mut Core, index: usize) {
         let listening = &mut self.listening[index];
         listening.retry_at = None;
         let socket = Arc::clone(&listening.socket);
-        let token = Token::Accept(index);
+        let token = Token::Export(self.id, ExportToken { kind: ACCEPT, index });
         core.driver.start(token, Op::Accept { socket });
     }
 
-    /// An accept has ended.
-    pub(crate) fn accepted(
+    fn accepted(
         &mut self,
         core: &mut Core,
         index: usize,
@@ -136,24 +133,6 @@ impl Server {
         }
     }
 
-    /// When `tick` has to be called.
-    pub(crate) fn deadline(&self) -> Option<Instant> {
-        let retries = self.listening.iter().filter_map(|listening| listening.retry_at);
-        retries.chain(self.lobby.deadline()).min()
-    }
-
-    /// Tries again to accept where that is due, and parts with those who do not come to the point.
-    pub(crate) fn tick(&mut self, core: &mut Core) {
-        for index in 0..self.listening.len() {
-            if self.listening[index].retry_at.is_some_and(|at| at <= core.now) && !self.closing {
-                self.accept(core, index);
-            }
-        }
-        while let Some(index) = self.lobby.overdue(core.now) {
-            self.hang_up(core, index);
-        }
-    }
-
     /// Takes a connection in, or hangs up when there are too many.
     fn greet(&mut self, core: &mut Core, index: usize, socket: OwnedFd) {
         let Some(input) = core.arena.allocate_input() else { return };
@@ -166,11 +145,11 @@ impl Server {
             sockopt::set_socket_send_buffer_size_force(&socket, UNIX_SEND_BYTES)
                 .or_else(|_| sockopt::set_socket_send_buffer_size(&socket, UNIX_SEND_BYTES))
         };
-        let export = Arc::clone(&listening.export);
+        let device = Arc::clone(&listening.device);
         let entry = self.connections.vacant_entry();
         let at = entry.key();
-        let new_session = |out: &mut Vec<u8>| Session::new(export, out);
-        entry.insert(Connection::new(at, socket, origin, input, core.now, new_session));
+        let new_session = |out: &mut Vec<u8>| Session::new(device, out);
+        entry.insert(Connection::new((self.id, at), socket, origin, input, core.now, new_session));
         self.list(at);
         let until = core.now.plus_millis(self.patience.handshake);
         if let Some(gone) = self.lobby.enter(at, origin, until) {
@@ -190,66 +169,8 @@ impl Server {
         core.arena.has_room() && clients.count() < MAX_OF_ONE_ORIGIN
     }
 
-    /// Memory is short. Hangs up on the client who has most of it and has long taken nothing, if
-    /// there is one and the last one is over. Returns who that was.
-    pub(crate) fn relieve(&mut self, core: &mut Core) -> Option<String> {
-        let mut worst = None;
-        for (index, client) in &self.connections {
-            let (bytes, broken) = (client.common_bytes(), client.is_broken());
-            if bytes > 0 && broken {
-                return None;
-            }
-            let waits = client.waits_since().map(|since| since.plus_millis(self.patience.silence));
-            if bytes > 0 && waits.is_some_and(|until| until <= core.now) {
-                worst = worst.max(Some((bytes, index)));
-            }
-        }
-        let (_, index) = worst?;
-        let who = self.connections[index].peer().to_string();
-        self.hang_up(core, index);
-        Some(who)
-    }
-
     fn list(&mut self, index: usize) {
         self.busy.extend(self.connections[index].list().then_some(index));
-    }
-
-    /// A receive has ended.
-    pub(crate) fn received(&mut self, core: &mut Core, index: usize, result: Result<u32, Errno>) {
-        self.connections[index].received(core, result);
-        self.list(index);
-    }
-
-    /// A send has ended.
-    pub(crate) fn sent(
-        &mut self,
-        core: &mut Core,
-        index: usize,
-        result: Result<u32, Errno>,
-        message: Option<Box<Outgoing>>,
-    ) {
-        self.connections[index].sent(core, result, message.unwrap_or_default());
-        self.list(index);
-    }
-
-    /// A request is done.
-    pub(crate) fn completed(
-        &mut self,
-        core: &mut Core,
-        job: JobRef,
-        request: Request,
-        result: Result<(), RequestError>,
-    ) {
-        self.connections[job.connection].completed(core, job, request, result);
-        self.list(job.connection);
-    }
-
-    /// Lets every connection that has something to do go on.
-    pub(crate) fn work(&mut self, core: &mut Core) {
-        while let Some(index) = self.busy.pop() {
-            self.connections[index].listed = false;
-            self.advance(core, index);
-        }
     }
 
     fn advance(&mut self, core: &mut Core, index: usize) {
@@ -266,9 +187,46 @@ impl Server {
         }
         self.to_flush.push(index);
     }
+}
 
-    /// Sends replies, and parts with connections that are over.
-    pub(crate) fn flush(&mut self, core: &mut Core) {
+impl Export for Server {
+    fn start(&mut self, core: &mut Core, id: ExportId) {
+        self.id = id;
+        for index in 0..self.listening.len() {
+            self.accept(core, index);
+        }
+    }
+
+    fn take_in(&mut self, core: &mut Core, completion: Completion<ExportToken>) {
+        let Completion { token: ExportToken { kind, index }, result, message, accepted } =
+            completion;
+        match kind {
+            ACCEPT => return self.accepted(core, index, accepted.ok_or(result.err())),
+            RECEIVE => self.connections[index].received(core, result),
+            _ => self.connections[index].sent(core, result, message.unwrap_or_default()),
+        }
+        self.list(index);
+    }
+
+    fn completed(
+        &mut self,
+        core: &mut Core,
+        job: JobRef,
+        request: Request,
+        result: Result<(), RequestError>,
+    ) {
+        self.connections[job.client].completed(core, job, request, result);
+        self.list(job.client);
+    }
+
+    fn work(&mut self, core: &mut Core) {
+        while let Some(index) = self.busy.pop() {
+            self.connections[index].listed = false;
+            self.advance(core, index);
+        }
+    }
+
+    fn flush(&mut self, core: &mut Core) {
         while let Some(index) = self.to_flush.pop() {
             let Some(connection) = self.connections.get_mut(index) else { continue };
             connection.flush(core);
@@ -279,14 +237,49 @@ impl Server {
         }
     }
 
-    /// The clients that use the array; not those that are still asking what there is.
-    pub(crate) fn clients(&self) -> Vec<User> {
+    fn deadline(&self) -> Option<Instant> {
+        let retries = self.listening.iter().filter_map(|listening| listening.retry_at);
+        retries.chain(self.lobby.deadline()).min()
+    }
+
+    /// Tries again to accept where that is due, and parts with those who do not come to the point.
+    fn tick(&mut self, core: &mut Core) {
+        for index in 0..self.listening.len() {
+            if self.listening[index].retry_at.is_some_and(|at| at <= core.now) && !self.closing {
+                self.accept(core, index);
+            }
+        }
+        while let Some(index) = self.lobby.overdue(core.now) {
+            self.hang_up(core, index);
+        }
+    }
+
+    /// None while the last one who was hung up on is not over.
+    fn relieve(&mut self, core: &mut Core) -> Option<User> {
+        let mut worst = None;
+        for (index, client) in &self.connections {
+            let (bytes, broken) = (client.common_bytes(), client.is_broken());
+            if bytes > 0 && broken {
+                return None;
+            }
+            let waits = client.waits_since().map(|since| since.plus_millis(self.patience.silence));
+            if bytes > 0 && waits.is_some_and(|until| until <= core.now) {
+                worst = worst.max(Some((bytes, index)));
+            }
+        }
+        let (_, index) = worst?;
+        let who = self.connections[index].peer();
+        self.hang_up(core, index);
+        Some(who)
+    }
+
+    /// Not those that are still asking what there is.
+    fn clients(&self) -> Vec<User> {
         let connections = self.connections.iter().map(|(_, connection)| connection);
         connections.filter(|client| client.uses_array()).map(Connection::peer).collect()
     }
 
-    /// Accepts no more clients and takes no more commands.
-    pub(crate) fn close(&mut self, core: &mut Core) {
+    fn close(&mut self, core: &mut Core) {
         self.closing = true;
         for listening in &self.listening {
             // Ends the accept in flight.
@@ -298,8 +291,7 @@ impl Server {
         }
     }
 
-    /// Gives up all clients that are left.
-    pub(crate) fn disconnect(&mut self, core: &mut Core) {
+    fn disconnect(&mut self, core: &mut Core) {
         for (index, connection) in &mut self.connections {
             connection.break_off(core);
             self.busy.extend(connection.list().then_some(index));

@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use braid_array::Request;
+
 use super::proto::{
     INIT_MAGIC, MAX_PAYLOAD_BYTES, NbdError, OPTION_HEADER_BYTES, OPTION_MAGIC, REQUEST_BYTES,
     RawRequest, Reader, command, flag, handshake, info, option, put_all_data_status,
@@ -18,20 +20,34 @@ const NO_ROOM: &[u8] = b"too many clients; disconnect another one first";
 
 /// What a client sees of the array.
 #[derive(Clone, Debug)]
-pub struct Export {
+pub(crate) struct Device {
     /// Its name; clients that ask for the default export (an empty name) get it as well.
-    pub name: String,
+    pub(crate) name: String,
     /// Size of the device.
-    pub size_bytes: u64,
+    pub(crate) size_bytes: u64,
     /// Refuses writes.
-    pub read_only: bool,
+    pub(crate) read_only: bool,
     /// Offsets and lengths must be multiples of this.
-    pub min_block_bytes: u32,
+    pub(crate) min_block_bytes: u32,
     /// What clients should prefer.
-    pub preferred_block_bytes: u32,
+    pub(crate) preferred_block_bytes: u32,
     /// Largest piece in which a read is answered: a read that must not be fragmented (DF) can be
     /// no longer.
-    pub piece_bytes: u32,
+    pub(crate) piece_bytes: u32,
+}
+
+impl Device {
+    /// An array of this size that takes requests in multiples of `block_bytes`.
+    pub(crate) fn new(name: String, size_bytes: u64, block_bytes: u32, read_only: bool) -> Self {
+        Self {
+            name,
+            size_bytes: size_bytes - size_bytes % u64::from(block_bytes),
+            read_only,
+            min_block_bytes: block_bytes,
+            preferred_block_bytes: block_bytes.max(4096),
+            piece_bytes: Request::MAX_BYTES,
+        }
+    }
 }
 
 /// A command that passed all checks.
@@ -92,7 +108,7 @@ enum Phase {
 /// The conversation with one client.
 #[derive(Debug)]
 pub(super) struct Session {
-    export: Arc<Export>,
+    export: Arc<Device>,
     phase: Phase,
     /// Input to be thrown away: data of refused options and writes.
     skip: u64,
@@ -105,7 +121,7 @@ pub(super) struct Session {
 
 impl Session {
     /// A new conversation; its greeting goes into `out`.
-    pub(super) fn new(export: Arc<Export>, out: &mut Vec<u8>) -> Self {
+    pub(super) fn new(export: Arc<Device>, out: &mut Vec<u8>) -> Self {
         out.extend_from_slice(&INIT_MAGIC.to_be_bytes());
         out.extend_from_slice(&OPTION_MAGIC.to_be_bytes());
         let flags = handshake::FIXED_NEWSTYLE | handshake::NO_ZEROES;
@@ -444,7 +460,7 @@ impl Session {
 pub fn fuzz_session(data: &[u8]) {
     let Some((&first, stream)) = data.split_first() else { return };
     let size_bytes = 64 << 20;
-    let export = Export {
+    let export = Device {
         name: "fuzz".into(),
         size_bytes,
         read_only: first & 1 != 0,

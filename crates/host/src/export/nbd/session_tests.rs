@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use super::proto::{NbdError, put_error_chunk};
-use super::session::{Command, Export, Kind, Session, Step, fuzz_session};
+use super::session::{Command, Device, Kind, Session, Step, fuzz_session};
 
 const SIZE: u64 = 1 << 20;
 
-fn export(read_only: bool) -> Arc<Export> {
-    Arc::new(Export {
+fn export(read_only: bool) -> Arc<Device> {
+    Arc::new(Device {
         name: "array".into(),
         size_bytes: SIZE,
         read_only,

@@ -6,10 +6,10 @@ use braid_array::{Buf, Op, Request, RequestError, SECTOR_BYTES};
 use rustix::io::Errno;
 
 use super::super::proto::{NbdError, put_data_chunk, put_simple_reply};
-use super::{Connection, Current, Job, MESSAGE_BYTES, Transfer};
+use super::{Connection, Current, Job, MESSAGE_BYTES, SEND, Transfer};
 use crate::driver::{Op as DriverOp, Outgoing};
 use crate::engine::core::Core;
-use crate::token::{JobRef, Token};
+use crate::token::JobRef;
 
 /// Empty messages that are kept.
 const MAX_SPARES: usize = 8;
@@ -115,7 +115,7 @@ impl Connection {
         self.progress_at = core.now;
         self.sending = true;
         let op = DriverOp::Send { socket: Arc::clone(&self.socket), message };
-        core.driver.start(Token::Send(self.index), op);
+        core.driver.start(self.token(SEND), op);
     }
 
     /// A send has ended.

@@ -1,0 +1,55 @@
+//! What the engine asks of an export that lives in its loop: a server of a protocol by which
+//! programs use the array.
+
+use braid_array::{Instant, Request, RequestError};
+
+use super::core::Core;
+use crate::driver::Completion;
+use crate::token::{ExportId, ExportToken, JobRef};
+use crate::users::User;
+
+/// An export. It starts its operations on the engine's driver as `Token::Export` and makes its
+/// requests as `Owner::Export`, both with the id it was given. All is called on the engine's
+/// thread, and nothing may block.
+pub(crate) trait Export: Send {
+    /// Begins to take clients; called once, before all else.
+    fn start(&mut self, core: &mut Core, id: ExportId);
+
+    /// An operation of its own has ended.
+    fn take_in(&mut self, core: &mut Core, completion: Completion<ExportToken>);
+
+    /// A request of its own is done; the request's buffer is the export's again.
+    fn completed(
+        &mut self,
+        core: &mut Core,
+        job: JobRef,
+        request: Request,
+        result: Result<(), RequestError>,
+    );
+
+    /// Does what can be done without waiting: after every turn, and for as long as anything comes
+    /// of it.
+    fn work(&mut self, core: &mut Core);
+
+    /// Sends its answers, when nothing else is to be done: so many share one message.
+    fn flush(&mut self, core: &mut Core);
+
+    /// When to call `tick` at the latest.
+    fn deadline(&self) -> Option<Instant>;
+
+    /// Time has passed, maybe up to the deadline.
+    fn tick(&mut self, core: &mut Core);
+
+    /// Memory is short somewhere. Parts with the client who has most of it and has long taken
+    /// nothing, if there is one; tells who that was.
+    fn relieve(&mut self, core: &mut Core) -> Option<User>;
+
+    /// Who uses the array.
+    fn clients(&self) -> Vec<User>;
+
+    /// Takes no more clients and no more of what they ask for; what is under way is answered.
+    fn close(&mut self, core: &mut Core);
+
+    /// Gives up all clients that are left.
+    fn disconnect(&mut self, core: &mut Core);
+}
