@@ -25,8 +25,8 @@ pub mod wire;
 
 pub use crate::run_dir::{beside, make_run_dir, run_dir, socket_path};
 pub use client::{ANSWER_WITHIN, Client, ControlError, list, member_path};
-pub use server::{Server, StopRequest, Told};
-pub use verbs::Served;
+pub use server::Server;
+pub use verbs::{Served, StopRequest, Told};
 
 /// Listens on a Unix socket that only its owner may connect to. The socket file of a process that
 /// died is replaced; one that somebody still listens on is `AddrInUse`. Who serves from the same

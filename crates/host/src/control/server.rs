@@ -11,31 +11,13 @@ use std::time::Duration;
 use braid_array::refusal::{Invocation, Next, Refusal};
 
 use super::connections::{Connections, MAX_READERS, Place};
-use super::verbs::{Outcome, Served};
+use super::verbs::{Outcome, Served, StopRequest};
 use super::wire::{Answer, Reply, Request, Response, VERSION, Verb, Versioned};
 use super::{listen, make_run_dir, read_line, socket_path};
 use crate::member::describe;
 
 /// Who says nothing for so long is hung up on.
 const IDLE: Duration = Duration::from_secs(60);
-
-/// Told how a stop went: after the members are free, or why not.
-pub type Told = Box<dyn FnOnce(Result<(), Refusal>) + Send>;
-
-/// Why the array should stop.
-pub enum StopRequest {
-    /// Somebody asked for it over the control socket, and waits.
-    Asked {
-        /// Even while programs use it.
-        force: bool,
-        /// Who waits.
-        told: Told,
-    },
-    /// A signal came.
-    Signal,
-    /// The engine has ended.
-    EngineEnded,
-}
 
 /// A bound control socket. The name is taken from here on; questions are answered once it runs.
 #[derive(Debug)]

@@ -11,7 +11,6 @@ use braid_array::refusal::{Invocation, Next};
 use braid_array::status::{MemberStatus, Status};
 use braid_array::{MemberId, Refusal, RequestError, SECTOR_BYTES};
 
-use super::StopRequest;
 use super::wire::{Answer, ControlStatus, Verb};
 use crate::door::{Door, Message};
 use crate::member::MemberFile;
@@ -36,6 +35,24 @@ pub struct Served {
     pub stop: Sender<StopRequest>,
     /// What it reported.
     pub news: Arc<News>,
+}
+
+/// Told how a stop went: after the members are free, or why not.
+pub type Told = Box<dyn FnOnce(Result<(), Refusal>) + Send>;
+
+/// Why the array should stop.
+pub enum StopRequest {
+    /// Somebody asked for it over the control socket, and waits.
+    Asked {
+        /// Even while programs use it.
+        force: bool,
+        /// Who waits.
+        told: Told,
+    },
+    /// A signal came.
+    Signal,
+    /// The engine has ended.
+    EngineEnded,
 }
 
 /// How a verb went when it went well.

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use braid_array::SECTOR_BYTES;
 use rustix::fs::{major, makedev, minor};
 
-use super::open::{Identity, identity};
+use super::identity::{Identity, identity};
 use super::{LockedFile, MemberFile};
 
 /// More than anybody stacks.

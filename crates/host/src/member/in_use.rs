@@ -6,8 +6,9 @@
 //! whoever mounts, swaps to or holds a block device has claimed it, and so nobody else can.
 
 use std::fmt;
-use std::fs;
+use std::fs::{self, OpenOptions};
 use std::ops::Range;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use braid_array::SECTOR_BYTES;
@@ -15,7 +16,7 @@ use rustix::fs::{OFlags, major, makedev, minor};
 use rustix::io::Errno;
 
 use super::below::{Backing, DEEPEST, Place};
-use super::open::{Identity, Mode, open_with};
+use super::identity::Identity;
 use crate::users::{self, Mounted, Mounts};
 
 /// What somebody uses.
@@ -233,7 +234,8 @@ fn partitions(entry: &Path, bytes: &Range<u64>) -> Vec<Part> {
 /// a moment to find out.
 fn is_claimed(device: &Part, bytes: &Range<u64>) -> bool {
     let claimed = |path: &Path| {
-        let opened = open_with(path, Mode::ReadOnly, OFlags::EXCL);
+        let flags = OFlags::EXCL.bits().cast_signed();
+        let opened = OpenOptions::new().read(true).custom_flags(flags).open(path);
         opened.is_err_and(|error| Errno::from_io_error(&error) == Some(Errno::BUSY))
     };
     let entry = entry_of(device.device);

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use braid_array::SECTOR_BYTES;
 
 mod below;
+mod identity;
 mod in_use;
 mod lock;
 mod open;
@@ -15,9 +16,10 @@ mod scan;
 mod signature;
 
 pub(crate) use below::lies_on;
+pub use identity::{Identity, identity};
 pub use lock::LockedFile;
 pub(crate) use open::describe;
-pub use open::{Identity, Mode, OpenError, check_distinct, identity, memory, open, peek};
+pub use open::{Mode, OpenError, check_distinct, memory, open, peek};
 pub use probe::probe;
 pub use scan::scan;
 pub use signature::{Signature, data, signature};

@@ -12,6 +12,7 @@ use rustix::fs::{AtFlags, OFlags, StatxFlags, major, minor};
 use rustix::io::Errno;
 
 use super::below::{Place, lock_all, places};
+use super::identity::{Identity, identity};
 use super::{AlignedBytes, MemberFile, in_use};
 use crate::run_dir::ServedArray;
 use crate::users;
@@ -229,7 +230,7 @@ fn open_file(path: &Path, mode: Mode, flags: OFlags) -> io::Result<(File, bool)>
     }
 }
 
-pub(super) fn open_with(path: &Path, mode: Mode, flags: OFlags) -> io::Result<File> {
+fn open_with(path: &Path, mode: Mode, flags: OFlags) -> io::Result<File> {
     OpenOptions::new()
         .read(true)
         .write(mode == Mode::ReadWrite)
@@ -308,45 +309,6 @@ fn aligned_read_works(file: &File, bytes: u32) -> bool {
 
 fn same_file(a: &File, b: &File) -> bool {
     matches!((identity(a), identity(b)), (Ok(a), Ok(b)) if a == b)
-}
-
-/// What makes two names one file: the device number of a block device, device and inode of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Identity {
-    block_device: bool,
-    device: u64,
-    inode: u64,
-}
-
-impl Identity {
-    pub(super) fn of(metadata: &Metadata) -> Self {
-        if metadata.file_type().is_block_device() {
-            return Self::of_device(metadata.rdev());
-        }
-        Self { block_device: false, device: metadata.dev(), inode: metadata.ino() }
-    }
-
-    pub(super) const fn of_device(number: u64) -> Self {
-        Self { block_device: true, device: number, inode: 0 }
-    }
-
-    /// The number of the file system that a file is on.
-    pub(super) fn file_system(self) -> Option<u64> {
-        (!self.block_device).then_some(self.device)
-    }
-
-    /// The number of a block device.
-    pub(super) fn device_number(self) -> Option<u64> {
-        self.block_device.then_some(self.device)
-    }
-}
-
-/// The identity of an open file.
-///
-/// # Errors
-/// When the file cannot be looked at.
-pub fn identity(file: &File) -> io::Result<Identity> {
-    Ok(Identity::of(&file.metadata()?))
 }
 
 /// Checks that nothing comes under two names among `members`, and no part of it: a file as a loop

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use braid_array::action::Event;
 use braid_array::fabric::{FabricEvent, MAX_MESSAGE_BYTES};
-use braid_array::{IoError, Outcome};
+use braid_array::{IoError, Outcome, Refusal};
 
 use super::domain::Region;
 use super::endpoint::{Endpoint, Happened};
@@ -41,6 +41,20 @@ const UNREACHABLE: &str = "can be reached by TCP, but not by libfabric; check th
 /// The first message, either way.
 const OPENING: &[u8] = b"!";
 
+/// Runs a connection, from the introduction to the end. On a thread of its own.
+pub(super) fn run(
+    link: &Link,
+    arena: impl FnOnce() -> Result<Arc<Region>, Refusal>,
+    dialled: bool,
+) {
+    let converse = |arena| Conversation::open(link, arena, dialled)?.hold();
+    let ended = arena().and_then(|arena| converse(arena).map_err(Refusal::plain));
+    link.end();
+    let _ = link.stream().shutdown(Shutdown::Both);
+    let why = ended.err().unwrap_or_else(|| Refusal::plain("it has hung up"));
+    link.tell(vec![Event::Fabric(FabricEvent::Lost { peer: link.peer(), why })]);
+}
+
 /// See the module.
 pub(super) struct Conversation<'a> {
     pub(super) link: &'a Link,
@@ -64,7 +78,7 @@ impl<'a> Conversation<'a> {
     ///
     /// # Errors
     /// Why there is none, for people.
-    pub(super) fn open(link: &'a Link, arena: Arc<Region>, dialled: bool) -> Result<Self, String> {
+    fn open(link: &'a Link, arena: Arc<Region>, dialled: bool) -> Result<Self, String> {
         let (endpoint, peer) = introduce(arena, link.stream())?;
         let endpoint = Arc::new(endpoint);
         let mut outbox = Outbox::new(Arc::clone(&endpoint), peer.arena);
@@ -134,7 +148,7 @@ impl<'a> Conversation<'a> {
     ///
     /// # Errors
     /// Why it is over, for people, if nobody hung up.
-    pub(super) fn hold(mut self) -> Result<(), String> {
+    fn hold(mut self) -> Result<(), String> {
         let ended = self.converse();
         let outbox = self.link.end().expect("only this thread ends it");
         self.part(outbox);

@@ -4,13 +4,10 @@ use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use braid_array::Refusal;
 use braid_array::action::Event;
-use braid_array::fabric::{FabricEvent, PeerId};
+use braid_array::fabric::PeerId;
 
 use super::News;
-use super::conversation::Conversation;
-use super::domain::Region;
 use super::endpoint::Endpoint;
 use super::outbox::{Outbox, Outgoing};
 
@@ -111,16 +108,6 @@ impl Link {
             State::Up(_, outbox) => Some(outbox),
             State::Opening | State::Over => None,
         }
-    }
-
-    /// Runs the connection, from the introduction to the end. On a thread of its own.
-    pub(super) fn run(&self, arena: impl FnOnce() -> Result<Arc<Region>, Refusal>, dialled: bool) {
-        let converse = |arena| Conversation::open(self, arena, dialled)?.hold();
-        let ended = arena().and_then(|arena| converse(arena).map_err(Refusal::plain));
-        self.end();
-        let _ = self.stream.shutdown(Shutdown::Both);
-        let why = ended.err().unwrap_or_else(|| Refusal::plain("it has hung up"));
-        self.tell(vec![Event::Fabric(FabricEvent::Lost { peer: self.peer, why })]);
     }
 
     /// The engine can use it no more.

@@ -212,7 +212,7 @@ impl Ofi {
         let peer = dialled.unwrap_or_else(|| self.accepted());
         let link = Arc::new(Link::new(peer, stream, Arc::clone(&self.news)));
         let (shared, devices) = (Arc::clone(&link), Arc::clone(&self.devices));
-        let run = move || shared.run(|| devices.arena(ours), dialled.is_some());
+        let run = move || conversation::run(&shared, || devices.arena(ours), dialled.is_some());
         let thread = thread::Builder::new().name("fabric-ofi".into()).spawn(run);
         let thread = thread
             .map_err(|error| Refusal::plain(format!("no thread for it: {}", describe(&error))))?;
