@@ -19,12 +19,14 @@ mod add;
 mod circle;
 mod client;
 mod connections;
+mod news;
 mod server;
 mod verbs;
 pub mod wire;
 
 pub use crate::run_dir::{beside, make_run_dir, run_dir, socket_path};
 pub use client::{ANSWER_WITHIN, Client, ControlError, list, member_path};
+pub use news::News;
 pub use server::Server;
 pub use verbs::{Served, StopRequest, Told};
 

@@ -19,7 +19,7 @@ use rustix::io::Errno;
 use self::threads::Threads;
 use self::uring::Ring;
 use crate::arena::{Memory, Piece};
-use crate::member::LockedFile;
+use crate::lock::LockedFile;
 
 /// One operation.
 #[derive(Debug)]

@@ -17,7 +17,8 @@ use self::range::{Range, RangeStep};
 use self::transfer::{Next, Transfer};
 use crate::arena::Memory;
 use crate::driver::{Driver, Op};
-use crate::member::{LockedFile, MemberFile};
+use crate::lock::LockedFile;
+use crate::member::MemberFile;
 use crate::token::Token;
 use slab::Slab;
 

@@ -10,6 +10,7 @@ mod execute;
 pub mod export;
 pub mod fabric;
 mod heap;
+mod lock;
 mod log;
 pub mod member;
 pub mod node;

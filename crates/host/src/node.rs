@@ -17,10 +17,9 @@ use crate::door::{Door, Message};
 use crate::engine::Engine;
 use crate::fabric::frame::Kind;
 use crate::log;
-use crate::member::describe;
 use crate::serve::watch_signals;
 use crate::store::{MadeDirectories, Store};
-use crate::system::refused_by_system;
+use crate::system::{describe, refused_by_system};
 
 #[cfg(test)]
 mod tests;

@@ -15,7 +15,7 @@ use braid_cluster::wire::Message;
 
 use self::line::Line;
 use crate::fabric::frame::Kind;
-use crate::member::describe;
+use crate::system::describe;
 
 #[cfg(test)]
 mod tests;

@@ -15,7 +15,7 @@ use braid_array::refusal::{Invocation, Next};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::member::LockedFile;
+use crate::lock::LockedFile;
 use crate::users;
 
 /// Where the arrays of root are.

@@ -21,7 +21,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
 
 use crate::arena::Arena;
-use crate::control::{Served, Server, StopRequest};
+use crate::control::{News, Served, Server, StopRequest};
 use crate::door::Door;
 use crate::engine::{Engine, REQUEST_BYTES};
 use crate::fabric::frame::Kind;
@@ -31,7 +31,6 @@ use crate::member::{MemberFile, OpenError, check_distinct};
 use crate::system::refused_by_system;
 
 mod doors;
-mod news;
 mod nodes;
 mod private;
 mod report;
@@ -41,7 +40,6 @@ mod spec;
 mod tests;
 
 use doors::Doors;
-pub use news::News;
 use nodes::Nodes;
 pub use private::Private;
 use running::Running;

@@ -16,8 +16,9 @@ use braid_cluster::wire::valid_volume_name;
 use rustix::fs::{Access, MemfdFlags};
 
 use crate::execute::Executor;
-use crate::member::{self, MemberFile, Mode, describe};
+use crate::member::{self, MemberFile, Mode};
 use crate::run_dir::PassingLock;
+use crate::system::describe;
 
 #[cfg(test)]
 mod tests;

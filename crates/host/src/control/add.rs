@@ -12,6 +12,7 @@ use braid_array::{MemberId, Refusal};
 
 use super::verbs::{Served, find_member};
 use crate::member::{self, MemberFile, Mode, Signature};
+use crate::system::describe;
 
 /// Below this much room beside the data there is no place for a superblock. What exactly is
 /// needed, the array knows; it is asked last.
@@ -142,7 +143,7 @@ fn neediest(mut status: Status) -> Status {
 
 fn unreadable(path: &Path, error: &io::Error) -> Refusal {
     Refusal::new(
-        format!("{} cannot be read: {}", path.display(), member::describe(error)),
+        format!("{} cannot be read: {}", path.display(), describe(error)),
         "check the device",
     )
 }

@@ -14,7 +14,7 @@ use super::connections::{Connections, MAX_READERS, Place};
 use super::verbs::{Outcome, Served, StopRequest};
 use super::wire::{Answer, Reply, Request, Response, VERSION, Verb, Versioned};
 use super::{listen, make_run_dir, read_line, socket_path};
-use crate::member::describe;
+use crate::system::describe;
 
 /// Who says nothing for so long is hung up on.
 const IDLE: Duration = Duration::from_secs(60);

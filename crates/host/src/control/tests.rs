@@ -9,7 +9,7 @@ use braid_array::{MemberId, Refusal};
 
 use super::wire::{MAX_LINE_BYTES, Reply, Response, Verb};
 use super::*;
-use crate::member::LockedFile;
+use crate::lock::LockedFile;
 use crate::testing::{FakeEngine, deafen};
 
 struct Running {

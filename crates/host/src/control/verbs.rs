@@ -11,10 +11,10 @@ use braid_array::refusal::{Invocation, Next};
 use braid_array::status::{MemberStatus, Status};
 use braid_array::{MemberId, Refusal, RequestError, SECTOR_BYTES};
 
+use super::news::News;
 use super::wire::{Answer, ControlStatus, Verb};
 use crate::door::{Door, Message};
 use crate::member::MemberFile;
-use crate::serve::News;
 
 /// What the control socket speaks for.
 #[derive(Debug)]

@@ -15,7 +15,7 @@ use rustix::net::SocketFlags;
 
 use crate::arena::Memory;
 use crate::driver::{self, Completion, Op, Outgoing};
-use crate::member::LockedFile;
+use crate::lock::LockedFile;
 use slab::Slab;
 
 /// I/O of one array that proceeds at the same time.

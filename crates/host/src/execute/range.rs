@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use super::transfer::{Next, Transfer};
 use super::{Answer, Executor};
 use crate::driver::{Driver, Op};
-use crate::member::LockedFile;
+use crate::lock::LockedFile;
 use crate::token::Token;
 
 /// A range to be zeroed or discarded.

@@ -17,7 +17,7 @@ use rustix::event::EventfdFlags;
 
 use crate::driver;
 use crate::fabric::frame::{HELLO_BYTES, Hello, HelloError};
-use crate::member::describe;
+use crate::system::describe;
 
 /// How long connecting and exchanging hellos may take.
 const PATIENCE: Duration = Duration::from_secs(5);

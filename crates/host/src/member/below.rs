@@ -16,8 +16,9 @@ use std::path::{Path, PathBuf};
 use braid_array::SECTOR_BYTES;
 use rustix::fs::{major, makedev, minor};
 
+use super::MemberFile;
 use super::identity::{Identity, identity};
-use super::{LockedFile, MemberFile};
+use crate::lock::LockedFile;
 
 /// More than anybody stacks.
 pub(super) const DEEPEST: usize = 8;

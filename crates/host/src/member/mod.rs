@@ -6,10 +6,11 @@ use std::path::PathBuf;
 
 use braid_array::SECTOR_BYTES;
 
+use crate::lock::LockedFile;
+
 mod below;
 mod identity;
 mod in_use;
-mod lock;
 mod open;
 mod probe;
 mod scan;
@@ -17,8 +18,6 @@ mod signature;
 
 pub(crate) use below::lies_on;
 pub use identity::{Identity, identity};
-pub use lock::LockedFile;
-pub(crate) use open::describe;
 pub use open::{Mode, OpenError, check_distinct, memory, open, peek};
 pub use probe::probe;
 pub use scan::scan;

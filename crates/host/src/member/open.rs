@@ -15,6 +15,7 @@ use super::below::{Place, lock_all, places};
 use super::identity::{Identity, identity};
 use super::{AlignedBytes, MemberFile, in_use};
 use crate::run_dir::ServedArray;
+use crate::system::describe;
 use crate::users;
 
 /// What a member is opened for.
@@ -76,14 +77,6 @@ impl OpenError {
         };
         Self::new(path, reason, next)
     }
-}
-
-/// An error of the system without Rust's "(os error N)".
-pub(crate) fn describe(error: &io::Error) -> String {
-    let text = error.to_string();
-    let text = text.split(" (os error").next().unwrap_or_default();
-    let mut chars = text.chars();
-    chars.next().map_or_else(String::new, |first| first.to_lowercase().chain(chars).collect())
 }
 
 /// Opens a member and locks it: against every other user when `exclusive`, else only against

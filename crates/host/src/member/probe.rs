@@ -4,7 +4,7 @@ use braid_array::SECTOR_BYTES;
 use braid_array::assemble::Candidate;
 
 use super::MemberFile;
-use super::open::describe;
+use crate::system::describe;
 
 /// Reads what md left on a device. What cannot be read is an error in the answer.
 #[must_use]

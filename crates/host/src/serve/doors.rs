@@ -12,7 +12,7 @@ use crate::door::Door;
 use crate::engine::Engine;
 use crate::export::fuse;
 use crate::export::nbd::{Device, Listener, Server};
-use crate::member::describe;
+use crate::system::describe;
 use crate::users::{self, User};
 
 /// The exports that stand.

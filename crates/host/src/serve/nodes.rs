@@ -4,7 +4,7 @@ use braid_array::status::{ArrayState, Status};
 use braid_array::{MemberId, Refusal};
 use braid_cluster::ClientConfig;
 
-use super::News;
+use crate::control::News;
 use crate::door::{Door, Message};
 use crate::fabric::frame::Kind;
 

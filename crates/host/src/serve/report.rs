@@ -11,7 +11,7 @@ use tracing::Level;
 
 use crate::door::Door;
 use crate::log::{Limit, Verdict};
-use crate::member::describe;
+use crate::system::describe;
 
 /// Lines that are alike: of one kind of event, and about one member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

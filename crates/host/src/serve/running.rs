@@ -17,7 +17,7 @@ use braid_array::refusal::{Invocation, Next, Refusal};
 use super::doors::Doors;
 use crate::control::{StopRequest, Told};
 use crate::door::{Door, Message};
-use crate::member::describe;
+use crate::system::describe;
 use crate::users::{User, listed};
 
 /// How long a signal waits for those who use the array. With what comes after it this is less than

@@ -73,7 +73,7 @@ fn who_has_a_file_open_is_found() {
 #[test]
 fn who_has_a_lock_is_found() {
     let file = tempfile::NamedTempFile::new().unwrap();
-    let held = crate::member::LockedFile::from(file.reopen().unwrap());
+    let held = crate::lock::LockedFile::from(file.reopen().unwrap());
     held.lock(true).unwrap();
     let ours = Process::of(std::process::id());
     assert_eq!(lock_holders(file.as_file(), file.path()), [ours]);

@@ -17,7 +17,7 @@ use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
 use crate::door::Door;
-use crate::member::describe;
+use crate::system::describe;
 use crate::users;
 use byte_file::ByteFile;
 use file_system::FileSystem;

@@ -23,7 +23,7 @@ use super::introduction::{FAREWELL_BYTES, Introduction};
 use super::link::Link;
 use super::outbox::{Counts, MESSAGE_MEMORY_BYTES, Outbox, Outgoing, inbound_slots, slot};
 use crate::arena::Memory;
-use crate::member::describe;
+use crate::system::describe;
 
 /// How often to look whether the peer is still there.
 const TICK: Duration = Duration::from_millis(100);

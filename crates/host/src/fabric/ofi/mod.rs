@@ -39,8 +39,7 @@ use crate::fabric::Fabric;
 use crate::fabric::frame::{Hello, Kind, Provider};
 use crate::fabric::greet::{Greeter, Met};
 use crate::fabric::tcp::connection;
-use crate::member::describe;
-use crate::system::refused_by_system;
+use crate::system::{describe, refused_by_system};
 use crate::token::{FabricToken, Token};
 
 /// Connections at a time: each has a thread, and buffers of the provider's.

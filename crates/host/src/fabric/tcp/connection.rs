@@ -17,7 +17,7 @@ use super::input::Input;
 use super::output::{Frame, Output};
 use crate::arena::Place;
 use crate::driver::{Driver, Op, Outgoing};
-use crate::member::describe;
+use crate::system::describe;
 use crate::token::{FabricToken, Token};
 
 /// A peer that does not answer for so long is gone.

@@ -28,7 +28,7 @@ use crate::driver::{Driver, Op, Outgoing};
 use crate::fabric::Fabric;
 use crate::fabric::frame::{Hello, Kind};
 use crate::fabric::greet::{Greeter, Met};
-use crate::member::describe;
+use crate::system::describe;
 use crate::token::{FabricToken, Token};
 use slab::Slab;
 

@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use braid_array::events::{ArrayEvent, SyncAction};
 use braid_array::{MemberId, Refusal};
 
-use crate::control::wire::Mismatch;
+use super::wire::Mismatch;
 
 /// More differences than this are counted by the array, but not kept one by one.
 const MAX_MISMATCHES: usize = 1000;
@@ -26,12 +26,12 @@ impl News {
     }
 
     /// The first member that failed, and why.
-    pub(super) fn first_failed(&self) -> Option<(MemberId, Refusal)> {
+    pub(crate) fn first_failed(&self) -> Option<(MemberId, Refusal)> {
         self.first_failed.get().cloned()
     }
 
     /// Takes an event in, on the engine's thread.
-    pub(super) fn report(&self, event: &ArrayEvent) {
+    pub(crate) fn report(&self, event: &ArrayEvent) {
         match event {
             ArrayEvent::Within { array, event } => self.take(event, Some(*array)),
             event => self.take(event, None),
