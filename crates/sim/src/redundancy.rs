@@ -50,21 +50,32 @@ impl<'a> Stopped<'a> {
     /// The first difference that nothing marks.
     #[must_use]
     pub fn unmarked_difference(&self) -> Option<String> {
-        let places = 0..if self.scenario.has_parity() {
+        let sector = self.first_difference(&self.marked)?;
+        Some(format!("the members differ at {sector} of sync space, unmarked"))
+    }
+
+    /// The first difference, marked or not.
+    #[must_use]
+    pub fn difference(&self) -> Option<String> {
+        let sector = self.first_difference(&[])?;
+        Some(format!("the members differ at {sector} of sync space"))
+    }
+
+    fn first_difference(&self, except: &[Range<u64>]) -> Option<u64> {
+        let mut places = 0..if self.scenario.has_parity() {
             self.geometry.sync_sectors()
         } else {
             self.geometry.array_sectors()
         };
-        places
-            .filter(|sector| !self.marked.iter().any(|range| range.contains(sector)))
-            .find(|sector| {
-                if self.scenario.has_parity() {
+        places.find(|sector| {
+            let marked = except.iter().any(|range| range.contains(sector));
+            !marked
+                && if self.scenario.has_parity() {
                     self.stripe_differs(*sector)
                 } else {
                     self.copies_differ(*sector)
                 }
-            })
-            .map(|sector| format!("the members differ at {sector} of sync space, unmarked"))
+        })
     }
 
     /// What a role holds, when that can be told.

@@ -1,0 +1,104 @@
+//! What a test asks of a lane: an array of some code on members it can get at.
+
+use braid_array::action::{Event, NewMember};
+use braid_array::level::{Layout, Level};
+use braid_array::{Action, BlockMachine, Buf, Instant, MemberId};
+use braid_cluster::Family;
+use braid_sim::disk::Disk;
+
+/// A code, and what can be expected of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Code {
+    /// Which.
+    pub(crate) family: Family,
+    /// Members.
+    pub(crate) members: u16,
+    /// So many may be lost, whichever they are.
+    pub(crate) losses: usize,
+    /// When one block is wrong, it tells which.
+    pub(crate) tells: bool,
+}
+
+impl Code {
+    /// One of md's, with the layout of this number.
+    pub(crate) fn md(level: Level, layout: u32, members: u16, losses: usize, tells: bool) -> Self {
+        let layout = Layout::decode(level, layout, members.into()).expect("a layout of the level");
+        Self { family: Family::Md { level, layout }, members, losses, tells }
+    }
+
+    /// Are there copies of the data, and no parity?
+    pub(crate) fn copies(&self) -> bool {
+        matches!(self.family.level(), Level::Raid1 | Level::Raid10)
+    }
+}
+
+/// What a new array is to be.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Setup {
+    /// Nothing says that parities or copies fit, and they do not.
+    pub(crate) dirty: bool,
+    /// It has a write-intent bitmap.
+    pub(crate) bitmap: bool,
+    /// Spares.
+    pub(crate) spares: u16,
+}
+
+/// Where data begins on every member.
+pub(crate) const DATA_SECTOR: u64 = 64;
+/// Data on every member.
+pub(crate) const DATA_SECTORS: u64 = 8192;
+/// Length of a block of a stripe.
+pub(crate) const CHUNK_SECTORS: u64 = 32;
+/// Buffers for requests, from the start of the arena.
+pub(crate) const SLOTS: u64 = 4;
+/// Length of each.
+pub(crate) const SLOT_BYTES: u64 = 64 << 10;
+
+/// A lane with one array. Devices and volumes count as members did when the array was new; then
+/// come spares, then what was added.
+pub(crate) trait Lane: Sized {
+    /// Members of a new array, which does not run yet.
+    fn create(code: Code, setup: Setup) -> Self;
+
+    /// Starts the array from what lies on the members.
+    fn assemble(&mut self, read_only: bool);
+
+    /// What runs the array is gone, from one event to the next.
+    fn crash(&mut self);
+
+    /// What runs the array.
+    fn machine(&mut self) -> &mut dyn BlockMachine;
+
+    /// Carries out what the machine wants done after a request.
+    fn drain(&mut self);
+
+    /// Hands it an event, and carries out what it wants done.
+    fn handle(&mut self, event: Event);
+
+    /// Lets the next thing happen. False when nothing is due.
+    fn step(&mut self) -> bool;
+
+    /// The time.
+    fn now(&self) -> Instant;
+
+    /// What came out for exports and people.
+    ///
+    /// # Panics
+    /// When something broke its contract.
+    fn outputs(&mut self) -> Vec<Action>;
+
+    /// Bytes of a request's buffer.
+    fn bytes(&mut self, buf: Buf) -> &mut [u8];
+
+    /// What a member lies on.
+    fn disk(&mut self, device: usize) -> &mut Disk;
+
+    /// A member breaks, or works again.
+    fn set_broken(&mut self, device: usize, broken: bool);
+
+    /// The first place where the members do not agree, whatever the array says of itself.
+    fn misfit(&mut self) -> Option<String>;
+
+    /// A device for the array to add: a new one, or what was a member.
+    fn offer(&mut self, member: MemberId, device: Option<usize>) -> NewMember;
+}
