@@ -19,6 +19,7 @@ pub mod remote;
 pub mod run_dir;
 pub mod serve;
 pub mod store;
+mod sysfs;
 mod system;
 mod token;
 pub mod users;

@@ -8,13 +8,14 @@ use std::path::{Path, PathBuf};
 
 use braid_array::SECTOR_BYTES;
 use braid_array::refusal::Next;
-use rustix::fs::{AtFlags, OFlags, StatxFlags, major, minor};
+use rustix::fs::{AtFlags, OFlags, StatxFlags};
 use rustix::io::Errno;
 
 use super::below::{Place, lock_all, places};
 use super::identity::{Identity, identity};
 use super::{AlignedBytes, MemberFile, in_use};
 use crate::run_dir::ServedArray;
+use crate::sysfs::BlockDevice;
 use crate::system::describe;
 use crate::users;
 
@@ -233,9 +234,8 @@ fn open_with(path: &Path, mode: Mode, flags: OFlags) -> io::Result<File> {
 
 /// Is a block device read-only? The kernel lets it be opened for writing all the same.
 fn is_read_only(file: &File) -> io::Result<bool> {
-    let number = file.metadata()?.rdev();
-    let entry = format!("/sys/dev/block/{}:{}/ro", major(number), minor(number));
-    Ok(std::fs::read(entry).is_ok_and(|flag| flag.first() == Some(&b'1')))
+    let device = BlockDevice::of(file.metadata()?.rdev());
+    Ok(device.is_some_and(|device| device.is_read_only()))
 }
 
 fn size_bytes(file: &File, kind: Kind) -> io::Result<u64> {

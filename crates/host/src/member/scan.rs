@@ -4,6 +4,8 @@ use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
+use crate::sysfs::device_path;
+
 /// All block devices of the system, by name, as the kernel lists them.
 ///
 /// # Errors
@@ -22,8 +24,7 @@ fn devices(text: &str) -> impl Iterator<Item = PathBuf> + '_ {
         let mut words = line.split_whitespace();
         let size_kib: u64 = words.nth(2)?.parse().ok()?;
         let name = words.next()?;
-        // The kernel writes "!" for a slash in a device name.
-        (size_kib > 1).then(|| Path::new("/dev").join(name.replace('!', "/")))
+        (size_kib > 1).then(|| device_path(name))
     })
 }
 

@@ -1,74 +1,55 @@
-//! Who uses a block device, as sysfs tells (the kernel's ABI documents sysfs-block and
-//! sysfs-block-loop).
+//! Who uses a block device.
 
-use std::ffi::OsString;
 use std::fs;
-use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
+
+use rustix::fs::{major, minor};
 
 use super::mounts::{Mounts, unescape};
 use super::{User, processes};
-
-/// More than anybody stacks.
-const DEEPEST: usize = 8;
+use crate::sysfs::{ALL, BlockDevice, DEEPEST, Loop, Way, loops, upon};
 
 /// The loop devices on a file for which `is_it` holds.
 pub(super) fn loops_on(mounts: &Mounts, is_it: impl Fn(&Path) -> bool) -> Vec<User> {
-    loops(mounts, &is_it, DEEPEST)
+    above(None, mounts, &loops(), &is_it, DEEPEST)
 }
 
-fn loops(mounts: &Mounts, is_it: &dyn Fn(&Path) -> bool, depth: usize) -> Vec<User> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir("/sys/block").into_iter().flatten().flatten() {
-        let entry = entry.path();
-        let Ok(mut file) = fs::read(entry.join("loop/backing_file")) else { continue };
-        file.pop_if(|byte| *byte == b'\n');
-        if is_it(Path::new(&OsString::from_vec(file))) {
-            let users = users_of(&entry, mounts, depth.saturating_sub(1));
-            found.push(User::Loop { device: device_name(&entry), users });
-        }
-    }
-    found
-}
-
-/// Who uses the device whose directory in sysfs this is.
-fn users_of(entry: &Path, mounts: &Mounts, depth: usize) -> Vec<User> {
-    let name = device_name(entry);
+/// Who uses what lies on a device or, without one, on a file for which `is_it` holds.
+fn above(
+    device: Option<&BlockDevice>,
+    mounts: &Mounts,
+    loops: &[Loop],
+    is_it: &dyn Fn(&Path) -> bool,
+    depth: usize,
+) -> Vec<User> {
     let mut users = Vec::new();
     if depth == 0 {
         return users;
     }
-    if let Some(number) = device_number(entry) {
-        users.extend(mounts.of_device(number, &name).into_iter().map(User::Mount));
-    }
-    if swaps().contains(&name) {
-        users.push(User::Swap);
-    }
-    for below in fs::read_dir(entry).into_iter().flatten().flatten() {
-        if below.path().join("partition").exists() {
-            users.extend(users_of(&below.path(), mounts, depth - 1));
+    for on in upon(device, &ALL, loops, |one| is_it(&one.backing.path)) {
+        let used = || users_of(&on.device, mounts, loops, depth - 1);
+        match on.way {
+            Way::Partition => users.extend(used()),
+            Way::Holder => users.push(User::Device(on.device.path())),
+            Way::Loop => users.push(User::Loop { device: on.device.path(), users: used() }),
         }
-    }
-    for holder in fs::read_dir(entry.join("holders")).into_iter().flatten().flatten() {
-        users.push(User::Device(device_name(&holder.path())));
-    }
-    users.extend(loops(mounts, &|file| file == name, depth - 1));
-    if users.is_empty() {
-        users.extend(processes::using(|path| path == name).map(User::Process));
     }
     users
 }
 
-/// The kernel writes "!" for a slash in a device name.
-fn device_name(entry: &Path) -> PathBuf {
-    let name = entry.file_name().unwrap_or_default().to_string_lossy().replace('!', "/");
-    Path::new("/dev").join(name)
-}
-
-fn device_number(entry: &Path) -> Option<(u32, u32)> {
-    let text = fs::read_to_string(entry.join("dev")).ok()?;
-    let (major, minor) = text.trim_end().split_once(':')?;
-    Some((major.parse().ok()?, minor.parse().ok()?))
+fn users_of(device: &BlockDevice, mounts: &Mounts, loops: &[Loop], depth: usize) -> Vec<User> {
+    let name = device.path();
+    let number = (major(device.number), minor(device.number));
+    let mut users: Vec<User> =
+        mounts.of_device(number, &name).into_iter().map(User::Mount).collect();
+    if swaps().contains(&name) {
+        users.push(User::Swap);
+    }
+    users.extend(above(Some(device), mounts, loops, &|file| file == name, depth));
+    if users.is_empty() {
+        users.extend(processes::using(|path| path == name).map(User::Process));
+    }
+    users
 }
 
 /// The devices and files that are swapped to.

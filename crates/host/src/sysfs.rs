@@ -1,0 +1,168 @@
+//! Block devices, and what lies on what, as sysfs tells (the kernel's ABI documents sysfs-block and
+//! sysfs-block-loop). The devices themselves are neither opened nor looked at.
+
+use std::ffi::OsString;
+use std::fs;
+use std::ops::Range;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+use braid_array::SECTOR_BYTES;
+use rustix::fs::{major, makedev, minor};
+
+/// More than anybody stacks.
+pub(crate) const DEEPEST: usize = 8;
+
+/// A disk, a partition, a device of the kernel's.
+#[derive(Debug)]
+pub(crate) struct BlockDevice {
+    /// Its directory in sysfs; a partition's is in that of its disk.
+    entry: PathBuf,
+    pub(crate) number: u64,
+}
+
+impl BlockDevice {
+    /// The one with this number.
+    pub(crate) fn of(number: u64) -> Option<Self> {
+        let entry = format!("/sys/dev/block/{}:{}", major(number), minor(number));
+        Some(Self { entry: fs::canonicalize(entry).ok()?, number })
+    }
+
+    fn at(entry: PathBuf) -> Option<Self> {
+        let numbers = fs::read_to_string(entry.join("dev")).ok()?;
+        let (major, minor) = numbers.trim_end().split_once(':')?;
+        let number = makedev(major.parse().ok()?, minor.parse().ok()?);
+        Some(Self { entry, number })
+    }
+
+    pub(crate) fn path(&self) -> PathBuf {
+        device_path(&self.entry.file_name().unwrap_or_default().to_string_lossy())
+    }
+
+    pub(crate) fn is_read_only(&self) -> bool {
+        number(&self.entry.join("ro")) == Some(1)
+    }
+
+    /// The disk that a partition is a part of, and at which of its bytes that begins.
+    pub(crate) fn disk(&self) -> Option<(Self, u64)> {
+        let disk = self.entry.parent().filter(|_| self.entry.join("partition").exists())?;
+        Some((Self::at(disk.to_owned())?, self.sectors("start")?))
+    }
+
+    /// What a loop device shows.
+    pub(crate) fn backing(&self) -> Option<Backing> {
+        let entry = self.entry.join("loop");
+        let mut path = fs::read(entry.join("backing_file")).ok()?;
+        path.pop_if(|byte| *byte == b'\n');
+        let path = PathBuf::from(OsString::from_vec(path));
+        let start = number(&entry.join("offset"))?;
+        let end = match number(&entry.join("sizelimit"))? {
+            0 => u64::MAX,
+            limit => start.saturating_add(limit),
+        };
+        Some(Backing { path, bytes: start..end })
+    }
+
+    /// Its partitions that have some of these bytes.
+    pub(crate) fn partitions(&self, bytes: &Range<u64>) -> impl Iterator<Item = Upon> {
+        let parts = entries(&self.entry).filter(|entry| entry.join("partition").exists());
+        parts.filter_map(|entry| {
+            let device = Self::at(entry)?;
+            let start = device.sectors("start")?;
+            let end = start.checked_add(device.sectors("size")?)?;
+            Some(Upon { way: Way::Partition, device, bytes: within(bytes, &(start..end))? })
+        })
+    }
+
+    /// The devices of the kernel's that are made of it.
+    fn holders(&self) -> impl Iterator<Item = Upon> + use<> {
+        let holders = entries(&self.entry.join("holders")).filter_map(Self::at);
+        holders.map(|device| Upon { way: Way::Holder, device, bytes: ALL })
+    }
+
+    /// A number of sectors, in bytes.
+    fn sectors(&self, name: &str) -> Option<u64> {
+        number(&self.entry.join(name))?.checked_mul(SECTOR_BYTES)
+    }
+}
+
+/// All bytes of something.
+pub(crate) const ALL: Range<u64> = 0..u64::MAX;
+
+/// The file or device that a loop device shows.
+#[derive(Debug)]
+pub(crate) struct Backing {
+    pub(crate) path: PathBuf,
+    /// What of it: to the end, where the device has no limit.
+    pub(crate) bytes: Range<u64>,
+}
+
+/// A loop device that shows something.
+#[derive(Debug)]
+pub(crate) struct Loop {
+    pub(crate) number: u64,
+    pub(crate) backing: Backing,
+}
+
+/// All there are now.
+pub(crate) fn loops() -> Vec<Loop> {
+    let devices = entries(Path::new("/sys/block")).filter_map(BlockDevice::at);
+    let shown = devices
+        .filter_map(|device| Some(Loop { number: device.number, backing: device.backing()? }));
+    shown.collect()
+}
+
+/// How a device lies on another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    Partition,
+    /// As the kernel makes it of others: device mapper, md.
+    Holder,
+    Loop,
+}
+
+/// A device that lies on something.
+#[derive(Debug)]
+pub(crate) struct Upon {
+    pub(crate) way: Way,
+    pub(crate) device: BlockDevice,
+    /// Which of its own bytes those are that were asked about.
+    pub(crate) bytes: Range<u64>,
+}
+
+/// The devices that lie on these bytes of something, one step up: partitions and holders of
+/// `device`, where it is one, and those of `loops` that show it.
+pub(crate) fn upon<'a>(
+    device: Option<&'a BlockDevice>,
+    bytes: &'a Range<u64>,
+    loops: &'a [Loop],
+    shows_it: impl Fn(&Loop) -> bool + 'a,
+) -> impl Iterator<Item = Upon> + 'a {
+    let parts = device.into_iter().flat_map(|device| device.partitions(bytes));
+    let holders = device.into_iter().flat_map(BlockDevice::holders);
+    let shown = loops.iter().filter(move |one| shows_it(one)).filter_map(|one| {
+        let bytes = within(bytes, &one.backing.bytes)?;
+        Some(Upon { way: Way::Loop, device: BlockDevice::of(one.number)?, bytes })
+    });
+    parts.chain(holders).chain(shown)
+}
+
+/// The part of `bytes` that lies in `part`, counted from the beginning of that.
+fn within(bytes: &Range<u64>, part: &Range<u64>) -> Option<Range<u64>> {
+    let common = bytes.start.max(part.start)..bytes.end.min(part.end);
+    (common.start < common.end).then(|| common.start - part.start..common.end - part.start)
+}
+
+/// The file of a device with this name.
+pub(crate) fn device_path(name: &str) -> PathBuf {
+    // The kernel writes "!" for a slash in a device name.
+    Path::new("/dev").join(name.replace('!', "/"))
+}
+
+fn entries(directory: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+    fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path())
+}
+
+fn number(path: &Path) -> Option<u64> {
+    fs::read_to_string(path).ok()?.trim_end().parse().ok()
+}
