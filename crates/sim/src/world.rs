@@ -322,7 +322,7 @@ impl<M: Subject> World<M> {
                 Output::Fault(fault) => return Err(Failure(fault)),
             }
         }
-        Ok(())
+        self.exec.machine.invariants().map_err(Failure)
     }
 
     fn completed(

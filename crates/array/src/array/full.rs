@@ -16,7 +16,7 @@ pub(crate) struct PutOff {
     at: Instant,
     member: MemberId,
     op: IoOp,
-    owner: Owner,
+    pub(super) owner: Owner,
 }
 
 impl Array {

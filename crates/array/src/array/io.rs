@@ -89,6 +89,16 @@ impl Ios {
             .map(|(index, (generation, _))| IoId(generation << 32 | index as u64))
     }
 
+    /// On members, also those that nobody waits for.
+    pub(crate) fn on_members(&self) -> usize {
+        self.entries.iter().filter(|(_, (_, entry))| entry.member.is_some()).count()
+    }
+
+    /// Whom the answers are for, and on which member.
+    pub(crate) fn owners(&self) -> impl Iterator<Item = (Owner, Option<MemberId>)> + '_ {
+        self.entries.iter().map(|(_, (_, entry))| (entry.owner, entry.member.map(|(id, _)| id)))
+    }
+
     /// Takes an I/O on a member from its owner; `None` when it has been answered meanwhile.
     pub(crate) fn abandon(&mut self, io: IoId) -> Option<(Owner, MemberId, IoOp)> {
         let (generation, entry) = self.entries.get_mut((io.0 & 0xffff_ffff) as usize)?;

@@ -126,7 +126,7 @@ impl Job {
     }
 
     /// Changes user data, so the superblocks and the bitmap must say so first.
-    const fn writes_data(&self) -> bool {
+    pub(super) const fn writes_data(&self) -> bool {
         matches!(
             self.kind,
             Kind::Write { .. } | Kind::MirrorWrite { .. } | Kind::ZeroStripes { .. }
@@ -179,6 +179,14 @@ impl Jobs {
         self.0.is_empty()
     }
 
+    pub(crate) fn iter(&self) -> slab::Iter<'_, Job> {
+        self.0.iter()
+    }
+
+    pub(crate) fn find(&self, index: usize) -> Option<&Job> {
+        self.0.get(index)
+    }
+
     /// Is I/O on this member planned?
     pub(crate) fn mention(&self, id: MemberId) -> bool {
         self.0.iter().any(|(_, job)| {
@@ -203,7 +211,7 @@ impl Array {
     }
 
     /// The range of sync space a job locks.
-    fn lock_range(&self, kind: &Kind) -> (u64, u64) {
+    pub(super) fn lock_range(&self, kind: &Kind) -> (u64, u64) {
         match *kind {
             Kind::Write { unit, .. }
             | Kind::Rebuild { unit, .. }

@@ -47,9 +47,26 @@ impl Locks {
         }
     }
 
-    #[cfg(test)]
-    fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// The range that a holder has asked for, and whether it was granted.
+    pub(crate) fn held_by(&self, holder: Holder) -> Option<((u64, u64), bool)> {
+        let entry = self.entries.iter().find(|entry| entry.holder == holder)?;
+        Some(((entry.start, entry.end), entry.granted))
+    }
+
+    /// A range is granted when no older one overlaps it, and only then.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        for (index, entry) in self.entries.iter().enumerate() {
+            let mut before = self.entries.iter().take(index);
+            let free = !before.any(|e| e.start < entry.end && entry.start < e.end);
+            if free != entry.granted {
+                return Err(format!("the lock of job {} is free: {free}", entry.holder));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -73,6 +90,6 @@ mod tests {
         granted.clear();
         locks.release(4, &mut granted);
         locks.release(3, &mut granted);
-        assert!(granted.is_empty() && locks.is_empty());
+        assert!(granted.is_empty() && locks.len() == 0);
     }
 }

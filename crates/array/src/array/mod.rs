@@ -10,6 +10,7 @@ mod abandon;
 mod answers;
 mod compare;
 mod full;
+mod invariants;
 mod io;
 mod job;
 mod locks;

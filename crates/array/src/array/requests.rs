@@ -65,6 +65,21 @@ impl Requests {
         self.table.len()
     }
 
+    /// Those that change data.
+    pub(crate) fn writers(&self) -> usize {
+        self.table.iter().filter(|(_, in_flight)| in_flight.changes_data()).count()
+    }
+
+    /// The pieces of each that are not done.
+    pub(crate) fn pending(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
+        self.table.iter().map(|(index, in_flight)| (index, in_flight.pending))
+    }
+
+    /// Is it done but for the superblocks?
+    pub(crate) fn settles(&self, index: usize) -> bool {
+        self.settling.contains(&index)
+    }
+
     fn get_mut(&mut self, index: usize) -> &mut InFlight {
         &mut self.table[index]
     }

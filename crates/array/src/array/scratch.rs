@@ -27,6 +27,8 @@ pub(crate) struct Pool {
     /// What I/O that was given up may still use, and what was given back of it meanwhile.
     lent: Vec<(IoId, Buf)>,
     parked: Vec<Buf>,
+    /// Of all pages and strips.
+    bytes: u64,
 }
 
 impl Pool {
@@ -47,8 +49,19 @@ impl Pool {
         let zero = cut(UNIT_BYTES);
         let used = pages.len() as u64 * u64::from(PAGE_BYTES) + u64::from(UNIT_BYTES);
         let strips = scratch.bytes.saturating_sub(used) / u64::from(UNIT_BYTES);
+        let bytes = strips * u64::from(UNIT_BYTES) + pages.len() as u64 * u64::from(PAGE_BYTES);
         let strips = (0..strips).map(|_| cut(UNIT_BYTES)).collect();
-        Self { zero, strips, pages, lent: Vec::new(), parked: Vec::new() }
+        Self { zero, strips, pages, lent: Vec::new(), parked: Vec::new(), bytes }
+    }
+
+    pub(crate) const fn all_bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// What nobody has, and what was given back and is lent.
+    pub(crate) fn free_bytes(&self) -> u64 {
+        let free = self.strips.iter().chain(&self.pages).chain(&self.parked);
+        free.map(|buf| u64::from(buf.len)).sum()
     }
 
     /// `count` strips, or none of them.

@@ -127,6 +127,27 @@ impl Intent {
         }
     }
 
+    /// Are these the writes that are counted, with bits that say so?
+    ///
+    /// # Errors
+    /// What is not as it has to be.
+    pub(super) fn check(&self, writes: &[(u64, u64, bool)]) -> Result<(), String> {
+        let mut counts: Vec<u16> = self.chunks.iter().map(|chunk| chunk & COUNT).collect();
+        for (start, end, _) in writes {
+            for bit in self.chunk_range(*start, *end) {
+                counts[bit] = counts[bit].wrapping_sub(1);
+            }
+        }
+        if let Some(bit) = counts.iter().position(|count| *count != 0) {
+            return Err(format!("writes in chunk {bit} are off by {}", counts[bit] as i16));
+        }
+        let told = |bit: usize| self.chunks[bit] & !NOMINATED == 0 || self.bitmap.get(bit as u64);
+        if let Some(bit) = (0..self.chunks.len()).find(|bit| !told(*bit)) {
+            return Err(format!("chunk {bit} is in use without its bit"));
+        }
+        Ok(())
+    }
+
     pub(crate) fn dirty_bits(&self) -> u64 {
         self.bitmap.count()
     }

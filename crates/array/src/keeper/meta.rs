@@ -99,6 +99,11 @@ impl Meta {
         self.next.superblock
     }
 
+    /// What the running update waits for.
+    pub(super) fn pending(&self) -> usize {
+        self.running.as_ref().map_or(0, |running| running.pending)
+    }
+
     pub(crate) const fn is_idle(&self) -> bool {
         self.running.is_none() && !self.next.wanted
     }

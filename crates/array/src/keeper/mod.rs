@@ -11,6 +11,7 @@ mod command;
 mod doubts;
 mod failure;
 mod intent;
+mod invariants;
 mod members;
 mod meta;
 mod place;
@@ -30,6 +31,7 @@ use crate::{Instant, MemberId, Refusal};
 
 pub use failure::Tried;
 use intent::Intent;
+pub use invariants::Carried;
 use members::Members;
 use meta::Meta;
 pub use meta::{MetaWrite, PAGE_BYTES};

@@ -161,6 +161,11 @@ impl Taken {
         buf
     }
 
+    /// What was set aside.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.free.iter().chain(&self.used).map(|buf| u64::from(buf.len)).sum()
+    }
+
     pub(crate) fn into_bufs(self) -> impl Iterator<Item = Buf> {
         self.free.into_iter().chain(self.used)
     }

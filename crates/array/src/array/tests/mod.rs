@@ -11,6 +11,7 @@ mod disk;
 mod failure;
 mod full;
 mod hang;
+mod invariants;
 mod mending;
 mod nested;
 mod ranges;

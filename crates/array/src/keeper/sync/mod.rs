@@ -114,6 +114,11 @@ impl Sync {
         self.units.keys().next().copied().unwrap_or(self.cursor).min(self.cursor)
     }
 
+    /// Parts asked for and not answered.
+    pub(super) fn in_flight(&self) -> usize {
+        self.units.values().sum()
+    }
+
     pub(crate) fn is_idle(&self) -> bool {
         self.phase == Phase::Idle
     }

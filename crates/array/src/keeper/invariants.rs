@@ -1,0 +1,133 @@
+//! What is true of a keeper whenever its lane has taken all that it asks. The simulator looks after
+//! every event: what is broken here shows long before a wrong byte does.
+
+use super::members::State;
+use super::{Keeper, Redundancy};
+use crate::MemberId;
+
+/// What its lane has under way, as the keeper must have it in its books.
+#[derive(Clone, Copy)]
+pub struct Carried<'a> {
+    /// Requests that change data.
+    pub writers: usize,
+    /// The ranges of sync space in which writes have begun, and whether they write already.
+    pub writes: &'a [(u64, u64, bool)],
+    /// Units of background work, and parts of such.
+    pub work: usize,
+    /// Flushes and writes of the running update.
+    pub updates: usize,
+    /// I/O that is waited for on a member.
+    pub on: &'a dyn Fn(MemberId) -> usize,
+}
+
+impl Keeper {
+    /// The first thing that is not as it has to be.
+    ///
+    /// # Errors
+    /// What it is, for people.
+    pub fn invariants(&self, lane: Carried<'_>) -> Result<(), String> {
+        if !self.out.is_empty() {
+            return Err("what the keeper asks for was not taken".to_owned());
+        }
+        self.roles_are_held_once()?;
+        self.members_are_sound(lane.on)?;
+        self.tickets_are_filed()?;
+        let counts = [
+            ("writers", lane.writers, self.clean.writers),
+            ("units of work", lane.work, self.sync.in_flight()),
+            ("parts of an update", lane.updates, self.meta.pending()),
+        ];
+        if let Some((what, real, counted)) = counts.iter().find(|(_, a, b)| a != b) {
+            return Err(format!("{real} {what}, counted {counted}"));
+        }
+        self.writes_are_announced(lane.writes)
+    }
+
+    fn roles_are_held_once(&self) -> Result<(), String> {
+        for (id, member) in self.members.iter() {
+            let Some(role) = member.state.role().filter(|_| member.state.is_live()) else {
+                continue;
+            };
+            let entry = self.members.role(role);
+            let beside = match member.state {
+                State::Rebuilding { replacement, .. } => replacement,
+                state => matches!(state, State::Leaving { .. }),
+            };
+            let listed = if beside { entry.beside } else { entry.holder };
+            if listed != Some(id) {
+                return Err(format!("role {role} is {:?}'s and {id:?}'s", listed));
+            }
+            let held = entry.holder.is_some_and(|holder| self.members.live(holder));
+            if beside && !held {
+                return Err(format!("{id:?} is beside nobody in role {role}"));
+            }
+        }
+        let lost = |role: u16| !self.members.in_sync(role);
+        if !self.failed && !self.read_only && !self.space.survives(&lost) {
+            return Err("too many members are gone, and the array has not failed".to_owned());
+        }
+        Ok(())
+    }
+
+    fn members_are_sound(&self, on: &dyn Fn(MemberId) -> usize) -> Result<(), String> {
+        let mut numbers = Vec::new();
+        for (id, member) in self.members.iter() {
+            let number = member.superblock.dev_number;
+            if numbers.contains(&number) {
+                return Err(format!("{id:?} has the number {number} of another member"));
+            }
+            numbers.push(number);
+            if member.in_flight as usize != on(id) {
+                let (counted, real) = (member.in_flight, on(id));
+                return Err(format!("{real} I/Os on {id:?}, counted {counted}"));
+            }
+            if let State::Rebuilding { offset, .. } = member.state {
+                let durable = member.superblock.recovery_offset;
+                if offset > self.space.member_sectors() {
+                    return Err(format!("{id:?} is rebuilt up to {offset}, beyond its end"));
+                }
+                // While superblocks say that writes are under way, a resync goes over it anyway.
+                if durable > offset && self.clean.on_disk {
+                    return Err(format!("{id:?} is rebuilt to {offset}, and says {durable}"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn tickets_are_filed(&self) -> Result<(), String> {
+        // A failure takes two updates, and the second is filed when the first is done.
+        let last = self.meta.ticket() + u64::from(self.failure_repeat.is_some());
+        let replies = self.replies.iter().map(|(ticket, _)| *ticket);
+        let tickets = [self.failure_ticket, self.clean.ticket].into_iter().chain(replies.clone());
+        if let Some(ticket) = tickets.max().filter(|ticket| *ticket > last) {
+            return Err(format!("update {ticket} is waited for, and {last} is the last"));
+        }
+        if replies.min().is_some_and(|ticket| self.meta.is_done(ticket)) {
+            return Err("a command that is done was not answered".to_owned());
+        }
+        let waiting = !self.replies.is_empty() || !self.failures_told();
+        if waiting && self.meta.is_idle() && self.failure_repeat.is_none() {
+            return Err("an update is waited for, and none is due".to_owned());
+        }
+        Ok(())
+    }
+
+    fn writes_are_announced(&self, writes: &[(u64, u64, bool)]) -> Result<(), String> {
+        if self.space.redundancy() == Redundancy::None || self.failed {
+            return Ok(());
+        }
+        if let Some(intent) = &self.intent {
+            intent.check(writes)?;
+        }
+        for (start, end, writing) in writes {
+            if !self.clean.active {
+                return Err(format!("a write of {start}..{end} has begun in an idle array"));
+            }
+            if *writing && (self.clean.on_disk || !self.is_told(self.clean.ticket)) {
+                return Err(format!("a write of {start}..{end} while superblocks say clean"));
+            }
+        }
+        Ok(())
+    }
+}
