@@ -15,9 +15,7 @@ impl Array {
             let buf = op.buf();
             self.lend(io, buf);
             self.actions.push_back(Action::Abandon { io, buf });
-            if let Some(member) = self.keeper.members.get_mut(id) {
-                member.in_flight -= 1;
-            }
+            self.keeper.answered(id);
             self.tell_owner(owner, Some((id, op, IoError::ABANDONED)), None);
         }
     }

@@ -131,14 +131,11 @@ impl Array {
     /// Sends one I/O to a member.
     pub(crate) fn issue(&mut self, member: MemberId, op: IoOp, owner: Owner) {
         let io = self.ios.insert(Entry { owner, member: Some((member, op)) });
-        if let Some(m) = self.keeper.members.get_mut(member) {
-            if m.in_flight == 0 {
-                m.silent_since = self.keeper.now;
-            }
-            m.in_flight += 1;
-            if let IoOp::Read { sector, buf } = op {
-                m.last_end = sector + u64::from(buf.len) / crate::SECTOR_BYTES;
-            }
+        self.keeper.asked(member);
+        if let IoOp::Read { sector, buf } = op
+            && let Some(m) = self.keeper.members.get_mut(member)
+        {
+            m.last_end = sector + u64::from(buf.len) / crate::SECTOR_BYTES;
         }
         self.actions.push_back(Action::Io { io, member, op });
     }
@@ -158,10 +155,7 @@ impl Array {
         }
         let mut failed = None;
         if let Some((id, op)) = entry.member {
-            if let Some(member) = self.keeper.members.get_mut(id) {
-                member.in_flight -= 1;
-                member.silent_since = self.keeper.now;
-            }
+            self.keeper.answered(id);
             match (result, op) {
                 (Err(error), _) if self.put_off(id, op, entry.owner, error) => return,
                 (Err(error), _) => {

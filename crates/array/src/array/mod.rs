@@ -32,7 +32,7 @@ use crate::action::Event;
 use crate::assemble::Config;
 use crate::format::superblock::feature;
 use crate::geometry::{Geometry, Shape};
-use crate::keeper::{Keeper, MetaWrite, Unit};
+use crate::keeper::{Keeper, MetaWrite, OnLoss, Rules, Unit};
 use crate::level::{Layout, Level};
 use crate::plan::Plan;
 use crate::request::{Full, Request};
@@ -49,6 +49,8 @@ use space::Space;
 
 /// Metadata pages in flight at most.
 const PAGES: usize = 32;
+
+const RULES: Rules = Rules { on_loss: OnLoss::GoOn, units_at_once: 16, stop_patience_ms: 60_000 };
 
 /// A running array.
 #[derive(Debug)]
@@ -111,7 +113,7 @@ impl Array {
         }
         let block_bytes = config.block_bytes.clamp(512, 4096);
         let mut array = Self {
-            keeper: Keeper::new(now, config, Box::new(space))?,
+            keeper: Keeper::new(now, config, Box::new(space), RULES)?,
             geometry,
             block_bytes,
             actions: VecDeque::with_capacity(1024),

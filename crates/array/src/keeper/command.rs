@@ -2,7 +2,7 @@
 
 use super::members::{Member, State};
 use super::place::{Room, place};
-use super::{Ask, Keeper, Redundancy, Traffic};
+use super::{Ask, Keeper, OnLoss, Redundancy, Traffic};
 use crate::MemberId;
 use crate::action::{Command, CommandId, NewMember};
 use crate::assemble::{
@@ -52,6 +52,18 @@ impl Keeper {
                 self.stop_scrub("ended by the administrator");
                 Ok(())
             }
+            Command::Fail(_) | Command::Remove(_) | Command::Add(_) | Command::Replace(_)
+                if self.rules.on_loss == OnLoss::EndWrites =>
+            {
+                refuse(
+                    "the members of an array over nodes stay as they are while it runs",
+                    "stop the array and assemble it with the members that it is to have",
+                )
+            }
+            Command::Scrub { .. } if self.lacks_members() => refuse(
+                "the array lacks members to compare with",
+                "stop it, bring the members back and assemble it again",
+            ),
             _ if self.read_only => {
                 refuse("the array is read-only", "assemble it without --readonly")
             }
@@ -78,6 +90,12 @@ impl Keeper {
             Command::Scrub { repair } => self.scrub_command(repair),
         };
         self.reply(id, before, answer);
+    }
+
+    /// Does it lack members and cannot change without them?
+    fn lacks_members(&self) -> bool {
+        let frozen = self.rules.on_loss == OnLoss::EndWrites;
+        self.writes_over || frozen && self.members.degraded() > 0
     }
 
     /// Answers a command: what it changed is on the members before that.

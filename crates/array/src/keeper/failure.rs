@@ -7,12 +7,24 @@
 //! member, nothing is written any more, the superblocks included: they still tell the last state in
 //! which the array could run.
 
+use std::borrow::Cow;
+
 use super::members::State;
 use super::{Ask, Keeper};
 use crate::MemberId;
 use crate::action::{IoError, IoErrorKind};
 use crate::events::{ArrayEvent, Fault};
-use crate::refusal::Next;
+use crate::refusal::{Next, Refusal};
+
+/// What follows when a member is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnLoss {
+    /// The superblocks of the others tell of it, and the array goes on.
+    GoOn,
+    /// Writes end: who returns cannot be brought in line yet. The superblocks stay as they are, so
+    /// that the array is whole again with all members.
+    EndWrites,
+}
 
 /// An I/O on a member that failed.
 #[derive(Clone, Copy, Debug)]
@@ -70,6 +82,18 @@ impl Keeper {
 
     /// Makes a member faulty; `fault`: what it answered.
     pub(crate) fn fail_member(&mut self, id: MemberId, reason: &'static str, fault: Fault) {
+        self.lose(id, reason.into(), fault, Next::default());
+    }
+
+    /// A member is gone.
+    pub fn lose_member(&mut self, id: MemberId, why: Refusal) {
+        if let Some(member) = self.members.get_mut(id) {
+            member.errors += 1;
+        }
+        self.lose(id, why.reason.into(), Fault::default(), why.next);
+    }
+
+    fn lose(&mut self, id: MemberId, reason: Cow<'static, str>, fault: Fault, next: Next) {
         let Some(member) = self.members.get(id) else { return };
         if !member.state.is_live() {
             return;
@@ -79,16 +103,42 @@ impl Keeper {
         self.members.set_state(id, State::Faulty { role });
         self.pass_role_on(role);
         self.out.push_back(Ask::GiveUp(id));
-        let (reason, next) = (reason.into(), Next::default());
         self.notify(ArrayEvent::MemberFailed { member: id, reason, fault, next });
         self.sync_member_lost(id, role);
+        self.writes_over |= self.rules.on_loss == OnLoss::EndWrites;
         if fatal && !self.failed {
             self.failed = true;
             self.notify(ArrayEvent::ArrayFailed);
             return;
         }
-        if !self.failed {
+        if !self.failed && !self.writes_over {
             self.failure_ticket = self.wish_failure_update();
+        }
+    }
+
+    /// A member is there and did not do its part: it cannot be relied on any more.
+    pub fn end_writes(&mut self, id: MemberId, Refusal { reason, next }: Refusal) {
+        if let Some(member) = self.members.get_mut(id) {
+            member.errors += 1;
+        }
+        if !self.writes_over {
+            self.writes_over = true;
+            self.notify(ArrayEvent::WritesEnded { member: id, reason: reason.into(), next });
+        }
+    }
+
+    /// The array cannot be served at all, or not any more.
+    pub fn give_up(&mut self) {
+        let live: Vec<MemberId> = self.members.iter_live().map(|(id, _)| id).collect();
+        for id in live {
+            let role = self.members.get(id).and_then(|member| member.state.role());
+            self.members.set_state(id, State::Faulty { role });
+            self.out.push_back(Ask::GiveUp(id));
+        }
+        self.writes_over = true;
+        if !self.failed {
+            self.failed = true;
+            self.notify(ArrayEvent::ArrayFailed);
         }
     }
 

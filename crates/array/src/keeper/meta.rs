@@ -283,6 +283,11 @@ impl Keeper {
 
     fn begin_pages(&mut self) {
         let Some(running) = &mut self.meta.running else { return };
+        if self.writes_over {
+            // The superblocks go on telling the last state in which the array could change.
+            running.wishes = Wishes::default();
+            return;
+        }
         if running.wishes.flush {
             for (id, offset) in &running.recovered {
                 if let Some(member) = self.members.get_mut(*id) {

@@ -29,7 +29,7 @@ use crate::format::Superblock;
 use crate::format::superblock::MAX_SECTOR;
 use crate::{Instant, MemberId, Refusal};
 
-pub use failure::Tried;
+pub use failure::{OnLoss, Tried};
 use intent::Intent;
 pub use invariants::Carried;
 use members::Members;
@@ -72,6 +72,17 @@ pub enum Ask {
     Notify(ArrayEvent),
 }
 
+/// What differs between lanes.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules {
+    /// What follows when a member is gone.
+    pub on_loss: OnLoss,
+    /// Units of background work under way at most.
+    pub units_at_once: usize,
+    /// How long a member may answer nothing while a stop waits for it.
+    pub stop_patience_ms: u64,
+}
+
 /// What a keeper has to know of its lane, when it is driven.
 #[derive(Clone, Copy)]
 pub struct Traffic<'a> {
@@ -96,6 +107,7 @@ pub struct Keeper {
     /// Microseconds since 1970 at `Instant(0)`.
     epoch_micros: u64,
     space: Box<dyn SyncSpace>,
+    rules: Rules,
     /// The array-wide fields as of the last update.
     superblock: Superblock,
     pub(crate) members: Members,
@@ -103,6 +115,8 @@ pub struct Keeper {
     pub(crate) read_only: bool,
     /// More members are gone than the level can do without.
     pub(crate) failed: bool,
+    /// A member is gone or does not do its part, and the array cannot go on changing without it.
+    writes_over: bool,
     clean: Clean,
     /// The update that tells the members of the last failure.
     failure_ticket: u64,
@@ -153,7 +167,12 @@ impl Keeper {
     ///
     /// # Errors
     /// When too many members are missing to do more than read.
-    pub fn new(now: Instant, config: Config, space: Box<dyn SyncSpace>) -> Result<Self, String> {
+    pub fn new(
+        now: Instant,
+        config: Config,
+        space: Box<dyn SyncSpace>,
+        rules: Rules,
+    ) -> Result<Self, String> {
         let resynced = resynced_of(&config.superblock, space.as_ref());
         let intent = config.bitmap.map(|bitmap| Intent::new(bitmap, resynced != MAX_SECTOR));
         let block_bytes = config.block_bytes.clamp(512, 4096);
@@ -165,6 +184,7 @@ impl Keeper {
             block_bytes,
             read_only: config.read_only,
             failed: false,
+            writes_over: false,
             clean: Clean {
                 // Stopped within a resync, the members say how far it came, and a write must first
                 // take that back.
@@ -188,6 +208,7 @@ impl Keeper {
             clear_at: now,
             out: VecDeque::new(),
             space,
+            rules,
         };
         if resynced != MAX_SECTOR {
             keeper.members.restart_replacements();
@@ -234,7 +255,8 @@ impl Keeper {
 
     /// No superblock, bitmap or log may be written.
     pub(crate) fn metadata_frozen(&self) -> bool {
-        self.read_only || self.failed || self.stop.over || !self.is_redundant()
+        let over = self.failed || self.writes_over || self.stop.over;
+        self.read_only || over || !self.is_redundant()
     }
 
     /// Can the level do without any member?
@@ -245,6 +267,54 @@ impl Keeper {
 
     fn is_mirror(&self) -> bool {
         self.space.redundancy() == Redundancy::Copies
+    }
+
+    /// Is the array served read-only?
+    #[must_use]
+    pub const fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+
+    /// Are more members gone than the level can do without?
+    #[must_use]
+    pub const fn has_failed(&self) -> bool {
+        self.failed
+    }
+
+    /// Can no more writes be served, though reads can?
+    #[must_use]
+    pub const fn writes_over(&self) -> bool {
+        self.writes_over
+    }
+
+    /// Do the superblocks say, or are about to say, that something may not fit?
+    #[must_use]
+    pub const fn is_active(&self) -> bool {
+        self.clean.active || !self.clean.on_disk || self.clean.resynced != MAX_SECTOR
+    }
+
+    /// Has the array been stopped?
+    #[must_use]
+    pub const fn has_stopped(&self) -> bool {
+        self.stop.over
+    }
+
+    /// An operation on a member is on its way.
+    pub fn asked(&mut self, id: MemberId) {
+        if let Some(member) = self.members.get_mut(id) {
+            if member.in_flight == 0 {
+                member.silent_since = self.now;
+            }
+            member.in_flight += 1;
+        }
+    }
+
+    /// A member has answered an operation.
+    pub fn answered(&mut self, id: MemberId) {
+        if let Some(member) = self.members.get_mut(id) {
+            member.in_flight -= 1;
+            member.silent_since = self.now;
+        }
     }
 
     /// Is the array being stopped?

@@ -8,8 +8,6 @@ use crate::{Instant, MemberId};
 
 /// How long a removal waits for what is in flight on a member.
 const REMOVAL_MS: u64 = 5_000;
-/// How long a member may answer nothing while a stop waits for it.
-const STOP_MS: u64 = 60_000;
 /// After so long without room for what must be written, that counts as a write error.
 const FULL_MS: u64 = 60_000;
 
@@ -68,7 +66,8 @@ impl Keeper {
     pub(super) fn stop_deadline(&self) -> Option<Instant> {
         let (begun, live) = (self.stop.impatient_since?, self.members.iter_live());
         let owing = live.filter(|(_, member)| member.in_flight > 0);
-        let at = |(_, member): (_, &Member)| member.silent_since.max(begun).plus_millis(STOP_MS);
+        let patience_ms = self.rules.stop_patience_ms;
+        let at = |(_, m): (_, &Member)| m.silent_since.max(begun).plus_millis(patience_ms);
         owing.map(at).min()
     }
 
@@ -87,9 +86,10 @@ impl Keeper {
     /// Gives up the members that keep a stop waiting.
     pub(super) fn tick_stop(&mut self) {
         let Some(begun) = self.stop.impatient_since else { return };
+        let patience_ms = self.rules.stop_patience_ms;
         let silent = |(id, member): (MemberId, &Member)| {
             let since = member.silent_since.max(begun);
-            let over = member.in_flight > 0 && since.plus_millis(STOP_MS) <= self.now;
+            let over = member.in_flight > 0 && since.plus_millis(patience_ms) <= self.now;
             over.then_some(id)
         };
         let members: Vec<MemberId> = self.members.iter_live().filter_map(silent).collect();

@@ -41,21 +41,41 @@ pub trait SyncSpace: Debug + Send + Sync {
     /// Size of the space.
     fn sync_sectors(&self) -> u64;
 
-    /// How high a unit of background work is; it divides the chunk.
+    /// How high a unit of background work is on each member; it divides the chunk.
     fn unit_sectors(&self) -> u64;
+
+    /// How much of the space is left, from here on, of the unit that this is in.
+    fn unit_left(&self, sector: u64) -> u64 {
+        let unit = self.unit_sectors();
+        unit - sector % unit
+    }
+
+    /// What superblocks may say when all units below `sector` are done.
+    fn done_below(&self, sector: u64) -> u64 {
+        sector
+    }
 
     /// Is everything still there when these roles are lost?
     fn survives(&self, lost: &dyn Fn(u16) -> bool) -> bool;
 
     /// Do the members' rows lie elsewhere in the space for each role?
-    fn is_by_role(&self) -> bool;
+    fn is_by_role(&self) -> bool {
+        false
+    }
 
-    /// Where in the space a row of a role lies, and how many sectors the space has from there on.
-    fn of_row(&self, role: u16, row: u64) -> Option<(u64, u64)>;
+    /// Where in the space a row of a role lies, and how many sectors the space has from there on;
+    /// asked where rows lie elsewhere for each role.
+    fn of_row(&self, _role: u16, _row: u64) -> Option<(u64, u64)> {
+        None
+    }
 
     /// The row at which a role holds a place of the space.
-    fn row_of(&self, role: u16, sector: u64) -> Option<u64>;
+    fn row_of(&self, _role: u16, sector: u64) -> Option<u64> {
+        Some(sector)
+    }
 
     /// The lowest row at which any member holds a place of the space.
-    fn first_row(&self, sector: u64) -> u64;
+    fn first_row(&self, sector: u64) -> u64 {
+        sector
+    }
 }

@@ -14,7 +14,7 @@ impl Keeper {
         let unsynced_sectors = self.sync.left.as_ref().map_or(0, Ranges::sectors);
         let state = if self.failed {
             ArrayState::Failed
-        } else if self.read_only {
+        } else if self.read_only || self.writes_over {
             ArrayState::ReadOnly
         } else if (self.clean.active || unsynced_sectors > 0) && self.is_redundant() {
             ArrayState::Active

@@ -28,8 +28,6 @@ use unread::Places;
 const FULL_MS: u64 = 60_000;
 /// Why something waits for a resync that was in sync.
 const TORN: &str = "a write found no room on a member";
-/// Units in flight at most.
-const WINDOW: usize = 16;
 /// Units that need nothing and may be passed over in one go.
 const SKIP: usize = 4096;
 /// How often progress is put on the members.
@@ -185,6 +183,8 @@ impl Keeper {
             self.interrupt_sync("too many members are gone");
         } else if self.stop.asked.is_some() {
             self.interrupt_sync("the array is being stopped");
+        } else if self.writes_over {
+            self.interrupt_sync("a member is gone");
         }
         match self.sync.phase {
             Phase::Idle => self.choose_sync(),
@@ -199,7 +199,7 @@ impl Keeper {
         if self.sync.retry_at.take_if(|at| *at <= self.now).is_some() {
             self.retry_sync();
         }
-        if self.failed || self.stop.asked.is_some() {
+        if self.failed || self.writes_over || self.stop.asked.is_some() {
             return;
         }
         self.assign_spares();
@@ -344,7 +344,7 @@ impl Keeper {
         while self.sync.interrupted.is_none()
             && !self.sync.paused
             && self.sync.cursor < self.sync.end
-            && self.sync.units.len() < WINDOW
+            && self.sync.units.len() < self.rules.units_at_once
             && self.sync.pace.next_at().is_some_and(|at| at <= self.now)
         {
             if self.issue_unit() {

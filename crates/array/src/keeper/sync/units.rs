@@ -79,7 +79,7 @@ impl Keeper {
         if self.sync.action == SyncAction::Recovery && self.space.is_by_role() {
             return self.issue_recovery_by_role(start);
         }
-        let height = self.unit_height(start);
+        let height = self.space.unit_left(start);
         let sectors = height.min(self.sync.end - start);
         self.sync.cursor = start + sectors;
         let unit = Unit { start, sectors: sectors as u32 };
@@ -110,12 +110,6 @@ impl Keeper {
         true
     }
 
-    /// How far a unit at this place of sync space may reach.
-    fn unit_height(&self, start: u64) -> u64 {
-        let unit = self.space.unit_sectors();
-        unit - start % unit
-    }
-
     /// Recovery targets not yet rebuilt up to `end` of their data area, where `[from, to)` is the
     /// range of sync space that the bitmap would mark.
     fn targets_at(&self, end: u64, from: u64, to: u64) -> Vec<MemberId> {
@@ -137,7 +131,7 @@ impl Keeper {
     /// a different part of the array for each target, so each is a unit of its own, and they go
     /// one after another at the same height.
     fn issue_recovery_by_role(&mut self, start: u64) -> bool {
-        let height = self.unit_height(start);
+        let height = self.space.unit_left(start);
         let sectors = height.min(self.sync.end - start);
         self.sync.cursor = start + sectors;
         let mut issued = false;
@@ -311,7 +305,7 @@ impl Keeper {
 
     /// Moves the marks below which everything is done.
     pub(super) fn note_progress(&mut self) {
-        let done = self.sync.low_water();
+        let done = self.space.done_below(self.sync.low_water());
         match self.sync.action {
             SyncAction::Resync => {
                 let missed = self.sync.missed.first().unwrap_or(MAX_SECTOR);
