@@ -10,8 +10,9 @@ use braid_array::level::{Layout, Level, ParityLayout};
 use braid_array::refusal::Invocation;
 use braid_array::{Refusal, SECTOR_BYTES};
 
-use crate::client::ClientMember;
 use crate::family::{Family, XOR2D_MD_LEVEL};
+use crate::member::ClientMember;
+pub use crate::member::member_name;
 use crate::pipeline::Params;
 
 #[cfg(test)]
@@ -19,12 +20,6 @@ mod tests;
 
 /// Where the superblock of a volume begins: metadata 1.2 alone is used over nodes.
 pub const SUPERBLOCK_SECTOR: u64 = 8;
-
-/// How a member on a node is called.
-#[must_use]
-pub fn member_name(address: &str, volume: &str) -> String {
-    format!("node://{address}/{volume}")
-}
 
 /// A volume, and what was found on it.
 #[derive(Clone, Debug)]

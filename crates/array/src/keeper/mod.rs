@@ -299,6 +299,11 @@ impl Keeper {
         self.stop.over
     }
 
+    /// No superblock is written any more, and nothing changes.
+    pub const fn freeze(&mut self) {
+        self.writes_over = true;
+    }
+
     /// An operation on a member is on its way.
     pub fn asked(&mut self, id: MemberId) {
         if let Some(member) = self.members.get_mut(id) {

@@ -145,8 +145,11 @@ impl Client {
                 Err(Unfit::Never) if decode.shared => self.dissolve(job, wanted),
                 Err(Unfit::Never) => {
                     self.forget(job);
-                    let error =
-                        if self.enough() { RequestError::Medium } else { RequestError::Failed };
+                    let error = if self.keeper.has_failed() {
+                        RequestError::Failed
+                    } else {
+                        RequestError::Medium
+                    };
                     wanted.iter().for_each(|want| self.piece_over(want.request, Err(error)));
                 }
                 Err(unfit) => {

@@ -2,7 +2,8 @@
 //!
 //! It plans everything. Writes are gathered by slice of a stripe ([`gather`]) and go out as
 //! slice-sets ([`write`]); reads go to the nodes that hold the data, or to others whose sum gives
-//! it back ([`read`], [`decode`]). [`setup`] connects, [`marks`] keeps the superblocks true.
+//! it back ([`read`], [`decode`]). [`setup`] connects. Who the members are, what the superblocks
+//! say, background work and commands are the keeper's; [`obey`] and [`work`] carry that out.
 //!
 //! Two slice-sets never change the same slice of a stripe at once, and nothing is decoded from a
 //! slice that is being written. When a node is lost, reads go on without it, and writes end: what
@@ -11,34 +12,34 @@
 mod decode;
 mod extent;
 mod gather;
-mod marks;
 mod mix;
+mod obey;
 mod read;
 mod requests;
-mod resync;
 mod setup;
+mod space;
 mod staging;
-mod status;
-mod stop;
 #[cfg(test)]
 mod tests;
+mod work;
 mod write;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use braid_array::action::{Command, CommandId, Event};
 use braid_array::array::Scratch;
-use braid_array::events::{ArrayEvent, Fault};
 use braid_array::fabric::{FabricEvent, FabricOp};
-use braid_array::format::Superblock;
-use braid_array::refusal::{Invocation, Next, Refusal};
+use braid_array::keeper::{Keeper, OnLoss, Rules};
+use braid_array::refusal::{Invocation, Next};
 use braid_array::request::Full;
 use braid_array::status::Status;
 use braid_array::{
     Action, BlockMachine, Buf, Compute, Instant, IoError, IoId, Machine, MemberId, Outcome,
-    Request, RequestError, RequestId, SECTOR_BYTES,
+    Refusal, Request, RequestError, RequestId, SECTOR_BYTES,
 };
 
+use crate::member;
+pub use crate::member::ClientMember;
 use crate::pipeline::{Params, Pipeline};
 use crate::schedule::Planner;
 use crate::set::Mode;
@@ -47,27 +48,16 @@ use braid_array::code::Cell;
 use decode::Decode;
 use extent::Piece;
 use gather::Gather;
-use marks::Marks;
 use mix::Mix;
 use requests::{Pending, Zeroing};
-use resync::Resync;
 use setup::{Link, LinkState};
+use space::Space;
 use staging::Staging;
+use work::Task;
 use write::{Job, OpenSet};
 
 /// Requests are multiples of this.
 const BLOCK_BYTES: u32 = 4096;
-
-/// A member as the client finds it.
-#[derive(Clone, Debug)]
-pub struct ClientMember {
-    /// Its node, `HOST:PORT`.
-    pub address: String,
-    /// Its volume there.
-    pub volume: String,
-    /// What it carries.
-    pub superblock: Superblock,
-}
 
 /// An array over nodes.
 #[derive(Clone, Debug)]
@@ -81,6 +71,9 @@ pub struct ClientConfig {
     /// The client makes parities when that is faster: see [`mix`].
     pub mix: bool,
 }
+
+const RULES: Rules =
+    Rules { on_loss: OnLoss::EndWrites, units_at_once: 4, stop_patience_ms: 10_000 };
 
 /// A slice of a stripe: the stripe, and the number of the slice in its blocks.
 type Key = (u64, u32);
@@ -121,7 +114,8 @@ enum Question {
     Connect,
     /// The number of the flush.
     Flush(u32),
-    Mark,
+    /// For the keeper's update.
+    Meta,
 }
 
 /// How far the array is.
@@ -131,8 +125,6 @@ enum Phase {
     Setup,
     /// Requests are served.
     Running,
-    /// Since when. The command that asked for it is answered at the end.
-    Stopping { id: CommandId, since: Instant },
     /// Nothing is served any more.
     Stopped,
 }
@@ -140,8 +132,7 @@ enum Phase {
 /// A flush on its way to the nodes.
 #[derive(Debug)]
 struct Flush {
-    /// `None`: the machine's own.
-    request: Option<RequestId>,
+    request: RequestId,
     left: u32,
     failed: bool,
 }
@@ -150,12 +141,10 @@ struct Flush {
 #[derive(Debug)]
 pub struct Client {
     pipeline: Pipeline,
+    keeper: Keeper,
+    space: Space,
     redundant: bool,
-    read_only: bool,
-    /// A slice-set has failed or a node is gone: no write can be served any more.
-    writes_over: bool,
     now: Instant,
-    epoch_micros: u64,
     phase: Phase,
     actions: VecDeque<Action>,
     links: Vec<Link>,
@@ -189,8 +178,9 @@ pub struct Client {
     kept_decodes: VecDeque<u32>,
     next_decode: u32,
     flushes: BTreeMap<u32, Flush>,
-    marks: Marks,
-    resync: Option<Resync>,
+    /// Background work whose slices are not free yet, and what is under way, by its slice.
+    waiting_work: VecDeque<Task>,
+    working: BTreeMap<Key, Task>,
     staging: Staging,
     zeroes: Buf,
 }
@@ -234,18 +224,19 @@ impl Client {
         let positions = 0..pipeline.positions();
         let (wide, narrow) = positions.partition(|&p| p < params.wide.count);
         let turns = vec![0; usize::from(pipeline.positions())];
-        let marks = Marks::of(&config.members, redundant);
-        let resync = (marks.needs_resync() && !config.read_only).then(Resync::default);
-        let links = config.members.into_iter().map(|member| Link::new(member, params.reads.count));
+        let space = Space::new(&pipeline).map_err(|error| error.to_string())?;
+        let kept = member::kept(&config.members, config.read_only, BLOCK_BYTES);
+        let kept = kept.ok_or("an array has members")?;
+        let keeper = Keeper::new(Instant(0), kept, Box::new(space.clone()), RULES)?;
+        let links = Link::all(config.members, params.reads.count);
         let mut client = Self {
+            keeper,
+            space,
             redundant,
-            read_only: config.read_only,
-            writes_over: false,
             now: Instant(0),
-            epoch_micros: 0,
             phase: Phase::Setup,
             actions: VecDeque::new(),
-            links: links.collect(),
+            links,
             questions: BTreeMap::new(),
             next_tag: 1,
             ios: BTreeMap::new(),
@@ -269,8 +260,8 @@ impl Client {
             kept_decodes: VecDeque::new(),
             next_decode: 0,
             flushes: BTreeMap::new(),
-            marks,
-            resync,
+            waiting_work: VecDeque::new(),
+            working: BTreeMap::new(),
             staging: Staging::new(rest, slice),
             zeroes,
             pipeline,
@@ -282,7 +273,7 @@ impl Client {
 
     /// Tells what time `Instant(0)` was, in microseconds since 1970.
     pub const fn set_epoch(&mut self, micros: u64) {
-        self.epoch_micros = micros;
+        self.keeper.set_epoch(micros);
     }
 
     fn params(&self) -> &Params {
@@ -297,6 +288,11 @@ impl Client {
     fn slice_len(&self, slice: u32) -> u32 {
         let start = slice * self.slice_bytes();
         (self.params().chunk_bytes - start).min(self.slice_bytes())
+    }
+
+    /// What the keeper calls the member of a role that is there.
+    fn member_id(&self, role: u16) -> MemberId {
+        self.links[usize::from(role)].id.unwrap_or(MemberId(u16::MAX))
     }
 
     fn alive(&self, role: u16) -> bool {
@@ -326,6 +322,7 @@ impl Client {
         let tag = self.next_tag;
         self.next_tag = self.next_tag.wrapping_add(1);
         self.questions.insert(tag, (role, question));
+        self.keeper.asked(self.member_id(role));
         self.send(role, &message(tag));
     }
 
@@ -355,7 +352,6 @@ impl Client {
         };
         let role = self.links.iter().position(|link| link.peer == peer && link.alive());
         let Some(role) = role.map(|role| role as u16) else { return };
-        self.links[usize::from(role)].heard = self.now;
         match event {
             FabricEvent::Accepted { .. } => {}
             FabricEvent::Connected { .. } => self.connected(role),
@@ -393,7 +389,8 @@ impl Client {
             _ => return self.part_with(role, "it answers what was not asked"),
         }
         let Some((_, question)) = self.questions.remove(&tag) else { return };
-        if let (Question::Flush(_) | Question::Mark, Err(why)) = (question, &answer) {
+        self.keeper.answered(self.member_id(role));
+        if let (Question::Flush(_) | Question::Meta, Err(why)) = (question, &answer) {
             self.fail_writes(role, why.clone());
         }
         match question {
@@ -401,79 +398,60 @@ impl Client {
                 self.setup_answered(role, question, answer);
             }
             Question::Flush(number) => self.flush_answered(number, answer.is_ok()),
-            Question::Mark => self.mark_answered(),
+            Question::Meta => self.meta_answered(),
         }
     }
 
     /// Gives a node up that misbehaves.
     fn part_with(&mut self, role: u16, reason: &'static str) {
-        self.hang_up_on(role, Refusal::new(reason, "use the same version of braid everywhere"));
+        let why = Refusal::new(reason, "use the same version of braid everywhere");
+        self.keeper.lose_member(self.member_id(role), why);
+        self.obey();
     }
 
-    fn hang_up_on(&mut self, role: u16, why: Refusal) {
+    fn hang_up_on(&mut self, role: u16) {
         let peer = self.links[usize::from(role)].peer;
         self.actions.push_back(Action::Fabric(FabricOp::HangUp { peer }));
-        self.lose(role, why);
+        self.gone(role);
     }
 
-    /// A node is there and does not do its part: it cannot be relied on any more. That holds for a
-    /// flush, too: the next may succeed without what this one should have made durable.
-    fn fail_writes(&mut self, role: u16, why: Refusal) {
-        self.links[usize::from(role)].errors += 1;
-        if !self.writes_over {
-            let (member, Refusal { reason, next }) = (MemberId(role), why);
-            let event = ArrayEvent::WritesEnded { member, reason: reason.into(), next };
-            self.actions.push_back(Action::Notify(event));
-        }
-        self.end_writes();
-    }
-
-    /// A node is gone.
+    /// The connection to a node is over.
     fn lose(&mut self, role: u16, why: Refusal) {
-        let link = &mut self.links[usize::from(role)];
-        link.state = LinkState::Lost;
-        link.errors += 1;
-        self.notify_failed(role, why);
+        self.links[usize::from(role)].state = LinkState::Lost;
+        self.keeper.lose_member(self.member_id(role), why);
+        self.obey();
+        self.gone(role);
+    }
+
+    /// What was asked of a node, or was to be, goes without it.
+    fn gone(&mut self, role: u16) {
+        self.links[usize::from(role)].state = LinkState::Lost;
         let left_open: Vec<Question> = {
             let asked = |&(_, &(asked, _)): &(&u32, &(u16, Question))| asked == role;
             let tags: Vec<u32> = self.questions.iter().filter(asked).map(|(&tag, _)| tag).collect();
             tags.iter().filter_map(|tag| self.questions.remove(tag)).map(|(_, q)| q).collect()
         };
-        self.end_writes();
+        self.end_sets();
         for question in left_open {
             match question {
                 Question::Flush(number) => self.flush_answered(number, !self.unsafe_losses()),
-                Question::Mark => self.mark_answered(),
+                Question::Meta => self.meta_answered(),
                 Question::Open | Question::Prepare | Question::Connect => {}
             }
-        }
-        if !self.enough() {
-            self.actions.push_back(Action::Notify(ArrayEvent::ArrayFailed));
         }
         self.setup_goes_on();
         self.reads_without(role);
     }
 
-    fn notify_failed(&mut self, role: u16, Refusal { reason, next }: Refusal) {
-        let (member, reason, fault) = (MemberId(role), reason.into(), Fault::default());
-        let event = ArrayEvent::MemberFailed { member, reason, fault, next };
-        self.actions.push_back(Action::Notify(event));
-    }
-
-    /// Whether everything can still be read.
-    fn enough(&self) -> bool {
-        let Params { family, nodes, .. } = *self.params();
-        family.losses(nodes).is_ok_and(|losses| losses.survives(|role| !self.alive(role)))
-    }
-
     /// Whether nodes are gone that may take along what was answered and not flushed: they may come
     /// back without it, and the array then goes by what its data blocks say.
     fn unsafe_losses(&self) -> bool {
-        let unflushed = !self.read_only && self.marks.active();
-        !self.enough() || unflushed && self.links.iter().any(|link| link.state == LinkState::Lost)
+        let unflushed = !self.keeper.is_read_only() && self.keeper.is_active();
+        self.keeper.has_failed()
+            || unflushed && self.links.iter().any(|link| link.state == LinkState::Lost)
     }
 
-    fn flush_nodes(&mut self, request: Option<RequestId>) {
+    fn flush_nodes(&mut self, request: RequestId) {
         let number = self.next_tag;
         let roles: Vec<u16> = (0..self.params().nodes).filter(|&r| self.alive(r)).collect();
         let flush = Flush { request, left: roles.len() as u32, failed: self.unsafe_losses() };
@@ -498,36 +476,23 @@ impl Client {
     fn flush_over(&mut self, number: u32) {
         let Some(flush) = self.flushes.remove(&number) else { return };
         let result = if flush.failed { Err(RequestError::Failed) } else { Ok(()) };
-        match flush.request {
-            Some(id) => self.piece_over(id, result),
-            None => self.flushed(result.is_ok()),
-        }
+        self.piece_over(flush.request, result);
     }
 
-    fn command(&mut self, id: CommandId, command: &Command) {
-        let refused = |reason: &str, next: Next| Err(Refusal::new(reason, next));
-        let result = match command {
-            Command::Stop if matches!(self.phase, Phase::Setup | Phase::Running) => {
-                self.phase = Phase::Stopping { id, since: self.now };
-                return;
-            }
-            Command::Stop => refused("the array is stopping already", "wait for it".into()),
-            Command::Pause(paused) => {
-                if let Some(resync) = &mut self.resync {
-                    resync.paused = *paused;
-                }
-                Ok(())
-            }
-            Command::Scrub { .. } | Command::StopScrub | Command::SpeedLimits { .. } => refused(
-                "an array over nodes does not take this command in this version",
-                Next::by("see what it does by itself", Invocation::Status { array: None }),
-            ),
-            _ => refused(
-                "the members of an array over nodes stay as they are while it runs",
-                "stop the array and assemble it with the members that it is to have".into(),
-            ),
-        };
-        self.actions.push_back(Action::Reply { id, result });
+    fn command(&mut self, id: CommandId, command: Command) {
+        if matches!(command, Command::Scrub { .. }) {
+            let reason = "an array over nodes cannot be checked in this version";
+            let next = Next::by("see what it does by itself", Invocation::Status { array: None });
+            let result = Err(Refusal::new(reason, next));
+            self.actions.push_back(Action::Reply { id, result });
+            return;
+        }
+        if matches!((&command, &self.phase), (Command::Stop, Phase::Setup)) {
+            // Nothing has been written, and nothing needs to be.
+            self.keeper.freeze();
+            self.phase = Phase::Running;
+        }
+        self.with_traffic(|keeper, traffic| keeper.command(id, command, traffic));
     }
 
     /// Does whatever can be done without waiting.
@@ -537,11 +502,9 @@ impl Client {
         }
         self.work_on_zeroes();
         self.start_gathers();
-        self.resync_goes_on();
-        self.open_sets();
+        self.drive_keeper();
         self.start_decodes();
         self.send_reads();
-        self.marks_go_on();
     }
 
     /// Nothing that the exports asked for is under way.
@@ -557,12 +520,16 @@ impl Client {
 impl Machine for Client {
     fn handle(&mut self, now: Instant, event: Event) {
         self.now = self.now.max(now);
+        self.keeper.at(now);
         match event {
             Event::Done { io, result } => self.io_done(io, result),
-            Event::Command { id, command } => self.command(id, &command),
+            Event::Command { id, command } => self.command(id, command),
             Event::Tick => {
                 self.setup_tick();
-                self.stop_tick();
+                if matches!(self.phase, Phase::Running) {
+                    self.keeper.tick();
+                    self.obey();
+                }
             }
             Event::Fabric(event) => self.fabric(event),
             // The client has no volumes, and loads nothing.
@@ -580,18 +547,25 @@ impl Machine for Client {
     fn deadline(&self) -> Option<Instant> {
         let due = |key: &Key| self.areas.get(key)?.gathers.front()?.patience.next(self.now);
         let gathers = self.listed.iter().filter_map(due);
-        let own = [self.setup_deadline(), self.marks_deadline(), self.stop_deadline()];
+        let running = matches!(self.phase, Phase::Running);
+        let keeper = self.keeper.deadline().filter(|_| running);
+        let own = [self.setup_deadline(), keeper];
         gathers.chain(own.into_iter().flatten()).min()
     }
 
     fn idle(&self) -> bool {
-        self.actions.is_empty() && self.ios.is_empty() && self.quiet() && self.questions.is_empty()
+        self.actions.is_empty()
+            && self.ios.is_empty()
+            && self.quiet()
+            && self.questions.is_empty()
+            && self.keeper.is_idle()
     }
 }
 
 impl BlockMachine for Client {
     fn submit(&mut self, now: Instant, request: Request) -> Result<(), Full> {
         self.now = self.now.max(now);
+        self.keeper.at(now);
         match self.phase {
             Phase::Setup => Err(Full),
             _ => {
@@ -602,7 +576,7 @@ impl BlockMachine for Client {
     }
 
     fn status(&self) -> Status {
-        self.describe()
+        self.keeper.status()
     }
 
     fn array_sectors(&self) -> u64 {
@@ -614,7 +588,7 @@ impl BlockMachine for Client {
     }
 
     fn read_only(&self) -> bool {
-        self.read_only
+        self.keeper.is_read_only()
     }
 
     fn free_member(&self) -> Option<MemberId> {

@@ -1,6 +1,9 @@
 //! Reads: each part from the node that holds it, straight into the request's buffer. A client gives
 //! out the nodes' read slots itself; what finds none free waits here.
 
+use braid_array::IoError;
+use braid_array::keeper::Tried;
+
 use super::extent::{Extent, Piece, Range, Want, Whose};
 use super::setup::Link;
 use super::{BTreeMap, Buf, Client, Message, Request, RequestError, RequestId, SECTOR_BYTES};
@@ -61,6 +64,7 @@ impl Client {
                 let sector = data_sector + byte / SECTOR_BYTES;
                 let read = Message::Read { slot, sector, bytes: len, to: piece.into.offset };
                 self.send(role, &read);
+                self.keeper.asked(self.member_id(role));
             }
         }
     }
@@ -80,7 +84,8 @@ impl Client {
         let Some(piece) = self.free_slot(role, u32::from(slot)) else {
             return self.part_with(role, "it answers what was not asked");
         };
-        self.links[usize::from(role)].errors += 1;
+        let tried = Tried { sector: None, changes: false, must_land: false };
+        self.keeper.failed_io(self.member_id(role), tried, IoError::MEDIUM);
         self.read_elsewhere(piece);
     }
 
@@ -88,6 +93,7 @@ impl Client {
         let link = &mut self.links[usize::from(role)];
         let piece = link.slots.get_mut(slot as usize)?.take()?;
         link.free_slots.push(slot as u16);
+        self.keeper.answered(self.member_id(role));
         Some(piece)
     }
 

@@ -19,6 +19,7 @@ const ZEROES_AT_ONCE: u32 = 256;
 pub(super) struct Pending {
     /// Parts that are not over.
     left: u32,
+    op: Op,
     error: Option<RequestError>,
 }
 
@@ -40,8 +41,9 @@ impl Client {
             self.actions.push_back(Action::Complete { id, result: Err(error) });
             return;
         }
+        self.keeper.request_came(changes_data(request.op));
         // The request itself is a part until all others are known.
-        self.requests.insert(request.id, Pending { left: 1, error: None });
+        self.requests.insert(request.id, Pending { left: 1, op: request.op, error: None });
         let start = request.sector * SECTOR_BYTES;
         let end = start + request.sectors * SECTOR_BYTES;
         match request.op {
@@ -54,14 +56,14 @@ impl Client {
             Op::Discard => {}
             Op::Flush => {
                 self.add_parts(request.id, 1);
-                self.flush_nodes(Some(request.id));
+                self.flush_nodes(request.id);
             }
         }
         self.piece_over(request.id, Ok(()));
     }
 
     fn check(&self, request: &Request) -> Result<(), RequestError> {
-        if !matches!(self.phase, Phase::Running) {
+        if !matches!(self.phase, Phase::Running) || self.keeper.is_stopping() {
             return Err(RequestError::Failed);
         }
         if request.op == Op::Flush {
@@ -85,8 +87,8 @@ impl Client {
         }
         match request.op {
             Op::Read => Ok(()),
-            _ if self.read_only => Err(RequestError::ReadOnly),
-            _ if self.writes_over => Err(RequestError::Failed),
+            _ if self.keeper.is_read_only() => Err(RequestError::ReadOnly),
+            _ if self.keeper.writes_over() => Err(RequestError::Failed),
             _ => Ok(()),
         }
     }
@@ -104,6 +106,7 @@ impl Client {
         pending.left -= 1;
         if pending.left == 0 {
             let result = pending.error.map_or(Ok(()), Err);
+            self.keeper.request_over(changes_data(pending.op));
             self.requests.remove(&id);
             self.actions.push_back(Action::Complete { id, result });
         }
@@ -158,7 +161,7 @@ impl Client {
         while let Some(zeroing) = self.zeroing.front_mut() {
             let id = zeroing.id;
             let busy = self.requests.get(&id).map_or(0, |pending| pending.left);
-            if self.writes_over || zeroing.next == zeroing.end {
+            if self.keeper.writes_over() || zeroing.next == zeroing.end {
                 let whole = zeroing.next == zeroing.end;
                 self.zeroing.pop_front();
                 self.piece_over(id, if whole { Ok(()) } else { Err(RequestError::Failed) });
@@ -177,4 +180,8 @@ impl Client {
             self.gather(extent.stripe, fragment, Patience::some(self.now));
         }
     }
+}
+
+const fn changes_data(op: Op) -> bool {
+    matches!(op, Op::Write { .. } | Op::WriteZeroes { .. } | Op::Discard)
 }

@@ -6,9 +6,8 @@
 //! Nodes are wired to each other when all are prepared. An array with a node missing serves reads
 //! only, for which the nodes need no wires.
 
-use braid_array::events::ArrayEvent;
 use braid_array::fabric::{FabricOp, PeerId};
-use braid_array::{Action, Refusal};
+use braid_array::{Action, MemberId, Refusal};
 
 use super::{Client, ClientMember, Instant, Message, Phase, Piece, Question, VecDeque};
 use crate::wire::PeerAddress;
@@ -39,13 +38,12 @@ pub(super) enum LinkState {
 #[derive(Debug)]
 pub(super) struct Link {
     pub(super) member: Option<ClientMember>,
+    /// What the keeper calls it.
+    pub(super) id: Option<MemberId>,
     pub(super) peer: PeerId,
     pub(super) state: LinkState,
     /// Where the ring begins in the node's arena.
     pub(super) ring: u64,
-    pub(super) errors: u64,
-    /// When it last said or put something.
-    pub(super) heard: Instant,
     /// By slot: what it is read for.
     pub(super) slots: Vec<Option<Piece>>,
     pub(super) free_slots: Vec<u16>,
@@ -54,16 +52,25 @@ pub(super) struct Link {
 }
 
 impl Link {
+    /// The connections to all members, by role.
+    pub(super) fn all(members: Vec<Option<ClientMember>>, slots: u16) -> Vec<Self> {
+        let mut ids = (0..).map(MemberId);
+        let link = |member: Option<ClientMember>| {
+            let id = member.as_ref().and_then(|_| ids.next());
+            Self::new(member, id, slots)
+        };
+        members.into_iter().map(link).collect()
+    }
+
     /// The peer is numbered when the connection is asked for.
-    pub(super) fn new(member: Option<ClientMember>, slots: u16) -> Self {
+    fn new(member: Option<ClientMember>, id: Option<MemberId>, slots: u16) -> Self {
         let state = if member.is_some() { LinkState::Connecting } else { LinkState::Missing };
         Self {
             member,
+            id,
             peer: PeerId(u32::MAX),
             state,
             ring: 0,
-            errors: 0,
-            heard: Instant(0),
             slots: (0..slots).map(|_| None).collect(),
             free_slots: (0..slots).rev().collect(),
             queue: VecDeque::new(),
@@ -162,14 +169,9 @@ impl Client {
     /// The node is there, but another client has the volume, or it has no room: the array must not
     /// go on as if the node were dead.
     fn give_up(&mut self, role: u16, why: Refusal) {
-        self.notify_failed(role, why);
-        self.hang_up_all();
-        for link in self.links.iter_mut().filter(|link| link.alive()) {
-            link.state = LinkState::Lost;
-        }
-        self.end_writes();
-        self.actions.push_back(Action::Notify(ArrayEvent::ArrayFailed));
-        self.setup_goes_on();
+        self.keeper.lose_member(self.member_id(role), why);
+        self.keeper.give_up();
+        self.obey();
     }
 
     pub(super) fn hang_up_all(&mut self) {
@@ -191,8 +193,8 @@ impl Client {
             for link in self.links.iter_mut().filter(|link| link.alive()) {
                 link.state = LinkState::Ready;
             }
-            self.writes_over |= !complete;
             self.phase = Phase::Running;
+            self.keeper.begin();
         }
     }
 

@@ -1,7 +1,9 @@
 //! The client against nodes that answer as the tests say.
 
 use braid_array::Op;
+use braid_array::events::ArrayEvent;
 use braid_array::fabric::PeerId;
+use braid_array::format::Superblock;
 use braid_array::format::superblock::MAX_SECTOR;
 use braid_array::level::{Layout, Level};
 

@@ -11,7 +11,7 @@ use braid_array::Refusal;
 use super::gather::{Fragment, Patience, Range};
 use super::{
     Action, Area, BTreeMap, BTreeSet, Buf, Cell, Client, FabricOp, Gather, Key, Message, Mode,
-    Phase, Planner, RequestError, RequestId, Use,
+    Planner, RequestError, RequestId, Use,
 };
 use crate::pipeline::Plan;
 use crate::schedule::Endpoint;
@@ -25,6 +25,10 @@ pub(super) struct Job {
     /// The client makes the parities; undecided until the job is first in line.
     by_client: Option<bool>,
     range: Range,
+    /// It changes no data: the superblocks say already what it is for.
+    background: bool,
+    /// Otherwise they say that data may change once this is told.
+    ticket: Option<u64>,
 }
 
 /// A slice-set that has a position.
@@ -45,6 +49,7 @@ pub(super) struct OpenSet {
     /// Nodes that have not closed their part.
     pub(super) parts: BTreeSet<u16>,
     fine: bool,
+    background: bool,
 }
 
 impl Client {
@@ -75,7 +80,7 @@ impl Client {
 
     /// Turns what was gathered into jobs, where it is complete or has waited long enough.
     pub(super) fn start_gathers(&mut self) {
-        let hurry = matches!(self.phase, Phase::Stopping { .. });
+        let hurry = self.keeper.is_stopping();
         for _ in 0..self.listed.len() {
             let Some(key) = self.listed.pop_front() else { break };
             let whole = u64::from(self.pipeline.data_blocks()) * u64::from(self.slice_len(key.1));
@@ -131,7 +136,8 @@ impl Client {
                 self.add_parts(id, 1);
             }
             let Some(mode) = self.mode(key.0, &range.touched) else { continue };
-            self.add_job(Job { key, mode, by_client: None, range });
+            let (by_client, background, ticket) = (None, false, None);
+            self.add_job(Job { key, mode, by_client, range, background, ticket });
         }
         for id in gather.requests() {
             self.piece_over(id, Ok(()));
@@ -158,7 +164,8 @@ impl Client {
             requests: BTreeSet::new(),
             fua: false,
         };
-        self.add_job(Job { key, mode: Mode::Reconstruct, by_client: Some(false), range });
+        let (mode, by_client, background) = (Mode::Reconstruct, Some(false), true);
+        self.add_job(Job { key, mode, by_client, range, background, ticket: Some(0) });
     }
 
     /// The way to write a part of a stripe with the fewest reads and writes of members.
@@ -181,16 +188,24 @@ impl Client {
     pub(super) fn open_sets(&mut self) {
         for kind in 0..2 {
             while !self.jobs[kind].is_empty() {
-                if self.writes_over {
+                if self.keeper.writes_over() {
                     let Some(job) = self.jobs[kind].pop_front() else { break };
                     self.fail_job(job);
                     continue;
                 }
-                if !self.may_write() || self.free[kind].is_empty() || !self.open_first(kind) {
+                if !self.may_write(kind) || self.free[kind].is_empty() || !self.open_first(kind) {
                     break;
                 }
             }
         }
+    }
+
+    /// Whether the first job may be opened; if not, it is seen to.
+    fn may_write(&mut self, kind: usize) -> bool {
+        let Some(job) = self.jobs[kind].front_mut() else { return false };
+        let (start, end) = self.space.range(job.key);
+        let ticket = *job.ticket.get_or_insert_with(|| self.keeper.begin_write(start, end));
+        self.keeper.is_told(ticket)
     }
 
     /// Opens the first job, if there are buffers for what it needs.
@@ -263,6 +278,7 @@ impl Client {
         let parts: BTreeSet<u16> = plan.involved(set.mode, &set.touched).into_iter().collect();
         for &role in &parts {
             self.send(role, &Message::Open { set: set.clone() });
+            self.keeper.asked(self.member_id(role));
         }
         let mut open = OpenSet {
             key: job.key,
@@ -274,6 +290,7 @@ impl Client {
             puts: 0,
             parts,
             fine: true,
+            background: job.background,
             set,
         };
         for (index, pieces) in job.range.pieces {
@@ -377,10 +394,12 @@ impl Client {
 
     /// A node has closed its part.
     pub(super) fn closed(&mut self, role: u16, position: u16, turn: u32, fine: bool) {
-        if self.writes_over {
+        if self.keeper.writes_over() {
             // Slice-sets that have failed were not waited for.
-            if let Some(open) = self.open.get_mut(&position) {
-                open.parts.remove(&role);
+            if let Some(open) = self.open.get_mut(&position)
+                && open.parts.remove(&role)
+            {
+                self.keeper.answered(self.member_id(role));
             }
             return self.try_end(position);
         }
@@ -390,6 +409,7 @@ impl Client {
         };
         open.parts.remove(&role);
         open.fine &= fine;
+        self.keeper.answered(self.member_id(role));
         if !fine {
             let why = Refusal::new("what was written cannot be stored", "look at its storage");
             self.fail_writes(role, why);
@@ -398,9 +418,7 @@ impl Client {
     }
 
     /// No slice-set can be relied on any more: what is open ends as failed.
-    pub(super) fn end_writes(&mut self) {
-        self.writes_over = true;
-        self.interrupt_resync();
+    pub(super) fn end_sets(&mut self) {
         let positions: Vec<u16> = self.open.keys().copied().collect();
         for position in positions {
             if let Some(open) = self.open.get_mut(&position) {
@@ -425,29 +443,47 @@ impl Client {
             self.mix.credit(self.now, !self.jobs[kind].is_empty());
             self.free[kind].push_back(position);
         }
+        for role in open.parts {
+            // It is not waited for any longer.
+            self.keeper.answered(self.member_id(role));
+        }
         self.staging.give(open.staged);
+        if open.background {
+            self.work_set_over(open.key, open.fine);
+        } else {
+            self.write_over(open.key, open.fine);
+        }
         self.set_over(open.key, &open.requests, open.fine);
     }
 
     fn fail_job(&mut self, job: Job) {
         // Nothing of it was sent: the slice is as it was.
+        if job.background {
+            self.work_set_over(job.key, false);
+        } else if job.ticket.is_some() {
+            self.write_over(job.key, false);
+        }
         self.area_free(job.key);
         for id in job.range.requests {
             self.piece_over(id, Err(RequestError::Failed));
         }
     }
 
+    /// What the superblocks were told of is over.
+    fn write_over(&mut self, key: Key, fine: bool) {
+        let (start, end) = self.space.range(key);
+        self.keeper.end_write(start, end, !fine);
+    }
+
     fn set_over(&mut self, key: Key, requests: &BTreeSet<RequestId>, fine: bool) {
         if !fine {
             self.torn.insert(key);
         }
-        self.resynced(key, fine);
         self.area_free(key);
         let result = if fine { Ok(()) } else { Err(RequestError::Failed) };
         for &id in requests {
             self.piece_over(id, result);
         }
-        self.marks_touched();
     }
 
     fn area_free(&mut self, key: Key) {

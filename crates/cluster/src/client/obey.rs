@@ -1,0 +1,95 @@
+//! What the keeper asks for, said to the nodes.
+
+use braid_array::keeper::{Ask, Keeper, Traffic};
+use braid_array::{Action, MemberId, Refusal};
+
+use super::{Client, Message, Phase, Question};
+
+impl Client {
+    /// Does what the keeper asks for, in order.
+    pub(super) fn obey(&mut self) {
+        while let Some(ask) = self.keeper.next_ask() {
+            match ask {
+                Ask::Flush(member) => self.ask_meta(member, |tag| Message::Flush { tag }),
+                Ask::Write(write) => {
+                    let (sector, bytes) = (write.sector, write.bytes);
+                    let message = |tag| Message::WriteMeta { tag, sector, bytes };
+                    self.ask_meta(write.member, message);
+                }
+                Ask::Work { place, unit, work } => self.add_work(place, unit, work),
+                Ask::GiveUp(member) => self.let_go_of(member),
+                Ask::Reply(id, result) => {
+                    if self.keeper.has_stopped() {
+                        self.hang_up_all();
+                        // Nobody answers any more.
+                        self.questions.clear();
+                        self.phase = Phase::Stopped;
+                    }
+                    self.actions.push_back(Action::Reply { id, result });
+                }
+                Ask::Notify(event) => self.actions.push_back(Action::Notify(event)),
+                // Slice-sets look at every turn whether they may begin; ids do not change.
+                Ask::Updated | Ask::Disown(_) => {}
+            }
+        }
+    }
+
+    /// Asks something for the keeper's update.
+    fn ask_meta(&mut self, member: MemberId, message: impl FnOnce(u32) -> Message) {
+        match self.role_of(member).filter(|&role| self.alive(role)) {
+            Some(role) => self.ask(role, Question::Meta, message),
+            None => self.keeper.update_done(),
+        }
+    }
+
+    /// Something asked for the keeper's update is answered.
+    pub(super) fn meta_answered(&mut self) {
+        self.keeper.update_done();
+        self.obey();
+    }
+
+    /// Has the keeper do what it can do now, and opens the slice-sets that wait for it.
+    pub(super) fn drive_keeper(&mut self) {
+        loop {
+            let updates = self.keeper.updates();
+            self.start_work();
+            self.open_sets();
+            self.keeper.drive_meta();
+            self.obey();
+            self.keeper.drive_sync();
+            self.obey();
+            self.with_traffic(|keeper, traffic| keeper.drive_stop(traffic));
+            self.keeper.drive_meta();
+            self.obey();
+            if self.keeper.updates() == updates {
+                return;
+            }
+        }
+    }
+
+    pub(super) fn with_traffic(&mut self, drive: impl FnOnce(&mut Keeper, Traffic<'_>)) {
+        let quiet = self.quiet();
+        let never = |_| false;
+        drive(&mut self.keeper, Traffic { quiet, plans: &never, gave_up: &never });
+        self.obey();
+    }
+
+    /// The keeper waits no longer for a node.
+    fn let_go_of(&mut self, member: MemberId) {
+        if let Some(role) = self.role_of(member).filter(|&role| self.alive(role)) {
+            self.hang_up_on(role);
+        }
+    }
+
+    /// A node is there and does not do its part: it cannot be relied on any more. That holds for a
+    /// flush, too: the next may succeed without what this one should have made durable.
+    pub(super) fn fail_writes(&mut self, role: u16, why: Refusal) {
+        self.keeper.end_writes(self.member_id(role), why);
+        self.obey();
+        self.end_sets();
+    }
+
+    fn role_of(&self, member: MemberId) -> Option<u16> {
+        (0..self.params().nodes).find(|&role| self.links[usize::from(role)].id == Some(member))
+    }
+}

@@ -1,0 +1,124 @@
+//! The sync space of an array over nodes: slices of stripes, one after the other. A slice takes as
+//! much of it as it has rows on each node, or of the array for raid10, so that places between
+//! stripes are md's.
+
+use braid_array::SECTOR_BYTES;
+use braid_array::code::Losses;
+use braid_array::keeper::{Redundancy, SyncSpace};
+use braid_array::level::Level;
+
+use super::Key;
+use crate::family::{Family, FamilyError, XOR2D_NAME};
+use crate::pipeline::Pipeline;
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(super) struct Space {
+    family: Family,
+    nodes: u16,
+    losses: Losses,
+    array_sectors: u64,
+    stripes: u64,
+    rows: u64,
+    chunk_sectors: u64,
+    slice_sectors: u64,
+    /// Sectors of the space for each sector of a block.
+    width: u64,
+}
+
+impl Space {
+    pub(super) fn new(pipeline: &Pipeline) -> Result<Self, FamilyError> {
+        let params = pipeline.params();
+        let rows = u64::from(pipeline.rows());
+        let in_array = matches!(params.family, Family::Md { level: Level::Raid10, .. });
+        Ok(Self {
+            family: params.family,
+            nodes: params.nodes,
+            losses: params.family.losses(params.nodes)?,
+            array_sectors: pipeline.array_bytes() / SECTOR_BYTES,
+            stripes: params.stripes,
+            rows,
+            chunk_sectors: u64::from(params.chunk_bytes) / SECTOR_BYTES,
+            slice_sectors: u64::from(params.wide.bytes) / SECTOR_BYTES,
+            width: if in_array { u64::from(pipeline.data_blocks()) } else { rows },
+        })
+    }
+
+    /// The slice that a place is in.
+    pub(super) const fn key(&self, sector: u64) -> Key {
+        let (stripe, within) = (sector / self.per_stripe(), sector % self.per_stripe());
+        (stripe, (within / (self.slice_sectors * self.width)) as u32)
+    }
+
+    /// Where in the space a slice lies.
+    pub(super) fn range(&self, (stripe, slice): Key) -> (u64, u64) {
+        let first = u64::from(slice) * self.slice_sectors;
+        let last = (first + self.slice_sectors).min(self.chunk_sectors);
+        let start = stripe * self.per_stripe();
+        (start + first * self.width, start + last * self.width)
+    }
+
+    const fn per_stripe(&self) -> u64 {
+        self.chunk_sectors * self.width
+    }
+}
+
+impl SyncSpace for Space {
+    fn level_name(&self) -> String {
+        match self.family {
+            Family::Md { level, .. } => level.name().to_owned(),
+            Family::Xor2d => XOR2D_NAME.to_owned(),
+        }
+    }
+
+    fn roles(&self) -> u16 {
+        self.nodes
+    }
+
+    fn redundancy(&self) -> Redundancy {
+        match self.family {
+            Family::Md { level: Level::Linear | Level::Raid0, .. } => Redundancy::None,
+            Family::Md { level: Level::Raid1 | Level::Raid10, .. } => Redundancy::Copies,
+            Family::Md { level: Level::Raid4 | Level::Raid5, .. } => Redundancy::Parity(1),
+            Family::Md { level: Level::Raid6, .. } | Family::Xor2d => Redundancy::Parity(2),
+        }
+    }
+
+    fn array_sectors(&self) -> u64 {
+        self.array_sectors
+    }
+
+    fn member_sectors(&self) -> u64 {
+        match self.redundancy() {
+            Redundancy::None => 0,
+            _ => self.stripes * self.rows * self.chunk_sectors,
+        }
+    }
+
+    fn sync_sectors(&self) -> u64 {
+        match self.redundancy() {
+            Redundancy::None => 0,
+            _ => self.stripes * self.per_stripe(),
+        }
+    }
+
+    fn unit_sectors(&self) -> u64 {
+        self.slice_sectors * self.rows
+    }
+
+    fn unit_left(&self, sector: u64) -> u64 {
+        let within = sector % self.per_stripe();
+        let slice = self.slice_sectors * self.width;
+        let end = (within / slice + 1) * slice;
+        end.min(self.per_stripe()) - within
+    }
+
+    fn done_below(&self, sector: u64) -> u64 {
+        // Where a stripe has several rows, a slice of it has parts of all of them.
+        if self.width == 1 { sector } else { sector / self.per_stripe() * self.per_stripe() }
+    }
+
+    fn survives(&self, lost: &dyn Fn(u16) -> bool) -> bool {
+        self.losses.survives(lost)
+    }
+}

@@ -1,0 +1,57 @@
+//! Units of background work that the keeper asks for, as slice-sets.
+
+use braid_array::keeper::{Done, Fix, Unit, Work};
+
+use super::{Client, Key};
+
+/// A unit that has been asked for.
+#[derive(Clone, Debug)]
+pub(super) struct Task {
+    place: u64,
+    unit: Unit,
+    work: Work,
+}
+
+impl Client {
+    pub(super) fn add_work(&mut self, place: u64, unit: Unit, work: Work) {
+        self.waiting_work.push_back(Task { place, unit, work });
+    }
+
+    /// Begins with the units whose slices are free.
+    pub(super) fn start_work(&mut self) {
+        for _ in 0..self.waiting_work.len() {
+            let Some(task) = self.waiting_work.pop_front() else { return };
+            if self.keeper.writes_over() {
+                self.work_over(&task, Done::Failed);
+                continue;
+            }
+            let key = self.space.key(task.unit.start);
+            if self.areas.get(&key).is_some_and(|area| area.sets > 0 || area.readers > 0) {
+                self.waiting_work.push_back(task);
+                continue;
+            }
+            match task.work {
+                Work::Compare(Fix::Resync) => {
+                    self.working.insert(key, task);
+                    self.add_resync_job(key);
+                }
+                Work::Compare(Fix::Nothing | Fix::Repair) | Work::Rebuild(_) => {
+                    self.work_over(&task, Done::Failed);
+                }
+            }
+        }
+    }
+
+    /// A slice-set in this slice is over; perhaps it was background work.
+    pub(super) fn work_set_over(&mut self, key: Key, fine: bool) {
+        if let Some(task) = self.working.remove(&key) {
+            let done = if fine { Done::Well { equal: false } } else { Done::Failed };
+            self.work_over(&task, done);
+        }
+    }
+
+    fn work_over(&mut self, task: &Task, done: Done) {
+        self.keeper.work_done(task.place, task.unit, &task.work, done);
+        self.obey();
+    }
+}

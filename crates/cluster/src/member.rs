@@ -1,0 +1,46 @@
+//! Members on nodes: where they are, and how a keeper takes them.
+
+use braid_array::assemble::{Config, MemberConfig, Standing};
+use braid_array::format::{BadBlocks, Superblock};
+
+/// A member as the client finds it.
+#[derive(Clone, Debug)]
+pub struct ClientMember {
+    /// Its node, `HOST:PORT`.
+    pub address: String,
+    /// Its volume there.
+    pub volume: String,
+    /// What it carries.
+    pub superblock: Superblock,
+}
+
+/// How a member on a node is called.
+#[must_use]
+pub fn member_name(address: &str, volume: &str) -> String {
+    format!("node://{address}/{volume}")
+}
+
+/// The members of an array, by role, as their keeper takes them; `None` without any.
+pub(crate) fn kept(
+    members: &[Option<ClientMember>],
+    read_only: bool,
+    block_bytes: u32,
+) -> Option<Config> {
+    let roles = (0..).zip(members).filter_map(|(role, member)| Some((role, member.as_ref()?)));
+    let config = |(role, member): (u16, &ClientMember)| MemberConfig {
+        device: member_name(&member.address, &member.volume),
+        device_sectors: 0,
+        superblock: member.superblock.clone(),
+        bad_blocks: BadBlocks::default(),
+        standing: Standing::InSync { role },
+    };
+    let superblocks = members.iter().flatten().map(|member| &member.superblock);
+    Some(Config {
+        superblock: superblocks.max_by_key(|superblock| superblock.events)?.clone(),
+        members: roles.map(config).collect(),
+        bitmap: None,
+        read_only,
+        force: false,
+        block_bytes,
+    })
+}
