@@ -52,7 +52,7 @@ fn scrub<L: Lane>(array: &mut Array<L>, command: Command) -> u64 {
 #[track_caller]
 fn told<L: Lane>(array: &Array<L>) -> (u64, u32, Option<MemberId>) {
     let mut all = array.events.iter().filter_map(|event| match event {
-        ArrayEvent::Mismatch { array_sector, sectors, member } => {
+        ArrayEvent::Mismatch { array_sector, sectors, member, .. } => {
             Some((*array_sector, *sectors, *member))
         }
         _ => None,
