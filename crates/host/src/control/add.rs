@@ -135,7 +135,7 @@ impl Served {
 }
 
 /// Of an array of arrays, the inner array that a new device goes to: the one that misses most, as
-/// `Machine::free_member` chooses.
+/// `BlockMachine::free_member` chooses.
 fn neediest(mut status: Status) -> Status {
     let children = std::mem::take(&mut status.children);
     children.into_iter().rev().max_by_key(|child| child.degraded).unwrap_or(status)
