@@ -1,6 +1,6 @@
 //! Which code an array over nodes has, as superblocks tell it.
 
-use braid_array::level::{Layout, LayoutError, Level, ParityLayout};
+use braid_array::level::{Layout, LayoutError, Level};
 use braid_array::refusal::{Advised, Next};
 
 use crate::xor2d::{NodesError, Xor2d};
@@ -114,18 +114,8 @@ impl Family {
     #[must_use]
     pub const fn period(self, nodes: u16) -> u16 {
         match self {
-            Self::Md { layout: Layout::Parity(layout), .. } => match layout {
-                // Q stays on the last member; the others rotate as in a raid5 of one less.
-                ParityLayout::LeftAsymmetric6
-                | ParityLayout::RightAsymmetric6
-                | ParityLayout::LeftSymmetric6
-                | ParityLayout::RightSymmetric6 => nodes - 1,
-                ParityLayout::ParityFirst
-                | ParityLayout::ParityLast
-                | ParityLayout::ParityFirst6 => 1,
-                _ => nodes,
-            },
-            _ => 1,
+            Self::Md { layout, .. } => levels::period(layout, nodes as u32) as u16,
+            Self::Xor2d => 1,
         }
     }
 
@@ -167,6 +157,8 @@ impl Family {
 
 #[cfg(test)]
 mod tests {
+    use braid_array::level::ParityLayout;
+
     use super::*;
 
     #[test]

@@ -192,3 +192,31 @@ fn what_comes_back_of_xor2d_is_what_is_said_to() {
         survives(xor2d.code(), &losses, 2);
     }
 }
+
+#[test]
+fn one_changed_block_of_xor2d_is_found() {
+    for nodes in 4..=9 {
+        let xor2d = Xor2d::new(nodes).expect("4 to 34 nodes");
+        let code = xor2d.code();
+        for cell in code.cells() {
+            let involved = code.involved(cell);
+            assert_eq!(code.to_blame(|number| involved.contains(&number)), Some(cell), "{nodes}");
+        }
+        let two = [0, code.equations().len() - 1];
+        let meet = code.data().iter().find(|&&cell| code.involved(cell) == two);
+        assert_eq!(code.to_blame(|number| two.contains(&number)), meet.copied(), "{nodes}");
+        assert_eq!(code.to_blame(|_| false), None);
+        assert_eq!(code.to_blame(|_| true), None, "more than a row and a diagonal");
+    }
+}
+
+#[test]
+fn of_p_and_q_only_parity_is_found_by_what_differs() {
+    let layout = Layout::Parity(ParityLayout::LeftSymmetric);
+    let code = stripe_code(Level::Raid6, layout, 5, 0).expect("raid6");
+    assert_eq!(code.to_blame(|number| number == 0), Some(code.equations()[0].parity));
+    assert_eq!(code.to_blame(|number| number == 1), Some(code.equations()[1].parity));
+    assert_eq!(code.to_blame(|_| true), None, "any of the data");
+    let code = stripe_code(Level::Raid5, layout, 5, 0).expect("raid5");
+    assert_eq!(code.to_blame(|_| true), None, "any of the strips");
+}

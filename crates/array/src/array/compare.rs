@@ -8,7 +8,6 @@
 
 use super::Array;
 use super::job::{Compared, Job, Kind};
-use crate::code::StripName;
 use crate::keeper::{BLOCK_SECTORS, Fix, Unit, Unread};
 use crate::plan::parity_sync::{self, Target};
 use crate::plan::{Place, Plan, RoleView, Rows, Taken, Unrecoverable, mirror};
@@ -59,41 +58,39 @@ impl Array {
     ) -> Result<Step, RequestError> {
         let rows = Rows::new(0, unit.sectors);
         let view = self.stripe_view(unit, &job.avoid);
-        let lost: Vec<StripName> =
-            view.names().filter(|name| view.strip(*name).reader.is_none()).collect();
+        let lost = view.lost();
         if lost.is_empty() {
             let check = parity_sync::check(&view, rows, taken);
             return Ok(Step::Compare(check.plan, Compared::Parity { strips: check.strips }));
         }
-        if too_high(unit, view.names().map(|name| view.strip(name))) {
+        if too_high(unit, view.cells.iter()) {
             return Err(UNREAD);
         }
         let unread = |Unrecoverable| UNREAD;
-        let is_data = |name: &&StripName| matches!(name, StripName::Data(_));
+        let is_data = |strip: &usize| view.is_data(*strip);
         if fix == Fix::Resync {
-            let held = |name: &&StripName| view.strip(**name).unreadable.is_some();
-            let untold: Vec<_> = lost.iter().filter(is_data).filter(held).copied().collect();
+            let held = |strip: &usize| view.cells[*strip].unreadable.is_some();
+            let untold: Vec<usize> = lost.iter().copied().filter(is_data).filter(held).collect();
             return match untold[..] {
                 [] => parity_sync::resync_degraded(&view, rows, taken).map(Step::Write),
-                [name] if lost.len() == 1 && view.q.is_some() => {
-                    parity_sync::vouch(&view, name, rows, taken).map(|check| {
+                [strip] if lost.len() == 1 && view.sums_of(strip) > 1 => {
+                    parity_sync::vouch(&view, strip, rows, taken).map(|check| {
                         let strips = check.strips;
-                        Step::Compare(check.plan, Compared::Vouched { name, strips })
+                        Step::Compare(check.plan, Compared::Vouched { strip, strips })
                     })
                 }
                 _ => Err(Unrecoverable),
             }
             .map_err(unread);
         }
-        let untold =
-            !self.keeper.in_step(unit.start, unit.end()) && lost.iter().any(|n| is_data(&n));
+        let untold = !self.keeper.in_step(unit.start, unit.end()) && lost.iter().any(is_data);
         if job.again || untold && fix == Fix::Nothing {
             return Err(UNREAD);
         }
         let targets: Vec<Target> = lost
             .iter()
-            .flat_map(|name| view.strip(*name).writers.map(|place| (*name, place)))
-            .filter_map(|(name, place)| Some(Target { name, place: place? }))
+            .flat_map(|&strip| view.cells[strip].writers.map(|place| (strip, place)))
+            .filter_map(|(strip, place)| Some(Target { strip, place: place? }))
             .collect();
         parity_sync::rebuild(&view, &targets, rows, taken).map(Step::MendFirst).map_err(unread)
     }
@@ -148,22 +145,17 @@ impl Array {
         let checked = &job.checked;
         let (wrong, plan) = match compared {
             Compared::Vouched { .. } if differing != 0 => return Err(UNREAD),
-            Compared::Vouched { name, strips } => {
+            Compared::Vouched { strip, strips } => {
                 let view = self.stripe_view(unit, &job.avoid);
-                return Ok(Some(parity_sync::restore(&view, name, rows, &strips)));
+                return Ok(Some(parity_sync::restore(&view, strip, rows, &strips)));
             }
             Compared::Parity { .. } if differing == 0 => return Ok(None),
             Compared::Parity { strips } => {
                 let view = self.stripe_view(unit, &job.avoid);
-                let wrong = parity_sync::wrong_strip(checked[0]);
-                let located = match wrong {
-                    Some(StripName::Data(index)) if fix == Fix::Repair => Some(index),
-                    _ => None,
-                };
-                let member = wrong
-                    .filter(|_| view.q.is_some())
-                    .and_then(|name| view.strip(name).reader)
-                    .map(|place| place.member);
+                let wrong = parity_sync::wrong_strip(&view.code, checked);
+                let located = wrong.filter(|&strip| fix == Fix::Repair && view.is_data(strip));
+                let reader = wrong.and_then(|strip| view.cells[strip].reader);
+                let member = reader.map(|place| place.member);
                 (member, parity_sync::mend(&view, rows, &strips, located))
             }
             Compared::Mirror { copies, unread } if differing == 0 => {
@@ -198,8 +190,7 @@ impl Array {
     pub(super) fn unread_of(&self, job: &Job, unit: Unit) -> Vec<Unread> {
         let sectors = u64::from(unit.sectors);
         let views: Vec<RoleView> = if self.has_parity() {
-            let view = self.stripe_view(unit, &job.avoid);
-            view.names().map(|name| *view.strip(name)).collect()
+            self.stripe_view(unit, &job.avoid).cells
         } else {
             self.copies(unit.start, sectors, &job.avoid).collect()
         };

@@ -13,7 +13,6 @@ use super::Array;
 use super::mending::Unread;
 use super::work::goes_on_in_blocks;
 use crate::action::Checked;
-use crate::code::StripName;
 use crate::events::Fault;
 use crate::keeper::{Fix, Unit};
 use crate::plan::mirror::HeldCopy;
@@ -60,9 +59,9 @@ pub(crate) enum Compared {
     Parity {
         strips: Vec<Buf>,
     },
-    /// A strip was computed from the first parity and compared with the second.
+    /// A strip, by the number of its cell, was computed from one sum and compared with others.
     Vouched {
-        name: StripName,
+        strip: usize,
         strips: Vec<Buf>,
     },
     /// `unread`: copies that a resync writes without having compared them.

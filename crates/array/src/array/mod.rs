@@ -30,6 +30,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use crate::action::Event;
 use crate::assemble::Config;
+use crate::code::Codes;
 use crate::format::superblock::feature;
 use crate::geometry::{Geometry, Shape};
 use crate::keeper::{Keeper, MetaWrite, OnLoss, Rules, Unit};
@@ -57,6 +58,7 @@ const RULES: Rules = Rules { on_loss: OnLoss::GoOn, units_at_once: 16, stop_pati
 pub struct Array {
     keeper: Keeper,
     geometry: Geometry,
+    codes: Codes,
     block_bytes: u32,
     actions: VecDeque<Action>,
     requests: Requests,
@@ -114,6 +116,7 @@ impl Array {
         let block_bytes = config.block_bytes.clamp(512, 4096);
         let mut array = Self {
             keeper: Keeper::new(now, config, Box::new(space), RULES)?,
+            codes: Codes::new(&geometry),
             geometry,
             block_bytes,
             actions: VecDeque::with_capacity(1024),

@@ -4,6 +4,7 @@
 use super::Array;
 use super::job::{Job, Kind};
 use super::space;
+use crate::code::Cell;
 use crate::keeper::Unit;
 use crate::level::Level;
 use crate::plan::parity::{self, Source, StripeView};
@@ -70,21 +71,13 @@ impl Array {
 
     pub(crate) fn stripe_view(&self, unit: Unit, avoid: &[MemberId]) -> StripeView {
         let stripe = unit.start / u64::from(self.geometry.chunk_sectors());
-        let view =
-            |role: u16| self.keeper.members.view(role, unit.start, u64::from(unit.sectors), avoid);
-        let (p, q) = self.geometry.parity_roles(stripe);
-        let indices = 0..self.geometry.data_disks();
-        StripeView {
-            data: indices.clone().map(|i| view(self.geometry.data_role(stripe, i))).collect(),
-            q_coefs: if q.is_some() {
-                indices.map(|i| self.geometry.q_coef(stripe, i)).collect()
-            } else {
-                Vec::new()
-            },
-            p: view(p),
-            q: q.map(view),
-            parity_valid: self.keeper.in_step(unit.start, unit.end()),
-        }
+        let code = self.codes.of_stripe(&self.geometry, stripe);
+        let sums = code.equations().iter().map(|equation| equation.parity);
+        let cells = code.data().iter().copied().chain(sums);
+        let (start, sectors) = (unit.start, u64::from(unit.sectors));
+        let view = |cell: Cell| self.keeper.members.view(cell.node, start, sectors, avoid);
+        let cells = cells.map(view).collect();
+        StripeView { cells, code, parity_valid: self.keeper.in_step(start, unit.end()) }
     }
 
     /// The copies of a range of a mirror that does not cross a chunk.
@@ -205,7 +198,8 @@ impl Array {
                 targets.iter().filter_map(|id| self.target(&view, *id)).collect();
             // Where parity may not fit, it does not tell what a strip held that cannot be read.
             let untold = |strip: &RoleView| strip.reader.is_none() && strip.unreadable.is_some();
-            if view.data.iter().any(untold) && !self.keeper.in_step(unit.start, unit.end()) {
+            let (data, _) = view.cells.split_at(view.data_strips());
+            if data.iter().any(untold) && !self.keeper.in_step(unit.start, unit.end()) {
                 return Err(Unrecoverable);
             }
             return parity_sync::rebuild(&view, &targets, rows, taken);
@@ -222,10 +216,10 @@ impl Array {
 
     /// The strip of a stripe that a member holds.
     fn target(&self, view: &StripeView, member: MemberId) -> Option<Target> {
-        view.names().find_map(|name| {
-            let writers = view.strip(name).writers;
-            let place = writers.into_iter().flatten().find(|place| place.member == member)?;
-            Some(Target { name, place })
+        view.cells.iter().enumerate().find_map(|(strip, role)| {
+            let mut writers = role.writers.into_iter().flatten();
+            let place = writers.find(|place| place.member == member)?;
+            Some(Target { strip, place })
         })
     }
 

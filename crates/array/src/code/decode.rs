@@ -3,6 +3,9 @@
 //! Equations with one unknown are peeled off first; where that gets stuck, as P+Q with two lost
 //! data blocks does, the rest is solved by elimination.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::{BTreeSet, VecDeque};
 
 use braid_parity::gf;
@@ -24,6 +27,15 @@ pub struct Recovery {
     steps: Vec<Step>,
 }
 
+/// Cells as sums of the same cells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sums {
+    /// What is added up, by [number](StripeCode::number), ascending.
+    pub inputs: Vec<usize>,
+    /// Row-major: for each cell one coefficient for each input.
+    pub coefs: Vec<u8>,
+}
+
 impl Recovery {
     /// How the blocks of the `lost` nodes come back; `None` when the code cannot.
     ///
@@ -31,17 +43,59 @@ impl Recovery {
     /// On a node outside the stripe.
     #[must_use]
     pub fn plan(code: &StripeCode, lost: &[u16]) -> Option<Self> {
+        let rows = 0..code.rows();
+        let cells = lost.iter().flat_map(|&node| rows.clone().map(move |row| Cell { row, node }));
+        let cells: Vec<Cell> = cells.collect();
+        Self::of(code, &cells, &cells)
+    }
+
+    /// How the `wanted` cells, all of them lost, come back without any of the `lost` ones; `None`
+    /// when they cannot.
+    ///
+    /// # Panics
+    /// On a cell outside the stripe.
+    #[must_use]
+    pub fn of(code: &StripeCode, lost: &[Cell], wanted: &[Cell]) -> Option<Self> {
         let mut unknown = vec![false; usize::from(code.rows()) * usize::from(code.nodes())];
-        for &node in lost {
-            for row in 0..code.rows() {
-                unknown[code.slot(Cell { row, node })] = true;
-            }
+        for &cell in lost {
+            unknown[code.slot(cell)] = true;
         }
         let mut steps = peel(code, &mut unknown);
-        if unknown.contains(&true) {
-            steps.extend(eliminate(code, &unknown)?);
+        let still = |cell: &Cell| unknown[code.slot(*cell)];
+        if wanted.iter().any(still) {
+            steps.extend(eliminate(code, &unknown));
+            let comes = |cell: &Cell| steps.iter().any(|step| step.cell == *cell);
+            if !wanted.iter().all(comes) {
+                return None;
+            }
         }
         Some(Self { steps })
+    }
+
+    /// These cells, which come back, as sums of cells that are there.
+    #[must_use]
+    pub fn direct(&self, code: &StripeCode, cells: &[Cell]) -> Sums {
+        let width = usize::from(code.rows()) * usize::from(code.nodes());
+        let mut known: Vec<(Cell, Vec<u8>)> = Vec::new();
+        for step in self.only(cells, |_| false).steps {
+            let mut sum = vec![0; width];
+            for Term { cell, coef } in step.inputs {
+                match known.iter().find(|(known, _)| *known == cell) {
+                    Some((_, terms)) => {
+                        let adds = |(sum, &term): (&mut u8, &u8)| *sum ^= gf::mul(coef, term);
+                        sum.iter_mut().zip(terms).for_each(adds);
+                    }
+                    None => sum[code.number(cell)] ^= coef,
+                }
+            }
+            known.push((step.cell, sum));
+        }
+        let sum = |cell: &Cell| known.iter().find(|(known, _)| known == cell).map(|(_, sum)| sum);
+        let sums: Vec<&Vec<u8>> = cells.iter().filter_map(sum).collect();
+        let used = |number: &usize| sums.iter().any(|sum| sum[*number] != 0);
+        let inputs: Vec<usize> = (0..width).filter(used).collect();
+        let coefs = sums.iter().flat_map(|sum| inputs.iter().map(|&number| sum[number])).collect();
+        Sums { inputs, coefs }
     }
 
     /// Each lost cell by an equation, in this order.
@@ -113,25 +167,33 @@ fn peel(code: &StripeCode, unknown: &mut [bool]) -> Vec<Step> {
 fn solve(code: &StripeCode, number: usize, cell: Cell) -> Step {
     let equation = &code.equations()[number];
     let own = equation.coef(cell);
-    let others = equation.cells().filter(|&other| other != cell);
-    let term = |cell| Term { cell, coef: gf::div(equation.coef(cell), own) };
-    Step { cell, inputs: others.map(term).collect() }
+    let others = equation.all_terms().filter(|term| term.cell != cell);
+    let inputs = others.map(|Term { cell, coef }| Term { cell, coef: gf::div(coef, own) });
+    Step { cell, inputs: inputs.collect() }
 }
 
-/// Gauss and Jordan over all equations; every unknown must become the only one of an equation.
-fn eliminate(code: &StripeCode, unknown: &[bool]) -> Option<Vec<Step>> {
+/// Gauss and Jordan over the equations with unknowns; what becomes the only unknown of one comes
+/// back.
+fn eliminate(code: &StripeCode, unknown: &[bool]) -> Vec<Step> {
     let cells: Vec<Cell> = code.cells().collect();
+    let columns: Vec<usize> = (0..cells.len()).filter(|&slot| unknown[slot]).collect();
     let mut lines: Vec<Vec<u8>> = Vec::new();
     for equation in code.equations() {
-        let mut line = vec![0; cells.len()];
-        for cell in equation.cells() {
-            line[code.slot(cell)] = equation.coef(cell);
+        if equation.cells().any(|cell| unknown[code.slot(cell)]) {
+            let mut line = vec![0; cells.len()];
+            for Term { cell, coef } in equation.all_terms() {
+                line[code.slot(cell)] = coef;
+            }
+            lines.push(line);
         }
-        lines.push(line);
     }
-    let columns: Vec<usize> = (0..cells.len()).filter(|&slot| unknown[slot]).collect();
-    for (done, &column) in columns.iter().enumerate() {
-        let pivot = (done..lines.len()).find(|&line| lines[line][column] != 0)?;
+    let mut pivots = Vec::new();
+    for &column in &columns {
+        let done = pivots.len();
+        let Some(pivot) = (done..lines.len()).find(|&line| lines[line][column] != 0) else {
+            continue;
+        };
+        pivots.push(column);
         lines.swap(done, pivot);
         let factor = gf::inv(lines[done][column]);
         lines[done].iter_mut().for_each(|coef| *coef = gf::mul(*coef, factor));
@@ -143,11 +205,14 @@ fn eliminate(code: &StripeCode, unknown: &[bool]) -> Option<Vec<Step>> {
             }
         }
     }
-    let step = |(line, &column): (&Vec<u8>, &usize)| {
+    let alone = |(line, column): &(&Vec<u8>, usize)| {
+        columns.iter().all(|other| other == column || line[*other] == 0)
+    };
+    let step = |(line, column): (&Vec<u8>, usize)| {
         let term = |(&coef, &cell): (&u8, &Cell)| Term { cell, coef };
-        let others =
-            line.iter().zip(&cells).filter(|(coef, cell)| **coef != 0 && **cell != cells[column]);
+        let others = line.iter().zip(&cells);
+        let others = others.filter(|(coef, cell)| **coef != 0 && **cell != cells[column]);
         Step { cell: cells[column], inputs: others.map(term).collect() }
     };
-    Some(lines.iter().zip(&columns).map(step).collect())
+    lines.iter().zip(pivots).filter(alone).map(step).collect()
 }

@@ -1,7 +1,7 @@
 //! The levels that md knows, as stripes.
 
 use crate::geometry::{Geometry, GeometryError, Shape};
-use crate::level::{Layout, Level};
+use crate::level::{Layout, Level, ParityLayout};
 use crate::refusal::{Advised, Next};
 
 use super::stripe::{Cell, Equation, Kind, StripeCode, Term};
@@ -77,7 +77,23 @@ const fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-fn parity(geometry: &Geometry, stripe: u64) -> StripeCode {
+/// After so many stripes the code repeats.
+#[must_use]
+pub const fn period(layout: Layout, nodes: u32) -> u32 {
+    let Layout::Parity(layout) = layout else { return 1 };
+    match layout {
+        // Q stays on the last member; the others rotate as in a raid5 of one less.
+        ParityLayout::LeftAsymmetric6
+        | ParityLayout::RightAsymmetric6
+        | ParityLayout::LeftSymmetric6
+        | ParityLayout::RightSymmetric6 => nodes - 1,
+        ParityLayout::ParityFirst | ParityLayout::ParityLast | ParityLayout::ParityFirst6 => 1,
+        _ => nodes,
+    }
+}
+
+/// The code of a stripe of a level with parity.
+pub(super) fn parity(geometry: &Geometry, stripe: u64) -> StripeCode {
     let cell = |node| Cell { row: 0, node };
     let data: Vec<Cell> =
         (0..geometry.data_disks()).map(|index| cell(geometry.data_role(stripe, index))).collect();

@@ -57,7 +57,12 @@ impl Equation {
 
     /// Every cell of the equation, the parity last.
     pub fn cells(&self) -> impl Iterator<Item = Cell> {
-        self.terms.iter().map(|term| term.cell).chain([self.parity])
+        self.all_terms().map(|term| term.cell)
+    }
+
+    /// The terms that add up to zero: those of the sum, then the parity.
+    pub fn all_terms(&self) -> impl Iterator<Item = Term> {
+        self.terms.iter().copied().chain([Term { cell: self.parity, coef: 1 }])
     }
 }
 
@@ -72,38 +77,51 @@ pub enum Content {
 
 /// Which cells of a stripe hold data and which sums of data the others hold. Every cell of the
 /// `rows * nodes` holds the one or the other.
+///
+/// Cells have numbers: data cells by index, then the others by equation.
 #[derive(Clone, Debug)]
 pub struct StripeCode {
     nodes: u16,
     rows: u16,
     data: Vec<Cell>,
     equations: Vec<Equation>,
-    contents: Vec<Content>,
-    /// By cell: the equations it is part of.
-    involved: Vec<Vec<usize>>,
+    /// By place: the number of the cell.
+    numbers: Vec<u32>,
+    /// The equations each cell is part of: the list of a cell begins here, by place.
+    starts: Vec<u32>,
+    involved: Vec<usize>,
 }
 
 impl StripeCode {
-    /// `data` by index. The caller, in this crate, keeps what [`Equation`] and [`StripeCode`] say.
+    /// `data` by index. The caller keeps what [`Equation`] and [`StripeCode`] say.
+    ///
+    /// # Panics
+    /// When there is not a number of cells as said, or one lies outside the stripe.
+    #[must_use]
     pub fn new(nodes: u16, rows: u16, data: Vec<Cell>, equations: Vec<Equation>) -> Self {
         let cells = usize::from(nodes) * usize::from(rows);
         assert_eq!(data.len() + equations.len(), cells, "every cell holds data or a sum");
-        let mut code = Self {
-            nodes,
-            rows,
-            data,
-            equations,
-            contents: vec![Content::Data(0); cells],
-            involved: vec![Vec::new(); cells],
-        };
-        for (index, &cell) in code.data.iter().enumerate() {
+        let (numbers, starts) = (vec![0; cells], vec![0; cells + 1]);
+        let involved = Vec::new();
+        let mut code = Self { nodes, rows, data, equations, numbers, starts, involved };
+        let sums = code.equations.iter().map(|equation| equation.parity);
+        for (number, cell) in (0..).zip(code.data.iter().copied().chain(sums)) {
             let slot = slot(nodes, cell);
-            code.contents[slot] = Content::Data(index as u32);
+            code.numbers[slot] = number;
         }
+        for cell in code.equations.iter().flat_map(Equation::cells) {
+            code.starts[slot(nodes, cell) + 1] += 1;
+        }
+        for at in 0..cells {
+            code.starts[at + 1] += code.starts[at];
+        }
+        let mut next = code.starts.clone();
+        code.involved = vec![0; code.starts[cells] as usize];
         for (number, equation) in code.equations.iter().enumerate() {
-            code.contents[slot(nodes, equation.parity)] = Content::Sum(number);
             for cell in equation.cells() {
-                code.involved[slot(nodes, cell)].push(number);
+                let next = &mut next[slot(nodes, cell)];
+                code.involved[*next as usize] = number;
+                *next += 1;
             }
         }
         code
@@ -145,7 +163,32 @@ impl StripeCode {
     /// On a cell outside the stripe.
     #[must_use]
     pub fn content(&self, cell: Cell) -> Content {
-        self.contents[self.slot(cell)]
+        let number = self.number(cell);
+        match number.checked_sub(self.data.len()) {
+            Some(equation) => Content::Sum(equation),
+            None => Content::Data(number as u32),
+        }
+    }
+
+    /// The number of a cell.
+    ///
+    /// # Panics
+    /// On a cell outside the stripe.
+    #[must_use]
+    pub fn number(&self, cell: Cell) -> usize {
+        self.numbers[self.slot(cell)] as usize
+    }
+
+    /// The cell with a number.
+    ///
+    /// # Panics
+    /// On a number that no cell has.
+    #[must_use]
+    pub fn cell(&self, number: usize) -> Cell {
+        match number.checked_sub(self.data.len()) {
+            Some(equation) => self.equations[equation].parity,
+            None => self.data[number],
+        }
     }
 
     /// What sort of block a cell holds.
@@ -160,7 +203,20 @@ impl StripeCode {
     /// The numbers of the equations a cell is part of, its own and those it is a term of.
     #[must_use]
     pub fn involved(&self, cell: Cell) -> &[usize] {
-        &self.involved[self.slot(cell)]
+        let slot = self.slot(cell);
+        &self.involved[self.starts[slot] as usize..self.starts[slot + 1] as usize]
+    }
+
+    /// The one cell whose change alone explains which equations do not hold; `None` when there is
+    /// no such cell, or more than one.
+    #[must_use]
+    pub fn to_blame(&self, differs: impl Fn(usize) -> bool) -> Option<Cell> {
+        let differing = (0..self.equations.len()).filter(|&number| differs(number));
+        let differing: Vec<usize> = differing.collect();
+        // Whoever it is, it is part of the first of them.
+        let first = &self.equations[*differing.first()?];
+        let mut suspects = first.cells().filter(|&cell| self.involved(cell) == differing);
+        suspects.next().filter(|_| suspects.next().is_none())
     }
 
     /// What a cell holds, as a sum of data blocks.

@@ -1,64 +1,75 @@
-//! Reads and writes of a stripe with parity (levels 4, 5, 6).
+//! Reads and writes of a stripe with sums of its data, of any code.
 //!
 //! A unit is a band of rows of one stripe. A write covers some rows of some data strips; the rows
-//! are cut where the set of covered strips changes, and each cut chooses by counting reads:
-//! full-stripe (nothing to read), reconstruct-write (read the uncovered strips) or
-//! read-modify-write (read what is covered, and parity). When strips are lost so that neither
-//! works, the lost ones are reconstructed first.
+//! are cut where the set of covered strips changes, and for each cut [`code`](crate::code) chooses
+//! how its sums are made. Strips go by the numbers of their cells.
+
+use std::sync::Arc;
 
 use super::{Plan, RoleView, Rows, Taken, Unrecoverable};
 use crate::Buf;
 use crate::action::Compute;
-use crate::code::{self, StripName};
+use crate::code::{Cell, Equation, Part, Recovery, StripeCode, Term, Way};
+
+/// How many sums are formed at once at most.
+const MAX_OUTPUTS: usize = 2;
 
 /// The strips of one unit.
 #[derive(Clone, Debug)]
 pub(crate) struct StripeView {
-    /// Data strips, in array order.
-    pub(crate) data: Vec<RoleView>,
-    /// Coefficient of each data strip in Q; empty without Q.
-    pub(crate) q_coefs: Vec<u8>,
-    pub(crate) p: RoleView,
-    pub(crate) q: Option<RoleView>,
-    /// Parity is known to fit the data, so a delta may be applied to it.
+    pub(crate) code: Arc<StripeCode>,
+    /// What can be done with each cell, by its number.
+    pub(crate) cells: Vec<RoleView>,
+    /// The sums are known to fit the data, so a delta may be applied to them.
     pub(crate) parity_valid: bool,
 }
 
 impl StripeView {
-    pub(crate) fn strip(&self, name: StripName) -> &RoleView {
-        match name {
-            StripName::Data(index) => &self.data[index as usize],
-            StripName::P => &self.p,
-            StripName::Q => self.q.as_ref().expect("Q is named only where there is one"),
+    /// Strips of data; sums come after them.
+    pub(crate) fn data_strips(&self) -> usize {
+        self.code.data().len()
+    }
+
+    pub(crate) fn is_data(&self, strip: usize) -> bool {
+        strip < self.data_strips()
+    }
+
+    /// How many sums a strip is part of.
+    pub(crate) fn sums_of(&self, strip: usize) -> usize {
+        self.code.involved(self.code.cell(strip)).len()
+    }
+
+    pub(super) fn of(&self, cell: Cell) -> &RoleView {
+        &self.cells[self.code.number(cell)]
+    }
+
+    /// The strips that cannot be read.
+    pub(crate) fn lost(&self) -> Vec<usize> {
+        (0..self.cells.len()).filter(|&strip| self.cells[strip].reader.is_none()).collect()
+    }
+
+    /// The equations whose sums somebody holds, in sets that are made at once.
+    pub(super) fn held(&self) -> Vec<Vec<&Equation>> {
+        self.sets(|equation| self.of(equation.parity).writable())
+    }
+
+    pub(super) fn sets(&self, which: impl Fn(&Equation) -> bool) -> Vec<Vec<&Equation>> {
+        let mut sets: Vec<Vec<&Equation>> = Vec::new();
+        for equation in self.code.equations().iter().filter(|equation| which(equation)) {
+            match sets.last_mut() {
+                Some(set) if set.len() < MAX_OUTPUTS && alike(set[0], equation) => {
+                    set.push(equation);
+                }
+                _ => sets.push(vec![equation]),
+            }
         }
+        sets
     }
+}
 
-    pub(crate) fn names(&self) -> impl Iterator<Item = StripName> + '_ {
-        (0..self.data.len() as u32)
-            .map(StripName::Data)
-            .chain(std::iter::once(StripName::P))
-            .chain(self.q.iter().map(|_| StripName::Q))
-    }
-
-    /// The strips that can be read.
-    pub(crate) fn available(&self) -> Vec<StripName> {
-        self.names().filter(|name| self.strip(*name).reader.is_some()).collect()
-    }
-
-    /// The parity strips that somebody holds.
-    pub(crate) fn parities(&self) -> impl Iterator<Item = StripName> + '_ {
-        self.names()
-            .filter(|name| !matches!(name, StripName::Data(_)))
-            .filter(|name| self.strip(*name).writable())
-    }
-
-    /// The row of coefficients of a parity strip over all data strips.
-    pub(crate) fn coefs(&self, parity: StripName) -> Vec<u8> {
-        match parity {
-            StripName::Q => self.q_coefs.clone(),
-            _ => vec![1; self.data.len()],
-        }
-    }
+/// Are these sums of the same data?
+fn alike(a: &Equation, b: &Equation) -> bool {
+    a.terms.iter().map(|term| term.cell).eq(b.terms.iter().map(|term| term.cell))
 }
 
 /// New contents for some rows of one data strip.
@@ -78,39 +89,24 @@ pub(crate) enum Source {
     Zeroes { unmap: bool },
 }
 
-/// How one cut of rows is written; md's names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum WriteStrategy {
-    /// Every data strip is covered (or no parity is left to keep): nothing to read.
-    FullStripe,
-    /// Read the uncovered data strips.
-    ReconstructWrite,
-    /// Read the old contents of what is covered, and parity.
-    ReadModifyWrite,
-    /// An uncovered strip is lost and no delta can be made: reconstruct it first.
-    RecoverThenWrite,
-}
-
 /// The strips of the unit in scratch memory, each taken when first needed.
 pub(crate) struct Slots<'a> {
     taken: &'a mut Taken,
-    data: Vec<Option<Buf>>,
-    p: Option<Buf>,
-    q: Option<Buf>,
+    strips: Vec<Option<Buf>>,
 }
 
 impl<'a> Slots<'a> {
     pub(crate) fn new(view: &StripeView, taken: &'a mut Taken) -> Self {
-        Self { taken, data: vec![None; view.data.len()], p: None, q: None }
+        Self { taken, strips: vec![None; view.cells.len()] }
     }
 
-    pub(crate) fn get(&mut self, name: StripName) -> Buf {
-        let slot = match name {
-            StripName::Data(index) => &mut self.data[index as usize],
-            StripName::P => &mut self.p,
-            StripName::Q => &mut self.q,
-        };
-        *slot.get_or_insert_with(|| self.taken.take())
+    pub(crate) fn get(&mut self, strip: usize) -> Buf {
+        *self.strips[strip].get_or_insert_with(|| self.taken.take())
+    }
+
+    /// One that belongs to no strip.
+    pub(crate) fn spare(&mut self) -> Buf {
+        self.taken.take()
     }
 }
 
@@ -141,7 +137,7 @@ pub(crate) fn write(
 }
 
 fn covered(view: &StripeView, segments: &[Segment], rows: Rows) -> Vec<Option<Source>> {
-    let mut covered = vec![None; view.data.len()];
+    let mut covered = vec![None; view.data_strips()];
     for segment in segments {
         if segment.rows.start <= rows.start && rows.end <= segment.rows.end {
             let within = Rows::new(rows.start - segment.rows.start, rows.end - segment.rows.start);
@@ -164,41 +160,31 @@ struct Cut<'a> {
 }
 
 impl Cut<'_> {
-    fn strategy(&self) -> WriteStrategy {
-        let readable = |index: usize| self.view.data[index].reader.is_some();
-        let (covered, uncovered): (Vec<usize>, Vec<usize>) =
-            (0..self.covered.len()).partition(|index| self.covered[*index].is_some());
-        let parities: Vec<StripName> = self.view.parities().collect();
-        if uncovered.is_empty() || parities.is_empty() {
-            return WriteStrategy::FullStripe;
-        }
-        let delta = self.view.parity_valid
-            && covered.iter().all(|index| readable(*index))
-            && parities.iter().all(|name| self.view.strip(*name).reader.is_some());
-        let reconstruct = uncovered.iter().all(|index| readable(*index));
-        match (delta, reconstruct) {
-            (false, false) => WriteStrategy::RecoverThenWrite,
-            (true, false) => WriteStrategy::ReadModifyWrite,
-            (false, true) => WriteStrategy::ReconstructWrite,
-            (true, true) if covered.len() + parities.len() < uncovered.len() => {
-                WriteStrategy::ReadModifyWrite
-            }
-            (true, true) => WriteStrategy::ReconstructWrite,
-        }
+    fn way(&self) -> Way {
+        let view = self.view;
+        let part = Part {
+            code: &view.code,
+            covered: &|index| self.covered[index].is_some(),
+            readable: &|cell| view.of(cell).reader.is_some(),
+            held: &|cell| view.of(cell).writable(),
+            in_step: view.parity_valid,
+            at_a_tie: Way::Reconstruct,
+        };
+        part.way()
     }
 
     fn plan(&self, plan: &mut Plan, slots: &mut Slots) -> Result<(), Unrecoverable> {
         if self.zero_everything(plan) {
             return Ok(());
         }
-        match self.strategy() {
-            WriteStrategy::FullStripe => self.encode(plan, slots),
-            WriteStrategy::ReconstructWrite => {
+        match self.way() {
+            Way::Whole => self.encode(plan, slots),
+            Way::Reconstruct => {
                 self.read_uncovered(plan, slots);
                 self.encode(plan, slots);
             }
-            WriteStrategy::ReadModifyWrite => self.delta(plan, slots),
-            WriteStrategy::RecoverThenWrite => {
+            Way::Delta => self.delta(plan, slots),
+            Way::Recover => {
                 self.recover_uncovered(plan, slots)?;
                 self.read_uncovered(plan, slots);
                 self.encode(plan, slots);
@@ -209,111 +195,113 @@ impl Cut<'_> {
         Ok(())
     }
 
-    /// Zeroes over a whole stripe have zeroes for parity: nothing to compute or send.
+    /// Zeroes over a whole stripe have zeroes for sums: nothing to compute or send.
     fn zero_everything(&self, plan: &mut Plan) -> bool {
         let Some(Source::Zeroes { unmap }) = self.covered[0] else { return false };
         if !self.covered.iter().all(|source| matches!(source, Some(Source::Zeroes { .. }))) {
             return false;
         }
-        for name in self.view.names() {
-            plan.zero(self.view.strip(name), self.rows, unmap, self.fua);
+        for strip in &self.view.cells {
+            plan.zero(strip, self.rows, unmap, self.fua);
         }
         true
     }
 
+    /// New contents of a data strip, or what it holds.
     fn source(&self, index: usize, slots: &mut Slots) -> Buf {
         match self.covered[index] {
             Some(Source::Buf(buf)) => buf,
             Some(Source::Zeroes { .. }) => self.zero.slice(0, self.rows.of(self.zero).len),
-            None => self.rows.of(slots.get(StripName::Data(index as u32))),
+            None => self.rows.of(slots.get(index)),
         }
     }
 
     fn read_uncovered(&self, plan: &mut Plan, slots: &mut Slots) {
-        for (index, role) in self.view.data.iter().enumerate() {
-            if let (None, Some(place)) = (self.covered[index], role.reader) {
-                let slot = slots.get(StripName::Data(index as u32));
-                if !reads_into(plan, self.rows.of(slot)) {
-                    plan.read(place, self.rows, slot);
-                }
+        for (index, source) in self.covered.iter().enumerate() {
+            if source.is_none() {
+                read_strip(self.view, index, self.rows, plan, slots);
             }
         }
+    }
+
+    /// The uncovered data strips that cannot be read.
+    fn lost(&self) -> impl Iterator<Item = usize> {
+        let lost = |index: &usize| {
+            self.covered[*index].is_none() && self.view.cells[*index].reader.is_none()
+        };
+        (0..self.covered.len()).filter(lost)
     }
 
     /// Reads what the lost uncovered strips can be computed from, and computes them.
     fn recover_uncovered(&self, plan: &mut Plan, slots: &mut Slots) -> Result<(), Unrecoverable> {
-        let lost: Vec<StripName> = (0..self.view.data.len())
-            .filter(|i| self.covered[*i].is_none() && self.view.data[*i].reader.is_none())
-            .map(|index| StripName::Data(index as u32))
-            .collect();
-        let bufs: Vec<Buf> = lost.iter().map(|name| self.rows.of(slots.get(*name))).collect();
-        let sum = recover(self.view, self.rows, &lost, bufs, plan, slots)?;
-        plan.computes.push(sum);
-        Ok(())
+        let lost: Vec<usize> = self.lost().collect();
+        let outputs: Vec<Buf> = lost.iter().map(|&strip| self.rows.of(slots.get(strip))).collect();
+        recover(self.view, self.rows, &lost, &outputs, plan, slots)
     }
 
-    /// Writes the strips that could not be read as parity is now about them: should it not have
-    /// fitted, they hold something else, and may be read again.
+    /// Writes the strips that could not be read as the sums are now about them: should they not
+    /// have fitted, they hold something else, and may be read again.
     fn write_recovered(&self, plan: &mut Plan, slots: &mut Slots) {
-        for (index, role) in self.view.data.iter().enumerate() {
-            let lost = role.reader.is_none() && role.unreadable.is_some();
-            if lost && self.covered[index].is_none() {
-                let buf = self.rows.of(slots.get(StripName::Data(index as u32)));
-                plan.write(role, self.rows, buf, self.fua);
+        for index in self.lost() {
+            let role = &self.view.cells[index];
+            if role.unreadable.is_some() {
+                plan.write(role, self.rows, self.rows.of(slots.get(index)), self.fua);
             }
         }
     }
 
-    /// Parity from the whole new stripe.
+    /// Sums of the whole new stripe.
     fn encode(&self, plan: &mut Plan, slots: &mut Slots) {
-        let parities: Vec<StripName> = self.view.parities().collect();
-        if parities.is_empty() {
-            return;
+        let sets = self.view.held();
+        for set in &sets {
+            let strips = set[0].terms.iter().map(|term| self.view.code.number(term.cell));
+            let inputs = strips.map(|index| self.source(index, slots)).collect();
+            plan.computes.push(sum(self.view, set, self.rows, inputs, slots));
         }
-        let inputs = (0..self.covered.len()).map(|index| self.source(index, slots)).collect();
-        let coefs = parities.iter().flat_map(|name| self.view.coefs(*name)).collect();
-        let outputs = parities.iter().map(|name| self.rows.of(slots.get(*name))).collect();
-        plan.computes.push(Compute::Sum { inputs, coefs, outputs, accumulate: false });
-        self.write_parities(plan, slots, &parities);
+        self.write_sums(plan, slots, &sets);
     }
 
-    /// Parity from its old value and the change of what is covered.
+    /// Sums from their old values and the change of what is covered.
     fn delta(&self, plan: &mut Plan, slots: &mut Slots) {
-        let parities: Vec<StripName> = self.view.parities().collect();
-        let covered: Vec<usize> =
-            (0..self.covered.len()).filter(|index| self.covered[*index].is_some()).collect();
-        let mut inputs = Vec::new();
-        for index in &covered {
-            let name = StripName::Data(*index as u32);
-            let place = self.view.strip(name).reader.expect("the strategy asked for it");
-            let slot = slots.get(name);
-            plan.read(place, self.rows, slot);
-            inputs.push(self.rows.of(slot));
-            inputs.push(self.source(*index, slots));
+        let code = &self.view.code;
+        for index in 0..self.covered.len() {
+            if self.covered[index].is_some() {
+                read_strip(self.view, index, self.rows, plan, slots);
+            }
         }
-        let mut coefs = Vec::new();
-        let mut outputs = Vec::new();
-        for name in &parities {
-            let place = self.view.strip(*name).reader.expect("the strategy asked for it");
-            let slot = slots.get(*name);
-            plan.read(place, self.rows, slot);
-            outputs.push(self.rows.of(slot));
-            let row = self.view.coefs(*name);
-            coefs.extend(covered.iter().flat_map(|index| [row[*index]; 2]));
+        let mut sets = self.view.held();
+        let changes = |term: &&Term| self.covered[code.number(term.cell)].is_some();
+        sets.retain(|set| set[0].terms.iter().any(|term| changes(&term)));
+        for set in &sets {
+            let mut inputs = Vec::new();
+            for term in set[0].terms.iter().filter(changes) {
+                let index = code.number(term.cell);
+                inputs.push(self.rows.of(slots.get(index)));
+                inputs.push(self.source(index, slots));
+            }
+            let (mut coefs, mut outputs) = (Vec::new(), Vec::new());
+            for equation in set {
+                let strip = code.number(equation.parity);
+                read_strip(self.view, strip, self.rows, plan, slots);
+                outputs.push(self.rows.of(slots.get(strip)));
+                let terms = equation.terms.iter().filter(changes);
+                coefs.extend(terms.flat_map(|term| [term.coef; 2]));
+            }
+            plan.computes.push(Compute::Sum { inputs, coefs, outputs, accumulate: true });
         }
-        plan.computes.push(Compute::Sum { inputs, coefs, outputs, accumulate: true });
-        self.write_parities(plan, slots, &parities);
+        self.write_sums(plan, slots, &sets);
     }
 
-    fn write_parities(&self, plan: &mut Plan, slots: &mut Slots, parities: &[StripName]) {
-        for name in parities {
-            let buf = self.rows.of(slots.get(*name));
-            plan.write(self.view.strip(*name), self.rows, buf, self.fua);
+    fn write_sums(&self, plan: &mut Plan, slots: &mut Slots, sets: &[Vec<&Equation>]) {
+        for equation in sets.iter().flatten() {
+            let strip = self.view.code.number(equation.parity);
+            let buf = self.rows.of(slots.get(strip));
+            plan.write(&self.view.cells[strip], self.rows, buf, self.fua);
         }
     }
 
     fn write_data(&self, plan: &mut Plan) {
-        for (role, source) in self.view.data.iter().zip(&self.covered) {
+        for (role, source) in self.view.cells.iter().zip(&self.covered) {
             match source {
                 Some(Source::Buf(buf)) => plan.write(role, self.rows, *buf, self.fua),
                 Some(Source::Zeroes { unmap }) => plan.zero(role, self.rows, *unmap, self.fua),
@@ -323,8 +311,38 @@ impl Cut<'_> {
     }
 }
 
+/// Sums about the same data, from that data.
+pub(super) fn sum(
+    view: &StripeView,
+    set: &[&Equation],
+    rows: Rows,
+    inputs: Vec<Buf>,
+    slots: &mut Slots,
+) -> Compute {
+    let coefs = set.iter().flat_map(|equation| equation.terms.iter().map(|term| term.coef));
+    let strips = set.iter().map(|equation| view.code.number(equation.parity));
+    let outputs = strips.map(|strip| rows.of(slots.get(strip))).collect();
+    Compute::Sum { inputs, coefs: coefs.collect(), outputs, accumulate: false }
+}
+
+/// Reads a strip into its slot, if it can be read and is not being read yet.
+pub(super) fn read_strip(
+    view: &StripeView,
+    strip: usize,
+    rows: Rows,
+    plan: &mut Plan,
+    slots: &mut Slots,
+) {
+    if let Some(place) = view.cells[strip].reader {
+        let slot = slots.get(strip);
+        if !reads_into(plan, rows.of(slot)) {
+            plan.read(place, rows, slot);
+        }
+    }
+}
+
 /// Is this part of a slot already being read?
-pub(crate) fn reads_into(plan: &Plan, buf: Buf) -> bool {
+fn reads_into(plan: &Plan, buf: Buf) -> bool {
     plan.reads.iter().any(|io| match io.op {
         crate::IoOp::Read { buf: held, .. } => {
             held.offset <= buf.offset
@@ -334,30 +352,31 @@ pub(crate) fn reads_into(plan: &Plan, buf: Buf) -> bool {
     })
 }
 
-/// Reads what `wanted` can be computed from into the strips' slots; the sum that computes them.
-pub(crate) fn recover(
+/// Reads what the `wanted` strips, which cannot be read, can be computed from into the strips'
+/// slots, and computes them.
+pub(super) fn recover(
     view: &StripeView,
     rows: Rows,
-    wanted: &[StripName],
-    outputs: Vec<Buf>,
+    wanted: &[usize],
+    outputs: &[Buf],
     plan: &mut Plan,
     slots: &mut Slots,
-) -> Result<Compute, Unrecoverable> {
-    let available = view.available();
-    let data_disks = view.data.len() as u32;
-    let solution =
-        code::solve(data_disks, &view.q_coefs, &available, wanted).ok_or(Unrecoverable)?;
-    let mut inputs = Vec::new();
-    for input in solution.inputs {
-        let name = available[input];
-        let place = view.strip(name).reader.expect("available means readable");
-        let slot = slots.get(name);
-        if !reads_into(plan, rows.of(slot)) {
-            plan.read(place, rows, slot);
+) -> Result<(), Unrecoverable> {
+    let code = &view.code;
+    let cells = |strips: &[usize]| strips.iter().map(|&strip| code.cell(strip)).collect::<Vec<_>>();
+    let wanted = cells(wanted);
+    let recovery = Recovery::of(code, &cells(&view.lost()), &wanted).ok_or(Unrecoverable)?;
+    for (cells, outputs) in wanted.chunks(MAX_OUTPUTS).zip(outputs.chunks(MAX_OUTPUTS)) {
+        let sums = recovery.direct(code, cells);
+        let mut inputs = Vec::new();
+        for strip in sums.inputs {
+            read_strip(view, strip, rows, plan, slots);
+            inputs.push(rows.of(slots.get(strip)));
         }
-        inputs.push(rows.of(slot));
+        let (coefs, outputs) = (sums.coefs, outputs.to_vec());
+        plan.computes.push(Compute::Sum { inputs, coefs, outputs, accumulate: false });
     }
-    Ok(Compute::Sum { inputs, coefs: solution.coefs, outputs, accumulate: false })
+    Ok(())
 }
 
 /// Plans a read of rows of one data strip that has no reader of its own, or that failed.
@@ -372,12 +391,11 @@ pub(crate) fn read(
     taken: &mut Taken,
 ) -> Result<Plan, Unrecoverable> {
     let mut plan = Plan::default();
-    if let Some(place) = view.data[index as usize].reader {
+    if let Some(place) = view.cells[index as usize].reader {
         plan.read_into(place, rows, buf);
         return Ok(plan);
     }
     let mut slots = Slots::new(view, taken);
-    let sum = recover(view, rows, &[StripName::Data(index)], vec![buf], &mut plan, &mut slots)?;
-    plan.computes.push(sum);
+    recover(view, rows, &[index as usize], &[buf], &mut plan, &mut slots)?;
     Ok(plan)
 }

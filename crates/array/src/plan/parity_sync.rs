@@ -1,15 +1,16 @@
-//! Background work on one unit of a stripe with parity: recovery, and check with its repair.
+//! Background work on one unit of a stripe with sums of its data: recovery, and check with its
+//! repair.
 
-use super::parity::{Slots, StripeView, reads_into, recover};
+use super::parity::{Slots, StripeView, read_strip, recover, sum};
 use super::{Place, Plan, Rows, Taken, Unrecoverable};
 use crate::Buf;
 use crate::action::{Checked, Compute};
-use crate::code::StripName;
+use crate::code::{Equation, Kind, Recovery, StripeCode};
 
-/// A strip to rebuild and where it goes.
+/// A strip to rebuild, by the number of its cell, and where it goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
-    pub(crate) name: StripName,
+    pub(crate) strip: usize,
     pub(crate) place: Place,
 }
 
@@ -25,19 +26,12 @@ pub(crate) fn rebuild(
 ) -> Result<Plan, Unrecoverable> {
     let mut plan = Plan::default();
     let mut slots = Slots::new(view, taken);
-    let lost: Vec<StripName> = targets
-        .iter()
-        .map(|target| target.name)
-        .filter(|name| view.strip(*name).reader.is_none())
-        .collect();
-    if !lost.is_empty() {
-        let outputs = lost.iter().map(|name| rows.of(slots.get(*name))).collect();
-        let sum = recover(view, rows, &lost, outputs, &mut plan, &mut slots)?;
-        plan.computes.push(sum);
-    }
+    let lost = |strip: &usize| view.cells[*strip].reader.is_none();
+    let lost: Vec<usize> = targets.iter().map(|target| target.strip).filter(lost).collect();
+    bring_back(view, &lost, rows, &mut plan, &mut slots)?;
     for target in targets {
-        let slot = slots.get(target.name);
-        if let Some(place) = view.strip(target.name).reader {
+        let slot = slots.get(target.strip);
+        if let Some(place) = view.cells[target.strip].reader {
             plan.read(place, rows, slot);
         }
         plan.write_at(target.place, rows, rows.of(slot), false);
@@ -45,159 +39,182 @@ pub(crate) fn rebuild(
     Ok(plan)
 }
 
+/// Computes strips that cannot be read in their slots.
+fn bring_back(
+    view: &StripeView,
+    lost: &[usize],
+    rows: Rows,
+    plan: &mut Plan,
+    slots: &mut Slots,
+) -> Result<(), Unrecoverable> {
+    if lost.is_empty() {
+        return Ok(());
+    }
+    let outputs: Vec<Buf> = lost.iter().map(|&strip| rows.of(slots.get(strip))).collect();
+    recover(view, rows, lost, &outputs, plan, slots)
+}
+
 /// What a check of one unit needs to go on: its plan and where the strips lie in scratch.
 #[derive(Debug)]
 pub(crate) struct CheckPlan {
-    /// Reads every strip that can be; its last computation is the check.
+    /// Reads every strip that can be; what its computations find is for [`differing`].
     pub(crate) plan: Plan,
-    /// The strips in memory, in the order of [`StripeView::names`].
+    /// The strips in memory, by the numbers of their cells.
     pub(crate) strips: Vec<Buf>,
 }
 
-/// Plans the comparison of a unit's parity with its data; every strip can be read.
+/// Plans the comparison of a unit's sums with its data; every strip can be read.
 pub(crate) fn check(view: &StripeView, rows: Rows, taken: &mut Taken) -> CheckPlan {
-    let mut plan = Plan::default();
     let mut slots = Slots::new(view, taken);
-    compare(view, rows, &mut plan, &mut slots)
+    compare(view, rows, Plan::default(), &mut slots)
 }
 
-/// Plans the computing of the one data strip that cannot be read from P, and its comparison with
-/// Q: only where they agree it is known what the strip held.
+/// Plans the computing of the one data strip that cannot be read from one sum, and the comparison
+/// with the others it is part of: only where they agree it is known what the strip held.
 ///
 /// # Errors
 /// [`Unrecoverable`] when more cannot be read.
 pub(crate) fn vouch(
     view: &StripeView,
-    lost: StripName,
+    lost: usize,
     rows: Rows,
     taken: &mut Taken,
 ) -> Result<CheckPlan, Unrecoverable> {
     let mut plan = Plan::default();
     let mut slots = Slots::new(view, taken);
-    let output = rows.of(slots.get(lost));
-    let sum = recover(view, rows, &[lost], vec![output], &mut plan, &mut slots)?;
-    plan.computes.push(sum);
-    Ok(compare(view, rows, &mut plan, &mut slots))
+    bring_back(view, &[lost], rows, &mut plan, &mut slots)?;
+    Ok(compare(view, rows, plan, &mut slots))
 }
 
 /// Reads the strips that are not being read yet, and compares when the computations planned so far
 /// are done.
-fn compare(view: &StripeView, rows: Rows, plan: &mut Plan, slots: &mut Slots) -> CheckPlan {
+fn compare(view: &StripeView, rows: Rows, mut plan: Plan, slots: &mut Slots) -> CheckPlan {
     let mut strips = Vec::new();
-    for name in view.names() {
-        let slot = slots.get(name);
-        if let Some(place) = view.strip(name).reader
-            && !reads_into(plan, rows.of(slot))
-        {
-            plan.read(place, rows, slot);
-        }
-        strips.push(rows.of(slot));
+    for strip in 0..view.cells.len() {
+        strips.push(rows.of(slots.get(strip)));
+        read_strip(view, strip, rows, &mut plan, slots);
     }
-    let data = strips[..view.data.len()].to_vec();
-    let p = strips[view.data.len()];
-    let q = strips.get(view.data.len() + 1).copied();
-    plan.computes.push(Compute::Check { data, q_coefs: view.q_coefs.clone(), p, q });
-    CheckPlan { plan: std::mem::take(plan), strips }
+    let (data, sums) = strips.split_at(view.data_strips());
+    if let Some(q_coefs) = checked_at_once(&view.code) {
+        let (data, q) = (data.to_vec(), sums.get(1).copied());
+        plan.computes.push(Compute::Check { data, q_coefs, p: sums[0], q });
+        return CheckPlan { plan, strips };
+    }
+    let made = rows.of(slots.spare());
+    for (equation, &held) in view.code.equations().iter().zip(sums) {
+        let coefs = equation.terms.iter().map(|term| term.coef).collect();
+        let inputs = equation.terms.iter().map(|term| strips[view.code.number(term.cell)]);
+        let (inputs, outputs) = (inputs.collect(), vec![made]);
+        plan.computes.push(Compute::Sum { inputs, coefs, outputs, accumulate: false });
+        plan.computes.push(Compute::Compare { a: made, b: held });
+    }
+    CheckPlan { plan, strips }
+}
+
+/// The coefficients in Q of a code that is P, or P and Q, over all its data; none without Q.
+fn checked_at_once(code: &StripeCode) -> Option<Vec<u8>> {
+    let whole = |equation: &Equation| equation.terms.len() == code.data().len();
+    match code.equations() {
+        [p] if p.kind == Kind::Parity && whole(p) => Some(Vec::new()),
+        [p, q] if p.kind == Kind::Parity && q.kind == Kind::Q && whole(p) && whole(q) => {
+            Some(q.terms.iter().map(|term| term.coef).collect())
+        }
+        _ => None,
+    }
+}
+
+/// The blocks of 4 KiB, as bits, in which an equation does not hold, by what a check found.
+pub(crate) fn differing(code: &StripeCode, checked: &[Checked], equation: usize) -> u64 {
+    match (checked_at_once(code), equation) {
+        (Some(_), 0) => checked[0].p_differs,
+        (Some(_), _) => checked[0].q_differs,
+        (None, _) => checked[equation].differs(),
+    }
 }
 
 /// After a comparison that vouched for it: writes a strip that could not be read.
-pub(crate) fn restore(view: &StripeView, name: StripName, rows: Rows, strips: &[Buf]) -> Plan {
+pub(crate) fn restore(view: &StripeView, strip: usize, rows: Rows, strips: &[Buf]) -> Plan {
     let mut plan = Plan::default();
-    for (strip, buf) in view.names().zip(strips).filter(|(strip, _)| *strip == name) {
-        plan.write(view.strip(strip), rows, *buf, false);
-    }
+    plan.write(&view.cells[strip], rows, strips[strip], false);
     plan
 }
 
 /// Which strip a mismatch says is wrong. A resync after a crash always trusts the data: a torn
 /// stripe write leaves new data behind, and nobody knows how much of it.
-pub(crate) fn wrong_strip(checked: Checked) -> Option<StripName> {
-    match (checked.p_differs != 0, checked.q_differs != 0) {
-        (true, false) => Some(StripName::P),
-        (false, true) => Some(StripName::Q),
-        (true, true) => checked.data_located.map(|index| StripName::Data(index.into())),
-        (false, false) => None,
-    }
+pub(crate) fn wrong_strip(code: &StripeCode, checked: &[Checked]) -> Option<usize> {
+    let to_blame = code.to_blame(|equation| differing(code, checked, equation) != 0);
+    let located = || checked[0].data_located.map(usize::from);
+    to_blame.map(|cell| code.number(cell)).or_else(located)
 }
 
 /// After a check found a difference: makes the unit fit again from the strips in memory. With
-/// `located`, that data strip is computed anew from P and the others; otherwise parity is.
-pub(crate) fn mend(view: &StripeView, rows: Rows, strips: &[Buf], located: Option<u32>) -> Plan {
+/// `located`, that data strip is computed anew from its first sum; otherwise all sums are.
+pub(crate) fn mend(view: &StripeView, rows: Rows, strips: &[Buf], located: Option<usize>) -> Plan {
     let mut plan = Plan::default();
-    let data = &strips[..view.data.len()];
-    if let Some(index) = located {
-        let target = data[index as usize];
-        let mut inputs: Vec<Buf> = data.to_vec();
-        inputs.remove(index as usize);
-        inputs.push(strips[view.data.len()]);
-        let coefs = vec![1; inputs.len()];
-        let outputs = vec![target];
-        plan.computes.push(Compute::Sum { inputs, coefs, outputs, accumulate: false });
-        plan.write(&view.data[index as usize], rows, target, false);
+    let code = &view.code;
+    if let Some(strip) = located {
+        let cell = code.cell(strip);
+        let by_first = Recovery::by_equations(code, &[(cell, code.involved(cell)[0])]);
+        for step in by_first.steps() {
+            let inputs = step.inputs.iter().map(|term| strips[code.number(term.cell)]).collect();
+            let coefs = step.inputs.iter().map(|term| term.coef).collect();
+            let outputs = vec![strips[strip]];
+            plan.computes.push(Compute::Sum { inputs, coefs, outputs, accumulate: false });
+        }
+        plan.write(&view.cells[strip], rows, strips[strip], false);
         return plan;
     }
-    let mut coefs = vec![1; data.len()];
-    coefs.extend(&view.q_coefs);
-    let outputs = strips[view.data.len()..].to_vec();
-    plan.write(&view.p, rows, outputs[0], false);
-    if let (Some(q), Some(buf)) = (&view.q, outputs.get(1)) {
-        plan.write(q, rows, *buf, false);
+    for set in view.sets(|_| true) {
+        let inputs = set[0].terms.iter().map(|term| strips[code.number(term.cell)]).collect();
+        let coefs = set.iter().flat_map(|equation| equation.terms.iter().map(|term| term.coef));
+        let sums = set.iter().map(|equation| code.number(equation.parity));
+        let (coefs, outputs) = (coefs.collect(), sums.map(|strip| strips[strip]).collect());
+        plan.computes.push(Compute::Sum { inputs, coefs, outputs, accumulate: false });
+        for equation in set {
+            let strip = code.number(equation.parity);
+            plan.write(&view.cells[strip], rows, strips[strip], false);
+        }
     }
-    let inputs = data.to_vec();
-    plan.computes.push(Compute::Sum { inputs, coefs, outputs, accumulate: false });
     plan
 }
 
 /// Resync of a unit of which strips are missing: what is left must agree with itself again. The
-/// data of a missing member is taken to be what P (else Q) says, and parity is made to fit. A strip
-/// that can be written is written here and now: were it left to later, a small write could take
-/// what is there for the data that parity is about. When nothing redundant is left to bring in
-/// line, nothing is to be done.
+/// data of a missing member is taken to be what the sums say, the first ones first, and the sums
+/// are made to fit. A strip that can be written is written here and now: were it left to later, a
+/// small write could take what is there for the data that the sums are about. When nothing
+/// redundant is left to bring in line, nothing is to be done.
 ///
 /// # Errors
-/// [`Unrecoverable`] when more strips are lost than there are parities.
+/// [`Unrecoverable`] when more strips are lost than there are sums.
 pub(crate) fn resync_degraded(
     view: &StripeView,
     rows: Rows,
     taken: &mut Taken,
 ) -> Result<Plan, Unrecoverable> {
-    let lost: Vec<StripName> =
-        view.names().filter(|name| view.strip(*name).reader.is_none()).collect();
-    let parities = 1 + usize::from(view.q.is_some());
-    let writable = lost.iter().any(|name| view.strip(*name).writable());
-    if lost.len() > parities {
+    let (lost, sums) = (view.lost(), view.code.equations().len());
+    let writable = lost.iter().any(|&strip| view.cells[strip].writable());
+    if lost.len() > sums {
         return Err(Unrecoverable);
     }
-    if lost.len() == parities && !writable {
+    if lost.len() == sums && !writable {
         return Ok(Plan::default());
     }
     let mut plan = Plan::default();
     let mut slots = Slots::new(view, taken);
-    let (lost_data, data): (Vec<StripName>, Vec<StripName>) =
-        (0..view.data.len() as u32).map(StripName::Data).partition(|name| lost.contains(name));
-    if !lost_data.is_empty() {
-        let outputs = lost_data.iter().map(|name| rows.of(slots.get(*name))).collect();
-        let sum = recover(view, rows, &lost_data, outputs, &mut plan, &mut slots)?;
-        plan.computes.push(sum);
+    let lost: Vec<usize> = lost.into_iter().filter(|&strip| view.is_data(strip)).collect();
+    bring_back(view, &lost, rows, &mut plan, &mut slots)?;
+    for strip in 0..view.data_strips() {
+        read_strip(view, strip, rows, &mut plan, &mut slots);
     }
-    for name in data {
-        let place = view.strip(name).reader.ok_or(Unrecoverable)?;
-        let slot = slots.get(name);
-        if !reads_into(&plan, rows.of(slot)) {
-            plan.read(place, rows, slot);
-        }
+    let sets = view.held();
+    for set in &sets {
+        let strips = set[0].terms.iter().map(|term| view.code.number(term.cell));
+        let inputs = strips.map(|strip| rows.of(slots.get(strip))).collect();
+        plan.computes.push(sum(view, set, rows, inputs, &mut slots));
     }
-    let parities: Vec<StripName> = view.parities().collect();
-    if !parities.is_empty() {
-        let data = (0..view.data.len() as u32).map(StripName::Data);
-        let inputs = data.map(|name| rows.of(slots.get(name))).collect();
-        let coefs = parities.iter().flat_map(|name| view.coefs(*name)).collect();
-        let outputs = parities.iter().map(|name| rows.of(slots.get(*name))).collect();
-        plan.computes.push(Compute::Sum { inputs, coefs, outputs, accumulate: false });
-    }
-    for name in lost_data.into_iter().chain(parities) {
-        let buf = rows.of(slots.get(name));
-        plan.write(view.strip(name), rows, buf, false);
+    let held = sets.iter().flatten().map(|equation| view.code.number(equation.parity));
+    for strip in lost.into_iter().chain(held) {
+        plan.write(&view.cells[strip], rows, rows.of(slots.get(strip)), false);
     }
     Ok(plan)
 }

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use braid_array::Refusal;
+use braid_array::code::{Part, Way};
 
 use super::gather::{Fragment, Patience, Range};
 use super::{
@@ -172,16 +173,19 @@ impl Client {
     fn mode(&mut self, stripe: u64, touched: &Touched) -> Option<Mode> {
         let planner = self.pipeline.planner(0);
         let plan = self.pipeline.plan(stripe, planner)?;
-        let equations = plan.code.equations();
-        if touched.is_all() || equations.iter().all(|equation| equation.terms.len() == 1) {
-            return Some(Mode::Full);
-        }
-        let cells = touched.iter().map(|index| plan.code.data()[index as usize]);
-        let sums: BTreeSet<usize> =
-            cells.flat_map(|cell| plan.code.involved(cell).iter().copied()).collect();
-        let changed = touched.count() as usize + sums.len();
-        let whole = plan.code.data().len() + equations.len();
-        Some(if 2 * changed <= whole { Mode::Delta } else { Mode::Reconstruct })
+        let part = Part {
+            code: &plan.code,
+            covered: &|index| touched.contains(index as u32),
+            readable: &|_| true,
+            held: &|_| true,
+            in_step: true,
+            at_a_tie: Way::Delta,
+        };
+        Some(match part.way() {
+            Way::Whole => Mode::Full,
+            Way::Delta => Mode::Delta,
+            Way::Reconstruct | Way::Recover => Mode::Reconstruct,
+        })
     }
 
     /// Gives positions to jobs, first come first served among those of a kind.

@@ -1,0 +1,71 @@
+//! How a part of a stripe is best written.
+
+use super::stripe::{Cell, StripeCode};
+
+/// How a write makes the sums fit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// From what is written alone.
+    Whole,
+    /// All sums anew, from what is written and the other data, which is read (md:
+    /// reconstruct-write).
+    Reconstruct,
+    /// Only the sums that change, by what changes: the old data is read, and they are (md:
+    /// read-modify-write).
+    Delta,
+    /// As [`Way::Reconstruct`]; but first data is brought back that cannot be read.
+    Recover,
+}
+
+/// A write, and what can be done about it.
+pub struct Part<'a> {
+    /// The code of the stripe.
+    pub code: &'a StripeCode,
+    /// Is this data, by index, written?
+    pub covered: &'a dyn Fn(usize) -> bool,
+    /// Can this cell be read?
+    pub readable: &'a dyn Fn(Cell) -> bool,
+    /// Does anybody hold this sum?
+    pub held: &'a dyn Fn(Cell) -> bool,
+    /// Do the sums fit the data, so that they can be changed along with it?
+    pub in_step: bool,
+    /// What to do when it makes no difference.
+    pub at_a_tie: Way,
+}
+
+impl Part<'_> {
+    /// The way with the fewest reads and writes.
+    #[must_use]
+    pub fn way(&self) -> Way {
+        let Self { code, covered, readable, held, .. } = *self;
+        let copies = code.equations().iter().all(|equation| equation.terms.len() == 1);
+        let sums = code.equations().iter().filter(|equation| held(equation.parity));
+        let all = sums.clone().count();
+        let data = || (0..).zip(code.data());
+        let written = data().filter(|(index, _)| covered(*index)).count();
+        if written == code.data().len() || all == 0 || copies {
+            return Way::Whole;
+        }
+        let changes = |cell: Cell| covered(code.number(cell));
+        let changed = sums.filter(|equation| equation.terms.iter().any(|term| changes(term.cell)));
+        let (mut sums, mut delta) = (0, self.in_step);
+        for equation in changed {
+            sums += 1;
+            delta &= readable(equation.parity);
+        }
+        delta &= data().all(|(index, &cell)| !covered(index) || readable(cell));
+        let reconstruct = data().all(|(index, &cell)| covered(index) || readable(cell));
+        match (delta, reconstruct) {
+            (false, false) => Way::Recover,
+            (true, false) => Way::Delta,
+            (false, true) => Way::Reconstruct,
+            // The one reads and writes what changes; the other reads the rest of the data, and
+            // writes all sums.
+            (true, true) => match (2 * (written + sums)).cmp(&(code.data().len() + all)) {
+                std::cmp::Ordering::Less => Way::Delta,
+                std::cmp::Ordering::Equal => self.at_a_tie,
+                std::cmp::Ordering::Greater => Way::Reconstruct,
+            },
+        }
+    }
+}
