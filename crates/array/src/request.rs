@@ -1,6 +1,6 @@
 //! What an export asks of an array.
 
-use crate::Buf;
+use crate::{Buf, SECTOR_BYTES};
 
 /// The export's name for a request; comes back with its completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -48,6 +48,40 @@ pub struct Request {
 impl Request {
     /// The largest read or write a machine takes; exports split larger ones.
     pub const MAX_BYTES: u32 = 1 << 20;
+
+    /// Does it fit an array of this size that takes blocks of so many bytes?
+    ///
+    /// # Errors
+    /// [`RequestError::OutOfRange`], [`RequestError::Malformed`].
+    pub fn fits(&self, array_sectors: u64, block_bytes: u32) -> Result<(), RequestError> {
+        if self.op == Op::Flush {
+            return Ok(());
+        }
+        let end = self.sector.checked_add(self.sectors).ok_or(RequestError::OutOfRange)?;
+        if end > array_sectors {
+            return Err(RequestError::OutOfRange);
+        }
+        let block = u64::from(block_bytes) / SECTOR_BYTES;
+        let whole = self.sector.is_multiple_of(block) && self.sectors.is_multiple_of(block);
+        if self.sectors == 0 || !whole {
+            return Err(RequestError::Malformed);
+        }
+        let carries_data = matches!(self.op, Op::Read | Op::Write { .. });
+        let bytes = self.sectors.saturating_mul(SECTOR_BYTES);
+        let max = u64::from(Self::MAX_BYTES);
+        if carries_data && (bytes > max || bytes != u64::from(self.buf.len)) {
+            return Err(RequestError::Malformed);
+        }
+        Ok(())
+    }
+}
+
+impl Op {
+    /// Writes, zeroing and discards.
+    #[must_use]
+    pub const fn changes_data(self) -> bool {
+        matches!(self, Self::Write { .. } | Self::WriteZeroes { .. } | Self::Discard)
+    }
 }
 
 /// Why a request failed. An export maps these to its own errors (EIO, EPERM, EINVAL).

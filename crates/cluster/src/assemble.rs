@@ -183,7 +183,7 @@ fn plan(
         sizes.push(if newest.size_sectors == 0 { own.data_size } else { newest.size_sectors });
         let (address, volume) = (found.address.clone(), found.volume.clone());
         let roles = config.superblock.roles.clone();
-        let superblock = Superblock { roles, ..merged(newest, own) };
+        let superblock = Superblock { roles, ..own.with_news_of(newest) };
         *place = Some(ClientMember { address, volume, superblock });
     }
     let stripe_sectors = u64::from(code.rows()) * (u64::from(chunk_bytes) / SECTOR_BYTES);
@@ -222,23 +222,5 @@ fn check_features(newest: &Superblock) -> Result<(), Refusal> {
             let reason = format!("the array has {what}, which is not kept over nodes");
             Err(Refusal::new(reason, LOCALLY))
         }
-    }
-}
-
-/// What `newest` says of the array, and `own` of its device.
-fn merged(newest: &Superblock, own: &Superblock) -> Superblock {
-    Superblock {
-        data_offset: own.data_offset,
-        data_size: own.data_size,
-        super_offset: own.super_offset,
-        recovery_offset: own.recovery_offset,
-        dev_number: own.dev_number,
-        corrected_reads: own.corrected_reads,
-        device_uuid: own.device_uuid,
-        devflags: own.devflags,
-        bblog_shift: own.bblog_shift,
-        bblog_size_sectors: own.bblog_size_sectors,
-        bblog_offset_sectors: own.bblog_offset_sectors,
-        ..newest.clone()
     }
 }

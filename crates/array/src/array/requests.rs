@@ -38,12 +38,6 @@ pub(crate) struct InFlight {
     error: Option<RequestError>,
 }
 
-impl InFlight {
-    const fn changes_data(&self) -> bool {
-        matches!(self.request.op, Op::Write { .. } | Op::WriteZeroes { .. } | Op::Discard)
-    }
-}
-
 /// The table of requests.
 #[derive(Debug)]
 pub(crate) struct Requests {
@@ -67,7 +61,7 @@ impl Requests {
 
     /// Those that change data.
     pub(crate) fn writers(&self) -> usize {
-        self.table.iter().filter(|(_, in_flight)| in_flight.changes_data()).count()
+        self.table.iter().filter(|(_, in_flight)| in_flight.request.op.changes_data()).count()
     }
 
     /// The pieces of each that are not done.
@@ -96,7 +90,7 @@ impl Array {
         }
         let in_flight = InFlight { request, pending: 1, cut: 0, cutting: false, error: None };
         let index = self.requests.table.insert(in_flight);
-        self.keeper.request_came(in_flight.changes_data());
+        self.keeper.request_came(request.op);
         if matches!(request.op, Op::Write { .. }) {
             self.requests.sequential = request.sector == self.requests.write_end;
             self.requests.write_end = request.sector + request.sectors;
@@ -111,33 +105,8 @@ impl Array {
     }
 
     fn validate(&self, request: &Request) -> Result<(), RequestError> {
-        if request.op == Op::Flush {
-            return Ok(());
-        }
-        let block = u64::from(self.block_bytes) / SECTOR_BYTES;
-        let end = request.sector.checked_add(request.sectors).ok_or(RequestError::OutOfRange)?;
-        if end > self.geometry.array_sectors() {
-            return Err(RequestError::OutOfRange);
-        }
-        let whole = request.sector.is_multiple_of(block) && request.sectors.is_multiple_of(block);
-        if request.sectors == 0 || !whole {
-            return Err(RequestError::Malformed);
-        }
-        let carries_data = matches!(request.op, Op::Read | Op::Write { .. });
-        let bytes = request.sectors.saturating_mul(SECTOR_BYTES);
-        let max = u64::from(Request::MAX_BYTES);
-        if carries_data && (bytes > max || bytes != u64::from(request.buf.len)) {
-            return Err(RequestError::Malformed);
-        }
-        if request.op != Op::Read {
-            if self.keeper.read_only {
-                return Err(RequestError::ReadOnly);
-            }
-            if self.keeper.failed || self.keeper.is_stopping() {
-                return Err(RequestError::Failed);
-            }
-        }
-        Ok(())
+        request.fits(self.geometry.array_sectors(), self.block_bytes)?;
+        self.keeper.admits(request.op)
     }
 
     fn flush_members(&mut self, index: usize) {
@@ -457,7 +426,7 @@ impl Array {
     /// Answers a request whose pieces are all done.
     fn answer(&mut self, index: usize) {
         let in_flight = self.requests.table.remove(index);
-        self.keeper.request_over(in_flight.changes_data());
+        self.keeper.request_over(in_flight.request.op);
         let result = in_flight.error.map_or(Ok(()), Err);
         self.actions.push_back(Action::Complete { id: in_flight.request.id, result });
     }

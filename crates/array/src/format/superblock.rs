@@ -282,6 +282,37 @@ pub struct Unsupported {
 }
 
 impl Superblock {
+    /// That of this device, with what another one says of the whole array, but for what each
+    /// update changes.
+    #[must_use]
+    pub fn with_array_of(&self, array: &Self) -> Self {
+        Self {
+            set_uuid: array.set_uuid,
+            set_name: array.set_name,
+            ctime: array.ctime,
+            level: array.level,
+            layout: array.layout,
+            size_sectors: array.size_sectors,
+            chunk_sectors: array.chunk_sectors,
+            raid_disks: array.raid_disks,
+            reshape: array.reshape,
+            events: array.events,
+            logical_block_bytes: array.logical_block_bytes,
+            ..self.clone()
+        }
+    }
+
+    /// The same, with the latest update, too.
+    #[must_use]
+    pub fn with_news_of(&self, newest: &Self) -> Self {
+        Self {
+            resync_offset: newest.resync_offset,
+            roles: newest.roles.clone(),
+            utime: newest.utime,
+            ..self.with_array_of(newest)
+        }
+    }
+
     /// Of nothing: no level, no members, all fields 0.
     #[must_use]
     pub fn blank() -> Self {

@@ -218,12 +218,7 @@ impl Keeper {
         for (member, m) in self.members.iter_live() {
             let own = &m.superblock;
             if own.events < newest.events && own.role() == newest.role_of(own.dev_number) {
-                let mut image = m.superblock.clone();
-                copy_array_fields(&mut image, newest);
-                image.resync_offset = newest.resync_offset;
-                image.roles.clone_from(&newest.roles);
-                image.utime = newest.utime;
-                writes.push(superblock_write(member, &image));
+                writes.push(superblock_write(member, &own.with_news_of(newest)));
             }
         }
         self.ask_to_write(writes);
@@ -376,9 +371,8 @@ impl Keeper {
 
     /// The superblock of one member as it is to be written now.
     pub(crate) fn superblock_of(&self, member: &Member, clean: bool) -> Superblock {
-        let mut image = member.superblock.clone();
         let array = &self.superblock;
-        copy_array_fields(&mut image, array);
+        let mut image = member.superblock.with_array_of(array);
         image.utime = self.wall_clock();
         image.resync_offset = if clean { self.clean.durable_resynced } else { 0 };
         image.roles = self.role_table();
@@ -424,21 +418,6 @@ impl Keeper {
 /// role back? The others are not told what is no longer so.
 fn gave_role_back(arrivals: &[MemberId], members: &Members) -> bool {
     arrivals.iter().any(|id| !members.live(*id)) && members.any_arriving()
-}
-
-/// What superblocks of one array have in common, but for what an update changes.
-fn copy_array_fields(image: &mut Superblock, array: &Superblock) {
-    image.set_uuid = array.set_uuid;
-    image.set_name = array.set_name;
-    image.ctime = array.ctime;
-    image.level = array.level;
-    image.layout = array.layout;
-    image.size_sectors = array.size_sectors;
-    image.chunk_sectors = array.chunk_sectors;
-    image.raid_disks = array.raid_disks;
-    image.reshape = array.reshape;
-    image.events = array.events;
-    image.logical_block_bytes = array.logical_block_bytes;
 }
 
 fn superblock_write(member: MemberId, image: &Superblock) -> MetaWrite {

@@ -27,7 +27,7 @@ use crate::assemble::Config;
 use crate::events::ArrayEvent;
 use crate::format::Superblock;
 use crate::format::superblock::MAX_SECTOR;
-use crate::{Instant, MemberId, Refusal};
+use crate::{Instant, MemberId, Op, Refusal, RequestError};
 
 pub use failure::{OnLoss, Tried};
 use intent::Intent;
@@ -350,15 +350,28 @@ impl Keeper {
         self.out.push_back(Ask::Notify(event));
     }
 
+    /// May this be asked of the array now?
+    ///
+    /// # Errors
+    /// [`RequestError::ReadOnly`], [`RequestError::Failed`].
+    pub const fn admits(&self, op: Op) -> Result<(), RequestError> {
+        match op {
+            Op::Read | Op::Flush => Ok(()),
+            _ if self.read_only => Err(RequestError::ReadOnly),
+            _ if self.failed || self.writes_over || self.is_stopping() => Err(RequestError::Failed),
+            _ => Ok(()),
+        }
+    }
+
     /// A request was taken in.
-    pub fn request_came(&mut self, changes_data: bool) {
-        self.clean.writers += usize::from(changes_data);
+    pub fn request_came(&mut self, op: Op) {
+        self.clean.writers += usize::from(op.changes_data());
         self.clean.last_request = Some(self.now);
     }
 
     /// A request is answered.
-    pub fn request_over(&mut self, changed_data: bool) {
-        if changed_data {
+    pub fn request_over(&mut self, op: Op) {
+        if op.changes_data() {
             self.clean.writers -= 1;
             self.clean.last_write = self.now;
         }

@@ -41,7 +41,7 @@ impl Client {
             self.actions.push_back(Action::Complete { id, result: Err(error) });
             return;
         }
-        self.keeper.request_came(changes_data(request.op));
+        self.keeper.request_came(request.op);
         // The request itself is a part until all others are known.
         self.requests.insert(request.id, Pending { left: 1, op: request.op, error: None });
         let start = request.sector * SECTOR_BYTES;
@@ -66,31 +66,8 @@ impl Client {
         if !matches!(self.phase, Phase::Running) || self.keeper.is_stopping() {
             return Err(RequestError::Failed);
         }
-        if request.op == Op::Flush {
-            return Ok(());
-        }
-        let block = u64::from(BLOCK_BYTES) / SECTOR_BYTES;
-        let aligned = request.sector.is_multiple_of(block) && request.sectors.is_multiple_of(block);
-        let bytes = request.sectors * SECTOR_BYTES;
-        let fits = match request.op {
-            Op::Read | Op::Write { .. } => {
-                bytes <= u64::from(Request::MAX_BYTES) && u64::from(request.buf.len) == bytes
-            }
-            _ => true,
-        };
-        if !aligned || !fits || request.sectors == 0 {
-            return Err(RequestError::Malformed);
-        }
-        let end = request.sector.checked_add(request.sectors);
-        if end.is_none_or(|end| end > self.array_sectors()) {
-            return Err(RequestError::OutOfRange);
-        }
-        match request.op {
-            Op::Read => Ok(()),
-            _ if self.keeper.is_read_only() => Err(RequestError::ReadOnly),
-            _ if self.keeper.writes_over() => Err(RequestError::Failed),
-            _ => Ok(()),
-        }
+        request.fits(self.array_sectors(), BLOCK_BYTES)?;
+        self.keeper.admits(request.op)
     }
 
     pub(super) fn add_parts(&mut self, id: RequestId, parts: u32) {
@@ -106,7 +83,7 @@ impl Client {
         pending.left -= 1;
         if pending.left == 0 {
             let result = pending.error.map_or(Ok(()), Err);
-            self.keeper.request_over(changes_data(pending.op));
+            self.keeper.request_over(pending.op);
             self.requests.remove(&id);
             self.actions.push_back(Action::Complete { id, result });
         }
@@ -180,8 +157,4 @@ impl Client {
             self.gather(extent.stripe, fragment, Patience::some(self.now));
         }
     }
-}
-
-const fn changes_data(op: Op) -> bool {
-    matches!(op, Op::Write { .. } | Op::WriteZeroes { .. } | Op::Discard)
 }
