@@ -7,11 +7,18 @@ use braid_array::status::SyncStatus;
 use crate::array::Array;
 use crate::lane::{Code, Lane, Setup};
 
-crate::here_only! {
-    the_upper_limit_holds: |_| limits(None, Some(RATE));
-    work_keeps_up_the_lower_limit_beside_requests: |_| limits(Some(LOWER), None);
-    speed_and_finish_are_told: |_| limits(None, Some(RATE));
-    nothing_at_all_holds_it: |_| limits(None, Some(0));
+crate::over_both_lanes! {
+    the_upper_limit_holds
+    work_keeps_up_the_lower_limit_beside_requests
+    speed_and_finish_are_told
+    nothing_at_all_holds_it
+}
+
+/// Over nodes it takes until the next event of whatever kind, at worst until a checkpoint.
+#[test]
+fn work_goes_fast_again_here_when_nobody_asks() {
+    let codes = crate::here::codes().into_iter();
+    codes.for_each(work_goes_fast_again_when_nobody_asks::<crate::here::Here>);
 }
 
 /// Bytes per second and member.
@@ -70,10 +77,17 @@ fn work_keeps_up_the_lower_limit_beside_requests<L: Lane>(code: Code) {
     let bytes = (sync.done_sectors - before) * 512;
     let range = LOWER * 3 / 4..=LOWER * 5 / 4 + LOT_BYTES;
     assert!(range.contains(&bytes), "{code:?}: {bytes} in a second");
-    // Nobody asks any more.
-    let before = array.now();
+}
+
+fn work_goes_fast_again_when_nobody_asks<L: Lane>(code: Code) {
+    let mut array = resyncing::<L>(code, limits(Some(LOWER), None));
+    let end = array.now().plus_millis(200);
+    while array.now() < end {
+        array.touch(0);
+    }
+    assert_eq!(array.ended(SyncAction::Resync), None, "{code:?}: it has ended");
     assert_eq!(array.sync_ends(SyncAction::Resync), (0, SyncEnd::Complete));
-    let took = array.now().0 - before.0;
+    let took = array.now().0 - end.0;
     assert!(took < 500_000_000, "{code:?}: {took} ns when nobody asks");
 }
 

@@ -12,11 +12,8 @@ crate::over_both_lanes! {
     a_pause_holds_it_until_it_may_go_on
     writes_meanwhile_come_out_right
     it_is_stopped_with_the_array_and_goes_on_with_it
-}
-
-crate::here_only! {
-    stopped_it_goes_on_where_it_was: |_| SLOWLY;
-    crashed_it_goes_on_from_its_checkpoint: |_| SLOWLY;
+    stopped_it_goes_on_where_it_was
+    crashed_it_goes_on_from_its_checkpoint
 }
 
 const UNCLEAN: Setup = Setup { dirty: true, bitmap: false, spares: 0 };
