@@ -59,14 +59,14 @@ pub struct Assembly {
 #[derive(Clone, Debug)]
 pub enum Start {
     /// Yes.
-    Ready(Box<Plan>),
+    Ready(Box<Startable>),
     /// No.
     Refused(Refusal),
 }
 
 /// An array that can be started.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct Startable {
     /// The code.
     pub family: Family,
     /// Length of a block.
@@ -82,7 +82,7 @@ pub struct Plan {
     pub read_only: bool,
 }
 
-impl Plan {
+impl Startable {
     /// How many members are missing.
     #[must_use]
     pub fn degraded(&self) -> usize {
@@ -160,7 +160,7 @@ fn plan(
     config: &local::Config,
     candidates: &[Candidate],
     options: Options,
-) -> Result<Plan, Refusal> {
+) -> Result<Startable, Refusal> {
     check_features(newest)?;
     let nodes = newest.raid_disks;
     let impossible = |reason: &str| Refusal::new(reason, "use another array");
@@ -192,7 +192,7 @@ fn plan(
         return Err(Refusal::new("its members do not consist of whole stripes", LOCALLY));
     };
     let degraded = members.iter().any(Option::is_none);
-    Ok(Plan {
+    Ok(Startable {
         family,
         chunk_bytes,
         stripes,

@@ -148,7 +148,7 @@ impl Engine {
         let core = Core::new(arena, driver);
         let started = std::time::Instant::now();
         let ended = None;
-        let mut running = Running {
+        let mut running = Loop {
             machine,
             core,
             executor,
@@ -166,7 +166,7 @@ impl Engine {
         };
         running.serve()?;
         running.say_farewell()?;
-        let Running { executor, core, mut door_side, ended, .. } = running;
+        let Loop { executor, core, mut door_side, ended, .. } = running;
         drop((executor, core));
         door_side.refuse_rest();
         if let Some(done) = ended {
@@ -177,7 +177,7 @@ impl Engine {
 }
 
 /// A running engine.
-struct Running {
+struct Loop {
     machine: AnyMachine,
     core: Core,
     executor: Executor,
@@ -198,7 +198,7 @@ struct Running {
     leaving: bool,
 }
 
-impl Running {
+impl Loop {
     fn serve(&mut self) -> io::Result<()> {
         self.await_wake();
         for (index, export) in self.exports.iter_mut().enumerate() {

@@ -13,7 +13,7 @@ use braid_array::{
 use rustix::fs::{AtFlags, StatxFlags};
 use rustix::io::Errno;
 
-use self::range::{Range, RangeStep};
+use self::range::{RangeOp, RangeStep};
 use self::transfer::{Next, Transfer};
 use crate::arena::Memory;
 use crate::driver::{Driver, Op};
@@ -30,7 +30,7 @@ pub(crate) type Answer = (IoId, Result<Outcome, IoError>);
 pub(crate) struct Executor {
     members: Vec<Option<Member>>,
     flights: Slab<Flight>,
-    ranges: Slab<Range>,
+    ranges: Slab<RangeOp>,
     /// What is to be tried again, and when.
     waiting: Vec<(Instant, Token)>,
     zeroes: Buf,
@@ -128,14 +128,14 @@ impl Executor {
                     _ if !member.cannot_zero => RangeStep::Zero,
                     _ => RangeStep::Write,
                 };
-                let mut range = Range::new(io, id, file, (sector, sectors), step);
+                let mut range = RangeOp::new(io, id, file, (sector, sectors), step);
                 (range.fua, range.then_sync) = (fua, fua && member.drops_dsync);
                 self.start_range(driver, range);
                 return None;
             }
             IoOp::Discard { sector, sectors } => {
                 let step = RangeStep::Discard;
-                self.start_range(driver, Range::new(io, id, file, (sector, sectors), step));
+                self.start_range(driver, RangeOp::new(io, id, file, (sector, sectors), step));
                 return None;
             }
         };

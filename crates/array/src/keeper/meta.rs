@@ -53,7 +53,7 @@ pub struct MetaWrite {
     pub bytes: Vec<u8>,
 }
 
-struct Running {
+struct Update {
     phase: Phase,
     /// What has been asked for and not been answered.
     pending: usize,
@@ -74,7 +74,7 @@ struct Running {
 #[derive(Default)]
 pub(crate) struct Meta {
     done: u64,
-    running: Option<Running>,
+    running: Option<Update>,
     next: Wishes,
 }
 
@@ -190,7 +190,7 @@ impl Keeper {
         {
             intent.nominate();
         }
-        self.meta.running = Some(Running {
+        self.meta.running = Some(Update {
             phase: Phase::CatchUp,
             pending: 0,
             arrivals: Vec::new(),

@@ -61,16 +61,16 @@ pub fn cores(text: &str) -> Option<f64> {
 
 /// One that runs.
 #[derive(Debug)]
-pub struct Running(Child);
+pub struct Copying(Child);
 
 /// `time dd WORDS`, begun. To be started from the main thread.
-pub fn start(words: &[&str], note: &mut Note) -> Result<Running, Failure> {
+pub fn start(words: &[&str], note: &mut Note) -> Result<Copying, Failure> {
     let typed = words.iter().map(|&word| word.to_owned()).collect::<Vec<String>>();
     note.commands.push(format!("time {}", super::typed("dd", &typed)));
     let mut command = Tool::find("bash", "bash")?.command();
     command.args(["-c", TIME_SCRIPT, "dd"]).args(words);
     let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
-    child.map(Running).map_err(|error| Failure::system("dd", &error, "check that it can be run"))
+    child.map(Copying).map_err(|error| Failure::system("dd", &error, "check that it can be run"))
 }
 
 /// `time dd WORDS` to its end: what both said.
@@ -78,7 +78,7 @@ pub fn run(words: &[&str], note: &mut Note) -> Result<String, Failure> {
     start(words, note)?.end()
 }
 
-impl Running {
+impl Copying {
     /// Whether it has ended.
     pub fn has_ended(&mut self) -> bool {
         !matches!(self.0.try_wait(), Ok(None))

@@ -36,7 +36,7 @@ fn superblock(candidate: &mut Candidate) -> &mut Superblock {
     candidate.superblock.as_mut().expect("a superblock")
 }
 
-fn ready(candidates: &[Candidate], options: Options) -> Plan {
+fn ready(candidates: &[Candidate], options: Options) -> Startable {
     match decide(candidates, options).start {
         Start::Ready(plan) => *plan,
         Start::Refused(refusal) => panic!("refused: {refusal}"),
@@ -50,7 +50,7 @@ fn refused(candidates: &[Candidate], options: Options) -> String {
     }
 }
 
-fn addresses(plan: &Plan) -> Vec<&str> {
+fn addresses(plan: &Startable) -> Vec<&str> {
     plan.members.iter().flatten().map(|member| member.address.as_str()).collect()
 }
 

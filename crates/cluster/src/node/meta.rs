@@ -19,7 +19,7 @@ const PAGES: u64 = 8;
 
 /// What is to be done.
 #[derive(Debug)]
-pub(super) enum Job {
+pub(super) enum MetaOp {
     /// Read so many bytes.
     Read(u32),
     /// Write these, durably.
@@ -32,7 +32,7 @@ pub(super) struct Ask {
     pub(super) client: ClientId,
     pub(super) tag: u32,
     pub(super) sector: u64,
-    pub(super) job: Job,
+    pub(super) op: MetaOp,
 }
 
 /// The pages that are free, and who waits for one.
@@ -74,7 +74,7 @@ impl Node {
 
     fn work_meta(&mut self) {
         while let Some(page) = self.meta.free.pop() {
-            let Some(Ask { client, tag, sector, job }) = self.meta.waiting.pop_front() else {
+            let Some(Ask { client, tag, sector, op }) = self.meta.waiting.pop_front() else {
                 self.meta.free.push(page);
                 return;
             };
@@ -83,12 +83,12 @@ impl Node {
                 self.meta.free.push(page);
                 continue;
             };
-            match job {
-                Job::Read(bytes) => {
+            match op {
+                MetaOp::Read(bytes) => {
                     let flight = Flight::MetaRead { client, tag, page, bytes };
                     self.out.io(flight, member, IoOp::Read { sector, buf: page.slice(0, bytes) });
                 }
-                Job::Write(bytes) => {
+                MetaOp::Write(bytes) => {
                     let buf = page.slice(0, bytes.len() as u32);
                     self.out.push(Action::Store { buf, bytes });
                     let flight = Flight::MetaWrite { client, tag, page };

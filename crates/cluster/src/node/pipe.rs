@@ -65,7 +65,7 @@ struct State {
 
 /// An open slice-set.
 #[derive(Debug)]
-struct Running {
+struct Live {
     set: Set,
     part: Arc<Part>,
     /// Tasks that are not over.
@@ -87,7 +87,7 @@ struct Early {
 struct Position {
     /// Of the latest slice-set.
     turn: Option<u32>,
-    running: Option<Running>,
+    running: Option<Live>,
     /// By task; kept for its memory.
     states: Vec<State>,
     early: Vec<Early>,
@@ -184,7 +184,7 @@ impl Pipe {
         position.states.extend(part.tasks.iter().map(|task| waiting(task.needs)));
         let left = part.tasks.len();
         self.open += 1;
-        position.running = Some(Running { set, part: Arc::clone(&part), left, fine: true });
+        position.running = Some(Live { set, part: Arc::clone(&part), left, fine: true });
         if left == 0 {
             self.close(number, out);
             return Ok(());

@@ -284,11 +284,11 @@ impl Node {
         match message {
             Message::DeleteVolume { .. } => self.delete(id, tag, &held),
             Message::ReadMeta { sector, bytes, .. } => {
-                self.meta_request(id, tag, (sector, bytes), meta::Job::Read(bytes), &held);
+                self.meta_request(id, tag, (sector, bytes), meta::MetaOp::Read(bytes), &held);
             }
             Message::WriteMeta { sector, bytes, .. } => {
                 let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-                self.meta_request(id, tag, (sector, len), meta::Job::Write(bytes), &held);
+                self.meta_request(id, tag, (sector, len), meta::MetaOp::Write(bytes), &held);
             }
             Message::Prepare { role, data_sector, params, .. } => {
                 return self.prepare(id, tag, (role, data_sector), params, &held);
@@ -339,7 +339,7 @@ impl Node {
         id: ClientId,
         tag: u32,
         (sector, bytes): (u64, u32),
-        job: meta::Job,
+        op: meta::MetaOp,
         held: &Held,
     ) {
         let whole = bytes > 0
@@ -352,11 +352,11 @@ impl Node {
             );
             return self.refuse(id, tag, Refusal::new(reason, "use up to 4096, whole sectors"));
         }
-        if matches!(job, meta::Job::Write(_)) && !held.write {
+        if matches!(op, meta::MetaOp::Write(_)) && !held.write {
             let why = Refusal::new("the volume is open for reading", "open it for writing");
             return self.refuse(id, tag, why);
         }
-        self.ask_meta(meta::Ask { client: id, tag, sector, job });
+        self.ask_meta(meta::Ask { client: id, tag, sector, op });
     }
 
     fn prepare(

@@ -26,7 +26,7 @@ pub(crate) struct DoorSide {
     receiver: Receiver<Message>,
     /// The memory of its jobs.
     holder: Holder,
-    jobs: Slab<Job>,
+    jobs: Slab<Asked>,
     /// Jobs of which some piece has not been requested yet.
     queue: VecDeque<usize>,
     commands: Slab<(CommandDone, Effect)>,
@@ -45,7 +45,7 @@ enum Effect {
 }
 
 /// A request of any length, done in pieces.
-struct Job {
+struct Asked {
     kind: JobKind,
     /// Bytes of the array: where it begins, what is requested next, where it ends.
     start: u64,
@@ -151,14 +151,14 @@ impl DoorSide {
             return done(Ok(()));
         }
         let kind = JobKind::Plain { done };
-        let job = Job { kind, start: offset, next: offset, end: offset, pieces: 1, error: None };
+        let job = Asked { kind, start: offset, next: offset, end: offset, pieces: 1, error: None };
         let index = self.jobs.insert(job);
         core.request(op, offset, len, Buf::default(), Owner::Door(index));
     }
 
     fn pieces(&mut self, kind: JobKind, offset: u64, len: u64) {
         let end = offset + len;
-        let job = Job { kind, start: offset, next: offset, end, pieces: 0, error: None };
+        let job = Asked { kind, start: offset, next: offset, end, pieces: 0, error: None };
         if len == 0 {
             return job.finish();
         }
@@ -282,7 +282,7 @@ impl DoorSide {
     }
 }
 
-impl Job {
+impl Asked {
     fn finish(self) {
         let result = self.error.map_or(Ok(()), Err);
         match self.kind {

@@ -14,7 +14,7 @@ use crate::token::Token;
 
 /// A range to be zeroed or discarded.
 #[derive(Debug)]
-pub(super) struct Range {
+pub(super) struct RangeOp {
     pub(super) io: IoId,
     member: MemberId,
     file: Arc<LockedFile>,
@@ -51,7 +51,7 @@ enum After {
     End(Result<Outcome, IoError>),
 }
 
-impl Range {
+impl RangeOp {
     pub(super) const fn new(
         io: IoId,
         member: MemberId,
@@ -141,7 +141,7 @@ impl Executor {
         }
     }
 
-    pub(super) fn start_range(&mut self, driver: &mut Driver<Token>, range: Range) {
+    pub(super) fn start_range(&mut self, driver: &mut Driver<Token>, range: RangeOp) {
         let index = self.ranges.insert(range);
         self.continue_range(driver, index);
     }

@@ -109,7 +109,7 @@ fn ratios(numbers: &Numbers<'_>, cache: Cache) -> Option<Table> {
     (!cases.is_empty()).then(|| without_empty_columns(table))
 }
 
-fn cpu_percent(job: &fio::Job) -> Option<f64> {
+fn cpu_percent(job: &fio::Figures) -> Option<f64> {
     Some(job.user_cpu_percent + job.system_cpu_percent)
 }
 
@@ -128,7 +128,7 @@ fn table(numbers: &Numbers<'_>, case: Case) -> Table {
         "CPU %",
     ];
     let row = |job: &str| {
-        let of = |read: fn(&fio::Job) -> Option<f64>| {
+        let of = |read: fn(&fio::Figures) -> Option<f64>| {
             spread(numbers.measured(case, job, read).map(|measured| measured.spread))
         };
         let published = numbers.published(case, job);
@@ -246,7 +246,7 @@ fn cells(numbers: &Numbers<'_>, case: Case) -> Vec<Cell> {
     let cores = numbers.cores(case);
     for job in numbers.jobs() {
         let published = numbers.published(case, job);
-        let cell = |metric: &str, unit: &str, read: fn(&fio::Job) -> Option<f64>| {
+        let cell = |metric: &str, unit: &str, read: fn(&fio::Figures) -> Option<f64>| {
             let measured = numbers.measured(case, job, read)?;
             Some(Cell::new(&case.name(), job, metric, unit, measured))
         };

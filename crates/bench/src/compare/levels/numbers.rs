@@ -18,12 +18,12 @@ struct OneRun {
     case: String,
     round: u16,
     raw: String,
-    jobs: Vec<fio::Job>,
+    jobs: Vec<fio::Figures>,
     cores: Option<f64>,
 }
 
 /// As the published table has it: units of 1000 KiB a second.
-pub(super) fn rate(job: &fio::Job) -> Option<f64> {
+pub(super) fn rate(job: &fio::Figures) -> Option<f64> {
     Some(job.side().bytes_s / 1_024_000.0)
 }
 
@@ -68,7 +68,7 @@ impl<'a> Numbers<'a> {
         &self,
         case: Case,
         job: &str,
-        read: impl Fn(&fio::Job) -> Option<f64>,
+        read: impl Fn(&fio::Figures) -> Option<f64>,
     ) -> Option<Measured> {
         let mut numbers = Vec::new();
         let mut raw = Vec::new();

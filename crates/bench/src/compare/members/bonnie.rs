@@ -18,13 +18,13 @@ const PATIENCE: Duration = Duration::from_secs(3600);
 const POLL: Duration = Duration::from_millis(5);
 
 #[derive(Debug)]
-pub(super) struct Running {
+pub(super) struct Bonnie {
     talk: Talk,
     log: PathBuf,
     command: String,
 }
 
-impl Running {
+impl Bonnie {
     /// Starts it; what it says on stderr goes into the file.
     pub(super) fn start(words: &[String], log: PathBuf) -> Result<Self, Failure> {
         let tool = Tool::find("bonnie++", "bonnie++")?;
@@ -59,7 +59,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for Bonnie {
     fn drop(&mut self) {
         // It is of no use without the process.
         let _ = fs::remove_file(&self.log);

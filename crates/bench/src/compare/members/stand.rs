@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use super::bonnie::Running;
+use super::bonnie::Bonnie;
 use super::class::KB;
 use super::{BEGIN, COLD, Case, Options, READS, WARM};
 use crate::failure::Failure;
@@ -26,7 +26,7 @@ const MIB: u64 = 1 << 20;
 /// A case that stands. Taken down from above.
 #[derive(Debug)]
 pub(super) struct Stand {
-    running: Option<Running>,
+    running: Option<Bonnie>,
     words: Vec<String>,
     log: PathBuf,
     reads_bytes: u64,
@@ -76,10 +76,10 @@ impl Stand {
         })
     }
 
-    fn bonnie(&mut self) -> Result<Running, Failure> {
+    fn bonnie(&mut self) -> Result<Bonnie, Failure> {
         match self.running.take() {
             Some(running) => Ok(running),
-            None => Running::start(&self.words, self.log.clone()),
+            None => Bonnie::start(&self.words, self.log.clone()),
         }
     }
 

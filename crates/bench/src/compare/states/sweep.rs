@@ -121,7 +121,7 @@ impl Sweep {
         let second = [&first[..], &[&skip]].concat();
         self.recovering(note, |note| {
             let both = [dd::start(&first, note)?, dd::start(&second, note)?];
-            both.into_iter().map(dd::Running::end).collect()
+            both.into_iter().map(dd::Copying::end).collect()
         })
     }
 }

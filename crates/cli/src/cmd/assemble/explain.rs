@@ -9,7 +9,7 @@ use braid_array::refusal::{Invocation, Next};
 use braid_host::control::wire::ControlStatus;
 
 use super::layers::Layer;
-use super::{Called, Layers, Plan};
+use super::{Called, Chosen, Layers};
 use crate::cmd::families::{Choice, Families, Family, choose};
 use crate::cmd::found::{self, Found};
 use crate::cmd::running;
@@ -18,7 +18,7 @@ use crate::invocation::next_step;
 use crate::output;
 use crate::output::explained::{Explained, Explanation, Judged, Prospect};
 
-pub(super) fn run(run_dir: &Path, plan: Plan, as_json: bool) -> Result<(), Failure> {
+pub(super) fn run(run_dir: &Path, plan: Chosen, as_json: bool) -> Result<(), Failure> {
     // Who cannot be asked is none of the arrays that are explained, as far as can be said.
     let running = running::all("assemble", run_dir).unwrap_or_default().found;
     let (found, odd) = found::look(&plan.members);
@@ -83,7 +83,7 @@ fn explain(
     damaged: Vec<Found>,
     others: Vec<Judged>,
     called: &Called,
-    plan: &Plan,
+    plan: &Chosen,
     running: &[ControlStatus],
 ) -> Explanation {
     let uuid = family.superblock.set_uuid;

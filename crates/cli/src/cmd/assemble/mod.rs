@@ -79,7 +79,7 @@ impl Called {
 
 /// What was typed, checked.
 #[derive(Debug)]
-struct Plan {
+struct Chosen {
     called: Called,
     /// What the array is called in messages until its name is known.
     object: String,
@@ -128,7 +128,7 @@ pub(super) fn run(run_dir: &Path, args: &AssembleArgs) -> Result<(), Failure> {
         return Err(Failure::usage("assemble", "arguments", reason, "leave it out"));
     }
     let first = members.first().map(|member| member.display().to_string());
-    let plan = Plan {
+    let plan = Chosen {
         object: called.name.clone().or(first).unwrap_or_default(),
         called,
         members,
@@ -180,7 +180,7 @@ fn judge(found: &[Found], options: Options) -> Assembly {
 }
 
 /// Serves the array until it is stopped. With `daemon`, the terminal is left once it is served.
-fn serve(run_dir: &Path, plan: Plan, daemon: Option<Daemon>) -> Result<(), Failure> {
+fn serve(run_dir: &Path, plan: Chosen, daemon: Option<Daemon>) -> Result<(), Failure> {
     let purpose = if plan.options.read_only { Use::ServeReadOnly } else { Use::Serve };
     let Choice { members, nested, left_out } = match plan.called.wanted() {
         Some(name) => families::by_name("assemble", name, &plan.members)?,

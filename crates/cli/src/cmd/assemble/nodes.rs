@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use braid_array::Refusal;
 use braid_array::assemble::{self as local, Verdict};
 use braid_array::format::Superblock;
-use braid_cluster::assemble::{Assembly, Candidate, Options, Plan, Start, decide};
+use braid_cluster::assemble::{Assembly, Candidate, Options, Start, Startable, decide};
 use braid_cluster::pipeline::Params;
 use braid_cluster::{ClientConfig, Planner};
 use braid_host::daemon::Daemon;
@@ -204,7 +204,7 @@ fn others(name: &str, candidates: &[Candidate]) -> Result<Vec<(usize, Verdict)>,
     Ok(superblocks().enumerate().filter_map(other).collect())
 }
 
-fn warn(name: &str, plan: &Plan, verdicts: &[(String, Verdict)]) {
+fn warn(name: &str, plan: &Startable, verdicts: &[(String, Verdict)]) {
     for (member, verdict) in verdicts.iter().filter(|(_, verdict)| !verdict.attached()) {
         output::warning(&format!("assemble {name}: {member} is left out: {verdict}"));
     }
@@ -276,14 +276,14 @@ fn explain_nodes(
     explain::answer(&Explained { arrays: vec![array], ..Explained::default() }, as_json)
 }
 
-fn missing(plan: &Plan) -> String {
+fn missing(plan: &Startable) -> String {
     match plan.degraded() {
         1 => "a member is missing".to_owned(),
         count => format!("{count} members are missing"),
     }
 }
 
-fn condition(plan: &Plan) -> String {
+fn condition(plan: &Startable) -> String {
     let mut parts = Vec::new();
     match plan.degraded() {
         0 => {}
@@ -302,7 +302,7 @@ fn condition(plan: &Plan) -> String {
 /// What the process that serves is made of.
 fn assembled(
     name: &str,
-    plan: Plan,
+    plan: Startable,
     schedule: WriteSchedule,
     fabric: Kind,
     epoch: u32,

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use braid_host::daemon::Daemon;
 use braid_host::member::{self, MemberFile};
 
-use super::{Plan, blueprint, write};
+use super::{Creation, blueprint, write};
 use crate::args::{CreateArgs, MemberArg};
 use crate::cmd::found;
 use crate::cmd::launch::{self, launch};
@@ -25,12 +25,12 @@ pub(super) fn run(run_dir: &Path, args: &CreateArgs) -> Result<(), Failure> {
         return Err(usage(reason, "name members of one kind"));
     };
     let names = (0..sizes.len()).map(|index| Some(PathBuf::from(format!("mem:{index}"))));
-    let plan = Plan::of(args, names.collect())?;
+    let plan = Creation::of(args, names.collect())?;
     let exports = launch::exports("create", &args.export)?;
     launch("create", &args.name, args.foreground, daemon, |daemon| {
         let devices = memory(&plan, &sizes)?;
         // New memory is all zero, with which every parity agrees.
-        let plan = Plan { assume_clean: true, ..plan };
+        let plan = Creation { assume_clean: true, ..plan };
         write(&plan, &devices, &blueprint(&plan, &devices)?)?;
         let found = devices.into_iter().flatten().map(found::read).collect();
         let array = crate::cmd::assemble::all_in(&plan.name, found)?;
@@ -38,7 +38,7 @@ pub(super) fn run(run_dir: &Path, args: &CreateArgs) -> Result<(), Failure> {
     })
 }
 
-fn memory(plan: &Plan, sizes: &[u64]) -> Result<Vec<Option<MemberFile>>, Failure> {
+fn memory(plan: &Creation, sizes: &[u64]) -> Result<Vec<Option<MemberFile>>, Failure> {
     let member = |(name, &bytes): (&Option<PathBuf>, &u64)| {
         let name = name.clone().unwrap_or_default();
         member::memory(name.clone(), bytes).map(Some).map_err(|error| {

@@ -25,7 +25,7 @@ use crate::output;
 
 /// What was typed, checked as far as it can be without looking at members.
 #[derive(Debug)]
-struct Plan {
+struct Creation {
     name: String,
     shape: ArrayShape,
     size_sectors: Option<u64>,
@@ -54,7 +54,7 @@ pub(super) fn run(run_dir: &Path, args: &CreateArgs) -> Result<(), Failure> {
 
 /// The members are files and block devices.
 fn on_devices(args: &CreateArgs) -> Result<(), Failure> {
-    let plan = Plan::of(args, paths(args)?)?;
+    let plan = Creation::of(args, paths(args)?)?;
     let devices = open(&plan)?;
     let blueprint = blueprint(&plan, &devices)?;
     warn(&plan, &devices)?;
@@ -67,7 +67,7 @@ fn on_devices(args: &CreateArgs) -> Result<(), Failure> {
     output::answer(&format!("braid assemble {} {}\n", shell_word(&plan.name), words.join(" ")))
 }
 
-impl Plan {
+impl Creation {
     fn of(args: &CreateArgs, members: Vec<Option<PathBuf>>) -> Result<Self, Failure> {
         check_name(args)?;
         let shape = ArrayShape::parse(&typed(args))?;
@@ -198,7 +198,7 @@ fn paths(args: &CreateArgs) -> Result<Vec<Option<PathBuf>>, Failure> {
 }
 
 /// Opens and locks all members, and looks whether they hold anything.
-fn open(plan: &Plan) -> Result<Vec<Option<MemberFile>>, Failure> {
+fn open(plan: &Creation) -> Result<Vec<Option<MemberFile>>, Failure> {
     let failed = |error: member::OpenError| {
         let missing = error.path.to_str().and_then(|word| similar(word, ["missing"]));
         let next = match missing.filter(|_| !error.path.exists()) {
@@ -224,7 +224,7 @@ fn open(plan: &Plan) -> Result<Vec<Option<MemberFile>>, Failure> {
 
 /// Says what is most likely a mistake, but may be meant: a member that is much larger than another,
 /// and one that holds data which no signature tells of.
-fn warn(plan: &Plan, devices: &[Option<MemberFile>]) -> Result<(), Failure> {
+fn warn(plan: &Creation, devices: &[Option<MemberFile>]) -> Result<(), Failure> {
     let all = !matches!(plan.shape.level, Level::Linear | Level::Raid0);
     let common = all && plan.size_sectors.is_none();
     let smallest = devices.iter().flatten().map(|device| device.sectors).min().unwrap_or(0);
@@ -253,7 +253,7 @@ fn unreadable(device: &MemberFile, error: &std::io::Error) -> Failure {
     Failure::refused("create", device.path.display(), system_error(error), "check the device")
 }
 
-fn blueprint(plan: &Plan, devices: &[Option<MemberFile>]) -> Result<Blueprint, Failure> {
+fn blueprint(plan: &Creation, devices: &[Option<MemberFile>]) -> Result<Blueprint, Failure> {
     let array = NewArray {
         name: stored_name(&plan.name),
         set_uuid: Uuid::new_v4().into_bytes(),
@@ -281,7 +281,7 @@ fn counted_in_kib(bytes: u64) -> String {
 }
 
 /// Why there can be no such array, and what to change.
-fn impossible(plan: &Plan, error: &CreateError) -> Failure {
+fn impossible(plan: &Creation, error: &CreateError) -> Failure {
     match error {
         CreateError::DeviceTooSmall { index, device_sectors } => {
             let device = plan.members.get(*index).and_then(Option::as_ref);
@@ -309,7 +309,7 @@ fn impossible(plan: &Plan, error: &CreateError) -> Failure {
 /// Writes to all members. The superblocks, which make them members, come last, after everything
 /// else is durable on all of them.
 fn write(
-    plan: &Plan,
+    plan: &Creation,
     devices: &[Option<MemberFile>],
     blueprint: &Blueprint,
 ) -> Result<(), Failure> {

@@ -29,7 +29,7 @@ struct Map {
     /// By row and member.
     cells: Vec<Cell>,
     equations: Vec<Equation>,
-    schedule: Option<Plan>,
+    schedule: Option<Scheduled>,
 }
 
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -72,7 +72,7 @@ struct Term {
 
 /// How the stripe is written.
 #[derive(Debug, Serialize)]
-struct Plan {
+struct Scheduled {
     name: &'static str,
     /// By stage.
     transfers: Vec<Transfer>,
@@ -166,7 +166,7 @@ fn level(args: &LayoutArgs, typed: &Typed<'_>) -> Result<Map, Failure> {
         typed.usage(&reason, "use client, chain or encoder")
     })?;
     let mut map = stripe::map(&shape, shape.layout.name(), &code);
-    map.schedule = Some(stripe::plan(planner, &schedule));
+    map.schedule = Some(stripe::scheduled(planner, &schedule));
     Ok(map)
 }
 
@@ -179,7 +179,7 @@ fn xor2d(args: &LayoutArgs, typed: &Typed<'_>) -> Result<Map, Failure> {
     if let Some(name) = args.schedule {
         let planner = stripe::planner(name);
         let schedule = xor2d.schedule(planner).map_err(|error| typed.wrong(&error))?;
-        map.schedule = Some(stripe::plan(planner, &schedule));
+        map.schedule = Some(stripe::scheduled(planner, &schedule));
     }
     Ok(map)
 }

@@ -4,7 +4,7 @@ use braid_array::code::{self, Content, StripeCode};
 use braid_cluster::schedule::Endpoint;
 use braid_cluster::{self as cluster, Planner, Schedule};
 
-use super::{Cell, Equation, Kind, Map, Place, Plan, Sender, Term, Transfer};
+use super::{Cell, Equation, Kind, Map, Place, Scheduled, Sender, Term, Transfer};
 use crate::args::ScheduleName;
 use crate::cmd::shape::ArrayShape;
 
@@ -55,7 +55,7 @@ pub(super) const fn planner(name: ScheduleName) -> Planner {
 }
 
 /// The transfers in the order of their stages, and the loads.
-pub(super) fn plan(planner: Planner, schedule: &Schedule) -> Plan {
+pub(super) fn scheduled(planner: Planner, schedule: &Schedule) -> Scheduled {
     let transfer = |transfer: &cluster::schedule::Transfer| Transfer {
         stage: transfer.stage,
         from: match transfer.from {
@@ -67,5 +67,10 @@ pub(super) fn plan(planner: Planner, schedule: &Schedule) -> Plan {
     };
     let mut transfers: Vec<Transfer> = schedule.transfers().iter().map(transfer).collect();
     transfers.sort_by_key(|transfer| transfer.stage);
-    Plan { name: planner.name(), transfers, ingress: schedule.ingress(), egress: schedule.egress() }
+    Scheduled {
+        name: planner.name(),
+        transfers,
+        ingress: schedule.ingress(),
+        egress: schedule.egress(),
+    }
 }

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use braid_array::code::Terms;
 
-use super::{Cell, Equation, Kind, Map, Place, Plan, Sender, Term};
+use super::{Cell, Equation, Kind, Map, Place, Scheduled, Sender, Term};
 use crate::args::Size;
 
 /// Everything, a blank line between the parts.
@@ -83,7 +83,7 @@ fn spell(map: &Map, equation: &Equation) -> String {
 }
 
 /// One line for each sender and receiver of a stage.
-fn transfers(text: &mut String, plan: &Plan) {
+fn transfers(text: &mut String, plan: &Scheduled) {
     let _ = writeln!(text, "\nschedule {}", plan.name);
     let mut stages: BTreeMap<u16, BTreeMap<(Sender, u16), Vec<String>>> = BTreeMap::new();
     for transfer in &plan.transfers {
@@ -121,7 +121,7 @@ fn sum(terms: &Terms) -> String {
 }
 
 /// In chunks of one stripe.
-fn loads(text: &mut String, plan: &Plan) {
+fn loads(text: &mut String, plan: &Scheduled) {
     let from_client = plan.transfers.iter().filter(|t| matches!(t.from, Sender::Client(_)));
     let _ = writeln!(text, "\n{:>6} {:>9} {:>6}", "chunks", "receives", "sends");
     let _ = writeln!(text, "{:>6} {:>9} {:>6}", "client", 0, from_client.count());

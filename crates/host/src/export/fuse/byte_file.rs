@@ -29,7 +29,7 @@ pub(super) struct ByteFile {
 struct Gate {
     running: usize,
     alone: bool,
-    waiting: VecDeque<(Turn, Job)>,
+    waiting: VecDeque<(Turn, Entry)>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -38,7 +38,7 @@ enum Turn {
     Alone,
 }
 
-type Job = Box<dyn FnOnce(Pass) + Send>;
+type Entry = Box<dyn FnOnce(Pass) + Send>;
 
 /// The right to write; given back when it is dropped, also when the engine dropped the message
 /// that carried it.
@@ -144,7 +144,7 @@ impl ByteFile {
     }
 
     /// Runs the job as soon as its turn has come.
-    fn enter(self: &Arc<Self>, turn: Turn, job: Job) {
+    fn enter(self: &Arc<Self>, turn: Turn, job: Entry) {
         let mut gate = self.lock();
         if gate.waiting.is_empty() && gate.admits(turn) {
             gate.begin(turn);

@@ -37,7 +37,7 @@ pub(super) const SEND: u8 = 2;
 
 /// A command under way.
 #[derive(Debug)]
-struct Job {
+struct Serving {
     cookie: u64,
     read: bool,
     /// When it is done, flush, and only then answer.
@@ -93,7 +93,7 @@ pub(super) struct Connection {
     input: Buf,
     start: u32,
     end: u32,
-    jobs: Slab<Job>,
+    jobs: Slab<Serving>,
     current: Option<Current>,
     /// A read in turn is under way: nothing else may be answered meanwhile.
     exclusive: bool,
@@ -210,7 +210,7 @@ impl Connection {
     }
 
     fn begin(&mut self, core: &mut Core, Command { cookie, kind }: Command) {
-        let job = self.jobs.insert(Job {
+        let job = self.jobs.insert(Serving {
             cookie,
             read: matches!(kind, Kind::Read { .. }),
             then_flush: matches!(kind, Kind::Trim { fua: true, .. }),

@@ -6,7 +6,7 @@ use braid_array::{Buf, Op, Request, RequestError, SECTOR_BYTES};
 use rustix::io::Errno;
 
 use super::super::proto::{NbdError, put_data_chunk, put_simple_reply};
-use super::{Connection, Current, Job, MESSAGE_BYTES, SEND, Transfer};
+use super::{Connection, Current, MESSAGE_BYTES, SEND, Serving, Transfer};
 use crate::driver::{Op as DriverOp, Outgoing};
 use crate::engine::core::Core;
 use crate::token::JobRef;
@@ -82,7 +82,7 @@ impl Connection {
     }
 
     /// Ends the reply to a command.
-    fn answer(&mut self, core: &mut Core, job: &Job) {
+    fn answer(&mut self, core: &mut Core, job: &Serving) {
         let structured = self.session.structured();
         match job.error {
             Some(_) if job.answering && !structured => {
