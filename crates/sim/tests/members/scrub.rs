@@ -205,7 +205,7 @@ fn what_is_degraded_is_not_compared<L: Lane>(code: Code) {
         usize::from(array.status().degraded) == code.losses
     });
     let refusal = array.command(CHECK).expect_err("a check without redundancy");
-    assert!(refusal.reason.contains("degraded") && !refusal.next.is_empty(), "{refusal}");
+    assert!(refusal.reason.contains("compare with") && !refusal.next.is_empty(), "{refusal}");
     assert_eq!(array.begun(SyncAction::Check), 0);
 }
 
