@@ -31,6 +31,14 @@ pub trait Machine {
     /// Nothing is in flight: no request, no I/O, no computation, no metadata update due. And what
     /// is in the scratch is of no use any more: the executor may fill it with zeroes again.
     fn idle(&self) -> bool;
+
+    /// What is not as it has to be, when `poll` has got empty: for who tries a machine out.
+    ///
+    /// # Errors
+    /// The first such thing, for people.
+    fn invariants(&self) -> Result<(), String> {
+        Ok(())
+    }
 }
 
 /// A machine that serves block requests.
@@ -105,5 +113,9 @@ impl Machine for AnyMachine {
 
     fn idle(&self) -> bool {
         self.plain().idle()
+    }
+
+    fn invariants(&self) -> Result<(), String> {
+        self.plain().invariants()
     }
 }

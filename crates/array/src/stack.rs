@@ -68,27 +68,6 @@ impl Stack {
         })
     }
 
-    /// The first thing that is not as it has to be whenever [`poll`](Machine::poll) has got empty.
-    ///
-    /// # Errors
-    /// What it is, for people.
-    pub fn invariants(&self) -> Result<(), String> {
-        self.outer.invariants().map_err(|what| format!("the outer array: {what}"))?;
-        for (index, array) in self.inner.iter().enumerate() {
-            array.invariants().map_err(|what| format!("array {index} within: {what}"))?;
-        }
-        let taken: usize = self.inner.iter().map(|array| array.under_way().0).sum();
-        let waiting: usize = self.backlog.iter().map(VecDeque::len).sum();
-        let (_, asked) = self.outer.under_way();
-        if taken + waiting != asked {
-            return Err(format!("{asked} I/Os of the outer array, {taken} + {waiting} within"));
-        }
-        if self.pending.iter().any(|pending| pending.waiting == 0) {
-            return Err("a command that all have answered is not".to_owned());
-        }
-        Ok(())
-    }
-
     /// The leaf id of a member of an inner array.
     #[must_use]
     pub const fn leaf(inner: u16, member: MemberId) -> MemberId {
@@ -368,6 +347,23 @@ impl Machine for Stack {
 
     fn idle(&self) -> bool {
         self.outer.idle() && self.inner.iter().all(Machine::idle)
+    }
+
+    fn invariants(&self) -> Result<(), String> {
+        self.outer.invariants().map_err(|what| format!("the outer array: {what}"))?;
+        for (index, array) in self.inner.iter().enumerate() {
+            array.invariants().map_err(|what| format!("array {index} within: {what}"))?;
+        }
+        let taken: usize = self.inner.iter().map(|array| array.under_way().0).sum();
+        let waiting: usize = self.backlog.iter().map(VecDeque::len).sum();
+        let (_, asked) = self.outer.under_way();
+        if taken + waiting != asked {
+            return Err(format!("{asked} I/Os of the outer array, {taken} + {waiting} within"));
+        }
+        if self.pending.iter().any(|pending| pending.waiting == 0) {
+            return Err("a command that all have answered is not".to_owned());
+        }
+        Ok(())
     }
 }
 

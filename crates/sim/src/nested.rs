@@ -130,10 +130,6 @@ impl Subject for Stack {
         let stack = Self::new(outer, inner?).map_err(|reason| Refusal::flat(&reason))?;
         Ok((stack, attached))
     }
-
-    fn invariants(&self) -> Result<(), String> {
-        self.invariants()
-    }
 }
 
 /// What the array above has written to an array within.

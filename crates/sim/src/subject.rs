@@ -26,12 +26,6 @@ pub trait Subject: BlockMachine + Debug + Sized {
         how: How<'_>,
         memory: &mut Memory<'_>,
     ) -> Result<(Self, Attached), Refusal>;
-
-    /// The first thing that is not as it has to be when `poll` has got empty.
-    ///
-    /// # Errors
-    /// What it is.
-    fn invariants(&self) -> Result<(), String>;
 }
 
 /// Which device each member is; the index is the member's id.
@@ -68,10 +62,6 @@ impl Subject for Array {
     ) -> Result<(Self, Attached), Refusal> {
         let (config, attached) = assembly::assemble(disks, parts.devices[0].set_uuid, how)?;
         Ok((memory.start(config)?, attached))
-    }
-
-    fn invariants(&self) -> Result<(), String> {
-        self.invariants()
     }
 }
 

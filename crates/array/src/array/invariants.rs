@@ -23,11 +23,7 @@ struct Waiting {
 }
 
 impl Array {
-    /// The first thing that is not as it has to be.
-    ///
-    /// # Errors
-    /// What it is, for people.
-    pub fn invariants(&self) -> Result<(), String> {
+    pub(super) fn check(&self) -> Result<(), String> {
         let waiting = self.who_waits();
         self.jobs_hold_locks()?;
         self.jobs_wait(&waiting)?;
@@ -45,7 +41,7 @@ impl Array {
             writes: &self.jobs.iter().filter_map(begun).collect::<Vec<_>>(),
             work: self.jobs.iter().filter(|(_, job)| works(job)).count(),
             updates: waiting.updates + self.meta_writes.len(),
-            on: &|id| waiting.members.get(usize::from(id.0)).copied().unwrap_or(0),
+            on: &|id| Some(waiting.members.get(usize::from(id.0)).copied().unwrap_or(0)),
         })
     }
 

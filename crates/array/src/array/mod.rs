@@ -251,6 +251,10 @@ impl Machine for Array {
             && self.actions.is_empty()
             && self.waiting_for_room.is_empty()
     }
+
+    fn invariants(&self) -> Result<(), String> {
+        self.check()
+    }
 }
 
 impl BlockMachine for Array {

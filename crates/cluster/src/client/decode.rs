@@ -62,6 +62,18 @@ enum Unfit {
     Never,
 }
 
+impl Decode {
+    /// Where it reads, while it does.
+    pub(super) fn reads(&self) -> Option<&Extent> {
+        (self.state == State::Working).then_some(&self.range)
+    }
+
+    /// Buffers it has.
+    pub(super) fn buffers(&self) -> usize {
+        self.blocks.len()
+    }
+}
+
 impl Client {
     /// Wants blocks of a range while nodes are lost.
     pub(super) fn decode(&mut self, range: Extent, wanted: Vec<Want>) {
@@ -128,7 +140,7 @@ impl Client {
         }
     }
 
-    fn key_of(&self, range: &Extent) -> Key {
+    pub(super) fn key_of(&self, range: &Extent) -> Key {
         (range.stripe, range.at / self.slice_bytes())
     }
 

@@ -12,6 +12,7 @@
 mod decode;
 mod extent;
 mod gather;
+mod invariants;
 mod mix;
 mod obey;
 mod read;
@@ -559,6 +560,10 @@ impl Machine for Client {
             && self.quiet()
             && self.questions.is_empty()
             && self.keeper.is_idle()
+    }
+
+    fn invariants(&self) -> Result<(), String> {
+        self.check_all()
     }
 }
 

@@ -19,8 +19,14 @@ const ZEROES_AT_ONCE: u32 = 256;
 pub(super) struct Pending {
     /// Parts that are not over.
     left: u32,
-    op: Op,
+    pub(super) op: Op,
     error: Option<RequestError>,
+}
+
+impl Pending {
+    pub(super) const fn is_over(&self) -> bool {
+        self.left == 0
+    }
 }
 
 /// A range that is to read as zeroes.

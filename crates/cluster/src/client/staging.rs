@@ -9,14 +9,15 @@ use braid_array::array::Scratch;
 pub(super) struct Staging {
     bytes: u32,
     free: Vec<u64>,
+    all: usize,
 }
 
 impl Staging {
     /// As many as fit into `scratch`.
     pub(super) fn new(scratch: Scratch, bytes: u32) -> Self {
         let count = scratch.bytes / u64::from(bytes);
-        let free = (0..count).rev().map(|i| scratch.offset + i * u64::from(bytes)).collect();
-        Self { bytes, free }
+        let offset = |i: u64| scratch.offset + i * u64::from(bytes);
+        Self { bytes, free: (0..count).rev().map(offset).collect(), all: count as usize }
     }
 
     /// So many buffers of this length, or none.
@@ -31,7 +32,10 @@ impl Staging {
         self.free.extend(bufs.into_iter().map(|buf| buf.offset));
     }
 
-    #[cfg(test)]
+    pub(super) const fn all(&self) -> usize {
+        self.all
+    }
+
     pub(super) fn free(&self) -> usize {
         self.free.len()
     }

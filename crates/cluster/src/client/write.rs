@@ -21,7 +21,7 @@ use crate::set::{Imm, Set, Touched};
 /// A slice-set that waits for a position.
 #[derive(Debug)]
 pub(super) struct Job {
-    key: Key,
+    pub(super) key: Key,
     mode: Mode,
     /// The client makes the parities; undecided until the job is first in line.
     by_client: Option<bool>,
@@ -35,22 +35,36 @@ pub(super) struct Job {
 /// A slice-set that has a position.
 #[derive(Debug)]
 pub(super) struct OpenSet {
-    key: Key,
+    pub(super) key: Key,
     set: Set,
     plan: Arc<Plan>,
     requests: BTreeSet<RequestId>,
     /// The new content, by data index.
     sources: BTreeMap<u32, Buf>,
     /// Buffers to give back.
-    staged: Vec<Buf>,
+    pub(super) staged: Vec<Buf>,
     /// Copies and sums that have to be done before anything is sent of them.
-    computing: u32,
+    pub(super) computing: u32,
     /// Puts that are not answered.
-    puts: u32,
+    pub(super) puts: u32,
     /// Nodes that have not closed their part.
     pub(super) parts: BTreeSet<u16>,
     fine: bool,
-    background: bool,
+    pub(super) background: bool,
+}
+
+impl Job {
+    /// The keeper knows of it.
+    pub(super) fn is_announced(&self) -> bool {
+        !self.background && self.ticket.is_some()
+    }
+}
+
+impl OpenSet {
+    /// Nothing of it is under way any more.
+    pub(super) fn is_over(&self) -> bool {
+        self.puts == 0 && self.computing == 0 && (self.parts.is_empty() || !self.fine)
+    }
 }
 
 impl Client {
@@ -435,10 +449,7 @@ impl Client {
     /// Ends a slice-set when nothing of it is under way any more. One that has failed ends when
     /// the client's buffers are its own again; its position is not used any more.
     fn try_end(&mut self, position: u16) {
-        let over = |open: &&OpenSet| {
-            open.puts == 0 && open.computing == 0 && (open.parts.is_empty() || !open.fine)
-        };
-        if self.open.get(&position).filter(over).is_none() {
+        if self.open.get(&position).filter(|open| open.is_over()).is_none() {
             return;
         }
         let Some(open) = self.open.remove(&position) else { return };

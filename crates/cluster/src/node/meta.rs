@@ -39,6 +39,7 @@ pub(super) struct Ask {
 #[derive(Debug)]
 pub(super) struct Meta {
     free: Vec<Buf>,
+    all: usize,
     waiting: VecDeque<Ask>,
 }
 
@@ -50,10 +51,19 @@ impl Meta {
             let offset = space.offset + number * u64::from(MAX_META_BYTES);
             Buf { offset, len: MAX_META_BYTES }
         };
-        let free = (0..pages).map(page).collect();
+        let free: Vec<Buf> = (0..pages).map(page).collect();
         let bytes = pages * u64::from(MAX_META_BYTES);
         *space = Scratch { offset: space.offset + bytes, bytes: space.bytes - bytes };
-        Self { free, waiting: VecDeque::new() }
+        Self { all: free.len(), free, waiting: VecDeque::new() }
+    }
+
+    /// Pages that nobody uses.
+    pub(super) fn free(&self) -> usize {
+        self.free.len()
+    }
+
+    pub(super) const fn all(&self) -> usize {
+        self.all
     }
 
     pub(super) fn is_idle(&self) -> bool {

@@ -6,6 +6,7 @@
 //! fit is refused when it is set up.
 
 mod ids;
+mod invariants;
 mod meta;
 mod out;
 mod part;
@@ -233,5 +234,9 @@ impl Machine for Node {
     fn idle(&self) -> bool {
         let quiet = |client: &Client| client.pipe.as_ref().is_none_or(Pipe::is_idle);
         self.out.is_quiet() && self.meta.is_idle() && self.clients.values().all(quiet)
+    }
+
+    fn invariants(&self) -> Result<(), String> {
+        self.check()
     }
 }

@@ -80,6 +80,23 @@ impl Out {
         self.flights.iter().any(|(_, flight)| flight.client() == Some(client))
     }
 
+    /// Tasks of this client that are not answered.
+    pub(super) fn tasks(&self, client: ClientId) -> usize {
+        let of = |flight: &Flight| matches!(flight, Flight::Task { client: c, .. } if *c == client);
+        self.flights.iter().filter(|(_, flight)| of(flight)).count()
+    }
+
+    /// Pages in use.
+    pub(super) fn pages(&self) -> usize {
+        let has_one = |flight: &Flight| {
+            matches!(
+                flight,
+                Flight::MetaRead { .. } | Flight::MetaLoad { .. } | Flight::MetaWrite { .. }
+            )
+        };
+        self.flights.iter().filter(|(_, flight)| has_one(flight)).count()
+    }
+
     pub(super) fn push(&mut self, action: Action) {
         self.actions.push_back(action);
     }

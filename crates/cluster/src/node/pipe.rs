@@ -148,6 +148,25 @@ impl Pipe {
         }
     }
 
+    /// What is not as it has to be between two events.
+    pub(super) fn check(&self, out: &Out) -> Result<(), String> {
+        let running = || self.positions.iter().filter_map(|p| Some((p, p.running.as_ref()?)));
+        if running().count() != self.open {
+            return Err(format!("{} sets, counted {}", running().count(), self.open));
+        }
+        let mut started = 0;
+        for (position, set) in running() {
+            let phases = || position.states.iter().map(|state| state.phase);
+            let left = phases().filter(|phase| *phase != Phase::Over).count();
+            if left != set.left || left == 0 {
+                return Err(format!("{left} tasks left of a set, counted {}", set.left));
+            }
+            started += phases().filter(|phase| *phase == Phase::Started).count();
+        }
+        let tasks = out.tasks(self.client);
+        if started != tasks { Err(format!("{started} tasks, {tasks} under way")) } else { Ok(()) }
+    }
+
     /// Nothing is open.
     pub(super) const fn is_idle(&self) -> bool {
         self.open == 0

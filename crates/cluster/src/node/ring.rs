@@ -28,6 +28,14 @@ impl Rings {
         self.taken.values().sum()
     }
 
+    pub(super) fn count(&self) -> usize {
+        self.taken.len()
+    }
+
+    pub(super) fn has(&self, offset: u64) -> bool {
+        self.taken.contains_key(&offset)
+    }
+
     /// The first gap that is long enough; otherwise the length of the longest.
     pub(super) fn take(&mut self, bytes: u64) -> Result<u64, u64> {
         let bytes = bytes.next_multiple_of(ALIGN);

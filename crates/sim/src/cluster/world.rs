@@ -169,6 +169,9 @@ impl World {
                 other => self.outputs.push((process, other)),
             }
         }
+        if let Err(what) = self.processes[process].machine.invariants() {
+            self.fault(process, &what);
+        }
     }
 
     /// Lets the next thing happen. False when nothing is due.

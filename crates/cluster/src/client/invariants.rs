@@ -1,0 +1,129 @@
+//! What is true of a client whenever [`poll`](braid_array::Machine::poll) has got empty.
+
+use braid_array::MemberId;
+use braid_array::keeper::Carried;
+
+use super::{BTreeMap, Client, Key, Phase, Question, Use, VecDeque};
+
+impl Client {
+    pub(super) fn check_all(&self) -> Result<(), String> {
+        self.buffers_are_somewhere()?;
+        self.sets_are_counted()?;
+        self.areas_are_counted()?;
+        for (number, flush) in &self.flushes {
+            let mut asked = self.questions.values().map(|(_, question)| question);
+            let flushes =
+                |question: &&Question| matches!(question, Question::Flush(n) if n == number);
+            let left = asked.by_ref().filter(flushes).count();
+            if left != flush.left as usize {
+                return Err(format!("{left} nodes flush, counted {}", flush.left));
+            }
+        }
+        let slots = |link: &&super::Link| {
+            let used = link.slots.iter().flatten().count();
+            link.alive() && used + link.free_slots.len() != link.slots.len()
+        };
+        if self.links.iter().any(|link| slots(&link)) {
+            return Err("a slot is neither free nor in use".to_owned());
+        }
+        let answered = self.requests.iter().find(|(_, request)| request.is_over());
+        if let Some((id, _)) = answered {
+            return Err(format!("{id:?} is over and not answered"));
+        }
+        self.keeper_is_told()
+    }
+
+    fn keeper_is_told(&self) -> Result<(), String> {
+        let waiting = self.jobs.iter().flatten().filter(|job| job.is_announced());
+        let waiting = waiting.map(|job| (job.key, false));
+        let open = self.open.values().filter(|open| !open.background);
+        let writes = waiting.chain(open.map(|open| (open.key, true)));
+        let range = |(key, writing)| {
+            let (start, end) = self.space.range(key);
+            (start, end, writing)
+        };
+        let metas = |(_, question): &&(u16, Question)| matches!(question, Question::Meta);
+        self.keeper.invariants(Carried {
+            writers: self.requests.values().filter(|request| request.op.changes_data()).count(),
+            writes: &writes.map(range).collect::<Vec<_>>(),
+            work: self.waiting_work.len() + self.working.len(),
+            updates: self.questions.values().filter(metas).count(),
+            on: &|id| self.asked_of(id),
+        })
+    }
+
+    /// What a node has not answered, unless it is not waited for any more.
+    fn asked_of(&self, id: MemberId) -> Option<usize> {
+        if matches!(self.phase, Phase::Stopped) {
+            return None;
+        }
+        let links = (0..).zip(&self.links);
+        let mut of = links.filter(|(_, link)| link.id == Some(id) && link.alive());
+        let (role, link) = of.next()?;
+        let questions = self.questions.values().filter(|(asked, _)| *asked == role);
+        let sets = self.open.values().filter(|open| open.parts.contains(&role));
+        Some(questions.count() + sets.count() + link.slots.iter().flatten().count())
+    }
+
+    fn buffers_are_somewhere(&self) -> Result<(), String> {
+        let sets: usize = self.open.values().map(|open| open.staged.len()).sum();
+        let decodes: usize = self.decodes.values().map(super::Decode::buffers).sum();
+        let (found, all) = (self.staging.free() + sets + decodes, self.staging.all());
+        if found != all { Err(format!("{found} of {all} buffers")) } else { Ok(()) }
+    }
+
+    fn sets_are_counted(&self) -> Result<(), String> {
+        let mut under_way: BTreeMap<u16, (u32, u32)> = BTreeMap::new();
+        for what in self.ios.values() {
+            match what {
+                Use::Put { position } => under_way.entry(*position).or_default().0 += 1,
+                Use::Copy { position } | Use::Sum { position, .. } => {
+                    under_way.entry(*position).or_default().1 += 1;
+                }
+                Use::Decode { .. } => {}
+            }
+        }
+        let puts: u32 = under_way.values().map(|(puts, _)| puts).sum();
+        if puts as usize != self.unsent {
+            return Err(format!("{puts} puts, counted {}", self.unsent));
+        }
+        for (position, open) in &self.open {
+            let found = under_way.remove(position).unwrap_or_default();
+            if found != (open.puts, open.computing) || open.is_over() {
+                let counted = (open.puts, open.computing);
+                return Err(format!("{found:?} of the set at {position}, counted {counted:?}"));
+            }
+            if self.free.iter().any(|free| free.contains(position)) {
+                return Err(format!("position {position} is free and has a set"));
+            }
+        }
+        let free: usize = self.free.iter().map(VecDeque::len).sum();
+        let all = usize::from(self.pipeline.positions());
+        if self.torn.is_empty() && free + self.open.len() != all {
+            return Err(format!("{free} free positions and {} sets of {all}", self.open.len()));
+        }
+        Ok(())
+    }
+
+    fn areas_are_counted(&self) -> Result<(), String> {
+        let mut counts: BTreeMap<Key, (u32, u32)> = BTreeMap::new();
+        let jobs = self.jobs.iter().flatten().map(|job| job.key);
+        for key in jobs.chain(self.open.values().map(|open| open.key)) {
+            counts.entry(key).or_default().0 += 1;
+        }
+        for range in self.decodes.values().filter_map(|decode| decode.reads()) {
+            counts.entry(self.key_of(range)).or_default().1 += 1;
+        }
+        for (key, area) in &self.areas {
+            let found = counts.remove(key).unwrap_or_default();
+            if found != (area.sets, area.readers) {
+                let counted = (area.sets, area.readers);
+                return Err(format!("{found:?} in slice {key:?}, counted {counted:?}"));
+            }
+            if area.listed != self.listed.contains(key) {
+                return Err(format!("slice {key:?} says that it is listed: {}", area.listed));
+            }
+        }
+        counts.keys().next().map_or(Ok(()), |key| Err(format!("slice {key:?} is not known")))
+    }
+}

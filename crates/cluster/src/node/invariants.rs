@@ -1,0 +1,39 @@
+//! What is true of a node whenever [`poll`](braid_array::Machine::poll) has got empty.
+
+use super::Node;
+use super::session::{Client, Conn};
+
+impl Node {
+    pub(super) fn check(&self) -> Result<(), String> {
+        let pipes = || self.clients.values().filter_map(|client| client.pipe.as_ref());
+        let (count, rings) = (pipes().count(), self.rings.count());
+        if count != rings || pipes().any(|pipe| !self.rings.has(pipe.ring)) {
+            return Err(format!("{count} pipelines, {rings} rings"));
+        }
+        if count != self.sessions.len() {
+            return Err(format!("{count} pipelines, {} sessions", self.sessions.len()));
+        }
+        for (peer, conn) in &self.conns {
+            let client = |id| self.clients.get(id).filter(|client: &&Client| client.is_here());
+            let known = match conn {
+                Conn::New => true,
+                Conn::Client(id) => client(id).is_some_and(|client| client.peer == Some(*peer)),
+                Conn::Dialing(id, _) | Conn::Node(id, _) => client(id).is_some(),
+            };
+            if !known {
+                return Err(format!("connection {peer:?} is {conn:?}, which is not there"));
+            }
+        }
+        if self.clients.iter().any(|(id, client)| !client.is_here() && !self.out.uses(*id)) {
+            return Err("a client is gone, and what it had is not given back".to_owned());
+        }
+        let pages = self.meta.free() + self.out.pages();
+        if pages != self.meta.all() {
+            return Err(format!("{pages} of {} pages", self.meta.all()));
+        }
+        let mut here = self.clients.values().filter(|client| client.is_here());
+        here.try_for_each(|client| {
+            client.pipe.as_ref().map_or(Ok(()), |pipe| pipe.check(&self.out))
+        })
+    }
+}
