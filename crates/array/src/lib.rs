@@ -21,7 +21,7 @@ pub mod level;
 pub mod machine;
 pub mod name;
 mod options;
-mod plan;
+pub mod plan;
 pub mod refusal;
 pub mod request;
 pub mod stack;

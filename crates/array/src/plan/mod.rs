@@ -3,73 +3,88 @@
 //! runs the three stages in order and knows nothing of levels.
 
 pub(crate) mod mirror;
-pub(crate) mod parity;
-pub(crate) mod parity_sync;
+pub mod parity;
+pub mod parity_sync;
 
 use crate::action::{Compute, IoOp};
 use crate::{Buf, MemberId, SECTOR_BYTES};
 
 /// A place on a member: the absolute device sector at which row 0 of the planned unit lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
-    pub(crate) member: MemberId,
-    pub(crate) sector: u64,
+pub struct Place {
+    /// Member.
+    pub member: MemberId,
+    /// Its sector.
+    pub sector: u64,
 }
 
 /// What can be done with one role's strip in the unit being planned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct RoleView {
+pub struct RoleView {
     /// Where valid contents can be read.
-    pub(crate) reader: Option<Place>,
+    pub reader: Option<Place>,
     /// Who should have valid contents and cannot read them.
-    pub(crate) unreadable: Option<MemberId>,
+    pub unreadable: Option<MemberId>,
     /// Who must be written: the role's holder and its replacement.
-    pub(crate) writers: [Option<Place>; 2],
+    pub writers: [Option<Place>; 2],
 }
 
 impl RoleView {
-    pub(crate) fn writable(&self) -> bool {
+    /// Does anybody hold the strip, or should?
+    #[must_use]
+    pub fn writable(&self) -> bool {
         self.writers.iter().any(Option::is_some)
     }
 }
 
 /// One I/O of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct MemberIo {
-    pub(crate) member: MemberId,
-    pub(crate) op: IoOp,
+pub struct MemberIo {
+    /// Member.
+    pub member: MemberId,
+    /// What it does.
+    pub op: IoOp,
 }
 
 /// Stages run in order: all reads, then each computation in turn, then all writes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Plan {
-    pub(crate) reads: Vec<MemberIo>,
-    pub(crate) computes: Vec<Compute>,
-    pub(crate) writes: Vec<MemberIo>,
+pub struct Plan {
+    /// Side by side, before everything else.
+    pub reads: Vec<MemberIo>,
+    /// One after the other.
+    pub computes: Vec<Compute>,
+    /// Side by side, after everything else.
+    pub writes: Vec<MemberIo>,
 }
 
 /// More strips are unreadable than the redundancy covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Unrecoverable;
+pub struct Unrecoverable;
 
 /// Rows of a unit: sectors counted from its first row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Rows {
-    pub(crate) start: u32,
-    pub(crate) end: u32,
+pub struct Rows {
+    /// The first sector.
+    pub start: u32,
+    /// The sector after the last.
+    pub end: u32,
 }
 
 impl Rows {
-    pub(crate) const fn new(start: u32, end: u32) -> Self {
+    /// From `start` up to `end`, in sectors.
+    #[must_use]
+    pub const fn new(start: u32, end: u32) -> Self {
         Self { start, end }
     }
 
-    pub(crate) const fn sectors(self) -> u32 {
+    /// How many sectors they are.
+    #[must_use]
+    pub const fn sectors(self) -> u32 {
         self.end - self.start
     }
 
     /// These rows of a buffer whose first byte is row 0.
-    pub(crate) fn of(self, slot: Buf) -> Buf {
+    pub fn of(self, slot: Buf) -> Buf {
         let sector = SECTOR_BYTES as u32;
         slot.slice(self.start * sector, self.sectors() * sector)
     }
@@ -77,7 +92,7 @@ impl Rows {
 
 impl Plan {
     /// Empty, with its memory.
-    pub(crate) fn cleared(mut self) -> Self {
+    pub fn cleared(mut self) -> Self {
         self.reads.clear();
         self.computes.clear();
         self.writes.clear();
@@ -85,12 +100,12 @@ impl Plan {
     }
 
     /// Adds a read of `rows` at `place` into the same rows of `slot`. Adjoining reads grow.
-    pub(crate) fn read(&mut self, place: Place, rows: Rows, slot: Buf) {
+    pub fn read(&mut self, place: Place, rows: Rows, slot: Buf) {
         self.read_into(place, rows, rows.of(slot));
     }
 
     /// Adds a read of `rows` at `place` into `buf`, which is as long as the rows.
-    pub(crate) fn read_into(&mut self, place: Place, rows: Rows, buf: Buf) {
+    pub fn read_into(&mut self, place: Place, rows: Rows, buf: Buf) {
         let sector = place.sector + u64::from(rows.start);
         for io in &mut self.reads {
             if let IoOp::Read { sector: first, buf: held } = &mut io.op
@@ -106,14 +121,14 @@ impl Plan {
     }
 
     /// Adds writes of `buf` to `rows` at every writer of a role. Adjoining writes grow.
-    pub(crate) fn write(&mut self, role: &RoleView, rows: Rows, buf: Buf, fua: bool) {
+    pub fn write(&mut self, role: &RoleView, rows: Rows, buf: Buf, fua: bool) {
         for place in role.writers.iter().flatten() {
             self.write_at(*place, rows, buf, fua);
         }
     }
 
     /// Adds a write of `buf` to `rows` at one place.
-    pub(crate) fn write_at(&mut self, place: Place, rows: Rows, buf: Buf, fua: bool) {
+    pub fn write_at(&mut self, place: Place, rows: Rows, buf: Buf, fua: bool) {
         let sector = place.sector + u64::from(rows.start);
         for io in &mut self.writes {
             if let IoOp::Write { sector: first, buf: held, .. } = &mut io.op
@@ -130,7 +145,7 @@ impl Plan {
     }
 
     /// Adds zeroing of `rows` at every writer of a role.
-    pub(crate) fn zero(&mut self, role: &RoleView, rows: Rows, unmap: bool, fua: bool) {
+    pub fn zero(&mut self, role: &RoleView, rows: Rows, unmap: bool, fua: bool) {
         for place in role.writers.iter().flatten() {
             let sector = place.sector + u64::from(rows.start);
             let op = IoOp::WriteZeroes { sector, sectors: rows.sectors().into(), unmap, fua };
@@ -141,32 +156,35 @@ impl Plan {
 
 /// Scratch strips taken for one plan; given back as a whole when the plan ends.
 #[derive(Debug, Default)]
-pub(crate) struct Taken {
+pub struct Taken {
     free: Vec<Buf>,
     used: Vec<Buf>,
 }
 
 impl Taken {
-    pub(crate) const fn new(free: Vec<Buf>) -> Self {
+    /// None is taken yet of those that are free.
+    #[must_use]
+    pub const fn new(free: Vec<Buf>) -> Self {
         Self { free, used: Vec::new() }
     }
 
     /// One more strip.
     ///
     /// # Panics
-    /// When a planner takes more than the members + 2 that were set aside: a planner bug.
-    pub(crate) fn take(&mut self) -> Buf {
-        let buf = self.free.pop().expect("a plan takes at most members + 2 strips");
+    /// When a planner takes more than one for each cell and one more: a planner bug.
+    pub fn take(&mut self) -> Buf {
+        let buf = self.free.pop().expect("a plan takes a strip for each cell and one more");
         self.used.push(buf);
         buf
     }
 
     /// What was set aside.
-    pub(crate) fn bytes(&self) -> u64 {
+    pub fn bytes(&self) -> u64 {
         self.free.iter().chain(&self.used).map(|buf| u64::from(buf.len)).sum()
     }
 
-    pub(crate) fn into_bufs(self) -> impl Iterator<Item = Buf> {
+    /// All of them, taken or not.
+    pub fn into_bufs(self) -> impl Iterator<Item = Buf> {
         self.free.into_iter().chain(self.used)
     }
 }

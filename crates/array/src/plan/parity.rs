@@ -16,26 +16,29 @@ const MAX_OUTPUTS: usize = 2;
 
 /// The strips of one unit.
 #[derive(Clone, Debug)]
-pub(crate) struct StripeView {
-    pub(crate) code: Arc<StripeCode>,
+pub struct StripeView {
+    /// Its code.
+    pub code: Arc<StripeCode>,
     /// What can be done with each cell, by its number.
-    pub(crate) cells: Vec<RoleView>,
+    pub cells: Vec<RoleView>,
     /// The sums are known to fit the data, so a delta may be applied to them.
-    pub(crate) parity_valid: bool,
+    pub parity_valid: bool,
 }
 
 impl StripeView {
     /// Strips of data; sums come after them.
-    pub(crate) fn data_strips(&self) -> usize {
+    pub fn data_strips(&self) -> usize {
         self.code.data().len()
     }
 
-    pub(crate) fn is_data(&self, strip: usize) -> bool {
+    /// Is it one of data?
+    #[must_use]
+    pub fn is_data(&self, strip: usize) -> bool {
         strip < self.data_strips()
     }
 
     /// How many sums a strip is part of.
-    pub(crate) fn sums_of(&self, strip: usize) -> usize {
+    pub fn sums_of(&self, strip: usize) -> usize {
         self.code.involved(self.code.cell(strip)).len()
     }
 
@@ -44,7 +47,7 @@ impl StripeView {
     }
 
     /// The strips that cannot be read.
-    pub(crate) fn lost(&self) -> Vec<usize> {
+    pub fn lost(&self) -> Vec<usize> {
         (0..self.cells.len()).filter(|&strip| self.cells[strip].reader.is_none()).collect()
     }
 
@@ -74,38 +77,44 @@ fn alike(a: &Equation, b: &Equation) -> bool {
 
 /// New contents for some rows of one data strip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Segment {
-    pub(crate) index: u32,
-    pub(crate) rows: Rows,
-    pub(crate) source: Source,
+pub struct Segment {
+    /// The strip.
+    pub index: u32,
+    /// Its rows.
+    pub rows: Rows,
+    /// Their new contents.
+    pub source: Source,
 }
 
 /// Where new contents come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Source {
+pub enum Source {
     /// A buffer as long as the rows.
     Buf(Buf),
-    /// Zeroes; `unmap` lets members give the space back.
-    Zeroes { unmap: bool },
+    /// Zeroes.
+    Zeroes {
+        /// Members may give the space back.
+        unmap: bool,
+    },
 }
 
 /// The strips of the unit in scratch memory, each taken when first needed.
-pub(crate) struct Slots<'a> {
+pub(super) struct Slots<'a> {
     taken: &'a mut Taken,
     strips: Vec<Option<Buf>>,
 }
 
 impl<'a> Slots<'a> {
-    pub(crate) fn new(view: &StripeView, taken: &'a mut Taken) -> Self {
+    pub(super) fn new(view: &StripeView, taken: &'a mut Taken) -> Self {
         Self { taken, strips: vec![None; view.cells.len()] }
     }
 
-    pub(crate) fn get(&mut self, strip: usize) -> Buf {
+    pub(super) fn get(&mut self, strip: usize) -> Buf {
         *self.strips[strip].get_or_insert_with(|| self.taken.take())
     }
 
     /// One that belongs to no strip.
-    pub(crate) fn spare(&mut self) -> Buf {
+    pub(super) fn spare(&mut self) -> Buf {
         self.taken.take()
     }
 }
@@ -114,7 +123,7 @@ impl<'a> Slots<'a> {
 ///
 /// # Errors
 /// [`Unrecoverable`] when strips that are needed are lost beyond the redundancy.
-pub(crate) fn write(
+pub fn write(
     view: &StripeView,
     segments: &[Segment],
     zero: Buf,
@@ -383,7 +392,7 @@ pub(super) fn recover(
 ///
 /// # Errors
 /// [`Unrecoverable`] when too many other strips are lost too.
-pub(crate) fn read(
+pub fn read(
     view: &StripeView,
     index: u32,
     rows: Rows,

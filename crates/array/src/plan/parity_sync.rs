@@ -9,16 +9,18 @@ use crate::code::{Equation, Kind, Recovery, StripeCode};
 
 /// A strip to rebuild, by the number of its cell, and where it goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Target {
-    pub(crate) strip: usize,
-    pub(crate) place: Place,
+pub struct Target {
+    /// The strip.
+    pub strip: usize,
+    /// Where it goes.
+    pub place: Place,
 }
 
 /// Plans the rebuilding of strips: copied from where they can still be read, computed otherwise.
 ///
 /// # Errors
 /// [`Unrecoverable`] when too many strips are lost.
-pub(crate) fn rebuild(
+pub fn rebuild(
     view: &StripeView,
     targets: &[Target],
     rows: Rows,
@@ -26,8 +28,13 @@ pub(crate) fn rebuild(
 ) -> Result<Plan, Unrecoverable> {
     let mut plan = Plan::default();
     let mut slots = Slots::new(view, taken);
-    let lost = |strip: &usize| view.cells[*strip].reader.is_none();
-    let lost: Vec<usize> = targets.iter().map(|target| target.strip).filter(lost).collect();
+    let mut lost: Vec<usize> = Vec::new();
+    for &Target { strip, .. } in targets {
+        // Its holder and a replacement both get what is computed once.
+        if view.cells[strip].reader.is_none() && !lost.contains(&strip) {
+            lost.push(strip);
+        }
+    }
     bring_back(view, &lost, rows, &mut plan, &mut slots)?;
     for target in targets {
         let slot = slots.get(target.strip);
@@ -56,15 +63,15 @@ fn bring_back(
 
 /// What a check of one unit needs to go on: its plan and where the strips lie in scratch.
 #[derive(Debug)]
-pub(crate) struct CheckPlan {
+pub struct CheckPlan {
     /// Reads every strip that can be; what its computations find is for [`differing`].
-    pub(crate) plan: Plan,
+    pub plan: Plan,
     /// The strips in memory, by the numbers of their cells.
-    pub(crate) strips: Vec<Buf>,
+    pub strips: Vec<Buf>,
 }
 
 /// Plans the comparison of a unit's sums with its data; every strip can be read.
-pub(crate) fn check(view: &StripeView, rows: Rows, taken: &mut Taken) -> CheckPlan {
+pub fn check(view: &StripeView, rows: Rows, taken: &mut Taken) -> CheckPlan {
     let mut slots = Slots::new(view, taken);
     compare(view, rows, Plan::default(), &mut slots)
 }
@@ -74,7 +81,7 @@ pub(crate) fn check(view: &StripeView, rows: Rows, taken: &mut Taken) -> CheckPl
 ///
 /// # Errors
 /// [`Unrecoverable`] when more cannot be read.
-pub(crate) fn vouch(
+pub fn vouch(
     view: &StripeView,
     lost: usize,
     rows: Rows,
@@ -124,7 +131,7 @@ fn checked_at_once(code: &StripeCode) -> Option<Vec<u8>> {
 }
 
 /// The blocks of 4 KiB, as bits, in which an equation does not hold, by what a check found.
-pub(crate) fn differing(code: &StripeCode, checked: &[Checked], equation: usize) -> u64 {
+pub fn differing(code: &StripeCode, checked: &[Checked], equation: usize) -> u64 {
     match (checked_at_once(code), equation) {
         (Some(_), 0) => checked[0].p_differs,
         (Some(_), _) => checked[0].q_differs,
@@ -133,7 +140,7 @@ pub(crate) fn differing(code: &StripeCode, checked: &[Checked], equation: usize)
 }
 
 /// After a comparison that vouched for it: writes a strip that could not be read.
-pub(crate) fn restore(view: &StripeView, strip: usize, rows: Rows, strips: &[Buf]) -> Plan {
+pub fn restore(view: &StripeView, strip: usize, rows: Rows, strips: &[Buf]) -> Plan {
     let mut plan = Plan::default();
     plan.write(&view.cells[strip], rows, strips[strip], false);
     plan
@@ -141,7 +148,7 @@ pub(crate) fn restore(view: &StripeView, strip: usize, rows: Rows, strips: &[Buf
 
 /// Which strip a mismatch says is wrong. A resync after a crash always trusts the data: a torn
 /// stripe write leaves new data behind, and nobody knows how much of it.
-pub(crate) fn wrong_strip(code: &StripeCode, checked: &[Checked]) -> Option<usize> {
+pub fn wrong_strip(code: &StripeCode, checked: &[Checked]) -> Option<usize> {
     let to_blame = code.to_blame(|equation| differing(code, checked, equation) != 0);
     let located = || checked[0].data_located.map(usize::from);
     to_blame.map(|cell| code.number(cell)).or_else(located)
@@ -149,7 +156,7 @@ pub(crate) fn wrong_strip(code: &StripeCode, checked: &[Checked]) -> Option<usiz
 
 /// After a check found a difference: makes the unit fit again from the strips in memory. With
 /// `located`, that data strip is computed anew from its first sum; otherwise all sums are.
-pub(crate) fn mend(view: &StripeView, rows: Rows, strips: &[Buf], located: Option<usize>) -> Plan {
+pub fn mend(view: &StripeView, rows: Rows, strips: &[Buf], located: Option<usize>) -> Plan {
     let mut plan = Plan::default();
     let code = &view.code;
     if let Some(strip) = located {
@@ -186,7 +193,7 @@ pub(crate) fn mend(view: &StripeView, rows: Rows, strips: &[Buf], located: Optio
 ///
 /// # Errors
 /// [`Unrecoverable`] when more strips are lost than there are sums.
-pub(crate) fn resync_degraded(
+pub fn resync_degraded(
     view: &StripeView,
     rows: Rows,
     taken: &mut Taken,
