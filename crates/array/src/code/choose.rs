@@ -29,8 +29,6 @@ pub struct Part<'a> {
     pub held: &'a dyn Fn(Cell) -> bool,
     /// Do the sums fit the data, so that they can be changed along with it?
     pub in_step: bool,
-    /// What to do when it makes no difference.
-    pub at_a_tie: Way,
 }
 
 impl Part<'_> {
@@ -61,11 +59,9 @@ impl Part<'_> {
             (false, true) => Way::Reconstruct,
             // The one reads and writes what changes; the other reads the rest of the data, and
             // writes all sums.
-            (true, true) => match (2 * (written + sums)).cmp(&(code.data().len() + all)) {
-                std::cmp::Ordering::Less => Way::Delta,
-                std::cmp::Ordering::Equal => self.at_a_tie,
-                std::cmp::Ordering::Greater => Way::Reconstruct,
-            },
+            // At a tie the one touches fewer members.
+            (true, true) if 2 * (written + sums) <= code.data().len() + all => Way::Delta,
+            (true, true) => Way::Reconstruct,
         }
     }
 }

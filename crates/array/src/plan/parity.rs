@@ -177,7 +177,6 @@ impl Cut<'_> {
             readable: &|cell| view.of(cell).reader.is_some(),
             held: &|cell| view.of(cell).writable(),
             in_step: view.parity_valid,
-            at_a_tie: Way::Reconstruct,
         };
         part.way()
     }

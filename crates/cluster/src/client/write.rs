@@ -193,7 +193,6 @@ impl Client {
             readable: &|_| true,
             held: &|_| true,
             in_step: true,
-            at_a_tie: Way::Delta,
         };
         Some(match part.way() {
             Way::Whole => Mode::Full,
