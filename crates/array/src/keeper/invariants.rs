@@ -4,6 +4,8 @@
 use super::members::State;
 use super::{Keeper, Redundancy};
 use crate::MemberId;
+use crate::events::SyncAction;
+use crate::format::superblock::MAX_SECTOR;
 
 /// What its lane has under way, as the keeper must have it in its books.
 #[derive(Clone, Copy)]
@@ -32,6 +34,11 @@ impl Keeper {
         self.roles_are_held_once()?;
         self.members_are_sound(lane.on)?;
         self.tickets_are_filed()?;
+        let resynced = self.clean.resynced;
+        let at = self.sync.first_at(SyncAction::Resync);
+        if resynced != MAX_SECTOR && at.is_some_and(|at| at < resynced) {
+            return Err(format!("in sync up to {resynced}, with {at:?} under way"));
+        }
         let counts = [
             ("writers", lane.writers, self.clean.writers),
             ("units of work", lane.work, self.sync.in_flight()),
@@ -85,6 +92,10 @@ impl Keeper {
                 let durable = member.superblock.recovery_offset;
                 if offset > self.space.member_sectors() {
                     return Err(format!("{id:?} is rebuilt up to {offset}, beyond its end"));
+                }
+                let at = self.sync.first_at(SyncAction::Recovery);
+                if self.sync.rebuilds_only(id) && at.is_some_and(|at| at < offset) {
+                    return Err(format!("{id:?} is rebuilt to {offset}, with {at:?} under way"));
                 }
                 // While superblocks say that writes are under way, a resync goes over it anyway.
                 if durable > offset && self.clean.on_disk {

@@ -112,6 +112,16 @@ impl Sync {
         self.units.keys().next().copied().unwrap_or(self.cursor).min(self.cursor)
     }
 
+    /// Where the first unit lies that such work is at.
+    pub(super) fn first_at(&self, action: SyncAction) -> Option<u64> {
+        self.units.keys().next().copied().filter(|_| self.action == action)
+    }
+
+    /// Is this the only one that a recovery rebuilds? Of several, some may have been further.
+    pub(super) fn rebuilds_only(&self, id: MemberId) -> bool {
+        self.targets == [id]
+    }
+
     /// Parts asked for and not answered.
     pub(super) fn in_flight(&self) -> usize {
         self.units.values().sum()
