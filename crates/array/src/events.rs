@@ -84,7 +84,19 @@ pub enum ArrayEvent {
         sectors: u32,
         /// The member that is wrong, where that can be told.
         member: Option<MemberId>,
+        /// Where that is in stripes, of an array over nodes.
+        block: Option<StripeBlock>,
     },
+}
+
+/// A block of a stripe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct StripeBlock {
+    /// The stripe, from 0.
+    pub stripe: u64,
+    /// Which of the member's blocks of that stripe, from 0; where the member is known.
+    pub row: Option<u16>,
 }
 
 /// What a member answered when an I/O on it failed, as far as it is known.
@@ -113,8 +125,8 @@ impl ArrayEvent {
             }
             Self::ReadFailed { member, fault } => Self::ReadFailed { member: map(member), fault },
             Self::MemberFull { member, fault } => Self::MemberFull { member: map(member), fault },
-            Self::Mismatch { array_sector, sectors, member } => {
-                Self::Mismatch { array_sector, sectors, member: member.map(map) }
+            Self::Mismatch { array_sector, sectors, member, block } => {
+                Self::Mismatch { array_sector, sectors, member: member.map(map), block }
             }
             Self::Within { array, event } => {
                 Self::Within { array, event: Box::new(event.map_member(map)) }

@@ -180,7 +180,7 @@ impl Array {
         if fix != Fix::Resync {
             let sectors = differing.count_ones() * (4096 / SECTOR_BYTES) as u32;
             let array_sector = self.array_sector(unit);
-            self.keeper.mismatch(array_sector, sectors, wrong);
+            self.keeper.mismatch(array_sector, sectors, wrong, None);
             self.obey();
         }
         Ok((fix != Fix::Nothing).then_some(plan))

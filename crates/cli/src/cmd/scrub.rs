@@ -96,8 +96,7 @@ fn outcome(array: &ControlStatus, kind: Kind) -> String {
     };
     for found in &array.mismatches {
         let offset = found.array_sector * SECTOR_BYTES;
-        let wrong = output::wrong_member(&array.array, found);
-        let wrong = wrong.map_or_else(String::new, |device| format!(", {device} is wrong"));
+        let wrong = output::what_is_wrong(&array.array, found);
         let within = output::array_within(&array.array, found);
         let within = within.map_or_else(String::new, |name| format!(" of {name}"));
         let sectors = found.sectors;

@@ -52,6 +52,10 @@ struct MismatchJson {
     bytes: u64,
     /// The member that is wrong, where that can be told.
     device: Option<String>,
+    /// The stripe it is in, of an array over nodes.
+    stripe: Option<u64>,
+    /// Which of the device's blocks of that stripe is wrong, where that can be told.
+    row: Option<u16>,
     /// The array within this one whose offset that is; `null`: this one's.
     within: Option<String>,
 }
@@ -154,6 +158,8 @@ fn mismatch(status: &Status, found: &Mismatch) -> MismatchJson {
         array_offset_bytes: found.array_sector * SECTOR_BYTES,
         bytes: u64::from(found.sectors) * SECTOR_BYTES,
         device: super::wrong_member(status, found).map(str::to_owned),
+        stripe: found.block.map(|block| block.stripe),
+        row: found.block.and_then(|block| block.row),
         within: super::array_within(status, found),
     }
 }

@@ -39,6 +39,15 @@ pub(crate) fn wrong_member<'a>(status: &'a Status, found: &Mismatch) -> Option<&
     Some(status.member(found.member?)?.device.as_str())
 }
 
+/// `, in stripe 3, block 1 of node://a/data is wrong`: all that is known of a mismatch.
+pub(crate) fn what_is_wrong(status: &Status, found: &Mismatch) -> String {
+    let stripe = found.block.map(|block| format!(", in stripe {}", block.stripe));
+    let block = found.block.and_then(|block| block.row).map(|row| format!("block {row} of "));
+    let wrong = wrong_member(status, found)
+        .map(|device| format!(", {}{device} is wrong", block.unwrap_or_default()));
+    stripe.unwrap_or_default() + &wrong.unwrap_or_default()
+}
+
 /// The name of the array within this one that a mismatch is in.
 pub(crate) fn array_within(status: &Status, found: &Mismatch) -> Option<String> {
     status.array_within(found.within?).map(Status::short_name)

@@ -41,10 +41,11 @@ impl News {
     fn take(&self, event: &ArrayEvent, within: Option<MemberId>) {
         match *event {
             ArrayEvent::SyncStarted(SyncAction::Check | SyncAction::Repair) => self.lock().clear(),
-            ArrayEvent::Mismatch { array_sector, sectors, member } => {
+            ArrayEvent::Mismatch { array_sector, sectors, member, block } => {
                 let mut mismatches = self.lock();
                 if mismatches.len() < MAX_MISMATCHES {
-                    mismatches.push(Mismatch { array_sector, sectors, member, within });
+                    let found = Mismatch { array_sector, sectors, member, block, within };
+                    mismatches.push(found);
                 }
             }
             ArrayEvent::MemberFailed { member, ref reason, ref next, .. }
@@ -67,19 +68,17 @@ mod tests {
     use braid_array::stack::Stack;
 
     use super::*;
+    use braid_array::events::StripeBlock;
+
     #[test]
     fn a_new_check_forgets_what_the_last_one_found() {
         let news = News::default();
-        let mismatch = |array_sector| ArrayEvent::Mismatch {
-            array_sector,
-            sectors: 8,
-            member: Some(MemberId(2)),
-        };
+        let (sectors, member) = (8, Some(MemberId(2)));
+        let block = Some(StripeBlock { stripe: 4, row: Some(1) });
+        let mismatch = |array_sector| ArrayEvent::Mismatch { array_sector, sectors, member, block };
         news.report(&mismatch(64));
-        assert_eq!(
-            news.mismatches(),
-            [Mismatch { array_sector: 64, sectors: 8, member: Some(MemberId(2)), within: None }]
-        );
+        let found = Mismatch { array_sector: 64, sectors, member, block, within: None };
+        assert_eq!(news.mismatches(), [found]);
         news.report(&ArrayEvent::SyncStarted(SyncAction::Recovery));
         assert_eq!(news.mismatches().len(), 1);
         news.report(&ArrayEvent::SyncStarted(SyncAction::Check));
@@ -93,7 +92,7 @@ mod tests {
     #[test]
     fn a_difference_within_an_array_is_known_by_that() {
         let (news, array) = (News::default(), Stack::array(MemberId(0)));
-        let event = ArrayEvent::Mismatch { array_sector: 8, sectors: 1, member: None };
+        let event = ArrayEvent::Mismatch { array_sector: 8, sectors: 1, member: None, block: None };
         news.report(&ArrayEvent::Within { array, event: Box::new(event) });
         assert_eq!(news.mismatches()[0].within, Some(array));
     }

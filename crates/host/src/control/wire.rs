@@ -3,6 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use braid_array::events::StripeBlock;
 use braid_array::status::Status;
 use braid_array::{MemberId, Refusal};
 
@@ -155,6 +156,8 @@ pub struct Mismatch {
     pub sectors: u32,
     /// The member that is wrong, where that can be told.
     pub member: Option<MemberId>,
+    /// Where that is in stripes, of an array over nodes.
+    pub block: Option<StripeBlock>,
     /// The member whose array this is about, where it is an array within the one asked.
     pub within: Option<MemberId>,
 }

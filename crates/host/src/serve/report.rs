@@ -212,7 +212,8 @@ mod tests {
         let interrupted = SyncEnd::Interrupted { reason: "a member failed".into() };
         let interrupted = finished(SyncAction::Recovery, 0, interrupted);
         assert_eq!(interrupted, "recovery interrupted: a member failed");
-        let mismatch = ArrayEvent::Mismatch { array_sector: 0, sectors: 8, member: None };
+        let (member, block) = (None, None);
+        let mismatch = ArrayEvent::Mismatch { array_sector: 0, sectors: 8, member, block };
         assert_eq!(line(mismatch), None);
     }
 

@@ -305,7 +305,8 @@ fn a_repair_follows_the_majority() {
             world.command(Command::Scrub { repair: true });
             let member = Some(MemberId(odd as u16));
             let array_sector = at - at % 8;
-            let found = ArrayEvent::Mismatch { array_sector, sectors: 8, member };
+            let block = None;
+            let found = ArrayEvent::Mismatch { array_sector, sectors: 8, member, block };
             assert!(world.events.contains(&found), "{shape:?}, {odd}: {:?}", world.events);
             assert_eq!(world.check(), 0, "{shape:?}, {odd}");
             compare(&mut world, &content, &format!("{shape:?}, {odd}"));

@@ -2,7 +2,7 @@
 
 use super::{BUSY_MS, FULL_MS, TORN};
 use crate::MemberId;
-use crate::events::{ArrayEvent, SyncAction};
+use crate::events::{ArrayEvent, StripeBlock, SyncAction};
 use crate::format::superblock::MAX_SECTOR;
 use crate::keeper::members::State;
 use crate::keeper::{Ask, Keeper};
@@ -197,10 +197,16 @@ impl Keeper {
     }
 
     /// A check or repair has found sectors that do not fit; the member that is wrong, where that
-    /// can be told.
-    pub fn mismatch(&mut self, array_sector: u64, sectors: u32, member: Option<MemberId>) {
+    /// can be told, and for arrays over nodes which of its blocks.
+    pub fn mismatch(
+        &mut self,
+        array_sector: u64,
+        sectors: u32,
+        member: Option<MemberId>,
+        block: Option<StripeBlock>,
+    ) {
         self.sync.mismatch_sectors += u64::from(sectors);
-        self.notify(ArrayEvent::Mismatch { array_sector, sectors, member });
+        self.notify(ArrayEvent::Mismatch { array_sector, sectors, member, block });
     }
 
     /// A unit was compared and nothing differs any more: a resync has nothing left to do there.
