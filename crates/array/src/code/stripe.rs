@@ -213,10 +213,16 @@ impl StripeCode {
     pub fn to_blame(&self, differs: impl Fn(usize) -> bool) -> Option<Cell> {
         let differing = (0..self.equations.len()).filter(|&number| differs(number));
         let differing: Vec<usize> = differing.collect();
-        // Whoever it is, it is part of the first of them.
-        let first = &self.equations[*differing.first()?];
-        let mut suspects = first.cells().filter(|&cell| self.involved(cell) == differing);
+        let mut suspects = self.suspects(&differing);
         suspects.next().filter(|_| suspects.next().is_none())
+    }
+
+    /// The cells that are part of just these equations, which are given by number, ascending.
+    pub fn suspects(&self, differing: &[usize]) -> impl Iterator<Item = Cell> {
+        // Whoever it is, it is part of the first of them.
+        let first = differing.first().map(|&number| &self.equations[number]);
+        let cells = first.into_iter().flat_map(Equation::cells);
+        cells.filter(move |&cell| self.involved(cell) == differing)
     }
 
     /// What a cell holds, as a sum of data blocks.

@@ -368,7 +368,7 @@ impl Client {
         Some(decode)
     }
 
-    fn reader_gone(&mut self, range: &Extent) {
+    pub(super) fn reader_gone(&mut self, range: &Extent) {
         let key = self.key_of(range);
         if let Some(area) = self.areas.get_mut(&key) {
             area.readers -= 1;

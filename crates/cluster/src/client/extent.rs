@@ -1,6 +1,6 @@
 //! Parts of requests: where they lie, and who wants them.
 
-use super::{Buf, Cell, RequestId};
+use super::{Buf, Cell, Key, RequestId};
 
 /// A part of a request that lies in one slice of one block.
 #[derive(Clone, Copy, Debug)]
@@ -46,4 +46,6 @@ pub(super) struct Piece {
 pub(super) enum Whose {
     Request(RequestId),
     Decode(u32),
+    /// The comparison of this slice.
+    Compare(Key),
 }

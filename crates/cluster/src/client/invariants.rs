@@ -68,7 +68,9 @@ impl Client {
     fn buffers_are_somewhere(&self) -> Result<(), String> {
         let sets: usize = self.open.values().map(|open| open.staged.len()).sum();
         let decodes: usize = self.decodes.values().map(super::Decode::buffers).sum();
-        let (found, all) = (self.staging.free() + sets + decodes, self.staging.all());
+        let compares: usize = self.compares.values().map(super::Compare::buffers).sum();
+        let found = self.staging.free() + sets + decodes + compares;
+        let all = self.staging.all();
         if found != all { Err(format!("{found} of {all} buffers")) } else { Ok(()) }
     }
 
@@ -80,7 +82,7 @@ impl Client {
                 Use::Copy { position } | Use::Sum { position, .. } => {
                     under_way.entry(*position).or_default().1 += 1;
                 }
-                Use::Decode { .. } => {}
+                Use::Decode { .. } | Use::Compare { .. } => {}
             }
         }
         let puts: u32 = under_way.values().map(|(puts, _)| puts).sum();
@@ -113,6 +115,9 @@ impl Client {
         }
         for range in self.decodes.values().filter_map(|decode| decode.reads()) {
             counts.entry(self.key_of(range)).or_default().1 += 1;
+        }
+        for (key, _) in self.compares.iter().filter(|(_, compare)| compare.reads()) {
+            counts.entry(*key).or_default().1 += 1;
         }
         for (key, area) in &self.areas {
             let found = counts.remove(key).unwrap_or_default();

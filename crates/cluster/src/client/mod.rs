@@ -3,12 +3,14 @@
 //! It plans everything. Writes are gathered by slice of a stripe ([`gather`]) and go out as
 //! slice-sets ([`write`]); reads go to the nodes that hold the data, or to others whose sum gives
 //! it back ([`read`], [`decode`]). [`setup`] connects. Who the members are, what the superblocks
-//! say, background work and commands are the keeper's; [`obey`] and [`work`] carry that out.
+//! say, background work and commands are the keeper's; [`obey`], [`work`] and [`compare`] carry
+//! that out.
 //!
 //! Two slice-sets never change the same slice of a stripe at once, and nothing is decoded from a
 //! slice that is being written. When a node is lost, reads go on without it, and writes end: what
 //! was not answered by then is undefined, and slices that it leaves torn are not decoded from.
 
+mod compare;
 mod decode;
 mod extent;
 mod gather;
@@ -31,7 +33,6 @@ use braid_array::action::{Command, CommandId, Event};
 use braid_array::array::Scratch;
 use braid_array::fabric::{FabricEvent, FabricOp};
 use braid_array::keeper::{Keeper, OnLoss, Rules};
-use braid_array::refusal::{Invocation, Next};
 use braid_array::request::Full;
 use braid_array::status::Status;
 use braid_array::{
@@ -46,6 +47,7 @@ use crate::schedule::Planner;
 use crate::set::Mode;
 use crate::wire::Message;
 use braid_array::code::Cell;
+use compare::Compare;
 use decode::Decode;
 use extent::Piece;
 use gather::Gather;
@@ -105,6 +107,8 @@ enum Use {
     Sum { position: u16, equation: usize },
     /// A step of a decoding.
     Decode { job: u32 },
+    /// A step of a comparison.
+    Compare { key: Key },
 }
 
 /// What a message to a node asks.
@@ -182,6 +186,7 @@ pub struct Client {
     /// Background work whose slices are not free yet, and what is under way, by its slice.
     waiting_work: VecDeque<Task>,
     working: BTreeMap<Key, Task>,
+    compares: BTreeMap<Key, Compare>,
     staging: Staging,
     zeroes: Buf,
 }
@@ -224,7 +229,6 @@ impl Client {
         let redundant = pipeline.rows() as u32 * u32::from(params.nodes) > pipeline.data_blocks();
         let positions = 0..pipeline.positions();
         let (wide, narrow) = positions.partition(|&p| p < params.wide.count);
-        let turns = vec![0; usize::from(pipeline.positions())];
         let space = Space::new(&pipeline).map_err(|error| error.to_string())?;
         let kept = member::kept(&config.members, config.read_only, BLOCK_BYTES);
         let kept = kept.ok_or("an array has members")?;
@@ -249,7 +253,7 @@ impl Client {
             listed: VecDeque::new(),
             jobs: [VecDeque::new(), VecDeque::new()],
             free: [wide, narrow],
-            turns,
+            turns: vec![0; usize::from(pipeline.positions())],
             open: BTreeMap::new(),
             version: 0,
             unsent: 0,
@@ -263,6 +267,7 @@ impl Client {
             flushes: BTreeMap::new(),
             waiting_work: VecDeque::new(),
             working: BTreeMap::new(),
+            compares: BTreeMap::new(),
             staging: Staging::new(rest, slice),
             zeroes,
             pipeline,
@@ -339,6 +344,7 @@ impl Client {
             Some(Use::Copy { position }) => self.copy_done(position),
             Some(Use::Sum { position, equation }) => self.parity_done(position, equation),
             Some(Use::Decode { job }) => self.decode_step_done(job),
+            Some(Use::Compare { key }) => self.compare_step_done(key, result),
             None => {}
         }
     }
@@ -481,13 +487,6 @@ impl Client {
     }
 
     fn command(&mut self, id: CommandId, command: Command) {
-        if matches!(command, Command::Scrub { .. }) {
-            let reason = "an array over nodes cannot be checked in this version";
-            let next = Next::by("see what it does by itself", Invocation::Status { array: None });
-            let result = Err(Refusal::new(reason, next));
-            self.actions.push_back(Action::Reply { id, result });
-            return;
-        }
         if matches!((&command, &self.phase), (Command::Stop, Phase::Setup)) {
             // Nothing has been written, and nothing needs to be.
             self.keeper.freeze();

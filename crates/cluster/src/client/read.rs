@@ -77,6 +77,7 @@ impl Client {
         match piece.whose {
             Whose::Request(id) => self.piece_over(id, Ok(())),
             Whose::Decode(job) => self.decode_read_done(job, true),
+            Whose::Compare(key) => self.compare_read_done(key, piece.cell, true),
         }
     }
 
@@ -110,6 +111,7 @@ impl Client {
                 }
             }
             Whose::Decode(job) => self.decode_read_failed(job, cell.node),
+            Whose::Compare(key) => self.compare_read_done(key, cell, false),
         }
     }
 

@@ -36,7 +36,8 @@ impl Staging {
         self.all
     }
 
-    pub(super) fn free(&self) -> usize {
+    /// How many are left.
+    pub(super) const fn free(&self) -> usize {
         self.free.len()
     }
 }

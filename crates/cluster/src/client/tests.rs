@@ -7,6 +7,8 @@ use braid_array::format::Superblock;
 use braid_array::format::superblock::MAX_SECTOR;
 use braid_array::level::{Layout, Level};
 
+mod compare;
+
 use super::*;
 use crate::family::Family;
 use crate::pipeline::Slots;

@@ -1,8 +1,8 @@
-//! Units of background work that the keeper asks for, as slice-sets.
+//! Units of background work that the keeper asks for, as slice-sets and comparisons.
 
 use braid_array::keeper::{Done, Fix, Unit, Work};
 
-use super::{Client, Key};
+use super::{BTreeMap, Client, Key};
 
 /// A unit that has been asked for.
 #[derive(Clone, Debug)]
@@ -33,19 +33,26 @@ impl Client {
             match task.work {
                 Work::Compare(Fix::Resync) => {
                     self.working.insert(key, task);
-                    self.add_resync_job(key);
+                    self.add_background_job(key, BTreeMap::new());
                 }
-                Work::Compare(Fix::Nothing | Fix::Repair) | Work::Rebuild(_) => {
-                    self.work_over(&task, Done::Failed);
+                Work::Compare(fix) if self.compare(key, fix) => {
+                    self.working.insert(key, task);
                 }
+                Work::Compare(_) => self.waiting_work.push_back(task),
+                Work::Rebuild(_) => self.work_over(&task, Done::Failed),
             }
         }
     }
 
-    /// A slice-set in this slice is over; perhaps it was background work.
+    /// The slice-set of background work in this slice is over.
     pub(super) fn work_set_over(&mut self, key: Key, fine: bool) {
+        self.forget_compare(key);
+        self.task_over(key, if fine { Done::Well { equal: false } } else { Done::Failed });
+    }
+
+    /// The work on this slice is over.
+    pub(super) fn task_over(&mut self, key: Key, done: Done) {
         if let Some(task) = self.working.remove(&key) {
-            let done = if fine { Done::Well { equal: false } } else { Done::Failed };
             self.work_over(&task, done);
         }
     }

@@ -168,18 +168,22 @@ impl Client {
         self.jobs[usize::from(short)].push_back(job);
     }
 
-    /// A slice-set that makes the parities of a slice right, whatever they are now.
-    pub(super) fn add_resync_job(&mut self, key: Key) {
+    /// A slice-set that makes the parities of a slice right, whatever they are now. Data blocks get
+    /// the content of these buffers, which are whole slices.
+    pub(super) fn add_background_job(&mut self, key: Key, contents: BTreeMap<u32, Buf>) {
         self.areas.entry(key).or_default();
+        let mut touched = Touched::none(self.pipeline.data_blocks());
+        contents.keys().for_each(|&index| touched.insert(index));
+        let mode = if touched.is_all() { Mode::Full } else { Mode::Reconstruct };
         let range = Range {
             offset: key.1 * self.slice_bytes(),
             len: self.slice_len(key.1),
-            touched: Touched::none(self.pipeline.data_blocks()),
-            pieces: BTreeMap::new(),
+            touched,
+            pieces: contents.into_iter().map(|(index, buf)| (index, vec![buf])).collect(),
             requests: BTreeSet::new(),
             fua: false,
         };
-        let (mode, by_client, background) = (Mode::Reconstruct, Some(false), true);
+        let (by_client, background) = (Some(false), true);
         self.add_job(Job { key, mode, by_client, range, background, ticket: Some(0) });
     }
 

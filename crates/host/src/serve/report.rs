@@ -4,7 +4,7 @@ use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Instant;
 
-use braid_array::events::{ArrayEvent, Fault, SyncAction, SyncEnd};
+use braid_array::events::{ArrayEvent, Fault, StripeBlock, SyncAction, SyncEnd};
 use braid_array::status::Status;
 use braid_array::{MemberId, Refusal};
 use tracing::Level;
@@ -72,7 +72,7 @@ fn write(array: &str, event: &ArrayEvent, door: &Door, limit: &mut Limit<Alike>)
     }
 }
 
-/// Differences are no line of their own: there may be as many as stripes.
+/// Differences are no line of their own where they are known by the sector of the array alone.
 fn about(event: &ArrayEvent) -> Option<About> {
     let about =
         |level, event, member, fault| Some(About { level, alike: Alike { event, member }, fault });
@@ -102,7 +102,9 @@ fn about(event: &ArrayEvent) -> Option<About> {
         ArrayEvent::SyncStarted(_) => about(Level::INFO, "sync started", None, none),
         ArrayEvent::MemberActive(member) => about(Level::INFO, "in sync", Some(member), none),
         ArrayEvent::Within { ref event, .. } => self::about(event),
-        ArrayEvent::Mismatch { .. } => None,
+        ArrayEvent::Mismatch { block, member, .. } => {
+            block.and_then(|_| about(Level::WARN, "mismatch", member, none))
+        }
     }
 }
 
@@ -145,7 +147,18 @@ fn line(event: &ArrayEvent, status: Option<&Status>) -> Option<String> {
             let name = within.map_or_else(|| member(array), Status::short_name);
             format!("{name}: {}", line(event, status)?)
         }
-        ArrayEvent::Mismatch { .. } => return None,
+        ArrayEvent::Mismatch { sectors, member: id, block, .. } => {
+            let StripeBlock { stripe, row } = block?;
+            match (id, row) {
+                (Some(id), Some(row)) => {
+                    let device = member(id);
+                    format!(
+                        "{sectors} sectors of block {row} of stripe {stripe} on {device} are wrong"
+                    )
+                }
+                _ => format!("{sectors} sectors of stripe {stripe} differ"),
+            }
+        }
     })
 }
 
@@ -215,6 +228,13 @@ mod tests {
         let (member, block) = (None, None);
         let mismatch = ArrayEvent::Mismatch { array_sector: 0, sectors: 8, member, block };
         assert_eq!(line(mismatch), None);
+        let mismatch = |member, row| {
+            let block = Some(StripeBlock { stripe: 7, row });
+            line(ArrayEvent::Mismatch { array_sector: 0, sectors: 8, member, block }).unwrap()
+        };
+        let expected = "8 sectors of block 2 of stripe 7 on /dev/a are wrong";
+        assert_eq!(mismatch(Some(MemberId(0)), Some(2)), expected);
+        assert_eq!(mismatch(None, None), "8 sectors of stripe 7 differ");
     }
 
     #[test]

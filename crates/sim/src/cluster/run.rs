@@ -2,6 +2,7 @@
 //! everything that was acknowledged must be there.
 
 use braid_array::Machine;
+use braid_array::events::ArrayEvent;
 
 use super::content;
 use super::scenario::{End, Scenario};
@@ -201,7 +202,14 @@ fn live(
     // How long a trouble waits for the moment it comes in.
     let hold = session.rng.pick(&[50, 90, 98]);
     let mut linger = session.rng.pick(&[0, 20, 200, 1000]);
+    let mut scrub_at = session.rng.percent(25).then(|| session.rng.below(requests + 1));
     loop {
+        if scrub_at.take_if(|at| *at <= submitted).is_some() {
+            let repair = session.rng.percent(50);
+            session.scrub(repair);
+            session.outputs()?;
+        }
+        nothing_differs(session)?;
         // The moment of a trouble is any between two events around its request.
         while let Some(at) = troubles.iter().position(|(at, _)| *at <= submitted) {
             if session.rng.percent(hold) && submitted < requests {
@@ -238,6 +246,15 @@ fn live(
     }
 }
 
+/// Whatever is written meanwhile, a check or repair finds nothing: it looks at what is whole.
+fn nothing_differs(session: &mut Session) -> Result<(), Failure> {
+    let differs = |event: &ArrayEvent| matches!(event, ArrayEvent::Mismatch { .. });
+    match std::mem::take(&mut session.scrubs).into_iter().find(differs) {
+        Some(found) if !session.failed => Err(Failure(format!("there is no such {found:?}"))),
+        _ => Ok(()),
+    }
+}
+
 /// The end of the last life: everything durable, everything right, and a clean stop.
 fn settle(session: &mut Session) -> Result<(), Failure> {
     while session.in_flight() > 0 || !session.troubled && session.syncing() {
@@ -245,6 +262,7 @@ fn settle(session: &mut Session) -> Result<(), Failure> {
             return Err(Failure("a resync stands still".to_owned()));
         }
     }
+    nothing_differs(session)?;
     if !session.submit_one(Kind::Flush, Range::default()) {
         return Err(Failure("no flush is taken".to_owned()));
     }

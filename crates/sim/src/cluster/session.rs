@@ -29,6 +29,9 @@ pub const VOLUME: &str = "data";
 /// More events than any life needs: beyond, the array is said to hang.
 const MAX_STEPS: u64 = 400_000;
 
+const STOP: CommandId = CommandId(1);
+const SCRUB: CommandId = CommandId(2);
+
 #[derive(Clone, Copy, Debug)]
 struct Flight {
     kind: Kind,
@@ -80,6 +83,8 @@ pub struct Session {
     pub half_synced: bool,
     /// The command to stop was answered.
     pub stopped: bool,
+    /// What checks and repairs have told.
+    pub scrubs: Vec<ArrayEvent>,
     epoch: u32,
     flights: Vec<Option<Flight>>,
     waiting: Option<(Kind, Range)>,
@@ -115,6 +120,7 @@ impl Session {
             failed: false,
             half_synced: false,
             stopped: false,
+            scrubs: Vec::new(),
             epoch: 0,
             waiting: None,
             began_at_step: 0,
@@ -384,9 +390,12 @@ impl Session {
                 Action::Complete { id, result } if process == self.client => {
                     self.completed(id, result)?;
                 }
-                Action::Reply { result, .. } if process == self.client => {
+                Action::Reply { id: STOP, result } if process == self.client => {
                     self.stopped = true;
                     result.map_err(|error| Failure(format!("stop refused: {error}")))?;
+                }
+                Action::Reply { result, .. } if process == self.client => {
+                    self.world.note(&[44, u64::from(result.is_ok())], || format!("{result:?}"));
                 }
                 Action::Notify(event) => self.notified(process, &event),
                 other if process == self.client || self.nodes.contains(&process) => {
@@ -409,6 +418,14 @@ impl Session {
         );
         if ended && process == self.client {
             self.suspects.resynced();
+        }
+        let scrub = matches!(
+            event,
+            ArrayEvent::Mismatch { .. }
+                | ArrayEvent::SyncFinished { action: SyncAction::Check | SyncAction::Repair, .. }
+        );
+        if scrub && process == self.client {
+            self.scrubs.push(event.clone());
         }
     }
 
@@ -519,9 +536,16 @@ impl Session {
         status.sync.action != SyncAction::Idle
     }
 
+    /// Asks the client for a check or repair.
+    pub fn scrub(&mut self, repair: bool) {
+        let event = Event::Command { id: SCRUB, command: Command::Scrub { repair } };
+        self.world.note(&[45, u64::from(repair)], || format!("SCRUB repair {repair}"));
+        self.world.handle(self.client, event);
+    }
+
     /// Asks the client to stop.
     pub fn ask_to_stop(&mut self) {
-        let event = Event::Command { id: CommandId(1), command: Command::Stop };
+        let event = Event::Command { id: STOP, command: Command::Stop };
         self.world.note(&[43], || "STOP".to_owned());
         self.world.handle(self.client, event);
     }

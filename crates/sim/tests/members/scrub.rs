@@ -10,18 +10,18 @@ use crate::lane::{Code, Lane, Setup};
 const CHECK: Command = Command::Scrub { repair: false };
 const REPAIR: Command = Command::Scrub { repair: true };
 
-crate::here_only! {
-    a_check_of_what_fits_finds_nothing: |_| CHECK;
-    a_check_finds_a_flipped_byte_of_data_and_leaves_it: |_| CHECK;
-    a_check_finds_a_flipped_byte_of_redundancy: |_| CHECK;
-    a_repair_mends_a_flipped_byte_of_data: |_| REPAIR;
-    a_repair_mends_a_flipped_byte_of_redundancy: |_| REPAIR;
-    a_check_looks_at_all_of_every_member: |_| CHECK;
-    a_check_under_way_is_not_misled_by_writes: |_| CHECK;
-    a_check_can_be_ended: |_| CHECK;
-    one_at_a_time: |_| REPAIR;
-    what_is_degraded_is_not_compared: |_| CHECK;
-    what_is_read_only_is_not_scrubbed: |_| CHECK;
+crate::over_both_lanes! {
+    a_check_of_what_fits_finds_nothing
+    a_check_finds_a_flipped_byte_of_data_and_leaves_it
+    a_check_finds_a_flipped_byte_of_redundancy
+    a_repair_mends_a_flipped_byte_of_data
+    a_repair_mends_a_flipped_byte_of_redundancy
+    a_check_looks_at_all_of_every_member
+    a_check_under_way_is_not_misled_by_writes
+    a_check_can_be_ended
+    one_at_a_time
+    what_is_degraded_is_not_compared
+    what_is_read_only_is_not_scrubbed
 }
 
 /// The sector in whose block a byte flips: not one at an edge of anything.

@@ -1,0 +1,192 @@
+//! Check and repair against nodes that answer as the tests say.
+
+use braid_array::events::{SyncAction, SyncEnd};
+use braid_array::{Checked, Compute, IoId};
+
+use super::*;
+use crate::Set;
+
+/// Reads that a node was asked for, by role.
+fn asked(actions: &[Action]) -> Vec<(u16, u16)> {
+    reads(actions).into_iter().map(|(peer, slot)| (peer.0 as u16, slot)).collect()
+}
+
+/// Stripes and modes of the slice-sets that are opened.
+fn opened(actions: &[Action]) -> Vec<Set> {
+    let open = |action: &Action| match action {
+        Action::Fabric(FabricOp::Send { bytes, .. }) => match Message::decode(bytes) {
+            Ok((_, Message::Open { set })) => Some(set),
+            _ => None,
+        },
+        _ => None,
+    };
+    let mut sets: Vec<Set> = actions.iter().filter_map(open).collect();
+    sets.dedup();
+    sets
+}
+
+/// Begins a check or repair: what it asks for first.
+fn scrub(client: &mut Client, repair: bool) -> Vec<Action> {
+    let (id, command) = (CommandId(1), Command::Scrub { repair });
+    client.handle(Instant(3), Event::Command { id, command });
+    run(client, |_, _| false)
+}
+
+fn put_all(client: &mut Client, asked: &[(u16, u16)]) {
+    let of = |&(role, slot): &(u16, u16)| (PeerId(role.into()), slot);
+    placed(client, &asked.iter().map(of).collect::<Vec<_>>());
+}
+
+/// The comparisons that a batch asks for; everything else is done.
+fn comparisons(client: &mut Client) -> (Vec<IoId>, Vec<Action>) {
+    let (mut wanted, mut rest) = (Vec::new(), Vec::new());
+    loop {
+        let batch = run(client, |_, _| false);
+        if batch.is_empty() {
+            return (wanted, rest);
+        }
+        for action in batch {
+            match action {
+                Action::Compute { io, compute: Compute::Compare { .. } } => wanted.push(io),
+                Action::Compute { io, .. } => {
+                    client.handle(Instant(4), Event::Done { io, result: Ok(Outcome::Done) });
+                }
+                action => rest.push(action),
+            }
+        }
+    }
+}
+
+fn differs(client: &mut Client, io: IoId, p_differs: u64) {
+    let outcome = Outcome::Checked(Checked { p_differs, ..Checked::default() });
+    client.handle(Instant(4), Event::Done { io, result: Ok(outcome) });
+}
+
+/// Answers everything until nothing more comes, with parities that fit: what came besides.
+fn goes_well(client: &mut Client, first: Vec<Action>) -> Vec<Action> {
+    let mut all = first;
+    let mut seen = 0;
+    loop {
+        put_all(client, &asked(&all[seen..]));
+        seen = all.len();
+        let (wanted, rest) = comparisons(client);
+        wanted.iter().for_each(|&io| differs(client, io, 0));
+        all.extend(rest);
+        if seen == all.len() && wanted.is_empty() {
+            return all;
+        }
+    }
+}
+
+fn ended(actions: &[Action]) -> Option<(SyncAction, u64, SyncEnd)> {
+    actions.iter().find_map(|action| match action {
+        Action::Notify(ArrayEvent::SyncFinished { action, mismatch_sectors, end }) => {
+            Some((*action, *mismatch_sectors, end.clone()))
+        }
+        _ => None,
+    })
+}
+
+#[test]
+fn a_check_reads_every_block_and_gives_its_buffers_back() {
+    let mut client = client(Planner::Encoder { node: 0 });
+    run(&mut client, |_, _| false);
+    let free = client.staging.free();
+    let begun = scrub(&mut client, false);
+    assert!(client.staging.free() < free);
+    let all = goes_well(&mut client, begun);
+    assert_eq!(asked(&all).len(), 30, "three blocks of each of ten stripes");
+    assert_eq!(ended(&all), Some((SyncAction::Check, 0, SyncEnd::Complete)));
+    assert_eq!((client.staging.free(), opened(&all).len()), (free, 0));
+    assert!(client.compares.is_empty() && client.working.is_empty());
+}
+
+#[test]
+fn a_write_waits_for_the_comparison_of_its_slice_alone() {
+    let mut client = client(Planner::Encoder { node: 0 });
+    run(&mut client, |_, _| false);
+    let begun = scrub(&mut client, false);
+    submit(&mut client, Op::Write { fua: false }, 0, STRIPE_SECTORS);
+    assert_eq!(opened(&run(&mut client, |_, _| false)), []);
+    let buf = Buf { offset: 1 << 16, len: 8192 };
+    let op = Op::Write { fua: false };
+    let (id, sector) = (RequestId(8), 9 * STRIPE_SECTORS);
+    let request = Request { id, op, sector, sectors: STRIPE_SECTORS, buf };
+    client.submit(Instant(2), request).expect("the array runs");
+    let sets = opened(&run(&mut client, |_, _| false));
+    assert_eq!(sets.iter().map(|set| set.stripe).collect::<Vec<_>>(), [9]);
+    put_all(&mut client, &asked(&begun));
+    let (wanted, mut rest) = comparisons(&mut client);
+    wanted.iter().for_each(|&io| differs(&mut client, io, 0));
+    rest.extend(run(&mut client, |_, _| false));
+    assert!(opened(&rest).iter().any(|set| set.stripe == 0 && set.mode == Mode::Full));
+}
+
+#[test]
+fn the_slice_set_of_a_repair_comes_before_a_write_that_waited() {
+    let mut client = client(Planner::Encoder { node: 0 });
+    run(&mut client, |_, _| false);
+    let begun = scrub(&mut client, true);
+    submit(&mut client, Op::Write { fua: false }, 0, STRIPE_SECTORS);
+    // Two read slots at each node: stripes 0 and 1.
+    put_all(&mut client, &asked(&begun));
+    let (wanted, _) = comparisons(&mut client);
+    differs(&mut client, wanted[0], 1);
+    let after = run(&mut client, |_, _| false);
+    let sets = opened(&after);
+    assert_eq!(sets.len(), 1, "{sets:?}");
+    let (stripe, mode, touched) = (sets[0].stripe, sets[0].mode, sets[0].touched.count());
+    assert_eq!((stripe, mode, touched), (0, Mode::Reconstruct, 0));
+    let told = after.iter().find_map(|action| match action {
+        Action::Notify(ArrayEvent::Mismatch { array_sector, sectors, member, .. }) => {
+            Some((*array_sector, *sectors, *member))
+        }
+        _ => None,
+    });
+    assert_eq!(told, Some((0, 8, None)));
+    for role in 0..NODES {
+        let (position, turn) = (sets[0].position, sets[0].turn);
+        hear(&mut client, role, &Message::Closed { position, turn, fine: true, received_bytes: 0 });
+    }
+    let sets = opened(&run(&mut client, |_, _| false));
+    assert!(sets.iter().any(|set| set.stripe == 0 && set.mode == Mode::Full), "{sets:?}");
+}
+
+#[test]
+fn what_cannot_be_read_is_told_and_the_check_goes_on() {
+    let mut client = client(Planner::Encoder { node: 0 });
+    run(&mut client, |_, _| false);
+    let free = client.staging.free();
+    let begun = scrub(&mut client, false);
+    let (bad, good): (Vec<_>, Vec<_>) = asked(&begun).into_iter().partition(|&(role, _)| role == 0);
+    assert_eq!(bad.len(), 2, "of stripes 0 and 1");
+    hear(&mut client, 0, &Message::ReadFailed { slot: bad[0].1 });
+    put_all(&mut client, &bad[1..]);
+    put_all(&mut client, &good);
+    let all = goes_well(&mut client, Vec::new());
+    let end = SyncEnd::Unread { sectors: 8 };
+    assert_eq!(ended(&all), Some((SyncAction::Check, 0, end)));
+    let places = client.status().unreadable;
+    assert_eq!((places[0].array_sector, places[0].sectors), (0, 8));
+    assert_eq!(places[0].members, [MemberId(0)]);
+    assert_eq!(client.staging.free(), free);
+}
+
+#[test]
+fn a_node_lost_meanwhile_ends_a_check_and_keeps_nothing() {
+    let mut client = client(Planner::Encoder { node: 0 });
+    run(&mut client, |_, _| false);
+    let free = client.staging.free();
+    let begun = scrub(&mut client, false);
+    let others: Vec<_> = asked(&begun).into_iter().filter(|&(role, _)| role != 1).collect();
+    lose(&mut client, 1);
+    let next = run(&mut client, |_, _| false);
+    put_all(&mut client, &others);
+    let mut all = goes_well(&mut client, next.clone());
+    all.extend(next);
+    let (action, sectors, end) = ended(&all).expect("an end");
+    assert_eq!((action, sectors), (SyncAction::Check, 0));
+    assert!(matches!(end, SyncEnd::Interrupted { .. }), "{end:?}");
+    assert_eq!(client.staging.free(), free);
+    assert!(client.compares.is_empty() && client.working.is_empty());
+}
