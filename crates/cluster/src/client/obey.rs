@@ -52,11 +52,11 @@ impl Client {
     pub(super) fn drive_keeper(&mut self) {
         loop {
             let updates = self.keeper.updates();
+            self.keeper.drive_sync();
+            self.obey();
             self.start_work();
             self.open_sets();
             self.keeper.drive_meta();
-            self.obey();
-            self.keeper.drive_sync();
             self.obey();
             self.with_traffic(|keeper, traffic| keeper.drive_stop(traffic));
             self.keeper.drive_meta();

@@ -10,15 +10,9 @@ use crate::lane::{Code, Lane, Setup};
 crate::over_both_lanes! {
     the_upper_limit_holds
     work_keeps_up_the_lower_limit_beside_requests
+    work_goes_fast_again_when_nobody_asks
     speed_and_finish_are_told
     nothing_at_all_holds_it
-}
-
-/// Over nodes it takes until the next event of whatever kind, at worst until a checkpoint.
-#[test]
-fn work_goes_fast_again_here_when_nobody_asks() {
-    let codes = crate::here::codes().into_iter();
-    codes.for_each(work_goes_fast_again_when_nobody_asks::<crate::here::Here>);
 }
 
 /// Bytes per second and member.
