@@ -65,7 +65,7 @@ impl Advised for PipelineError {
 
 /// A schedule with all that nodes have to know of it.
 #[derive(Debug)]
-pub struct Plan {
+pub struct Course {
     /// The code of the stripe.
     pub code: StripeCode,
     /// The schedule.
@@ -78,7 +78,7 @@ pub struct Plan {
     fresh: Vec<u32>,
 }
 
-impl Plan {
+impl Course {
     fn new(code: StripeCode, schedule: Schedule) -> Self {
         let mut received = vec![0; usize::from(code.nodes())];
         let rank = |to: u16| {
@@ -109,7 +109,7 @@ impl Plan {
 
     /// What a node does in such a slice-set; nothing when it has no part in it. The inputs that
     /// are data indices below the number of blocks are values in the sense of [`Mode`]. An input
-    /// that the node gets from its own store does not arrive: see [`Plan::arrives`].
+    /// that the node gets from its own store does not arrive: see [`Course::arrives`].
     #[must_use]
     pub fn part(&self, node: u16, mode: Mode, touched: &Touched) -> Program {
         if touched.is_all() {
@@ -164,7 +164,7 @@ pub struct Pipeline {
     starts: Vec<Vec<u64>>,
     /// By node: where the slots for reads begin.
     read_starts: Vec<u64>,
-    plans: BTreeMap<(u16, u32), Arc<Plan>>,
+    plans: BTreeMap<(u16, u32), Arc<Course>>,
 }
 
 impl Pipeline {
@@ -282,7 +282,7 @@ impl Pipeline {
     }
 
     /// The plan for a stripe; `None` when the family has no such schedule.
-    pub fn plan(&mut self, stripe: u64, planner: Planner) -> Option<Arc<Plan>> {
+    pub fn plan(&mut self, stripe: u64, planner: Planner) -> Option<Arc<Course>> {
         let Params { family, nodes, .. } = self.params;
         let variant = (stripe % u64::from(family.period(nodes))) as u16;
         let key = match planner {
@@ -299,13 +299,13 @@ impl Pipeline {
         if schedule.transfers().len() > MAX_TRANSFERS {
             return None;
         }
-        let plan = Arc::new(Plan::new(code, schedule));
+        let plan = Arc::new(Course::new(code, schedule));
         self.plans.insert((variant, key), Arc::clone(&plan));
         Some(plan)
     }
 
     /// The plan of a slice-set that a client may open here; `None` when it may not.
-    pub fn plan_of(&mut self, set: &Set) -> Option<Arc<Plan>> {
+    pub fn plan_of(&mut self, set: &Set) -> Option<Arc<Course>> {
         let Params { chunk_bytes, stripes, .. } = self.params;
         let fits = set.position < self.positions()
             && set.stripe < stripes
@@ -333,7 +333,7 @@ impl Pipeline {
 
     /// The slot for an arriving transfer, in the ring of the node it goes to; as long as the set.
     #[must_use]
-    pub fn arrival(&self, plan: &Plan, set: &Set, transfer: usize) -> Buf {
+    pub fn arrival(&self, plan: &Course, set: &Set, transfer: usize) -> Buf {
         let to = plan.schedule.transfers()[transfer].to;
         self.slot(set, to, plan.ranks[transfer])
     }

@@ -20,7 +20,7 @@ use braid_array::{Compute, IoError, MemberId, Outcome};
 
 use super::extent::{Extent, Piece, Whose};
 use super::{BLOCK_BYTES, BTreeMap, Buf, Client, Key, SECTOR_BYTES, Use, VecDeque};
-use crate::pipeline::Plan;
+use crate::pipeline::Course;
 use doubt::{Doubt, Misfit};
 
 /// Blocks that one comparison tells apart. No pipeline has longer slices than these are.
@@ -30,7 +30,7 @@ const BLOCKS: u32 = u64::BITS;
 #[derive(Debug)]
 pub(super) struct Compare {
     fix: Fix,
-    plan: Arc<Plan>,
+    plan: Arc<Course>,
     /// Where it lies in the blocks of its stripe.
     extent: Extent,
     stage: Stage,

@@ -15,7 +15,7 @@ pub(super) struct Extent {
 
 impl Extent {
     /// Where it lies in the blocks of its stripe.
-    pub(super) const fn place(&self) -> Range {
+    pub(super) const fn place(&self) -> Spot {
         (self.stripe, self.at, self.len)
     }
 }
@@ -30,7 +30,7 @@ pub(super) struct Want {
 }
 
 /// Stripe, first byte in its blocks, length.
-pub(super) type Range = (u64, u32, u32);
+pub(super) type Spot = (u64, u32, u32);
 
 /// What a node is asked to read.
 #[derive(Clone, Copy, Debug)]

@@ -79,7 +79,7 @@ impl Patience {
 
 /// A range with the same blocks touched everywhere.
 #[derive(Debug)]
-pub(super) struct Range {
+pub(super) struct Stretch {
     pub(super) offset: u32,
     pub(super) len: u32,
     pub(super) touched: Touched,
@@ -119,7 +119,7 @@ impl Gather {
     }
 
     /// Cuts what was gathered into ranges, in order.
-    pub(super) fn cut(&self, blocks: u32) -> Vec<Range> {
+    pub(super) fn cut(&self, blocks: u32) -> Vec<Stretch> {
         let ends = self.fragments.iter().flat_map(|fragment| [fragment.at, fragment.end()]);
         let bounds: Vec<u32> = ends.collect::<BTreeSet<u32>>().into_iter().collect();
         let mut fragments = self.fragments.clone();
@@ -141,8 +141,8 @@ impl Gather {
 }
 
 /// The fragments by block and place.
-fn range(fragments: &[Fragment], from: u32, to: u32, touched: Touched) -> Range {
-    let mut range = Range {
+fn range(fragments: &[Fragment], from: u32, to: u32, touched: Touched) -> Stretch {
+    let mut range = Stretch {
         offset: from,
         len: to - from,
         touched,

@@ -57,7 +57,7 @@ use setup::{Link, LinkState};
 use space::Space;
 use staging::Staging;
 use work::Task;
-use write::{Job, OpenSet};
+use write::{OpenSet, PendingSet};
 
 /// Requests are multiples of this.
 const BLOCK_BYTES: u32 = 4096;
@@ -165,7 +165,7 @@ pub struct Client {
     /// Areas with writes that may begin.
     listed: VecDeque<Key>,
     /// Slice-sets that wait for a position: whole slices, short ranges.
-    jobs: [VecDeque<Job>; 2],
+    jobs: [VecDeque<PendingSet>; 2],
     /// Free positions of either kind, those longest free first.
     free: [VecDeque<u16>; 2],
     turns: Vec<u32>,
@@ -178,7 +178,7 @@ pub struct Client {
     decodes: BTreeMap<u32, Decode>,
     waiting_decodes: VecDeque<u32>,
     /// Decodings that take in what else is wanted of a range.
-    shared_decodes: BTreeMap<extent::Range, u32>,
+    shared_decodes: BTreeMap<extent::Spot, u32>,
     /// Decodings with nothing to do, the oldest first.
     kept_decodes: VecDeque<u32>,
     next_decode: u32,

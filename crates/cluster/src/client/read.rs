@@ -4,7 +4,7 @@
 use braid_array::IoError;
 use braid_array::keeper::Tried;
 
-use super::extent::{Extent, Piece, Range, Want, Whose};
+use super::extent::{Extent, Piece, Spot, Want, Whose};
 use super::setup::Link;
 use super::{BTreeMap, Buf, Client, Message, Request, RequestError, RequestId, SECTOR_BYTES};
 
@@ -15,7 +15,7 @@ impl Client {
         let start = request.sector * SECTOR_BYTES;
         let end = start + u64::from(request.buf.len);
         let all_alive = self.links.iter().all(Link::alive);
-        let mut together: BTreeMap<Range, (Extent, Vec<Want>)> = BTreeMap::new();
+        let mut together: BTreeMap<Spot, (Extent, Vec<Want>)> = BTreeMap::new();
         let mut next = start;
         while next < end {
             let extent = self.extent(next, end);

@@ -9,23 +9,23 @@ use std::sync::Arc;
 use braid_array::Refusal;
 use braid_array::code::{Part, Way};
 
-use super::gather::{Fragment, Patience, Range};
+use super::gather::{Fragment, Patience, Stretch};
 use super::{
     Action, Area, BTreeMap, BTreeSet, Buf, Cell, Client, FabricOp, Gather, Key, Message, Mode,
     Planner, RequestError, RequestId, Use,
 };
-use crate::pipeline::Plan;
+use crate::pipeline::Course;
 use crate::schedule::Endpoint;
 use crate::set::{Imm, Set, Touched};
 
 /// A slice-set that waits for a position.
 #[derive(Debug)]
-pub(super) struct Job {
+pub(super) struct PendingSet {
     pub(super) key: Key,
     mode: Mode,
     /// The client makes the parities; undecided until the job is first in line.
     by_client: Option<bool>,
-    range: Range,
+    range: Stretch,
     /// It changes no data: the superblocks say already what it is for.
     background: bool,
     /// Otherwise they say that data may change once this is told.
@@ -37,7 +37,7 @@ pub(super) struct Job {
 pub(super) struct OpenSet {
     pub(super) key: Key,
     set: Set,
-    plan: Arc<Plan>,
+    plan: Arc<Course>,
     requests: BTreeSet<RequestId>,
     /// The new content, by data index.
     sources: BTreeMap<u32, Buf>,
@@ -53,7 +53,7 @@ pub(super) struct OpenSet {
     pub(super) background: bool,
 }
 
-impl Job {
+impl PendingSet {
     /// The keeper knows of it.
     pub(super) fn is_announced(&self) -> bool {
         !self.background && self.ticket.is_some()
@@ -152,14 +152,14 @@ impl Client {
             }
             let Some(mode) = self.mode(key.0, &range.touched) else { continue };
             let (by_client, background, ticket) = (None, false, None);
-            self.add_job(Job { key, mode, by_client, range, background, ticket });
+            self.add_job(PendingSet { key, mode, by_client, range, background, ticket });
         }
         for id in gather.requests() {
             self.piece_over(id, Ok(()));
         }
     }
 
-    fn add_job(&mut self, job: Job) {
+    fn add_job(&mut self, job: PendingSet) {
         if let Some(area) = self.areas.get_mut(&job.key) {
             area.sets += 1;
             area.whole = job.mode == Mode::Full && job.range.touched.is_all();
@@ -175,7 +175,7 @@ impl Client {
         let mut touched = Touched::none(self.pipeline.data_blocks());
         contents.keys().for_each(|&index| touched.insert(index));
         let mode = if touched.is_all() { Mode::Full } else { Mode::Reconstruct };
-        let range = Range {
+        let range = Stretch {
             offset: key.1 * self.slice_bytes(),
             len: self.slice_len(key.1),
             touched,
@@ -184,7 +184,7 @@ impl Client {
             fua: false,
         };
         let (by_client, background) = (Some(false), true);
-        self.add_job(Job { key, mode, by_client, range, background, ticket: Some(0) });
+        self.add_job(PendingSet { key, mode, by_client, range, background, ticket: Some(0) });
     }
 
     /// The way to write a part of a stripe with the fewest reads and writes of members.
@@ -265,7 +265,7 @@ impl Client {
     }
 
     /// The position whose encoder has least to send; otherwise the one that is free longest.
-    fn position(&mut self, kind: usize, plan: &Plan, touched: &Touched) -> u16 {
+    fn position(&mut self, kind: usize, plan: &Course, touched: &Touched) -> u16 {
         let nodes = self.params().nodes;
         let mut best = 0;
         if !touched.is_all() && touched.count() > 0 {
@@ -291,7 +291,7 @@ impl Client {
         self.free[kind].remove(best).expect("there is a free position")
     }
 
-    fn open_set(&mut self, job: Job, set: Set, mut staged: Vec<Buf>) {
+    fn open_set(&mut self, job: PendingSet, set: Set, mut staged: Vec<Buf>) {
         let position = set.position;
         let Some(plan) = self.pipeline.plan_of(&set) else {
             unreachable!("the client opens what it may: {set:?}")
@@ -474,7 +474,7 @@ impl Client {
         self.set_over(open.key, &open.requests, open.fine);
     }
 
-    fn fail_job(&mut self, job: Job) {
+    fn fail_job(&mut self, job: PendingSet) {
         // Nothing of it was sent: the slice is as it was.
         if job.background {
             self.work_set_over(job.key, false);

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::pipeline::Plan;
+use crate::pipeline::Course;
 use crate::program::{Destination, Output, Step};
 use crate::schedule::{Endpoint, Input};
 use crate::set::{Mode, Touched};
@@ -55,14 +55,14 @@ pub(super) struct Task {
 /// The tasks of a node.
 #[derive(Debug)]
 pub(super) struct Part {
-    pub(super) plan: Arc<Plan>,
+    pub(super) plan: Arc<Course>,
     pub(super) tasks: Vec<Task>,
     /// Transfer and task, by transfer.
     arrivals: Vec<(usize, u16)>,
 }
 
 impl Part {
-    pub(super) fn new(plan: Arc<Plan>, node: u16, mode: Mode, touched: &Touched) -> Self {
+    pub(super) fn new(plan: Arc<Course>, node: u16, mode: Mode, touched: &Touched) -> Self {
         let program = plan.part(node, mode, touched);
         let mut builder = Builder {
             plan: &plan,
@@ -110,7 +110,7 @@ impl Part {
 }
 
 struct Builder<'a> {
-    plan: &'a Plan,
+    plan: &'a Course,
     node: u16,
     mode: Mode,
     touched: &'a Touched,
