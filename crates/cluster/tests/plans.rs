@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use braid_array::code::{Cell, Recovery, StripeCode, levels::stripe_code};
+use braid_array::code::{Cell, KnownCode, Recovery, StripeCode, levels::stripe_code};
 use braid_array::level::{Layout, Level, ParityLayout};
 use braid_array::plan::parity::{Segment, Source, StripeView, read, write};
 use braid_array::plan::parity_sync::{
@@ -23,7 +23,7 @@ const STRIP_BYTES: usize = STRIP as usize * SECTOR;
 /// A stripe on its members, and the memory that plans work in: strips for plans, one of zeroes, and
 /// one of new content for each cell.
 struct Bench {
-    code: Arc<StripeCode>,
+    code: Arc<KnownCode>,
     /// By the numbers of their cells.
     strips: Vec<Vec<u8>>,
     memory: Vec<u8>,
@@ -34,7 +34,7 @@ impl Bench {
         let cells = usize::from(code.nodes()) * usize::from(code.rows());
         let memory = vec![0; (2 * cells + 2) * STRIP_BYTES];
         let mut bench =
-            Self { code: Arc::new(code), strips: vec![vec![0; STRIP_BYTES]; cells], memory };
+            Self { code: Arc::new(code.into()), strips: vec![vec![0; STRIP_BYTES]; cells], memory };
         for index in 0..bench.code.data().len() {
             bench.strips[index] = content(index as u8 + 1);
         }

@@ -1,19 +1,83 @@
-//! The codes of an array's stripes, made when they are first needed.
+//! The codes of an array's stripes, made when they are first needed, and what was found out about
+//! them.
 
-use std::sync::{Arc, OnceLock};
+use std::ops::Deref;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use super::decode::{Recovery, Sums};
 use super::levels;
-use super::stripe::StripeCode;
+use super::stripe::{Cell, StripeCode};
 use crate::geometry::Geometry;
 
 /// More cells than these are not kept, but made again each time: a few megabytes.
 const MAX_CELLS: u64 = 1 << 16;
 
+/// Answers that are kept of each code: for the data strips that one member after the other lacks.
+const ANSWERS: usize = 8;
+
+/// A code that remembers how cells of it came back: while the same members are missing, the same
+/// is asked for each request.
+#[derive(Debug)]
+pub struct KnownCode {
+    code: StripeCode,
+    answers: Mutex<Vec<Answer>>,
+}
+
+#[derive(Debug)]
+struct Answer {
+    lost: Vec<Cell>,
+    wanted: Vec<Cell>,
+    /// `None`: they do not come back.
+    sums: Option<Arc<Vec<Sums>>>,
+}
+
+impl From<StripeCode> for KnownCode {
+    fn from(code: StripeCode) -> Self {
+        Self { code, answers: Mutex::default() }
+    }
+}
+
+impl Deref for KnownCode {
+    type Target = StripeCode;
+
+    fn deref(&self) -> &StripeCode {
+        &self.code
+    }
+}
+
+impl KnownCode {
+    /// The `wanted` cells, all of them lost, so many at once, as sums of cells that are there
+    /// without the `lost` ones; `None` when they do not come back.
+    #[must_use]
+    pub fn sums(
+        &self,
+        lost: Vec<Cell>,
+        wanted: Vec<Cell>,
+        at_once: usize,
+    ) -> Option<Arc<Vec<Sums>>> {
+        let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = |answer: &&Answer| answer.lost == lost && answer.wanted == wanted;
+        if let Some(answer) = answers.iter().find(known) {
+            return answer.sums.clone();
+        }
+        let recovery = Recovery::of(&self.code, &lost, &wanted);
+        let sums = recovery.map(|recovery| {
+            let some = |cells: &[Cell]| recovery.direct(&self.code, cells);
+            Arc::new(wanted.chunks(at_once).map(some).collect::<Vec<Sums>>())
+        });
+        if answers.len() == ANSWERS {
+            answers.remove(0);
+        }
+        answers.push(Answer { lost, wanted, sums: sums.clone() });
+        sums
+    }
+}
+
 /// The codes of the stripes of an array with parity.
 #[derive(Debug)]
 pub struct Codes {
     /// By stripe, modulo their number; none when they would be too large.
-    kept: Vec<OnceLock<Arc<StripeCode>>>,
+    kept: Vec<OnceLock<Arc<KnownCode>>>,
 }
 
 impl Codes {
@@ -31,8 +95,8 @@ impl Codes {
     /// # Panics
     /// On a level without parity.
     #[must_use]
-    pub fn of_stripe(&self, geometry: &Geometry, stripe: u64) -> Arc<StripeCode> {
-        let make = || Arc::new(levels::parity(geometry, stripe));
+    pub fn of_stripe(&self, geometry: &Geometry, stripe: u64) -> Arc<KnownCode> {
+        let make = || Arc::new(KnownCode::from(levels::parity(geometry, stripe)));
         match stripe.checked_rem(self.kept.len() as u64) {
             Some(place) => self.kept[place as usize].get_or_init(make).clone(),
             None => make(),

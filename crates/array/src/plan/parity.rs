@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::{Plan, RoleView, Rows, Taken, Unrecoverable};
 use crate::Buf;
 use crate::action::Compute;
-use crate::code::{Cell, Equation, Part, Recovery, StripeCode, Term, Way};
+use crate::code::{Cell, Equation, KnownCode, Part, Term, Way};
 
 /// How many sums are formed at once at most.
 const MAX_OUTPUTS: usize = 2;
@@ -18,7 +18,7 @@ const MAX_OUTPUTS: usize = 2;
 #[derive(Clone, Debug)]
 pub struct StripeView {
     /// Its code.
-    pub code: Arc<StripeCode>,
+    pub code: Arc<KnownCode>,
     /// What can be done with each cell, by its number.
     pub cells: Vec<RoleView>,
     /// The sums are known to fit the data, so a delta may be applied to them.
@@ -372,16 +372,14 @@ pub(super) fn recover(
 ) -> Result<(), Unrecoverable> {
     let code = &view.code;
     let cells = |strips: &[usize]| strips.iter().map(|&strip| code.cell(strip)).collect::<Vec<_>>();
-    let wanted = cells(wanted);
-    let recovery = Recovery::of(code, &cells(&view.lost()), &wanted).ok_or(Unrecoverable)?;
-    for (cells, outputs) in wanted.chunks(MAX_OUTPUTS).zip(outputs.chunks(MAX_OUTPUTS)) {
-        let sums = recovery.direct(code, cells);
+    let all = code.sums(cells(&view.lost()), cells(wanted), MAX_OUTPUTS).ok_or(Unrecoverable)?;
+    for (sums, outputs) in all.iter().zip(outputs.chunks(MAX_OUTPUTS)) {
         let mut inputs = Vec::new();
-        for strip in sums.inputs {
+        for &strip in &sums.inputs {
             read_strip(view, strip, rows, plan, slots);
             inputs.push(rows.of(slots.get(strip)));
         }
-        let (coefs, outputs) = (sums.coefs, outputs.to_vec());
+        let (coefs, outputs) = (sums.coefs.clone(), outputs.to_vec());
         plan.computes.push(Compute::Sum { inputs, coefs, outputs, accumulate: false });
     }
     Ok(())
