@@ -59,7 +59,6 @@ pub struct Array {
     keeper: Keeper,
     geometry: Geometry,
     codes: Codes,
-    block_bytes: u32,
     actions: VecDeque<Action>,
     requests: Requests,
     ios: Ios,
@@ -113,12 +112,10 @@ impl Array {
         if strips < raid_disks as u64 + 4 || !scratch.offset.is_multiple_of(PAGE_BYTES.into()) {
             return Err("too little scratch memory".into());
         }
-        let block_bytes = config.block_bytes.clamp(512, 4096);
         let mut array = Self {
             keeper: Keeper::new(now, config, Box::new(space), RULES)?,
             codes: Codes::new(&geometry),
             geometry,
-            block_bytes,
             actions: VecDeque::with_capacity(1024),
             requests: Requests::new(),
             ios: Ios::with_capacity(1024),
@@ -272,7 +269,7 @@ impl BlockMachine for Array {
     }
 
     fn block_bytes(&self) -> u32 {
-        self.block_bytes
+        self.keeper.block_bytes()
     }
 
     fn read_only(&self) -> bool {

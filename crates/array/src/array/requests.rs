@@ -105,7 +105,7 @@ impl Array {
     }
 
     fn validate(&self, request: &Request) -> Result<(), RequestError> {
-        request.fits(self.geometry.array_sectors(), self.block_bytes)?;
+        request.fits(self.geometry.array_sectors(), self.keeper.block_bytes())?;
         self.keeper.admits(request.op)
     }
 

@@ -269,6 +269,12 @@ impl Keeper {
         self.space.redundancy() == Redundancy::Copies
     }
 
+    /// Smallest I/O that the array and every member take.
+    #[must_use]
+    pub const fn block_bytes(&self) -> u32 {
+        self.block_bytes
+    }
+
     /// Is the array served read-only?
     #[must_use]
     pub const fn is_read_only(&self) -> bool {
