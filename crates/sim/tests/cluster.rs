@@ -6,7 +6,7 @@ use braid_cluster::{Family, Planner};
 use braid_sim::cluster::run::{Options, run_seed};
 use braid_sim::cluster::scenario::Scenario;
 use braid_sim::cluster::session::Session;
-use braid_sim::cluster::world::{Mutation, Temper};
+use braid_sim::cluster::world::Mutation;
 use braid_sim::oracle::Range;
 use braid_sim::rng::Rng;
 use braid_sim::trace::Trace;
@@ -54,27 +54,7 @@ fn client(nodes: u16, planner: Planner) -> Session {
         narrow: slots(4096),
         reads: slots(CHUNK_BYTES as u32),
     };
-    let temper = Temper {
-        disk_nanos: 100_000,
-        net_nanos: 20_000,
-        compute_nanos: 1000,
-        slow_permille: 0,
-        discard_zeroes: false,
-        mutation: None,
-    };
-    let scenario = Scenario {
-        params,
-        mix: false,
-        dirty: false,
-        temper,
-        lives: Vec::new(),
-        requests: 0,
-        depth: 4,
-        largest_sectors: 2048,
-        bad_sectors: false,
-        guest: false,
-    };
-    let mut session = Session::new(scenario, Rng::new(1), Trace::new(false));
+    let mut session = Session::new(Scenario::calm(params), Rng::new(1), Trace::new(false));
     session.start_client(&[], false).expect("an array");
     write(&mut session, 0, 8);
     session

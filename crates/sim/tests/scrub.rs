@@ -10,7 +10,6 @@ use braid_cluster::{Family, Planner};
 use braid_sim::cluster::content::{self, DATA_SECTOR};
 use braid_sim::cluster::scenario::Scenario;
 use braid_sim::cluster::session::{Session, VOLUME};
-use braid_sim::cluster::world::Temper;
 use braid_sim::oracle::Range;
 use braid_sim::rng::Rng;
 use braid_sim::trace::Trace;
@@ -46,27 +45,7 @@ fn array(family: Family, nodes: u16) -> Session {
         narrow: slots(4096),
         reads: slots(SLICE_BYTES),
     };
-    let temper = Temper {
-        disk_nanos: 100_000,
-        net_nanos: 20_000,
-        compute_nanos: 1000,
-        slow_permille: 0,
-        discard_zeroes: false,
-        mutation: None,
-    };
-    let scenario = Scenario {
-        params,
-        mix: false,
-        dirty: false,
-        temper,
-        lives: Vec::new(),
-        requests: 0,
-        depth: 4,
-        largest_sectors: 2048,
-        bad_sectors: false,
-        guest: false,
-    };
-    let mut session = Session::new(scenario, Rng::new(1), Trace::new(false));
+    let mut session = Session::new(Scenario::calm(params), Rng::new(1), Trace::new(false));
     session.start_client(&[], false).expect("an array");
     everything(&mut session, Kind::Write { fua: false });
     session

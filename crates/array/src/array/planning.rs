@@ -26,8 +26,8 @@ impl Array {
         self.keeper.members.degraded()
     }
 
-    pub(crate) const fn is_redundant(&self) -> bool {
-        self.has_parity() || self.is_mirror()
+    pub(crate) fn is_redundant(&self) -> bool {
+        self.keeper.is_redundant()
     }
 
     /// Height of a unit: it divides the chunk.

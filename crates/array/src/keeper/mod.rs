@@ -225,6 +225,12 @@ impl Keeper {
         self.epoch_micros = micros;
     }
 
+    /// The moment of the last call of [`at`](Self::at).
+    #[must_use]
+    pub const fn now(&self) -> Instant {
+        self.now
+    }
+
     /// Later than before, or the same moment.
     pub fn at(&mut self, now: Instant) {
         self.now = self.now.max(now);

@@ -149,7 +149,6 @@ pub struct Client {
     keeper: Keeper,
     space: Space,
     redundant: bool,
-    now: Instant,
     phase: Phase,
     actions: VecDeque<Action>,
     links: Vec<Link>,
@@ -238,7 +237,6 @@ impl Client {
             keeper,
             space,
             redundant,
-            now: Instant(0),
             phase: Phase::Setup,
             actions: VecDeque::new(),
             links,
@@ -519,7 +517,6 @@ impl Client {
 
 impl Machine for Client {
     fn handle(&mut self, now: Instant, event: Event) {
-        self.now = self.now.max(now);
         self.keeper.at(now);
         match event {
             Event::Done { io, result } => self.io_done(io, result),
@@ -545,7 +542,8 @@ impl Machine for Client {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        let due = |key: &Key| self.areas.get(key)?.gathers.front()?.patience.next(self.now);
+        let due =
+            |key: &Key| self.areas.get(key)?.gathers.front()?.patience.next(self.keeper.now());
         let gathers = self.listed.iter().filter_map(due);
         let running = matches!(self.phase, Phase::Running);
         let keeper = self.keeper.deadline().filter(|_| running);
@@ -568,7 +566,6 @@ impl Machine for Client {
 
 impl BlockMachine for Client {
     fn submit(&mut self, now: Instant, request: Request) -> Result<(), Full> {
-        self.now = self.now.max(now);
         self.keeper.at(now);
         match self.phase {
             Phase::Setup => Err(Full),

@@ -136,7 +136,11 @@ impl Client {
         if self.latest.len() > LATEST {
             self.latest.pop_front();
         }
-        if one_of_several { Patience::some(self.now) } else { Patience::none(self.now) }
+        if one_of_several {
+            Patience::some(self.keeper.now())
+        } else {
+            Patience::none(self.keeper.now())
+        }
     }
 
     /// Cuts ranges of zeroes into writes, some at a time.
@@ -160,7 +164,7 @@ impl Client {
             let buf = self.zeroes.slice(0, extent.len);
             let (index, at) = (extent.index, extent.at);
             let fragment = Fragment { index, at, buf, request: id, fua };
-            self.gather(extent.stripe, fragment, Patience::some(self.now));
+            self.gather(extent.stripe, fragment, Patience::some(self.keeper.now()));
         }
     }
 }

@@ -109,7 +109,7 @@ impl Client {
     }
 
     pub(super) fn connected(&mut self, role: u16) {
-        let until = self.now.plus_millis(PATIENCE_MILLIS);
+        let until = self.keeper.now().plus_millis(PATIENCE_MILLIS);
         self.links[usize::from(role)].state = LinkState::Opening { until, retry_at: None };
         self.open_volume(role);
     }
@@ -126,7 +126,7 @@ impl Client {
         question: Question,
         answer: Result<Option<u64>, Refusal>,
     ) {
-        let now = self.now;
+        let now = self.keeper.now();
         let link = &mut self.links[usize::from(role)];
         match (question, answer, link.state) {
             (Question::Open, Ok(_), LinkState::Opening { .. }) => {
@@ -222,7 +222,7 @@ impl Client {
         for role in 0..self.params().nodes {
             let link = &mut self.links[usize::from(role)];
             if let LinkState::Opening { until, retry_at: Some(at) } = link.state
-                && at <= self.now
+                && at <= self.keeper.now()
             {
                 link.state = LinkState::Opening { until, retry_at: None };
                 self.open_volume(role);

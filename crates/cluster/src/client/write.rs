@@ -99,7 +99,7 @@ impl Client {
         for _ in 0..self.listed.len() {
             let Some(key) = self.listed.pop_front() else { break };
             let whole = u64::from(self.pipeline.data_blocks()) * u64::from(self.slice_len(key.1));
-            let (alone, now) = (self.no_sets(), self.now);
+            let (alone, now) = (self.no_sets(), self.keeper.now());
             // Nothing is gained by sending more than the link or the positions take.
             let saturated = self.unsent > 0 || self.free[0].is_empty();
             let Some(area) = self.areas.get_mut(&key) else { continue };
@@ -458,7 +458,7 @@ impl Client {
         let Some(open) = self.open.remove(&position) else { return };
         let kind = usize::from(position >= self.params().wide.count);
         if open.fine {
-            self.mix.credit(self.now, !self.jobs[kind].is_empty());
+            self.mix.credit(self.keeper.now(), !self.jobs[kind].is_empty());
             self.free[kind].push_back(position);
         }
         for role in open.parts {
@@ -515,7 +515,7 @@ impl Client {
         let next = self.areas.get_mut(&(key.0 + 1, key.1)).filter(|_| whole);
         if let Some(gather) = next.and_then(|area| area.gathers.front_mut()) {
             // Who hears now that this one is written has a moment to send more.
-            gather.patience.extend(Patience::some(self.now));
+            gather.patience.extend(Patience::some(self.keeper.now()));
         }
     }
 }

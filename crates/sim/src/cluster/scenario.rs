@@ -51,6 +51,23 @@ pub struct Scenario {
 const ARRAY_BYTES: u64 = 3 << 19;
 
 impl Scenario {
+    /// An array to which nothing happens but what is asked of its session.
+    #[must_use]
+    pub const fn calm(params: Params) -> Self {
+        Self {
+            params,
+            mix: false,
+            dirty: false,
+            temper: Temper::CALM,
+            lives: Vec::new(),
+            requests: 0,
+            depth: 4,
+            largest_sectors: 2048,
+            bad_sectors: false,
+            guest: false,
+        }
+    }
+
     /// Draws a seed's scenario.
     #[must_use]
     pub fn draw(rng: &mut Rng, mutation: Option<Mutation>) -> Self {

@@ -33,6 +33,18 @@ pub struct Temper {
     pub mutation: Option<Mutation>,
 }
 
+impl Temper {
+    /// Nothing is slow and nothing goes wrong.
+    pub const CALM: Self = Self {
+        disk_nanos: 100_000,
+        net_nanos: 20_000,
+        compute_nanos: 1000,
+        slow_permille: 0,
+        discard_zeroes: false,
+        mutation: None,
+    };
+}
+
 /// What the world may do wrong on purpose, to show that it would be noticed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mutation {

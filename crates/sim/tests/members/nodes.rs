@@ -81,18 +81,10 @@ impl Nodes {
 
 impl Lane for Nodes {
     fn create(code: Code, setup: Setup) -> Self {
-        let temper = Temper {
-            disk_nanos: 100_000,
-            net_nanos: 20_000,
-            compute_nanos: 1000,
-            slow_permille: 0,
-            discard_zeroes: false,
-            mutation: None,
-        };
         let (params, mut rng) = (params(code), Rng::new(1));
         let layout = Layout::new(params);
         let disks = content::create(&layout, setup.dirty, &mut rng);
-        let world = World::new(rng.fork(), temper, Trace::new(false));
+        let world = World::new(rng.fork(), Temper::CALM, Trace::new(false));
         let nodes = Vec::new();
         let mut lane = Self { layout, params, world, rng, nodes, client: usize::MAX };
         for (role, disk) in (0..).zip(disks) {
