@@ -3,7 +3,7 @@
 
 use braid_cluster::pipeline::{Params, Pipeline};
 use braid_cluster::wire::{Message, PeerAddress};
-use braid_cluster::{Family, Mode, Planner, Set, Touched};
+use braid_cluster::{Family, Mode, Planner, Roles, Set, Touched};
 
 use crate::mutate::{Random, mutate};
 
@@ -42,6 +42,7 @@ fn session(random: &mut Random) -> Vec<Message> {
         planner: Planner::Encoder { node: position % nodes },
         fua: random.below(2) == 0,
         touched: if random.below(2) == 0 { Touched::all(blocks) } else { touched },
+        missing: Roles([0, 0, 1, 1 << random.below(64)][random.below(4)]),
     };
     let peer = PeerAddress { role: 1, address: "10.0.0.2:7000".into(), ring: 0 };
     let (tag, name) = (random.below(9) as u32, "volume".to_owned());

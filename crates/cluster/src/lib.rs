@@ -42,5 +42,5 @@ pub use node::Node;
 pub use pipeline::Pipeline;
 pub use program::Program;
 pub use schedule::{Planner, Schedule};
-pub use set::{Imm, Mode, Set, Touched};
+pub use set::{Imm, Mode, Roles, Set, Touched};
 pub use xor2d::Xor2d;

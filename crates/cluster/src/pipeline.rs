@@ -312,7 +312,8 @@ impl Pipeline {
             && (1..=self.position_bytes(set.position)).contains(&set.len)
             && set.offset.checked_add(set.len).is_some_and(|end| end <= chunk_bytes)
             && (set.offset | set.len).is_multiple_of(SECTOR_BYTES as u32)
-            && set.touched.blocks() == self.data_blocks;
+            && set.touched.blocks() == self.data_blocks
+            && set.missing.is_empty();
         let known = match set.planner {
             Planner::Client => set.mode == Mode::Full && set.touched.is_all(),
             other => other == self.planner(set.position),

@@ -65,6 +65,72 @@ impl Touched {
     }
 }
 
+/// Roles of an array, of which there are at most 64.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Roles(pub u64);
+
+impl Roles {
+    /// None.
+    pub const NONE: Self = Self(0);
+
+    /// All roles of an array over so many nodes.
+    ///
+    /// # Panics
+    /// With more than 64 nodes.
+    #[must_use]
+    pub fn all(nodes: u16) -> Self {
+        assert!(nodes <= 64, "{nodes} roles");
+        Self(1_u64.checked_shl(nodes.into()).map_or(u64::MAX, |end| end - 1))
+    }
+
+    /// Adds a role.
+    ///
+    /// # Panics
+    /// From role 64 on.
+    pub fn insert(&mut self, role: u16) {
+        assert!(role < 64, "role {role}");
+        self.0 |= 1 << role;
+    }
+
+    /// Takes a role out.
+    pub const fn remove(&mut self, role: u16) {
+        if role < 64 {
+            self.0 &= !(1 << role);
+        }
+    }
+
+    /// Is this role among them?
+    #[must_use]
+    pub const fn contains(self, role: u16) -> bool {
+        role < 64 && self.0 >> role & 1 == 1
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub const fn count(self) -> u32 {
+        self.0.count_ones()
+    }
+
+    /// Not one.
+    #[must_use]
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Ascending.
+    pub fn iter(self) -> impl Iterator<Item = u16> {
+        (0..64).filter(move |&role| self.contains(role))
+    }
+}
+
+impl FromIterator<u16> for Roles {
+    fn from_iter<I: IntoIterator<Item = u16>>(roles: I) -> Self {
+        let mut all = Self::NONE;
+        roles.into_iter().for_each(|role| all.insert(role));
+        all
+    }
+}
+
 /// How the parities of a slice-set come about. A schedule adds up the values of data blocks; the
 /// modes differ in what those values are and in what becomes of the sums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,6 +171,8 @@ pub struct Set {
     pub fua: bool,
     /// Blocks with new content.
     pub touched: Touched,
+    /// Roles that have no part in it: their cells stay as they are, whatever is written.
+    pub missing: Roles,
 }
 
 const TRANSFER_BITS: u32 = 12;
@@ -170,6 +238,21 @@ mod tests {
             assert_eq!(Imm::decode(imm.encode()), imm);
         }
         assert_eq!(Imm::turn(1024 + 3), 3);
+    }
+
+    #[test]
+    fn roles_are_counted_and_listed() {
+        let mut roles = Roles::NONE;
+        assert!(roles.is_empty() && Roles::all(64) == Roles(u64::MAX));
+        for role in [63, 0, 5] {
+            roles.insert(role);
+        }
+        assert_eq!(roles.iter().collect::<Vec<_>>(), [0, 5, 63]);
+        assert_eq!(roles.iter().collect::<Roles>(), roles);
+        assert!(!roles.contains(64) && !roles.contains(1));
+        roles.remove(63);
+        assert_eq!((roles, roles.count()), (Roles(33), 2));
+        assert_eq!(Roles::all(6), Roles(63));
     }
 
     #[test]

@@ -13,7 +13,7 @@ use codec::Field;
 pub use codec::WireError;
 
 /// The version of this protocol. Processes of another version part when they meet.
-pub const PROTOCOL_VERSION: u16 = 1;
+pub const PROTOCOL_VERSION: u16 = 2;
 
 /// The longest name of a volume.
 pub const MAX_NAME_BYTES: usize = 64;

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::pipeline::Course;
 use crate::schedule::Endpoint;
-use crate::set::{Imm, Set, Touched};
+use crate::set::{Imm, Roles, Set, Touched};
 
 /// A slice-set that waits for a position.
 #[derive(Debug)]
@@ -258,6 +258,7 @@ impl Client {
             planner,
             fua: job.range.fua,
             touched: job.range.touched.clone(),
+            missing: Roles::NONE,
         };
         self.turns[usize::from(position)] = set.turn.wrapping_add(1);
         self.open_set(job, set, staged);

@@ -5,6 +5,7 @@ use braid_array::level::{Layout, Level};
 use super::*;
 use crate::family::Family;
 use crate::program::{Destination, Output};
+use crate::set::Roles;
 
 fn params(family: Family, nodes: u16, planner: Planner) -> Params {
     Params {
@@ -37,6 +38,7 @@ fn set(pipeline: &Pipeline, position: u16, stripe: u64) -> Set {
         planner: pipeline.planner(position),
         fua: false,
         touched: Touched::all(pipeline.data_blocks()),
+        missing: Roles::NONE,
     }
 }
 

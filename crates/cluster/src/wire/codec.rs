@@ -3,7 +3,7 @@
 use crate::family::Family;
 use crate::pipeline::{Params, Slots};
 use crate::schedule::Planner;
-use crate::set::{Mode, Set, Touched};
+use crate::set::{Mode, Roles, Set, Touched};
 use crate::wire::PeerAddress;
 
 /// Bytes that are no message.
@@ -231,6 +231,15 @@ impl Field for Touched {
     }
 }
 
+impl Field for Roles {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.0.put(out);
+    }
+    fn get(input: &mut &[u8]) -> Result<Self, WireError> {
+        u64::get(input).map(Self)
+    }
+}
+
 impl Field for Set {
     fn put(&self, out: &mut Vec<u8>) {
         self.position.put(out);
@@ -243,6 +252,7 @@ impl Field for Set {
         self.planner.put(out);
         self.fua.put(out);
         self.touched.put(out);
+        self.missing.put(out);
     }
     fn get(input: &mut &[u8]) -> Result<Self, WireError> {
         Ok(Self {
@@ -256,6 +266,7 @@ impl Field for Set {
             planner: Planner::get(input)?,
             fua: bool::get(input)?,
             touched: Touched::get(input)?,
+            missing: Roles::get(input)?,
         })
     }
 }

@@ -1,7 +1,7 @@
 use super::*;
 use crate::family::Family;
 use crate::schedule::Planner;
-use crate::set::{Mode, Touched};
+use crate::set::{Mode, Roles, Touched};
 
 fn some() -> Vec<Message> {
     let slots = Slots { count: 10, bytes: 65536 };
@@ -19,8 +19,10 @@ fn some() -> Vec<Message> {
         planner: Planner::Encoder { node: 2 },
         fua: true,
         touched,
+        missing: Roles(1 << 63 | 5),
     };
-    let whole = Set { mode: Mode::Full, touched: Touched::all(12), ..set.clone() };
+    let whole =
+        Set { mode: Mode::Full, touched: Touched::all(12), missing: Roles::NONE, ..set.clone() };
     let params = Params {
         session: 0x1234_5678_9abc_def0,
         epoch: 3,

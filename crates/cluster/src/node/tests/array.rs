@@ -8,7 +8,7 @@ use super::world::World;
 use crate::family::Family;
 use crate::pipeline::{Params, Pipeline, Slots};
 use crate::schedule::{Endpoint, Planner};
-use crate::set::{Imm, Mode, Set, Touched};
+use crate::set::{Imm, Mode, Roles, Set, Touched};
 use crate::wire::{Message, PeerAddress};
 
 pub(super) const DATA_SECTOR: u64 = 16;
@@ -113,6 +113,7 @@ impl Array {
             planner: self.pipeline.planner(position),
             fua: false,
             touched: Touched::all(self.pipeline.data_blocks()),
+            missing: Roles::NONE,
         }
     }
 
