@@ -14,7 +14,7 @@ mod lineage;
 mod start;
 mod verdict;
 
-pub use candidate::Candidate;
+pub use candidate::{Candidate, read_bitmap};
 pub(crate) use check::{adopted, check_places, check_shape};
 pub use decide::decide;
 pub(crate) use lineage::{Lineage, lineage};

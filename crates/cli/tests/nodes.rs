@@ -31,7 +31,7 @@ fn wrong_words_for_members_on_nodes_are_refused_before_any_node_is_asked() {
         (&format!("create x -l 5 -n 5{five}"), "--size"),
         (&format!("create x -l 5 -n 5 --size 4K{five}"), "less than a stripe"),
         (&format!("create x -l 5 -n 5 --size 1G --chunk 6K{five}"), "chunk"),
-        (&format!("create x -l 5 -n 5 --size 1G --bitmap internal{five}"), "bitmap"),
+        (&format!("create x -l 0 -n 5 --size 1G --bitmap internal{five}"), "bitmap"),
         (&format!("create x -l 5 -n 4 -x 1 --size 1G{five}"), "spares"),
         (&format!("create x -l linear -n 5 --size 1G{five}"), "linear"),
         (&format!("create x -l 10 -p f2 -n 5 --size 1G{five}"), "far"),

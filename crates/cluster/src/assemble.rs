@@ -1,11 +1,11 @@
 //! From the superblocks on volumes to an array over nodes. The members are judged by the rules for
 //! local ones; what differs is that nothing is rebuilt here yet, so an array that lacks a member is
-//! only read, and that there is no bitmap to keep. Nothing is written.
+//! only read. Nothing is written.
 
 use braid_array::assemble as local;
 use braid_array::assemble::{Standing, Verdict};
 use braid_array::format::superblock::{MAX_SECTOR, feature};
-use braid_array::format::{BadBlocks, Superblock, SuperblockError};
+use braid_array::format::{BadBlocks, Bitmap, BitmapError, Superblock, SuperblockError};
 use braid_array::level::{Layout, Level, ParityLayout};
 use braid_array::refusal::Invocation;
 use braid_array::{Refusal, SECTOR_BYTES};
@@ -32,6 +32,8 @@ pub struct Candidate {
     pub bytes: u64,
     /// The superblock, or why there is none to trust.
     pub superblock: Result<Superblock, SuperblockError>,
+    /// The bitmap, when the superblock says that there is one.
+    pub bitmap: Option<Result<Bitmap, BitmapError>>,
 }
 
 /// How to assemble.
@@ -76,8 +78,12 @@ pub struct Startable {
     /// By role; `None` where it is missing. Their superblocks: what the newest one says of the
     /// array, and their own of the device.
     pub members: Vec<Option<ClientMember>>,
+    /// The bitmap, when the array has one: all members' bits.
+    pub bitmap: Option<Bitmap>,
     /// It was not stopped cleanly.
     pub dirty: bool,
+    /// Only what the bitmap marks is to be made right then.
+    pub by_bitmap: bool,
     /// It is to serve reads only: asked for, or because a member is missing.
     pub read_only: bool,
 }
@@ -103,7 +109,7 @@ impl Candidate {
             device_sectors: self.bytes / SECTOR_BYTES,
             superblock: self.superblock.clone().map(as_raid6),
             bad_blocks: Ok(BadBlocks::default()),
-            bitmap: None,
+            bitmap: self.bitmap.clone(),
         }
     }
 }
@@ -133,9 +139,9 @@ pub fn decide(candidates: &[Candidate], options: Options) -> Assembly {
     };
     let newest = judged.newest.as_deref().and_then(stored).map(Box::new);
     let start = match (&newest, judged.start) {
-        (Some(newest), local::Start::Ready { config, .. }) => {
+        (Some(newest), local::Start::Ready { config, by_bitmap, .. }) => {
             match plan(newest, &config, candidates, options) {
-                Ok(plan) => Start::Ready(Box::new(plan)),
+                Ok(plan) => Start::Ready(Box::new(Startable { by_bitmap, ..plan })),
                 Err(refusal) => Start::Refused(refusal),
             }
         }
@@ -196,7 +202,9 @@ fn plan(
         family,
         chunk_bytes,
         stripes,
+        bitmap: config.bitmap.clone(),
         dirty: newest.resync_offset != MAX_SECTOR,
+        by_bitmap: false,
         read_only: options.read_only || degraded,
         members,
     })
@@ -210,17 +218,11 @@ fn whole_stripes(sizes: &[u64], stripe_sectors: u64) -> Option<u64> {
     whole.then_some(stripes)
 }
 
-/// What md keeps besides the data is not kept here.
+/// Not all that md keeps besides the data is kept here.
 fn check_features(newest: &Superblock) -> Result<(), Refusal> {
-    let kept = [
-        (feature::BITMAP_OFFSET, "a write-intent bitmap"),
-        (feature::BAD_BLOCKS, "a list of bad blocks"),
-    ];
-    match kept.into_iter().find(|(bit, _)| newest.has(*bit)) {
-        None => Ok(()),
-        Some((_, what)) => {
-            let reason = format!("the array has {what}, which is not kept over nodes");
-            Err(Refusal::new(reason, LOCALLY))
-        }
+    if newest.has(feature::BAD_BLOCKS) {
+        let reason = "the array has a list of bad blocks, which is not kept over nodes";
+        return Err(Refusal::new(reason, LOCALLY));
     }
+    Ok(())
 }

@@ -2,7 +2,8 @@
 //! zeroes, which is a state that every code agrees with, so the array is clean from the start.
 
 use braid_array::SECTOR_BYTES;
-use braid_array::create::{self, NewBitmap, NewDevice};
+pub use braid_array::create::NewBitmap;
+use braid_array::create::{self, NewDevice};
 use braid_array::level::Layout;
 use braid_array::refusal::{Advised, Next};
 
@@ -27,6 +28,9 @@ pub struct NewArray {
     pub chunk_bytes: Option<u32>,
     /// Data on each member; rounded down to whole stripes.
     pub size_bytes: u64,
+    /// The write-intent bitmap; by default there is one where there is redundancy, however small
+    /// the array: without it, a node that was away for a moment would have to be written anew.
+    pub bitmap: NewBitmap,
 }
 
 /// What the volumes of a new array are to be.
@@ -118,7 +122,7 @@ impl NewArray {
             layout,
             chunk_sectors,
             size_sectors: Some(size_sectors).filter(|_| self.family.is_redundant()),
-            bitmap: NewBitmap::None,
+            bitmap: self.bitmap_of(size_bytes),
             assume_clean: true,
         };
         let device = |&device_uuid| Some(NewDevice { device_sectors, device_uuid });
@@ -131,4 +135,29 @@ impl NewArray {
         let writes = (0..devices.len()).map(|index| blueprint.writes(index)).collect();
         Ok(Blueprint { volume_bytes: device_sectors * SECTOR_BYTES, writes })
     }
+
+    /// The bitmap, for so much data on each member.
+    fn bitmap_of(&self, size_bytes: u64) -> NewBitmap {
+        match self.bitmap {
+            NewBitmap::Default if !self.family.is_redundant() => NewBitmap::None,
+            NewBitmap::Default | NewBitmap::Internal { chunk_bytes: None } => {
+                NewBitmap::Internal { chunk_bytes: chunk_of_bitmap(size_bytes) }
+            }
+            said => said,
+        }
+    }
+}
+
+/// A bit stands for about this part of a member: of what a node missed that comes back, not much
+/// more is made than it is.
+const BITS: u64 = 2048;
+/// Smaller ones would be told to the members too often.
+const MIN_BITMAP_CHUNK_BYTES: u64 = 64 << 10;
+/// md's own choice for large members.
+const MAX_BITMAP_CHUNK_BYTES: u64 = 64 << 20;
+
+/// How much of a member a bit stands for; `None` leaves it to md's rule.
+fn chunk_of_bitmap(size_bytes: u64) -> Option<u32> {
+    let chunk = (size_bytes / BITS).next_power_of_two().max(MIN_BITMAP_CHUNK_BYTES);
+    u32::try_from(chunk).ok().filter(|_| chunk < MAX_BITMAP_CHUNK_BYTES)
 }

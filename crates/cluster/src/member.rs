@@ -1,7 +1,7 @@
 //! Members on nodes: where they are, and how a keeper takes them.
 
 use braid_array::assemble::{Config, MemberConfig, Standing};
-use braid_array::format::{BadBlocks, Superblock};
+use braid_array::format::{BadBlocks, Bitmap, Superblock};
 
 /// A member as the client finds it.
 #[derive(Clone, Debug)]
@@ -23,6 +23,7 @@ pub fn member_name(address: &str, volume: &str) -> String {
 /// The members of an array, by role, as their keeper takes them; `None` without any.
 pub(crate) fn kept(
     members: &[Option<ClientMember>],
+    bitmap: Option<Bitmap>,
     read_only: bool,
     block_bytes: u32,
 ) -> Option<Config> {
@@ -38,7 +39,7 @@ pub(crate) fn kept(
     Some(Config {
         superblock: superblocks.max_by_key(|superblock| superblock.events)?.clone(),
         members: roles.map(config).collect(),
-        bitmap: None,
+        bitmap,
         read_only,
         force: false,
         block_bytes,

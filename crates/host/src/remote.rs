@@ -7,8 +7,10 @@ use std::fmt::Display;
 use std::io;
 use std::time::Duration;
 
+use braid_array::SECTOR_BYTES;
+use braid_array::assemble::read_bitmap;
 use braid_array::fabric::FabricEvent;
-use braid_array::format::{Superblock, SuperblockError, Version};
+use braid_array::format::{Bitmap, BitmapError, Superblock, SuperblockError, Version};
 use braid_array::refusal::{Next, Refusal};
 use braid_cluster::assemble::{Candidate, SUPERBLOCK_SECTOR};
 use braid_cluster::wire::Message;
@@ -22,6 +24,9 @@ mod tests;
 
 /// How long an answer may take. A node may have to make room for a volume.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The most that a node reads or writes of a volume in one message.
+pub const MAX_META_BYTES: u32 = 4096;
 
 /// Who asks like this is no client of an array, and has no place among them.
 const NO_EPOCH: u32 = 0;
@@ -153,6 +158,34 @@ impl Remote {
         }
     }
 
+    /// Reads the bitmap that begins at this sector of the open volume of so many.
+    ///
+    /// # Errors
+    /// [`RemoteError`]. That there is no bitmap to trust is none.
+    fn bitmap(
+        &mut self,
+        sector: u64,
+        volume_sectors: u64,
+    ) -> Result<Result<Bitmap, BitmapError>, RemoteError> {
+        let mut failed = None;
+        let bitmap = read_bitmap(sector, volume_sectors, &mut |sector, bytes| {
+            let mut read = Vec::with_capacity(bytes as usize);
+            while (read.len() as u32) < bytes {
+                let have = read.len() as u32;
+                let part = (bytes - have).min(MAX_META_BYTES);
+                let at = sector + u64::from(have) / SECTOR_BYTES;
+                let part = self.read(at, part).map_err(|error| {
+                    let reason = error.to_string();
+                    failed = Some(error);
+                    reason
+                })?;
+                read.extend(part);
+            }
+            Ok(read)
+        });
+        failed.map_or(Ok(bitmap), Err)
+    }
+
     /// Writes to the open volume, durably: whole sectors, at most 4096 bytes.
     ///
     /// # Errors
@@ -226,8 +259,8 @@ fn out_of_turn() -> RemoteError {
     RemoteError::nonsense("out of turn")
 }
 
-/// Opens a volume of the node at `address` and reads its superblock. The volume stays open as long
-/// as the connection is kept.
+/// Opens a volume of the node at `address` and reads its superblock and bitmap. The volume stays
+/// open as long as the connection is kept.
 ///
 /// # Errors
 /// [`RemoteError`]. That there is no superblock to trust is none.
@@ -238,13 +271,20 @@ pub fn probe(
     write: bool,
 ) -> Result<Candidate, RemoteError> {
     let bytes = remote.open_volume(volume, write)?;
-    let superblock = match Version::V1_2.location(bytes / braid_array::SECTOR_BYTES) {
+    let superblock = match Version::V1_2.location(bytes / SECTOR_BYTES) {
         None => Err(SuperblockError::NoMagic),
         Some(sector) => {
             let read = remote.read(sector, braid_array::format::superblock::READ_BYTES)?;
             Superblock::decode(Version::V1_2, SUPERBLOCK_SECTOR, &read)
         }
     };
+    let mut bitmap = None;
+    if let Ok(superblock) = &superblock
+        && superblock.supported().is_ok()
+        && let Some(sector) = superblock.bitmap_sector()
+    {
+        bitmap = Some(remote.bitmap(sector, bytes / SECTOR_BYTES)?);
+    }
     let (address, volume) = (address.to_owned(), volume.to_owned());
-    Ok(Candidate { address, volume, bytes, superblock })
+    Ok(Candidate { address, volume, bytes, superblock, bitmap })
 }

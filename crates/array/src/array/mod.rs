@@ -51,7 +51,8 @@ use space::Space;
 /// Metadata pages in flight at most.
 const PAGES: usize = 32;
 
-const RULES: Rules = Rules { on_loss: OnLoss::GoOn, units_at_once: 16, stop_patience_ms: 60_000 };
+const RULES: Rules =
+    Rules { on_loss: OnLoss::GoOn, units_at_once: 16, stop_patience_ms: 60_000, marks_ahead: 0 };
 
 /// A running array.
 #[derive(Debug)]

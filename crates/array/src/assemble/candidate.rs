@@ -108,10 +108,14 @@ fn read_bad_blocks(
     BadBlocks::decode(&bytes, superblock.bblog_shift)
 }
 
-fn read_bitmap(
+/// The bitmap at this sector of a device.
+///
+/// # Errors
+/// [`BitmapError`].
+pub fn read_bitmap(
     sector: u64,
     device_sectors: u64,
-    read: &mut impl FnMut(u64, u32) -> ReadResult,
+    read: &mut impl FnMut(u64, u32) -> Result<Vec<u8>, String>,
 ) -> Result<Bitmap, BitmapError> {
     let failed = |reason: &str| BitmapError::Read { reason: reason.to_owned() };
     let mut part = |sector: u64, bytes: u64| {

@@ -4,7 +4,7 @@
 //! a flush, when no write is in flight in the chunk, nothing asks for a resync of it, and every
 //! role is in sync.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::SECTOR_BYTES;
 use crate::format::Bitmap;
@@ -20,21 +20,23 @@ const NOMINATED: u16 = 0x4000;
 pub(crate) struct Intent {
     pub(crate) bitmap: Bitmap,
     chunks: Vec<u16>,
-    /// For each page, the metadata update that makes its bits durable.
-    page_tickets: Vec<u64>,
+    /// Bits that are not on the members yet, and the metadata update that puts them there.
+    unwritten: BTreeMap<usize, u64>,
+    /// How many chunks ahead of a sequential writer are marked before it gets there.
+    ahead: usize,
     /// Chunks have become idle since candidates for clearing were last looked for.
     idled: bool,
 }
 
 impl Intent {
-    /// Takes over a bitmap as read; `needed`: its bits ask for a resync.
-    pub(crate) fn new(bitmap: Bitmap, needed: bool) -> Self {
+    /// Takes over a bitmap as read; `needed`: its bits ask for a resync; `ahead`: how many chunks
+    /// ahead of a sequential writer are marked early.
+    pub(crate) fn new(bitmap: Bitmap, needed: bool, ahead: usize) -> Self {
         let chunks = (0..bitmap.bits())
             .map(|bit| if needed && bitmap.get(bit) { NEEDED } else { 0 })
             .collect();
-        let page_tickets = vec![0; bitmap.pages() as usize];
         let idled = bitmap.count() > 0;
-        Self { bitmap, chunks, page_tickets, idled }
+        Self { bitmap, chunks, unwritten: BTreeMap::new(), ahead, idled }
     }
 
     pub(crate) fn chunk_sectors(&self) -> u64 {
@@ -48,25 +50,52 @@ impl Intent {
     }
 
     /// A write in `[start, end)` wants to begin. Pages that must be written first are added to
-    /// `pages`; the largest ticket already filed for its pages is returned.
-    pub(crate) fn begin(&mut self, start: u64, end: u64, pages: &mut BTreeSet<usize>) -> u64 {
+    /// `pages`; `next` is the ticket of the update that will write them. Returned is the ticket
+    /// that the write has to wait for.
+    pub(crate) fn begin(
+        &mut self,
+        start: u64,
+        end: u64,
+        next: u64,
+        pages: &mut BTreeSet<usize>,
+    ) -> u64 {
         let mut ticket = 0;
         for bit in self.chunk_range(start, end) {
             let count = self.chunks[bit] & COUNT;
             let flags = self.chunks[bit] & !COUNT & !NOMINATED;
             self.chunks[bit] = flags | (count + 1).min(COUNT);
-            let page = self.bitmap.page_of_bit(bit as u64) as usize;
-            if !self.bitmap.get(bit as u64) {
-                self.bitmap.set(bit as u64);
-                pages.insert(page);
-            }
-            ticket = ticket.max(self.page_tickets[page]);
+            self.mark(bit, next, pages);
+            ticket = ticket.max(self.unwritten.get(&bit).copied().unwrap_or(0));
+            self.mark_ahead(bit, next, pages);
         }
         ticket
     }
 
-    pub(crate) fn set_page_ticket(&mut self, page: usize, ticket: u64) {
-        self.page_tickets[page] = ticket;
+    fn mark(&mut self, bit: usize, next: u64, pages: &mut BTreeSet<usize>) {
+        if self.bitmap.set(bit as u64) {
+            self.unwritten.insert(bit, next);
+            pages.insert(self.bitmap.page_of_bit(bit as u64) as usize);
+        }
+    }
+
+    /// Where the chunk before is marked, too, somebody may be writing one after the other: marks
+    /// the next ones as soon as half of those ahead are used up, so that nobody waits for them.
+    fn mark_ahead(&mut self, bit: usize, next: u64, pages: &mut BTreeSet<usize>) {
+        let last = (bit + self.ahead).min(self.chunks.len().saturating_sub(1));
+        let middle = (bit + self.ahead.div_ceil(2)).min(last);
+        let alone = bit > 0 && !self.bitmap.get(bit as u64 - 1);
+        if alone || self.bitmap.get(middle as u64) {
+            return;
+        }
+        for ahead in bit + 1..=last {
+            self.mark(ahead, next, pages);
+        }
+        self.idled = true;
+    }
+
+    /// The updates up to this ticket are done.
+    pub(crate) fn told(&mut self, done: u64) {
+        self.unwritten.retain(|_, ticket| *ticket > done);
     }
 
     /// A write is over. `keep`: redundancy is short, so the bits must outlive it.
@@ -106,11 +135,17 @@ impl Intent {
         self.idled
     }
 
-    /// Marks the chunks that are idle now as candidates for clearing.
+    /// Marks the chunks that are idle now, and not marked ahead of a write under way, as candidates
+    /// for clearing.
     pub(crate) fn nominate(&mut self) {
         self.idled = false;
+        let mut busy_until = 0;
         for (bit, chunk) in self.chunks.iter_mut().enumerate() {
-            if *chunk & (COUNT | NEEDED) == 0 && self.bitmap.get(bit as u64) {
+            if *chunk & COUNT != 0 {
+                busy_until = bit + 1 + self.ahead;
+            }
+            let idle = *chunk & (COUNT | NEEDED) == 0 && bit >= busy_until;
+            if idle && self.bitmap.get(bit as u64) {
                 *chunk |= NOMINATED;
             }
         }
@@ -122,6 +157,7 @@ impl Intent {
             if *chunk & NOMINATED != 0 {
                 *chunk &= !NOMINATED;
                 self.bitmap.clear(bit as u64);
+                self.unwritten.remove(&bit);
                 pages.insert(self.bitmap.page_of_bit(bit as u64) as usize);
             }
         }
@@ -150,5 +186,67 @@ impl Intent {
 
     pub(crate) fn dirty_bits(&self) -> u64 {
         self.bitmap.count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CHUNK_SECTORS: u64 = 8;
+
+    fn intent(ahead: usize) -> Intent {
+        let bitmap = Bitmap::new([1; 16], 64 * CHUNK_SECTORS, Some(4096), 8).expect("it fits");
+        Intent::new(bitmap, false, ahead)
+    }
+
+    /// Writes so many chunks, one after the other. How often the writer had to wait.
+    fn waits(intent: &mut Intent, chunks: std::ops::Range<u64>) -> u64 {
+        let (mut done, mut waits) = (0, 0);
+        for chunk in chunks {
+            let (start, end) = (chunk * CHUNK_SECTORS, (chunk + 1) * CHUNK_SECTORS);
+            let ticket = intent.begin(start, end, done + 1, &mut BTreeSet::new());
+            waits += u64::from(ticket > done);
+            // An update was under way meanwhile.
+            done += 1;
+            intent.told(done);
+            intent.end(start, end, false);
+        }
+        waits
+    }
+
+    #[test]
+    fn who_writes_on_and_on_waits_for_the_first_chunk_only() {
+        assert_eq!(waits(&mut intent(0), 0..32), 32);
+        assert_eq!(waits(&mut intent(4), 0..32), 1);
+        // Where nothing is marked, the one before it tells.
+        assert_eq!(waits(&mut intent(4), 20..52), 2);
+    }
+
+    #[test]
+    fn what_is_marked_ahead_is_forgotten_once_nobody_writes_before_it() {
+        let mut intent = intent(4);
+        let mut pages = BTreeSet::new();
+        intent.begin(0, CHUNK_SECTORS, 1, &mut pages);
+        assert_eq!(intent.dirty_bits(), 5);
+        intent.nominate();
+        intent.clear_nominated(&mut pages);
+        assert_eq!(intent.dirty_bits(), 5, "a write is under way");
+        intent.end(0, CHUNK_SECTORS, false);
+        assert!(intent.clearable());
+        intent.nominate();
+        intent.clear_nominated(&mut pages);
+        assert_eq!(intent.dirty_bits(), 0);
+    }
+
+    #[test]
+    fn a_write_waits_for_its_own_chunk_and_for_no_other_of_the_page() {
+        let mut intent = intent(0);
+        let mut pages = BTreeSet::new();
+        assert_eq!(intent.begin(0, 8, 1, &mut pages), 1);
+        intent.told(1);
+        assert_eq!(intent.begin(400, 408, 2, &mut pages), 2);
+        assert_eq!(intent.begin(0, 8, 3, &mut pages), 0);
+        assert_eq!(intent.begin(400, 408, 3, &mut pages), 2);
     }
 }

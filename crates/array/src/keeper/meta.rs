@@ -118,10 +118,9 @@ impl Keeper {
         self.meta.ticket()
     }
 
-    pub(crate) fn wish_bitmap_page(&mut self, page: usize) -> u64 {
+    pub(crate) fn wish_bitmap_page(&mut self, page: usize) {
         self.meta.next.wanted = true;
         self.meta.next.bitmap_pages.insert(page);
-        self.meta.ticket()
     }
 
     pub(crate) fn wish_whole_bitmap(&mut self) {
@@ -358,6 +357,9 @@ impl Keeper {
     /// An update is complete: lets those go on who waited for it.
     fn meta_done(&mut self) {
         self.repeat_failure_update();
+        if let Some(intent) = &mut self.intent {
+            intent.told(self.meta.done);
+        }
         self.out.push_back(Ask::Updated);
         let (meta, out) = (&self.meta, &mut self.out);
         self.replies.retain(|(ticket, id)| {

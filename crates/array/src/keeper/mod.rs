@@ -81,6 +81,9 @@ pub struct Rules {
     pub units_at_once: usize,
     /// How long a member may answer nothing while a stop waits for it.
     pub stop_patience_ms: u64,
+    /// How many chunks of the bitmap are marked ahead of a sequential writer, where telling the
+    /// members takes long; 0 as md does.
+    pub marks_ahead: usize,
 }
 
 /// What a keeper has to know of its lane, when it is driven.
@@ -174,7 +177,8 @@ impl Keeper {
         rules: Rules,
     ) -> Result<Self, String> {
         let resynced = resynced_of(&config.superblock, space.as_ref());
-        let intent = config.bitmap.map(|bitmap| Intent::new(bitmap, resynced != MAX_SECTOR));
+        let needed = resynced != MAX_SECTOR;
+        let intent = config.bitmap.map(|bitmap| Intent::new(bitmap, needed, rules.marks_ahead));
         let block_bytes = config.block_bytes.clamp(512, 4096);
         let mut keeper = Self {
             now,
@@ -398,15 +402,12 @@ impl Keeper {
         }
         let mut ticket = self.clean.ticket;
         let mut pages = std::collections::BTreeSet::new();
+        let next = self.meta.ticket();
         if let Some(intent) = &mut self.intent {
-            ticket = ticket.max(intent.begin(start, end, &mut pages));
+            ticket = ticket.max(intent.begin(start, end, next, &mut pages));
         }
         for page in pages {
-            let filed = self.wish_bitmap_page(page);
-            ticket = ticket.max(filed);
-            if let Some(intent) = &mut self.intent {
-                intent.set_page_ticket(page, filed);
-            }
+            self.wish_bitmap_page(page);
         }
         ticket
     }

@@ -116,7 +116,7 @@ pub(crate) struct CreateArgs {
     /// has]. Over nodes the size of the data on each, which must be given
     #[arg(long, short = 'z', value_parser = parse_size)]
     pub(crate) size: Option<Size>,
-    /// Write-intent bitmap [default: internal from 100 GiB on]
+    /// Write-intent bitmap [default: internal from 100 GiB on, and over nodes]
     #[arg(long, short, value_name = "internal|none")]
     pub(crate) bitmap: Option<String>,
     /// How an unclean stop is repaired: resync or bitmap

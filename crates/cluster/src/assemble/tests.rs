@@ -1,7 +1,7 @@
 use braid_array::format::Version;
 
 use super::*;
-use crate::create::NewArray;
+use crate::create::{NewArray, NewBitmap};
 
 fn md(level: Level) -> Family {
     Family::Md { level, layout: Layout::default_for(level) }
@@ -16,17 +16,22 @@ fn volumes(family: Family, nodes: u8) -> Vec<Candidate> {
         family,
         chunk_bytes: None,
         size_bytes: 8 << 20,
+        bitmap: NewBitmap::Default,
     };
     let uuids: Vec<_> = (0..nodes).map(|number| [number + 1; 16]).collect();
     let blueprint = array.plan(&uuids).expect("an array");
     let candidate = |(number, writes): (usize, &Vec<(u64, Vec<u8>)>)| {
         let (sector, bytes) = writes.last().expect("a superblock");
         assert_eq!(*sector, SUPERBLOCK_SECTOR);
+        let superblock = Superblock::decode(Version::V1_2, *sector, bytes);
+        let place = superblock.as_ref().ok().and_then(Superblock::bitmap_sector);
+        let bitmap = place.and_then(|place| writes.iter().find(|(sector, _)| *sector == place));
         Candidate {
             address: format!("h{number}:7000"),
             volume: "a".into(),
             bytes: blueprint.volume_bytes,
-            superblock: Superblock::decode(Version::V1_2, *sector, bytes),
+            superblock,
+            bitmap: bitmap.map(|(_, bytes)| Bitmap::decode(bytes)),
         }
     };
     blueprint.writes.iter().enumerate().map(candidate).collect()
@@ -117,6 +122,28 @@ fn a_dirty_array_that_lacks_a_member_starts_by_force_alone() {
     assert_eq!(why.next.invocation, Some(Box::new(force)));
     let force = Options { force: true, ..Options::default() };
     assert_eq!(ready(&candidates[1..], force).degraded(), 1);
+}
+
+#[test]
+fn the_bits_of_all_members_count() {
+    let mut candidates = volumes(Family::Xor2d, 5);
+    for (bit, candidate) in (0..).zip(&mut candidates[..2]) {
+        superblock(candidate).resync_offset = 0;
+        let Some(Ok(bitmap)) = &mut candidate.bitmap else { panic!("no bitmap") };
+        bitmap.set(bit);
+    }
+    candidates[2..].iter_mut().for_each(|candidate| superblock(candidate).resync_offset = 0);
+    let plan = ready(&candidates, Options::default());
+    assert!(plan.dirty && plan.by_bitmap);
+    let bitmap = plan.bitmap.expect("a bitmap");
+    assert_eq!((bitmap.count(), bitmap.get(0), bitmap.get(1)), (2, true, true));
+    // What no bitmap tells of is all to be made right.
+    for candidate in &mut candidates {
+        superblock(candidate).events += 1;
+    }
+    let plan = ready(&candidates, Options::default());
+    let bitmap = plan.bitmap.expect("a bitmap");
+    assert!(!plan.by_bitmap && bitmap.count() == bitmap.bits());
 }
 
 #[test]

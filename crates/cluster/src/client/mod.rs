@@ -32,6 +32,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use braid_array::action::{Command, CommandId, Event};
 use braid_array::array::Scratch;
 use braid_array::fabric::{FabricEvent, FabricOp};
+use braid_array::format::Bitmap;
 use braid_array::keeper::{Keeper, OnLoss, Rules};
 use braid_array::request::Full;
 use braid_array::status::Status;
@@ -69,14 +70,20 @@ pub struct ClientConfig {
     pub params: Params,
     /// By role; `None` is missing.
     pub members: Vec<Option<ClientMember>>,
+    /// The bitmap that the array starts with, when it has one.
+    pub bitmap: Option<Bitmap>,
     /// Refuses writes.
     pub read_only: bool,
     /// The client makes parities when that is faster: see [`mix`].
     pub mix: bool,
 }
 
-const RULES: Rules =
-    Rules { on_loss: OnLoss::EndWrites, units_at_once: 4, stop_patience_ms: 10_000 };
+const RULES: Rules = Rules {
+    on_loss: OnLoss::EndWrites,
+    units_at_once: 4,
+    stop_patience_ms: 10_000,
+    marks_ahead: 4,
+};
 
 /// A slice of a stripe: the stripe, and the number of the slice in its blocks.
 type Key = (u64, u32);
@@ -229,7 +236,7 @@ impl Client {
         let positions = 0..pipeline.positions();
         let (wide, narrow) = positions.partition(|&p| p < params.wide.count);
         let space = Space::new(&pipeline).map_err(|error| error.to_string())?;
-        let kept = member::kept(&config.members, config.read_only, BLOCK_BYTES);
+        let kept = member::kept(&config.members, config.bitmap, config.read_only, BLOCK_BYTES);
         let kept = kept.ok_or("an array has members")?;
         let keeper = Keeper::new(Instant(0), kept, Box::new(space.clone()), RULES)?;
         let links = Link::all(config.members, params.reads.count);

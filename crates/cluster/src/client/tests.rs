@@ -43,7 +43,7 @@ fn client(planner: Planner) -> Client {
         Some(ClientMember { address, volume, superblock: superblock.clone() })
     };
     let members = (0..NODES).map(member).collect();
-    let config = ClientConfig { params, members, read_only: false, mix: false };
+    let config = ClientConfig { params, members, bitmap: None, read_only: false, mix: false };
     let bytes = Client::scratch_bytes(&config);
     Client::new(config, Scratch { offset: 1 << 20, bytes }).expect("a raid5")
 }

@@ -1,6 +1,6 @@
 use braid_array::Refusal;
 use braid_array::format::superblock::MAX_SECTOR;
-use braid_array::format::{Role, Superblock, Version};
+use braid_array::format::{Bitmap, Role, Superblock, Version};
 use braid_array::level::{Layout, Level};
 
 use super::*;
@@ -8,7 +8,8 @@ use crate::family::XOR2D_MD_LEVEL;
 
 fn new(family: Family, chunk_bytes: Option<u32>, size_bytes: u64) -> NewArray {
     let name = "host:a".to_owned();
-    NewArray { name, set_uuid: [7; 16], ctime: 1, family, chunk_bytes, size_bytes }
+    let bitmap = NewBitmap::Default;
+    NewArray { name, set_uuid: [7; 16], ctime: 1, family, chunk_bytes, size_bytes, bitmap }
 }
 
 fn md(level: Level) -> Family {
@@ -43,12 +44,33 @@ fn volumes_have_room_for_what_was_asked_for_and_are_clean() {
                 assert_eq!((sb.level, sb.layout), family.encode());
                 assert_eq!(sb.chunk_sectors == 0, family == md(Level::Raid1));
             }
-            // What a node takes in one message.
             let writes = blueprint.writes.iter().flatten();
             assert!(writes.clone().all(|(_, bytes)| bytes.len() % 512 == 0));
-            assert!(writes.clone().all(|(_, bytes)| bytes.len() <= 4096));
         }
     }
+}
+
+#[test]
+fn redundant_arrays_have_a_bitmap_unless_it_is_not_wanted() {
+    let of = |array: NewArray| {
+        let blueprint = array.plan(&uuids(6)).expect("an array");
+        let sb = superblock(&blueprint, 1);
+        let sector = sb.bitmap_sector()?;
+        let (_, bytes) = blueprint.writes[1].iter().find(|(at, _)| *at == sector).expect("written");
+        Some(Bitmap::decode(bytes).expect("a bitmap"))
+    };
+    for family in [md(Level::Raid5), md(Level::Raid10), Family::Xor2d] {
+        for (size_bytes, chunk_bytes) in
+            [(8 << 20, 64 << 10), (1 << 30, 1 << 19), (4 << 40, 64 << 20)]
+        {
+            let bitmap = of(new(family, None, size_bytes)).expect("a bitmap");
+            assert_eq!(bitmap.superblock.chunk_bytes, chunk_bytes, "{family:?}");
+            assert_eq!(bitmap.count(), 0);
+        }
+        let none = NewArray { bitmap: NewBitmap::None, ..new(family, None, 8 << 20) };
+        assert_eq!(of(none), None);
+    }
+    assert_eq!(of(new(md(Level::Raid0), None, 8 << 20)), None);
 }
 
 #[test]

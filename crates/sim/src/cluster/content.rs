@@ -1,9 +1,12 @@
 //! What lies on the volumes, looked at without any machine: blocks by stripe and cell, whether
 //! parities fit, and the array's content without some of the nodes.
 
+use braid_array::assemble::read_bitmap;
 use braid_array::code::{Cell, Recovery, StripeCode};
-use braid_array::format::superblock::MAX_SECTOR;
-use braid_array::format::{Role, Superblock, Version};
+use braid_array::format::superblock::{MAX_SECTOR, feature};
+use braid_array::format::{Bitmap, Role, Superblock, Version};
+use braid_array::level::Level;
+use braid_cluster::Family;
 use braid_cluster::pipeline::Params;
 
 use crate::disk::Disk;
@@ -13,6 +16,9 @@ use crate::rng::Rng;
 pub const DATA_SECTOR: u64 = 64;
 /// Where the superblock lies.
 const SUPER_SECTOR: u64 = 8;
+/// Where the bitmap lies, and how many sectors it has.
+const BITMAP_SECTOR: u64 = 16;
+const BITMAP_SECTORS: u64 = 8;
 
 /// What a volume has beyond the array's part.
 const SPARE_SECTORS: u64 = 64;
@@ -57,6 +63,15 @@ impl Layout {
         stripes * self.data_blocks() * u64::from(chunk_bytes) / 512
     }
 
+    /// The space in which resync and bitmap count, as md has it.
+    fn sync_sectors(&self) -> u64 {
+        let Params { family, stripes, chunk_bytes, .. } = self.params;
+        match family {
+            Family::Md { level: Level::Raid10, .. } => self.sectors(),
+            _ => stripes * u64::from(self.codes[0].rows()) * u64::from(chunk_bytes) / 512,
+        }
+    }
+
     fn sector(&self, stripe: u64, cell: Cell) -> u64 {
         let block = stripe * u64::from(self.codes[0].rows()) + u64::from(cell.row);
         DATA_SECTOR + block * u64::from(self.params.chunk_bytes) / 512
@@ -69,13 +84,29 @@ impl Layout {
     }
 }
 
-/// Volumes with superblocks, and zeroes for data. When `dirty`, parities hold anything.
-pub fn create(layout: &Layout, dirty: bool, rng: &mut Rng) -> Vec<Disk> {
+/// Volumes with superblocks, and zeroes for data. When `dirty`, parities hold anything. With a
+/// bitmap, if it is said how much a bit of it stands for.
+///
+/// # Panics
+/// When such a bitmap does not fit.
+pub fn create(
+    layout: &Layout,
+    dirty: bool,
+    bitmap_chunk_bytes: Option<u32>,
+    rng: &mut Rng,
+) -> Vec<Disk> {
     let params = &layout.params;
     let rows = u64::from(layout.code(0).rows());
     let data_sectors = params.stripes * rows * u64::from(params.chunk_bytes) / 512;
     let device_sectors = DATA_SECTOR + data_sectors + SPARE_SECTORS;
     let (level, md_layout) = params.family.encode();
+    let mut bitmap = bitmap_chunk_bytes.map(|chunk| {
+        let sectors = layout.sync_sectors();
+        Bitmap::new([7; 16], sectors, Some(chunk), BITMAP_SECTORS).expect("it fits")
+    });
+    if let Some(bitmap) = bitmap.as_mut().filter(|_| dirty) {
+        bitmap.set_all();
+    }
     let mut disks = Vec::new();
     for role in 0..params.nodes {
         let mut roles: Vec<Role> = (0..params.nodes).map(Role::Active).collect();
@@ -92,12 +123,17 @@ pub fn create(layout: &Layout, dirty: bool, rng: &mut Rng) -> Vec<Disk> {
             super_offset: SUPER_SECTOR,
             dev_number: role.into(),
             device_uuid: [role as u8 + 1; 16],
+            feature_map: if bitmap.is_some() { feature::BITMAP_OFFSET } else { 0 },
+            bitmap_offset_sectors: (BITMAP_SECTOR - SUPER_SECTOR) as i32,
             resync_offset: if dirty { 0 } else { MAX_SECTOR },
             roles,
             ..Superblock::blank()
         };
         let mut disk = Disk::new(device_sectors);
         disk.put(SUPER_SECTOR, &superblock.encode());
+        if let Some(bitmap) = &bitmap {
+            disk.put(BITMAP_SECTOR, &bitmap.encode_page(0));
+        }
         disks.push(disk);
     }
     if dirty {
@@ -127,6 +163,38 @@ pub fn superblock(disk: &Disk) -> Result<Superblock, String> {
     disk.read(SUPER_SECTOR, &mut bytes).map_err(|error| format!("superblock: {error:?}"))?;
     let decoded = Superblock::decode(Version::V1_2, SUPER_SECTOR, &bytes);
     decoded.map_err(|error| format!("superblock: {error}"))
+}
+
+/// The bitmap of an array that consists of these volumes: all their bits that count.
+///
+/// # Errors
+/// When a superblock is not one.
+pub fn bitmap(disks: &[&Disk]) -> Result<Option<Bitmap>, String> {
+    let superblocks = disks.iter().map(|disk| superblock(disk)).collect::<Result<Vec<_>, _>>()?;
+    let events = superblocks.iter().map(|superblock| superblock.events).max().unwrap_or(0);
+    let mut merged: Option<Bitmap> = None;
+    let mut any = None;
+    for (disk, superblock) in disks.iter().zip(&superblocks) {
+        let Some(sector) = superblock.bitmap_sector() else { continue };
+        let mut read = |sector, bytes: u32| {
+            let mut content = vec![0; bytes as usize];
+            disk.read(sector, &mut content).map_err(|error| format!("{error:?}"))?;
+            Ok(content)
+        };
+        let Ok(found) = read_bitmap(sector, disk.sectors(), &mut read) else { continue };
+        any = Some(found.clone());
+        if found.stale(superblock.set_uuid, events) {
+            continue;
+        }
+        match &mut merged {
+            Some(merged) => merged.union(&found),
+            None => merged = Some(found),
+        }
+    }
+    if let Some(unknown) = any.as_mut().filter(|_| merged.is_none()) {
+        unknown.set_all();
+    }
+    Ok(merged.or(any))
 }
 
 fn sum(inputs: &[(u8, &[u8])], len: usize) -> Vec<u8> {

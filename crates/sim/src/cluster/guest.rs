@@ -52,7 +52,7 @@ impl Guest {
             let (address, volume) = (format!("n{role}"), VOLUME.to_owned());
             members.push(Some(ClientMember { address, volume, superblock }));
         }
-        let config = ClientConfig { params, members, read_only: false, mix: false };
+        let config = ClientConfig { params, members, bitmap: None, read_only: false, mix: false };
         let (offset, bytes) = (MAX_SECTORS * 512, Client::scratch_bytes(&config));
         let client = Client::new(config, Scratch { offset, bytes })?;
         let arena = (offset + bytes) as usize;

@@ -31,6 +31,8 @@ pub struct Scenario {
     pub mix: bool,
     /// Parities do not fit to begin with, and the superblocks say so.
     pub dirty: bool,
+    /// How much a bit of the bitmap stands for, where there is one.
+    pub bitmap_chunk_bytes: Option<u32>,
     /// How nodes, network and client's host behave.
     pub temper: Temper,
     /// Times a client runs, and how each ends.
@@ -58,6 +60,7 @@ impl Scenario {
             params,
             mix: false,
             dirty: false,
+            bitmap_chunk_bytes: None,
             temper: Temper::CALM,
             lives: Vec::new(),
             requests: 0,
@@ -88,11 +91,13 @@ impl Scenario {
         });
         let block = u64::from(params.chunk_bytes) / 512;
         let stripe = block * u64::from(data_blocks(family, nodes));
+        let bitmap = rng.pick(&[None, Some(4096), Some(16384), Some(65536), Some(1 << 20)]);
         let largest = rng.pick(&[8, 16, block, stripe, 2 * stripe, 4 * stripe]);
         Self {
             params,
             mix: rng.percent(20),
             dirty: redundant && rng.percent(15),
+            bitmap_chunk_bytes: bitmap.filter(|_| redundant),
             temper: temper(rng, mutation),
             lives,
             requests: if long { rng.between(1500, 3000) } else { rng.between(20, 120) },

@@ -102,7 +102,7 @@ impl Session {
         if scenario.dirty {
             suspects.all(params.stripes);
         }
-        let disks = content::create(&layout, scenario.dirty, &mut rng);
+        let disks = content::create(&layout, scenario.dirty, scenario.bitmap_chunk_bytes, &mut rng);
         let mut session = Self {
             flights: vec![None; scenario.depth],
             scenario,
@@ -176,7 +176,7 @@ impl Session {
     /// When the client refuses the array.
     pub fn start_guest(&mut self) -> Result<(), Failure> {
         let params = Params { session: self.rng.next(), epoch: 1, ..self.scenario.params };
-        let disks = content::create(&self.layout, false, &mut self.rng);
+        let disks = content::create(&self.layout, false, None, &mut self.rng);
         for (&node, disk) in self.nodes.iter().zip(&disks) {
             self.world.processes[node].keep(guest::VOLUME, disk.clone());
         }
@@ -234,7 +234,10 @@ impl Session {
             let (address, volume) = (format!("n{role}"), VOLUME.to_owned());
             members.push(Some(ClientMember { address, volume, superblock }));
         }
-        let config = ClientConfig { params, members, read_only, mix: self.scenario.mix };
+        let roles = (0..params.nodes).filter(|role| !missing.contains(role));
+        let disks: Vec<&Disk> = roles.map(|role| self.disk(role)).collect();
+        let bitmap = content::bitmap(&disks).map_err(Failure)?;
+        let config = ClientConfig { params, members, bitmap, read_only, mix: self.scenario.mix };
         let slots = self.scenario.depth as u64 * self.slot_bytes();
         let bytes = Client::scratch_bytes(&config);
         let client = Client::new(config, Scratch { offset: slots, bytes }).map_err(Failure)?;

@@ -83,7 +83,12 @@ impl Lane for Nodes {
     fn create(code: Code, setup: Setup) -> Self {
         let (params, mut rng) = (params(code), Rng::new(1));
         let layout = Layout::new(params);
-        let disks = content::create(&layout, setup.dirty, &mut rng);
+        let disks = content::create(
+            &layout,
+            setup.dirty,
+            setup.bitmap.then_some(CHUNK_SECTORS as u32 * 512),
+            &mut rng,
+        );
         let world = World::new(rng.fork(), Temper::CALM, Trace::new(false));
         let nodes = Vec::new();
         let mut lane = Self { layout, params, world, rng, nodes, client: usize::MAX };
@@ -106,7 +111,10 @@ impl Lane for Nodes {
         };
         let roles = 0..self.nodes.len();
         let members = roles.map(|role| self.is_alive(role).then(|| member(role))).collect();
-        let config = ClientConfig { params: self.params, members, read_only, mix: false };
+        let there = (0..self.nodes.len()).filter(|&role| self.is_alive(role));
+        let disks: Vec<&Disk> = there.map(|role| self.volume(role)).collect();
+        let bitmap = content::bitmap(&disks).expect("superblocks");
+        let config = ClientConfig { params: self.params, members, bitmap, read_only, mix: false };
         let (offset, bytes) = (SLOTS * SLOT_BYTES, Client::scratch_bytes(&config));
         let client = Client::new(config, Scratch { offset, bytes }).expect("an array");
         let client = AnyMachine::Block(Box::new(client));

@@ -5,7 +5,7 @@ use braid_array::events::{SyncAction, SyncEnd};
 use braid_array::status::ArrayState;
 
 use crate::array::Array;
-use crate::lane::{Code, Lane, Setup};
+use crate::lane::{Code, DATA_SECTOR, DATA_SECTORS, Lane, Setup};
 
 crate::over_both_lanes! {
     what_was_left_unclean_is_made_to_fit
@@ -14,6 +14,7 @@ crate::over_both_lanes! {
     it_is_stopped_with_the_array_and_goes_on_with_it
     stopped_it_goes_on_where_it_was
     crashed_it_goes_on_from_its_checkpoint
+    with_a_bitmap_only_what_it_marks_is_made_to_fit
 }
 
 const UNCLEAN: Setup = Setup { dirty: true, bitmap: false, spares: 0 };
@@ -122,4 +123,28 @@ fn crashed_it_goes_on_from_its_checkpoint<L: Lane>(code: Code) {
     let least = array.status().sync.total_sectors / 4;
     array.crash();
     goes_on(&mut array, least);
+}
+
+fn with_a_bitmap_only_what_it_marks_is_made_to_fit<L: Lane>(code: Code) {
+    let mut array = Array::<L>::start(code, Setup { bitmap: true, ..Setup::default() });
+    array.write(0, 128);
+    // All of it is forgotten when it has been idle for long.
+    array.pass(60_000);
+    assert_eq!(array.status().bitmap.map(|bitmap| bitmap.dirty_bits), Some(0), "{code:?}");
+    array.write(0, 128);
+    let place = array.places(0)[0];
+    let other = match code.copies() {
+        true => array.places(0)[1],
+        false => array.parity_beside(place),
+    };
+    array.crash();
+    array.flip(other);
+    let unmarked = DATA_SECTOR + DATA_SECTORS - 8;
+    array.lane.disk(1).put(unmarked, &[0x77; 512]);
+    array.assemble();
+    assert_eq!(array.sync_ends(SyncAction::Resync), (0, SyncEnd::Complete));
+    let image = array.lane.disk(1).image();
+    assert_eq!(image[unmarked as usize * 512..][..512], [0x77; 512], "{code:?}: all was resynced");
+    array.lane.disk(1).put(unmarked, &[0; 512]);
+    fits(&mut array);
 }

@@ -290,7 +290,11 @@ fn condition(plan: &Startable) -> String {
         _ => parts.push(format!("degraded, {}, so read-only", missing(plan))),
     }
     if plan.dirty {
-        let resync = if plan.read_only { "" } else { ", resync of everything" };
+        let resync = match (plan.read_only, plan.by_bitmap) {
+            (true, _) => "",
+            (false, true) => ", resync of what the bitmap marks",
+            (false, false) => ", resync of everything",
+        };
         parts.push(format!("not stopped cleanly{resync}"));
     }
     if parts.is_empty() {
@@ -321,6 +325,7 @@ fn assembled(
     let config = ClientConfig {
         params: Params { session, epoch, ..params },
         members: plan.members,
+        bitmap: plan.bitmap,
         read_only: plan.read_only,
         mix: schedule == WriteSchedule::Mix,
     };

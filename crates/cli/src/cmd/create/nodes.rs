@@ -9,7 +9,7 @@ use braid_cluster::Family;
 use braid_cluster::create::{Blueprint, CreateError, NewArray};
 use braid_cluster::wire::valid_volume_name;
 use braid_host::fabric::frame::Kind;
-use braid_host::remote::{Remote, RemoteError};
+use braid_host::remote::{MAX_META_BYTES, Remote, RemoteError};
 use uuid::Uuid;
 
 use super::{bitmap, check_counts, check_name, now, stored_name, typed};
@@ -96,10 +96,6 @@ fn check_options(args: &CreateArgs) -> Result<(), Failure> {
     if args.spare_devices > 0 {
         return Err(usage("an array over nodes has no spares", "leave --spare-devices out"));
     }
-    use braid_array::create::NewBitmap;
-    if matches!(bitmap(args)?, NewBitmap::Internal { .. }) {
-        return Err(usage("an array over nodes has no bitmap", "use --bitmap none"));
-    }
     Ok(())
 }
 
@@ -124,6 +120,7 @@ fn blueprint(args: &CreateArgs, family: Family, nodes: usize) -> Result<Blueprin
         family,
         chunk_bytes,
         size_bytes: size.0,
+        bitmap: bitmap(args)?,
     };
     let uuids: Vec<_> = (0..nodes).map(|_| Uuid::new_v4().into_bytes()).collect();
     array.plan(&uuids).map_err(|error: CreateError| {
@@ -205,5 +202,11 @@ fn write(
 ) -> Result<(), RemoteError> {
     let before = writes.len().saturating_sub(1);
     let chosen = if superblock { &writes[before..] } else { &writes[..before] };
-    chosen.iter().try_for_each(|(sector, bytes)| remote.write(*sector, bytes.clone()))
+    for (sector, bytes) in chosen {
+        let parts = bytes.chunks(MAX_META_BYTES as usize);
+        for (sector, part) in (*sector..).step_by(MAX_META_BYTES as usize / 512).zip(parts) {
+            remote.write(sector, part.to_vec())?;
+        }
+    }
+    Ok(())
 }
