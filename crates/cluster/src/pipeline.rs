@@ -11,24 +11,30 @@
 //! A node's ring holds for each position, in this order: a slot for every slice that can arrive, a
 //! slot for every sum that cannot be formed in place, and a slot for the old content of every row.
 //! At the end lie the slots from which reads are answered; the client gives those out itself.
+//!
+//! The room is the same whichever roles are missing in a slice-set: an encoder has room for all
+//! data, and everybody else gets what he stores.
 
+mod course;
 mod params;
 #[cfg(test)]
 mod tests;
+mod ways;
 
+pub use course::Course;
 pub use params::Params;
+pub use ways::{lost_blocks, way};
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use braid_array::refusal::{Advised, Next};
 use braid_array::{Buf, SECTOR_BYTES};
 
 use crate::family::FamilyError;
-use crate::program::{Operation, Program};
 use crate::schedule::{Planner, Schedule};
-use crate::set::{MAX_POSITIONS, MAX_TRANSFERS, Mode, Set, Touched};
-use braid_array::code::StripeCode;
+use crate::set::{MAX_POSITIONS, MAX_TRANSFERS, Mode, Roles, Set};
+use braid_array::code::Losses;
 
 /// Slots of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,94 +69,18 @@ impl Advised for PipelineError {
     }
 }
 
-/// A schedule with all that nodes have to know of it.
-#[derive(Debug)]
-pub struct Course {
-    /// The code of the stripe.
-    pub code: StripeCode,
-    /// The schedule.
-    pub schedule: Schedule,
-    /// By transfer: its slot among those that arrive at its node.
-    ranks: Vec<u32>,
-    /// By node: slices that arrive.
-    received: Vec<u32>,
-    /// By node: sums that are not formed in place.
-    fresh: Vec<u32>,
-}
-
-impl Course {
-    fn new(code: StripeCode, schedule: Schedule) -> Self {
-        let mut received = vec![0; usize::from(code.nodes())];
-        let rank = |to: u16| {
-            let next: &mut u32 = &mut received[usize::from(to)];
-            *next += 1;
-            *next - 1
-        };
-        let ranks = schedule.transfers().iter().map(|transfer| transfer.to).map(rank).collect();
-        let fresh = |node| {
-            let program = Program::of(&schedule, &code, node);
-            // With some blocks untouched, the slot that a sum takes may not be among its inputs.
-            let sums = program.steps().iter().filter(|step| step.operation == Operation::Sum);
-            sums.count() as u32
-        };
-        let fresh = (0..code.nodes()).map(fresh).collect();
-        Self { code, schedule, ranks, received, fresh }
-    }
-
-    /// Does this transfer take place in such a slice-set?
-    #[must_use]
-    pub fn live(&self, transfer: usize, mode: Mode, touched: &Touched) -> bool {
-        if mode == Mode::Reconstruct || touched.is_all() {
-            return true;
-        }
-        let terms = &self.schedule.transfers()[transfer].terms;
-        terms.iter().any(|(index, _)| touched.contains(index))
-    }
-
-    /// What a node does in such a slice-set; nothing when it has no part in it. The inputs that
-    /// are data indices below the number of blocks are values in the sense of [`Mode`]. An input
-    /// that the node gets from its own store does not arrive: see [`Course::arrives`].
-    #[must_use]
-    pub fn part(&self, node: u16, mode: Mode, touched: &Touched) -> Program {
-        if touched.is_all() {
-            return Program::of(&self.schedule, &self.code, node);
-        }
-        let live = |transfer| self.live(transfer, mode, touched);
-        let stored = |index: u32| touched.contains(index);
-        Program::partial(&self.schedule, &self.code, node, &live, &stored)
-    }
-
-    /// Does a live transfer arrive over the network? Not so blocks without new content.
-    #[must_use]
-    pub fn arrives(&self, transfer: usize, touched: &Touched) -> bool {
-        let data = self.code.data().len();
-        transfer >= data || touched.contains(transfer as u32)
-    }
-
-    /// The nodes with a part in such a slice-set.
-    #[must_use]
-    pub fn involved(&self, mode: Mode, touched: &Touched) -> Vec<u16> {
-        let nodes = 0..self.code.nodes();
-        if touched.is_all() {
-            return nodes.collect();
-        }
-        let mut receives = vec![false; nodes.len()];
-        for (number, transfer) in self.schedule.transfers().iter().enumerate() {
-            receives[usize::from(transfer.to)] |= self.live(number, mode, touched);
-        }
-        let takes_part = |&node: &u16| {
-            receives[usize::from(node)] && !self.part(node, mode, touched).steps().is_empty()
-        };
-        nodes.filter(takes_part).collect()
-    }
-}
-
 /// Slots of one node at one position.
 #[derive(Clone, Copy, Debug, Default)]
 struct Room {
     received: u32,
     fresh: u32,
 }
+
+/// Plans by what stripes they are for and by planner.
+type Plans = BTreeMap<(u16, Planner), Arc<Course>>;
+
+/// So many different sets of missing roles have plans that are kept.
+const KEPT_PLANS: usize = 4;
 
 /// See the module.
 #[derive(Debug)]
@@ -164,7 +94,9 @@ pub struct Pipeline {
     starts: Vec<Vec<u64>>,
     /// By node: where the slots for reads begin.
     read_starts: Vec<u64>,
-    plans: BTreeMap<(u16, u32), Arc<Course>>,
+    losses: Losses,
+    /// By missing roles, the latest first.
+    plans: VecDeque<(Roles, Plans)>,
 }
 
 impl Pipeline {
@@ -186,7 +118,8 @@ impl Pipeline {
             rooms: Vec::new(),
             starts: Vec::new(),
             read_starts: Vec::new(),
-            plans: BTreeMap::new(),
+            losses: params.family.losses(params.nodes)?,
+            plans: VecDeque::new(),
         };
         pipeline.lay_out()?;
         Ok(pipeline)
@@ -210,22 +143,18 @@ impl Pipeline {
         Ok(())
     }
 
-    /// What a position with this encoder needs at each node.
+    /// What a position with this encoder needs at each node, whoever is missing.
     fn rooms_of(&mut self, encoder: u16) -> Result<Vec<Room>, PipelineError> {
         let (rows, data) = (u32::from(self.rows), self.data_blocks);
         let sums = rows * u32::from(self.params.nodes) - data;
-        let nodes = 0..self.params.nodes;
+        // The encoder may get all the data; everybody gets what he stores, or its value.
+        let room = |node| match node == encoder {
+            true => Room { received: data.max(rows), fresh: sums },
+            false => Room { received: rows, fresh: 0 },
+        };
+        let mut rooms: Vec<Room> = (0..self.params.nodes).map(room).collect();
         if let Planner::Encoder { .. } = self.params.planner {
-            // The encoder may get all the data; everybody gets what he stores, or its value.
-            let room = |node| match node == encoder {
-                true => Room { received: data.max(rows), fresh: sums },
-                false => Room { received: rows, fresh: 0 },
-            };
-            return Ok(nodes.map(room).collect());
-        }
-        let mut rooms = vec![Room { received: rows, fresh: 0 }; nodes.len()];
-        if encoder > 0 {
-            return Ok(self.rooms[0].clone());
+            return Ok(rooms);
         }
         for stripe in 0..u64::from(self.params.family.period(self.params.nodes)) {
             let plan = self.plan(stripe, self.params.planner);
@@ -272,57 +201,91 @@ impl Pipeline {
         }
     }
 
-    /// By whom parities are added up at this position, unless the client does it.
+    /// By whom parities are added up at this position when all are there, unless the client does
+    /// it.
     #[must_use]
     pub const fn planner(&self, position: u16) -> Planner {
         match self.params.planner {
-            Planner::Encoder { .. } => Planner::Encoder { node: position % self.params.nodes },
+            Planner::Encoder { .. } => self.encoder(position),
             other => other,
         }
     }
 
-    /// The plan for a stripe; `None` when the family has no such schedule.
+    /// The same without some: always an encoder, as chains may lead through those. `None` when it
+    /// is missing: then the position rests.
+    #[must_use]
+    pub fn planner_without(&self, position: u16, missing: Roles) -> Option<Planner> {
+        let there = !missing.contains(position % self.params.nodes);
+        let planner =
+            if missing.is_empty() { self.planner(position) } else { self.encoder(position) };
+        there.then_some(planner)
+    }
+
+    const fn encoder(&self, position: u16) -> Planner {
+        Planner::Encoder { node: position % self.params.nodes }
+    }
+
+    /// The plan for a stripe when all are there; `None` when the family has no such schedule.
     pub fn plan(&mut self, stripe: u64, planner: Planner) -> Option<Arc<Course>> {
+        self.plan_without(stripe, planner, Roles::NONE)
+    }
+
+    fn plan_without(
+        &mut self,
+        stripe: u64,
+        planner: Planner,
+        missing: Roles,
+    ) -> Option<Arc<Course>> {
         let Params { family, nodes, .. } = self.params;
         let variant = (stripe % u64::from(family.period(nodes))) as u16;
-        let key = match planner {
-            Planner::Client => 0,
-            Planner::Chain => 1,
-            Planner::Static => 2,
-            Planner::Encoder { node } => 3 + u32::from(node),
-        };
-        if let Some(plan) = self.plans.get(&(variant, key)) {
+        if let Some(plan) = self.plans_of(missing).get(&(variant, planner)) {
             return Some(Arc::clone(plan));
         }
-        let schedule = family.schedule(nodes, u64::from(variant), planner)?;
         let code = family.code(nodes, u64::from(variant)).ok()?;
+        let schedule = match planner {
+            Planner::Encoder { node } => {
+                Schedule::encoded(&code, node, |role| missing.contains(role)).ok()?
+            }
+            _ => family.schedule(nodes, u64::from(variant), planner)?,
+        };
         if schedule.transfers().len() > MAX_TRANSFERS {
             return None;
         }
-        let plan = Arc::new(Course::new(code, schedule));
-        self.plans.insert((variant, key), Arc::clone(&plan));
+        let plan = Arc::new(Course::new(code, schedule, missing));
+        self.plans_of(missing).insert((variant, planner), Arc::clone(&plan));
         Some(plan)
+    }
+
+    fn plans_of(&mut self, missing: Roles) -> &mut Plans {
+        let known = self.plans.iter().position(|(roles, _)| *roles == missing);
+        let at = known.unwrap_or_else(|| {
+            self.plans.truncate(KEPT_PLANS - 1);
+            self.plans.push_front((missing, Plans::new()));
+            0
+        });
+        &mut self.plans[at].1
     }
 
     /// The plan of a slice-set that a client may open here; `None` when it may not.
     pub fn plan_of(&mut self, set: &Set) -> Option<Arc<Course>> {
-        let Params { chunk_bytes, stripes, .. } = self.params;
+        let Params { chunk_bytes, stripes, nodes, .. } = self.params;
         let fits = set.position < self.positions()
             && set.stripe < stripes
             && (1..=self.position_bytes(set.position)).contains(&set.len)
             && set.offset.checked_add(set.len).is_some_and(|end| end <= chunk_bytes)
             && (set.offset | set.len).is_multiple_of(SECTOR_BYTES as u32)
-            && set.touched.blocks() == self.data_blocks
-            && set.missing.is_empty();
+            && set.touched.blocks() == self.data_blocks;
+        let survived = set.missing.iter().all(|role| role < nodes)
+            && self.losses.survives(|role| set.missing.contains(role));
         let known = match set.planner {
             Planner::Client => set.mode == Mode::Full && set.touched.is_all(),
-            other => other == self.planner(set.position),
+            other => Some(other) == self.planner_without(set.position, set.missing),
         };
-        let plan = if fits && known { self.plan(set.stripe, set.planner)? } else { return None };
-        let parities = plan.code.equations().iter().any(|equation| equation.terms.len() > 1);
-        let whole = set.mode != Mode::Full || set.touched.is_all() || !parities;
-        let some = set.touched.count() > 0 || set.mode == Mode::Reconstruct;
-        (whole && some).then_some(plan)
+        if !(fits && survived && known) {
+            return None;
+        }
+        let plan = self.plan_without(set.stripe, set.planner, set.missing)?;
+        ways::allowed(&plan.code, set.mode, &set.touched, set.missing).then_some(plan)
     }
 
     /// Bytes of a node's ring.
@@ -336,7 +299,7 @@ impl Pipeline {
     #[must_use]
     pub fn arrival(&self, plan: &Course, set: &Set, transfer: usize) -> Buf {
         let to = plan.schedule.transfers()[transfer].to;
-        self.slot(set, to, plan.ranks[transfer])
+        self.slot(set, to, plan.rank(transfer))
     }
 
     /// Slices that can arrive at a node for one slice-set at this position.

@@ -55,7 +55,7 @@ pub struct Step {
 }
 
 /// The steps of one node, those that can be done earlier first.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Program {
     steps: Vec<Step>,
 }
@@ -78,7 +78,7 @@ impl Program {
     ) -> Self {
         let mut parts = stores(schedule, code, node, stored);
         for (number, transfer) in schedule.transfers().iter().enumerate() {
-            if transfer.from == Endpoint::Node(node) {
+            if transfer.from == Endpoint::Node(node) && live(number) {
                 let to = Destination::Node { node: transfer.to, transfer: number };
                 parts.push((transfer.inputs.clone(), to));
             }

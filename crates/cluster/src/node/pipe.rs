@@ -180,7 +180,7 @@ impl Pipe {
     pub(super) fn open(&mut self, set: Set, out: &mut Out) -> Result<(), Violation> {
         let plan = self.pipeline.plan_of(&set).filter(|_| self.write);
         let plan = plan.ok_or(Violation("a slice-set that may not be opened"))?;
-        let part = if set.touched.is_all() && set.mode != Mode::Delta {
+        let part = if set.touched.is_all() && set.mode != Mode::Delta && set.missing.is_empty() {
             let params = self.pipeline.params();
             let variant = set.stripe % u64::from(params.family.period(params.nodes));
             let new = || Arc::new(Part::new(plan, self.role, set.mode, &set.touched));

@@ -5,7 +5,7 @@ use braid_array::level::{Layout, Level};
 use super::*;
 use crate::family::Family;
 use crate::program::{Destination, Output};
-use crate::set::Roles;
+use crate::set::Touched;
 
 fn params(family: Family, nodes: u16, planner: Planner) -> Params {
     Params {
@@ -142,6 +142,55 @@ fn sums_of_small_writes_have_room() {
 }
 
 #[test]
+fn slice_sets_without_some_roles_keep_to_the_same_slots() {
+    let kinds = [
+        (Family::Xor2d, 4, Planner::Encoder { node: 0 }),
+        (Family::Xor2d, 6, Planner::Encoder { node: 0 }),
+        (Family::Xor2d, 5, Planner::Chain),
+        (Family::Xor2d, 5, Planner::Static),
+        (md(Level::Raid1), 3, Planner::Chain),
+        (md(Level::Raid6), 5, Planner::Encoder { node: 0 }),
+        (md(Level::Raid10), 5, Planner::Encoder { node: 0 }),
+    ];
+    for (family, nodes, planner) in kinds {
+        let mut pipeline = Pipeline::new(params(family, nodes, planner)).expect("a pipeline");
+        for (a, b) in (0..nodes).flat_map(|a| (0..=a).map(move |b| (a, b))) {
+            for position in 0..nodes {
+                let missing = [a, b].into_iter().collect();
+                let planner = pipeline.planner_without(position, missing);
+                assert_eq!(planner.is_none(), missing.contains(position));
+                let Some(planner) = planner else { continue };
+                let set = Set { missing, planner, ..set(&pipeline, position, u64::from(b)) };
+                let Some(plan) = pipeline.plan_of(&set) else {
+                    assert!(!pipeline.losses.survives(|role| missing.contains(role)));
+                    continue;
+                };
+                assert_eq!(
+                    plan.involved(set.mode, &set.touched).len() as u32,
+                    u32::from(nodes) - missing.count()
+                );
+                for node in (0..nodes).filter(|&node| !missing.contains(node)) {
+                    let sent = plan.schedule.transfers().iter().enumerate();
+                    let sent = sent.filter(|(_, transfer)| transfer.to == node);
+                    let arrive = sent.map(|(number, _)| pipeline.arrival(&plan, &set, number));
+                    let mut starts: Vec<u64> = arrive.map(|slot| slot.offset).collect();
+                    let count = starts.len();
+                    starts.sort_unstable();
+                    starts.dedup();
+                    assert_eq!(starts.len(), count, "{family:?} without {missing:?}");
+                    let fresh = pipeline.fresh(&set, node, 0).offset;
+                    assert!(starts.last().is_none_or(|&last| last < fresh));
+                    let part = plan.part(node, set.mode, &set.touched);
+                    let sums = part.steps().iter().filter(|step| step.output == Output::Fresh);
+                    let end = pipeline.fresh(&set, node, sums.count() as u32).offset;
+                    assert!(end <= pipeline.old(&set, node, 0).offset);
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn a_small_write_moves_what_it_must() {
     let mut pipeline =
         Pipeline::new(params(Family::Xor2d, 5, Planner::Encoder { node: 0 })).expect("5 nodes");
@@ -189,6 +238,71 @@ fn what_a_client_may_not_open_has_no_plan() {
     ];
     for set in bad {
         assert!(pipeline.plan_of(&set).is_none(), "{set:?}");
+    }
+}
+
+#[test]
+fn roles_are_missing_only_where_the_rest_can_be_written() {
+    let encoder = Planner::Encoder { node: 0 };
+    let mut pipeline = Pipeline::new(params(Family::Xor2d, 5, encoder)).expect("5 nodes");
+    let code = Family::Xor2d.code(5, 0).expect("5 nodes");
+    let some = |indices: &[u32]| {
+        let mut touched = Touched::none(12);
+        indices.iter().for_each(|&index| touched.insert(index));
+        touched
+    };
+    // Node 1 holds data blocks, node 4 none.
+    let lost: Vec<u32> = lost_blocks(&code, Roles(1 << 1)).collect();
+    let all_but_last = &lost[..lost.len() - 1];
+    assert_eq!((lost.len(), lost_blocks(&code, Roles(1 << 4)).count()), (3, 0));
+    let there = (0..12).find(|index| !lost.contains(index)).expect("nine of them");
+    let whole = Set { missing: Roles(1 << 1), ..set(&pipeline, 3, 9) };
+    let part = |mode, indices: &[u32]| Set { mode, touched: some(indices), ..whole.clone() };
+    let good = [
+        whole.clone(),
+        Set { planner: Planner::Client, ..whole.clone() },
+        Set { planner: Planner::Client, position: 1, ..whole.clone() },
+        Set { missing: Roles(1 << 1 | 1 << 4), ..whole.clone() },
+        part(Mode::Delta, &[there]),
+        part(Mode::Reconstruct, &lost),
+        Set { missing: Roles(1 << 4), ..part(Mode::Reconstruct, &[]) },
+        Set { missing: Roles(1 << 4), ..part(Mode::Delta, &lost) },
+    ];
+    for set in good {
+        assert!(pipeline.plan_of(&set).is_some(), "{set:?}");
+    }
+    let bad = [
+        Set { missing: Roles(1 << 5), ..whole.clone() },
+        Set { missing: Roles(1 << 63), ..whole.clone() },
+        Set { missing: Roles(0b111), ..whole.clone() },
+        Set { missing: Roles(u64::MAX), ..whole.clone() },
+        Set { missing: Roles(1 << 3), ..whole.clone() },
+        part(Mode::Delta, &[there, lost[0]]),
+        part(Mode::Reconstruct, &[]),
+        part(Mode::Reconstruct, all_but_last),
+        part(Mode::Full, &lost),
+    ];
+    for set in bad {
+        assert!(pipeline.plan_of(&set).is_none(), "{set:?}");
+    }
+    let mut mirror = Pipeline::new(params(md(Level::Raid1), 2, encoder)).expect("2 nodes");
+    let alone = Set { missing: Roles(1), ..set(&mirror, 1, 0) };
+    assert!(mirror.plan_of(&alone).is_some());
+    assert!(mirror.plan_of(&Set { missing: Roles(3), ..alone }).is_none());
+    let mut stripes = Pipeline::new(params(md(Level::Raid0), 3, encoder)).expect("3 nodes");
+    let alone = Set { missing: Roles(1), ..set(&stripes, 1, 0) };
+    assert!(stripes.plan_of(&alone).is_none());
+}
+
+#[test]
+fn plans_are_kept_for_a_few_sets_of_missing_roles() {
+    let encoder = Planner::Encoder { node: 0 };
+    let mut pipeline = Pipeline::new(params(Family::Xor2d, 9, encoder)).expect("9 nodes");
+    for (a, b) in (1..9).flat_map(|a| (1..9).map(move |b| (a, b))) {
+        let set = Set { missing: Roles(1 << a | 1 << b), ..set(&pipeline, 0, 0) };
+        let plan = pipeline.plan_of(&set).expect("two may be missing");
+        assert!(Arc::ptr_eq(&plan, &pipeline.plan_of(&set).expect("the same")));
+        assert!(pipeline.plans.len() <= KEPT_PLANS);
     }
 }
 

@@ -11,9 +11,27 @@ pub(crate) type Tree = BTreeMap<u16, u16>;
 
 /// The client sends the data, the nodes build the parities: one tree for each equation.
 pub(crate) fn from_trees(code: &StripeCode, trees: &[Tree]) -> Schedule {
+    let homes: Vec<u16> = code.data().iter().map(|cell| cell.node).collect();
+    to_homes(code, &homes, trees.iter().map(Some))
+}
+
+/// The same when the client sends data blocks to these nodes, by index. An equation without a tree
+/// is not summed.
+pub(super) fn to_homes<'a>(
+    code: &StripeCode,
+    homes: &[u16],
+    trees: impl ExactSizeIterator<Item = Option<&'a Tree>>,
+) -> Schedule {
     assert_eq!(trees.len(), code.equations().len(), "a tree for each equation");
-    let mut builder = Builder { code, transfers: from_client(code), sent_raw: BTreeMap::new() };
-    let sums = (0..trees.len()).map(|number| builder.tree(number, &trees[number])).collect();
+    let mut transfers = from_client(code);
+    for (transfer, &home) in transfers.iter_mut().zip(homes) {
+        transfer.to = home;
+    }
+    let mut builder = Builder { code, homes, transfers, sent_raw: BTreeMap::new() };
+    let sum = |(number, tree): (usize, Option<&Tree>)| {
+        tree.map(|tree| builder.tree(number, tree)).unwrap_or_default()
+    };
+    let sums = trees.enumerate().map(sum).collect();
     Schedule { nodes: code.nodes(), transfers: builder.transfers, sums }
 }
 
@@ -39,6 +57,8 @@ fn sent_by_client(code: &StripeCode, cell: Cell) -> Transfer {
 
 struct Builder<'a> {
     code: &'a StripeCode,
+    /// By data index: to whom the client sends it.
+    homes: &'a [u16],
     transfers: Vec<Transfer>,
     /// Data index, from, to: the transfer of the block itself.
     sent_raw: BTreeMap<(u32, u16, u16), usize>,
@@ -46,8 +66,8 @@ struct Builder<'a> {
 
 /// One tree while it is turned into transfers.
 struct Branches {
-    /// Data index and coefficient of the block that a node adds.
-    own: BTreeMap<u16, (u32, u8)>,
+    /// Data index and coefficient of the blocks that a node adds.
+    own: BTreeMap<u16, Vec<(u32, u8)>>,
     children: BTreeMap<u16, Vec<u16>>,
     /// By data index.
     coefs: BTreeMap<u32, u8>,
@@ -60,7 +80,8 @@ impl Builder<'_> {
             Branches { own: BTreeMap::new(), children: BTreeMap::new(), coefs: BTreeMap::new() };
         for term in &equation.terms {
             if let Content::Data(index) = self.code.content(term.cell) {
-                branches.own.insert(term.cell.node, (index, term.coef));
+                let home = self.homes[index as usize];
+                branches.own.entry(home).or_default().push((index, term.coef));
                 branches.coefs.insert(index, term.coef);
             }
         }
@@ -72,11 +93,9 @@ impl Builder<'_> {
 
     /// What a node adds up for this parity.
     fn gather(&mut self, branches: &Branches, node: u16) -> Vec<Input> {
-        let own = branches.own.get(&node);
-        let mut inputs: Vec<Input> = own
-            .map(|&(index, coef)| Input { transfer: index as usize, coef })
-            .into_iter()
-            .collect();
+        let own = branches.own.get(&node).into_iter().flatten();
+        let mut inputs: Vec<Input> =
+            own.map(|&(index, coef)| Input { transfer: index as usize, coef }).collect();
         for &child in branches.children.get(&node).map_or(&[][..], Vec::as_slice) {
             let transfer = self.send(branches, child, node);
             let block = self.transfers[transfer].terms.as_block();

@@ -2,7 +2,7 @@
 
 use super::build::{self, Tree, from_trees};
 use super::{Schedule, ScheduleError};
-use braid_array::code::{Equation, StripeCode};
+use braid_array::code::{Cell, Equation, StripeCode};
 
 /// Who builds the parities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -41,18 +41,48 @@ impl Schedule {
     /// There is no static one, and encoders are nodes of the stripe.
     pub fn plan(code: &StripeCode, planner: Planner) -> Result<Self, ScheduleError> {
         let nodes = code.nodes();
-        let trees: Vec<Tree> = match planner {
-            Planner::Client => return Ok(build::from_client_only(code)),
-            Planner::Static => return Err(ScheduleError::NoStatic(nodes)),
-            Planner::Chain => (0..code.equations().len()).map(|e| chain(code, e)).collect(),
-            Planner::Encoder { node } if node < nodes => {
-                code.equations().iter().map(|equation| encoder(equation, node)).collect()
+        match planner {
+            Planner::Client => Ok(build::from_client_only(code)),
+            Planner::Static => Err(ScheduleError::NoStatic(nodes)),
+            Planner::Chain => {
+                let trees: Vec<Tree> =
+                    (0..code.equations().len()).map(|number| chain(code, number)).collect();
+                Ok(from_trees(code, &trees))
             }
-            Planner::Encoder { node } => {
-                return Err(ScheduleError::NoSuchEncoder { node, nodes });
+            Planner::Encoder { node } => Self::encoded(code, node, |_| false),
+        }
+    }
+
+    /// The schedule with this encoder that leaves some nodes out. What they store the client sends
+    /// to whoever adds it up, or to who holds a copy; what they add up is not formed.
+    ///
+    /// # Errors
+    /// Encoders are nodes of the stripe, and there.
+    pub fn encoded(
+        code: &StripeCode,
+        encoder: u16,
+        missing: impl Fn(u16) -> bool,
+    ) -> Result<Self, ScheduleError> {
+        let nodes = code.nodes();
+        if encoder >= nodes || missing(encoder) {
+            return Err(ScheduleError::NoSuchEncoder { node: encoder, nodes });
+        }
+        let held = |equation: &&Equation| !missing(equation.parity.node);
+        let home = |&cell: &Cell| {
+            let sums = code.involved(cell).iter().map(|&number| &code.equations()[number]);
+            let sums = || sums.clone().filter(held);
+            match (missing(cell.node), sums().next()) {
+                (true, Some(copy)) if sums().all(|sum| sum.terms.len() == 1) => copy.parity.node,
+                (true, Some(_)) => encoder,
+                _ => cell.node,
             }
         };
-        Ok(from_trees(code, &trees))
+        let homes: Vec<u16> = code.data().iter().map(home).collect();
+        let tree = |equation: &Equation| {
+            held(&equation).then(|| encoder_tree(code, equation, encoder, &homes))
+        };
+        let trees: Vec<Option<Tree>> = code.equations().iter().map(tree).collect();
+        Ok(build::to_homes(code, &homes, trees.iter().map(Option::as_ref)))
     }
 }
 
@@ -69,16 +99,14 @@ fn chain(code: &StripeCode, number: usize) -> Tree {
 }
 
 /// All to the encoder, the sum from there. A copy needs no encoder.
-fn encoder(equation: &Equation, node: u16) -> Tree {
+fn encoder_tree(code: &StripeCode, equation: &Equation, node: u16, homes: &[u16]) -> Tree {
     let root = equation.parity.node;
-    let holders = equation.terms.iter().map(|term| term.cell.node);
-    if equation.terms.len() == 1 {
-        return holders.map(|holder| (holder, root)).collect();
-    }
+    let holders = equation.terms.iter().map(|term| homes[code.number(term.cell)]);
+    let to = if equation.terms.len() == 1 { root } else { node };
     let mut tree: Tree =
-        holders.filter(|&holder| holder != node).map(|holder| (holder, node)).collect();
-    if root != node {
-        tree.insert(node, root);
+        holders.filter(|&holder| holder != to).map(|holder| (holder, to)).collect();
+    if root != to {
+        tree.insert(to, root);
     }
     tree
 }

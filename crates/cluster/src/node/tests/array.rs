@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use braid_array::code::{Cell, Content, Terms};
 use braid_array::fabric::PeerId;
 
 use super::world::World;
 use crate::family::Family;
 use crate::pipeline::{Params, Pipeline, Slots};
-use crate::schedule::{Endpoint, Planner};
+use crate::schedule::Planner;
 use crate::set::{Imm, Mode, Roles, Set, Touched};
 use crate::wire::{Message, PeerAddress};
 
@@ -129,9 +130,14 @@ impl Array {
 
     /// Opens a slice-set with random content and sends its slices.
     pub(super) fn write(&mut self, set: &Set) {
+        self.write_some(set, &set.touched.clone());
+    }
+
+    /// The same when only these blocks get other content: the others are put as they are.
+    pub(super) fn write_some(&mut self, set: &Set, new: &Touched) {
         let range = set.offset as usize..(set.offset + set.len) as usize;
         let stripe = set.stripe as usize;
-        for index in set.touched.iter() {
+        for index in new.iter() {
             let bytes = self.world.bytes(set.len as usize);
             self.model[stripe][index as usize][range.clone()].copy_from_slice(&bytes);
         }
@@ -139,19 +145,35 @@ impl Array {
         for node in plan.involved(set.mode, &set.touched) {
             self.world.send(self.peers[usize::from(node)], &Message::Open { set: set.clone() });
         }
-        for (number, transfer) in plan.schedule.transfers().iter().enumerate() {
-            if transfer.from == Endpoint::Client && plan.arrives(number, &set.touched) {
-                let mut bytes = vec![0; set.len as usize];
-                for (index, coef) in transfer.terms.iter() {
-                    let block = &self.model[stripe][index as usize][range.clone()];
-                    braid_parity::combine(&mut [&mut bytes], &[coef], &[block], true);
-                }
-                let node = usize::from(transfer.to);
-                let to = self.rings[node] + self.pipeline.arrival(&plan, set, number).offset;
-                let imm = Imm::of(set, number).encode();
-                self.world.put(self.peers[node], to, imm, bytes);
-            }
+        for (number, content) in plan.sent_by_client(set.mode, &set.touched) {
+            let terms = match content {
+                Content::Data(index) => Terms::block(index),
+                Content::Sum(number) => plan.code.terms(plan.code.equations()[number].parity),
+            };
+            let bytes = self.content(set.stripe, &terms)[range.clone()].to_vec();
+            let node = usize::from(plan.schedule.transfers()[number].to);
+            let to = self.rings[node] + self.pipeline.arrival(&plan, set, number).offset;
+            let imm = Imm::of(set, number).encode();
+            self.world.put(self.peers[node], to, imm, bytes);
         }
+    }
+
+    /// What a block must hold, whole, that is this sum of the data.
+    pub(super) fn content(&self, stripe: u64, terms: &Terms) -> Vec<u8> {
+        let mut block = vec![0; CHUNK as usize];
+        for (index, coef) in terms.iter() {
+            let data = &self.model[stripe as usize][index as usize];
+            braid_parity::combine(&mut [&mut block], &[coef], &[data], true);
+        }
+        block
+    }
+
+    /// What lies in a cell.
+    pub(super) fn cell(&mut self, stripe: u64, cell: Cell) -> &mut [u8] {
+        let at = DATA_SECTOR * 512 + self.pipeline.member_byte(stripe, cell.row, 0);
+        let site = &mut self.world.sites[usize::from(cell.node)];
+        let volume = site.volumes.get_mut("v").expect("every node has it");
+        &mut volume[at as usize..][..CHUNK as usize]
     }
 
     /// Every node has closed these slice-sets, and well.
@@ -188,11 +210,7 @@ impl Array {
         let Params { family, nodes, .. } = *self.pipeline.params();
         let code = family.code(nodes, stripe).expect("a code");
         let wrong = |&row: &u16| {
-            let mut block = vec![0; CHUNK as usize];
-            for (index, coef) in code.terms(braid_array::code::Cell { row, node }).iter() {
-                let data = &self.model[stripe as usize][index as usize];
-                braid_parity::combine(&mut [&mut block], &[coef], &[data], true);
-            }
+            let block = self.content(stripe, &code.terms(Cell { row, node }));
             let at = DATA_SECTOR * 512 + self.pipeline.member_byte(stripe, row, 0);
             let volume = &self.world.sites[usize::from(node)].volumes["v"];
             volume[at as usize..][..CHUNK as usize] != block

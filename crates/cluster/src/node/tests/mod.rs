@@ -1,4 +1,5 @@
 mod array;
+mod degraded;
 mod hostile;
 mod sets;
 mod setup;

@@ -1,0 +1,186 @@
+//! Slice-sets in which some roles have no part: all others hold what they must, the missing ones
+//! are left alone, and what they lack decodes.
+
+use braid_array::code::{Cell, Recovery, StripeCode};
+use braid_array::level::{FarSets, Layout, Level, Raid10Layout};
+
+use super::array::{Array, CHUNK};
+use crate::family::Family;
+use crate::pipeline::{lost_blocks, way};
+use crate::schedule::Planner;
+use crate::set::{Mode, Roles, Set, Touched};
+
+/// What lies on the missing ones.
+const RUBBISH: u8 = 0xee;
+
+fn md(level: Level) -> Family {
+    Family::Md { level, layout: Layout::default_for(level) }
+}
+
+fn copies(near: u8) -> Family {
+    let layout = Raid10Layout { near, far: 1, offset: false, far_sets: FarSets::Original };
+    Family::Md { level: Level::Raid10, layout: Layout::Raid10(layout) }
+}
+
+/// One and two roles of so many, those without which everything is still there.
+fn losses(array: &Array) -> Vec<Roles> {
+    let params = array.pipeline.params();
+    let losses = params.family.losses(params.nodes).expect("a code");
+    let pairs = (0..params.nodes).flat_map(|a| (0..=a).map(move |b| [a, b]));
+    let pairs = pairs.map(|pair| pair.into_iter().collect::<Roles>());
+    pairs.filter(|missing| losses.survives(|role| missing.contains(role))).collect()
+}
+
+/// Slice-sets at all positions that do not rest, each over another stripe.
+fn write_without(array: &mut Array, missing: Roles) {
+    let stripes = array.pipeline.params().stripes;
+    let (mut sets, first) = (Vec::new(), array.world.random(stripes));
+    for position in 0..array.pipeline.positions() {
+        let Some(planner) = array.pipeline.planner_without(position, missing) else { continue };
+        let stripe = (first + u64::from(position)) % stripes;
+        let code = code(array, stripe);
+        let new = array.some();
+        let Some((mode, touched)) = pick(array, &code, &new, missing) else { continue };
+        let by_client = mode == Mode::Full && touched.is_all() && array.world.random(2) == 0;
+        let planner = if by_client { Planner::Client } else { planner };
+        let (from, to) = (array.world.random(8) as u32, array.world.random(8) as u32);
+        let (offset, len) = (from.min(to) * 512, (from.max(to) - from.min(to) + 1) * 512);
+        let whole = array.set(position, stripe);
+        let set = Set { mode, touched, planner, offset, len, missing, ..whole };
+        array.write_some(&set, &new);
+        sets.push(set);
+    }
+    array.world.run();
+    array.expect_closed(&sets);
+}
+
+/// Any of the ways that there are to give these blocks new content, and the blocks to be put.
+fn pick(
+    array: &mut Array,
+    code: &StripeCode,
+    new: &Touched,
+    missing: Roles,
+) -> Option<(Mode, Touched)> {
+    let mut with_lost = new.clone();
+    lost_blocks(code, missing).for_each(|index| with_lost.insert(index));
+    match array.world.random(4) {
+        0 => Some((Mode::Full, Touched::all(new.blocks()))),
+        1 => Some((Mode::Reconstruct, with_lost)),
+        2 => {
+            let known = lost_blocks(code, missing).all(|index| !new.contains(index));
+            known.then(|| (Mode::Delta, new.clone()))
+        }
+        _ => Some(way(code, new, missing)),
+    }
+}
+
+fn code(array: &Array, stripe: u64) -> StripeCode {
+    let params = array.pipeline.params();
+    params.family.code(params.nodes, stripe).expect("a code")
+}
+
+/// All cells of the missing roles, with what they must hold or with rubbish.
+fn fill(array: &mut Array, missing: Roles, rubbish: bool) {
+    for stripe in 0..array.pipeline.params().stripes {
+        let code = code(array, stripe);
+        for cell in code.cells().filter(|cell| missing.contains(cell.node)) {
+            let content = array.content(stripe, &code.terms(cell));
+            let content = if rubbish { vec![RUBBISH; CHUNK as usize] } else { content };
+            array.cell(stripe, cell).copy_from_slice(&content);
+        }
+    }
+}
+
+/// What is missing comes back from what is there, and nothing was written to it.
+fn expect_decodable(array: &mut Array, missing: Roles) {
+    for stripe in 0..array.pipeline.params().stripes {
+        let code = code(array, stripe);
+        let lost: Vec<u16> = missing.iter().collect();
+        let recovery = Recovery::plan(&code, &lost).expect("it survives");
+        let mut known: Vec<(Cell, Vec<u8>)> = Vec::new();
+        for step in recovery.steps() {
+            let mut block = vec![0; CHUNK as usize];
+            for term in &step.inputs {
+                let found = known.iter().find(|(cell, _)| *cell == term.cell);
+                let input = found.map(|(_, block)| block.clone());
+                let input = input.unwrap_or_else(|| array.cell(stripe, term.cell).to_vec());
+                braid_parity::combine(&mut [&mut block], &[term.coef], &[&input], true);
+            }
+            let must = array.content(stripe, &code.terms(step.cell));
+            assert!(block == must, "{:?} of stripe {stripe} without {missing:?}", step.cell);
+            assert!(array.cell(stripe, step.cell).iter().all(|&byte| byte == RUBBISH));
+            known.push((step.cell, block));
+        }
+    }
+}
+
+fn survive_all_losses(mut array: Array, rounds: usize) {
+    let all = Roles::all(array.pipeline.params().nodes);
+    // Something in every block.
+    for stripe in 0..array.pipeline.params().stripes {
+        let set = array.set((stripe % 2) as u16, stripe);
+        array.write(&set);
+        array.world.run();
+        array.expect_closed(&[set]);
+    }
+    for missing in losses(&array) {
+        fill(&mut array, missing, true);
+        for _ in 0..rounds {
+            write_without(&mut array, missing);
+        }
+        for stripe in 0..array.pipeline.params().stripes {
+            for node in all.iter().filter(|&node| !missing.contains(node)) {
+                let wrong = array.wrong_rows(stripe, node);
+                assert_eq!(wrong, [], "stripe {stripe}, node {node} without {missing:?}");
+            }
+        }
+        expect_decodable(&mut array, missing);
+        fill(&mut array, missing, false);
+    }
+    array.verify();
+}
+
+#[test]
+fn diagonals_are_written_without_any_two_nodes() {
+    for nodes in 4..=9 {
+        let encoder = Planner::Encoder { node: 0 };
+        survive_all_losses(Array::connected(Family::Xor2d, nodes, encoder, nodes.into()), 4);
+    }
+}
+
+#[test]
+fn levels_are_written_without_what_they_survive() {
+    let arrays = [
+        (md(Level::Raid1), 2),
+        (md(Level::Raid1), 3),
+        (md(Level::Raid10), 4),
+        (md(Level::Raid10), 5),
+        (copies(3), 4),
+        (md(Level::Raid4), 3),
+        (md(Level::Raid4), 4),
+        (md(Level::Raid5), 3),
+        (md(Level::Raid5), 5),
+        (md(Level::Raid6), 4),
+        (md(Level::Raid6), 6),
+    ];
+    for (family, nodes) in arrays {
+        let array = Array::connected(family, nodes, Planner::Encoder { node: 0 }, nodes.into());
+        assert!(!losses(&array).is_empty());
+        survive_all_losses(array, 8);
+    }
+    let stripes = Array::connected(md(Level::Raid0), 3, Planner::Encoder { node: 0 }, 1);
+    assert_eq!(losses(&stripes), []);
+}
+
+#[test]
+fn pipelines_of_other_planners_have_encoders_for_that() {
+    let arrays = [
+        (Family::Xor2d, 5, Planner::Static),
+        (Family::Xor2d, 6, Planner::Chain),
+        (md(Level::Raid1), 3, Planner::Chain),
+        (md(Level::Raid6), 5, Planner::Chain),
+    ];
+    for (family, nodes, planner) in arrays {
+        survive_all_losses(Array::connected(family, nodes, planner, 50), 4);
+    }
+}

@@ -1,0 +1,111 @@
+//! A schedule as the nodes of a slice-set carry it out.
+
+use crate::program::{Operation, Program};
+use crate::schedule::{Endpoint, Schedule};
+use crate::set::{Mode, Roles, Touched};
+use braid_array::code::{Content, StripeCode};
+
+/// A schedule with all that nodes have to know of it.
+#[derive(Debug)]
+pub struct Course {
+    /// The code of the stripe.
+    pub code: StripeCode,
+    /// The schedule.
+    pub schedule: Schedule,
+    /// Who has no part in it.
+    missing: Roles,
+    /// By transfer: its slot among those that arrive at its node.
+    ranks: Vec<u32>,
+    /// By node: slices that arrive.
+    pub(super) received: Vec<u32>,
+    /// By node: sums that are not formed in place.
+    pub(super) fresh: Vec<u32>,
+}
+
+impl Course {
+    pub(super) fn new(code: StripeCode, schedule: Schedule, missing: Roles) -> Self {
+        let mut received = vec![0; usize::from(code.nodes())];
+        let rank = |to: u16| {
+            let next: &mut u32 = &mut received[usize::from(to)];
+            *next += 1;
+            *next - 1
+        };
+        let ranks = schedule.transfers().iter().map(|transfer| transfer.to).map(rank).collect();
+        let fresh = |node| {
+            let program = Program::of(&schedule, &code, node);
+            // With some blocks untouched, the slot that a sum takes may not be among its inputs.
+            let sums = program.steps().iter().filter(|step| step.operation == Operation::Sum);
+            sums.count() as u32
+        };
+        let fresh = (0..code.nodes()).map(fresh).collect();
+        Self { code, schedule, missing, ranks, received, fresh }
+    }
+
+    /// Its slot among those that arrive at its node.
+    pub(super) fn rank(&self, transfer: usize) -> u32 {
+        self.ranks[transfer]
+    }
+
+    /// Does this transfer take place in such a slice-set?
+    #[must_use]
+    pub fn live(&self, transfer: usize, mode: Mode, touched: &Touched) -> bool {
+        let transfer = &self.schedule.transfers()[transfer];
+        let wanted = || transfer.terms.iter().any(|(index, _)| touched.contains(index));
+        !self.missing.contains(transfer.to)
+            && (mode == Mode::Reconstruct || touched.is_all() || wanted())
+    }
+
+    /// What a node does in such a slice-set; nothing when it has no part in it. The inputs that
+    /// are data indices below the number of blocks are values in the sense of [`Mode`]. An input
+    /// that the node gets from its own store does not arrive: see [`Course::arrives`].
+    #[must_use]
+    pub fn part(&self, node: u16, mode: Mode, touched: &Touched) -> Program {
+        if self.missing.contains(node) {
+            return Program::default();
+        }
+        let live = |transfer| self.live(transfer, mode, touched);
+        let stored = |index: u32| touched.contains(index);
+        Program::partial(&self.schedule, &self.code, node, &live, &stored)
+    }
+
+    /// Does a live transfer arrive over the network? Not so blocks without new content.
+    #[must_use]
+    pub fn arrives(&self, transfer: usize, touched: &Touched) -> bool {
+        let data = self.code.data().len();
+        transfer >= data || touched.contains(transfer as u32)
+    }
+
+    /// The slices that the client sends in such a slice-set, by transfer, and what they are: the
+    /// new content of a block, or the sum of an equation, which the client forms.
+    pub fn sent_by_client(
+        &self,
+        mode: Mode,
+        touched: &Touched,
+    ) -> impl Iterator<Item = (usize, Content)> {
+        let transfers = self.schedule.transfers().iter().enumerate();
+        let sent = transfers.filter(move |&(number, transfer)| {
+            transfer.from == Endpoint::Client
+                && self.live(number, mode, touched)
+                && self.arrives(number, touched)
+        });
+        // Data blocks come first, then, when it sends them, the sums: just as cells are numbered.
+        sent.map(|(number, _)| (number, self.code.content(self.code.cell(number))))
+    }
+
+    /// The nodes with a part in such a slice-set.
+    #[must_use]
+    pub fn involved(&self, mode: Mode, touched: &Touched) -> Vec<u16> {
+        let nodes = (0..self.code.nodes()).filter(|&node| !self.missing.contains(node));
+        if touched.is_all() {
+            return nodes.collect();
+        }
+        let mut receives = vec![false; usize::from(self.code.nodes())];
+        for (number, transfer) in self.schedule.transfers().iter().enumerate() {
+            receives[usize::from(transfer.to)] |= self.live(number, mode, touched);
+        }
+        let takes_part = |&node: &u16| {
+            receives[usize::from(node)] && !self.part(node, mode, touched).steps().is_empty()
+        };
+        nodes.filter(takes_part).collect()
+    }
+}

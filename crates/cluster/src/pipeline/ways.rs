@@ -1,0 +1,120 @@
+//! In which ways a part of a stripe may be written when some roles have no part in it, and which of
+//! them is best.
+
+use crate::set::{Mode, Roles, Touched};
+use braid_array::code::{Part, StripeCode, Way};
+
+/// The data blocks that the missing roles hold, by index, ascending.
+pub fn lost_blocks(code: &StripeCode, missing: Roles) -> impl Iterator<Item = u32> {
+    let cells = (0..).zip(code.data());
+    cells.filter(move |(_, cell)| missing.contains(cell.node)).map(|(index, _)| index)
+}
+
+/// The way to write these blocks with the fewest reads and writes of members; and all blocks that
+/// are put then. Those that were not to be written are lost ones, whose content the client has to
+/// bring back before: a sum that is formed anew needs it.
+#[must_use]
+pub fn way(code: &StripeCode, touched: &Touched, missing: Roles) -> (Mode, Touched) {
+    let part = Part {
+        code,
+        covered: &|index| touched.contains(index as u32),
+        readable: &|cell| !missing.contains(cell.node),
+        held: &|cell| !missing.contains(cell.node),
+        in_step: true,
+    };
+    let mut put = touched.clone();
+    let mode = match part.way() {
+        Way::Whole => Mode::Full,
+        Way::Delta => Mode::Delta,
+        Way::Reconstruct => Mode::Reconstruct,
+        Way::Recover => {
+            lost_blocks(code, missing).for_each(|index| put.insert(index));
+            if put.is_all() { Mode::Full } else { Mode::Reconstruct }
+        }
+    };
+    (mode, put)
+}
+
+/// May a slice-set be opened that puts these blocks in this mode? Every value that goes into a sum
+/// has to come from somewhere: a block's from its node's store or from the client.
+pub(super) fn allowed(code: &StripeCode, mode: Mode, touched: &Touched, missing: Roles) -> bool {
+    let mut lost = lost_blocks(code, missing);
+    match mode {
+        // Where no sum is formed, blocks do not depend on each other.
+        Mode::Full => touched.count() > 0 && (touched.is_all() || !sums(code, missing)),
+        // What a lost block differs by is not known.
+        Mode::Delta => touched.count() > 0 && !lost.any(|index| touched.contains(index)),
+        Mode::Reconstruct => lost.all(|index| touched.contains(index)),
+    }
+}
+
+/// Does anybody hold a sum of several blocks?
+fn sums(code: &StripeCode, missing: Roles) -> bool {
+    let mut sums = code.equations().iter().filter(|equation| equation.terms.len() > 1);
+    sums.any(|equation| !missing.contains(equation.parity.node))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::family::Family;
+    use braid_array::level::{Layout, Level};
+
+    fn code(level: Level, nodes: u16) -> StripeCode {
+        let family = Family::Md { level, layout: Layout::default_for(level) };
+        family.code(nodes, 0).expect("a code")
+    }
+
+    fn some(code: &StripeCode, indices: &[u32]) -> Touched {
+        let mut touched = Touched::none(code.data().len() as u32);
+        indices.iter().for_each(|&index| touched.insert(index));
+        touched
+    }
+
+    #[test]
+    fn lost_blocks_are_brought_back_only_for_sums_that_need_them() {
+        let (mirror, raid5, raid6) =
+            (code(Level::Raid1, 3), code(Level::Raid5, 6), code(Level::Raid6, 8));
+        let home = |code: &StripeCode, index: usize| code.data()[index].node;
+        let parity = raid5.equations()[0].parity.node;
+        let two = [home(&raid6, 0), home(&raid6, 1)];
+        let best = |code, touched: &[u32], missing: &[u16], mode, put: &[u32]| {
+            let missing = missing.iter().copied().collect();
+            let found = way(code, &some(code, touched), missing);
+            assert_eq!(found, (mode, some(code, put)), "{touched:?} without {missing:?}");
+        };
+        best(&mirror, &[0], &[home(&mirror, 0)], Mode::Full, &[0]);
+        best(&raid5, &[0], &[], Mode::Delta, &[0]);
+        // Another one is lost: its value does not change.
+        best(&raid5, &[1], &[home(&raid5, 0)], Mode::Delta, &[1]);
+        best(&raid5, &[1, 2, 3], &[home(&raid5, 0)], Mode::Delta, &[1, 2, 3]);
+        // The old content is lost, the new goes into a sum with all the others.
+        best(&raid5, &[0], &[home(&raid5, 0)], Mode::Reconstruct, &[0]);
+        // No sum is held.
+        best(&raid5, &[0], &[parity], Mode::Full, &[0]);
+        best(&raid6, &[2], &two, Mode::Delta, &[2]);
+        best(&raid6, &[0, 2], &two, Mode::Reconstruct, &[0, 1, 2]);
+        best(&raid6, &[0, 2, 3, 4, 5], &two, Mode::Full, &[0, 1, 2, 3, 4, 5]);
+    }
+
+    #[test]
+    fn the_best_way_may_always_be_gone() {
+        for code in [code(Level::Raid6, 5), Family::Xor2d.code(4, 0).expect("4 nodes")] {
+            for bits in 1..1_u32 << code.data().len() {
+                let touched: Vec<u32> = (0..32).filter(|index| bits >> index & 1 == 1).collect();
+                let touched = some(&code, &touched);
+                for (a, b) in (0..code.nodes()).flat_map(|a| (0..=a).map(move |b| (a, b))) {
+                    let missing = [a, b].into_iter().collect();
+                    let (mode, put) = way(&code, &touched, missing);
+                    assert!(allowed(&code, mode, &put, missing), "{put:?} without {missing:?}");
+                    let lost: Vec<u32> = lost_blocks(&code, missing).collect();
+                    for index in 0..touched.blocks() {
+                        let decoded = put.contains(index) && !touched.contains(index);
+                        assert!(put.contains(index) || !touched.contains(index));
+                        assert!(!decoded || lost.contains(&index));
+                    }
+                }
+            }
+        }
+    }
+}
