@@ -78,7 +78,7 @@ impl Program {
     ) -> Self {
         let mut parts = stores(schedule, code, node, stored);
         for (number, transfer) in schedule.transfers().iter().enumerate() {
-            if transfer.from == Endpoint::Node(node) && live(number) {
+            if transfer.from == Endpoint::Node(node) {
                 let to = Destination::Node { node: transfer.to, transfer: number };
                 parts.push((transfer.inputs.clone(), to));
             }

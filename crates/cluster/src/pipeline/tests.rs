@@ -169,6 +169,9 @@ fn slice_sets_without_some_roles_keep_to_the_same_slots() {
                     plan.involved(set.mode, &set.touched).len() as u32,
                     u32::from(nodes) - missing.count()
                 );
+                for role in missing.iter() {
+                    assert!(plan.part(role, set.mode, &set.touched).steps().is_empty());
+                }
                 for node in (0..nodes).filter(|&node| !missing.contains(node)) {
                     let sent = plan.schedule.transfers().iter().enumerate();
                     let sent = sent.filter(|(_, transfer)| transfer.to == node);

@@ -54,11 +54,12 @@ impl Schedule {
     }
 
     /// The schedule with this encoder that leaves some nodes out. What they store the client sends
-    /// to whoever adds it up, or to who holds a copy; what they add up is not formed.
+    /// to the encoder, which adds it up or sends it to who holds a copy; what they add up is not
+    /// formed.
     ///
     /// # Errors
     /// Encoders are nodes of the stripe, and there.
-    pub fn encoded(
+    pub(crate) fn encoded(
         code: &StripeCode,
         encoder: u16,
         missing: impl Fn(u16) -> bool,
@@ -67,19 +68,11 @@ impl Schedule {
         if encoder >= nodes || missing(encoder) {
             return Err(ScheduleError::NoSuchEncoder { node: encoder, nodes });
         }
-        let held = |equation: &&Equation| !missing(equation.parity.node);
-        let home = |&cell: &Cell| {
-            let sums = code.involved(cell).iter().map(|&number| &code.equations()[number]);
-            let sums = || sums.clone().filter(held);
-            match (missing(cell.node), sums().next()) {
-                (true, Some(copy)) if sums().all(|sum| sum.terms.len() == 1) => copy.parity.node,
-                (true, Some(_)) => encoder,
-                _ => cell.node,
-            }
-        };
+        let home = |cell: &Cell| if missing(cell.node) { encoder } else { cell.node };
         let homes: Vec<u16> = code.data().iter().map(home).collect();
         let tree = |equation: &Equation| {
-            held(&equation).then(|| encoder_tree(code, equation, encoder, &homes))
+            let held = !missing(equation.parity.node);
+            held.then(|| encoder_tree(code, equation, encoder, &homes))
         };
         let trees: Vec<Option<Tree>> = code.equations().iter().map(tree).collect();
         Ok(build::to_homes(code, &homes, trees.iter().map(Option::as_ref)))
