@@ -56,6 +56,12 @@ pub enum FabricOp {
         /// Which.
         peer: PeerId,
     },
+    /// Close the connection at once: what was sent may not arrive. Its puts are answered soon, and
+    /// no other event of this peer comes after this.
+    Cut {
+        /// Which.
+        peer: PeerId,
+    },
 }
 
 /// What a machine hears from the fabric.

@@ -227,6 +227,18 @@ messages! {
         /// What would have announced it.
         imm: u32,
     }
+    /// Client: is the node there? Answer, whatever else it is at: `Pong`.
+    40 Ping {
+        /// Tag.
+        tag: u32,
+    }
+    /// Node: it is.
+    41 Pong {
+        /// Tag.
+        tag: u32,
+        /// How long the oldest operation on its storage has not been answered, in milliseconds.
+        storage_silent_ms: u32,
+    }
 }
 
 impl Message {

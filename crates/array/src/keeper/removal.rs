@@ -1,6 +1,6 @@
 //! Members that answer nothing, or have no room: how long they are waited for.
 
-use super::members::{Member, State};
+use super::members::State;
 use super::{Ask, Keeper, Traffic};
 use crate::action::CommandId;
 use crate::events::{ArrayEvent, Fault};
@@ -62,13 +62,16 @@ impl Keeper {
         self.removals.iter().map(|removal| removal.until).filter(|at| *at > self.now).min()
     }
 
+    /// The members that live and owe an answer, and since when they have been silent.
+    pub fn owing(&self) -> impl Iterator<Item = (MemberId, Instant)> {
+        let owing = self.members.iter_live().filter(|(_, member)| member.in_flight > 0);
+        owing.map(|(id, member)| (id, member.silent_since))
+    }
+
     /// When a member that a stop waits for has been silent for too long.
     pub(super) fn stop_deadline(&self) -> Option<Instant> {
-        let (begun, live) = (self.stop.impatient_since?, self.members.iter_live());
-        let owing = live.filter(|(_, member)| member.in_flight > 0);
-        let patience_ms = self.rules.stop_patience_ms;
-        let at = |(_, m): (_, &Member)| m.silent_since.max(begun).plus_millis(patience_ms);
-        owing.map(at).min()
+        let (begun, patience_ms) = (self.stop.impatient_since?, self.rules.stop_patience_ms);
+        self.owing().map(|(_, since)| since.max(begun).plus_millis(patience_ms)).min()
     }
 
     /// The array ends soon: from now on members that answer nothing are given up after a while.
@@ -87,13 +90,9 @@ impl Keeper {
     pub(super) fn tick_stop(&mut self) {
         let Some(begun) = self.stop.impatient_since else { return };
         let patience_ms = self.rules.stop_patience_ms;
-        let silent = |(id, member): (MemberId, &Member)| {
-            let since = member.silent_since.max(begun);
-            let over = member.in_flight > 0 && since.plus_millis(patience_ms) <= self.now;
-            over.then_some(id)
-        };
-        let members: Vec<MemberId> = self.members.iter_live().filter_map(silent).collect();
-        for id in members {
+        let over = |since: Instant| since.max(begun).plus_millis(patience_ms) <= self.now;
+        let silent: Vec<(MemberId, Instant)> = self.owing().filter(|&(_, at)| over(at)).collect();
+        for (id, _) in silent {
             self.fail_member(id, "does not answer", Fault::default());
         }
     }

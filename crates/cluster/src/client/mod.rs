@@ -20,6 +20,7 @@ mod obey;
 mod read;
 mod requests;
 mod setup;
+mod silence;
 mod space;
 mod staging;
 #[cfg(test)]
@@ -76,7 +77,12 @@ pub struct ClientConfig {
     pub read_only: bool,
     /// The client makes parities when that is faster: see [`mix`].
     pub mix: bool,
+    /// A node that owes an answer and says nothing for so long is lost, in milliseconds.
+    pub node_timeout_ms: u64,
 }
+
+/// What `node_timeout_ms` is unless somebody says otherwise.
+pub const NODE_TIMEOUT_MS: u64 = 5000;
 
 const RULES: Rules = Rules {
     on_loss: OnLoss::EndWrites,
@@ -128,6 +134,8 @@ enum Question {
     Flush(u32),
     /// For the keeper's update.
     Meta,
+    /// Whether it is there.
+    Ping,
 }
 
 /// How far the array is.
@@ -159,6 +167,7 @@ pub struct Client {
     phase: Phase,
     actions: VecDeque<Action>,
     links: Vec<Link>,
+    node_timeout_ms: u64,
     questions: BTreeMap<u32, (u16, Question)>,
     next_tag: u32,
     ios: BTreeMap<IoId, Use>,
@@ -247,6 +256,7 @@ impl Client {
             phase: Phase::Setup,
             actions: VecDeque::new(),
             links,
+            node_timeout_ms: config.node_timeout_ms,
             questions: BTreeMap::new(),
             next_tag: 1,
             ios: BTreeMap::new(),
@@ -386,6 +396,10 @@ impl Client {
             Message::Ok { tag } | Message::Volume { tag, .. } => {
                 self.answered(role, tag, Ok(None));
             }
+            Message::Pong { tag, storage_silent_ms } => {
+                self.answered(role, tag, Ok(None));
+                self.heard_of_storage(role, storage_silent_ms);
+            }
             Message::Prepared { tag, ring } => self.answered(role, tag, Ok(Some(ring))),
             Message::Refused { tag, reason, advice, .. } => {
                 self.answered(role, tag, Err(Refusal::new(reason, advice)));
@@ -411,6 +425,7 @@ impl Client {
             }
             Question::Flush(number) => self.flush_answered(number, answer.is_ok()),
             Question::Meta => self.meta_answered(),
+            Question::Ping => {}
         }
     }
 
@@ -421,9 +436,10 @@ impl Client {
         self.obey();
     }
 
+    /// Whoever does not answer may not take what was sent either: nobody waits for that.
     fn hang_up_on(&mut self, role: u16) {
         let peer = self.links[usize::from(role)].peer;
-        self.actions.push_back(Action::Fabric(FabricOp::HangUp { peer }));
+        self.actions.push_back(Action::Fabric(FabricOp::Cut { peer }));
         self.gone(role);
     }
 
@@ -448,7 +464,7 @@ impl Client {
             match question {
                 Question::Flush(number) => self.flush_answered(number, !self.unsafe_losses()),
                 Question::Meta => self.meta_answered(),
-                Question::Open | Question::Prepare | Question::Connect => {}
+                Question::Open | Question::Prepare | Question::Connect | Question::Ping => {}
             }
         }
         self.setup_goes_on();
@@ -530,6 +546,7 @@ impl Machine for Client {
             Event::Command { id, command } => self.command(id, command),
             Event::Tick => {
                 self.setup_tick();
+                self.look_for_silence();
                 if matches!(self.phase, Phase::Running) {
                     self.keeper.tick();
                     self.obey();
@@ -554,7 +571,7 @@ impl Machine for Client {
         let gathers = self.listed.iter().filter_map(due);
         let running = matches!(self.phase, Phase::Running);
         let keeper = self.keeper.deadline().filter(|_| running);
-        let own = [self.setup_deadline(), keeper];
+        let own = [self.setup_deadline(), self.silence_deadline(), keeper];
         gathers.chain(own.into_iter().flatten()).min()
     }
 

@@ -89,7 +89,7 @@ impl Client {
         self.end_sets();
     }
 
-    fn role_of(&self, member: MemberId) -> Option<u16> {
+    pub(super) fn role_of(&self, member: MemberId) -> Option<u16> {
         (0..self.params().nodes).find(|&role| self.links[usize::from(role)].id == Some(member))
     }
 }

@@ -42,6 +42,8 @@ pub(super) struct Link {
     pub(super) id: Option<MemberId>,
     pub(super) peer: PeerId,
     pub(super) state: LinkState,
+    /// The silence in which it was asked whether it is there.
+    pub(super) pinged: Option<Instant>,
     /// Where the ring begins in the node's arena.
     pub(super) ring: u64,
     /// By slot: what it is read for.
@@ -70,6 +72,7 @@ impl Link {
             id,
             peer: PeerId(u32::MAX),
             state,
+            pinged: None,
             ring: 0,
             slots: (0..slots).map(|_| None).collect(),
             free_slots: (0..slots).rev().collect(),
@@ -219,6 +222,9 @@ impl Client {
 
     /// Asks again for volumes that were taken.
     pub(super) fn setup_tick(&mut self) {
+        if !matches!(self.phase, Phase::Setup) {
+            return;
+        }
         for role in 0..self.params().nodes {
             let link = &mut self.links[usize::from(role)];
             if let LinkState::Opening { until, retry_at: Some(at) } = link.state
@@ -235,6 +241,7 @@ impl Client {
             LinkState::Opening { retry_at, .. } => retry_at,
             _ => None,
         };
-        self.links.iter().filter_map(retry).min()
+        let setup = matches!(self.phase, Phase::Setup);
+        self.links.iter().filter(|_| setup).filter_map(retry).min()
     }
 }

@@ -198,7 +198,8 @@ fn pipe_of(clients: &mut BTreeMap<ClientId, Client>, id: ClientId) -> Option<&mu
 }
 
 impl Machine for Node {
-    fn handle(&mut self, _now: Instant, event: Event) {
+    fn handle(&mut self, now: Instant, event: Event) {
+        self.out.now = now;
         match event {
             Event::Done { io, result } => {
                 if let Some(flight) = self.out.answered(io) {

@@ -1,11 +1,11 @@
 //! What a node asks of its executor, and what it remembers until it is answered.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use braid_array::action::Compute;
 use braid_array::fabric::{FabricOp, PeerId, VolumeOp};
-use braid_array::{Action, Buf, IoId, IoOp, MemberId};
+use braid_array::{Action, Buf, Instant, IoId, IoOp, MemberId};
 use slab::Slab;
 
 use super::ids::ClientId;
@@ -55,6 +55,9 @@ impl Flight {
 pub(super) struct Out {
     actions: VecDeque<Action>,
     flights: Slab<Flight>,
+    /// When each operation on a volume began that is not answered.
+    storing: BTreeMap<IoId, Instant>,
+    pub(super) now: Instant,
     /// Of all slices that have come, for any client.
     pub(super) received_bytes: u64,
 }
@@ -72,6 +75,7 @@ impl Out {
     /// Takes an operation out when it is answered.
     pub(super) fn answered(&mut self, io: IoId) -> Option<Flight> {
         let index = usize::try_from(io.0).ok()?;
+        self.storing.remove(&io);
         self.flights.try_remove(index)
     }
 
@@ -103,7 +107,14 @@ impl Out {
 
     pub(super) fn io(&mut self, flight: Flight, member: MemberId, op: IoOp) {
         let io = self.depart(flight);
+        self.storing.insert(io, self.now);
         self.push(Action::Io { io, member, op });
+    }
+
+    /// How long the oldest operation on a volume has not been answered, in milliseconds.
+    pub(super) fn storage_silent_ms(&self) -> u32 {
+        let oldest = self.storing.values().min().map_or(self.now.0, |since| since.0);
+        u32::try_from((self.now.0 - oldest) / 1_000_000).unwrap_or(u32::MAX)
     }
 
     pub(super) fn compute(&mut self, flight: Flight, compute: Compute) {

@@ -226,6 +226,14 @@ impl Node {
         let writes = client.held.as_ref().filter(|held| held.write);
         let stale = epoch != 0 && writes.is_some_and(|held| epoch < self.volumes.epoch(&held.name));
         match message {
+            Message::Ping { tag } => {
+                let storage_silent_ms = self.out.storage_silent_ms();
+                let (peer, epoch) = (client.peer, client.epoch);
+                if let Some(peer) = peer {
+                    self.out.send(peer, epoch, &Message::Pong { tag, storage_silent_ms });
+                }
+                Ok(())
+            }
             Message::Open { .. } | Message::Read { .. } if stale => Ok(()),
             Message::Open { set } => {
                 let pipe = client.pipe.as_mut().ok_or(Violation("a slice-set before Prepare"))?;

@@ -50,6 +50,8 @@ fn some() -> Vec<Message> {
         Message::Read { slot: 3, sector: 4096, bytes: 65536, to: 1 << 33 },
         Message::Refused { tag: 9, busy: true, reason: "no".into(), advice: "wait".into() },
         Message::Missing { imm: 0x1234_5678 },
+        Message::Ping { tag: 10 },
+        Message::Pong { tag: 10, storage_silent_ms: 7000 },
     ]
 }
 

@@ -111,17 +111,38 @@ impl World {
                     self.send(sender, bytes);
                 }
             }
-            FabricOp::HangUp { peer } => {
-                let Some(id) = self.processes[process].peers.remove(&peer) else {
-                    self.fault(process, &format!("hangs up on {peer:?}, which is not there"));
-                    return;
-                };
-                self.note(&[20, process as u64, u64::from(peer.0)], || {
-                    format!("process {process} hangs up on {peer:?}")
-                });
-                self.end(id).state = State::HungUp;
-                self.stop_arrivals(id);
-                self.later(FabricDue::Closing(id));
+            FabricOp::HangUp { peer } => drop(self.hang_up(process, peer)),
+            FabricOp::Cut { peer } => {
+                if let Some(id) = self.hang_up(process, peer) {
+                    self.lose_what_was_sent(id);
+                }
+            }
+        }
+    }
+
+    fn hang_up(&mut self, process: usize, peer: PeerId) -> Option<EndId> {
+        let Some(id) = self.processes[process].peers.remove(&peer) else {
+            self.fault(process, &format!("hangs up on {peer:?}, which is not there"));
+            return None;
+        };
+        self.note(&[20, process as u64, u64::from(peer.0)], || {
+            format!("process {process} hangs up on {peer:?}")
+        });
+        self.end(id).state = State::HungUp;
+        self.stop_arrivals(id);
+        self.later(FabricDue::Closing(id));
+        Some(id)
+    }
+
+    /// Some of what this end has sent will never arrive.
+    fn lose_what_was_sent(&mut self, id: EndId) {
+        let coming = self.end(id.other()).coming.len() as u64;
+        let arrive = self.rng.below(coming + 1) as usize;
+        self.end(id.other()).coming.truncate(arrive);
+        for number in 0..self.puts.len() {
+            let on_its_way = self.puts[number].sender == id && !self.puts[number].over;
+            if on_its_way && self.rng.percent(50) {
+                self.forget_put(number);
             }
         }
     }
@@ -237,6 +258,18 @@ impl World {
             self.fabric_due(FabricDue::PutRead(number));
         } else {
             self.later(FabricDue::PutRead(number));
+        }
+    }
+
+    /// The process that would be told of this.
+    pub(super) fn fabric_hears(&self, due: FabricDue) -> Option<usize> {
+        let end = |id: EndId| self.connections[id.connection].ends[id.end].process;
+        match due {
+            FabricDue::Up(id) | FabricDue::Message(id) | FabricDue::Cut(id) => Some(end(id)),
+            FabricDue::Closing(id) => Some(end(id.other())),
+            FabricDue::PutDone(number) => Some(end(self.puts[number].sender)),
+            FabricDue::PutPlaced(number) => Some(end(self.puts[number].sender.other())),
+            FabricDue::PutRead(_) | FabricDue::PutLand(_) => None,
         }
     }
 

@@ -18,7 +18,7 @@ const IO_ALIGN_BYTES: u64 = 4096;
 /// Something a process waits for.
 #[derive(Debug)]
 pub(super) struct Work {
-    process: usize,
+    pub(super) process: usize,
     io: IoId,
     claims: Vec<ClaimId>,
     kind: Kind,

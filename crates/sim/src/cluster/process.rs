@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use braid_array::{AnyMachine, BlockMachine, Buf, MemberId};
 
 use super::claims::{ClaimId, Claims, Use};
+use super::world::Due;
 use crate::disk::Disk;
 use braid_array::fabric::PeerId;
 
@@ -38,6 +39,10 @@ pub struct Process {
     pub volumes: BTreeMap<String, Stored>,
     /// It runs.
     pub alive: bool,
+    /// It stands still.
+    pub(super) frozen: bool,
+    /// What it has not heard of.
+    pub(super) held: Vec<Due>,
     /// Its end of a connection.
     pub(super) peers: BTreeMap<PeerId, super::fabric::EndId>,
     pub(super) accepted: u32,
@@ -60,6 +65,8 @@ impl Process {
             address,
             volumes: BTreeMap::new(),
             alive: true,
+            frozen: false,
+            held: Vec::new(),
             peers: BTreeMap::new(),
             accepted: 0,
             next_member: 0,

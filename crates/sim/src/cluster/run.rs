@@ -4,6 +4,8 @@
 use braid_array::Machine;
 use braid_array::events::ArrayEvent;
 
+use braid_cluster::client::NODE_TIMEOUT_MS;
+
 use super::content;
 use super::scenario::{End, Scenario};
 use super::session::Session;
@@ -92,6 +94,9 @@ fn revive(session: &mut Session) -> Result<(), Failure> {
     for role in dead {
         session.reboot(role);
     }
+    for node in session.nodes.clone() {
+        session.world.thaw(node);
+    }
     session.lost.clear();
     session.dead = false;
     session.troubled = false;
@@ -113,12 +118,20 @@ enum Trouble {
     CutPeers(u16, u16),
     /// Sectors of a node cannot be read.
     BadSectors(u16),
+    /// A node hangs for longer than it is waited for.
+    Hang(u16),
+    /// A node stands still for a while, which nobody is to notice.
+    Pause(u16),
 }
 
 /// What breaks in a life that is to end like this, and before which request.
 fn troubles(session: &mut Session, end: End) -> Vec<(u64, Trouble)> {
     let Session { scenario, rng, .. } = session;
     let mut troubles = Vec::new();
+    if rng.percent(10) {
+        let node = rng.below(u64::from(scenario.params.nodes)) as u16;
+        troubles.push((rng.below(scenario.requests), Trouble::Pause(node)));
+    }
     let mut lost = Vec::new();
     if scenario.bad_sectors {
         for node in scenario.more_losses(rng, &lost).into_iter().take(1) {
@@ -132,7 +145,8 @@ fn troubles(session: &mut Session, end: End) -> Vec<(u64, Trouble)> {
     for node in scenario.more_losses(rng, &lost) {
         let trouble = match rng.below(10) {
             0..6 => Trouble::Kill(node),
-            6..8 => Trouble::Cut(node),
+            6 => Trouble::Cut(node),
+            7 => Trouble::Hang(node),
             _ => Trouble::CutPeers(node, (node + 1) % scenario.params.nodes),
         };
         // At times both at once, or at the very beginning.
@@ -148,6 +162,10 @@ fn troubles(session: &mut Session, end: End) -> Vec<(u64, Trouble)> {
 
 fn inject(session: &mut Session, trouble: Trouble) {
     session.world.note(&[50], || format!("TROUBLE {trouble:?}"));
+    if let Trouble::Pause(role) = trouble {
+        let nanos = session.rng.between(1, 1000 * NODE_TIMEOUT_MS) * 900;
+        return session.world.freeze(session.nodes[usize::from(role)], nanos);
+    }
     session.drop_guest();
     session.troubled = true;
     session.half_synced |= session.syncing();
@@ -162,6 +180,13 @@ fn inject(session: &mut Session, trouble: Trouble) {
             session.dead = true;
             cut(session, session.nodes[usize::from(role)], session.client);
         }
+        Trouble::Hang(role) => {
+            session.lost.push(role);
+            session.dead = true;
+            let millis = NODE_TIMEOUT_MS * session.rng.between(2, 20);
+            session.world.freeze(session.nodes[usize::from(role)], millis * 1_000_000);
+        }
+        Trouble::Pause(_) => {}
         Trouble::CutPeers(a, b) => {
             let [a, b] = [a, b].map(|role| session.nodes[usize::from(role)]);
             cut(session, a, b);

@@ -4,7 +4,7 @@ use braid_array::action::{Command, CommandId, Event};
 use braid_array::array::Scratch;
 use braid_array::events::{ArrayEvent, SyncAction, SyncEnd};
 use braid_array::{Action, AnyMachine, BlockMachine, Buf, Op, Request, RequestError, RequestId};
-use braid_cluster::client::{Client, ClientConfig, ClientMember};
+use braid_cluster::client::{Client, ClientConfig, ClientMember, NODE_TIMEOUT_MS};
 use braid_cluster::node::Node;
 use braid_cluster::pipeline::Params;
 use braid_cluster::{Pipeline, Planner};
@@ -237,7 +237,14 @@ impl Session {
         let roles = (0..params.nodes).filter(|role| !missing.contains(role));
         let disks: Vec<&Disk> = roles.map(|role| self.disk(role)).collect();
         let bitmap = content::bitmap(&disks).map_err(Failure)?;
-        let config = ClientConfig { params, members, bitmap, read_only, mix: self.scenario.mix };
+        let config = ClientConfig {
+            params,
+            members,
+            bitmap,
+            read_only,
+            mix: self.scenario.mix,
+            node_timeout_ms: NODE_TIMEOUT_MS,
+        };
         let slots = self.scenario.depth as u64 * self.slot_bytes();
         let bytes = Client::scratch_bytes(&config);
         let client = Client::new(config, Scratch { offset: slots, bytes }).map_err(Failure)?;

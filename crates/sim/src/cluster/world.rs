@@ -79,6 +79,8 @@ impl Mutation {
 pub(super) enum Due {
     Work(usize),
     Fabric(FabricDue),
+    /// The process goes on.
+    Thaw(usize),
 }
 
 /// See the module.
@@ -191,7 +193,8 @@ impl World {
         let deadline = |(number, process): (usize, &Process)| {
             process.machine.deadline().map(|at| (at, number))
         };
-        let alive = self.processes.iter().enumerate().filter(|(_, process)| process.alive);
+        let goes_on = |(_, process): &(usize, &Process)| process.alive && !process.frozen;
+        let alive = self.processes.iter().enumerate().filter(goes_on);
         let tick = alive.filter_map(deadline).min();
         let due = self.clock.next_due();
         match (due, tick) {
@@ -203,13 +206,44 @@ impl World {
                 true
             }
             _ => {
-                match self.clock.pop() {
-                    Some(Due::Work(slot)) => self.finish(slot),
-                    Some(Due::Fabric(due)) => self.fabric_due(due),
-                    None => return false,
+                let Some(due) = self.clock.pop() else { return false };
+                let hears = self.hears(due).filter(|&hears| self.processes[hears].frozen);
+                match (due, hears) {
+                    (due, Some(process)) => self.processes[process].held.push(due),
+                    (Due::Work(slot), _) => self.finish(slot),
+                    (Due::Fabric(due), _) => self.fabric_due(due),
+                    (Due::Thaw(process), _) => self.thaw(process),
                 }
                 true
             }
+        }
+    }
+
+    /// The process that would be told of this.
+    fn hears(&self, due: Due) -> Option<usize> {
+        match due {
+            Due::Work(slot) => self.work[slot].as_ref().map(|work| work.process),
+            Due::Fabric(due) => self.fabric_hears(due),
+            Due::Thaw(_) => None,
+        }
+    }
+
+    /// The process stands still for so long: its memory and its devices do not, but it hears of
+    /// nothing.
+    pub fn freeze(&mut self, process: usize, nanos: u64) {
+        self.note(&[3, process as u64], || format!("FREEZE {process} for {nanos} ns"));
+        self.processes[process].frozen = true;
+        self.clock.schedule(nanos, Due::Thaw(process));
+    }
+
+    /// It hears of everything since, in order.
+    pub fn thaw(&mut self, process: usize) {
+        if !std::mem::take(&mut self.processes[process].frozen) {
+            return;
+        }
+        self.note(&[4, process as u64], || format!("THAW {process}"));
+        for due in std::mem::take(&mut self.processes[process].held) {
+            self.clock.schedule(1, due);
         }
     }
 

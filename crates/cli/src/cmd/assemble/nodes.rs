@@ -7,6 +7,7 @@ use braid_array::Refusal;
 use braid_array::assemble::{self as local, Verdict};
 use braid_array::format::Superblock;
 use braid_cluster::assemble::{Assembly, Candidate, Options, Start, Startable, decide};
+use braid_cluster::client::NODE_TIMEOUT_MS;
 use braid_cluster::pipeline::Params;
 use braid_cluster::{ClientConfig, Planner};
 use braid_host::daemon::Daemon;
@@ -328,6 +329,7 @@ fn assembled(
         bitmap: plan.bitmap,
         read_only: plan.read_only,
         mix: schedule == WriteSchedule::Mix,
+        node_timeout_ms: NODE_TIMEOUT_MS,
     };
     Ok(Assembled::Cluster { config, fabric })
 }

@@ -329,7 +329,7 @@ impl World {
                     self.pending.push(Pending::Ordered((to, theirs), event));
                 }
             }
-            FabricOp::HangUp { peer } => self.cut((site, peer), false),
+            FabricOp::HangUp { peer } | FabricOp::Cut { peer } => self.cut((site, peer), false),
         }
     }
 }

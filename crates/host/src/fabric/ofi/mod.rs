@@ -282,6 +282,11 @@ impl Fabric for Ofi {
             }
             FabricOp::Send { peer, bytes } => self.push(peer, Outgoing::Message(bytes)),
             FabricOp::HangUp { peer } => self.hang_up(peer),
+            FabricOp::Cut { peer } => {
+                if let Some(link) = self.peers.remove(&peer).and_then(|peer| peer.link) {
+                    link.cut();
+                }
+            }
         }
     }
 

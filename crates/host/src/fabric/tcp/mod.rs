@@ -166,6 +166,16 @@ impl Tcp {
         }
     }
 
+    fn cut(&mut self, peer: PeerId) {
+        if let Some(index) = self.index(peer) {
+            self.hang_up(peer);
+            self.connections[index].break_off("the machine ends it".into());
+            self.settle(index);
+        } else {
+            self.hang_up(peer);
+        }
+    }
+
     fn received(&mut self, driver: &mut Driver<Token>, index: usize, result: Result<u32, Errno>) {
         let Self { connections, place, events, .. } = self;
         let connection = &mut connections[index];
@@ -224,6 +234,7 @@ impl Fabric for Tcp {
             }
             FabricOp::Send { peer, bytes } => self.enqueue(peer, Frame::Message(bytes)),
             FabricOp::HangUp { peer } => self.hang_up(peer),
+            FabricOp::Cut { peer } => self.cut(peer),
         }
     }
 

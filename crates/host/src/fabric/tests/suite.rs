@@ -36,6 +36,7 @@ macro_rules! suite {
             who_is_not_there_is_lost
             strangers_are_told_apart
             what_was_sent_arrives_after_hanging_up
+            who_takes_nothing_is_not_waited_for_when_cut
             an_ending_engine_sends_the_rest
         ];)* }
     };
@@ -356,6 +357,25 @@ fn what_was_sent_arrives_after_hanging_up(make: Make) {
     assert_eq!(answered, ios);
     a.end();
     b.end();
+}
+
+fn who_takes_nothing_is_not_waited_for_when_cut(make: Make) {
+    let ((mut a, to_b), (b, _)) = make.pair();
+    // The other engine takes nothing of it.
+    let ios: Vec<IoId> = (0..64)
+        .map(|i| a.put(to_b, Buf { offset: i % 16 * MIB, len: MIB as u32 }, INBOX, 5))
+        .collect();
+    a.ask(FabricOp::Cut { peer: to_b });
+    wait_for(&mut [&mut a], |sides| sides[0].events.len() >= ios.len());
+    let done = |event: Event| match event {
+        Event::Done { io, .. } => io,
+        other => panic!("an event after the end: {other:?}"),
+    };
+    let mut answered: Vec<IoId> = a.events.drain(..).map(done).collect();
+    answered.sort_unstable();
+    assert_eq!(answered, ios);
+    a.end();
+    drop(b);
 }
 
 fn hanging_up_while_dialling_is_silent(make: Make) {

@@ -1,0 +1,98 @@
+//! Nodes that say nothing.
+
+use super::*;
+
+const SECOND: u64 = 1_000_000_000;
+
+fn tick(client: &mut Client, millis: u64) {
+    client.handle(Instant(millis * SECOND / 1000), Event::Tick);
+}
+
+/// The nodes that are asked whether they are there, with the tags.
+fn pinged(actions: &[Action]) -> Vec<(u16, u32)> {
+    let ping = |action: &Action| match action {
+        Action::Fabric(FabricOp::Send { peer, bytes }) => match Message::decode(bytes) {
+            Ok((_, Message::Ping { tag })) => Some((peer.0 as u16, tag)),
+            _ => None,
+        },
+        _ => None,
+    };
+    actions.iter().filter_map(ping).collect()
+}
+
+/// The connections that are cut.
+fn cut(actions: &[Action]) -> Vec<u32> {
+    let cut = |action: &Action| match action {
+        Action::Fabric(FabricOp::Cut { peer }) => Some(peer.0),
+        _ => None,
+    };
+    actions.iter().filter_map(cut).collect()
+}
+
+fn pong(client: &mut Client, (role, tag): (u16, u32), storage_silent_ms: u32) {
+    hear(client, role, &Message::Pong { tag, storage_silent_ms });
+}
+
+fn stuck() -> Client {
+    let mut client = client(Planner::Encoder { node: 0 });
+    run(&mut client, |_, _| false);
+    begin_write(&mut client);
+    client
+}
+
+#[test]
+fn of_nodes_that_owe_an_answer_only_the_one_that_hangs_is_lost() {
+    let mut client = stuck();
+    tick(&mut client, 2000);
+    assert_eq!(pinged(&actions(&mut client)), []);
+    tick(&mut client, 2501);
+    let asked = pinged(&actions(&mut client));
+    assert_eq!(asked.len(), 3, "all of them have a part in it");
+    pong(&mut client, asked[0], 0);
+    pong(&mut client, asked[2], 100);
+    tick(&mut client, 4999);
+    assert_eq!(cut(&actions(&mut client)), Vec::<u32>::new());
+    tick(&mut client, 5001);
+    assert_eq!(cut(&actions(&mut client)), [1]);
+    assert!(client.alive(0) && !client.alive(1) && client.alive(2));
+}
+
+#[test]
+fn a_node_whose_storage_hangs_is_lost_although_it_answers() {
+    let mut client = stuck();
+    tick(&mut client, 2501);
+    let asked = pinged(&actions(&mut client));
+    pong(&mut client, asked[2], 4999);
+    assert_eq!(cut(&actions(&mut client)), Vec::<u32>::new());
+    pong(&mut client, asked[1], 5000);
+    let after = actions(&mut client);
+    assert_eq!(cut(&after), [1]);
+    let told = after.iter().find_map(|action| match action {
+        Action::Notify(ArrayEvent::MemberFailed { reason, .. }) => Some(reason.to_string()),
+        _ => None,
+    });
+    assert_eq!(told.as_deref(), Some("its storage has not answered for 5 s"));
+}
+
+#[test]
+fn a_node_that_hangs_while_the_array_is_set_up_is_not_waited_for() {
+    let mut client = client(Planner::Encoder { node: 0 });
+    run(&mut client, |role, _| role == 1);
+    for millis in [2501, 5001] {
+        tick(&mut client, millis);
+        run(&mut client, |role, _| role == 1);
+    }
+    assert!(client.alive(0) && !client.alive(1));
+    submit(&mut client, Op::Read, 0, 8);
+}
+
+#[test]
+fn who_owes_nothing_may_say_nothing() {
+    let mut client = client(Planner::Encoder { node: 0 });
+    run(&mut client, |_, _| false);
+    for minute in 1..5 {
+        tick(&mut client, minute * 60_000);
+        let after = actions(&mut client);
+        assert!(pinged(&after).is_empty() && cut(&after).is_empty());
+    }
+}
