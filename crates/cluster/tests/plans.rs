@@ -225,7 +225,8 @@ fn what_is_written_comes_back_whoever_is_gone() {
             }
             bench.lose(&lost);
             let (view, zero) = (bench.view(&lost, true), bench.zero());
-            let plan = write(&view, &segments, zero, false, &mut bench.taken()).expect("survives");
+            let plan = write(Plan::default(), &view, &segments, zero, false, &mut bench.taken())
+                .expect("survives");
             bench.run(&plan);
             for (index, expected) in expected[..width].iter().enumerate() {
                 let to = bench.source(index, 0);

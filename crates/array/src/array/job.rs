@@ -82,7 +82,6 @@ pub(crate) struct Job {
     pub(crate) plan: Plan,
     pub(crate) taken: Option<Taken>,
     pub(crate) pending: usize,
-    pub(crate) next_compute: usize,
     pub(crate) compared: Option<Compared>,
     pub(crate) checked: Vec<Checked>,
     /// Members not to read from, and those of them whose medium failed and wants rewriting.
@@ -110,7 +109,6 @@ impl Job {
             plan: Plan::default(),
             taken: None,
             pending: 0,
-            next_compute: 0,
             compared: None,
             checked: Vec::new(),
             avoid: Vec::new(),
@@ -275,7 +273,6 @@ impl Array {
         match planned {
             Ok(plan) => {
                 job.plan = plan;
-                job.next_compute = 0;
                 job.read_failed = false;
                 self.begin_reads(index);
             }
@@ -300,9 +297,7 @@ impl Array {
     pub(super) fn next_compute(&mut self, index: usize) {
         let job = self.jobs.get_mut(index);
         job.stage = Stage::Computing;
-        if job.next_compute < job.plan.computes.len() {
-            let compute = job.plan.computes[job.next_compute].clone();
-            job.next_compute += 1;
+        if let Some(compute) = job.plan.computes.pop_front() {
             self.issue_compute(compute, index);
             return;
         }
@@ -311,7 +306,6 @@ impl Array {
                 Ok(Some(plan)) => {
                     let job = self.jobs.get_mut(index);
                     job.plan = plan;
-                    job.next_compute = 0;
                     self.next_compute(index);
                 }
                 Ok(None) => self.finish_job(index, Ok(())),
@@ -392,7 +386,7 @@ impl Array {
         } else if !goes_on_in_blocks(&job) {
             self.tell_unread(&job);
         }
-        if matches!(job.kind, Kind::MirrorWrite { .. }) {
+        if matches!(job.kind, Kind::Write { .. } | Kind::MirrorWrite { .. }) {
             self.spare_plans.push(std::mem::take(&mut job.plan).cleared());
         }
         match &job.kind {

@@ -107,11 +107,14 @@ impl Array {
         if self.keeper.failed && !matches!(job.kind, Kind::Read { .. }) {
             return Err(RequestError::Failed);
         }
-        let lost = |Unrecoverable| self.lost();
+        let lost = self.lost();
+        let lost = |Unrecoverable| lost;
         match &job.kind {
             Kind::Write { unit, segments, .. } => {
                 let view = self.stripe_view(*unit, &job.avoid);
-                parity::write(&view, segments, self.pool.zero, job.fua, taken).map_err(lost)
+                let memory = self.spare_plans.pop().unwrap_or_default();
+                let zero = self.pool.zero;
+                parity::write(memory, &view, segments, zero, job.fua, taken).map_err(lost)
             }
             Kind::MirrorWrite { sector, sectors, source, .. } => {
                 let memory = self.spare_plans.pop().unwrap_or_default();

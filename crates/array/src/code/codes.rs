@@ -25,8 +25,8 @@ pub struct KnownCode {
 
 #[derive(Debug)]
 struct Answer {
-    lost: Vec<Cell>,
-    wanted: Vec<Cell>,
+    lost: Vec<usize>,
+    wanted: Vec<usize>,
     /// `None`: they do not come back.
     sums: Option<Arc<Vec<Sums>>>,
 }
@@ -47,27 +47,26 @@ impl Deref for KnownCode {
 
 impl KnownCode {
     /// The `wanted` cells, all of them lost, so many at once, as sums of cells that are there
-    /// without the `lost` ones; `None` when they do not come back.
+    /// without the `lost` ones; `None` when they do not come back. Cells go by their numbers.
     #[must_use]
-    pub fn sums(
-        &self,
-        lost: Vec<Cell>,
-        wanted: Vec<Cell>,
-        at_once: usize,
-    ) -> Option<Arc<Vec<Sums>>> {
+    pub fn sums(&self, lost: &[usize], wanted: &[usize], at_once: usize) -> Option<Arc<Vec<Sums>>> {
         let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
         let known = |answer: &&Answer| answer.lost == lost && answer.wanted == wanted;
         if let Some(answer) = answers.iter().find(known) {
             return answer.sums.clone();
         }
-        let recovery = Recovery::of(&self.code, &lost, &wanted);
+        let cells = |numbers: &[usize]| -> Vec<Cell> {
+            numbers.iter().map(|&number| self.code.cell(number)).collect()
+        };
+        let recovery = Recovery::of(&self.code, &cells(lost), &cells(wanted));
         let sums = recovery.map(|recovery| {
-            let some = |cells: &[Cell]| recovery.direct(&self.code, cells);
+            let some = |wanted: &[usize]| recovery.direct(&self.code, &cells(wanted));
             Arc::new(wanted.chunks(at_once).map(some).collect::<Vec<Sums>>())
         });
         if answers.len() == ANSWERS {
             answers.remove(0);
         }
+        let (lost, wanted) = (lost.to_vec(), wanted.to_vec());
         answers.push(Answer { lost, wanted, sums: sums.clone() });
         sums
     }

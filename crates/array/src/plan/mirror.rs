@@ -61,7 +61,7 @@ pub(crate) fn check(
     let firsts = if pairs { held.len() } else { 1 };
     for (at, first) in held.iter().enumerate().take(firsts) {
         for other in &held[at + 1..] {
-            plan.computes.push(Compute::Compare { a: first.buf, b: other.buf });
+            plan.computes.push_back(Compute::Compare { a: first.buf, b: other.buf });
         }
     }
     let unread: Vec<RoleView> =

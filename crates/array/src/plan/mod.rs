@@ -6,6 +6,8 @@ pub(crate) mod mirror;
 pub mod parity;
 pub mod parity_sync;
 
+use std::collections::VecDeque;
+
 use crate::action::{Compute, IoOp};
 use crate::{Buf, MemberId, SECTOR_BYTES};
 
@@ -52,7 +54,7 @@ pub struct Plan {
     /// Side by side, before everything else.
     pub reads: Vec<MemberIo>,
     /// One after the other.
-    pub computes: Vec<Compute>,
+    pub computes: VecDeque<Compute>,
     /// Side by side, after everything else.
     pub writes: Vec<MemberIo>,
 }
@@ -157,15 +159,16 @@ impl Plan {
 /// Scratch strips taken for one plan; given back as a whole when the plan ends.
 #[derive(Debug, Default)]
 pub struct Taken {
-    free: Vec<Buf>,
-    used: Vec<Buf>,
+    bufs: Vec<Buf>,
+    /// The first so many are free.
+    free: usize,
 }
 
 impl Taken {
     /// None is taken yet of those that are free.
     #[must_use]
     pub const fn new(free: Vec<Buf>) -> Self {
-        Self { free, used: Vec::new() }
+        Self { free: free.len(), bufs: free }
     }
 
     /// One more strip.
@@ -173,18 +176,18 @@ impl Taken {
     /// # Panics
     /// When a planner takes more than one for each cell and one more: a planner bug.
     pub fn take(&mut self) -> Buf {
-        let buf = self.free.pop().expect("a plan takes a strip for each cell and one more");
-        self.used.push(buf);
-        buf
+        let free = self.free.checked_sub(1);
+        self.free = free.expect("a plan takes a strip for each cell and one more");
+        self.bufs[self.free]
     }
 
     /// What was set aside.
     pub fn bytes(&self) -> u64 {
-        self.free.iter().chain(&self.used).map(|buf| u64::from(buf.len)).sum()
+        self.bufs.iter().map(|buf| u64::from(buf.len)).sum()
     }
 
     /// All of them, taken or not.
     pub fn into_bufs(self) -> impl Iterator<Item = Buf> {
-        self.free.into_iter().chain(self.used)
+        self.bufs.into_iter()
     }
 }

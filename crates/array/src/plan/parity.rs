@@ -51,23 +51,18 @@ impl StripeView {
         (0..self.cells.len()).filter(|&strip| self.cells[strip].reader.is_none()).collect()
     }
 
-    /// The equations whose sums somebody holds, in sets that are made at once.
-    pub(super) fn held(&self) -> Vec<Vec<&Equation>> {
-        self.sets(|equation| self.of(equation.parity).writable())
+    /// The equations whose sums somebody holds.
+    pub(super) fn held(&self) -> impl Iterator<Item = &Equation> {
+        let held = |equation: &&Equation| self.of(equation.parity).writable();
+        self.code.equations().iter().filter(held)
     }
+}
 
-    pub(super) fn sets(&self, which: impl Fn(&Equation) -> bool) -> Vec<Vec<&Equation>> {
-        let mut sets: Vec<Vec<&Equation>> = Vec::new();
-        for equation in self.code.equations().iter().filter(|equation| which(equation)) {
-            match sets.last_mut() {
-                Some(set) if set.len() < MAX_OUTPUTS && alike(set[0], equation) => {
-                    set.push(equation);
-                }
-                _ => sets.push(vec![equation]),
-            }
-        }
-        sets
-    }
+/// Equations in sets that are made at once.
+pub(super) fn sets<'a, 'b>(
+    equations: &'a [&'b Equation],
+) -> impl Iterator<Item = &'a [&'b Equation]> {
+    equations.chunk_by(|a, b| alike(a, b)).flat_map(|set| set.chunks(MAX_OUTPUTS))
 }
 
 /// Are these sums of the same data?
@@ -119,18 +114,18 @@ impl<'a> Slots<'a> {
     }
 }
 
-/// Plans a write of one unit. `zero` is a strip of zeroes.
+/// Plans a write of one unit, in the memory of an empty `plan`. `zero` is a strip of zeroes.
 ///
 /// # Errors
 /// [`Unrecoverable`] when strips that are needed are lost beyond the redundancy.
 pub fn write(
+    mut plan: Plan,
     view: &StripeView,
     segments: &[Segment],
     zero: Buf,
     fua: bool,
     taken: &mut Taken,
 ) -> Result<Plan, Unrecoverable> {
-    let mut plan = Plan::default();
     let mut slots = Slots::new(view, taken);
     let mut cuts: Vec<u32> = segments.iter().flat_map(|s| [s.rows.start, s.rows.end]).collect();
     cuts.sort_unstable();
@@ -260,13 +255,13 @@ impl Cut<'_> {
 
     /// Sums of the whole new stripe.
     fn encode(&self, plan: &mut Plan, slots: &mut Slots) {
-        let sets = self.view.held();
-        for set in &sets {
+        let held: Vec<&Equation> = self.view.held().collect();
+        for set in sets(&held) {
             let strips = set[0].terms.iter().map(|term| self.view.code.number(term.cell));
             let inputs = strips.map(|index| self.source(index, slots)).collect();
-            plan.computes.push(sum(self.view, set, self.rows, inputs, slots));
+            plan.computes.push_back(sum(self.view, set, self.rows, inputs, slots));
         }
-        self.write_sums(plan, slots, &sets);
+        self.write_sums(plan, slots, &held);
     }
 
     /// Sums from their old values and the change of what is covered.
@@ -277,10 +272,11 @@ impl Cut<'_> {
                 read_strip(self.view, index, self.rows, plan, slots);
             }
         }
-        let mut sets = self.view.held();
         let changes = |term: &&Term| self.covered[code.number(term.cell)].is_some();
-        sets.retain(|set| set[0].terms.iter().any(|term| changes(&term)));
-        for set in &sets {
+        let held = self.view.held();
+        let held: Vec<&Equation> =
+            held.filter(|equation| equation.terms.iter().any(|term| changes(&term))).collect();
+        for set in sets(&held) {
             let mut inputs = Vec::new();
             for term in set[0].terms.iter().filter(changes) {
                 let index = code.number(term.cell);
@@ -295,13 +291,13 @@ impl Cut<'_> {
                 let terms = equation.terms.iter().filter(changes);
                 coefs.extend(terms.flat_map(|term| [term.coef; 2]));
             }
-            plan.computes.push(Compute::Sum { inputs, coefs, outputs, accumulate: true });
+            plan.computes.push_back(Compute::Sum { inputs, coefs, outputs, accumulate: true });
         }
-        self.write_sums(plan, slots, &sets);
+        self.write_sums(plan, slots, &held);
     }
 
-    fn write_sums(&self, plan: &mut Plan, slots: &mut Slots, sets: &[Vec<&Equation>]) {
-        for equation in sets.iter().flatten() {
+    fn write_sums(&self, plan: &mut Plan, slots: &mut Slots, sums: &[&Equation]) {
+        for equation in sums {
             let strip = self.view.code.number(equation.parity);
             let buf = self.rows.of(slots.get(strip));
             plan.write(&self.view.cells[strip], self.rows, buf, self.fua);
@@ -370,9 +366,7 @@ pub(super) fn recover(
     plan: &mut Plan,
     slots: &mut Slots,
 ) -> Result<(), Unrecoverable> {
-    let code = &view.code;
-    let cells = |strips: &[usize]| strips.iter().map(|&strip| code.cell(strip)).collect::<Vec<_>>();
-    let all = code.sums(cells(&view.lost()), cells(wanted), MAX_OUTPUTS).ok_or(Unrecoverable)?;
+    let all = view.code.sums(&view.lost(), wanted, MAX_OUTPUTS).ok_or(Unrecoverable)?;
     for (sums, outputs) in all.iter().zip(outputs.chunks(MAX_OUTPUTS)) {
         let mut inputs = Vec::new();
         for &strip in &sums.inputs {
@@ -380,7 +374,7 @@ pub(super) fn recover(
             inputs.push(rows.of(slots.get(strip)));
         }
         let (coefs, outputs) = (sums.coefs.clone(), outputs.to_vec());
-        plan.computes.push(Compute::Sum { inputs, coefs, outputs, accumulate: false });
+        plan.computes.push_back(Compute::Sum { inputs, coefs, outputs, accumulate: false });
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! Background work on one unit of a stripe with sums of its data: recovery, and check with its
 //! repair.
 
-use super::parity::{Slots, StripeView, read_strip, recover, sum};
+use super::parity::{Slots, StripeView, read_strip, recover, sets, sum};
 use super::{Place, Plan, Rows, Taken, Unrecoverable};
 use crate::Buf;
 use crate::action::{Checked, Compute};
@@ -104,7 +104,7 @@ fn compare(view: &StripeView, rows: Rows, mut plan: Plan, slots: &mut Slots) -> 
     let (data, sums) = strips.split_at(view.data_strips());
     if let Some(q_coefs) = checked_at_once(&view.code) {
         let (data, q) = (data.to_vec(), sums.get(1).copied());
-        plan.computes.push(Compute::Check { data, q_coefs, p: sums[0], q });
+        plan.computes.push_back(Compute::Check { data, q_coefs, p: sums[0], q });
         return CheckPlan { plan, strips };
     }
     let made = rows.of(slots.spare());
@@ -112,8 +112,8 @@ fn compare(view: &StripeView, rows: Rows, mut plan: Plan, slots: &mut Slots) -> 
         let coefs = equation.terms.iter().map(|term| term.coef).collect();
         let inputs = equation.terms.iter().map(|term| strips[view.code.number(term.cell)]);
         let (inputs, outputs) = (inputs.collect(), vec![made]);
-        plan.computes.push(Compute::Sum { inputs, coefs, outputs, accumulate: false });
-        plan.computes.push(Compute::Compare { a: made, b: held });
+        plan.computes.push_back(Compute::Sum { inputs, coefs, outputs, accumulate: false });
+        plan.computes.push_back(Compute::Compare { a: made, b: held });
     }
     CheckPlan { plan, strips }
 }
@@ -166,17 +166,18 @@ pub fn mend(view: &StripeView, rows: Rows, strips: &[Buf], located: Option<usize
             let inputs = step.inputs.iter().map(|term| strips[code.number(term.cell)]).collect();
             let coefs = step.inputs.iter().map(|term| term.coef).collect();
             let outputs = vec![strips[strip]];
-            plan.computes.push(Compute::Sum { inputs, coefs, outputs, accumulate: false });
+            plan.computes.push_back(Compute::Sum { inputs, coefs, outputs, accumulate: false });
         }
         plan.write(&view.cells[strip], rows, strips[strip], false);
         return plan;
     }
-    for set in view.sets(|_| true) {
+    let all: Vec<&Equation> = code.equations().iter().collect();
+    for set in sets(&all) {
         let inputs = set[0].terms.iter().map(|term| strips[code.number(term.cell)]).collect();
         let coefs = set.iter().flat_map(|equation| equation.terms.iter().map(|term| term.coef));
         let sums = set.iter().map(|equation| code.number(equation.parity));
         let (coefs, outputs) = (coefs.collect(), sums.map(|strip| strips[strip]).collect());
-        plan.computes.push(Compute::Sum { inputs, coefs, outputs, accumulate: false });
+        plan.computes.push_back(Compute::Sum { inputs, coefs, outputs, accumulate: false });
         for equation in set {
             let strip = code.number(equation.parity);
             plan.write(&view.cells[strip], rows, strips[strip], false);
@@ -213,13 +214,13 @@ pub fn resync_degraded(
     for strip in 0..view.data_strips() {
         read_strip(view, strip, rows, &mut plan, &mut slots);
     }
-    let sets = view.held();
-    for set in &sets {
+    let held: Vec<&Equation> = view.held().collect();
+    for set in sets(&held) {
         let strips = set[0].terms.iter().map(|term| view.code.number(term.cell));
         let inputs = strips.map(|strip| rows.of(slots.get(strip))).collect();
-        plan.computes.push(sum(view, set, rows, inputs, &mut slots));
+        plan.computes.push_back(sum(view, set, rows, inputs, &mut slots));
     }
-    let held = sets.iter().flatten().map(|equation| view.code.number(equation.parity));
+    let held = held.iter().map(|equation| view.code.number(equation.parity));
     for strip in lost.into_iter().chain(held) {
         plan.write(&view.cells[strip], rows, rows.of(slots.get(strip)), false);
     }
