@@ -2,7 +2,10 @@
 //!
 //! A peer is a connection to another process. It carries messages, in order, and puts: buffers
 //! written straight into the other side's arena, each announced there by 32 bits. Between messages
-//! and puts, and among puts, no order is kept.
+//! and puts, and among puts, no order is kept. A peer can put nothing until it is admitted, and
+//! then only there.
+
+use std::ops::Range;
 
 use crate::{Buf, IoId, MemberId, Refusal};
 
@@ -28,6 +31,14 @@ pub enum FabricOp {
         peer: PeerId,
         /// `HOST:PORT`.
         address: String,
+    },
+    /// Let the peer put into these bytes of our arena, at most once for each connection, and after
+    /// it stands. What it puts elsewhere, or earlier, does not land, and ends the connection.
+    Admit {
+        /// Whom.
+        peer: PeerId,
+        /// Where; cut off where the arena ends.
+        window: Range<u64>,
     },
     /// Write a buffer into the peer's arena. Answered by `Event::Done` when the buffer may be
     /// reused; that says nothing of the other side.
@@ -87,7 +98,7 @@ pub enum FabricEvent {
     },
     /// A buffer of the peer's has arrived in our arena. Where, only the 32 bits can tell: RDMA
     /// hardware says neither where it put what, nor how much of it. The fabric has made sure that
-    /// it lies in the arena, nothing more.
+    /// it lies in the window that the peer was admitted to, nothing more.
     Placed {
         /// From whom.
         peer: PeerId,

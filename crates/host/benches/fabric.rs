@@ -110,6 +110,10 @@ impl Blaster {
 impl Machine for Blaster {
     fn handle(&mut self, _: Moment, event: Event) {
         match event {
+            Event::Fabric(FabricEvent::Accepted { peer }) => {
+                let window = 0..u64::MAX;
+                self.actions.push_back(Action::Fabric(FabricOp::Admit { peer, window }));
+            }
             Event::Fabric(FabricEvent::Connected { .. }) => {
                 if let Role::Sender(sending) = &mut self.role {
                     sending.begun = Instant::now();

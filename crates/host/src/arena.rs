@@ -16,6 +16,7 @@ mod memory;
 mod pool;
 
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 
 use braid_array::array::Scratch;
@@ -300,16 +301,16 @@ impl Arena {
 /// Where in the arena a fabric works.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
-    /// The arena. Peers may put anywhere in it below `own`, and puts come from there.
+    /// The arena. Puts come from below `own`, and peers may put there, where they are admitted.
     pub(crate) memory: Arc<Memory>,
     /// The end of the arena, which is the fabric's own (for headers and messages).
     pub(crate) own: Buf,
 }
 
 impl Place {
-    /// Whether a peer may put this many bytes here.
-    pub(crate) fn admits(&self, to: u64, bytes: u32) -> bool {
-        to.checked_add(u64::from(bytes)).is_some_and(|end| end <= self.own.offset)
+    /// As much of a window as a peer may be admitted to.
+    pub(crate) fn window(&self, window: Range<u64>) -> Range<u64> {
+        window.start.min(self.own.offset)..window.end.min(self.own.offset)
     }
 }
 

@@ -113,7 +113,11 @@ impl Client {
 
     pub(super) fn connected(&mut self, role: u16) {
         let until = self.keeper.now().plus_millis(PATIENCE_MILLIS);
-        self.links[usize::from(role)].state = LinkState::Opening { until, retry_at: None };
+        let link = &mut self.links[usize::from(role)];
+        link.state = LinkState::Opening { until, retry_at: None };
+        // It puts what is read into any buffer of a request.
+        let admit = FabricOp::Admit { peer: link.peer, window: 0..u64::MAX };
+        self.actions.push_back(Action::Fabric(admit));
         self.open_volume(role);
     }
 

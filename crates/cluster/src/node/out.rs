@@ -1,6 +1,7 @@
 //! What a node asks of its executor, and what it remembers until it is answered.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 use std::sync::Arc;
 
 use braid_array::action::Compute;
@@ -130,6 +131,10 @@ impl Out {
     pub(super) fn put(&mut self, flight: Flight, peer: PeerId, from: Buf, to: u64, imm: u32) {
         let io = self.depart(flight);
         self.push(Action::Fabric(FabricOp::Put { io, peer, from, to, imm }));
+    }
+
+    pub(super) fn admit(&mut self, peer: PeerId, window: Range<u64>) {
+        self.push(Action::Fabric(FabricOp::Admit { peer, window }));
     }
 
     pub(super) fn volume(&mut self, volume: Arc<str>, op: VolumeOp) {

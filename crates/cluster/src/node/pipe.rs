@@ -9,6 +9,7 @@
 //! something because of that is told by `Missing`. So every slice-set ends at every living node.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use braid_array::action::Compute;
@@ -170,6 +171,11 @@ impl Pipe {
     /// Nothing is open.
     pub(super) const fn is_idle(&self) -> bool {
         self.open == 0
+    }
+
+    /// The ring, as part of the arena: where client and neighbours may put.
+    pub(super) fn window(&self) -> Range<u64> {
+        self.ring..self.ring + self.pipeline.ring_bytes(self.role)
     }
 
     pub(super) const fn epoch(&self) -> u32 {

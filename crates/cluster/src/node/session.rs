@@ -381,6 +381,7 @@ impl Node {
         match self.set_up((id, peer), role, data_sector, params, held) {
             Ok(pipe) => {
                 let ring = pipe.ring;
+                self.out.admit(peer, pipe.window());
                 self.sessions.insert(params.session, id);
                 if held.write {
                     self.volumes.raise(&held.name, params.epoch);
@@ -493,6 +494,7 @@ impl Node {
         self.conns.insert(peer, Conn::Node(id, role));
         pipe.neighbours[usize::from(role)].link = Link::Up(peer);
         let session = pipe.pipeline.params().session;
+        self.out.admit(peer, pipe.window());
         self.out.send(peer, pipe.epoch(), &Message::Join { session, role: pipe.role });
         self.check_connected(id);
     }
@@ -507,6 +509,7 @@ impl Node {
             return Err(stranger);
         }
         pipe.neighbours[usize::from(role)].link = Link::Up(peer);
+        self.out.admit(peer, pipe.window());
         self.conns.insert(peer, Conn::Node(id, role));
         self.check_connected(id);
         Ok(())

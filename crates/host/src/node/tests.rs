@@ -32,7 +32,11 @@ impl Keeper {
 impl Machine for Keeper {
     fn handle(&mut self, _: Instant, event: Event) {
         match event {
-            Event::Fabric(FabricEvent::Accepted { peer }) => self.peer = peer,
+            Event::Fabric(FabricEvent::Accepted { peer }) => {
+                self.peer = peer;
+                let window = 0..self.scratch.bytes;
+                self.actions.push_back(Action::Fabric(FabricOp::Admit { peer, window }));
+            }
             Event::Fabric(FabricEvent::Message { bytes, .. }) => {
                 let name = String::from_utf8(bytes).unwrap();
                 let op = VolumeOp::Create { name, bytes: 1 << 20 };

@@ -5,6 +5,7 @@
 //! told that they have. Until then the place where they go to holds poison.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use braid_array::action::Event;
 use braid_array::fabric::{FabricEvent, FabricOp, MAX_MESSAGE_BYTES, PeerId};
@@ -60,6 +61,8 @@ struct End {
     process: usize,
     peer: PeerId,
     state: State,
+    /// Where the other end may put.
+    window: Option<Range<u64>>,
     /// Messages that have not reached this end.
     coming: VecDeque<Vec<u8>>,
 }
@@ -100,6 +103,13 @@ impl World {
     pub(super) fn fabric_op(&mut self, process: usize, op: FabricOp) {
         match op {
             FabricOp::Connect { peer, address } => self.connect(process, peer, &address),
+            FabricOp::Admit { peer, window } => {
+                if let Some(id) = self.standing(process, peer, "an admission")
+                    && self.end(id).window.replace(window).is_some()
+                {
+                    self.fault(process, &format!("admits {peer:?} twice"));
+                }
+            }
             FabricOp::Put { io, peer, from, to, imm } => {
                 let to = Buf { offset: to, len: from.len };
                 if let Some(sender) = self.standing(process, peer, "a put") {
@@ -168,8 +178,8 @@ impl World {
         let listens =
             |p: &super::process::Process| p.alive && p.address.as_deref() == Some(address);
         let listener = self.processes.iter().position(listens);
-        let end =
-            |process, peer| End { process, peer, state: State::Waiting, coming: VecDeque::new() };
+        let (state, coming) = (State::Waiting, VecDeque::new);
+        let end = |process, peer| End { process, peer, state, window: None, coming: coming() };
         let accepted = listener.map_or(PeerId(0), |listener| {
             let listener = &mut self.processes[listener];
             listener.accepted += 1;
@@ -241,7 +251,14 @@ impl World {
             self.fault(process, &format!("at {}: {conflict}", self.processes[peer].name));
         }
         let number = self.puts.len();
-        let over = !reachable || !self.processes[peer].has(to);
+        let end = to.offset.saturating_add(to.len.into());
+        let window = self.end(sender.other()).window.clone();
+        let window = window.unwrap_or_else(|| self.processes[peer].open_to_all.clone());
+        let admitted = window.start <= to.offset && end <= window.end;
+        if reachable && !admitted {
+            self.fault(process, &format!("puts at {}..{end}, admitted to {window:?}", to.offset));
+        }
+        let over = !reachable || !admitted || !self.processes[peer].has(to);
         self.puts.push(Put {
             sender,
             io,

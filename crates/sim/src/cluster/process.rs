@@ -1,6 +1,7 @@
 //! One pretend process: a machine, its arena, and the volumes it can open.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use braid_array::{AnyMachine, BlockMachine, Buf, MemberId};
 
@@ -37,6 +38,8 @@ pub struct Process {
     pub address: Option<String>,
     /// Its volumes, by name.
     pub volumes: BTreeMap<String, Stored>,
+    /// Where every peer may put; nowhere, but for scripted machines that admit nobody.
+    pub open_to_all: Range<u64>,
     /// It runs.
     pub alive: bool,
     /// It stands still.
@@ -64,6 +67,7 @@ impl Process {
             claims: Claims::default(),
             address,
             volumes: BTreeMap::new(),
+            open_to_all: 0..0,
             alive: true,
             frozen: false,
             held: Vec::new(),

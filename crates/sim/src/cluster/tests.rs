@@ -68,7 +68,8 @@ fn start(
     let script = Script { actions: begin.into(), heard: Arc::clone(&heard), rule: Box::new(rule) };
     let address = Some(name.to_owned());
     let script = AnyMachine::Plain(Box::new(script));
-    let process = Process::new(name.to_owned(), script, 64 << 10, address);
+    let mut process = Process::new(name.to_owned(), script, 64 << 10, address);
+    process.open_to_all = 0..32 << 10;
     (world.start(process), heard)
 }
 
@@ -317,4 +318,20 @@ fn equal_seeds_are_equal_runs() {
     };
     assert_eq!(hash(5), hash(5));
     assert_ne!(hash(5), hash(6));
+}
+
+#[test]
+fn a_put_where_nobody_was_admitted_is_noticed() {
+    for (to, noticed) in [(0, false), (28 << 10, false), (30 << 10, true), (32 << 10, true)] {
+        let mut world = world(3);
+        let (b, heard) = start(&mut world, "b", Vec::new(), |_| Vec::new());
+        start(&mut world, "a", connect(), move |event| match connected(event) {
+            true => vec![put(1, 0, to, 11)],
+            false => Vec::new(),
+        });
+        run(&mut world);
+        let told = world.faults.iter().any(|fault| fault.contains("admitted to 0..32768"));
+        assert_eq!((told, arrivals(&heard).is_empty()), (noticed, noticed), "{:?}", world.faults);
+        assert!(!noticed || world.processes[b].arena.iter().all(|&byte| byte == POISON));
+    }
 }

@@ -171,6 +171,32 @@ fn strangers_are_hung_up() {
 }
 
 #[test]
+fn nobody_puts_over_the_ring_of_another() {
+    let mut array = array();
+    let stranger = array.world.dial(2);
+    // Another client, with a ring of its own.
+    let other = array.world.dial(2);
+    array.world.sites[2].volumes.insert("other".to_owned(), vec![0; 1 << 20]);
+    let name = "other".to_owned();
+    array.world.send(other, &Message::OpenVolume { tag: 1, name, write: true });
+    array.world.run();
+    let params = Params { session: 78, stripes: 1, ..params(Family::Xor2d, 5, ENCODER) };
+    let prepare = Message::Prepare { tag: 2, role: 0, data_sector: 0, params };
+    array.world.send(other, &prepare);
+    array.world.run();
+    let prepared = |(peer, message): &(PeerId, Message)| {
+        *peer == other && matches!(message, Message::Prepared { .. })
+    };
+    assert!(array.world.heard.iter().any(prepared), "{:?}", array.world.heard);
+    for peer in [stranger, other] {
+        array.world.put(peer, array.rings[2], 0, vec![0xee; 512]);
+        array.world.run();
+        assert!(array.world.lost.contains(&peer));
+    }
+    assert_eq!(array.world.sites[2].arena[array.rings[2] as usize..][..512], [0; 512]);
+}
+
+#[test]
 fn a_false_node_is_found_out() {
     // Node 1 has not connected yet; somebody takes its place.
     for message in [Message::Flush { tag: 1 }, Message::Missing { imm: 5 << 12 }] {
@@ -269,7 +295,8 @@ fn whatever_is_said_others_go_on() {
             let some = array.world.random(strangers.len() as u64) as usize;
             if array.world.random(4) == 0 {
                 let imm = array.world.random(6) as u32 * 4096 + array.world.random(30) as u32;
-                array.world.put(strangers[some], 0, imm, vec![0; 512]);
+                let to = array.rings[array.world.random(5) as usize];
+                array.world.put(strangers[some], to, imm, vec![0; 512]);
             } else {
                 let message = any_message(&mut array);
                 array.world.send(strangers[some], &message);

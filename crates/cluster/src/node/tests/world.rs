@@ -2,6 +2,7 @@
 //! happens at a time that a seed picks; buffers are read and written only then.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use braid_array::Refusal;
 use braid_array::action::{Compute, Event};
@@ -56,6 +57,8 @@ pub(super) struct World {
     pub(super) sites: Vec<Site>,
     /// Both ends of every connection that stands.
     links: BTreeMap<End, End>,
+    /// Where what comes over a node's end may land.
+    windows: BTreeMap<End, Range<u64>>,
     pending: Vec<Pending>,
     seed: u64,
     /// What the client has heard: from which of its connections, and what.
@@ -84,6 +87,7 @@ impl World {
         Self {
             sites: (0..nodes as u64).map(site).collect(),
             links: BTreeMap::new(),
+            windows: BTreeMap::new(),
             pending: Vec::new(),
             seed: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
             heard: Vec::new(),
@@ -236,9 +240,14 @@ impl World {
                     CLIENT => &mut self.client_arena,
                     _ => &mut self.sites[site].arena,
                 };
-                let room = usize::try_from(to).ok().and_then(|to| arena.get_mut(to..));
+                let end = to.saturating_add(bytes.len() as u64);
+                let admits = |w: &Range<u64>| w.start <= to && end <= w.end;
+                let admitted =
+                    site == CLIENT || self.windows.get(&(site, peer)).is_some_and(admits);
+                let room = usize::try_from(to).ok().filter(|_| admitted);
+                let room = room.and_then(|to| arena.get_mut(to..));
                 let Some(room) = room.and_then(|room| room.get_mut(..bytes.len())) else {
-                    // Outside the arena: that is the end of the connection.
+                    // Outside the window: that is the end of the connection.
                     if let Some((from, io)) = owner {
                         self.answer(from, io, Err(IoError::GONE));
                     }
@@ -328,6 +337,10 @@ impl World {
                     let event = FabricEvent::Message { peer: theirs, bytes };
                     self.pending.push(Pending::Ordered((to, theirs), event));
                 }
+            }
+            FabricOp::Admit { peer, window } => {
+                let before = self.windows.insert((site, peer), window);
+                assert_eq!(before, None, "a peer is admitted once");
             }
             FabricOp::HangUp { peer } | FabricOp::Cut { peer } => self.cut((site, peer), false),
         }

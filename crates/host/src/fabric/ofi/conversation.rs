@@ -1,9 +1,10 @@
 //! The connection to one peer, as its thread sees it.
 //!
-//! Each side says over TCP where its endpoint and its arena are. Whoever dialled sends the first
-//! message, the other answers, and with that the connection stands. The TCP connection stays open:
-//! it ends when the peer does. Who hangs up says how much he has sent, so that the other takes in
-//! all of it before he believes that it is over.
+//! Each side says over TCP where its endpoint is. Whoever dialled sends the first message, the
+//! other answers, and with that the connection stands. The TCP connection stays open: on it each
+//! side tells the other the key to its window, when the engine admits it, and it ends when the
+//! peer does. Who hangs up says how much he has sent, so that the other takes in all of it before
+//! he believes that it is over.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -15,11 +16,11 @@ use braid_array::action::Event;
 use braid_array::fabric::{FabricEvent, MAX_MESSAGE_BYTES};
 use braid_array::{IoError, Outcome, Refusal};
 
-use super::domain::Region;
+use super::domain::{Region, Remote};
 use super::endpoint::{Endpoint, Happened};
 use super::ffi;
 use super::info::OfiError;
-use super::introduction::{FAREWELL_BYTES, Introduction};
+use super::introduction::{WORD_BYTES, Word, read_name, write_name};
 use super::link::Link;
 use super::outbox::{Counts, MESSAGE_MEMORY_BYTES, Outbox, Outgoing, inbound_slots, slot};
 use crate::arena::Memory;
@@ -59,6 +60,8 @@ pub(super) fn run(
 pub(super) struct Conversation<'a> {
     pub(super) link: &'a Link,
     pub(super) endpoint: Arc<Endpoint>,
+    /// Where the peer may put; goes after the endpoint.
+    pub(super) window: Option<Region>,
     /// What has happened and was not looked at yet.
     pub(super) happened: Vec<Happened>,
     received: Counts,
@@ -67,8 +70,11 @@ pub(super) struct Conversation<'a> {
     /// Since when one of us takes leave.
     leaving: Option<Instant>,
     said_farewell: bool,
-    /// What has come of the peer's farewell.
-    farewell: Vec<u8>,
+    /// What has come of the peer's next word.
+    word: Vec<u8>,
+    farewell: Option<Counts>,
+    /// Where the peer has told us to put, until the outbox knows.
+    admission: Option<Remote>,
     /// The peer has closed the TCP connection.
     pub(super) deserted: bool,
 }
@@ -79,18 +85,20 @@ impl<'a> Conversation<'a> {
     /// # Errors
     /// Why there is none, for people.
     fn open(link: &'a Link, arena: Arc<Region>, dialled: bool) -> Result<Self, String> {
-        let (endpoint, peer) = introduce(arena, link.stream())?;
-        let endpoint = Arc::new(endpoint);
-        let mut outbox = Outbox::new(Arc::clone(&endpoint), peer.arena);
+        let endpoint = Arc::new(introduce(arena, link.stream())?);
+        let mut outbox = Outbox::new(Arc::clone(&endpoint));
         let mut conversation = Self {
             link,
             endpoint,
+            window: None,
             happened: Vec::new(),
             received: Counts::default(),
             looked: Instant::now(),
             leaving: None,
             said_farewell: false,
-            farewell: Vec::new(),
+            word: Vec::new(),
+            farewell: None,
+            admission: None,
             deserted: false,
         };
         if let Err(reason) = conversation.begin(&mut outbox, dialled) {
@@ -158,6 +166,10 @@ impl<'a> Conversation<'a> {
     fn converse(&mut self) -> Result<(), String> {
         loop {
             self.take_in()?;
+            self.admit()?;
+            if let Some(remote) = self.admission.take() {
+                self.outbox(|outbox| outbox.admitted(remote));
+            }
             let stuck = self.outbox(|outbox| outbox.work().map(|()| outbox.is_stuck()));
             let short = stuck.map_err(broken)? || self.leaving.is_some();
             if short || self.looked.elapsed() >= TICK {
@@ -234,20 +246,39 @@ impl<'a> Conversation<'a> {
         if posted { Ok(()) } else { Err(full) }
     }
 
+    /// Tells the peer where it may put, once the engine knows.
+    fn admit(&mut self) -> Result<(), String> {
+        let Some(window) = self.link.take_window().filter(|_| self.window.is_none()) else {
+            return Ok(());
+        };
+        let arena = self.endpoint.arena();
+        let region = Region::register(arena.domain(), arena.memory(), window, ffi::FI_REMOTE_WRITE);
+        let region = self.window.insert(region.map_err(broken)?);
+        let told = self.link.stream().write_all(&Word::Admission(region.remote()).encode());
+        // So few bytes always fit; if the peer is gone, that shows soon enough.
+        told.or(Ok(()))
+    }
+
     /// Looks what the peer says over TCP.
     pub(super) fn look(&mut self) -> Result<(), String> {
         self.looked = Instant::now();
-        let mut bytes = [0; FAREWELL_BYTES];
         while !self.deserted {
-            match self.link.stream().read(&mut bytes) {
+            let mut bytes = [0; WORD_BYTES];
+            let room = &mut bytes[..WORD_BYTES - self.word.len()];
+            match self.link.stream().read(room) {
                 Ok(0) => self.deserted = true,
-                Ok(read) => self.farewell.extend(&bytes[..read]),
+                Ok(read) => self.word.extend(&bytes[..read]),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) => self.deserted = true,
             }
-            if self.farewell.len() > FAREWELL_BYTES {
-                return Err("it sent bytes that mean nothing".into());
+            if let Ok(word) = <[u8; WORD_BYTES]>::try_from(&self.word[..]) {
+                self.word.clear();
+                match Word::decode(&word).filter(|_| self.farewell.is_none()) {
+                    Some(Word::Admission(remote)) => self.admission = Some(remote),
+                    Some(Word::Farewell(counts)) => self.farewell = Some(counts),
+                    None => return Err("it sent bytes that mean nothing".into()),
+                }
             }
         }
         Ok(())
@@ -258,8 +289,7 @@ impl<'a> Conversation<'a> {
         if self.link.is_cut() {
             return Ok(true);
         }
-        let farewell =
-            <[u8; FAREWELL_BYTES]>::try_from(&self.farewell[..]).ok().map(Counts::decode);
+        let farewell = self.farewell;
         if self.link.is_leaving() || farewell.is_some() {
             self.leaving.get_or_insert_with(Instant::now);
         }
@@ -268,7 +298,7 @@ impl<'a> Conversation<'a> {
             return Ok(true);
         }
         if self.link.is_leaving() && !self.said_farewell && self.outbox(|outbox| outbox.is_idle()) {
-            let sent = self.outbox(|outbox| outbox.sent()).encode();
+            let sent = Word::Farewell(self.outbox(|outbox| outbox.sent())).encode();
             // So few bytes always fit; if the peer is gone, that shows soon enough.
             let _ = self.link.stream().write_all(&sent);
             let _ = self.link.stream().shutdown(Shutdown::Write);
@@ -285,19 +315,18 @@ impl<'a> Conversation<'a> {
 }
 
 /// Makes an endpoint, and tells and hears over TCP where it is.
-fn introduce(arena: Arc<Region>, stream: &TcpStream) -> Result<(Endpoint, Introduction), String> {
+fn introduce(arena: Arc<Region>, stream: &TcpStream) -> Result<Endpoint, String> {
     let access = ffi::FI_SEND | ffi::FI_RECV;
     let memory = Memory::new(MESSAGE_MEMORY_BYTES, MESSAGE_MEMORY_BYTES)
         .map_err(|error| describe(&error))?;
-    let messages =
-        Region::register(arena.domain(), &Arc::new(memory), MESSAGE_MEMORY_BYTES, access);
-    let remote = arena.remote();
+    let all = 0..MESSAGE_MEMORY_BYTES as u64;
+    let messages = Region::register(arena.domain(), &Arc::new(memory), all, access);
     let mut endpoint = Endpoint::open(arena, messages.map_err(broken)?).map_err(broken)?;
-    let ours = Introduction { name: endpoint.name().map_err(broken)?, arena: remote };
+    let ours = endpoint.name().map_err(broken)?;
     let exchange = || {
         stream.set_read_timeout(Some(PATIENCE))?;
-        ours.write(stream)?;
-        let theirs = Introduction::read(stream)?;
+        write_name(&ours, stream)?;
+        let theirs = read_name(stream)?;
         stream.set_nonblocking(true)?;
         Ok(theirs)
     };
@@ -306,8 +335,8 @@ fn introduce(arena: Arc<Region>, stream: &TcpStream) -> Result<(Endpoint, Introd
         io::ErrorKind::UnexpectedEof => "closes the connection without a word".to_owned(),
         _ => format!("cannot be talked to: {}", describe(&error)),
     })?;
-    endpoint.set_peer(&theirs.name).map_err(broken)?;
-    Ok((endpoint, theirs))
+    endpoint.set_peer(&theirs).map_err(broken)?;
+    Ok(endpoint)
 }
 
 fn broken(error: OfiError) -> String {

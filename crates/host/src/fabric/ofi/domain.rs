@@ -1,9 +1,9 @@
 //! A network device, and memory that it may read and write.
 
 use std::net::IpAddr;
+use std::ops::Range;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use braid_array::Buf;
 
@@ -18,8 +18,6 @@ pub(super) struct Domain {
     domain: NonNull<ffi::fid_domain>,
     fabric: NonNull<ffi::fid_fabric>,
     info: Info,
-    /// For providers that leave keys to us.
-    next_key: AtomicU64,
 }
 
 // SAFETY: we ask for FI_THREAD_SAFE.
@@ -50,11 +48,20 @@ impl Domain {
             }
             return Err(OfiError::new("fi_domain", code.into()));
         };
-        Ok(Arc::new(Self { domain, fabric, info, next_key: AtomicU64::new(1) }))
+        Ok(Arc::new(Self { domain, fabric, info }))
     }
 
     pub(super) const fn as_ptr(&self) -> *mut ffi::fid_domain {
         self.domain.as_ptr()
+    }
+
+    /// A key that nobody guesses, for providers that leave keys to us.
+    fn new_key(&self) -> Result<u64, OfiError> {
+        let mut bytes = [0; 8];
+        let filled = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
+        // So few come at once, or not at all.
+        filled.map_err(|errno| OfiError::new("getrandom", errno.raw_os_error().into()))?;
+        Ok(u64::from_le_bytes(bytes) & self.info.largest_key())
     }
 
     pub(super) const fn info(&self) -> &Info {
@@ -99,25 +106,28 @@ pub(super) fn close<T: Object>(object: NonNull<T>) {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Remote {
     pub(super) key: u64,
-    /// What the first byte is called.
+    /// What its first byte is called.
     pub(super) base: u64,
+    /// Where in the peer's memory that is.
+    pub(super) start: u64,
     pub(super) bytes: u64,
 }
 
 impl Remote {
     /// What the peer's device calls a range of it; `None` if it ends before that does.
     pub(super) fn address(&self, offset: u64, bytes: u64) -> Option<u64> {
-        let inside = offset.checked_add(bytes).is_some_and(|end| end <= self.bytes);
-        self.base.checked_add(offset).filter(|_| inside)
+        let at = offset.checked_sub(self.start)?;
+        let inside = at.checked_add(bytes).is_some_and(|end| end <= self.bytes);
+        self.base.checked_add(at).filter(|_| inside)
     }
 }
 
-/// The front of some memory, known to the device.
+/// A part of some memory, known to the device.
 #[derive(Debug)]
 pub(super) struct Region {
     mr: NonNull<ffi::fid_mr>,
     memory: Arc<Memory>,
-    bytes: usize,
+    range: Range<u64>,
     domain: Arc<Domain>,
 }
 
@@ -127,19 +137,20 @@ unsafe impl Send for Region {}
 unsafe impl Sync for Region {}
 
 impl Region {
-    /// Tells the device of the first `bytes` of the memory, for these kinds of access.
+    /// Tells the device of a range of the memory, for these kinds of access.
     ///
     /// # Panics
     /// When the memory is shorter than that.
     pub(super) fn register(
         domain: &Arc<Domain>,
         memory: &Arc<Memory>,
-        bytes: usize,
+        range: Range<u64>,
         access: u32,
     ) -> Result<Self, OfiError> {
-        assert!(bytes <= memory.len_bytes());
-        let start = memory.address(Buf { offset: 0, len: 0 });
-        let key = domain.next_key.fetch_add(1, Ordering::Relaxed);
+        assert!(range.start <= range.end && range.end <= memory.len_bytes() as u64);
+        let start = memory.address(Buf { offset: range.start, len: 0 });
+        let bytes = usize::try_from(range.end - range.start).expect("the memory is mapped");
+        let key = domain.new_key()?;
         let (mut mr, access) = (ptr::null_mut(), u64::from(access));
         // SAFETY: the memory is mapped, and stays so for longer than the region lives.
         let code = unsafe {
@@ -149,7 +160,7 @@ impl Region {
         };
         let mr = NonNull::new(mr).ok_or_else(|| OfiError::new("fi_mr_reg", code.into()))?;
         OfiError::check("fi_mr_reg", code.into())?;
-        Ok(Self { mr, memory: Arc::clone(memory), bytes, domain: Arc::clone(domain) })
+        Ok(Self { mr, memory: Arc::clone(memory), range, domain: Arc::clone(domain) })
     }
 
     pub(super) const fn memory(&self) -> &Arc<Memory> {
@@ -164,9 +175,10 @@ impl Region {
     pub(super) fn remote(&self) -> Remote {
         // SAFETY: the region is registered.
         let key = unsafe { ffi::fi_mr_key(self.mr.as_ptr()) };
-        let start = self.memory.address(Buf { offset: 0, len: 0 }) as u64;
-        let base = if self.domain.info().wants(ffi::FI_MR_VIRT_ADDR) { start } else { 0 };
-        Remote { key, base, bytes: self.bytes as u64 }
+        let first = self.memory.address(Buf { offset: self.range.start, len: 0 }) as u64;
+        let base = if self.domain.info().wants(ffi::FI_MR_VIRT_ADDR) { first } else { 0 };
+        let Range { start, end } = self.range;
+        Remote { key, base, start, bytes: end - start }
     }
 
     /// The bytes of a range, and what the device calls the region, for an operation on them.
@@ -175,7 +187,8 @@ impl Region {
     /// When the range does not lie in the region.
     pub(super) fn piece(&self, buf: Buf) -> (ffi::iovec, *mut libc::c_void) {
         let end = buf.offset.checked_add(buf.len.into());
-        assert!(end.is_some_and(|end| end <= self.bytes as u64), "{buf:?} is not in the region");
+        let inside = self.range.start <= buf.offset && end.is_some_and(|end| end <= self.range.end);
+        assert!(inside, "{buf:?} is not in the region");
         let address = self.memory.address(buf).cast();
         // SAFETY: the region is registered.
         let name = unsafe { ffi::fi_mr_desc(self.mr.as_ptr()) };

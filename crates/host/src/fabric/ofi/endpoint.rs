@@ -43,7 +43,7 @@ pub(super) struct Endpoint {
     queue: Queue,
     av: NonNull<ffi::fid_av>,
     peer: ffi::fi_addr_t,
-    /// Where puts come from and go to.
+    /// Where puts come from.
     arena: Arc<Region>,
     /// Where messages lie.
     messages: Region,
@@ -120,6 +120,11 @@ impl Endpoint {
         if count == 1 { Ok(()) } else { Err(OfiError::new("fi_av_insert", libc::EINVAL.into())) }
     }
 
+    /// Where puts come from.
+    pub(super) const fn arena(&self) -> &Arc<Region> {
+        &self.arena
+    }
+
     /// Where messages lie.
     pub(super) const fn messages(&self) -> &Region {
         &self.messages
@@ -138,7 +143,7 @@ impl Endpoint {
         let (piece, mut name) = self.arena.piece(from);
         let beyond = || OfiError {
             call: "fi_writemsg",
-            reason: "the put goes beyond the other's memory".into(),
+            reason: "the put goes beside what the other admits us to".into(),
         };
         let addr = remote.address(offset, from.len.into()).ok_or_else(beyond)?;
         let to = ffi::fi_rma_iov { addr, len: piece.iov_len, key: remote.key };

@@ -146,6 +146,13 @@ impl Info {
         let wanted = unsafe { (*self.chosen.as_ref().domain_attr).mr_mode };
         wanted.cast_unsigned() & mr_mode != 0
     }
+
+    /// The largest key of a region.
+    pub(super) fn largest_key(&self) -> u64 {
+        // SAFETY: as in `suits`.
+        let bytes = unsafe { (*self.chosen.as_ref().domain_attr).mr_key_size };
+        u64::MAX >> (64 - 8 * bytes.clamp(1, 8))
+    }
 }
 
 impl Drop for Info {

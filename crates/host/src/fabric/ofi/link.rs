@@ -1,6 +1,7 @@
 //! The connection to one peer, as the engine sees it, and how its thread ends.
 
 use std::net::{Shutdown, TcpStream};
+use std::ops::Range;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -20,6 +21,8 @@ pub(super) struct Link {
     /// `STAY`, `LEAVE` or `CUT`.
     wish: AtomicU8,
     state: Mutex<State>,
+    /// Where the peer may put, until the thread has told it.
+    window: Mutex<Option<Range<u64>>>,
     news: Arc<News>,
 }
 
@@ -41,7 +44,7 @@ impl Link {
     /// A connection that does not stand yet.
     pub(super) fn new(peer: PeerId, stream: TcpStream, news: Arc<News>) -> Self {
         let (wish, state) = (AtomicU8::new(STAY), Mutex::new(State::Opening));
-        Self { peer, stream, wish, state, news }
+        Self { peer, stream, wish, state, window: Mutex::default(), news }
     }
 
     /// Sends something, or gives it back when the connection does not stand.
@@ -52,6 +55,19 @@ impl Link {
             endpoint.wake();
         }
         Ok(())
+    }
+
+    /// Has the peer told that it may put here.
+    pub(super) fn admit(&self, window: Range<u64>) {
+        *self.window.lock().unwrap_or_else(PoisonError::into_inner) = Some(window);
+        if let State::Up(endpoint, _) = &*self.state() {
+            endpoint.wake();
+        }
+    }
+
+    /// What the peer is to be told, once.
+    pub(super) fn take_window(&self) -> Option<Range<u64>> {
+        self.window.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// Ends the connection when what was sent is on its way.

@@ -1,5 +1,6 @@
 //! The fabric over libfabric: puts are RDMA writes whose 32 bits come with them, so no processor of
-//! the receiver's is needed to place them where the hardware can do without.
+//! the receiver's is needed to place them where the hardware can do without. A peer is told the key
+//! to its own window and to nothing else; until it is, it has nowhere to write.
 //!
 //! Every connection has an endpoint, a completion queue and a thread of its own that sleeps until
 //! something happens there (`conversation`). The engine hands puts and messages to the device
@@ -92,12 +93,12 @@ impl Devices {
         };
         let domain =
             Domain::open(&self.provider, address).map_err(|error| Refusal::plain(why(error)))?;
-        let bytes = usize::try_from(self.place.own.offset).expect("the arena is mapped");
-        let access = ffi::FI_READ | ffi::FI_WRITE | ffi::FI_REMOTE_WRITE;
-        let arena =
-            Region::register(&domain, &self.place.memory, bytes, access).map_err(|error| {
-                Refusal::new(why(error), "check the limit of locked memory, `ulimit -l`")
-            })?;
+        // Puts come from here. Where they may go to, each peer is told for itself.
+        let (all, access) = (self.place.window(0..u64::MAX), ffi::FI_READ | ffi::FI_WRITE);
+        let arena = Region::register(&domain, &self.place.memory, all, access);
+        let arena = arena.map_err(|error| {
+            Refusal::new(why(error), "check the limit of locked memory, `ulimit -l`")
+        })?;
         let arena = Arc::new(arena);
         arenas.insert(address, Arc::clone(&arena));
         Ok(arena)
@@ -276,6 +277,11 @@ impl Fabric for Ofi {
             FabricOp::Connect { peer, address } => {
                 self.peers.insert(peer, Peer { link: None, known: true });
                 self.greeter.dial(peer, address);
+            }
+            FabricOp::Admit { peer, window } => {
+                if let Some(link) = self.peers.get(&peer).and_then(|peer| peer.link.as_ref()) {
+                    link.admit(self.devices.place.window(window));
+                }
             }
             FabricOp::Put { io, peer, from, to, imm } => {
                 self.push(peer, Outgoing::Put { io, from, to, imm });

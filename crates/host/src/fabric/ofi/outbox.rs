@@ -65,7 +65,8 @@ pub(super) struct Counts {
 #[derive(Debug)]
 pub(super) struct Outbox {
     endpoint: Arc<Endpoint>,
-    remote: Remote,
+    /// Where the peer lets us put; what is put before we know waits.
+    remote: Option<Remote>,
     taken: Slab<Taken>,
     /// Slots for messages that go out.
     free: Vec<u32>,
@@ -76,11 +77,17 @@ pub(super) struct Outbox {
 }
 
 impl Outbox {
-    /// To a peer that said where to put things.
-    pub(super) fn new(endpoint: Arc<Endpoint>, remote: Remote) -> Self {
+    /// To a peer that has not admitted us yet.
+    pub(super) fn new(endpoint: Arc<Endpoint>) -> Self {
         let free = (MESSAGES..2 * MESSAGES).collect();
         let (taken, waiting) = (Slab::default(), VecDeque::new());
-        Self { endpoint, remote, taken, free, waiting, waiting_bytes: 0, sent: Counts::default() }
+        let sent = Counts::default();
+        Self { endpoint, remote: None, taken, free, waiting, waiting_bytes: 0, sent }
+    }
+
+    /// The peer admits us here.
+    pub(super) fn admitted(&mut self, remote: Remote) {
+        self.remote = Some(remote);
     }
 
     /// Puts something out, in its turn.
@@ -118,8 +125,9 @@ impl Outbox {
     fn start(&mut self, outgoing: &Outgoing) -> Result<bool, OfiError> {
         let (started, index) = match outgoing {
             Outgoing::Put { io, from, to, imm } => {
+                let Some(remote) = self.remote else { return Ok(false) };
                 let index = self.taken.insert(Taken::Put(*io));
-                (self.endpoint.put(*from, self.remote, *to, *imm, index), index)
+                (self.endpoint.put(*from, remote, *to, *imm, index), index)
             }
             Outgoing::Message(bytes) => {
                 let Some(&free) = self.free.last() else { return Ok(false) };

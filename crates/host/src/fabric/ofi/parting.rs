@@ -54,7 +54,7 @@ impl Conversation<'_> {
             if late && self.link.is_cut() {
                 // Closed in the middle of a put that comes in, ofi_rxm follows a null pointer. The
                 // engine ends, so this may stay open, with its memory, until the process ends.
-                mem::forget(Arc::clone(&self.endpoint));
+                mem::forget((Arc::clone(&self.endpoint), self.window.take()));
                 break;
             }
             if late || self.endpoint.wait(SHORT_TICK, &mut self.happened).is_err() {

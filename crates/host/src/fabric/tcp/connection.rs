@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::net::TcpStream;
+use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
@@ -61,6 +62,11 @@ impl Connection {
             sending: false,
             life: Life::Open,
         }
+    }
+
+    /// From now on the peer may put here.
+    pub(super) fn admit(&mut self, window: Range<u64>) {
+        self.input.admit(window);
     }
 
     /// Receives what comes next.

@@ -1,6 +1,7 @@
 //! What is received on a connection: frames cut out of the stream, puts straight into their place.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use braid_array::Buf;
 use braid_array::action::Event;
@@ -16,6 +17,8 @@ const SMALL_BYTES: u32 = 8 << 10;
 pub(super) struct Input {
     /// For headers and messages.
     room: Buf,
+    /// Where in the arena the peer may put.
+    window: Range<u64>,
     /// Bytes at the front of `room` that begin a frame which is not complete.
     kept: u32,
     /// A put of which only a part has arrived: what is left of it. Nothing is kept then.
@@ -32,11 +35,16 @@ struct Put {
 
 impl Input {
     pub(super) const fn new(room: Buf) -> Self {
-        Self { room, kept: 0, put: None }
+        Self { room, window: 0..0, kept: 0, put: None }
     }
 
     pub(super) const fn room(&self) -> Buf {
         self.room
+    }
+
+    /// From now on the peer may put here.
+    pub(super) fn admit(&mut self, window: Range<u64>) {
+        self.window = window;
     }
 
     /// Where to receive what comes next: the rest of a put and the header after it, or whatever
@@ -89,6 +97,11 @@ impl Input {
         Ok(())
     }
 
+    fn admits(&self, to: u64, bytes: u32) -> bool {
+        let end = to.checked_add(u64::from(bytes));
+        self.window.start <= to && end.is_some_and(|end| end <= self.window.end)
+    }
+
     /// Takes in the frame at the front of `there`: how long it is in there, or `None` when some of
     /// it is missing.
     fn frame(
@@ -114,8 +127,8 @@ impl Input {
                 events.push_back(Event::Fabric(FabricEvent::Message { peer, bytes }));
                 Ok(Some(taken))
             }
-            Header::Put { bytes, to, .. } if !place.admits(to, bytes) => {
-                Err(format!("it put {bytes} bytes at {to}, where there is no room for them"))
+            Header::Put { bytes, to, .. } if !self.admits(to, bytes) => {
+                Err(format!("it put {bytes} bytes at {to}, where it was not admitted"))
             }
             Header::Put { bytes, to, imm } => {
                 let target = Buf { offset: to, len: bytes };

@@ -229,6 +229,11 @@ impl Fabric for Tcp {
                 self.peers.insert(peer, None);
                 self.greeter.dial(peer, address);
             }
+            FabricOp::Admit { peer, window } => {
+                if let Some(index) = self.index(peer) {
+                    self.connections[index].admit(self.place.window(window));
+                }
+            }
             FabricOp::Put { io, peer, from, to, imm } => {
                 self.enqueue(peer, Frame::Put { io, from, to, imm });
             }

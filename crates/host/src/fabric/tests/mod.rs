@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use braid_array::action::Event;
@@ -77,6 +78,8 @@ impl Make {
             panic!("nobody was accepted");
         };
         assert!(to_a.0 >= PeerId::FIRST_ACCEPTED);
+        a.admit(to_b, 0..u64::MAX);
+        b.admit(to_a, INBOX..2 * INBOX);
         ((a, to_b), (b, to_a))
     }
 }
@@ -100,6 +103,10 @@ impl Side {
 
     fn send(&mut self, peer: PeerId, bytes: Vec<u8>) {
         self.ask(FabricOp::Send { peer, bytes });
+    }
+
+    fn admit(&mut self, peer: PeerId, window: Range<u64>) {
+        self.ask(FabricOp::Admit { peer, window });
     }
 
     fn put(&mut self, peer: PeerId, from: Buf, to: u64, imm: u32) -> IoId {
@@ -234,6 +241,7 @@ mod tcp {
         let mut side = TCP.side(true);
         let mut stream = raw(&side, Kind::Tcp);
         let peer = accepted(&mut side);
+        side.admit(peer, INBOX..2 * INBOX);
         let mut bytes = Vec::new();
         for round in 0..40u32 {
             let message = pattern(round.into(), 1 + round as usize * 7 % 300);
@@ -284,17 +292,36 @@ mod tcp {
         side.end();
     }
 
-    #[test]
-    fn a_put_into_the_fabrics_own_memory_is_refused() {
+    /// Puts 4096 bytes there, over a connection that is admitted to `window` and no further.
+    fn put_at(window: Option<Range<u64>>, to: u64) {
         let mut side = TCP.side(true);
         let mut stream = raw(&side, Kind::Tcp);
         let peer = accepted(&mut side);
-        let own = side.arena.place().own.offset;
-        stream.write_all(&Header::Put { bytes: 4096, to: own - 4095, imm: 0 }.encode()).unwrap();
+        window.into_iter().for_each(|window| side.admit(peer, window));
+        stream.write_all(&Header::Put { bytes: 4096, to, imm: 0 }.encode()).unwrap();
+        stream.write_all(&[0xee; 4096]).unwrap();
         let (who, reason) = lost(side.event());
         assert_eq!(who, peer);
-        assert!(reason.contains("where there is no room"), "{reason}");
+        assert!(reason.contains("where it was not admitted"), "{reason}");
+        let untouched = Buf { offset: 0, len: 2 * INBOX as u32 };
+        assert!(side.bytes(untouched).iter().all(|&byte| byte == 0), "it has landed");
         side.end();
+    }
+
+    #[test]
+    fn a_put_beside_the_window_does_not_land() {
+        put_at(None, INBOX);
+        let window = || Some(INBOX..INBOX + 8192);
+        for to in [INBOX - 1, INBOX + 4097, 0, INBOX + 8192, u64::MAX - 4095, u64::MAX] {
+            put_at(window(), to);
+        }
+        put_at(Some(INBOX..INBOX), INBOX);
+    }
+
+    #[test]
+    fn a_put_into_the_fabrics_own_memory_does_not_land() {
+        let own = TCP.side(false).arena.place().own.offset;
+        put_at(Some(0..u64::MAX), own - 4095);
     }
 
     #[test]

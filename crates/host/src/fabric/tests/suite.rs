@@ -47,6 +47,7 @@ macro_rules! rough {
     ($($(#[$attribute:meta])? $name:ident: $make:expr;)*) => {
         tests! { $($(#[$attribute])? $name: $make, [
             a_put_beyond_the_arena_ends_the_connection
+            a_put_beside_the_window_ends_the_connection
             a_lost_peer_answers_its_puts_first
             hanging_up_while_dialling_is_silent
         ];)* }
@@ -236,9 +237,19 @@ fn puts_proceed(side: &mut Side, progress: &mut [Progress; 2], me: usize, event:
 }
 
 fn a_put_beyond_the_arena_ends_the_connection(make: Make) {
+    ends_the_connection(make, u64::MAX - 100);
+}
+
+fn a_put_beside_the_window_ends_the_connection(make: Make) {
+    ends_the_connection(make, INBOX - 1);
+}
+
+/// What a put of 4096 bytes to there does.
+fn ends_the_connection(make: Make, to: u64) {
     let ((mut a, to_b), (mut b, to_a)) = make.pair();
     let from = Buf { offset: 0, len: 4096 };
-    a.put(to_b, from, u64::MAX - 100, 1);
+    a.bytes(from).fill(0xee);
+    a.put(to_b, from, to, 1);
     wait_for(&mut [&mut a, &mut b], |sides| {
         sides[0].events.len() == 2 && !sides[1].events.is_empty()
     });
@@ -251,6 +262,8 @@ fn a_put_beyond_the_arena_ends_the_connection(make: Make) {
         Event::Done { io: done, result: Err(IoError::GONE) } => assert_eq!(done, io),
         other => panic!("{other:?}"),
     }
+    let all = Buf { offset: 0, len: 2 * INBOX as u32 };
+    assert!(b.bytes(all).iter().all(|&byte| byte == 0), "it has landed");
     a.end();
     b.end();
 }
