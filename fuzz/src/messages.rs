@@ -48,6 +48,9 @@ fn session(random: &mut Random) -> Vec<Message> {
     let (tag, name) = (random.below(9) as u32, "volume".to_owned());
     vec![
         Message::CreateVolume { tag, name: name.clone(), bytes: 1 << 20 },
+        Message::Go { sets: vec![(position, random.below(2) as u32)] },
+        Message::Drop { position, turn: random.below(2) as u32 },
+        Message::Without { role: random.below(8) as u16 },
         Message::OpenVolume { tag, name, write: true },
         Message::ReadMeta { tag, sector: 8, bytes: 4096 },
         Message::WriteMeta { tag, sector: 8, bytes: vec![1; 512] },

@@ -3,7 +3,7 @@
 //! lists have a length of 16 bits in front. Decoding takes hostile bytes.
 
 use crate::pipeline::{Params, Slots};
-use crate::set::Set;
+use crate::set::{Roles, Set};
 
 mod codec;
 #[cfg(test)]
@@ -163,24 +163,20 @@ messages! {
         /// The role of the sender.
         role: u16,
     }
-    /// Client: a slice-set begins. Answer: `Closed`. Its slices may arrive before this does.
+    /// Client: a slice-set begins. Answer: `Staged`. Its slices may arrive before this does.
     12 Open {
         /// It.
         set: Set,
     }
-    /// Node: its part of a slice-set is done, all of it is in the store (and durable when that was
-    /// asked for), and nothing of it will be sent or needed any more. A slice-set whose slices the
-    /// client has all put is closed by every node that lives, well or not.
+    /// Node: its part of a slice-set is over. After `Go` all of it is in the store (and durable
+    /// when that was asked for); after `Drop` nothing of it.
     13 Closed {
         /// The position, which is free here.
         position: u16,
         /// Its turn.
         turn: u32,
-        /// Everything went well. Otherwise the content of the set's range is undefined here.
+        /// Everything went well. After `Go`, if not, the content of its range is undefined here.
         fine: bool,
-        /// Bytes of all slices that this node has received so far, of any client: how busy its
-        /// link is.
-        received_bytes: u64,
     }
     /// Client: read from the volume into a slot, and put that into the client's arena, announced
     /// by the number of the slot. Failure: `ReadFailed`.
@@ -226,6 +222,42 @@ messages! {
     19 Missing {
         /// What would have announced it.
         imm: u32,
+    }
+    /// Node: the new content of its part of a slice-set is in its memory, or cannot be had; nothing
+    /// is stored, and nothing will be sent or needed any more but the client's decision: `Go` or
+    /// `Drop`. A slice-set whose slices the client has all put is staged by every node that lives.
+    20 Staged {
+        /// The position.
+        position: u16,
+        /// Its turn.
+        turn: u32,
+        /// The content is there.
+        fine: bool,
+        /// It is not, because of this node's store.
+        own_fault: bool,
+        /// Nodes that this one is not connected to and should be.
+        cut_off: Roles,
+        /// Bytes of all slices that this node has received so far, of any client: how busy its
+        /// link is.
+        received_bytes: u64,
+    }
+    /// Client: what is staged here takes the place of what is stored, and is to go on at all other
+    /// nodes too. Answer to each: `Closed`.
+    21 Go {
+        /// Positions and their turns.
+        sets: Vec<(u16, u32)>,
+    }
+    /// Client: what is staged here is not stored. Answer: `Closed`.
+    22 Drop {
+        /// The position.
+        position: u16,
+        /// Its turn.
+        turn: u32,
+    }
+    /// Client: a node is not of the array any more; nothing of it will come.
+    23 Without {
+        /// Its role.
+        role: u16,
     }
     /// Client: is the node there? Answer, whatever else it is at: `Pong`.
     40 Ping {

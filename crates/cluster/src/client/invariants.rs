@@ -36,8 +36,8 @@ impl Client {
     fn keeper_is_told(&self) -> Result<(), String> {
         let waiting = self.jobs.iter().flatten().filter(|job| job.is_announced());
         let waiting = waiting.map(|job| (job.key, false));
-        let open = self.open.values().filter(|open| !open.background);
-        let writes = waiting.chain(open.map(|open| (open.key, true)));
+        let open = self.open.values().filter(|open| !open.job.background);
+        let writes = waiting.chain(open.map(|open| (open.key(), true)));
         let range = |(key, writing)| {
             let (start, end) = self.space.range(key);
             (start, end, writing)
@@ -61,7 +61,7 @@ impl Client {
         let mut of = links.filter(|(_, link)| link.id == Some(id) && link.alive());
         let (role, link) = of.next()?;
         let questions = self.questions.values().filter(|(asked, _)| *asked == role);
-        let sets = self.open.values().filter(|open| open.parts.contains(&role));
+        let sets = self.open.values().filter(|open| open.waits.contains(&role));
         Some(questions.count() + sets.count() + link.slots.iter().flatten().count())
     }
 
@@ -91,7 +91,7 @@ impl Client {
         }
         for (position, open) in &self.open {
             let found = under_way.remove(position).unwrap_or_default();
-            if found != (open.puts, open.computing) || open.is_over() {
+            if found != (open.puts, open.computing) {
                 let counted = (open.puts, open.computing);
                 return Err(format!("{found:?} of the set at {position}, counted {counted:?}"));
             }
@@ -101,17 +101,20 @@ impl Client {
         }
         let free: usize = self.free.iter().map(VecDeque::len).sum();
         let all = usize::from(self.pipeline.positions());
-        if self.torn.is_empty() && free + self.open.len() != all {
+        if free + self.open.len() != all {
             return Err(format!("{free} free positions and {} sets of {all}", self.open.len()));
         }
         Ok(())
     }
 
     fn areas_are_counted(&self) -> Result<(), String> {
-        let mut counts: BTreeMap<Key, (u32, u32)> = BTreeMap::new();
+        let mut counts: BTreeMap<Key, (u32, u32, u32)> = BTreeMap::new();
         let jobs = self.jobs.iter().flatten().map(|job| job.key);
-        for key in jobs.chain(self.open.values().map(|open| open.key)) {
+        for key in jobs.chain(self.open.values().map(super::OpenSet::key)) {
             counts.entry(key).or_default().0 += 1;
+        }
+        for open in self.open.values().filter(|open| open.is_going()) {
+            counts.entry(open.key()).or_default().2 += 1;
         }
         for range in self.decodes.values().filter_map(|decode| decode.reads()) {
             counts.entry(self.key_of(range)).or_default().1 += 1;
@@ -121,9 +124,12 @@ impl Client {
         }
         for (key, area) in &self.areas {
             let found = counts.remove(key).unwrap_or_default();
-            if found != (area.sets, area.readers) {
-                let counted = (area.sets, area.readers);
+            let counted = (area.sets, area.readers, area.going);
+            if found != counted {
                 return Err(format!("{found:?} in slice {key:?}, counted {counted:?}"));
+            }
+            if area.going == 0 && !area.late_reads.is_empty() {
+                return Err(format!("reads of slice {key:?} wait for nothing"));
             }
             if area.listed != self.listed.contains(key) {
                 return Err(format!("slice {key:?} says that it is listed: {}", area.listed));

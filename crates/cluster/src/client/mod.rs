@@ -19,6 +19,7 @@ mod mix;
 mod obey;
 mod read;
 mod requests;
+mod sets;
 mod setup;
 mod silence;
 mod space;
@@ -55,11 +56,12 @@ use extent::Piece;
 use gather::Gather;
 use mix::Mix;
 use requests::{Pending, Zeroing};
+use sets::OpenSet;
 use setup::{Link, LinkState};
 use space::Space;
 use staging::Staging;
 use work::Task;
-use write::{OpenSet, PendingSet};
+use write::PendingSet;
 
 /// Requests are multiples of this.
 const BLOCK_BYTES: u32 = 4096;
@@ -103,6 +105,10 @@ struct Area {
     whole: bool,
     /// Decodings under way.
     readers: u32,
+    /// Slice-sets that are being stored: their requests are answered.
+    going: u32,
+    /// Reads that wait until they are stored.
+    late_reads: Vec<Piece>,
     /// Writes that come next, in order.
     gathers: VecDeque<Gather>,
     /// It is in the list of areas to look at.
@@ -153,6 +159,8 @@ enum Phase {
 #[derive(Debug)]
 struct Flush {
     request: RequestId,
+    /// Positions of slice-sets that were answered and have to be stored first.
+    after: BTreeSet<u16>,
     left: u32,
     failed: bool,
 }
@@ -355,7 +363,7 @@ impl Client {
 
     fn io_done(&mut self, io: IoId, result: Result<Outcome, IoError>) {
         match self.ios.remove(&io) {
-            Some(Use::Put { position }) => self.put_done(position, result.is_ok()),
+            Some(Use::Put { position }) => self.put_done(position),
             Some(Use::Copy { position }) => self.copy_done(position),
             Some(Use::Sum { position, equation }) => self.parity_done(position, equation),
             Some(Use::Decode { job }) => self.decode_step_done(job),
@@ -388,10 +396,11 @@ impl Client {
 
     fn message(&mut self, role: u16, message: Message) {
         match message {
-            Message::Closed { position, turn, fine, received_bytes } => {
+            Message::Staged { position, turn, fine, own_fault, cut_off, received_bytes } => {
                 self.mix.received(role, received_bytes);
-                self.closed(role, position, turn, fine);
+                self.staged(role, (position, turn), fine, own_fault, cut_off);
             }
+            Message::Closed { position, turn, fine } => self.closed(role, position, turn, fine),
             Message::ReadFailed { slot } => self.read_failed(role, slot),
             Message::Ok { tag } | Message::Volume { tag, .. } => {
                 self.answered(role, tag, Ok(None));
@@ -459,7 +468,8 @@ impl Client {
             let tags: Vec<u32> = self.questions.iter().filter(asked).map(|(&tag, _)| tag).collect();
             tags.iter().filter_map(|tag| self.questions.remove(tag)).map(|(_, q)| q).collect()
         };
-        self.end_sets();
+        self.sets_without(role);
+        self.others_without(role);
         for question in left_open {
             match question {
                 Question::Flush(number) => self.flush_answered(number, !self.unsafe_losses()),
@@ -479,11 +489,34 @@ impl Client {
             || unflushed && self.links.iter().any(|link| link.state == LinkState::Lost)
     }
 
+    /// The nodes hang up on one that is lost, so that nothing of it comes any more.
+    fn others_without(&mut self, lost: u16) {
+        for role in 0..self.params().nodes {
+            if self.links[usize::from(role)].state == LinkState::Ready {
+                self.send(role, &Message::Without { role: lost });
+            }
+        }
+    }
+
+    /// Has the nodes make durable what was answered, once it is stored.
     fn flush_nodes(&mut self, request: RequestId) {
         let number = self.next_tag;
+        self.next_tag = self.next_tag.wrapping_add(1);
+        let going = self.open.iter().filter(|(_, open)| open.is_going());
+        let after: BTreeSet<u16> = going.map(|(&position, _)| position).collect();
+        self.flushes.insert(number, Flush { request, after, left: 0, failed: false });
+        self.send_flush(number);
+    }
+
+    fn send_flush(&mut self, number: u32) {
+        let failed = self.unsafe_losses();
         let roles: Vec<u16> = (0..self.params().nodes).filter(|&r| self.alive(r)).collect();
-        let flush = Flush { request, left: roles.len() as u32, failed: self.unsafe_losses() };
-        self.flushes.insert(number, flush);
+        let Some(flush) = self.flushes.get_mut(&number) else { return };
+        if !flush.after.is_empty() {
+            return;
+        }
+        flush.failed |= failed;
+        flush.left = roles.len() as u32;
         for role in &roles {
             self.ask(*role, Question::Flush(number), |tag| Message::Flush { tag });
         }
@@ -525,6 +558,7 @@ impl Client {
         self.start_gathers();
         self.drive_keeper();
         self.start_decodes();
+        self.send_goes();
         self.send_reads();
     }
 
@@ -535,6 +569,11 @@ impl Client {
 
     fn no_sets(&self) -> bool {
         self.open.is_empty() && self.jobs.iter().all(VecDeque::is_empty)
+    }
+
+    /// No write is under way that has not been answered.
+    fn all_answered(&self) -> bool {
+        !self.open.values().any(OpenSet::is_unanswered) && self.jobs.iter().all(VecDeque::is_empty)
     }
 }
 

@@ -55,6 +55,7 @@ impl Client {
             self.keeper.drive_sync();
             self.obey();
             self.start_work();
+            self.advance_held();
             self.open_sets();
             self.keeper.drive_meta();
             self.obey();
@@ -86,7 +87,6 @@ impl Client {
     pub(super) fn fail_writes(&mut self, role: u16, why: Refusal) {
         self.keeper.end_writes(self.member_id(role), why);
         self.obey();
-        self.end_sets();
     }
 
     pub(super) fn role_of(&self, member: MemberId) -> Option<u16> {

@@ -40,7 +40,21 @@ impl Client {
             return self.piece_over(id, Err(RequestError::Failed));
         };
         let cell = plan.code.data()[extent.index as usize];
-        self.queue(Piece { cell, extent, into, whose: Whose::Request(id) });
+        let piece = Piece { cell, extent, into, whose: Whose::Request(id) };
+        match self.areas.get_mut(&self.key_of(&extent)) {
+            // What was answered has to be seen, and is not stored yet.
+            Some(area) if area.going > 0 => area.late_reads.push(piece),
+            _ => self.queue(piece),
+        }
+    }
+
+    /// Reads from the node, or from the others if it is gone by now.
+    pub(super) fn queue_or_decode(&mut self, piece: Piece) {
+        if self.alive(piece.cell.node) {
+            self.queue(piece);
+        } else {
+            self.read_elsewhere(piece);
+        }
     }
 
     pub(super) fn queue(&mut self, piece: Piece) {

@@ -51,6 +51,8 @@ pub(super) struct Link {
     pub(super) free_slots: Vec<u16>,
     /// Reads that wait for a slot.
     pub(super) queue: VecDeque<Piece>,
+    /// Slice-sets that are to go there, by position and turn.
+    pub(super) goes: Vec<(u16, u32)>,
 }
 
 impl Link {
@@ -77,6 +79,7 @@ impl Link {
             slots: (0..slots).map(|_| None).collect(),
             free_slots: (0..slots).rev().collect(),
             queue: VecDeque::new(),
+            goes: Vec::new(),
         }
     }
 
@@ -182,7 +185,8 @@ impl Client {
     }
 
     pub(super) fn hang_up_all(&mut self) {
-        for link in self.links.iter().filter(|link| link.alive()) {
+        for link in self.links.iter_mut().filter(|link| link.alive()) {
+            link.state = LinkState::Lost;
             self.actions.push_back(Action::Fabric(FabricOp::HangUp { peer: link.peer }));
         }
     }

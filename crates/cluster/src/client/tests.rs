@@ -153,8 +153,16 @@ fn a_parity_formed_after_its_node_was_lost_is_not_sent() {
     client.handle(Instant(3), Event::Done { io, result: Ok(Outcome::Done) });
     let after = run(&mut client, |_, _| false);
     let puts = |action: &&Action| matches!(action, Action::Fabric(FabricOp::Put { .. }));
-    assert_eq!(after.iter().filter(puts).count(), 0);
-    assert_eq!(completed(&after), Some(Err(RequestError::Failed)));
+    assert_eq!((after.iter().filter(puts).count(), completed(&after)), (0, None));
+    for role in [0, 1] {
+        staged(&mut client, role, (0, 0), true);
+    }
+    let drops = |message: &Message| matches!(message, Message::Drop { .. });
+    assert_eq!(said(&run(&mut client, |_, _| false), drops), 2);
+    for role in [0, 1] {
+        hear(&mut client, role, &Message::Closed { position: 0, turn: 0, fine: true });
+    }
+    assert_eq!(completed(&run(&mut client, |_, _| false)), Some(Err(RequestError::Failed)));
 }
 
 #[test]
@@ -216,16 +224,74 @@ fn begin_write(client: &mut Client) -> (u16, u32) {
     place.expect("a slice-set is opened")
 }
 
+/// A node says that it has its part of a slice-set.
+fn staged(client: &mut Client, role: u16, (position, turn): (u16, u32), fine: bool) {
+    let (own_fault, cut_off) = (!fine, crate::set::Roles::NONE);
+    let received_bytes = 0;
+    let staged = Message::Staged { position, turn, fine, own_fault, cut_off, received_bytes };
+    hear(client, role, &staged);
+}
+
+/// All nodes have a slice-set staged, and store it.
+fn store(client: &mut Client, place: (u16, u32)) {
+    for role in 0..NODES {
+        staged(client, role, place, true);
+    }
+    let (position, turn) = place;
+    let goes = said(&run(client, |_, _| false), |message| match message {
+        Message::Go { sets } => sets.contains(&place),
+        _ => false,
+    });
+    assert_eq!(goes, usize::from(NODES));
+    for role in 0..NODES {
+        hear(client, role, &Message::Closed { position, turn, fine: true });
+    }
+}
+
+/// How many such messages are sent.
+fn said(actions: &[Action], such: impl Fn(&Message) -> bool) -> usize {
+    let is_such = |action: &&Action| match action {
+        Action::Fabric(FabricOp::Send { bytes, .. }) => {
+            Message::decode(bytes).is_ok_and(|(_, message)| such(&message))
+        }
+        _ => false,
+    };
+    actions.iter().filter(is_such).count()
+}
+
 /// An array of which the first stripe was written, and that was answered.
 fn written() -> Client {
     let mut client = client(Planner::Encoder { node: 0 });
     run(&mut client, |_, _| false);
+    let place = begin_write(&mut client);
+    store(&mut client, place);
+    run(&mut client, |_, _| false);
+    client
+}
+
+#[test]
+fn a_write_is_answered_once_all_have_it_and_read_once_it_is_stored() {
+    let mut client = client(Planner::Encoder { node: 0 });
+    run(&mut client, |_, _| false);
     let (position, turn) = begin_write(&mut client);
     for role in 0..NODES {
-        hear(&mut client, role, &Message::Closed { position, turn, fine: true, received_bytes: 0 });
+        let so_far = run(&mut client, |_, _| false);
+        assert_eq!((completed(&so_far), said(&so_far, |_| true)), (None, 0));
+        staged(&mut client, role, (position, turn), true);
     }
-    assert_eq!(completed(&run(&mut client, |_, _| false)), Some(Ok(())));
-    client
+    let answered = run(&mut client, |_, _| false);
+    let goes = |message: &Message| matches!(message, Message::Go { .. });
+    assert_eq!(said(&answered, goes), usize::from(NODES));
+    read_block(&mut client, 0);
+    submit(&mut client, Op::Flush, 0, 0);
+    let waiting = run(&mut client, |_, _| false);
+    assert_eq!((reads(&waiting), said(&waiting, |_| true)), (vec![], 0));
+    for role in 0..NODES {
+        hear(&mut client, role, &Message::Closed { position, turn, fine: true });
+    }
+    let after = run(&mut client, |_, _| false);
+    assert_eq!(reads(&after).len(), 1);
+    assert_eq!(completed(&after), Some(Ok(())), "the flush");
 }
 
 #[test]
@@ -235,9 +301,15 @@ fn a_write_whose_last_part_failed_is_not_acknowledged() {
     let (position, turn) = begin_write(&mut client);
     for (role, fine) in [(0, true), (1, true), (2, false)] {
         assert_eq!(completed(&run(&mut client, |_, _| false)), None);
-        hear(&mut client, role, &Message::Closed { position, turn, fine, received_bytes: 0 });
+        staged(&mut client, role, (position, turn), fine);
     }
-    let after = run(&mut client, |_, _| false);
+    let mut after = run(&mut client, |_, _| false);
+    let drops = |message: &Message| matches!(message, Message::Drop { .. });
+    assert_eq!((said(&after, drops), completed(&after)), (usize::from(NODES), None));
+    for role in 0..NODES {
+        hear(&mut client, role, &Message::Closed { position, turn, fine: true });
+    }
+    after.extend(run(&mut client, |_, _| false));
     assert_eq!(completed(&after), Some(Err(RequestError::Failed)));
     // And it is told whose fault that was.
     let told = |action: &Action| match action {
@@ -419,21 +491,25 @@ fn after_a_flush_that_failed_nothing_is_called_clean() {
 fn a_stop_does_not_wait_for_a_node_that_says_nothing() {
     let mut client = client(Planner::Encoder { node: 0 });
     run(&mut client, |_, _| false);
-    let (position, turn) = begin_write(&mut client);
+    let place = begin_write(&mut client);
     let (id, command) = (CommandId(1), Command::Stop);
     client.handle(Instant(3), Event::Command { id, command });
     for role in [0, 2] {
-        hear(&mut client, role, &Message::Closed { position, turn, fine: true, received_bytes: 0 });
+        staged(&mut client, role, place, true);
     }
     assert_eq!(completed(&run(&mut client, |_, _| false)), None);
-    let mut after = Vec::new();
     // It is asked whether it is there before it is given up.
     for _ in 0..2 {
         let due = client.deadline().expect("a deadline");
         assert!(due > Instant(3).plus_millis(1000), "a slow node gets its time");
         client.handle(due, Event::Tick);
-        after = run(&mut client, |_, _| false);
+        assert_eq!(completed(&run(&mut client, |_, _| false)), None);
     }
+    for role in [0, 2] {
+        let (position, turn) = place;
+        hear(&mut client, role, &Message::Closed { position, turn, fine: true });
+    }
+    let after = run(&mut client, |_, _| false);
     assert_eq!(completed(&after), Some(Err(RequestError::Failed)));
     assert!(after.iter().any(|action| matches!(action, Action::Reply { result: Ok(()), .. })));
     let marks = |action: &&Action| matches!(action, Action::Fabric(FabricOp::Send { .. }));
@@ -461,7 +537,16 @@ fn a_part_of_the_stripe_after_a_whole_one_waits_for_the_rest() {
     client.handle(Instant(900_000_000), Event::Tick);
     assert_eq!(opened(&run(&mut client, |_, _| false)), [0; 0]);
     for role in 0..NODES {
-        let message = Message::Closed { position, turn, fine: true, received_bytes: 0 };
+        let (fine, own_fault, cut_off) = (true, false, crate::set::Roles::NONE);
+        let received_bytes = 0;
+        let message = Message::Staged { position, turn, fine, own_fault, cut_off, received_bytes };
+        let (peer, bytes) = (client.links[usize::from(role)].peer, message.encode(1));
+        let event = Event::Fabric(FabricEvent::Message { peer, bytes });
+        client.handle(Instant(900_000_001), event);
+    }
+    run(&mut client, |_, _| false);
+    for role in 0..NODES {
+        let message = Message::Closed { position, turn, fine: true };
         let (peer, bytes) = (client.links[usize::from(role)].peer, message.encode(1));
         let event = Event::Fabric(FabricEvent::Message { peer, bytes });
         client.handle(Instant(900_000_001), event);

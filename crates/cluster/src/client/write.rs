@@ -1,69 +1,35 @@
-//! Slice-sets on their way: from what was gathered, through a position, to the answer.
+//! Slice-sets on their way to a position: from what was gathered.
 //!
 //! ```text
-//!  gathered ─► job ─► open: pieces put together ─► parities formed, slices sent ─► closed by all
+//!  gathered ─► job ─► first in line: told to the keeper, buffers, a position ─► open
 //! ```
 
-use std::sync::Arc;
-
-use braid_array::Refusal;
 use braid_array::code::{Part, Way};
 
 use super::gather::{Fragment, Patience, Stretch};
-use super::{
-    Action, Area, BTreeMap, BTreeSet, Buf, Cell, Client, FabricOp, Gather, Key, Message, Mode,
-    Planner, RequestError, RequestId, Use,
-};
+use super::{Area, BTreeMap, BTreeSet, Buf, Client, Gather, Key, Mode, Planner, RequestError};
 use crate::pipeline::Course;
-use crate::schedule::Endpoint;
-use crate::set::{Imm, Roles, Set, Touched};
+use crate::set::{Roles, Set, Touched};
 
 /// A slice-set that waits for a position.
 #[derive(Debug)]
 pub(super) struct PendingSet {
     pub(super) key: Key,
-    mode: Mode,
     /// The client makes the parities; undecided until the job is first in line.
     by_client: Option<bool>,
-    range: Stretch,
+    pub(super) range: Stretch,
     /// It changes no data: the superblocks say already what it is for.
-    background: bool,
-    /// Otherwise they say that data may change once this is told.
-    ticket: Option<u64>,
-}
-
-/// A slice-set that has a position.
-#[derive(Debug)]
-pub(super) struct OpenSet {
-    pub(super) key: Key,
-    set: Set,
-    plan: Arc<Course>,
-    requests: BTreeSet<RequestId>,
-    /// The new content, by data index.
-    sources: BTreeMap<u32, Buf>,
-    /// Buffers to give back.
-    pub(super) staged: Vec<Buf>,
-    /// Copies and sums that have to be done before anything is sent of them.
-    pub(super) computing: u32,
-    /// Puts that are not answered.
-    pub(super) puts: u32,
-    /// Nodes that have not closed their part.
-    pub(super) parts: BTreeSet<u16>,
-    fine: bool,
     pub(super) background: bool,
+    /// Otherwise they say that data may change once this is told.
+    pub(super) ticket: Option<u64>,
+    /// How often it was dropped.
+    pub(super) tries: u32,
 }
 
 impl PendingSet {
     /// The keeper knows of it.
     pub(super) fn is_announced(&self) -> bool {
         !self.background && self.ticket.is_some()
-    }
-}
-
-impl OpenSet {
-    /// Nothing of it is under way any more.
-    pub(super) fn is_over(&self) -> bool {
-        self.puts == 0 && self.computing == 0 && (self.parts.is_empty() || !self.fine)
     }
 }
 
@@ -99,7 +65,7 @@ impl Client {
         for _ in 0..self.listed.len() {
             let Some(key) = self.listed.pop_front() else { break };
             let whole = u64::from(self.pipeline.data_blocks()) * u64::from(self.slice_len(key.1));
-            let (alone, now) = (self.no_sets(), self.keeper.now());
+            let (alone, now) = (self.all_answered(), self.keeper.now());
             // Nothing is gained by sending more than the link or the positions take.
             let saturated = self.unsent > 0 || self.free[0].is_empty();
             let Some(area) = self.areas.get_mut(&key) else { continue };
@@ -150,9 +116,8 @@ impl Client {
             for &id in &range.requests {
                 self.add_parts(id, 1);
             }
-            let Some(mode) = self.mode(key.0, &range.touched) else { continue };
             let (by_client, background, ticket) = (None, false, None);
-            self.add_job(PendingSet { key, mode, by_client, range, background, ticket });
+            self.add_job(PendingSet { key, by_client, range, background, ticket, tries: 0 });
         }
         for id in gather.requests() {
             self.piece_over(id, Ok(()));
@@ -162,7 +127,7 @@ impl Client {
     fn add_job(&mut self, job: PendingSet) {
         if let Some(area) = self.areas.get_mut(&job.key) {
             area.sets += 1;
-            area.whole = job.mode == Mode::Full && job.range.touched.is_all();
+            area.whole = job.range.touched.is_all();
         }
         let short = job.range.len <= self.params().narrow.bytes && !job.range.touched.is_all();
         self.jobs[usize::from(short)].push_back(job);
@@ -174,7 +139,6 @@ impl Client {
         self.areas.entry(key).or_default();
         let mut touched = Touched::none(self.pipeline.data_blocks());
         contents.keys().for_each(|&index| touched.insert(index));
-        let mode = if touched.is_all() { Mode::Full } else { Mode::Reconstruct };
         let range = Stretch {
             offset: key.1 * self.slice_bytes(),
             len: self.slice_len(key.1),
@@ -183,14 +147,16 @@ impl Client {
             requests: BTreeSet::new(),
             fua: false,
         };
-        let (by_client, background) = (Some(false), true);
-        self.add_job(PendingSet { key, mode, by_client, range, background, ticket: Some(0) });
+        let (by_client, ticket) = (Some(false), Some(0));
+        self.add_job(PendingSet { key, by_client, range, background: true, ticket, tries: 0 });
     }
 
-    /// The way to write a part of a stripe with the fewest reads and writes of members.
-    fn mode(&mut self, stripe: u64, touched: &Touched) -> Option<Mode> {
-        let planner = self.pipeline.planner(0);
-        let plan = self.pipeline.plan(stripe, planner)?;
+    /// The way to write a part of a stripe with the fewest reads and writes of members; background
+    /// work makes the parities right, whatever they are.
+    fn mode(plan: &Course, touched: &Touched, background: bool) -> Mode {
+        if background {
+            return if touched.is_all() { Mode::Full } else { Mode::Reconstruct };
+        }
         let part = Part {
             code: &plan.code,
             covered: &|index| touched.contains(index as u32),
@@ -198,11 +164,11 @@ impl Client {
             held: &|_| true,
             in_step: true,
         };
-        Some(match part.way() {
+        match part.way() {
             Way::Whole => Mode::Full,
             Way::Delta => Mode::Delta,
             Way::Reconstruct | Way::Recover => Mode::Reconstruct,
-        })
+        }
     }
 
     /// Gives positions to jobs, first come first served among those of a kind.
@@ -233,7 +199,7 @@ impl Client {
     fn open_first(&mut self, kind: usize) -> bool {
         let sums_of = |code: &braid_array::code::StripeCode| code.equations().len();
         let job = &mut self.jobs[kind][0];
-        let whole = job.mode == Mode::Full && job.range.touched.is_all();
+        let whole = job.range.touched.is_all();
         let by_client = *job
             .by_client
             .get_or_insert_with(|| whole && self.redundant && self.mix.client_makes_next());
@@ -254,7 +220,7 @@ impl Client {
             stripe,
             offset: job.range.offset,
             len,
-            mode: job.mode,
+            mode: Self::mode(&plan, &job.range.touched, job.background),
             planner,
             fua: job.range.fua,
             touched: job.range.touched.clone(),
@@ -292,190 +258,7 @@ impl Client {
         self.free[kind].remove(best).expect("there is a free position")
     }
 
-    fn open_set(&mut self, job: PendingSet, set: Set, mut staged: Vec<Buf>) {
-        let position = set.position;
-        let Some(plan) = self.pipeline.plan_of(&set) else {
-            unreachable!("the client opens what it may: {set:?}")
-        };
-        let parts: BTreeSet<u16> = plan.involved(set.mode, &set.touched).into_iter().collect();
-        for &role in &parts {
-            self.send(role, &Message::Open { set: set.clone() });
-            self.keeper.asked(self.member_id(role));
-        }
-        let mut open = OpenSet {
-            key: job.key,
-            plan,
-            requests: job.range.requests,
-            sources: BTreeMap::new(),
-            staged: staged.clone(),
-            computing: 0,
-            puts: 0,
-            parts,
-            fine: true,
-            background: job.background,
-            set,
-        };
-        for (index, pieces) in job.range.pieces {
-            if let [only] = pieces[..] {
-                open.sources.insert(index, only);
-                continue;
-            }
-            let whole = staged.pop().expect("a buffer for every scattered slice");
-            let mut at = 0;
-            for piece in pieces {
-                self.sum(Use::Copy { position }, vec![piece], vec![1], whole.slice(at, piece.len));
-                at += piece.len;
-                open.computing += 1;
-            }
-            open.sources.insert(index, whole);
-        }
-        let ready = open.computing == 0;
-        self.open.insert(position, open);
-        if ready {
-            self.flow(position);
-        }
-    }
-
-    pub(super) fn copy_done(&mut self, position: u16) {
-        let Some(open) = self.open.get_mut(&position) else { return };
-        open.computing -= 1;
-        match (open.computing, open.fine) {
-            (0, true) => self.flow(position),
-            _ => self.try_end(position),
-        }
-    }
-
-    /// All new content is in one piece: data go out, and parities of ours are formed.
-    fn flow(&mut self, position: u16) {
-        let Some(open) = self.open.get(&position) else { return };
-        let slices: Vec<(usize, Buf)> =
-            open.sources.iter().map(|(&index, &buf)| (index as usize, buf)).collect();
-        for (transfer, buf) in slices {
-            self.put(position, transfer, buf);
-        }
-        let Some(open) = self.open.get_mut(&position) else { return };
-        if open.set.planner != Planner::Client {
-            return;
-        }
-        let equations = open.plan.code.equations();
-        let sums = (0..equations.len()).map(|equation| {
-            let terms = &equations[equation].terms;
-            let index = |cell: Cell| match open.plan.code.content(cell) {
-                braid_array::code::Content::Data(index) => index,
-                braid_array::code::Content::Sum(_) => unreachable!("terms are data"),
-            };
-            let inputs = terms.iter().map(|term| open.sources[&index(term.cell)]).collect();
-            (equation, inputs, terms.iter().map(|term| term.coef).collect())
-        });
-        let sums: Vec<(usize, Vec<Buf>, Vec<u8>)> = sums.collect();
-        open.computing = sums.len() as u32;
-        let outputs = open.staged[..sums.len()].to_vec();
-        for ((equation, inputs, coefs), output) in sums.into_iter().zip(outputs) {
-            self.sum(Use::Sum { position, equation }, inputs, coefs, output);
-        }
-    }
-
-    pub(super) fn parity_done(&mut self, position: u16, equation: usize) {
-        let Some(open) = self.open.get_mut(&position) else { return };
-        open.computing -= 1;
-        let (buf, transfer) =
-            (open.staged[equation], open.plan.schedule.sums()[equation][0].transfer);
-        if open.fine {
-            self.put(position, transfer, buf);
-        }
-        self.try_end(position);
-    }
-
-    fn put(&mut self, position: u16, transfer: usize, from: Buf) {
-        let io = self.io(Use::Put { position });
-        let Some(open) = self.open.get_mut(&position) else { return };
-        debug_assert_eq!(open.plan.schedule.transfers()[transfer].from, Endpoint::Client);
-        let role = open.plan.schedule.transfers()[transfer].to;
-        let link = &self.links[usize::from(role)];
-        let to = link.ring + self.pipeline.arrival(&open.plan, &open.set, transfer).offset;
-        let imm = Imm::of(&open.set, transfer).encode();
-        open.puts += 1;
-        self.unsent += 1;
-        self.mix.sent(from.len);
-        self.actions.push_back(Action::Fabric(FabricOp::Put {
-            io,
-            peer: link.peer,
-            from,
-            to,
-            imm,
-        }));
-    }
-
-    pub(super) fn put_done(&mut self, position: u16, fine: bool) {
-        self.unsent -= 1;
-        let Some(open) = self.open.get_mut(&position) else { return };
-        open.puts -= 1;
-        open.fine &= fine;
-        self.try_end(position);
-    }
-
-    /// A node has closed its part.
-    pub(super) fn closed(&mut self, role: u16, position: u16, turn: u32, fine: bool) {
-        if self.keeper.writes_over() {
-            // Slice-sets that have failed were not waited for.
-            if let Some(open) = self.open.get_mut(&position)
-                && open.parts.remove(&role)
-            {
-                self.keeper.answered(self.member_id(role));
-            }
-            return self.try_end(position);
-        }
-        let known = |open: &&mut OpenSet| open.set.turn == turn && open.parts.contains(&role);
-        let Some(open) = self.open.get_mut(&position).filter(known) else {
-            return self.part_with(role, "it closes what is not open");
-        };
-        open.parts.remove(&role);
-        open.fine &= fine;
-        self.keeper.answered(self.member_id(role));
-        if !fine {
-            let why = Refusal::new("what was written cannot be stored", "look at its storage");
-            self.fail_writes(role, why);
-        }
-        self.try_end(position);
-    }
-
-    /// No slice-set can be relied on any more: what is open ends as failed.
-    pub(super) fn end_sets(&mut self) {
-        let positions: Vec<u16> = self.open.keys().copied().collect();
-        for position in positions {
-            if let Some(open) = self.open.get_mut(&position) {
-                open.fine &= open.parts.is_empty();
-            }
-            self.try_end(position);
-        }
-    }
-
-    /// Ends a slice-set when nothing of it is under way any more. One that has failed ends when
-    /// the client's buffers are its own again; its position is not used any more.
-    fn try_end(&mut self, position: u16) {
-        if self.open.get(&position).filter(|open| open.is_over()).is_none() {
-            return;
-        }
-        let Some(open) = self.open.remove(&position) else { return };
-        let kind = usize::from(position >= self.params().wide.count);
-        if open.fine {
-            self.mix.credit(self.keeper.now(), !self.jobs[kind].is_empty());
-            self.free[kind].push_back(position);
-        }
-        for role in open.parts {
-            // It is not waited for any longer.
-            self.keeper.answered(self.member_id(role));
-        }
-        self.staging.give(open.staged);
-        if open.background {
-            self.work_set_over(open.key, open.fine);
-        } else {
-            self.write_over(open.key, open.fine);
-        }
-        self.set_over(open.key, &open.requests, open.fine);
-    }
-
-    fn fail_job(&mut self, job: PendingSet) {
+    pub(super) fn fail_job(&mut self, job: PendingSet) {
         // Nothing of it was sent: the slice is as it was.
         if job.background {
             self.work_set_over(job.key, false);
@@ -489,33 +272,26 @@ impl Client {
     }
 
     /// What the superblocks were told of is over.
-    fn write_over(&mut self, key: Key, fine: bool) {
+    pub(super) fn write_over(&mut self, key: Key, failed: bool) {
         let (start, end) = self.space.range(key);
-        self.keeper.end_write(start, end, !fine);
+        self.keeper.end_write(start, end, failed);
     }
 
-    fn set_over(&mut self, key: Key, requests: &BTreeSet<RequestId>, fine: bool) {
-        if !fine {
-            self.torn.insert(key);
-        }
-        self.area_free(key);
-        let result = if fine { Ok(()) } else { Err(RequestError::Failed) };
-        for &id in requests {
-            self.piece_over(id, result);
-        }
-    }
-
-    fn area_free(&mut self, key: Key) {
+    pub(super) fn area_free(&mut self, key: Key) {
         let Some(area) = self.areas.get_mut(&key) else { return };
         area.sets -= 1;
         if area.sets > 0 {
             return;
         }
-        let whole = std::mem::take(&mut area.whole);
         self.list(key);
+        self.follow(key);
+    }
+
+    /// A stripe is answered. Who hears that it is written as a whole has a moment to send more.
+    pub(super) fn follow(&mut self, key: Key) {
+        let whole = self.areas.get_mut(&key).is_some_and(|area| std::mem::take(&mut area.whole));
         let next = self.areas.get_mut(&(key.0 + 1, key.1)).filter(|_| whole);
         if let Some(gather) = next.and_then(|area| area.gathers.front_mut()) {
-            // Who hears now that this one is written has a moment to send more.
             gather.patience.extend(Patience::some(self.keeper.now()));
         }
     }

@@ -42,6 +42,12 @@ pub(super) enum Work {
     Put { node: u16, transfer: usize, from: Place },
 }
 
+impl Work {
+    pub(super) const fn is_store(&self) -> bool {
+        matches!(self, Self::Store { .. })
+    }
+}
+
 /// One task.
 #[derive(Clone, Debug)]
 pub(super) struct Task {

@@ -1,12 +1,16 @@
 //! This node's end of one pipeline: the slice-sets that are open, and the tasks of each.
 //!
 //! ```text
-//! position:  Idle ── Open ──► running ── all tasks over, Closed sent ──► Idle
+//! position:  Idle ── Open ──► running ── all but stores over, Staged sent ──► staged
+//!            staged ── Go ──► stores ── all over, Closed sent ──► Idle
+//!            staged ── Drop ──► Closed sent, nothing stored ──► Idle
 //! task:      waits for others ──► started ──► over, well or not
 //! ```
 //!
 //! A task that cannot be done ends badly, and so do those that wait for it; the node that misses
-//! something because of that is told by `Missing`. So every slice-set ends at every living node.
+//! something because of that is told by `Missing`. So every slice-set comes to its stores at every
+//! living node, and nothing in the store has changed until then: the client decides whether the
+//! new content takes the place of the old, everywhere or nowhere.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -22,7 +26,7 @@ use super::part::{Part, Place, Work};
 use super::slot::ReadSlot;
 use crate::pipeline::Pipeline;
 use crate::schedule::{Endpoint, Planner};
-use crate::set::{Imm, Mode, Set};
+use crate::set::{Imm, Mode, Roles, Set};
 use crate::wire::Message;
 
 /// A connection to another node of the array.
@@ -69,9 +73,27 @@ struct State {
 struct Live {
     set: Set,
     part: Arc<Part>,
-    /// Tasks that are not over.
-    left: usize,
+    /// Tasks before the stores that are not over.
+    before: usize,
+    /// Stores that are not over.
+    stores: usize,
+    stage: Stage,
     fine: bool,
+    /// What cannot be done here is the fault of this node's store.
+    own_fault: bool,
+    /// Nodes to which no connection stands that is needed.
+    cut_off: Roles,
+}
+
+/// How far a slice-set is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// Its new content is being made.
+    Running,
+    /// It is there, or cannot be had; the client decides.
+    Staged,
+    /// It is being stored.
+    Going,
 }
 
 /// What came for a slice-set that is not open yet.
@@ -159,8 +181,9 @@ impl Pipe {
         for (position, set) in running() {
             let phases = || position.states.iter().map(|state| state.phase);
             let left = phases().filter(|phase| *phase != Phase::Over).count();
-            if left != set.left || left == 0 {
-                return Err(format!("{left} tasks left of a set, counted {}", set.left));
+            let (before, stores) = (set.before, set.stores);
+            if left != before + stores || (before > 0) != (set.stage == Stage::Running) {
+                return Err(format!("{left} tasks left of a set, counted {before} + {stores}"));
             }
             started += phases().filter(|phase| *phase == Phase::Started).count();
         }
@@ -168,9 +191,10 @@ impl Pipe {
         if started != tasks { Err(format!("{started} tasks, {tasks} under way")) } else { Ok(()) }
     }
 
-    /// Nothing is open.
-    pub(super) const fn is_idle(&self) -> bool {
-        self.open == 0
+    /// All that is open waits for the client to decide.
+    pub(super) fn is_idle(&self) -> bool {
+        let mut running = self.positions.iter().filter_map(|position| position.running.as_ref());
+        self.open == 0 || running.all(|live| live.stage == Stage::Staged)
     }
 
     /// The ring, as part of the arena: where client and neighbours may put.
@@ -207,12 +231,21 @@ impl Pipe {
         position.states.clear();
         let waiting = |needs| State { needs, spoiled: false, phase: Phase::Waiting };
         position.states.extend(part.tasks.iter().map(|task| waiting(task.needs)));
-        let left = part.tasks.len();
+        let stores = part.tasks.iter().filter(|task| task.work.is_store()).count();
+        let before = part.tasks.len() - stores;
         self.open += 1;
-        position.running = Some(Live { set, part: Arc::clone(&part), left, fine: true });
-        if left == 0 {
-            self.close(number, out);
-            return Ok(());
+        position.running = Some(Live {
+            set,
+            part: Arc::clone(&part),
+            before,
+            stores,
+            stage: Stage::Running,
+            fine: true,
+            own_fault: false,
+            cut_off: Roles::default(),
+        });
+        if before == 0 {
+            self.staged(number, out);
         }
         for early in early {
             self.resolve(early.imm, early.from, early.placed, out)?;
@@ -227,9 +260,9 @@ impl Pipe {
             let task = task as u16;
             match what.work {
                 Work::Arrive { from: Endpoint::Node(node), .. } if !self.stands(node) => {
-                    self.give_up(number, task, out);
+                    self.give_up(number, task, node, out);
                 }
-                Work::Arrive { .. } => {}
+                Work::Arrive { .. } | Work::Store { .. } => {}
                 _ if what.needs == 0 => self.start(number, task, out),
                 _ => {}
             }
@@ -242,10 +275,18 @@ impl Pipe {
     }
 
     /// An arrival that will never come.
-    fn give_up(&mut self, number: u16, task: u16, out: &mut Out) {
-        let state = &self.positions[usize::from(number)].states[usize::from(task)];
-        if state.phase == Phase::Waiting {
+    fn give_up(&mut self, number: u16, task: u16, node: u16, out: &mut Out) {
+        let position = &mut self.positions[usize::from(number)];
+        if position.states[usize::from(task)].phase == Phase::Waiting {
+            self.cut_off(number, node);
             self.over(number, task, false, out);
+        }
+    }
+
+    /// A slice-set needs a connection that does not stand.
+    fn cut_off(&mut self, number: u16, node: u16) {
+        if let Some(running) = &mut self.positions[usize::from(number)].running {
+            running.cut_off.insert(node);
         }
     }
 
@@ -303,6 +344,14 @@ impl Pipe {
 
     /// The executor has carried a task out.
     pub(super) fn done(&mut self, number: u16, task: u16, fine: bool, out: &mut Out) {
+        if let Some(running) = &mut self.positions[usize::from(number)].running
+            && !fine
+        {
+            match running.part.tasks[usize::from(task)].work {
+                Work::Put { node, .. } => running.cut_off.insert(node),
+                _ => running.own_fault = true,
+            }
+        }
         self.over(number, task, fine, out);
     }
 
@@ -316,7 +365,7 @@ impl Pipe {
                 let work = &part.tasks[usize::from(task)].work;
                 let theirs = Endpoint::Node(role);
                 if matches!(work, Work::Arrive { from, .. } if *from == theirs) {
-                    self.give_up(number, task, out);
+                    self.give_up(number, task, role, out);
                 }
             }
         }
@@ -327,22 +376,84 @@ impl Pipe {
         let Some(running) = &mut position.running else { return };
         position.states[usize::from(task)].phase = Phase::Over;
         running.fine &= fine;
-        running.left -= 1;
-        if running.left == 0 {
-            self.close(number, out);
+        let part = Arc::clone(&running.part);
+        if part.tasks[usize::from(task)].work.is_store() {
+            running.stores -= 1;
+            if running.stores == 0 {
+                self.close(number, out);
+            }
             return;
         }
-        let part = Arc::clone(&running.part);
+        running.before -= 1;
+        if running.before == 0 {
+            return self.staged(number, out);
+        }
         for &next in &part.tasks[usize::from(task)].next {
             let state = &mut self.positions[usize::from(number)].states[usize::from(next)];
             state.needs -= 1;
             state.spoiled |= !fine;
             match (state.needs, state.spoiled) {
+                _ if part.tasks[usize::from(next)].work.is_store() => {}
                 (0, false) => self.start(number, next, out),
                 (0, true) => self.skip(number, next, out),
                 _ => {}
             }
         }
+    }
+
+    /// All but the stores is over: the client hears how it went.
+    fn staged(&mut self, number: u16, out: &mut Out) {
+        let Some(running) = &mut self.positions[usize::from(number)].running else { return };
+        running.stage = Stage::Staged;
+        let staged = Message::Staged {
+            position: number,
+            turn: running.set.turn,
+            fine: running.fine,
+            own_fault: running.own_fault,
+            cut_off: running.cut_off,
+            received_bytes: out.received_bytes,
+        };
+        out.send(self.peer, self.epoch(), &staged);
+    }
+
+    /// The client says that a slice-set takes the place of what is stored.
+    pub(super) fn go(&mut self, number: u16, turn: u32, out: &mut Out) -> Result<(), Violation> {
+        let running = self.decided(number, turn)?;
+        if !running.fine {
+            return Err(Violation("a slice-set goes that is not whole"));
+        }
+        running.stage = Stage::Going;
+        let part = Arc::clone(&running.part);
+        if running.stores == 0 {
+            self.close(number, out);
+            return Ok(());
+        }
+        for (task, what) in (0..).zip(&part.tasks) {
+            if what.work.is_store() {
+                self.start(number, task, out);
+            }
+        }
+        Ok(())
+    }
+
+    /// The client says that a slice-set is not to be stored.
+    pub(super) fn drop_set(
+        &mut self,
+        number: u16,
+        turn: u32,
+        out: &mut Out,
+    ) -> Result<(), Violation> {
+        self.decided(number, turn)?;
+        self.close(number, out);
+        Ok(())
+    }
+
+    /// The slice-set that a client decides about.
+    fn decided(&mut self, number: u16, turn: u32) -> Result<&mut Live, Violation> {
+        let position = self.positions.get_mut(usize::from(number));
+        let running = position.and_then(|position| position.running.as_mut());
+        let waits = |live: &&mut Live| live.set.turn == turn && live.stage == Stage::Staged;
+        running.filter(waits).ok_or(Violation("a decision on what is not staged"))
     }
 
     /// A task that lacks what it needs.
@@ -393,6 +504,7 @@ impl Pipe {
                     let imm = Imm::of(set, transfer).encode();
                     out.put(flight, peer, slot(from), ring.wrapping_add(to), imm);
                 } else {
+                    self.cut_off(number, node);
                     self.over(number, task, false, out);
                 }
             }
@@ -412,12 +524,8 @@ impl Pipe {
     fn close(&mut self, number: u16, out: &mut Out) {
         let Some(running) = self.positions[usize::from(number)].running.take() else { return };
         self.open -= 1;
-        let closed = Message::Closed {
-            position: number,
-            turn: running.set.turn,
-            fine: running.fine,
-            received_bytes: out.received_bytes,
-        };
+        let closed =
+            Message::Closed { position: number, turn: running.set.turn, fine: running.fine };
         out.send(self.peer, self.epoch(), &closed);
     }
 }

@@ -234,11 +234,29 @@ impl Node {
                 }
                 Ok(())
             }
-            Message::Open { .. } | Message::Read { .. } if stale => Ok(()),
+            Message::Open { .. }
+            | Message::Go { .. }
+            | Message::Drop { .. }
+            | Message::Without { .. }
+            | Message::Read { .. }
+                if stale =>
+            {
+                Ok(())
+            }
             Message::Open { set } => {
                 let pipe = client.pipe.as_mut().ok_or(Violation("a slice-set before Prepare"))?;
                 pipe.open(set, &mut self.out)
             }
+            Message::Go { sets } => {
+                let early = Violation("Go before Prepare");
+                let pipe = client.pipe.as_mut().ok_or(early)?;
+                sets.into_iter().try_for_each(|(at, turn)| pipe.go(at, turn, &mut self.out))
+            }
+            Message::Drop { position, turn } => {
+                let early = Violation("Drop before Prepare");
+                client.pipe.as_mut().ok_or(early)?.drop_set(position, turn, &mut self.out)
+            }
+            Message::Without { role } => self.without(id, role),
             Message::Read { slot, sector, bytes, to } => {
                 let early = Violation("a read before Prepare");
                 let pipe = client.pipe.as_mut().ok_or(early)?;
@@ -253,6 +271,19 @@ impl Node {
                 self.request(id, epoch, stale, request)
             }
         }
+    }
+
+    /// Another node is not of the array any more: nothing of it may land here.
+    fn without(&mut self, id: ClientId, role: u16) -> Result<(), Violation> {
+        let pipe = self.clients.get_mut(&id).and_then(|client| client.pipe.as_mut());
+        let pipe = pipe.ok_or(Violation("Without before Prepare"))?;
+        let neighbour = pipe.neighbours.get(usize::from(role));
+        let link = neighbour.ok_or(Violation("Without a role that is none"))?.link;
+        if let Link::Up(peer) | Link::Dialing(peer) = link {
+            self.out.hang_up(peer);
+            self.lost(peer, "the client does without it");
+        }
+        Ok(())
     }
 
     /// Everything with a tag.

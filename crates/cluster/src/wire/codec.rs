@@ -109,6 +109,20 @@ impl Field for Vec<PeerAddress> {
     }
 }
 
+impl Field for Vec<(u16, u32)> {
+    fn put(&self, out: &mut Vec<u8>) {
+        put_len(self.len(), out);
+        for (position, turn) in self {
+            position.put(out);
+            turn.put(out);
+        }
+    }
+    fn get(input: &mut &[u8]) -> Result<Self, WireError> {
+        let len = u16::get(input)?;
+        (0..len).map(|_| Ok((u16::get(input)?, u32::get(input)?))).collect()
+    }
+}
+
 impl Field for Slots {
     fn put(&self, out: &mut Vec<u8>) {
         self.count.put(out);

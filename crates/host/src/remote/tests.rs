@@ -120,7 +120,7 @@ fn answers_that_mean_nothing_are_no_answers() {
     let answers = [
         Message::Ok { tag: 7 },
         Message::Meta { tag: 1, bytes: vec![0; 1024] },
-        Message::Closed { position: 0, turn: 0, fine: true, received_bytes: 0 },
+        Message::Closed { position: 0, turn: 0, fine: true },
         Message::Volume { tag: 1, bytes: 4096, node: 5, epoch: 7 },
     ];
     for answer in answers {

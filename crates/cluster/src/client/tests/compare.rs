@@ -144,10 +144,7 @@ fn the_slice_set_of_a_repair_comes_before_a_write_that_waited() {
         _ => None,
     });
     assert_eq!(told, Some((0, 8, None)));
-    for role in 0..NODES {
-        let (position, turn) = (sets[0].position, sets[0].turn);
-        hear(&mut client, role, &Message::Closed { position, turn, fine: true, received_bytes: 0 });
-    }
+    store(&mut client, (sets[0].position, sets[0].turn));
     let sets = opened(&run(&mut client, |_, _| false));
     assert!(sets.iter().any(|set| set.stripe == 0 && set.mode == Mode::Full), "{sets:?}");
 }

@@ -176,6 +176,35 @@ impl Array {
         &mut volume[at as usize..][..CHUNK as usize]
     }
 
+    /// Has all happen that is under way, and says of what is staged then whether it goes: it does
+    /// when it is whole everywhere.
+    pub(super) fn run(&mut self) {
+        self.world.run();
+        let mut staged: BTreeMap<(u16, u32), (Vec<PeerId>, bool)> = BTreeMap::new();
+        let heard = std::mem::take(&mut self.world.heard);
+        for (peer, message) in heard {
+            match message {
+                Message::Staged { position, turn, fine, .. } => {
+                    let (peers, whole) =
+                        staged.entry((position, turn)).or_insert_with(|| (Vec::new(), true));
+                    peers.push(peer);
+                    *whole &= fine;
+                }
+                other => self.world.heard.push((peer, other)),
+            }
+        }
+        for ((position, turn), (peers, whole)) in staged {
+            for peer in peers {
+                let message = match whole {
+                    true => Message::Go { sets: vec![(position, turn)] },
+                    false => Message::Drop { position, turn },
+                };
+                self.world.send(peer, &message);
+            }
+        }
+        self.world.run();
+    }
+
     /// Every node has closed these slice-sets, and well.
     pub(super) fn expect_closed(&mut self, sets: &[Set]) {
         let mut closed: BTreeMap<(u16, u32), usize> = BTreeMap::new();

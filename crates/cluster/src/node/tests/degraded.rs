@@ -50,7 +50,7 @@ fn write_without(array: &mut Array, missing: Roles) {
         array.write_some(&set, &new);
         sets.push(set);
     }
-    array.world.run();
+    array.run();
     array.expect_closed(&sets);
 }
 
@@ -120,7 +120,7 @@ fn survive_all_losses(mut array: Array, rounds: usize) {
     for stripe in 0..array.pipeline.params().stripes {
         let set = array.set((stripe % 2) as u16, stripe);
         array.write(&set);
-        array.world.run();
+        array.run();
         array.expect_closed(&[set]);
     }
     for missing in losses(&array) {

@@ -90,9 +90,32 @@ fn slice_sets_that_make_no_sense_end_the_pipeline() {
     is_violation(|array, peer| {
         let set = array.set(0, 0);
         array.write(&set);
-        array.world.run();
+        array.run();
         array.world.send(peer, &Message::Open { set });
     });
+}
+
+#[test]
+fn decisions_on_what_is_not_staged_end_the_pipeline() {
+    let go = |position, turn| Message::Go { sets: vec![(position, turn)] };
+    is_violation(|array, peer| array.world.send(peer, &go(0, 1)));
+    is_violation(|array, peer| array.world.send(peer, &go(u16::MAX, 0)));
+    is_violation(|array, peer| array.world.send(peer, &Message::Without { role: 5 }));
+    for again in [go(0, 1), go(0, 2), Message::Drop { position: 0, turn: 1 }] {
+        is_violation(|array, peer| {
+            let set = array.set(0, 0);
+            array.world.send(peer, &Message::Open { set });
+            array.world.run();
+            // Its slices have not come.
+            array.world.send(peer, &again);
+        });
+        is_violation(|array, peer| {
+            let set = array.set(0, 0);
+            array.write(&set);
+            array.run();
+            array.world.send(peer, &again);
+        });
+    }
 }
 
 #[test]
@@ -159,7 +182,7 @@ fn strangers_are_hung_up() {
         let set = array.set(0, 0);
         array.world.heard.clear();
         array.write(&set);
-        array.world.run();
+        array.run();
         array.expect_closed(&[set]);
     }
     let mut array = array();
@@ -315,7 +338,7 @@ fn whatever_is_said_others_go_on() {
         for (set, offset) in sets.iter().zip([0, 512, 1024, 1536, 2048]) {
             array.write(&Set { offset, len: 512, ..set.clone() });
         }
-        array.world.run();
+        array.run();
         array.world.heard.retain(|(peer, _)| own.contains(peer));
         assert_eq!(array.world.heard.len(), 25, "seed {seed}");
         for peer in strangers {
