@@ -3,9 +3,10 @@ SEEDS ?= 20000
 NESTED_SEEDS ?= 2000
 CLUSTER_SEEDS ?= 1000
 SECONDS_EACH ?= 60
+ROUNDS ?= 100
 IMAGE ?=
 
-.PHONY: help demo test ci setup test-rxe sim fuzz
+.PHONY: help demo test ci setup test-rxe sim survive fuzz
 .PHONY: bench bench-quick bench-full bench-parity bench-fabric bench-cluster
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -31,6 +32,11 @@ sim: ## simulate SEEDS=20000 arrays, NESTED_SEEDS=2000 of arrays, CLUSTER_SEEDS=
 	cargo run --release -p braid-sim -- --seeds $(SEEDS)
 	cargo run --release -p braid-sim -- --nested --seeds $(NESTED_SEEDS)
 	cargo run --release -p braid-sim -- --cluster --seeds $(CLUSTER_SEEDS)
+
+survive: ## kill and stop nodes and client of an array in use, ROUNDS=100; as root
+	@scripts/setup.sh test
+	@scripts/test.sh release
+	@scripts/survive.sh $(ROUNDS)
 
 fuzz: ## throw mutated bytes at each decoder, SECONDS_EACH=60
 	FUZZ_SECONDS=$(SECONDS_EACH) scripts/test.sh fuzz

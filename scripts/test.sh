@@ -88,9 +88,11 @@ simulate() {
 # Always of the whole workspace: a package built alone has other features, and is built again.
 release() { cargo build --release --workspace --bins; }
 
-export -f deny fuzz simulate release
+survive() { release && scripts/survive.sh "${SURVIVE_ROUNDS:-7}"; }
 
-all=(fmt clippy deny unit release sim fuzz judges comparisons)
+export -f deny fuzz simulate release survive
+
+all=(fmt clippy deny unit release sim survive fuzz judges comparisons)
 for name in "${@:-${all[@]}}"; do
 	case $name in
 	fmt) step fmt cargo fmt --all --check ;;
@@ -99,6 +101,7 @@ for name in "${@:-${all[@]}}"; do
 	unit) step unit cargo test --no-fail-fast --workspace --exclude braid-judges ;;
 	release) step release release ;;
 	sim) step sim simulate ;;
+	survive) step survive survive ;;
 	fuzz) step fuzz fuzz ;;
 	judges) step judges cargo test --release --workspace --test judges ;;
 	comparisons) step comparisons cargo test --release --workspace --test comparisons ;;

@@ -1,0 +1,267 @@
+#!/usr/bin/env bash
+# Kills and stops nodes and the client of an array over five nodes, again and again, while fio
+# writes and verifies on ext4 over it. After each round what was flushed is there, `braid check`
+# finds no mismatch, and e2fsck nothing to mend. As root; plain processes over loopback.
+# usage: survive.sh [ROUNDS [KIND...]]     (without: 12 rounds, of all kinds that are on)
+set -uo pipefail
+cd "$(dirname "$(realpath "$0")")/.."
+braid=${BRAID:-$PWD/target/release/braid}
+
+# Kind of round, the signal, who gets it, how it must go on, and, where it is left out, why.
+#   on     the same client goes on by itself, and its load sees no error
+#   again  all nodes that died are started again, and the array is assembled again
+kinds='
+client-kill          KILL client      again
+client-node-kill     KILL client+1    again
+client-nodes-kill    KILL client+2    again
+everything-kill      KILL client+5    again
+client-stop          STOP client      on
+node-pause           STOP nodes:1     on
+everything-stop      STOP client+5    on
+node-kill            KILL nodes:1     on    a node that died does not return to a running array
+nodes-kill           KILL nodes:2     on    nodes that died do not return to a running array
+node-stop            STOP nodes:1:long on   a node that was given up does not return
+nodes-stop           STOP nodes:2:long on   nodes that were given up do not return
+'
+# Seconds that a process is stopped: well below and well above what a node may be silent.
+short=2 long=15
+# Seconds within which it must go on.
+patience=${PATIENCE:-60}
+
+rounds=${1:-12}
+[ $# = 0 ] || shift
+for tool in fio mke2fs e2fsck; do
+	command -v "$tool" >/dev/null || { echo "SKIPPED survive: there is no $tool"; exit 0; }
+done
+if [ "$(id -u)" != 0 ] || [ ! -e /dev/fuse ] || [ ! -e /dev/loop-control ]; then
+	echo "SKIPPED survive: mounting needs root, FUSE and loop devices"
+	exit 0
+fi
+
+work=$(mktemp -d "${TMPDIR:-/tmp}/braid-survive.XXXXXX")
+export BRAID_RUN_DIR=$work/run
+array=$work/export/survive mnt=$work/mnt
+mkdir "$work/export" "$mnt"
+nodes=() members=() client='' load='' ledger=''
+clean_up() {
+	status=$?
+	trap - EXIT
+	[ -z "$load$ledger" ] || kill $load $ledger 2>/dev/null
+	for pid in $client "${nodes[@]}"; do kill -KILL "$pid"; kill -CONT "$pid"; done 2>/dev/null
+	mountpoint -q "$mnt" && umount -l "$mnt"
+	mountpoint -q "$work/export" && umount -l "$work/export"
+	wait
+	if [ "$status" = 0 ]; then rm -rf "$work"; else echo "what is left of it: $work" >&2; fi
+	exit "$status"
+}
+trap clean_up EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+fail() {
+	echo "FAILED round $round, $kind: $*" >&2
+	exit 1
+}
+now() { date +%s%N; }
+seconds_since() { awk -v a="$1" -v b="$(now)" 'BEGIN { printf "%.1f", (b - a) / 1e9 }'; }
+# within SECONDS COMMAND...: tries until it succeeds.
+within() {
+	local end=$((SECONDS + $1))
+	shift
+	until "$@"; do
+		[ "$SECONDS" -lt "$end" ] || return 1
+		sleep 0.05
+	done
+}
+
+gone() { ! kill -0 "$1" 2>/dev/null; }
+
+# start N: the node, at the address it had before.
+start() {
+	local at=127.0.0.1:0
+	[ ! -s "$work/n$1.at" ] || at=$(cat "$work/n$1.at")
+	: >"$work/n$1.out"
+	"$braid" node --listen "$at" --store "$work/n$1" --foreground \
+		>"$work/n$1.out" 2>>"$work/n$1.log" &
+	nodes[$1]=$!
+	disown
+	within 10 test -s "$work/n$1.out" || fail "node $1 does not start: $(tail -1 "$work/n$1.log")"
+	head -n 1 "$work/n$1.out" >"$work/n$1.at"
+	members[$1]=node://$(cat "$work/n$1.at")
+}
+assemble_once() {
+	"$braid" assemble survive --foreground --export "fuse:$work/export" "${members[@]}" \
+		>>"$work/client.log" 2>&1 &
+	client=$!
+	disown
+	# It ends with a reason, or serves.
+	while kill -0 "$client" 2>/dev/null; do
+		[ ! -e "$array" ] || return 0
+		sleep 0.05
+	done
+	umount -l "$work/export" 2>/dev/null
+	return 1
+}
+assemble() {
+	within "$patience" assemble_once || fail "not assembled: $(tail -1 "$work/client.log")"
+}
+
+# Passes of fio, each of which writes, flushes, and reads back what it wrote.
+begin_load() {
+	rm -f "$work/load.failed"
+	(
+		while fio --thread --name=busy --directory="$mnt" --size=8M --rw=randwrite --bsrange=4k-64k \
+			--fsync=16 --verify=crc32c --verify_fatal=1 --end_fsync=1 --allow_mounted_write=1 \
+			>"$work/load" 2>&1; do :; done
+		cp "$work/load" "$work/load.failed"
+	) &
+	load=$!
+	# Lines that are flushed one by one, each noted elsewhere once that is done.
+	(
+		line=0
+		while echo "$line" >>"$mnt/ledger" && sync -d "$mnt/ledger"; do
+			now >"$work/noted.new" && echo "$line" >>"$work/noted.new"
+			mv "$work/noted.new" "$work/noted"
+			line=$((line + 1))
+			sleep 0.02
+		done
+	) 2>/dev/null &
+	ledger=$!
+}
+end_load() {
+	local pid
+	for pid in $ledger $load; do
+		pkill -P "$pid"
+		kill "$pid"
+	done 2>/dev/null
+	wait $ledger $load 2>/dev/null
+	load='' ledger=''
+}
+# noted_since TIME: has a line been flushed that was begun after it?
+noted_since() {
+	[ -s "$work/noted" ] && [ "$(head -n 1 "$work/noted")" -gt "$1" ]
+}
+
+# What was flushed is there.
+verify() {
+	local last
+	fio --name=settled --directory="$mnt" --size=8M --rw=write --bs=64k --verify=crc32c \
+		--verify_only --verify_fatal=1 >"$work/verify" 2>&1 ||
+		fail "what was flushed before is not there: $(grep -m1 -i 'verify' "$work/verify")"
+	last=$(tail -n 1 "$work/noted")
+	head -n "$((last + 1))" "$mnt/ledger" | cmp -s - <(seq 0 "$last") ||
+		fail "line $last was flushed, and the ledger does not hold all up to it"
+}
+in_sync() {
+	"$braid" status survive >"$work/status" 2>&1 || return 1
+	grep -q '\[UUUUU\]' "$work/status" && ! grep -qE 'resync|recover|rebuild' "$work/status"
+}
+# Everything is there and at rest: the array agrees with itself, the file system too.
+reckon() {
+	within 10 umount "$mnt" 2>/dev/null || fail "the file system cannot be unmounted"
+	within "$patience" in_sync || fail "not in sync again: $(cat "$work/status")"
+	timeout "$patience" "$braid" check survive --wait --json >"$work/check" 2>&1 ||
+		fail "check: $(tail -n 3 "$work/check")"
+	within "$patience" in_sync || fail "the check does not end"
+	grep -q '"mismatch[a-z_]*": *[1-9]' "$work/check" && fail "check: $(cat "$work/check")"
+	e2fsck -fn "$array" >"$work/fsck" 2>&1 || fail "e2fsck: $(grep -v ^Pass "$work/fsck")"
+	mount -o loop "$array" "$mnt" || fail "the file system cannot be mounted"
+	verify
+}
+
+# Who is struck: leaves pids in ${victims[@]} and nodes' numbers in ${struck[@]}.
+choose() {
+	local who=$1 count=0 n
+	victims=() struck=()
+	case $who in
+	client*) victims+=("$client") count=${who#client} count=${count#+} ;;
+	nodes:*) count=${who#nodes:} count=${count%:long} ;;
+	esac
+	for n in $(shuf -i 0-4 -n "${count:-0}"); do
+		struck+=("$n")
+		victims+=("${nodes[$n]}")
+	done
+}
+strike() {
+	local signal=$1 who=$2 pause=$short
+	struck_at=$(now)
+	kill "-$signal" "${victims[@]}"
+	if [ "$signal" = KILL ]; then
+		for pid in "${victims[@]}"; do within 10 gone "$pid" || fail "$pid lives on"; done
+		return
+	fi
+	[ "$who" = "${who%:long}" ] || pause=$long
+	# Who is given up is gone on without; who is waited for goes on with the rest.
+	[ "$pause" = "$short" ] || within "$long" noted_since "$struck_at"
+	sleep "$pause"
+	kill -CONT "${victims[@]}"
+}
+goes_on() {
+	within "$patience" noted_since "$struck_at" || fail "does not go on"
+	took=$(seconds_since "$struck_at")
+	for n in "${struck[@]}"; do
+		kill -0 "${nodes[$n]}" 2>/dev/null || start "$n"
+	done
+	within "$patience" in_sync || fail "not in sync again: $(cat "$work/status")"
+	[ ! -e "$work/load.failed" ] || fail "fio: $(grep -m1 -E 'err|verify' "$work/load.failed")"
+	kill -0 "$ledger" 2>/dev/null || fail "a write of the ledger failed"
+	end_load
+}
+again() {
+	end_load
+	umount "$mnt" 2>/dev/null || umount -l "$mnt"
+	umount -l "$work/export" 2>/dev/null
+	for n in "${struck[@]}"; do start "$n"; done
+	local began
+	began=$(now)
+	assemble
+	mount -o loop "$array" "$mnt" || fail "the file system cannot be mounted"
+	echo >"$mnt/first" && sync -d "$mnt/first" || fail "the first write fails"
+	took=$(seconds_since "$began")
+	verify
+}
+
+one_round() {
+	local signal=$1 who=$2 how=$3 began
+	rm -f "$mnt/ledger" "$work/noted"
+	fio --name=settled --directory="$mnt" --size=8M --rw=write --bs=64k --verify=crc32c \
+		--do_verify=0 --end_fsync=1 >"$work/settled" 2>&1 || fail "fio: $(tail -n 3 "$work/settled")"
+	sync -f "$mnt"
+	begin_load
+	began=$(now)
+	within "$patience" noted_since "$((began + 500000000))" || fail "the load does not begin"
+	sleep "$((RANDOM % 2)).$((RANDOM % 10))"
+	choose "$who"
+	strike "$signal" "$who"
+	if [ "$how" = on ]; then goes_on; else again; fi
+	reckon
+	echo "round $round: $kind, went on after $took s, nothing lost"
+	echo "$kind $took" >>"$work/took"
+}
+
+chosen=$(awk -v wanted=" $* " 'NF >= 4 && (wanted ~ /^ *$/ ? NF == 4 : index(wanted, " " $1 " "))' \
+	<<<"$kinds")
+[ -n "$chosen" ] || { echo "survive.sh: no kind of round named $*" >&2; exit 2; }
+[ $# != 0 ] || awk 'NF > 4 { name = $1; $1 = $2 = $3 = $4 = ""; print "left out: " name ":" $0 }' \
+	<<<"$kinds" | tr -s ' '
+
+round=0 kind=setting-up
+for n in 0 1 2 3 4; do start "$n"; done
+"$braid" create survive --level 6 --layout xor2d --raid-devices 5 --size 64M "${members[@]}" \
+	>"$work/create" 2>&1 || fail "create: $(tail -n 3 "$work/create")"
+assemble
+mke2fs -q -t ext4 "$array" || fail "mke2fs"
+mount -o loop "$array" "$mnt" || fail "the file system cannot be mounted"
+while [ "$round" -lt "$rounds" ]; do
+	read -r kind signal who how _ < <(sed -n "$((round % $(wc -l <<<"$chosen") + 1))p" <<<"$chosen")
+	round=$((round + 1))
+	one_round "$signal" "$who" "$how"
+done
+umount "$mnt"
+"$braid" stop survive >"$work/stop" 2>&1 || fail "stop: $(cat "$work/stop")"
+echo "kind, rounds, seconds until it went on: least, most"
+sort -k1,1 -k2n "$work/took" | awk '
+	$1 != kind { if (kind) print kind, n, least, most; kind = $1; n = 0; least = $2 }
+	{ n++; most = $2 }
+	END { print kind, n, least, most }'
+echo "test result: ok. $rounds passed; 0 failed"
