@@ -29,6 +29,9 @@ use crate::schedule::{Endpoint, Planner};
 use crate::set::{Imm, Mode, Roles, Set};
 use crate::wire::Message;
 
+/// So many parts are kept: what the largest array needs while nobody is missing.
+const KEPT_PARTS: usize = 1 << 12;
+
 /// A connection to another node of the array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Link {
@@ -140,7 +143,7 @@ pub(super) struct Pipe {
     /// Positions with a slice-set.
     open: usize,
     /// Of slice-sets with all blocks touched, by what they depend on.
-    parts: BTreeMap<(u16, Planner), Arc<Part>>,
+    parts: BTreeMap<(Roles, u16, Planner), Arc<Part>>,
 }
 
 impl Pipe {
@@ -210,11 +213,15 @@ impl Pipe {
     pub(super) fn open(&mut self, set: Set, out: &mut Out) -> Result<(), Violation> {
         let plan = self.pipeline.plan_of(&set).filter(|_| self.write);
         let plan = plan.ok_or(Violation("a slice-set that may not be opened"))?;
-        let part = if set.touched.is_all() && set.mode != Mode::Delta && set.missing.is_empty() {
+        let part = if set.touched.is_all() && set.mode != Mode::Delta {
             let params = self.pipeline.params();
             let variant = set.stripe % u64::from(params.family.period(params.nodes));
             let new = || Arc::new(Part::new(plan, self.role, set.mode, &set.touched));
-            Arc::clone(self.parts.entry((variant as u16, set.planner)).or_insert_with(new))
+            if self.parts.len() >= KEPT_PARTS {
+                self.parts.clear();
+            }
+            let key = (set.missing, variant as u16, set.planner);
+            Arc::clone(self.parts.entry(key).or_insert_with(new))
         } else {
             Arc::new(Part::new(plan, self.role, set.mode, &set.touched))
         };
