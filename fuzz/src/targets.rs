@@ -4,6 +4,7 @@ use crate::mutate::{Random, mutate};
 use crate::{messages, start};
 use braid_array::assemble::{Candidate, Options, Start, decide};
 use braid_array::format::{BadBlocks, Bitmap, BitmapSuperblock, Superblock, Version};
+use braid_cluster::view::{View, Vote, crc32c};
 use braid_host::export::nbd::fuzz_session;
 
 /// A decoder.
@@ -26,6 +27,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "start", make: start::make, run: start::run },
     Target { name: "nbd", make: make_nbd, run: fuzz_session },
     Target { name: "messages", make: messages::make, run: messages::run },
+    Target { name: "votes", make: make_votes, run: run_votes },
 ];
 
 /// The first 16 KiB of each of three members that md wrote: superblock at 4 KiB, bitmap at 8 KiB,
@@ -128,6 +130,39 @@ fn run_bitmap(bytes: &[u8]) {
     }
     bitmap.set_all();
     assert_eq!(bitmap.count(), bitmap.bits());
+}
+
+/// The array whose vote file is looked at.
+const ARRAY: [u8; 16] = [7; 16];
+
+fn make_votes(random: &mut Random) -> Vec<u8> {
+    let slot = |random: &mut Random| {
+        let named = |random: &mut Random, most| (0..random.below(most)).map(|n| n as u64).collect();
+        let view = View {
+            epoch: random.next() as u32,
+            count: random.next() as u32,
+            torn: random.below(2) == 0,
+            members: named(random, 40),
+            voters: named(random, 70),
+        };
+        let vote = Vote { granted: random.next() as u32, view };
+        let mut slot = vote.encode(&ARRAY, random.next());
+        let mut rest = slot.split_off(12);
+        mutate(random, &mut rest, 128);
+        if random.below(8) > 0 {
+            slot[8..].copy_from_slice(&crc32c(&rest).to_le_bytes());
+        }
+        slot.append(&mut rest);
+        slot
+    };
+    let mut file = slot(random);
+    file.extend(slot(random));
+    file
+}
+
+fn run_votes(bytes: &[u8]) {
+    let Some((sequence, vote)) = Vote::newest(&ARRAY, bytes) else { return };
+    assert_eq!(Vote::decode(&ARRAY, &vote.encode(&ARRAY, sequence)), Some((sequence, vote)));
 }
 
 fn make_bad_blocks(random: &mut Random) -> Vec<u8> {

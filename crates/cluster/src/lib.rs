@@ -33,6 +33,7 @@ pub mod pipeline;
 pub mod program;
 pub mod schedule;
 pub mod set;
+pub mod view;
 pub mod wire;
 pub mod xor2d;
 

@@ -1,0 +1,156 @@
+//! Views: who holds an array, and since when; and the vote file, in which a node keeps the newest
+//! that it was told of, and the highest epoch that it has granted.
+//!
+//! ```text
+//! UUID.vote: two slots of 4096 bytes, written in turn; the newest valid one counts
+//!  0 magic "braidvot"   8 crc32c u32 of the rest   12 version u16   14 voters u16   16 uuid[16]
+//! 32 sequence of the slot u64   40 granted u32   44 view: epoch u32   48 count u32
+//! 52 flags u32 (1 torn)   56 members u16   58 zeroes   64 per role: incarnation u64,
+//! then per voter: node u64; zeroes up to the end
+//! ```
+
+#[cfg(test)]
+mod tests;
+
+/// A slot of the vote file.
+pub const SLOT_BYTES: usize = 4096;
+
+const MAGIC: &[u8; 8] = b"braidvot";
+const VERSION: u16 = 1;
+const HEAD_BYTES: usize = 64;
+const TORN: u32 = 1;
+
+/// Members and voters of the largest view.
+pub const MAX_NAMED: usize = (SLOT_BYTES - HEAD_BYTES) / 8;
+
+/// Who is in sync: the newest one counts, by epoch and then by count.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct View {
+    /// Of the client that made it; 0 when there is none.
+    pub epoch: u32,
+    /// How many of that client's there are, with this one.
+    pub count: u32,
+    /// What was under way when everything stopped may not fit: a resync is due.
+    pub torn: bool,
+    /// By role, the incarnation of the node with which the member was in sync; 0 when it is not.
+    pub members: Vec<u64>,
+    /// The nodes that vote.
+    pub voters: Vec<u64>,
+}
+
+impl View {
+    /// How it stands among others.
+    #[must_use]
+    pub const fn order(&self) -> (u32, u32) {
+        (self.epoch, self.count)
+    }
+
+    /// Does this role hold what was acknowledged?
+    #[must_use]
+    pub fn has(&self, role: u16) -> bool {
+        self.members.get(usize::from(role)).is_some_and(|&incarnation| incarnation != 0)
+    }
+
+    /// How many voters a client has to ask before it goes on: any two of such groups meet.
+    #[must_use]
+    pub const fn majority(&self) -> usize {
+        self.voters.len() / 2 + 1
+    }
+
+    /// How many voters have to have it: then every majority hears of it.
+    #[must_use]
+    pub const fn enough(&self) -> usize {
+        self.voters.len() + 1 - self.majority()
+    }
+
+    /// It fits into a vote file.
+    #[must_use]
+    pub const fn fits(&self) -> bool {
+        self.members.len() + self.voters.len() <= MAX_NAMED
+    }
+}
+
+/// What a node keeps of an array that it votes for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Vote {
+    /// The highest epoch granted.
+    pub granted: u32,
+    /// The newest view recorded.
+    pub view: View,
+}
+
+impl Vote {
+    /// As a slot of the vote file of this array.
+    ///
+    /// # Panics
+    /// When the view does not fit.
+    #[must_use]
+    pub fn encode(&self, array: &[u8; 16], sequence: u64) -> Vec<u8> {
+        assert!(self.view.fits(), "a view of an array");
+        let view = &self.view;
+        let mut out = Vec::with_capacity(SLOT_BYTES);
+        out.extend(VERSION.to_le_bytes());
+        out.extend((view.voters.len() as u16).to_le_bytes());
+        out.extend(array);
+        out.extend(sequence.to_le_bytes());
+        for number in [self.granted, view.epoch, view.count, u32::from(view.torn) * TORN] {
+            out.extend(number.to_le_bytes());
+        }
+        out.extend((view.members.len() as u16).to_le_bytes());
+        out.extend([0; 6]);
+        for number in view.members.iter().chain(&view.voters) {
+            out.extend(number.to_le_bytes());
+        }
+        out.resize(SLOT_BYTES - 12, 0);
+        let mut slot = MAGIC.to_vec();
+        slot.extend(crc32c(&out).to_le_bytes());
+        slot.append(&mut out);
+        slot
+    }
+
+    /// From a slot, with its sequence. `None` for anything that `encode` does not make.
+    #[must_use]
+    pub fn decode(array: &[u8; 16], slot: &[u8]) -> Option<(u64, Self)> {
+        let slot = slot.first_chunk::<SLOT_BYTES>()?;
+        let short = |at: usize| Some(u16::from_le_bytes(slot.get(at..at + 2)?.try_into().ok()?));
+        let word = |at: usize| Some(u32::from_le_bytes(slot.get(at..at + 4)?.try_into().ok()?));
+        let long = |at: usize| Some(u64::from_le_bytes(slot.get(at..at + 8)?.try_into().ok()?));
+        let sound = slot.starts_with(MAGIC) && word(8)? == crc32c(&slot[12..]);
+        if !sound || short(12)? != VERSION || slot[16..32] != array[..] || word(52)? & !TORN != 0 {
+            return None;
+        }
+        let (members, voters) = (usize::from(short(56)?), usize::from(short(14)?));
+        if members + voters > MAX_NAMED {
+            return None;
+        }
+        let mut numbers = (0..members + voters).filter_map(|index| long(HEAD_BYTES + 8 * index));
+        let view = View {
+            epoch: word(44)?,
+            count: word(48)?,
+            torn: word(52)? & TORN != 0,
+            members: numbers.by_ref().take(members).collect(),
+            voters: numbers.collect(),
+        };
+        Some((long(32)?, Self { granted: word(40)?, view }))
+    }
+
+    /// What a vote file says: the newest of its slots that are whole, with its sequence.
+    #[must_use]
+    pub fn newest(array: &[u8; 16], file: &[u8]) -> Option<(u64, Self)> {
+        let slots = file.chunks(SLOT_BYTES).take(2);
+        slots.filter_map(|slot| Self::decode(array, slot)).max_by_key(|(sequence, _)| *sequence)
+    }
+}
+
+/// Where the slot with this sequence goes.
+#[must_use]
+pub const fn slot_byte(sequence: u64) -> u64 {
+    sequence % 2 * SLOT_BYTES as u64
+}
+
+/// CRC-32C, as iSCSI has it. Few bytes go through it, rarely.
+#[must_use]
+pub fn crc32c(bytes: &[u8]) -> u32 {
+    let bit = |crc: u32, _| if crc & 1 == 1 { crc >> 1 ^ 0x82f6_3b78 } else { crc >> 1 };
+    !bytes.iter().fold(!0, |crc, &byte| (0..8).fold(crc ^ u32::from(byte), bit))
+}
