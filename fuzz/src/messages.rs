@@ -2,6 +2,7 @@
 //! and what they make of the node they are sent to.
 
 use braid_cluster::pipeline::{Params, Pipeline};
+use braid_cluster::view::View;
 use braid_cluster::wire::{Message, PeerAddress};
 use braid_cluster::{Family, Mode, Planner, Roles, Set, Touched};
 
@@ -45,13 +46,17 @@ fn session(random: &mut Random) -> Vec<Message> {
         missing: Roles([0, 0, 1, 1 << random.below(64)][random.below(4)]),
     };
     let peer = PeerAddress { role: 1, address: "10.0.0.2:7000".into(), ring: 0 };
+    let (members, voters) = (vec![random.next(); nodes.into()], vec![random.next(); 3]);
+    let view = View { epoch: 1, count: 1, torn: false, members, voters };
     let (tag, name) = (random.below(9) as u32, "volume".to_owned());
     vec![
         Message::CreateVolume { tag, name: name.clone(), bytes: 1 << 20 },
+        Message::Grant { tag, array: [1; 16], epoch: random.below(3) as u32 },
         Message::Go { sets: vec![(position, random.below(2) as u32)] },
         Message::Drop { position, turn: random.below(2) as u32 },
         Message::Without { role: random.below(8) as u16 },
         Message::OpenVolume { tag, name, write: true },
+        Message::Record { tag, view },
         Message::ReadMeta { tag, sector: 8, bytes: 4096 },
         Message::WriteMeta { tag, sector: 8, bytes: vec![1; 512] },
         Message::Prepare { tag, role: 0, data_sector: 64, params },

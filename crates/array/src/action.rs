@@ -1,7 +1,7 @@
 //! What a machine asks of its executor, and what the executor answers.
 
 use crate::events::ArrayEvent;
-use crate::fabric::{FabricEvent, FabricOp, Volume, VolumeOp};
+use crate::fabric::{FabricEvent, FabricOp, NoteOp, Volume, VolumeOp};
 use crate::{Buf, IoId, MemberId, Refusal, RequestError, RequestId};
 
 /// One thing for the executor to do. Actions are independent of one another unless the machine
@@ -70,6 +70,13 @@ pub enum Action {
         io: IoId,
         /// What.
         op: VolumeOp,
+    },
+    /// Something to be noted, or looked up.
+    Note {
+        /// Comes back with the answer.
+        io: IoId,
+        /// What.
+        op: NoteOp,
     },
 }
 

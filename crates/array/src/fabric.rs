@@ -142,6 +142,28 @@ pub enum VolumeOp {
     },
 }
 
+/// What a machine asks to be kept besides its volumes: a few bytes by name, that survive a power
+/// cut.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NoteOp {
+    /// Read all of a note. Answered by `Event::Loaded`, with no bytes when there is none; or by
+    /// `Event::Done`, when it cannot be read.
+    Read {
+        /// Which.
+        name: String,
+    },
+    /// Write a part of a note, which is made if it is not there. Answered by `Event::Done` when it
+    /// is durable.
+    Write {
+        /// Which: what a volume may be called.
+        name: String,
+        /// First byte.
+        at: u64,
+        /// What.
+        bytes: Vec<u8>,
+    },
+}
+
 /// An open volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Volume {

@@ -170,7 +170,8 @@ impl Stack {
                 other @ (Action::Store { .. }
                 | Action::Load { .. }
                 | Action::Fabric(_)
-                | Action::Volume { .. }) => return Some(other),
+                | Action::Volume { .. }
+                | Action::Note { .. }) => return Some(other),
             }
         }
         None

@@ -4,13 +4,10 @@ mod support;
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 
-use braid_cluster::wire::Message;
-use braid_host::fabric::frame::{HEADER_BYTES, HELLO_BYTES, Header, Hello, Kind};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use support::{Lab, fingerprint, until};
@@ -293,30 +290,12 @@ fn the_name_tells_which_array_over_nodes_is_meant() {
     assert_eq!(detail(&lab, "z")["state"], json!(["clean"]));
 }
 
-#[test]
-fn a_client_whose_clock_was_ahead_keeps_nobody_out() {
-    let lab = Lab::new();
-    let nodes = in_memory(&lab, 3);
-    let all = members(&nodes, "");
-    lab.ok(&format!("create x -l 5 -n 3 --size 1M{all}"), &[]);
-    let mut stream = TcpStream::connect(&nodes[1].address).expect("a node");
-    stream.write_all(&Hello { kind: Kind::Tcp, blob: Vec::new() }.encode()).unwrap();
-    let open = Message::OpenVolume { tag: 1, name: "x".to_owned(), write: true };
-    let bytes = open.encode(u32::MAX - 10);
-    stream.write_all(&Header::Message { bytes: bytes.len() as u32 }.encode()).unwrap();
-    stream.write_all(&bytes).unwrap();
-    // The other's hello, and its answer.
-    stream.read_exact(&mut [0; HELLO_BYTES + HEADER_BYTES + 1]).unwrap();
-    drop(stream);
-    lab.ok(&format!("assemble x{all}"), &[]);
-    lab.ok("stop x", &[]);
-    lab.ok(&format!("assemble x{all}"), &[]);
-}
-
-/// What a node keeps in its store, its lock aside.
+/// The volumes a node keeps in its store: not its lock, and not what it has noted.
 fn volumes(store: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(store).unwrap().map(|entry| entry.unwrap().path());
-    entries.filter(|path| !path.ends_with(".lock")).collect()
+    let besides =
+        |path: &Path| path.ends_with(".lock") || path.extension() == Some("vote".as_ref());
+    entries.filter(|path| !besides(path)).collect()
 }
 
 #[test]

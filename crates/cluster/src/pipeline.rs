@@ -173,6 +173,11 @@ impl Pipeline {
         &self.params
     }
 
+    /// Changes the epoch, of which nothing else depends.
+    pub const fn set_epoch(&mut self, epoch: u32) {
+        self.params.epoch = epoch;
+    }
+
     /// Blocks of a stripe on each node.
     #[must_use]
     pub const fn rows(&self) -> u16 {

@@ -4,6 +4,7 @@
 
 use crate::pipeline::{Params, Slots};
 use crate::set::{Roles, Set};
+use crate::view::View;
 
 mod codec;
 #[cfg(test)]
@@ -101,9 +102,8 @@ messages! {
         bytes: u64,
         /// The node, by a number that no other has: it may be known under several addresses.
         node: u64,
-        /// The highest epoch of those who have opened the volume for writing. Who opens it next
-        /// takes a higher one, whatever its clock says.
-        epoch: u32,
+        /// A client that is there has it open for writing.
+        used: bool,
     }
     /// Client: read a few bytes of the volume. Answer: `Meta`.
     5 ReadMeta {
@@ -258,6 +258,42 @@ messages! {
     23 Without {
         /// Its role.
         role: u16,
+    }
+    /// Client, first on a connection: nobody of a lower epoch shall change anything of this array
+    /// any more. Answer: `Granted`, when that is so, or `Outvoted`.
+    30 Grant {
+        /// Tag.
+        tag: u32,
+        /// Its id.
+        array: [u8; 16],
+        /// Of the client.
+        epoch: u32,
+    }
+    /// Node: it is granted, durably, and nothing of an older client is under way here.
+    31 Granted {
+        /// Tag.
+        tag: u32,
+        /// The newest view that was recorded here.
+        view: View,
+        /// Another one each time the node starts: whether it has lost what was in its memory.
+        incarnation: u64,
+        /// The node, by a number that no other has.
+        node: u64,
+    }
+    /// Node: another client was granted this epoch or a higher one. With
+    /// [`PARTING_TAG`](crate::node::PARTING_TAG) to a client whose time is over by that.
+    32 Outvoted {
+        /// Tag.
+        tag: u32,
+        /// The highest epoch granted.
+        granted: u32,
+    }
+    /// Client: this is how the array stands. Answer: `Ok`, when it is durable.
+    33 Record {
+        /// Tag.
+        tag: u32,
+        /// It.
+        view: View,
     }
     /// Client: is the node there? Answer, whatever else it is at: `Pong`.
     40 Ping {

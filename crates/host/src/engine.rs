@@ -426,6 +426,11 @@ impl Loop {
                 let result = store.carry_out(&mut self.executor, op);
                 self.machine.handle(self.core.now, Event::Volume { io, result });
             }
+            Action::Note { io, op } => {
+                let store = self.store.as_mut().expect("a store for a machine that asks");
+                let event = store.note(io, &op);
+                self.machine.handle(self.core.now, event);
+            }
         }
     }
 

@@ -91,8 +91,8 @@ pub fn serve_node(
 
 fn node_machine(scratch: Scratch) -> Box<dyn Machine + Send> {
     // The keys of hash maps are random, and different for everybody.
-    let id = RandomState::new().hash_one(std::process::id());
-    Box::new(braid_cluster::node::Node::new(scratch, id))
+    let random = |what: u32| RandomState::new().hash_one((std::process::id(), what));
+    Box::new(braid_cluster::node::Node::new(scratch, random(0), random(1).max(1)))
 }
 
 impl RunningNode {

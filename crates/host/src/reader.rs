@@ -237,7 +237,8 @@ impl Reader {
             | Action::Notify(_)
             | Action::Load { .. }
             | Action::Fabric(_)
-            | Action::Volume { .. } => return,
+            | Action::Volume { .. }
+            | Action::Note { .. } => return,
         };
         self.done(io, result);
     }

@@ -67,7 +67,7 @@ pub struct Remote {
     tag: u32,
     /// What the node says of itself, and of the volume that is open.
     node: Option<u64>,
-    newest_epoch: u32,
+    used: bool,
     /// Why nothing more can be asked.
     over: Option<RemoteError>,
 }
@@ -81,7 +81,7 @@ impl Remote {
         let mut line = Line::open(address, kind).map_err(|why| RemoteError { why, busy: false })?;
         match line.event(PATIENCE).map_err(|error| RemoteError::of_system(&error))? {
             FabricEvent::Connected { .. } => {
-                Ok(Self { line, tag: 0, node: None, newest_epoch: 0, over: None })
+                Ok(Self { line, tag: 0, node: None, used: false, over: None })
             }
             FabricEvent::Lost { why: Refusal { reason, next }, .. } => {
                 Err(RemoteError::new(reason, next.or("check that it is a braid node")))
@@ -120,10 +120,10 @@ impl Remote {
         self.node
     }
 
-    /// The highest epoch of those who have written to the open volume.
+    /// Did a client write to the open volume when it was opened?
     #[must_use]
-    pub const fn newest_epoch(&self) -> u32 {
-        self.newest_epoch
+    pub const fn used(&self) -> bool {
+        self.used
     }
 
     /// Is there a volume of this name? If so it is open for reading after this.
@@ -238,8 +238,8 @@ impl Remote {
     /// Is it the answer to what was asked last?
     fn answer(&mut self, bytes: &[u8]) -> Result<Message, RemoteError> {
         let (_, message) = Message::decode(bytes).map_err(RemoteError::nonsense)?;
-        if let Message::Volume { node, epoch, .. } = message {
-            (self.node, self.newest_epoch) = (Some(node), epoch);
+        if let Message::Volume { node, used, .. } = message {
+            (self.node, self.used) = (Some(node), used);
         }
         match &message {
             Message::Volume { tag, .. }

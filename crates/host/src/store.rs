@@ -7,11 +7,13 @@
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use braid_array::fabric::{Volume, VolumeOp};
-use braid_array::{MemberId, Refusal, SECTOR_BYTES};
+use braid_array::action::Event;
+use braid_array::fabric::{NoteOp, Volume, VolumeOp};
+use braid_array::{IoError, IoId, MemberId, Outcome, Refusal, SECTOR_BYTES};
+use braid_cluster::node::NOTE_ENDING;
 use braid_cluster::wire::valid_volume_name;
 use rustix::fs::{Access, MemfdFlags};
 
@@ -40,7 +42,10 @@ enum Place {
         /// Whoever has it locked uses the directory.
         _lock: PassingLock,
     },
-    Memory(BTreeMap<String, File>),
+    Memory {
+        volumes: BTreeMap<String, File>,
+        notes: BTreeMap<String, Vec<u8>>,
+    },
 }
 
 impl Store {
@@ -73,7 +78,10 @@ impl Store {
     /// Memory; gone when the process ends.
     #[must_use]
     pub const fn memory() -> Self {
-        Self { place: Place::Memory(BTreeMap::new()), open: Vec::new() }
+        Self {
+            place: Place::Memory { volumes: BTreeMap::new(), notes: BTreeMap::new() },
+            open: Vec::new(),
+        }
     }
 
     /// Does what a machine asks.
@@ -106,6 +114,21 @@ impl Store {
                 Ok(Volume { member, bytes: 0 })
             }
         }
+    }
+
+    /// Keeps or looks up what a machine notes.
+    pub(crate) fn note(&mut self, io: IoId, op: &NoteOp) -> Event {
+        let result = match op {
+            NoteOp::Read { name } => match self.place.read_note(name) {
+                Ok(bytes) => return Event::Loaded { io, bytes },
+                Err(error) => Err(error),
+            },
+            NoteOp::Write { name, at, bytes } => self.place.write_note(name, *at, bytes),
+        };
+        if let Err(error) = &result {
+            tracing::error!(error = %describe(error), "a note is not kept");
+        }
+        Event::Done { io, result: result.map(|()| Outcome::Done).map_err(|_| IoError::GONE) }
     }
 
     /// Opens a volume and gives it an id.
@@ -180,8 +203,8 @@ impl Place {
         let there =
             || Refusal::new("there is a volume of this name", "choose another, or delete that one");
         match self {
-            Self::Memory(files) if files.contains_key(name) => Err(there()),
-            Self::Memory(files) => {
+            Self::Memory { volumes: files, .. } if files.contains_key(name) => Err(there()),
+            Self::Memory { volumes: files, .. } => {
                 let file = memory_file(name, bytes).map_err(|error| refused("made", &error))?;
                 files.insert(name.to_owned(), file);
                 Ok(())
@@ -207,7 +230,7 @@ impl Place {
 
     fn open(&self, name: &str) -> Result<MemberFile, Refusal> {
         match self {
-            Self::Memory(files) => {
+            Self::Memory { volumes: files, .. } => {
                 let file = files.get(name).ok_or_else(no_volume)?;
                 let open = || Ok((file.try_clone()?, file.metadata()?.len()));
                 let (file, bytes) = open().map_err(|error| refused("opened", &error))?;
@@ -232,9 +255,41 @@ impl Place {
         }
     }
 
+    fn read_note(&self, name: &str) -> io::Result<Vec<u8>> {
+        match self {
+            Self::Memory { notes, .. } => Ok(notes.get(name).cloned().unwrap_or_default()),
+            Self::Directory { path, .. } => match std::fs::read(path.join(name)) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+                read => read,
+            },
+        }
+    }
+
+    fn write_note(&mut self, name: &str, at: u64, bytes: &[u8]) -> io::Result<()> {
+        match self {
+            Self::Memory { notes, .. } => {
+                let note = notes.entry(name.to_owned()).or_default();
+                let start = usize::try_from(at).map_err(io::Error::other)?;
+                note.resize(note.len().max(start + bytes.len()), 0);
+                note[start..start + bytes.len()].copy_from_slice(bytes);
+                Ok(())
+            }
+            Self::Directory { path, handle, .. } => {
+                let path = path.join(name);
+                let made = !path.exists();
+                let mut options = OpenOptions::new();
+                let file = options.write(true).create(true).truncate(false).mode(0o600);
+                let file = file.open(&path)?;
+                file.write_all_at(bytes, at)?;
+                file.sync_all()?;
+                if made { handle.sync_all() } else { Ok(()) }
+            }
+        }
+    }
+
     fn remove(&mut self, name: &str) -> Result<(), Refusal> {
         match self {
-            Self::Memory(files) => {
+            Self::Memory { volumes: files, .. } => {
                 files.remove(name);
                 Ok(())
             }
@@ -254,9 +309,10 @@ fn refused(what: &str, error: &io::Error) -> Refusal {
 }
 
 fn check_name(name: &str) -> Result<(), Refusal> {
-    let next = "use letters, digits, dots, dashes and underscores";
+    let next = "use letters, digits, dots, dashes and underscores, and no `.vote` at the end";
     let refusal = || Refusal::new("not a name for a volume", next);
-    valid_volume_name(name).then_some(()).ok_or_else(refusal)
+    let fits = valid_volume_name(name) && !name.ends_with(NOTE_ENDING);
+    fits.then_some(()).ok_or_else(refusal)
 }
 
 /// Refuses what the file system cannot hold even when it is empty. Up to that, space is taken when

@@ -420,6 +420,12 @@ impl Keeper {
         }
     }
 
+    /// Does a part of the array wait for a resync?
+    #[must_use]
+    pub const fn has_to_resync(&self) -> bool {
+        self.clean.resynced != MAX_SECTOR
+    }
+
     /// Is this range of sync space known to be in step: nothing of it waits for a resync?
     #[must_use]
     pub fn in_step(&self, start: u64, end: u64) -> bool {

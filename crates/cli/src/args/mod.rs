@@ -174,6 +174,9 @@ pub(crate) struct AssembleArgs {
     /// With --explain: print JSON
     #[arg(long, requires = "explain")]
     pub(crate) json: bool,
+    /// With members on nodes: even while another client uses the array, which ends that one's use
+    #[arg(long)]
+    pub(crate) take_over: bool,
     /// With members on nodes: how data travels, tcp, ofi or ofi:PROVIDER [default: tcp]
     #[arg(long, value_name = "FABRIC")]
     pub(crate) fabric: Option<String>,

@@ -1,7 +1,6 @@
 //! Storage nodes, as commands ask them.
 
 use std::fmt::Display;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use braid_array::Refusal;
 use braid_host::fabric::frame::Kind;
@@ -9,14 +8,6 @@ use braid_host::remote::{Remote, RemoteError};
 
 use crate::args::NodeArg;
 use crate::failure::Failure;
-
-/// The epoch of who assembles an array that was written in this one: later is higher, and the time
-/// where the clocks of clients agree.
-pub(super) fn epoch_after(newest: u32) -> u32 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let now = u32::try_from(now.as_secs()).unwrap_or(u32::MAX);
-    now.max(newest.saturating_add(1))
-}
 
 /// Connects to the node of a member.
 pub(super) fn connect(operation: &str, node: &NodeArg, fabric: Kind) -> Result<Remote, Failure> {

@@ -10,6 +10,8 @@
 
 use braid_array::Instant;
 
+use crate::schedule::Planner;
+
 /// How long bytes are counted before the share is set anew.
 const WINDOW_MILLIS: u64 = 200;
 /// How far the share moves when one link is idle and the other is not.
@@ -44,6 +46,15 @@ pub(super) struct Share {
 }
 
 impl Mix {
+    /// As this planner says, or both when that is allowed.
+    pub(super) fn new(planner: Planner, both: bool, nodes: u16) -> Self {
+        match planner {
+            Planner::Client => Self::Client,
+            _ if both => Self::of_both(nodes),
+            _ => Self::Nodes,
+        }
+    }
+
     /// Both, beginning with the nodes.
     pub(super) fn of_both(nodes: u16) -> Self {
         Self::Share(Share {

@@ -24,6 +24,7 @@ mod setup;
 mod silence;
 mod space;
 mod staging;
+mod takeover;
 #[cfg(test)]
 mod tests;
 mod work;
@@ -60,6 +61,7 @@ use sets::OpenSet;
 use setup::{Link, LinkState};
 use space::Space;
 use staging::Staging;
+use takeover::{Grant, Takeover};
 use work::Task;
 use write::PendingSet;
 
@@ -81,6 +83,8 @@ pub struct ClientConfig {
     pub mix: bool,
     /// A node that owes an answer and says nothing for so long is lost, in milliseconds.
     pub node_timeout_ms: u64,
+    /// Somebody answers for it that the nodes that are not here are off.
+    pub force: bool,
 }
 
 /// What `node_timeout_ms` is unless somebody says otherwise.
@@ -133,6 +137,9 @@ enum Use {
 /// What a message to a node asks.
 #[derive(Clone, Copy, Debug)]
 enum Question {
+    Grant,
+    /// What it is in the order of views.
+    Record((u32, u32)),
     Open,
     Prepare,
     Connect,
@@ -173,6 +180,7 @@ pub struct Client {
     space: Space,
     redundant: bool,
     phase: Phase,
+    takeover: Takeover,
     actions: VecDeque<Action>,
     links: Vec<Link>,
     node_timeout_ms: u64,
@@ -230,11 +238,7 @@ impl Client {
     /// # Errors
     /// When there is no such array, as a line for people.
     pub fn new(config: ClientConfig, scratch: Scratch) -> Result<Self, String> {
-        let mix = match config.params.planner {
-            Planner::Client => Mix::Client,
-            _ if config.mix => Mix::of_both(config.params.nodes),
-            _ => Mix::Nodes,
-        };
+        let mix = Mix::new(config.params.planner, config.mix, config.params.nodes);
         let mut params = config.params;
         if params.planner == Planner::Client {
             params.planner = Planner::Encoder { node: 0 };
@@ -255,6 +259,7 @@ impl Client {
         let space = Space::new(&pipeline).map_err(|error| error.to_string())?;
         let kept = member::kept(&config.members, config.bitmap, config.read_only, BLOCK_BYTES);
         let kept = kept.ok_or("an array has members")?;
+        let takeover = Takeover::new(kept.superblock.set_uuid, config.force, &config.members);
         let keeper = Keeper::new(Instant(0), kept, Box::new(space.clone()), RULES)?;
         let links = Link::all(config.members, params.reads.count);
         let mut client = Self {
@@ -262,6 +267,7 @@ impl Client {
             space,
             redundant,
             phase: Phase::Setup,
+            takeover,
             actions: VecDeque::new(),
             links,
             node_timeout_ms: config.node_timeout_ms,
@@ -409,6 +415,10 @@ impl Client {
                 self.answered(role, tag, Ok(None));
                 self.heard_of_storage(role, storage_silent_ms);
             }
+            Message::Granted { tag, view, incarnation, node } => {
+                self.granted(role, tag, Grant { view, incarnation, node });
+            }
+            Message::Outvoted { tag, granted } => self.outvoted(role, tag, granted),
             Message::Prepared { tag, ring } => self.answered(role, tag, Ok(Some(ring))),
             Message::Refused { tag, reason, advice, .. } => {
                 self.answered(role, tag, Err(Refusal::new(reason, advice)));
@@ -417,18 +427,27 @@ impl Client {
         }
     }
 
+    /// What a node answers.
+    fn question(&mut self, role: u16, tag: u32) -> Option<Question> {
+        self.questions.get(&tag).filter(|(asked, _)| *asked == role)?;
+        self.keeper.answered(self.member_id(role));
+        Some(self.questions.remove(&tag)?.1)
+    }
+
     /// A question is answered.
     fn answered(&mut self, role: u16, tag: u32, answer: Result<Option<u64>, Refusal>) {
-        match self.questions.get(&tag) {
-            Some(&(asked, _)) if asked == role => {}
-            _ => return self.part_with(role, "it answers what was not asked"),
-        }
-        let Some((_, question)) = self.questions.remove(&tag) else { return };
-        self.keeper.answered(self.member_id(role));
+        let Some(question) = self.question(role, tag) else {
+            return self.part_with(role, "it answers what was not asked");
+        };
         if let (Question::Flush(_) | Question::Meta, Err(why)) = (question, &answer) {
             self.fail_writes(role, why.clone());
         }
         match question {
+            Question::Grant => self.vote_refused(role, answer.err()),
+            Question::Record(order) => match answer {
+                Ok(_) => self.view_recorded(role, order),
+                Err(why) => self.vote_refused(role, Some(why)),
+            },
             Question::Open | Question::Prepare | Question::Connect => {
                 self.setup_answered(role, question, answer);
             }
@@ -475,8 +494,10 @@ impl Client {
                 Question::Flush(number) => self.flush_answered(number, !self.unsafe_losses()),
                 Question::Meta => self.meta_answered(),
                 Question::Open | Question::Prepare | Question::Connect | Question::Ping => {}
+                Question::Grant | Question::Record(_) => {}
             }
         }
+        self.take_over_without(role);
         self.setup_goes_on();
         self.reads_without(role);
     }

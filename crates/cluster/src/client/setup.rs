@@ -1,7 +1,7 @@
 //! Connections to the nodes, from the first to the array that can serve.
 //!
 //! ```text
-//!  Connecting ─► Opening ─► Preparing ─► Prepared ─► Wiring ─► Ready          any ─► Lost
+//!  Connecting ─► Granting ─► Opening ─► Preparing ─► Prepared ─► Wiring ─► Ready     any ─► Lost
 //! ```
 //! Nodes are wired to each other when all are prepared. An array with a node missing serves reads
 //! only, for which the nodes need no wires.
@@ -21,6 +21,8 @@ pub(super) enum LinkState {
     /// The array begins without it.
     Missing,
     Connecting,
+    /// It is asked for its vote: see [`takeover`](super::takeover).
+    Granting,
     Opening {
         /// A refusal is final from here on.
         until: Instant,
@@ -115,6 +117,10 @@ impl Client {
     }
 
     pub(super) fn connected(&mut self, role: u16) {
+        self.ask_grant(role);
+    }
+
+    pub(super) fn open_volume_of(&mut self, role: u16) {
         let until = self.keeper.now().plus_millis(PATIENCE_MILLIS);
         let link = &mut self.links[usize::from(role)];
         link.state = LinkState::Opening { until, retry_at: None };
@@ -178,7 +184,7 @@ impl Client {
 
     /// The node is there, but another client has the volume, or it has no room: the array must not
     /// go on as if the node were dead.
-    fn give_up(&mut self, role: u16, why: Refusal) {
+    pub(super) fn give_up(&mut self, role: u16, why: Refusal) {
         self.keeper.lose_member(self.member_id(role), why);
         self.keeper.give_up();
         self.obey();

@@ -13,6 +13,7 @@ mod silence;
 use super::*;
 use crate::family::Family;
 use crate::pipeline::Slots;
+use crate::view::View;
 
 const NODES: u16 = 3;
 /// One stripe's data: two blocks of 4 KiB.
@@ -50,6 +51,7 @@ fn client(planner: Planner) -> Client {
         bitmap: None,
         read_only: false,
         mix: false,
+        force: false,
         node_timeout_ms: NODE_TIMEOUT_MS,
     };
     let bytes = Client::scratch_bytes(&config);
@@ -66,15 +68,20 @@ fn hear(client: &mut Client, role: u16, message: &Message) {
 }
 
 /// What a node says to a message, when all is well.
-fn answer(message: &Message) -> Option<Message> {
+fn answer(role: u16, message: &Message) -> Option<Message> {
     match *message {
         Message::OpenVolume { tag, .. } => {
-            Some(Message::Volume { tag, bytes: 1 << 30, node: 1, epoch: 0 })
+            Some(Message::Volume { tag, bytes: 1 << 30, node: 1, used: false })
+        }
+        Message::Grant { tag, .. } => {
+            let view = View::default();
+            Some(Message::Granted { tag, view, incarnation: 9, node: role.into() })
         }
         Message::Prepare { tag, .. } => Some(Message::Prepared { tag, ring: 0 }),
-        Message::Connect { tag, .. } | Message::WriteMeta { tag, .. } | Message::Flush { tag } => {
-            Some(Message::Ok { tag })
-        }
+        Message::Record { tag, .. }
+        | Message::Connect { tag, .. }
+        | Message::WriteMeta { tag, .. }
+        | Message::Flush { tag } => Some(Message::Ok { tag }),
         _ => None,
     }
 }
@@ -97,7 +104,7 @@ fn run(client: &mut Client, ignores: impl Fn(u16, &Message) -> bool) -> Vec<Acti
                     let (_, message) = Message::decode(bytes).expect("a message");
                     let of_peer = |link: &Link| link.peer == *peer;
                     let role = client.links.iter().position(of_peer).expect("a link") as u16;
-                    match answer(&message).filter(|_| !ignores(role, &message)) {
+                    match answer(role, &message).filter(|_| !ignores(role, &message)) {
                         Some(answer) => hear(client, role, &answer),
                         None => rest.push(action),
                     }

@@ -18,6 +18,7 @@ mod slot;
 #[cfg(test)]
 mod tests;
 mod volumes;
+mod votes;
 
 use std::collections::BTreeMap;
 
@@ -34,6 +35,8 @@ use self::ring::Rings;
 pub use self::session::PARTING_TAG;
 use self::session::{Client, Conn};
 use self::volumes::Volumes;
+pub use self::votes::NOTE_ENDING;
+use self::votes::Votes;
 use crate::wire::Message;
 
 /// What to do when a volume cannot be read, written or flushed.
@@ -64,12 +67,14 @@ enum Life {
 #[derive(Debug)]
 pub struct Node {
     id: u64,
+    incarnation: u64,
     out: Out,
     conns: BTreeMap<PeerId, Conn>,
     clients: BTreeMap<ClientId, Client>,
     /// Which pipeline is whose.
     sessions: BTreeMap<u64, ClientId>,
     volumes: Volumes,
+    votes: Votes,
     rings: Rings,
     meta: Meta,
     next_client: u32,
@@ -79,18 +84,20 @@ pub struct Node {
 
 impl Node {
     /// A node that gives this part of the arena to pipelines, save for a few pages of its own. No
-    /// other has its id.
+    /// other has its id. The incarnation is a random number, not 0, that is drawn at each start.
     #[must_use]
-    pub fn new(ring_space: Scratch, id: u64) -> Self {
+    pub fn new(ring_space: Scratch, id: u64, incarnation: u64) -> Self {
         let mut space = ring_space;
         let meta = Meta::new(&mut space);
         Self {
             id,
+            incarnation,
             out: Out::default(),
             conns: BTreeMap::new(),
             clients: BTreeMap::new(),
             sessions: BTreeMap::new(),
             volumes: Volumes::default(),
+            votes: Votes::default(),
             rings: Rings::new(space),
             meta,
             next_client: 0,
@@ -145,6 +152,8 @@ impl Node {
             }
             Flight::MetaWrite { client, tag, page } => self.meta_written(client, tag, page, fine),
             Flight::LastFlush { volume } => self.last_flush(&volume, fine),
+            Flight::VoteRead { array } => self.vote_read(array, None),
+            Flight::VoteWrite { array } => self.vote_written(array, fine),
             Flight::MetaLoad { .. } | Flight::Volume { .. } => {}
         }
         if let Some(client) = client {
@@ -206,12 +215,14 @@ impl Machine for Node {
                     self.done(flight, result.is_ok());
                 }
             }
-            Event::Loaded { io, bytes } => {
-                if let Some(Flight::MetaLoad { client, tag, page }) = self.out.answered(io) {
+            Event::Loaded { io, bytes } => match self.out.answered(io) {
+                Some(Flight::MetaLoad { client, tag, page }) => {
                     self.meta_loaded(client, tag, page, bytes);
                     self.settle(client);
                 }
-            }
+                Some(Flight::VoteRead { array }) => self.vote_read(array, Some(&bytes)),
+                _ => {}
+            },
             Event::Volume { io, result } => {
                 if let Some(Flight::Volume { volume }) = self.out.answered(io) {
                     self.volume_answered(&volume, result);

@@ -5,11 +5,11 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use braid_array::action::Compute;
-use braid_array::fabric::{FabricOp, PeerId, VolumeOp};
+use braid_array::fabric::{FabricOp, NoteOp, PeerId, VolumeOp};
 use braid_array::{Action, Buf, Instant, IoId, IoOp, MemberId};
 use slab::Slab;
 
-use super::ids::ClientId;
+use super::ids::{ArrayId, ClientId};
 use crate::wire::Message;
 
 /// What an answer is about.
@@ -31,6 +31,10 @@ pub(super) enum Flight {
     MetaWrite { client: ClientId, tag: u32, page: Buf },
     /// The last flush before a volume is closed.
     LastFlush { volume: Arc<str> },
+    /// The vote file of an array is being read.
+    VoteRead { array: ArrayId },
+    /// The same, written.
+    VoteWrite { array: ArrayId },
     /// An operation on a volume.
     Volume { volume: Arc<str> },
 }
@@ -46,7 +50,10 @@ impl Flight {
             | Self::MetaRead { client, .. }
             | Self::MetaLoad { client, .. }
             | Self::MetaWrite { client, .. } => Some(*client),
-            Self::LastFlush { .. } | Self::Volume { .. } => None,
+            Self::LastFlush { .. }
+            | Self::VoteRead { .. }
+            | Self::VoteWrite { .. }
+            | Self::Volume { .. } => None,
         }
     }
 }
@@ -140,6 +147,11 @@ impl Out {
     pub(super) fn volume(&mut self, volume: Arc<str>, op: VolumeOp) {
         let io = self.depart(Flight::Volume { volume });
         self.push(Action::Volume { io, op });
+    }
+
+    pub(super) fn note(&mut self, flight: Flight, op: NoteOp) {
+        let io = self.depart(flight);
+        self.push(Action::Note { io, op });
     }
 
     pub(super) fn send(&mut self, peer: PeerId, epoch: u32, message: &Message) {

@@ -3,12 +3,12 @@
 use braid_array::fabric::{FabricOp, PeerId};
 use braid_array::{Action, IoOp, Refusal, SECTOR_BYTES};
 
-use super::ids::{ClientId, Violation};
+use super::ids::{ArrayId, ClientId, Violation};
 use super::out::Flight;
 use super::pipe::{Link, Pipe};
 use super::reads::within;
-use super::volumes::{Held, newer_client};
-use super::{Node, meta, slot, volumes};
+use super::volumes::Held;
+use super::{Node, meta, slot, volumes, votes};
 use crate::pipeline::{Params, Pipeline};
 use crate::schedule::Endpoint;
 use crate::wire::{MAX_NAME_BYTES, Message, PeerAddress, valid_volume_name};
@@ -38,6 +38,8 @@ pub(super) struct Client {
     pub(super) peer: Option<PeerId>,
     /// The highest it named.
     pub(super) epoch: u32,
+    /// The array that it was granted, and the epoch.
+    pub(super) vote: Option<(ArrayId, u32)>,
     pub(super) held: Option<Held>,
     /// Waits for a volume.
     pub(super) asking: bool,
@@ -112,6 +114,23 @@ impl Node {
         }
     }
 
+    /// Nothing of clients of this array whose epoch is lower is taken any more.
+    pub(super) fn end_older(&mut self, array: ArrayId, granted: u32) {
+        let conns = self.conns.iter().filter_map(|(&peer, conn)| match conn {
+            Conn::Client(id) => Some((peer, *id)),
+            _ => None,
+        });
+        let older = |&(_, id): &(PeerId, ClientId)| {
+            let vote = self.clients.get(&id).and_then(|client| client.vote);
+            vote.is_some_and(|(other, epoch)| other == array && epoch < granted)
+        };
+        for (peer, _) in conns.filter(older).collect::<Vec<_>>() {
+            self.out.send(peer, 0, &Message::Outvoted { tag: PARTING_TAG, granted });
+            self.out.hang_up(peer);
+            self.lost(peer, "a newer client has taken the array over");
+        }
+    }
+
     /// A client is gone: nothing of it is started any more.
     pub(super) fn end(&mut self, id: ClientId) {
         let Some(client) = self.clients.get_mut(&id) else { return };
@@ -139,6 +158,7 @@ impl Node {
         if let Some(held) = client.held {
             self.release_volume(&held.name, id);
         }
+        self.go_on_granting();
     }
 
     pub(super) fn message(&mut self, peer: PeerId, bytes: &[u8]) {
@@ -204,7 +224,7 @@ impl Node {
     ) -> Result<(), Violation> {
         match message {
             Message::Join { session, role } => self.join(peer, session, role),
-            Message::CreateVolume { .. } | Message::OpenVolume { .. } => {
+            Message::Grant { .. } | Message::CreateVolume { .. } | Message::OpenVolume { .. } => {
                 let id = ClientId(self.next_client);
                 self.next_client += 1;
                 self.clients.insert(id, Client { peer: Some(peer), ..Client::default() });
@@ -223,8 +243,6 @@ impl Node {
     ) -> Result<(), Violation> {
         let Some(client) = self.clients.get_mut(&id) else { return Ok(()) };
         client.epoch = client.epoch.max(epoch);
-        let writes = client.held.as_ref().filter(|held| held.write);
-        let stale = epoch != 0 && writes.is_some_and(|held| epoch < self.volumes.epoch(&held.name));
         match message {
             Message::Ping { tag } => {
                 let storage_silent_ms = self.out.storage_silent_ms();
@@ -232,15 +250,6 @@ impl Node {
                 if let Some(peer) = peer {
                     self.out.send(peer, epoch, &Message::Pong { tag, storage_silent_ms });
                 }
-                Ok(())
-            }
-            Message::Open { .. }
-            | Message::Go { .. }
-            | Message::Drop { .. }
-            | Message::Without { .. }
-            | Message::Read { .. }
-                if stale =>
-            {
                 Ok(())
             }
             Message::Open { set } => {
@@ -268,7 +277,7 @@ impl Node {
                     return Err(Violation("too many requests at a time"));
                 }
                 client.requests += 1;
-                self.request(id, epoch, stale, request)
+                self.request(id, request)
             }
         }
     }
@@ -287,20 +296,31 @@ impl Node {
     }
 
     /// Everything with a tag.
-    fn request(
-        &mut self,
-        id: ClientId,
-        epoch: u32,
-        stale: bool,
-        message: Message,
-    ) -> Result<(), Violation> {
+    fn request(&mut self, id: ClientId, message: Message) -> Result<(), Violation> {
         match message {
+            Message::Grant { tag, array, epoch } => {
+                let same = |c: &Client| c.vote.is_none_or(|(other, _)| other == array);
+                let first = |c: &Client| same(c) && c.held.is_none() && c.requests == 1;
+                if !self.clients.get(&id).is_some_and(first) {
+                    return Err(Violation("a Grant that is not the first request"));
+                }
+                let what = votes::Want::Grant(epoch);
+                self.ask_vote(array, votes::Ask { client: id, tag, what });
+                return Ok(());
+            }
+            Message::Record { tag, view } => {
+                let vote = self.clients.get(&id).and_then(|client| client.vote);
+                let (array, _) = vote.ok_or(Violation("a Record before Grant"))?;
+                let what = votes::Want::Record(view);
+                self.ask_vote(array, votes::Ask { client: id, tag, what });
+                return Ok(());
+            }
             Message::CreateVolume { tag, name, bytes } => {
-                let ask = volumes::Ask { client: id, tag, write: true, create: Some(bytes), epoch };
+                let ask = volumes::Ask { client: id, tag, write: true, create: Some(bytes) };
                 return self.open_volume(&name, ask);
             }
             Message::OpenVolume { tag, name, write } => {
-                let ask = volumes::Ask { client: id, tag, write, create: None, epoch };
+                let ask = volumes::Ask { client: id, tag, write, create: None };
                 return self.open_volume(&name, ask);
             }
             _ => {}
@@ -316,10 +336,6 @@ impl Node {
             | Message::Flush { tag } => *tag,
             _ => return Err(Violation("a message that clients do not send")),
         };
-        if stale {
-            self.refuse(id, tag, newer_client());
-            return Ok(());
-        }
         match message {
             Message::DeleteVolume { .. } => self.delete(id, tag, &held),
             Message::ReadMeta { sector, bytes, .. } => {
@@ -409,14 +425,14 @@ impl Node {
         let Some(client) = self.clients.get(&id) else { return Ok(()) };
         let peer = client.peer.filter(|_| client.pipe.is_none());
         let peer = peer.ok_or(Violation("a second pipeline on one connection"))?;
+        if held.write && client.vote.is_none_or(|(_, granted)| granted != params.epoch) {
+            return Err(Violation("a pipeline of an epoch that was not granted"));
+        }
         match self.set_up((id, peer), role, data_sector, params, held) {
             Ok(pipe) => {
                 let ring = pipe.ring;
                 self.out.admit(peer, pipe.window());
                 self.sessions.insert(params.session, id);
-                if held.write {
-                    self.volumes.raise(&held.name, params.epoch);
-                }
                 if let Some(client) = self.clients.get_mut(&id) {
                     client.epoch = client.epoch.max(params.epoch);
                     client.pipe = Some(pipe);
@@ -436,9 +452,6 @@ impl Node {
         params: Params,
         held: &Held,
     ) -> Result<Pipe, Refusal> {
-        if held.write && params.epoch < self.volumes.epoch(&held.name) {
-            return Err(newer_client());
-        }
         if self.sessions.contains_key(&params.session) {
             return Err(Refusal::new(
                 "a pipeline of this session is here already",

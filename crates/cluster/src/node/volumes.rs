@@ -25,8 +25,6 @@ pub(super) struct Ask {
     pub(super) write: bool,
     /// A new one of this size.
     pub(super) create: Option<u64>,
-    /// What the client says its epoch is; 0 when it has none yet.
-    pub(super) epoch: u32,
 }
 
 #[derive(Debug)]
@@ -60,8 +58,6 @@ pub(super) struct Held {
 #[derive(Debug, Default)]
 pub(super) struct Volumes {
     entries: BTreeMap<Arc<str>, Entry>,
-    /// The highest epoch of those who opened a volume for writing.
-    epochs: BTreeMap<Arc<str>, u32>,
 }
 
 impl Volumes {
@@ -69,22 +65,6 @@ impl Volumes {
     pub(super) fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
-
-    /// The highest epoch seen for a volume.
-    pub(super) fn epoch(&self, name: &str) -> u32 {
-        self.epochs.get(name).copied().unwrap_or(0)
-    }
-
-    /// Remembers the epoch of somebody who writes.
-    pub(super) fn raise(&mut self, name: &Arc<str>, epoch: u32) {
-        let highest = self.epochs.entry(Arc::clone(name)).or_default();
-        *highest = epoch.max(*highest);
-    }
-}
-
-/// What somebody of a lower epoch is told.
-pub(super) fn newer_client() -> Refusal {
-    Refusal::new("a newer client has this volume", "assemble the array again")
 }
 
 impl Node {
@@ -112,7 +92,6 @@ impl Node {
 
     /// Whether a client gets a volume that is open, maybe because it asked for it.
     fn decide(&mut self, name: &Arc<str>, ask: Ask, opened_for_it: bool) {
-        let newest = self.volumes.epoch(name);
         let Some(entry) = self.volumes.entries.get_mut(name) else { return };
         let State::Open(volume) = entry.state else { return };
         let Some(client) = self.clients.get_mut(&ask.client).filter(|client| client.is_here())
@@ -130,17 +109,15 @@ impl Node {
             let why = Refusal::new(reason, "stop that array first");
             return self.refuse_busy(ask.client, ask.tag, why);
         }
-        if ask.write && ask.epoch != 0 && ask.epoch < newest {
-            return self.refuse(ask.client, ask.tag, newer_client());
-        }
         client.held = Some(Held { name: Arc::clone(name), volume, write: ask.write, made });
         entry.users.push(ask.client);
         if ask.write {
             entry.writer = Some(ask.client);
-            self.volumes.raise(name, ask.epoch);
         }
+        let writer = entry.writer.filter(|&writer| writer != ask.client);
+        let used = writer.is_some_and(|writer| self.is_here(writer));
         let (tag, bytes, node) = (ask.tag, volume.bytes, self.id);
-        self.answer(ask.client, &Message::Volume { tag, bytes, node, epoch: newest });
+        self.answer(ask.client, &Message::Volume { tag, bytes, node, used });
     }
 
     /// The executor has carried an operation out.
@@ -162,10 +139,7 @@ impl Node {
             }
             (&State::Closing(asked), result) => {
                 match (asked, result) {
-                    (Some((client, tag)), Ok(_)) => {
-                        self.volumes.epochs.remove(name);
-                        self.answer(client, &Message::Ok { tag });
-                    }
+                    (Some((client, tag)), Ok(_)) => self.answer(client, &Message::Ok { tag }),
                     (Some((client, tag)), Err(why)) => self.refuse(client, tag, why),
                     (None, Ok(_)) => {}
                     (None, Err(why)) => self.stop_trouble(why),

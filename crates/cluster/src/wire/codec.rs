@@ -4,6 +4,7 @@ use crate::family::Family;
 use crate::pipeline::{Params, Slots};
 use crate::schedule::Planner;
 use crate::set::{Mode, Roles, Set, Touched};
+use crate::view::View;
 use crate::wire::PeerAddress;
 
 /// Bytes that are no message.
@@ -206,6 +207,46 @@ impl Field for Mode {
             2 => Ok(Self::Delta),
             _ => Err(WireError::Value("mode")),
         }
+    }
+}
+
+impl Field for [u8; 16] {
+    fn put(&self, out: &mut Vec<u8>) {
+        out.extend(self);
+    }
+    fn get(input: &mut &[u8]) -> Result<Self, WireError> {
+        take(input, 16)?.try_into().map_err(|_| WireError::Short)
+    }
+}
+
+impl Field for Vec<u64> {
+    fn put(&self, out: &mut Vec<u8>) {
+        put_len(self.len(), out);
+        self.iter().for_each(|number| number.put(out));
+    }
+    fn get(input: &mut &[u8]) -> Result<Self, WireError> {
+        let len = u16::get(input)?;
+        (0..len).map(|_| u64::get(input)).collect()
+    }
+}
+
+impl Field for View {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.epoch.put(out);
+        self.count.put(out);
+        self.torn.put(out);
+        self.members.put(out);
+        self.voters.put(out);
+    }
+    fn get(input: &mut &[u8]) -> Result<Self, WireError> {
+        let view = Self {
+            epoch: u32::get(input)?,
+            count: u32::get(input)?,
+            torn: bool::get(input)?,
+            members: Vec::get(input)?,
+            voters: Vec::get(input)?,
+        };
+        view.fits().then_some(view).ok_or(WireError::Value("view"))
     }
 }
 

@@ -2,6 +2,7 @@ use super::*;
 use crate::family::Family;
 use crate::schedule::Planner;
 use crate::set::{Mode, Roles, Touched};
+use crate::view::View;
 
 fn some() -> Vec<Message> {
     let slots = Slots { count: 10, bytes: 65536 };
@@ -36,10 +37,12 @@ fn some() -> Vec<Message> {
         reads: slots,
     };
     let address = PeerAddress { role: 4, address: "10.0.0.4:7000".into(), ring: 4096 };
+    let (members, voters) = (vec![5, 0, 7], vec![1, 2, 3, 4]);
+    let view = View { epoch: 7, count: 2, torn: true, members, voters };
     vec![
         Message::CreateVolume { tag: 1, name: "v".into(), bytes: 1 << 30 },
         Message::OpenVolume { tag: 1, name: "v".into(), write: true },
-        Message::Volume { tag: 1, bytes: 1 << 30, node: 1 << 60, epoch: 3 },
+        Message::Volume { tag: 1, bytes: 1 << 30, node: 1 << 60, used: true },
         Message::WriteMeta { tag: 2, sector: 8, bytes: vec![7; 4096] },
         Message::Prepare { tag: 3, role: 1, data_sector: 2048, params },
         Message::Connect { tag: 4, peers: vec![address.clone(), address] },
@@ -63,6 +66,10 @@ fn some() -> Vec<Message> {
         Message::Missing { imm: 0x1234_5678 },
         Message::Ping { tag: 10 },
         Message::Pong { tag: 10, storage_silent_ms: 7000 },
+        Message::Grant { tag: 1, array: [9; 16], epoch: 7 },
+        Message::Granted { tag: 1, view: view.clone(), incarnation: 1 << 63, node: 3 },
+        Message::Outvoted { tag: 1, granted: 8 },
+        Message::Record { tag: 2, view },
     ]
 }
 

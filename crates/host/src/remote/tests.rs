@@ -85,14 +85,14 @@ fn who_is_no_node_of_this_version_is_told_from_one() {
 #[test]
 fn requests_are_asked_without_an_epoch_and_answered() {
     let (address, node) = node(vec![
-        Message::Volume { tag: 1, bytes: 1 << 20, node: 5, epoch: 7 },
+        Message::Volume { tag: 1, bytes: 1 << 20, node: 5, used: true },
         Message::Meta { tag: 2, bytes: vec![5; 512] },
         Message::Ok { tag: 3 },
     ]);
     let mut remote = connect(&address).unwrap();
-    assert_eq!((remote.node(), remote.newest_epoch()), (None, 0));
+    assert_eq!((remote.node(), remote.used()), (None, false));
     assert_eq!(remote.open_volume("a", true), Ok(1 << 20));
-    assert_eq!((remote.node(), remote.newest_epoch()), (Some(5), 7));
+    assert_eq!((remote.node(), remote.used()), (Some(5), true));
     assert_eq!(remote.read(8, 512), Ok(vec![5; 512]));
     assert_eq!(remote.write(8, vec![6; 512]), Ok(()));
     let (name, bytes) = ("a".to_owned(), vec![6; 512]);
@@ -121,7 +121,7 @@ fn answers_that_mean_nothing_are_no_answers() {
         Message::Ok { tag: 7 },
         Message::Meta { tag: 1, bytes: vec![0; 1024] },
         Message::Closed { position: 0, turn: 0, fine: true },
-        Message::Volume { tag: 1, bytes: 4096, node: 5, epoch: 7 },
+        Message::Volume { tag: 1, bytes: 4096, node: 5, used: true },
     ];
     for answer in answers {
         let (address, node) = node(vec![answer.clone()]);
@@ -143,7 +143,7 @@ fn answers_that_mean_nothing_are_no_answers() {
 #[test]
 fn a_volume_is_probed_for_its_superblock() {
     let (address, node) = node(vec![
-        Message::Volume { tag: 1, bytes: 1 << 20, node: 5, epoch: 7 },
+        Message::Volume { tag: 1, bytes: 1 << 20, node: 5, used: true },
         Message::Meta { tag: 2, bytes: vec![0; 4096] },
     ]);
     let mut remote = connect(&address).unwrap();

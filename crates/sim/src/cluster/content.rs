@@ -91,6 +91,7 @@ impl Layout {
 /// When such a bitmap does not fit.
 pub fn create(
     layout: &Layout,
+    set_uuid: [u8; 16],
     dirty: bool,
     bitmap_chunk_bytes: Option<u32>,
     rng: &mut Rng,
@@ -112,7 +113,7 @@ pub fn create(
         let mut roles: Vec<Role> = (0..params.nodes).map(Role::Active).collect();
         roles.resize(usize::from(params.nodes).next_multiple_of(128), Role::Spare);
         let superblock = Superblock {
-            set_uuid: [7; 16],
+            set_uuid,
             level,
             layout: md_layout,
             size_sectors: data_sectors,

@@ -59,6 +59,7 @@ impl Guest {
             read_only: false,
             mix: false,
             node_timeout_ms: NODE_TIMEOUT_MS,
+            force: false,
         };
         let (offset, bytes) = (MAX_SECTORS * 512, Client::scratch_bytes(&config));
         let client = Client::new(config, Scratch { offset, bytes })?;

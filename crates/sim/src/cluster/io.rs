@@ -1,7 +1,7 @@
 //! I/O on volumes, computations, and volumes that come and go.
 
 use braid_array::action::Event;
-use braid_array::fabric::{Volume, VolumeOp};
+use braid_array::fabric::{NoteOp, Volume, VolumeOp};
 use braid_array::{Buf, Compute, IoError, IoId, IoOp, MemberId, Outcome, Refusal, SECTOR_BYTES};
 
 use super::claims::{ClaimId, Use};
@@ -35,6 +35,7 @@ enum Kind {
     Compute(Compute),
     Load(Buf),
     Volume(VolumeOp),
+    Note(NoteOp),
 }
 
 impl World {
@@ -117,6 +118,15 @@ impl World {
         self.begin(self.temper.disk_nanos, work);
     }
 
+    pub(super) fn note_op(&mut self, process: usize, io: IoId, op: NoteOp) {
+        self.note(&[16, process as u64, io.0], || match &op {
+            NoteOp::Read { name } => format!("process {process} looks {name} up"),
+            NoteOp::Write { name, at, .. } => format!("process {process} notes {name} at {at}"),
+        });
+        let work = Work { process, io, claims: Vec::new(), kind: Kind::Note(op) };
+        self.begin(self.temper.disk_nanos, work);
+    }
+
     /// Work is done: its process hears of it.
     pub(super) fn finish(&mut self, slot: usize) {
         let Some(work) = self.work[slot].take() else { return };
@@ -145,6 +155,16 @@ impl World {
             Kind::Volume(op) => {
                 let result = self.change_volumes(process, &op);
                 Event::Volume { io, result }
+            }
+            Kind::Note(NoteOp::Read { name }) => {
+                let bytes = self.processes[process].notes.get(&name).cloned().unwrap_or_default();
+                Event::Loaded { io, bytes }
+            }
+            Kind::Note(NoteOp::Write { name, at, bytes }) => {
+                if self.temper.mutation != Some(Mutation::DropNote) {
+                    self.processes[process].note(&name, at, &bytes);
+                }
+                Event::Done { io, result: Ok(Outcome::Done) }
             }
         };
         self.handle(process, event);
@@ -243,6 +263,12 @@ impl World {
                 continue;
             };
             // The slot stays out of use: something is still due for it.
+            if let Kind::Note(NoteOp::Write { name, at, bytes }) = &work.kind {
+                let done = self.rng.below(bytes.len() as u64 + 1) as usize;
+                let done = if self.rng.percent(30) { bytes.len() } else { done };
+                self.processes[process].note(name, *at, &bytes[..done]);
+                continue;
+            }
             let Kind::Io { member, op, .. } = work.kind else { continue };
             let process = &mut self.processes[process];
             let start = |buf: Buf| buf.offset as usize;

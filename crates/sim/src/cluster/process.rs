@@ -40,6 +40,8 @@ pub struct Process {
     pub volumes: BTreeMap<String, Stored>,
     /// Where every peer may put; nowhere, but for scripted machines that admit nobody.
     pub open_to_all: Range<u64>,
+    /// What it has noted, by name.
+    pub notes: BTreeMap<String, Vec<u8>>,
     /// It runs.
     pub alive: bool,
     /// It stands still.
@@ -68,6 +70,7 @@ impl Process {
             address,
             volumes: BTreeMap::new(),
             open_to_all: 0..0,
+            notes: BTreeMap::new(),
             alive: true,
             frozen: false,
             held: Vec::new(),
@@ -89,6 +92,14 @@ impl Process {
     pub fn keep(&mut self, name: &str, disk: Disk) {
         let name = name.to_owned();
         self.volumes.insert(name.clone(), Stored { name, disk, open: None });
+    }
+
+    /// Writes a part of a note.
+    pub(super) fn note(&mut self, name: &str, at: u64, bytes: &[u8]) {
+        let note = self.notes.entry(name.to_owned()).or_default();
+        let start = at as usize;
+        note.resize(note.len().max(start + bytes.len()), 0);
+        note[start..start + bytes.len()].copy_from_slice(bytes);
     }
 
     /// Does the arena have these bytes?

@@ -97,9 +97,10 @@ fn revive(session: &mut Session) -> Result<(), Failure> {
     for node in session.nodes.clone() {
         session.world.thaw(node);
     }
-    session.lost.clear();
-    session.dead = false;
-    session.troubled = false;
+    // Who was left out when the array was started has to be brought up to date first.
+    session.lost = session.left_out();
+    session.dead = !session.lost.is_empty();
+    session.troubled = session.dead;
     session.failed = false;
     session.half_synced = false;
     session.start_client(&[], false)?;

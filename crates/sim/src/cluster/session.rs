@@ -7,6 +7,7 @@ use braid_array::{Action, AnyMachine, BlockMachine, Buf, Op, Request, RequestErr
 use braid_cluster::client::{Client, ClientConfig, ClientMember, NODE_TIMEOUT_MS};
 use braid_cluster::node::Node;
 use braid_cluster::pipeline::Params;
+use braid_cluster::view::Vote;
 use braid_cluster::{Pipeline, Planner};
 
 use super::content::{self, Layout};
@@ -22,6 +23,9 @@ use crate::stamp;
 use crate::trace::Trace;
 use crate::workload::{Kind, Workload};
 use crate::world::Failure;
+
+/// The array's id.
+const ARRAY: [u8; 16] = [7; 16];
 
 /// The name of every node's volume.
 pub const VOLUME: &str = "data";
@@ -102,7 +106,8 @@ impl Session {
         if scenario.dirty {
             suspects.all(params.stripes);
         }
-        let disks = content::create(&layout, scenario.dirty, scenario.bitmap_chunk_bytes, &mut rng);
+        let disks =
+            content::create(&layout, ARRAY, scenario.dirty, scenario.bitmap_chunk_bytes, &mut rng);
         let mut session = Self {
             flights: vec![None; scenario.depth],
             scenario,
@@ -131,20 +136,25 @@ impl Session {
 
     /// Starts every node anew on its volume.
     pub fn start_nodes(&mut self, disks: Vec<Disk>) {
-        self.nodes.clear();
+        let before = std::mem::take(&mut self.nodes);
         for (role, disk) in (0u16..).zip(disks) {
-            let node = self.start_node(role, disk);
+            let node = self.start_node(role, disk, before.get(usize::from(role)).copied());
             self.nodes.push(node);
         }
     }
 
-    fn start_node(&mut self, role: u16, disk: Disk) -> usize {
+    /// A node on this volume, with what the one `before` has noted.
+    fn start_node(&mut self, role: u16, disk: Disk, before: Option<usize>) -> usize {
         let bytes = self.node_bytes(role);
-        let node = Node::new(Scratch { offset: 0, bytes }, role.into());
+        let incarnation = 1 + self.rng.below(u64::MAX - 1);
+        let node = Node::new(Scratch { offset: 0, bytes }, role.into(), incarnation);
         let machine = AnyMachine::Plain(Box::new(node));
         let name = format!("n{role}");
         let mut process = Process::new(name.clone(), machine, bytes as usize, Some(name));
         process.keep(VOLUME, disk);
+        if let Some(before) = before {
+            process.notes = std::mem::take(&mut self.world.processes[before].notes);
+        }
         self.world.start(process)
     }
 
@@ -156,7 +166,19 @@ impl Session {
             self.oracle.power_cut();
             self.suspects.power_cut();
         }
-        self.nodes[usize::from(role)] = self.start_node(role, disk);
+        let before = self.nodes[usize::from(role)];
+        self.nodes[usize::from(role)] = self.start_node(role, disk, Some(before));
+    }
+
+    /// Roles that the newest view that nodes were told of leaves out.
+    #[must_use]
+    pub fn left_out(&self) -> Vec<u16> {
+        let notes = self.nodes.iter().flat_map(|&node| self.world.processes[node].notes.values());
+        let votes = notes.filter_map(|note| Vote::newest(&ARRAY, note));
+        let views = votes.map(|(_, vote)| vote.view).filter(|view| view.epoch > 0);
+        let newest = views.max_by_key(|view| view.order());
+        let roles = 0..self.scenario.params.nodes;
+        newest.map_or(Vec::new(), |view| roles.filter(|&role| !view.has(role)).collect())
     }
 
     /// What a node's arena needs: room for the rings of a client, of the one before it, which may
@@ -176,7 +198,7 @@ impl Session {
     /// When the client refuses the array.
     pub fn start_guest(&mut self) -> Result<(), Failure> {
         let params = Params { session: self.rng.next(), epoch: 1, ..self.scenario.params };
-        let disks = content::create(&self.layout, false, None, &mut self.rng);
+        let disks = content::create(&self.layout, [8; 16], false, None, &mut self.rng);
         for (&node, disk) in self.nodes.iter().zip(&disks) {
             self.world.processes[node].keep(guest::VOLUME, disk.clone());
         }
@@ -237,12 +259,16 @@ impl Session {
         let roles = (0..params.nodes).filter(|role| !missing.contains(role));
         let disks: Vec<&Disk> = roles.map(|role| self.disk(role)).collect();
         let bitmap = content::bitmap(&disks).map_err(Failure)?;
+        // What is missing is off, as whoever starts it without would have to say.
+        // So is what dies in the middle of the start, where too few would be left to vote.
+        let force = !missing.is_empty() || params.nodes <= 4;
         let config = ClientConfig {
             params,
             members,
             bitmap,
             read_only,
             mix: self.scenario.mix,
+            force,
             node_timeout_ms: NODE_TIMEOUT_MS,
         };
         let slots = self.scenario.depth as u64 * self.slot_bytes();

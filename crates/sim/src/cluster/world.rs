@@ -56,15 +56,18 @@ pub enum Mutation {
     SkipCompute,
     /// One put in a hundred is announced but not done.
     LosePut,
+    /// What nodes note is answered but not kept.
+    DropNote,
 }
 
 impl Mutation {
     /// All of them, with their names on the command line.
-    pub const ALL: [(Self, &'static str); 4] = [
+    pub const ALL: [(Self, &'static str); 5] = [
         (Self::DropFlush, "drop-flush"),
         (Self::IgnoreFua, "ignore-fua"),
         (Self::SkipCompute, "skip-compute"),
         (Self::LosePut, "lose-put"),
+        (Self::DropNote, "drop-note"),
     ];
 
     /// By name.
@@ -179,6 +182,7 @@ impl World {
                 Action::Store { buf, bytes } => self.store(process, buf, &bytes),
                 Action::Load { io, buf } => self.load(process, io, buf),
                 Action::Volume { io, op } => self.volume_op(process, io, op),
+                Action::Note { io, op } => self.note_op(process, io, op),
                 Action::Fabric(op) => self.fabric_op(process, op),
                 other => self.outputs.push((process, other)),
             }

@@ -62,7 +62,8 @@ impl Nodes {
         let pipeline = Pipeline::new(self.params).expect("a pipeline");
         // Room for the ring of a client, and of the one before, which may not be gone yet.
         let bytes = 2 * pipeline.ring_bytes(role) + (1 << 20);
-        let node = Node::new(Scratch { offset: 0, bytes }, role.into());
+        let node =
+            Node::new(Scratch { offset: 0, bytes }, role.into(), 1 + self.rng.below(1 << 60));
         let name = format!("n{role}");
         let machine = AnyMachine::Plain(Box::new(node));
         let mut process = Process::new(name.clone(), machine, bytes as usize, Some(name));
@@ -85,6 +86,7 @@ impl Lane for Nodes {
         let layout = Layout::new(params);
         let disks = content::create(
             &layout,
+            [7; 16],
             setup.dirty,
             setup.bitmap.then_some(CHUNK_SECTORS as u32 * 512),
             &mut rng,
@@ -121,6 +123,7 @@ impl Lane for Nodes {
             read_only,
             mix: false,
             node_timeout_ms: NODE_TIMEOUT_MS,
+            force: false,
         };
         let (offset, bytes) = (SLOTS * SLOT_BYTES, Client::scratch_bytes(&config));
         let client = Client::new(config, Scratch { offset, bytes }).expect("an array");

@@ -219,9 +219,10 @@ impl World {
                 }
                 Action::Notify(event) => self.events.push(event),
                 Action::Abandon { io, .. } => self.abandoned.push(io),
-                Action::Load { .. } | Action::Fabric(_) | Action::Volume { .. } => {
-                    unreachable!("no node here")
-                }
+                Action::Load { .. }
+                | Action::Fabric(_)
+                | Action::Volume { .. }
+                | Action::Note { .. } => unreachable!("no node here"),
             }
         }
     }

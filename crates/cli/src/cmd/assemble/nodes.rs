@@ -21,7 +21,7 @@ use crate::args::{AssembleArgs, NodeArg, WriteSchedule};
 use crate::cmd::families::{Unclear, title};
 use crate::cmd::found::is_called;
 use crate::cmd::launch::{self, launch};
-use crate::cmd::nodes::{epoch_after, fabric, failed, same_node};
+use crate::cmd::nodes::{fabric, failed, same_node};
 use crate::failure::Failure;
 use crate::invocation::{next_step, shell_word};
 use crate::output;
@@ -49,7 +49,7 @@ pub(super) fn run(
     }
     let object = called.name.clone().unwrap_or_else(|| volumes[0].to_string());
     launch("assemble", &object, args.foreground, daemon, |daemon| {
-        let (assembly, epoch) = judge(&volumes, name, options, fabric)?;
+        let assembly = judge(&volumes, name, options, fabric, args.take_over)?;
         let plan = match assembly.start {
             Start::Ready(plan) => plan,
             Start::Refused(Refusal { reason, next }) => {
@@ -59,7 +59,7 @@ pub(super) fn run(
         let name = called.run_name(assembly.newest.as_deref(), &object)?;
         warn(&name, &plan, &assembly.verdicts);
         let schedule = args.schedule.unwrap_or(WriteSchedule::Mix);
-        let array = assembled(&name, *plan, schedule, fabric, epoch)?;
+        let array = assembled(&name, *plan, schedule, fabric, args.force)?;
         launch::serve("assemble", run_dir, name, array, exports, daemon)
     })
 }
@@ -73,10 +73,10 @@ pub(in crate::cmd) fn open_nodes(
 ) -> Result<Assembled, Failure> {
     let volumes = volumes(None, members)?;
     let object = volumes[0].to_string();
-    let (assembly, epoch) = judge(&volumes, None, Options::default(), fabric)?;
+    let assembly = judge(&volumes, None, Options::default(), fabric, false)?;
     match assembly.start {
         Start::Ready(plan) if plan.degraded() == usize::from(missing) => {
-            assembled(&object, *plan, schedule, fabric, epoch)
+            assembled(&object, *plan, schedule, fabric, missing > 0)
         }
         Start::Ready(plan) => {
             let reason = format!("{} members are missing, not {missing}", plan.degraded());
@@ -107,26 +107,38 @@ fn volumes(name: Option<&str>, nodes: &[NodeArg]) -> Result<Vec<NodeArg>, Failur
     Ok(volumes)
 }
 
-fn probe(remote: &mut Remote, node: &NodeArg, write: bool) -> Result<Candidate, RemoteError> {
+fn probe(remote: &mut Remote, node: &NodeArg) -> Result<Candidate, RemoteError> {
     let volume = node.volume.as_deref().unwrap_or_default();
-    remote::probe(remote, &node.address, volume, write)
+    remote::probe(remote, &node.address, volume, false)
 }
 
-/// As `probe`, for writing. A node may not have heard yet that its last client is gone: it gets a
-/// moment.
-fn probe_patiently(
-    remote: &mut Remote,
+/// As `probe`, on a connection of its own. A client that has the volume may be about to go, or its
+/// node may not have heard yet that it has: it gets a moment.
+fn probe_free(
     node: &NodeArg,
+    fabric: Kind,
     until: Instant,
-) -> Result<Candidate, RemoteError> {
+) -> Result<(Remote, Candidate), Failure> {
     loop {
-        match probe(remote, node, true) {
-            Err(error) if error.busy && Instant::now() < until => {
-                std::thread::sleep(RETRY);
+        let mut remote = connect(node, fabric)?;
+        let found = probe(&mut remote, node).map_err(|error| failed("assemble", node, &error))?;
+        match remote.used() {
+            false => return Ok((remote, found)),
+            true if Instant::now() < until => std::thread::sleep(RETRY),
+            true => {
+                let next = "stop that array first, or take it over with --take-over";
+                let reason = "is in use by another client";
+                return Err(Failure::refused("assemble", node, reason, next));
             }
-            found => return found,
         }
     }
+}
+
+fn connect(node: &NodeArg, fabric: Kind) -> Result<Remote, Failure> {
+    Remote::connect(&node.address, fabric).map_err(|error| {
+        let next = format!("{}, or leave this member out", error.why.next.advice);
+        Failure::refused("assemble", node, error.why.reason, next)
+    })
 }
 
 fn on_the_node_of(other: &NodeArg) -> String {
@@ -134,24 +146,19 @@ fn on_the_node_of(other: &NodeArg) -> String {
 }
 
 /// Reads all superblocks of the array of this name, if one is given, and sees that nobody else has
-/// any of the volumes. With the epoch for the one who serves the array next.
+/// any of the volumes, unless they are to be taken over.
 fn judge(
     volumes: &[NodeArg],
     name: Option<&str>,
     options: Options,
     fabric: Kind,
-) -> Result<(Assembly, u32), Failure> {
-    let connect = |node: &NodeArg| {
-        Remote::connect(&node.address, fabric).map_err(|error| {
-            let next = format!("{}, or leave this member out", error.why.next.advice);
-            Failure::refused("assemble", node, error.why.reason, next)
-        })
-    };
+    take_over: bool,
+) -> Result<Assembly, Failure> {
     let mut volumes = volumes.to_vec();
     if let Some(name) = name {
         // On connections of their own: what is only looked at is not held, whoever uses it.
         let look = |node: &NodeArg| {
-            let found = probe(&mut connect(node)?, node, false);
+            let found = probe(&mut connect(node, fabric)?, node);
             found.map_err(|error| failed("assemble", node, &error))
         };
         let looked_at = volumes.iter().map(look).collect::<Result<Vec<_>, _>>()?;
@@ -160,20 +167,22 @@ fn judge(
             output::warning(&format!("assemble {name}: {node} is left out: {verdict}"));
         }
     }
-    let mut remotes = volumes.iter().map(connect).collect::<Result<Vec<_>, _>>()?;
-    let mut candidates = Vec::with_capacity(volumes.len());
     let until = Instant::now() + PATIENCE;
-    // All are held until all are known to be free.
-    for (node, remote) in volumes.iter().zip(&mut remotes) {
-        let found = probe_patiently(remote, node, until);
-        candidates.push(found.map_err(|error| failed("assemble", node, &error))?);
-    }
+    let look = |node: &NodeArg| {
+        if !take_over {
+            return probe_free(node, fabric, until);
+        }
+        let mut remote = connect(node, fabric)?;
+        let found = probe(&mut remote, node).map_err(|error| failed("assemble", node, &error))?;
+        Ok((remote, found))
+    };
+    let found = volumes.iter().map(look).collect::<Result<Vec<_>, _>>()?;
+    let (remotes, candidates): (Vec<Remote>, Vec<Candidate>) = found.into_iter().unzip();
     if let Some((index, other)) = same_node(&remotes) {
         let reason = on_the_node_of(&volumes[other]);
         return Err(Failure::refused("assemble", &volumes[index], reason, MOVE));
     }
-    let newest = remotes.iter().map(Remote::newest_epoch).max().unwrap_or(0);
-    Ok((decide(&candidates, options), epoch_after(newest)))
+    Ok(decide(&candidates, options))
 }
 
 /// The volumes that belong to arrays of other names: by index, and whose they are.
@@ -226,7 +235,7 @@ fn explain_nodes(
     let mut nodes: Vec<(u64, &NodeArg)> = Vec::new();
     for node in volumes {
         let found = Remote::connect(&node.address, fabric).and_then(|mut remote| {
-            let candidate = probe(&mut remote, node, false)?;
+            let candidate = probe(&mut remote, node)?;
             Ok((candidate, remote.node().unwrap_or_default()))
         });
         let found = found.map_err(|error| error.why.reason).and_then(|(candidate, id)| match nodes
@@ -310,7 +319,7 @@ fn assembled(
     plan: Startable,
     schedule: WriteSchedule,
     fabric: Kind,
-    epoch: u32,
+    force: bool,
 ) -> Result<Assembled, Failure> {
     let planner = match schedule {
         WriteSchedule::Mix | WriteSchedule::Encoder => Planner::Encoder { node: 0 },
@@ -324,12 +333,14 @@ fn assembled(
         .map_err(|error| Failure::explained("assemble", name, error))?;
     let (session, _) = Uuid::new_v4().as_u64_pair();
     let config = ClientConfig {
-        params: Params { session, epoch, ..params },
+        // Where this is not enough the nodes say so.
+        params: Params { session, epoch: 1, ..params },
         members: plan.members,
         bitmap: plan.bitmap,
         read_only: plan.read_only,
         mix: schedule == WriteSchedule::Mix,
         node_timeout_ms: NODE_TIMEOUT_MS,
+        force,
     };
     Ok(Assembled::Cluster { config, fabric })
 }

@@ -12,6 +12,8 @@ use crate::schedule::Planner;
 use crate::set::{Imm, Mode, Roles, Set, Touched};
 use crate::wire::{Message, PeerAddress};
 
+/// The array's id.
+pub(super) const ARRAY: [u8; 16] = [3; 16];
 pub(super) const DATA_SECTOR: u64 = 16;
 pub(super) const CHUNK: u32 = 8192;
 const SLICE: u32 = 4096;
@@ -50,6 +52,7 @@ impl Array {
         let stripes = pipeline.params().stripes;
         let bytes = DATA_SECTOR * 512 + pipeline.member_byte(stripes, 0, 0);
         let peers: Vec<PeerId> = (0..usize::from(nodes)).map(|site| world.dial(site)).collect();
+        peers.iter().for_each(|&peer| world.grant(peer, ARRAY, 1));
         for &peer in &peers {
             world.send(peer, &Message::CreateVolume { tag: 1, name: "v".to_owned(), bytes });
         }

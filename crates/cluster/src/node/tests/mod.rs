@@ -3,4 +3,5 @@ mod degraded;
 mod hostile;
 mod sets;
 mod setup;
+mod votes;
 mod world;

@@ -7,7 +7,7 @@ use std::ops::Range;
 use braid_array::Refusal;
 use braid_array::action::{Compute, Event};
 use braid_array::array::Scratch;
-use braid_array::fabric::{FabricEvent, FabricOp, PeerId, Volume, VolumeOp};
+use braid_array::fabric::{FabricEvent, FabricOp, NoteOp, PeerId, Volume, VolumeOp};
 use braid_array::{
     Action, Buf, Instant, IoError, IoId, IoOp, Machine, MemberId, Outcome, SECTOR_BYTES,
 };
@@ -25,6 +25,7 @@ type End = (usize, PeerId);
 enum Pending {
     Io(usize, IoId, MemberId, IoOp),
     Compute(usize, IoId, Compute),
+    Note(usize, IoId, NoteOp),
     /// Bytes of somebody's arena, or of the client's (no id).
     Put(Option<(usize, IoId)>, End, Source, u64, u32),
     Event(usize, Event),
@@ -41,6 +42,7 @@ pub(super) struct Site {
     pub(super) node: Node,
     pub(super) arena: Vec<u8>,
     pub(super) volumes: BTreeMap<String, Vec<u8>>,
+    pub(super) notes: BTreeMap<String, Vec<u8>>,
     open: BTreeMap<MemberId, String>,
     next_member: u16,
     next_accepted: u32,
@@ -72,9 +74,14 @@ pub(super) struct World {
 impl World {
     pub(super) fn new(nodes: usize, arena_bytes: usize, seed: u64) -> Self {
         let site = |number| Site {
-            node: Node::new(Scratch { offset: 4096, bytes: arena_bytes as u64 - 4096 }, number),
+            node: Node::new(
+                Scratch { offset: 4096, bytes: arena_bytes as u64 - 4096 },
+                number,
+                100 + number,
+            ),
             arena: vec![0; arena_bytes],
             volumes: BTreeMap::new(),
+            notes: BTreeMap::new(),
             open: BTreeMap::new(),
             next_member: 0,
             next_accepted: PeerId::FIRST_ACCEPTED,
@@ -128,6 +135,14 @@ impl World {
 
     pub(super) fn send(&mut self, peer: PeerId, message: &Message) {
         self.send_bytes(peer, message.encode(1));
+    }
+
+    /// Has a node grant an epoch of an array.
+    pub(super) fn grant(&mut self, peer: PeerId, array: [u8; 16], epoch: u32) {
+        self.send(peer, &Message::Grant { tag: 0, array, epoch });
+        self.run();
+        let answer = self.heard.pop();
+        assert!(matches!(answer, Some((_, Message::Granted { tag: 0, .. }))), "{answer:?}");
     }
 
     pub(super) fn send_bytes(&mut self, peer: PeerId, bytes: Vec<u8>) {
@@ -230,6 +245,17 @@ impl World {
                 self.sites[site].compute(&compute);
                 self.answer(site, io, Ok(()));
             }
+            Pending::Note(site, io, NoteOp::Read { name }) => {
+                let bytes = self.sites[site].notes.get(&name).cloned().unwrap_or_default();
+                self.sites[site].node.handle(Instant(0), Event::Loaded { io, bytes });
+            }
+            Pending::Note(site, io, NoteOp::Write { name, at, bytes }) => {
+                let note = self.sites[site].notes.entry(name).or_default();
+                let range = at as usize..at as usize + bytes.len();
+                note.resize(note.len().max(range.end), 0);
+                note[range].copy_from_slice(&bytes);
+                self.answer(site, io, Ok(()));
+            }
             Pending::Put(owner, (site, peer), source, to, imm) => {
                 let bytes = match (source, owner) {
                     (Source::Bytes(bytes), _) => bytes,
@@ -306,6 +332,7 @@ impl World {
                 let result = self.sites[site].volume(op);
                 self.pending.push(Pending::Event(site, Event::Volume { io, result }));
             }
+            Action::Note { io, op } => self.pending.push(Pending::Note(site, io, op)),
             Action::Fabric(op) => self.fabric(site, op),
             Action::Complete { .. } | Action::Notify(_) | Action::Abandon { .. } => {
                 unreachable!("a node has no array")

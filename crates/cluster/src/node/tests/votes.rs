@@ -1,0 +1,110 @@
+//! What is granted, and what that ends.
+
+use braid_array::array::Scratch;
+use braid_array::fabric::PeerId;
+
+use super::array::{ARRAY, Array};
+use super::world::World;
+use crate::Node;
+use crate::family::Family;
+use crate::node::PARTING_TAG;
+use crate::schedule::Planner;
+use crate::view::{View, Vote};
+use crate::wire::Message;
+
+const ENCODER: Planner = Planner::Encoder { node: 0 };
+
+fn ask(world: &mut World, peer: PeerId, message: &Message) -> Option<Message> {
+    world.send(peer, message);
+    world.run();
+    world.heard.pop().map(|(_, answer)| answer)
+}
+
+const fn grant(epoch: u32) -> Message {
+    Message::Grant { tag: 7, array: ARRAY, epoch }
+}
+
+fn view(epoch: u32, count: u32) -> View {
+    let (members, voters) = (vec![100, 101], vec![0, 1]);
+    View { epoch, count, torn: false, members, voters }
+}
+
+const fn record(view: View) -> Message {
+    Message::Record { tag: 8, view }
+}
+
+fn note(world: &World) -> Option<Vote> {
+    let file = world.sites[0].notes.values().next()?;
+    Vote::newest(&ARRAY, file).map(|(_, vote)| vote)
+}
+
+#[test]
+fn only_a_higher_epoch_is_granted_and_that_outlives_the_node() {
+    let mut world = World::new(1, 1 << 20, 1);
+    let (a, b) = (world.dial(0), world.dial(0));
+    let granted = |view| Some(Message::Granted { tag: 7, view, incarnation: 100, node: 0 });
+    let outvoted = |granted| Some(Message::Outvoted { tag: 7, granted });
+    assert_eq!(ask(&mut world, a, &grant(5)), granted(View::default()));
+    assert_eq!(ask(&mut world, b, &grant(5)), outvoted(5));
+    assert_eq!(ask(&mut world, a, &record(view(5, 2))), Some(Message::Ok { tag: 8 }));
+    // Not one that is older, nor one of another client.
+    for late in [view(5, 2), view(5, 1), view(6, 1)] {
+        assert_eq!(
+            ask(&mut world, a, &record(late)),
+            Some(Message::Outvoted { tag: 8, granted: 5 })
+        );
+    }
+    assert_eq!(note(&world), Some(Vote { granted: 5, view: view(5, 2) }));
+    let (name, _) = world.sites[0].notes.first_key_value().expect("a note");
+    assert_eq!(name, "03030303-0303-0303-0303-030303030303.vote");
+    world.sites[0].node = Node::new(Scratch { offset: 4096, bytes: 1 << 16 }, 0, 200);
+    let c = world.dial(0);
+    assert_eq!(ask(&mut world, c, &grant(4)), outvoted(5));
+    // It may try again, higher.
+    let granted = Message::Granted { tag: 7, view: view(5, 2), incarnation: 200, node: 0 };
+    assert_eq!(ask(&mut world, c, &grant(6)), Some(granted));
+    assert_eq!(note(&world), Some(Vote { granted: 6, view: view(5, 2) }));
+}
+
+#[test]
+fn who_is_granted_ends_who_was_before_and_nothing_of_that_lands() {
+    for seed in 0..50 {
+        let mut array = Array::connected(Family::Xor2d, 5, ENCODER, seed);
+        for position in 0..5 {
+            let set = array.set(position, 2);
+            array.write(&set);
+        }
+        for _ in 0..array.world.random(150) {
+            array.world.step();
+        }
+        let next = array.world.dial(0);
+        array.world.send(next, &grant(2));
+        let heard = |array: &Array, wanted: PeerId, is: fn(&Message) -> bool| {
+            array.world.heard.iter().any(|(peer, message)| *peer == wanted && is(message))
+        };
+        let granted = |m: &Message| matches!(m, Message::Granted { .. });
+        while !heard(&array, next, granted) {
+            assert!(array.world.step(), "seed {seed}: it is never granted");
+        }
+        assert!(!array.world.uses_memory(0), "seed {seed}");
+        let volume = array.world.sites[0].volumes["v"].clone();
+        array.world.run();
+        assert_eq!(array.world.sites[0].volumes["v"], volume, "seed {seed}");
+        assert!(array.world.lost.contains(&array.peers[0]));
+        let parting = |m: &Message| matches!(m, Message::Outvoted { tag: PARTING_TAG, granted: 2 });
+        assert!(heard(&array, array.peers[0], parting), "seed {seed}");
+    }
+}
+
+#[test]
+fn a_client_without_a_grant_has_no_pipeline_to_write_through() {
+    let mut world = World::new(1, 3 << 20, 1);
+    let peer = world.dial(0);
+    let create = Message::CreateVolume { tag: 1, name: "v".to_owned(), bytes: 1 << 20 };
+    assert!(ask(&mut world, peer, &create).is_some());
+    let params = super::array::params(Family::Xor2d, 5, ENCODER);
+    let prepare = Message::Prepare { tag: 4, role: 0, data_sector: 16, params };
+    let answer = ask(&mut world, peer, &prepare);
+    assert!(matches!(answer, Some(Message::Refused { tag: PARTING_TAG, .. })), "{answer:?}");
+    assert_eq!(world.lost, [peer]);
+}

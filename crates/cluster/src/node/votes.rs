@@ -1,0 +1,204 @@
+//! What this node has granted, and the views that it was told of.
+//!
+//! ```text
+//! Grant ── the vote file says so ── older clients' pipelines end ── their I/O is over ──► Granted
+//! Record ── the vote file says so ──► Ok
+//! ```
+//! One thing after the other for each array.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt::Write;
+
+use braid_array::Refusal;
+use braid_array::fabric::NoteOp;
+
+use super::ids::{ArrayId, ClientId};
+use super::out::Flight;
+use super::{Node, STORAGE};
+use crate::view::{View, Vote, slot_byte};
+use crate::wire::Message;
+
+/// How the notes of arrays end, after the array's id. No volume is called so.
+pub const NOTE_ENDING: &str = ".vote";
+/// Arrays that a node votes for at most.
+const MAX_ARRAYS: usize = 4096;
+
+/// What a client wants.
+#[derive(Clone, Debug)]
+pub(super) struct Ask {
+    pub(super) client: ClientId,
+    pub(super) tag: u32,
+    pub(super) what: Want,
+}
+
+/// See [`Ask`].
+#[derive(Clone, Debug)]
+pub(super) enum Want {
+    /// To be granted this epoch.
+    Grant(u32),
+    /// To have this recorded.
+    Record(View),
+}
+
+/// How far the vote file of an array is.
+#[derive(Debug)]
+enum File {
+    /// It is being read.
+    Loading,
+    /// It says what the vote says.
+    Idle,
+    /// It is about to say this, for somebody.
+    Writing(Vote, Ask),
+}
+
+#[derive(Debug)]
+struct Entry {
+    vote: Vote,
+    /// Of the newest slot.
+    sequence: u64,
+    file: File,
+    waiting: VecDeque<Ask>,
+    /// Who is granted an epoch when nothing of older clients is under way any more.
+    granting: Option<(ClientId, u32)>,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Votes {
+    entries: BTreeMap<ArrayId, Entry>,
+}
+
+fn note_name(array: ArrayId) -> String {
+    let mut name = String::new();
+    for (index, byte) in array.iter().enumerate() {
+        let dash = if matches!(index, 4 | 6 | 8 | 10) { "-" } else { "" };
+        let _ = write!(name, "{dash}{byte:02x}");
+    }
+    name + NOTE_ENDING
+}
+
+impl Node {
+    /// A client wants something that the vote file has to say first.
+    pub(super) fn ask_vote(&mut self, array: ArrayId, ask: Ask) {
+        if let Some(entry) = self.votes.entries.get_mut(&array) {
+            entry.waiting.push_back(ask);
+            return self.work_votes(array);
+        }
+        if self.votes.entries.len() >= MAX_ARRAYS {
+            let why = Refusal::new("the node votes for too many arrays", "use another node");
+            return self.refuse(ask.client, ask.tag, why);
+        }
+        let entry = Entry {
+            vote: Vote::default(),
+            sequence: 0,
+            file: File::Loading,
+            waiting: VecDeque::from([ask]),
+            granting: None,
+        };
+        self.votes.entries.insert(array, entry);
+        let op = NoteOp::Read { name: note_name(array) };
+        self.out.note(Flight::VoteRead { array }, op);
+    }
+
+    /// The vote file is read; `None` when it cannot be.
+    pub(super) fn vote_read(&mut self, array: ArrayId, bytes: Option<&[u8]>) {
+        let Some(entry) = self.votes.entries.get_mut(&array) else { return };
+        let Some(bytes) = bytes else {
+            let waiting = std::mem::take(&mut entry.waiting);
+            self.votes.entries.remove(&array);
+            for ask in waiting {
+                let why = Refusal::new("the vote file cannot be read", STORAGE);
+                self.refuse(ask.client, ask.tag, why);
+            }
+            return;
+        };
+        (entry.sequence, entry.vote) = Vote::newest(&array, bytes).unwrap_or_default();
+        entry.file = File::Idle;
+        self.work_votes(array);
+    }
+
+    /// Goes on with what waits, one after the other.
+    fn work_votes(&mut self, array: ArrayId) {
+        while let Some(entry) = self.votes.entries.get_mut(&array)
+            && matches!(entry.file, File::Idle)
+            && let Some(ask) = entry.waiting.pop_front()
+        {
+            let Some(client) = self.clients.get(&ask.client).filter(|client| client.is_here())
+            else {
+                continue;
+            };
+            let mut vote = entry.vote.clone();
+            match &ask.what {
+                Want::Grant(epoch) if *epoch > vote.granted => vote.granted = *epoch,
+                Want::Record(view)
+                    if client.vote == Some((array, view.epoch))
+                        && view.epoch == vote.granted
+                        && view.order() > vote.view.order() =>
+                {
+                    vote.view = view.clone();
+                }
+                _ => {
+                    let (tag, granted) = (ask.tag, vote.granted);
+                    self.answer(ask.client, &Message::Outvoted { tag, granted });
+                    continue;
+                }
+            }
+            let sequence = entry.sequence + 1;
+            let op = NoteOp::Write {
+                name: note_name(array),
+                at: slot_byte(sequence),
+                bytes: vote.encode(&array, sequence),
+            };
+            entry.file = File::Writing(vote, ask);
+            self.out.note(Flight::VoteWrite { array }, op);
+        }
+    }
+
+    /// The vote file says what it should, or not.
+    pub(super) fn vote_written(&mut self, array: ArrayId, fine: bool) {
+        let Some(entry) = self.votes.entries.get_mut(&array) else { return };
+        let File::Writing(vote, ask) = std::mem::replace(&mut entry.file, File::Idle) else {
+            return;
+        };
+        let Ask { client, tag, what } = ask;
+        if !fine {
+            self.refuse(client, tag, Refusal::new("the vote file cannot be written", STORAGE));
+            return self.work_votes(array);
+        }
+        entry.vote = vote;
+        entry.sequence += 1;
+        match what {
+            Want::Record(_) => self.answer(client, &Message::Ok { tag }),
+            Want::Grant(epoch) => {
+                entry.granting = Some((client, tag));
+                if let Some(client) = self.clients.get_mut(&client) {
+                    client.vote = Some((array, epoch));
+                }
+                self.end_older(array, epoch);
+                self.go_on_granting();
+            }
+        }
+        self.work_votes(array);
+    }
+
+    /// Tells those who wait for older clients' last I/O that it is over.
+    pub(super) fn go_on_granting(&mut self) {
+        let mut over = Vec::new();
+        for (array, entry) in &mut self.votes.entries {
+            let Some((client, tag)) = entry.granting else { continue };
+            let granted = entry.vote.granted;
+            let busy = self.clients.iter().any(|(&id, client)| {
+                let older = client.vote.filter(|(of, _)| of == array);
+                older.is_some_and(|(_, epoch)| epoch < granted) && self.out.uses(id)
+            });
+            if !busy {
+                entry.granting = None;
+                over.push((client, tag, entry.vote.view.clone()));
+            }
+        }
+        for (client, tag, view) in over {
+            let (incarnation, node) = (self.incarnation, self.id);
+            self.answer(client, &Message::Granted { tag, view, incarnation, node });
+        }
+    }
+}
