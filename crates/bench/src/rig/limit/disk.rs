@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use braid_host::export::fuse::Content;
 use fuser::{Errno, ReplyData, ReplyEmpty, ReplyWrite};
 use rustix::fs::{FallocateFlags, fallocate};
 
@@ -16,7 +17,7 @@ use super::meter::{Meter, Rate};
 
 /// A request, with the way to answer it. One that is dropped says EIO by itself.
 #[derive(Debug)]
-pub(super) enum Request {
+enum Request {
     Read {
         offset: u64,
         bytes: usize,
@@ -70,8 +71,7 @@ impl Host {
 /// A disk. Its thread ends when this is gone and the queue is empty.
 #[derive(Debug)]
 pub(super) struct Disk {
-    /// How long it is.
-    pub(super) bytes: u64,
+    bytes: u64,
     queue: Sender<Request>,
 }
 
@@ -83,9 +83,36 @@ impl Disk {
         Ok(Self { bytes, queue })
     }
 
-    pub(super) fn ask(&self, request: Request) {
+    fn ask(&self, request: Request) {
         // The thread lives as long as this does.
         let _ = self.queue.send(request);
+    }
+}
+
+// A disk has no memory of its own that would have to be flushed, and nothing on it outlives the
+// measurement: what was answered is in the file below.
+impl Content for Disk {
+    fn size(&self) -> u64 {
+        self.bytes
+    }
+
+    fn read(&self, range: Range<u64>, reply: ReplyData) {
+        let bytes = (range.end - range.start) as usize;
+        self.ask(Request::Read { offset: range.start, bytes, reply });
+    }
+
+    fn write(&self, offset: u64, data: Vec<u8>, _fua: bool, reply: ReplyWrite) {
+        self.ask(Request::Write { offset, data, reply });
+    }
+
+    fn flush(&self, reply: ReplyEmpty) {
+        self.ask(Request::Flush { reply });
+    }
+
+    /// For nothing, as are zeroes that are not sent.
+    fn zero(&self, range: Range<u64>, _unmap: bool, reply: ReplyEmpty) {
+        let bytes = range.end - range.start;
+        self.ask(Request::Discard { offset: range.start, bytes, reply });
     }
 }
 

@@ -10,6 +10,7 @@ use std::fs::{self, File};
 use std::io::{self, Seek, SeekFrom};
 use std::path::PathBuf;
 
+use braid_host::export::fuse::FileSystem;
 use fuser::{BackgroundSession, Config, MountOption, Session, SessionACL};
 use rustix::process::geteuid;
 
@@ -17,10 +18,8 @@ use super::leftovers::{Guard, Leftover};
 use super::room::{Room, file_name};
 use crate::failure::{Failure, system_error};
 use disk::{Disk, Host};
-use file_system::FileSystem;
 
 mod disk;
-mod file_system;
 mod meter;
 #[cfg(test)]
 mod tests;
@@ -80,14 +79,20 @@ impl LimitedDisks {
         config.mount_options = vec![MountOption::FSName("braid-bench".into())];
         // The kernel's own threads (a loop device) are not the user who mounted.
         config.acl = SessionACL::All;
-        let session = Session::new(FileSystem::new(disks), &directory, &config);
+        let named = (0..).map(disk_name).zip(disks).collect();
+        let session = Session::new(FileSystem::new(named, false), &directory, &config);
         let session = session.and_then(Session::spawn).map_err(|error| {
             let reason = format!("FUSE cannot mount them: {}", system_error(&error));
             Failure::gap("limited disks", reason, "see that /dev/fuse exists")
         })?;
-        let paths = (0..files.len()).map(|number| directory.join(file_system::name(number)));
+        let paths = (0..files.len()).map(|number| directory.join(disk_name(number)));
         Ok(Self { paths: paths.collect(), _mount: mount, _session: session, _directory: keep })
     }
+}
+
+/// The name of a disk.
+fn disk_name(number: usize) -> String {
+    format!("d{number}")
 }
 
 /// A file or device, and how long it is.

@@ -1,10 +1,9 @@
-//! The file system: a directory with one file, and the requests on it.
+//! The file system: a directory of files, and the requests on them.
 
 use std::ffi::OsStr;
-use std::sync::Arc;
+use std::ops::Range;
 use std::time::{Duration, SystemTime};
 
-use braid_array::RequestError;
 use fuser::{
     BsdFileFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation,
     INodeNo, InitFlags, KernelConfig, LockOwner, OpenAccMode, OpenFlags, ReplyAttr, ReplyData,
@@ -12,37 +11,67 @@ use fuser::{
 };
 use rustix::fs::{FallocateFlags, OFlags};
 
-use super::byte_file::{ByteFile, Done};
-
 const ROOT: INodeNo = INodeNo::ROOT;
-const FILE: INodeNo = INodeNo(2);
+/// Of the first file.
+const FIRST: u64 = 2;
 
-/// Neither name nor size ever change.
+/// Neither names nor sizes ever change.
 const FOREVER: Duration = Duration::from_secs(1 << 30);
 
 /// The largest request; the kernel's own limit.
 const MAX_WRITE_BYTES: u32 = 1 << 20;
 const MAX_BACKGROUND: u16 = 256;
 
+/// What a file does. Ranges, in bytes, lie within it and are not empty. A reply that is dropped
+/// says EIO.
+pub trait Content: Send + Sync + 'static {
+    /// Bytes; it never changes.
+    fn size(&self) -> u64;
+
+    /// Answers with these bytes.
+    fn read(&self, range: Range<u64>, reply: ReplyData);
+
+    /// Writes, durably with `fua`.
+    fn write(&self, offset: u64, data: Vec<u8>, fua: bool, reply: ReplyWrite);
+
+    /// Makes durable what was written.
+    fn flush(&self, reply: ReplyEmpty);
+
+    /// Writes zeroes; with `unmap` the space may be given back.
+    fn zero(&self, range: Range<u64>, unmap: bool, reply: ReplyEmpty);
+}
+
+/// A directory of files.
 #[derive(Debug)]
-pub(super) struct FileSystem {
-    name: String,
-    file: Arc<ByteFile>,
+pub struct FileSystem<C> {
+    files: Vec<(String, C)>,
     read_only: bool,
     mounted: SystemTime,
 }
 
-impl FileSystem {
-    pub(super) fn new(name: &str, file: Arc<ByteFile>, read_only: bool) -> Self {
-        Self { name: name.to_owned(), file, read_only, mounted: SystemTime::now() }
+impl<C: Content> FileSystem<C> {
+    /// Of these files, by name.
+    #[must_use]
+    pub fn new(files: Vec<(String, C)>, read_only: bool) -> Self {
+        Self { files, read_only, mounted: SystemTime::now() }
+    }
+
+    fn file(&self, ino: INodeNo) -> Option<&C> {
+        let number = usize::try_from(ino.0.checked_sub(FIRST)?).ok()?;
+        self.files.get(number).map(|(_, file)| file)
+    }
+
+    /// By inode.
+    fn names(&self) -> impl Iterator<Item = (INodeNo, &str)> {
+        (FIRST..).map(INodeNo).zip(self.files.iter().map(|(name, _)| name.as_str()))
     }
 
     fn attributes(&self, ino: INodeNo) -> Option<FileAttr> {
         let write = if self.read_only { 0 } else { 0o200 };
-        let (kind, perm, size, nlink) = match ino {
-            ROOT => (FileType::Directory, 0o555, 0, 2),
-            FILE => (FileType::RegularFile, 0o400 | write, self.file.size(), 1),
-            _ => return None,
+        let (kind, perm, size, nlink) = match self.file(ino) {
+            Some(file) => (FileType::RegularFile, 0o400 | write, file.size(), 1),
+            None if ino == ROOT => (FileType::Directory, 0o555, 0, 2),
+            None => return None,
         };
         Some(FileAttr {
             ino,
@@ -64,26 +93,7 @@ impl FileSystem {
     }
 }
 
-const fn errno(error: RequestError) -> Errno {
-    match error {
-        RequestError::OutOfRange => Errno::ENOSPC,
-        RequestError::Malformed => Errno::EINVAL,
-        RequestError::ReadOnly => Errno::EROFS,
-        RequestError::NoSpace => Errno::ENOSPC,
-        RequestError::Failed | RequestError::Medium | RequestError::BufferHeld => Errno::EIO,
-    }
-}
-
-/// Answers with success or the error, when it is known.
-fn answer(reply: ReplyEmpty) -> Done {
-    Box::new(move |result| match result {
-        Ok(()) => reply.ok(),
-        Err(error) => reply.error(errno(error)),
-    })
-}
-
-// A reply that is dropped with its callback, because the engine has ended, says EIO.
-impl Filesystem for FileSystem {
+impl<C: Content> Filesystem for FileSystem<C> {
     fn init(&mut self, _req: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
         // Each of them makes it faster and none is needed.
         let wishes =
@@ -97,7 +107,8 @@ impl Filesystem for FileSystem {
     }
 
     fn lookup(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        match self.attributes(FILE).filter(|_| parent == ROOT && name == OsStr::new(&self.name)) {
+        let found = self.names().find(|(_, known)| parent == ROOT && name == OsStr::new(known));
+        match found.and_then(|(ino, _)| self.attributes(ino)) {
             Some(attributes) => reply.entry(&FOREVER, &attributes, Generation(0)),
             None => reply.error(Errno::ENOENT),
         }
@@ -150,11 +161,9 @@ impl Filesystem for FileSystem {
         if ino != ROOT {
             return reply.error(Errno::ENOTDIR);
         }
-        let entries = [
-            (ROOT, FileType::Directory, "."),
-            (ROOT, FileType::Directory, ".."),
-            (FILE, FileType::RegularFile, self.name.as_str()),
-        ];
+        let dots = [".", ".."].map(|dot| (ROOT, FileType::Directory, dot));
+        let files = self.names().map(|(ino, name)| (ino, FileType::RegularFile, name));
+        let entries = dots.into_iter().chain(files);
         for (next, (ino, kind, name)) in (1..).zip(entries) {
             if next > offset && reply.add(ino, next, kind, name) {
                 break;
@@ -164,7 +173,7 @@ impl Filesystem for FileSystem {
     }
 
     fn open(&self, _req: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        if ino != FILE {
+        if self.file(ino).is_none() {
             reply.error(Errno::EISDIR);
         } else if self.read_only && flags.acc_mode() != OpenAccMode::O_RDONLY {
             reply.error(Errno::EROFS);
@@ -179,7 +188,7 @@ impl Filesystem for FileSystem {
     fn read(
         &self,
         _req: &Request,
-        _ino: INodeNo,
+        ino: INodeNo,
         _fh: FileHandle,
         offset: u64,
         size: u32,
@@ -187,20 +196,18 @@ impl Filesystem for FileSystem {
         _lock_owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        let end = offset.saturating_add(size.into()).min(self.file.size());
+        let Some(file) = self.file(ino) else { return reply.error(Errno::EISDIR) };
+        let end = offset.saturating_add(size.into()).min(file.size());
         if offset >= end {
             return reply.data(&[]);
         }
-        self.file.read(&(offset..end), move |bytes| match bytes {
-            Ok(bytes) => reply.data(bytes),
-            Err(error) => reply.error(errno(error)),
-        });
+        file.read(offset..end, reply);
     }
 
     fn write(
         &self,
         _req: &Request,
-        _ino: INodeNo,
+        ino: INodeNo,
         _fh: FileHandle,
         offset: u64,
         data: &[u8],
@@ -209,20 +216,16 @@ impl Filesystem for FileSystem {
         _lock_owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        let room = self.file.size().saturating_sub(offset).min(data.len() as u64);
-        let written = u32::try_from(room).unwrap_or(u32::MAX);
-        if written == 0 {
+        let Some(file) = self.file(ino) else { return reply.error(Errno::EISDIR) };
+        let room = file.size().saturating_sub(offset).min(data.len() as u64);
+        if room == 0 {
             let beyond = !data.is_empty();
             return if beyond { reply.error(Errno::ENOSPC) } else { reply.written(0) };
         }
         // Such a write is not followed by an FSYNC.
         let durable = OFlags::DSYNC | OFlags::SYNC;
         let fua = OFlags::from_bits_retain(flags.0.cast_unsigned()).intersects(durable);
-        let done: Done = Box::new(move |result| match result {
-            Ok(()) => reply.written(written),
-            Err(error) => reply.error(errno(error)),
-        });
-        self.file.write(offset, data[..written as usize].to_vec(), fua, done);
+        file.write(offset, data[..room as usize].to_vec(), fua, reply);
     }
 
     fn flush(
@@ -240,12 +243,15 @@ impl Filesystem for FileSystem {
     fn fsync(
         &self,
         _req: &Request,
-        _ino: INodeNo,
+        ino: INodeNo,
         _fh: FileHandle,
         _datasync: bool,
         reply: ReplyEmpty,
     ) {
-        self.file.flush(answer(reply));
+        match self.file(ino) {
+            Some(file) => file.flush(reply),
+            None => reply.ok(),
+        }
     }
 
     fn fsyncdir(
@@ -263,7 +269,7 @@ impl Filesystem for FileSystem {
     fn fallocate(
         &self,
         _req: &Request,
-        _ino: INodeNo,
+        ino: INodeNo,
         _fh: FileHandle,
         offset: u64,
         length: u64,
@@ -271,7 +277,8 @@ impl Filesystem for FileSystem {
         reply: ReplyEmpty,
     ) {
         let mode = FallocateFlags::from_bits_retain(mode.cast_unsigned());
-        let size = self.file.size();
+        let Some(file) = self.file(ino) else { return reply.error(Errno::EISDIR) };
+        let size = file.size();
         let end = offset.saturating_add(length);
         let keep_size = mode.contains(FallocateFlags::KEEP_SIZE);
         let range = offset.min(size)..end.min(size);
@@ -287,7 +294,7 @@ impl Filesystem for FileSystem {
             // All the space there is is allocated.
             reply.ok();
         } else {
-            self.file.zero(range, what == PUNCH_HOLE, answer(reply));
+            file.zero(range, what == PUNCH_HOLE, reply);
         }
     }
 }

@@ -5,22 +5,26 @@
 //! door and is answered from the engine's thread, so as many are under way as the kernel sends.
 
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
+use braid_array::RequestError;
 use braid_array::refusal::Next;
-use fuser::{BackgroundSession, Config, MountOption, Session, SessionACL};
+use fuser::{
+    BackgroundSession, Config, MountOption, ReplyData, ReplyEmpty, ReplyWrite, Session, SessionACL,
+};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
 use crate::door::Door;
 use crate::system::describe;
 use crate::users;
-use byte_file::ByteFile;
-use file_system::FileSystem;
+use byte_file::{ByteFile, Done};
+pub use file_system::{Content, FileSystem};
 
 mod byte_file;
 mod file_system;
@@ -69,6 +73,53 @@ pub struct Mount {
     session: BackgroundSession,
 }
 
+impl Content for Arc<ByteFile> {
+    fn size(&self) -> u64 {
+        ByteFile::size(self)
+    }
+
+    fn read(&self, range: Range<u64>, reply: ReplyData) {
+        ByteFile::read(self, &range, move |bytes| match bytes {
+            Ok(bytes) => reply.data(bytes),
+            Err(error) => reply.error(errno(error)),
+        });
+    }
+
+    fn write(&self, offset: u64, data: Vec<u8>, fua: bool, reply: ReplyWrite) {
+        let written = u32::try_from(data.len()).unwrap_or(u32::MAX);
+        let done: Done = Box::new(move |result| match result {
+            Ok(()) => reply.written(written),
+            Err(error) => reply.error(errno(error)),
+        });
+        ByteFile::write(self, offset, data, fua, done);
+    }
+
+    fn flush(&self, reply: ReplyEmpty) {
+        ByteFile::flush(self, answer(reply));
+    }
+
+    fn zero(&self, range: Range<u64>, unmap: bool, reply: ReplyEmpty) {
+        ByteFile::zero(self, range, unmap, answer(reply));
+    }
+}
+
+const fn errno(error: RequestError) -> fuser::Errno {
+    match error {
+        RequestError::OutOfRange | RequestError::NoSpace => fuser::Errno::ENOSPC,
+        RequestError::Malformed => fuser::Errno::EINVAL,
+        RequestError::ReadOnly => fuser::Errno::EROFS,
+        RequestError::Failed | RequestError::Medium | RequestError::BufferHeld => fuser::Errno::EIO,
+    }
+}
+
+/// Answers with success or the error, when it is known.
+fn answer(reply: ReplyEmpty) -> Done {
+    Box::new(move |result| match result {
+        Ok(()) => reply.ok(),
+        Err(error) => reply.error(errno(error)),
+    })
+}
+
 /// Threads that take requests from the kernel.
 const THREADS: usize = 2;
 
@@ -79,7 +130,7 @@ const THREADS: usize = 2;
 pub fn mount(setup: Setup<'_>) -> Result<Mount, MountError> {
     let mountpoint = check_mountpoint(setup.mountpoint)?;
     let file = ByteFile::new(setup.door, setup.size_bytes, setup.block_bytes);
-    let files = FileSystem::new(setup.name, file, setup.read_only);
+    let files = FileSystem::new(vec![(setup.name.to_owned(), file)], setup.read_only);
     let mut config = Config::default();
     // The kernel checks the mode of the file: with `allow_other`, nobody else does.
     config.mount_options =
