@@ -128,6 +128,8 @@ pub struct Status {
     pub used_member_sectors: u64,
     /// State.
     pub state: ArrayState,
+    /// It was to take writes, and does not any more, for a member did not do its part.
+    pub writes_over: bool,
     /// Roles without an in-sync member.
     pub degraded: u16,
     /// All attached members.
@@ -179,6 +181,7 @@ impl Status {
             array_sectors: 0,
             used_member_sectors: 0,
             state: ArrayState::ReadOnly,
+            writes_over: false,
             degraded: 0,
             members: Vec::new(),
             sync: SyncStatus::default(),

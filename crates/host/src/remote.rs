@@ -39,17 +39,23 @@ pub struct RemoteError {
     pub why: Refusal,
     /// Somebody else has what was asked for, and may give it back.
     pub busy: bool,
+    /// There is no node that would answer.
+    pub unreachable: bool,
 }
 
 impl RemoteError {
     fn new(reason: impl Into<String>, next: impl Into<Next>) -> Self {
-        Self { why: Refusal::new(reason, next), busy: false }
+        Self { why: Refusal::new(reason, next), busy: false, unreachable: false }
     }
 
-    fn of_system(error: &io::Error) -> Self {
+    fn unreachable(reason: impl Into<String>, next: impl Into<Next>) -> Self {
+        Self { unreachable: true, ..Self::new(reason, next) }
+    }
+
+    fn of_system(error: &io::Error, patience: Duration) -> Self {
         if error.kind() == io::ErrorKind::TimedOut {
-            let reason = format!("gives no answer for {} seconds", PATIENCE.as_secs());
-            return Self::new(reason, "see whether the node is overloaded, and try again");
+            let reason = format!("gives no answer for {} seconds", patience.as_secs());
+            return Self::unreachable(reason, "see whether the node is overloaded, and try again");
         }
         Self::new(format!("cannot be talked to: {}", describe(error)), "try again")
     }
@@ -64,6 +70,7 @@ impl RemoteError {
 #[derive(Debug)]
 pub struct Remote {
     line: Line,
+    patience: Duration,
     tag: u32,
     /// What the node says of itself, and of the volume that is open.
     node: Option<u64>,
@@ -78,13 +85,26 @@ impl Remote {
     /// # Errors
     /// [`RemoteError`]: nobody is there, or somebody who is no node of this version and fabric.
     pub fn connect(address: &str, kind: Kind) -> Result<Self, RemoteError> {
-        let mut line = Line::open(address, kind).map_err(|why| RemoteError { why, busy: false })?;
-        match line.event(PATIENCE).map_err(|error| RemoteError::of_system(&error))? {
+        Self::connect_within(address, kind, PATIENCE)
+    }
+
+    /// As `connect`. Neither that nor any later answer may take longer than `patience`.
+    ///
+    /// # Errors
+    /// As `connect`.
+    pub fn connect_within(
+        address: &str,
+        kind: Kind,
+        patience: Duration,
+    ) -> Result<Self, RemoteError> {
+        let mut line = Line::open(address, kind)
+            .map_err(|Refusal { reason, next }| RemoteError::new(reason, next))?;
+        match line.event(patience).map_err(|error| RemoteError::of_system(&error, patience))? {
             FabricEvent::Connected { .. } => {
-                Ok(Self { line, tag: 0, node: None, used: false, over: None })
+                Ok(Self { line, patience, tag: 0, node: None, used: false, over: None })
             }
             FabricEvent::Lost { why: Refusal { reason, next }, .. } => {
-                Err(RemoteError::new(reason, next.or("check that it is a braid node")))
+                Err(RemoteError::unreachable(reason, next.or("check that it is a braid node")))
             }
             _ => Err(out_of_turn()),
         }
@@ -206,7 +226,7 @@ impl Remote {
         match self.exchange(make)? {
             Message::Refused { busy, reason, advice, .. } => {
                 let next = Next::from(advice).or("see the log of the node");
-                Err(RemoteError { why: Refusal { reason, next }, busy })
+                Err(RemoteError { busy, ..RemoteError::new(reason, next) })
             }
             message => Ok(message),
         }
@@ -225,11 +245,12 @@ impl Remote {
     fn try_exchange(&mut self, make: impl FnOnce(u32) -> Message) -> Result<Message, RemoteError> {
         self.tag += 1;
         self.line.send(make(self.tag).encode(NO_EPOCH));
-        match self.line.event(PATIENCE).map_err(|error| RemoteError::of_system(&error))? {
+        let event = self.line.event(self.patience);
+        match event.map_err(|error| RemoteError::of_system(&error, self.patience))? {
             FabricEvent::Message { bytes, .. } => self.answer(&bytes),
             FabricEvent::Lost { why, .. } => {
                 let reason = format!("has gone: {}", why.reason);
-                Err(RemoteError::new(reason, "see the log of the node"))
+                Err(RemoteError::unreachable(reason, "see the log of the node"))
             }
             _ => Err(out_of_turn()),
         }

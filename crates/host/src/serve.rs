@@ -40,7 +40,7 @@ mod spec;
 mod tests;
 
 use doors::Doors;
-use nodes::Nodes;
+use nodes::{Nodes, NotSetUp};
 pub use private::Private;
 use running::Running;
 pub use spec::{ExportSpec, SpecError};
@@ -88,12 +88,15 @@ pub enum Assembled {
 const LOOK_AT_MEMBERS: &str = "compare the superblocks of its members";
 
 /// Serves an array until it is stopped: over the control socket, or by SIGTERM, SIGINT or SIGHUP,
-/// which wait a minute for those who use it. Calls `ready` when the exports accept connections;
-/// when that fails, the array is stopped.
+/// which wait a minute for those who use it. Calls `ready` when the exports accept connections,
+/// with what is to be said of members lost until then; when that fails, the array is stopped.
 ///
 /// # Errors
 /// [`Refusal`]. Before `ready` was called nothing has been written.
-pub fn serve(serving: Serving, ready: impl FnOnce() -> io::Result<()>) -> Result<(), Refusal> {
+pub fn serve(
+    serving: Serving,
+    ready: impl FnOnce(&[String]) -> io::Result<()>,
+) -> Result<(), Refusal> {
     log::begin();
     let Serving { name, array, exports, run_dir } = serving;
     let stops = Stops::new(running::PATIENCE);
@@ -197,11 +200,11 @@ fn serve_machine(
     exports: &[ExportSpec],
     run_dir: &Path,
     stops: Stops,
-    ready: impl FnOnce() -> io::Result<()>,
+    ready: impl FnOnce(&[String]) -> io::Result<()>,
 ) -> Result<(), Refusal> {
     check_name(name)?;
     let system = |error: io::Error| refused_by_system(&error);
-    let stop = stops.sender;
+    let stop = stops.sender.clone();
     let mut control = Server::bind(run_dir, name)?;
     let signals = watch_signals(stop.clone()).map_err(system)?;
     let facts = Facts::of(array.machine.as_ref());
@@ -235,24 +238,28 @@ fn serve_machine(
     };
     thread::Builder::new().name("engine".into()).spawn(run).map_err(system)?;
     let mut running = Running { name: name.to_owned(), door, doors, engine: Some(engine_end) };
-    let connected = array.nodes.map_or(Ok(()), |nodes| nodes.connected(&running.door, &news));
-    let started = connected.and_then(|()| {
-        let started = control.run(Arc::new(served)).and_then(|()| ready());
-        started.and_then(|()| log_events(name, events, &running.door)).map_err(system)
+    // Who asks for its state hears it while nodes are waited for, too.
+    let answers = control.run(Arc::new(served)).map_err(|error| NotSetUp::from(system(error)));
+    let connected = answers.and_then(|()| match array.nodes {
+        Some(nodes) => nodes.connected(&running.door, &news, stops.sender, &stops.receiver),
+        None => Ok(Vec::new()),
+    });
+    let started = connected.and_then(|lost| {
+        let logged = ready(&lost).and_then(|()| log_events(name, events, &running.door));
+        logged.map_err(|error| system(error).into())
     });
     // Who starts it is told why it did not.
     let served_once = started.is_ok();
-    let ended = match started {
-        Ok(()) => running.supervise(&stops.receiver, stops.patience),
-        Err(error) => running.stop(true).and(Err(error)),
+    let (told, result) = match started {
+        Ok(()) => match running.supervise(&stops.receiver, stops.patience) {
+            Ok(told) => (told, Ok(())),
+            Err(error) => (None, Err(error)),
+        },
+        Err(NotSetUp { why, told }) => (told, running.stop(true).and(Err(why))),
     };
     signals.close();
     // The name is free before the one who asked hears of it.
     drop((running, control));
-    let (told, result) = match ended {
-        Ok(told) => (told, Ok(())),
-        Err(error) => (None, Err(error)),
-    };
     if served_once {
         log_end(name, &result);
     }

@@ -47,6 +47,7 @@ impl Keeper {
             array_sectors: self.space.array_sectors(),
             used_member_sectors: self.space.member_sectors(),
             state,
+            writes_over: self.writes_over && !self.read_only,
             degraded: self.members.degraded(),
             members,
             sync: self.sync.status(self.now),

@@ -183,6 +183,10 @@ pub(crate) struct AssembleArgs {
     /// With members on nodes: who builds the parities [default: mix]
     #[arg(long, value_name = "SCHEDULE")]
     pub(crate) schedule: Option<WriteSchedule>,
+    /// With members on nodes: a node that owes an answer for so long counts as missing, or is lost
+    #[arg(long, value_name = "SECONDS", default_value_t = 5)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub(crate) node_timeout: u64,
     /// Stay in the foreground until the array is stopped
     #[arg(long)]
     pub(crate) foreground: bool,

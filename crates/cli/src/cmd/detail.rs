@@ -41,6 +41,7 @@ pub(super) fn run(run_dir: &Path, args: &DetailArgs) -> Result<(), Failure> {
 fn test(array: &ControlStatus) -> Result<(), Failure> {
     match array.array.state {
         ArrayState::Failed => Err(Failure::Silent(NOT_USABLE)),
+        _ if array.array.writes_over => Err(Failure::Silent(NOT_USABLE)),
         _ if array.array.degraded > 0 => Err(Failure::Silent(DEGRADED)),
         _ => Ok(()),
     }

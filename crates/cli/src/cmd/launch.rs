@@ -7,6 +7,7 @@ use braid_host::daemon::{self, Daemon, Started};
 use braid_host::serve::{Assembled, ExportSpec, Serving, SpecError};
 
 use crate::failure::{Failure, system_error};
+use crate::output;
 
 /// Serves in this process, if it is to be in the foreground or was started for that; else starts
 /// one that does.
@@ -52,7 +53,11 @@ pub(super) fn serve(
     let log = run_dir.join(format!("{name}.log"));
     let run_dir = run_dir.to_owned();
     let serving = Serving { name: name.clone(), array, exports, run_dir };
-    let ready = || daemon.map_or(Ok(()), |daemon| daemon.ready(&log));
+    let said = name.clone();
+    let ready = |lost: &[String]| {
+        lost.iter().for_each(|lost| output::warning(&format!("{operation} {said}: {lost}")));
+        daemon.map_or(Ok(()), |daemon| daemon.ready(&log))
+    };
     braid_host::serve::serve(serving, ready).map_err(|why| Failure::explained(operation, name, why))
 }
 

@@ -1,6 +1,8 @@
 //! What the tests of the command share: a directory of members, and running `braid` there.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
+pub(crate) mod nodes;
+
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::unix::fs::FileExt;

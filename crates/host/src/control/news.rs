@@ -1,7 +1,7 @@
 //! What the array has reported: the differences found by the last check, for `status`, and who
 //! failed first.
 
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use braid_array::events::{ArrayEvent, SyncAction};
 use braid_array::{MemberId, Refusal};
@@ -15,7 +15,7 @@ const MAX_MISMATCHES: usize = 1000;
 #[derive(Debug, Default)]
 pub struct News {
     mismatches: Mutex<Vec<Mismatch>>,
-    first_failed: OnceLock<(MemberId, Refusal)>,
+    failed: Mutex<Vec<(MemberId, Refusal)>>,
 }
 
 impl News {
@@ -25,9 +25,9 @@ impl News {
         self.lock().clone()
     }
 
-    /// The first member that failed, and why.
-    pub(crate) fn first_failed(&self) -> Option<(MemberId, Refusal)> {
-        self.first_failed.get().cloned()
+    /// The members that failed, and why, the first one first.
+    pub(crate) fn failed(&self) -> Vec<(MemberId, Refusal)> {
+        self.failed.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Takes an event in, on the engine's thread.
@@ -50,9 +50,11 @@ impl News {
             }
             ArrayEvent::MemberFailed { member, ref reason, ref next, .. }
             | ArrayEvent::WritesEnded { member, ref reason, ref next } => {
-                // Only the first is kept.
-                let why = Refusal::new(reason.clone(), next.clone());
-                let _ = self.first_failed.set((member, why));
+                let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+                // Once for each, however often it comes back.
+                if !failed.iter().any(|(known, _)| *known == member) {
+                    failed.push((member, Refusal::new(reason.clone(), next.clone())));
+                }
             }
             _ => {}
         }

@@ -53,6 +53,8 @@ pub enum StopRequest {
     Signal,
     /// The engine has ended.
     EngineEnded,
+    /// No reason to stop, but to look: the set-up of the array is over.
+    SetUp,
 }
 
 /// How a verb went when it went well.

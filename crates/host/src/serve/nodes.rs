@@ -1,10 +1,12 @@
 //! The nodes of an array that is served: how they are talked to, and whether all are there.
 
+use std::sync::mpsc::{Receiver, Sender};
+
 use braid_array::status::{ArrayState, Status};
 use braid_array::{MemberId, Refusal};
 use braid_cluster::ClientConfig;
 
-use crate::control::News;
+use crate::control::{News, StopRequest, Told};
 use crate::door::{Door, Message};
 use crate::fabric::frame::Kind;
 
@@ -17,6 +19,19 @@ pub(super) struct Nodes {
     read_only: bool,
 }
 
+/// Why an array is not served.
+pub(super) struct NotSetUp {
+    pub(super) why: Refusal,
+    /// Who asked for a stop meanwhile.
+    pub(super) told: Option<Told>,
+}
+
+impl From<Refusal> for NotSetUp {
+    fn from(why: Refusal) -> Self {
+        Self { why, told: None }
+    }
+}
+
 impl Nodes {
     pub(super) fn of(config: &ClientConfig, fabric: Kind) -> Self {
         let missing = config.members.iter().filter(|member| member.is_none()).count();
@@ -27,31 +42,65 @@ impl Nodes {
         self.fabric
     }
 
-    /// Waits until all that should be there are connected.
-    pub(super) fn connected(self, door: &Door, news: &News) -> Result<(), Refusal> {
+    /// Waits until all nodes are connected, or lost, or there is a reason to stop. What is to be
+    /// said of nodes that were lost.
+    pub(super) fn connected(
+        self,
+        door: &Door,
+        news: &News,
+        stop: Sender<StopRequest>,
+        stops: &Receiver<StopRequest>,
+    ) -> Result<Vec<String>, NotSetUp> {
         // The machine takes requests once it knows of every node.
-        let flushed = door.call(|done| Message::Flush { done });
-        let status = door.status();
-        if flushed == Some(Ok(())) && status.as_ref().is_some_and(|status| self.complete(status)) {
-            return Ok(());
+        let set_up = Box::new(move |_| {
+            // Nobody waits any longer when this fails.
+            let _ = stop.send(StopRequest::SetUp);
+        });
+        door.send(Message::Flush { done: set_up });
+        match stops.recv() {
+            Ok(StopRequest::SetUp) => {}
+            Ok(StopRequest::Signal) => return Err(told_to_stop().into()),
+            Ok(StopRequest::Asked { told, .. }) => {
+                return Err(NotSetUp { why: told_to_stop(), told: Some(told) });
+            }
+            Ok(StopRequest::EngineEnded) | Err(_) => {}
         }
-        let known = |(member, why): (MemberId, Refusal)| {
-            let known = status?.members.into_iter().find(|known| known.member == member)?;
-            Some((known.device, why))
-        };
-        Err(match news.first_failed().and_then(known) {
-            Some((device, Refusal { reason, next })) => {
+        let status = door.status();
+        let lost: Vec<String> =
+            news.failed().iter().filter_map(|failed| said(failed, status.as_ref())).collect();
+        if status.as_ref().is_some_and(|status| self.goes_on(status)) {
+            return Ok(lost);
+        }
+        let failed = news.failed().into_iter().next();
+        let device = failed.as_ref().and_then(|(id, _)| device(*id, status.as_ref()));
+        Err(match device.zip(failed) {
+            Some((device, (_, Refusal { reason, next }))) => {
                 Refusal::new(format!("{device}: {reason}"), next.or("see the log of the node"))
             }
             None => Refusal::new(
                 "its nodes cannot connect to each other",
                 "check that every node can reach the addresses of the others",
             ),
-        })
+        }
+        .into())
     }
 
-    fn complete(self, status: &Status) -> bool {
+    /// It has what it was to have, or what it can do without has been lost.
+    fn goes_on(self, status: &Status) -> bool {
+        let lost = usize::from(status.degraded) > self.missing;
         let reads_only = status.state == ArrayState::ReadOnly && !self.read_only;
-        usize::from(status.degraded) <= self.missing && !reads_only
+        status.state != ArrayState::Failed && (lost || !reads_only)
     }
+}
+
+fn told_to_stop() -> Refusal {
+    Refusal::new("was told to stop before its nodes were connected", "assemble it again")
+}
+
+fn device(id: MemberId, status: Option<&Status>) -> Option<String> {
+    Some(status?.members.iter().find(|known| known.member == id)?.device.clone())
+}
+
+fn said((id, why): &(MemberId, Refusal), status: Option<&Status>) -> Option<String> {
+    Some(format!("{} is missing: it {why}", device(*id, status)?))
 }

@@ -39,7 +39,14 @@ impl Private {
         thread::Builder::new().name("engine".into()).spawn(run).map_err(system)?;
         let (name, doors) = (String::new(), Doors::default());
         let mut running = Running { name, door, doors, engine: Some(engine_end) };
-        let connected = array.nodes.map_or(Ok(()), |nodes| nodes.connected(&running.door, &news));
+        let (stop, stops) = mpsc::channel();
+        let connected = array.nodes.map_or(Ok(Vec::new()), |nodes| {
+            nodes.connected(&running.door, &news, stop, &stops).map_err(|not| not.why)
+        });
+        let connected = connected.and_then(|lost| match lost.into_iter().next() {
+            None => Ok(()),
+            Some(lost) => Err(Refusal::new(lost, "see the log of the node")),
+        });
         if let Err(error) = connected {
             // Why it cannot be used is what has to be said.
             let _ = running.stop(true);

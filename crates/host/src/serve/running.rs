@@ -62,6 +62,7 @@ impl Running {
                     let reason = "the engine has ended by itself";
                     return Err(Refusal::new(reason, "assemble the array again"));
                 }
+                Some(StopRequest::SetUp) => {}
                 Some(StopRequest::Signal) if deadline.is_some() => {}
                 Some(StopRequest::Signal) => match self.stop(false) {
                     Ok(()) => return self.join().map(|()| None),

@@ -61,7 +61,7 @@ fn mirror(dir: &Path) -> Serving {
 fn start(serving: Serving) -> JoinHandle<Result<(), Refusal>> {
     let (ready, is_ready) = mpsc::channel();
     let serving = thread::spawn(move || {
-        serve(serving, move || {
+        serve(serving, move |_| {
             ready.send(()).unwrap();
             Ok(())
         })
@@ -214,7 +214,7 @@ fn start_with_signals(
     let signals = stops.sender.clone();
     let (ready, is_ready) = mpsc::channel();
     let server = thread::spawn(move || {
-        let ready = move || ready.send(()).map_err(io::Error::other);
+        let ready = move |_: &[String]| ready.send(()).map_err(io::Error::other);
         serve_machine(&name, Machinery::new(array)?, &exports, &run_dir, stops, ready)
     });
     is_ready.recv().unwrap();
@@ -309,7 +309,7 @@ fn what_cannot_be_exported_is_refused_before_anything_is_written() {
 #[test]
 fn who_cannot_say_ready_stops_again() {
     let dir = tempdir();
-    let error = serve(mirror(dir.path()), || Err(io::Error::other("nobody waits"))).unwrap_err();
+    let error = serve(mirror(dir.path()), |_| Err(io::Error::other("nobody waits"))).unwrap_err();
     assert!(error.reason.contains("nobody waits"), "{error}");
     open(&dir.path().join("m0"), Mode::ReadWrite, true).unwrap();
     assert!(list(&dir.path().join("run")).unwrap().is_empty());

@@ -44,22 +44,26 @@ pub(super) fn run(
     let volumes = volumes(name, nodes)?;
     let fabric = fabric("assemble", args.fabric.as_deref())?;
     let options = Options { force: args.force, read_only: args.readonly };
+    let timeout = Duration::from_secs(args.node_timeout);
     if args.explain {
-        return explain_nodes(called, &volumes, options, fabric, args.json);
+        return explain_nodes(called, &volumes, options, (fabric, timeout), args.json);
     }
     let object = called.name.clone().unwrap_or_else(|| volumes[0].to_string());
     launch("assemble", &object, args.foreground, daemon, |daemon| {
-        let assembly = judge(&volumes, name, options, fabric, args.take_over)?;
-        let plan = match assembly.start {
-            Start::Ready(plan) => plan,
-            Start::Refused(Refusal { reason, next }) => {
-                return Err(Failure::refused("assemble", &object, reason, called.named(next)));
-            }
-        };
+        let takeover = (args.take_over, timeout);
+        let judged = judge(&volumes, name, options, fabric, takeover)?;
+        let plan = judged.start().cloned().map_err(|(node, Refusal { reason, next })| {
+            let object = node.map_or_else(|| object.clone(), NodeArg::to_string);
+            Failure::refused("assemble", object, reason, called.named(next))
+        })?;
+        let Judged { assembly, unreachable } = judged;
         let name = called.run_name(assembly.newest.as_deref(), &object)?;
+        for (node, why) in unreachable {
+            output::warning(&format!("assemble {name}: {node} is missing: it {why}"));
+        }
         warn(&name, &plan, &assembly.verdicts);
         let schedule = args.schedule.unwrap_or(WriteSchedule::Mix);
-        let array = assembled(&name, *plan, schedule, fabric, args.force)?;
+        let array = assembled(&name, plan, (schedule, timeout), fabric, args.force)?;
         launch::serve("assemble", run_dir, name, array, exports, daemon)
     })
 }
@@ -73,16 +77,20 @@ pub(in crate::cmd) fn open_nodes(
 ) -> Result<Assembled, Failure> {
     let volumes = volumes(None, members)?;
     let object = volumes[0].to_string();
-    let assembly = judge(&volumes, None, Options::default(), fabric, false)?;
-    match assembly.start {
-        Start::Ready(plan) if plan.degraded() == usize::from(missing) => {
-            assembled(&object, *plan, schedule, fabric, missing > 0)
+    let timeout = Duration::from_millis(NODE_TIMEOUT_MS);
+    let judged = judge(&volumes, None, Options::default(), fabric, (false, timeout))?;
+    match judged.start() {
+        Ok(plan) if plan.degraded() == usize::from(missing) => {
+            assembled(&object, plan.clone(), (schedule, timeout), fabric, missing > 0)
         }
-        Start::Ready(plan) => {
+        Ok(plan) => {
             let reason = format!("{} members are missing, not {missing}", plan.degraded());
             Err(Failure::refused("assemble", object, reason, "name all others"))
         }
-        Start::Refused(why) => Err(Failure::explained("assemble", &object, why)),
+        Err((node, why)) => {
+            let object = node.map_or_else(|| object.clone(), NodeArg::to_string);
+            Err(Failure::explained("assemble", object, why))
+        }
     }
 }
 
@@ -116,33 +124,88 @@ fn probe(remote: &mut Remote, node: &NodeArg) -> Result<Candidate, RemoteError> 
 /// node may not have heard yet that it has: it gets a moment.
 fn probe_free(
     node: &NodeArg,
-    fabric: Kind,
+    connect: impl Fn(&NodeArg) -> Result<Remote, RemoteError>,
     until: Instant,
-) -> Result<(Remote, Candidate), Failure> {
+) -> Result<(Remote, Candidate), RemoteError> {
     loop {
-        let mut remote = connect(node, fabric)?;
-        let found = probe(&mut remote, node).map_err(|error| failed("assemble", node, &error))?;
+        let mut remote = connect(node)?;
+        let found = probe(&mut remote, node)?;
         match remote.used() {
             false => return Ok((remote, found)),
             true if Instant::now() < until => std::thread::sleep(RETRY),
             true => {
                 let next = "stop that array first, or take it over with --take-over";
-                let reason = "is in use by another client";
-                return Err(Failure::refused("assemble", node, reason, next));
+                let why = Refusal::new("is in use by another client", next);
+                return Err(RemoteError { why, busy: true, unreachable: false });
             }
         }
     }
 }
 
-fn connect(node: &NodeArg, fabric: Kind) -> Result<Remote, Failure> {
-    Remote::connect(&node.address, fabric).map_err(|error| {
-        let next = format!("{}, or leave this member out", error.why.next.advice);
-        Failure::refused("assemble", node, error.why.reason, next)
+fn on_the_node_of(other: &NodeArg) -> String {
+    format!("is on the same node as {other}")
+}
+
+/// What was found of an array.
+struct Judged {
+    assembly: Assembly,
+    /// Members whose nodes cannot be reached, and why.
+    unreachable: Vec<(NodeArg, Refusal)>,
+}
+
+impl Judged {
+    /// How it starts, if it does; why not may be a node that cannot be reached.
+    fn start(&self) -> Result<&Startable, (Option<&NodeArg>, Refusal)> {
+        match (&self.assembly.start, self.unreachable.first()) {
+            (Start::Ready(plan), _) => Ok(plan),
+            (Start::Refused(why), None) => Err((None, why.clone())),
+            (Start::Refused(why), Some((node, unreachable))) => {
+                let reason = format!("{}, and without it {}", unreachable.reason, why.reason);
+                let reason = if self.assembly.newest.is_some() {
+                    reason
+                } else {
+                    unreachable.reason.clone()
+                };
+                Err((Some(node), Refusal { reason, next: unreachable.next.clone() }))
+            }
+        }
+    }
+}
+
+/// Asks all nodes at the same time; in their order, what each had to say.
+fn ask_all<T: Send>(
+    volumes: &[NodeArg],
+    ask: impl Fn(&NodeArg) -> Result<T, RemoteError> + Sync,
+) -> Vec<Result<T, RemoteError>> {
+    std::thread::scope(|scope| {
+        let ask = &ask;
+        let asked: Vec<_> = volumes.iter().map(|node| scope.spawn(move || ask(node))).collect();
+        let join = |asked: std::thread::ScopedJoinHandle<'_, _>| match asked.join() {
+            Ok(answer) => answer,
+            Err(panic) => std::panic::resume_unwind(panic),
+        };
+        asked.into_iter().map(join).collect()
     })
 }
 
-fn on_the_node_of(other: &NodeArg) -> String {
-    format!("is on the same node as {other}")
+/// What reachable nodes answered. Those that cannot be reached are taken out of `volumes`.
+fn reachable<T>(
+    volumes: &mut Vec<NodeArg>,
+    answers: Vec<Result<T, RemoteError>>,
+    unreachable: &mut Vec<(NodeArg, Refusal)>,
+) -> Result<Vec<T>, Failure> {
+    let mut found = Vec::new();
+    for (node, answer) in std::mem::take(volumes).into_iter().zip(answers) {
+        match answer {
+            Ok(answer) => {
+                found.push(answer);
+                volumes.push(node);
+            }
+            Err(error) if error.unreachable => unreachable.push((node, error.why)),
+            Err(error) => return Err(failed("assemble", &node, &error)),
+        }
+    }
+    Ok(found)
 }
 
 /// Reads all superblocks of the array of this name, if one is given, and sees that nobody else has
@@ -152,37 +215,37 @@ fn judge(
     name: Option<&str>,
     options: Options,
     fabric: Kind,
-    take_over: bool,
-) -> Result<Assembly, Failure> {
-    let mut volumes = volumes.to_vec();
+    (take_over, timeout): (bool, Duration),
+) -> Result<Judged, Failure> {
+    let connect = |node: &NodeArg| Remote::connect_within(&node.address, fabric, timeout);
+    let (mut volumes, mut unreachable) = (volumes.to_vec(), Vec::new());
+    // On connections of their own, all at once.
+    let look = ask_all(&volumes, |node| probe(&mut connect(node)?, node));
+    let looked_at = reachable(&mut volumes, look, &mut unreachable)?;
     if let Some(name) = name {
-        // On connections of their own: what is only looked at is not held, whoever uses it.
-        let look = |node: &NodeArg| {
-            let found = probe(&mut connect(node, fabric)?, node);
-            found.map_err(|error| failed("assemble", node, &error))
-        };
-        let looked_at = volumes.iter().map(look).collect::<Result<Vec<_>, _>>()?;
         for (index, verdict) in others(name, &looked_at)?.into_iter().rev() {
             let node = volumes.remove(index);
             output::warning(&format!("assemble {name}: {node} is left out: {verdict}"));
         }
     }
     let until = Instant::now() + PATIENCE;
-    let look = |node: &NodeArg| {
+    let hold = |node: &NodeArg| {
         if !take_over {
-            return probe_free(node, fabric, until);
+            return probe_free(node, connect, until);
         }
-        let mut remote = connect(node, fabric)?;
-        let found = probe(&mut remote, node).map_err(|error| failed("assemble", node, &error))?;
-        Ok((remote, found))
+        let mut remote = connect(node)?;
+        let candidate = probe(&mut remote, node)?;
+        Ok((remote, candidate))
     };
-    let found = volumes.iter().map(look).collect::<Result<Vec<_>, _>>()?;
+    let found = volumes.iter().map(hold).collect();
+    let found = reachable(&mut volumes, found, &mut unreachable)?;
     let (remotes, candidates): (Vec<Remote>, Vec<Candidate>) = found.into_iter().unzip();
     if let Some((index, other)) = same_node(&remotes) {
         let reason = on_the_node_of(&volumes[other]);
         return Err(Failure::refused("assemble", &volumes[index], reason, MOVE));
     }
-    Ok(decide(&candidates, options))
+    let assembly = decide(&candidates, options);
+    Ok(Judged { assembly, unreachable })
 }
 
 /// The volumes that belong to arrays of other names: by index, and whose they are.
@@ -228,13 +291,14 @@ fn explain_nodes(
     called: &Called,
     volumes: &[NodeArg],
     options: Options,
-    fabric: Kind,
+    (fabric, timeout): (Kind, Duration),
     as_json: bool,
 ) -> Result<(), Failure> {
     let (mut candidates, mut unreachable) = (Vec::new(), Vec::new());
     let mut nodes: Vec<(u64, &NodeArg)> = Vec::new();
     for node in volumes {
-        let found = Remote::connect(&node.address, fabric).and_then(|mut remote| {
+        let connected = Remote::connect_within(&node.address, fabric, timeout);
+        let found = connected.and_then(|mut remote| {
             let candidate = probe(&mut remote, node)?;
             Ok((candidate, remote.node().unwrap_or_default()))
         });
@@ -317,7 +381,7 @@ fn condition(plan: &Startable) -> String {
 fn assembled(
     name: &str,
     plan: Startable,
-    schedule: WriteSchedule,
+    (schedule, timeout): (WriteSchedule, Duration),
     fabric: Kind,
     force: bool,
 ) -> Result<Assembled, Failure> {
@@ -339,7 +403,7 @@ fn assembled(
         bitmap: plan.bitmap,
         read_only: plan.read_only,
         mix: schedule == WriteSchedule::Mix,
-        node_timeout_ms: NODE_TIMEOUT_MS,
+        node_timeout_ms: u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX),
         force,
     };
     Ok(Assembled::Cluster { config, fabric })

@@ -171,7 +171,7 @@ fn make(places: &[Place], remotes: &mut [Remote], blueprint: &Blueprint) -> Resu
     {
         let next = "use another node";
         let why = Refusal::new(on_the_node_of(&places[other].node), next);
-        result = Err(RemoteError { why, busy: false });
+        result = Err(RemoteError { why, busy: false, unreachable: false });
         culprit = index;
     }
     for last in [false, true] {

@@ -1,0 +1,78 @@
+//! Storage nodes as processes of their own.
+
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use super::Lab;
+
+/// A node, which ends with this.
+pub(crate) struct Node {
+    child: Child,
+    pub(crate) address: String,
+}
+
+impl Node {
+    pub(crate) fn start(lab: &Lab, listen: &str, storage: &str) -> Self {
+        let words = format!("node --listen {listen} --foreground {storage}");
+        let mut command = lab.braid();
+        command.args(words.split_whitespace()).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("a node");
+        let mut address = String::new();
+        let stdout = child.stdout.take().expect("a pipe");
+        BufReader::new(stdout).read_line(&mut address).expect("an address");
+        let address = address.trim_end().to_owned();
+        assert!(!address.is_empty(), "the node did not start");
+        Self { child, address }
+    }
+
+    /// Ends it in order: its files are closed after this. The kernel may hold those of a process
+    /// that was killed a little longer.
+    pub(crate) fn stop(mut self) {
+        let pid = Pid::from_child(&self.child);
+        kill_process(pid, Signal::TERM).expect("it runs");
+        assert!(self.child.wait().expect("an end").success());
+    }
+
+    /// Sends it a signal: after `STOP` it hangs until `CONT`.
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).expect("it runs");
+    }
+
+    pub(crate) fn kill(mut self) {
+        self.child.kill().and_then(|()| self.child.wait()).expect("an end");
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill().and_then(|()| self.child.wait());
+    }
+}
+
+pub(crate) fn in_memory(lab: &Lab, count: usize) -> Vec<Node> {
+    (0..count).map(|_| Node::start(lab, "127.0.0.1:0", "--memory --ring 64M")).collect()
+}
+
+/// Four, and where they keep their volumes.
+pub(crate) fn in_stores(lab: &Lab) -> (Vec<Node>, Vec<PathBuf>) {
+    let start = |number| {
+        let store = lab.path(&format!("s{number}"));
+        std::fs::create_dir(&store).unwrap();
+        let storage = format!("--store {} --ring 64M", store.display());
+        (Node::start(lab, "127.0.0.1:0", &storage), store)
+    };
+    (0..4).map(start).unzip()
+}
+
+pub(crate) fn members(nodes: &[Node], volume: &str) -> String {
+    nodes.iter().map(|node| format!(" node://{}{volume}", node.address)).collect()
+}
+
+pub(crate) fn detail(lab: &Lab, name: &str) -> Value {
+    serde_json::from_slice(&lab.ok(&format!("detail {name} --json"), &[])).expect("JSON")
+}
