@@ -1,7 +1,7 @@
 //! What a machine asks of its executor, and what the executor answers.
 
 use crate::events::ArrayEvent;
-use crate::fabric::{FabricEvent, FabricOp, NoteOp, Volume, VolumeOp};
+use crate::fabric::{FabricEvent, FabricOp, NoteOp, Survey, Volume, VolumeOp};
 use crate::{Buf, IoId, MemberId, Refusal, RequestError, RequestId};
 
 /// One thing for the executor to do. Actions are independent of one another unless the machine
@@ -64,6 +64,15 @@ pub enum Action {
     Notify(ArrayEvent),
     /// Something for the fabric to do. Machines of local arrays have no use for it.
     Fabric(FabricOp),
+    /// Look where volumes are kept; answered by `Event::Survey`.
+    Survey {
+        /// Comes back with the answer.
+        io: IoId,
+        /// Volumes with names behind this one.
+        after: String,
+        /// At most so many.
+        most: usize,
+    },
     /// Something to do with a volume; answered by `Event::Volume`.
     Volume {
         /// Comes back with the answer.
@@ -259,6 +268,13 @@ pub enum Event {
     Tick,
     /// News from the fabric.
     Fabric(FabricEvent),
+    /// The answer to `Action::Survey`.
+    Survey {
+        /// Which.
+        io: IoId,
+        /// What there is.
+        result: Result<Survey, Refusal>,
+    },
     /// A volume operation is answered: the volume, which means nothing after `Close` and `Delete`.
     Volume {
         /// Which.

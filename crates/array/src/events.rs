@@ -56,6 +56,15 @@ pub enum ArrayEvent {
         /// Who, for people.
         client: Cow<'static, str>,
     },
+    /// A node has something to say of its clients or its volumes, for the log.
+    Remark {
+        /// Lines of one kind are alike.
+        kind: &'static str,
+        /// It.
+        text: Cow<'static, str>,
+    },
+    /// Somebody has asked a node to stop.
+    StopAsked,
     /// Too many members are gone.
     ArrayFailed,
     /// Background work began.
@@ -133,6 +142,8 @@ impl ArrayEvent {
             }
             other @ (Self::ArrayFailed
             | Self::ClientDropped { .. }
+            | Self::Remark { .. }
+            | Self::StopAsked
             | Self::SyncStarted(_)
             | Self::SyncFinished { .. }) => other,
         }

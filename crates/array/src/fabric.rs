@@ -172,3 +172,16 @@ pub struct Volume {
     /// Its size.
     pub bytes: u64,
 }
+
+/// What there is where volumes are kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Survey {
+    /// Bytes that fit there in all.
+    pub total_bytes: u64,
+    /// Bytes that still do.
+    pub free_bytes: u64,
+    /// Volumes in order of their names, and their sizes in bytes.
+    pub volumes: Vec<(String, u64)>,
+    /// There are more after these.
+    pub more: bool,
+}

@@ -171,6 +171,7 @@ impl Stack {
                 | Action::Load { .. }
                 | Action::Fabric(_)
                 | Action::Volume { .. }
+                | Action::Survey { .. }
                 | Action::Note { .. }) => return Some(other),
             }
         }
@@ -320,7 +321,10 @@ impl Machine for Stack {
                 }
             }
             // Local arrays load nothing and have no peers and no volumes.
-            Event::Loaded { .. } | Event::Fabric(_) | Event::Volume { .. } => {}
+            Event::Loaded { .. }
+            | Event::Fabric(_)
+            | Event::Survey { .. }
+            | Event::Volume { .. } => {}
         }
     }
 

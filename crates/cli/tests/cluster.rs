@@ -164,7 +164,11 @@ fn what_cannot_be_changes_nothing_on_any_node() {
     let table = [
         (1, format!("create x -l 6 -p xor2d -n 4 --size 1M{all}"), "has a volume of this name"),
         (1, format!("create y -l 6 -p xor2d -n 4 --size 1M{mixed}"), "has a volume of this name"),
-        (1, format!("create y -l 6 -n 4 --size 8000T{all}"), "no volume was left behind"),
+        (
+            1,
+            format!("create y -l 6 -n 4 --bitmap none --size 8000T{all}"),
+            "no volume was left behind",
+        ),
         (2, same.join(" "), "lost together"),
         (1, format!("assemble nosuch{all}"), "no volume of this name"),
         (1, format!("assemble{foreign}"), "another array"),
@@ -279,7 +283,8 @@ fn what_was_made_goes_again_when_another_node_cannot() {
     nodes.push(Node::start(&lab, "127.0.0.1:0", &storage));
     let all = members(&nodes, "");
     // Memory takes any size until it is used; the file system of the last node does not.
-    let line = lab.refused(1, &format!("create x -l 5 -n 3 --size 4000T{all}"), &[], &[]);
+    let line =
+        lab.refused(1, &format!("create x -l 5 -n 3 --bitmap none --size 4000T{all}"), &[], &[]);
     assert!(line.contains(&members(&nodes[2..], "/x")), "{line}");
     assert!(line.contains("do not fit") && line.contains("no volume was left behind"), "{line}");
     assert!(volumes(&full).is_empty());

@@ -37,6 +37,20 @@ pub struct PeerAddress {
     pub ring: u64,
 }
 
+/// A volume, as a node tells of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolumeInfo {
+    /// Its name.
+    pub name: String,
+    /// Its size.
+    pub bytes: u64,
+    /// A client writes to it.
+    pub written: bool,
+}
+
+/// Volumes in one `NodeInfo` at most.
+pub const MAX_VOLUMES: usize = 64;
+
 macro_rules! messages {
     ($($(#[$doc:meta])* $number:literal $name:ident {
         $($(#[$field_doc:meta])* $field:ident: $type:ty,)*
@@ -306,6 +320,46 @@ messages! {
         tag: u32,
         /// How long the oldest operation on its storage has not been answered, in milliseconds.
         storage_silent_ms: u32,
+    }
+    /// Client: what is this node? Needs no volume. Answer: `NodeInfo`.
+    42 NodeStatus {
+        /// Tag.
+        tag: u32,
+        /// Volumes with names behind this one.
+        after: String,
+    }
+    /// Node: this.
+    43 NodeInfo {
+        /// Tag.
+        tag: u32,
+        /// Its version, for people.
+        version: String,
+        /// By a number that no other node has.
+        node: u64,
+        /// Bytes that its store holds in all, and those that are free.
+        total_bytes: u64,
+        /// See above.
+        free_bytes: u64,
+        /// Memory for rings.
+        ring_bytes: u64,
+        /// That in use.
+        ring_used_bytes: u64,
+        /// Clients that have a volume open.
+        clients: u32,
+        /// Volumes, in order of their names.
+        volumes: Vec<VolumeInfo>,
+        /// There are more after these.
+        more: bool,
+    }
+    /// Client: remove the volume that it has open for writing, if nobody else has. Answer: `Ok`.
+    44 RemoveVolume {
+        /// Tag.
+        tag: u32,
+    }
+    /// Client: end the node. Needs no volume. Answer: `Ok`.
+    45 Shutdown {
+        /// Tag.
+        tag: u32,
     }
 }
 

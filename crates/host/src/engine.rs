@@ -421,6 +421,11 @@ impl Loop {
                 let fabric = self.fabric.as_mut().expect("a fabric for a machine that asks");
                 fabric.start(&mut self.core.driver, op);
             }
+            Action::Survey { io, after, most } => {
+                let store = self.store.as_ref().expect("a store for a machine that asks");
+                let result = store.survey(&after, most);
+                self.machine.handle(self.core.now, Event::Survey { io, result });
+            }
             Action::Volume { io, op } => {
                 let store = self.store.as_mut().expect("a store for a machine that asks");
                 let result = store.carry_out(&mut self.executor, op);

@@ -4,11 +4,13 @@ use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
-use std::sync::mpsc::{self, Sender};
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::{self, JoinHandle};
+use std::time::Instant;
 
 use braid_array::action::Command;
 use braid_array::array::Scratch;
+use braid_array::events::ArrayEvent;
 use braid_array::{AnyMachine, Machine, Refusal};
 
 use crate::arena::Arena;
@@ -16,7 +18,7 @@ use crate::control::StopRequest;
 use crate::door::{Door, Message};
 use crate::engine::Engine;
 use crate::fabric::frame::Kind;
-use crate::log;
+use crate::log::{self, Limit, Verdict};
 use crate::serve::watch_signals;
 use crate::store::{MadeDirectories, Store};
 use crate::system::{describe, refused_by_system};
@@ -135,6 +137,15 @@ impl RunningNode {
         let mut engine = Engine::new(machine, Vec::new(), arena).map_err(system)?;
         engine.set_fabric(setup.fabric, Some(listener))?;
         engine.set_store(store);
+        let (sender, events) = mpsc::channel();
+        let (log, stop) = (sender, ended.clone());
+        engine.on_event(Box::new(move |event| match (event, &stop) {
+            // Nobody hears it when the node ends by itself.
+            (ArrayEvent::StopAsked, Some(stop)) => drop(stop.send(StopRequest::Signal)),
+            // The log is written elsewhere; when its thread is gone there is no log to write.
+            (event, _) => drop(log.send(event.clone())),
+        }));
+        thread::Builder::new().name("log".into()).spawn(|| write_log(events)).map_err(system)?;
         let door = engine.door();
         let run = move || {
             let result = engine.run();
@@ -189,6 +200,20 @@ impl RunningNode {
 impl Drop for RunningNode {
     fn drop(&mut self) {
         let _ = self.end();
+    }
+}
+
+/// Writes what the node says, until it has ended.
+fn write_log(events: Receiver<ArrayEvent>) {
+    let mut limit: Limit<&'static str> = Limit::new();
+    for event in events {
+        let ArrayEvent::Remark { kind, text } = event else { continue };
+        for (kind, left) in limit.over(Instant::now()) {
+            tracing::warn!(kind, "{left} more lines of this kind in a minute");
+        }
+        if limit.count(Instant::now(), kind) != Verdict::Leave {
+            tracing::warn!(kind, "{text}");
+        }
     }
 }
 

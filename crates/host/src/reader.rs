@@ -238,6 +238,7 @@ impl Reader {
             | Action::Load { .. }
             | Action::Fabric(_)
             | Action::Volume { .. }
+            | Action::Survey { .. }
             | Action::Note { .. } => return,
         };
         self.done(io, result);

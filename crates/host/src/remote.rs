@@ -13,7 +13,7 @@ use braid_array::fabric::FabricEvent;
 use braid_array::format::{Bitmap, BitmapError, Superblock, SuperblockError, Version};
 use braid_array::refusal::{Next, Refusal};
 use braid_cluster::assemble::{Candidate, SUPERBLOCK_SECTOR};
-use braid_cluster::wire::Message;
+use braid_cluster::wire::{Message, VolumeInfo};
 
 use self::line::Line;
 use crate::fabric::frame::Kind;
@@ -64,6 +64,25 @@ impl RemoteError {
         let reason = format!("gives an answer that means nothing ({error})");
         Self::new(reason, "check that it is a braid node of this version")
     }
+}
+
+/// What a node says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeSurvey {
+    /// Its version.
+    pub version: String,
+    /// Bytes that its store holds in all.
+    pub total_bytes: u64,
+    /// Those that are free.
+    pub free_bytes: u64,
+    /// Bytes of memory for data on its way.
+    pub ring_bytes: u64,
+    /// Those in use.
+    pub ring_used_bytes: u64,
+    /// Clients that have a volume open.
+    pub clients: u32,
+    /// The volumes, in order of their names.
+    pub volumes: Vec<VolumeInfo>,
 }
 
 /// A connection to a node. It has at most one volume open, which is closed when it is dropped.
@@ -157,6 +176,62 @@ impl Remote {
             Message::Refused { .. } => Ok(false),
             _ => Err(out_of_turn()),
         }
+    }
+
+    /// What the node is, and what volumes it keeps.
+    ///
+    /// # Errors
+    /// [`RemoteError`].
+    pub fn survey(&mut self) -> Result<NodeSurvey, RemoteError> {
+        let mut all: Option<NodeSurvey> = None;
+        loop {
+            let last = all.as_ref().and_then(|all| all.volumes.last());
+            let after = last.map_or_else(String::new, |volume| volume.name.clone());
+            let Message::NodeInfo {
+                version,
+                total_bytes,
+                free_bytes,
+                ring_bytes,
+                ring_used_bytes,
+                clients,
+                volumes,
+                more,
+                ..
+            } = self.ask(|tag| Message::NodeStatus { tag, after })?
+            else {
+                return Err(out_of_turn());
+            };
+            let more = more && !volumes.is_empty();
+            let all = all.get_or_insert_with(|| NodeSurvey {
+                version,
+                total_bytes,
+                free_bytes,
+                ring_bytes,
+                ring_used_bytes,
+                clients,
+                volumes: Vec::new(),
+            });
+            all.volumes.extend(volumes);
+            if !more {
+                return Ok(all.clone());
+            }
+        }
+    }
+
+    /// Removes the volume that is open for writing, if nobody else has it open.
+    ///
+    /// # Errors
+    /// [`RemoteError`].
+    pub fn remove_volume(&mut self) -> Result<(), RemoteError> {
+        self.done(|tag| Message::RemoveVolume { tag })
+    }
+
+    /// Ends the node.
+    ///
+    /// # Errors
+    /// [`RemoteError`].
+    pub fn shut_down(&mut self) -> Result<(), RemoteError> {
+        self.done(|tag| Message::Shutdown { tag })
     }
 
     /// Removes the volume that this connection has made.
@@ -265,6 +340,7 @@ impl Remote {
         match &message {
             Message::Volume { tag, .. }
             | Message::Meta { tag, .. }
+            | Message::NodeInfo { tag, .. }
             | Message::Ok { tag }
             | Message::Refused { tag, .. }
                 if *tag == self.tag =>
@@ -278,6 +354,15 @@ impl Remote {
 
 fn out_of_turn() -> RemoteError {
     RemoteError::nonsense("out of turn")
+}
+
+/// The superblock of the volume that is open, or why there is none to trust.
+///
+/// # Errors
+/// [`RemoteError`]: it cannot be read.
+pub fn superblock(remote: &mut Remote) -> Result<Result<Superblock, SuperblockError>, RemoteError> {
+    let read = remote.read(SUPERBLOCK_SECTOR, braid_array::format::superblock::READ_BYTES)?;
+    Ok(Superblock::decode(Version::V1_2, SUPERBLOCK_SECTOR, &read))
 }
 
 /// Opens a volume of the node at `address` and reads its superblock and bitmap. The volume stays
@@ -294,10 +379,7 @@ pub fn probe(
     let bytes = remote.open_volume(volume, write)?;
     let superblock = match Version::V1_2.location(bytes / SECTOR_BYTES) {
         None => Err(SuperblockError::NoMagic),
-        Some(sector) => {
-            let read = remote.read(sector, braid_array::format::superblock::READ_BYTES)?;
-            Superblock::decode(Version::V1_2, SUPERBLOCK_SECTOR, &read)
-        }
+        Some(_) => superblock(remote)?,
     };
     let mut bitmap = None;
     if let Ok(superblock) = &superblock

@@ -5,13 +5,13 @@
 //! block the engine while they run.
 
 use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use braid_array::action::Event;
-use braid_array::fabric::{NoteOp, Volume, VolumeOp};
+use braid_array::fabric::{NoteOp, Survey, Volume, VolumeOp};
 use braid_array::{IoError, IoId, MemberId, Outcome, Refusal, SECTOR_BYTES};
 use braid_cluster::node::NOTE_ENDING;
 use braid_cluster::wire::valid_volume_name;
@@ -82,6 +82,17 @@ impl Store {
             place: Place::Memory { volumes: BTreeMap::new(), notes: BTreeMap::new() },
             open: Vec::new(),
         }
+    }
+
+    /// What there is: at most so many volumes, with names behind `after`.
+    pub(crate) fn survey(&self, after: &str, most: usize) -> Result<Survey, Refusal> {
+        let mut volumes = self.place.volumes()?;
+        volumes.retain(|(name, _)| name.as_str() > after);
+        volumes.sort();
+        let more = volumes.len() > most;
+        volumes.truncate(most);
+        let (total_bytes, free_bytes) = self.place.room()?;
+        Ok(Survey { total_bytes, free_bytes, volumes, more })
     }
 
     /// Does what a machine asks.
@@ -210,7 +221,7 @@ impl Place {
                 Ok(())
             }
             Self::Directory { path, handle, .. } => {
-                check_room(handle, bytes)?;
+                check_room(handle, promised(path), bytes)?;
                 let path = path.join(name);
                 let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
                 let file = match file {
@@ -287,6 +298,40 @@ impl Place {
         }
     }
 
+    /// Names and sizes.
+    fn volumes(&self) -> Result<Vec<(String, u64)>, Refusal> {
+        match self {
+            Self::Memory { volumes, .. } => {
+                let volume = |(name, file): (&String, &File)| {
+                    Some((name.clone(), file.metadata().ok()?.len()))
+                };
+                Ok(volumes.iter().filter_map(volume).collect())
+            }
+            Self::Directory { path, .. } => {
+                let entries = std::fs::read_dir(path).map_err(|error| refused("listed", &error))?;
+                let volume = |entry: std::fs::DirEntry| {
+                    let name = entry.file_name().into_string().ok();
+                    let name = name.filter(|name| check_name(name).is_ok())?;
+                    let data = entry.metadata().ok().filter(Metadata::is_file)?;
+                    Some((name, data.len()))
+                };
+                Ok(entries.flatten().filter_map(volume).collect())
+            }
+        }
+    }
+
+    /// Bytes in all, and those that are free. Memory is as large as the machine's.
+    fn room(&self) -> Result<(u64, u64), Refusal> {
+        match self {
+            Self::Memory { .. } => {
+                let info = rustix::system::sysinfo();
+                let unit = u64::from(info.mem_unit);
+                Ok((info.totalram * unit, info.freeram * unit))
+            }
+            Self::Directory { handle, .. } => room(handle),
+        }
+    }
+
     fn remove(&mut self, name: &str) -> Result<(), Refusal> {
         match self {
             Self::Memory { volumes: files, .. } => {
@@ -315,17 +360,35 @@ fn check_name(name: &str) -> Result<(), Refusal> {
     fits.then_some(()).ok_or_else(refusal)
 }
 
-/// Refuses what the file system cannot hold even when it is empty. Up to that, space is taken when
-/// it is written to.
-fn check_room(directory: &File, bytes: u64) -> Result<(), Refusal> {
-    let stat = rustix::fs::fstatvfs(directory).map_err(|error| refused("made", &error.into()))?;
-    let whole = stat.f_blocks.saturating_mul(stat.f_frsize);
-    if bytes > whole {
-        let reason =
-            format!("{bytes} bytes do not fit into the node's file system of {whole} bytes");
-        return Err(Refusal::new(reason, "choose a smaller size"));
+/// Refuses what the file system has no room for: it takes what volumes have not used yet of their
+/// size, which they may at any time.
+fn check_room(directory: &File, promised: u64, bytes: u64) -> Result<(), Refusal> {
+    let (_, free) = room(directory)?;
+    let left = free.saturating_sub(promised);
+    if bytes > left {
+        let reason = format!(
+            "{bytes} bytes do not fit into the node's file system: {free} are free, {promised} of \
+             them promised to other volumes"
+        );
+        return Err(Refusal::new(reason, "choose a smaller size, or make room there"));
     }
     Ok(())
+}
+
+/// Bytes of the file system in all, and those that are free.
+fn room(directory: &File) -> Result<(u64, u64), Refusal> {
+    let refused = |error: rustix::io::Errno| refused("looked at", &error.into());
+    let stat = rustix::fs::fstatvfs(directory).map_err(refused)?;
+    let bytes = |blocks: u64| blocks.saturating_mul(stat.f_frsize);
+    Ok((bytes(stat.f_blocks), bytes(stat.f_bavail)))
+}
+
+/// What the volumes in a directory may still take: files are as large as they may become, and have
+/// room on the disk where they were written to.
+fn promised(directory: &Path) -> u64 {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    let sizes = entries.filter_map(|entry| entry.metadata().ok());
+    sizes.map(|data| data.len().saturating_sub(data.blocks() * SECTOR_BYTES)).sum()
 }
 
 fn memory_file(name: &str, bytes: u64) -> io::Result<File> {

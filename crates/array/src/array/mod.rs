@@ -218,7 +218,10 @@ impl Machine for Array {
                 self.obey();
             }
             // A local array loads nothing and has no peers and no volumes.
-            Event::Loaded { .. } | Event::Fabric(_) | Event::Volume { .. } => {}
+            Event::Loaded { .. }
+            | Event::Fabric(_)
+            | Event::Survey { .. }
+            | Event::Volume { .. } => {}
         }
     }
 

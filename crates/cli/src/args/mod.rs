@@ -84,8 +84,13 @@ pub(crate) enum Command {
     Layout(LayoutArgs),
     /// Measure, side by side, beside the bound computed first
     Bench(BenchArgs),
-    /// Keep volumes for arrays over nodes, until SIGTERM
+    /// Keep volumes for arrays over nodes, until SIGTERM; or ask nodes, and tell them what to do
     Node(NodeArgs),
+    /// The same as `braid node status`
+    Nodes(NodesArgs),
+    /// Look after volumes of nodes
+    #[command(subcommand)]
+    Volume(VolumeCommand),
     /// Write shell completions to stdout
     Completions(CompletionsArgs),
     /// Write the man pages into a directory
@@ -379,10 +384,13 @@ pub(crate) enum WriteSchedule {
 
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("storage").required(true).args(["store", "memory"]))]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct NodeArgs {
+    #[command(subcommand)]
+    pub(crate) command: Option<NodeCommand>,
     /// Where to listen: HOST:PORT, port 0 for any that is free. Who can connect can do everything
-    #[arg(long, value_name = "ADDR")]
-    pub(crate) listen: String,
+    #[arg(long, value_name = "ADDR", required = true)]
+    pub(crate) listen: Option<String>,
     /// Keep volumes as files in this directory
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) store: Option<PathBuf>,
@@ -399,6 +407,59 @@ pub(crate) struct NodeArgs {
     /// Stay in the foreground until the node is told to end
     #[arg(long)]
     pub(crate) foreground: bool,
+}
+
+/// What nodes are asked.
+#[derive(Debug, Subcommand)]
+pub(crate) enum NodeCommand {
+    /// Version, space, ring memory, clients and volumes of each node
+    Status(NodesArgs),
+    /// Remove a volume; refused while it is in use
+    Delete(VolumeArgs),
+    /// End a node, as SIGTERM does
+    Stop(NodeStopArgs),
+}
+
+/// What is done to volumes.
+#[derive(Debug, Subcommand)]
+pub(crate) enum VolumeCommand {
+    /// The same as `braid node delete`
+    Delete(VolumeArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct NodesArgs {
+    /// Where the nodes listen, HOST:PORT
+    #[arg(required = true, value_name = "ADDR")]
+    pub(crate) addresses: Vec<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// How data travels: tcp, ofi or ofi:PROVIDER [default: tcp]
+    #[arg(long, value_name = "FABRIC")]
+    pub(crate) fabric: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct VolumeArgs {
+    /// Where the node listens, HOST:PORT
+    #[arg(value_name = "ADDR")]
+    pub(crate) address: String,
+    /// Name of the volume
+    pub(crate) volume: String,
+    /// How data travels: tcp, ofi or ofi:PROVIDER [default: tcp]
+    #[arg(long, value_name = "FABRIC")]
+    pub(crate) fabric: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct NodeStopArgs {
+    /// Where the node listens, HOST:PORT
+    #[arg(value_name = "ADDR")]
+    pub(crate) address: String,
+    /// How data travels: tcp, ofi or ofi:PROVIDER [default: tcp]
+    #[arg(long, value_name = "FABRIC")]
+    pub(crate) fabric: Option<String>,
 }
 
 #[derive(Debug, Args)]

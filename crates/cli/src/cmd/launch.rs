@@ -56,6 +56,7 @@ pub(super) fn serve(
     let said = name.clone();
     let ready = |lost: &[String]| {
         lost.iter().for_each(|lost| output::warning(&format!("{operation} {said}: {lost}")));
+        daemon::notify_ready();
         daemon.map_or(Ok(()), |daemon| daemon.ready(&log))
     };
     braid_host::serve::serve(serving, ready).map_err(|why| Failure::explained(operation, name, why))

@@ -1,6 +1,6 @@
 //! One module for each command: from low arguments to high ones, then to deeds.
 
-use crate::args::{Cli, Command};
+use crate::args::{Cli, Command, NodeCommand, VolumeCommand};
 use crate::failure::Failure;
 
 mod assemble;
@@ -15,6 +15,7 @@ mod launch;
 mod layout;
 mod manage;
 mod node;
+mod node_admin;
 mod nodes;
 mod running;
 mod scrub;
@@ -43,7 +44,14 @@ pub(crate) fn run(cli: &Cli) -> Result<(), Failure> {
         Command::Sync(args) => sync::run(run_dir, args),
         Command::Cat(args) => cat::run(run_dir, args),
         Command::Layout(args) => layout::run(args),
-        Command::Node(args) => node::run(run_dir, args),
+        Command::Node(args) => match &args.command {
+            None => node::run(run_dir, args),
+            Some(NodeCommand::Status(args)) => node_admin::status(args),
+            Some(NodeCommand::Delete(args)) => node_admin::delete(args),
+            Some(NodeCommand::Stop(args)) => node_admin::stop(args),
+        },
+        Command::Nodes(args) => node_admin::status(args),
+        Command::Volume(VolumeCommand::Delete(args)) => node_admin::delete(args),
         Command::Bench(args) => bench::run(args),
         Command::Completions(args) => shell::completions(args),
         Command::Man(args) => shell::man(args),

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use braid_host::control::make_run_dir;
-use braid_host::daemon::Daemon;
+use braid_host::daemon::{self, Daemon};
 use braid_host::node::{NodeSetup, Storage, serve_node};
 
 use super::launch::launch;
@@ -21,17 +21,17 @@ pub(super) fn run(run_dir: &Path, args: &NodeArgs) -> Result<(), Failure> {
     // Before anything else: whoever waits for this process has to learn how it goes.
     let daemon = Daemon::adopt();
     let setup = setup(args)?;
-    launch("node", &args.listen, args.foreground, daemon, |daemon| serve(run_dir, &setup, daemon))
+    launch("node", &setup.listen, args.foreground, daemon, |daemon| serve(run_dir, &setup, daemon))
 }
 
 fn setup(args: &NodeArgs) -> Result<NodeSetup, Failure> {
-    check_address(&args.listen).map_err(|reason| {
-        Failure::usage("node", &args.listen, reason, "write --listen HOST:PORT")
-    })?;
+    let listen = args.listen.clone().unwrap_or_default();
+    check_address(&listen)
+        .map_err(|reason| Failure::usage("node", &listen, reason, "write --listen HOST:PORT"))?;
     if args.ring.0 < LEAST_RING.0 {
         let reason = format!("a ring of {} bytes is too small for any client", args.ring.0);
         let next = format!("use --ring {LEAST_RING} or more; a client takes some 20M to 35M");
-        return Err(Failure::usage("node", &args.listen, reason, next));
+        return Err(Failure::usage("node", &listen, reason, next));
     }
     let storage = match &args.store {
         None => Storage::Memory,
@@ -41,7 +41,7 @@ fn setup(args: &NodeArgs) -> Result<NodeSetup, Failure> {
             Failure::refused("node", store.display(), system_error(&error), next)
         })?),
     };
-    let (listen, ring_bytes) = (args.listen.clone(), args.ring.0);
+    let ring_bytes = args.ring.0;
     Ok(NodeSetup { listen, storage, ring_bytes, fabric: fabric("node", args.fabric.as_deref())? })
 }
 
@@ -52,6 +52,7 @@ fn serve(run_dir: &Path, setup: &NodeSetup, daemon: Option<Daemon>) -> Result<()
     let ready = |address: SocketAddr| {
         // A pipe that nobody reads is no reason to end.
         let _ = output::answer(&format!("{address}\n"));
+        daemon::notify_ready();
         let Some(daemon) = daemon else { return Ok(()) };
         make_run_dir(run_dir)?;
         let pid_file = run_dir.join(format!("node-{address}.pid"));

@@ -614,7 +614,7 @@ impl Machine for Client {
             }
             Event::Fabric(event) => self.fabric(event),
             // The client has no volumes, and loads nothing.
-            Event::Volume { .. } | Event::Loaded { .. } => {}
+            Event::Volume { .. } | Event::Survey { .. } | Event::Loaded { .. } => {}
         }
     }
 

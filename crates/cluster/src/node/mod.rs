@@ -15,6 +15,7 @@ mod reads;
 mod ring;
 mod session;
 mod slot;
+mod survey;
 #[cfg(test)]
 mod tests;
 mod volumes;
@@ -127,6 +128,12 @@ impl Node {
 
     fn done(&mut self, flight: Flight, fine: bool) {
         let client = flight.client();
+        if !fine && flight.is_of_storage() {
+            let volume = client.and_then(|id| self.clients.get(&id)?.held.clone());
+            let volume = volume.map_or_else(String::new, |held| format!(" {}", held.name));
+            self.out
+                .remark("storage", format!("volume{volume}: an operation has failed; {STORAGE}"));
+        }
         match flight {
             Flight::Task { client, position, task } => {
                 if let Some(pipe) = pipe_of(&mut self.clients, client) {
@@ -154,7 +161,7 @@ impl Node {
             Flight::LastFlush { volume } => self.last_flush(&volume, fine),
             Flight::VoteRead { array } => self.vote_read(array, None),
             Flight::VoteWrite { array } => self.vote_written(array, fine),
-            Flight::MetaLoad { .. } | Flight::Volume { .. } => {}
+            Flight::MetaLoad { .. } | Flight::Volume { .. } | Flight::Survey { .. } => {}
         }
         if let Some(client) = client {
             self.settle(client);
@@ -226,6 +233,12 @@ impl Machine for Node {
             Event::Volume { io, result } => {
                 if let Some(Flight::Volume { volume }) = self.out.answered(io) {
                     self.volume_answered(&volume, result);
+                }
+            }
+            Event::Survey { io, result } => {
+                if let Some(Flight::Survey { client, tag }) = self.out.answered(io) {
+                    self.surveyed(client, tag, result);
+                    self.settle(client);
                 }
             }
             Event::Fabric(event) => self.fabric(event),

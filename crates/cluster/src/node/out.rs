@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use braid_array::action::Compute;
+use braid_array::events::ArrayEvent;
 use braid_array::fabric::{FabricOp, NoteOp, PeerId, VolumeOp};
 use braid_array::{Action, Buf, Instant, IoId, IoOp, MemberId};
 use slab::Slab;
@@ -35,11 +36,26 @@ pub(super) enum Flight {
     VoteRead { array: ArrayId },
     /// The same, written.
     VoteWrite { array: ArrayId },
+    /// A look at the store.
+    Survey { client: ClientId, tag: u32 },
     /// An operation on a volume.
     Volume { volume: Arc<str> },
 }
 
 impl Flight {
+    /// Is it about what a volume holds?
+    pub(super) const fn is_of_storage(&self) -> bool {
+        matches!(
+            self,
+            Self::Task { .. }
+                | Self::Read { .. }
+                | Self::Flush { .. }
+                | Self::MetaRead { .. }
+                | Self::MetaWrite { .. }
+                | Self::LastFlush { .. }
+        )
+    }
+
     /// The client whose memory or volume it uses.
     pub(super) const fn client(&self) -> Option<ClientId> {
         match self {
@@ -47,6 +63,7 @@ impl Flight {
             | Self::Read { client, .. }
             | Self::ReadPut { client, .. }
             | Self::Flush { client, .. }
+            | Self::Survey { client, .. }
             | Self::MetaRead { client, .. }
             | Self::MetaLoad { client, .. }
             | Self::MetaWrite { client, .. } => Some(*client),
@@ -152,6 +169,16 @@ impl Out {
     pub(super) fn note(&mut self, flight: Flight, op: NoteOp) {
         let io = self.depart(flight);
         self.push(Action::Note { io, op });
+    }
+
+    pub(super) fn survey(&mut self, flight: Flight, after: String, most: usize) {
+        let io = self.depart(flight);
+        self.push(Action::Survey { io, after, most });
+    }
+
+    /// Something for the log.
+    pub(super) fn remark(&mut self, kind: &'static str, text: String) {
+        self.push(Action::Notify(ArrayEvent::Remark { kind, text: text.into() }));
     }
 
     pub(super) fn send(&mut self, peer: PeerId, epoch: u32, message: &Message) {

@@ -66,6 +66,10 @@ impl Node {
         self.clients.get(&client).is_some_and(Client::is_here)
     }
 
+    fn held_of(&self, client: ClientId) -> Option<&Held> {
+        self.clients.get(&client)?.held.as_ref()
+    }
+
     /// Answers a request, if the client is still there.
     pub(super) fn answer(&mut self, client: ClientId, message: &Message) {
         let Some(client) = self.clients.get_mut(&client) else { return };
@@ -85,6 +89,7 @@ impl Node {
 
     /// Ends a connection, telling why.
     pub(super) fn part_with(&mut self, peer: PeerId, why: Violation) {
+        self.out.remark("violation", format!("hung up on a connection: {}", why.0));
         let told = Refusal::new(why.0, "use the same version of braid everywhere");
         self.out.send(peer, 0, &refused(PARTING_TAG, false, told));
         self.out.hang_up(peer);
@@ -95,7 +100,14 @@ impl Node {
     pub(super) fn lost(&mut self, peer: PeerId, reason: &str) {
         match self.conns.remove(&peer) {
             None | Some(Conn::New) => {}
-            Some(Conn::Client(client)) => self.end(client),
+            Some(Conn::Client(client)) => {
+                let pipe = self.clients.get(&client).and_then(|client| client.pipe.as_ref());
+                if let (Some(_), Some(held)) = (pipe, self.held_of(client)) {
+                    let text = format!("the client of volume {} is gone: {reason}", held.name);
+                    self.out.remark("client", text);
+                }
+                self.end(client);
+            }
             Some(Conn::Dialing(client, role) | Conn::Node(client, role)) => {
                 let Some(pipe) = self.clients.get_mut(&client).and_then(|c| c.pipe.as_mut()) else {
                     return;
@@ -224,7 +236,11 @@ impl Node {
     ) -> Result<(), Violation> {
         match message {
             Message::Join { session, role } => self.join(peer, session, role),
-            Message::Grant { .. } | Message::CreateVolume { .. } | Message::OpenVolume { .. } => {
+            Message::Grant { .. }
+            | Message::CreateVolume { .. }
+            | Message::OpenVolume { .. }
+            | Message::NodeStatus { .. }
+            | Message::Shutdown { .. } => {
                 let id = ClientId(self.next_client);
                 self.next_client += 1;
                 self.clients.insert(id, Client { peer: Some(peer), ..Client::default() });
@@ -323,12 +339,21 @@ impl Node {
                 let ask = volumes::Ask { client: id, tag, write, create: None };
                 return self.open_volume(&name, ask);
             }
+            Message::NodeStatus { tag, after } => {
+                self.survey(id, tag, after);
+                return Ok(());
+            }
+            Message::Shutdown { tag } => {
+                self.shut_down(id, tag);
+                return Ok(());
+            }
             _ => {}
         }
         let held = self.clients.get(&id).and_then(|client| client.held.clone());
         let held = held.ok_or(Violation("a request before OpenVolume"))?;
         let tag = match &message {
             Message::DeleteVolume { tag }
+            | Message::RemoveVolume { tag }
             | Message::ReadMeta { tag, .. }
             | Message::WriteMeta { tag, .. }
             | Message::Prepare { tag, .. }
@@ -337,7 +362,8 @@ impl Node {
             _ => return Err(Violation("a message that clients do not send")),
         };
         match message {
-            Message::DeleteVolume { .. } => self.delete(id, tag, &held),
+            Message::DeleteVolume { .. } => self.delete(id, tag, &held, held.made),
+            Message::RemoveVolume { .. } => self.delete(id, tag, &held, held.write),
             Message::ReadMeta { sector, bytes, .. } => {
                 self.meta_request(id, tag, (sector, bytes), meta::MetaOp::Read(bytes), &held);
             }
@@ -374,14 +400,11 @@ impl Node {
         Ok(())
     }
 
-    fn delete(&mut self, id: ClientId, tag: u32, held: &Held) {
+    fn delete(&mut self, id: ClientId, tag: u32, held: &Held, may: bool) {
         let piped = self.clients.get(&id).is_some_and(|client| client.pipe.is_some());
-        if !held.made {
-            self.refuse(
-                id,
-                tag,
-                Refusal::new("this connection did not make the volume", "it stays"),
-            );
+        if !may {
+            let why = Refusal::new("this connection did not make the volume", "it stays");
+            self.refuse(id, tag, why);
         } else if piped || self.out.uses(id) {
             self.refuse_busy(id, tag, Refusal::new("the volume is in use", "stop the array first"));
         } else {

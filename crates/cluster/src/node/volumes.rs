@@ -65,6 +65,11 @@ impl Volumes {
     pub(super) fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
+
+    /// Does a client write to it?
+    pub(super) fn is_written(&self, name: &str) -> bool {
+        self.entries.get(name).is_some_and(|entry| entry.writer.is_some())
+    }
 }
 
 impl Node {

@@ -5,7 +5,7 @@ use crate::pipeline::{Params, Slots};
 use crate::schedule::Planner;
 use crate::set::{Mode, Roles, Set, Touched};
 use crate::view::View;
-use crate::wire::PeerAddress;
+use crate::wire::{PeerAddress, VolumeInfo};
 
 /// Bytes that are no message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -121,6 +121,25 @@ impl Field for Vec<(u16, u32)> {
     fn get(input: &mut &[u8]) -> Result<Self, WireError> {
         let len = u16::get(input)?;
         (0..len).map(|_| Ok((u16::get(input)?, u32::get(input)?))).collect()
+    }
+}
+
+impl Field for Vec<VolumeInfo> {
+    fn put(&self, out: &mut Vec<u8>) {
+        put_len(self.len(), out);
+        for volume in self {
+            volume.name.put(out);
+            volume.bytes.put(out);
+            volume.written.put(out);
+        }
+    }
+    fn get(input: &mut &[u8]) -> Result<Self, WireError> {
+        let len = u16::get(input)?;
+        let volume = |_| {
+            let (name, bytes) = (String::get(input)?, u64::get(input)?);
+            Ok(VolumeInfo { name, bytes, written: bool::get(input)? })
+        };
+        (0..len).map(volume).collect()
     }
 }
 

@@ -4,6 +4,30 @@ use crate::schedule::Planner;
 use crate::set::{Mode, Roles, Touched};
 use crate::view::View;
 
+/// What administrators say, and hear.
+fn of_administrators() -> Vec<Message> {
+    vec![
+        Message::NodeStatus { tag: 10, after: "v".into() },
+        Message::NodeInfo {
+            tag: 10,
+            version: "1.2.3".into(),
+            node: 1 << 63,
+            total_bytes: 1 << 50,
+            free_bytes: 1 << 40,
+            ring_bytes: 1 << 28,
+            ring_used_bytes: 1 << 20,
+            clients: 3,
+            volumes: vec![
+                VolumeInfo { name: "n".repeat(64), bytes: 1 << 40, written: true };
+                MAX_VOLUMES
+            ],
+            more: true,
+        },
+        Message::RemoveVolume { tag: 10 },
+        Message::Shutdown { tag: 10 },
+    ]
+}
+
 fn some() -> Vec<Message> {
     let slots = Slots { count: 10, bytes: 65536 };
     let mut touched = Touched::none(12);
@@ -75,7 +99,7 @@ fn some() -> Vec<Message> {
 
 #[test]
 fn messages_come_back() {
-    for message in some() {
+    for message in some().into_iter().chain(of_administrators()) {
         let bytes = message.encode(17);
         assert!(bytes.len() <= braid_array::fabric::MAX_MESSAGE_BYTES);
         assert_eq!(Message::decode(&bytes), Ok((17, message)));

@@ -102,6 +102,8 @@ fn about(event: &ArrayEvent) -> Option<About> {
         ArrayEvent::SyncStarted(_) => about(Level::INFO, "sync started", None, none),
         ArrayEvent::MemberActive(member) => about(Level::INFO, "in sync", Some(member), none),
         ArrayEvent::Within { ref event, .. } => self::about(event),
+        // What nodes say is not said here.
+        ArrayEvent::Remark { .. } | ArrayEvent::StopAsked => None,
         ArrayEvent::Mismatch { block, member, .. } => {
             block.and_then(|_| about(Level::WARN, "mismatch", member, none))
         }
@@ -135,6 +137,7 @@ fn line(event: &ArrayEvent, status: Option<&Status>) -> Option<String> {
             format!("{} has no room{}; {next}", member(id), place(fault))
         }
         ArrayEvent::ArrayFailed => "too many members are gone, the array has failed".to_owned(),
+        ArrayEvent::Remark { .. } | ArrayEvent::StopAsked => return None,
         ArrayEvent::ClientDropped { ref client } => {
             format!("hung up on {client}: it took no replies over NBD, and memory was short")
         }

@@ -222,6 +222,7 @@ impl World {
                 Action::Load { .. }
                 | Action::Fabric(_)
                 | Action::Volume { .. }
+                | Action::Survey { .. }
                 | Action::Note { .. } => unreachable!("no node here"),
             }
         }

@@ -5,16 +5,18 @@ use std::collections::BTreeMap;
 use std::net::ToSocketAddrs;
 
 use braid_array::Refusal;
+use braid_array::format::SuperblockError;
 use braid_cluster::Family;
 use braid_cluster::create::{Blueprint, CreateError, NewArray};
 use braid_cluster::wire::valid_volume_name;
 use braid_host::fabric::frame::Kind;
-use braid_host::remote::{MAX_META_BYTES, Remote, RemoteError};
+use braid_host::remote::{self, MAX_META_BYTES, Remote, RemoteError};
 use uuid::Uuid;
 
 use super::{bitmap, check_counts, check_name, now, stored_name, typed};
 use crate::args::{CreateArgs, MemberArg, NodeArg};
 use crate::cmd::found::mixed;
+use crate::cmd::node_admin::removal;
 use crate::cmd::nodes::{connect, fabric, failed, same_node};
 use crate::cmd::shape::family;
 use crate::failure::Failure;
@@ -144,8 +146,15 @@ fn reach(places: &[Place], fabric: Kind) -> Result<Vec<Remote>, Failure> {
         let mut remote = connect("create", &place.node, fabric)?;
         let has = remote.has_volume(&place.volume);
         if has.map_err(|error| failed("create", &place.node, &error))? {
-            let next = "name another volume, or remove this one on its node";
-            let reason = "the node has a volume of this name";
+            let removal = removal(&place.node.address, &place.volume);
+            let held = match remote::superblock(&mut remote) {
+                Ok(Err(SuperblockError::NoMagic)) => {
+                    " without a superblock, maybe left over from a create that was interrupted"
+                }
+                _ => "",
+            };
+            let next = format!("name another volume, or remove this one: {removal}");
+            let reason = format!("the node has a volume of this name{held}");
             return Err(Failure::refused("create", &place.node, reason, next));
         }
         remotes.push(remote);

@@ -7,7 +7,8 @@ use std::ops::Range;
 use braid_array::Refusal;
 use braid_array::action::{Compute, Event};
 use braid_array::array::Scratch;
-use braid_array::fabric::{FabricEvent, FabricOp, NoteOp, PeerId, Volume, VolumeOp};
+use braid_array::events::ArrayEvent;
+use braid_array::fabric::{FabricEvent, FabricOp, NoteOp, PeerId, Survey, Volume, VolumeOp};
 use braid_array::{
     Action, Buf, Instant, IoError, IoId, IoOp, Machine, MemberId, Outcome, SECTOR_BYTES,
 };
@@ -53,6 +54,8 @@ pub(super) struct Site {
     pub(super) flushes: usize,
     pub(super) durable_writes: usize,
     pub(super) replies: Vec<Result<(), Refusal>>,
+    /// For the log.
+    pub(super) said: Vec<ArrayEvent>,
 }
 
 pub(super) struct World {
@@ -90,6 +93,7 @@ impl World {
             flushes: 0,
             durable_writes: 0,
             replies: Vec::new(),
+            said: Vec::new(),
         };
         Self {
             sites: (0..nodes as u64).map(site).collect(),
@@ -334,7 +338,16 @@ impl World {
             }
             Action::Note { io, op } => self.pending.push(Pending::Note(site, io, op)),
             Action::Fabric(op) => self.fabric(site, op),
-            Action::Complete { .. } | Action::Notify(_) | Action::Abandon { .. } => {
+            Action::Survey { io, .. } => {
+                let volumes = self.sites[site].volumes.iter();
+                let volumes = volumes.map(|(name, held)| (name.clone(), held.len() as u64));
+                let volumes = volumes.collect();
+                let survey = Survey { total_bytes: 9, free_bytes: 5, volumes, more: false };
+                let result = Ok(survey);
+                self.pending.push(Pending::Event(site, Event::Survey { io, result }));
+            }
+            Action::Notify(event) => self.sites[site].said.push(event),
+            Action::Complete { .. } | Action::Abandon { .. } => {
                 unreachable!("a node has no array")
             }
         }

@@ -211,7 +211,10 @@ impl Machine for Double {
                     self.actions.push_back(Action::Complete { id, result: Ok(()) });
                 }
             }
-            Event::Loaded { .. } | Event::Fabric(_) | Event::Volume { .. } => {
+            Event::Loaded { .. }
+            | Event::Fabric(_)
+            | Event::Survey { .. }
+            | Event::Volume { .. } => {
                 unreachable!("it asks for nothing of the kind")
             }
         }

@@ -1,0 +1,194 @@
+//! `braid node status`, `delete` and `stop`: looking after storage nodes.
+
+use std::time::Duration;
+
+use braid_array::Refusal;
+use braid_host::fabric::frame::Kind;
+use braid_host::remote::{self, NodeSurvey, Remote, RemoteError};
+use serde_json::{Value, json};
+
+use super::nodes::{fabric, failed};
+use crate::args::{NodeStopArgs, NodesArgs, VolumeArgs, check_address};
+use crate::failure::Failure;
+use crate::invocation::shell_word;
+use crate::output;
+use crate::output::json::SCHEMA;
+use crate::output::shape::short_name;
+
+/// A node that says nothing for so long is called silent.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What is known of a node.
+struct Seen {
+    address: String,
+    /// What it says, and of each of its volumes what lies on it.
+    found: Result<(NodeSurvey, Vec<Content>), RemoteError>,
+}
+
+/// What lies on a volume.
+enum Content {
+    /// A member of the array of this name; the epoch of whoever served it last.
+    Member(String, u64),
+    /// No superblock: `create` writes it last, so it may have been interrupted.
+    Nothing,
+    /// It cannot be told.
+    Unknown,
+}
+
+pub(super) fn status(args: &NodesArgs) -> Result<(), Failure> {
+    for address in &args.addresses {
+        checked("node status", address)?;
+    }
+    let kind = fabric("node status", args.fabric.as_deref())?;
+    // All at the same time: one that is silent holds up no other.
+    let all: Vec<Seen> = std::thread::scope(|scope| {
+        let ask = |address| scope.spawn(move || look(address, kind));
+        let asked: Vec<_> = args.addresses.iter().map(String::as_str).map(ask).collect();
+        asked.into_iter().filter_map(|asked| asked.join().ok()).collect()
+    });
+    if args.json {
+        let nodes: Vec<Value> = all.iter().map(as_json).collect();
+        output::print_json(&json!({ "schema": SCHEMA, "nodes": nodes }))?;
+    } else {
+        output::answer(&all.iter().map(text).collect::<String>())?;
+    }
+    match all.iter().all(|seen| seen.found.is_ok()) {
+        true => Ok(()),
+        false => Err(Failure::Silent(1)),
+    }
+}
+
+pub(super) fn delete(args: &VolumeArgs) -> Result<(), Failure> {
+    checked("node delete", &args.address)?;
+    let kind = fabric("node delete", args.fabric.as_deref())?;
+    let object = format!("node://{}/{}", args.address, args.volume);
+    let mut remote = connect("node delete", &args.address, kind)?;
+    let deleted = remote.open_volume(&args.volume, true).and_then(|_| remote.remove_volume());
+    deleted.map_err(|error| failed("node delete", &object, &error))
+}
+
+pub(super) fn stop(args: &NodeStopArgs) -> Result<(), Failure> {
+    checked("node stop", &args.address)?;
+    let kind = fabric("node stop", args.fabric.as_deref())?;
+    let mut remote = connect("node stop", &args.address, kind)?;
+    remote.shut_down().map_err(|error| failed("node stop", &args.address, &error))
+}
+
+fn checked(operation: &str, address: &str) -> Result<(), Failure> {
+    let usage = |reason| Failure::usage(operation, address, reason, "write HOST:PORT");
+    check_address(address).map(drop).map_err(usage)
+}
+
+fn connect(operation: &str, address: &str, kind: Kind) -> Result<Remote, Failure> {
+    let remote = Remote::connect_within(address, kind, PATIENCE);
+    remote.map_err(|error| failed(operation, address, &error))
+}
+
+fn look(address: &str, kind: Kind) -> Seen {
+    let found = Remote::connect_within(address, kind, PATIENCE).and_then(|mut remote| {
+        let survey = remote.survey()?;
+        let names = survey.volumes.iter().map(|volume| volume.name.as_str());
+        let contents = names.map(|name| content(address, name, kind)).collect();
+        Ok((survey, contents))
+    });
+    Seen { address: address.to_owned(), found }
+}
+
+/// On a connection of its own: one has no more than one volume open.
+fn content(address: &str, volume: &str, kind: Kind) -> Content {
+    let candidate = Remote::connect_within(address, kind, PATIENCE)
+        .and_then(|mut remote| remote::probe(&mut remote, address, volume, false));
+    match candidate.map(|candidate| candidate.superblock) {
+        Ok(Ok(superblock)) => {
+            let name = short_name(&superblock.name()).to_owned();
+            Content::Member(name, superblock.events >> 32)
+        }
+        Ok(Err(braid_array::format::SuperblockError::NoMagic)) => Content::Nothing,
+        Ok(Err(_)) | Err(_) => Content::Unknown,
+    }
+}
+
+/// `1.5G`: for people.
+fn size(bytes: u64) -> String {
+    let units = [(40, 'T'), (30, 'G'), (20, 'M'), (10, 'K')];
+    match units.into_iter().find(|(shift, _)| bytes >> shift > 0) {
+        Some((shift, unit)) => format!("{:.1}{unit}", bytes as f64 / (1u64 << shift) as f64),
+        None => bytes.to_string(),
+    }
+}
+
+/// What removes a volume.
+pub(super) fn removal(address: &str, volume: &str) -> String {
+    format!("braid node delete {} {}", shell_word(address), shell_word(volume))
+}
+
+fn text(seen: &Seen) -> String {
+    let (survey, contents) = match &seen.found {
+        Ok(found) => found,
+        Err(RemoteError { why: Refusal { reason, next }, .. }) => {
+            return format!("{}: {reason}; {}\n", seen.address, next.advice);
+        }
+    };
+    let NodeSurvey {
+        version, total_bytes, free_bytes, ring_bytes, ring_used_bytes, clients, ..
+    } = survey;
+    let mut text = format!(
+        "{}: version {version}, {} of {} free, ring memory {} of {} in use, clients {clients}\n",
+        seen.address,
+        size(*free_bytes),
+        size(*total_bytes),
+        size(*ring_used_bytes),
+        size(*ring_bytes),
+    );
+    for (volume, content) in survey.volumes.iter().zip(contents) {
+        let used = if volume.written { ", in use" } else { "" };
+        let of = match content {
+            Content::Member(array, epoch) => format!("member of {array}, epoch {epoch}"),
+            Content::Nothing if volume.written => "no superblock yet".to_owned(),
+            Content::Nothing => format!(
+                "no superblock, maybe left over from a create that was interrupted; {}",
+                removal(&seen.address, &volume.name)
+            ),
+            Content::Unknown => "what lies on it cannot be read".to_owned(),
+        };
+        text += &format!("  {}: {}{used}, {of}\n", volume.name, size(volume.bytes));
+    }
+    text
+}
+
+fn as_json(seen: &Seen) -> Value {
+    let (survey, contents) = match &seen.found {
+        Ok(found) => found,
+        Err(error) => {
+            let state = if error.unreachable { "silent" } else { "refused" };
+            let why = error.why.reason.clone();
+            return json!({ "address": seen.address, "state": state, "reason": why });
+        }
+    };
+    let volumes = survey.volumes.iter().zip(contents).map(|(volume, content)| {
+        let (array, epoch) = match content {
+            Content::Member(array, epoch) => (Some(array), Some(epoch)),
+            Content::Nothing | Content::Unknown => (None, None),
+        };
+        let client = volume.written.then_some("in use");
+        json!({
+            "name": volume.name,
+            "array": array,
+            "bytes": volume.bytes,
+            "client": client,
+            "granted_epoch": epoch,
+            "leftover": matches!(content, Content::Nothing) && !volume.written,
+        })
+    });
+    json!({
+        "address": seen.address,
+        "state": "ready",
+        "version": survey.version,
+        "space_bytes": survey.total_bytes,
+        "free_bytes": survey.free_bytes,
+        "ring_bytes": survey.ring_bytes,
+        "ring_used_bytes": survey.ring_used_bytes,
+        "clients": survey.clients,
+        "volumes": volumes.collect::<Vec<_>>(),
+    })
+}
