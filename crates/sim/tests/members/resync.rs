@@ -92,8 +92,10 @@ fn half_done<L: Lane>(code: Code) -> (Array<L>, u64) {
         let sync = array.status().sync;
         sync.action == SyncAction::Resync && sync.done_sectors >= sync.total_sectors / 2
     });
-    let done = array.status().sync.done_sectors;
-    (array, done)
+    let sync = array.status().sync;
+    // About the limit; what was under way before it was set counts, too.
+    assert!((32 << 10..512 << 10).contains(&sync.bytes_per_s), "{code:?}: {sync:?}");
+    (array, sync.done_sectors)
 }
 
 /// The resync goes on from `least` on at least, and comes to its end.
