@@ -60,6 +60,8 @@ trap 'exit 143' TERM
 
 fail() {
 	echo "FAILED round $round, $kind: $*" >&2
+	timeout 5 "$braid" status survive >&2
+	tail -n 5 "$work/client.log" >&2
 	exit 1
 }
 now() { date +%s%N; }
@@ -91,12 +93,12 @@ start() {
 }
 assemble_once() {
 	"$braid" assemble survive --foreground --export "fuse:$work/export" "${members[@]}" \
-		>>"$work/client.log" 2>&1 &
+		>"$work/client.log" 2>&1 &
 	client=$!
 	disown
 	# It ends with a reason, or serves.
 	while kill -0 "$client" 2>/dev/null; do
-		[ ! -e "$array" ] || return 0
+		! grep -q 'is served' "$work/client.log" || return 0
 		sleep 0.05
 	done
 	umount -l "$work/export" 2>/dev/null
