@@ -28,6 +28,8 @@ short=2 long=15
 # Seconds within which it must go on.
 patience=${PATIENCE:-60}
 
+verify_by='--verify=crc32c --verify_state_save=0'
+
 rounds=${1:-12}
 [ $# = 0 ] || shift
 for tool in fio mke2fs e2fsck; do
@@ -113,7 +115,7 @@ begin_load() {
 	rm -f "$work/load.failed"
 	(
 		while fio --thread --name=busy --directory="$mnt" --size=8M --rw=randwrite --bsrange=4k-64k \
-			--fsync=16 --verify=crc32c --verify_fatal=1 --end_fsync=1 --allow_mounted_write=1 \
+			--fsync=16 $verify_by --verify_fatal=1 --end_fsync=1 --allow_mounted_write=1 \
 			>"$work/load" 2>&1; do :; done
 		cp "$work/load" "$work/load.failed"
 	) &
@@ -147,7 +149,7 @@ noted_since() {
 # What was flushed is there.
 verify() {
 	local last
-	fio --name=settled --directory="$mnt" --size=8M --rw=write --bs=64k --verify=crc32c \
+	fio --name=settled --directory="$mnt" --size=8M --rw=write --bs=64k $verify_by \
 		--verify_only --verify_fatal=1 >"$work/verify" 2>&1 ||
 		fail "what was flushed before is not there: $(grep -m1 -i 'verify' "$work/verify")"
 	last=$(tail -n 1 "$work/noted")
@@ -226,7 +228,7 @@ again() {
 one_round() {
 	local signal=$1 who=$2 how=$3 began
 	rm -f "$mnt/ledger" "$work/noted"
-	fio --name=settled --directory="$mnt" --size=8M --rw=write --bs=64k --verify=crc32c \
+	fio --name=settled --directory="$mnt" --size=8M --rw=write --bs=64k $verify_by \
 		--do_verify=0 --end_fsync=1 >"$work/settled" 2>&1 || fail "fio: $(tail -n 3 "$work/settled")"
 	sync -f "$mnt"
 	begin_load

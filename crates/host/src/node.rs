@@ -91,10 +91,10 @@ pub fn serve_node(
     result
 }
 
-fn node_machine(scratch: Scratch) -> Box<dyn Machine + Send> {
+fn node_machine(scratch: Scratch, id: u64) -> Box<dyn Machine + Send> {
     // The keys of hash maps are random, and different for everybody.
-    let random = |what: u32| RandomState::new().hash_one((std::process::id(), what));
-    Box::new(braid_cluster::node::Node::new(scratch, random(0), random(1).max(1)))
+    let incarnation = RandomState::new().hash_one(std::process::id()).max(1);
+    Box::new(braid_cluster::node::Node::new(scratch, id, incarnation))
 }
 
 impl RunningNode {
@@ -115,7 +115,7 @@ impl RunningNode {
     /// As `start`, with a machine of the caller's choice and somebody to hear of the engine's end.
     fn launch(
         setup: &NodeSetup,
-        machine: impl FnOnce(Scratch) -> Box<dyn Machine + Send>,
+        machine: impl FnOnce(Scratch, u64) -> Box<dyn Machine + Send>,
         ended: Option<Sender<StopRequest>>,
     ) -> Result<Self, Refusal> {
         let system = |error: io::Error| refused_by_system(&error);
@@ -133,7 +133,7 @@ impl RunningNode {
         };
         let (listener, address) = listen(&setup.listen)?;
         let arena = Arena::for_node(setup.ring_bytes, REQUEST_BYTES).map_err(system)?;
-        let machine = AnyMachine::Plain(machine(arena.scratch()));
+        let machine = AnyMachine::Plain(machine(arena.scratch(), store.id()?));
         let mut engine = Engine::new(machine, Vec::new(), arena).map_err(system)?;
         engine.set_fabric(setup.fabric, Some(listener))?;
         engine.set_store(store);

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{File, Metadata, OpenOptions};
+use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -24,6 +25,9 @@ use crate::system::describe;
 
 #[cfg(test)]
 mod tests;
+
+/// Eight bytes, the number of the store. No volume is called so.
+const ID_FILE: &str = ".id";
 
 /// See the module.
 #[derive(Debug)]
@@ -93,6 +97,35 @@ impl Store {
         volumes.truncate(most);
         let (total_bytes, free_bytes) = self.place.room()?;
         Ok(Survey { total_bytes, free_bytes, volumes, more })
+    }
+
+    /// Its number, by which arrays count who votes for them: drawn once, and kept with the volumes.
+    ///
+    /// # Errors
+    /// [`Refusal`].
+    pub fn id(&self) -> Result<u64, Refusal> {
+        // The keys of hash maps are random, and different for everybody.
+        let drawn = RandomState::new().hash_one(std::process::id());
+        let Place::Directory { path, handle, .. } = &self.place else { return Ok(drawn) };
+        let (file, new) = (path.join(ID_FILE), path.join(".id.new"));
+        let kept = match std::fs::read(&file) {
+            Ok(bytes) => match <[u8; 8]>::try_from(bytes) {
+                Ok(bytes) => Ok(u64::from_le_bytes(bytes)),
+                Err(_) => Err(io::ErrorKind::InvalidData.into()),
+            },
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                std::fs::write(&new, drawn.to_le_bytes())
+                    .and_then(|()| File::open(&new)?.sync_all())
+                    .and_then(|()| std::fs::rename(&new, &file))
+                    .and_then(|()| handle.sync_all())
+                    .map(|()| drawn)
+            }
+            Err(error) => Err(error),
+        };
+        kept.map_err(|error| {
+            let reason = format!("{}: cannot be kept: {}", file.display(), describe(&error));
+            Refusal::new(reason, "see that the directory can be written to")
+        })
     }
 
     /// Does what a machine asks.

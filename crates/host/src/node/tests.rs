@@ -84,7 +84,7 @@ impl Machine for Keeper {
     }
 }
 
-fn keeper(scratch: Scratch) -> Box<dyn Machine + Send> {
+fn keeper(scratch: Scratch, _id: u64) -> Box<dyn Machine + Send> {
     let (peer, actions) = (PeerId(0), VecDeque::new());
     Box::new(Keeper { scratch, peer, volume: None, actions })
 }

@@ -93,3 +93,14 @@ fn a_volume_in_use_elsewhere_is_not_opened() {
     drop(held);
     store.carry_out(&mut executor, open("a")).unwrap();
 }
+
+#[test]
+fn a_store_has_the_same_number_at_each_start() {
+    let directory = tempfile::tempdir().unwrap();
+    let id = |name: &str| Store::directory(&directory.path().join(name)).unwrap().id();
+    let first = id("a").unwrap();
+    assert_eq!(id("a").unwrap(), first);
+    assert_ne!(id("b").unwrap(), first);
+    std::fs::write(directory.path().join("a/.id"), [1, 2]).unwrap();
+    assert!(id("a").unwrap_err().to_string().contains("cannot be kept"));
+}
