@@ -171,8 +171,9 @@ impl Client {
                 self.setup_goes_on();
             }
             (Question::Connect, Err(why), LinkState::Wiring) => {
-                // Reads need no wires.
-                link.state = LinkState::Ready;
+                // Reads need no wires; the other end of this one may wait for it for ever.
+                let wiring = |link: &&mut Link| link.state == LinkState::Wiring;
+                self.links.iter_mut().filter(wiring).for_each(|link| link.state = LinkState::Ready);
                 self.fail_writes(role, why);
                 self.setup_goes_on();
             }

@@ -87,6 +87,24 @@ fn a_node_that_hangs_while_the_array_is_set_up_is_not_waited_for() {
 }
 
 #[test]
+fn two_nodes_that_do_not_see_each_other_hold_nothing_up() {
+    let mut client = client(Planner::Encoder { node: 0 });
+    let wiring = |message: &Message| matches!(message, Message::Connect { .. });
+    let asked = run(&mut client, |_, message| wiring(message));
+    let tag = asked.iter().find_map(|action| match action {
+        Action::Fabric(FabricOp::Send { peer: PeerId(0), bytes }) => match Message::decode(bytes) {
+            Ok((_, Message::Connect { tag, .. })) => Some(tag),
+            _ => None,
+        },
+        _ => None,
+    });
+    // The node that it cannot connect to waits to be connected to, and answers nothing.
+    hear(&mut client, 0, &refusal(tag.expect("it is asked"), "cannot connect to node n1"));
+    assert!(matches!(client.phase, Phase::Running));
+    assert!(client.keeper.writes_over() && client.alive(1));
+}
+
+#[test]
 fn who_owes_nothing_may_say_nothing() {
     let mut client = client(Planner::Encoder { node: 0 });
     run(&mut client, |_, _| false);
