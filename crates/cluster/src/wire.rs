@@ -51,6 +51,17 @@ pub struct VolumeInfo {
 /// Volumes in one `NodeInfo` at most.
 pub const MAX_VOLUMES: usize = 64;
 
+/// A slice-set of a client that is gone, as it is at a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Item {
+    /// The client's epoch and its number for the slice-set.
+    pub version: (u32, u64),
+    /// It, if it is staged; otherwise it was stored.
+    pub staged: Option<Set>,
+    /// Nothing went wrong with that.
+    pub fine: bool,
+}
+
 macro_rules! messages {
     ($($(#[$doc:meta])* $number:literal $name:ident {
         $($(#[$field_doc:meta])* $field:ident: $type:ty,)*
@@ -308,6 +319,33 @@ messages! {
         tag: u32,
         /// It.
         view: View,
+    }
+    /// Client that was granted the array: what is here of its predecessor's slice-sets? Answer:
+    /// `Stock`.
+    34 Inventory {
+        /// Tag.
+        tag: u32,
+        /// From this one on.
+        from: u16,
+    }
+    /// Node: that is here.
+    35 Stock {
+        /// Tag.
+        tag: u32,
+        /// What the pipeline was, if something is staged.
+        params: Option<Params>,
+        /// Slice-sets, the latest at each position.
+        items: Vec<Item>,
+        /// With which one to go on; 0 at the end.
+        next: u16,
+    }
+    /// Client: of what is staged here of its predecessors' these go, and all others are dropped.
+    /// Answer: `Ok`, when they are durable.
+    36 Settle {
+        /// Tag.
+        tag: u32,
+        /// By epoch and version.
+        go: Vec<(u32, u64)>,
     }
     /// Client: is the node there? Answer, whatever else it is at: `Pong`.
     40 Ping {

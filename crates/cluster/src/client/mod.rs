@@ -140,6 +140,8 @@ enum Question {
     Grant,
     /// What it is in the order of views.
     Record((u32, u32)),
+    Inventory,
+    Settle,
     Open,
     Prepare,
     Connect,
@@ -418,6 +420,9 @@ impl Client {
             Message::Granted { tag, view, incarnation, node } => {
                 self.granted(role, tag, Grant { view, incarnation, node });
             }
+            Message::Stock { tag, params, items, next } => {
+                self.stock(role, tag, params, items, next);
+            }
             Message::Outvoted { tag, granted } => self.outvoted(role, tag, granted),
             Message::Prepared { tag, ring } => self.answered(role, tag, Ok(Some(ring))),
             Message::Refused { tag, reason, advice, .. } => {
@@ -443,7 +448,11 @@ impl Client {
             self.fail_writes(role, why.clone());
         }
         match question {
-            Question::Grant => self.vote_refused(role, answer.err()),
+            Question::Grant | Question::Inventory => self.vote_refused(role, answer.err()),
+            Question::Settle => match answer {
+                Ok(_) => self.voter_answered(role),
+                Err(why) => self.vote_refused(role, Some(why)),
+            },
             Question::Record(order) => match answer {
                 Ok(_) => self.view_recorded(role, order),
                 Err(why) => self.vote_refused(role, Some(why)),
@@ -494,7 +503,8 @@ impl Client {
                 Question::Flush(number) => self.flush_answered(number, !self.unsafe_losses()),
                 Question::Meta => self.meta_answered(),
                 Question::Open | Question::Prepare | Question::Connect | Question::Ping => {}
-                Question::Grant | Question::Record(_) => {}
+                Question::Grant | Question::Inventory => {}
+                Question::Record(_) | Question::Settle => {}
             }
         }
         self.take_over_without(role);
@@ -578,6 +588,7 @@ impl Client {
         self.work_on_zeroes();
         self.start_gathers();
         self.drive_keeper();
+        self.record_torn();
         self.start_decodes();
         self.send_goes();
         self.send_reads();

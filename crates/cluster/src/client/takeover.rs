@@ -2,9 +2,12 @@
 //! acknowledged, and records that before it serves.
 //!
 //! ```text
-//! Granting ── all that are there, enough of them ──► Recording ──► Over
+//! Granting ── all that are there, enough of them ──► Listing ──► Recording ──► Settling ──► Over
 //!     ▲ └── outvoted: once more, with a higher epoch
 //! ```
+//! Of its predecessor's slice-sets those go that all have who have a part in them and hold what was
+//! acknowledged: it may have answered them. No other was answered. That is decided before the view
+//! is recorded, and carried out after: whoever comes next decides the same.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +15,10 @@ use braid_array::Refusal;
 
 use super::setup::LinkState;
 use super::{Client, ClientMember, Message, Phase, Question};
+use crate::pipeline::{Params, Pipeline};
+use crate::set::Set;
 use crate::view::View;
+use crate::wire::Item;
 
 const START: &str = "start the other nodes, or use --force";
 
@@ -30,7 +36,9 @@ pub(super) struct Grant {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Granting,
+    Listing,
     Recording,
+    Settling,
     Over,
 }
 
@@ -50,6 +58,14 @@ pub(super) struct Takeover {
     outvoted: u32,
     /// Roles that are there and missed something: as voters they are asked all the same.
     stale: Vec<u16>,
+    /// By role, what nodes have of the predecessor's slice-sets.
+    stocks: BTreeMap<u16, Vec<Item>>,
+    /// The predecessor's pipeline.
+    left: Option<Params>,
+    /// Which of them go.
+    go: Vec<(u32, u64)>,
+    /// All who hold the array have all that they had: with what goes everything fits.
+    soft: bool,
     /// The newest view that is recorded, or on its way.
     pub(super) view: View,
     /// The voters that have it.
@@ -63,6 +79,8 @@ pub(super) struct Decision {
     pub(super) view: View,
     /// Roles that are there and missed something.
     pub(super) stale: Vec<u16>,
+    /// Nobody who holds it has lost anything since it was last recorded.
+    pub(super) soft: bool,
 }
 
 /// What a client finds when it has been granted an epoch.
@@ -99,7 +117,36 @@ pub(super) fn decide(findings: &Findings<'_>) -> Result<Decision, Refusal> {
     let voters = newest.map_or_else(|| here.into_iter().collect(), |view| view.voters.clone());
     let members = (0..nodes).map(incarnation).collect();
     let stale = grants.keys().copied().filter(|&role| !holds(role)).collect();
-    Ok(Decision { view: View { epoch, count: 1, torn: marked, members, voters }, stale })
+    let soft = newest.is_some_and(|view| {
+        let kept = |(&role, grant): (&u16, &Grant)| {
+            !view.has(role) || view.members[usize::from(role)] == grant.incarnation
+        };
+        !view.torn && grants.iter().all(kept)
+    });
+    let view = View { epoch, count: 1, torn: marked && !soft, members, voters };
+    Ok(Decision { view, stale, soft })
+}
+
+/// Which slice-sets go: those that all hold who have a part in them, and are `here`.
+fn going(
+    stocks: &BTreeMap<u16, Vec<Item>>,
+    here: impl Fn(u16) -> bool,
+    parts: impl Fn(&Set) -> Option<Vec<u16>>,
+) -> Vec<(u32, u64)> {
+    let staged =
+        stocks.values().flatten().filter_map(|item| Some((item.version, item.staged.as_ref()?)));
+    let sets: BTreeMap<(u32, u64), &Set> = staged.collect();
+    let held = |role: &u16, version| {
+        let has = |item: &Item| item.version == version && item.fine;
+        stocks.get(role).is_some_and(|stock| stock.iter().any(has))
+    };
+    let goes = |&(version, set): &((u32, u64), &Set)| {
+        parts(set).is_some_and(|roles| {
+            let mut roles = roles.iter().filter(|role| here(**role));
+            roles.all(|role| held(role, version))
+        })
+    };
+    sets.into_iter().filter(goes).map(|(version, _)| version).collect()
 }
 
 impl Takeover {
@@ -113,6 +160,10 @@ impl Takeover {
             grants: BTreeMap::new(),
             outvoted: 0,
             stale: Vec::new(),
+            stocks: BTreeMap::new(),
+            left: None,
+            go: Vec::new(),
+            soft: false,
             view: View::default(),
             have_view: BTreeSet::new(),
         }
@@ -175,7 +226,7 @@ impl Client {
         self.obey();
     }
 
-    fn voter_answered(&mut self, role: u16) {
+    pub(super) fn voter_answered(&mut self, role: u16) {
         self.takeover.waiting.remove(&role);
         self.take_over();
     }
@@ -203,11 +254,20 @@ impl Client {
                 roles.into_iter().for_each(|role| self.ask_grant(role));
             }
             Stage::Granting => self.decide(),
+            Stage::Listing => self.record_first(),
+            Stage::Recording if !self.stands_alone() && !self.takeover.view_holds() => {
+                let why = Refusal::new("too few nodes took note of the client", START);
+                self.refuse_to_start(why);
+            }
             Stage::Recording => {
+                self.takeover.stage = Stage::Settling;
+                self.ask_all(Question::Settle);
+                self.take_over();
+            }
+            Stage::Settling => {
                 self.takeover.stage = Stage::Over;
-                if !self.stands_alone() && !self.takeover.view_holds() {
-                    let why = Refusal::new("too few nodes took note of the client", START);
-                    return self.refuse_to_start(why);
+                if self.takeover.soft {
+                    self.keeper.nothing_to_resync();
                 }
                 for role in std::mem::take(&mut self.takeover.stale) {
                     let why = Refusal::new("it has missed writes", "add it again");
@@ -234,13 +294,79 @@ impl Client {
             Err(why) => return self.refuse_to_start(why),
         };
         self.takeover.stale = decision.stale;
+        self.takeover.soft = decision.soft;
+        self.takeover.view = decision.view;
+        self.takeover.stage = Stage::Listing;
+        self.ask_all(Question::Inventory);
+        self.take_over();
+    }
+
+    /// A node says what it has of the predecessor's slice-sets.
+    pub(super) fn stock(
+        &mut self,
+        role: u16,
+        tag: u32,
+        params: Option<Params>,
+        items: Vec<Item>,
+        next: u16,
+    ) {
+        if !matches!(self.question(role, tag), Some(Question::Inventory)) {
+            return self.part_with(role, "it lists what was not asked");
+        }
+        self.takeover.left = params.or(self.takeover.left);
+        let stock = self.takeover.stocks.entry(role).or_default();
+        stock.extend(items);
+        if next > 0 && usize::from(next) == stock.len() {
+            let message = |tag| Message::Inventory { tag, from: next };
+            return self.ask(role, Question::Inventory, message);
+        }
+        self.voter_answered(role);
+    }
+
+    /// All is known: what is decided is recorded.
+    fn record_first(&mut self) {
         self.takeover.stage = Stage::Recording;
-        if self.keeper.is_read_only() {
-            // Nothing will change that anybody has to know of.
-            self.takeover.view = decision.view;
+        let Takeover { view, stocks, left, grants, go, soft, .. } = &mut self.takeover;
+        let parts = |set: &Set| {
+            let mut pipeline = Pipeline::new((*left)?).ok()?;
+            Some(pipeline.plan_of(set)?.involved(set.mode, &set.touched).into_iter().collect())
+        };
+        let here = |role: u16| view.has(role) && grants.contains_key(&role);
+        *go = going(stocks, here, parts);
+        let broken = stocks.values().flatten().any(|item| !item.fine);
+        let staged = stocks.values().flatten().any(|item| item.staged.is_some());
+        *soft &= !broken;
+        view.torn |= broken;
+        if self.keeper.is_read_only() && !staged {
+            // Nothing changes that anybody has to know of.
             return self.take_over();
         }
-        self.record(decision.view);
+        let view = view.clone();
+        self.record(view);
+    }
+
+    /// Has it recorded when parts of the array begin to wait for a resync, or none does any more.
+    pub(super) fn record_torn(&mut self) {
+        let over = self.keeper.is_read_only() || self.keeper.is_stopping();
+        let torn = self.keeper.has_to_resync() || self.keeper.writes_over();
+        if over || torn == self.takeover.view.torn || !self.takeover.waiting.is_empty() {
+            return;
+        }
+        let view = self.takeover.view.clone();
+        self.record(View { count: view.count + 1, torn, ..view });
+    }
+
+    /// Asks all that are there.
+    fn ask_all(&mut self, question: Question) {
+        let roles: Vec<u16> = self.alive_roles().collect();
+        self.takeover.waiting.extend(&roles);
+        for role in roles {
+            let go = self.takeover.go.clone();
+            self.ask(role, question, |tag| match question {
+                Question::Inventory => Message::Inventory { tag, from: 0 },
+                _ => Message::Settle { tag, go },
+            });
+        }
     }
 
     /// No majority is asked for: a person answers for the others, or nothing is changed.

@@ -78,7 +78,11 @@ fn answer(role: u16, message: &Message) -> Option<Message> {
             Some(Message::Granted { tag, view, incarnation: 9, node: role.into() })
         }
         Message::Prepare { tag, .. } => Some(Message::Prepared { tag, ring: 0 }),
-        Message::Record { tag, .. }
+        Message::Inventory { tag, .. } => {
+            Some(Message::Stock { tag, params: None, items: Vec::new(), next: 0 })
+        }
+        Message::Settle { tag, .. }
+        | Message::Record { tag, .. }
         | Message::Connect { tag, .. }
         | Message::WriteMeta { tag, .. }
         | Message::Flush { tag } => Some(Message::Ok { tag }),

@@ -24,7 +24,11 @@ impl Node {
                 return Err(format!("connection {peer:?} is {conn:?}, which is not there"));
             }
         }
-        if self.clients.iter().any(|(id, client)| !client.is_here() && !self.out.uses(*id)) {
+        if self
+            .clients
+            .iter()
+            .any(|(id, client)| !client.is_here() && !self.out.uses(*id) && !client.is_orphan())
+        {
             return Err("a client is gone, and what it had is not given back".to_owned());
         }
         let pages = self.meta.free() + self.out.pages();

@@ -8,6 +8,7 @@
 mod ids;
 mod invariants;
 mod meta;
+mod orphans;
 mod out;
 mod part;
 mod pipe;
@@ -159,6 +160,7 @@ impl Node {
             }
             Flight::MetaWrite { client, tag, page } => self.meta_written(client, tag, page, fine),
             Flight::LastFlush { volume } => self.last_flush(&volume, fine),
+            Flight::Settle { orphan } => self.settle_io_done(orphan, fine),
             Flight::VoteRead { array } => self.vote_read(array, None),
             Flight::VoteWrite { array } => self.vote_written(array, fine),
             Flight::MetaLoad { .. } | Flight::Volume { .. } | Flight::Survey { .. } => {}
@@ -188,6 +190,7 @@ impl Node {
                 self.lost(peer, "the node stops");
             }
         }
+        self.abandon_orphans();
     }
 
     /// Something went wrong with a volume that is being closed.
@@ -258,7 +261,9 @@ impl Machine for Node {
 
     fn idle(&self) -> bool {
         let quiet = |client: &Client| client.pipe.as_ref().is_none_or(Pipe::is_idle);
-        self.out.is_quiet() && self.meta.is_idle() && self.clients.values().all(quiet)
+        self.out.is_quiet()
+            && self.meta.is_idle()
+            && self.clients.values().filter(|c| c.is_here()).all(quiet)
     }
 
     fn invariants(&self) -> Result<(), String> {

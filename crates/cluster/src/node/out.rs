@@ -30,6 +30,8 @@ pub(super) enum Flight {
     MetaLoad { client: ClientId, tag: u32, page: Buf },
     /// A few bytes on their way from a page into the store.
     MetaWrite { client: ClientId, tag: u32, page: Buf },
+    /// Something of the decision on what a client has left.
+    Settle { orphan: ClientId },
     /// The last flush before a volume is closed.
     LastFlush { volume: Arc<str> },
     /// The vote file of an array is being read.
@@ -67,6 +69,7 @@ impl Flight {
             | Self::MetaRead { client, .. }
             | Self::MetaLoad { client, .. }
             | Self::MetaWrite { client, .. } => Some(*client),
+            Self::Settle { orphan } => Some(*orphan),
             Self::LastFlush { .. }
             | Self::VoteRead { .. }
             | Self::VoteWrite { .. }

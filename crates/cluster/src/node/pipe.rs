@@ -27,7 +27,7 @@ use super::slot::ReadSlot;
 use crate::pipeline::Pipeline;
 use crate::schedule::{Endpoint, Planner};
 use crate::set::{Imm, Mode, Roles, Set};
-use crate::wire::Message;
+use crate::wire::{Item, Message};
 
 /// So many parts are kept: what the largest array needs while nobody is missing.
 const KEPT_PARTS: usize = 1 << 12;
@@ -114,6 +114,8 @@ struct Position {
     /// Of the latest slice-set.
     turn: Option<u32>,
     running: Option<Live>,
+    /// The version of the latest slice-set that went, and whether all of it is stored.
+    stored: Option<(u64, bool)>,
     /// By task; kept for its memory.
     states: Vec<State>,
     early: Vec<Early>,
@@ -192,6 +194,63 @@ impl Pipe {
         }
         let tasks = out.tasks(self.client);
         if started != tasks { Err(format!("{started} tasks, {tasks} under way")) } else { Ok(()) }
+    }
+
+    /// Slice-sets whose new content is here whole, whatever of it is stored.
+    fn held(&self) -> impl Iterator<Item = &Live> {
+        let running = self.positions.iter().filter_map(|position| position.running.as_ref());
+        running.filter(|live| match live.stage {
+            Stage::Running => false,
+            Stage::Staged => live.fine,
+            Stage::Going => true,
+        })
+    }
+
+    /// A client that comes next has to say what becomes of something.
+    pub(super) fn holds(&self) -> bool {
+        self.write && self.held().next().is_some()
+    }
+
+    /// What a client that comes next is told of.
+    pub(super) fn stock(&self) -> Vec<Item> {
+        let epoch = self.epoch();
+        let stored = self.positions.iter().filter_map(|position| position.stored);
+        let stored = stored.map(|(version, fine)| (version, None, fine));
+        let staged = self.held().map(|live| (live.set.version, Some(live.set.clone()), true));
+        let item = |(version, staged, fine)| Item { version: (epoch, version), staged, fine };
+        staged.chain(stored).map(item).collect()
+    }
+
+    /// Stores what goes of what a client left; how many operations that takes.
+    pub(super) fn store_left(&self, go: &[(u32, u64)], out: &mut Out) -> usize {
+        let mut count = 0;
+        for Live { set, part, .. } in self.held() {
+            if !go.contains(&(self.epoch(), set.version)) {
+                continue;
+            }
+            for task in &part.tasks {
+                let Work::Store { row, from } = task.work else { continue };
+                let byte = self.pipeline.member_byte(set.stripe, row, set.offset);
+                let sector = self.data_sector + byte / SECTOR_BYTES;
+                let op = IoOp::Write { sector, buf: self.slot(part, set, from), fua: false };
+                out.io(Flight::Settle { orphan: self.client }, self.member, op);
+                count += 1;
+            }
+        }
+        count
+    }
+
+    /// All that goes is stored, and the rest is dropped.
+    pub(super) fn left_is_over(&mut self, go: &[(u32, u64)]) {
+        let epoch = self.epoch();
+        for position in &mut self.positions {
+            if let Some(live) = position.running.take() {
+                self.open -= 1;
+                if go.contains(&(epoch, live.set.version)) {
+                    position.stored = Some((live.set.version, true));
+                }
+            }
+        }
     }
 
     /// All that is open waits for the client to decide.
@@ -531,6 +590,9 @@ impl Pipe {
     fn close(&mut self, number: u16, out: &mut Out) {
         let Some(running) = self.positions[usize::from(number)].running.take() else { return };
         self.open -= 1;
+        if running.stage == Stage::Going {
+            self.positions[usize::from(number)].stored = Some((running.set.version, running.fine));
+        }
         let closed =
             Message::Closed { position: number, turn: running.set.turn, fine: running.fine };
         out.send(self.peer, self.epoch(), &closed);

@@ -4,11 +4,12 @@ use braid_array::fabric::{FabricOp, PeerId};
 use braid_array::{Action, IoOp, Refusal, SECTOR_BYTES};
 
 use super::ids::{ArrayId, ClientId, Violation};
+use super::orphans::Settling;
 use super::out::Flight;
 use super::pipe::{Link, Pipe};
 use super::reads::within;
 use super::volumes::Held;
-use super::{Node, meta, slot, volumes, votes};
+use super::{Life, Node, meta, slot, volumes, votes};
 use crate::pipeline::{Params, Pipeline};
 use crate::schedule::Endpoint;
 use crate::wire::{MAX_NAME_BYTES, Message, PeerAddress, valid_volume_name};
@@ -46,11 +47,18 @@ pub(super) struct Client {
     pub(super) pipe: Option<Pipe>,
     /// Requests not answered yet.
     pub(super) requests: u32,
+    /// What becomes of what it has left.
+    pub(super) settling: Option<Settling>,
 }
 
 impl Client {
     pub(super) const fn is_here(&self) -> bool {
         self.peer.is_some()
+    }
+
+    /// It is gone, and has left slice-sets of which the next one has to say what becomes of them.
+    pub(super) fn is_orphan(&self) -> bool {
+        !self.is_here() && self.vote.is_some() && self.pipe.as_ref().is_some_and(Pipe::holds)
     }
 }
 
@@ -157,20 +165,28 @@ impl Node {
         self.settle(id);
     }
 
-    /// Takes leave of a client that is gone, once nothing uses its memory and its volume.
+    /// Takes leave of a client that is gone, once nothing uses its memory and its volume, unless it
+    /// has left what the next one decides about.
     pub(super) fn settle(&mut self, id: ClientId) {
         if self.clients.get(&id).is_none_or(Client::is_here) || self.out.uses(id) {
+            return;
+        }
+        self.go_on_granting();
+        let serving = matches!(self.life, Life::Serving);
+        if self.clients.get(&id).is_none_or(|client| serving && client.is_orphan()) {
             return;
         }
         let Some(client) = self.clients.remove(&id) else { return };
         if let Some(pipe) = client.pipe {
             self.rings.give(pipe.ring);
             self.sessions.remove(&pipe.pipeline.params().session);
+            if let Some((array, _)) = client.vote.filter(|_| pipe.write) {
+                self.votes.keep_stock(array, pipe.stock());
+            }
         }
         if let Some(held) = client.held {
             self.release_volume(&held.name, id);
         }
-        self.go_on_granting();
     }
 
     pub(super) fn message(&mut self, peer: PeerId, bytes: &[u8]) {
@@ -311,26 +327,38 @@ impl Node {
         Ok(())
     }
 
+    /// Who has an array, and what its predecessor has left.
+    fn vote_request(&mut self, id: ClientId, message: Message) -> Result<(), Violation> {
+        let Some(client) = self.clients.get(&id) else { return Ok(()) };
+        if let Message::Grant { tag, array, epoch } = message {
+            let same = client.vote.is_none_or(|(other, _)| other == array);
+            if !same || client.held.is_some() || client.requests > 1 {
+                return Err(Violation("a Grant that is not the first request"));
+            }
+            let what = votes::Want::Grant(epoch);
+            self.ask_vote(array, votes::Ask { client: id, tag, what });
+            return Ok(());
+        }
+        let (array, _) = client.vote.ok_or(Violation("a request before Grant"))?;
+        match message {
+            Message::Record { tag, view } => {
+                let what = votes::Want::Record(view);
+                self.ask_vote(array, votes::Ask { client: id, tag, what });
+            }
+            Message::Inventory { tag, from } => self.inventory(id, tag, array, from),
+            Message::Settle { tag, go } => self.settle_left(id, tag, array, &go),
+            _ => {}
+        }
+        Ok(())
+    }
+
     /// Everything with a tag.
     fn request(&mut self, id: ClientId, message: Message) -> Result<(), Violation> {
         match message {
-            Message::Grant { tag, array, epoch } => {
-                let same = |c: &Client| c.vote.is_none_or(|(other, _)| other == array);
-                let first = |c: &Client| same(c) && c.held.is_none() && c.requests == 1;
-                if !self.clients.get(&id).is_some_and(first) {
-                    return Err(Violation("a Grant that is not the first request"));
-                }
-                let what = votes::Want::Grant(epoch);
-                self.ask_vote(array, votes::Ask { client: id, tag, what });
-                return Ok(());
-            }
-            Message::Record { tag, view } => {
-                let vote = self.clients.get(&id).and_then(|client| client.vote);
-                let (array, _) = vote.ok_or(Violation("a Record before Grant"))?;
-                let what = votes::Want::Record(view);
-                self.ask_vote(array, votes::Ask { client: id, tag, what });
-                return Ok(());
-            }
+            Message::Grant { .. }
+            | Message::Record { .. }
+            | Message::Inventory { .. }
+            | Message::Settle { .. } => return self.vote_request(id, message),
             Message::CreateVolume { tag, name, bytes } => {
                 let ask = volumes::Ask { client: id, tag, write: true, create: Some(bytes) };
                 return self.open_volume(&name, ask);

@@ -16,7 +16,7 @@ use super::ids::{ArrayId, ClientId};
 use super::out::Flight;
 use super::{Node, STORAGE};
 use crate::view::{View, Vote, slot_byte};
-use crate::wire::Message;
+use crate::wire::{Item, Message};
 
 /// How the notes of arrays end, after the array's id. No volume is called so.
 pub const NOTE_ENDING: &str = ".vote";
@@ -58,6 +58,8 @@ struct Entry {
     sequence: u64,
     file: File,
     waiting: VecDeque<Ask>,
+    /// The slice-sets that the last pipeline here has stored.
+    stock: Vec<Item>,
     /// Who is granted an epoch when nothing of older clients is under way any more.
     granting: Option<(ClientId, u32)>,
 }
@@ -77,6 +79,20 @@ fn note_name(array: ArrayId) -> String {
     name + NOTE_ENDING
 }
 
+impl Votes {
+    /// What the last pipeline of an array has stored here.
+    pub(super) fn stock(&self, array: ArrayId) -> &[Item] {
+        self.entries.get(&array).map_or(&[], |entry| &entry.stock)
+    }
+
+    /// A pipeline has ended, and this is what it has stored.
+    pub(super) fn keep_stock(&mut self, array: ArrayId, stock: Vec<Item>) {
+        if let Some(entry) = self.entries.get_mut(&array) {
+            entry.stock = stock;
+        }
+    }
+}
+
 impl Node {
     /// A client wants something that the vote file has to say first.
     pub(super) fn ask_vote(&mut self, array: ArrayId, ask: Ask) {
@@ -93,6 +109,7 @@ impl Node {
             sequence: 0,
             file: File::Loading,
             waiting: VecDeque::from([ask]),
+            stock: Vec::new(),
             granting: None,
         };
         self.votes.entries.insert(array, entry);

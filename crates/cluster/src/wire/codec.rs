@@ -5,7 +5,7 @@ use crate::pipeline::{Params, Slots};
 use crate::schedule::Planner;
 use crate::set::{Mode, Roles, Set, Touched};
 use crate::view::View;
-use crate::wire::{PeerAddress, VolumeInfo};
+use crate::wire::{Item, PeerAddress, VolumeInfo};
 
 /// Bytes that are no message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -246,6 +246,52 @@ impl Field for Vec<u64> {
     fn get(input: &mut &[u8]) -> Result<Self, WireError> {
         let len = u16::get(input)?;
         (0..len).map(|_| u64::get(input)).collect()
+    }
+}
+
+impl Field for Vec<(u32, u64)> {
+    fn put(&self, out: &mut Vec<u8>) {
+        put_len(self.len(), out);
+        for (epoch, version) in self {
+            epoch.put(out);
+            version.put(out);
+        }
+    }
+    fn get(input: &mut &[u8]) -> Result<Self, WireError> {
+        let len = u16::get(input)?;
+        (0..len).map(|_| Ok((u32::get(input)?, u64::get(input)?))).collect()
+    }
+}
+
+impl<T: Field> Field for Option<T> {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.is_some().put(out);
+        if let Some(field) = self {
+            field.put(out);
+        }
+    }
+    fn get(input: &mut &[u8]) -> Result<Self, WireError> {
+        bool::get(input)?.then(|| T::get(input)).transpose()
+    }
+}
+
+impl Field for Vec<Item> {
+    fn put(&self, out: &mut Vec<u8>) {
+        put_len(self.len(), out);
+        for Item { version, staged, fine } in self {
+            version.0.put(out);
+            version.1.put(out);
+            staged.put(out);
+            fine.put(out);
+        }
+    }
+    fn get(input: &mut &[u8]) -> Result<Self, WireError> {
+        let len = u16::get(input)?;
+        let item = |_| {
+            let version = (u32::get(input)?, u64::get(input)?);
+            Ok(Item { version, staged: Option::get(input)?, fine: bool::get(input)? })
+        };
+        (0..len).map(item).collect()
     }
 }
 

@@ -71,7 +71,7 @@ fn some() -> Vec<Message> {
         Message::Prepare { tag: 3, role: 1, data_sector: 2048, params },
         Message::Connect { tag: 4, peers: vec![address.clone(), address] },
         Message::Join { session: 1, role: 2 },
-        Message::Open { set },
+        Message::Open { set: set.clone() },
         Message::Open { set: whole },
         Message::Closed { position: 7, turn: 5, fine: false },
         Message::Staged {
@@ -94,7 +94,24 @@ fn some() -> Vec<Message> {
         Message::Granted { tag: 1, view: view.clone(), incarnation: 1 << 63, node: 3 },
         Message::Outvoted { tag: 1, granted: 8 },
         Message::Record { tag: 2, view },
+        stock(set, params),
     ]
+}
+
+fn takeover() -> Vec<Message> {
+    vec![
+        Message::Inventory { tag: 3, from: 9 },
+        Message::Stock { tag: 3, params: None, items: Vec::new(), next: 0 },
+        Message::Settle { tag: 4, go: vec![(7, 1 << 40), (8, 1)] },
+    ]
+}
+
+fn stock(set: Set, params: Params) -> Message {
+    let items = vec![
+        Item { version: (7, 1 << 40), staged: Some(set), fine: true },
+        Item { version: (7, 3), staged: None, fine: false },
+    ];
+    Message::Stock { tag: 3, params: Some(params), items, next: 1 }
 }
 
 #[test]
@@ -108,7 +125,7 @@ fn messages_come_back() {
 
 #[test]
 fn every_cut_and_every_addition_is_noticed() {
-    for message in some() {
+    for message in some().into_iter().chain(takeover()) {
         let mut bytes = message.encode(0);
         for len in 0..bytes.len() {
             assert!(Message::decode(&bytes[..len]).is_err(), "{message:?} cut at {len}");

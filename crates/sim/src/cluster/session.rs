@@ -7,7 +7,7 @@ use braid_array::{Action, AnyMachine, BlockMachine, Buf, Op, Request, RequestErr
 use braid_cluster::client::{Client, ClientConfig, ClientMember, NODE_TIMEOUT_MS};
 use braid_cluster::node::Node;
 use braid_cluster::pipeline::Params;
-use braid_cluster::view::Vote;
+use braid_cluster::view::{View, Vote};
 use braid_cluster::{Pipeline, Planner};
 
 use super::content::{self, Layout};
@@ -70,6 +70,14 @@ pub struct Session {
     pub suspects: Suspects,
     /// The processes of the nodes, by role.
     pub nodes: Vec<usize>,
+    /// By role, which start of the node this is.
+    incarnations: Vec<u64>,
+    /// Nothing was lost since the last client: what it left fits, or is brought to its end.
+    soft: bool,
+    /// The same, until the client takes its first request.
+    mended: bool,
+    /// Clients were lost, and may have left what nodes keep for the next one.
+    pub left: bool,
     /// The process of the client.
     pub client: usize,
     /// Another array's client on the same nodes.
@@ -117,6 +125,10 @@ impl Session {
             layout,
             suspects,
             nodes: Vec::new(),
+            incarnations: vec![0; usize::from(params.nodes)],
+            soft: false,
+            mended: false,
+            left: false,
             client: usize::MAX,
             guest: None,
             lost: Vec::new(),
@@ -147,6 +159,7 @@ impl Session {
     fn start_node(&mut self, role: u16, disk: Disk, before: Option<usize>) -> usize {
         let bytes = self.node_bytes(role);
         let incarnation = 1 + self.rng.below(u64::MAX - 1);
+        self.incarnations[usize::from(role)] = incarnation;
         let node = Node::new(Scratch { offset: 0, bytes }, role.into(), incarnation);
         let machine = AnyMachine::Plain(Box::new(node));
         let name = format!("n{role}");
@@ -170,15 +183,20 @@ impl Session {
         self.nodes[usize::from(role)] = self.start_node(role, disk, Some(before));
     }
 
-    /// Roles that the newest view that nodes were told of leaves out.
-    #[must_use]
-    pub fn left_out(&self) -> Vec<u16> {
+    /// The newest view that nodes were told of.
+    fn newest_view(&self) -> Option<View> {
         let notes = self.nodes.iter().flat_map(|&node| self.world.processes[node].notes.values());
         let votes = notes.filter_map(|note| Vote::newest(&ARRAY, note));
         let views = votes.map(|(_, vote)| vote.view).filter(|view| view.epoch > 0);
-        let newest = views.max_by_key(|view| view.order());
+        views.max_by_key(|view| view.order())
+    }
+
+    /// Roles that the newest view leaves out.
+    #[must_use]
+    pub fn left_out(&self) -> Vec<u16> {
         let roles = 0..self.scenario.params.nodes;
-        newest.map_or(Vec::new(), |view| roles.filter(|&role| !view.has(role)).collect())
+        self.newest_view()
+            .map_or(Vec::new(), |view| roles.filter(|&role| !view.has(role)).collect())
     }
 
     /// What a node's arena needs: room for the rings of a client, of the one before it, which may
@@ -211,6 +229,7 @@ impl Session {
     /// The other array is given up: its nodes are.
     pub fn drop_guest(&mut self) {
         if let Some(guest) = self.guest.take() {
+            self.left = true;
             self.world.kill(guest.process);
         }
     }
@@ -245,6 +264,9 @@ impl Session {
     /// When superblocks cannot be read, or the client refuses the array.
     pub fn start_client(&mut self, missing: &[u16], read_only: bool) -> Result<(), Failure> {
         self.epoch += 1;
+        let fits = |view: View| !view.torn && view.members == self.incarnations;
+        self.soft = !read_only && missing.is_empty() && self.newest_view().is_some_and(fits);
+        self.mended = self.soft;
         let params = Params { session: self.rng.next(), epoch: self.epoch, ..self.scenario.params };
         let mut members = Vec::new();
         for role in 0..params.nodes {
@@ -369,6 +391,10 @@ impl Session {
         if self.world.processes[self.client].client().submit(now, request).is_err() {
             return false;
         }
+        if std::mem::take(&mut self.mended) && !self.troubled {
+            // Every slice-set that the last client left is wholly old or new.
+            self.suspects.resynced();
+        }
         self.world.note(&[40, slot as u64, sector, sectors, u64::from(serial)], || {
             format!("SUBMIT #{slot} {kind:?} {sector}+{sectors} serial {serial}")
         });
@@ -448,6 +474,10 @@ impl Session {
 
     fn notified(&mut self, process: usize, event: &ArrayEvent) {
         self.world.note(&[41, process as u64], || format!("EVENT {process} {event:?}"));
+        let resync = matches!(event, ArrayEvent::SyncStarted(SyncAction::Resync));
+        if resync && process == self.client && self.soft && !self.troubled {
+            self.world.faults.push("a resync after nothing was lost but a client".to_owned());
+        }
         let ended = matches!(
             event,
             ArrayEvent::SyncFinished { action: SyncAction::Resync, end: SyncEnd::Complete, .. }
@@ -588,6 +618,7 @@ impl Session {
 
     /// The client dies.
     pub fn crash(&mut self) {
+        self.left = true;
         self.world.kill(self.client);
         self.suspects.crash();
         self.flights.fill(None);

@@ -107,6 +107,14 @@ impl Keeper {
         self.note_bits_in_line();
     }
 
+    /// What was under way at an unclean stop has been brought to its end: nothing waits for a
+    /// resync, and the superblocks may say so after the next flush.
+    pub fn nothing_to_resync(&mut self) {
+        if self.has_to_resync() {
+            self.all_resynced();
+        }
+    }
+
     /// No part of the array waits for a resync any more.
     pub(super) fn all_resynced(&mut self) {
         self.sync.left = None;
