@@ -94,6 +94,7 @@ start() {
 	members[$1]=node://$(cat "$work/n$1.at")
 }
 assemble_once() {
+	: >"$work/client.log"
 	"$braid" assemble survive --foreground --export "fuse:$work/export" "${members[@]}" \
 		>"$work/client.log" 2>&1 &
 	client=$!
