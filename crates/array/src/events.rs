@@ -19,15 +19,6 @@ pub enum ArrayEvent {
         /// What to do about it; empty where there is nothing but to replace the member.
         next: Next,
     },
-    /// A member is there and did not do its part: no write is served any more.
-    WritesEnded {
-        /// Which.
-        member: MemberId,
-        /// Why, for people.
-        reason: Cow<'static, str>,
-        /// What to do about it; empty where there is nothing but to replace the member.
-        next: Next,
-    },
     /// A spare or rebuilt member is now in sync.
     MemberActive(MemberId),
     /// A read error was repaired: what was rewritten could be read again.
@@ -124,9 +115,6 @@ impl ArrayEvent {
         match self {
             Self::MemberFailed { member, reason, fault, next } => {
                 Self::MemberFailed { member: map(member), reason, fault, next }
-            }
-            Self::WritesEnded { member, reason, next } => {
-                Self::WritesEnded { member: map(member), reason, next }
             }
             Self::MemberActive(member) => Self::MemberActive(map(member)),
             Self::ReadCorrected { member, fault } => {

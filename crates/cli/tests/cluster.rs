@@ -91,17 +91,25 @@ fn an_array_lives_over_nodes() {
     assert!(mdstat.contains("level 6, 64k chunk, algorithm xor2d [5/5] [UUUUU]"), "{mdstat}");
     lab.ok("stop x", &[]);
 
-    // Any two may be missing, and then it is only read.
+    // Any two may be missing: it is read and written without them.
     let (lost, left) = (nodes.split_off(3), &nodes);
     lost.into_iter().for_each(Node::kill);
-    let output = lab.run(&format!("assemble x{all} --schedule encoder"), &[]);
+    let serve = "--schedule encoder --export nbd:unix:x.sock";
+    let output = lab.run(&format!("assemble x{all} {serve}"), &[]);
     let warned = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success() && warned.contains("2 members are missing"), "{warned}");
     assert!(warned.contains("is missing: it refuses the connection"), "{warned}");
     assert!(lab.ok("cat x", &[]) == content);
     let seen = detail(&lab, "x");
-    assert_eq!(seen["state"], json!(["read-only", "degraded"]));
+    assert_eq!(seen["state"], json!(["clean", "degraded"]));
     assert_eq!(lab.run("detail x --test", &[]).status.code(), Some(1));
+    let content: Vec<u8> = content.iter().map(|byte| byte ^ 0x5a).collect();
+    fill(&socket, "x", &content);
+    assert!(lab.ok("cat x", &[]) == content);
+    lab.ok("stop x", &[]);
+    // It is durable there.
+    lab.ok(&format!("assemble x{all}"), &[]);
+    assert!(lab.ok("cat x", &[]) == content);
     lab.ok("stop x", &[]);
     let line = lab.refused(1, &format!("assemble x{}", members(&left[..2], "")), &[], &[]);
     assert!(line.contains("it needs 3 of 5"), "{line}");
@@ -231,8 +239,11 @@ fn the_name_tells_which_array_over_nodes_is_meant() {
 /// The volumes a node keeps in its store: not its lock, and not what it has noted.
 fn volumes(store: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(store).unwrap().map(|entry| entry.unwrap().path());
-    let besides =
-        |path: &Path| path.ends_with(".lock") || path.extension() == Some("vote".as_ref());
+    let besides = |path: &Path| {
+        path.ends_with(".lock")
+            || path.ends_with(".id")
+            || path.extension() == Some("vote".as_ref())
+    };
     entries.filter(|path| !besides(path)).collect()
 }
 

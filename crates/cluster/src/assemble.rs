@@ -1,6 +1,5 @@
 //! From the superblocks on volumes to an array over nodes. The members are judged by the rules for
-//! local ones; what differs is that nothing is rebuilt here yet, so an array that lacks a member is
-//! only read. Nothing is written.
+//! local ones; what differs is that nothing is rebuilt here yet. Nothing is written.
 
 use braid_array::assemble as local;
 use braid_array::assemble::{Standing, Verdict};
@@ -84,7 +83,7 @@ pub struct Startable {
     pub dirty: bool,
     /// Only what the bitmap marks is to be made right then.
     pub by_bitmap: bool,
-    /// It is to serve reads only: asked for, or because a member is missing.
+    /// It is to serve reads only.
     pub read_only: bool,
 }
 
@@ -197,7 +196,6 @@ fn plan(
     let Some(stripes) = stripes.filter(|_| chunk_bytes.is_multiple_of(4096)) else {
         return Err(Refusal::new("its members do not consist of whole stripes", LOCALLY));
     };
-    let degraded = members.iter().any(Option::is_none);
     Ok(Startable {
         family,
         chunk_bytes,
@@ -205,7 +203,7 @@ fn plan(
         bitmap: config.bitmap.clone(),
         dirty: newest.resync_offset != MAX_SECTOR,
         by_bitmap: false,
-        read_only: options.read_only || degraded,
+        read_only: options.read_only,
         members,
     })
 }

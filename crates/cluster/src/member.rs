@@ -1,6 +1,7 @@
 //! Members on nodes: where they are, and how a keeper takes them.
 
 use braid_array::assemble::{Config, MemberConfig, Standing};
+use braid_array::format::superblock::MAX_SECTOR;
 use braid_array::format::{BadBlocks, Bitmap, Superblock};
 
 /// A member as the client finds it.
@@ -18,6 +19,13 @@ pub struct ClientMember {
 #[must_use]
 pub fn member_name(address: &str, volume: &str) -> String {
     format!("node://{address}/{volume}")
+}
+
+/// Does an array begin without a member and not clean? Then somebody vouches for its sums: nobody
+/// assembles it otherwise.
+pub(crate) fn vouched_for(members: &[Option<ClientMember>]) -> bool {
+    let dirty = |member: &ClientMember| member.superblock.resync_offset != MAX_SECTOR;
+    members.iter().any(Option::is_none) && members.iter().flatten().any(dirty)
 }
 
 /// The members of an array, by role, as their keeper takes them; `None` without any.

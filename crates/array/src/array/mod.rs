@@ -33,7 +33,7 @@ use crate::assemble::Config;
 use crate::code::Codes;
 use crate::format::superblock::feature;
 use crate::geometry::{Geometry, Shape};
-use crate::keeper::{Keeper, MetaWrite, OnLoss, Rules, Unit};
+use crate::keeper::{Keeper, MetaWrite, Rules, Unit};
 use crate::level::{Layout, Level};
 use crate::plan::Plan;
 use crate::request::{Full, Request};
@@ -52,7 +52,7 @@ use space::Space;
 const PAGES: usize = 32;
 
 const RULES: Rules =
-    Rules { on_loss: OnLoss::GoOn, units_at_once: 16, stop_patience_ms: 60_000, marks_ahead: 0 };
+    Rules { members_fixed: false, units_at_once: 16, stop_patience_ms: 60_000, marks_ahead: 0 };
 
 /// A running array.
 #[derive(Debug)]

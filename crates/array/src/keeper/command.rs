@@ -2,7 +2,7 @@
 
 use super::members::{Member, State};
 use super::place::{Room, place};
-use super::{Ask, Keeper, OnLoss, Redundancy, Traffic};
+use super::{Ask, Keeper, Redundancy, Traffic};
 use crate::MemberId;
 use crate::action::{Command, CommandId, NewMember};
 use crate::assemble::{
@@ -53,7 +53,7 @@ impl Keeper {
                 Ok(())
             }
             Command::Fail(_) | Command::Remove(_) | Command::Add(_) | Command::Replace(_)
-                if self.rules.on_loss == OnLoss::EndWrites =>
+                if self.rules.members_fixed =>
             {
                 refuse(
                     "the members of an array over nodes stay as they are while it runs",
@@ -94,8 +94,7 @@ impl Keeper {
 
     /// Does it lack members and cannot change without them?
     fn lacks_members(&self) -> bool {
-        let frozen = self.rules.on_loss == OnLoss::EndWrites;
-        self.writes_over || frozen && self.members.degraded() > 0
+        self.writes_over || self.rules.members_fixed && self.members.degraded() > 0
     }
 
     /// Answers a command: what it changed is on the members before that.

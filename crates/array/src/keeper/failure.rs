@@ -16,16 +16,6 @@ use crate::action::{IoError, IoErrorKind};
 use crate::events::{ArrayEvent, Fault};
 use crate::refusal::{Next, Refusal};
 
-/// What follows when a member is gone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OnLoss {
-    /// The superblocks of the others tell of it, and the array goes on.
-    GoOn,
-    /// Writes end: who returns cannot be brought in line yet. The superblocks stay as they are, so
-    /// that the array is whole again with all members.
-    EndWrites,
-}
-
 /// An I/O on a member that failed.
 #[derive(Clone, Copy, Debug)]
 pub struct Tried {
@@ -68,7 +58,8 @@ impl Keeper {
     }
 
     /// Would the array fail without this member?
-    pub(crate) fn needs(&self, id: MemberId) -> bool {
+    #[must_use]
+    pub fn needs(&self, id: MemberId) -> bool {
         let Some(member) = self.members.get(id) else { return false };
         let State::InSync { role } = member.state else { return false };
         self.leaving(role).is_none() && !self.enough_without(&[role])
@@ -105,7 +96,6 @@ impl Keeper {
         self.out.push_back(Ask::GiveUp(id));
         self.notify(ArrayEvent::MemberFailed { member: id, reason, fault, next });
         self.sync_member_lost(id, role);
-        self.writes_over |= self.rules.on_loss == OnLoss::EndWrites;
         if fatal && !self.failed {
             self.failed = true;
             self.notify(ArrayEvent::ArrayFailed);
@@ -113,17 +103,6 @@ impl Keeper {
         }
         if !self.failed && !self.writes_over {
             self.failure_ticket = self.wish_failure_update();
-        }
-    }
-
-    /// A member is there and did not do its part: it cannot be relied on any more.
-    pub fn end_writes(&mut self, id: MemberId, Refusal { reason, next }: Refusal) {
-        if let Some(member) = self.members.get_mut(id) {
-            member.errors += 1;
-        }
-        if !self.writes_over {
-            self.writes_over = true;
-            self.notify(ArrayEvent::WritesEnded { member: id, reason: reason.into(), next });
         }
     }
 

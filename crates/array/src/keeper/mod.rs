@@ -29,7 +29,7 @@ use crate::format::Superblock;
 use crate::format::superblock::MAX_SECTOR;
 use crate::{Instant, MemberId, Op, Refusal, RequestError};
 
-pub use failure::{OnLoss, Tried};
+pub use failure::Tried;
 use intent::Intent;
 pub use invariants::Carried;
 use members::Members;
@@ -75,8 +75,8 @@ pub enum Ask {
 /// What differs between lanes.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
-    /// What follows when a member is gone.
-    pub on_loss: OnLoss,
+    /// Commands do not change who the members are.
+    pub members_fixed: bool,
     /// Units of background work under way at most.
     pub units_at_once: usize,
     /// How long a member may answer nothing while a stop waits for it.

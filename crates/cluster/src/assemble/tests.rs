@@ -81,10 +81,10 @@ fn a_new_array_starts_whatever_the_order_of_its_members() {
 }
 
 #[test]
-fn a_degraded_array_is_only_read() {
+fn a_degraded_array_goes_on() {
     let candidates = volumes(Family::Xor2d, 5);
     let plan = ready(&candidates[1..4], Options::default());
-    assert_eq!((plan.degraded(), plan.read_only), (2, true));
+    assert_eq!((plan.degraded(), plan.read_only), (2, false));
     assert!(plan.members[0].is_none() && plan.members[4].is_none());
     assert!(refused(&candidates[..2], Options::default()).contains("it needs 3 of 5"));
     assert!(refused(&volumes(md(Level::Raid5), 3)[..1], Options::default()).contains("needs 2"));

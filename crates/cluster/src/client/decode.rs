@@ -5,12 +5,13 @@
 //!  Waiting ─► Working ─► over        Working ⇄ Kept ─► over
 //! ```
 //! While a node is lost, all that is read of one range of a stripe is read once: a decoding takes
-//! in what else is wanted of its range, and is kept until its buffers are needed. That nothing is
-//! written any more makes what it has keep its worth.
+//! in what else is wanted of its range, and is kept until its buffers are needed or its range is
+//! written.
 
-use super::extent::{Extent, Piece, Want, Whose};
-use super::{BTreeMap, BTreeSet, Buf, Cell, Client, Key, RequestError, RequestId, Use, VecDeque};
+use super::extent::{Extent, Piece, Want, Whom, Whose};
+use super::{BTreeMap, BTreeSet, Buf, Cell, Client, Key, RequestError, Use, VecDeque};
 use braid_array::code::{Recovery, Step, StripeCode};
+use braid_array::keeper::{Redundancy, SyncSpace};
 
 /// Blocks of one range of a stripe, read and formed.
 #[derive(Debug)]
@@ -18,6 +19,8 @@ pub(super) struct Decode {
     range: Extent,
     /// Takes in what others want of the range.
     shared: bool,
+    /// For a slice-set, which has the range to itself.
+    for_set: bool,
     state: State,
     /// Nodes that could not read their block.
     without: BTreeSet<u16>,
@@ -92,6 +95,27 @@ impl Client {
         self.new_decode(range, wanted, false, BTreeSet::from([node]));
     }
 
+    /// Wants lost blocks of a range that a slice-set changes. It goes first, as it holds buffers.
+    pub(super) fn decode_for_set(&mut self, range: Extent, wanted: Vec<Want>) {
+        let job = self.new_decode(range, wanted, false, BTreeSet::new());
+        if let Some(decode) = self.decodes.get_mut(&job) {
+            decode.for_set = true;
+        }
+        self.waiting_decodes.rotate_right(1);
+    }
+
+    /// What is kept of a range is not what is there any more.
+    pub(super) fn forget_kept(&mut self, stripe: u64, offset: u32, len: u32) {
+        let spots = self.shared_decodes.range((stripe, 0, 0)..(stripe + 1, 0, 0));
+        let hit = |at: u32, other: u32| at < offset + len && offset < at + other;
+        let old = spots.filter(|&(&(_, at, other), _)| hit(at, other)).map(|(_, &job)| job);
+        let old: Vec<u32> = old.filter(|job| self.kept_decodes.contains(job)).collect();
+        for job in old {
+            self.kept_decodes.retain(|&kept| kept != job);
+            self.forget(job);
+        }
+    }
+
     fn new_decode(
         &mut self,
         range: Extent,
@@ -104,6 +128,7 @@ impl Client {
         let decode = Decode {
             range,
             shared,
+            for_set: false,
             state: State::Waiting,
             without,
             wanted,
@@ -162,7 +187,7 @@ impl Client {
                     } else {
                         RequestError::Medium
                     };
-                    wanted.iter().for_each(|want| self.piece_over(want.request, Err(error)));
+                    wanted.iter().for_each(|want| self.want_over(want.whom, Err(error)));
                 }
                 Err(unfit) => {
                     decode.wanted = wanted;
@@ -183,7 +208,7 @@ impl Client {
         let Some(decode) = self.decodes.get(&job) else { return Err(Unfit::Never) };
         let range = decode.range;
         let key = self.key_of(&range);
-        if self.areas.get(&key).is_some_and(|area| area.sets > 0) {
+        if !decode.for_set && self.areas.get(&key).is_some_and(|area| area.sets > 0) {
             return Err(Unfit::Busy);
         }
         let planner = self.pipeline.planner(0);
@@ -195,7 +220,10 @@ impl Client {
         let missing = wanted.iter().map(cell).filter(|cell| !there(cell));
         let (gone, mut reads): (BTreeSet<Cell>, BTreeSet<Cell>) =
             missing.partition(|cell| lost.contains(&cell.node));
-        if !gone.is_empty() && self.torn.contains(&key) {
+        let (start, end) = self.space.range(key);
+        let sums = self.space.redundancy() != Redundancy::Copies && !self.forced;
+        if !gone.is_empty() && sums && !self.keeper.in_step(start, end) {
+            // They may be of other content.
             return Err(Unfit::Never);
         }
         let known = |cell: &Cell| there(cell) || reads.contains(cell);
@@ -224,7 +252,7 @@ impl Client {
     }
 
     /// Buffers; what is kept goes for them, the oldest first.
-    fn stage(&mut self, count: usize, len: u32) -> Option<Vec<Buf>> {
+    pub(super) fn stage(&mut self, count: usize, len: u32) -> Option<Vec<Buf>> {
         loop {
             if let Some(bufs) = self.staging.take(count, len) {
                 return Some(bufs);
@@ -306,7 +334,7 @@ impl Client {
     pub(super) fn decode_step_done(&mut self, job: u32) {
         let Some(decode) = self.decodes.get_mut(&job) else { return };
         if let Some(Work::Answer(_, want)) = decode.busy.take() {
-            self.piece_over(want.request, Ok(()));
+            self.want_over(want.whom, Ok(()));
         }
         self.decode_step(job);
     }
@@ -335,19 +363,18 @@ impl Client {
     /// Every request goes on with a decoding of its own.
     fn dissolve(&mut self, job: u32, wanted: Vec<Want>) {
         let Some(Decode { range, .. }) = self.forget(job) else { return };
-        let mut requests: BTreeMap<RequestId, Vec<Want>> = BTreeMap::new();
+        let mut each: BTreeMap<Whom, Vec<Want>> = BTreeMap::new();
         for want in wanted {
-            requests.entry(want.request).or_default().push(want);
+            each.entry(want.whom).or_default().push(want);
         }
-        for wanted in requests.into_values() {
+        for wanted in each.into_values() {
             self.new_decode(range, wanted, false, BTreeSet::new());
         }
     }
 
     fn decode_over(&mut self, job: u32) {
         let Some(Decode { range, shared, .. }) = self.decodes.get(&job) else { return };
-        let range = *range;
-        let keeps = *shared && !self.torn.contains(&self.key_of(&range));
+        let (range, keeps) = (*range, *shared);
         match self.decodes.get_mut(&job).filter(|_| keeps) {
             Some(decode) => {
                 decode.state = State::Kept;
@@ -356,6 +383,13 @@ impl Client {
             None => drop(self.forget(job)),
         }
         self.reader_gone(&range);
+    }
+
+    fn want_over(&mut self, whom: Whom, result: Result<(), RequestError>) {
+        match whom {
+            Whom::Request(id) => self.piece_over(id, result),
+            Whom::Set(position) => self.fetched(position, result),
+        }
     }
 
     pub(super) fn forget(&mut self, job: u32) -> Option<Decode> {

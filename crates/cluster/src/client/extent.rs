@@ -20,13 +20,21 @@ impl Extent {
     }
 }
 
-/// A block that a request wants.
+/// A block that somebody wants.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Want {
     /// Data index.
     pub(super) index: u32,
     pub(super) into: Buf,
-    pub(super) request: RequestId,
+    pub(super) whom: Whom,
+}
+
+/// Who wants a block that is brought back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Whom {
+    Request(RequestId),
+    /// The slice-set at a position: the block is lost, and goes into sums.
+    Set(u16),
 }
 
 /// Stripe, first byte in its blocks, length.

@@ -15,8 +15,8 @@ impl Client {
             let flushes =
                 |question: &&Question| matches!(question, Question::Flush(n) if n == number);
             let left = asked.by_ref().filter(flushes).count();
-            if left != flush.left as usize {
-                return Err(format!("{left} nodes flush, counted {}", flush.left));
+            if left != flush.left.unwrap_or(0) as usize {
+                return Err(format!("{left} nodes flush, counted {:?}", flush.left));
             }
         }
         let slots = |link: &&super::Link| {

@@ -7,12 +7,13 @@
 //! that out.
 //!
 //! Two slice-sets never change the same slice of a stripe at once, and nothing is decoded from a
-//! slice that is being written. When a node is lost, reads go on without it, and writes end: what
-//! was not answered by then is undefined, and slices that it leaves torn are not decoded from.
+//! slice that is being written. When a node is lost, reads and writes go on without it, as far as
+//! the code allows: see [`sets`].
 
 mod compare;
 mod decode;
 mod extent;
+mod flush;
 mod gather;
 mod invariants;
 mod mix;
@@ -36,7 +37,7 @@ use braid_array::action::{Command, CommandId, Event};
 use braid_array::array::Scratch;
 use braid_array::fabric::{FabricEvent, FabricOp};
 use braid_array::format::Bitmap;
-use braid_array::keeper::{Keeper, OnLoss, Rules};
+use braid_array::keeper::{Keeper, Rules};
 use braid_array::request::Full;
 use braid_array::status::Status;
 use braid_array::{
@@ -48,12 +49,13 @@ use crate::member;
 pub use crate::member::ClientMember;
 use crate::pipeline::{Params, Pipeline};
 use crate::schedule::Planner;
-use crate::set::Mode;
+use crate::set::{Mode, Roles};
 use crate::wire::Message;
 use braid_array::code::Cell;
 use compare::Compare;
 use decode::Decode;
 use extent::Piece;
+use flush::Flush;
 use gather::Gather;
 use mix::Mix;
 use requests::{Pending, Zeroing};
@@ -90,12 +92,8 @@ pub struct ClientConfig {
 /// What `node_timeout_ms` is unless somebody says otherwise.
 pub const NODE_TIMEOUT_MS: u64 = 5000;
 
-const RULES: Rules = Rules {
-    on_loss: OnLoss::EndWrites,
-    units_at_once: 4,
-    stop_patience_ms: 10_000,
-    marks_ahead: 4,
-};
+const RULES: Rules =
+    Rules { members_fixed: true, units_at_once: 4, stop_patience_ms: 10_000, marks_ahead: 4 };
 
 /// A slice of a stripe: the stripe, and the number of the slice in its blocks.
 type Key = (u64, u32);
@@ -164,16 +162,6 @@ enum Phase {
     Stopped,
 }
 
-/// A flush on its way to the nodes.
-#[derive(Debug)]
-struct Flush {
-    request: RequestId,
-    /// Positions of slice-sets that were answered and have to be stored first.
-    after: BTreeSet<u16>,
-    left: u32,
-    failed: bool,
-}
-
 /// See the module.
 #[derive(Debug)]
 pub struct Client {
@@ -207,7 +195,10 @@ pub struct Client {
     /// Puts that have not been answered.
     unsent: usize,
     mix: Mix,
-    torn: BTreeSet<Key>,
+    /// Somebody vouches for the sums of what was not stopped cleanly.
+    forced: bool,
+    /// Pairs of nodes that are not connected and should be.
+    cut_off: BTreeSet<(u16, u16)>,
     decodes: BTreeMap<u32, Decode>,
     waiting_decodes: VecDeque<u32>,
     /// Decodings that take in what else is wanted of a range.
@@ -259,6 +250,7 @@ impl Client {
         let positions = 0..pipeline.positions();
         let (wide, narrow) = positions.partition(|&p| p < params.wide.count);
         let space = Space::new(&pipeline).map_err(|error| error.to_string())?;
+        let forced = member::vouched_for(&config.members);
         let kept = member::kept(&config.members, config.bitmap, config.read_only, BLOCK_BYTES);
         let kept = kept.ok_or("an array has members")?;
         let takeover = Takeover::new(kept.superblock.set_uuid, config.force, &config.members);
@@ -289,7 +281,8 @@ impl Client {
             version: 0,
             unsent: 0,
             mix,
-            torn: BTreeSet::new(),
+            forced,
+            cut_off: BTreeSet::new(),
             decodes: BTreeMap::new(),
             waiting_decodes: VecDeque::new(),
             shared_decodes: BTreeMap::new(),
@@ -334,6 +327,16 @@ impl Client {
 
     fn alive(&self, role: u16) -> bool {
         self.links[usize::from(role)].alive()
+    }
+
+    /// The same as a set.
+    fn missing(&self) -> Roles {
+        self.lost().into_iter().collect()
+    }
+
+    /// Nothing may change any more.
+    fn writes_over(&self) -> bool {
+        self.keeper.writes_over() || self.keeper.has_failed()
     }
 
     /// The roles whose nodes are missing or lost.
@@ -445,7 +448,7 @@ impl Client {
             return self.part_with(role, "it answers what was not asked");
         };
         if let (Question::Flush(_) | Question::Meta, Err(why)) = (question, &answer) {
-            self.fail_writes(role, why.clone());
+            self.do_without(role, why.clone());
         }
         match question {
             Question::Grant | Question::Inventory => self.vote_refused(role, answer.err()),
@@ -460,7 +463,7 @@ impl Client {
             Question::Open | Question::Prepare | Question::Connect => {
                 self.setup_answered(role, question, answer);
             }
-            Question::Flush(number) => self.flush_answered(number, answer.is_ok()),
+            Question::Flush(number) => self.flush_answered(number),
             Question::Meta => self.meta_answered(),
             Question::Ping => {}
         }
@@ -500,7 +503,7 @@ impl Client {
         self.others_without(role);
         for question in left_open {
             match question {
-                Question::Flush(number) => self.flush_answered(number, !self.unsafe_losses()),
+                Question::Flush(number) => self.flush_answered(number),
                 Question::Meta => self.meta_answered(),
                 Question::Open | Question::Prepare | Question::Connect | Question::Ping => {}
                 Question::Grant | Question::Inventory => {}
@@ -512,63 +515,26 @@ impl Client {
         self.reads_without(role);
     }
 
-    /// Whether nodes are gone that may take along what was answered and not flushed: they may come
-    /// back without it, and the array then goes by what its data blocks say.
-    fn unsafe_losses(&self) -> bool {
-        let unflushed = !self.keeper.is_read_only() && self.keeper.is_active();
-        self.keeper.has_failed()
-            || unflushed && self.links.iter().any(|link| link.state == LinkState::Lost)
-    }
-
     /// The nodes hang up on one that is lost, so that nothing of it comes any more.
     fn others_without(&mut self, lost: u16) {
         for role in 0..self.params().nodes {
-            if self.links[usize::from(role)].state == LinkState::Ready {
+            let state = self.links[usize::from(role)].state;
+            if matches!(state, LinkState::Wiring { .. } | LinkState::Ready) {
                 self.send(role, &Message::Without { role: lost });
             }
         }
     }
 
-    /// Has the nodes make durable what was answered, once it is stored.
-    fn flush_nodes(&mut self, request: RequestId) {
-        let number = self.next_tag;
-        self.next_tag = self.next_tag.wrapping_add(1);
-        let going = self.open.iter().filter(|(_, open)| open.is_going());
-        let after: BTreeSet<u16> = going.map(|(&position, _)| position).collect();
-        self.flushes.insert(number, Flush { request, after, left: 0, failed: false });
-        self.send_flush(number);
-    }
-
-    fn send_flush(&mut self, number: u32) {
-        let failed = self.unsafe_losses();
-        let roles: Vec<u16> = (0..self.params().nodes).filter(|&r| self.alive(r)).collect();
-        let Some(flush) = self.flushes.get_mut(&number) else { return };
-        if !flush.after.is_empty() {
-            return;
+    /// Goes on with what waited for superblocks to tell of those who were lost; was there any?
+    fn go_on_told(&mut self) -> bool {
+        if !self.keeper.failures_told() {
+            return false;
         }
-        flush.failed |= failed;
-        flush.left = roles.len() as u32;
-        for role in &roles {
-            self.ask(*role, Question::Flush(number), |tag| Message::Flush { tag });
-        }
-        if roles.is_empty() {
-            self.flush_over(number);
-        }
-    }
-
-    fn flush_answered(&mut self, number: u32, fine: bool) {
-        let Some(flush) = self.flushes.get_mut(&number) else { return };
-        flush.failed |= !fine;
-        flush.left -= 1;
-        if flush.left == 0 {
-            self.flush_over(number);
-        }
-    }
-
-    fn flush_over(&mut self, number: u32) {
-        let Some(flush) = self.flushes.remove(&number) else { return };
-        let result = if flush.failed { Err(RequestError::Failed) } else { Ok(()) };
-        self.piece_over(flush.request, result);
+        let went_on = self.advance_held();
+        let numbers: Vec<u32> = self.flushes.keys().copied().collect();
+        let before = self.flushes.len();
+        numbers.into_iter().for_each(|number| self.end_flush(number));
+        went_on || self.flushes.len() < before
     }
 
     fn command(&mut self, id: CommandId, command: Command) {
@@ -586,9 +552,13 @@ impl Client {
             return;
         }
         self.work_on_zeroes();
-        self.start_gathers();
-        self.drive_keeper();
-        self.record_torn();
+        loop {
+            self.start_gathers();
+            if !self.drive_keeper() {
+                break;
+            }
+        }
+        self.record_changes();
         self.start_decodes();
         self.send_goes();
         self.send_reads();

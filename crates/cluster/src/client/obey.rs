@@ -48,22 +48,25 @@ impl Client {
         self.obey();
     }
 
-    /// Has the keeper do what it can do now, and opens the slice-sets that wait for it.
-    pub(super) fn drive_keeper(&mut self) {
+    /// Has the keeper do what it can do now, and opens the slice-sets that wait for it. Did any go
+    /// on, so that there may be more to do?
+    pub(super) fn drive_keeper(&mut self) -> bool {
         loop {
             let updates = self.keeper.updates();
             self.keeper.drive_sync();
             self.obey();
             self.start_work();
-            self.advance_held();
             self.open_sets();
             self.keeper.drive_meta();
             self.obey();
             self.with_traffic(|keeper, traffic| keeper.drive_stop(traffic));
             self.keeper.drive_meta();
             self.obey();
+            if self.go_on_told() {
+                return true;
+            }
             if self.keeper.updates() == updates {
-                return;
+                return false;
             }
         }
     }
@@ -84,8 +87,8 @@ impl Client {
 
     /// A node is there and does not do its part: it cannot be relied on any more. That holds for a
     /// flush, too: the next may succeed without what this one should have made durable.
-    pub(super) fn fail_writes(&mut self, role: u16, why: Refusal) {
-        self.keeper.end_writes(self.member_id(role), why);
+    pub(super) fn do_without(&mut self, role: u16, why: Refusal) {
+        self.keeper.lose_member(self.member_id(role), why);
         self.obey();
     }
 

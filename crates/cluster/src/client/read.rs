@@ -4,7 +4,7 @@
 use braid_array::IoError;
 use braid_array::keeper::Tried;
 
-use super::extent::{Extent, Piece, Spot, Want, Whose};
+use super::extent::{Extent, Piece, Spot, Want, Whom, Whose};
 use super::setup::Link;
 use super::{BTreeMap, Buf, Client, Message, Request, RequestError, RequestId, SECTOR_BYTES};
 
@@ -25,7 +25,7 @@ impl Client {
                 self.read_part(request.id, extent, into);
             } else {
                 let (_, wanted) = together.entry(extent.place()).or_insert((extent, Vec::new()));
-                wanted.push(Want { index: extent.index, into, request: request.id });
+                wanted.push(Want { index: extent.index, into, whom: Whom::Request(request.id) });
             }
             next += u64::from(extent.len);
         }
@@ -117,7 +117,7 @@ impl Client {
         let Piece { cell, extent, into, whose } = piece;
         match whose {
             Whose::Request(request) => {
-                let wanted = vec![Want { index: extent.index, into, request }];
+                let wanted = vec![Want { index: extent.index, into, whom: Whom::Request(request) }];
                 if self.alive(cell.node) {
                     self.decode_without(extent, wanted, cell.node);
                 } else {

@@ -145,10 +145,11 @@ impl Client {
 
     /// Cuts ranges of zeroes into writes, some at a time.
     pub(super) fn work_on_zeroes(&mut self) {
+        let over = self.writes_over();
         while let Some(zeroing) = self.zeroing.front_mut() {
             let id = zeroing.id;
             let busy = self.requests.get(&id).map_or(0, |pending| pending.left);
-            if self.keeper.writes_over() || zeroing.next == zeroing.end {
+            if over || zeroing.next == zeroing.end {
                 let whole = zeroing.next == zeroing.end;
                 self.zeroing.pop_front();
                 self.piece_over(id, if whole { Ok(()) } else { Err(RequestError::Failed) });

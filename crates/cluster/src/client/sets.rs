@@ -12,11 +12,12 @@
 use std::sync::Arc;
 
 use braid_array::Refusal;
+use braid_array::code::Content;
 
+use super::extent::{Extent, Want, Whom};
 use super::write::PendingSet;
 use super::{
-    Action, BTreeMap, BTreeSet, Buf, Cell, Client, FabricOp, Key, Message, Planner, RequestError,
-    Use,
+    Action, BTreeMap, BTreeSet, Buf, Cell, Client, FabricOp, Key, Message, RequestError, Use,
 };
 use crate::pipeline::Course;
 use crate::schedule::Endpoint;
@@ -54,6 +55,8 @@ pub(super) struct OpenSet {
     pub(super) staged: Vec<Buf>,
     /// Copies and sums that have to be done before anything is sent of them.
     pub(super) computing: u32,
+    /// Lost blocks that are being brought back, before anything is sent.
+    pub(super) fetching: u32,
     /// Puts that are not answered.
     pub(super) puts: u32,
     /// Nodes that have a part in it.
@@ -81,7 +84,7 @@ impl OpenSet {
 
     /// Nothing that it waits for is under way any more.
     pub(super) fn is_due(&self) -> bool {
-        self.puts == 0 && self.computing == 0 && self.waits.is_empty()
+        self.puts == 0 && self.computing == 0 && self.fetching == 0 && self.waits.is_empty()
     }
 }
 
@@ -91,11 +94,6 @@ impl Client {
         let Some(plan) = self.pipeline.plan_of(&set) else {
             unreachable!("the client opens what it may: {set:?}")
         };
-        let parts: BTreeSet<u16> = plan.involved(set.mode, &set.touched).into_iter().collect();
-        for &role in &parts {
-            self.send(role, &Message::Open { set: set.clone() });
-            self.keeper.asked(self.member_id(role));
-        }
         let mut sources = BTreeMap::new();
         let kept = staged.clone();
         let mut computing = 0;
@@ -113,6 +111,15 @@ impl Client {
             }
             sources.insert(index, whole);
         }
+        let lost = set.touched.iter().filter(|index| !sources.contains_key(index));
+        let mut wanted = Vec::new();
+        for index in lost.collect::<Vec<u32>>() {
+            let into = staged.pop().expect("a buffer for every block that is brought back");
+            wanted.push(Want { index, into, whom: Whom::Set(position) });
+            sources.insert(index, into);
+        }
+        let (stripe, at, len) = (set.stripe, set.offset, set.len);
+        self.forget_kept(stripe, at, len);
         let open = OpenSet {
             plan,
             job,
@@ -120,51 +127,87 @@ impl Client {
             staged: kept,
             computing,
             puts: 0,
-            waits: parts.clone(),
-            parts,
+            fetching: wanted.len() as u32,
+            waits: BTreeSet::new(),
+            parts: BTreeSet::new(),
             stage: Stage::Open,
             fine: true,
             set,
         };
         self.open.insert(position, open);
-        if computing == 0 {
+        if wanted.is_empty() {
             self.flow(position);
+        } else {
+            self.decode_for_set(Extent { stripe, index: 0, at, len }, wanted);
         }
+    }
+
+    /// A lost block is back, or cannot be had.
+    pub(super) fn fetched(&mut self, position: u16, result: Result<(), RequestError>) {
+        let Some(open) = self.open.get_mut(&position) else { return };
+        open.fetching -= 1;
+        open.fine &= result.is_ok();
+        if open.fine {
+            return self.flow(position);
+        }
+        open.job.tries = MAX_TRIES;
+        self.advance(position);
     }
 
     pub(super) fn copy_done(&mut self, position: u16) {
         let Some(open) = self.open.get_mut(&position) else { return };
         open.computing -= 1;
-        if open.computing == 0 {
+        if open.fine {
             self.flow(position);
+        } else {
+            self.advance(position);
         }
     }
 
-    /// All new content is in one piece: data go out, and parities of ours are formed.
+    /// When all new content is in one piece, data go out, and parities of ours are formed.
     fn flow(&mut self, position: u16) {
-        let Some(open) = self.open.get(&position) else { return };
-        let slices: Vec<(usize, Buf)> =
-            open.sources.iter().map(|(&index, &buf)| (index as usize, buf)).collect();
-        for (transfer, buf) in slices {
-            self.put(position, transfer, buf);
-        }
+        let here = self.links.iter().map(super::Link::alive).collect::<Vec<bool>>();
         let Some(open) = self.open.get_mut(&position) else { return };
-        if open.set.planner != Planner::Client {
-            return self.advance(position);
+        if open.computing > 0 || open.fetching > 0 {
+            return;
         }
+        let (set, plan) = (open.set.clone(), Arc::clone(&open.plan));
+        let involved = plan.involved(set.mode, &set.touched);
+        open.parts = involved.into_iter().filter(|&role| here[usize::from(role)]).collect();
+        open.waits = open.parts.clone();
+        let parts: Vec<u16> = open.parts.iter().copied().collect();
+        let sources = open.sources.clone();
+        for role in parts {
+            self.send(role, &Message::Open { set: set.clone() });
+            self.keeper.asked(self.member_id(role));
+        }
+        let mut sums = Vec::new();
+        for (transfer, content) in plan.sent_by_client(set.mode, &set.touched) {
+            match content {
+                Content::Data(index) => self.put(position, transfer, sources[&index]),
+                Content::Sum(equation) => sums.push(equation),
+            }
+        }
+        self.form(position, &sums);
+        self.advance(position);
+    }
+
+    /// Forms the parities that the client makes.
+    fn form(&mut self, position: u16, sums: &[usize]) {
+        let Some(open) = self.open.get_mut(&position) else { return };
         let equations = open.plan.code.equations();
-        let sums = (0..equations.len()).map(|equation| {
+        let sums = sums.iter().map(|&equation| {
             let terms = &equations[equation].terms;
             let index = |cell: Cell| match open.plan.code.content(cell) {
-                braid_array::code::Content::Data(index) => index,
-                braid_array::code::Content::Sum(_) => unreachable!("terms are data"),
+                Content::Data(index) => index,
+                Content::Sum(_) => unreachable!("terms are data"),
             };
             let inputs = terms.iter().map(|term| open.sources[&index(term.cell)]).collect();
             (equation, inputs, terms.iter().map(|term| term.coef).collect())
         });
         let sums: Vec<(usize, Vec<Buf>, Vec<u8>)> = sums.collect();
         open.computing = sums.len() as u32;
-        let outputs = open.staged[..sums.len()].to_vec();
+        let outputs: Vec<Buf> = sums.iter().map(|(equation, ..)| open.staged[*equation]).collect();
         for ((equation, inputs, coefs), output) in sums.into_iter().zip(outputs) {
             self.sum(Use::Sum { position, equation }, inputs, coefs, output);
         }
@@ -223,17 +266,44 @@ impl Client {
             open.fine &= fine;
         }
         if own_fault {
-            let why = Refusal::new("what is to be changed cannot be read", "look at its storage");
-            self.fail_writes(role, why);
+            self.has_a_fault(role, position);
         }
         let nodes = self.params().nodes;
         for other in cut_off.iter().filter(|&other| other < nodes) {
-            if self.alive(other) {
-                let reason = "a node is not connected to another";
-                self.fail_writes(role, Refusal::new(reason, "look at the network between them"));
-            }
+            self.cut_off.insert((role.min(other), role.max(other)));
         }
         self.advance(position);
+    }
+
+    /// A node cannot read what a slice-set needs of its store. It goes, unless the array could not
+    /// do without it: then that write alone fails.
+    fn has_a_fault(&mut self, role: u16, position: u16) {
+        if self.keeper.needs(self.member_id(role)) {
+            if let Some(open) = self.open.get_mut(&position) {
+                open.job.tries = MAX_TRIES;
+            }
+            return;
+        }
+        let why = Refusal::new("what is to be changed cannot be read", "look at its storage");
+        self.do_without(role, why);
+    }
+
+    /// Some nodes that are there are not connected to each other. The one goes that most others do
+    /// not see, so that the rest all see each other; unless the array could not do without it.
+    fn part_the_cut_off(&mut self) {
+        loop {
+            let there = |&(a, b): &(u16, u16)| self.alive(a) && self.alive(b);
+            let pairs: Vec<(u16, u16)> = self.cut_off.iter().copied().filter(there).collect();
+            let ends = || pairs.iter().flat_map(|&(a, b)| [a, b]);
+            let complaints = |role: u16| ends().filter(|&other| other == role).count();
+            self.cut_off = pairs.iter().copied().collect();
+            let spared = |role: u16| !self.keeper.needs(self.member_id(role));
+            let worst = ends().filter(|&role| spared(role));
+            let worst = worst.max_by_key(|&role| (complaints(role), role));
+            let Some(worst) = worst else { return };
+            let reason = "it is not connected to another node";
+            self.do_without(worst, Refusal::new(reason, "look at the network between the nodes"));
+        }
     }
 
     /// A node has closed its part.
@@ -245,11 +315,8 @@ impl Client {
         }
         let going = self.open.get(&position).is_some_and(OpenSet::is_going);
         if !fine && going {
-            if let Some(open) = self.open.get_mut(&position) {
-                open.fine = false;
-            }
             let why = Refusal::new("what was written cannot be stored", "look at its storage");
-            self.fail_writes(role, why);
+            self.do_without(role, why);
         }
         self.advance(position);
     }
@@ -271,8 +338,6 @@ impl Client {
             if let Some(open) = self.open.get_mut(&position) {
                 open.parts.remove(&role);
                 if open.waits.remove(&role) {
-                    // It may return without what it was storing, and nobody says so.
-                    open.fine &= !(open.is_going() && self.keeper.writes_over());
                     self.keeper.answered(self.member_id(role));
                 }
             }
@@ -281,19 +346,20 @@ impl Client {
     }
 
     /// What waited for the superblocks goes, now that they tell of those who were lost.
-    pub(super) fn advance_held(&mut self) {
-        let held = self.open.iter().filter(|(_, open)| open.stage == Stage::Held);
+    pub(super) fn advance_held(&mut self) -> bool {
+        let waits = |open: &OpenSet| matches!(open.stage, Stage::Held | Stage::Going);
+        let held = self.open.iter().filter(|(_, open)| waits(open) && open.is_due());
         let held: Vec<u16> = held.map(|(&position, _)| position).collect();
-        held.into_iter().for_each(|position| self.advance(position));
+        held.iter().for_each(|&position| self.advance(position));
+        !held.is_empty()
     }
 
     /// Does the next thing with a slice-set when nothing is under way that has to be over before.
     fn advance(&mut self, position: u16) {
+        let over = self.writes_over();
         let Some(open) = self.open.get_mut(&position).filter(|open| open.is_due()) else { return };
         match open.stage {
-            Stage::Open | Stage::Held
-                if !open.fine || open.parts.is_empty() || self.keeper.writes_over() =>
-            {
+            Stage::Open | Stage::Held if !open.fine || open.parts.is_empty() || over => {
                 self.drop_set(position);
             }
             Stage::Open | Stage::Held => {
@@ -302,6 +368,8 @@ impl Client {
                     self.go(position);
                 }
             }
+            // Who was lost meanwhile may lack it.
+            Stage::Going if !self.keeper.failures_told() => {}
             Stage::Going | Stage::Dropped => self.end_set(position),
         }
     }
@@ -362,20 +430,18 @@ impl Client {
         let kind = usize::from(position >= self.params().wide.count);
         let more = !self.jobs[kind].is_empty();
         self.free[kind].push_back(position);
-        let OpenSet { mut job, staged, stage, fine, .. } = open;
+        let OpenSet { mut job, staged, stage, .. } = open;
         self.staging.give(staged);
         if stage == Stage::Dropped {
             job.tries += 1;
-            if self.keeper.writes_over() || job.tries > MAX_TRIES {
+            self.part_the_cut_off();
+            if self.writes_over() || job.tries > MAX_TRIES {
                 return self.fail_job(job);
             }
             return self.jobs[kind].push_front(job);
         }
         self.mix.credit(self.keeper.now(), more);
-        let key = job.key;
-        if !fine {
-            self.torn.insert(key);
-        }
+        let (key, fine) = (job.key, !self.keeper.has_failed());
         if job.background {
             self.work_set_over(key, fine);
         } else {

@@ -31,7 +31,13 @@ pub(super) enum LinkState {
     },
     Preparing,
     Prepared,
-    Wiring,
+    /// It is to connect to the others.
+    Wiring {
+        /// A refusal is final from here on: until then one of them may turn out to be lost.
+        until: Instant,
+        /// Ask again then.
+        retry_at: Option<Instant>,
+    },
     Ready,
     Lost,
 }
@@ -166,19 +172,16 @@ impl Client {
                 self.setup_goes_on();
             }
             (Question::Prepare, Err(why), _) => self.give_up(role, why),
-            (Question::Connect, Ok(None), LinkState::Wiring) => {
+            (Question::Connect, Ok(None), LinkState::Wiring { .. }) => {
                 link.state = LinkState::Ready;
                 self.setup_goes_on();
             }
-            (Question::Connect, Err(why), LinkState::Wiring) => {
-                // Reads need no wires; the other end of this one may wait for it for ever.
-                let wiring = |link: &&mut Link| link.state == LinkState::Wiring;
-                self.links.iter_mut().filter(wiring).for_each(|link| link.state = LinkState::Ready);
-                self.fail_writes(role, why);
-                self.setup_goes_on();
+            (Question::Connect, Err(_), LinkState::Wiring { until, .. }) if now < until => {
+                let retry_at = Some(now.plus_millis(RETRY_MILLIS));
+                link.state = LinkState::Wiring { until, retry_at };
             }
-            // Another node was lost meanwhile, and the array serves reads without this answer.
-            (Question::Connect, _, LinkState::Ready) => {}
+            // Two nodes that are there do not see each other.
+            (Question::Connect, Err(why), LinkState::Wiring { .. }) => self.do_without(role, why),
             _ => self.part_with(role, "it does not keep to the protocol"),
         }
     }
@@ -203,57 +206,61 @@ impl Client {
         if !matches!(self.phase, Phase::Setup) {
             return;
         }
-        let complete = self.links.iter().all(Link::alive);
         let all = |state: LinkState| self.links.iter().all(|l| l.state == state || !l.alive());
-        if complete && all(LinkState::Prepared) {
-            self.wire();
-        } else if all(LinkState::Ready) || (!complete && self.none_before_prepared()) {
-            for link in self.links.iter_mut().filter(|link| link.alive()) {
-                link.state = LinkState::Ready;
-            }
+        if all(LinkState::Ready) {
             self.phase = Phase::Running;
             self.keeper.begin();
+        } else if all(LinkState::Prepared) {
+            self.wire();
         }
-    }
-
-    fn none_before_prepared(&self) -> bool {
-        let late =
-            |state| matches!(state, LinkState::Prepared | LinkState::Wiring | LinkState::Ready);
-        self.links.iter().all(|link| late(link.state) || !link.alive())
     }
 
     fn wire(&mut self) {
-        let peer = |(role, link): (u16, &Link)| {
-            let address = link.member.as_ref()?.address.clone();
-            Some(PeerAddress { role, address, ring: link.ring })
-        };
-        let peers: Vec<PeerAddress> = (0..).zip(&self.links).filter_map(peer).collect();
+        let until = self.keeper.now().plus_millis(PATIENCE_MILLIS);
         for role in 0..self.params().nodes {
-            self.links[usize::from(role)].state = LinkState::Wiring;
-            let others = peers.iter().filter(|peer| peer.role != role).cloned().collect();
-            self.ask(role, Question::Connect, |tag| Message::Connect { tag, peers: others });
+            if self.alive(role) {
+                self.links[usize::from(role)].state = LinkState::Wiring { until, retry_at: None };
+                self.ask_to_connect(role);
+            }
         }
     }
 
-    /// Asks again for volumes that were taken.
+    /// Has a node connect to the others that are there.
+    fn ask_to_connect(&mut self, role: u16) {
+        let peer = |(other, link): (u16, &Link)| {
+            let there = link.alive() && other != role;
+            let address = link.member.as_ref().filter(|_| there)?.address.clone();
+            Some(PeerAddress { role: other, address, ring: link.ring })
+        };
+        let peers: Vec<PeerAddress> = (0..).zip(&self.links).filter_map(peer).collect();
+        self.ask(role, Question::Connect, |tag| Message::Connect { tag, peers });
+    }
+
+    /// Asks again for volumes that were taken, and to connect.
     pub(super) fn setup_tick(&mut self) {
         if !matches!(self.phase, Phase::Setup) {
             return;
         }
         for role in 0..self.params().nodes {
+            let now = self.keeper.now();
             let link = &mut self.links[usize::from(role)];
-            if let LinkState::Opening { until, retry_at: Some(at) } = link.state
-                && at <= self.keeper.now()
-            {
-                link.state = LinkState::Opening { until, retry_at: None };
-                self.open_volume(role);
+            match link.state {
+                LinkState::Opening { until, retry_at: Some(at) } if at <= now => {
+                    link.state = LinkState::Opening { until, retry_at: None };
+                    self.open_volume(role);
+                }
+                LinkState::Wiring { until, retry_at: Some(at) } if at <= now => {
+                    link.state = LinkState::Wiring { until, retry_at: None };
+                    self.ask_to_connect(role);
+                }
+                _ => {}
             }
         }
     }
 
     pub(super) fn setup_deadline(&self) -> Option<Instant> {
         let retry = |link: &Link| match link.state {
-            LinkState::Opening { retry_at, .. } => retry_at,
+            LinkState::Opening { retry_at, .. } | LinkState::Wiring { retry_at, .. } => retry_at,
             _ => None,
         };
         let setup = matches!(self.phase, Phase::Setup);

@@ -345,14 +345,20 @@ impl Client {
         self.record(view);
     }
 
-    /// Has it recorded when parts of the array begin to wait for a resync, or none does any more.
-    pub(super) fn record_torn(&mut self) {
-        let over = self.keeper.is_read_only() || self.keeper.is_stopping();
-        let torn = self.keeper.has_to_resync() || self.keeper.writes_over();
-        if over || torn == self.takeover.view.torn || !self.takeover.waiting.is_empty() {
+    /// Has it recorded when somebody is lost, and when parts of the array begin to wait for a
+    /// resync, or none does any more. When too many are lost nothing changes, views neither. (That
+    /// nothing is answered before those who come later hear of a loss is the superblocks' doing.)
+    pub(super) fn record_changes(&mut self) {
+        let over = self.keeper.is_read_only() || self.keeper.is_stopping() || self.writes_over();
+        let torn = self.keeper.has_to_resync();
+        let mut view = self.takeover.view.clone();
+        for (member, link) in view.members.iter_mut().zip(&self.links) {
+            *member = if link.alive() { *member } else { 0 };
+        }
+        let same = torn == view.torn && view.members == self.takeover.view.members;
+        if over || same || !self.takeover.waiting.is_empty() {
             return;
         }
-        let view = self.takeover.view.clone();
         self.record(View { count: view.count + 1, torn, ..view });
     }
 

@@ -21,7 +21,7 @@ impl Client {
     pub(super) fn start_work(&mut self) {
         for _ in 0..self.waiting_work.len() {
             let Some(task) = self.waiting_work.pop_front() else { return };
-            if self.keeper.writes_over() {
+            if self.writes_over() {
                 self.work_over(&task, Done::Failed);
                 continue;
             }
@@ -35,6 +35,8 @@ impl Client {
                     self.working.insert(key, task);
                     self.add_background_job(key, BTreeMap::new());
                 }
+                // Nothing can be compared with what is not there.
+                Work::Compare(_) if !self.lost().is_empty() => self.work_over(&task, Done::Failed),
                 Work::Compare(fix) if self.compare(key, fix) => {
                     self.working.insert(key, task);
                 }

@@ -4,11 +4,12 @@
 //!  gathered ─► job ─► first in line: told to the keeper, buffers, a position ─► open
 //! ```
 
-use braid_array::code::{Part, Way};
+use braid_array::code::StripeCode;
 
 use super::gather::{Fragment, Patience, Stretch};
 use super::{Area, BTreeMap, BTreeSet, Buf, Client, Gather, Key, Mode, Planner, RequestError};
 use crate::pipeline::Course;
+use crate::pipeline::{lost_blocks, way};
 use crate::set::{Roles, Set, Touched};
 
 /// A slice-set that waits for a position.
@@ -151,36 +152,27 @@ impl Client {
         self.add_job(PendingSet { key, by_client, range, background: true, ticket, tries: 0 });
     }
 
-    /// The way to write a part of a stripe with the fewest reads and writes of members; background
-    /// work makes the parities right, whatever they are.
-    fn mode(plan: &Course, touched: &Touched, background: bool) -> Mode {
-        if background {
-            return if touched.is_all() { Mode::Full } else { Mode::Reconstruct };
+    /// The way to write a part of a stripe with the fewest reads and writes of members, and all
+    /// blocks that are put then; background work makes the parities right, whatever they are.
+    fn way(code: &StripeCode, touched: &Touched, missing: Roles, sums: bool) -> (Mode, Touched) {
+        if !sums {
+            return way(code, touched, missing);
         }
-        let part = Part {
-            code: &plan.code,
-            covered: &|index| touched.contains(index as u32),
-            readable: &|_| true,
-            held: &|_| true,
-            in_step: true,
-        };
-        match part.way() {
-            Way::Whole => Mode::Full,
-            Way::Delta => Mode::Delta,
-            Way::Reconstruct | Way::Recover => Mode::Reconstruct,
-        }
+        let mut put = touched.clone();
+        lost_blocks(code, missing).for_each(|index| put.insert(index));
+        (if put.is_all() { Mode::Full } else { Mode::Reconstruct }, put)
     }
 
     /// Gives positions to jobs, first come first served among those of a kind.
     pub(super) fn open_sets(&mut self) {
         for kind in 0..2 {
             while !self.jobs[kind].is_empty() {
-                if self.keeper.writes_over() {
+                if self.writes_over() {
                     let Some(job) = self.jobs[kind].pop_front() else { break };
                     self.fail_job(job);
                     continue;
                 }
-                if !self.may_write(kind) || self.free[kind].is_empty() || !self.open_first(kind) {
+                if !self.may_write(kind) || !self.open_first(kind) {
                     break;
                 }
             }
@@ -195,9 +187,9 @@ impl Client {
         self.keeper.is_told(ticket)
     }
 
-    /// Opens the first job, if there are buffers for what it needs.
+    /// Opens the first job, if there are a position and buffers for what it needs.
     fn open_first(&mut self, kind: usize) -> bool {
-        let sums_of = |code: &braid_array::code::StripeCode| code.equations().len();
+        let missing = self.missing();
         let job = &mut self.jobs[kind][0];
         let whole = job.range.touched.is_all();
         let by_client = *job
@@ -205,13 +197,24 @@ impl Client {
             .get_or_insert_with(|| whole && self.redundant && self.mix.client_makes_next());
         let (len, stripe) = (job.range.len, job.key.0);
         let scattered = job.range.pieces.values().filter(|pieces| pieces.len() > 1).count();
-        let planner = if by_client { Planner::Client } else { self.pipeline.planner(0) };
+        let planner = self.pipeline.planner(0);
         let Some(plan) = self.pipeline.plan(stripe, planner) else { return false };
-        let sums = if by_client { sums_of(&plan.code) } else { 0 };
-        let Some(staged) = self.staging.take(scattered + sums, len) else { return false };
+        let (mode, touched) = Self::way(&plan.code, &job.range.touched, missing, job.background);
+        let sums = if by_client { plan.code.equations().len() } else { 0 };
+        let fetched = (touched.count() - job.range.touched.count()) as usize;
+        if fetched > 0 && !self.room_to_fetch(&plan.code, scattered + fetched) {
+            return false;
+        }
+        let of = self.positions_for(kind, missing);
+        let Some(at) = self.position(of, &plan, &touched, missing, by_client) else {
+            return false;
+        };
+        let Some(staged) = self.stage(scattered + sums + fetched, len) else { return false };
         let Some(job) = self.jobs[kind].pop_front() else { return false };
-        let position = self.position(kind, &plan, &job.range.touched);
-        let planner = if by_client { planner } else { self.pipeline.planner(position) };
+        let Some(position) = self.free[of].remove(at) else { return false };
+        let encoder = self.pipeline.planner_without(position, missing);
+        let planner = if by_client { Some(Planner::Client) } else { encoder };
+        let Some(planner) = planner else { return false };
         self.version += 1;
         let set = Set {
             position,
@@ -220,21 +223,51 @@ impl Client {
             stripe,
             offset: job.range.offset,
             len,
-            mode: Self::mode(&plan, &job.range.touched, job.background),
+            mode,
             planner,
             fua: job.range.fua,
-            touched: job.range.touched.clone(),
-            missing: Roles::NONE,
+            touched,
+            missing,
         };
         self.turns[usize::from(position)] = set.turn.wrapping_add(1);
         self.open_set(job, set, staged);
         true
     }
 
-    /// The position whose encoder has least to send; otherwise the one that is free longest.
-    fn position(&mut self, kind: usize, plan: &Course, touched: &Touched) -> u16 {
+    /// Whether lost blocks of a stripe can be brought back while slice-sets hold buffers that wait
+    /// for that: so that none waits for buffers that others hold for the same reason.
+    fn room_to_fetch(&mut self, code: &StripeCode, own: usize) -> bool {
+        let fetching = self.open.values().filter(|open| open.fetching > 0).count();
+        let stripe = code.data().len() + code.equations().len();
+        let needed = own + stripe * (fetching + 1);
+        let Some(taken) = self.stage(needed, 512) else { return false };
+        self.staging.give(taken);
+        true
+    }
+
+    /// Of which kind the positions are that jobs of a kind get: short ones do with long positions
+    /// when the encoders of all others are missing.
+    fn positions_for(&self, kind: usize, missing: Roles) -> usize {
+        let mut narrow = self.params().wide.count..self.pipeline.positions();
+        let rests = |position| self.pipeline.planner_without(position, missing).is_none();
+        if kind == 1 && narrow.all(rests) { 0 } else { kind }
+    }
+
+    /// Which free position: the one whose encoder has least to send; otherwise the one that is free
+    /// longest. Those whose encoder is missing rest, unless the client makes the parities.
+    fn position(
+        &self,
+        kind: usize,
+        plan: &Course,
+        touched: &Touched,
+        missing: Roles,
+        by_client: bool,
+    ) -> Option<usize> {
         let nodes = self.params().nodes;
-        let mut best = 0;
+        let free = || {
+            let free = self.free[kind].iter().enumerate();
+            free.filter(|&(_, &p)| by_client || self.pipeline.planner_without(p, missing).is_some())
+        };
         if !touched.is_all() && touched.count() > 0 {
             // What a node keeps for itself does not travel.
             let mut kept = vec![0u32; usize::from(nodes)];
@@ -252,10 +285,10 @@ impl Client {
                 let node = position % nodes;
                 if lone { u32::from(Some(node) == home) } else { kept[usize::from(node)] }
             };
-            let most = self.free[kind].iter().map(|&p| worth(p)).max().unwrap_or(0);
-            best = self.free[kind].iter().position(|&p| worth(p) == most).unwrap_or(0);
+            let most = free().map(|(_, &p)| worth(p)).max()?;
+            return free().find(|&(_, &p)| worth(p) == most).map(|(at, _)| at);
         }
-        self.free[kind].remove(best).expect("there is a free position")
+        free().next().map(|(at, _)| at)
     }
 
     pub(super) fn fail_job(&mut self, job: PendingSet) {

@@ -6,7 +6,7 @@ use braid_array::{Action, IoOp, Refusal, SECTOR_BYTES};
 use super::ids::{ArrayId, ClientId, Violation};
 use super::orphans::Settling;
 use super::out::Flight;
-use super::pipe::{Link, Pipe};
+use super::pipe::{Link, Neighbour, Pipe};
 use super::reads::within;
 use super::volumes::Held;
 use super::{Life, Node, meta, slot, volumes, votes};
@@ -321,9 +321,12 @@ impl Node {
         let neighbour = pipe.neighbours.get(usize::from(role));
         let link = neighbour.ok_or(Violation("Without a role that is none"))?.link;
         if let Link::Up(peer) | Link::Dialing(peer) = link {
+            self.conns.remove(&peer);
             self.out.hang_up(peer);
-            self.lost(peer, "the client does without it");
         }
+        pipe.neighbours[usize::from(role)].told = None;
+        pipe.lost(role, &mut self.out);
+        self.check_connected(id);
         Ok(())
     }
 
@@ -600,7 +603,14 @@ impl Node {
         let id = self.sessions.get(&session).copied().ok_or(stranger)?;
         let client = self.clients.get_mut(&id).filter(|client| client.is_here());
         let pipe = client.and_then(|client| client.pipe.as_mut()).ok_or(stranger)?;
-        if role >= pipe.role || pipe.neighbours[usize::from(role)].link != Link::Absent {
+        let waits = |neighbour: &&Neighbour| match neighbour.link {
+            Link::Absent => true,
+            // Not when the client does without it.
+            Link::Lost => neighbour.told.is_some(),
+            Link::Dialing(_) | Link::Up(_) => false,
+        };
+        let neighbour = pipe.neighbours.get(usize::from(role)).filter(waits);
+        if role >= pipe.role || neighbour.is_none() {
             return Err(stranger);
         }
         pipe.neighbours[usize::from(role)].link = Link::Up(peer);

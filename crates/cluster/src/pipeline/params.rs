@@ -36,7 +36,8 @@ pub struct Params {
     pub stripes: u64,
     /// Who adds parities up. The encoder named here is ignored: it goes with the position.
     pub planner: Planner,
-    /// Positions for whole slices.
+    /// Positions for whole slices. At least as many as nodes: while nodes are missing, those rest
+    /// whose encoder is.
     pub wide: Slots,
     /// Positions for short ranges; their numbers follow.
     pub narrow: Slots,

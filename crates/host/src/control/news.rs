@@ -48,8 +48,7 @@ impl News {
                     mismatches.push(found);
                 }
             }
-            ArrayEvent::MemberFailed { member, ref reason, ref next, .. }
-            | ArrayEvent::WritesEnded { member, ref reason, ref next } => {
+            ArrayEvent::MemberFailed { member, ref reason, ref next, .. } => {
                 let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
                 // Once for each, however often it comes back.
                 if !failed.iter().any(|(known, _)| *known == member) {

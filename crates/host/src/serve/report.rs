@@ -81,9 +81,6 @@ fn about(event: &ArrayEvent) -> Option<About> {
         ArrayEvent::MemberFailed { member, fault, .. } => {
             about(Level::ERROR, "member failed", Some(member), fault)
         }
-        ArrayEvent::WritesEnded { member, .. } => {
-            about(Level::ERROR, "writes ended", Some(member), none)
-        }
         ArrayEvent::ReadFailed { member, fault } => {
             about(Level::ERROR, "read failed", Some(member), fault)
         }
@@ -121,9 +118,6 @@ fn line(event: &ArrayEvent, status: Option<&Status>) -> Option<String> {
         ArrayEvent::MemberFailed { member: id, ref reason, fault, ref next } => {
             let why = Refusal::new(format!("{reason}{}", place(fault)), next.clone());
             format!("{} failed: {why}", member(id))
-        }
-        ArrayEvent::WritesEnded { member: id, ref reason, .. } => {
-            format!("{}: {reason}; no more writes until the array is assembled again", member(id))
         }
         ArrayEvent::MemberActive(id) => format!("{} is in sync", member(id)),
         ArrayEvent::ReadCorrected { member: id, fault } => {
@@ -208,13 +202,6 @@ mod tests {
         let expected = "/dev/b failed: write error at sector 64: input/output error";
         assert_eq!(line(failed(1, at)).unwrap(), expected);
         assert_eq!(line(failed(9, Fault::default())).unwrap(), "member 9 failed: write error");
-        let full = ArrayEvent::WritesEnded {
-            member: MemberId(0),
-            reason: "is full".into(),
-            next: Next::default(),
-        };
-        let expected = "/dev/a: is full; no more writes until the array is assembled again";
-        assert_eq!(line(full).unwrap(), expected);
         let started = ArrayEvent::SyncStarted(SyncAction::Recovery);
         assert_eq!(line(started).unwrap(), "recovery started");
         let finished = |action, mismatch_sectors, end| {

@@ -71,7 +71,8 @@ fn run(scenario: Scenario, rng: Rng, trace: Trace) -> Result<Report, Failure> {
             End::PowerCut => power_cut(&mut session),
         }
     }
-    if session.troubled && whole(&session) && session.rng.percent(60) {
+    if session.troubled && session.dropped.is_empty() && whole(&session) && session.rng.percent(60)
+    {
         revive(&mut session)?;
     }
     reckon(&mut session)?;

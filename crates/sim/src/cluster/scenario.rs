@@ -225,7 +225,8 @@ fn params(rng: &mut Rng, family: Family, nodes: u16) -> Params {
     }
     let narrow = rng.between(1, most);
     Params {
-        wide: slots(rng.between(1, most), wide_bytes),
+        // As many as nodes: so there is one with an encoder, whoever is lost.
+        wide: slots(each + rng.between(0, most), wide_bytes),
         narrow: slots(narrow, narrow_bytes),
         reads: slots(rng.between(1, 8), wide_bytes),
         ..params(chosen)
@@ -233,8 +234,8 @@ fn params(rng: &mut Rng, family: Family, nodes: u16) -> Params {
 }
 
 fn few_positions(params: Params) -> Params {
-    let one = |slots: Slots| Slots { count: 1, ..slots };
-    Params { wide: one(params.wide), narrow: one(params.narrow), ..params }
+    let wide = Slots { count: params.nodes, ..params.wide };
+    Params { wide, narrow: Slots { count: 1, ..params.narrow }, ..params }
 }
 
 fn temper(rng: &mut Rng, mutation: Option<Mutation>) -> Temper {

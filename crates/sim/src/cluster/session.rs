@@ -3,6 +3,7 @@
 use braid_array::action::{Command, CommandId, Event};
 use braid_array::array::Scratch;
 use braid_array::events::{ArrayEvent, SyncAction, SyncEnd};
+use braid_array::format::superblock::MAX_SECTOR;
 use braid_array::{Action, AnyMachine, BlockMachine, Buf, Op, Request, RequestError, RequestId};
 use braid_cluster::client::{Client, ClientConfig, ClientMember, NODE_TIMEOUT_MS};
 use braid_cluster::node::Node;
@@ -84,8 +85,12 @@ pub struct Session {
     pub guest: Option<Guest>,
     /// Nodes that are dead, cut off from the client or damaged.
     pub lost: Vec<u16>,
-    /// A node is dead or cut off: no more writes.
+    /// A node is dead or cut off.
     pub dead: bool,
+    /// Roles of nodes that a client has gone on without: they lack what was written since.
+    pub dropped: Vec<u16>,
+    /// Roles of the client's members, as it numbers them.
+    members: Vec<u16>,
     /// Something broke: writes may fail.
     pub troubled: bool,
     /// A write has failed: the client writes no more, and what it had begun is torn.
@@ -133,6 +138,8 @@ impl Session {
             guest: None,
             lost: Vec::new(),
             dead: false,
+            dropped: Vec::new(),
+            members: Vec::new(),
             troubled: false,
             failed: false,
             half_synced: false,
@@ -269,12 +276,16 @@ impl Session {
         self.mended = self.soft;
         let params = Params { session: self.rng.next(), epoch: self.epoch, ..self.scenario.params };
         let mut members = Vec::new();
+        let missing: Vec<u16> = missing.iter().chain(&self.dropped).copied().collect();
+        self.members = (0..params.nodes).filter(|role| !missing.contains(role)).collect();
         for role in 0..params.nodes {
             if missing.contains(&role) {
                 members.push(None);
                 continue;
             }
             let superblock = content::superblock(self.disk(role)).map_err(Failure)?;
+            // Nothing is decoded from sums that may not fit.
+            self.half_synced |= superblock.resync_offset != MAX_SECTOR;
             let (address, volume) = (format!("n{role}"), VOLUME.to_owned());
             members.push(Some(ClientMember { address, volume, superblock }));
         }
@@ -478,12 +489,27 @@ impl Session {
         if resync && process == self.client && self.soft && !self.troubled {
             self.world.faults.push("a resync after nothing was lost but a client".to_owned());
         }
+        if let ArrayEvent::MemberFailed { member, .. } = event
+            && process == self.client
+            && let Some(&role) = self.members.get(usize::from(member.0))
+        {
+            self.half_synced |= self.suspects.any();
+            self.dead = true;
+            self.dropped.push(role);
+            if !self.lost.contains(&role) {
+                self.lost.push(role);
+            }
+        }
         let ended = matches!(
             event,
             ArrayEvent::SyncFinished { action: SyncAction::Resync, end: SyncEnd::Complete, .. }
         );
         if ended && process == self.client {
-            self.suspects.resynced();
+            self.half_synced = false;
+            // What a lost node had alone is not brought back by that.
+            if self.lost.is_empty() {
+                self.suspects.resynced();
+            }
         }
         let scrub = matches!(
             event,

@@ -90,18 +90,33 @@ fn a_node_that_hangs_while_the_array_is_set_up_is_not_waited_for() {
 fn two_nodes_that_do_not_see_each_other_hold_nothing_up() {
     let mut client = client(Planner::Encoder { node: 0 });
     let wiring = |message: &Message| matches!(message, Message::Connect { .. });
-    let asked = run(&mut client, |_, message| wiring(message));
-    let tag = asked.iter().find_map(|action| match action {
-        Action::Fabric(FabricOp::Send { peer: PeerId(0), bytes }) => match Message::decode(bytes) {
-            Ok((_, Message::Connect { tag, .. })) => Some(tag),
+    let asked = |actions: &[Action], role: u32| {
+        actions.iter().find_map(|action| match action {
+            Action::Fabric(FabricOp::Send { peer, bytes }) if peer.0 == role => {
+                match Message::decode(bytes) {
+                    Ok((_, Message::Connect { tag, .. })) => Some(tag),
+                    _ => None,
+                }
+            }
             _ => None,
-        },
-        _ => None,
-    });
+        })
+    };
+    let mut said = run(&mut client, |_, message| wiring(message));
     // The node that it cannot connect to waits to be connected to, and answers nothing.
-    hear(&mut client, 0, &refusal(tag.expect("it is asked"), "cannot connect to node n1"));
-    assert!(matches!(client.phase, Phase::Running));
-    assert!(client.keeper.writes_over() && client.alive(1));
+    let waits = asked(&said, 1).expect("it is asked");
+    let mut millis = 0;
+    while let Some(tag) = asked(&said, 0) {
+        assert!(client.alive(0) && matches!(client.phase, Phase::Setup) && millis < 10_000);
+        hear(&mut client, 0, &refusal(tag, "cannot connect to node n1"));
+        millis += 200;
+        tick(&mut client, millis);
+        said = run(&mut client, |_, message| wiring(message));
+    }
+    assert!(millis > 1000, "the other may turn out to be lost");
+    hear(&mut client, 1, &Message::Ok { tag: waits });
+    hear(&mut client, 2, &Message::Ok { tag: waits + 1 });
+    assert!(matches!(client.phase, Phase::Running), "{:?}", client.phase);
+    assert!(!client.alive(0) && client.alive(1) && !client.writes_over());
 }
 
 #[test]

@@ -1,0 +1,59 @@
+//! Flushes: what was answered is stored first, then made durable by all nodes.
+
+use super::{BTreeSet, Client, Message, Question, RequestError, RequestId};
+
+/// A flush on its way to the nodes.
+#[derive(Debug)]
+pub(super) struct Flush {
+    request: RequestId,
+    /// Positions of slice-sets that were answered and have to be stored first.
+    pub(super) after: BTreeSet<u16>,
+    /// Nodes that have not answered, once they were asked.
+    pub(super) left: Option<u32>,
+}
+
+impl Client {
+    /// Has the nodes make durable what was answered, once it is stored.
+    pub(super) fn flush_nodes(&mut self, request: RequestId) {
+        let number = self.next_tag;
+        self.next_tag = self.next_tag.wrapping_add(1);
+        let going = self.open.iter().filter(|(_, open)| open.is_going());
+        let after: BTreeSet<u16> = going.map(|(&position, _)| position).collect();
+        self.flushes.insert(number, Flush { request, after, left: None });
+        self.send_flush(number);
+    }
+
+    pub(super) fn send_flush(&mut self, number: u32) {
+        let roles: Vec<u16> = (0..self.params().nodes).filter(|&r| self.alive(r)).collect();
+        let Some(flush) = self.flushes.get_mut(&number) else { return };
+        if !flush.after.is_empty() {
+            return;
+        }
+        flush.left = Some(roles.len() as u32);
+        for role in &roles {
+            self.ask(*role, Question::Flush(number), |tag| Message::Flush { tag });
+        }
+        self.end_flush(number);
+    }
+
+    /// A node has made everything durable, or is not of the array any more.
+    pub(super) fn flush_answered(&mut self, number: u32) {
+        let left = self.flushes.get_mut(&number).and_then(|flush| flush.left.as_mut());
+        if let Some(left) = left {
+            *left -= 1;
+        }
+        self.end_flush(number);
+    }
+
+    /// A flush is over when all have answered, and superblocks tell of those who could not.
+    pub(super) fn end_flush(&mut self, number: u32) {
+        let Some(flush) = self.flushes.get(&number) else { return };
+        if flush.left != Some(0) || !self.keeper.failures_told() {
+            return;
+        }
+        let request = flush.request;
+        self.flushes.remove(&number);
+        let result = if self.keeper.has_failed() { Err(RequestError::Failed) } else { Ok(()) };
+        self.piece_over(request, result);
+    }
+}
