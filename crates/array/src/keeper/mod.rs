@@ -149,6 +149,8 @@ struct Clean {
     durable_resynced: u64,
     /// Requests in flight that change data.
     writers: usize,
+    /// Operations in flight that do: some requests are answered before.
+    writing: usize,
     last_write: Instant,
     last_request: Option<Instant>,
 }
@@ -198,6 +200,7 @@ impl Keeper {
                 resynced,
                 durable_resynced: resynced,
                 writers: 0,
+                writing: 0,
                 last_write: now,
                 last_request: None,
             },
@@ -396,6 +399,7 @@ impl Keeper {
     /// Makes sure the members will know of a write in this range of sync space before it starts:
     /// the ticket to wait for.
     pub fn begin_write(&mut self, start: u64, end: u64) -> u64 {
+        self.clean.writing += 1;
         if !self.clean.active {
             self.clean.active = true;
             self.clean.ticket = self.wish_superblock(false);
@@ -414,6 +418,7 @@ impl Keeper {
 
     /// A write that has begun is over.
     pub fn end_write(&mut self, start: u64, end: u64, failed: bool) {
+        self.clean.writing -= 1;
         let keep = self.members.degraded() > 0 || failed;
         if let Some(intent) = &mut self.intent {
             intent.end(start, end, keep);
@@ -465,7 +470,8 @@ impl Keeper {
 
     /// When the array, if it stays idle, is to be marked clean.
     fn safe_mode_at(&self) -> Option<Instant> {
-        let idle = self.clean.active && self.clean.writers == 0 && self.meta.is_idle();
+        let quiet = self.clean.writers == 0 && self.clean.writing == 0;
+        let idle = self.clean.active && quiet && self.meta.is_idle();
         let due = idle && !self.is_stopping();
         due.then(|| self.clean.last_write.plus_millis(SAFE_MODE_MS))
     }
