@@ -51,7 +51,7 @@ fn session(random: &mut Random) -> Vec<Message> {
     let (tag, name) = (random.below(9) as u32, "volume".to_owned());
     vec![
         Message::CreateVolume { tag, name: name.clone(), bytes: 1 << 20 },
-        Message::Grant { tag, array: [1; 16], epoch: random.below(3) as u32 },
+        Message::Grant { tag, array: [1; 16], epoch: random.below(3) as u32, client: 1 },
         Message::Go { sets: vec![(position, random.below(2) as u32)] },
         Message::Drop { position, turn: random.below(2) as u32 },
         Message::Without { role: random.below(8) as u16 },

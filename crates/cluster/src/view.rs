@@ -5,8 +5,8 @@
 //! UUID.vote: two slots of 4096 bytes, written in turn; the newest valid one counts
 //!  0 magic "braidvot"   8 crc32c u32 of the rest   12 version u16   14 voters u16   16 uuid[16]
 //! 32 sequence of the slot u64   40 granted u32   44 view: epoch u32   48 count u32
-//! 52 flags u32 (1 torn)   56 members u16   58 zeroes   64 per role: incarnation u64,
-//! then per voter: node u64; zeroes up to the end
+//! 52 flags u32 (1 torn)   56 members u16   58 zeroes   64 granted to: client u64
+//! 72 per role: incarnation u64, then per voter: node u64; zeroes up to the end
 //! ```
 
 #[cfg(test)]
@@ -17,7 +17,7 @@ pub const SLOT_BYTES: usize = 4096;
 
 const MAGIC: &[u8; 8] = b"braidvot";
 const VERSION: u16 = 1;
-const HEAD_BYTES: usize = 64;
+const HEAD_BYTES: usize = 72;
 const TORN: u32 = 1;
 
 /// Members and voters of the largest view.
@@ -75,6 +75,8 @@ impl View {
 pub struct Vote {
     /// The highest epoch granted.
     pub granted: u32,
+    /// The client that was granted it, which may ask again: for a node that was away.
+    pub to: u64,
     /// The newest view recorded.
     pub view: View,
 }
@@ -98,6 +100,7 @@ impl Vote {
         }
         out.extend((view.members.len() as u16).to_le_bytes());
         out.extend([0; 6]);
+        out.extend(self.to.to_le_bytes());
         for number in view.members.iter().chain(&view.voters) {
             out.extend(number.to_le_bytes());
         }
@@ -131,7 +134,7 @@ impl Vote {
             members: numbers.by_ref().take(members).collect(),
             voters: numbers.collect(),
         };
-        Some((long(32)?, Self { granted: word(40)?, view }))
+        Some((long(32)?, Self { granted: word(40)?, to: long(64)?, view }))
     }
 
     /// What a vote file says: the newest of its slots that are whole, with its sequence.

@@ -293,6 +293,8 @@ messages! {
         array: [u8; 16],
         /// Of the client.
         epoch: u32,
+        /// The client, by a number that no other has. It alone may be granted an epoch again.
+        client: u64,
     }
     /// Node: it is granted, durably, and nothing of an older client is under way here.
     31 Granted {

@@ -148,7 +148,7 @@ impl Keeper {
         }
     }
 
-    fn add_command(&mut self, new: NewMember) -> Answer {
+    pub(super) fn add_command(&mut self, new: NewMember) -> Answer {
         if self.members.get(new.member).is_some() {
             return refuse("its place in the table is taken", "try again");
         }
@@ -179,7 +179,7 @@ impl Keeper {
     }
 
     /// How a device that was a member of this array came by its state.
-    fn lineage(&self, new: &NewMember) -> Option<Lineage> {
+    pub(super) fn lineage(&self, new: &NewMember) -> Option<Lineage> {
         let superblock = new.superblock.as_deref()?;
         let in_sync = self.members.iter().filter_map(|(_, member)| match member.state {
             State::InSync { role } => Some((member.superblock.dev_number, role)),

@@ -16,6 +16,7 @@ mod members;
 mod meta;
 mod place;
 mod removal;
+mod returning;
 mod space;
 mod status;
 mod sync;

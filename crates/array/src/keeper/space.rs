@@ -50,9 +50,19 @@ pub trait SyncSpace: Debug + Send + Sync {
         unit - sector % unit
     }
 
+    /// The same for rows, where those lie elsewhere for each role.
+    fn rows_left(&self, row: u64) -> u64 {
+        self.unit_left(row)
+    }
+
     /// What superblocks may say when all units below `sector` are done.
     fn done_below(&self, sector: u64) -> u64 {
         sector
+    }
+
+    /// The same for rows, where those lie elsewhere for each role.
+    fn rows_done_below(&self, row: u64) -> u64 {
+        self.done_below(row)
     }
 
     /// Is everything still there when these roles are lost?

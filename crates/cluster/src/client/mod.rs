@@ -19,6 +19,7 @@ mod invariants;
 mod mix;
 mod obey;
 mod read;
+mod rejoin;
 mod requests;
 mod sets;
 mod setup;
@@ -49,7 +50,7 @@ use crate::member;
 pub use crate::member::ClientMember;
 use crate::pipeline::{Params, Pipeline};
 use crate::schedule::Planner;
-use crate::set::{Mode, Roles};
+use crate::set::Mode;
 use crate::wire::Message;
 use braid_array::code::Cell;
 use compare::Compare;
@@ -147,6 +148,10 @@ enum Question {
     Flush(u32),
     /// For the keeper's update.
     Meta,
+    /// Of a node that comes back.
+    Return,
+    /// To take one in that comes back.
+    Rewire,
     /// Whether it is there.
     Ping,
 }
@@ -175,6 +180,9 @@ pub struct Client {
     links: Vec<Link>,
     node_timeout_ms: u64,
     questions: BTreeMap<u32, (u16, Question)>,
+    next_peer: u32,
+    /// A node that comes back is being wired to the others.
+    wiring: Option<rejoin::Wiring>,
     next_tag: u32,
     ios: BTreeMap<IoId, Use>,
     next_io: u64,
@@ -266,6 +274,8 @@ impl Client {
             links,
             node_timeout_ms: config.node_timeout_ms,
             questions: BTreeMap::new(),
+            next_peer: u32::from(params.nodes),
+            wiring: None,
             next_tag: 1,
             ios: BTreeMap::new(),
             next_io: 0,
@@ -329,9 +339,9 @@ impl Client {
         self.links[usize::from(role)].alive()
     }
 
-    /// The same as a set.
-    fn missing(&self) -> Roles {
-        self.lost().into_iter().collect()
+    /// Is the node of this role there, with all that it is to hold?
+    fn readable(&self, role: u16) -> bool {
+        self.alive(role) && self.keeper.is_in_sync(role)
     }
 
     /// Nothing may change any more.
@@ -339,9 +349,9 @@ impl Client {
         self.keeper.writes_over() || self.keeper.has_failed()
     }
 
-    /// The roles whose nodes are missing or lost.
+    /// The roles whose nodes are missing or lost, or do not have all of theirs yet.
     fn lost(&self) -> Vec<u16> {
-        (0..self.params().nodes).filter(|&role| !self.alive(role)).collect()
+        (0..self.params().nodes).filter(|&role| !self.readable(role)).collect()
     }
 
     fn io(&mut self, what: Use) -> IoId {
@@ -359,10 +369,20 @@ impl Client {
 
     /// Sends a message that is answered with its tag.
     fn ask(&mut self, role: u16, question: Question, message: impl FnOnce(u32) -> Message) {
+        self.keeper.asked(self.member_id(role));
+        self.ask_uncounted(role, question, message);
+    }
+
+    /// The same of a node that is no member now.
+    fn ask_uncounted(
+        &mut self,
+        role: u16,
+        question: Question,
+        message: impl FnOnce(u32) -> Message,
+    ) {
         let tag = self.next_tag;
         self.next_tag = self.next_tag.wrapping_add(1);
         self.questions.insert(tag, (role, question));
-        self.keeper.asked(self.member_id(role));
         self.send(role, &message(tag));
     }
 
@@ -391,9 +411,12 @@ impl Client {
             | FabricEvent::Placed { peer, .. }
             | FabricEvent::Message { peer, .. } => *peer,
         };
-        let role = self.links.iter().position(|link| link.peer == peer && link.alive());
+        let role = self.links.iter().position(|link| link.peer == peer && link.is_connected());
         let Some(role) = role.map(|role| role as u16) else { return };
+        let returns = !self.alive(role);
         match event {
+            FabricEvent::Connected { .. } if returns => self.return_connected(role),
+            FabricEvent::Lost { .. } if returns => self.return_lost(role),
             FabricEvent::Accepted { .. } => {}
             FabricEvent::Connected { .. } => self.connected(role),
             FabricEvent::Lost { why, .. } => self.lose(role, why),
@@ -413,12 +436,24 @@ impl Client {
             }
             Message::Closed { position, turn, fine } => self.closed(role, position, turn, fine),
             Message::ReadFailed { slot } => self.read_failed(role, slot),
-            Message::Ok { tag } | Message::Volume { tag, .. } => {
-                self.answered(role, tag, Ok(None));
+            Message::Ok { tag } => self.answered(role, tag, Ok(None)),
+            Message::Volume { tag, bytes, .. } => self.answered(role, tag, Ok(Some(bytes))),
+            Message::Meta { tag, bytes } if self.is_looked_at(role, tag) => {
+                self.questions.remove(&tag);
+                self.return_looked(role, &bytes);
             }
             Message::Pong { tag, storage_silent_ms } => {
                 self.answered(role, tag, Ok(None));
                 self.heard_of_storage(role, storage_silent_ms);
+            }
+            Message::Granted { tag, view, incarnation, node } if !self.alive(role) => {
+                let grant = Grant { view, incarnation, node };
+                self.return_granted(role, tag, Some(grant));
+            }
+            Message::Outvoted { tag, granted }
+                if !self.alive(role) && granted <= self.params().epoch =>
+            {
+                self.return_granted(role, tag, None);
             }
             Message::Granted { tag, view, incarnation, node } => {
                 self.granted(role, tag, Grant { view, incarnation, node });
@@ -444,6 +479,14 @@ impl Client {
 
     /// A question is answered.
     fn answered(&mut self, role: u16, tag: u32, answer: Result<Option<u64>, Refusal>) {
+        let returning = self.links[usize::from(role)].state;
+        if let (LinkState::Returning(step), Some((asked, Question::Return))) =
+            (returning, self.questions.get(&tag).copied())
+            && asked == role
+        {
+            self.questions.remove(&tag);
+            return self.return_answered(role, step, answer);
+        }
         let Some(question) = self.question(role, tag) else {
             return self.part_with(role, "it answers what was not asked");
         };
@@ -465,12 +508,17 @@ impl Client {
             }
             Question::Flush(number) => self.flush_answered(number),
             Question::Meta => self.meta_answered(),
+            Question::Rewire => self.rewired(answer.is_ok()),
+            Question::Return => {}
             Question::Ping => {}
         }
     }
 
     /// Gives a node up that misbehaves.
     fn part_with(&mut self, role: u16, reason: &'static str) {
+        if !self.alive(role) {
+            return self.return_fails(role);
+        }
         let why = Refusal::new(reason, "use the same version of braid everywhere");
         self.keeper.lose_member(self.member_id(role), why);
         self.obey();
@@ -489,6 +537,7 @@ impl Client {
         self.keeper.lose_member(self.member_id(role), why);
         self.obey();
         self.gone(role);
+        self.await_return(role);
     }
 
     /// What was asked of a node, or was to be, goes without it.
@@ -505,8 +554,9 @@ impl Client {
             match question {
                 Question::Flush(number) => self.flush_answered(number),
                 Question::Meta => self.meta_answered(),
+                Question::Rewire => self.rewired(false),
                 Question::Open | Question::Prepare | Question::Connect | Question::Ping => {}
-                Question::Grant | Question::Inventory => {}
+                Question::Grant | Question::Inventory | Question::Return => {}
                 Question::Record(_) | Question::Settle => {}
             }
         }
@@ -561,6 +611,7 @@ impl Client {
         self.record_changes();
         self.start_decodes();
         self.send_goes();
+        self.wire_returned();
         self.send_reads();
     }
 
@@ -587,6 +638,7 @@ impl Machine for Client {
             Event::Command { id, command } => self.command(id, command),
             Event::Tick => {
                 self.setup_tick();
+                self.return_tick();
                 self.look_for_silence();
                 if matches!(self.phase, Phase::Running) {
                     self.keeper.tick();
@@ -612,7 +664,7 @@ impl Machine for Client {
         let gathers = self.listed.iter().filter_map(due);
         let running = matches!(self.phase, Phase::Running);
         let keeper = self.keeper.deadline().filter(|_| running);
-        let own = [self.setup_deadline(), self.silence_deadline(), keeper];
+        let own = [self.setup_deadline(), self.silence_deadline(), self.return_deadline(), keeper];
         gathers.chain(own.into_iter().flatten()).min()
     }
 

@@ -5,7 +5,6 @@ use braid_array::IoError;
 use braid_array::keeper::Tried;
 
 use super::extent::{Extent, Piece, Spot, Want, Whom, Whose};
-use super::setup::Link;
 use super::{BTreeMap, Buf, Client, Message, Request, RequestError, RequestId, SECTOR_BYTES};
 
 impl Client {
@@ -14,14 +13,14 @@ impl Client {
     pub(super) fn read(&mut self, request: &Request) {
         let start = request.sector * SECTOR_BYTES;
         let end = start + u64::from(request.buf.len);
-        let all_alive = self.links.iter().all(Link::alive);
+        let all_there = self.lost().is_empty();
         let mut together: BTreeMap<Spot, (Extent, Vec<Want>)> = BTreeMap::new();
         let mut next = start;
         while next < end {
             let extent = self.extent(next, end);
             let into = request.buf.slice((next - start) as u32, extent.len);
             self.add_parts(request.id, 1);
-            if all_alive {
+            if all_there {
                 self.read_part(request.id, extent, into);
             } else {
                 let (_, wanted) = together.entry(extent.place()).or_insert((extent, Vec::new()));
@@ -118,7 +117,7 @@ impl Client {
         match whose {
             Whose::Request(request) => {
                 let wanted = vec![Want { index: extent.index, into, whom: Whom::Request(request) }];
-                if self.alive(cell.node) {
+                if self.readable(cell.node) {
                     self.decode_without(extent, wanted, cell.node);
                 } else {
                     self.decode(extent, wanted);

@@ -227,7 +227,8 @@ impl Client {
         let Some(open) = self.open.get(&position) else { return };
         debug_assert_eq!(open.plan.schedule.transfers()[transfer].from, Endpoint::Client);
         let role = open.plan.schedule.transfers()[transfer].to;
-        if !self.alive(role) {
+        // One that was lost since has no part in it any more, even when it is back.
+        if !open.parts.contains(&role) {
             return;
         }
         let link = &self.links[usize::from(role)];

@@ -7,8 +7,10 @@
 //! only, for which the nodes need no wires.
 
 use braid_array::fabric::{FabricOp, PeerId};
+use braid_array::format::Superblock;
 use braid_array::{Action, MemberId, Refusal};
 
+use super::rejoin::Step;
 use super::{Client, ClientMember, Instant, Message, Phase, Piece, Question, VecDeque};
 use crate::wire::PeerAddress;
 
@@ -40,6 +42,8 @@ pub(super) enum LinkState {
     },
     Ready,
     Lost,
+    /// It was lost, and is coming back.
+    Returning(Step),
 }
 
 /// The connection to one node.
@@ -61,6 +65,15 @@ pub(super) struct Link {
     pub(super) queue: VecDeque<Piece>,
     /// Slice-sets that are to go there, by position and turn.
     pub(super) goes: Vec<(u16, u32)>,
+    /// When it is tried again to get it back, or the attempt given up.
+    pub(super) due: Option<Instant>,
+    /// No slice-set of a later version was opened before it was lost.
+    pub(super) lost_at: u64,
+    /// Attempts that failed.
+    pub(super) tries: u32,
+    /// Size and superblock of its volume, as found when it came back.
+    pub(super) volume_bytes: u64,
+    pub(super) returned: Option<Box<Superblock>>,
 }
 
 impl Link {
@@ -88,11 +101,28 @@ impl Link {
             free_slots: (0..slots).rev().collect(),
             queue: VecDeque::new(),
             goes: Vec::new(),
+            due: None,
+            lost_at: 0,
+            tries: 0,
+            volume_bytes: 0,
+            returned: None,
         }
     }
 
     pub(super) fn alive(&self) -> bool {
-        !matches!(self.state, LinkState::Missing | LinkState::Lost)
+        !matches!(self.state, LinkState::Missing | LinkState::Lost | LinkState::Returning(_))
+    }
+
+    /// Somebody may be at the other end.
+    pub(super) fn is_connected(&self) -> bool {
+        self.alive() || matches!(self.state, LinkState::Returning(_))
+    }
+
+    /// Nothing is under way on a connection that is new.
+    pub(super) fn stands_anew(&mut self) {
+        self.slots.fill_with(|| None);
+        self.free_slots = (0..self.slots.len() as u16).rev().collect();
+        self.goes.clear();
     }
 
     /// Reads on their way or waiting.
@@ -195,7 +225,7 @@ impl Client {
     }
 
     pub(super) fn hang_up_all(&mut self) {
-        for link in self.links.iter_mut().filter(|link| link.alive()) {
+        for link in self.links.iter_mut().filter(|link| link.is_connected()) {
             link.state = LinkState::Lost;
             self.actions.push_back(Action::Fabric(FabricOp::HangUp { peer: link.peer }));
         }

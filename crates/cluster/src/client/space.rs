@@ -61,6 +61,17 @@ impl Space {
     const fn per_stripe(&self) -> u64 {
         self.chunk_sectors * self.width
     }
+
+    /// Rows of a stripe on each member.
+    const fn stripe_rows(&self) -> u64 {
+        self.chunk_sectors * self.rows
+    }
+
+    /// The slice that a row is in, where stripes do not take as much of the space as of a member.
+    const fn key_of_row(&self, row: u64) -> Key {
+        let within = row % self.stripe_rows();
+        (row / self.stripe_rows(), (within / (self.slice_sectors * self.rows)) as u32)
+    }
 }
 
 impl SyncSpace for Space {
@@ -116,6 +127,38 @@ impl SyncSpace for Space {
     fn done_below(&self, sector: u64) -> u64 {
         // Where a stripe has several rows, a slice of it has parts of all of them.
         if self.width == 1 { sector } else { sector / self.per_stripe() * self.per_stripe() }
+    }
+
+    fn is_by_role(&self) -> bool {
+        self.width != self.rows
+    }
+
+    fn rows_left(&self, row: u64) -> u64 {
+        let within = row % self.stripe_rows();
+        let slice = self.slice_sectors * self.rows;
+        let end = (within / slice + 1) * slice;
+        end.min(self.stripe_rows()) - within
+    }
+
+    fn rows_done_below(&self, row: u64) -> u64 {
+        if self.rows == 1 { row } else { row / self.stripe_rows() * self.stripe_rows() }
+    }
+
+    fn of_row(&self, _role: u16, row: u64) -> Option<(u64, u64)> {
+        let (start, end) = self.range(self.key_of_row(row));
+        Some((start, end - start))
+    }
+
+    fn row_of(&self, _role: u16, sector: u64) -> Option<u64> {
+        Some(self.first_row(sector))
+    }
+
+    fn first_row(&self, sector: u64) -> u64 {
+        if !self.is_by_role() {
+            return sector;
+        }
+        let (stripe, slice) = self.key(sector);
+        stripe * self.stripe_rows() + u64::from(slice) * self.slice_sectors * self.rows
     }
 
     fn survives(&self, lost: &dyn Fn(u16) -> bool) -> bool {

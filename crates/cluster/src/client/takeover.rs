@@ -179,8 +179,15 @@ impl Client {
     /// Asks a node that is connected for its vote.
     pub(super) fn ask_grant(&mut self, role: u16) {
         self.links[usize::from(role)].state = LinkState::Granting;
+        let grant = self.grant();
+        self.ask(role, Question::Grant, grant);
+    }
+
+    /// What asks a node for its vote.
+    pub(super) fn grant(&self) -> impl FnOnce(u32) -> Message + use<> {
         let (array, epoch) = (self.takeover.array, self.params().epoch);
-        self.ask(role, Question::Grant, |tag| Message::Grant { tag, array, epoch });
+        let client = self.params().session;
+        move |tag| Message::Grant { tag, array, epoch, client }
     }
 
     /// A node has granted what we asked for.

@@ -12,6 +12,13 @@ pub(super) struct Task {
     work: Work,
 }
 
+impl Task {
+    /// Does it begin at this place of the sync space?
+    pub(super) const fn is_at(&self, start: u64) -> bool {
+        self.unit.start == start
+    }
+}
+
 impl Client {
     pub(super) fn add_work(&mut self, place: u64, unit: Unit, work: Work) {
         self.waiting_work.push_back(Task { place, unit, work });
@@ -31,7 +38,8 @@ impl Client {
                 continue;
             }
             match task.work {
-                Work::Compare(Fix::Resync) => {
+                // Sums, and what lost nodes are to hold, are made anew of what is there.
+                Work::Compare(Fix::Resync) | Work::Rebuild(_) => {
                     self.working.insert(key, task);
                     self.add_background_job(key, BTreeMap::new());
                 }
@@ -41,7 +49,6 @@ impl Client {
                     self.working.insert(key, task);
                 }
                 Work::Compare(_) => self.waiting_work.push_back(task),
-                Work::Rebuild(_) => self.work_over(&task, Done::Failed),
             }
         }
     }

@@ -152,14 +152,35 @@ impl Client {
         self.add_job(PendingSet { key, by_client, range, background: true, ticket, tries: 0 });
     }
 
+    /// The roles that have no part in a slice-set there: their nodes are lost, or do not hold what
+    /// belongs there yet. Background work is there to give it to them.
+    fn missing(&self, key: Key, background: bool) -> Roles {
+        let (start, end) = self.space.range(key);
+        let busy = self.working.contains_key(&key)
+            || self.waiting_work.iter().any(|task| task.is_at(start));
+        let has = |role| {
+            self.keeper.is_in_sync(role)
+                || background
+                || !busy && self.keeper.is_rebuilt(role, start, end)
+        };
+        (0..self.params().nodes).filter(|&role| !self.alive(role) || !has(role)).collect()
+    }
+
     /// The way to write a part of a stripe with the fewest reads and writes of members, and all
-    /// blocks that are put then; background work makes the parities right, whatever they are.
-    fn way(code: &StripeCode, touched: &Touched, missing: Roles, sums: bool) -> (Mode, Touched) {
-        if !sums {
+    /// blocks that are put then; background work makes the parities right, whatever they are, and
+    /// gives nodes what they lack.
+    fn way(
+        &self,
+        code: &StripeCode,
+        touched: &Touched,
+        missing: Roles,
+        background: bool,
+    ) -> (Mode, Touched) {
+        if !background {
             return way(code, touched, missing);
         }
         let mut put = touched.clone();
-        lost_blocks(code, missing).for_each(|index| put.insert(index));
+        lost_blocks(code, self.lost().into_iter().collect()).for_each(|index| put.insert(index));
         (if put.is_all() { Mode::Full } else { Mode::Reconstruct }, put)
     }
 
@@ -189,7 +210,9 @@ impl Client {
 
     /// Opens the first job, if there are a position and buffers for what it needs.
     fn open_first(&mut self, kind: usize) -> bool {
-        let missing = self.missing();
+        let job = &self.jobs[kind][0];
+        let (range, background) = (job.range.touched.clone(), job.background);
+        let missing = self.missing(job.key, background);
         let job = &mut self.jobs[kind][0];
         let whole = job.range.touched.is_all();
         let by_client = *job
@@ -199,9 +222,9 @@ impl Client {
         let scattered = job.range.pieces.values().filter(|pieces| pieces.len() > 1).count();
         let planner = self.pipeline.planner(0);
         let Some(plan) = self.pipeline.plan(stripe, planner) else { return false };
-        let (mode, touched) = Self::way(&plan.code, &job.range.touched, missing, job.background);
+        let (mode, touched) = self.way(&plan.code, &range, missing, background);
         let sums = if by_client { plan.code.equations().len() } else { 0 };
-        let fetched = (touched.count() - job.range.touched.count()) as usize;
+        let fetched = (touched.count() - range.count()) as usize;
         if fetched > 0 && !self.room_to_fetch(&plan.code, scattered + fetched) {
             return false;
         }

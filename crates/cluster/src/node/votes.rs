@@ -34,8 +34,8 @@ pub(super) struct Ask {
 /// See [`Ask`].
 #[derive(Clone, Debug)]
 pub(super) enum Want {
-    /// To be granted this epoch.
-    Grant(u32),
+    /// To be granted this epoch, as this client.
+    Grant(u32, u64),
     /// To have this recorded.
     Record(View),
 }
@@ -146,7 +146,11 @@ impl Node {
             };
             let mut vote = entry.vote.clone();
             match &ask.what {
-                Want::Grant(epoch) if *epoch > vote.granted => vote.granted = *epoch,
+                Want::Grant(epoch, client)
+                    if *epoch > vote.granted || *epoch == vote.granted && *client == vote.to =>
+                {
+                    (vote.granted, vote.to) = (*epoch, *client);
+                }
                 Want::Record(view)
                     if client.vote == Some((array, view.epoch))
                         && view.epoch == vote.granted
@@ -186,7 +190,7 @@ impl Node {
         entry.sequence += 1;
         match what {
             Want::Record(_) => self.answer(client, &Message::Ok { tag }),
-            Want::Grant(epoch) => {
+            Want::Grant(epoch, _) => {
                 entry.granting = Some((client, tag));
                 if let Some(client) = self.clients.get_mut(&client) {
                     client.vote = Some((array, epoch));

@@ -4,7 +4,7 @@ const ARRAY: [u8; 16] = [7; 16];
 
 fn vote() -> Vote {
     let (members, voters) = (vec![0x1122_3344_5566_7788, 0, 3], vec![10, 11, 12, 13]);
-    Vote { granted: 9, view: View { epoch: 8, count: 3, torn: true, members, voters } }
+    Vote { granted: 9, to: 10, view: View { epoch: 8, count: 3, torn: true, members, voters } }
 }
 
 #[test]

@@ -90,7 +90,7 @@ fn some() -> Vec<Message> {
         Message::Missing { imm: 0x1234_5678 },
         Message::Ping { tag: 10 },
         Message::Pong { tag: 10, storage_silent_ms: 7000 },
-        Message::Grant { tag: 1, array: [9; 16], epoch: 7 },
+        Message::Grant { tag: 1, array: [9; 16], epoch: 7, client: 8 },
         Message::Granted { tag: 1, view: view.clone(), incarnation: 1 << 63, node: 3 },
         Message::Outvoted { tag: 1, granted: 8 },
         Message::Record { tag: 2, view },

@@ -79,6 +79,8 @@ impl Watch {
         match (&message, session) {
             (Message::Prepare { role, params, .. }, _) => {
                 self.sessions.insert(sender.connection, params.session);
+                // What was open before, on a connection that is over, is not any more.
+                self.open.retain(|(at, session, _), _| (*at, *session) != (to, params.session));
                 self.rings.insert((to, params.session), Ring { role: *role, start: None });
                 match Pipeline::new(*params) {
                     Ok(pipeline) => drop(self.pipelines.insert(params.session, pipeline)),

@@ -12,6 +12,7 @@ mod limits;
 mod nodes;
 mod refusals;
 mod resync;
+mod returns;
 mod scrub;
 mod states;
 

@@ -117,6 +117,12 @@ impl Sync {
         self.units.keys().next().copied().filter(|_| self.action == action)
     }
 
+    /// How far the recovery of this member has been asked for, if it is one of those under way.
+    pub(super) fn recovered(&self, id: MemberId) -> Option<u64> {
+        let recovering = !self.is_idle() && self.action == SyncAction::Recovery;
+        (recovering && self.targets.contains(&id)).then_some(self.cursor)
+    }
+
     /// Is this the only one that a recovery rebuilds? Of several, some may have been further.
     pub(super) fn rebuilds_only(&self, id: MemberId) -> bool {
         self.targets == [id]

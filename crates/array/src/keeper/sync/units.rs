@@ -131,7 +131,7 @@ impl Keeper {
     /// a different part of the array for each target, so each is a unit of its own, and they go
     /// one after another at the same height.
     fn issue_recovery_by_role(&mut self, start: u64) -> bool {
-        let height = self.space.unit_left(start);
+        let height = self.space.rows_left(start);
         let sectors = height.min(self.sync.end - start);
         self.sync.cursor = start + sectors;
         let mut issued = false;
@@ -311,7 +311,11 @@ impl Keeper {
 
     /// Moves the marks below which everything is done.
     pub(super) fn note_progress(&mut self) {
-        let done = self.space.done_below(self.sync.low_water());
+        let low = self.sync.low_water();
+        let done = match self.sync.action {
+            SyncAction::Recovery => self.space.rows_done_below(low),
+            _ => self.space.done_below(low),
+        };
         match self.sync.action {
             SyncAction::Resync => {
                 let missed = self.sync.missed.first().unwrap_or(MAX_SECTOR);

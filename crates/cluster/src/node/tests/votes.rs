@@ -21,7 +21,7 @@ fn ask(world: &mut World, peer: PeerId, message: &Message) -> Option<Message> {
 }
 
 const fn grant(epoch: u32) -> Message {
-    Message::Grant { tag: 7, array: ARRAY, epoch }
+    Message::Grant { tag: 7, array: ARRAY, epoch, client: epoch as u64 }
 }
 
 fn view(epoch: u32, count: u32) -> View {
@@ -54,7 +54,7 @@ fn only_a_higher_epoch_is_granted_and_that_outlives_the_node() {
             Some(Message::Outvoted { tag: 8, granted: 5 })
         );
     }
-    assert_eq!(note(&world), Some(Vote { granted: 5, view: view(5, 2) }));
+    assert_eq!(note(&world), Some(Vote { granted: 5, to: 5, view: view(5, 2) }));
     let (name, _) = world.sites[0].notes.first_key_value().expect("a note");
     assert_eq!(name, "03030303-0303-0303-0303-030303030303.vote");
     world.sites[0].node = Node::new(Scratch { offset: 4096, bytes: 1 << 16 }, 0, 200);
@@ -63,7 +63,7 @@ fn only_a_higher_epoch_is_granted_and_that_outlives_the_node() {
     // It may try again, higher.
     let granted = Message::Granted { tag: 7, view: view(5, 2), incarnation: 200, node: 0 };
     assert_eq!(ask(&mut world, c, &grant(6)), Some(granted));
-    assert_eq!(note(&world), Some(Vote { granted: 6, view: view(5, 2) }));
+    assert_eq!(note(&world), Some(Vote { granted: 6, to: 6, view: view(5, 2) }));
 }
 
 #[test]

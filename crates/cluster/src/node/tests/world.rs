@@ -143,7 +143,7 @@ impl World {
 
     /// Has a node grant an epoch of an array.
     pub(super) fn grant(&mut self, peer: PeerId, array: [u8; 16], epoch: u32) {
-        self.send(peer, &Message::Grant { tag: 0, array, epoch });
+        self.send(peer, &Message::Grant { tag: 0, array, epoch, client: 0 });
         self.run();
         let answer = self.heard.pop();
         assert!(matches!(answer, Some((_, Message::Granted { tag: 0, .. }))), "{answer:?}");

@@ -1,0 +1,277 @@
+//! Nodes that were lost and come back: found again without anybody's command.
+//!
+//! ```text
+//!  Lost ─► Connecting ─► Granting ─► Opening ─► Looking ─► Preparing ─► Prepared ─► Wiring ─► Ready
+//!    ▲          └────────────┴─────────┴───────────┴────────────┴─────────┘
+//!    └── later, and later ───────────────┘
+//! ```
+//! The node has a new pipeline, to which the others are wired anew. Then the keeper takes the member
+//! back, which has no part in anything before.
+
+use braid_array::action::NewMember;
+use braid_array::fabric::{FabricOp, PeerId};
+use braid_array::format::{BadBlocks, Superblock, Version};
+use braid_array::{Action, Refusal, SECTOR_BYTES};
+
+use super::setup::LinkState;
+use super::takeover::Grant;
+use super::{Client, Instant, Message, Phase, Question};
+use crate::assemble::SUPERBLOCK_SECTOR;
+use crate::member::member_name;
+use crate::wire::PeerAddress;
+
+/// The first attempt comes so long after the loss, each further one later than that before.
+const FIRST_MILLIS: u64 = 1_000;
+const LAST_MILLIS: u64 = 10_000;
+/// How long an attempt may take.
+const PATIENCE_MILLIS: u64 = 10_000;
+/// Bytes of a superblock that are read.
+const SUPERBLOCK_BYTES: u32 = 4096;
+
+/// How far a node that comes back is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    Connecting,
+    /// Does it know of no newer client?
+    Granting,
+    Opening,
+    /// Is it the member that was lost?
+    Looking,
+    Preparing,
+    /// Another one is being wired.
+    Prepared,
+    Wiring,
+}
+
+/// The nodes are being wired to one that comes back.
+#[derive(Debug)]
+pub(super) struct Wiring {
+    role: u16,
+    /// Nodes that have not answered.
+    left: u32,
+    fine: bool,
+}
+
+impl Client {
+    /// The connection to a node was lost: it is tried again after a while.
+    pub(super) fn await_return(&mut self, role: u16) {
+        let now = self.keeper.now();
+        let link = &mut self.links[usize::from(role)];
+        let millis = FIRST_MILLIS.checked_shl(link.tries).unwrap_or(LAST_MILLIS).min(LAST_MILLIS);
+        link.tries = (link.tries + 1).min(10);
+        link.lost_at = self.version;
+        link.due = Some(now.plus_millis(millis));
+    }
+
+    fn may_return(&self) -> bool {
+        let stays = self.writes_over() || self.keeper.is_read_only() || self.keeper.is_stopping();
+        self.redundant && !stays && matches!(self.phase, Phase::Running)
+    }
+
+    pub(super) fn return_deadline(&self) -> Option<Instant> {
+        let due = |link: &super::Link| link.due.filter(|_| !link.alive());
+        self.may_return().then(|| self.links.iter().filter_map(due).min()).flatten()
+    }
+
+    /// Begins with nodes whose time has come, and gives up what takes too long.
+    pub(super) fn return_tick(&mut self) {
+        if !self.may_return() {
+            return;
+        }
+        for role in 0..self.params().nodes {
+            let link = &self.links[usize::from(role)];
+            if link.due.is_none_or(|due| due > self.keeper.now()) {
+                continue;
+            }
+            match link.state {
+                LinkState::Lost => self.dial_again(role),
+                LinkState::Returning(_) => self.return_fails(role),
+                _ => {}
+            }
+        }
+    }
+
+    fn dial_again(&mut self, role: u16) {
+        let until = self.keeper.now().plus_millis(PATIENCE_MILLIS);
+        let peer = self.next_peer;
+        self.next_peer = (peer + 1) % PeerId::FIRST_ACCEPTED;
+        let link = &mut self.links[usize::from(role)];
+        let Some(member) = &link.member else { return };
+        link.peer = PeerId(peer);
+        link.state = LinkState::Returning(Step::Connecting);
+        link.due = Some(until);
+        let op = FabricOp::Connect { peer: link.peer, address: member.address.clone() };
+        self.actions.push_back(Action::Fabric(op));
+    }
+
+    /// Goes a step further with a node that comes back, by asking this of it.
+    fn return_step(&mut self, role: u16, step: Step, message: impl FnOnce(u32) -> Message) {
+        self.links[usize::from(role)].state = LinkState::Returning(step);
+        self.ask_uncounted(role, Question::Return, message);
+    }
+
+    pub(super) fn return_connected(&mut self, role: u16) {
+        let peer = self.links[usize::from(role)].peer;
+        let admit = FabricOp::Admit { peer, window: 0..u64::MAX };
+        self.actions.push_back(Action::Fabric(admit));
+        let grant = self.grant();
+        self.return_step(role, Step::Granting, grant);
+    }
+
+    /// A node that comes back has granted what it had, or not.
+    pub(super) fn return_granted(&mut self, role: u16, tag: u32, grant: Option<Grant>) {
+        let granting = LinkState::Returning(Step::Granting);
+        let asked = self.questions.remove(&tag).is_some_and(|(asked, _)| asked == role);
+        let link = &self.links[usize::from(role)];
+        let (Some(grant), Some(member), true) =
+            (grant, &link.member, asked && link.state == granting)
+        else {
+            return self.return_fails(role);
+        };
+        self.takeover.grants.insert(role, grant);
+        let name = member.volume.clone();
+        self.return_step(role, Step::Opening, |tag| Message::OpenVolume { tag, name, write: true });
+    }
+
+    pub(super) fn return_answered(
+        &mut self,
+        role: u16,
+        step: Step,
+        answer: Result<Option<u64>, Refusal>,
+    ) {
+        let link = &mut self.links[usize::from(role)];
+        match (step, answer) {
+            (Step::Opening, Ok(Some(bytes))) => {
+                link.volume_bytes = bytes;
+                let (sector, bytes) = (SUPERBLOCK_SECTOR, SUPERBLOCK_BYTES);
+                let message = |tag| Message::ReadMeta { tag, sector, bytes };
+                self.return_step(role, Step::Looking, message);
+            }
+            (Step::Preparing, Ok(Some(ring))) => {
+                link.ring = ring;
+                link.state = LinkState::Returning(Step::Prepared);
+                self.wire_returned();
+            }
+            (Step::Wiring, answer) => self.rewired(answer.is_ok()),
+            _ => self.return_fails(role),
+        }
+    }
+
+    /// Is this the answer to what was asked of a node that comes back, to see what it is?
+    pub(super) fn is_looked_at(&self, role: u16, tag: u32) -> bool {
+        let looking = LinkState::Returning(Step::Looking);
+        let asked = matches!(self.questions.get(&tag), Some((asked, _)) if *asked == role);
+        asked && self.links[usize::from(role)].state == looking
+    }
+
+    /// What lies on the volume of a node that comes back.
+    pub(super) fn return_looked(&mut self, role: u16, bytes: &[u8]) {
+        let found = Superblock::decode(Version::V1_2, SUPERBLOCK_SECTOR, bytes).ok();
+        let link = &mut self.links[usize::from(role)];
+        let ours = |found: &Superblock| {
+            link.member.as_ref().is_some_and(|member| {
+                found.set_uuid == member.superblock.set_uuid
+                    && found.device_uuid == member.superblock.device_uuid
+                    && found.data_offset == member.superblock.data_offset
+            })
+        };
+        let Some(found) = found.filter(ours) else { return self.return_fails(role) };
+        link.returned = Some(Box::new(found));
+        let (params, data_sector) = (*self.params(), self.data_sector(role));
+        let message = |tag| Message::Prepare { tag, role, data_sector, params };
+        self.return_step(role, Step::Preparing, message);
+    }
+
+    /// Wires the next node that is prepared, one after the other.
+    pub(super) fn wire_returned(&mut self) {
+        let prepared = LinkState::Returning(Step::Prepared);
+        if self.wiring.is_some() {
+            return;
+        }
+        // What was under way when it was lost must not reach it any more.
+        let oldest = self.open.values().map(|open| open.set.version).min().unwrap_or(u64::MAX);
+        let ready = |link: &super::Link| link.state == prepared && link.lost_at < oldest;
+        let role = self.links.iter().position(ready);
+        let Some(role) = role.map(|role| role as u16) else { return };
+        let address = |(role, link): (u16, &super::Link)| {
+            let address = link.member.as_ref()?.address.clone();
+            Some(PeerAddress { role, address, ring: link.ring })
+        };
+        let all: Vec<PeerAddress> = (0..).zip(&self.links).filter_map(address).collect();
+        let (own, others): (Vec<_>, Vec<_>) = all
+            .into_iter()
+            .filter(|peer| peer.role == role || self.alive(peer.role))
+            .partition(|peer| peer.role == role);
+        self.wiring = Some(Wiring { role, left: 1 + others.len() as u32, fine: true });
+        for other in &others {
+            let peers = own.clone();
+            self.ask(other.role, Question::Rewire, |tag| Message::Connect { tag, peers });
+        }
+        self.return_step(role, Step::Wiring, |tag| Message::Connect { tag, peers: others });
+    }
+
+    /// One of those that are being wired has answered, or is lost.
+    pub(super) fn rewired(&mut self, fine: bool) {
+        let Some(wiring) = &mut self.wiring else { return };
+        wiring.fine &= fine;
+        wiring.left -= 1;
+        if !wiring.fine && wiring.left > 0 {
+            // The others need not wait for it.
+            let role = wiring.role;
+            self.others_without(role);
+        }
+        let Some(wiring) = self.wiring.take_if(|wiring| wiring.left == 0) else { return };
+        let stands = self.links[usize::from(wiring.role)].state;
+        if stands == LinkState::Returning(Step::Wiring) {
+            if wiring.fine && self.may_return() {
+                self.take_back(wiring.role);
+            } else {
+                self.return_fails(wiring.role);
+            }
+        }
+        self.wire_returned();
+    }
+
+    /// The node is wired: the keeper has the member again.
+    fn take_back(&mut self, role: u16) {
+        let member_id = self.member_id(role);
+        let link = &mut self.links[usize::from(role)];
+        let (Some(member), Some(superblock)) = (&link.member, link.returned.take()) else { return };
+        let new = NewMember {
+            member: member_id,
+            device: member_name(&member.address, &member.volume),
+            device_sectors: link.volume_bytes / SECTOR_BYTES,
+            device_uuid: superblock.device_uuid,
+            superblock: Some(superblock),
+            bad_blocks: BadBlocks::default(),
+            readd: false,
+        };
+        link.state = LinkState::Ready;
+        link.due = None;
+        link.stands_anew();
+        match self.keeper.member_returned(new) {
+            Ok(()) => self.links[usize::from(role)].tries = 0,
+            // It has a past of its own.
+            Err(_) => self.hang_up_on(role),
+        }
+        self.obey();
+    }
+
+    /// It did not come back this time.
+    pub(super) fn return_fails(&mut self, role: u16) {
+        let peer = self.links[usize::from(role)].peer;
+        self.actions.push_back(Action::Fabric(FabricOp::HangUp { peer }));
+        self.return_lost(role);
+    }
+
+    /// The connection to a node that was coming back is over.
+    pub(super) fn return_lost(&mut self, role: u16) {
+        let state = self.links[usize::from(role)].state;
+        self.links[usize::from(role)].state = LinkState::Lost;
+        self.questions.retain(|_, (asked, _)| *asked != role);
+        self.await_return(role);
+        if state == LinkState::Returning(Step::Wiring) {
+            self.rewired(false);
+        }
+    }
+}

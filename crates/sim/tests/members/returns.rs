@@ -1,0 +1,100 @@
+//! Nodes that are lost and come back by themselves.
+
+use braid_array::MemberId;
+use braid_array::events::{ArrayEvent, SyncAction, SyncEnd};
+
+use crate::array::Array;
+use crate::lane::{Code, DATA_SECTOR, DATA_SECTORS, Lane, Setup};
+use crate::nodes::{Nodes, codes};
+
+const BITMAP: Setup = Setup { dirty: false, bitmap: true, spares: 0 };
+
+/// A running array that has lost a node and goes on.
+fn without(code: Code, setup: Setup, role: usize) -> Array<Nodes> {
+    let mut array = Array::<Nodes>::start(code, setup);
+    array.write(0, 1024);
+    array.pass(60_000);
+    array.lane.set_broken(role, true);
+    array.until("the loss", |array| array.status().degraded == 1);
+    array
+}
+
+/// It is back, and everything is as if it had never been away.
+#[track_caller]
+fn comes_back(array: &mut Array<Nodes>, role: usize) {
+    array.lane.set_broken(role, false);
+    assert_eq!(array.sync_ends(SyncAction::Recovery), (0, SyncEnd::Complete), "{:?}", array.code);
+    assert!(array.events.contains(&ArrayEvent::MemberActive(MemberId(role as u16))));
+    assert_eq!(array.status().degraded, 0);
+    array.content_is_right();
+    array.members_agree();
+}
+
+#[test]
+fn a_node_that_comes_back_gets_what_it_missed_and_no_more() {
+    for code in codes() {
+        for role in [0, usize::from(code.members) - 1] {
+            let mut array = without(code, BITMAP, role);
+            array.write(64, 200);
+            array.content_is_right();
+            // Nothing that it missed lies here: what is not rebuilt stays as it is.
+            let untouched = DATA_SECTOR + DATA_SECTORS - 8;
+            array.lane.disk(role).put(untouched, &[0x77; 512]);
+            array.lane.set_broken(role, false);
+            assert_eq!(array.sync_ends(SyncAction::Recovery), (0, SyncEnd::Complete), "{code:?}");
+            let image = array.lane.disk(role).image();
+            assert_eq!(image[untouched as usize * 512..][..512], [0x77; 512], "{code:?}");
+            array.lane.disk(role).put(untouched, &[0; 512]);
+            assert_eq!(array.status().degraded, 0);
+            array.content_is_right();
+            array.members_agree();
+            array.write(304, 296);
+            array.members_agree();
+        }
+    }
+}
+
+#[test]
+fn without_a_bitmap_it_gets_everything() {
+    for code in codes() {
+        let mut array = without(code, Setup::default(), 1);
+        array.write(64, 200);
+        comes_back(&mut array, 1);
+    }
+}
+
+#[test]
+fn what_is_written_while_it_comes_back_is_there() {
+    for code in codes() {
+        let mut array = without(code, BITMAP, 1);
+        array.write(0, 2048);
+        array.lane.set_broken(1, false);
+        let mut times = 0;
+        while array.ended(SyncAction::Recovery).is_none() {
+            let starts = [0, 1, 2, 3].map(|number| (number * 256 + times * 520) % 4000);
+            array.write_together(&starts, [8, 64, 128][times as usize % 3]);
+            times += 1;
+            assert!(times < 10_000, "{code:?}: no end");
+        }
+        assert_eq!(array.ended(SyncAction::Recovery), Some((0, SyncEnd::Complete)), "{code:?}");
+        array.content_is_right();
+        array.members_agree();
+    }
+}
+
+#[test]
+fn lost_again_it_begins_again() {
+    for code in codes() {
+        let mut array = without(code, BITMAP, 1);
+        array.write(0, 2048);
+        array.limit(128 << 10);
+        array.lane.set_broken(1, false);
+        array.until("half of it", |array| array.status().sync.done_sectors >= 200);
+        array.lane.set_broken(1, true);
+        array.until("the loss", |array| array.ended(SyncAction::Recovery).is_some());
+        array.events.clear();
+        array.write(104, 96);
+        array.unlimited();
+        comes_back(&mut array, 1);
+    }
+}
