@@ -145,7 +145,7 @@ fn make_votes(random: &mut Random) -> Vec<u8> {
             members: named(random, 40),
             voters: named(random, 70),
         };
-        let vote = Vote { granted: random.next() as u32, view };
+        let vote = Vote { granted: random.next() as u32, to: random.next(), view };
         let mut slot = vote.encode(&ARRAY, random.next());
         let mut rest = slot.split_off(12);
         mutate(random, &mut rest, 128);

@@ -241,7 +241,7 @@ fn volumes(store: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(store).unwrap().map(|entry| entry.unwrap().path());
     let besides = |path: &Path| {
         path.ends_with(".lock")
-            || path.ends_with(".id")
+            || path.file_name() == Some(".id".as_ref())
             || path.extension() == Some("vote".as_ref())
     };
     entries.filter(|path| !besides(path)).collect()

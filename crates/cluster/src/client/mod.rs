@@ -26,6 +26,7 @@ mod setup;
 mod silence;
 mod space;
 mod staging;
+mod step;
 mod takeover;
 #[cfg(test)]
 mod tests;
@@ -38,7 +39,7 @@ use braid_array::action::{Command, CommandId, Event};
 use braid_array::array::Scratch;
 use braid_array::fabric::{FabricEvent, FabricOp};
 use braid_array::format::Bitmap;
-use braid_array::keeper::{Keeper, Rules};
+use braid_array::keeper::{Keeper, Redundancy, Rules, SyncSpace};
 use braid_array::request::Full;
 use braid_array::status::Status;
 use braid_array::{
@@ -173,7 +174,6 @@ pub struct Client {
     pipeline: Pipeline,
     keeper: Keeper,
     space: Space,
-    redundant: bool,
     phase: Phase,
     takeover: Takeover,
     actions: VecDeque<Action>,
@@ -254,7 +254,6 @@ impl Client {
             offset: scratch.offset + u64::from(slice),
             bytes: scratch.bytes.saturating_sub(u64::from(slice)),
         };
-        let redundant = pipeline.rows() as u32 * u32::from(params.nodes) > pipeline.data_blocks();
         let positions = 0..pipeline.positions();
         let (wide, narrow) = positions.partition(|&p| p < params.wide.count);
         let space = Space::new(&pipeline).map_err(|error| error.to_string())?;
@@ -267,7 +266,6 @@ impl Client {
         let mut client = Self {
             keeper,
             space,
-            redundant,
             phase: Phase::Setup,
             takeover,
             actions: VecDeque::new(),
@@ -342,6 +340,11 @@ impl Client {
     /// Is the node of this role there, with all that it is to hold?
     fn readable(&self, role: u16) -> bool {
         self.alive(role) && self.keeper.is_in_sync(role)
+    }
+
+    /// Can anything be lost?
+    fn redundant(&self) -> bool {
+        self.space.redundancy() != Redundancy::None
     }
 
     /// Nothing may change any more.

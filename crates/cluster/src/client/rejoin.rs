@@ -1,11 +1,11 @@
 //! Nodes that were lost and come back: found again without anybody's command.
 //!
 //! ```text
-//!  Lost ─► Connecting ─► Granting ─► Opening ─► Looking ─► Preparing ─► Prepared ─► Wiring ─► Ready
-//!    ▲          └────────────┴─────────┴───────────┴────────────┴─────────┘
-//!    └── later, and later ───────────────┘
+//!  Lost ─► Connecting ─► Granting ─► Settling ─► Opening ─► Looking ─► Preparing ─► Prepared
+//!    ▲          └────────────┴───────────┴──────────┴──────────┴───────────┴──┐         ▼
+//!    └── later, and later ────────────────────────────────────────────────────┴── Wiring ─► Ready
 //! ```
-//! The node has a new pipeline, to which the others are wired anew. Then the keeper takes the member
+//!    └── later, and later ───────────────────────────────────────────────────┴── Wiring ─► Ready
 //! back, which has no part in anything before.
 
 use braid_array::action::NewMember;
@@ -14,6 +14,7 @@ use braid_array::format::{BadBlocks, Superblock, Version};
 use braid_array::{Action, Refusal, SECTOR_BYTES};
 
 use super::setup::LinkState;
+use super::step::Step;
 use super::takeover::Grant;
 use super::{Client, Instant, Message, Phase, Question};
 use crate::assemble::SUPERBLOCK_SECTOR;
@@ -27,21 +28,6 @@ const LAST_MILLIS: u64 = 10_000;
 const PATIENCE_MILLIS: u64 = 10_000;
 /// Bytes of a superblock that are read.
 const SUPERBLOCK_BYTES: u32 = 4096;
-
-/// How far a node that comes back is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
-    Connecting,
-    /// Does it know of no newer client?
-    Granting,
-    Opening,
-    /// Is it the member that was lost?
-    Looking,
-    Preparing,
-    /// Another one is being wired.
-    Prepared,
-    Wiring,
-}
 
 /// The nodes are being wired to one that comes back.
 #[derive(Debug)]
@@ -65,7 +51,7 @@ impl Client {
 
     fn may_return(&self) -> bool {
         let stays = self.writes_over() || self.keeper.is_read_only() || self.keeper.is_stopping();
-        self.redundant && !stays && matches!(self.phase, Phase::Running)
+        self.redundant() && !stays && matches!(self.phase, Phase::Running)
     }
 
     pub(super) fn return_deadline(&self) -> Option<Instant> {
@@ -123,14 +109,11 @@ impl Client {
         let granting = LinkState::Returning(Step::Granting);
         let asked = self.questions.remove(&tag).is_some_and(|(asked, _)| asked == role);
         let link = &self.links[usize::from(role)];
-        let (Some(grant), Some(member), true) =
-            (grant, &link.member, asked && link.state == granting)
-        else {
+        let Some(grant) = grant.filter(|_| asked && link.state == granting) else {
             return self.return_fails(role);
         };
         self.takeover.grants.insert(role, grant);
-        let name = member.volume.clone();
-        self.return_step(role, Step::Opening, |tag| Message::OpenVolume { tag, name, write: true });
+        self.return_step(role, Step::Settling, |tag| Message::Settle { tag, go: Vec::new() });
     }
 
     pub(super) fn return_answered(
@@ -141,6 +124,12 @@ impl Client {
     ) {
         let link = &mut self.links[usize::from(role)];
         match (step, answer) {
+            (Step::Settling, Ok(_)) => {
+                let Some(member) = &link.member else { return };
+                let name = member.volume.clone();
+                let message = |tag| Message::OpenVolume { tag, name, write: true };
+                self.return_step(role, Step::Opening, message);
+            }
             (Step::Opening, Ok(Some(bytes))) => {
                 link.volume_bytes = bytes;
                 let (sector, bytes) = (SUPERBLOCK_SECTOR, SUPERBLOCK_BYTES);

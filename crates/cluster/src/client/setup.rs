@@ -10,7 +10,7 @@ use braid_array::fabric::{FabricOp, PeerId};
 use braid_array::format::Superblock;
 use braid_array::{Action, MemberId, Refusal};
 
-use super::rejoin::Step;
+use super::step::Step;
 use super::{Client, ClientMember, Instant, Message, Phase, Piece, Question, VecDeque};
 use crate::wire::PeerAddress;
 

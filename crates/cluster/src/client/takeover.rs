@@ -359,8 +359,10 @@ impl Client {
         let over = self.keeper.is_read_only() || self.keeper.is_stopping() || self.writes_over();
         let torn = self.keeper.has_to_resync();
         let mut view = self.takeover.view.clone();
-        for (member, link) in view.members.iter_mut().zip(&self.links) {
-            *member = if link.alive() { *member } else { 0 };
+        for (role, member) in (0..).zip(&mut view.members) {
+            let holds = self.alive(role) && self.keeper.is_in_sync(role);
+            let grant = self.takeover.grants.get(&role).filter(|_| holds);
+            *member = grant.map_or(0, |grant| grant.incarnation);
         }
         let same = torn == view.torn && view.members == self.takeover.view.members;
         if over || same || !self.takeover.waiting.is_empty() {

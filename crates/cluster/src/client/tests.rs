@@ -13,6 +13,7 @@ mod silence;
 use super::*;
 use crate::family::Family;
 use crate::pipeline::Slots;
+use crate::set::Roles;
 use crate::view::View;
 
 const NODES: u16 = 3;

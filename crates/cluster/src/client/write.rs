@@ -213,11 +213,12 @@ impl Client {
         let job = &self.jobs[kind][0];
         let (range, background) = (job.range.touched.clone(), job.background);
         let missing = self.missing(job.key, background);
+        let redundant = self.redundant();
         let job = &mut self.jobs[kind][0];
         let whole = job.range.touched.is_all();
         let by_client = *job
             .by_client
-            .get_or_insert_with(|| whole && self.redundant && self.mix.client_makes_next());
+            .get_or_insert_with(|| whole && redundant && self.mix.client_makes_next());
         let (len, stripe) = (job.range.len, job.key.0);
         let scattered = job.range.pieces.values().filter(|pieces| pieces.len() > 1).count();
         let planner = self.pipeline.planner(0);

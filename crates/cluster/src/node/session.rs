@@ -333,12 +333,12 @@ impl Node {
     /// Who has an array, and what its predecessor has left.
     fn vote_request(&mut self, id: ClientId, message: Message) -> Result<(), Violation> {
         let Some(client) = self.clients.get(&id) else { return Ok(()) };
-        if let Message::Grant { tag, array, epoch } = message {
+        if let Message::Grant { tag, array, epoch, client: asks } = message {
             let same = client.vote.is_none_or(|(other, _)| other == array);
             if !same || client.held.is_some() || client.requests > 1 {
                 return Err(Violation("a Grant that is not the first request"));
             }
-            let what = votes::Want::Grant(epoch);
+            let what = votes::Want::Grant(epoch, asks);
             self.ask_vote(array, votes::Ask { client: id, tag, what });
             return Ok(());
         }

@@ -21,8 +21,9 @@ fn a_slot_says_what_was_put_into_it() {
     // The places that the format names.
     assert_eq!((slot[12], slot[14], slot[16], slot[32], slot[40]), (1, 4, 7, 5, 9));
     assert_eq!((slot[44], slot[48], slot[52], slot[56]), (8, 3, 1, 3));
-    assert_eq!(slot[64..72], 0x1122_3344_5566_7788u64.to_le_bytes());
-    assert_eq!(slot[88], 10);
+    assert_eq!(slot[64], 10);
+    assert_eq!(slot[72..80], 0x1122_3344_5566_7788u64.to_le_bytes());
+    assert_eq!(slot[96], 10);
 }
 
 #[test]

@@ -45,7 +45,8 @@ fn only_a_higher_epoch_is_granted_and_that_outlives_the_node() {
     let granted = |view| Some(Message::Granted { tag: 7, view, incarnation: 100, node: 0 });
     let outvoted = |granted| Some(Message::Outvoted { tag: 7, granted });
     assert_eq!(ask(&mut world, a, &grant(5)), granted(View::default()));
-    assert_eq!(ask(&mut world, b, &grant(5)), outvoted(5));
+    let other = Message::Grant { tag: 7, array: ARRAY, epoch: 5, client: 6 };
+    assert_eq!(ask(&mut world, b, &other), outvoted(5));
     assert_eq!(ask(&mut world, a, &record(view(5, 2))), Some(Message::Ok { tag: 8 }));
     // Not one that is older, nor one of another client.
     for late in [view(5, 2), view(5, 1), view(6, 1)] {

@@ -1,0 +1,18 @@
+//! The way of a node that was lost and comes back.
+
+/// How far a node that comes back is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    Connecting,
+    /// Does it know of no newer client?
+    Granting,
+    /// It drops what it had of slice-sets: they went on without it.
+    Settling,
+    Opening,
+    /// Is it the member that was lost?
+    Looking,
+    Preparing,
+    /// Another one is being wired.
+    Prepared,
+    Wiring,
+}
