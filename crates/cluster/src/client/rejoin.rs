@@ -5,8 +5,8 @@
 //!    ▲          └────────────┴───────────┴──────────┴──────────┴───────────┴──┐         ▼
 //!    └── later, and later ────────────────────────────────────────────────────┴── Wiring ─► Ready
 //! ```
-//!    └── later, and later ───────────────────────────────────────────────────┴── Wiring ─► Ready
-//! back, which has no part in anything before.
+//! The node has a new pipeline, to which the others are wired anew. Then the keeper takes the
+//! member back, which has no part in anything before.
 
 use braid_array::action::NewMember;
 use braid_array::fabric::{FabricOp, PeerId};
