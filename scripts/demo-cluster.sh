@@ -48,6 +48,8 @@ then
 else
 	say "Five storage nodes, as processes on this machine (links of their own need root)"
 fi
+"$braid" key new "$work/key" >/dev/null
+export BRAID_KEY=$work/key
 members=()
 for n in 0 1 2 3 4; do
 	address=127.0.0.1

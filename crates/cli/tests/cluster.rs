@@ -248,11 +248,42 @@ fn volumes(store: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
+fn nodes_with_a_key_serve_who_has_it() {
+    let lab = Lab::new();
+    let key = |name: &str| lab.path(name).display().to_string();
+    let (own, other) = (key("own.key"), key("other.key"));
+    lab.ok(&format!("key new {own}"), &[]);
+    lab.ok(&format!("key new {other}"), &[]);
+    let line = lab.refused(1, &format!("key new {own}"), &[], &[]);
+    assert!(line.contains("there is a file already"), "{line}");
+    let start = |number: usize| {
+        let storage = format!("--store {} --ring 64M --key {own}", key(&format!("n{number}")));
+        Node::start(&lab, "127.0.0.1:0", &storage)
+    };
+    let nodes: Vec<Node> = (0..3).map(start).collect();
+    let all = members(&nodes, "");
+    let create = format!("create x -l 5 -n 3 --size 1M{all}");
+    let line = lab.refused(1, &create, &[], &[]);
+    assert!(line.contains("wants the cluster key; give its file with --key"), "{line}");
+    let line = lab.refused(1, &format!("{create} --key {other}"), &[], &[]);
+    assert!(line.contains("has another cluster key"), "{line}");
+    let next = lab.ok_text(&format!("{create} --key {own}"), &[]);
+    assert!(next.starts_with(&format!("braid assemble --key {own} x ")), "{next}");
+    lab.ok(next.trim_start_matches("braid ").trim_end(), &[]);
+    assert_eq!(detail(&lab, "x")["state"], json!(["clean"]));
+    lab.ok("stop x", &[]);
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o644);
+    std::fs::set_permissions(&own, mode).unwrap();
+    let line = lab.refused(1, &format!("assemble --key {own} x{all}"), &[], &[]);
+    assert!(line.ends_with(&format!("`chmod 600 {own}`")), "{line}");
+}
+
+#[test]
 fn a_node_under_two_addresses_is_one_node() {
     let lab = Lab::new();
     let mut nodes = in_memory(&lab, 2);
     let store = lab.path("everywhere");
-    let storage = format!("--store {} --ring 64M", store.display());
+    let storage = format!("--store {} --ring 64M --no-key", store.display());
     let everywhere = Node::start(&lab, "0.0.0.0:0", &storage);
     let port = everywhere.address.rsplit_once(':').expect("a port").1.to_owned();
     let twice = format!(" node://127.0.0.1:{port}/x node://127.0.0.2:{port}/y");
@@ -358,7 +389,9 @@ fn wrong_words_for_a_node_are_refused() {
         (2, "node --listen 127.0.0.1 --memory", "port"),
         (2, "node --listen 127.0.0.1:0 --memory --fabric pigeon", "pigeon"),
         (2, "node --listen 127.0.0.1:0 --memory --ring 4K", "--ring 64K"),
-        (1, "node --listen 192.0.2.1:7000 --memory", "cannot listen"),
+        (1, "node --listen 192.0.2.1:7000 --memory --no-key", "cannot listen"),
+        (1, "node --listen 0.0.0.0:0 --memory", "loopback addresses only; make a key"),
+        (1, "node --listen 127.0.0.1:0 --memory --key absent", "braid key new absent"),
         (1, "node --listen 127.0.0.1:0 --store file0", "file0"),
     ];
     for (code, words, said) in table {

@@ -28,8 +28,7 @@ use crate::arena::{Arena, Memory, Piece};
 use crate::door::Door;
 use crate::driver::{self, Completion, Driver, Op};
 use crate::execute::{self, Executor};
-use crate::fabric::frame::Kind;
-use crate::fabric::{self, Fabric};
+use crate::fabric::{self, Fabric, Network};
 use crate::heap;
 use crate::member::MemberFile;
 use crate::store::Store;
@@ -106,8 +105,12 @@ impl Engine {
     ///
     /// # Errors
     /// When there is none of this kind here, or the system is out of descriptors.
-    pub fn set_fabric(&mut self, kind: Kind, listener: Option<TcpListener>) -> Result<(), Refusal> {
-        self.fabric = Some(fabric::new(kind, self.arena.place(), listener)?);
+    pub fn set_fabric(
+        &mut self,
+        network: impl Into<Network>,
+        listener: Option<TcpListener>,
+    ) -> Result<(), Refusal> {
+        self.fabric = Some(fabric::new(network.into(), self.arena.place(), listener)?);
         Ok(())
     }
 

@@ -10,6 +10,7 @@ mod execute;
 pub mod export;
 pub mod fabric;
 mod heap;
+pub mod key;
 mod lock;
 mod log;
 pub mod member;

@@ -17,7 +17,7 @@ use crate::arena::Arena;
 use crate::control::StopRequest;
 use crate::door::{Door, Message};
 use crate::engine::Engine;
-use crate::fabric::frame::Kind;
+use crate::fabric::Network;
 use crate::log::{self, Limit, Verdict};
 use crate::serve::watch_signals;
 use crate::store::{MadeDirectories, Store};
@@ -38,8 +38,8 @@ pub struct NodeSetup {
     pub storage: Storage,
     /// Memory that clients and other nodes put slices into.
     pub ring_bytes: u64,
-    /// How they do it.
-    pub fabric: Kind,
+    /// How they do it, and with which key.
+    pub network: Network,
 }
 
 /// Where a node keeps its volumes.
@@ -135,7 +135,7 @@ impl RunningNode {
         let arena = Arena::for_node(setup.ring_bytes, REQUEST_BYTES).map_err(system)?;
         let machine = AnyMachine::Plain(machine(arena.scratch(), store.id()?));
         let mut engine = Engine::new(machine, Vec::new(), arena).map_err(system)?;
-        engine.set_fabric(setup.fabric, Some(listener))?;
+        engine.set_fabric(setup.network, Some(listener))?;
         engine.set_store(store);
         let (sender, events) = mpsc::channel();
         let (log, stop) = (sender, ended.clone());

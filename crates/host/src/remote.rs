@@ -16,7 +16,7 @@ use braid_cluster::assemble::{Candidate, SUPERBLOCK_SECTOR};
 use braid_cluster::wire::{Message, VolumeInfo};
 
 use self::line::Line;
-use crate::fabric::frame::Kind;
+use crate::fabric::Network;
 use crate::system::describe;
 
 #[cfg(test)]
@@ -103,8 +103,8 @@ impl Remote {
     ///
     /// # Errors
     /// [`RemoteError`]: nobody is there, or somebody who is no node of this version and fabric.
-    pub fn connect(address: &str, kind: Kind) -> Result<Self, RemoteError> {
-        Self::connect_within(address, kind, PATIENCE)
+    pub fn connect(address: &str, network: impl Into<Network>) -> Result<Self, RemoteError> {
+        Self::connect_within(address, network, PATIENCE)
     }
 
     /// As `connect`. Neither that nor any later answer may take longer than `patience`.
@@ -113,10 +113,10 @@ impl Remote {
     /// As `connect`.
     pub fn connect_within(
         address: &str,
-        kind: Kind,
+        network: impl Into<Network>,
         patience: Duration,
     ) -> Result<Self, RemoteError> {
-        let mut line = Line::open(address, kind)
+        let mut line = Line::open(address, network.into())
             .map_err(|Refusal { reason, next }| RemoteError::new(reason, next))?;
         match line.event(patience).map_err(|error| RemoteError::of_system(&error, patience))? {
             FabricEvent::Connected { .. } => {

@@ -24,7 +24,7 @@ use crate::arena::Arena;
 use crate::control::{News, Served, Server, StopRequest};
 use crate::door::Door;
 use crate::engine::{Engine, REQUEST_BYTES};
-use crate::fabric::frame::Kind;
+use crate::fabric::Network;
 use crate::heap;
 use crate::log;
 use crate::member::{MemberFile, OpenError, check_distinct};
@@ -80,7 +80,7 @@ pub enum Assembled {
         /// The array.
         config: ClientConfig,
         /// How its nodes are talked to.
-        fabric: Kind,
+        network: Network,
     },
 }
 
@@ -137,7 +137,7 @@ impl Machinery {
         let (outer, inner) = match array {
             Assembled::Array { config, members } => return Self::of_devices(config, members),
             Assembled::Nested { outer, inner } => (outer, inner),
-            Assembled::Cluster { config, fabric } => return Self::of_nodes(config, fabric),
+            Assembled::Cluster { config, network } => return Self::of_nodes(config, network),
         };
         let configs = inner.iter().map(|(config, _)| config).chain([&outer]);
         let arena = Arena::new(configs.map(Array::scratch_bytes).sum(), REQUEST_BYTES)
@@ -157,11 +157,11 @@ impl Machinery {
         Ok(Self { machine: Box::new(machine), members, arena, nodes: None })
     }
 
-    fn of_nodes(config: ClientConfig, fabric: Kind) -> Result<Self, Refusal> {
+    fn of_nodes(config: ClientConfig, network: Network) -> Result<Self, Refusal> {
         // Stripes are wide and links are long: more is under way than on one machine.
         let arena = Arena::for_fabric(Client::scratch_bytes(&config), 2 * REQUEST_BYTES)
             .map_err(|error| refused_by_system(&error))?;
-        let nodes = Some(Nodes::of(&config, fabric));
+        let nodes = Some(Nodes::of(&config, network));
         let mut client = Client::new(config, arena.scratch())
             .map_err(|reason| Refusal::new(reason, LOOK_AT_MEMBERS))?;
         client.set_epoch(u64::try_from(since_1970().as_micros()).unwrap_or(u64::MAX));
@@ -211,7 +211,7 @@ fn serve_machine(
     let machine = AnyMachine::Block(array.machine);
     let mut engine = Engine::new(machine, array.members, array.arena).map_err(system)?;
     if let Some(nodes) = array.nodes {
-        engine.set_fabric(nodes.fabric(), None)?;
+        engine.set_fabric(nodes.network(), None)?;
     }
     let door = engine.door();
     let (news, events) = report_events(&mut engine);

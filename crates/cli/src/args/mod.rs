@@ -9,6 +9,7 @@ mod parse;
 mod size;
 mod suggest;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
@@ -91,6 +92,8 @@ pub(crate) enum Command {
     /// Look after volumes of nodes
     #[command(subcommand)]
     Volume(VolumeCommand),
+    /// The key that nodes and their clients have in common
+    Key(KeyArgs),
     /// Write shell completions to stdout
     Completions(CompletionsArgs),
     /// Write the man pages into a directory
@@ -133,9 +136,8 @@ pub(crate) struct CreateArgs {
     /// Overwrite superblocks, file systems and partition tables found on the members
     #[arg(long, short)]
     pub(crate) force: bool,
-    /// With members on nodes: how data travels, tcp, ofi or ofi:PROVIDER [default: tcp]
-    #[arg(long, value_name = "FABRIC")]
-    pub(crate) fabric: Option<String>,
+    #[command(flatten)]
+    pub(crate) network: NetworkArgs,
     /// With members of memory: serve the array so, as `braid assemble` does; may be repeated
     #[arg(long, value_name = "EXPORT")]
     pub(crate) export: Vec<String>,
@@ -146,6 +148,35 @@ pub(crate) struct CreateArgs {
     /// of them; or mem:SIZE for all of them, which serves the array at once
     #[arg(required = true, value_name = "MEMBER", value_hint = ValueHint::FilePath)]
     pub(crate) members: Vec<MemberArg>,
+}
+
+/// How nodes are talked to.
+#[derive(Debug, Args)]
+pub(crate) struct NetworkArgs {
+    /// With nodes: how data travels, tcp, ofi or ofi:PROVIDER; the same for all nodes and clients
+    /// of an array [default: tcp]
+    #[arg(long, value_name = "FABRIC")]
+    pub(crate) fabric: Option<String>,
+    /// With nodes: the file of the cluster key [default: /etc/braid/cluster.key, if there]
+    #[arg(long, value_name = "FILE", env = "BRAID_KEY", hide_env_values = true)]
+    #[arg(value_hint = ValueHint::FilePath)]
+    pub(crate) key: Option<OsString>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct KeyArgs {
+    #[command(subcommand)]
+    pub(crate) action: KeyAction,
+}
+
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum KeyAction {
+    /// Make a file with a new key that only you can read; give the same to all nodes and clients
+    New {
+        /// A file that is not there yet
+        #[arg(value_hint = ValueHint::FilePath)]
+        file: PathBuf,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -182,9 +213,8 @@ pub(crate) struct AssembleArgs {
     /// With members on nodes: even while another client uses the array, which ends that one's use
     #[arg(long)]
     pub(crate) take_over: bool,
-    /// With members on nodes: how data travels, tcp, ofi or ofi:PROVIDER [default: tcp]
-    #[arg(long, value_name = "FABRIC")]
-    pub(crate) fabric: Option<String>,
+    #[command(flatten)]
+    pub(crate) network: NetworkArgs,
     /// With members on nodes: who builds the parities [default: mix]
     #[arg(long, value_name = "SCHEDULE")]
     pub(crate) schedule: Option<WriteSchedule>,
@@ -247,9 +277,8 @@ pub(crate) struct ExamineArgs {
     #[arg(required_unless_present = "scan", value_name = "MEMBER")]
     #[arg(value_parser = MemberArg::existing, value_hint = ValueHint::FilePath)]
     pub(crate) members: Vec<MemberArg>,
-    /// With members on nodes: how data travels, tcp, ofi or ofi:PROVIDER [default: tcp]
-    #[arg(long, value_name = "FABRIC")]
-    pub(crate) fabric: Option<String>,
+    #[command(flatten)]
+    pub(crate) network: NetworkArgs,
     /// Print JSON
     #[arg(long, conflicts_with_all = ["export", "scan"])]
     pub(crate) json: bool,
@@ -388,7 +417,8 @@ pub(crate) enum WriteSchedule {
 pub(crate) struct NodeArgs {
     #[command(subcommand)]
     pub(crate) command: Option<NodeCommand>,
-    /// Where to listen: HOST:PORT, port 0 for any that is free. Who can connect can do everything
+    /// Where to listen: HOST:PORT, port 0 for any that is free. Without a cluster key, a
+    /// loopback address
     #[arg(long, value_name = "ADDR", required = true)]
     pub(crate) listen: Option<String>,
     /// Keep volumes as files in this directory
@@ -400,10 +430,11 @@ pub(crate) struct NodeArgs {
     /// Memory for data on its way, of all arrays that are in use
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "256M")]
     pub(crate) ring: Size,
-    /// How data travels: tcp, ofi or ofi:PROVIDER; the same for all nodes and clients of an array
-    /// [default: tcp]
-    #[arg(long, value_name = "FABRIC")]
-    pub(crate) fabric: Option<String>,
+    #[command(flatten)]
+    pub(crate) network: NetworkArgs,
+    /// Listen without a cluster key, on any address: who can connect can do everything
+    #[arg(long)]
+    pub(crate) no_key: bool,
     /// Stay in the foreground until the node is told to end
     #[arg(long)]
     pub(crate) foreground: bool,
@@ -435,9 +466,8 @@ pub(crate) struct NodesArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
-    /// How data travels: tcp, ofi or ofi:PROVIDER [default: tcp]
-    #[arg(long, value_name = "FABRIC")]
-    pub(crate) fabric: Option<String>,
+    #[command(flatten)]
+    pub(crate) network: NetworkArgs,
 }
 
 #[derive(Debug, Args)]
@@ -447,9 +477,8 @@ pub(crate) struct VolumeArgs {
     pub(crate) address: String,
     /// Name of the volume
     pub(crate) volume: String,
-    /// How data travels: tcp, ofi or ofi:PROVIDER [default: tcp]
-    #[arg(long, value_name = "FABRIC")]
-    pub(crate) fabric: Option<String>,
+    #[command(flatten)]
+    pub(crate) network: NetworkArgs,
 }
 
 #[derive(Debug, Args)]
@@ -457,9 +486,8 @@ pub(crate) struct NodeStopArgs {
     /// Where the node listens, HOST:PORT
     #[arg(value_name = "ADDR")]
     pub(crate) address: String,
-    /// How data travels: tcp, ofi or ofi:PROVIDER [default: tcp]
-    #[arg(long, value_name = "FABRIC")]
-    pub(crate) fabric: Option<String>,
+    #[command(flatten)]
+    pub(crate) network: NetworkArgs,
 }
 
 #[derive(Debug, Args)]

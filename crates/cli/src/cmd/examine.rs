@@ -5,7 +5,7 @@ use std::path::Path;
 
 use braid_array::SECTOR_BYTES;
 use braid_array::format::{Role, Superblock, SuperblockError, Version};
-use braid_host::fabric::frame::Kind;
+use braid_host::fabric::Network;
 use braid_host::member::{self, MemberFile};
 use braid_host::remote;
 
@@ -17,12 +17,15 @@ use crate::output;
 use crate::output::examined::Examined;
 
 pub(super) fn run(args: &ExamineArgs) -> Result<(), Failure> {
-    let fabric = nodes::fabric("examine", args.fabric.as_deref())?;
+    let network = nodes::network("examine", &args.network)?;
     if args.scan {
-        return scan(&args.members, fabric);
+        return scan(&args.members, network);
     }
-    let found =
-        args.members.iter().map(|member| examine(member, fabric)).collect::<Result<Vec<_>, _>>()?;
+    let found = args
+        .members
+        .iter()
+        .map(|member| examine(member, network))
+        .collect::<Result<Vec<_>, _>>()?;
     if args.json {
         let members: Vec<_> = found.iter().map(output::examine::json).collect();
         return output::print_json(&members);
@@ -32,7 +35,7 @@ pub(super) fn run(args: &ExamineArgs) -> Result<(), Failure> {
 }
 
 /// One line for each array found. Devices without a superblock are passed over.
-fn scan(members: &[MemberArg], fabric: Kind) -> Result<(), Failure> {
+fn scan(members: &[MemberArg], network: Network) -> Result<(), Failure> {
     let all;
     let candidates: &[MemberArg] = if members.is_empty() {
         let devices = member::scan().map_err(|error| {
@@ -53,7 +56,7 @@ fn scan(members: &[MemberArg], fabric: Kind) -> Result<(), Failure> {
             unread.note(path, error.reason);
             continue;
         }
-        match look(member, fabric) {
+        match look(member, network) {
             Ok(Some(member)) => found.push(member),
             Ok(None) => {}
             // Among all devices of a machine some hold what nobody understands; those named by
@@ -83,8 +86,8 @@ fn array_lines(found: &[Examined]) -> String {
     text
 }
 
-fn examine(member: &MemberArg, fabric: Kind) -> Result<Examined, Failure> {
-    look(member, fabric)?.ok_or_else(|| {
+fn examine(member: &MemberArg, network: Network) -> Result<Examined, Failure> {
+    look(member, network)?.ok_or_else(|| {
         let next = "create an array on it, or name another device";
         Failure::refused("examine", name(member), SuperblockError::NoMagic, next)
     })
@@ -100,10 +103,10 @@ fn name(member: &MemberArg) -> String {
 }
 
 /// `None` where there is no superblock.
-fn look(member: &MemberArg, fabric: Kind) -> Result<Option<Examined>, Failure> {
+fn look(member: &MemberArg, network: Network) -> Result<Option<Examined>, Failure> {
     match member {
         MemberArg::Path(path) => look_at_device(path),
-        MemberArg::Node(node) => look_at_node(node, fabric),
+        MemberArg::Node(node) => look_at_node(node, network),
         MemberArg::Memory(_) | MemberArg::Missing => {
             let next = "name a file, a device or a volume on a node";
             Err(Failure::usage("examine", name(member), "holds nothing", next))
@@ -130,12 +133,12 @@ fn look_at_device(path: &Path) -> Result<Option<Examined>, Failure> {
     }))
 }
 
-fn look_at_node(node: &NodeArg, fabric: Kind) -> Result<Option<Examined>, Failure> {
+fn look_at_node(node: &NodeArg, network: Network) -> Result<Option<Examined>, Failure> {
     let Some(volume) = &node.volume else {
         let next = "write node://HOST:PORT/VOLUME";
         return Err(Failure::usage("examine", node, "which volume was not said", next));
     };
-    let mut remote = nodes::connect("examine", node, fabric)?;
+    let mut remote = nodes::connect("examine", node, network)?;
     let found = remote::probe(&mut remote, &node.address, volume, false)
         .map_err(|error| nodes::failed("examine", node, &error))?;
     let Some(superblock) = trusted(node, found.superblock)? else { return Ok(None) };

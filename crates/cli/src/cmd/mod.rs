@@ -11,6 +11,7 @@ mod detail;
 mod examine;
 mod families;
 mod found;
+mod key;
 mod launch;
 mod layout;
 mod manage;
@@ -52,6 +53,7 @@ pub(crate) fn run(cli: &Cli) -> Result<(), Failure> {
         },
         Command::Nodes(args) => node_admin::status(args),
         Command::Volume(VolumeCommand::Delete(args)) => node_admin::delete(args),
+        Command::Key(args) => key::run(args),
         Command::Bench(args) => bench::run(args),
         Command::Completions(args) => shell::completions(args),
         Command::Man(args) => shell::man(args),

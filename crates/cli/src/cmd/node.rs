@@ -1,7 +1,7 @@
 //! `braid node`: keeps volumes for arrays over nodes.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 
 use braid_host::control::make_run_dir;
@@ -9,7 +9,7 @@ use braid_host::daemon::{self, Daemon};
 use braid_host::node::{NodeSetup, Storage, serve_node};
 
 use super::launch::launch;
-use super::nodes::fabric;
+use super::nodes::network;
 use crate::args::{NodeArgs, Size, check_address};
 use crate::failure::{Failure, system_error};
 use crate::output;
@@ -42,7 +42,21 @@ fn setup(args: &NodeArgs) -> Result<NodeSetup, Failure> {
         })?),
     };
     let ring_bytes = args.ring.0;
-    Ok(NodeSetup { listen, storage, ring_bytes, fabric: fabric("node", args.fabric.as_deref())? })
+    let network = network("node", &args.network)?;
+    let network = if args.no_key { network.kind.into() } else { network };
+    if network.key.is_none() && !args.no_key && !is_loopback(&listen) {
+        let reason = "without a cluster key it listens on loopback addresses only";
+        let next = "make a key with `braid key new FILE` and give it with --key FILE, or say \
+                    --no-key where everybody who can connect may do everything";
+        return Err(Failure::refused("node", &listen, reason, next));
+    }
+    Ok(NodeSetup { listen, storage, ring_bytes, network })
+}
+
+/// Only this machine can connect there. What is no address is refused elsewhere.
+fn is_loopback(address: &str) -> bool {
+    let addresses = address.to_socket_addrs();
+    addresses.map_or(true, |mut all| all.all(|address| address.ip().is_loopback()))
 }
 
 /// Serves until a signal. Says where it listens; in the background it leaves its process id and a

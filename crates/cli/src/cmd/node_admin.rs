@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use braid_array::Refusal;
-use braid_host::fabric::frame::Kind;
+use braid_host::fabric::Network;
 use braid_host::remote::{self, NodeSurvey, Remote, RemoteError};
 use serde_json::{Value, json};
 
-use super::nodes::{fabric, failed};
+use super::nodes::{failed, network};
 use crate::args::{NodeStopArgs, NodesArgs, VolumeArgs, check_address};
 use crate::failure::Failure;
 use crate::invocation::shell_word;
@@ -39,10 +39,10 @@ pub(super) fn status(args: &NodesArgs) -> Result<(), Failure> {
     for address in &args.addresses {
         checked("node status", address)?;
     }
-    let kind = fabric("node status", args.fabric.as_deref())?;
+    let network = network("node status", &args.network)?;
     // All at the same time: one that is silent holds up no other.
     let all: Vec<Seen> = std::thread::scope(|scope| {
-        let ask = |address| scope.spawn(move || look(address, kind));
+        let ask = |address| scope.spawn(move || look(address, network));
         let asked: Vec<_> = args.addresses.iter().map(String::as_str).map(ask).collect();
         asked.into_iter().filter_map(|asked| asked.join().ok()).collect()
     });
@@ -60,17 +60,17 @@ pub(super) fn status(args: &NodesArgs) -> Result<(), Failure> {
 
 pub(super) fn delete(args: &VolumeArgs) -> Result<(), Failure> {
     checked("node delete", &args.address)?;
-    let kind = fabric("node delete", args.fabric.as_deref())?;
+    let network = network("node delete", &args.network)?;
     let object = format!("node://{}/{}", args.address, args.volume);
-    let mut remote = connect("node delete", &args.address, kind)?;
+    let mut remote = connect("node delete", &args.address, network)?;
     let deleted = remote.open_volume(&args.volume, true).and_then(|_| remote.remove_volume());
     deleted.map_err(|error| failed("node delete", &object, &error))
 }
 
 pub(super) fn stop(args: &NodeStopArgs) -> Result<(), Failure> {
     checked("node stop", &args.address)?;
-    let kind = fabric("node stop", args.fabric.as_deref())?;
-    let mut remote = connect("node stop", &args.address, kind)?;
+    let network = network("node stop", &args.network)?;
+    let mut remote = connect("node stop", &args.address, network)?;
     remote.shut_down().map_err(|error| failed("node stop", &args.address, &error))
 }
 
@@ -79,24 +79,24 @@ fn checked(operation: &str, address: &str) -> Result<(), Failure> {
     check_address(address).map(drop).map_err(usage)
 }
 
-fn connect(operation: &str, address: &str, kind: Kind) -> Result<Remote, Failure> {
-    let remote = Remote::connect_within(address, kind, PATIENCE);
+fn connect(operation: &str, address: &str, network: Network) -> Result<Remote, Failure> {
+    let remote = Remote::connect_within(address, network, PATIENCE);
     remote.map_err(|error| failed(operation, address, &error))
 }
 
-fn look(address: &str, kind: Kind) -> Seen {
-    let found = Remote::connect_within(address, kind, PATIENCE).and_then(|mut remote| {
+fn look(address: &str, network: Network) -> Seen {
+    let found = Remote::connect_within(address, network, PATIENCE).and_then(|mut remote| {
         let survey = remote.survey()?;
         let names = survey.volumes.iter().map(|volume| volume.name.as_str());
-        let contents = names.map(|name| content(address, name, kind)).collect();
+        let contents = names.map(|name| content(address, name, network)).collect();
         Ok((survey, contents))
     });
     Seen { address: address.to_owned(), found }
 }
 
 /// On a connection of its own: one has no more than one volume open.
-fn content(address: &str, volume: &str, kind: Kind) -> Content {
-    let candidate = Remote::connect_within(address, kind, PATIENCE)
+fn content(address: &str, volume: &str, network: Network) -> Content {
+    let candidate = Remote::connect_within(address, network, PATIENCE)
         .and_then(|mut remote| remote::probe(&mut remote, address, volume, false));
     match candidate.map(|candidate| candidate.superblock) {
         Ok(Ok(superblock)) => {

@@ -3,20 +3,40 @@
 use std::fmt::Display;
 
 use braid_array::Refusal;
+use braid_host::fabric::Network;
 use braid_host::fabric::frame::Kind;
 use braid_host::remote::{Remote, RemoteError};
 
-use crate::args::NodeArg;
+use super::key;
+use crate::args::{NetworkArgs, NodeArg};
 use crate::failure::Failure;
+use crate::invocation::shell_word;
 
 /// Connects to the node of a member.
-pub(super) fn connect(operation: &str, node: &NodeArg, fabric: Kind) -> Result<Remote, Failure> {
-    Remote::connect(&node.address, fabric).map_err(|error| failed(operation, node, &error))
+pub(super) fn connect(
+    operation: &str,
+    node: &NodeArg,
+    network: Network,
+) -> Result<Remote, Failure> {
+    Remote::connect(&node.address, network).map_err(|error| failed(operation, node, &error))
 }
 
 /// What a node did not do.
 pub(super) fn failed(operation: &str, node: impl Display, error: &RemoteError) -> Failure {
     Failure::explained(operation, node, error.why.clone())
+}
+
+/// How nodes are talked to, as it was typed.
+pub(super) fn network(operation: &str, typed: &NetworkArgs) -> Result<Network, Failure> {
+    Ok(Network { kind: fabric(operation, typed.fabric.as_deref())?, key: key::find(typed)? })
+}
+
+/// The same as options of another command.
+pub(super) fn options(typed: &NetworkArgs) -> String {
+    let fabric = typed.fabric.as_ref().map(|fabric| format!(" --fabric {}", shell_word(fabric)));
+    let key =
+        typed.key.as_ref().map(|key| format!(" --key {}", shell_word(&key.to_string_lossy())));
+    fabric.into_iter().chain(key).collect()
 }
 
 /// How data travels, as it was typed.

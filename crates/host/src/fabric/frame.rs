@@ -7,16 +7,17 @@
 //! | 0 | 8 | `BRAIDNET` |
 //! | 8 | 2 | version of the protocol |
 //! | 10 | 1 | the fabric: 1 tcp, 2 ofi |
-//! | 11 | 1 | 0 |
-//! | 12 | 4 | length of what follows, at most 4096 |
+//! | 11 | 1 | 1 when a proof of the cluster key follows (see `seal`), else 0 |
+//! | 12 | 4 | length of what follows, at most 1024 |
 //! | 16 | | what the fabric has to tell (nothing for tcp) |
 //!
-//! Then, for tcp, frames, each a header and its payload:
+//! Then, for tcp, frames, each a header and its payload; with a key, those of messages are sealed,
+//! which makes them 16 bytes longer:
 //!
 //! | offset | bytes | |
 //! | --- | --- | --- |
 //! | 0 | 4 | 1 message, 2 put |
-//! | 4 | 4 | length of the payload: 1 to 8192 of a message, at least 1 of a put |
+//! | 4 | 4 | length of the payload: 1 to 8192 of a message (not sealed), at least 1 of a put |
 //! | 8 | 8 | of a put: where it goes in the receiver's arena; else 0 |
 //! | 16 | 4 | of a put: what it is; else 0 |
 
@@ -27,13 +28,15 @@ use braid_array::fabric::MAX_MESSAGE_BYTES;
 use braid_array::refusal::{Advised, Next, Refusal};
 use braid_cluster::wire::PROTOCOL_VERSION;
 
+use super::seal::SEAL_BYTES;
+
 const MAGIC: &[u8; 8] = b"BRAIDNET";
 
 /// The fixed part of a hello.
 pub const HELLO_BYTES: usize = 16;
 
 /// The most a fabric can tell in its hello.
-pub const MAX_BLOB_BYTES: usize = 4096;
+pub const MAX_BLOB_BYTES: usize = 1024;
 
 /// The header of a frame.
 pub const HEADER_BYTES: usize = 20;
@@ -123,6 +126,8 @@ impl FromStr for Kind {
 pub struct Hello {
     /// The fabric it uses.
     pub kind: Kind,
+    /// It proves that it has the cluster key, and wants the same.
+    pub keyed: bool,
     /// What that has to tell; at most [`MAX_BLOB_BYTES`].
     pub blob: Vec<u8>,
 }
@@ -144,6 +149,12 @@ pub enum HelloError {
         /// Our own.
         ours: Kind,
     },
+    /// It wants the cluster key, and we have none.
+    #[error("wants the cluster key")]
+    Keyed,
+    /// We want it, and it has none.
+    #[error("has no cluster key, this has one")]
+    Keyless,
 }
 
 impl Advised for HelloError {
@@ -152,6 +163,8 @@ impl Advised for HelloError {
             Self::Stranger => "check that it is a braid node".into(),
             Self::Version(_) => "run the same version on both".into(),
             Self::Fabric { .. } => "use the same on both".into(),
+            Self::Keyed => "give its file with --key".into(),
+            Self::Keyless => "start it with --key".into(),
         }
     }
 }
@@ -163,7 +176,7 @@ impl Hello {
         let blob = &self.blob[..self.blob.len().min(MAX_BLOB_BYTES)];
         let mut out = MAGIC.to_vec();
         out.extend(PROTOCOL_VERSION.to_le_bytes());
-        out.extend([self.kind.number(), 0]);
+        out.extend([self.kind.number(), self.keyed.into()]);
         out.extend((blob.len() as u32).to_le_bytes());
         out.extend(blob);
         out
@@ -174,7 +187,7 @@ impl Hello {
     /// # Errors
     /// [`HelloError`] when these two cannot talk.
     pub fn check(&self, head: &[u8; HELLO_BYTES]) -> Result<usize, HelloError> {
-        let [magic @ .., v0, v1, kind, zero, l0, l1, l2, l3] = head;
+        let [magic @ .., v0, v1, kind, keyed, l0, l1, l2, l3] = head;
         if magic != MAGIC {
             return Err(HelloError::Stranger);
         }
@@ -182,9 +195,15 @@ impl Hello {
         if version != PROTOCOL_VERSION {
             return Err(HelloError::Version(version));
         }
-        let theirs = Kind::from_number(*kind).filter(|_| *zero == 0).ok_or(HelloError::Stranger)?;
+        let theirs =
+            Kind::from_number(*kind).filter(|_| *keyed <= 1).ok_or(HelloError::Stranger)?;
         if theirs.number() != self.kind.number() {
             return Err(HelloError::Fabric { theirs, ours: self.kind });
+        }
+        match (*keyed != 0, self.keyed) {
+            (true, false) => return Err(HelloError::Keyed),
+            (false, true) => return Err(HelloError::Keyless),
+            _ => {}
         }
         let blob = u32::from_le_bytes([*l0, *l1, *l2, *l3]);
         let blob = usize::try_from(blob).ok().filter(|&blob| blob <= MAX_BLOB_BYTES);
@@ -197,7 +216,7 @@ impl Hello {
 pub enum Header {
     /// A message.
     Message {
-        /// How long it is: 1 to [`MAX_MESSAGE_BYTES`].
+        /// How long it is: 1 to [`MAX_MESSAGE_BYTES`], and what a seal adds.
         bytes: u32,
     },
     /// A buffer.
@@ -250,7 +269,7 @@ impl Header {
         let bytes = u32::from_le_bytes([l0, l1, l2, l3]);
         let (to, imm) = (u64::from_le_bytes(to), u32::from_le_bytes([i0, i1, i2, i3]));
         match (kind, bytes) {
-            (1, 1..) if bytes as usize <= MAX_MESSAGE_BYTES && to == 0 && imm == 0 => {
+            (1, 1..) if bytes as usize <= MAX_MESSAGE_BYTES + SEAL_BYTES && to == 0 && imm == 0 => {
                 Ok(Self::Message { bytes })
             }
             (2, 1..) => Ok(Self::Put { bytes, to, imm }),
@@ -264,7 +283,7 @@ mod tests {
     use super::*;
 
     fn hello(kind: Kind) -> Hello {
-        Hello { kind, blob: b"address".to_vec() }
+        Hello { kind, keyed: false, blob: b"address".to_vec() }
     }
 
     fn head(hello: &Hello) -> [u8; HELLO_BYTES] {
@@ -319,14 +338,19 @@ mod tests {
             said(head(&hello(Kind::Ofi(Provider::default())))),
             "uses fabric ofi, this is tcp; use the same on both"
         );
+        let keyed = Hello { keyed: true, ..hello(Kind::Tcp) };
+        assert_eq!(said(head(&keyed)), "wants the cluster key; give its file with --key");
+        let expected = "has no cluster key, this has one; start it with --key";
+        let reason = keyed.check(&head(&ours)).unwrap_err();
+        assert_eq!(Refusal::from(reason).to_string(), expected);
         let mut long = head(&ours);
-        long[12..].copy_from_slice(&4097u32.to_le_bytes());
+        long[12..].copy_from_slice(&1025u32.to_le_bytes());
         assert_eq!(said(long), stranger);
     }
 
     #[test]
     fn headers_come_back_and_nothing_else_does() {
-        let message = Header::Message { bytes: 8192 };
+        let message = Header::Message { bytes: 8208 };
         let put = Header::Put { bytes: 1 << 20, to: 0x1_2345_6789, imm: 0xdead_beef };
         for header in [message, put] {
             assert_eq!(Header::decode(&header.encode()), Ok(header));
@@ -342,7 +366,7 @@ mod tests {
         }
         let refused = [
             Header::Message { bytes: 0 },
-            Header::Message { bytes: 8193 },
+            Header::Message { bytes: 8209 },
             Header::Put { bytes: 0, to: 0, imm: 0 },
         ];
         for header in refused {

@@ -2,12 +2,12 @@
 //! the connections over, so that neither a slow name server nor a silent stranger holds the engine
 //! up.
 
-use std::io::{self, Read, Write};
-use std::net::{TcpListener, TcpStream, ToSocketAddrs};
+use std::collections::VecDeque;
+use std::io::{self, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -16,19 +16,49 @@ use braid_array::fabric::PeerId;
 use rustix::event::EventfdFlags;
 
 use crate::driver;
+use crate::fabric::Network;
 use crate::fabric::frame::{HELLO_BYTES, Hello, HelloError};
+use crate::fabric::seal::{Seals, read_until};
+use crate::key::Key;
+use crate::log::{Limit, Verdict};
 use crate::system::describe;
 
-/// How long connecting and exchanging hellos may take.
+/// How long connecting and exchanging hellos may take, up to the first word.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Strangers that are greeted at the same time; more are turned away.
+/// Strangers that are greeted at the same time.
 const MAX_GREETED: usize = 64;
+
+/// What is said to everyone.
+#[derive(Clone, Debug)]
+pub(crate) struct Says {
+    hello: Arc<Hello>,
+    key: Option<Key>,
+}
+
+impl Says {
+    /// With a fabric of this kind, and what it has to tell.
+    pub(crate) fn new(network: Network, blob: Vec<u8>) -> Self {
+        let Network { kind, key } = network;
+        Self { hello: Arc::new(Hello { kind, keyed: key.is_some(), blob }), key }
+    }
+}
+
+/// A connection on which hellos were exchanged.
+#[derive(Debug)]
+pub(crate) struct Greeted {
+    /// The connection, blocking.
+    pub(crate) stream: TcpStream,
+    /// What the other's fabric had to tell.
+    pub(crate) blob: Vec<u8>,
+    /// When both have the cluster key.
+    pub(crate) seals: Option<Seals>,
+}
 
 /// Accepts and dials.
 #[derive(Debug)]
 pub(crate) struct Greeter {
-    hello: Arc<Hello>,
+    says: Says,
     listener: Option<Arc<TcpListener>>,
     sender: Sender<Met>,
     receiver: Receiver<Met>,
@@ -40,9 +70,9 @@ pub(crate) struct Greeter {
 pub(crate) struct Met {
     /// Whom we have dialled; `None` when we were.
     pub(crate) dialled: Option<PeerId>,
-    /// The connection, blocking, and what the other's fabric had to tell. Or why there is none,
-    /// continuing a sentence that begins with its name. Who dials us in vain hears so himself.
-    pub(crate) result: Result<(TcpStream, Vec<u8>), Refusal>,
+    /// Or why there is none, continuing a sentence that begins with its name. Who dials us in vain
+    /// hears so himself.
+    pub(crate) result: Result<Greeted, Refusal>,
 }
 
 impl Greeter {
@@ -50,12 +80,12 @@ impl Greeter {
     ///
     /// # Errors
     /// When the system is out of descriptors.
-    pub(crate) fn new(hello: Hello, listener: Option<TcpListener>) -> io::Result<Self> {
+    pub(crate) fn new(says: Says, listener: Option<TcpListener>) -> io::Result<Self> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let wake = Arc::new(rustix::event::eventfd(0, flags)?);
         let (sender, receiver) = mpsc::channel();
         let listener = listener.map(Arc::new);
-        Ok(Self { hello: Arc::new(hello), listener, sender, receiver, wake })
+        Ok(Self { says, listener, sender, receiver, wake })
     }
 
     /// Becomes readable when there is something to take; to be read before that.
@@ -69,19 +99,19 @@ impl Greeter {
     /// When no thread can be started.
     pub(crate) fn accept(&self) -> io::Result<()> {
         let Some(listener) = self.listener.clone() else { return Ok(()) };
-        let (hello, tell) = (Arc::clone(&self.hello), self.teller());
+        let (says, tell) = (self.says.clone(), self.teller());
         thread::Builder::new()
             .name("fabric-accept".into())
-            .spawn(move || accept_all(&listener, &hello, &tell))?;
+            .spawn(move || accept_all(&listener, &says, &tell))?;
         Ok(())
     }
 
     /// Connects to `HOST:PORT`.
     pub(crate) fn dial(&self, peer: PeerId, address: String) {
-        let (hello, tell) = (Arc::clone(&self.hello), self.teller());
+        let (says, tell) = (self.says.clone(), self.teller());
         let late = tell.clone();
         let dial = move || {
-            let result = connect(&address, &hello);
+            let result = connect(&address, &says);
             tell.tell(Met { dialled: Some(peer), result });
         };
         if let Err(error) = thread::Builder::new().name("fabric-dial".into()).spawn(dial) {
@@ -130,11 +160,56 @@ impl Teller {
     }
 }
 
-fn accept_all(listener: &TcpListener, hello: &Arc<Hello>, tell: &Teller) {
-    let greeted = Arc::new(AtomicUsize::new(0));
+/// Who has connected and was not heard yet, the oldest first.
+#[derive(Debug)]
+struct Strangers {
+    waiting: Mutex<VecDeque<Arc<TcpStream>>>,
+    turned_away: Mutex<Limit<()>>,
+}
+
+impl Strangers {
+    /// One more. When there are many, the oldest goes.
+    fn enter(&self, stream: &Arc<TcpStream>) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        if waiting.len() >= MAX_GREETED
+            && let Some(oldest) = waiting.pop_front()
+        {
+            // Its thread hears the end of it.
+            let _ = oldest.shutdown(Shutdown::Both);
+        }
+        waiting.push_back(Arc::clone(stream));
+    }
+
+    /// It is one no more. False when it was its turn to go.
+    fn leave(&self, stream: &Arc<TcpStream>) -> bool {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = waiting.iter().position(|other| Arc::ptr_eq(other, stream));
+        at.and_then(|at| waiting.remove(at)).is_some()
+    }
+
+    /// Says so, unless it was said often of late.
+    fn turned_away(&self, from: SocketAddr, why: &Refusal) {
+        let mut limit = self.turned_away.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        for ((), more) in limit.over(now) {
+            tracing::warn!(more, "as many others were turned away");
+        }
+        match limit.count(now, ()) {
+            Verdict::Leave => {}
+            Verdict::Write => tracing::warn!(%from, why = %why.reason, "turned away"),
+            Verdict::WriteLast => {
+                tracing::warn!(%from, why = %why.reason, "turned away; others are counted");
+            }
+        }
+    }
+}
+
+fn accept_all(listener: &TcpListener, says: &Says, tell: &Teller) {
+    let (waiting, turned_away) = (Mutex::default(), Mutex::new(Limit::new()));
+    let strangers = Arc::new(Strangers { waiting, turned_away });
     loop {
-        let stream = match listener.accept() {
-            Ok((stream, _)) => stream,
+        let (stream, from) = match listener.accept() {
+            Ok((stream, from)) => (Arc::new(stream), from),
             // It was shut down.
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => return,
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
@@ -144,29 +219,49 @@ fn accept_all(listener: &TcpListener, hello: &Arc<Hello>, tell: &Teller) {
                 continue;
             }
         };
-        if greeted.fetch_add(1, Ordering::Relaxed) >= MAX_GREETED {
-            greeted.fetch_sub(1, Ordering::Relaxed);
-            continue;
-        }
-        let (hello, tell, count) = (Arc::clone(hello), tell.clone(), Arc::clone(&greeted));
+        strangers.enter(&stream);
+        let (says, tell, here) = (says.clone(), tell.clone(), Arc::clone(&strangers));
+        let own = Arc::clone(&stream);
         let greet = move || {
-            if let Ok(blob) = exchange(&stream, &hello, Instant::now() + PATIENCE) {
-                tell.tell(Met { dialled: None, result: Ok((stream, blob)) });
+            let deadline = Instant::now() + PATIENCE;
+            let greeted = exchange(&own, &says, false, deadline);
+            let heard = greeted.and_then(|greeted| await_word(&own, deadline).map(|()| greeted));
+            let stays = here.leave(&own);
+            match (heard, own.try_clone()) {
+                (Ok((blob, seals)), Ok(stream)) if stays => {
+                    let result = Ok(Greeted { stream, blob, seals });
+                    tell.tell(Met { dialled: None, result });
+                }
+                (Ok(_), _) => {}
+                (Err(why), _) => here.turned_away(from, &why),
             }
-            count.fetch_sub(1, Ordering::Relaxed);
         };
         if thread::Builder::new().name("fabric-greet".into()).spawn(greet).is_err() {
-            greeted.fetch_sub(1, Ordering::Relaxed);
+            strangers.leave(&stream);
         }
     }
 }
 
-/// Connects to `HOST:PORT` and exchanges hellos: the connection, blocking, and what the other's
-/// fabric had to tell.
+/// Waits until there is something to hear: who has nothing to say is no client yet.
+fn await_word(stream: &TcpStream, deadline: Instant) -> Result<(), Refusal> {
+    let left = deadline.saturating_duration_since(Instant::now());
+    let peek = || {
+        stream.set_read_timeout(Some(left.max(Duration::from_millis(1))))?;
+        let there = stream.peek(&mut [0]);
+        stream.set_read_timeout(None)?;
+        there
+    };
+    match peek() {
+        Ok(1..) => Ok(()),
+        _ => Err(Refusal::plain("it says nothing")),
+    }
+}
+
+/// Connects to `HOST:PORT` and exchanges hellos.
 ///
 /// # Errors
 /// The reason continues a sentence that begins with the address.
-pub fn connect(address: &str, hello: &Hello) -> Result<(TcpStream, Vec<u8>), Refusal> {
+pub(crate) fn connect(address: &str, says: &Says) -> Result<Greeted, Refusal> {
     let deadline = Instant::now() + PATIENCE;
     let unknown = |error: io::Error| {
         Refusal::new(format!("is no address to connect to: {}", describe(&error)), "check it")
@@ -179,7 +274,10 @@ pub fn connect(address: &str, hello: &Hello) -> Result<(TcpStream, Vec<u8>), Ref
             break;
         }
         match TcpStream::connect_timeout(&candidate, left) {
-            Ok(stream) => return exchange(&stream, hello, deadline).map(|blob| (stream, blob)),
+            Ok(stream) => {
+                let (blob, seals) = exchange(&stream, says, true, deadline)?;
+                return Ok(Greeted { stream, blob, seals });
+            }
             Err(error) => failed = why_not_connected(&error),
         }
     }
@@ -197,11 +295,16 @@ fn why_not_connected(error: &io::Error) -> Refusal {
     }
 }
 
-/// Says hello and hears the other's.
+/// Says hello and hears the other's, and proves the key: what the other's fabric had to tell.
 ///
 /// # Errors
 /// As for `connect`.
-fn exchange(stream: &TcpStream, hello: &Hello, deadline: Instant) -> Result<Vec<u8>, Refusal> {
+fn exchange(
+    stream: &TcpStream,
+    says: &Says,
+    dialled: bool,
+    deadline: Instant,
+) -> Result<(Vec<u8>, Option<Seals>), Refusal> {
     const CHECK: &str = "check that it is a braid node";
     let broken = |error: io::Error| match error.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
@@ -212,7 +315,8 @@ fn exchange(stream: &TcpStream, hello: &Hello, deadline: Instant) -> Result<Vec<
     };
     stream.set_nodelay(true).map_err(broken)?;
     stream.set_write_timeout(Some(PATIENCE)).map_err(broken)?;
-    (&*stream).write_all(&hello.encode()).map_err(broken)?;
+    let hello = says.hello.encode();
+    (&mut &*stream).write_all(&hello).map_err(broken)?;
     let mut head = [0; HELLO_BYTES];
     let got = read_until(stream, &mut head, deadline).map_err(broken)?;
     // A stranger may have said less than a hello takes.
@@ -222,28 +326,15 @@ fn exchange(stream: &TcpStream, hello: &Hello, deadline: Instant) -> Result<Vec<
     if got == 0 {
         return Err(broken(io::ErrorKind::UnexpectedEof.into()));
     }
-    let mut blob = vec![0; hello.check(&head)?];
+    let mut blob = vec![0; says.hello.check(&head)?];
     if read_until(stream, &mut blob, deadline).map_err(broken)? < blob.len() {
         return Err(broken(io::ErrorKind::UnexpectedEof.into()));
     }
+    let heard = [&head[..], &blob].concat();
+    let said = if dialled { [hello, heard].concat() } else { [heard, hello].concat() };
+    let prove = |key: &Key| Seals::prove(stream, key, &said, dialled, deadline);
+    let seals = says.key.as_ref().map(prove).transpose()?;
     stream.set_read_timeout(None).map_err(broken)?;
     stream.set_write_timeout(None).map_err(broken)?;
-    Ok(blob)
-}
-
-/// Fills `bytes`, or less at the end of the stream or, if something was there, at the deadline.
-fn read_until(mut stream: &TcpStream, bytes: &mut [u8], deadline: Instant) -> io::Result<usize> {
-    let mut got = 0;
-    while got < bytes.len() {
-        let left = deadline.saturating_duration_since(Instant::now());
-        stream.set_read_timeout(Some(left.max(Duration::from_millis(1))))?;
-        match stream.read(&mut bytes[got..]) {
-            Ok(0) => break,
-            Ok(more) => got += more,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(_) if got > 0 => break,
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(got)
+    Ok((blob, seals))
 }

@@ -15,6 +15,7 @@ use rustix::io::Errno;
 
 use crate::arena::Place;
 use crate::driver::{Driver, Outgoing};
+use crate::key::Key;
 use crate::system::refused_by_system;
 use crate::token::{FabricToken, Token};
 
@@ -22,26 +23,43 @@ pub mod frame;
 mod greet;
 #[cfg(ofi)]
 mod ofi;
+pub(crate) mod seal;
 mod tcp;
 
-pub use greet::connect;
+/// How clients and nodes talk to each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Network {
+    /// How data travels.
+    pub kind: frame::Kind,
+    /// What all have in common and strangers have not.
+    pub key: Option<Key>,
+}
 
-/// A fabric of this kind, for this place.
+impl From<frame::Kind> for Network {
+    /// Open to everybody.
+    fn from(kind: frame::Kind) -> Self {
+        Self { kind, key: None }
+    }
+}
+
+/// A fabric for this network, at this place.
 ///
 /// # Errors
 /// When there is none of this kind here, or the system is out of descriptors.
 pub(crate) fn new(
-    kind: frame::Kind,
+    network: Network,
     place: Place,
     listener: Option<TcpListener>,
 ) -> Result<Box<dyn Fabric>, Refusal> {
-    match kind {
+    match network.kind {
         frame::Kind::Tcp => {
-            let fabric = tcp::Tcp::new(place, listener);
+            let fabric = tcp::Tcp::new(network, place, listener);
             Ok(Box::new(fabric.map_err(|error| refused_by_system(&error))?))
         }
         #[cfg(ofi)]
-        frame::Kind::Ofi(provider) => Ok(Box::new(ofi::Ofi::new(place, listener, provider)?)),
+        frame::Kind::Ofi(provider) => {
+            Ok(Box::new(ofi::Ofi::new(network, place, listener, provider)?))
+        }
         #[cfg(not(ofi))]
         frame::Kind::Ofi(_) => Err(Refusal::new(
             "this braid was built without libfabric",

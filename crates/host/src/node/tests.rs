@@ -8,8 +8,7 @@ use braid_array::fabric::{FabricEvent, FabricOp, PeerId, Volume, VolumeOp};
 use braid_array::{Action, Buf, Instant, IoId, IoOp};
 
 use super::*;
-use crate::fabric::connect;
-use crate::fabric::frame::{HEADER_BYTES, Header, Hello};
+use crate::fabric::frame::{HEADER_BYTES, HELLO_BYTES, Header, Hello, Kind};
 use crate::remote::Remote;
 
 /// Keeps one volume: a put is stored at the sector its number tells, and put back.
@@ -91,7 +90,7 @@ fn keeper(scratch: Scratch, _id: u64) -> Box<dyn Machine + Send> {
 
 fn setup(storage: Storage) -> NodeSetup {
     let listen = "127.0.0.1:0".to_owned();
-    NodeSetup { listen, storage, ring_bytes: 1 << 20, fabric: Kind::Tcp }
+    NodeSetup { listen, storage, ring_bytes: 1 << 20, network: Kind::Tcp.into() }
 }
 
 fn frame(stream: &mut TcpStream) -> (Header, Vec<u8>) {
@@ -119,9 +118,10 @@ fn what_is_put_is_stored_and_the_last_word_arrives() {
     let store = directory.path().join("store");
     let setup = setup(Storage::Directory(store.clone()));
     let node = RunningNode::launch(&setup, keeper, None).unwrap();
-    let hello = Hello { kind: Kind::Tcp, blob: Vec::new() };
-    let (mut stream, _) = connect(&node.address().to_string(), &hello).unwrap();
+    let mut stream = TcpStream::connect(node.address()).unwrap();
+    stream.write_all(&Hello { kind: Kind::Tcp, keyed: false, blob: Vec::new() }.encode()).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    stream.read_exact(&mut [0; HELLO_BYTES]).unwrap();
     assert!(call(&mut stream, b"../evil").starts_with("not a name for a volume"));
     assert_eq!(call(&mut stream, b"precious"), "made");
     let content: Vec<u8> = (0..BLOCK).map(|i| (i * 7 % 251) as u8).collect();

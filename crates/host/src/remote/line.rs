@@ -10,8 +10,7 @@ use braid_array::fabric::{FabricEvent, FabricOp, PeerId};
 
 use crate::arena::Arena;
 use crate::driver::Driver;
-use crate::fabric::frame::Kind;
-use crate::fabric::{self, Fabric};
+use crate::fabric::{self, Fabric, Network};
 use crate::system::refused_by_system;
 use crate::token::Token;
 
@@ -35,11 +34,11 @@ impl Line {
     ///
     /// # Errors
     /// When the system is out of descriptors or memory, or has no such fabric.
-    pub(super) fn open(address: &str, kind: Kind) -> Result<Self, Refusal> {
+    pub(super) fn open(address: &str, network: Network) -> Result<Self, Refusal> {
         let system = |error| refused_by_system(&error);
         let arena = Arena::for_node(ARENA_BYTES, ARENA_BYTES).map_err(system)?;
         let mut driver = Driver::new(arena.memory()).map_err(system)?;
-        let mut fabric = fabric::new(kind, arena.place(), None)?;
+        let mut fabric = fabric::new(network, arena.place(), None)?;
         fabric.begin(&mut driver).map_err(system)?;
         fabric.start(&mut driver, FabricOp::Connect { peer: PEER, address: address.to_owned() });
         Ok(Self { fabric, driver, _arena: arena })

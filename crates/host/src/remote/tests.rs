@@ -6,7 +6,7 @@ use std::time::Instant;
 use braid_cluster::wire::PROTOCOL_VERSION;
 
 use super::*;
-use crate::fabric::frame::{HEADER_BYTES, Header, Hello};
+use crate::fabric::frame::{HEADER_BYTES, Header, Hello, Kind};
 use crate::testing::deaf_address;
 
 fn connect(address: &str) -> Result<Remote, RemoteError> {
@@ -24,7 +24,7 @@ fn server<T: Send + 'static>(
 }
 
 fn hello() -> Hello {
-    Hello { kind: Kind::Tcp, blob: Vec::new() }
+    Hello { kind: Kind::Tcp, keyed: false, blob: Vec::new() }
 }
 
 fn send(stream: &mut TcpStream, message: &Message) {

@@ -8,12 +8,12 @@ use braid_cluster::ClientConfig;
 
 use crate::control::{News, StopRequest, Told};
 use crate::door::{Door, Message};
-use crate::fabric::frame::Kind;
+use crate::fabric::Network;
 
 /// The nodes of an array.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Nodes {
-    fabric: Kind,
+    network: Network,
     /// How many the array starts without.
     missing: usize,
     read_only: bool,
@@ -33,13 +33,13 @@ impl From<Refusal> for NotSetUp {
 }
 
 impl Nodes {
-    pub(super) fn of(config: &ClientConfig, fabric: Kind) -> Self {
+    pub(super) fn of(config: &ClientConfig, network: Network) -> Self {
         let missing = config.members.iter().filter(|member| member.is_none()).count();
-        Self { fabric, missing, read_only: config.read_only }
+        Self { network, missing, read_only: config.read_only }
     }
 
-    pub(super) const fn fabric(self) -> Kind {
-        self.fabric
+    pub(super) const fn network(self) -> Network {
+        self.network
     }
 
     /// Waits until all nodes are connected, or lost, or there is a reason to stop. What is to be

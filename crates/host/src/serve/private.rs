@@ -29,7 +29,7 @@ impl Private {
         let machine = AnyMachine::Block(array.machine);
         let mut engine = Engine::new(machine, array.members, array.arena).map_err(system)?;
         if let Some(nodes) = array.nodes {
-            engine.set_fabric(nodes.fabric(), None)?;
+            engine.set_fabric(nodes.network(), None)?;
         }
         let door = engine.door();
         let (news, _) = report_events(&mut engine);

@@ -81,7 +81,7 @@ impl Nodes {
         let system = |error: io::Error| system_error(&error);
         let (ip, store) = (self.site.ip(host), self.scratch.join(host.to_string()));
         let mut command = self.site.braid(host);
-        command.args(["node", "--foreground", "--listen", &format!("{ip}:0")]);
+        command.args(["node", "--foreground", "--no-key", "--listen", &format!("{ip}:0")]);
         command.args(["--fabric", &self.setting.fabric]);
         command.args(["--ring", &ring_bytes(self.family, &self.setting).to_string()]);
         match self.setting.storage {
@@ -107,6 +107,8 @@ impl Nodes {
         let size = stripes * u64::from(code.rows()) * block_bytes;
         let host = Host::Client(client);
         let mut command = self.site.braid(host);
+        // Its nodes have no key.
+        command.env("BRAID_KEY", "");
         command.args(["create", &format!("bench{client}"), "--assume-clean", "--bitmap", "none"]);
         command.args(["--level", level, "--raid-devices", &nodes.to_string()]);
         command.args(["--size", &size.to_string()]);

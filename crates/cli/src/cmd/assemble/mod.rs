@@ -123,7 +123,7 @@ pub(super) fn run(run_dir: &Path, args: &AssembleArgs) -> Result<(), Failure> {
             return Err(Failure::usage("assemble", "array", "which one was not said", next));
         }
     };
-    if args.schedule.is_some() || args.fabric.is_some() {
+    if args.schedule.is_some() || args.network.fabric.is_some() {
         let reason = "--schedule and --fabric are for arrays over nodes";
         return Err(Failure::usage("assemble", "arguments", reason, "leave it out"));
     }

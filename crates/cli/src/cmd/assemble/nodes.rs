@@ -11,19 +11,19 @@ use braid_cluster::client::NODE_TIMEOUT_MS;
 use braid_cluster::pipeline::Params;
 use braid_cluster::{ClientConfig, Planner};
 use braid_host::daemon::Daemon;
-use braid_host::fabric::frame::Kind;
+use braid_host::fabric::Network;
 use braid_host::remote::{self, Remote, RemoteError};
 use braid_host::serve::{Assembled, ExportSpec};
 use uuid::Uuid;
 
 use super::{Called, explain};
-use crate::args::{AssembleArgs, NodeArg, WriteSchedule};
+use crate::args::{AssembleArgs, NetworkArgs, NodeArg, WriteSchedule};
 use crate::cmd::families::{Unclear, title};
 use crate::cmd::found::is_called;
 use crate::cmd::launch::{self, launch};
-use crate::cmd::nodes::{fabric, failed, same_node};
+use crate::cmd::nodes::{failed, network, options as network_options, same_node};
 use crate::failure::Failure;
-use crate::invocation::{next_step, shell_word};
+use crate::invocation::next_step;
 use crate::output;
 use crate::output::explained::{Explained, Explanation, Prospect};
 
@@ -42,16 +42,16 @@ pub(super) fn run(
 ) -> Result<(), Failure> {
     let name = called.wanted();
     let volumes = volumes(name, nodes)?;
-    let fabric = fabric("assemble", args.fabric.as_deref())?;
+    let network = network("assemble", &args.network)?;
     let options = Options { force: args.force, read_only: args.readonly };
     let timeout = Duration::from_secs(args.node_timeout);
     if args.explain {
-        return explain_nodes(called, &volumes, options, (fabric, timeout), args.json);
+        return explain_nodes(called, &volumes, options, (&args.network, timeout), args.json);
     }
     let object = called.name.clone().unwrap_or_else(|| volumes[0].to_string());
     launch("assemble", &object, args.foreground, daemon, |daemon| {
         let takeover = (args.take_over, timeout);
-        let judged = judge(&volumes, name, options, fabric, takeover)?;
+        let judged = judge(&volumes, name, options, network, takeover)?;
         let plan = judged.start().cloned().map_err(|(node, Refusal { reason, next })| {
             let object = node.map_or_else(|| object.clone(), NodeArg::to_string);
             Failure::refused("assemble", object, reason, called.named(next))
@@ -63,7 +63,7 @@ pub(super) fn run(
         }
         warn(&name, &plan, &assembly.verdicts);
         let schedule = args.schedule.unwrap_or(WriteSchedule::Mix);
-        let array = assembled(&name, plan, (schedule, timeout), fabric, args.force)?;
+        let array = assembled(&name, plan, (schedule, timeout), network, args.force)?;
         launch::serve("assemble", run_dir, name, array, exports, daemon)
     })
 }
@@ -73,15 +73,15 @@ pub(in crate::cmd) fn open_nodes(
     members: &[NodeArg],
     missing: u16,
     schedule: WriteSchedule,
-    fabric: Kind,
+    network: Network,
 ) -> Result<Assembled, Failure> {
     let volumes = volumes(None, members)?;
     let object = volumes[0].to_string();
     let timeout = Duration::from_millis(NODE_TIMEOUT_MS);
-    let judged = judge(&volumes, None, Options::default(), fabric, (false, timeout))?;
+    let judged = judge(&volumes, None, Options::default(), network, (false, timeout))?;
     match judged.start() {
         Ok(plan) if plan.degraded() == usize::from(missing) => {
-            assembled(&object, plan.clone(), (schedule, timeout), fabric, missing > 0)
+            assembled(&object, plan.clone(), (schedule, timeout), network, missing > 0)
         }
         Ok(plan) => {
             let reason = format!("{} members are missing, not {missing}", plan.degraded());
@@ -214,10 +214,10 @@ fn judge(
     volumes: &[NodeArg],
     name: Option<&str>,
     options: Options,
-    fabric: Kind,
+    network: Network,
     (take_over, timeout): (bool, Duration),
 ) -> Result<Judged, Failure> {
-    let connect = |node: &NodeArg| Remote::connect_within(&node.address, fabric, timeout);
+    let connect = |node: &NodeArg| Remote::connect_within(&node.address, network, timeout);
     let (mut volumes, mut unreachable) = (volumes.to_vec(), Vec::new());
     // On connections of their own, all at once.
     let look = ask_all(&volumes, |node| probe(&mut connect(node)?, node));
@@ -291,13 +291,14 @@ fn explain_nodes(
     called: &Called,
     volumes: &[NodeArg],
     options: Options,
-    (fabric, timeout): (Kind, Duration),
+    (typed, timeout): (&NetworkArgs, Duration),
     as_json: bool,
 ) -> Result<(), Failure> {
+    let network = network("assemble", typed)?;
     let (mut candidates, mut unreachable) = (Vec::new(), Vec::new());
     let mut nodes: Vec<(u64, &NodeArg)> = Vec::new();
     for node in volumes {
-        let connected = Remote::connect_within(&node.address, fabric, timeout);
+        let connected = Remote::connect_within(&node.address, network, timeout);
         let found = connected.and_then(|mut remote| {
             let candidate = probe(&mut remote, node)?;
             Ok((candidate, remote.node().unwrap_or_default()))
@@ -336,11 +337,8 @@ fn explain_nodes(
             let attached = verdicts.iter().filter(|(_, verdict)| verdict.attached());
             let attached = attached.map(|(member, _)| member.as_str()).collect();
             let options = local::Options { force, read_only, run: false };
-            let fabric = Some(fabric).filter(|fabric| *fabric != Kind::Tcp);
-            let option =
-                fabric.map(|fabric| format!(" --fabric {}", shell_word(&fabric.to_string())));
             let next = next_step(&called.invocation(options, attached).into());
-            let next = format!("{next}{}", option.unwrap_or_default());
+            let next = format!("{next}{}", network_options(typed));
             (Prospect::Ready { condition: condition(plan) }, next)
         }
     };
@@ -382,7 +380,7 @@ fn assembled(
     name: &str,
     plan: Startable,
     (schedule, timeout): (WriteSchedule, Duration),
-    fabric: Kind,
+    network: Network,
     force: bool,
 ) -> Result<Assembled, Failure> {
     let planner = match schedule {
@@ -406,5 +404,5 @@ fn assembled(
         node_timeout_ms: u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX),
         force,
     };
-    Ok(Assembled::Cluster { config, fabric })
+    Ok(Assembled::Cluster { config, network })
 }

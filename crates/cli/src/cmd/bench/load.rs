@@ -31,7 +31,8 @@ pub(super) fn load(args: &LoadArgs) -> Result<(), Failure> {
     let refused =
         |reason: String| Failure::refused("bench", "load", reason, "see what the nodes say");
     let kind = nodes::fabric("bench", Some(&args.fabric))?;
-    let array = assemble::open_nodes(&args.members, args.pattern.lost(), args.schedule, kind)?;
+    let array =
+        assemble::open_nodes(&args.members, args.pattern.lost(), args.schedule, kind.into())?;
     let array = Private::start(array).map_err(|error| refused(error.to_string()))?;
     let length = |seconds| Duration::try_from_secs_f64(seconds).unwrap_or_default();
     let load = Load {

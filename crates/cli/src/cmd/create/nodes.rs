@@ -9,7 +9,7 @@ use braid_array::format::SuperblockError;
 use braid_cluster::Family;
 use braid_cluster::create::{Blueprint, CreateError, NewArray};
 use braid_cluster::wire::valid_volume_name;
-use braid_host::fabric::frame::Kind;
+use braid_host::fabric::Network;
 use braid_host::remote::{self, MAX_META_BYTES, Remote, RemoteError};
 use uuid::Uuid;
 
@@ -17,7 +17,7 @@ use super::{bitmap, check_counts, check_name, now, stored_name, typed};
 use crate::args::{CreateArgs, MemberArg, NodeArg};
 use crate::cmd::found::mixed;
 use crate::cmd::node_admin::removal;
-use crate::cmd::nodes::{connect, fabric, failed, same_node};
+use crate::cmd::nodes::{connect, failed, network, options, same_node};
 use crate::cmd::shape::family;
 use crate::failure::Failure;
 use crate::invocation::shell_word;
@@ -38,13 +38,12 @@ pub(super) fn run(args: &CreateArgs) -> Result<(), Failure> {
     check_options(args)?;
     check_counts(args)?;
     let blueprint = blueprint(args, family, places.len())?;
-    let fabric = fabric("create", args.fabric.as_deref())?;
-    let mut remotes = reach(&places, fabric)?;
+    let network = network("create", &args.network)?;
+    let mut remotes = reach(&places, network)?;
     make(&places, &mut remotes, &blueprint)?;
     let words: Vec<String> =
         places.iter().map(|place| shell_word(&place.node.to_string())).collect();
-    let option = args.fabric.as_ref().map(|typed| format!(" --fabric {}", shell_word(typed)));
-    let (option, name) = (option.unwrap_or_default(), shell_word(&args.name));
+    let (option, name) = (options(&args.network), shell_word(&args.name));
     output::answer(&format!("braid assemble{option} {name} {}\n", words.join(" ")))
 }
 
@@ -131,7 +130,7 @@ fn blueprint(args: &CreateArgs, family: Family, nodes: usize) -> Result<Blueprin
 }
 
 /// Connects to all nodes, and sees that none has such a volume.
-fn reach(places: &[Place], fabric: Kind) -> Result<Vec<Remote>, Failure> {
+fn reach(places: &[Place], network: Network) -> Result<Vec<Remote>, Failure> {
     let mut seen = BTreeMap::new();
     let mut remotes = Vec::with_capacity(places.len());
     for place in places {
@@ -143,7 +142,7 @@ fn reach(places: &[Place], fabric: Kind) -> Result<Vec<Remote>, Failure> {
                 return Err(on_one_node(&place.node, &other.node));
             }
         }
-        let mut remote = connect("create", &place.node, fabric)?;
+        let mut remote = connect("create", &place.node, network)?;
         let has = remote.has_volume(&place.volume);
         if has.map_err(|error| failed("create", &place.node, &error))? {
             let removal = removal(&place.node.address, &place.volume);

@@ -36,10 +36,10 @@ use self::link::Link;
 use self::outbox::Outgoing;
 use crate::arena::Place;
 use crate::driver::{self, Driver, Op, Outgoing as DriverOutgoing};
-use crate::fabric::Fabric;
-use crate::fabric::frame::{Hello, Kind, Provider};
-use crate::fabric::greet::{Greeter, Met};
+use crate::fabric::frame::Provider;
+use crate::fabric::greet::{Greeted, Greeter, Met, Says};
 use crate::fabric::tcp::connection;
+use crate::fabric::{Fabric, Network};
 use crate::system::{describe, refused_by_system};
 use crate::token::{FabricToken, Token};
 
@@ -135,6 +135,7 @@ impl Ofi {
     /// # Errors
     /// Why there is none, for people.
     pub(crate) fn new(
+        network: Network,
         place: Place,
         listener: Option<TcpListener>,
         provider: Provider,
@@ -142,7 +143,6 @@ impl Ofi {
         let absent =
             || Refusal::new("libfabric is not installed here", "install it, or use fabric tcp");
         Library::load().ok_or_else(absent)?;
-        let kind = Kind::Ofi(provider);
         let info = Info::find(provider.name(), None).map_err(|error| match provider.name() {
             Some(name) => Refusal::new(
                 format!("libfabric cannot use provider {name} here: {}", error.reason),
@@ -154,8 +154,8 @@ impl Ofi {
             ),
         })?;
         let (provider, has_ip) = (info.provider(), info.has_ip());
-        let hello = Hello { kind, blob: provider.clone().into_bytes() };
-        let greeter = Greeter::new(hello, listener).map_err(|error| refused_by_system(&error))?;
+        let says = Says::new(network, provider.clone().into_bytes());
+        let greeter = Greeter::new(says, listener).map_err(|error| refused_by_system(&error))?;
         let wake = Arc::clone(greeter.wake());
         let arenas = Mutex::default();
         Ok(Self {
@@ -181,7 +181,8 @@ impl Ofi {
         if dialled.is_some_and(|peer| !self.peers.contains_key(&peer)) {
             return;
         }
-        let begun = result.and_then(|(stream, blob)| self.begin_link(dialled, stream, &blob));
+        let begun =
+            result.and_then(|Greeted { stream, blob, .. }| self.begin_link(dialled, stream, &blob));
         // Who dials us in vain hears so himself.
         if let (Err(why), Some(peer)) = (begun, dialled) {
             let lost = FabricEvent::Lost { peer, why };

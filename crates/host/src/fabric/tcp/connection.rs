@@ -18,6 +18,7 @@ use super::input::Input;
 use super::output::{Frame, Output};
 use crate::arena::Place;
 use crate::driver::{Driver, Op, Outgoing};
+use crate::fabric::seal::Seals;
 use crate::system::describe;
 use crate::token::{FabricToken, Token};
 
@@ -52,12 +53,13 @@ enum Life {
 }
 
 impl Connection {
-    pub(super) fn new(stream: TcpStream, peer: PeerId, room: Buf) -> Self {
+    pub(super) fn new(stream: TcpStream, peer: PeerId, room: Buf, seals: Option<Seals>) -> Self {
+        let (out, into) = seals.map(|Seals { out, into }| (out, into)).unzip();
         Self {
             socket: Arc::new(OwnedFd::from(stream)),
             peer,
-            input: Input::new(room),
-            output: Output::default(),
+            input: Input::new(room, into),
+            output: Output::new(out),
             receiving: false,
             sending: false,
             life: Life::Open,

@@ -5,10 +5,11 @@ use std::ops::Range;
 
 use braid_array::Buf;
 use braid_array::action::Event;
-use braid_array::fabric::{FabricEvent, PeerId};
+use braid_array::fabric::{FabricEvent, MAX_MESSAGE_BYTES, PeerId};
 
 use crate::arena::{Memory, Place};
-use crate::fabric::frame::{HEADER_BYTES, Header};
+use crate::fabric::frame::{FrameError, HEADER_BYTES, Header};
+use crate::fabric::seal::Seal;
 
 /// A put of so much is small.
 const SMALL_BYTES: u32 = 8 << 10;
@@ -17,6 +18,8 @@ const SMALL_BYTES: u32 = 8 << 10;
 pub(super) struct Input {
     /// For headers and messages.
     room: Buf,
+    /// Of messages.
+    seal: Option<Seal>,
     /// Where in the arena the peer may put.
     window: Range<u64>,
     /// Bytes at the front of `room` that begin a frame which is not complete.
@@ -34,8 +37,8 @@ struct Put {
 }
 
 impl Input {
-    pub(super) const fn new(room: Buf) -> Self {
-        Self { room, window: 0..0, kept: 0, put: None }
+    pub(super) const fn new(room: Buf, seal: Option<Seal>) -> Self {
+        Self { room, seal, window: 0..0, kept: 0, put: None }
     }
 
     pub(super) const fn room(&self) -> Buf {
@@ -122,8 +125,14 @@ impl Input {
         match header {
             Header::Message { bytes } if payload.len < bytes => Ok(None),
             Header::Message { bytes } => {
-                let bytes = look(&place.memory, payload.slice(0, bytes)).to_vec();
-                let taken = HEADER + bytes.len() as u32;
+                let taken = HEADER + bytes;
+                let said = look(&place.memory, payload.slice(0, bytes));
+                let bytes = match &mut self.seal {
+                    Some(seal) => seal.open(said).ok(),
+                    None => Some(said.to_vec()),
+                };
+                let fits = |bytes: &Vec<u8>| (1..=MAX_MESSAGE_BYTES).contains(&bytes.len());
+                let bytes = bytes.filter(fits).ok_or(FrameError).map_err(|e| e.to_string())?;
                 events.push_back(Event::Fabric(FabricEvent::Message { peer, bytes }));
                 Ok(Some(taken))
             }

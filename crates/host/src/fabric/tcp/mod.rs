@@ -12,7 +12,7 @@ mod output;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
@@ -25,14 +25,13 @@ use self::connection::Connection;
 use self::output::Frame;
 use crate::arena::Place;
 use crate::driver::{Driver, Op, Outgoing};
-use crate::fabric::Fabric;
-use crate::fabric::frame::{Hello, Kind};
-use crate::fabric::greet::{Greeter, Met};
+use crate::fabric::greet::{Greeted, Greeter, Met, Says};
+use crate::fabric::{Fabric, Network};
 use crate::system::describe;
 use crate::token::{FabricToken, Token};
 use slab::Slab;
 
-/// The buffer of a connection for what it receives besides puts: two messages at least.
+/// The buffer of a connection for what it receives besides puts: a message at least.
 const ROOM_BYTES: u32 = 16 << 10;
 
 /// See the module.
@@ -57,15 +56,18 @@ impl Tcp {
     ///
     /// # Errors
     /// When the system is out of descriptors.
-    pub(crate) fn new(place: Place, listener: Option<TcpListener>) -> io::Result<Self> {
-        let hello = Hello { kind: Kind::Tcp, blob: Vec::new() };
+    pub(crate) fn new(
+        network: Network,
+        place: Place,
+        listener: Option<TcpListener>,
+    ) -> io::Result<Self> {
         let rooms = (0..place.own.len / ROOM_BYTES)
             .map(|i| place.own.slice(i * ROOM_BYTES, ROOM_BYTES))
             .rev()
             .collect();
         Ok(Self {
             place,
-            greeter: Greeter::new(hello, listener)?,
+            greeter: Greeter::new(Says::new(network, Vec::new()), listener)?,
             connections: Slab::default(),
             peers: BTreeMap::new(),
             next_accepted: PeerId::FIRST_ACCEPTED,
@@ -112,16 +114,16 @@ impl Tcp {
         &mut self,
         driver: &mut Driver<Token>,
         dialled: Option<PeerId>,
-        result: Result<(TcpStream, Vec<u8>), Refusal>,
+        result: Result<Greeted, Refusal>,
     ) -> Result<PeerId, Refusal> {
-        let (stream, _) = result?;
+        let Greeted { stream, seals, .. } = result?;
         connection::prepare(&stream).map_err(|e| {
             Refusal::plain(format!("its socket cannot be set up: {}", describe(&e)))
         })?;
         let full = || Refusal::plain("there are too many connections already");
         let room = self.rooms.pop().ok_or_else(full)?;
         let peer = dialled.unwrap_or_else(|| self.accepted());
-        let index = self.connections.insert(Connection::new(stream, peer, room));
+        let index = self.connections.insert(Connection::new(stream, peer, room, seals));
         self.peers.insert(peer, Some(index));
         self.connections[index].receive(driver, index);
         Ok(peer)

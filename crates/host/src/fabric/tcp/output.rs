@@ -6,6 +6,7 @@ use braid_array::{Buf, IoId};
 
 use crate::driver::Outgoing;
 use crate::fabric::frame::Header;
+use crate::fabric::seal::Seal;
 
 /// A message to the kernel is full when it holds so much.
 const FULL_BYTES: u64 = 1 << 20;
@@ -23,8 +24,10 @@ pub(super) enum Frame {
     Put { io: IoId, from: Buf, to: u64, imm: u32 },
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Output {
+    /// For messages.
+    seal: Option<Seal>,
     queue: VecDeque<Frame>,
     /// Bytes of messages in the queue.
     queued_bytes: usize,
@@ -35,6 +38,11 @@ pub(super) struct Output {
 }
 
 impl Output {
+    pub(super) fn new(seal: Option<Seal>) -> Self {
+        let (queue, under_way, spare) = (VecDeque::new(), Vec::new(), Box::default());
+        Self { seal, queue, queued_bytes: 0, under_way, spare }
+    }
+
     /// Appends a frame.
     pub(super) fn enqueue(&mut self, frame: Frame) -> Result<(), String> {
         if let Frame::Message(bytes) = &frame {
@@ -57,10 +65,14 @@ impl Output {
             frames += 1;
             match frame {
                 Frame::Message(payload) => {
+                    self.queued_bytes -= payload.len();
+                    let payload = match &mut self.seal {
+                        Some(seal) => seal.close(&payload),
+                        None => payload,
+                    };
                     let header = Header::Message { bytes: payload.len() as u32 };
                     message.bytes.extend(header.encode());
                     message.bytes.extend(&payload);
-                    self.queued_bytes -= payload.len();
                     bytes += payload.len() as u64;
                 }
                 Frame::Put { io, from, to, imm } => {

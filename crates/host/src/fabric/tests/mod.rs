@@ -10,12 +10,14 @@ use braid_array::action::Event;
 use braid_array::fabric::{FabricEvent, FabricOp, MAX_MESSAGE_BYTES, PeerId};
 use braid_array::{Buf, IoError, IoId};
 
-use super::Fabric;
 use super::frame::{HELLO_BYTES, Header, Hello, Kind, Provider};
+use super::{Fabric, Network};
 use crate::arena::Arena;
 use crate::driver::{Completion, Driver};
+use crate::key::{KEY_BYTES, Key};
 use crate::token::Token;
 
+mod strangers;
 mod suite;
 
 const MIB: u64 = 1 << 20;
@@ -28,6 +30,7 @@ struct Make {
     /// As users name it.
     fabric: &'static str,
     threads: bool,
+    keyed: bool,
 }
 
 /// One process.
@@ -46,6 +49,11 @@ impl Make {
         self.fabric.parse().unwrap()
     }
 
+    fn network(self) -> Network {
+        let key = self.keyed.then(|| Key::of([1; KEY_BYTES]));
+        Network { kind: self.kind(), key }
+    }
+
     fn side(self, listens: bool) -> Side {
         let arena = Arena::for_fabric(2 * INBOX, MIB).unwrap();
         let make = if self.threads { Driver::threads } else { Driver::new };
@@ -54,7 +62,7 @@ impl Make {
         let host = std::env::var("BRAID_TEST_ADDRESS").unwrap_or_else(|_| "127.0.0.1".into());
         let listener = listens.then(|| TcpListener::bind((host.as_str(), 0)).unwrap());
         let address = listener.as_ref().map(|socket| socket.local_addr().unwrap().to_string());
-        let mut fabric = super::new(self.kind(), arena.place(), listener).unwrap();
+        let mut fabric = super::new(self.network(), arena.place(), listener).unwrap();
         fabric.begin(&mut driver).unwrap();
         Side {
             arena,
@@ -71,13 +79,18 @@ impl Make {
     fn pair(self) -> ((Side, PeerId), (Side, PeerId)) {
         let (mut a, mut b) = (self.side(false), self.side(true));
         let to_b = a.connect(PeerId(1), &b.address);
-        wait_for(&mut [&mut a, &mut b], |sides| sides.iter().all(|side| !side.events.is_empty()));
+        wait_for(&mut [&mut a, &mut b], |sides| !sides[0].events.is_empty());
         let connected = fabric_event(a.events.pop_front());
         assert_eq!(connected, FabricEvent::Connected { peer: to_b });
+        // Nobody is accepted who has nothing to say.
+        a.send(to_b, b"hello".to_vec());
+        wait_for(&mut [&mut a, &mut b], |sides| sides[1].events.len() >= 2);
         let FabricEvent::Accepted { peer: to_a } = fabric_event(b.events.pop_front()) else {
             panic!("nobody was accepted");
         };
         assert!(to_a.0 >= PeerId::FIRST_ACCEPTED);
+        let hello = FabricEvent::Message { peer: to_a, bytes: b"hello".to_vec() };
+        assert_eq!(fabric_event(b.events.pop_front()), hello);
         a.admit(to_b, 0..u64::MAX);
         b.admit(to_a, INBOX..2 * INBOX);
         ((a, to_b), (b, to_a))
@@ -206,21 +219,26 @@ fn dial_stranger(make: Make, say: Vec<u8>) -> String {
     why.to_string()
 }
 
-/// A connection to a side, on which hellos were exchanged, from outside.
+/// A connection to a side, on which hellos were exchanged and a word was said, from outside.
 fn raw(side: &Side, kind: Kind) -> TcpStream {
     let mut stream = TcpStream::connect(&side.address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    stream.write_all(&Hello { kind, blob: Vec::new() }.encode()).unwrap();
+    stream.write_all(&Hello { kind, keyed: false, blob: Vec::new() }.encode()).unwrap();
     stream.read_exact(&mut [0; HELLO_BYTES]).unwrap();
+    stream.write_all(&Header::Message { bytes: 1 }.encode()).unwrap();
+    stream.write_all(b"!").unwrap();
     stream
 }
 
 /// The accepted peer, which is what this side hears of next.
 fn accepted(side: &mut Side) -> PeerId {
-    match fabric_event(Some(side.event())) {
+    let peer = match fabric_event(Some(side.event())) {
         FabricEvent::Accepted { peer } => peer,
         other => panic!("nobody was accepted: {other:?}"),
-    }
+    };
+    let first = FabricEvent::Message { peer, bytes: b"!".to_vec() };
+    assert_eq!(fabric_event(Some(side.event())), first);
+    peer
 }
 
 fn lost(event: Event) -> (PeerId, String) {
@@ -234,7 +252,7 @@ fn lost(event: Event) -> (PeerId, String) {
 mod tcp {
     use super::*;
 
-    const TCP: Make = Make { fabric: "tcp", threads: false };
+    const TCP: Make = Make { fabric: "tcp", threads: false, keyed: false };
 
     #[test]
     fn frames_may_come_in_any_pieces() {
@@ -355,7 +373,8 @@ mod tcp {
             accepted(&mut side);
         }
         let mut refused = raw(&side, Kind::Tcp);
-        let reader = std::thread::spawn(move || refused.read(&mut [0; 1]).unwrap());
+        // What it said is not taken in.
+        let reader = std::thread::spawn(move || refused.read(&mut [0; 1]).unwrap_or(0));
         while !reader.is_finished() {
             side.turn(Duration::from_millis(1));
         }

@@ -1,0 +1,136 @@
+//! What the cluster key does for a connection: both sides prove that they have it, and what they
+//! say from then on is sealed with keys that this connection alone has.
+//!
+//! The proof is Noise's pattern NN with the key mixed in first. Whoever dialled sends 48 bytes, the
+//! other answers with 48, and 16 more, sealed, show that the first were no recording.
+
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use braid_array::Refusal;
+use snow::{Builder, HandshakeState, StatelessTransportState};
+
+use crate::key::Key;
+
+/// How much longer something is when it is sealed.
+pub(crate) const SEAL_BYTES: usize = 16;
+
+/// A message of the proof.
+const PROOF_BYTES: usize = 32 + SEAL_BYTES;
+
+const PATTERN: &str = "Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s";
+
+/// One direction of a connection that is sealed. Nothing can be left out, repeated or exchanged:
+/// each message has its number.
+#[derive(Debug)]
+pub(crate) struct Seal {
+    keys: Arc<StatelessTransportState>,
+    next: u64,
+}
+
+/// Both directions: what is sent, and what is heard.
+#[derive(Debug)]
+pub(crate) struct Seals {
+    pub(crate) out: Seal,
+    pub(crate) into: Seal,
+}
+
+/// Sealed by somebody else, or damaged.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Broken;
+
+impl Seal {
+    /// Seals what is sent next.
+    pub(crate) fn close(&mut self, plain: &[u8]) -> Vec<u8> {
+        let mut sealed = vec![0; plain.len() + SEAL_BYTES];
+        let written = self.keys.write_message(self.next, plain, &mut sealed);
+        assert_eq!(written, Ok(sealed.len()), "messages are short");
+        self.next += 1;
+        sealed
+    }
+
+    /// Opens what was heard next.
+    pub(crate) fn open(&mut self, sealed: &[u8]) -> Result<Vec<u8>, Broken> {
+        let mut plain = vec![0; sealed.len()];
+        let read = self.keys.read_message(self.next, sealed, &mut plain).map_err(|_| Broken)?;
+        self.next += 1;
+        plain.truncate(read);
+        Ok(plain)
+    }
+}
+
+impl Seals {
+    fn of(proof: HandshakeState) -> Result<Self, snow::Error> {
+        let keys = Arc::new(proof.into_stateless_transport_mode()?);
+        let [out, into] = [Arc::clone(&keys), keys].map(|keys| Seal { keys, next: 0 });
+        Ok(Self { out, into })
+    }
+
+    /// Proves to each other that both have the key. What was said before is part of it.
+    ///
+    /// # Errors
+    /// The reason continues a sentence that begins with the other's name.
+    pub(super) fn prove(
+        stream: &TcpStream,
+        key: &Key,
+        said: &[u8],
+        dialled: bool,
+        deadline: Instant,
+    ) -> Result<Self, Refusal> {
+        let other = || {
+            Refusal::new("has another cluster key", "give the same file with --key on all sides")
+        };
+        let wrong = |_: snow::Error| other();
+        let lost = |_: io::Error| other();
+        let builder = PATTERN.parse().map(Builder::new).map_err(wrong)?;
+        let builder = builder.prologue(said).map_err(wrong)?.psk(0, key.bytes()).map_err(wrong)?;
+        let hear = |bytes: &mut [u8]| match read_until(stream, bytes, deadline) {
+            Ok(got) if got == bytes.len() => Ok(()),
+            _ => Err(other()),
+        };
+        let (mut heard, mut told, mut none) = ([0; PROOF_BYTES], [0; PROOF_BYTES], [0; 0]);
+        if dialled {
+            let mut proof = builder.build_initiator().map_err(wrong)?;
+            proof.write_message(&[], &mut told).map_err(wrong)?;
+            (&mut &*stream).write_all(&told).map_err(lost)?;
+            hear(&mut heard)?;
+            proof.read_message(&heard, &mut none).map_err(wrong)?;
+            let mut seals = Self::of(proof).map_err(wrong)?;
+            (&mut &*stream).write_all(&seals.out.close(&[])).map_err(lost)?;
+            return Ok(seals);
+        }
+        let mut proof = builder.build_responder().map_err(wrong)?;
+        hear(&mut heard)?;
+        proof.read_message(&heard, &mut none).map_err(wrong)?;
+        proof.write_message(&[], &mut told).map_err(wrong)?;
+        (&mut &*stream).write_all(&told).map_err(lost)?;
+        let mut seals = Self::of(proof).map_err(wrong)?;
+        let mut fresh = [0; SEAL_BYTES];
+        hear(&mut fresh)?;
+        seals.into.open(&fresh).map_err(|Broken| other())?;
+        Ok(seals)
+    }
+}
+
+/// Fills `bytes`, or less at the end of the stream or, if something was there, at the deadline.
+pub(super) fn read_until(
+    mut stream: &TcpStream,
+    bytes: &mut [u8],
+    deadline: Instant,
+) -> io::Result<usize> {
+    let mut got = 0;
+    while got < bytes.len() {
+        let left = deadline.saturating_duration_since(Instant::now());
+        stream.set_read_timeout(Some(left.max(Duration::from_millis(1))))?;
+        match stream.read(&mut bytes[got..]) {
+            Ok(0) => break,
+            Ok(more) => got += more,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) if got > 0 => break,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(got)
+}

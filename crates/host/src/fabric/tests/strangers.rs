@@ -1,0 +1,205 @@
+//! Who does not have the cluster key, or says nothing, or says what he has recorded.
+
+use super::*;
+use crate::fabric::greet::{Greeted, Says, connect};
+use crate::fabric::seal::SEAL_BYTES;
+
+const OPEN: Make = Make { fabric: "tcp", threads: false, keyed: false };
+const KEYED: Make = Make { keyed: true, ..OPEN };
+
+fn says(key: Option<u8>) -> Says {
+    let key = key.map(|byte| Key::of([byte; KEY_BYTES]));
+    Says::new(Network { kind: Kind::Tcp, key }, Vec::new())
+}
+
+/// Somebody with this key connects, while the side goes on.
+fn greeted(side: &mut Side, key: Option<u8>) -> Result<Greeted, String> {
+    let (address, says) = (side.address.clone(), says(key));
+    let dial = std::thread::spawn(move || connect(&address, &says));
+    while !dial.is_finished() {
+        side.turn(Duration::from_millis(1));
+    }
+    dial.join().unwrap().map_err(|why| why.to_string())
+}
+
+fn message(stream: &mut TcpStream, bytes: &[u8]) {
+    stream.write_all(&Header::Message { bytes: bytes.len() as u32 }.encode()).unwrap();
+    stream.write_all(bytes).unwrap();
+}
+
+/// A connection with the key, on which a word was said.
+fn friend(side: &mut Side) -> (Greeted, PeerId) {
+    let mut greeted = greeted(side, Some(1)).unwrap();
+    let first = greeted.seals.as_mut().unwrap().out.close(b"!");
+    message(&mut greeted.stream, &first);
+    let peer = accepted(side);
+    (greeted, peer)
+}
+
+/// Nobody was accepted meanwhile, and somebody with the key still is.
+fn goes_on(mut side: Side) {
+    assert_eq!(side.events.len(), 0, "{:?}", side.events);
+    let (friend, peer) = friend(&mut side);
+    drop(friend);
+    assert_eq!(lost(side.event()).0, peer);
+    side.end();
+}
+
+#[test]
+fn without_the_key_nobody_gets_in() {
+    let mut side = KEYED.side(true);
+    let error = greeted(&mut side, None).unwrap_err();
+    assert_eq!(error, "wants the cluster key; give its file with --key");
+    let error = greeted(&mut side, Some(2)).unwrap_err();
+    let other = "has another cluster key; give the same file with --key on all sides";
+    assert_eq!(error, other);
+    goes_on(side);
+    let mut side = OPEN.side(true);
+    let error = greeted(&mut side, Some(1)).unwrap_err();
+    assert_eq!(error, "has no cluster key, this has one; start it with --key");
+    side.end();
+}
+
+/// Says this after a good hello, and then nothing more; and is hung up on.
+fn says_after_hello(side: &mut Side, bytes: &[u8]) {
+    let mut stream = TcpStream::connect(&side.address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let hello = Hello { kind: Kind::Tcp, keyed: true, blob: Vec::new() };
+    stream.write_all(&hello.encode()).unwrap();
+    stream.write_all(bytes).unwrap();
+    let reader = std::thread::spawn(move || {
+        let _ = stream.read_to_end(&mut Vec::new());
+    });
+    while !reader.is_finished() {
+        side.turn(Duration::from_millis(5));
+    }
+    reader.join().unwrap();
+}
+
+#[test]
+fn garbage_and_half_a_proof_get_nobody_in() {
+    let mut side = KEYED.side(true);
+    says_after_hello(&mut side, &pattern(5, 4096));
+    says_after_hello(&mut side, &[0; 48]);
+    says_after_hello(&mut side, &pattern(6, 47));
+    says_after_hello(&mut side, &[]);
+    goes_on(side);
+}
+
+#[test]
+fn a_recorded_proof_gets_nobody_in() {
+    let mut side = KEYED.side(true);
+    // All that somebody with the key says, as it passes here.
+    let middle = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (address, node) = (middle.local_addr().unwrap().to_string(), side.address.clone());
+    let relay = std::thread::spawn(move || {
+        let (mut client, _) = middle.accept().unwrap();
+        let mut node = TcpStream::connect(node).unwrap();
+        let (mut back, mut to_client) = (node.try_clone().unwrap(), client.try_clone().unwrap());
+        std::thread::spawn(move || std::io::copy(&mut back, &mut to_client));
+        let (mut said, mut some) = (Vec::new(), [0; 4096]);
+        loop {
+            let got = client.read(&mut some).unwrap();
+            if got == 0 {
+                let _ = node.shutdown(std::net::Shutdown::Write);
+                return said;
+            }
+            said.extend(&some[..got]);
+            node.write_all(&some[..got]).unwrap();
+        }
+    });
+    let dial = std::thread::spawn(move || connect(&address, &says(Some(1))).unwrap());
+    while !dial.is_finished() {
+        side.turn(Duration::from_millis(1));
+    }
+    let mut client = dial.join().unwrap();
+    let first = client.seals.as_mut().unwrap().out.close(b"!");
+    message(&mut client.stream, &first);
+    accepted(&mut side);
+    drop(client);
+    lost(side.event());
+    let said = relay.join().unwrap();
+    assert_eq!(said.len(), HELLO_BYTES + 48 + SEAL_BYTES + 20 + 1 + SEAL_BYTES);
+    says_after_hello(&mut side, &said[HELLO_BYTES..]);
+    goes_on(side);
+}
+
+#[test]
+fn what_is_not_sealed_ends_the_connection() {
+    let spoil: [fn(&mut Greeted); 5] = [
+        // As it is; the same twice; nothing; damaged; too long.
+        |greeted| message(&mut greeted.stream, b"as it is, and long enough"),
+        |greeted| {
+            let sealed = greeted.seals.as_mut().unwrap().out.close(b"!");
+            message(&mut greeted.stream, &sealed);
+            message(&mut greeted.stream, &sealed);
+        },
+        |greeted| {
+            let sealed = greeted.seals.as_mut().unwrap().out.close(b"");
+            message(&mut greeted.stream, &sealed);
+        },
+        |greeted| {
+            let mut sealed = greeted.seals.as_mut().unwrap().out.close(b"hello");
+            sealed[2] ^= 1;
+            message(&mut greeted.stream, &sealed);
+        },
+        |greeted| {
+            let long = [0; MAX_MESSAGE_BYTES + 1];
+            let sealed = greeted.seals.as_mut().unwrap().out.close(&long);
+            message(&mut greeted.stream, &sealed);
+        },
+    ];
+    let mut side = KEYED.side(true);
+    for spoil in spoil {
+        let (mut greeted, peer) = friend(&mut side);
+        spoil(&mut greeted);
+        let mut event = side.event();
+        if matches!(event, Event::Fabric(FabricEvent::Message { .. })) {
+            event = side.event();
+        }
+        assert_eq!(lost(event), (peer, "it sent bytes that mean nothing".to_owned()));
+    }
+    goes_on(side);
+}
+
+#[test]
+fn who_says_nothing_keeps_nobody_out() {
+    let mut side = KEYED.side(true);
+    let mut silent = Vec::new();
+    for number in 0..300 {
+        let mut stream = TcpStream::connect(&side.address).unwrap();
+        if number % 2 == 0 {
+            let hello = Hello { kind: Kind::Tcp, keyed: true, blob: Vec::new() };
+            stream.write_all(&hello.encode()).unwrap();
+        }
+        silent.push(stream);
+    }
+    let begun = Instant::now();
+    let (_, peer) = friend(&mut side);
+    assert!(begun.elapsed() < Duration::from_secs(4), "it had to wait for them to be given up");
+    assert_eq!(lost(side.event()).0, peer);
+    drop(silent);
+    side.end();
+}
+
+#[test]
+fn who_has_nothing_to_say_after_the_hello_is_not_accepted() {
+    let mut side = OPEN.side(true);
+    let mut silent: Vec<Greeted> = Vec::new();
+    for _ in 0..300 {
+        silent.push(greeted(&mut side, None).unwrap());
+    }
+    assert_eq!(side.events.len(), 0, "{:?}", side.events);
+    let talks = raw(&side, Kind::Tcp);
+    let peer = accepted(&mut side);
+    drop(talks);
+    assert_eq!(lost(side.event()).0, peer);
+    // The oldest had to go, and the others do in time.
+    let stream = &mut silent[0].stream;
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    assert_eq!(stream.read(&mut [0]).unwrap(), 0);
+    let stream = &mut silent[299].stream;
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    assert_eq!(stream.read(&mut [0]).unwrap(), 0);
+    side.end();
+}
