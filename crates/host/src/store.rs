@@ -5,6 +5,7 @@
 //! block the engine while they run.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs::{File, Metadata, OpenOptions};
 use std::hash::{BuildHasher, RandomState};
 use std::io;
@@ -232,8 +233,14 @@ impl Drop for MadeDirectories {
         }
         // Somebody else may have begun to use it, or to fill it.
         let Ok(lock) = PassingLock::take(&self.store) else { return };
-        let only_the_lock = |entries: std::fs::ReadDir| entries.count() == 1;
-        let empty = std::fs::read_dir(&self.store).is_ok_and(only_the_lock);
+        let own = |entry: &std::fs::DirEntry| {
+            [".lock", ID_FILE].map(OsStr::new).contains(&&*entry.file_name())
+        };
+        let only_own = |entries: std::fs::ReadDir| entries.flatten().all(|entry| own(&entry));
+        let empty = std::fs::read_dir(&self.store).is_ok_and(only_own);
+        if empty {
+            let _ = std::fs::remove_file(self.store.join(ID_FILE));
+        }
         drop(lock);
         // Those that are not empty stay.
         for path in self.missing.iter().filter(|_| empty) {

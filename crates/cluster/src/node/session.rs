@@ -6,7 +6,7 @@ use braid_array::{Action, IoOp, Refusal, SECTOR_BYTES};
 use super::ids::{ArrayId, ClientId, Violation};
 use super::orphans::Settling;
 use super::out::Flight;
-use super::pipe::{Link, Neighbour, Pipe};
+use super::pipe::{Link, Pipe};
 use super::reads::within;
 use super::volumes::Held;
 use super::{Life, Node, meta, slot, volumes, votes};
@@ -134,15 +134,16 @@ impl Node {
         }
     }
 
-    /// Nothing of clients of this array whose epoch is lower is taken any more.
-    pub(super) fn end_older(&mut self, array: ArrayId, granted: u32) {
+    /// Nothing of other clients of this array is taken any more.
+    pub(super) fn end_older(&mut self, array: ArrayId, granted: u32, to: ClientId) {
         let conns = self.conns.iter().filter_map(|(&peer, conn)| match conn {
             Conn::Client(id) => Some((peer, *id)),
             _ => None,
         });
         let older = |&(_, id): &(PeerId, ClientId)| {
             let vote = self.clients.get(&id).and_then(|client| client.vote);
-            vote.is_some_and(|(other, epoch)| other == array && epoch < granted)
+            // One of this epoch is the same client's, from before it lost this node.
+            id != to && vote.is_some_and(|(other, epoch)| other == array && epoch <= granted)
         };
         for (peer, _) in conns.filter(older).collect::<Vec<_>>() {
             self.out.send(peer, 0, &Message::Outvoted { tag: PARTING_TAG, granted });
@@ -603,14 +604,9 @@ impl Node {
         let id = self.sessions.get(&session).copied().ok_or(stranger)?;
         let client = self.clients.get_mut(&id).filter(|client| client.is_here());
         let pipe = client.and_then(|client| client.pipe.as_mut()).ok_or(stranger)?;
-        let waits = |neighbour: &&Neighbour| match neighbour.link {
-            Link::Absent => true,
-            // Not when the client does without it.
-            Link::Lost => neighbour.told.is_some(),
-            Link::Dialing(_) | Link::Up(_) => false,
-        };
-        let neighbour = pipe.neighbours.get(usize::from(role)).filter(waits);
-        if role >= pipe.role || neighbour.is_none() {
+        // One that comes back may be here before the client has told of it.
+        let link = pipe.neighbours.get(usize::from(role)).map(|neighbour| neighbour.link);
+        if role >= pipe.role || !matches!(link, Some(Link::Absent | Link::Lost)) {
             return Err(stranger);
         }
         pipe.neighbours[usize::from(role)].link = Link::Up(peer);

@@ -192,10 +192,10 @@ impl Node {
             Want::Record(_) => self.answer(client, &Message::Ok { tag }),
             Want::Grant(epoch, _) => {
                 entry.granting = Some((client, tag));
-                if let Some(client) = self.clients.get_mut(&client) {
-                    client.vote = Some((array, epoch));
+                if let Some(known) = self.clients.get_mut(&client) {
+                    known.vote = Some((array, epoch));
                 }
-                self.end_older(array, epoch);
+                self.end_older(array, epoch, client);
                 self.go_on_granting();
             }
         }
@@ -206,15 +206,16 @@ impl Node {
     pub(super) fn go_on_granting(&mut self) {
         let mut over = Vec::new();
         for (array, entry) in &mut self.votes.entries {
-            let Some((client, tag)) = entry.granting else { continue };
+            let Some((asks, tag)) = entry.granting else { continue };
             let granted = entry.vote.granted;
             let busy = self.clients.iter().any(|(&id, client)| {
                 let older = client.vote.filter(|(of, _)| of == array);
-                older.is_some_and(|(_, epoch)| epoch < granted) && self.out.uses(id)
+                let older = older.is_some_and(|(_, epoch)| epoch <= granted) && id != asks;
+                older && self.out.uses(id)
             });
             if !busy {
                 entry.granting = None;
-                over.push((client, tag, entry.vote.view.clone()));
+                over.push((asks, tag, entry.vote.view.clone()));
             }
         }
         for (client, tag, view) in over {

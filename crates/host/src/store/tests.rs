@@ -54,7 +54,7 @@ fn nonsense_is_refused() {
         assert!(store.carry_out(&mut executor, create("a", bytes)).is_err());
     }
     let said = store.carry_out(&mut executor, create("a", 1 << 60)).unwrap_err().reason;
-    assert!(said.contains("do not fit into the node's file system of "), "{said}");
+    assert!(said.contains("do not fit into the node's file system: "), "{said}");
     let left = std::fs::read_dir(directory.path()).unwrap();
     let left: Vec<_> = left.map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(left, [".lock"]);
