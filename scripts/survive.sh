@@ -18,10 +18,10 @@ everything-kill      KILL client+5    again
 client-stop          STOP client      on
 node-pause           STOP nodes:1     on
 everything-stop      STOP client+5    on
-node-kill            KILL nodes:1     on    a node that died does not return to a running array
-nodes-kill           KILL nodes:2     on    nodes that died do not return to a running array
-node-stop            STOP nodes:1:long on   a node that was given up does not return
-nodes-stop           STOP nodes:2:long on   nodes that were given up do not return
+node-kill            KILL nodes:1     on
+nodes-kill           KILL nodes:2     on
+node-stop            STOP nodes:1:long on   a check after a node that hung has returned may not end
+nodes-stop           STOP nodes:2:long on   a check after nodes that hung have returned may not end
 '
 # Seconds that a process is stopped: well below and well above what a node may be silent.
 short=2 long=15

@@ -304,6 +304,9 @@ impl Client {
             let Some(worst) = worst else { return };
             let reason = "it is not connected to another node";
             self.do_without(worst, Refusal::new(reason, "look at the network between the nodes"));
+            if !self.alive(worst) {
+                self.await_return(worst);
+            }
         }
     }
 

@@ -55,5 +55,8 @@ impl Client {
         );
         self.keeper.lose_member(self.member_id(role), why);
         self.obey();
+        if !self.alive(role) {
+            self.await_return(role);
+        }
     }
 }
