@@ -283,7 +283,7 @@ fn warn(name: &str, plan: &Startable, verdicts: &[(String, Verdict)]) {
     }
     if plan.degraded() > 0 {
         let missing = missing(plan);
-        output::warning(&format!("assemble {name}: {missing}, so it is read-only"));
+        output::warning(&format!("assemble {name}: {missing}; it goes on without"));
     }
 }
 
