@@ -53,6 +53,55 @@ macro_rules! number {
 }
 number!(u8, u16, u32, u64, i32);
 
+/// Fields one after the other.
+macro_rules! record {
+    ($type:ident { $($field:ident),* $(,)? }) => {
+        impl Field for $type {
+            fn put(&self, out: &mut Vec<u8>) {
+                $(self.$field.put(out);)*
+            }
+            fn get(input: &mut &[u8]) -> Result<Self, WireError> {
+                Ok(Self { $($field: Field::get(input)?),* })
+            }
+        }
+    };
+}
+record!(Slots { count, bytes });
+record!(PeerAddress { role, address, ring });
+record!(VolumeInfo { name, bytes, written });
+record!(Item { version, staged, fine });
+record!(Set { position, turn, version, stripe, offset, len, mode, planner, fua, touched, missing });
+
+impl<A: Field, B: Field> Field for (A, B) {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.0.put(out);
+        self.1.put(out);
+    }
+    fn get(input: &mut &[u8]) -> Result<Self, WireError> {
+        Ok((A::get(input)?, B::get(input)?))
+    }
+}
+
+/// What messages hold lists of: their number, then one after the other. (Bytes go as a whole.)
+trait Listed: Field {}
+impl Listed for u64 {}
+impl Listed for (u16, u32) {}
+impl Listed for (u32, u64) {}
+impl Listed for PeerAddress {}
+impl Listed for VolumeInfo {}
+impl Listed for Item {}
+
+impl<T: Listed> Field for Vec<T> {
+    fn put(&self, out: &mut Vec<u8>) {
+        put_len(self.len(), out);
+        self.iter().for_each(|item| item.put(out));
+    }
+    fn get(input: &mut &[u8]) -> Result<Self, WireError> {
+        let len = u16::get(input)?;
+        (0..len).map(|_| T::get(input)).collect()
+    }
+}
+
 impl Field for bool {
     fn put(&self, out: &mut Vec<u8>) {
         u8::from(*self).put(out);
@@ -88,68 +137,6 @@ impl Field for String {
     }
     fn get(input: &mut &[u8]) -> Result<Self, WireError> {
         Self::from_utf8(Vec::get(input)?).map_err(|_| WireError::Value("text"))
-    }
-}
-
-impl Field for Vec<PeerAddress> {
-    fn put(&self, out: &mut Vec<u8>) {
-        put_len(self.len(), out);
-        for peer in self {
-            peer.role.put(out);
-            peer.address.put(out);
-            peer.ring.put(out);
-        }
-    }
-    fn get(input: &mut &[u8]) -> Result<Self, WireError> {
-        let len = u16::get(input)?;
-        let peer = |_| {
-            let (role, address) = (u16::get(input)?, String::get(input)?);
-            Ok(PeerAddress { role, address, ring: u64::get(input)? })
-        };
-        (0..len).map(peer).collect()
-    }
-}
-
-impl Field for Vec<(u16, u32)> {
-    fn put(&self, out: &mut Vec<u8>) {
-        put_len(self.len(), out);
-        for (position, turn) in self {
-            position.put(out);
-            turn.put(out);
-        }
-    }
-    fn get(input: &mut &[u8]) -> Result<Self, WireError> {
-        let len = u16::get(input)?;
-        (0..len).map(|_| Ok((u16::get(input)?, u32::get(input)?))).collect()
-    }
-}
-
-impl Field for Vec<VolumeInfo> {
-    fn put(&self, out: &mut Vec<u8>) {
-        put_len(self.len(), out);
-        for volume in self {
-            volume.name.put(out);
-            volume.bytes.put(out);
-            volume.written.put(out);
-        }
-    }
-    fn get(input: &mut &[u8]) -> Result<Self, WireError> {
-        let len = u16::get(input)?;
-        let volume = |_| {
-            let (name, bytes) = (String::get(input)?, u64::get(input)?);
-            Ok(VolumeInfo { name, bytes, written: bool::get(input)? })
-        };
-        (0..len).map(volume).collect()
-    }
-}
-
-impl Field for Slots {
-    fn put(&self, out: &mut Vec<u8>) {
-        self.count.put(out);
-        self.bytes.put(out);
-    }
-    fn get(input: &mut &[u8]) -> Result<Self, WireError> {
-        Ok(Self { count: u16::get(input)?, bytes: u32::get(input)? })
     }
 }
 
@@ -238,31 +225,6 @@ impl Field for [u8; 16] {
     }
 }
 
-impl Field for Vec<u64> {
-    fn put(&self, out: &mut Vec<u8>) {
-        put_len(self.len(), out);
-        self.iter().for_each(|number| number.put(out));
-    }
-    fn get(input: &mut &[u8]) -> Result<Self, WireError> {
-        let len = u16::get(input)?;
-        (0..len).map(|_| u64::get(input)).collect()
-    }
-}
-
-impl Field for Vec<(u32, u64)> {
-    fn put(&self, out: &mut Vec<u8>) {
-        put_len(self.len(), out);
-        for (epoch, version) in self {
-            epoch.put(out);
-            version.put(out);
-        }
-    }
-    fn get(input: &mut &[u8]) -> Result<Self, WireError> {
-        let len = u16::get(input)?;
-        (0..len).map(|_| Ok((u32::get(input)?, u64::get(input)?))).collect()
-    }
-}
-
 impl<T: Field> Field for Option<T> {
     fn put(&self, out: &mut Vec<u8>) {
         self.is_some().put(out);
@@ -272,26 +234,6 @@ impl<T: Field> Field for Option<T> {
     }
     fn get(input: &mut &[u8]) -> Result<Self, WireError> {
         bool::get(input)?.then(|| T::get(input)).transpose()
-    }
-}
-
-impl Field for Vec<Item> {
-    fn put(&self, out: &mut Vec<u8>) {
-        put_len(self.len(), out);
-        for Item { version, staged, fine } in self {
-            version.0.put(out);
-            version.1.put(out);
-            staged.put(out);
-            fine.put(out);
-        }
-    }
-    fn get(input: &mut &[u8]) -> Result<Self, WireError> {
-        let len = u16::get(input)?;
-        let item = |_| {
-            let version = (u32::get(input)?, u64::get(input)?);
-            Ok(Item { version, staged: Option::get(input)?, fine: bool::get(input)? })
-        };
-        (0..len).map(item).collect()
     }
 }
 
@@ -357,36 +299,5 @@ impl Field for Roles {
     }
     fn get(input: &mut &[u8]) -> Result<Self, WireError> {
         u64::get(input).map(Self)
-    }
-}
-
-impl Field for Set {
-    fn put(&self, out: &mut Vec<u8>) {
-        self.position.put(out);
-        self.turn.put(out);
-        self.version.put(out);
-        self.stripe.put(out);
-        self.offset.put(out);
-        self.len.put(out);
-        self.mode.put(out);
-        self.planner.put(out);
-        self.fua.put(out);
-        self.touched.put(out);
-        self.missing.put(out);
-    }
-    fn get(input: &mut &[u8]) -> Result<Self, WireError> {
-        Ok(Self {
-            position: u16::get(input)?,
-            turn: u32::get(input)?,
-            version: u64::get(input)?,
-            stripe: u64::get(input)?,
-            offset: u32::get(input)?,
-            len: u32::get(input)?,
-            mode: Mode::get(input)?,
-            planner: Planner::get(input)?,
-            fua: bool::get(input)?,
-            touched: Touched::get(input)?,
-            missing: Roles::get(input)?,
-        })
     }
 }
