@@ -91,6 +91,22 @@ pub struct ClientConfig {
     pub force: bool,
 }
 
+impl ClientConfig {
+    /// An array that is written, with what holds unless somebody says otherwise.
+    #[must_use]
+    pub const fn new(params: Params, members: Vec<Option<ClientMember>>) -> Self {
+        Self {
+            params,
+            members,
+            bitmap: None,
+            read_only: false,
+            mix: false,
+            node_timeout_ms: NODE_TIMEOUT_MS,
+            force: false,
+        }
+    }
+}
+
 /// What `node_timeout_ms` is unless somebody says otherwise.
 pub const NODE_TIMEOUT_MS: u64 = 5000;
 

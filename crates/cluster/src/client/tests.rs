@@ -46,15 +46,7 @@ fn client(planner: Planner) -> Client {
         Some(ClientMember { address, volume, superblock: superblock.clone() })
     };
     let members = (0..NODES).map(member).collect();
-    let config = ClientConfig {
-        params,
-        members,
-        bitmap: None,
-        read_only: false,
-        mix: false,
-        force: false,
-        node_timeout_ms: NODE_TIMEOUT_MS,
-    };
+    let config = ClientConfig::new(params, members);
     let bytes = Client::scratch_bytes(&config);
     Client::new(config, Scratch { offset: 1 << 20, bytes }).expect("a raid5")
 }

@@ -4,7 +4,7 @@
 use braid_array::action::{Command, CommandId, Event};
 use braid_array::array::Scratch;
 use braid_array::{Action, AnyMachine, Buf, Op, Request, RequestId};
-use braid_cluster::client::{Client, ClientConfig, ClientMember, NODE_TIMEOUT_MS};
+use braid_cluster::client::{Client, ClientConfig, ClientMember};
 use braid_cluster::pipeline::Params;
 
 use super::content::{self, Layout};
@@ -52,15 +52,7 @@ impl Guest {
             let (address, volume) = (format!("n{role}"), VOLUME.to_owned());
             members.push(Some(ClientMember { address, volume, superblock }));
         }
-        let config = ClientConfig {
-            params,
-            members,
-            bitmap: None,
-            read_only: false,
-            mix: false,
-            node_timeout_ms: NODE_TIMEOUT_MS,
-            force: false,
-        };
+        let config = ClientConfig::new(params, members);
         let (offset, bytes) = (MAX_SECTORS * 512, Client::scratch_bytes(&config));
         let client = Client::new(config, Scratch { offset, bytes })?;
         let arena = (offset + bytes) as usize;

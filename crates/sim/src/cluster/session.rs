@@ -5,7 +5,7 @@ use braid_array::array::Scratch;
 use braid_array::events::{ArrayEvent, SyncAction, SyncEnd};
 use braid_array::format::superblock::MAX_SECTOR;
 use braid_array::{Action, AnyMachine, BlockMachine, Buf, Op, Request, RequestError, RequestId};
-use braid_cluster::client::{Client, ClientConfig, ClientMember, NODE_TIMEOUT_MS};
+use braid_cluster::client::{Client, ClientConfig, ClientMember};
 use braid_cluster::node::Node;
 use braid_cluster::pipeline::Params;
 use braid_cluster::view::{View, Vote};
@@ -295,15 +295,9 @@ impl Session {
         // What is missing is off, as whoever starts it without would have to say.
         // So is what dies in the middle of the start, where too few would be left to vote.
         let force = !missing.is_empty() || params.nodes <= 4;
-        let config = ClientConfig {
-            params,
-            members,
-            bitmap,
-            read_only,
-            mix: self.scenario.mix,
-            force,
-            node_timeout_ms: NODE_TIMEOUT_MS,
-        };
+        let mix = self.scenario.mix;
+        let config = ClientConfig::new(params, members);
+        let config = ClientConfig { bitmap, read_only, mix, force, ..config };
         let slots = self.scenario.depth as u64 * self.slot_bytes();
         let bytes = Client::scratch_bytes(&config);
         let client = Client::new(config, Scratch { offset: slots, bytes }).map_err(Failure)?;

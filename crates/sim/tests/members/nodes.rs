@@ -5,7 +5,7 @@ use braid_array::array::Scratch;
 use braid_array::format::BadBlocks;
 use braid_array::level::Level;
 use braid_array::{Action, AnyMachine, BlockMachine, Buf, Instant, MemberId};
-use braid_cluster::client::{Client, ClientConfig, ClientMember, NODE_TIMEOUT_MS};
+use braid_cluster::client::{Client, ClientConfig, ClientMember};
 use braid_cluster::node::Node;
 use braid_cluster::pipeline::{Params, Slots};
 use braid_cluster::{Family, Pipeline, Planner};
@@ -116,15 +116,8 @@ impl Lane for Nodes {
         let there = (0..self.nodes.len()).filter(|&role| self.is_alive(role));
         let disks: Vec<&Disk> = there.map(|role| self.volume(role)).collect();
         let bitmap = content::bitmap(&disks).expect("superblocks");
-        let config = ClientConfig {
-            params: self.params,
-            members,
-            bitmap,
-            read_only,
-            mix: false,
-            node_timeout_ms: NODE_TIMEOUT_MS,
-            force: false,
-        };
+        let config = ClientConfig::new(self.params, members);
+        let config = ClientConfig { bitmap, read_only, ..config };
         let (offset, bytes) = (SLOTS * SLOT_BYTES, Client::scratch_bytes(&config));
         let client = Client::new(config, Scratch { offset, bytes }).expect("an array");
         let client = AnyMachine::Block(Box::new(client));

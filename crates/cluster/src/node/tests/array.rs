@@ -15,6 +15,7 @@ use crate::wire::{Message, PeerAddress};
 /// The array's id.
 pub(super) const ARRAY: [u8; 16] = [3; 16];
 pub(super) const DATA_SECTOR: u64 = 16;
+pub(super) const ENCODER: Planner = Planner::Encoder { node: 0 };
 pub(super) const CHUNK: u32 = 8192;
 const SLICE: u32 = 4096;
 const ARENA_BYTES: usize = 8 << 20;
@@ -87,6 +88,19 @@ impl Array {
         let heard = std::mem::take(&mut array.world.heard);
         assert_eq!(heard.len(), usize::from(nodes));
         assert!(heard.iter().all(|(_, message)| *message == Message::Ok { tag: 3 }), "{heard:?}");
+        array
+    }
+
+    /// In the middle of writing a stripe at five positions: so many steps at most have been taken.
+    pub(super) fn writing(stripe: u64, steps: u64, seed: u64) -> Self {
+        let mut array = Self::connected(Family::Xor2d, 5, ENCODER, seed);
+        for position in 0..5 {
+            let set = array.set(position, stripe);
+            array.write(&set);
+        }
+        for _ in 0..array.world.random(steps) {
+            array.world.step();
+        }
         array
     }
 

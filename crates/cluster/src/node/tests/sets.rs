@@ -2,13 +2,11 @@
 
 use braid_array::level::{Layout, Level};
 
-use super::array::{Array, CHUNK};
+use super::array::{Array, CHUNK, ENCODER};
 use crate::family::Family;
 use crate::schedule::Planner;
 use crate::set::{Mode, Set, Touched};
 use crate::wire::Message;
-
-const ENCODER: Planner = Planner::Encoder { node: 0 };
 
 fn md(level: Level) -> Family {
     Family::Md { level, layout: Layout::default_for(level) }

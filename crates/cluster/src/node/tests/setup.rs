@@ -5,14 +5,11 @@ use braid_array::array::Scratch;
 use braid_array::fabric::{FabricEvent, FabricOp, PeerId, Volume};
 use braid_array::{Action, Instant, Machine, MemberId, Outcome};
 
-use super::array::{Array, DATA_SECTOR, params};
+use super::array::{Array, DATA_SECTOR, ENCODER, params};
 use super::world::World;
 use crate::Node;
 use crate::family::Family;
-use crate::schedule::Planner;
 use crate::wire::Message;
-
-const ENCODER: Planner = Planner::Encoder { node: 0 };
 
 fn create(tag: u32, name: &str) -> Message {
     Message::CreateVolume { tag, name: name.to_owned(), bytes: 1 << 20 }
@@ -285,14 +282,7 @@ fn reads_come_and_slots_are_used_again() {
 #[test]
 fn a_stop_is_answered_when_all_is_closed() {
     for seed in 0..20 {
-        let mut array = Array::connected(Family::Xor2d, 5, ENCODER, seed);
-        for position in 0..5 {
-            let set = array.set(position, 2);
-            array.write(&set);
-        }
-        for _ in 0..array.world.random(150) {
-            array.world.step();
-        }
+        let mut array = Array::writing(2, 150, seed);
         let stop = |id| Event::Command { id: CommandId(id), command: Command::Stop };
         array.world.command(2, stop(1));
         array.world.command(2, stop(2));

@@ -3,16 +3,13 @@
 use braid_array::array::Scratch;
 use braid_array::fabric::PeerId;
 
-use super::array::{ARRAY, Array};
+use super::array::{ARRAY, Array, ENCODER};
 use super::world::World;
 use crate::Node;
 use crate::family::Family;
 use crate::node::PARTING_TAG;
-use crate::schedule::Planner;
 use crate::view::{View, Vote};
 use crate::wire::Message;
-
-const ENCODER: Planner = Planner::Encoder { node: 0 };
 
 fn ask(world: &mut World, peer: PeerId, message: &Message) -> Option<Message> {
     world.send(peer, message);
@@ -70,14 +67,7 @@ fn only_a_higher_epoch_is_granted_and_that_outlives_the_node() {
 #[test]
 fn who_is_granted_ends_who_was_before_and_nothing_of_that_lands() {
     for seed in 0..50 {
-        let mut array = Array::connected(Family::Xor2d, 5, ENCODER, seed);
-        for position in 0..5 {
-            let set = array.set(position, 2);
-            array.write(&set);
-        }
-        for _ in 0..array.world.random(150) {
-            array.world.step();
-        }
+        let mut array = Array::writing(2, 150, seed);
         let next = array.world.dial(0);
         array.world.send(next, &grant(2));
         let heard = |array: &Array, wanted: PeerId, is: fn(&Message) -> bool| {
