@@ -5,6 +5,7 @@
 mod messages;
 pub mod mutate;
 mod start;
+pub mod strangers;
 mod targets;
 
 pub use targets::{TARGETS, Target};

@@ -5,18 +5,21 @@
 //! A finding prints the line that replays it.
 
 use braid_fuzz::mutate::Random;
-use braid_fuzz::{TARGETS, Target};
+use braid_fuzz::{TARGETS, Target, strangers};
+use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime};
 
-const USAGE: &str = "usage: braid-fuzz [--seconds N] [--target NAME] [--case NUMBER]";
+const USAGE: &str = "usage: braid-fuzz [--seconds N] [--target NAME] [--case NUMBER]\n       \
+                     braid-fuzz --strangers HOST:PORT,... [--seconds N] [--case NUMBER]";
 
 #[derive(Default)]
 struct Arguments {
     seconds: Option<u64>,
     target: Option<String>,
     case: Option<u64>,
+    strangers: Vec<SocketAddr>,
 }
 
 fn main() -> ExitCode {
@@ -27,6 +30,9 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
+    if !arguments.strangers.is_empty() {
+        return knock(&arguments);
+    }
     let chosen = |target: &&Target| arguments.target.as_ref().is_none_or(|n| n == target.name);
     let mut failed = false;
     for target in TARGETS.iter().filter(chosen) {
@@ -46,6 +52,10 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
         match word.as_str() {
             "--seconds" => arguments.seconds = Some(number(value()?)?),
             "--case" => arguments.case = Some(number(value()?)?),
+            "--strangers" => {
+                let port = |text: &str| text.parse().map_err(|_| format!("no port: {text}"));
+                arguments.strangers = value()?.split(',').map(port).collect::<Result<_, _>>()?;
+            }
             "--target" => {
                 let name = value()?;
                 if !TARGETS.iter().any(|target| target.name == name) {
@@ -59,10 +69,29 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
     Ok(arguments)
 }
 
+/// Knocks at the ports of nodes.
+fn knock(arguments: &Arguments) -> ExitCode {
+    let seed = arguments.case.unwrap_or_else(|| Random::new(seconds_since_1970()).next());
+    let limit = Duration::from_secs(arguments.seconds.unwrap_or(3));
+    match strangers::run(&arguments.strangers, limit, seed) {
+        Ok(tried) => {
+            println!("{tried} strangers from {seed}: each was hung up on, and told nothing");
+            ExitCode::SUCCESS
+        }
+        Err(why) => {
+            eprintln!("{why} (from {seed})");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn seconds_since_1970() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970").as_secs()
+}
+
 /// Cases one after the other, from a new beginning each time.
 fn run(target: &Target, limit: Duration) -> bool {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");
-    let first = Random::new(now.as_secs()).next() >> 16;
+    let first = Random::new(seconds_since_1970()).next() >> 16;
     let began = Instant::now();
     let mut case = first;
     while began.elapsed() < limit {
