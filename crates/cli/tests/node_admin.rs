@@ -75,6 +75,39 @@ fn a_node_that_is_told_to_ends_and_is_a_row_that_says_so() {
 }
 
 #[test]
+fn nobody_without_the_key_looks_after_nodes() {
+    let lab = Lab::new();
+    let [own, other] = ["own", "other"].map(|name| lab.path(name).display().to_string());
+    lab.ok(&format!("key new {own}"), &[]);
+    lab.ok(&format!("key new {other}"), &[]);
+    let store = lab.path("store");
+    let storage = format!("--store {} --ring 64M --key {own}", store.display());
+    let node = Node::start(&lab, "127.0.0.1:0", &storage);
+    let address = &node.address;
+    let create = format!("create x -l 0 -n 1 --force --size 1M --key {own} node://{address}");
+    lab.ok(&create, &[]);
+    for words in [format!("node delete {address} x"), format!("node stop {address}")] {
+        let line = lab.refused(1, &words, &[], &[]);
+        assert!(line.contains("wants the cluster key"), "{line}");
+        let line = lab.refused(1, &format!("{words} --key {other}"), &[], &[]);
+        assert!(line.contains("has another cluster key"), "{line}");
+    }
+    for key in [String::new(), format!("--key {other}")] {
+        let output = lab.run(&format!("node status {address} {key}"), &[]);
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert_eq!(output.status.code(), Some(1));
+        // Neither what volumes there are nor how large it is.
+        assert!(text.contains("cluster key") && text.lines().count() == 1, "{text}");
+    }
+    assert!(store.join("x").exists());
+    lab.ok(&format!("node delete {address} x --key {own}"), &[]);
+    assert!(!store.join("x").exists());
+    lab.ok(&format!("node stop {address} --key {own}"), &[]);
+    let gone = || !lab.run(&format!("node status {address} --key {own}"), &[]).status.success();
+    until("the end of a node", gone);
+}
+
+#[test]
 fn a_node_logs_the_client_that_it_lost() {
     let lab = Lab::new();
     let address = lab.ok_text("node --listen 127.0.0.1:0 --memory --ring 64M", &[]);

@@ -16,6 +16,8 @@ use crate::wire::{MAX_NAME_BYTES, Message, PeerAddress, valid_volume_name};
 
 /// Requests of one client that can be under way.
 const MAX_REQUESTS: u32 = 256;
+/// The longest name of a host, and a port.
+const MAX_ADDRESS_BYTES: usize = 253 + 6;
 /// A refusal with this tag answers no request: it says why the connection ends.
 pub const PARTING_TAG: u32 = u32::MAX;
 
@@ -546,6 +548,10 @@ impl Node {
     ) -> Result<(), Violation> {
         let Some(client) = self.clients.get_mut(&id) else { return Ok(()) };
         let pipe = client.pipe.as_mut().ok_or(Violation("Connect before Prepare"))?;
+        // Who only reads has no use for it, and may not send this node anywhere.
+        if !pipe.write || peers.iter().any(|peer| peer.address.len() > MAX_ADDRESS_BYTES) {
+            return Err(Violation("a Connect that no array needs"));
+        }
         let mut roles: Vec<u16> = peers.iter().map(|peer| peer.role).collect();
         roles.sort_unstable();
         let twice = roles.windows(2).any(|pair| pair[0] == pair[1]);

@@ -29,6 +29,10 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Strangers that are greeted at the same time.
 const MAX_GREETED: usize = 64;
 
+/// Connections that are made at the same time. Others tell whom to connect to, and each takes a
+/// thread for up to `PATIENCE`; more than this no array asks for.
+const MAX_DIALS: usize = 256;
+
 /// What is said to everyone.
 #[derive(Clone, Debug)]
 pub(crate) struct Says {
@@ -60,6 +64,8 @@ pub(crate) struct Greeted {
 pub(crate) struct Greeter {
     says: Says,
     listener: Option<Arc<TcpListener>>,
+    /// One for each connection that is being made, and one more.
+    dials: Arc<()>,
     sender: Sender<Met>,
     receiver: Receiver<Met>,
     wake: Arc<OwnedFd>,
@@ -85,7 +91,7 @@ impl Greeter {
         let wake = Arc::new(rustix::event::eventfd(0, flags)?);
         let (sender, receiver) = mpsc::channel();
         let listener = listener.map(Arc::new);
-        Ok(Self { says, listener, sender, receiver, wake })
+        Ok(Self { says, listener, dials: Arc::default(), sender, receiver, wake })
     }
 
     /// Becomes readable when there is something to take; to be read before that.
@@ -110,8 +116,15 @@ impl Greeter {
     pub(crate) fn dial(&self, peer: PeerId, address: String) {
         let (says, tell) = (self.says.clone(), self.teller());
         let late = tell.clone();
+        if Arc::strong_count(&self.dials) > MAX_DIALS {
+            let reason = "cannot be reached: too many connections are being made already";
+            let result = Err(Refusal::new(reason, "try again"));
+            return late.tell(Met { dialled: Some(peer), result });
+        }
+        let under_way = Arc::clone(&self.dials);
         let dial = move || {
             let result = connect(&address, &says);
+            drop(under_way);
             tell.tell(Met { dialled: Some(peer), result });
         };
         if let Err(error) = thread::Builder::new().name("fabric-dial".into()).spawn(dial) {

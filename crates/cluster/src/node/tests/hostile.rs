@@ -58,9 +58,33 @@ fn clients_that_break_the_rules_are_hung_up() {
         });
     }
     is_violation(|array, peer| {
+        let far = PeerAddress { role: 1, address: "a".repeat(260), ring: 0 };
+        array.world.send(peer, &Message::Connect { tag: 1, peers: vec![far] });
+    });
+    is_violation(|array, peer| {
         // Some are answered before the last one comes.
         (0..2000).for_each(|tag| array.world.send(peer, &Message::Flush { tag }));
     });
+}
+
+#[test]
+fn who_only_reads_sends_nodes_nowhere() {
+    let mut array = array();
+    let reader = array.world.dial(0);
+    let name = "v".to_owned();
+    array.world.send(reader, &Message::OpenVolume { tag: 1, name, write: false });
+    let params = Params { session: 78, stripes: 1, ..params(Family::Xor2d, 5, ENCODER) };
+    let prepare = Message::Prepare { tag: 2, role: 0, data_sector: 16, params };
+    array.world.send(reader, &prepare);
+    array.world.run();
+    let prepared = |(peer, message): &(PeerId, Message)| {
+        *peer == reader && matches!(message, Message::Prepared { .. })
+    };
+    assert!(array.world.heard.iter().any(prepared), "{:?}", array.world.heard);
+    let peers = vec![PeerAddress { role: 1, address: "1".into(), ring: 0 }];
+    array.world.send(reader, &Message::Connect { tag: 3, peers });
+    array.world.run();
+    assert_eq!(array.world.lost, [reader]);
 }
 
 #[test]

@@ -203,3 +203,31 @@ fn who_has_nothing_to_say_after_the_hello_is_not_accepted() {
     assert_eq!(stream.read(&mut [0]).unwrap(), 0);
     side.end();
 }
+
+#[test]
+fn nobody_is_dialled_without_end() {
+    let mut side = OPEN.side(true);
+    // Takes connections, and says nothing.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = silent.local_addr().unwrap().to_string();
+    let (at_once, too_many) = (256, 44);
+    for peer in 0..at_once + too_many {
+        side.ask(FabricOp::Connect { peer: PeerId(peer), address: address.clone() });
+    }
+    for peer in at_once..at_once + too_many {
+        let (lost, why) = lost(side.event());
+        assert_eq!(lost, PeerId(peer));
+        assert!(why.contains("too many connections are being made"), "{why}");
+    }
+    // When they are over there is room again.
+    drop(silent);
+    for _ in 0..at_once {
+        let (_, why) = lost(side.event());
+        assert!(!why.contains("too many connections"), "{why}");
+    }
+    side.ask(FabricOp::Connect { peer: PeerId(1000), address });
+    let (lost, why) = lost(side.event());
+    assert_eq!(lost, PeerId(1000));
+    assert!(!why.contains("too many connections"), "{why}");
+    side.end();
+}
