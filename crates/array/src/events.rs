@@ -42,6 +42,15 @@ pub enum ArrayEvent {
         /// What it answered.
         fault: Fault,
     },
+    /// A member takes much longer than the others, and with it all that waits for it.
+    MemberSlow {
+        /// Which.
+        member: MemberId,
+        /// What its answers take of late, in milliseconds.
+        ms: u64,
+        /// What those of the others take.
+        others_ms: u64,
+    },
     /// A client was hung up on: it took no replies for long, and others needed their memory.
     ClientDropped {
         /// Who, for people.
@@ -122,6 +131,9 @@ impl ArrayEvent {
             }
             Self::ReadFailed { member, fault } => Self::ReadFailed { member: map(member), fault },
             Self::MemberFull { member, fault } => Self::MemberFull { member: map(member), fault },
+            Self::MemberSlow { member, ms, others_ms } => {
+                Self::MemberSlow { member: map(member), ms, others_ms }
+            }
             Self::Mismatch { array_sector, sectors, member, block } => {
                 Self::Mismatch { array_sector, sectors, member: member.map(map), block }
             }

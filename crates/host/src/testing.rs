@@ -153,6 +153,7 @@ pub(crate) fn status(bytes: u64, members: &[&Path]) -> Status {
             errors: 0,
             unreliable: false,
             devflags: 0,
+            slow_ms: None,
             recovery_offset_sectors: None,
         }
     };

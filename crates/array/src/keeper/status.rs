@@ -36,6 +36,7 @@ impl Keeper {
                 events: self.superblock.events,
                 errors: m.errors,
                 unreliable: m.state.is_live() && m.doubts.any(),
+                slow_ms: None,
                 recovery_offset_sectors: match m.state {
                     State::Rebuilding { offset, .. } => Some(offset),
                     _ => None,

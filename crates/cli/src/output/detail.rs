@@ -220,6 +220,9 @@ fn member_line(text: &mut String, status: &Status, member: &MemberStatus, role: 
     if member.unreliable {
         words.push_str(" unreliable");
     }
+    if let Some(ms) = member.slow_ms {
+        let _ = write!(words, " slow ({ms} ms)");
+    }
     let _ = writeln!(
         text,
         "   {:5}   {major:5}    {minor:5}    {role_text:>5}      {words}   {}",

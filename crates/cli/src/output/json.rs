@@ -231,6 +231,7 @@ fn member(member: &MemberStatus) -> MemberJson {
         (member.replacement, "replacement"),
         (member.want_replacement, "want-replacement"),
         (member.unreliable, "unreliable"),
+        (member.slow_ms.is_some(), "slow"),
     ];
     state.extend(flags.iter().filter(|(set, _)| *set).map(|(_, word)| word));
     MemberJson {

@@ -81,5 +81,7 @@ fn member_line(member: &MemberStatus) -> String {
         1 => ", 1 error".to_owned(),
         n => format!(", {n} errors"),
     };
-    format!("  {role:>3}  {state:<10}  {}{errors}\n", member.device)
+    let slow = member.slow_ms.map(|ms| format!(", slow: answers take {ms} ms"));
+    let slow = slow.unwrap_or_default();
+    format!("  {role:>3}  {state:<10}  {}{errors}{slow}\n", member.device)
 }

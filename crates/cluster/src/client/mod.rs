@@ -18,6 +18,7 @@ mod gather;
 mod invariants;
 mod mix;
 mod obey;
+mod pace;
 mod read;
 mod rejoin;
 mod requests;
@@ -60,6 +61,7 @@ use extent::Piece;
 use flush::Flush;
 use gather::Gather;
 use mix::Mix;
+use pace::{Errand, Pace};
 use requests::{Pending, Zeroing};
 use sets::OpenSet;
 use setup::{Link, LinkState};
@@ -219,6 +221,7 @@ pub struct Client {
     /// Puts that have not been answered.
     unsent: usize,
     mix: Mix,
+    pace: Pace,
     /// Somebody vouches for the sums of what was not stopped cleanly.
     forced: bool,
     /// Pairs of nodes that are not connected and should be.
@@ -305,6 +308,7 @@ impl Client {
             version: 0,
             unsent: 0,
             mix,
+            pace: Pace::new(params.nodes),
             forced,
             cut_off: BTreeSet::new(),
             decodes: BTreeMap::new(),
@@ -402,6 +406,9 @@ impl Client {
         let tag = self.next_tag;
         self.next_tag = self.next_tag.wrapping_add(1);
         self.questions.insert(tag, (role, question));
+        if matches!(question, Question::Flush(_) | Question::Meta) {
+            self.pace.asked(role, Errand::Request(tag), self.keeper.now());
+        }
         self.send(role, &message(tag));
     }
 
@@ -493,6 +500,7 @@ impl Client {
     fn question(&mut self, role: u16, tag: u32) -> Option<Question> {
         self.questions.get(&tag).filter(|(asked, _)| *asked == role)?;
         self.keeper.answered(self.member_id(role));
+        self.pace.answered(role, Errand::Request(tag), self.keeper.now());
         Some(self.questions.remove(&tag)?.1)
     }
 
@@ -562,6 +570,7 @@ impl Client {
     /// What was asked of a node, or was to be, goes without it.
     fn gone(&mut self, role: u16) {
         self.links[usize::from(role)].state = LinkState::Lost;
+        self.pace.forget(role);
         let left_open: Vec<Question> = {
             let asked = |&(_, &(asked, _)): &(&u32, &(u16, Question))| asked == role;
             let tags: Vec<u32> = self.questions.iter().filter(asked).map(|(&tag, _)| tag).collect();
@@ -628,6 +637,7 @@ impl Client {
             }
         }
         self.record_changes();
+        self.look_at_pace();
         self.start_decodes();
         self.send_goes();
         self.wire_returned();
@@ -713,7 +723,7 @@ impl BlockMachine for Client {
     }
 
     fn status(&self) -> Status {
-        self.keeper.status()
+        self.status_with_pace()
     }
 
     fn array_sectors(&self) -> u64 {

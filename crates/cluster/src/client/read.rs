@@ -5,7 +5,7 @@ use braid_array::IoError;
 use braid_array::keeper::Tried;
 
 use super::extent::{Extent, Piece, Spot, Want, Whom, Whose};
-use super::{BTreeMap, Buf, Client, Message, Request, RequestError, RequestId, SECTOR_BYTES};
+use super::{BTreeMap, Buf, Client, Errand, Message, Request, RequestError, RequestId, SECTOR_BYTES};
 
 impl Client {
     /// Cuts a read into parts. Parts of the same range of a stripe are kept together when a node
@@ -78,6 +78,7 @@ impl Client {
                 let read = Message::Read { slot, sector, bytes: len, to: piece.into.offset };
                 self.send(role, &read);
                 self.keeper.asked(self.member_id(role));
+                self.pace.asked(role, Errand::Read(slot), self.keeper.now());
             }
         }
     }
@@ -108,6 +109,7 @@ impl Client {
         let piece = link.slots.get_mut(slot as usize)?.take()?;
         link.free_slots.push(slot as u16);
         self.keeper.answered(self.member_id(role));
+        self.pace.answered(role, Errand::Read(slot as u16), self.keeper.now());
         Some(piece)
     }
 

@@ -17,7 +17,7 @@ use braid_array::code::Content;
 use super::extent::{Extent, Want, Whom};
 use super::write::PendingSet;
 use super::{
-    Action, BTreeMap, BTreeSet, Buf, Cell, Client, FabricOp, Key, Message, RequestError, Use,
+    Action, BTreeMap, BTreeSet, Buf, Cell, Client, Errand, FabricOp, Key, Message, RequestError, Use,
 };
 use crate::pipeline::Course;
 use crate::schedule::Endpoint;
@@ -317,6 +317,7 @@ impl Client {
         if !known {
             return self.part_with(role, "it closes what is not open");
         }
+        self.pace.answered(role, Errand::Store(position), self.keeper.now());
         let going = self.open.get(&position).is_some_and(OpenSet::is_going);
         if !fine && going {
             let why = Refusal::new("what was written cannot be stored", "look at its storage");
@@ -391,6 +392,7 @@ impl Client {
         for role in parts {
             self.links[usize::from(role)].goes.push((position, turn));
             self.keeper.asked(self.member_id(role));
+            self.pace.asked(role, Errand::Store(position), self.keeper.now());
         }
         if let Some(area) = self.areas.get_mut(&key) {
             area.going += 1;

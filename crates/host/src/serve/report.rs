@@ -88,6 +88,9 @@ fn about(event: &ArrayEvent) -> Option<About> {
         ArrayEvent::MemberFull { member, fault } => {
             about(Level::ERROR, "member full", Some(member), fault)
         }
+        ArrayEvent::MemberSlow { member, .. } => {
+            about(Level::WARN, "member slow", Some(member), none)
+        }
         ArrayEvent::ReadCorrected { member, fault } => {
             about(Level::WARN, "read corrected", Some(member), fault)
         }
@@ -129,6 +132,11 @@ fn line(event: &ArrayEvent, status: Option<&Status>) -> Option<String> {
         ArrayEvent::MemberFull { member: id, fault } => {
             let next = "make room there; the write was refused, and the member stays";
             format!("{} has no room{}; {next}", member(id), place(fault))
+        }
+        ArrayEvent::MemberSlow { member: id, ms, others_ms } => {
+            let next = "look at its storage and its link: writes wait for it";
+            let device = member(id);
+            format!("{device} is slow, it takes {ms} ms where others take {others_ms}; {next}")
         }
         ArrayEvent::ArrayFailed => "too many members are gone, the array has failed".to_owned(),
         ArrayEvent::Remark { .. } | ArrayEvent::StopAsked => return None,

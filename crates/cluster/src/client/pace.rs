@@ -1,0 +1,221 @@
+//! How fast nodes answer: a write waits for the slowest node that has a part in it, so people want
+//! to know which it is.
+//!
+//! What is timed is what a node does alone: reads, storing what is staged, flushes, metadata. How
+//! long staging takes would say nothing: there nodes wait for one another.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use braid_array::events::ArrayEvent;
+use braid_array::status::Status;
+use braid_array::{Action, Instant};
+
+use super::Client;
+
+/// So many of the latest answers count.
+const ANSWERS: usize = 16;
+/// Of fewer nothing is concluded.
+const FEWEST: usize = 5;
+/// Slow is who takes so many times longer than the others, and longer than this; it is slow until
+/// it takes half of either.
+const TIMES: u64 = 4;
+const LEAST_MICROS: u64 = 50_000;
+/// How often it is looked at.
+const PERIOD_MILLIS: u64 = 100;
+
+/// What a node was asked to do alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Errand {
+    /// Read into a slot.
+    Read(u16),
+    /// Store the slice-set at a position.
+    Store(u16),
+    /// A flush or metadata: the tag.
+    Request(u32),
+}
+
+/// The latest answers of a node.
+#[derive(Clone, Debug, Default)]
+struct Answers {
+    micros: VecDeque<u64>,
+    slow: bool,
+}
+
+impl Answers {
+    fn median(&self) -> Option<u64> {
+        (self.micros.len() >= FEWEST).then(|| median(self.micros.iter().copied().collect()))
+    }
+}
+
+fn median(mut all: Vec<u64>) -> u64 {
+    let middle = all.len() / 2;
+    *all.select_nth_unstable(middle).1
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Pace {
+    /// Under way, by role, and since when.
+    asked: BTreeMap<(u16, Errand), Instant>,
+    /// By role.
+    answers: Vec<Answers>,
+    next_look: Instant,
+}
+
+/// A node that has become slow, and what its answers take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Slow {
+    role: u16,
+    micros: u64,
+    others_micros: u64,
+}
+
+impl Pace {
+    pub(super) fn new(nodes: u16) -> Self {
+        let answers = vec![Answers::default(); usize::from(nodes)];
+        Self { asked: BTreeMap::new(), answers, next_look: Instant::default() }
+    }
+
+    /// A node is asked.
+    pub(super) fn asked(&mut self, role: u16, errand: Errand, now: Instant) {
+        self.asked.insert((role, errand), now);
+    }
+
+    /// It has answered.
+    pub(super) fn answered(&mut self, role: u16, errand: Errand, now: Instant) {
+        let Some(since) = self.asked.remove(&(role, errand)) else { return };
+        let micros = &mut self.answers[usize::from(role)].micros;
+        if micros.len() == ANSWERS {
+            micros.pop_front();
+        }
+        micros.push_back((now.0 - since.0) / 1000);
+    }
+
+    /// A node is gone: how fast it was says nothing of how fast it will be.
+    pub(super) fn forget(&mut self, role: u16) {
+        self.asked.retain(|(asked, _), _| *asked != role);
+        self.answers[usize::from(role)] = Answers::default();
+    }
+
+    /// Looks at who is slow; who is so from now on.
+    fn look(&mut self, now: Instant) -> Option<Slow> {
+        if now < self.next_look {
+            return None;
+        }
+        self.next_look = now.plus_millis(PERIOD_MILLIS);
+        let medians: Vec<Option<u64>> = self.answers.iter().map(Answers::median).collect();
+        let mut begins = None;
+        for (role, answers) in (0..).zip(&mut self.answers) {
+            let others = (0..).zip(&medians).filter(|(other, _)| *other != role);
+            let others: Vec<u64> = others.filter_map(|(_, median)| *median).collect();
+            let Some(micros) = medians[usize::from(role)].filter(|_| !others.is_empty()) else {
+                continue;
+            };
+            let others_micros = median(others);
+            let ease = if answers.slow { 2 } else { 1 };
+            let slow = micros * ease > LEAST_MICROS && micros * ease > TIMES * others_micros;
+            if slow && !answers.slow {
+                begins = Some(Slow { role, micros, others_micros });
+            }
+            answers.slow = slow;
+        }
+        begins
+    }
+
+    /// What the answers of a node take, in milliseconds, if it is slow.
+    fn slow_ms(&self, role: u16) -> Option<u64> {
+        let answers = self.answers.get(usize::from(role)).filter(|answers| answers.slow)?;
+        answers.median().map(|micros| micros / 1000)
+    }
+}
+
+impl Client {
+    /// Says so, once, when a node has become slow.
+    pub(super) fn look_at_pace(&mut self) {
+        let slow = self.pace.look(self.keeper.now());
+        let Some(Slow { role, micros, others_micros }) = slow else { return };
+        let (member, ms, others_ms) = (self.member_id(role), micros / 1000, others_micros / 1000);
+        let event = ArrayEvent::MemberSlow { member, ms, others_ms };
+        self.actions.push_back(Action::Notify(event));
+    }
+
+    /// The state of the array, with who is slow.
+    pub(super) fn status_with_pace(&self) -> Status {
+        let mut status = self.keeper.status();
+        for member in &mut status.members {
+            member.slow_ms = member.role.and_then(|role| self.pace.slow_ms(role));
+        }
+        status
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: u64) -> Instant {
+        Instant::default().plus_millis(millis)
+    }
+
+    /// Every node of five answers so many times, each after its time in milliseconds.
+    fn answer(pace: &mut Pace, times: u64, takes: [u64; 5]) -> Option<Slow> {
+        let begin = pace.next_look;
+        let mut begins = None;
+        for number in 0..times {
+            let asked = begin.plus_millis(number * 1000);
+            for (role, millis) in (0..).zip(takes) {
+                pace.asked(role, Errand::Store(7), asked);
+                pace.answered(role, Errand::Store(7), asked.plus_millis(millis));
+            }
+            begins = begins.or(pace.look(asked.plus_millis(900)));
+        }
+        begins
+    }
+
+    fn named(pace: &Pace) -> Vec<(u16, u64)> {
+        (0..5).filter_map(|role| Some((role, pace.slow_ms(role)?))).collect()
+    }
+
+    #[test]
+    fn the_slow_one_is_named_once_and_until_it_keeps_pace() {
+        let mut pace = Pace::new(5);
+        assert_eq!(answer(&mut pace, 20, [5, 6, 4, 5, 30]), None);
+        let slow = answer(&mut pace, 20, [5, 6, 300, 5, 30]).expect("it is slow");
+        assert_eq!((slow.role, slow.micros, slow.others_micros), (2, 300_000, 6000));
+        assert_eq!(named(&pace), [(2, 300)]);
+        // Not said again, and not over while it is nearly as slow.
+        assert_eq!(answer(&mut pace, 20, [5, 6, 400, 5, 30]), None);
+        assert_eq!(answer(&mut pace, 20, [5, 6, 40, 5, 30]), None);
+        assert_eq!(named(&pace), [(2, 40)]);
+        assert_eq!(answer(&mut pace, 20, [5, 6, 20, 5, 30]), None);
+        assert_eq!(named(&pace), []);
+        assert!(answer(&mut pace, 20, [5, 6, 300, 5, 30]).is_some());
+        pace.forget(2);
+        assert_eq!(named(&pace), []);
+    }
+
+    #[test]
+    fn nobody_is_slow_among_the_slow() {
+        let mut pace = Pace::new(5);
+        assert_eq!(answer(&mut pace, 20, [100, 200, 350, 100, 90]), None);
+        assert_eq!(named(&pace), []);
+    }
+
+    #[test]
+    fn of_a_few_answers_nothing_is_concluded() {
+        let mut pace = Pace::new(5);
+        assert_eq!(answer(&mut pace, 4, [5, 900, 5, 5, 5]), None);
+        assert!(answer(&mut pace, 1, [5, 900, 5, 5, 5]).is_some());
+    }
+
+    #[test]
+    fn what_was_not_asked_is_no_answer() {
+        let mut pace = Pace::new(2);
+        pace.asked(0, Errand::Read(3), at(0));
+        pace.answered(0, Errand::Read(4), at(9));
+        pace.answered(1, Errand::Read(3), at(9));
+        assert!(pace.answers.iter().all(|answers| answers.micros.is_empty()));
+        pace.answered(0, Errand::Read(3), at(9));
+        assert_eq!(pace.answers[0].micros, [9000]);
+    }
+}
