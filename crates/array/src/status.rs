@@ -56,8 +56,8 @@ pub struct MemberStatus {
     pub errors: u64,
     /// Has sectors that could not be read, and stays because the array needs it.
     pub unreliable: bool,
-    /// It is much slower than the others: what its answers take of late, in milliseconds. Of members
-    /// on nodes.
+    /// It is much slower than the others: what its answers take of late, in milliseconds. Of
+    /// members on nodes.
     pub slow_ms: Option<u64>,
     /// The rebuilt part, in device sectors.
     pub recovery_offset_sectors: Option<u64>,

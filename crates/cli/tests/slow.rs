@@ -48,12 +48,11 @@ fn a_node_that_sets_the_pace_is_named() {
     let far = format!("node://{}/x", far_away(&nodes[3]));
     lab.ok(&format!("assemble x{} {far}", members(&nodes[..3], "/x")), &[]);
     assert_eq!(detail(&lab, "x")["members"][3]["state"], json!(["in-sync"]));
-    let mut all = serde_json::Value::Null;
     until("a slow node", || {
         lab.ok("cat x", &[]);
-        all = detail(&lab, "x")["members"].clone();
-        all[3]["state"] == json!(["in-sync", "slow"])
+        detail(&lab, "x")["members"][3]["state"] == json!(["in-sync", "slow"])
     });
+    let all = detail(&lab, "x")["members"].clone();
     for near in 0..3 {
         assert_eq!(all[near]["state"], json!(["in-sync"]), "{all}");
     }

@@ -22,7 +22,6 @@ fn wrong_words_are_refused_in_one_line() {
         ("sync x --min 1X", "not a size"),
         ("sync x --pause --resume", "cannot be used with"),
         ("cat", "required"),
-        ("cat node://host:1/v", "without serving"),
         ("completions nosuchshell", "nosuchshell"),
         ("assemble", "which one"),
         ("assemble x --export iscsi:y", "export"),

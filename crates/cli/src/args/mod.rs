@@ -359,6 +359,8 @@ pub(crate) struct CatArgs {
     /// behind: some of the content may be wrong
     #[arg(long, short)]
     pub(crate) force: bool,
+    #[command(flatten)]
+    pub(crate) network: NetworkArgs,
 }
 
 #[derive(Debug, Args)]

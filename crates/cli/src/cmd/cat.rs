@@ -1,6 +1,8 @@
 //! `braid cat`: an array's content to stdout. Members are opened read-only and not a byte is
 //! written to them.
 
+mod nodes;
+
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -21,11 +23,7 @@ pub(super) fn run(run_dir: &Path, args: &CatArgs) -> Result<(), Failure> {
     let named = Named::parse("cat", &args.names)?;
     let members = match named.members {
         Members::Paths(paths) => paths,
-        Members::Nodes(nodes) => {
-            let reason = "members on nodes are not read without serving the array";
-            let next = "use braid assemble --readonly, then braid cat NAME";
-            return Err(Failure::usage("cat", &nodes[0], reason, next));
-        }
+        Members::Nodes(volumes) => return nodes::run(named.name.as_deref(), &volumes, args),
     };
     let members = match (&named.name, members.is_empty()) {
         (Some(name), true) => match Client::connect(run_dir, name) {

@@ -1,6 +1,7 @@
 //! What the tests of the command share: a directory of members, and running `braid` there.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
+pub(crate) mod export;
 pub(crate) mod nodes;
 
 use std::fs::File;

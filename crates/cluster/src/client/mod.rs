@@ -85,6 +85,8 @@ pub struct ClientConfig {
     pub bitmap: Option<Bitmap>,
     /// Refuses writes.
     pub read_only: bool,
+    /// Only has a look, read-only: takes the array over from nobody, and changes nothing.
+    pub looks: bool,
     /// The client makes parities when that is faster: see [`mix`].
     pub mix: bool,
     /// A node that owes an answer and says nothing for so long is lost, in milliseconds.
@@ -102,6 +104,7 @@ impl ClientConfig {
             members,
             bitmap: None,
             read_only: false,
+            looks: false,
             mix: false,
             node_timeout_ms: NODE_TIMEOUT_MS,
             force: false,
@@ -194,6 +197,7 @@ pub struct Client {
     space: Space,
     phase: Phase,
     takeover: Takeover,
+    looks: bool,
     actions: VecDeque<Action>,
     links: Vec<Link>,
     node_timeout_ms: u64,
@@ -242,6 +246,12 @@ pub struct Client {
     zeroes: Buf,
 }
 
+/// What is left behind the first bytes.
+fn behind(scratch: Scratch, bytes: u32) -> Scratch {
+    let bytes = u64::from(bytes);
+    Scratch { offset: scratch.offset + bytes, bytes: scratch.bytes.saturating_sub(bytes) }
+}
+
 impl Client {
     /// Bytes of the arena that the machine needs for itself.
     #[must_use]
@@ -269,12 +279,7 @@ impl Client {
         }
         let slice = params.wide.bytes;
         let zeroes = Buf { offset: scratch.offset, len: slice };
-        let rest = Scratch {
-            offset: scratch.offset + u64::from(slice),
-            bytes: scratch.bytes.saturating_sub(u64::from(slice)),
-        };
-        let positions = 0..pipeline.positions();
-        let (wide, narrow) = positions.partition(|&p| p < params.wide.count);
+        let (wide, narrow) = (0..pipeline.positions()).partition(|&p| p < params.wide.count);
         let space = Space::new(&pipeline).map_err(|error| error.to_string())?;
         let forced = member::vouched_for(&config.members);
         let kept = member::kept(&config.members, config.bitmap, config.read_only, BLOCK_BYTES);
@@ -287,6 +292,7 @@ impl Client {
             space,
             phase: Phase::Setup,
             takeover,
+            looks: config.looks,
             actions: VecDeque::new(),
             links,
             node_timeout_ms: config.node_timeout_ms,
@@ -320,7 +326,7 @@ impl Client {
             waiting_work: VecDeque::new(),
             working: BTreeMap::new(),
             compares: BTreeMap::new(),
-            staging: Staging::new(rest, slice),
+            staging: Staging::new(behind(scratch, slice), slice),
             zeroes,
             pipeline,
         };

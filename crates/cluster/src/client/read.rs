@@ -5,7 +5,9 @@ use braid_array::IoError;
 use braid_array::keeper::Tried;
 
 use super::extent::{Extent, Piece, Spot, Want, Whom, Whose};
-use super::{BTreeMap, Buf, Client, Errand, Message, Request, RequestError, RequestId, SECTOR_BYTES};
+use super::{
+    BTreeMap, Buf, Client, Errand, Message, Request, RequestError, RequestId, SECTOR_BYTES,
+};
 
 impl Client {
     /// Cuts a read into parts. Parts of the same range of a stripe are kept together when a node

@@ -17,7 +17,8 @@ use braid_array::code::Content;
 use super::extent::{Extent, Want, Whom};
 use super::write::PendingSet;
 use super::{
-    Action, BTreeMap, BTreeSet, Buf, Cell, Client, Errand, FabricOp, Key, Message, RequestError, Use,
+    Action, BTreeMap, BTreeSet, Buf, Cell, Client, Errand, FabricOp, Key, Message, RequestError,
+    Use,
 };
 use crate::pipeline::Course;
 use crate::schedule::Endpoint;

@@ -3,8 +3,8 @@
 //! ```text
 //!  Connecting ─► Granting ─► Opening ─► Preparing ─► Prepared ─► Wiring ─► Ready     any ─► Lost
 //! ```
-//! Nodes are wired to each other when all are prepared. An array with a node missing serves reads
-//! only, for which the nodes need no wires.
+//! Nodes are wired to each other when all are prepared. Who only has a look asks for no votes, and
+//! needs no wires for reads.
 
 use braid_array::fabric::{FabricOp, PeerId};
 use braid_array::format::Superblock;
@@ -125,6 +125,10 @@ impl Link {
         self.goes.clear();
     }
 
+    fn needs_no_wires(&mut self) {
+        self.state = LinkState::Ready;
+    }
+
     /// Reads on their way or waiting.
     pub(super) fn load(&self) -> usize {
         self.queue.len() + self.slots.len() - self.free_slots.len()
@@ -153,7 +157,11 @@ impl Client {
     }
 
     pub(super) fn connected(&mut self, role: u16) {
-        self.ask_grant(role);
+        if self.looks {
+            self.open_volume_of(role);
+        } else {
+            self.ask_grant(role);
+        }
     }
 
     pub(super) fn open_volume_of(&mut self, role: u16) {
@@ -168,8 +176,8 @@ impl Client {
 
     fn open_volume(&mut self, role: u16) {
         let Some(member) = &self.links[usize::from(role)].member else { return };
-        let name = member.volume.clone();
-        self.ask(role, Question::Open, |tag| Message::OpenVolume { tag, name, write: true });
+        let (name, write) = (member.volume.clone(), !self.looks);
+        self.ask(role, Question::Open, |tag| Message::OpenVolume { tag, name, write });
     }
 
     pub(super) fn setup_answered(
@@ -240,6 +248,9 @@ impl Client {
         if all(LinkState::Ready) {
             self.phase = Phase::Running;
             self.keeper.begin();
+        } else if all(LinkState::Prepared) && self.looks {
+            self.links.iter_mut().filter(|link| link.alive()).for_each(Link::needs_no_wires);
+            self.setup_goes_on();
         } else if all(LinkState::Prepared) {
             self.wire();
         }

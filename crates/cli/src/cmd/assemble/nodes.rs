@@ -41,7 +41,7 @@ pub(super) fn run(
     daemon: Option<Daemon>,
 ) -> Result<(), Failure> {
     let name = called.wanted();
-    let volumes = volumes(name, nodes)?;
+    let volumes = volumes("assemble", name, nodes)?;
     let network = network("assemble", &args.network)?;
     let options = Options { force: args.force, read_only: args.readonly };
     let timeout = Duration::from_secs(args.node_timeout);
@@ -75,7 +75,7 @@ pub(in crate::cmd) fn open_nodes(
     schedule: WriteSchedule,
     network: Network,
 ) -> Result<Assembled, Failure> {
-    let volumes = volumes(None, members)?;
+    let volumes = volumes("assemble", None, members)?;
     let object = volumes[0].to_string();
     let timeout = Duration::from_millis(NODE_TIMEOUT_MS);
     let judged = judge(&volumes, None, Options::default(), network, (false, timeout))?;
@@ -95,20 +95,24 @@ pub(in crate::cmd) fn open_nodes(
 }
 
 /// The volumes, by full name.
-fn volumes(name: Option<&str>, nodes: &[NodeArg]) -> Result<Vec<NodeArg>, Failure> {
+pub(in crate::cmd) fn volumes(
+    operation: &str,
+    name: Option<&str>,
+    nodes: &[NodeArg],
+) -> Result<Vec<NodeArg>, Failure> {
     let mut volumes: Vec<NodeArg> = Vec::new();
     for node in nodes {
         let Some(volume) = node.volume.as_deref().or(name) else {
             let next = "write node://HOST:PORT/VOLUME, or a name before the members";
-            return Err(Failure::usage("assemble", node, "which volume was not said", next));
+            return Err(Failure::usage(operation, node, "which volume was not said", next));
         };
         let node = NodeArg { address: node.address.clone(), volume: Some(volume.to_owned()) };
         if volumes.contains(&node) {
-            return Err(Failure::usage("assemble", node, "was given twice", "name it once"));
+            return Err(Failure::usage(operation, node, "was given twice", "name it once"));
         }
         if let Some(other) = volumes.iter().find(|other| other.address == node.address) {
             let reason = on_the_node_of(other);
-            return Err(Failure::usage("assemble", node, reason, MOVE));
+            return Err(Failure::usage(operation, node, reason, MOVE));
         }
         volumes.push(node);
     }
@@ -173,7 +177,7 @@ impl Judged {
 }
 
 /// Asks all nodes at the same time; in their order, what each had to say.
-fn ask_all<T: Send>(
+pub(in crate::cmd) fn ask_all<T: Send>(
     volumes: &[NodeArg],
     ask: impl Fn(&NodeArg) -> Result<T, RemoteError> + Sync,
 ) -> Vec<Result<T, RemoteError>> {
@@ -400,6 +404,7 @@ fn assembled(
         members: plan.members,
         bitmap: plan.bitmap,
         read_only: plan.read_only,
+        looks: false,
         mix: schedule == WriteSchedule::Mix,
         node_timeout_ms: u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX),
         force,

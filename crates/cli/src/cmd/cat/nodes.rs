@@ -1,0 +1,149 @@
+//! `braid cat` with members on nodes: nothing is taken over, and nothing written to volumes. What
+//! a client that has the array may be writing is not read.
+
+use std::io::{self, Write};
+
+use braid_cluster::assemble::{Candidate, Options, Start, Startable, decide};
+use braid_cluster::pipeline::Params;
+use braid_cluster::{ClientConfig, Planner};
+use braid_host::door::Message;
+use braid_host::fabric::Network;
+use braid_host::remote::{self, Remote, RemoteError};
+use braid_host::serve::{Assembled, Private};
+use uuid::Uuid;
+
+use super::{range, stdout_failure, to_read};
+use crate::args::{CatArgs, NodeArg};
+use crate::cmd::assemble::{ask_all, volumes};
+use crate::cmd::nodes::{failed, network};
+use crate::failure::Failure;
+use crate::output;
+
+/// What is read at once; whole blocks of any array.
+const PART_BYTES: u64 = 4 << 20;
+/// The array is read in multiples of this.
+const BLOCK_BYTES: u64 = 4096;
+
+/// A volume that is there.
+struct Seen {
+    found: Candidate,
+    /// A client writes to it.
+    used: bool,
+}
+
+pub(super) fn run(name: Option<&str>, nodes: &[NodeArg], args: &CatArgs) -> Result<(), Failure> {
+    let volumes = volumes("cat", name, nodes)?;
+    let network = network("cat", &args.network)?;
+    let object = name.map_or_else(|| volumes[0].to_string(), str::to_owned);
+    let candidates = look(&object, &volumes, network)?;
+    let options = Options { force: args.force, read_only: true };
+    let plan = match decide(&candidates, options).start {
+        Start::Ready(plan) => *plan,
+        Start::Refused(mut why) => {
+            why.next = to_read(why.next);
+            return Err(Failure::explained("cat", object, why));
+        }
+    };
+    if plan.dirty {
+        let warning = "it was not stopped cleanly: what was written last may be in the memory of \
+                       its nodes alone, where only `braid assemble` finds it";
+        output::warning(&format!("cat {object}: {warning}"));
+    }
+    let array = Private::start(config(plan, network, &object)?)
+        .map_err(|why| Failure::explained("cat", &object, why))?;
+    let copied = range(&object, array.size_bytes(), args)
+        .and_then(|(offset, length)| copy(&array, &object, offset, length));
+    let stopped = array.stop().map_err(|why| Failure::explained("cat", &object, why));
+    copied.and(stopped).and_then(|()| unchanged(&object, &candidates, network))
+}
+
+fn probe(node: &NodeArg, network: Network) -> Result<Seen, RemoteError> {
+    let mut remote = Remote::connect(&node.address, network)?;
+    let volume = node.volume.as_deref().unwrap_or_default();
+    let found = remote::probe(&mut remote, &node.address, volume, false)?;
+    Ok(Seen { found, used: remote.used() })
+}
+
+/// What lies on the volumes. A node that cannot be reached is done without, if it can be.
+fn look(object: &str, volumes: &[NodeArg], network: Network) -> Result<Vec<Candidate>, Failure> {
+    let (mut candidates, mut unreachable) = (Vec::new(), Vec::new());
+    for (node, answer) in volumes.iter().zip(ask_all(volumes, |node| probe(node, network))) {
+        match answer {
+            Ok(seen) if seen.used => {
+                let reason = "a client writes to it";
+                let next = "read the array where it is served, with `braid cat NAME`, or stop it";
+                return Err(Failure::refused("cat", node, reason, next));
+            }
+            Ok(seen) => candidates.push(seen.found),
+            Err(error) if error.unreachable => unreachable.push((node, error)),
+            Err(error) => return Err(failed("cat", node, &error)),
+        }
+    }
+    for (node, error) in unreachable {
+        if candidates.is_empty() {
+            return Err(failed("cat", node, &error));
+        }
+        output::warning(&format!("cat {object}: {node} is missing: it {}", error.why));
+    }
+    Ok(candidates)
+}
+
+/// What reads the array.
+fn config(plan: Startable, network: Network, object: &str) -> Result<Assembled, Failure> {
+    let nodes = u16::try_from(plan.members.len())
+        .map_err(|error| Failure::refused("cat", object, error, "use fewer members"))?;
+    let planner = Planner::Encoder { node: 0 };
+    let mut params = Params::for_array(plan.family, nodes, plan.chunk_bytes, plan.stripes, planner)
+        .map_err(|error| Failure::explained("cat", object, error))?;
+    params.session = Uuid::new_v4().as_u64_pair().0;
+    // Nothing is written: as little memory of the nodes as can be.
+    (params.wide.count, params.narrow.count) = (nodes, nodes);
+    let config = ClientConfig::new(params, plan.members);
+    let config = ClientConfig { bitmap: plan.bitmap, read_only: true, looks: true, ..config };
+    Ok(Assembled::Cluster { config, network })
+}
+
+fn copy(array: &Private, object: &str, offset: u64, length: u64) -> Result<(), Failure> {
+    let mut stdout = io::stdout().lock();
+    let (mut at, end) = (offset, offset + length);
+    while at < end {
+        let from = at / BLOCK_BYTES * BLOCK_BYTES;
+        let to = end.next_multiple_of(BLOCK_BYTES).min(from + PART_BYTES);
+        let len = u32::try_from(to - from).unwrap_or(u32::MAX);
+        let read = array.door().call(|done| Message::Read { offset: from, len, done });
+        let bytes = read.and_then(Result::ok).ok_or_else(|| {
+            let reason = format!("cannot be read from byte {from} on");
+            Failure::refused("cat", object, reason, "see whether all of its nodes are well")
+        })?;
+        let wanted = usize::try_from(at - from).unwrap_or(0)
+            ..usize::try_from(to.min(end) - from).unwrap_or(0);
+        stdout.write_all(&bytes[wanted]).map_err(|error| stdout_failure(object, &error))?;
+        at = to.min(end);
+    }
+    stdout.flush().map_err(|error| stdout_failure(object, &error))
+}
+
+/// Had nobody the array meanwhile? Who writes says so in its superblocks before.
+fn unchanged(object: &str, seen: &[Candidate], network: Network) -> Result<(), Failure> {
+    let node = |found: &Candidate| NodeArg {
+        address: found.address.clone(),
+        volume: Some(found.volume.clone()),
+    };
+    let volumes: Vec<NodeArg> = seen.iter().map(node).collect();
+    let place = |found: &Candidate| {
+        found
+            .superblock
+            .as_ref()
+            .ok()
+            .map(|superblock| (superblock.events, superblock.resync_offset))
+    };
+    for (before, now) in seen.iter().zip(ask_all(&volumes, |node| probe(node, network))) {
+        // A node that has gone since did not serve to others either.
+        if now.is_ok_and(|now| place(&now.found) != place(before) || now.used) {
+            let reason = "a client has it by now: some of what was read may be older than the rest";
+            let next = "read it where it is served, with `braid cat NAME`";
+            return Err(Failure::refused("cat", object, reason, next));
+        }
+    }
+    Ok(())
+}
