@@ -47,7 +47,7 @@ fn session(random: &mut Random) -> Vec<Message> {
     };
     let peer = PeerAddress { role: 1, address: "10.0.0.2:7000".into(), ring: 0 };
     let (members, voters) = (vec![random.next(); nodes.into()], vec![random.next(); 3]);
-    let view = View { epoch: 1, count: 1, torn: false, members, voters };
+    let view = View { epoch: 1, count: 1, torn: false, members, voters, voted: Vec::new() };
     let (tag, name) = (random.below(9) as u32, "volume".to_owned());
     vec![
         Message::CreateVolume { tag, name: name.clone(), bytes: 1 << 20 },

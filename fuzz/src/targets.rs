@@ -144,6 +144,7 @@ fn make_votes(random: &mut Random) -> Vec<u8> {
             torn: random.below(2) == 0,
             members: named(random, 40),
             voters: named(random, 70),
+            voted: named(random, 9),
         };
         let vote = Vote { granted: random.next() as u32, to: random.next(), view };
         let mut slot = vote.encode(&ARRAY, random.next());

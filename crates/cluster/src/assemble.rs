@@ -11,7 +11,7 @@ use braid_array::{Refusal, SECTOR_BYTES};
 
 use crate::family::{Family, XOR2D_MD_LEVEL};
 use crate::member::ClientMember;
-pub use crate::member::member_name;
+pub use crate::member::{member_name, member_parts};
 use crate::pipeline::Params;
 
 #[cfg(test)]
@@ -181,7 +181,11 @@ fn plan(
     let mut members: Vec<Option<ClientMember>> = vec![None; usize::from(nodes)];
     let mut sizes = Vec::new();
     for member in &config.members {
-        let Standing::InSync { role } = member.standing else { continue };
+        let (Standing::InSync { role } | Standing::Rebuilding { role, replacement: false, .. }) =
+            member.standing
+        else {
+            continue;
+        };
         let Some(place) = members.get_mut(usize::from(role)) else { continue };
         let Some(found) = candidates.iter().find(|c| c.name() == member.device) else { continue };
         let Ok(own) = &found.superblock else { continue };

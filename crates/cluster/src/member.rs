@@ -1,7 +1,7 @@
 //! Members on nodes: where they are, and how a keeper takes them.
 
 use braid_array::assemble::{Config, MemberConfig, Standing};
-use braid_array::format::superblock::MAX_SECTOR;
+use braid_array::format::superblock::{MAX_SECTOR, feature};
 use braid_array::format::{BadBlocks, Bitmap, Superblock};
 
 /// A member as the client finds it.
@@ -15,17 +15,41 @@ pub struct ClientMember {
     pub superblock: Superblock,
 }
 
+/// The address of the node and the volume of a member that is called so.
+#[must_use]
+pub fn member_parts(name: &str) -> Option<(&str, &str)> {
+    name.strip_prefix("node://")?.split_once('/').filter(|(_, volume)| !volume.is_empty())
+}
+
 /// How a member on a node is called.
 #[must_use]
 pub fn member_name(address: &str, volume: &str) -> String {
     format!("node://{address}/{volume}")
 }
 
+/// Has the member been given all that belongs to its role?
+fn is_whole(superblock: &Superblock) -> bool {
+    !superblock.has(feature::RECOVERY_OFFSET)
+}
+
 /// Does an array begin without a member and not clean? Then somebody vouches for its sums: nobody
 /// assembles it otherwise.
 pub(crate) fn vouched_for(members: &[Option<ClientMember>]) -> bool {
+    let without = |member: &Option<ClientMember>| {
+        member.as_ref().is_none_or(|member| !is_whole(&member.superblock))
+    };
     let dirty = |member: &ClientMember| member.superblock.resync_offset != MAX_SECTOR;
-    members.iter().any(Option::is_none) && members.iter().flatten().any(dirty)
+    members.iter().any(without) && members.iter().flatten().any(dirty)
+}
+
+/// One that was being rebuilt goes on with that.
+fn standing(role: u16, superblock: &Superblock) -> Standing {
+    if is_whole(superblock) {
+        return Standing::InSync { role };
+    }
+    let (offset, by_bitmap) =
+        (superblock.recovery_offset, superblock.has(feature::RECOVERY_BITMAP));
+    Standing::Rebuilding { role, offset, replacement: false, by_bitmap }
 }
 
 /// The members of an array, by role, as their keeper takes them; `None` without any.
@@ -41,7 +65,7 @@ pub(crate) fn kept(
         device_sectors: 0,
         superblock: member.superblock.clone(),
         bad_blocks: BadBlocks::default(),
-        standing: Standing::InSync { role },
+        standing: standing(role, &member.superblock),
     };
     let superblocks = members.iter().flatten().map(|member| &member.superblock);
     Some(Config {

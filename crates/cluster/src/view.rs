@@ -5,9 +5,12 @@
 //! UUID.vote: two slots of 4096 bytes, written in turn; the newest valid one counts
 //!  0 magic "braidvot"   8 crc32c u32 of the rest   12 version u16   14 voters u16   16 uuid[16]
 //! 32 sequence of the slot u64   40 granted u32   44 view: epoch u32   48 count u32
-//! 52 flags u32 (1 torn)   56 members u16   58 zeroes   64 granted to: client u64
-//! 72 per role: incarnation u64, then per voter: node u64; zeroes up to the end
+//! 52 flags u32 (1 torn)   56 members u16   58 those who voted before u16   60 zeroes
+//! 64 granted to: client u64
+//! 72 per role: incarnation u64, then per voter, and who was one before: node u64; then zeroes
 //! ```
+
+use std::collections::BTreeSet;
 
 #[cfg(test)]
 mod tests;
@@ -36,6 +39,9 @@ pub struct View {
     pub members: Vec<u64>,
     /// The nodes that vote.
     pub voters: Vec<u64>,
+    /// Those that voted before, while it is not certain that all who ask hear of the change: until
+    /// then a majority of either is needed. Empty at other times.
+    pub voted: Vec<u64>,
 }
 
 impl View {
@@ -51,23 +57,39 @@ impl View {
         self.members.get(usize::from(role)).is_some_and(|&incarnation| incarnation != 0)
     }
 
-    /// How many voters a client has to ask before it goes on: any two of such groups meet.
+    /// Which of the groups, each of which has to agree, does not: how many of it are `here`, and
+    /// how many it takes. Any two clients that all groups agree to have asked one node in common.
     #[must_use]
-    pub const fn majority(&self) -> usize {
-        self.voters.len() / 2 + 1
+    pub fn lacks(&self, here: &BTreeSet<u64>) -> Option<(usize, usize)> {
+        let groups = self.groups().map(|voters| (among(voters, here), majority(voters.len())));
+        groups.into_iter().find(|(here, majority)| here < majority)
     }
 
-    /// How many voters have to have it: then every majority hears of it.
+    /// Do so many voters have it that every client that comes later hears of it?
     #[must_use]
-    pub const fn enough(&self) -> usize {
-        self.voters.len() + 1 - self.majority()
+    pub fn holds(&self, has: &BTreeSet<u64>) -> bool {
+        self.groups().all(|voters| among(voters, has) + majority(voters.len()) > voters.len())
+    }
+
+    fn groups(&self) -> impl Iterator<Item = &[u64]> {
+        [&self.voters, &self.voted].into_iter().map(Vec::as_slice).filter(|group| !group.is_empty())
     }
 
     /// It fits into a vote file.
     #[must_use]
     pub const fn fits(&self) -> bool {
-        self.members.len() + self.voters.len() <= MAX_NAMED
+        self.members.len() + self.voters.len() + self.voted.len() <= MAX_NAMED
     }
+}
+
+/// How many voters a client has to ask before it goes on: any two of such groups meet.
+#[must_use]
+pub const fn majority(voters: usize) -> usize {
+    voters / 2 + 1
+}
+
+fn among(voters: &[u64], known: &BTreeSet<u64>) -> usize {
+    voters.iter().filter(|voter| known.contains(voter)).count()
 }
 
 /// What a node keeps of an array that it votes for.
@@ -99,9 +121,10 @@ impl Vote {
             out.extend(number.to_le_bytes());
         }
         out.extend((view.members.len() as u16).to_le_bytes());
-        out.extend([0; 6]);
+        out.extend((view.voted.len() as u16).to_le_bytes());
+        out.extend([0; 4]);
         out.extend(self.to.to_le_bytes());
-        for number in view.members.iter().chain(&view.voters) {
+        for number in view.members.iter().chain(&view.voters).chain(&view.voted) {
             out.extend(number.to_le_bytes());
         }
         out.resize(SLOT_BYTES - 12, 0);
@@ -122,17 +145,19 @@ impl Vote {
         if !sound || short(12)? != VERSION || slot[16..32] != array[..] || word(52)? & !TORN != 0 {
             return None;
         }
-        let (members, voters) = (usize::from(short(56)?), usize::from(short(14)?));
-        if members + voters > MAX_NAMED {
+        let [members, voters, voted] = [short(56)?, short(14)?, short(58)?].map(usize::from);
+        let named = members + voters + voted;
+        if named > MAX_NAMED {
             return None;
         }
-        let mut numbers = (0..members + voters).filter_map(|index| long(HEAD_BYTES + 8 * index));
+        let mut numbers = (0..named).filter_map(|index| long(HEAD_BYTES + 8 * index));
         let view = View {
             epoch: word(44)?,
             count: word(48)?,
             torn: word(52)? & TORN != 0,
             members: numbers.by_ref().take(members).collect(),
-            voters: numbers.collect(),
+            voters: numbers.by_ref().take(voters).collect(),
+            voted: numbers.collect(),
         };
         Some((long(32)?, Self { granted: word(40)?, to: long(64)?, view }))
     }

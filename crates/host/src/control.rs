@@ -16,6 +16,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use crate::run_dir;
 
 mod add;
+mod add_node;
 mod circle;
 mod client;
 mod connections;

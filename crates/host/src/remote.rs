@@ -94,6 +94,7 @@ pub struct Remote {
     /// What the node says of itself, and of the volume that is open.
     node: Option<u64>,
     used: bool,
+    volume_bytes: u64,
     /// Why nothing more can be asked.
     over: Option<RemoteError>,
 }
@@ -119,9 +120,15 @@ impl Remote {
         let mut line = Line::open(address, network.into())
             .map_err(|Refusal { reason, next }| RemoteError::new(reason, next))?;
         match line.event(patience).map_err(|error| RemoteError::of_system(&error, patience))? {
-            FabricEvent::Connected { .. } => {
-                Ok(Self { line, patience, tag: 0, node: None, used: false, over: None })
-            }
+            FabricEvent::Connected { .. } => Ok(Self {
+                line,
+                patience,
+                tag: 0,
+                node: None,
+                used: false,
+                volume_bytes: 0,
+                over: None,
+            }),
             FabricEvent::Lost { why: Refusal { reason, next }, .. } => {
                 Err(RemoteError::unreachable(reason, next.or("check that it is a braid node")))
             }
@@ -163,6 +170,12 @@ impl Remote {
     #[must_use]
     pub const fn used(&self) -> bool {
         self.used
+    }
+
+    /// Size of the open volume.
+    #[must_use]
+    pub const fn volume_bytes(&self) -> u64 {
+        self.volume_bytes
     }
 
     /// Is there a volume of this name? If so it is open for reading after this.
@@ -334,8 +347,8 @@ impl Remote {
     /// Is it the answer to what was asked last?
     fn answer(&mut self, bytes: &[u8]) -> Result<Message, RemoteError> {
         let (_, message) = Message::decode(bytes).map_err(RemoteError::nonsense)?;
-        if let Message::Volume { node, used, .. } = message {
-            (self.node, self.used) = (Some(node), used);
+        if let Message::Volume { node, used, bytes, .. } = message {
+            (self.node, self.used, self.volume_bytes) = (Some(node), used, bytes);
         }
         match &message {
             Message::Volume { tag, .. }

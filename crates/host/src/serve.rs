@@ -224,6 +224,7 @@ fn serve_machine(
         name: name.to_owned(),
         door: door.clone(),
         block_bytes: facts.block_bytes,
+        network: array.nodes.map(Nodes::network),
         exports: doors.names.clone(),
         run_dir: run_dir.to_owned(),
         started_unix_s: since_1970().as_secs(),
@@ -233,8 +234,7 @@ fn serve_machine(
     let (end, engine_end) = mpsc::channel();
     let run = move || {
         // Nobody hears it when the array is not served any more.
-        let _ = end.send(engine.run());
-        let _ = stop.send(StopRequest::EngineEnded);
+        let _ = (end.send(engine.run()), stop.send(StopRequest::EngineEnded));
     };
     thread::Builder::new().name("engine".into()).spawn(run).map_err(system)?;
     let mut running = Running { name: name.to_owned(), door, doors, engine: Some(engine_end) };

@@ -52,7 +52,7 @@ use space::Space;
 const PAGES: usize = 32;
 
 const RULES: Rules =
-    Rules { members_fixed: false, units_at_once: 16, stop_patience_ms: 60_000, marks_ahead: 0 };
+    Rules { scrubs_whole: false, units_at_once: 16, stop_patience_ms: 60_000, marks_ahead: 0 };
 
 /// A running array.
 #[derive(Debug)]

@@ -9,7 +9,7 @@ use crate::assemble::{
     Lineage, MemberConfig, Standing, adopted, check_places, check_shape, lineage,
 };
 use crate::events::{Fault, SyncAction};
-use crate::format::superblock::Role;
+use crate::format::superblock::{Role, feature};
 use crate::format::{BadBlocks, Bitmap, Superblock};
 use crate::refusal::{Invocation, Next, Refusal};
 
@@ -52,33 +52,16 @@ impl Keeper {
                 self.stop_scrub("ended by the administrator");
                 Ok(())
             }
-            Command::Fail(_) | Command::Remove(_) | Command::Add(_) | Command::Replace(_)
-                if self.rules.members_fixed =>
-            {
-                refuse(
-                    "the members of an array over nodes stay as they are while it runs",
-                    "stop the array and assemble it with the members that it is to have",
-                )
-            }
             Command::Scrub { .. } if self.lacks_members() => refuse(
                 "the array lacks members to compare with",
-                "stop it, bring the members back and assemble it again",
+                "bring them back, or add others, and wait until they are rebuilt",
             ),
-            _ if self.read_only => {
-                refuse("the array is read-only", "assemble it without --readonly")
-            }
-            _ if self.failed => refuse(
-                "the array has lost too many members",
-                "stop it, bring the members back and assemble it again",
-            ),
+            _ if self.read_only || self.failed => self.is_changeable(),
             Command::Scrub { .. } if !self.is_redundant() => refuse(
                 format!("{} has no redundancy to check", self.space.level_name()),
                 "read all of it to see whether it can be read",
             ),
-            _ if !self.is_redundant() => refuse(
-                format!("{} has no redundancy", self.space.level_name()),
-                "restore from a backup what a failed member held",
-            ),
+            _ if !self.is_redundant() => self.is_changeable(),
             Command::Fail(member) => self.fail_command(member),
             Command::Remove(member) if self.is_busy(member, traffic) => {
                 self.begin_removal(id, member);
@@ -92,9 +75,32 @@ impl Keeper {
         self.reply(id, before, answer);
     }
 
-    /// Does it lack members and cannot change without them?
+    /// May members come and go?
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn is_changeable(&self) -> Answer {
+        if self.read_only {
+            return refuse("the array is read-only", "assemble it without --readonly");
+        }
+        if self.failed {
+            return refuse(
+                "the array has lost too many members",
+                "stop it, bring the members back and assemble it again",
+            );
+        }
+        if !self.is_redundant() {
+            return refuse(
+                format!("{} has no redundancy", self.space.level_name()),
+                "restore from a backup what a failed member held",
+            );
+        }
+        Ok(())
+    }
+
+    /// Does it lack members without which nothing is compared?
     fn lacks_members(&self) -> bool {
-        self.writes_over || self.rules.members_fixed && self.members.degraded() > 0
+        self.writes_over || self.rules.scrubs_whole && self.members.degraded() > 0
     }
 
     /// Answers a command: what it changed is on the members before that.
@@ -149,33 +155,37 @@ impl Keeper {
     }
 
     pub(super) fn add_command(&mut self, new: NewMember) -> Answer {
+        let member = self.admit(&new)?;
+        self.members.attach(new.member, member);
+        self.wish_whole_bitmap();
+        self.wish_superblock(false);
+        self.retry_sync();
+        Ok(())
+    }
+
+    /// As what a device becomes a member: it is to be given what it missed, or else a spare.
+    pub(super) fn admit(&self, new: &NewMember) -> Result<Member, Refusal> {
+        let refuse = |reason: String, next: &'static str| Err(Refusal::new(reason, next));
         if self.members.get(new.member).is_some() {
-            return refuse("its place in the table is taken", "try again");
+            return refuse("its place in the table is taken".to_owned(), "try again");
         }
         if self.members.iter().any(|(_, member)| member.device == new.device) {
-            return refuse(
-                format!("{} is a member already", new.device),
-                "remove it first if it is faulty",
-            );
+            let reason = format!("{} is a member already", new.device);
+            return refuse(reason, "remove it first if it is faulty");
         }
-        if let Some(member) = self.returning_member(&new) {
-            self.members.attach(new.member, member);
-        } else if new.readd {
-            let reason = if self.lineage(&new) == Some(Lineage::WentAlone) {
+        if let Some(member) = self.returning_member(new) {
+            return Ok(member);
+        }
+        if new.readd {
+            let reason = if self.lineage(new) == Some(Lineage::WentAlone) {
                 "is split from the array: each side went on alone"
             } else {
                 "cannot take its old role back: what changed is not known"
             };
             let next = "add it: it is then rebuilt as a whole";
             return refuse(format!("{} {reason}", new.device), next);
-        } else {
-            let member = self.fresh_member(&new)?;
-            self.members.attach(new.member, member);
         }
-        self.wish_whole_bitmap();
-        self.wish_superblock(false);
-        self.retry_sync();
-        Ok(())
+        self.fresh_member(new)
     }
 
     /// How a device that was a member of this array came by its state.
@@ -208,18 +218,24 @@ impl Keeper {
         if !known || !number_free || !fits {
             return None;
         }
-        let whole = !superblock.has(crate::format::superblock::feature::RECOVERY_OFFSET);
-        if !whole {
+        if superblock.has(feature::REPLACEMENT) {
             return None;
         }
+        // It may have been in the middle of its rebuild: then it never had what lies beyond.
+        let all_once =
+            !superblock.has(feature::RECOVERY_OFFSET) || superblock.has(feature::RECOVERY_BITMAP);
+        let marked_below = if all_once { u64::MAX } else { superblock.recovery_offset };
         let superblock = Superblock { recovery_offset: 0, ..superblock };
-        Some(Member::new(MemberConfig {
+        let by_bitmap = true;
+        let mut member = Member::new(MemberConfig {
             device: new.device.clone(),
             device_sectors: new.device_sectors,
             superblock,
             bad_blocks: new.bad_blocks.clone(),
-            standing: Standing::Rebuilding { role, offset: 0, replacement: false, by_bitmap: true },
-        }))
+            standing: Standing::Rebuilding { role, offset: 0, replacement: false, by_bitmap },
+        });
+        member.state = State::Rebuilding { role, offset: 0, replacement: false, marked_below };
+        Some(member)
     }
 
     /// A superblock for a device that becomes a spare, laid out as the other members' are.

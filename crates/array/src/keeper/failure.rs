@@ -134,8 +134,8 @@ impl Keeper {
         let (None, Some(heir)) = (entry.holder, entry.beside) else { return };
         let Some(member) = self.members.get_mut(heir) else { return };
         match member.state {
-            State::Rebuilding { role, offset, by_bitmap, .. } => {
-                let state = State::Rebuilding { role, offset, replacement: false, by_bitmap };
+            State::Rebuilding { role, offset, marked_below, .. } => {
+                let state = State::Rebuilding { role, offset, replacement: false, marked_below };
                 self.members.set_state(heir, state);
             }
             State::Leaving { role } => {

@@ -12,8 +12,9 @@ use crate::{Instant, MemberId};
 pub(crate) enum State {
     /// Holds its role completely.
     InSync { role: u16 },
-    /// Holds its role below `offset`, in sectors of its data area.
-    Rebuilding { role: u16, offset: u64, replacement: bool, by_bitmap: bool },
+    /// Holds its role below `offset`, in sectors of its data area. Below `marked_below` it lacks
+    /// only what the bitmap marks.
+    Rebuilding { role: u16, offset: u64, replacement: bool, marked_below: u64 },
     /// Holds its role completely, and has been taken over from: the superblocks that say so are on
     /// their way. Until they have arrived it gets what its heir gets, and the role back should the
     /// heir fail.
@@ -76,7 +77,8 @@ impl Member {
         let state = match config.standing {
             Standing::InSync { role } => State::InSync { role },
             Standing::Rebuilding { role, offset, replacement, by_bitmap } => {
-                State::Rebuilding { role, offset, replacement, by_bitmap }
+                let marked_below = if by_bitmap { u64::MAX } else { 0 };
+                State::Rebuilding { role, offset, replacement, marked_below }
             }
             Standing::Spare => State::Spare,
         };

@@ -386,12 +386,12 @@ impl Keeper {
             image.feature_map |= feature::BAD_BLOCKS;
         }
         match member.state {
-            State::Rebuilding { replacement, by_bitmap, .. } => {
+            State::Rebuilding { replacement, marked_below, .. } => {
                 image.feature_map |= feature::RECOVERY_OFFSET;
                 if replacement {
                     image.feature_map |= feature::REPLACEMENT;
                 }
-                if by_bitmap {
+                if marked_below == u64::MAX {
                     image.feature_map |= feature::RECOVERY_BITMAP;
                 }
             }

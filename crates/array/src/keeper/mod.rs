@@ -12,6 +12,7 @@ mod doubts;
 mod failure;
 mod intent;
 mod invariants;
+mod joining;
 mod members;
 mod meta;
 mod place;
@@ -76,8 +77,8 @@ pub enum Ask {
 /// What differs between lanes.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
-    /// Commands do not change who the members are.
-    pub members_fixed: bool,
+    /// A check needs all members, even where copies could be compared without one.
+    pub scrubs_whole: bool,
     /// Units of background work under way at most.
     pub units_at_once: usize,
     /// How long a member may answer nothing while a stop waits for it.

@@ -13,7 +13,7 @@ impl Keeper {
     ///
     /// # Errors
     /// Why it stays out.
-    pub fn member_returned(&mut self, new: NewMember) -> Answer {
+    pub fn member_returned(&mut self, new: &NewMember, role: u16) -> Answer {
         let refuse = |reason: &str, next: &'static str| Err(Refusal::new(reason, next));
         let known = self.members.get(new.member).map(|member| member.state);
         if !matches!(known, None | Some(State::Faulty { .. })) {
@@ -27,15 +27,24 @@ impl Keeper {
         if before.is_some() {
             self.members.detach(id);
         }
-        let alone = self.lineage(&new) == Some(Lineage::WentAlone);
-        let answer = match alone {
-            true => refuse("it went on without the array", "add it: it is then rebuilt as a whole"),
-            false => self.add_command(new),
+        let alone = self.lineage(new) == Some(Lineage::WentAlone);
+        let joins = match alone {
+            true => Err(Refusal::new(
+                "it went on without the array",
+                "add it: it is then rebuilt as a whole",
+            )),
+            false => self.joining(new, role),
         };
-        if let (Err(_), Some(member)) = (&answer, before) {
-            self.members.attach(id, member);
+        match joins {
+            Ok(member) => self.attach_joining(id, member),
+            Err(why) => {
+                if let Some(member) = before {
+                    self.members.attach(id, member);
+                }
+                return Err(why);
+            }
         }
-        answer
+        Ok(())
     }
 
     /// Does the member that has this role hold all of it?

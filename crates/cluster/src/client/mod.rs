@@ -17,6 +17,7 @@ mod flush;
 mod gather;
 mod invariants;
 mod mix;
+mod newcomer;
 mod obey;
 mod pace;
 mod read;
@@ -31,6 +32,7 @@ mod step;
 mod takeover;
 #[cfg(test)]
 mod tests;
+mod voters;
 mod work;
 mod write;
 
@@ -116,7 +118,7 @@ impl ClientConfig {
 pub const NODE_TIMEOUT_MS: u64 = 5000;
 
 const RULES: Rules =
-    Rules { members_fixed: true, units_at_once: 4, stop_patience_ms: 10_000, marks_ahead: 4 };
+    Rules { scrubs_whole: true, units_at_once: 4, stop_patience_ms: 10_000, marks_ahead: 4 };
 
 /// A slice of a stripe: the stripe, and the number of the slice in its blocks.
 type Key = (u64, u32);
@@ -205,6 +207,8 @@ pub struct Client {
     next_peer: u32,
     /// A node that comes back is being wired to the others.
     wiring: Option<rejoin::Wiring>,
+    /// A node that is to be of the array.
+    newcomer: Option<newcomer::Newcomer>,
     next_tag: u32,
     ios: BTreeMap<IoId, Use>,
     next_io: u64,
@@ -285,7 +289,8 @@ impl Client {
         let kept = member::kept(&config.members, config.bitmap, config.read_only, BLOCK_BYTES);
         let kept = kept.ok_or("an array has members")?;
         let takeover = Takeover::new(kept.superblock.set_uuid, config.force, &config.members);
-        let keeper = Keeper::new(Instant(0), kept, Box::new(space.clone()), RULES)?;
+        let mut keeper = Keeper::new(Instant(0), kept, Box::new(space.clone()), RULES)?;
+        keeper.rebuild_what_was_under_way();
         let links = Link::all(config.members, params.reads.count);
         let mut client = Self {
             keeper,
@@ -299,6 +304,7 @@ impl Client {
             questions: BTreeMap::new(),
             next_peer: u32::from(params.nodes),
             wiring: None,
+            newcomer: None,
             next_tag: 1,
             ios: BTreeMap::new(),
             next_io: 0,
@@ -448,7 +454,10 @@ impl Client {
         let returns = !self.alive(role);
         match event {
             FabricEvent::Connected { .. } if returns => self.return_connected(role),
-            FabricEvent::Lost { .. } if returns => self.return_lost(role),
+            FabricEvent::Lost { why, .. } if returns => {
+                self.newcomer_hears(role, why);
+                self.return_lost(role);
+            }
             FabricEvent::Accepted { .. } => {}
             FabricEvent::Connected { .. } => self.connected(role),
             FabricEvent::Lost { why, .. } => self.lose(role, why),
@@ -627,6 +636,15 @@ impl Client {
             self.keeper.freeze();
             self.phase = Phase::Running;
         }
+        match command {
+            Command::Add(new) => return self.add(id, *new),
+            Command::Replace(_) => {
+                let result = Err(newcomer::no_replacement());
+                return self.actions.push_back(Action::Reply { id, result });
+            }
+            Command::Remove(member) => self.nothing_asked_of(member),
+            _ => {}
+        }
         self.with_traffic(|keeper, traffic| keeper.command(id, command, traffic));
     }
 
@@ -642,6 +660,7 @@ impl Client {
                 break;
             }
         }
+        self.forget_removed();
         self.record_changes();
         self.look_at_pace();
         self.start_decodes();
@@ -745,6 +764,6 @@ impl BlockMachine for Client {
     }
 
     fn free_member(&self) -> Option<MemberId> {
-        None
+        self.keeper.free_id()
     }
 }

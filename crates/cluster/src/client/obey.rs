@@ -59,6 +59,7 @@ impl Client {
             self.open_sets();
             self.keeper.drive_meta();
             self.obey();
+            self.with_traffic(|keeper, traffic| keeper.drive_removals(traffic));
             self.with_traffic(|keeper, traffic| keeper.drive_stop(traffic));
             self.keeper.drive_meta();
             self.obey();

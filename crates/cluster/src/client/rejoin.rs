@@ -49,7 +49,7 @@ impl Client {
         link.due = Some(now.plus_millis(millis));
     }
 
-    fn may_return(&self) -> bool {
+    pub(super) fn may_return(&self) -> bool {
         let stays = self.writes_over() || self.keeper.is_read_only() || self.keeper.is_stopping();
         self.redundant() && !stays && matches!(self.phase, Phase::Running)
     }
@@ -77,7 +77,7 @@ impl Client {
         }
     }
 
-    fn dial_again(&mut self, role: u16) {
+    pub(super) fn dial_again(&mut self, role: u16) {
         let until = self.keeper.now().plus_millis(PATIENCE_MILLIS);
         let peer = self.next_peer;
         self.next_peer = (peer + 1) % PeerId::FIRST_ACCEPTED;
@@ -112,7 +112,15 @@ impl Client {
         let Some(grant) = grant.filter(|_| asked && link.state == granting) else {
             return self.return_fails(role);
         };
-        self.takeover.grants.insert(role, grant);
+        if self.is_newcomer(role) {
+            self.newcomer_granted(role, grant);
+            if self.newcomer_is_refused() {
+                return self.return_fails(role);
+            }
+        } else {
+            self.takeover.grants.insert(role, grant);
+            self.takeover.voters_due = true;
+        }
         self.return_step(role, Step::Settling, |tag| Message::Settle { tag, go: Vec::new() });
     }
 
@@ -122,6 +130,7 @@ impl Client {
         step: Step,
         answer: Result<Option<u64>, Refusal>,
     ) {
+        let newcomer = self.is_newcomer(role);
         let link = &mut self.links[usize::from(role)];
         match (step, answer) {
             (Step::Settling, Ok(_)) => {
@@ -129,6 +138,9 @@ impl Client {
                 let name = member.volume.clone();
                 let message = |tag| Message::OpenVolume { tag, name, write: true };
                 self.return_step(role, Step::Opening, message);
+            }
+            (Step::Opening, Ok(Some(bytes))) if newcomer => {
+                self.newcomer_opened(role, bytes);
             }
             (Step::Opening, Ok(Some(bytes))) => {
                 link.volume_bytes = bytes;
@@ -142,6 +154,10 @@ impl Client {
                 self.wire_returned();
             }
             (Step::Wiring, answer) => self.rewired(answer.is_ok()),
+            (_, Err(why)) => {
+                self.newcomer_hears(role, why);
+                self.return_fails(role);
+            }
             _ => self.return_fails(role),
         }
     }
@@ -166,6 +182,10 @@ impl Client {
         };
         let Some(found) = found.filter(ours) else { return self.return_fails(role) };
         link.returned = Some(Box::new(found));
+        self.prepare_returned(role);
+    }
+
+    pub(super) fn prepare_returned(&mut self, role: u16) {
         let (params, data_sector) = (*self.params(), self.data_sector(role));
         let message = |tag| Message::Prepare { tag, role, data_sector, params };
         self.return_step(role, Step::Preparing, message);
@@ -223,6 +243,11 @@ impl Client {
 
     /// The node is wired: the keeper has the member again.
     fn take_back(&mut self, role: u16) {
+        // Whoever was there before may have been complained about.
+        self.cut_off.retain(|&(a, b)| a != role && b != role);
+        if self.is_newcomer(role) {
+            return self.take_in(role);
+        }
         let member_id = self.member_id(role);
         let link = &mut self.links[usize::from(role)];
         let (Some(member), Some(superblock)) = (&link.member, link.returned.take()) else { return };
@@ -238,7 +263,7 @@ impl Client {
         link.state = LinkState::Ready;
         link.due = None;
         link.stands_anew();
-        match self.keeper.member_returned(new) {
+        match self.keeper.member_returned(&new, role) {
             Ok(()) => self.links[usize::from(role)].tries = 0,
             // It has a past of its own.
             Err(_) => self.hang_up_on(role),
@@ -259,6 +284,7 @@ impl Client {
         self.links[usize::from(role)].state = LinkState::Lost;
         self.questions.retain(|_, (asked, _)| *asked != role);
         self.await_return(role);
+        self.newcomer_lost(role);
         if state == LinkState::Returning(Step::Wiring) {
             self.rewired(false);
         }

@@ -17,7 +17,7 @@ use super::setup::LinkState;
 use super::{Client, ClientMember, Message, Phase, Question};
 use crate::pipeline::{Params, Pipeline};
 use crate::set::Set;
-use crate::view::View;
+use crate::view::{View, majority};
 use crate::wire::Item;
 
 const START: &str = "start the other nodes, or use --force";
@@ -70,6 +70,8 @@ pub(super) struct Takeover {
     pub(super) view: View,
     /// The voters that have it.
     have_view: BTreeSet<u64>,
+    /// Other nodes may have to vote.
+    pub(super) voters_due: bool,
 }
 
 /// Who holds an array now.
@@ -84,12 +86,13 @@ pub(super) struct Decision {
 }
 
 /// What a client finds when it has been granted an epoch.
-#[derive(Debug)]
 pub(super) struct Findings<'a> {
     pub(super) epoch: u32,
     pub(super) nodes: u16,
     /// By role, of the nodes that are there.
     pub(super) grants: &'a BTreeMap<u16, Grant>,
+    /// The superblocks say of this role that it has all that belongs to it.
+    pub(super) in_sync: &'a dyn Fn(u16) -> bool,
     /// A majority is not asked for.
     pub(super) alone: bool,
     /// The superblocks say that parts of the array may not fit.
@@ -98,32 +101,33 @@ pub(super) struct Findings<'a> {
 
 /// Decides who holds the array.
 pub(super) fn decide(findings: &Findings<'_>) -> Result<Decision, Refusal> {
-    let Findings { epoch, nodes, grants, alone, marked } = *findings;
+    let Findings { epoch, nodes, grants, in_sync, alone, marked } = *findings;
     let newest = grants.values().map(|grant| &grant.view).max_by_key(|view| view.order());
     let newest = newest.filter(|view| view.epoch > 0);
     let here: BTreeSet<u64> = grants.values().map(|grant| grant.node).collect();
-    let (asked, majority) = match newest {
-        Some(view) => {
-            (view.voters.iter().filter(|voter| here.contains(voter)).count(), view.majority())
-        }
-        None => (here.len(), usize::from(nodes) / 2 + 1),
+    let majority = majority(nodes.into());
+    let lacks = match newest {
+        Some(view) => view.lacks(&here),
+        None => Some((here.len(), majority)).filter(|(here, majority)| here < majority),
     };
-    if asked < majority && !alone {
+    if let Some((asked, majority)) = lacks.filter(|_| !alone) {
         let reason = format!("{asked} nodes that vote are there, and {majority} are needed");
         return Err(Refusal::new(reason, START));
     }
-    let holds = |role: u16| newest.is_none_or(|view| view.has(role));
+    let holds = |role: u16| in_sync(role) && newest.is_none_or(|view| view.has(role));
     let incarnation = |role| grants.get(&role).filter(|_| holds(role)).map_or(0, |g| g.incarnation);
     let voters = newest.map_or_else(|| here.into_iter().collect(), |view| view.voters.clone());
     let members = (0..nodes).map(incarnation).collect();
-    let stale = grants.keys().copied().filter(|&role| !holds(role)).collect();
+    let stale = |&role: &u16| in_sync(role) && !holds(role);
+    let stale = grants.keys().copied().filter(stale).collect();
     let soft = newest.is_some_and(|view| {
         let kept = |(&role, grant): (&u16, &Grant)| {
             !view.has(role) || view.members[usize::from(role)] == grant.incarnation
         };
         !view.torn && grants.iter().all(kept)
     });
-    let view = View { epoch, count: 1, torn: marked && !soft, members, voters };
+    let voted = newest.map_or_else(Vec::new, |view| view.voted.clone());
+    let view = View { epoch, count: 1, torn: marked && !soft, members, voters, voted };
     Ok(Decision { view, stale, soft })
 }
 
@@ -166,12 +170,13 @@ impl Takeover {
             soft: false,
             view: View::default(),
             have_view: BTreeSet::new(),
+            voters_due: false,
         }
     }
 
     /// Enough voters have the view: every client that comes later hears of it.
     pub(super) fn view_holds(&self) -> bool {
-        self.have_view.len() >= self.view.enough()
+        self.view.holds(&self.have_view)
     }
 }
 
@@ -293,6 +298,7 @@ impl Client {
             epoch: self.params().epoch,
             nodes: self.params().nodes,
             grants: &self.takeover.grants,
+            in_sync: &|role| self.keeper.is_in_sync(role),
             alone: self.stands_alone(),
             marked: self.keeper.has_to_resync(),
         };
@@ -364,11 +370,15 @@ impl Client {
             let grant = self.takeover.grants.get(&role).filter(|_| holds);
             *member = grant.map_or(0, |grant| grant.incarnation);
         }
-        let same = torn == view.torn && view.members == self.takeover.view.members;
-        if over || same || !self.takeover.waiting.is_empty() {
+        if over || !self.takeover.waiting.is_empty() {
             return;
         }
-        self.record(View { count: view.count + 1, torn, ..view });
+        self.change_voters(&mut view);
+        self.takeover.voters_due = false;
+        let view = View { torn, ..view };
+        if view != self.takeover.view {
+            self.record(View { count: view.count + 1, ..view });
+        }
     }
 
     /// Asks all that are there.

@@ -4,7 +4,8 @@ const ARRAY: [u8; 16] = [7; 16];
 
 fn vote() -> Vote {
     let (members, voters) = (vec![0x1122_3344_5566_7788, 0, 3], vec![10, 11, 12, 13]);
-    Vote { granted: 9, to: 10, view: View { epoch: 8, count: 3, torn: true, members, voters } }
+    let view = View { epoch: 8, count: 3, torn: true, members, voters, voted: vec![14, 11] };
+    Vote { granted: 9, to: 10, view }
 }
 
 #[test]
@@ -20,10 +21,10 @@ fn a_slot_says_what_was_put_into_it() {
     assert_eq!(slot[..8], *MAGIC);
     // The places that the format names.
     assert_eq!((slot[12], slot[14], slot[16], slot[32], slot[40]), (1, 4, 7, 5, 9));
-    assert_eq!((slot[44], slot[48], slot[52], slot[56]), (8, 3, 1, 3));
+    assert_eq!((slot[44], slot[48], slot[52], slot[56], slot[58]), (8, 3, 1, 3, 2));
     assert_eq!(slot[64], 10);
     assert_eq!(slot[72..80], 0x1122_3344_5566_7788u64.to_le_bytes());
-    assert_eq!(slot[96], 10);
+    assert_eq!((slot[96], slot[128]), (10, 14));
 }
 
 #[test]
@@ -57,16 +58,22 @@ fn a_torn_slot_leaves_the_one_before() {
 #[test]
 fn what_enough_voters_have_every_majority_hears_of() {
     for voters in 1..70 {
-        let view = View { voters: vec![1; voters], ..View::default() };
-        assert!(view.enough() + view.majority() > voters);
-        assert!(2 * view.majority() > voters);
-        assert!(view.enough() <= view.majority());
+        let view = View { voters: (0..voters as u64).collect(), ..View::default() };
+        let first = |count: usize| (0..count as u64).collect::<BTreeSet<u64>>();
+        let enough = (0..=voters).find(|&count| view.holds(&first(count))).expect("all");
+        assert!(enough + majority(voters) > voters);
+        assert!(2 * majority(voters) > voters);
+        assert!(enough <= majority(voters));
+        assert_eq!(view.lacks(&first(majority(voters))), None);
+        let less = majority(voters) - 1;
+        assert_eq!(view.lacks(&first(less)), Some((less, less + 1)));
     }
 }
 
 #[test]
 fn the_largest_view_fits() {
-    let view = View { members: vec![1; 4], voters: vec![2; MAX_NAMED - 4], ..vote().view };
+    let voters = vec![2; MAX_NAMED - 6];
+    let view = View { members: vec![1; 4], voters, ..vote().view };
     let vote = Vote { view, ..vote() };
     assert_eq!(Vote::decode(&ARRAY, &vote.encode(&ARRAY, 1)), Some((1, vote.clone())));
     let view = View { members: vec![1; 5], ..vote.view };

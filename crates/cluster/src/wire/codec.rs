@@ -244,6 +244,7 @@ impl Field for View {
         self.torn.put(out);
         self.members.put(out);
         self.voters.put(out);
+        self.voted.put(out);
     }
     fn get(input: &mut &[u8]) -> Result<Self, WireError> {
         let view = Self {
@@ -252,6 +253,7 @@ impl Field for View {
             torn: bool::get(input)?,
             members: Vec::get(input)?,
             voters: Vec::get(input)?,
+            voted: Vec::get(input)?,
         };
         view.fits().then_some(view).ok_or(WireError::Value("view"))
     }

@@ -62,7 +62,7 @@ fn some() -> Vec<Message> {
     };
     let address = PeerAddress { role: 4, address: "10.0.0.4:7000".into(), ring: 4096 };
     let (members, voters) = (vec![5, 0, 7], vec![1, 2, 3, 4]);
-    let view = View { epoch: 7, count: 2, torn: true, members, voters };
+    let view = View { epoch: 7, count: 2, torn: true, members, voters, voted: vec![9, 2, 3, 4] };
     vec![
         Message::CreateVolume { tag: 1, name: "v".into(), bytes: 1 << 30 },
         Message::OpenVolume { tag: 1, name: "v".into(), write: true },

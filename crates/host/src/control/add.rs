@@ -21,16 +21,14 @@ const SUPERBLOCK_SECTORS: u64 = 8;
 impl Served {
     pub(super) fn add(&self, path: &Path, readd: bool, force: bool) -> Result<(), Refusal> {
         let status = self.status()?;
+        if let Some(network) = self.network {
+            return self.add_node(&path.to_string_lossy(), &status, network, readd, force);
+        }
         if find_member(&status, path).is_some() {
             return Err(Refusal::new(
                 format!("{} is already a member of {}", path.display(), self.name),
                 "fail and remove it first, to add it anew",
             ));
-        }
-        if status.members.iter().any(|member| member.device.starts_with("node://")) {
-            let reason = "the members of an array over nodes stay as they are while it runs";
-            let next = "stop the array and assemble it with the members that it is to have";
-            return Err(Refusal::new(reason, next));
         }
         if path.starts_with("node:") {
             return Err(Refusal::new(
@@ -149,7 +147,7 @@ fn unreadable(path: &Path, error: &io::Error) -> Refusal {
 }
 
 /// A random UUID (version 4) for a new superblock.
-fn random_uuid() -> io::Result<[u8; 16]> {
+pub(super) fn random_uuid() -> io::Result<[u8; 16]> {
     let mut bytes = [0; 16];
     let mut filled = 0;
     while filled < bytes.len() {

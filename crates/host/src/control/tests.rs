@@ -39,6 +39,7 @@ fn running() -> Running {
         name: "a0".into(),
         door: fake.door.clone(),
         block_bytes: 512,
+        network: None,
         exports: vec!["nbd:unix:/x".into()],
         run_dir: dir.path().to_owned(),
         started_unix_s: 1,

@@ -14,6 +14,7 @@ use braid_array::{MemberId, Refusal, RequestError, SECTOR_BYTES};
 use super::news::News;
 use super::wire::{Answer, ControlStatus, Verb};
 use crate::door::{Door, Message};
+use crate::fabric::Network;
 use crate::member::MemberFile;
 
 /// What the control socket speaks for.
@@ -25,6 +26,8 @@ pub struct Served {
     pub door: Door,
     /// Requests must be multiples of this.
     pub block_bytes: u32,
+    /// How its members are talked to, when they are nodes.
+    pub network: Option<Network>,
     /// How it is served, for people.
     pub exports: Vec<String>,
     /// Where its control socket lies, and those of other arrays.

@@ -226,6 +226,8 @@ impl DoorSide {
         (mut command, device, done): (Command, Option<MemberFile>, CommandDone),
     ) {
         let effect = match (&mut command, machine.block()) {
+            // A member on a node is no device of this process.
+            (Command::Add(new), _) if new.device.starts_with("node://") => Effect::Nothing,
             (Command::Add(new), Some(machine)) => match attach(executor, machine, new, device) {
                 Ok(id) => Effect::Added(id),
                 Err(error) => return done(Err(error)),

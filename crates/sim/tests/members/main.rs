@@ -9,6 +9,7 @@ mod array;
 mod here;
 mod lane;
 mod limits;
+mod newcomers;
 mod nodes;
 mod refusals;
 mod resync;

@@ -2,12 +2,16 @@
 
 use braid_array::action::{Event, NewMember};
 use braid_array::array::Scratch;
-use braid_array::format::BadBlocks;
+use braid_array::assemble::read_bitmap;
+use braid_array::format::{BadBlocks, Superblock, SuperblockError};
 use braid_array::level::Level;
+use braid_array::status::MemberState;
 use braid_array::{Action, AnyMachine, BlockMachine, Buf, Instant, MemberId};
-use braid_cluster::client::{Client, ClientConfig, ClientMember};
+use braid_cluster::assemble::{Candidate, Options, Start, decide};
+use braid_cluster::client::{Client, ClientConfig};
 use braid_cluster::node::Node;
 use braid_cluster::pipeline::{Params, Slots};
+use braid_cluster::view::Vote;
 use braid_cluster::{Family, Pipeline, Planner};
 use braid_sim::cluster::content::{self, Layout};
 use braid_sim::cluster::process::Process;
@@ -18,6 +22,9 @@ use braid_sim::rng::Rng;
 use braid_sim::trace::Trace;
 
 use crate::lane::{CHUNK_SECTORS, Code, DATA_SECTOR, DATA_SECTORS, Lane, SLOT_BYTES, SLOTS, Setup};
+
+/// The array's id.
+const ARRAY: [u8; 16] = [7; 16];
 
 /// The codes of this lane.
 pub(crate) fn codes() -> Vec<Code> {
@@ -61,14 +68,57 @@ impl Nodes {
     fn start_node(&mut self, role: u16, disk: Disk) -> usize {
         let pipeline = Pipeline::new(self.params).expect("a pipeline");
         // Room for the ring of a client, and of the one before, which may not be gone yet.
-        let bytes = 2 * pipeline.ring_bytes(role) + (1 << 20);
+        let largest = (0..self.params.nodes).map(|role| pipeline.ring_bytes(role)).max();
+        let bytes = 2 * largest.unwrap_or(0) + (1 << 20);
         let node =
             Node::new(Scratch { offset: 0, bytes }, role.into(), 1 + self.rng.below(1 << 60));
         let name = format!("n{role}");
         let machine = AnyMachine::Plain(Box::new(node));
         let mut process = Process::new(name.clone(), machine, bytes as usize, Some(name));
         process.keep(VOLUME, disk);
+        if let Some(&before) = self.nodes.get(usize::from(role)) {
+            process.notes = std::mem::take(&mut self.world.processes[before].notes);
+        }
         self.world.start(process)
+    }
+
+    /// Who votes, as a node has noted; it does not wait for a change of that to be over.
+    pub(crate) fn voters(&self, node: usize) -> Vec<u64> {
+        let notes = self.world.processes[self.nodes[node]].notes.values();
+        let vote = notes.filter_map(|note| Vote::newest(&ARRAY, note)).next();
+        let view = vote.expect("a vote file").1.view;
+        assert_eq!(view.voted, [], "the old voters are asked still");
+        view.voters
+    }
+
+    /// What is found on a node's volume.
+    fn candidate(&self, node: usize) -> Candidate {
+        let disk = self.volume(node);
+        let superblock = content::superblock(disk).map_err(|_| SuperblockError::NoMagic);
+        let mut read = |sector, bytes: u32| {
+            let mut content = vec![0; bytes as usize];
+            disk.read(sector, &mut content).map_err(|error| format!("{error:?}"))?;
+            Ok(content)
+        };
+        let at = superblock.as_ref().ok().and_then(Superblock::bitmap_sector);
+        Candidate {
+            address: format!("n{node}"),
+            volume: VOLUME.to_owned(),
+            bytes: disk.sectors() * 512,
+            bitmap: at.map(|at| read_bitmap(at, disk.sectors(), &mut read)),
+            superblock,
+        }
+    }
+
+    /// By role: the node of the member in sync.
+    fn holders(&mut self) -> Vec<usize> {
+        let number = |name: &str| name.strip_prefix("node://n")?.split('/').next()?.parse().ok();
+        let status = self.machine().status();
+        let members = status.members.iter().filter(|member| member.state == MemberState::InSync);
+        let mut holders: Vec<(u16, usize)> =
+            members.filter_map(|member| Some((member.role?, number(&member.device)?))).collect();
+        holders.sort_unstable();
+        holders.into_iter().map(|(_, node)| node).collect()
     }
 
     fn volume(&self, role: usize) -> &Disk {
@@ -86,7 +136,7 @@ impl Lane for Nodes {
         let layout = Layout::new(params);
         let disks = content::create(
             &layout,
-            [7; 16],
+            ARRAY,
             setup.dirty,
             setup.bitmap.then_some(CHUNK_SECTORS as u32 * 512),
             &mut rng,
@@ -107,17 +157,16 @@ impl Lane for Nodes {
         }
         self.params.session = self.rng.next();
         self.params.epoch += 1;
-        let member = |role: usize| {
-            let superblock = content::superblock(self.volume(role)).expect("a superblock");
-            ClientMember { address: format!("n{role}"), volume: VOLUME.to_owned(), superblock }
+        let there = (0..self.nodes.len()).filter(|&node| self.is_alive(node));
+        let found = there.map(|node| self.candidate(node));
+        let found: Vec<Candidate> = found.filter(|found| found.superblock.is_ok()).collect();
+        let options = Options { force: false, read_only };
+        let start = match decide(&found, options).start {
+            Start::Ready(start) => *start,
+            Start::Refused(why) => panic!("no array: {why}"),
         };
-        let roles = 0..self.nodes.len();
-        let members = roles.map(|role| self.is_alive(role).then(|| member(role))).collect();
-        let there = (0..self.nodes.len()).filter(|&role| self.is_alive(role));
-        let disks: Vec<&Disk> = there.map(|role| self.volume(role)).collect();
-        let bitmap = content::bitmap(&disks).expect("superblocks");
-        let config = ClientConfig::new(self.params, members);
-        let config = ClientConfig { bitmap, read_only, ..config };
+        let config = ClientConfig::new(self.params, start.members);
+        let config = ClientConfig { bitmap: start.bitmap, read_only, ..config };
         let (offset, bytes) = (SLOTS * SLOT_BYTES, Client::scratch_bytes(&config));
         let client = Client::new(config, Scratch { offset, bytes }).expect("an array");
         let client = AnyMachine::Block(Box::new(client));
@@ -178,21 +227,27 @@ impl Lane for Nodes {
     }
 
     fn misfit(&mut self) -> Option<String> {
-        let disks: Vec<&Disk> = (0..self.nodes.len()).map(|role| self.volume(role)).collect();
+        let holders = self.holders();
+        let disks: Vec<&Disk> = holders.into_iter().map(|node| self.volume(node)).collect();
         content::misfit(&self.layout, &disks)
     }
 
     fn offer(&mut self, member: MemberId, device: Option<usize>) -> NewMember {
-        let role = device.unwrap_or(self.nodes.len());
-        let superblock = device.map(|role| content::superblock(self.volume(role)));
+        let sectors = DATA_SECTOR + DATA_SECTORS + 64;
+        let node = device.unwrap_or_else(|| {
+            let process = self.start_node(self.nodes.len() as u16, Disk::new(sectors));
+            self.nodes.push(process);
+            self.nodes.len() - 1
+        });
+        let superblock = device.map(|node| content::superblock(self.volume(node)));
         NewMember {
             member,
-            device: format!("node://n{role}/{VOLUME}"),
-            device_sectors: DATA_SECTOR + DATA_SECTORS + 64,
+            device: format!("node://n{node}/{VOLUME}"),
+            device_sectors: sectors,
             superblock: superblock.map(|found| Box::new(found.expect("a superblock"))),
             bad_blocks: BadBlocks::default(),
             readd: false,
-            device_uuid: [7; 16],
+            device_uuid: [0x80 | node as u8; 16],
         }
     }
 }

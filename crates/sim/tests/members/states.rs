@@ -8,18 +8,21 @@ use braid_array::status::MemberState;
 use crate::array::Array;
 use crate::lane::{Code, DATA_SECTOR, DATA_SECTORS, Lane, Setup};
 
+crate::over_both_lanes! {
+    a_failed_member_is_done_without_and_can_be_removed
+    what_the_array_needs_is_not_failed
+    a_member_in_use_is_not_removed
+    a_new_member_is_rebuilt
+    a_member_that_returns_is_rebuilt_where_it_missed_writes
+    without_a_bitmap_nothing_returns_to_its_role
+    a_rebuild_that_was_stopped_goes_on_where_it_was
+    a_rebuild_that_crashed_goes_on_from_its_checkpoint
+}
+
 crate::here_only! {
-    a_failed_member_is_done_without_and_can_be_removed: |_| Command::Fail(MemberId(0));
-    what_the_array_needs_is_not_failed: |_| Command::Fail(MemberId(1));
-    a_member_in_use_is_not_removed: |_| Command::Remove(MemberId(0));
-    a_new_member_is_rebuilt: |array| added(array, None, false);
-    a_member_that_returns_is_rebuilt_where_it_missed_writes: |array| added(array, Some(0), true);
-    without_a_bitmap_nothing_returns_to_its_role: |array| added(array, Some(1), true);
     a_spare_takes_the_place_of_a_member_that_fails: |array| added(array, None, false);
     a_member_is_replaced_while_it_serves: |_| Command::Replace(MemberId(0));
     nothing_is_replaced_without_a_spare: |_| Command::Replace(MemberId(1));
-    a_rebuild_that_was_stopped_goes_on_where_it_was: |array| added(array, None, false);
-    a_rebuild_that_crashed_goes_on_from_its_checkpoint: |array| added(array, None, false);
 }
 
 /// The first member.

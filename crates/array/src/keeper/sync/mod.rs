@@ -292,7 +292,7 @@ impl Keeper {
             });
             let Some((role, _)) = empty.or(wanting) else { return };
             let replacement = empty.is_none();
-            let state = State::Rebuilding { role, offset: 0, replacement, by_bitmap: false };
+            let state = State::Rebuilding { role, offset: 0, replacement, marked_below: 0 };
             if let Some(member) = self.members.get_mut(spare) {
                 member.superblock.recovery_offset = 0;
             }

@@ -118,8 +118,8 @@ impl Keeper {
             .iter()
             .filter(|(id, _)| self.sync.targets.contains(id))
             .filter(|(_, member)| match member.state {
-                State::Rebuilding { offset, by_bitmap, .. } => {
-                    (dirty || !by_bitmap) && offset < end
+                State::Rebuilding { offset, marked_below, .. } => {
+                    (dirty || end > marked_below) && offset < end
                 }
                 _ => false,
             })

@@ -1,0 +1,214 @@
+//! Nodes that an administrator adds while the array runs: each takes the place of one that was lost
+//! or removed. It comes the way of a node that comes back (see [`rejoin`](super::rejoin)), and
+//! gets all that belongs to its role.
+
+use braid_array::action::{CommandId, NewMember};
+use braid_array::fabric::FabricOp;
+use braid_array::{Action, MemberId, Refusal, SECTOR_BYTES};
+
+use super::setup::LinkState;
+use super::takeover::Grant;
+use super::{Client, ClientMember, Instant, Phase};
+use crate::member::member_parts;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Newcomer {
+    command: CommandId,
+    new: NewMember,
+    role: u16,
+    /// Whose place it takes: who that was, and when it would have been tried again.
+    before: Option<(ClientMember, Option<MemberId>, Option<Instant>)>,
+    grant: Option<Grant>,
+    /// What has stood against it.
+    why: Option<Refusal>,
+}
+
+pub(super) fn no_replacement() -> Refusal {
+    let reason = "a member cannot be copied to another one over nodes while it serves";
+    Refusal::new(reason, "fail it, then add the other in its place: that is rebuilt from the rest")
+}
+
+impl Client {
+    /// Begins to take a node in; the command is answered when it is a member.
+    pub(super) fn add(&mut self, command: CommandId, new: NewMember) {
+        if let Err(why) = self.begin_newcomer(command, new) {
+            self.actions.push_back(Action::Reply { id: command, result: Err(why) });
+        }
+    }
+
+    fn begin_newcomer(&mut self, command: CommandId, new: NewMember) -> Result<(), Refusal> {
+        self.keeper.is_changeable()?;
+        if !matches!(self.phase, Phase::Running) || self.keeper.is_stopping() {
+            return Err(Refusal::new("the array is being started or stopped", "try again then"));
+        }
+        if self.newcomer.is_some() {
+            return Err(Refusal::new("another node is being added", "wait for that, try again"));
+        }
+        let (address, volume) = member_parts(&new.device).ok_or_else(|| {
+            let reason = format!("{} is on no node, and the array is over nodes", new.device);
+            Refusal::new(reason, "add node://HOST:PORT/VOLUME")
+        })?;
+        let role = self.place_for(&new).ok_or_else(|| {
+            let reason = "an array over nodes has no spares, and all of its members are there";
+            Refusal::new(reason, "fail and remove the one first whose place it is to take")
+        })?;
+        let superblock = self.keeper.candidate(&new, role)?;
+        if matches!(self.links[usize::from(role)].state, LinkState::Returning(_)) {
+            self.return_fails(role);
+        }
+        let link = &mut self.links[usize::from(role)];
+        let (address, volume) = (address.to_owned(), volume.to_owned());
+        let before = link.member.replace(ClientMember { address, volume, superblock });
+        let before = before.map(|member| (member, link.id.take(), link.due));
+        link.lost_at = self.version;
+        self.newcomer = Some(Newcomer { command, new, role, before, grant: None, why: None });
+        self.dial_again(role);
+        Ok(())
+    }
+
+    /// The role that a node gets: that which it had, or else one whose member has been removed,
+    /// then one whose member will not come back by itself.
+    fn place_for(&self, new: &NewMember) -> Option<u16> {
+        let own = new.superblock.as_deref().map(|superblock| superblock.role());
+        let vacant = |role: &u16| self.keeper.is_vacant(*role) && !self.alive(*role);
+        (0..self.params().nodes).filter(vacant).min_by_key(|&role| {
+            let link = &self.links[usize::from(role)];
+            let had = own == Some(braid_array::format::Role::Active(role));
+            (!had, link.member.is_some(), link.due.is_some())
+        })
+    }
+
+    pub(super) fn is_newcomer(&self, role: u16) -> bool {
+        self.newcomer.as_ref().is_some_and(|newcomer| newcomer.role == role)
+    }
+
+    /// Something stands against the node of this role, if it is a newcomer.
+    pub(super) fn newcomer_hears(&mut self, role: u16, why: Refusal) {
+        if let Some(newcomer) = self.newcomer.as_mut().filter(|newcomer| newcomer.role == role) {
+            newcomer.why.get_or_insert(why);
+        }
+    }
+
+    /// A newcomer has granted the array: which node is it?
+    pub(super) fn newcomer_granted(&mut self, role: u16, grant: Grant) {
+        let same = |(other, known): (&u16, &Grant)| {
+            *other != role && known.node == grant.node && !self.keeper.is_vacant(*other)
+        };
+        let why =
+            self.takeover.grants.iter().any(|(other, known)| same((other, known))).then(|| {
+                Refusal::new("is on the node of another member", "use a node of its own for each")
+            });
+        if let Some(newcomer) = &mut self.newcomer {
+            newcomer.grant = Some(grant);
+            newcomer.why = newcomer.why.take().or(why);
+        }
+    }
+
+    /// Does anything stand against it?
+    pub(super) fn newcomer_is_refused(&self) -> bool {
+        self.newcomer.as_ref().is_some_and(|newcomer| newcomer.why.is_some())
+    }
+
+    /// The volume of a newcomer is open, and has this size: is there a place for it?
+    pub(super) fn newcomer_opened(&mut self, role: u16, bytes: u64) {
+        let Some(newcomer) = &mut self.newcomer else { return };
+        newcomer.new.device_sectors = bytes / SECTOR_BYTES;
+        let candidate = self.keeper.candidate(&newcomer.new, role);
+        match (candidate, &mut self.links[usize::from(role)].member) {
+            (Ok(superblock), Some(member)) => {
+                member.superblock = superblock;
+                self.prepare_returned(role);
+            }
+            (candidate, _) => {
+                newcomer.why = candidate.err();
+                self.return_fails(role);
+            }
+        }
+    }
+
+    /// A newcomer is wired: the keeper has a member more.
+    pub(super) fn take_in(&mut self, role: u16) {
+        if let Err(why) = self.try_take_in(role) {
+            self.newcomer_hears(role, why);
+            return self.return_fails(role);
+        }
+        let link = &mut self.links[usize::from(role)];
+        link.state = LinkState::Ready;
+        link.due = None;
+        link.tries = 0;
+        link.stands_anew();
+        let grant = self.newcomer.take().and_then(|newcomer| newcomer.grant);
+        self.takeover.grants.extend(grant.map(|grant| (role, grant)));
+        self.takeover.voters_due = true;
+        self.obey();
+    }
+
+    fn try_take_in(&mut self, role: u16) -> Result<(), Refusal> {
+        let moved = || Refusal::new("other members have come or gone meanwhile", "add it again");
+        let newcomer = self.newcomer.as_mut().ok_or_else(moved)?;
+        newcomer.new.member = self.keeper.free_id().ok_or_else(moved)?;
+        let link = &mut self.links[usize::from(role)];
+        // Its pipeline begins there.
+        let place = link.member.as_ref().map(|member| member.superblock.data_offset);
+        if Some(self.keeper.candidate(&newcomer.new, role)?.data_offset) != place {
+            return Err(moved());
+        }
+        self.keeper.take_in(newcomer.command, &newcomer.new, role)?;
+        link.id = Some(newcomer.new.member);
+        Ok(())
+    }
+
+    /// A newcomer is gone before it was a member: all is as before.
+    pub(super) fn newcomer_lost(&mut self, role: u16) {
+        let Some(newcomer) = self.newcomer.take_if(|newcomer| newcomer.role == role) else {
+            return;
+        };
+        let link = &mut self.links[usize::from(role)];
+        match newcomer.before {
+            Some((member, id, due)) => {
+                (link.member, link.id) = (Some(member), id);
+                // Who was failed by the administrator stays away.
+                link.due = link.due.filter(|_| due.is_some());
+            }
+            None => {
+                (link.member, link.id, link.due) = (None, None, None);
+                link.state = LinkState::Missing;
+            }
+        }
+        let long = || Refusal::new("does not get ready", "");
+        let Refusal { reason, next } = newcomer.why.unwrap_or_else(long);
+        let result = Err(Refusal { reason, next: next.or("see the log of its node, try again") });
+        self.actions.push_back(Action::Reply { id: newcomer.command, result });
+    }
+
+    /// Nobody waits for what was asked of a member that is gone.
+    pub(super) fn nothing_asked_of(&mut self, member: MemberId) {
+        if self.role_of(member).is_some_and(|role| !self.alive(role)) {
+            self.keeper.nothing_asked(member);
+        }
+    }
+
+    /// Members that were removed do not come back; and nobody comes while the array ends.
+    pub(super) fn forget_removed(&mut self) {
+        if !self.may_return()
+            && let Some(role) = self.newcomer.as_ref().map(|newcomer| newcomer.role)
+        {
+            self.newcomer_hears(role, Refusal::new("the array changes no more", "see its state"));
+            self.return_fails(role);
+        }
+        for role in 0..self.params().nodes {
+            let link = &mut self.links[usize::from(role)];
+            if link.id.is_none_or(|id| self.keeper.knows(id)) || link.alive() {
+                continue;
+            }
+            if matches!(link.state, LinkState::Returning(_)) {
+                self.actions.push_back(Action::Fabric(FabricOp::HangUp { peer: link.peer }));
+                self.return_lost(role);
+            }
+            let link = &mut self.links[usize::from(role)];
+            (link.member, link.id, link.due) = (None, None, None);
+            link.state = LinkState::Missing;
+        }
+    }
+}

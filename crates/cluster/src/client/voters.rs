@@ -1,0 +1,38 @@
+//! Who votes: the nodes of the members. When another node takes a role the vote goes with it, in
+//! two steps: first a majority of the old voters is asked for and one of the new; and when so many
+//! have noted this that whoever asks any majority hears of it, the new ones alone.
+
+use super::Client;
+use crate::view::View;
+
+impl Client {
+    /// Makes the next step in a view that is about to be recorded, if one is due.
+    pub(super) fn change_voters(&self, view: &mut View) {
+        if !view.voted.is_empty() {
+            if self.takeover.view_holds() {
+                view.voted.clear();
+            }
+            return;
+        }
+        if self.takeover.voters_due {
+            let due = self.due_voters(&view.voters);
+            if due != view.voters {
+                view.voted = std::mem::replace(&mut view.voters, due);
+            }
+        }
+    }
+
+    /// The nodes that ought to vote. Where a role's node has not been heard of, one of the old
+    /// voters stays in its place.
+    fn due_voters(&self, old: &[u64]) -> Vec<u64> {
+        let grants = &self.takeover.grants;
+        let known = |voter: &u64| grants.values().any(|grant| grant.node == *voter);
+        let unknown = usize::from(self.params().nodes).saturating_sub(grants.len());
+        let strangers = old.iter().filter(|voter| !known(voter)).take(unknown);
+        let mut voters: Vec<u64> = strangers.copied().collect();
+        voters.extend(grants.values().map(|grant| grant.node));
+        voters.sort_unstable();
+        voters.dedup();
+        voters
+    }
+}

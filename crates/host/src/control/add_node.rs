@@ -1,0 +1,198 @@
+//! Taking a node into a running array over nodes: its volume is made, or looked at, here; then the
+//! array connects to it.
+
+use braid_array::action::{Command, NewMember};
+use braid_array::format::{BadBlocks, Superblock, SuperblockError};
+use braid_array::refusal::Invocation;
+use braid_array::status::Status;
+use braid_array::{MemberId, Refusal, SECTOR_BYTES};
+use braid_cluster::assemble::{member_name, member_parts};
+use braid_cluster::wire::valid_volume_name;
+
+use super::add::random_uuid;
+use super::verbs::Served;
+use crate::fabric::Network;
+use crate::remote::{self, Remote, RemoteError};
+use crate::system::refused_by_system;
+
+/// How often a node is asked whether it has taken leave of who made the volume.
+const FREE_TRIES: u32 = 50;
+const FREE_EVERY: std::time::Duration = std::time::Duration::from_millis(50);
+
+/// The volume that is to be a member.
+struct Place<'a> {
+    address: &'a str,
+    volume: &'a str,
+    network: Network,
+}
+
+/// What there is of it.
+struct Found {
+    bytes: u64,
+    /// What it carries, if that is of this array.
+    superblock: Option<Superblock>,
+    /// It was made for this.
+    made: bool,
+}
+
+impl Served {
+    pub(super) fn add_node(
+        &self,
+        member: &str,
+        status: &Status,
+        network: Network,
+        readd: bool,
+        force: bool,
+    ) -> Result<(), Refusal> {
+        let (address, volume) = self.place(member, status)?;
+        let place = Place { address: &address, volume: &volume, network };
+        let device = member_name(&address, &volume);
+        if status.members.iter().any(|member| member.device == device) {
+            let next = "fail and remove it first, to add it anew";
+            return Err(Refusal::new(format!("is a member of {} already", self.name), next));
+        }
+        if status.degraded == 0 {
+            let reason = format!("{} has all of its members, and no spares over nodes", self.name);
+            let next = "fail and remove the member first whose place it is to take";
+            return Err(Refusal::new(reason, next));
+        }
+        let found = self.volume(&place, status, readd, force)?;
+        let new = NewMember {
+            // The machine puts one that is free in its place.
+            member: MemberId(0),
+            device,
+            device_sectors: found.bytes / SECTOR_BYTES,
+            superblock: found.superblock.map(Box::new),
+            bad_blocks: BadBlocks::default(),
+            readd,
+            device_uuid: random_uuid().map_err(|error| refused_by_system(&error))?,
+        };
+        let added = self.command_with(Command::Add(Box::new(new)), None);
+        match added {
+            Err(why) if found.made => Err(place.removed(why)),
+            added => added,
+        }
+    }
+
+    /// Address and volume of a member; without a volume, that of the others.
+    fn place(&self, member: &str, status: &Status) -> Result<(String, String), Refusal> {
+        let typed = member.trim_end_matches('/');
+        let other = status.members.first().and_then(|member| member_parts(&member.device));
+        let usual = other.map_or(self.name.as_str(), |(_, volume)| volume);
+        let address_only = typed.strip_prefix("node://").filter(|rest| !rest.contains('/'));
+        let parts = address_only.map_or_else(|| member_parts(typed), |rest| Some((rest, usual)));
+        let parts = parts.filter(|(address, volume)| {
+            valid_volume_name(volume) && address.rsplit_once(':').is_some()
+        });
+        let (address, volume) = parts.ok_or_else(|| {
+            let reason = format!("{} is over nodes, and this is no volume on a node", self.name);
+            Refusal::new(reason, "add node://HOST:PORT or node://HOST:PORT/VOLUME")
+        })?;
+        Ok((address.to_owned(), volume.to_owned()))
+    }
+
+    /// Looks at the volume, or makes it.
+    fn volume(
+        &self,
+        place: &Place<'_>,
+        status: &Status,
+        readd: bool,
+        force: bool,
+    ) -> Result<Found, Refusal> {
+        let mut remote = place.connect()?;
+        let has = remote.has_volume(place.volume).map_err(told)?;
+        if has {
+            return self.found(place, remote, status, readd, force);
+        }
+        if readd {
+            return Err(self.no_member(place));
+        }
+        let ours = &status.superblock;
+        let bytes = (ours.data_offset + ours.data_size) * SECTOR_BYTES;
+        remote.create_volume(place.volume, bytes).map_err(told)?;
+        drop(remote);
+        place.wait_until_free().map_err(|why| place.removed(why))?;
+        Ok(Found { bytes, superblock: None, made: true })
+    }
+
+    /// There is a volume of this name: may it be taken?
+    fn found(
+        &self,
+        place: &Place<'_>,
+        mut remote: Remote,
+        status: &Status,
+        readd: bool,
+        force: bool,
+    ) -> Result<Found, Refusal> {
+        if remote.used() {
+            return Err(Refusal::new("is in use by another client", "stop that array first"));
+        }
+        let removal = format!("braid node delete {} {}", place.address, place.volume);
+        let bytes = remote.volume_bytes();
+        let superblock = match remote::superblock(&mut remote).map_err(told)? {
+            Ok(found) if found.set_uuid == status.superblock.set_uuid => Some(found),
+            _ if readd => return Err(self.no_member(place)),
+            Ok(_) | Err(_) if force => None,
+            Ok(found) => {
+                let reason = format!("is a member of another array, {}", found.uuid_text());
+                let next = format!("name another volume, or remove that one: {removal}");
+                return Err(Refusal::new(reason, next));
+            }
+            Err(SuperblockError::NoMagic) => {
+                let reason = "the node has a volume of this name without a superblock, maybe left \
+                              over from a command that was interrupted";
+                return Err(Refusal::new(reason, format!("remove it: {removal}")));
+            }
+            Err(error) => {
+                let next = format!("use --force to overwrite it, or remove it: {removal}");
+                return Err(Refusal::new(format!("its superblock is damaged: {error}"), next));
+            }
+        };
+        Ok(Found { bytes, superblock, made: false })
+    }
+
+    fn no_member(&self, place: &Place<'_>) -> Refusal {
+        let device = member_name(place.address, place.volume);
+        let next = Invocation::Add { array: Some(self.name.clone()), device };
+        Refusal::new(format!("was no member of {}", self.name), next)
+    }
+}
+
+impl Place<'_> {
+    fn connect(&self) -> Result<Remote, Refusal> {
+        Remote::connect(self.address, self.network).map_err(told)
+    }
+
+    /// The array is to open it for writing, as who made it had.
+    fn wait_until_free(&self) -> Result<(), Refusal> {
+        for _ in 0..FREE_TRIES {
+            let mut remote = self.connect()?;
+            remote.open_volume(self.volume, false).map_err(told)?;
+            if !remote.used() {
+                return Ok(());
+            }
+            std::thread::sleep(FREE_EVERY);
+        }
+        Err(Refusal::new("the volume does not become free", "see the log of the node, try again"))
+    }
+
+    /// Takes the volume away that was made, when it is not needed: why.
+    fn removed(&self, why: Refusal) -> Refusal {
+        let removed = self.connect().and_then(|mut remote| {
+            remote.open_volume(self.volume, true).map_err(told)?;
+            remote.remove_volume().map_err(told)
+        });
+        if removed.is_ok() {
+            return why;
+        }
+        let advice = format!(
+            "{}; then remove the volume that was made: braid node delete {} {}",
+            why.next.advice, self.address, self.volume
+        );
+        Refusal::new(why.reason, advice)
+    }
+}
+
+fn told(error: RemoteError) -> Refusal {
+    error.why
+}
