@@ -27,10 +27,6 @@ use crate::set::{Imm, Roles, Set};
 /// A slice-set that lacks content without anybody's being lost is tried so often.
 const MAX_TRIES: u32 = 8;
 
-/// Whether writes are answered when they are staged: not before a client that comes next stores
-/// what its predecessor had answered.
-const ANSWER_STAGED: bool = false;
-
 /// How far a slice-set is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
@@ -387,9 +383,8 @@ impl Client {
         open.waits = open.parts.clone();
         let (turn, key, fua) = (open.set.turn, open.key(), open.set.fua);
         let parts: Vec<u16> = open.parts.iter().copied().collect();
-        let late = fua || !ANSWER_STAGED;
         let requests = &mut open.job.range.requests;
-        let answered = if late { BTreeSet::new() } else { std::mem::take(requests) };
+        let answered = if fua { BTreeSet::new() } else { std::mem::take(requests) };
         for role in parts {
             self.links[usize::from(role)].goes.push((position, turn));
             self.keeper.asked(self.member_id(role));
@@ -398,7 +393,7 @@ impl Client {
         if let Some(area) = self.areas.get_mut(&key) {
             area.going += 1;
         }
-        if !late {
+        if !fua {
             self.follow(key);
         }
         for id in answered {

@@ -144,12 +144,24 @@ fn troubles(session: &mut Session, end: End) -> Vec<(u64, Trouble)> {
     if end != End::Loss {
         return troubles;
     }
-    for node in scenario.more_losses(rng, &lost) {
+    let losses = scenario.more_losses(rng, &lost);
+    // Of two that do not see each other either may go.
+    let mut ends = vec![[lost, losses.clone()].concat()];
+    for node in losses {
+        let other = (node + 1) % scenario.params.nodes;
+        let swapped =
+            |end: &Vec<u16>| end.iter().map(|&n| if n == node { other } else { n }).collect();
+        let swapped: Vec<Vec<u16>> = ends.iter().map(swapped).collect();
+        let either = swapped.iter().all(|end| scenario.survives(end));
         let trouble = match rng.below(10) {
             0..6 => Trouble::Kill(node),
             6 => Trouble::Cut(node),
             7 => Trouble::Hang(node),
-            _ => Trouble::CutPeers(node, (node + 1) % scenario.params.nodes),
+            _ if either => {
+                ends.extend(swapped);
+                Trouble::CutPeers(node, other)
+            }
+            _ => Trouble::Cut(node),
         };
         // At times both at once, or at the very beginning.
         let at = match troubles.last() {
@@ -380,13 +392,20 @@ fn reckon(session: &mut Session) -> Result<(), Failure> {
         missing.extend(more.into_iter().take(round));
         session.lost.clone_from(&missing);
         session.dead |= !missing.is_empty();
-        look(session, &missing)?;
+        // What a client had answered when it died may lie with the nodes until the next one comes.
+        let died = !session.world.processes[session.client].alive;
+        if !died {
+            look(session, &missing)?;
+        }
         let dead = |role: &u16| !session.world.processes[session.nodes[usize::from(*role)]].alive;
         // A node with bad sectors, or one that was cut off, may be there or not.
         let there = session.rng.percent(50);
         let without: Vec<u16> =
             missing.iter().filter(|r| dead(r) || !gone.contains(r) || !there).copied().collect();
         read_back(session, &without)?;
+        if died {
+            look(session, &missing)?;
+        }
     }
     Ok(())
 }
