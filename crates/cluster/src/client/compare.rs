@@ -88,10 +88,9 @@ impl Client {
         let cells: Vec<Cell> = plan.code.cells().collect();
         // A slice-set whose parities the client makes must not wait for one comparison after the
         // other.
-        if self.staging.free() < cells.len() + 2 + plan.code.equations().len() {
-            return false;
-        }
-        let Some(staged) = self.staging.take(cells.len() + 2, len) else { return false };
+        let (own, spare) = (cells.len() + 2, plan.code.equations().len());
+        let Some(mut staged) = self.stage(own + spare, len) else { return false };
+        self.staging.give(staged.split_off(own));
         let formed = [staged[cells.len()], staged[cells.len() + 1]];
         let blocks: BTreeMap<Cell, Buf> = cells.into_iter().zip(staged).collect();
         let extent = Extent { stripe: key.0, index: 0, at, len };

@@ -550,7 +550,7 @@ impl Client {
             }
             Question::Flush(number) => self.flush_answered(number),
             Question::Meta => self.meta_answered(),
-            Question::Rewire => self.rewired(answer.is_ok()),
+            Question::Rewire => self.rewired(role, answer.is_ok()),
             Question::Return => {}
             Question::Ping => {}
         }
@@ -597,7 +597,7 @@ impl Client {
             match question {
                 Question::Flush(number) => self.flush_answered(number),
                 Question::Meta => self.meta_answered(),
-                Question::Rewire => self.rewired(false),
+                Question::Rewire => self.rewired(role, false),
                 Question::Open | Question::Prepare | Question::Connect | Question::Ping => {}
                 Question::Grant | Question::Inventory | Question::Return => {}
                 Question::Record(_) | Question::Settle => {}

@@ -16,7 +16,7 @@ use braid_array::{Action, Refusal, SECTOR_BYTES};
 use super::setup::LinkState;
 use super::step::Step;
 use super::takeover::Grant;
-use super::{Client, Instant, Message, Phase, Question};
+use super::{BTreeSet, Client, Instant, Message, Phase, Question};
 use crate::assemble::SUPERBLOCK_SECTOR;
 use crate::member::member_name;
 use crate::wire::PeerAddress;
@@ -34,7 +34,7 @@ const SUPERBLOCK_BYTES: u32 = 4096;
 pub(super) struct Wiring {
     role: u16,
     /// Nodes that have not answered.
-    left: u32,
+    left: BTreeSet<u16>,
     fine: bool,
 }
 
@@ -153,7 +153,7 @@ impl Client {
                 link.state = LinkState::Returning(Step::Prepared);
                 self.wire_returned();
             }
-            (Step::Wiring, answer) => self.rewired(answer.is_ok()),
+            (Step::Wiring, answer) => self.rewired(role, answer.is_ok()),
             (_, Err(why)) => {
                 self.newcomer_hears(role, why);
                 self.return_fails(role);
@@ -211,7 +211,8 @@ impl Client {
             .into_iter()
             .filter(|peer| peer.role == role || self.alive(peer.role))
             .partition(|peer| peer.role == role);
-        self.wiring = Some(Wiring { role, left: 1 + others.len() as u32, fine: true });
+        let left = others.iter().map(|other| other.role).chain([role]).collect();
+        self.wiring = Some(Wiring { role, left, fine: true });
         for other in &others {
             let peers = own.clone();
             self.ask(other.role, Question::Rewire, |tag| Message::Connect { tag, peers });
@@ -219,17 +220,17 @@ impl Client {
         self.return_step(role, Step::Wiring, |tag| Message::Connect { tag, peers: others });
     }
 
-    /// One of those that are being wired has answered, or is lost.
-    pub(super) fn rewired(&mut self, fine: bool) {
+    /// One of those that are being wired has answered, or is lost, or both.
+    pub(super) fn rewired(&mut self, one: u16, fine: bool) {
         let Some(wiring) = &mut self.wiring else { return };
         wiring.fine &= fine;
-        wiring.left -= 1;
-        if !wiring.fine && wiring.left > 0 {
+        wiring.left.remove(&one);
+        if !wiring.fine && !wiring.left.is_empty() {
             // The others need not wait for it.
             let role = wiring.role;
             self.others_without(role);
         }
-        let Some(wiring) = self.wiring.take_if(|wiring| wiring.left == 0) else { return };
+        let Some(wiring) = self.wiring.take_if(|wiring| wiring.left.is_empty()) else { return };
         let stands = self.links[usize::from(wiring.role)].state;
         if stands == LinkState::Returning(Step::Wiring) {
             if wiring.fine && self.may_return() {
@@ -286,7 +287,7 @@ impl Client {
         self.await_return(role);
         self.newcomer_lost(role);
         if state == LinkState::Returning(Step::Wiring) {
-            self.rewired(false);
+            self.rewired(role, false);
         }
     }
 }

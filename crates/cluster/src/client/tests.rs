@@ -8,6 +8,7 @@ use braid_array::format::superblock::MAX_SECTOR;
 use braid_array::level::{Layout, Level};
 
 mod compare;
+mod rejoin;
 mod silence;
 
 use super::*;

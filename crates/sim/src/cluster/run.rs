@@ -302,6 +302,9 @@ fn settle(session: &mut Session) -> Result<(), Failure> {
         }
     }
     nothing_differs(session)?;
+    if session.rng.percent(40) {
+        check(session)?;
+    }
     if !session.submit_one(Kind::Flush, Range::default()) {
         return Err(Failure("no flush is taken".to_owned()));
     }
@@ -310,6 +313,18 @@ fn settle(session: &mut Session) -> Result<(), Failure> {
         session.step()?;
     }
     stop(session)
+}
+
+/// Whatever happened before, a check that begins comes to its end.
+fn check(session: &mut Session) -> Result<(), Failure> {
+    session.scrub(false);
+    session.outputs()?;
+    while session.syncing() {
+        if !session.step()? {
+            return Err(Failure("a check stands still".to_owned()));
+        }
+    }
+    nothing_differs(session)
 }
 
 /// Stops the client; nothing is left to do at the nodes.

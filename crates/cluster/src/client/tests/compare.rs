@@ -3,6 +3,7 @@
 use braid_array::events::{SyncAction, SyncEnd};
 use braid_array::{Checked, Compute, IoId};
 
+use super::super::extent::{Extent, Want, Whom};
 use super::*;
 use crate::Set;
 
@@ -99,6 +100,27 @@ fn a_check_reads_every_block_and_gives_its_buffers_back() {
     assert_eq!(ended(&all), Some((SyncAction::Check, 0, SyncEnd::Complete)));
     assert_eq!((client.staging.free(), opened(&all).len()), (free, 0));
     assert!(client.compares.is_empty() && client.working.is_empty());
+}
+
+#[test]
+fn a_check_gets_the_buffers_of_what_is_kept_for_readers() {
+    let mut client = client(Planner::Encoder { node: 0 });
+    run(&mut client, |_, _| false);
+    let room = 10;
+    client.staging.take(client.staging.free() - room, 4096).expect("free buffers");
+    // As when a node was away, which is back.
+    for stripe in 0..10 {
+        let whom = Whom::Request(RequestId(99));
+        let wanted = vec![Want { index: 0, into: Buf { offset: 0, len: 4096 }, whom }];
+        client.decode(Extent { stripe, index: 0, at: 0, len: 4096 }, wanted);
+        let (_, rest) = compute(&mut client);
+        placed(&mut client, &reads(&rest));
+        compute(&mut client);
+    }
+    assert_eq!((client.kept_decodes.len(), client.staging.free()), (10, 0));
+    let begun = scrub(&mut client, false);
+    let all = goes_well(&mut client, begun);
+    assert_eq!(ended(&all), Some((SyncAction::Check, 0, SyncEnd::Complete)));
 }
 
 #[test]
