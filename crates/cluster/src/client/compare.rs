@@ -251,7 +251,7 @@ impl Client {
     }
 
     /// Where in the array this byte of a data block lies.
-    fn array_sector(&self, stripe: u64, index: u32, at: u32) -> u64 {
+    pub(super) fn array_sector(&self, stripe: u64, index: u32, at: u32) -> u64 {
         let block = stripe * u64::from(self.pipeline.data_blocks()) + u64::from(index);
         (block * u64::from(self.params().chunk_bytes) + u64::from(at)) / SECTOR_BYTES
     }

@@ -1,8 +1,9 @@
 //! Units of background work that the keeper asks for, as slice-sets and comparisons.
 
-use braid_array::keeper::{Done, Fix, Unit, Work};
+use braid_array::keeper::{Done, Fix, Unit, Unread, Work};
 
-use super::{BTreeMap, Client, Key};
+use super::{BTreeMap, Client, Key, SECTOR_BYTES};
+use crate::pipeline::lost_blocks;
 
 /// A unit that has been asked for.
 #[derive(Clone, Debug)]
@@ -53,10 +54,30 @@ impl Client {
         }
     }
 
-    /// The slice-set of background work in this slice is over.
+    /// The slice-set of background work in this slice is over. One that could not be made lacks
+    /// what lost nodes hold, and will until they are back: the rest goes on.
     pub(super) fn work_set_over(&mut self, key: Key, fine: bool) {
         self.forget_compare(key);
-        self.task_over(key, if fine { Done::Well { equal: false } } else { Done::Failed });
+        let done = match fine {
+            true => Done::Well { equal: false },
+            false if self.writes_over() => Done::Failed,
+            false => Done::Unread(self.lost_of(key)),
+        };
+        self.task_over(key, done);
+    }
+
+    /// What of the array lies in this slice on nodes that are lost.
+    fn lost_of(&mut self, key: Key) -> Vec<Unread> {
+        let planner = self.pipeline.planner(0);
+        let Some(plan) = self.pipeline.plan(key.0, planner) else { return Vec::new() };
+        let (at, len) = (key.1 * self.slice_bytes(), self.slice_len(key.1));
+        let lost = self.lost();
+        let unread = |index: u32| Unread {
+            array_sector: self.array_sector(key.0, index, at),
+            sectors: u64::from(len) / SECTOR_BYTES,
+            members: vec![self.member_id(plan.code.data()[index as usize].node)],
+        };
+        lost_blocks(&plan.code, lost.into_iter().collect()).map(unread).collect()
     }
 
     /// The work on this slice is over.
