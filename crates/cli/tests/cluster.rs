@@ -140,11 +140,6 @@ fn what_cannot_be_changes_nothing_on_any_node() {
         let line = lab.refused(1, &words, &[], &[]);
         assert!(line.contains("in use by another client"), "{line}");
     }
-    for (command, volume) in [("fail", "/x"), ("add", "/y")] {
-        let member = members(&nodes[..1], volume);
-        let line = lab.refused(1, &format!("{command} x{member}"), &[], &[]);
-        assert!(line.contains("over nodes stay as they are"), "{line}");
-    }
     assert!(lab.ok_text(&format!("examine{}", members(&nodes, "/x")), &[]).contains("xor2d"));
     lab.ok("stop x", &[]);
 

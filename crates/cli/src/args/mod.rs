@@ -67,7 +67,8 @@ pub(crate) enum Command {
     Fail(MemberOfArgs),
     /// Detach a faulty member or a spare
     Remove(MemberOfArgs),
-    /// Attach a device as a spare; recovery starts when the array is degraded
+    /// Attach a device as a spare, or a node in the place of a lost one; recovery starts when the
+    /// array is degraded
     Add(AddArgs),
     /// Take a member back into its old role, copying only what the bitmap marks
     ReAdd(MemberOfArgs),
@@ -294,7 +295,7 @@ pub(crate) struct ExamineArgs {
 pub(crate) struct MemberOfArgs {
     /// Name of the running array
     pub(crate) name: String,
-    /// File or block device
+    /// File or block device, or node://HOST:PORT[/VOLUME]
     #[arg(value_hint = ValueHint::FilePath)]
     pub(crate) member: PathBuf,
 }

@@ -7,8 +7,9 @@ use braid_array::fabric::FabricOp;
 use braid_array::{Action, MemberId, Refusal, SECTOR_BYTES};
 
 use super::setup::LinkState;
+use super::step::Step;
 use super::takeover::Grant;
-use super::{Client, ClientMember, Instant, Phase};
+use super::{Client, ClientMember, Instant, Message, Phase};
 use crate::member::member_parts;
 
 /// See the module.
@@ -29,6 +30,10 @@ pub(super) fn no_replacement() -> Refusal {
     Refusal::new(reason, "fail it, then add the other in its place: that is rebuilt from the rest")
 }
 
+fn moved() -> Refusal {
+    Refusal::new("other members have come or gone meanwhile", "add it again")
+}
+
 impl Client {
     /// Begins to take a node in; the command is answered when it is a member.
     pub(super) fn add(&mut self, command: CommandId, new: NewMember) {
@@ -37,7 +42,7 @@ impl Client {
         }
     }
 
-    fn begin_newcomer(&mut self, command: CommandId, new: NewMember) -> Result<(), Refusal> {
+    fn begin_newcomer(&mut self, command: CommandId, mut new: NewMember) -> Result<(), Refusal> {
         self.keeper.is_changeable()?;
         if !matches!(self.phase, Phase::Running) || self.keeper.is_stopping() {
             return Err(Refusal::new("the array is being started or stopped", "try again then"));
@@ -53,6 +58,7 @@ impl Client {
             let reason = "an array over nodes has no spares, and all of its members are there";
             Refusal::new(reason, "fail and remove the one first whose place it is to take")
         })?;
+        new.member = self.keeper.free_id().ok_or_else(moved)?;
         let superblock = self.keeper.candidate(&new, role)?;
         if matches!(self.links[usize::from(role)].state, LinkState::Returning(_)) {
             self.return_fails(role);
@@ -90,31 +96,46 @@ impl Client {
         }
     }
 
-    /// A newcomer has granted the array: which node is it?
-    pub(super) fn newcomer_granted(&mut self, role: u16, grant: Grant) {
-        let same = |(other, known): (&u16, &Grant)| {
-            *other != role && known.node == grant.node && !self.keeper.is_vacant(*other)
-        };
-        let why =
-            self.takeover.grants.iter().any(|(other, known)| same((other, known))).then(|| {
-                Refusal::new("is on the node of another member", "use a node of its own for each")
-            });
-        if let Some(newcomer) = &mut self.newcomer {
-            newcomer.grant = Some(grant);
-            newcomer.why = newcomer.why.take().or(why);
-        }
+    /// A newcomer is connected. Had it another member, a grant would end that one's connection.
+    pub(super) fn ask_who_it_is(&mut self, role: u16) {
+        let after = String::new();
+        self.return_step(role, Step::Asking, |tag| Message::NodeStatus { tag, after });
     }
 
-    /// Does anything stand against it?
-    pub(super) fn newcomer_is_refused(&self) -> bool {
-        self.newcomer.as_ref().is_some_and(|newcomer| newcomer.why.is_some())
+    /// It is this node.
+    pub(super) fn newcomer_is(&mut self, role: u16, tag: u32, node: u64) {
+        let asked = matches!(self.questions.remove(&tag), Some((asked, _)) if asked == role);
+        let state = self.links[usize::from(role)].state;
+        if !asked || state != LinkState::Returning(Step::Asking) {
+            return self.part_with(role, "it tells what was not asked");
+        }
+        let other = |(&other, known): (&u16, &Grant)| {
+            known.node == node && other != role && !self.keeper.is_vacant(other)
+        };
+        if self.takeover.grants.iter().any(other) {
+            let next = "use a node of its own for each member";
+            self.newcomer_hears(role, Refusal::new("is on the node of another member", next));
+            return self.return_fails(role);
+        }
+        self.return_grant(role);
+    }
+
+    /// A newcomer has granted the array.
+    pub(super) fn newcomer_granted(&mut self, grant: Grant) {
+        if let Some(newcomer) = &mut self.newcomer {
+            newcomer.grant = Some(grant);
+        }
     }
 
     /// The volume of a newcomer is open, and has this size: is there a place for it?
     pub(super) fn newcomer_opened(&mut self, role: u16, bytes: u64) {
         let Some(newcomer) = &mut self.newcomer else { return };
         newcomer.new.device_sectors = bytes / SECTOR_BYTES;
-        let candidate = self.keeper.candidate(&newcomer.new, role);
+        let id = self.keeper.free_id().ok_or_else(moved);
+        let candidate = id.and_then(|id| {
+            newcomer.new.member = id;
+            self.keeper.candidate(&newcomer.new, role)
+        });
         match (candidate, &mut self.links[usize::from(role)].member) {
             (Ok(superblock), Some(member)) => {
                 member.superblock = superblock;
@@ -145,7 +166,6 @@ impl Client {
     }
 
     fn try_take_in(&mut self, role: u16) -> Result<(), Refusal> {
-        let moved = || Refusal::new("other members have come or gone meanwhile", "add it again");
         let newcomer = self.newcomer.as_mut().ok_or_else(moved)?;
         newcomer.new.member = self.keeper.free_id().ok_or_else(moved)?;
         let link = &mut self.links[usize::from(role)];

@@ -91,7 +91,12 @@ impl Client {
     }
 
     /// Goes a step further with a node that comes back, by asking this of it.
-    fn return_step(&mut self, role: u16, step: Step, message: impl FnOnce(u32) -> Message) {
+    pub(super) fn return_step(
+        &mut self,
+        role: u16,
+        step: Step,
+        message: impl FnOnce(u32) -> Message,
+    ) {
         self.links[usize::from(role)].state = LinkState::Returning(step);
         self.ask_uncounted(role, Question::Return, message);
     }
@@ -100,6 +105,13 @@ impl Client {
         let peer = self.links[usize::from(role)].peer;
         let admit = FabricOp::Admit { peer, window: 0..u64::MAX };
         self.actions.push_back(Action::Fabric(admit));
+        if self.is_newcomer(role) {
+            return self.ask_who_it_is(role);
+        }
+        self.return_grant(role);
+    }
+
+    pub(super) fn return_grant(&mut self, role: u16) {
         let grant = self.grant();
         self.return_step(role, Step::Granting, grant);
     }
@@ -113,10 +125,7 @@ impl Client {
             return self.return_fails(role);
         };
         if self.is_newcomer(role) {
-            self.newcomer_granted(role, grant);
-            if self.newcomer_is_refused() {
-                return self.return_fails(role);
-            }
+            self.newcomer_granted(grant);
         } else {
             self.takeover.grants.insert(role, grant);
             self.takeover.voters_due = true;

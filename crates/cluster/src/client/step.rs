@@ -4,6 +4,8 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     Connecting,
+    /// A newcomer is asked which node it is.
+    Asking,
     /// Does it know of no newer client?
     Granting,
     /// It drops what it had of slice-sets: they went on without it.

@@ -162,7 +162,11 @@ impl Served {
 pub(super) fn find_member<'a>(status: &'a Status, path: &Path) -> Option<&'a MemberStatus> {
     let real = |path: &Path| std::fs::canonicalize(path).ok();
     let wanted = real(path);
-    let named = |device: &Path| device == path || (wanted.is_some() && real(device) == wanted);
+    // A member on a node may be called by its node alone.
+    let on_node = |device: &Path| path.starts_with("node:") && device.starts_with(path);
+    let named = |device: &Path| {
+        on_node(device) || device == path || (wanted.is_some() && real(device) == wanted)
+    };
     let mut arrays = std::iter::once(status).chain(&status.children);
     arrays.find_map(|array| array.members.iter().find(|m| named(Path::new(&m.device))))
 }

@@ -1,0 +1,105 @@
+//! Members of an array over nodes that fail, go, and are replaced while it runs.
+
+mod support;
+
+use serde_json::json;
+use support::export::{fill, noise};
+use support::nodes::{Node, detail, in_memory, in_stores, members};
+use support::{Lab, until};
+
+/// All members of `x` are in sync again, and their sums fit.
+fn is_whole(lab: &Lab, content: &[u8]) {
+    until("a whole array", || {
+        let seen = detail(lab, "x");
+        seen["members"].as_array().is_some_and(|all| all.iter().all(|m| m["state"][0] == "in-sync"))
+    });
+    assert!(lab.ok("cat x", &[]) == content);
+    lab.ok("check x --wait", &[]);
+    assert_eq!(detail(lab, "x")["mismatches"], 0);
+}
+
+#[test]
+fn another_node_takes_the_place_of_one_that_died() {
+    let lab = Lab::new();
+    let (mut nodes, stores) = in_stores(&lab);
+    let spare = nodes.pop().unwrap();
+    let all = members(&nodes, "");
+    lab.ok(&format!("create x -l 5 -n 3 --size 4M{all}"), &[]);
+    lab.ok(&format!("assemble x{all} --export nbd:unix:x.sock"), &[]);
+    let content = noise(8 << 20);
+    fill(&lab.path("x.sock"), "x", &content);
+    let lost = nodes.remove(1);
+    let address = lost.address.clone();
+    lost.kill();
+    until("the loss", || {
+        detail(&lab, "x")["state"].as_array().unwrap().contains(&json!("degraded"))
+    });
+    lab.ok(&format!("add x node://{}", spare.address), &[]);
+    let content: Vec<u8> = content.iter().map(|byte| byte ^ 0x5a).collect();
+    fill(&lab.path("x.sock"), "x", &content);
+    is_whole(&lab, &content);
+    let named = detail(&lab, "x")["members"].to_string();
+    assert!(named.contains(&spare.address) && !named.contains(&address), "{named}");
+    lab.ok("stop x", &[]);
+
+    // The one whose place was taken is back, and is left out.
+    let storage = format!("--store {} --ring 64M", stores[1].display());
+    let back = Node::start(&lab, &address, &storage);
+    let old = members(std::slice::from_ref(&back), "");
+    let new = members(std::slice::from_ref(&spare), "");
+    let all = format!("{}{new}{old}", members(&nodes, ""));
+    let output = lab.run(&format!("assemble x{all}"), &[]);
+    let warned = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{warned}");
+    assert!(warned.contains(&format!("{address}/x is left out")), "{warned}");
+    is_whole(&lab, &content);
+    lab.ok("stop x", &[]);
+}
+
+#[test]
+fn a_member_is_failed_taken_off_and_added_again() {
+    let lab = Lab::new();
+    let nodes = in_memory(&lab, 4);
+    let all = members(&nodes, "");
+    lab.ok(&format!("create x -l 6 -p xor2d -n 4 --size 4M{all}"), &[]);
+    lab.ok(&format!("assemble x{all} --export nbd:unix:x.sock"), &[]);
+    let content = noise(8 << 20);
+    fill(&lab.path("x.sock"), "x", &content);
+    let first = members(&nodes[..1], "");
+    lab.ok(&format!("fail x{first}/x"), &[]);
+    let line = lab.refused(1, &format!("add x{first}"), &[], &[]);
+    assert!(line.contains("is a member") && line.contains("remove it first"), "{line}");
+    let content: Vec<u8> = content.iter().map(|byte| byte ^ 0x5a).collect();
+    fill(&lab.path("x.sock"), "x", &content);
+    lab.ok(&format!("remove x{first}"), &[]);
+    lab.ok(&format!("add x{first}"), &[]);
+    is_whole(&lab, &content);
+    lab.ok("stop x", &[]);
+}
+
+#[test]
+fn what_cannot_be_added_leaves_no_volume_behind() {
+    let lab = Lab::new();
+    let nodes = in_memory(&lab, 4);
+    let all = members(&nodes[..3], "");
+    lab.ok(&format!("create x -l 5 -n 3 --size 4M{all}"), &[]);
+    lab.ok(&format!("create other -l 0 -n 1 --force --size 1M{}", members(&nodes[3..], "")), &[]);
+    lab.ok(&format!("assemble x{all}"), &[]);
+    let refused = |words: &str, said: &str| {
+        let line = lab.refused(1, words, &[], &[]);
+        assert!(line.contains(said), "braid {words}: {line}");
+    };
+    let fourth = &nodes[3].address;
+    refused(&format!("add x node://{fourth}/new"), "has all of its members");
+    refused(&format!("replace x node://{}/x", nodes[0].address), "over nodes");
+    lab.ok(&format!("fail x node://{}", nodes[0].address), &[]);
+    refused(&format!("add x node://{fourth}/other"), "another array");
+    refused(&format!("re-add x node://{fourth}/new"), "was no member of x");
+    refused("add x /dev/null", "over nodes");
+    // On the node of another member, under a name of its own.
+    refused(&format!("add x node://{}/new", nodes[1].address), "on the node of another member");
+    let status = lab.run(&format!("node status {} {fourth} --json", nodes[1].address), &[]);
+    let status = String::from_utf8_lossy(&status.stdout).into_owned();
+    assert!(!status.contains("\"new\""), "{status}");
+    lab.ok("stop x", &[]);
+}
