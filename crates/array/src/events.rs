@@ -67,6 +67,8 @@ pub enum ArrayEvent {
     StopAsked,
     /// Too many members are gone.
     ArrayFailed,
+    /// Another client has the array now: this one is of no use any more.
+    TakenOver,
     /// Background work began.
     SyncStarted(SyncAction),
     /// Background work ended.
@@ -141,6 +143,7 @@ impl ArrayEvent {
                 Self::Within { array, event: Box::new(event.map_member(map)) }
             }
             other @ (Self::ArrayFailed
+            | Self::TakenOver
             | Self::ClientDropped { .. }
             | Self::Remark { .. }
             | Self::StopAsked

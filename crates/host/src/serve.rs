@@ -214,7 +214,7 @@ fn serve_machine(
         engine.set_fabric(nodes.network(), None)?;
     }
     let door = engine.door();
-    let (news, events) = report_events(&mut engine);
+    let (news, events) = report_events(&mut engine, stop.clone());
     let mut doors = Doors::default();
     for export in exports {
         doors.open(name, export, run_dir, &door, facts)?;
@@ -295,12 +295,19 @@ impl Facts {
 }
 
 /// Keeps what the array reports, for the log and for the answer for `status`.
-fn report_events(engine: &mut Engine) -> (Arc<News>, Receiver<ArrayEvent>) {
+fn report_events(
+    engine: &mut Engine,
+    stop: Sender<StopRequest>,
+) -> (Arc<News>, Receiver<ArrayEvent>) {
     let news = Arc::new(News::default());
     let reporter = Arc::clone(&news);
     let (sender, events) = mpsc::channel();
     engine.on_event(Box::new(move |event| {
         reporter.report(event);
+        if *event == ArrayEvent::TakenOver {
+            // Nobody hears it when the array ends already.
+            let _ = stop.send(StopRequest::TakenOver);
+        }
         // The log is written elsewhere; when its thread is gone there is no log to write.
         let _ = sender.send(event.clone());
     }));

@@ -11,7 +11,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use braid_array::Refusal;
+use braid_array::events::ArrayEvent;
+use braid_array::{Action, Refusal};
 
 use super::setup::LinkState;
 use super::{Client, ClientMember, Message, Phase, Question};
@@ -218,6 +219,7 @@ impl Client {
 
     /// Another client has the array: nothing that we say is listened to any more.
     pub(super) fn fenced(&mut self, role: u16) {
+        self.actions.push_back(Action::Notify(ArrayEvent::TakenOver));
         let why = Refusal::new("another client has taken the array over", "use that one");
         self.give_up(role, why);
     }

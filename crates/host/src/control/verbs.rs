@@ -56,6 +56,8 @@ pub enum StopRequest {
     Signal,
     /// The engine has ended.
     EngineEnded,
+    /// Another client has the array over nodes now.
+    TakenOver,
     /// No reason to stop, but to look: the set-up of the array is over.
     SetUp,
 }

@@ -63,7 +63,7 @@ impl Nodes {
             Ok(StopRequest::Asked { told, .. }) => {
                 return Err(NotSetUp { why: told_to_stop(), told: Some(told) });
             }
-            Ok(StopRequest::EngineEnded) | Err(_) => {}
+            Ok(StopRequest::EngineEnded | StopRequest::TakenOver) | Err(_) => {}
         }
         let status = door.status();
         let lost: Vec<String> =

@@ -32,14 +32,14 @@ impl Private {
             engine.set_fabric(nodes.network(), None)?;
         }
         let door = engine.door();
-        let (news, _) = report_events(&mut engine);
+        let (stop, stops) = mpsc::channel();
+        let (news, _) = report_events(&mut engine, stop.clone());
         let (end, engine_end) = mpsc::channel();
         // Nobody hears it when the array is not used any more.
         let run = move || drop(end.send(engine.run()));
         thread::Builder::new().name("engine".into()).spawn(run).map_err(system)?;
         let (name, doors) = (String::new(), Doors::default());
         let mut running = Running { name, door, doors, engine: Some(engine_end) };
-        let (stop, stops) = mpsc::channel();
         let connected = array.nodes.map_or(Ok(Vec::new()), |nodes| {
             nodes.connected(&running.door, &news, stop, &stops).map_err(|not| not.why)
         });

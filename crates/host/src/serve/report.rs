@@ -103,7 +103,8 @@ fn about(event: &ArrayEvent) -> Option<About> {
         ArrayEvent::MemberActive(member) => about(Level::INFO, "in sync", Some(member), none),
         ArrayEvent::Within { ref event, .. } => self::about(event),
         // What nodes say is not said here.
-        ArrayEvent::Remark { .. } | ArrayEvent::StopAsked => None,
+        // Nor is why the array ends, which is said when it does.
+        ArrayEvent::Remark { .. } | ArrayEvent::StopAsked | ArrayEvent::TakenOver => None,
         ArrayEvent::Mismatch { block, member, .. } => {
             block.and_then(|_| about(Level::WARN, "mismatch", member, none))
         }
@@ -139,7 +140,7 @@ fn line(event: &ArrayEvent, status: Option<&Status>) -> Option<String> {
             format!("{device} is slow, it takes {ms} ms where others take {others_ms}; {next}")
         }
         ArrayEvent::ArrayFailed => "too many members are gone, the array has failed".to_owned(),
-        ArrayEvent::Remark { .. } | ArrayEvent::StopAsked => return None,
+        ArrayEvent::Remark { .. } | ArrayEvent::StopAsked | ArrayEvent::TakenOver => return None,
         ArrayEvent::ClientDropped { ref client } => {
             format!("hung up on {client}: it took no replies over NBD, and memory was short")
         }

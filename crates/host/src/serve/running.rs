@@ -62,6 +62,11 @@ impl Running {
                     let reason = "the engine has ended by itself";
                     return Err(Refusal::new(reason, "assemble the array again"));
                 }
+                Some(StopRequest::TakenOver) => {
+                    self.end_at_once()?;
+                    let reason = "another client has taken the array over";
+                    return Err(Refusal::new(reason, "use that one"));
+                }
                 Some(StopRequest::SetUp) => {}
                 Some(StopRequest::Signal) if deadline.is_some() => {}
                 Some(StopRequest::Signal) => match self.stop(false) {
@@ -105,6 +110,15 @@ impl Running {
         let stop = |done| Message::Command { command: Command::Stop, device: None, done };
         // No answer means that the engine has ended already; `join` knows why.
         self.door.call(stop).unwrap_or(Ok(()))
+    }
+
+    /// Ends an array that is somebody else's now, whoever uses it: nothing can be written out.
+    fn end_at_once(&mut self) -> Result<(), Refusal> {
+        let _ = self.doors.unmount(true);
+        let stop = |done| Message::Command { command: Command::Stop, device: None, done };
+        // No answer means that the engine has ended already; `join` knows why.
+        self.door.call(stop).unwrap_or(Ok(()))?;
+        self.join()
     }
 
     /// Who uses the array now.
