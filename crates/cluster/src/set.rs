@@ -146,6 +146,9 @@ pub enum Mode {
     /// content replaces the old. Sums are added to the old parities. What has no touched block in
     /// it stays as it is.
     Delta,
+    /// The stripe reads as zeroes, all of it: all blocks are touched, and no content travels. The
+    /// nodes give the space back.
+    Blank,
 }
 
 /// One slice-set, as the client opens it at every node that has a part in it.

@@ -28,13 +28,27 @@ pub(crate) fn ask(
     offset: u64,
     data: &[u8],
 ) -> std::io::Result<()> {
+    request(stream, kind, (offset, data.len()), data)
+}
+
+/// Trims a range.
+pub(crate) fn trim(stream: &mut UnixStream, offset: u64, len: usize) {
+    request(stream, 4, (offset, len), &[]).unwrap();
+}
+
+fn request(
+    stream: &mut UnixStream,
+    kind: u16,
+    (offset, len): (u64, usize),
+    data: &[u8],
+) -> std::io::Result<()> {
     let mut request = vec![];
     request.extend(0x2560_9513_u32.to_be_bytes());
     request.extend([0, 0]);
     request.extend(kind.to_be_bytes());
     request.extend([7; 8]);
     request.extend(offset.to_be_bytes());
-    request.extend((data.len() as u32).to_be_bytes());
+    request.extend((len as u32).to_be_bytes());
     request.extend(data);
     stream.write_all(&request)?;
     let mut reply = [0; 16];

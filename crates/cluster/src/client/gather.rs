@@ -19,6 +19,8 @@ pub(super) struct Fragment {
     pub(super) request: RequestId,
     /// To be durable when it is answered.
     pub(super) fua: bool,
+    /// The new content is zeroes, for which no space need be kept.
+    pub(super) blank: bool,
 }
 
 impl Fragment {
@@ -87,6 +89,8 @@ pub(super) struct Stretch {
     pub(super) pieces: BTreeMap<u32, Vec<Buf>>,
     pub(super) requests: BTreeSet<RequestId>,
     pub(super) fua: bool,
+    /// All of the new content is zeroes, for which no space need be kept.
+    pub(super) blank: bool,
 }
 
 impl Gather {
@@ -149,6 +153,7 @@ fn range(fragments: &[Fragment], from: u32, to: u32, touched: Touched) -> Stretc
         pieces: BTreeMap::new(),
         requests: BTreeSet::new(),
         fua: false,
+        blank: true,
     };
     for fragment in fragments {
         let (start, end) = (fragment.at.max(from), fragment.end().min(to));
@@ -165,6 +170,7 @@ fn range(fragments: &[Fragment], from: u32, to: u32, touched: Touched) -> Stretc
         }
         range.requests.insert(fragment.request);
         range.fua |= fragment.fua;
+        range.blank &= fragment.blank;
     }
     range
 }
@@ -175,7 +181,7 @@ mod tests {
 
     fn fragment(index: u32, at: u32, len: u32, offset: u64) -> Fragment {
         let buf = Buf { offset, len };
-        Fragment { index, at, buf, request: RequestId(offset), fua: false }
+        Fragment { index, at, buf, request: RequestId(offset), fua: false, blank: false }
     }
 
     fn gather(fragments: &[Fragment]) -> Gather {

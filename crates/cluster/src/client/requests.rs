@@ -1,5 +1,7 @@
 //! Requests cut into pieces of blocks, and their completion.
 
+use std::ops::Range;
+
 use braid_array::Op;
 
 use super::extent::Extent;
@@ -34,9 +36,24 @@ impl Pending {
 pub(super) struct Zeroing {
     id: RequestId,
     fua: bool,
+    /// No space need be kept.
+    unmap: bool,
+    /// What would have to be written is left as it is.
+    hint: bool,
     /// Bytes of the array.
+    start: u64,
     next: u64,
     end: u64,
+}
+
+impl Zeroing {
+    fn of(request: &Request, start: u64, end: u64) -> Self {
+        let (fua, unmap, hint) = match request.op {
+            Op::WriteZeroes { fua, unmap } => (fua, unmap, false),
+            _ => (false, true, true),
+        };
+        Self { id: request.id, fua, unmap, hint, start, next: start, end }
+    }
 }
 
 impl Client {
@@ -55,11 +72,10 @@ impl Client {
         match request.op {
             Op::Read => self.read(&request),
             Op::Write { fua } => self.write(start, request.buf, request.id, fua),
-            Op::WriteZeroes { fua, .. } => {
+            Op::WriteZeroes { .. } | Op::Discard => {
                 self.add_parts(request.id, 1);
-                self.zeroing.push_back(Zeroing { id: request.id, fua, next: start, end });
+                self.zeroing.push_back(Zeroing::of(&request, start, end));
             }
-            Op::Discard => {}
             Op::Flush => {
                 self.add_parts(request.id, 1);
                 self.flush_nodes(request.id);
@@ -119,7 +135,11 @@ impl Client {
             let buf = buf.slice((next - start) as u32, extent.len);
             self.add_parts(request, 1);
             let (index, at) = (extent.index, extent.at);
-            self.gather(extent.stripe, Fragment { index, at, buf, request, fua }, patience);
+            self.gather(
+                extent.stripe,
+                Fragment { index, at, buf, request, fua, blank: false },
+                patience,
+            );
             next += u64::from(extent.len);
         }
     }
@@ -143,6 +163,16 @@ impl Client {
         }
     }
 
+    /// Does a range of the array have in it what an extent is a part of: that slice of all blocks?
+    fn covers(&self, range: Range<u64>, extent: &Extent) -> bool {
+        let chunk = u64::from(self.params().chunk_bytes);
+        let blocks = u64::from(self.pipeline.data_blocks());
+        let slice = extent.at / self.slice_bytes();
+        let first = extent.stripe * blocks * chunk + u64::from(slice * self.slice_bytes());
+        let last = first + (blocks - 1) * chunk + u64::from(self.slice_len(slice));
+        range.start <= first && last <= range.end
+    }
+
     /// Cuts ranges of zeroes into writes, some at a time.
     pub(super) fn work_on_zeroes(&mut self) {
         let over = self.writes_over();
@@ -158,13 +188,16 @@ impl Client {
             if busy > ZEROES_AT_ONCE.max(2 * self.pipeline.data_blocks()) {
                 return;
             }
-            let (start, end, fua) = (zeroing.next, zeroing.end, zeroing.fua);
-            let extent = self.extent(start, end);
+            let Zeroing { start, next, end, fua, unmap: blank, hint, .. } = *zeroing;
+            let extent = self.extent(next, end);
             self.zeroing[0].next += u64::from(extent.len);
+            if hint && !self.covers(start..end, &extent) {
+                continue;
+            }
             self.add_parts(id, 1);
             let buf = self.zeroes.slice(0, extent.len);
             let (index, at) = (extent.index, extent.at);
-            let fragment = Fragment { index, at, buf, request: id, fua };
+            let fragment = Fragment { index, at, buf, request: id, fua, blank };
             self.gather(extent.stripe, fragment, Patience::some(self.keeper.now()));
         }
     }

@@ -10,11 +10,12 @@ use braid_array::level::{Layout, Level};
 mod compare;
 mod rejoin;
 mod silence;
+mod trim;
 
 use super::*;
 use crate::family::Family;
 use crate::pipeline::Slots;
-use crate::set::Roles;
+use crate::set::{Roles, Set};
 use crate::view::View;
 
 const NODES: u16 = 3;

@@ -147,6 +147,7 @@ impl Client {
             pieces: contents.into_iter().map(|(index, buf)| (index, vec![buf])).collect(),
             requests: BTreeSet::new(),
             fua: false,
+            blank: false,
         };
         let (by_client, ticket) = (Some(false), Some(0));
         self.add_job(PendingSet { key, by_client, range, background: true, ticket, tries: 0 });
@@ -216,14 +217,18 @@ impl Client {
         let redundant = self.redundant();
         let job = &mut self.jobs[kind][0];
         let whole = job.range.touched.is_all();
+        let blank = whole && job.range.blank;
         let by_client = *job
             .by_client
-            .get_or_insert_with(|| whole && redundant && self.mix.client_makes_next());
+            .get_or_insert_with(|| whole && redundant && !blank && self.mix.client_makes_next());
         let (len, stripe) = (job.range.len, job.key.0);
         let scattered = job.range.pieces.values().filter(|pieces| pieces.len() > 1).count();
         let planner = self.pipeline.planner(0);
         let Some(plan) = self.pipeline.plan(stripe, planner) else { return false };
-        let (mode, touched) = self.way(&plan.code, &range, missing, background);
+        let (mode, touched) = match blank {
+            true => (Mode::Blank, range.clone()),
+            false => self.way(&plan.code, &range, missing, background),
+        };
         let sums = if by_client { plan.code.equations().len() } else { 0 };
         let fetched = (touched.count() - range.count()) as usize;
         if fetched > 0 && !self.room_to_fetch(&plan.code, scattered + fetched) {

@@ -19,6 +19,7 @@ mod slot;
 mod survey;
 #[cfg(test)]
 mod tests;
+mod thin;
 mod volumes;
 mod votes;
 
@@ -27,7 +28,7 @@ use std::collections::BTreeMap;
 use braid_array::action::{Command, CommandId, Event};
 use braid_array::array::Scratch;
 use braid_array::fabric::{FabricEvent, PeerId};
-use braid_array::{Action, Instant, Machine, Refusal};
+use braid_array::{Action, Instant, Machine, Outcome, Refusal};
 
 use self::ids::ClientId;
 use self::meta::Meta;
@@ -163,7 +164,10 @@ impl Node {
             Flight::Settle { orphan } => self.settle_io_done(orphan, fine),
             Flight::VoteRead { array } => self.vote_read(array, None),
             Flight::VoteWrite { array } => self.vote_written(array, fine),
-            Flight::MetaLoad { .. } | Flight::Volume { .. } | Flight::Survey { .. } => {}
+            Flight::MetaLoad { .. }
+            | Flight::Volume { .. }
+            | Flight::Survey { .. }
+            | Flight::Same { .. } => {}
         }
         if let Some(client) = client {
             self.settle(client);
@@ -221,8 +225,16 @@ impl Machine for Node {
         self.out.now = now;
         match event {
             Event::Done { io, result } => {
-                if let Some(flight) = self.out.answered(io) {
-                    self.done(flight, result.is_ok());
+                let same = matches!(result, Ok(Outcome::Checked(found)) if found.differs() == 0);
+                match self.out.answered(io) {
+                    Some(Flight::Same { client, position, task }) => {
+                        if let Some(pipe) = pipe_of(&mut self.clients, client) {
+                            pipe.compared((position, task), same, &mut self.out);
+                        }
+                        self.settle(client);
+                    }
+                    Some(flight) => self.done(flight, result.is_ok()),
+                    None => {}
                 }
             }
             Event::Loaded { io, bytes } => match self.out.answered(io) {

@@ -18,6 +18,8 @@ use crate::wire::Message;
 pub(super) enum Flight {
     /// A task of the slice-set at a position.
     Task { client: ClientId, position: u16, task: u16 },
+    /// What a task is to store, compared with what is there.
+    Same { client: ClientId, position: u16, task: u16 },
     /// A read into a slot.
     Read { client: ClientId, slot: u16 },
     /// The put of what was read.
@@ -62,6 +64,7 @@ impl Flight {
     pub(super) const fn client(&self) -> Option<ClientId> {
         match self {
             Self::Task { client, .. }
+            | Self::Same { client, .. }
             | Self::Read { client, .. }
             | Self::ReadPut { client, .. }
             | Self::Flush { client, .. }
@@ -114,7 +117,8 @@ impl Out {
 
     /// Tasks of this client that are not answered.
     pub(super) fn tasks(&self, client: ClientId) -> usize {
-        let of = |flight: &Flight| matches!(flight, Flight::Task { client: c, .. } if *c == client);
+        let task = |flight: &Flight| matches!(flight, Flight::Task { .. } | Flight::Same { .. });
+        let of = |flight: &Flight| task(flight) && flight.client() == Some(client);
         self.flights.iter().filter(|(_, flight)| of(flight)).count()
     }
 

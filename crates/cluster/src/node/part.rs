@@ -36,15 +36,19 @@ pub(super) enum Work {
     Read { row: u16, into: Place },
     /// Add up.
     Sum { inputs: Vec<(Place, u8)>, output: Place, accumulate: bool },
-    /// Write a row.
-    Store { row: u16, from: Place },
+    /// Read a row, of use if that succeeds.
+    Peek { row: u16, into: Place },
+    /// Write a row, unless it is the same as what is there.
+    Store { row: u16, from: Place, unless: Option<Place> },
+    /// Make a row read as zeroes.
+    Blank { row: u16 },
     /// Send on.
     Put { node: u16, transfer: usize, from: Place },
 }
 
 impl Work {
     pub(super) const fn is_store(&self) -> bool {
-        matches!(self, Self::Store { .. })
+        matches!(self, Self::Store { .. } | Self::Blank { .. })
     }
 }
 
@@ -80,6 +84,9 @@ impl Part {
             values: BTreeMap::new(),
             olds: BTreeMap::new(),
         };
+        if mode == Mode::Blank {
+            builder.blank();
+        }
         let mut fresh = 0;
         for step in program.steps() {
             let (output, next) = match step.output {
@@ -154,7 +161,15 @@ impl Builder<'_> {
         if self.mode == Mode::Delta && value_needed {
             after.push(self.old(row));
         }
-        self.task(Work::Store { row, from: Place::Arrival(transfer) }, &after);
+        self.task(Work::Store { row, from: Place::Arrival(transfer), unless: None }, &after);
+    }
+
+    /// Everything of this node reads as zeroes, parities too: those of zeroes are.
+    fn blank(&mut self) {
+        let own = self.plan.code.cells().filter(|cell| cell.node == self.node);
+        for row in own.map(|cell| cell.row).collect::<Vec<u16>>() {
+            self.task(Work::Blank { row }, &[]);
+        }
     }
 
     /// Everything else: a sum, or one value as it is, that is sent or becomes a parity.
@@ -174,7 +189,14 @@ impl Builder<'_> {
         };
         let work = match step.destination {
             Destination::Node { node, transfer } => Work::Put { node, transfer, from },
-            Destination::Store { row } => Work::Store { row, from },
+            // No data changes: the parities may be right, and unwritten as the data.
+            Destination::Store { row } if self.touched.count() == 0 => {
+                let into = Place::Old(row);
+                let peek = self.task(Work::Peek { row, into }, &[]);
+                self.task(Work::Store { row, from, unless: Some(into) }, &[done, peek]);
+                return;
+            }
+            Destination::Store { row } => Work::Store { row, from, unless: None },
         };
         self.task(work, &[done]);
     }

@@ -229,10 +229,7 @@ impl Pipe {
                 continue;
             }
             for task in &part.tasks {
-                let Work::Store { row, from } = task.work else { continue };
-                let byte = self.pipeline.member_byte(set.stripe, row, set.offset);
-                let sector = self.data_sector + byte / SECTOR_BYTES;
-                let op = IoOp::Write { sector, buf: self.slot(part, set, from), fua: false };
+                let Some(op) = self.store(set, &task.work, part, false) else { continue };
                 out.io(Flight::Settle { orphan: self.client }, self.member, op);
                 count += 1;
             }
@@ -272,7 +269,7 @@ impl Pipe {
     pub(super) fn open(&mut self, set: Set, out: &mut Out) -> Result<(), Violation> {
         let plan = self.pipeline.plan_of(&set).filter(|_| self.write);
         let plan = plan.ok_or(Violation("a slice-set that may not be opened"))?;
-        let part = if set.touched.is_all() && set.mode != Mode::Delta {
+        let part = if set.touched.is_all() && set.mode == Mode::Full {
             let params = self.pipeline.params();
             let variant = set.stripe % u64::from(params.family.period(params.nodes));
             let new = || Arc::new(Part::new(plan, self.role, set.mode, &set.touched));
@@ -328,7 +325,7 @@ impl Pipe {
                 Work::Arrive { from: Endpoint::Node(node), .. } if !self.stands(node) => {
                     self.give_up(number, task, node, out);
                 }
-                Work::Arrive { .. } | Work::Store { .. } => {}
+                Work::Arrive { .. } | Work::Store { .. } | Work::Blank { .. } => {}
                 _ if what.needs == 0 => self.start(number, task, out),
                 _ => {}
             }
@@ -410,6 +407,7 @@ impl Pipe {
 
     /// The executor has carried a task out.
     pub(super) fn done(&mut self, number: u16, task: u16, fine: bool, out: &mut Out) {
+        let fine = fine || self.peeked_in_vain(number, task);
         if let Some(running) = &mut self.positions[usize::from(number)].running
             && !fine
         {
@@ -537,6 +535,7 @@ impl Pipe {
     fn start(&mut self, number: u16, task: u16, out: &mut Out) {
         let position = &mut self.positions[usize::from(number)];
         position.states[usize::from(task)].phase = Phase::Started;
+        let spoiled = position.states[usize::from(task)].spoiled;
         let Some(running) = &self.positions[usize::from(number)].running else { return };
         let flight = Flight::Task { client: self.client, position: number, task };
         let (part, set) = (&running.part, &running.set);
@@ -547,12 +546,11 @@ impl Pipe {
         };
         match &part.tasks[usize::from(task)].work {
             Work::Arrive { .. } => unreachable!("nothing comes before it"),
-            &Work::Read { row, into } => {
+            &Work::Read { row, into } | &Work::Peek { row, into } => {
                 out.io(flight, self.member, IoOp::Read { sector: sector(row), buf: slot(into) });
             }
-            &Work::Store { row, from } => {
-                let op = IoOp::Write { sector: sector(row), buf: slot(from), fua: set.fua };
-                out.io(flight, self.member, op);
+            Work::Store { .. } | Work::Blank { .. } => {
+                self.start_store((number, task), spoiled, out);
             }
             Work::Sum { inputs, output, accumulate } => {
                 let compute = Compute::Sum {
@@ -577,8 +575,25 @@ impl Pipe {
         }
     }
 
+    /// A task could not read what would only have been of use: what it was for hears of it.
+    fn peeked_in_vain(&mut self, number: u16, task: u16) -> bool {
+        let position = &mut self.positions[usize::from(number)];
+        let Some(running) = &position.running else { return false };
+        let task = &running.part.tasks[usize::from(task)];
+        let peek = matches!(task.work, Work::Peek { .. });
+        for &next in task.next.iter().filter(|_| peek) {
+            position.states[usize::from(next)].spoiled = true;
+        }
+        peek
+    }
+
+    pub(super) fn running(&self, number: u16) -> Option<(&Set, &Part)> {
+        let running = self.positions[usize::from(number)].running.as_ref()?;
+        Some((&running.set, &running.part))
+    }
+
     /// In the arena.
-    fn slot(&self, part: &Part, set: &Set, place: Place) -> Buf {
+    pub(super) fn slot(&self, part: &Part, set: &Set, place: Place) -> Buf {
         let buf = match place {
             Place::Arrival(transfer) => self.pipeline.arrival(&part.plan, set, transfer),
             Place::Fresh(fresh) => self.pipeline.fresh(set, self.role, fresh),

@@ -51,7 +51,8 @@ impl Course {
     pub fn live(&self, transfer: usize, mode: Mode, touched: &Touched) -> bool {
         let transfer = &self.schedule.transfers()[transfer];
         let wanted = || transfer.terms.iter().any(|(index, _)| touched.contains(index));
-        !self.missing.contains(transfer.to)
+        mode != Mode::Blank
+            && !self.missing.contains(transfer.to)
             && (mode == Mode::Reconstruct || touched.is_all() || wanted())
     }
 

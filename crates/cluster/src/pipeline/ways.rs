@@ -45,6 +45,7 @@ pub(super) fn allowed(code: &StripeCode, mode: Mode, touched: &Touched, missing:
         // What a lost block differs by is not known.
         Mode::Delta => touched.count() > 0 && !lost.any(|index| touched.contains(index)),
         Mode::Reconstruct => lost.all(|index| touched.contains(index)),
+        Mode::Blank => touched.is_all(),
     }
 }
 

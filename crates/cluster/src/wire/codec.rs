@@ -203,6 +203,7 @@ impl Field for Mode {
             Self::Full => 0,
             Self::Reconstruct => 1,
             Self::Delta => 2,
+            Self::Blank => 4,
         };
         number.put(out);
     }
@@ -211,6 +212,7 @@ impl Field for Mode {
             0 => Ok(Self::Full),
             1 => Ok(Self::Reconstruct),
             2 => Ok(Self::Delta),
+            4 => Ok(Self::Blank),
             _ => Err(WireError::Value("mode")),
         }
     }

@@ -175,6 +175,15 @@ impl Array {
         }
     }
 
+    /// Opens a slice-set that makes its range read as zeroes.
+    pub(super) fn blank(&mut self, set: &Set) {
+        let range = set.offset as usize..(set.offset + set.len) as usize;
+        for block in &mut self.model[set.stripe as usize] {
+            block[range.clone()].fill(0);
+        }
+        self.write_some(set, &Touched::none(set.touched.blocks()));
+    }
+
     /// What a block must hold, whole, that is this sum of the data.
     pub(super) fn content(&self, stripe: u64, terms: &Terms) -> Vec<u8> {
         let mut block = vec![0; CHUNK as usize];

@@ -3,5 +3,6 @@ mod degraded;
 mod hostile;
 mod sets;
 mod setup;
+mod thin;
 mod votes;
 mod world;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use braid_array::Refusal;
-use braid_array::action::{Compute, Event};
+use braid_array::action::{Checked, Compute, Event};
 use braid_array::array::Scratch;
 use braid_array::events::ArrayEvent;
 use braid_array::fabric::{FabricEvent, FabricOp, NoteOp, PeerId, Survey, Volume, VolumeOp};
@@ -52,7 +52,12 @@ pub(super) struct Site {
     /// I/O on these sectors fails.
     pub(super) bad_sectors: BTreeSet<u64>,
     pub(super) flushes: usize,
+    /// Sectors that can be written.
+    pub(super) unreadable: Vec<u64>,
+    pub(super) writes: usize,
     pub(super) durable_writes: usize,
+    /// Ranges that were to read as zeroes and need no space.
+    pub(super) given_back: usize,
     pub(super) replies: Vec<Result<(), Refusal>>,
     /// For the log.
     pub(super) said: Vec<ArrayEvent>,
@@ -91,7 +96,10 @@ impl World {
             down: false,
             bad_sectors: BTreeSet::new(),
             flushes: 0,
+            unreadable: Vec::new(),
+            writes: 0,
             durable_writes: 0,
+            given_back: 0,
             replies: Vec::new(),
             said: Vec::new(),
         };
@@ -246,8 +254,8 @@ impl World {
                 self.answer(site, io, result);
             }
             Pending::Compute(site, io, compute) => {
-                self.sites[site].compute(&compute);
-                self.answer(site, io, Ok(()));
+                let result = Ok(self.sites[site].compute(&compute));
+                self.sites[site].node.handle(Instant(0), Event::Done { io, result });
             }
             Pending::Note(site, io, NoteOp::Read { name }) => {
                 let bytes = self.sites[site].notes.get(&name).cloned().unwrap_or_default();
@@ -401,10 +409,20 @@ impl Site {
                 self.flushes += 1;
                 return Ok(());
             }
+            IoOp::WriteZeroes { sector, sectors, unmap: true, .. } => {
+                let range = &mut volume[(sector * SECTOR_BYTES) as usize..];
+                range[..(sectors * SECTOR_BYTES) as usize].fill(0);
+                self.given_back += 1;
+                return Ok(());
+            }
             other => unreachable!("{other:?}"),
         };
+        let reads = matches!(op, IoOp::Read { .. });
         let sectors = sector..sector + u64::from(buf.len) / SECTOR_BYTES;
         if self.bad_sectors.iter().any(|bad| sectors.contains(bad)) {
+            return Err(IoError::MEDIUM);
+        }
+        if reads && self.unreadable.iter().any(|bad| sectors.contains(bad)) {
             return Err(IoError::MEDIUM);
         }
         let stored = &mut volume[(sector * SECTOR_BYTES) as usize..][..buf.len as usize];
@@ -413,18 +431,27 @@ impl Site {
             IoOp::Read { .. } => memory.copy_from_slice(stored),
             _ => stored.copy_from_slice(memory),
         }
+        self.writes += usize::from(matches!(op, IoOp::Write { .. }));
         self.durable_writes += usize::from(matches!(op, IoOp::Write { fua: true, .. }));
         Ok(())
     }
 
-    fn compute(&mut self, compute: &Compute) {
-        let Compute::Sum { inputs, coefs, outputs, accumulate } = compute else {
-            unreachable!("nodes check nothing");
+    fn compute(&mut self, compute: &Compute) -> Outcome {
+        let (inputs, coefs, outputs, accumulate) = match compute {
+            Compute::Sum { inputs, coefs, outputs, accumulate } => {
+                (inputs, coefs, outputs, accumulate)
+            }
+            &Compute::Compare { a, b } => {
+                let p_differs = u64::from(self.bytes(a).to_vec() != self.bytes(b));
+                return Outcome::Checked(Checked { p_differs, ..Checked::default() });
+            }
+            Compute::Check { .. } => unreachable!("nodes check nothing"),
         };
         let inputs: Vec<Vec<u8>> = inputs.iter().map(|&buf| self.bytes(buf).to_vec()).collect();
         let inputs: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
         let [output] = outputs[..] else { unreachable!("one output") };
         braid_parity::combine(&mut [self.bytes(output)], coefs, &inputs, *accumulate);
+        Outcome::Done
     }
 
     fn volume(&mut self, op: VolumeOp) -> Result<Volume, Refusal> {
