@@ -1,6 +1,6 @@
 //! I/O on volumes, computations, and volumes that come and go.
 
-use braid_array::action::Event;
+use braid_array::action::{Checked, Event};
 use braid_array::fabric::{NoteOp, Volume, VolumeOp};
 use braid_array::{Buf, Compute, IoError, IoId, IoOp, MemberId, Outcome, Refusal, SECTOR_BYTES};
 
@@ -146,7 +146,11 @@ impl World {
             Kind::Compute(compute) => {
                 let skip = self.mutates(Mutation::SkipCompute, 50);
                 let arena = &mut self.processes[process].arena;
-                let result = if skip { Outcome::Done } else { compute::run(arena, &compute) };
+                let mut result = if skip { Outcome::Done } else { compute::run(arena, &compute) };
+                let blind = self.temper.mutation == Some(Mutation::SeeNoDifference);
+                if blind && matches!(result, Outcome::Checked(_)) {
+                    result = Outcome::Checked(Checked::default());
+                }
                 Event::Done { io, result: Ok(result) }
             }
             Kind::Load(buf) => {
@@ -202,7 +206,9 @@ impl World {
             }
             IoOp::WriteZeroes { sector, sectors, fua, .. } => {
                 disk.writable(sector, sectors)?;
-                disk.write_zeroes(sector, sectors, durable(fua));
+                if mutation != Some(Mutation::DropZeroes) {
+                    disk.write_zeroes(sector, sectors, durable(fua));
+                }
                 Ok(())
             }
             IoOp::Discard { sector, sectors } => {

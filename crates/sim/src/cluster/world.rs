@@ -58,16 +58,22 @@ pub enum Mutation {
     LosePut,
     /// What nodes note is answered but not kept.
     DropNote,
+    /// Ranges that are to read as zeroes stay as they are.
+    DropZeroes,
+    /// All that is compared is the same.
+    SeeNoDifference,
 }
 
 impl Mutation {
     /// All of them, with their names on the command line.
-    pub const ALL: [(Self, &'static str); 5] = [
+    pub const ALL: [(Self, &'static str); 7] = [
         (Self::DropFlush, "drop-flush"),
         (Self::IgnoreFua, "ignore-fua"),
         (Self::SkipCompute, "skip-compute"),
         (Self::LosePut, "lose-put"),
         (Self::DropNote, "drop-note"),
+        (Self::DropZeroes, "drop-zeroes"),
+        (Self::SeeNoDifference, "see-no-difference"),
     ];
 
     /// By name.
