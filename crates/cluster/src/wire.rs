@@ -401,6 +401,19 @@ messages! {
         /// Tag.
         tag: u32,
     }
+    /// Client: which node is this? Needs no volume, and is to be asked before `Grant`, which ends
+    /// what the client has there already. Answer: `Identity`.
+    64 Identify {
+        /// Tag.
+        tag: u32,
+    }
+    /// Node: this.
+    65 Identity {
+        /// Tag.
+        tag: u32,
+        /// By a number that no other node has.
+        node: u64,
+    }
 }
 
 impl Message {

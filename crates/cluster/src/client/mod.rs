@@ -487,7 +487,7 @@ impl Client {
                 self.answered(role, tag, Ok(None));
                 self.heard_of_storage(role, storage_silent_ms);
             }
-            Message::NodeInfo { tag, node, .. } => self.newcomer_is(role, tag, node),
+            Message::Identity { tag, node } => self.newcomer_is(role, tag, node),
             Message::Granted { tag, view, incarnation, node } if !self.alive(role) => {
                 let grant = Grant { view, incarnation, node };
                 self.return_granted(role, tag, Some(grant));

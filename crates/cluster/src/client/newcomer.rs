@@ -98,8 +98,7 @@ impl Client {
 
     /// A newcomer is connected. Had it another member, a grant would end that one's connection.
     pub(super) fn ask_who_it_is(&mut self, role: u16) {
-        let after = String::new();
-        self.return_step(role, Step::Asking, |tag| Message::NodeStatus { tag, after });
+        self.return_step(role, Step::Asking, |tag| Message::Identify { tag });
     }
 
     /// It is this node.

@@ -259,6 +259,7 @@ impl Node {
             | Message::CreateVolume { .. }
             | Message::OpenVolume { .. }
             | Message::NodeStatus { .. }
+            | Message::Identify { .. }
             | Message::Shutdown { .. } => {
                 let id = ClientId(self.next_client);
                 self.next_client += 1;
@@ -375,6 +376,10 @@ impl Node {
             }
             Message::NodeStatus { tag, after } => {
                 self.survey(id, tag, after);
+                return Ok(());
+            }
+            Message::Identify { tag } => {
+                self.answer(id, &Message::Identity { tag, node: self.id });
                 return Ok(());
             }
             Message::Shutdown { tag } => {

@@ -24,6 +24,8 @@ fn of_administrators() -> Vec<Message> {
             more: true,
         },
         Message::RemoveVolume { tag: 10 },
+        Message::Identify { tag: 3 },
+        Message::Identity { tag: 3, node: 1 << 60 },
         Message::Shutdown { tag: 10 },
     ]
 }
