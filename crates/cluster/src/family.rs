@@ -3,10 +3,11 @@
 use braid_array::level::{Layout, LayoutError, Level};
 use braid_array::refusal::{Advised, Next};
 
+use crate::set::Roles;
 use crate::xor2d::{NodesError, Xor2d};
 use crate::{Planner, Schedule};
 use braid_array::code::levels::{self, LevelError};
-use braid_array::code::{Losses, StripeCode};
+use braid_array::code::{Losses, Recovery, StripeCode};
 
 /// The level in the superblocks of an array with the 2-D XOR code. md has no such level and
 /// refuses to run the array; its members would make no sense to it.
@@ -142,6 +143,19 @@ impl Family {
                 Ok(Losses::of(level, layout, nodes.into()).map_err(LevelError::from)?)
             }
             Self::Xor2d => Ok(Losses::any(nodes, 2)),
+        }
+    }
+
+    /// How the blocks that these roles hold of a stripe of this code come back, read from as few
+    /// blocks as are known to do; `None` when they cannot.
+    #[must_use]
+    pub fn recovery(self, code: &StripeCode, lost: Roles) -> Option<Recovery> {
+        let lost: Vec<u16> = lost.iter().collect();
+        match (self, &lost[..]) {
+            (Self::Xor2d, &[only]) if only < code.nodes() => {
+                Some(Xor2d::new(code.nodes().into()).ok()?.fewest_reads(only))
+            }
+            _ => Recovery::plan(code, &lost),
         }
     }
 

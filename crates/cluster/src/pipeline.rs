@@ -17,6 +17,7 @@
 
 mod course;
 mod params;
+mod restore;
 #[cfg(test)]
 mod tests;
 mod ways;
@@ -76,8 +77,8 @@ struct Room {
     fresh: u32,
 }
 
-/// Plans by what stripes they are for and by planner.
-type Plans = BTreeMap<(u16, Planner), Arc<Course>>;
+/// Plans by what stripes they are for, by planner, and by the role that gets its blocks back.
+type Plans = BTreeMap<(u16, Planner, Option<u16>), Arc<Course>>;
 
 /// So many different sets of missing roles have plans that are kept.
 const KEPT_PLANS: usize = 4;
@@ -243,7 +244,7 @@ impl Pipeline {
     ) -> Option<Arc<Course>> {
         let Params { family, nodes, .. } = self.params;
         let variant = (stripe % u64::from(family.period(nodes))) as u16;
-        if let Some(plan) = self.plans_of(missing).get(&(variant, planner)) {
+        if let Some(plan) = self.plans_of(missing).get(&(variant, planner, None)) {
             return Some(Arc::clone(plan));
         }
         let code = family.code(nodes, u64::from(variant)).ok()?;
@@ -257,7 +258,7 @@ impl Pipeline {
             return None;
         }
         let plan = Arc::new(Course::new(code, schedule, missing));
-        self.plans_of(missing).insert((variant, planner), Arc::clone(&plan));
+        self.plans_of(missing).insert((variant, planner, None), Arc::clone(&plan));
         Some(plan)
     }
 
@@ -280,8 +281,11 @@ impl Pipeline {
             && set.offset.checked_add(set.len).is_some_and(|end| end <= chunk_bytes)
             && (set.offset | set.len).is_multiple_of(SECTOR_BYTES as u32)
             && set.touched.blocks() == self.data_blocks;
-        let survived = set.missing.iter().all(|role| role < nodes)
-            && self.losses.survives(|role| set.missing.contains(role));
+        let fits = fits && set.missing.iter().all(|role| role < nodes);
+        if let Mode::Restore(role) = set.mode {
+            return if fits { self.plan_restore(set, role) } else { None };
+        }
+        let survived = self.losses.survives(|role| set.missing.contains(role));
         let known = match set.planner {
             Planner::Client => set.mode == Mode::Full && set.touched.is_all(),
             other => Some(other) == self.planner_without(set.position, set.missing),
@@ -311,6 +315,12 @@ impl Pipeline {
     #[must_use]
     pub fn arrivals(&self, position: u16, node: u16) -> u32 {
         self.rooms[usize::from(position % self.params.nodes)][usize::from(node)].received
+    }
+
+    /// The slot of an arrival that a plan does not have.
+    #[must_use]
+    pub fn idle(&self, set: &Set, node: u16, rank: u16) -> Buf {
+        self.slot(set, node, rank.into())
     }
 
     /// The slot for the sum that is the `number`th not formed in place.

@@ -133,7 +133,7 @@ impl FromIterator<u16> for Roles {
 
 /// How the parities of a slice-set come about. A schedule adds up the values of data blocks; the
 /// modes differ in what those values are and in what becomes of the sums.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Mode {
     /// The value of a touched block is its new content, which replaces the old. Sums are the new
     /// parities. Either all blocks are touched, or there are copies only and no parities: then what
@@ -146,6 +146,9 @@ pub enum Mode {
     /// content replaces the old. Sums are added to the old parities. What has no touched block in
     /// it stays as it is.
     Delta,
+    /// No block gets new content: this role gets all its blocks of the slice back, from what the
+    /// others hold that are not missing. See [`Chains`](crate::schedule::Chains).
+    Restore(u16),
     /// The stripe reads as zeroes, all of it: all blocks are touched, and no content travels. The
     /// nodes give the space back.
     Blank,
@@ -176,6 +179,18 @@ pub struct Set {
     pub touched: Touched,
     /// Roles that have no part in it: their cells stay as they are, whatever is written.
     pub missing: Roles,
+}
+
+impl Set {
+    /// Is what nodes do in it the same as in many others, of the same mode?
+    #[must_use]
+    pub fn is_common(&self) -> bool {
+        match self.mode {
+            Mode::Full => self.touched.is_all(),
+            Mode::Reconstruct | Mode::Delta | Mode::Blank => false,
+            Mode::Restore(_) => true,
+        }
+    }
 }
 
 const TRANSFER_BITS: u32 = 12;

@@ -1,6 +1,7 @@
 //! Some seeds of arrays over nodes pass (`make sim` runs many), a seed is the same run each time,
 //! faults are noticed.
 
+use braid_array::status::MemberState;
 use braid_cluster::pipeline::{Params, Slots};
 use braid_cluster::{Family, Planner};
 use braid_sim::cluster::run::{Options, run_seed};
@@ -111,5 +112,48 @@ fn a_small_write_is_sent_once_and_only_differences_travel_between_nodes() {
         let [client, between, messages] = traffic(&mut session, 8, &starts);
         assert_eq!((client, between), (1.0, 2.0), "{nodes} nodes");
         assert!(messages < 0.1, "{nodes} nodes: {messages} message bytes per byte");
+    }
+}
+
+/// Has the client lose a node and take it back, until that holds all again.
+fn lose_and_take_back(session: &mut Session, role: u16) {
+    let node = session.nodes[usize::from(role)];
+    for connection in session.world.connections_between(node, session.client) {
+        session.world.break_connection(connection);
+    }
+    (session.dead, session.troubled) = (true, true);
+    session.lost.push(role);
+    let whole = |session: &mut Session| {
+        let status = session.world.processes[session.client].client().status();
+        status.members.iter().all(|member| member.state == MemberState::InSync)
+    };
+    while whole(session) {
+        assert!(session.step().expect("no fault"), "the loss goes unnoticed");
+    }
+    while !whole(session) {
+        assert!(session.step().expect("no fault"), "it does not come back");
+    }
+}
+
+#[test]
+fn a_node_gets_what_it_lacks_from_the_others_and_nothing_from_the_client() {
+    for (nodes, rows, data) in [(4, 2, 4), (5, 4, 12), (8, 6, 36)] {
+        let mut session = client(nodes, Planner::Encoder { node: 0 });
+        let stripe = data * CHUNK_BYTES / 512;
+        (0..4).for_each(|number| write(&mut session, number * stripe, stripe));
+        let sent = |session: &Session, process| session.world.watch.sent(process).put_bytes;
+        let before: Vec<u64> = session.nodes.iter().map(|&node| sent(&session, node)).collect();
+        let client = sent(&session, session.client);
+        lose_and_take_back(&mut session, 1);
+        assert_eq!(sent(&session, session.client), client, "{nodes} nodes");
+        let blocks = 4 * rows * CHUNK_BYTES;
+        let mut all = 0;
+        for (role, (&node, before)) in session.nodes.iter().zip(before).enumerate() {
+            let put = sent(&session, node) - before;
+            assert!(if role == 1 { put == 0 } else { put <= blocks }, "{nodes} nodes, {role}");
+            all += put;
+        }
+        // Each block passes through all nodes of an equation but its own.
+        assert_eq!(all, u64::from(nodes - 2) * blocks, "{nodes} nodes");
     }
 }

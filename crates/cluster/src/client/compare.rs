@@ -21,6 +21,7 @@ use braid_array::{Compute, IoError, MemberId, Outcome};
 use super::extent::{Extent, Piece, Whose};
 use super::{BLOCK_BYTES, BTreeMap, Buf, Client, Key, SECTOR_BYTES, Use, VecDeque};
 use crate::pipeline::Course;
+use crate::set::Roles;
 use doubt::{Doubt, Misfit};
 
 /// Blocks that one comparison tells apart. No pipeline has longer slices than these are.
@@ -212,7 +213,7 @@ impl Client {
         let content = |&index: &u32| (index, compare.blocks[&data[index as usize]]);
         let contents = compare.righted.iter().map(content).collect();
         let extent = compare.extent;
-        self.add_background_job(key, contents);
+        self.add_background_job(key, contents, Roles::NONE);
         self.reader_gone(&extent);
     }
 

@@ -23,6 +23,7 @@ mod pace;
 mod read;
 mod rejoin;
 mod requests;
+mod restore;
 mod sets;
 mod setup;
 mod silence;
@@ -119,6 +120,12 @@ pub const NODE_TIMEOUT_MS: u64 = 5000;
 
 const RULES: Rules =
     Rules { scrubs_whole: true, units_at_once: 4, stop_patience_ms: 10_000, marks_ahead: 4 };
+
+/// What the keeper has to know; users' slice-sets get the other half of the positions.
+fn rules(params: &Params) -> Rules {
+    let units_at_once = RULES.units_at_once.max(usize::from(params.wide.count) / 2);
+    Rules { units_at_once, ..RULES }
+}
 
 /// A slice of a stripe: the stripe, and the number of the slice in its blocks.
 type Key = (u64, u32);
@@ -289,7 +296,7 @@ impl Client {
         let kept = member::kept(&config.members, config.bitmap, config.read_only, BLOCK_BYTES);
         let kept = kept.ok_or("an array has members")?;
         let takeover = Takeover::new(kept.superblock.set_uuid, config.force, &config.members);
-        let mut keeper = Keeper::new(Instant(0), kept, Box::new(space.clone()), RULES)?;
+        let mut keeper = Keeper::new(Instant(0), kept, Box::new(space.clone()), rules(&params))?;
         keeper.rebuild_what_was_under_way();
         let links = Link::all(config.members, params.reads.count);
         let mut client = Self {

@@ -432,7 +432,7 @@ impl Client {
         let kind = usize::from(position >= self.params().wide.count);
         let more = !self.jobs[kind].is_empty();
         self.free[kind].push_back(position);
-        let OpenSet { mut job, staged, stage, .. } = open;
+        let OpenSet { set, mut job, staged, stage, .. } = open;
         self.staging.give(staged);
         if stage == Stage::Dropped {
             job.tries += 1;
@@ -444,6 +444,10 @@ impl Client {
         }
         self.mix.credit(self.keeper.now(), more);
         let (key, fine) = (job.key, !self.keeper.has_failed());
+        if fine && job.goes_on_after(set.mode) {
+            self.set_closed(key, position);
+            return self.jobs[kind].push_front(job);
+        }
         if job.background {
             self.work_set_over(key, fine);
         } else {

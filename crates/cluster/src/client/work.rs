@@ -4,6 +4,7 @@ use braid_array::keeper::{Done, Fix, Unit, Unread, Work};
 
 use super::{BTreeMap, Client, Key, SECTOR_BYTES};
 use crate::pipeline::lost_blocks;
+use crate::set::Roles;
 
 /// A unit that has been asked for.
 #[derive(Clone, Debug)]
@@ -39,10 +40,15 @@ impl Client {
                 continue;
             }
             match task.work {
-                // Sums, and what lost nodes are to hold, are made anew of what is there.
-                Work::Compare(Fix::Resync) | Work::Rebuild(_) => {
+                Work::Rebuild(ref targets) => {
+                    let restores = self.restorable(key, targets).unwrap_or_default();
                     self.working.insert(key, task);
-                    self.add_background_job(key, BTreeMap::new());
+                    self.add_background_job(key, BTreeMap::new(), restores);
+                }
+                // Sums are made anew of what is there.
+                Work::Compare(Fix::Resync) => {
+                    self.working.insert(key, task);
+                    self.add_background_job(key, BTreeMap::new(), Roles::NONE);
                 }
                 // Nothing can be compared with what is not there.
                 Work::Compare(_) if !self.lost().is_empty() => self.work_over(&task, Done::Failed),

@@ -23,6 +23,8 @@ pub(super) struct PendingSet {
     pub(super) background: bool,
     /// Otherwise they say that data may change once this is told.
     pub(super) ticket: Option<u64>,
+    /// Roles that get their blocks from the others, one slice-set for each.
+    pub(super) restores: Roles,
     /// How often it was dropped.
     pub(super) tries: u32,
 }
@@ -118,7 +120,9 @@ impl Client {
                 self.add_parts(id, 1);
             }
             let (by_client, background, ticket) = (None, false, None);
-            self.add_job(PendingSet { key, by_client, range, background, ticket, tries: 0 });
+            let (restores, tries) = (Roles::NONE, 0);
+            let job = PendingSet { key, by_client, range, background, ticket, restores, tries };
+            self.add_job(job);
         }
         for id in gather.requests() {
             self.piece_over(id, Ok(()));
@@ -135,8 +139,14 @@ impl Client {
     }
 
     /// A slice-set that makes the parities of a slice right, whatever they are now. Data blocks get
-    /// the content of these buffers, which are whole slices.
-    pub(super) fn add_background_job(&mut self, key: Key, contents: BTreeMap<u32, Buf>) {
+    /// the content of these buffers, which are whole slices. Or one that gives roles what they are
+    /// to hold, for each of them.
+    pub(super) fn add_background_job(
+        &mut self,
+        key: Key,
+        contents: BTreeMap<u32, Buf>,
+        restores: Roles,
+    ) {
         self.areas.entry(key).or_default();
         let mut touched = Touched::none(self.pipeline.data_blocks());
         contents.keys().for_each(|&index| touched.insert(index));
@@ -149,8 +159,8 @@ impl Client {
             fua: false,
             blank: false,
         };
-        let (by_client, ticket) = (Some(false), Some(0));
-        self.add_job(PendingSet { key, by_client, range, background: true, ticket, tries: 0 });
+        let (by_client, background, ticket, tries) = (Some(false), true, Some(0), 0);
+        self.add_job(PendingSet { key, by_client, range, background, ticket, restores, tries });
     }
 
     /// The roles that have no part in a slice-set there: their nodes are lost, or do not hold what
@@ -212,6 +222,9 @@ impl Client {
     /// Opens the first job, if there are a position and buffers for what it needs.
     fn open_first(&mut self, kind: usize) -> bool {
         let job = &self.jobs[kind][0];
+        if let Some(role) = job.restores.iter().next() {
+            return self.open_restore(kind, role);
+        }
         let (range, background) = (job.range.touched.clone(), job.background);
         let missing = self.missing(job.key, background);
         let redundant = self.redundant();

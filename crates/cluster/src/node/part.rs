@@ -2,6 +2,8 @@
 //! go where; here it is said in full: what is read before, where sums are formed in each mode, and
 //! what must be over before a slot is written.
 
+mod restore;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -16,6 +18,8 @@ use braid_array::code::{Cell, Content};
 pub(super) enum Place {
     /// In which this transfer arrives.
     Arrival(usize),
+    /// In which a chain of this row would arrive, if it did not begin here.
+    Idle(u16),
     /// For the sum of this number that is not formed in place.
     Fresh(u32),
     /// For the old content of this row.
@@ -73,17 +77,11 @@ pub(super) struct Part {
 
 impl Part {
     pub(super) fn new(plan: Arc<Course>, node: u16, mode: Mode, touched: &Touched) -> Self {
+        if let Some(chains) = &plan.chains {
+            return Self::of_chains(Arc::clone(&plan), chains, node, touched);
+        }
         let program = plan.part(node, mode, touched);
-        let mut builder = Builder {
-            plan: &plan,
-            node,
-            mode,
-            touched,
-            tasks: Vec::new(),
-            arrivals: BTreeMap::new(),
-            values: BTreeMap::new(),
-            olds: BTreeMap::new(),
-        };
+        let mut builder = Builder::new(&plan, node, mode, touched);
         if mode == Mode::Blank {
             builder.blank();
         }
@@ -106,8 +104,7 @@ impl Part {
                 None => builder.step(step, output),
             }
         }
-        let Builder { tasks, arrivals, .. } = builder;
-        Self { plan, tasks, arrivals: arrivals.into_iter().collect() }
+        builder.part(&plan)
     }
 
     /// The task that waits for a transfer.
@@ -134,6 +131,26 @@ struct Builder<'a> {
     values: BTreeMap<usize, (Place, u16)>,
     /// By row: the task that reads the old content.
     olds: BTreeMap<u16, u16>,
+}
+
+impl<'a> Builder<'a> {
+    const fn new(plan: &'a Course, node: u16, mode: Mode, touched: &'a Touched) -> Self {
+        Self {
+            plan,
+            node,
+            mode,
+            touched,
+            tasks: Vec::new(),
+            arrivals: BTreeMap::new(),
+            values: BTreeMap::new(),
+            olds: BTreeMap::new(),
+        }
+    }
+
+    fn part(self, plan: &Arc<Course>) -> Part {
+        let (plan, arrivals) = (Arc::clone(plan), self.arrivals.into_iter().collect());
+        Part { plan, tasks: self.tasks, arrivals }
+    }
 }
 
 impl Builder<'_> {

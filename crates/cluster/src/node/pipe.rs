@@ -144,8 +144,8 @@ pub(super) struct Pipe {
     positions: Vec<Position>,
     /// Positions with a slice-set.
     open: usize,
-    /// Of slice-sets with all blocks touched, by what they depend on.
-    parts: BTreeMap<(Roles, u16, Planner), Arc<Part>>,
+    /// Of slice-sets that are common, by what they depend on.
+    parts: BTreeMap<(Roles, u16, Planner, Mode), Arc<Part>>,
 }
 
 impl Pipe {
@@ -269,14 +269,14 @@ impl Pipe {
     pub(super) fn open(&mut self, set: Set, out: &mut Out) -> Result<(), Violation> {
         let plan = self.pipeline.plan_of(&set).filter(|_| self.write);
         let plan = plan.ok_or(Violation("a slice-set that may not be opened"))?;
-        let part = if set.touched.is_all() && set.mode == Mode::Full {
+        let part = if set.is_common() {
             let params = self.pipeline.params();
             let variant = set.stripe % u64::from(params.family.period(params.nodes));
             let new = || Arc::new(Part::new(plan, self.role, set.mode, &set.touched));
             if self.parts.len() >= KEPT_PARTS {
                 self.parts.clear();
             }
-            let key = (set.missing, variant as u16, set.planner);
+            let key = (set.missing, variant as u16, set.planner, set.mode);
             Arc::clone(self.parts.entry(key).or_insert_with(new))
         } else {
             Arc::new(Part::new(plan, self.role, set.mode, &set.touched))
@@ -596,6 +596,7 @@ impl Pipe {
     pub(super) fn slot(&self, part: &Part, set: &Set, place: Place) -> Buf {
         let buf = match place {
             Place::Arrival(transfer) => self.pipeline.arrival(&part.plan, set, transfer),
+            Place::Idle(rank) => self.pipeline.idle(set, self.role, rank),
             Place::Fresh(fresh) => self.pipeline.fresh(set, self.role, fresh),
             Place::Old(row) => self.pipeline.old(set, self.role, row),
         };

@@ -1,7 +1,7 @@
 //! A schedule as the nodes of a slice-set carry it out.
 
 use crate::program::{Operation, Program};
-use crate::schedule::{Endpoint, Schedule};
+use crate::schedule::{Chains, Endpoint, Schedule};
 use crate::set::{Mode, Roles, Touched};
 use braid_array::code::{Content, StripeCode};
 
@@ -12,6 +12,8 @@ pub struct Course {
     pub code: StripeCode,
     /// The schedule.
     pub schedule: Schedule,
+    /// When it gives a role its blocks back: how.
+    pub chains: Option<Chains>,
     /// Who has no part in it.
     missing: Roles,
     /// By transfer: its slot among those that arrive at its node.
@@ -38,7 +40,21 @@ impl Course {
             sums.count() as u32
         };
         let fresh = (0..code.nodes()).map(fresh).collect();
-        Self { code, schedule, missing, ranks, received, fresh }
+        Self { code, schedule, chains: None, missing, ranks, received, fresh }
+    }
+
+    /// Of a slice-set that gives a role its blocks back. A chain has the same slot at every node.
+    pub(super) fn of_chains(code: StripeCode, chains: Chains, missing: Roles) -> Self {
+        let nodes = usize::from(code.nodes());
+        Self {
+            schedule: chains.schedule(&code),
+            missing,
+            ranks: chains.links().iter().map(|link| link.row.into()).collect(),
+            received: vec![code.rows().into(); nodes],
+            fresh: vec![0; nodes],
+            chains: Some(chains),
+            code,
+        }
     }
 
     /// Its slot among those that arrive at its node.
@@ -56,12 +72,13 @@ impl Course {
             && (mode == Mode::Reconstruct || touched.is_all() || wanted())
     }
 
-    /// What a node does in such a slice-set; nothing when it has no part in it. The inputs that
-    /// are data indices below the number of blocks are values in the sense of [`Mode`]. An input
-    /// that the node gets from its own store does not arrive: see [`Course::arrives`].
+    /// What a node does in such a slice-set, save along chains; nothing when it has no part in it.
+    /// The inputs that are data indices below the number of blocks are values in the sense of
+    /// [`Mode`]. An input that the node gets from its own store does not arrive: see
+    /// [`Course::arrives`].
     #[must_use]
     pub fn part(&self, node: u16, mode: Mode, touched: &Touched) -> Program {
-        if self.missing.contains(node) {
+        if self.missing.contains(node) || self.chains.is_some() {
             return Program::default();
         }
         let live = |transfer| self.live(transfer, mode, touched);
@@ -97,6 +114,10 @@ impl Course {
     #[must_use]
     pub fn involved(&self, mode: Mode, touched: &Touched) -> Vec<u16> {
         let nodes = (0..self.code.nodes()).filter(|&node| !self.missing.contains(node));
+        if let Some(chains) = &self.chains {
+            let ends = chains.links().iter().flat_map(|link| [link.from, link.to]);
+            return ends.collect::<Roles>().iter().collect();
+        }
         if touched.is_all() {
             return nodes.collect();
         }

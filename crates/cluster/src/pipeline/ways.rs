@@ -46,6 +46,8 @@ pub(super) fn allowed(code: &StripeCode, mode: Mode, touched: &Touched, missing:
         Mode::Delta => touched.count() > 0 && !lost.any(|index| touched.contains(index)),
         Mode::Reconstruct => lost.all(|index| touched.contains(index)),
         Mode::Blank => touched.is_all(),
+        // It has no sums of data to form, but chains.
+        Mode::Restore(_) => false,
     }
 }
 

@@ -7,10 +7,12 @@
 
 mod build;
 mod plans;
+mod restore;
 mod verify;
 
 pub(crate) use build::{Tree, from_trees};
 pub use plans::Planner;
+pub use restore::{Chains, Link};
 pub use verify::Fault;
 
 use braid_array::refusal::{Advised, Next};

@@ -203,15 +203,20 @@ impl Field for Mode {
             Self::Full => 0,
             Self::Reconstruct => 1,
             Self::Delta => 2,
+            Self::Restore(_) => 3,
             Self::Blank => 4,
         };
         number.put(out);
+        if let Self::Restore(role) = self {
+            role.put(out);
+        }
     }
     fn get(input: &mut &[u8]) -> Result<Self, WireError> {
         match u8::get(input)? {
             0 => Ok(Self::Full),
             1 => Ok(Self::Reconstruct),
             2 => Ok(Self::Delta),
+            3 => Ok(Self::Restore(u16::get(input)?)),
             4 => Ok(Self::Blank),
             _ => Err(WireError::Value("mode")),
         }

@@ -75,6 +75,7 @@ fn some() -> Vec<Message> {
         Message::Join { session: 1, role: 2 },
         Message::Open { set: set.clone() },
         Message::Open { set: whole },
+        Message::Open { set: Set { mode: Mode::Restore(300), ..set.clone() } },
         Message::Closed { position: 7, turn: 5, fine: false },
         Message::Staged {
             position: 7,

@@ -125,6 +125,9 @@ impl Watch {
         let own = transfers.filter(|(_, transfer)| transfer.to == role);
         let mut slots: Vec<Buf> =
             own.map(|(number, _)| pipeline.arrival(&plan, set, number)).collect();
+        if plan.chains.is_some() {
+            slots.extend((0..pipeline.rows()).map(|row| pipeline.idle(set, role, row)));
+        }
         let part = plan.part(role, set.mode, &set.touched);
         let fresh = part.steps().iter().filter(|step| step.output == Output::Fresh).count();
         slots.extend((0..fresh as u32).map(|number| pipeline.fresh(set, role, number)));

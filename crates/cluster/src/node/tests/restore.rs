@@ -1,0 +1,142 @@
+//! Slice-sets that give a role its blocks back: it gets them, and nobody else changes.
+
+use braid_array::code::Cell;
+use braid_array::level::{Layout, Level};
+
+use super::array::{Array, CHUNK};
+use crate::family::Family;
+use crate::pipeline::Params;
+use crate::schedule::Planner;
+use crate::set::{Mode, Roles, Set, Touched};
+
+/// What lies on those that have nothing yet.
+const RUBBISH: u8 = 0xee;
+
+fn md(level: Level) -> Family {
+    Family::Md { level, layout: Layout::default_for(level) }
+}
+
+fn restore(array: &mut Array, (position, stripe): (u16, u64), role: u16, missing: Roles) -> Set {
+    let touched = Touched::none(array.pipeline.data_blocks());
+    let (mode, planner) = (Mode::Restore(role), Planner::Chain);
+    let whole = array.set(position, stripe);
+    Set { mode, planner, touched, missing, ..whole }
+}
+
+fn cells(array: &Array, roles: Roles) -> Vec<Cell> {
+    let rows = 0..array.pipeline.rows();
+    roles.iter().flat_map(|node| rows.clone().map(move |row| Cell { row, node })).collect()
+}
+
+fn fill(array: &mut Array, roles: Roles) {
+    for stripe in 0..array.pipeline.params().stripes {
+        cells(array, roles).into_iter().for_each(|cell| array.cell(stripe, cell).fill(RUBBISH));
+    }
+}
+
+/// At all positions at once, every slice of every stripe.
+fn restore_all(array: &mut Array, role: u16, missing: Roles) {
+    let (positions, stripes) = (array.pipeline.positions(), array.pipeline.params().stripes);
+    let bytes = array.pipeline.position_bytes(0);
+    let slices: Vec<(u64, u32)> = (0..stripes)
+        .flat_map(|stripe| (0..CHUNK / bytes).map(move |slice| (stripe, slice * bytes)))
+        .collect();
+    for slices in slices.chunks(positions.into()) {
+        let mut sets = Vec::new();
+        for (position, &(stripe, offset)) in (0..).zip(slices) {
+            let set = restore(array, (position, stripe), role, missing);
+            let set = Set { offset, len: bytes, ..set };
+            array.write(&set);
+            sets.push(set);
+        }
+        array.run();
+        array.expect_closed(&sets);
+    }
+}
+
+fn restore_each(mut array: Array) {
+    let Params { family, nodes, stripes, .. } = *array.pipeline.params();
+    let losses = family.losses(nodes).expect("a code");
+    for stripe in 0..stripes {
+        for offset in [0, array.pipeline.position_bytes(0)] {
+            let whole = array.set((stripe % 2) as u16, stripe);
+            let set = Set { offset, ..whole };
+            array.write(&set);
+            array.run();
+            array.expect_closed(&[set]);
+        }
+    }
+    array.verify();
+    for (role, other) in (0..nodes).flat_map(|role| (0..nodes).map(move |other| (role, other))) {
+        let missing: Roles = [other].into_iter().filter(|&other| other != role).collect();
+        let lost: Roles = missing.iter().chain([role]).collect();
+        if !losses.survives(|node| lost.contains(node)) {
+            continue;
+        }
+        fill(&mut array, lost);
+        restore_all(&mut array, role, missing);
+        for stripe in 0..stripes {
+            for node in (0..nodes).filter(|&node| !missing.contains(node)) {
+                let wrong = array.wrong_rows(stripe, node);
+                assert_eq!(wrong, [], "stripe {stripe}, node {node}: {role} without {missing:?}");
+            }
+            for cell in cells(&array, missing) {
+                assert!(array.cell(stripe, cell).iter().all(|&byte| byte == RUBBISH));
+            }
+        }
+        for other in missing.iter() {
+            restore_all(&mut array, other, Roles::NONE);
+        }
+        array.verify();
+    }
+}
+
+#[test]
+fn each_node_of_a_code_of_diagonals_comes_back() {
+    for nodes in 4..=7 {
+        let encoder = Planner::Encoder { node: 0 };
+        restore_each(Array::connected(Family::Xor2d, nodes, encoder, nodes.into()));
+    }
+    restore_each(Array::connected(Family::Xor2d, 5, Planner::Static, 1));
+}
+
+#[test]
+fn each_node_of_a_level_comes_back() {
+    let arrays = [
+        (md(Level::Raid1), 2),
+        (md(Level::Raid1), 3),
+        (md(Level::Raid10), 4),
+        (md(Level::Raid10), 5),
+        (md(Level::Raid4), 4),
+        (md(Level::Raid5), 3),
+        (md(Level::Raid5), 5),
+        (md(Level::Raid6), 4),
+        (md(Level::Raid6), 6),
+    ];
+    for (family, nodes) in arrays {
+        restore_each(Array::connected(family, nodes, Planner::Encoder { node: 0 }, nodes.into()));
+    }
+    restore_each(Array::connected(md(Level::Raid6), 5, Planner::Chain, 2));
+}
+
+#[test]
+fn what_cannot_be_restored_is_not_opened() {
+    let mut array = Array::connected(Family::Xor2d, 5, Planner::Encoder { node: 0 }, 1);
+    let fine = restore(&mut array, (0, 0), 1, Roles(1 << 3));
+    let blocks = array.pipeline.data_blocks();
+    let wrong = [
+        Set { mode: Mode::Restore(5), ..fine.clone() },
+        Set { mode: Mode::Restore(u16::MAX), ..fine.clone() },
+        Set { missing: Roles(1 << 1), ..fine.clone() },
+        Set { missing: Roles(1 << 5), ..fine.clone() },
+        Set { missing: Roles(1 << 2 | 1 << 3), ..fine.clone() },
+        Set { planner: Planner::Client, ..fine.clone() },
+        Set { planner: Planner::Encoder { node: 0 }, ..fine.clone() },
+        Set { touched: Touched::all(blocks), ..fine.clone() },
+        Set { offset: CHUNK, ..fine.clone() },
+    ];
+    assert!(array.pipeline.plan_of(&fine).is_some());
+    for set in wrong {
+        assert!(array.pipeline.plan_of(&set).is_none(), "{set:?}");
+    }
+}

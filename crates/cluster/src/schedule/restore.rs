@@ -1,0 +1,90 @@
+//! Who sends what to whom while the blocks of one role come back.
+//!
+//! Each of them is a sum of blocks that others hold. It goes along a chain of those nodes: each
+//! adds what it holds and sends the sum on, the last one to the role. So the role receives every
+//! block once, and nobody sends or receives more blocks than come back.
+
+use std::collections::BTreeMap;
+
+use super::{Endpoint, Input, Schedule, Transfer};
+use braid_array::code::{Cell, Recovery, StripeCode, Terms};
+
+/// One transfer of a chain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// The row of the role that the chain brings back.
+    pub row: u16,
+    /// The transfer with the sum of those who come before in the chain.
+    pub before: Option<usize>,
+    /// Who sends.
+    pub from: u16,
+    /// Who receives.
+    pub to: u16,
+    /// Rows of the sender, ascending, and what they are multiplied with before they are added.
+    pub own: Vec<(u16, u8)>,
+}
+
+/// See the module.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chains {
+    role: u16,
+    links: Vec<Link>,
+}
+
+impl Chains {
+    /// As a recovery says, which gives all blocks of the role back; where chains begin differs
+    /// from `turn` to turn, and from row to row.
+    #[must_use]
+    pub fn new(code: &StripeCode, recovery: &Recovery, role: u16, turn: u16) -> Self {
+        let mut links: Vec<Link> = Vec::new();
+        for row in 0..code.rows() {
+            let sum = recovery.direct(code, &[Cell { row, node: role }]);
+            let mut own: BTreeMap<u16, Vec<(u16, u8)>> = BTreeMap::new();
+            for (&number, &coef) in sum.inputs.iter().zip(&sum.coefs) {
+                let cell = code.cell(number);
+                own.entry(cell.node).or_default().push((cell.row, coef));
+            }
+            own.values_mut().for_each(|rows| rows.sort_unstable());
+            let mut nodes: Vec<(u16, Vec<(u16, u8)>)> = own.into_iter().collect();
+            let first = (usize::from(row) + usize::from(turn)) % nodes.len().max(1);
+            nodes.rotate_left(first);
+            let next: Vec<u16> =
+                nodes.iter().skip(1).map(|(node, _)| *node).chain([role]).collect();
+            let mut before = None;
+            for ((from, own), to) in nodes.into_iter().zip(next) {
+                links.push(Link { row, before, from, to, own });
+                before = Some(links.len() - 1);
+            }
+        }
+        Self { role, links }
+    }
+
+    /// Whose blocks come back.
+    #[must_use]
+    pub const fn role(&self) -> u16 {
+        self.role
+    }
+
+    /// The transfers; one that needs another comes after it.
+    #[must_use]
+    pub fn links(&self) -> &[Link] {
+        &self.links
+    }
+
+    /// As transfers between nodes. What they bring of a node's own is not among their inputs.
+    pub(crate) fn schedule(&self, code: &StripeCode) -> Schedule {
+        let mut transfers: Vec<Transfer> = Vec::new();
+        for link in &self.links {
+            let before = link.before.map(|transfer| &transfers[transfer]);
+            let stage = before.map_or(0, |before| before.stage) + 1;
+            let mut terms = before.map_or_else(Terms::default, |before| before.terms.clone());
+            for &(row, coef) in &link.own {
+                terms.add(coef, &code.terms(Cell { row, node: link.from }));
+            }
+            let inputs = link.before.map(|transfer| Input { transfer, coef: 1 });
+            let (from, inputs) = (Endpoint::Node(link.from), inputs.into_iter().collect());
+            transfers.push(Transfer { stage, from, to: link.to, inputs, terms });
+        }
+        Schedule { nodes: code.nodes(), transfers, sums: Vec::new() }
+    }
+}
