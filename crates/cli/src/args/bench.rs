@@ -98,6 +98,9 @@ pub(crate) struct ClusterArgs {
     /// Measure writes of 4K at random places, too
     #[arg(long, requires = "level")]
     pub(crate) small_writes: bool,
+    /// Measure how one node is rebuilt by the others, too
+    #[arg(long, requires = "level")]
+    pub(crate) rebuild: bool,
     /// Measure this beside it, where its packages are installed
     #[arg(long, value_name = "PEER", requires = "level")]
     pub(crate) against: Option<PeerName>,

@@ -10,6 +10,7 @@ mod nodes;
 mod options;
 mod plots;
 mod published;
+pub mod rebuild;
 mod rig;
 mod says;
 mod setting;

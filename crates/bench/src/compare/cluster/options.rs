@@ -98,6 +98,7 @@ impl Case {
             Pattern::Read => Some("--reads".to_owned()),
             Pattern::ReadOneLost | Pattern::ReadTwoLost => Some("--degraded-reads".to_owned()),
             Pattern::Write4k => Some("--small-writes".to_owned()),
+            Pattern::Rebuild => Some("--rebuild".to_owned()),
         });
         words.join(" ")
     }
@@ -143,7 +144,7 @@ impl Sweep {
         if pattern != Pattern::Write {
             let encoder = schedules.contains(&WriteSchedule::Encoder);
             schedules.retain(|&schedule| !encoder || schedule == WriteSchedule::Encoder);
-            schedules.truncate(usize::from(setting.survives(pattern.lost())));
+            schedules.truncate(usize::from(setting.survives(pattern.survived())));
         }
         let ours = schedules.into_iter().map(|schedule| Case::Ours(setting.clone(), schedule));
         let mut cases: Vec<Case> = ours.collect();

@@ -134,6 +134,8 @@ impl Setting {
         match pattern {
             Pattern::Write => bounds::write(self.family()?, self.nodes, schedule, self.clients),
             Pattern::Write4k => None,
+            // One link carries what its node gets.
+            Pattern::Rebuild => Some(1.0),
             read => bounds::read(self.family()?, self.nodes, read.lost(), self.clients),
         }
     }

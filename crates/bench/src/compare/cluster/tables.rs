@@ -54,6 +54,7 @@ const fn title(pattern: Pattern) -> &'static str {
         Pattern::ReadOneLost => "Reads without one node",
         Pattern::ReadTwoLost => "Reads without two nodes",
         Pattern::Write4k => "Writes of 4K at random places, 64 at once",
+        Pattern::Rebuild => "Rebuilding one node",
     }
 }
 

@@ -61,6 +61,8 @@ words! {
     ReadTwoLost = "read-2-lost",
     /// 4K at random places.
     Write4k = "write-4k",
+    /// Nothing: the nodes rebuild one of them.
+    Rebuild = "rebuild",
 }
 
 words! {
@@ -92,10 +94,16 @@ impl Pattern {
     #[must_use]
     pub const fn lost(self) -> u16 {
         match self {
-            Self::Write | Self::Read | Self::Write4k => 0,
+            Self::Write | Self::Read | Self::Write4k | Self::Rebuild => 0,
             Self::ReadOneLost => 1,
             Self::ReadTwoLost => 2,
         }
+    }
+
+    /// Nodes that the array has to do without.
+    #[must_use]
+    pub fn survived(self) -> u16 {
+        self.lost().max(u16::from(self == Self::Rebuild))
     }
 
     /// Data go to the client.

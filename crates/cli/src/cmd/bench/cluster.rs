@@ -58,6 +58,7 @@ fn options(args: &ClusterArgs, level: &str) -> Result<Options, Failure> {
         (args.degraded_reads, Pattern::ReadOneLost),
         (args.degraded_reads, Pattern::ReadTwoLost),
         (args.small_writes, Pattern::Write4k),
+        (args.rebuild, Pattern::Rebuild),
     ];
     let sweep = Sweep {
         level: level.to_owned(),

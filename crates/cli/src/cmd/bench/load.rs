@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use braid_bench::compare::cluster::line::{self, Receiver};
 use braid_bench::compare::cluster::load::{self, Load};
+use braid_bench::compare::cluster::{Pattern, rebuild};
 use braid_host::serve::Private;
 
 use crate::args::{LineArgs, LoadArgs};
@@ -47,7 +48,11 @@ pub(super) fn load(args: &LoadArgs) -> Result<(), Failure> {
     let mut told = io::stdin().lock().lines();
     let system = |error: io::Error| refused(system_error(&error));
     told.next().transpose().map_err(system)?;
-    let done = load::drive(array.door(), &load).map_err(refused)?;
+    let done = match args.pattern {
+        Pattern::Rebuild => rebuild::rebuild(array.door()),
+        _ => load::drive(array.door(), &load),
+    };
+    let done = done.map_err(refused)?;
     output::answer(&format!("{}\n", serde_json::json!(done)))?;
     told.next().transpose().map_err(system)?;
     array.stop().map_err(|error| refused(error.to_string()))
