@@ -197,7 +197,9 @@ fn nodes_with_a_key_serve_who_has_it() {
     let line = lab.refused(1, &format!("key new {own}"), &[], &[]);
     assert!(line.contains("there is a file already"), "{line}");
     let start = |number: usize| {
-        let storage = format!("--store {} --ring 64M --key {own}", key(&format!("n{number}")));
+        let encrypt = if number == 1 { "--encrypt" } else { "" };
+        let store = key(&format!("n{number}"));
+        let storage = format!("--store {store} --ring 64M --key {own} {encrypt}");
         Node::start(&lab, "127.0.0.1:0", &storage)
     };
     let nodes: Vec<Node> = (0..3).map(start).collect();
@@ -211,6 +213,7 @@ fn nodes_with_a_key_serve_who_has_it() {
     assert!(next.starts_with(&format!("braid assemble --key {own} x ")), "{next}");
     lab.ok(next.trim_start_matches("braid ").trim_end(), &[]);
     assert_eq!(detail(&lab, "x")["state"], json!(["clean"]));
+    assert_eq!(lab.ok("cat x", &[]).len(), 2 << 20);
     lab.ok("stop x", &[]);
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o644);
     std::fs::set_permissions(&own, mode).unwrap();
@@ -332,6 +335,7 @@ fn wrong_words_for_a_node_are_refused() {
         (1, "node --listen 192.0.2.1:7000 --memory --no-key", "cannot listen"),
         (1, "node --listen 0.0.0.0:0 --memory", "loopback addresses only; make a key"),
         (1, "node --listen 127.0.0.1:0 --memory --key absent", "braid key new absent"),
+        (1, "node --listen 127.0.0.1:0 --memory --encrypt", "sealed with a cluster key"),
         (1, "node --listen 127.0.0.1:0 --store file0", "file0"),
     ];
     for (code, words, said) in table {

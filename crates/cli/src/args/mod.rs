@@ -438,6 +438,10 @@ pub(crate) struct NodeArgs {
     /// Listen without a cluster key, on any address: who can connect can do everything
     #[arg(long)]
     pub(crate) no_key: bool,
+    /// Seal data on its way to this node and from it, with AES-256-GCM, not only what is said of
+    /// it; needs a cluster key
+    #[arg(long, conflicts_with = "no_key")]
+    pub(crate) encrypt: bool,
     /// Stay in the foreground until the node is told to end
     #[arg(long)]
     pub(crate) foreground: bool,

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use braid_host::control::make_run_dir;
 use braid_host::daemon::{self, Daemon};
+use braid_host::fabric::Network;
+use braid_host::fabric::frame::Kind;
 use braid_host::node::{NodeSetup, Storage, serve_node};
 
 use super::launch::launch;
@@ -44,6 +46,13 @@ fn setup(args: &NodeArgs) -> Result<NodeSetup, Failure> {
     let ring_bytes = args.ring.0;
     let network = network("node", &args.network)?;
     let network = if args.no_key { network.kind.into() } else { network };
+    let network = Network { encrypt: args.encrypt, ..network };
+    if args.encrypt && (network.key.is_none() || network.kind != Kind::Tcp) {
+        let reason = "data is sealed with a cluster key, over tcp";
+        let next = "make a key with `braid key new FILE` and give it with --key FILE, or leave \
+                    --encrypt out";
+        return Err(Failure::refused("node", &listen, reason, next));
+    }
     if network.key.is_none() && !args.no_key && !is_loopback(&listen) {
         let reason = "without a cluster key it listens on loopback addresses only";
         let next = "make a key with `braid key new FILE` and give it with --key FILE, or say \

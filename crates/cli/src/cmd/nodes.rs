@@ -28,7 +28,8 @@ pub(super) fn failed(operation: &str, node: impl Display, error: &RemoteError) -
 
 /// How nodes are talked to, as it was typed.
 pub(super) fn network(operation: &str, typed: &NetworkArgs) -> Result<Network, Failure> {
-    Ok(Network { kind: fabric(operation, typed.fabric.as_deref())?, key: key::find(typed)? })
+    let kind = fabric(operation, typed.fabric.as_deref())?;
+    Ok(Network { kind, key: key::find(typed)?, encrypt: false })
 }
 
 /// The same as options of another command.

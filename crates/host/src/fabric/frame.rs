@@ -7,12 +7,13 @@
 //! | 0 | 8 | `BRAIDNET` |
 //! | 8 | 2 | version of the protocol |
 //! | 10 | 1 | the fabric: 1 tcp, 2 ofi |
-//! | 11 | 1 | 1 when a proof of the cluster key follows (see `seal`), else 0 |
+//! | 11 | 1 | 1 when a proof of the cluster key follows (`seal`), 2 with sealed slices (`slices`) |
 //! | 12 | 4 | length of what follows, at most 1024 |
 //! | 16 | | what the fabric has to tell (nothing for tcp) |
 //!
 //! Then, for tcp, frames, each a header and its payload; with a key, those of messages are sealed,
-//! which makes them 16 bytes longer:
+//! which makes them 16 bytes longer. Where slices are sealed, 16 bytes that are not counted follow
+//! each put:
 //!
 //! | offset | bytes | |
 //! | --- | --- | --- |
@@ -128,6 +129,8 @@ pub struct Hello {
     pub kind: Kind,
     /// It proves that it has the cluster key, and wants the same.
     pub keyed: bool,
+    /// With the key, it seals slices as well.
+    pub encrypt: bool,
     /// What that has to tell; at most [`MAX_BLOB_BYTES`].
     pub blob: Vec<u8>,
 }
@@ -176,10 +179,17 @@ impl Hello {
         let blob = &self.blob[..self.blob.len().min(MAX_BLOB_BYTES)];
         let mut out = MAGIC.to_vec();
         out.extend(PROTOCOL_VERSION.to_le_bytes());
-        out.extend([self.kind.number(), self.keyed.into()]);
+        let keyed = u8::from(self.keyed) + u8::from(self.keyed && self.encrypt);
+        out.extend([self.kind.number(), keyed]);
         out.extend((blob.len() as u32).to_le_bytes());
         out.extend(blob);
         out
+    }
+
+    /// Does this fixed part say that slices are to be sealed?
+    #[must_use]
+    pub const fn encrypts(head: &[u8; HELLO_BYTES]) -> bool {
+        head[11] == 2
     }
 
     /// Checks the fixed part of the other's hello against ours, and tells how long its blob is.
@@ -196,7 +206,7 @@ impl Hello {
             return Err(HelloError::Version(version));
         }
         let theirs =
-            Kind::from_number(*kind).filter(|_| *keyed <= 1).ok_or(HelloError::Stranger)?;
+            Kind::from_number(*kind).filter(|_| *keyed <= 2).ok_or(HelloError::Stranger)?;
         if theirs.number() != self.kind.number() {
             return Err(HelloError::Fabric { theirs, ours: self.kind });
         }
@@ -283,7 +293,7 @@ mod tests {
     use super::*;
 
     fn hello(kind: Kind) -> Hello {
-        Hello { kind, keyed: false, blob: b"address".to_vec() }
+        Hello { kind, keyed: false, encrypt: false, blob: b"address".to_vec() }
     }
 
     fn head(hello: &Hello) -> [u8; HELLO_BYTES] {

@@ -43,8 +43,8 @@ pub(crate) struct Says {
 impl Says {
     /// With a fabric of this kind, and what it has to tell.
     pub(crate) fn new(network: Network, blob: Vec<u8>) -> Self {
-        let Network { kind, key } = network;
-        Self { hello: Arc::new(Hello { kind, keyed: key.is_some(), blob }), key }
+        let Network { kind, key, encrypt } = network;
+        Self { hello: Arc::new(Hello { kind, keyed: key.is_some(), encrypt, blob }), key }
     }
 }
 
@@ -345,7 +345,9 @@ fn exchange(
     }
     let heard = [&head[..], &blob].concat();
     let said = if dialled { [hello, heard].concat() } else { [heard, hello].concat() };
-    let prove = |key: &Key| Seals::prove(stream, key, &said, dialled, deadline);
+    // It is so when either wants it. Who meddles with what they say spoils the proof.
+    let slices = says.hello.encrypt || Hello::encrypts(&head);
+    let prove = |key: &Key| Seals::prove(stream, key, &said, (dialled, slices), deadline);
     let seals = says.key.as_ref().map(prove).transpose()?;
     stream.set_read_timeout(None).map_err(broken)?;
     stream.set_write_timeout(None).map_err(broken)?;

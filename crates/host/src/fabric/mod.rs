@@ -24,6 +24,7 @@ mod greet;
 #[cfg(ofi)]
 mod ofi;
 pub(crate) mod seal;
+pub(crate) mod slices;
 mod tcp;
 
 /// How clients and nodes talk to each other.
@@ -33,12 +34,14 @@ pub struct Network {
     pub kind: frame::Kind,
     /// What all have in common and strangers have not.
     pub key: Option<Key>,
+    /// Slices are sealed on their way, too. Whoever says so has it of everybody he talks to.
+    pub encrypt: bool,
 }
 
 impl From<frame::Kind> for Network {
     /// Open to everybody.
     fn from(kind: frame::Kind) -> Self {
-        Self { kind, key: None }
+        Self { kind, key: None, encrypt: false }
     }
 }
 
@@ -51,6 +54,10 @@ pub(crate) fn new(
     place: Place,
     listener: Option<TcpListener>,
 ) -> Result<Box<dyn Fabric>, Refusal> {
+    if network.encrypt && (network.key.is_none() || network.kind != frame::Kind::Tcp) {
+        let reason = "slices are sealed with a cluster key and over tcp only";
+        return Err(Refusal::new(reason, "give --key, and use fabric tcp"));
+    }
     match network.kind {
         frame::Kind::Tcp => {
             let fabric = tcp::Tcp::new(network, place, listener);

@@ -1,5 +1,6 @@
 //! What the cluster key does for a connection: both sides prove that they have it, and what they
-//! say from then on is sealed with keys that this connection alone has.
+//! say from then on is sealed with keys that this connection alone has. (Slices are, too, if either
+//! wants it: see `slices`.)
 //!
 //! The proof is Noise's pattern NN with the key mixed in first. Whoever dialled sends 48 bytes, the
 //! other answers with 48, and 16 more, sealed, show that the first were no recording.
@@ -12,10 +13,9 @@ use std::time::{Duration, Instant};
 use braid_array::Refusal;
 use snow::{Builder, HandshakeState, StatelessTransportState};
 
+pub(crate) use super::slices::{Broken, SEAL_BYTES};
+use super::slices::{SliceSeal, SliceSeals};
 use crate::key::Key;
-
-/// How much longer something is when it is sealed.
-pub(crate) const SEAL_BYTES: usize = 16;
 
 /// A message of the proof.
 const PROOF_BYTES: usize = 32 + SEAL_BYTES;
@@ -35,11 +35,9 @@ pub(crate) struct Seal {
 pub(crate) struct Seals {
     pub(crate) out: Seal,
     pub(crate) into: Seal,
+    /// Those of slices, where these are sealed too.
+    pub(crate) slices: Option<SliceSeals>,
 }
-
-/// Sealed by somebody else, or damaged.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Broken;
 
 impl Seal {
     /// Seals what is sent next.
@@ -62,13 +60,18 @@ impl Seal {
 }
 
 impl Seals {
-    fn of(proof: HandshakeState) -> Result<Self, snow::Error> {
+    fn of(mut proof: HandshakeState, dialled: bool, slices: bool) -> Result<Self, snow::Error> {
+        let (there, back) = proof.dangerously_get_raw_split();
+        let (out, into) = if dialled { (there, back) } else { (back, there) };
+        let [out, into] = [&out, &into].map(SliceSeal::of);
+        let slices = slices.then_some(SliceSeals { out, into });
         let keys = Arc::new(proof.into_stateless_transport_mode()?);
         let [out, into] = [Arc::clone(&keys), keys].map(|keys| Seal { keys, next: 0 });
-        Ok(Self { out, into })
+        Ok(Self { out, into, slices })
     }
 
-    /// Proves to each other that both have the key. What was said before is part of it.
+    /// Proves to each other that both have the key. What was said before is part of it. With
+    /// `slices`, those are sealed as well.
     ///
     /// # Errors
     /// The reason continues a sentence that begins with the other's name.
@@ -76,7 +79,7 @@ impl Seals {
         stream: &TcpStream,
         key: &Key,
         said: &[u8],
-        dialled: bool,
+        (dialled, slices): (bool, bool),
         deadline: Instant,
     ) -> Result<Self, Refusal> {
         let other = || {
@@ -97,7 +100,7 @@ impl Seals {
             (&mut &*stream).write_all(&told).map_err(lost)?;
             hear(&mut heard)?;
             proof.read_message(&heard, &mut none).map_err(wrong)?;
-            let mut seals = Self::of(proof).map_err(wrong)?;
+            let mut seals = Self::of(proof, dialled, slices).map_err(wrong)?;
             (&mut &*stream).write_all(&seals.out.close(&[])).map_err(lost)?;
             return Ok(seals);
         }
@@ -106,7 +109,7 @@ impl Seals {
         proof.read_message(&heard, &mut none).map_err(wrong)?;
         proof.write_message(&[], &mut told).map_err(wrong)?;
         (&mut &*stream).write_all(&told).map_err(lost)?;
-        let mut seals = Self::of(proof).map_err(wrong)?;
+        let mut seals = Self::of(proof, dialled, slices).map_err(wrong)?;
         let mut fresh = [0; SEAL_BYTES];
         hear(&mut fresh)?;
         seals.into.open(&fresh).map_err(|Broken| other())?;

@@ -119,7 +119,11 @@ fn what_is_put_is_stored_and_the_last_word_arrives() {
     let setup = setup(Storage::Directory(store.clone()));
     let node = RunningNode::launch(&setup, keeper, None).unwrap();
     let mut stream = TcpStream::connect(node.address()).unwrap();
-    stream.write_all(&Hello { kind: Kind::Tcp, keyed: false, blob: Vec::new() }.encode()).unwrap();
+    stream
+        .write_all(
+            &Hello { kind: Kind::Tcp, keyed: false, encrypt: false, blob: Vec::new() }.encode(),
+        )
+        .unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     stream.read_exact(&mut [0; HELLO_BYTES]).unwrap();
     assert!(call(&mut stream, b"../evil").starts_with("not a name for a volume"));

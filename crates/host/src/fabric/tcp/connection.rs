@@ -54,12 +54,17 @@ enum Life {
 
 impl Connection {
     pub(super) fn new(stream: TcpStream, peer: PeerId, room: Buf, seals: Option<Seals>) -> Self {
-        let (out, into) = seals.map(|Seals { out, into }| (out, into)).unzip();
+        let (mut slices_out, mut slices_into) = (None, None);
+        let split = |Seals { out, into, slices }| {
+            (slices_out, slices_into) = slices.map(|both| (both.out, both.into)).unzip();
+            (out, into)
+        };
+        let (out, into) = seals.map(split).unzip();
         Self {
             socket: Arc::new(OwnedFd::from(stream)),
             peer,
-            input: Input::new(room, into),
-            output: Output::new(out),
+            input: Input::new(room, into, slices_into),
+            output: Output::new(out, slices_out),
             receiving: false,
             sending: false,
             life: Life::Open,
@@ -107,11 +112,11 @@ impl Connection {
     }
 
     /// Sends what is queued, if nothing is under way.
-    pub(super) fn send(&mut self, driver: &mut Driver<Token>, index: usize) {
+    pub(super) fn send(&mut self, place: &Place, driver: &mut Driver<Token>, index: usize) {
         if self.sending || matches!(self.life, Life::Left | Life::Broken(_)) {
             return;
         }
-        if let Some(message) = self.output.next() {
+        if let Some(message) = self.output.next(place) {
             let socket = Arc::clone(&self.socket);
             let token = Token::Fabric(FabricToken::Send(index));
             driver.start(token, Op::Send { socket, message });

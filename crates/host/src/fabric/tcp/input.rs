@@ -9,7 +9,8 @@ use braid_array::fabric::{FabricEvent, MAX_MESSAGE_BYTES, PeerId};
 
 use crate::arena::{Memory, Place};
 use crate::fabric::frame::{FrameError, HEADER_BYTES, Header};
-use crate::fabric::seal::Seal;
+use crate::fabric::seal::{Broken, SEAL_BYTES, Seal};
+use crate::fabric::slices::SliceSeal;
 
 /// A put of so much is small.
 const SMALL_BYTES: u32 = 8 << 10;
@@ -20,25 +21,29 @@ pub(super) struct Input {
     room: Buf,
     /// Of messages.
     seal: Option<Seal>,
+    /// Of puts.
+    slices: Option<SliceSeal>,
     /// Where in the arena the peer may put.
     window: Range<u64>,
     /// Bytes at the front of `room` that begin a frame which is not complete.
     kept: u32,
     /// A put of which only a part has arrived: what is left of it. Nothing is kept then.
     put: Option<Put>,
+    /// A put that has arrived, sealed: what opens it comes next.
+    sealed: Option<Header>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Put {
     rest: Buf,
-    imm: u32,
+    header: Header,
     /// It is a small one, and so may be what follows.
     small: bool,
 }
 
 impl Input {
-    pub(super) const fn new(room: Buf, seal: Option<Seal>) -> Self {
-        Self { room, seal, window: 0..0, kept: 0, put: None }
+    pub(super) const fn new(room: Buf, seal: Option<Seal>, slices: Option<SliceSeal>) -> Self {
+        Self { room, seal, slices, window: 0..0, kept: 0, put: None, sealed: None }
     }
 
     pub(super) const fn room(&self) -> Buf {
@@ -58,6 +63,9 @@ impl Input {
             Some(put) if put.small => [put.rest, self.room],
             // No more than the header, because what follows is probably a put as well, and bytes
             // of puts in the room have to be moved.
+            Some(put) if self.slices.is_some() => {
+                [put.rest, self.room.slice(0, (SEAL_BYTES + HEADER_BYTES) as u32)]
+            }
             Some(put) => [put.rest, self.room.slice(0, HEADER_BYTES as u32)],
             None => [self.room.slice(self.kept, self.room.len - self.kept), Buf::default()],
         }
@@ -79,11 +87,11 @@ impl Input {
         events: &mut VecDeque<Event>,
     ) -> Result<(), String> {
         let mut bytes = bytes;
-        if let Some(Put { rest, imm, small }) = self.put.take() {
+        if let Some(Put { rest, header, small }) = self.put.take() {
             let moved = bytes.min(rest.len);
             bytes -= moved;
             let rest = rest.slice(moved, rest.len - moved);
-            self.proceed(Put { rest, imm, small }, peer, events);
+            self.proceed(Put { rest, header, small }, peer, events);
         }
         let end = self.kept + bytes;
         let mut start = 0;
@@ -115,6 +123,9 @@ impl Input {
         events: &mut VecDeque<Event>,
     ) -> Result<Option<u32>, String> {
         const HEADER: u32 = HEADER_BYTES as u32;
+        if let Some(header) = self.sealed {
+            return self.open_put(place, peer, (header, there), events);
+        }
         if there.len < HEADER {
             return Ok(None);
         }
@@ -139,12 +150,12 @@ impl Input {
             Header::Put { bytes, to, .. } if !self.admits(to, bytes) => {
                 Err(format!("it put {bytes} bytes at {to}, where it was not admitted"))
             }
-            Header::Put { bytes, to, imm } => {
+            Header::Put { bytes, to, .. } => {
                 let target = Buf { offset: to, len: bytes };
                 let moved = payload.len.min(bytes);
                 copy(&place.memory, payload.slice(0, moved), target.slice(0, moved));
                 let rest = target.slice(moved, bytes - moved);
-                self.proceed(Put { rest, imm, small: bytes <= SMALL_BYTES }, peer, events);
+                self.proceed(Put { rest, header, small: bytes <= SMALL_BYTES }, peer, events);
                 Ok(Some(HEADER + moved))
             }
         }
@@ -152,11 +163,39 @@ impl Input {
 
     /// A part of a put has arrived, perhaps the last.
     fn proceed(&mut self, put: Put, peer: PeerId, events: &mut VecDeque<Event>) {
-        if put.rest.len == 0 {
-            events.push_back(Event::Fabric(FabricEvent::Placed { peer, imm: put.imm }));
-        } else {
+        if put.rest.len > 0 {
             self.put = Some(put);
+        } else if self.slices.is_some() {
+            self.sealed = Some(put.header);
+        } else if let Header::Put { imm, .. } = put.header {
+            events.push_back(Event::Fabric(FabricEvent::Placed { peer, imm }));
         }
+    }
+
+    /// Opens a put that has arrived, once all of its seal has: how long that is.
+    fn open_put(
+        &mut self,
+        place: &Place,
+        peer: PeerId,
+        (header, there): (Header, Buf),
+        events: &mut VecDeque<Event>,
+    ) -> Result<Option<u32>, String> {
+        const SEAL: u32 = SEAL_BYTES as u32;
+        let (Some(seal), Header::Put { bytes, to, imm }) = (&mut self.slices, header) else {
+            return Err(FrameError.to_string());
+        };
+        if there.len < SEAL {
+            return Ok(None);
+        }
+        let mut tag = [0; SEAL_BYTES];
+        tag.copy_from_slice(look(&place.memory, there.slice(0, SEAL)));
+        // SAFETY: `frame` has checked that the peer may put there, where nobody else writes, and
+        // nobody looks before it is told.
+        let slice = unsafe { place.memory.bytes_mut(Buf { offset: to, len: bytes }) };
+        seal.open(&header.encode(), slice, tag).map_err(|Broken| FrameError.to_string())?;
+        self.sealed = None;
+        events.push_back(Event::Fabric(FabricEvent::Placed { peer, imm }));
+        Ok(Some(SEAL))
     }
 }
 

@@ -249,7 +249,7 @@ impl Fabric for Tcp {
         for index in std::mem::take(&mut self.gathered) {
             // It may be here twice, and be over by now.
             if self.connections.get(index).is_some() {
-                self.connections[index].send(driver, index);
+                self.connections[index].send(&self.place, driver, index);
                 self.settle(index);
             }
         }

@@ -4,9 +4,11 @@ use std::collections::VecDeque;
 
 use braid_array::{Buf, IoId};
 
+use crate::arena::Place;
 use crate::driver::Outgoing;
 use crate::fabric::frame::Header;
 use crate::fabric::seal::Seal;
+use crate::fabric::slices::SliceSeal;
 
 /// A message to the kernel is full when it holds so much.
 const FULL_BYTES: u64 = 1 << 20;
@@ -28,6 +30,8 @@ pub(super) enum Frame {
 pub(super) struct Output {
     /// For messages.
     seal: Option<Seal>,
+    /// For puts.
+    slices: Option<SliceSeal>,
     queue: VecDeque<Frame>,
     /// Bytes of messages in the queue.
     queued_bytes: usize,
@@ -38,9 +42,9 @@ pub(super) struct Output {
 }
 
 impl Output {
-    pub(super) fn new(seal: Option<Seal>) -> Self {
+    pub(super) fn new(seal: Option<Seal>, slices: Option<SliceSeal>) -> Self {
         let (queue, under_way, spare) = (VecDeque::new(), Vec::new(), Box::default());
-        Self { seal, queue, queued_bytes: 0, under_way, spare }
+        Self { seal, slices, queue, queued_bytes: 0, under_way, spare }
     }
 
     /// Appends a frame.
@@ -56,7 +60,7 @@ impl Output {
     }
 
     /// The next message to the kernel, if there is anything to send.
-    pub(super) fn next(&mut self) -> Option<Box<Outgoing>> {
+    pub(super) fn next(&mut self, place: &Place) -> Option<Box<Outgoing>> {
         let mut message = std::mem::take(&mut self.spare);
         message.clear();
         let (mut bytes, mut frames) = (0, 0);
@@ -78,7 +82,10 @@ impl Output {
                 Frame::Put { io, from, to, imm } => {
                     let header = Header::Put { bytes: from.len, to, imm };
                     message.bytes.extend(header.encode());
-                    message.push(from);
+                    match &mut self.slices {
+                        Some(seal) => append_sealed(seal, place, header, from, &mut message.bytes),
+                        None => message.push(from),
+                    }
                     self.under_way.push(io);
                     bytes += u64::from(from.len);
                 }
@@ -109,4 +116,20 @@ impl Output {
         let put = |frame| if let Frame::Put { io, .. } = frame { Some(io) } else { None };
         self.queue.into_iter().filter_map(put).collect()
     }
+}
+
+/// Appends a slice as it goes over the network: it is sealed where it will be sent from, for others
+/// may need it as it is.
+fn append_sealed(
+    seal: &mut SliceSeal,
+    place: &Place,
+    header: Header,
+    from: Buf,
+    bytes: &mut Vec<u8>,
+) {
+    let start = bytes.len();
+    // SAFETY: whoever puts holds the buffer, and nobody writes to it until the put is answered.
+    bytes.extend_from_slice(unsafe { place.memory.bytes(from) });
+    let tag = seal.close(&header.encode(), &mut bytes[start..]);
+    bytes.extend(tag);
 }

@@ -17,6 +17,7 @@ use crate::driver::{Completion, Driver};
 use crate::key::{KEY_BYTES, Key};
 use crate::token::Token;
 
+mod sealed;
 mod strangers;
 mod suite;
 
@@ -31,7 +32,10 @@ struct Make {
     fabric: &'static str,
     threads: bool,
     keyed: bool,
+    encrypts: bool,
 }
+
+const PLAIN: Make = Make { fabric: "tcp", threads: false, keyed: false, encrypts: false };
 
 /// One process.
 struct Side {
@@ -51,7 +55,7 @@ impl Make {
 
     fn network(self) -> Network {
         let key = self.keyed.then(|| Key::of([1; KEY_BYTES]));
-        Network { kind: self.kind(), key }
+        Network { kind: self.kind(), key, encrypt: self.encrypts }
     }
 
     fn side(self, listens: bool) -> Side {
@@ -223,7 +227,9 @@ fn dial_stranger(make: Make, say: Vec<u8>) -> String {
 fn raw(side: &Side, kind: Kind) -> TcpStream {
     let mut stream = TcpStream::connect(&side.address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    stream.write_all(&Hello { kind, keyed: false, blob: Vec::new() }.encode()).unwrap();
+    stream
+        .write_all(&Hello { kind, keyed: false, encrypt: false, blob: Vec::new() }.encode())
+        .unwrap();
     stream.read_exact(&mut [0; HELLO_BYTES]).unwrap();
     stream.write_all(&Header::Message { bytes: 1 }.encode()).unwrap();
     stream.write_all(b"!").unwrap();
@@ -252,11 +258,9 @@ fn lost(event: Event) -> (PeerId, String) {
 mod tcp {
     use super::*;
 
-    const TCP: Make = Make { fabric: "tcp", threads: false, keyed: false };
-
     #[test]
     fn frames_may_come_in_any_pieces() {
-        let mut side = TCP.side(true);
+        let mut side = PLAIN.side(true);
         let mut stream = raw(&side, Kind::Tcp);
         let peer = accepted(&mut side);
         side.admit(peer, INBOX..2 * INBOX);
@@ -292,7 +296,7 @@ mod tcp {
 
     #[test]
     fn garbage_ends_the_connection_and_nothing_else() {
-        let mut side = TCP.side(true);
+        let mut side = PLAIN.side(true);
         let mut good = raw(&side, Kind::Tcp);
         let friend = accepted(&mut side);
         let mut bad = raw(&side, Kind::Tcp);
@@ -312,7 +316,7 @@ mod tcp {
 
     /// Puts 4096 bytes there, over a connection that is admitted to `window` and no further.
     fn put_at(window: Option<Range<u64>>, to: u64) {
-        let mut side = TCP.side(true);
+        let mut side = PLAIN.side(true);
         let mut stream = raw(&side, Kind::Tcp);
         let peer = accepted(&mut side);
         window.into_iter().for_each(|window| side.admit(peer, window));
@@ -338,13 +342,13 @@ mod tcp {
 
     #[test]
     fn a_put_into_the_fabrics_own_memory_does_not_land() {
-        let own = TCP.side(false).arena.place().own.offset;
+        let own = PLAIN.side(false).arena.place().own.offset;
         put_at(Some(0..u64::MAX), own - 4095);
     }
 
     #[test]
     fn who_does_not_read_is_hung_up_on() {
-        let mut side = TCP.side(true);
+        let mut side = PLAIN.side(true);
         let stream = raw(&side, Kind::Tcp);
         let peer = accepted(&mut side);
         let io = side.put(peer, Buf { offset: 0, len: MIB as u32 }, 0, 0);
@@ -365,7 +369,7 @@ mod tcp {
 
     #[test]
     fn there_is_an_end_to_connections() {
-        let mut side = TCP.side(true);
+        let mut side = PLAIN.side(true);
         let most = (side.arena.place().own.len >> 14) as usize;
         let mut all: Vec<TcpStream> = Vec::new();
         for _ in 0..most {

@@ -4,12 +4,11 @@ use super::*;
 use crate::fabric::greet::{Greeted, Says, connect};
 use crate::fabric::seal::SEAL_BYTES;
 
-const OPEN: Make = Make { fabric: "tcp", threads: false, keyed: false };
-const KEYED: Make = Make { keyed: true, ..OPEN };
+const KEYED: Make = Make { keyed: true, ..PLAIN };
 
 fn says(key: Option<u8>) -> Says {
     let key = key.map(|byte| Key::of([byte; KEY_BYTES]));
-    Says::new(Network { kind: Kind::Tcp, key }, Vec::new())
+    Says::new(Network { kind: Kind::Tcp, key, encrypt: false }, Vec::new())
 }
 
 /// Somebody with this key connects, while the side goes on.
@@ -54,7 +53,7 @@ fn without_the_key_nobody_gets_in() {
     let other = "has another cluster key; give the same file with --key on all sides";
     assert_eq!(error, other);
     goes_on(side);
-    let mut side = OPEN.side(true);
+    let mut side = PLAIN.side(true);
     let error = greeted(&mut side, Some(1)).unwrap_err();
     assert_eq!(error, "has no cluster key, this has one; start it with --key");
     side.end();
@@ -64,7 +63,7 @@ fn without_the_key_nobody_gets_in() {
 fn says_after_hello(side: &mut Side, bytes: &[u8]) {
     let mut stream = TcpStream::connect(&side.address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    let hello = Hello { kind: Kind::Tcp, keyed: true, blob: Vec::new() };
+    let hello = Hello { kind: Kind::Tcp, keyed: true, encrypt: false, blob: Vec::new() };
     stream.write_all(&hello.encode()).unwrap();
     stream.write_all(bytes).unwrap();
     let reader = std::thread::spawn(move || {
@@ -169,7 +168,7 @@ fn who_says_nothing_keeps_nobody_out() {
     for number in 0..300 {
         let mut stream = TcpStream::connect(&side.address).unwrap();
         if number % 2 == 0 {
-            let hello = Hello { kind: Kind::Tcp, keyed: true, blob: Vec::new() };
+            let hello = Hello { kind: Kind::Tcp, keyed: true, encrypt: false, blob: Vec::new() };
             stream.write_all(&hello.encode()).unwrap();
         }
         silent.push(stream);
@@ -184,7 +183,7 @@ fn who_says_nothing_keeps_nobody_out() {
 
 #[test]
 fn who_has_nothing_to_say_after_the_hello_is_not_accepted() {
-    let mut side = OPEN.side(true);
+    let mut side = PLAIN.side(true);
     let mut silent: Vec<Greeted> = Vec::new();
     for _ in 0..300 {
         silent.push(greeted(&mut side, None).unwrap());
@@ -206,7 +205,7 @@ fn who_has_nothing_to_say_after_the_hello_is_not_accepted() {
 
 #[test]
 fn nobody_is_dialled_without_end() {
-    let mut side = OPEN.side(true);
+    let mut side = PLAIN.side(true);
     // Takes connections, and says nothing.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = silent.local_addr().unwrap().to_string();

@@ -55,25 +55,27 @@ macro_rules! rough {
 }
 
 suite! {
-    tcp_by_uring: super::Make { fabric: "tcp", threads: false, keyed: false };
-    tcp_by_threads: super::Make { fabric: "tcp", threads: true, keyed: false };
-    tcp_sealed: super::Make { fabric: "tcp", threads: false, keyed: true };
+    tcp_by_uring: super::PLAIN;
+    tcp_by_threads: super::Make { threads: true, ..super::PLAIN };
+    tcp_sealed: super::Make { keyed: true, ..super::PLAIN };
+    tcp_encrypted: super::Make { keyed: true, encrypts: true, ..super::PLAIN };
 }
 
 rough! {
-    tcp_by_uring_rough: super::Make { fabric: "tcp", threads: false, keyed: false };
-    tcp_by_threads_rough: super::Make { fabric: "tcp", threads: true, keyed: false };
-    tcp_sealed_rough: super::Make { fabric: "tcp", threads: false, keyed: true };
+    tcp_by_uring_rough: super::PLAIN;
+    tcp_by_threads_rough: super::Make { threads: true, ..super::PLAIN };
+    tcp_sealed_rough: super::Make { keyed: true, ..super::PLAIN };
+    tcp_encrypted_rough: super::Make { keyed: true, encrypts: true, ..super::PLAIN };
 }
 
 #[cfg(ofi)]
 suite! {
-    ofi_tcp: super::Make { fabric: "ofi:tcp", threads: false, keyed: false };
-    ofi_tcp_by_threads: super::Make { fabric: "ofi:tcp", threads: true, keyed: false };
-    ofi_tcp_keyed: super::Make { fabric: "ofi:tcp", threads: false, keyed: true };
-    ofi_shm: super::Make { fabric: "ofi:shm", threads: false, keyed: false };
+    ofi_tcp: super::Make { fabric: "ofi:tcp", ..super::PLAIN };
+    ofi_tcp_by_threads: super::Make { fabric: "ofi:tcp", threads: true, ..super::PLAIN };
+    ofi_tcp_keyed: super::Make { fabric: "ofi:tcp", keyed: true, ..super::PLAIN };
+    ofi_shm: super::Make { fabric: "ofi:shm", ..super::PLAIN };
     #[ignore = "needs an RDMA device; scripts/rxe-test.sh has one"]
-    ofi_verbs: super::Make { fabric: "ofi:verbs", threads: false, keyed: false };
+    ofi_verbs: super::Make { fabric: "ofi:verbs", ..super::PLAIN };
 }
 
 // Not over shm: ends of it in one process use each other's memory directly, and when one is closed
@@ -81,10 +83,10 @@ suite! {
 // Processes have mappings of their own.
 #[cfg(ofi)]
 rough! {
-    ofi_tcp_rough: super::Make { fabric: "ofi:tcp", threads: false, keyed: false };
-    ofi_tcp_by_threads_rough: super::Make { fabric: "ofi:tcp", threads: true, keyed: false };
+    ofi_tcp_rough: super::Make { fabric: "ofi:tcp", ..super::PLAIN };
+    ofi_tcp_by_threads_rough: super::Make { fabric: "ofi:tcp", threads: true, ..super::PLAIN };
     #[ignore = "needs an RDMA device; scripts/rxe-test.sh has one"]
-    ofi_verbs_rough: super::Make { fabric: "ofi:verbs", threads: false, keyed: false };
+    ofi_verbs_rough: super::Make { fabric: "ofi:verbs", ..super::PLAIN };
 }
 
 /// The message number `i`.
@@ -290,14 +292,17 @@ fn strangers_are_told_apart(make: Make) {
     let stranger = "answers, but is not a braid node; check that it is a braid node";
     assert_eq!(said, stranger);
     assert_eq!(dial_stranger(make, b"hi".to_vec()), stranger);
-    let mut newer = Hello { kind: make.kind(), keyed: make.keyed, blob: Vec::new() }.encode();
+    let mut newer =
+        Hello { kind: make.kind(), keyed: make.keyed, encrypt: false, blob: Vec::new() }.encode();
     newer[8..10].copy_from_slice(&77u16.to_le_bytes());
     let said = dial_stranger(make, newer);
     assert!(said.starts_with("is a node of protocol version 77, this is version "), "{said}");
     let ofi = || Kind::Ofi(Provider::default());
     let other = if make.kind() == Kind::Tcp { ofi() } else { Kind::Tcp };
-    let said =
-        dial_stranger(make, Hello { kind: other, keyed: make.keyed, blob: Vec::new() }.encode());
+    let said = dial_stranger(
+        make,
+        Hello { kind: other, keyed: make.keyed, encrypt: false, blob: Vec::new() }.encode(),
+    );
     assert_eq!(said, format!("uses fabric {other}, this is {}; use the same on both", make.kind()));
 }
 
