@@ -231,6 +231,24 @@ impl Remote {
         }
     }
 
+    /// Has the node take nothing more of the client that has this array, nor of any before it, and
+    /// waits until what it takes is over.
+    ///
+    /// # Errors
+    /// [`RemoteError`].
+    pub fn fence(&mut self, array: [u8; 16], client: u64) -> Result<(), RemoteError> {
+        let mut epoch = 1;
+        loop {
+            match self.ask(|tag| Message::Grant { tag, array, epoch, client })? {
+                Message::Granted { .. } => return Ok(()),
+                Message::Outvoted { granted, .. } if granted >= epoch && granted < u32::MAX => {
+                    epoch = granted + 1;
+                }
+                _ => return Err(out_of_turn()),
+            }
+        }
+    }
+
     /// Removes the volume that is open for writing, if nobody else has it open.
     ///
     /// # Errors
@@ -355,6 +373,8 @@ impl Remote {
             | Message::Meta { tag, .. }
             | Message::NodeInfo { tag, .. }
             | Message::Ok { tag }
+            | Message::Granted { tag, .. }
+            | Message::Outvoted { tag, .. }
             | Message::Refused { tag, .. }
                 if *tag == self.tag =>
             {

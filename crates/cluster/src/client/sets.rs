@@ -418,7 +418,10 @@ impl Client {
         let turn = open.set.turn;
         let parts: Vec<u16> = open.parts.iter().copied().collect();
         for &role in &parts {
-            self.send(role, &Message::Drop { position, turn });
+            // One that is just being given up is taken out of it next.
+            if self.alive(role) {
+                self.send(role, &Message::Drop { position, turn });
+            }
             self.keeper.asked(self.member_id(role));
         }
         if parts.is_empty() {

@@ -1,5 +1,6 @@
 //! `braid assemble` with members on nodes.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -225,11 +226,22 @@ fn judge(
     let (mut volumes, mut unreachable) = (volumes.to_vec(), Vec::new());
     // On connections of their own, all at once.
     let look = ask_all(&volumes, |node| probe(&mut connect(node)?, node));
-    let looked_at = reachable(&mut volumes, look, &mut unreachable)?;
+    let mut looked_at = reachable(&mut volumes, look, &mut unreachable)?;
     if let Some(name) = name {
         for (index, verdict) in others(name, &looked_at)?.into_iter().rev() {
             let node = volumes.remove(index);
+            looked_at.remove(index);
             output::warning(&format!("assemble {name}: {node} is left out: {verdict}"));
+        }
+    }
+    if take_over {
+        // What the client at work changes until then would be missed.
+        let (client, _) = Uuid::new_v4().as_u64_pair();
+        let arrays =
+            looked_at.iter().filter_map(|found| Some(found.superblock.as_ref().ok()?.set_uuid));
+        for array in arrays.collect::<BTreeSet<_>>() {
+            // Who cannot be reached is told of next.
+            let _ = ask_all(&volumes, |node| connect(node)?.fence(array, client));
         }
     }
     let until = Instant::now() + PATIENCE;
