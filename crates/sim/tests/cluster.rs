@@ -31,9 +31,7 @@ fn a_seed_is_the_same_run_each_time() {
 
 #[test]
 fn faults_of_the_world_are_noticed() {
-    // A lost note costs something only with two clients at a time, which are not simulated.
-    let all = Mutation::ALL.into_iter().filter(|(mutation, _)| *mutation != Mutation::DropNote);
-    for (mutation, name) in all {
+    for (mutation, name) in Mutation::ALL {
         let options = Options { mutation: Some(mutation), verbose: false };
         let noticed = |seed: &u64| run_seed(*seed, options).is_err();
         assert!((1..=300).any(|seed| noticed(&seed)), "{name} goes unnoticed");

@@ -10,9 +10,11 @@ use std::ops::Range;
 use braid_array::action::Event;
 use braid_array::fabric::{FabricEvent, FabricOp, MAX_MESSAGE_BYTES, PeerId};
 use braid_array::{Buf, IoError, IoId, Outcome, Refusal};
+use braid_cluster::wire::Message;
 
 use super::claims::{ClaimId, Use};
 use super::process::POISON;
+use super::votes::is_granted;
 use super::world::{Due, Mutation, World};
 
 /// One end of a connection: 0 has dialed, 1 has accepted.
@@ -216,9 +218,28 @@ impl World {
         if let Some(fault) = told.fault {
             self.fault(process, &fault);
         }
+        if let Some(Message::Granted { .. }) = told.message
+            && let Ok((epoch, _)) = Message::decode(&bytes)
+            && !is_granted(&self.processes[process].notes, epoch)
+        {
+            self.fault(process, "grants what it has not noted");
+        }
+        let bytes = self.altered(bytes);
         if matches!(self.end(receiver).state, State::Waiting | State::Up) {
             self.end(receiver).coming.push_back(bytes);
             self.later(FabricDue::Message(receiver));
+        }
+    }
+
+    /// What arrives of a message.
+    fn altered(&self, bytes: Vec<u8>) -> Vec<u8> {
+        match Message::decode(&bytes) {
+            Ok((epoch, Message::Settle { tag, .. }))
+                if self.temper.mutation == Some(Mutation::ForgetLeft) =>
+            {
+                Message::Settle { tag, go: Vec::new() }.encode(epoch)
+            }
+            _ => bytes,
         }
     }
 
@@ -430,6 +451,9 @@ impl World {
     /// Nothing more reaches this end.
     fn stop_arrivals(&mut self, id: EndId) {
         self.end(id).coming.clear();
+        if self.temper.mutation == Some(Mutation::LandLate) {
+            return;
+        }
         for number in 0..self.puts.len() {
             if self.puts[number].sender == id.other() && !self.puts[number].over {
                 self.forget_put(number);

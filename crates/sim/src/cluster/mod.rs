@@ -5,11 +5,13 @@
 //! and notices by [`claims`] and by what it hears ([`watch`]) what machines must not do. A seed
 //! draws a [`scenario`]; [`run`] lets clients come and go, write ([`session`]) and meet troubles,
 //! and in the end compares everything with what lies on the volumes ([`content`]). At times another
-//! array lives on the same nodes ([`guest`]).
+//! array lives on the same nodes ([`guest`]), or a client goes on whose array was taken over
+//! ([`zombie`]).
 
 pub mod claims;
 pub mod content;
 pub mod fabric;
+mod fence;
 pub mod guest;
 pub mod io;
 pub mod process;
@@ -17,8 +19,10 @@ pub mod run;
 pub mod scenario;
 pub mod session;
 pub mod suspects;
+mod votes;
 pub mod watch;
 pub mod world;
+mod zombie;
 
 #[cfg(test)]
 mod tests;

@@ -60,7 +60,8 @@ fn run(scenario: Scenario, rng: Rng, trace: Trace) -> Result<Report, Failure> {
         session.start_client(&[], false)?;
         let last = number == lives.len();
         let troubles = if last { troubles(&mut session, end) } else { Vec::new() };
-        let cut = matches!(end, End::Crash | End::PowerCut) || !last && session.rng.percent(30);
+        let cut = matches!(end, End::Crash | End::TakenOver | End::PowerCut)
+            || !last && session.rng.percent(30);
         live(&mut session, troubles, cut)?;
         match end {
             // Losses do not spare the client.
@@ -68,6 +69,10 @@ fn run(scenario: Scenario, rng: Rng, trace: Trace) -> Result<Report, Failure> {
             _ if last => settle(&mut session)?,
             End::Stop | End::Loss => stop(&mut session)?,
             End::Crash => session.crash(),
+            End::TakenOver => {
+                session.leave_running();
+                session.fence()?;
+            }
             End::PowerCut => power_cut(&mut session),
         }
     }
@@ -372,6 +377,7 @@ fn quiet(session: &mut Session) -> Result<(), Failure> {
 fn power_cut(session: &mut Session) {
     session.world.note(&[51], || "POWER CUT".to_owned());
     session.crash();
+    session.kill_zombies();
     session.drop_guest();
     for node in session.nodes.clone() {
         session.world.kill(node);
@@ -390,6 +396,7 @@ fn reckon(session: &mut Session) -> Result<(), Failure> {
     quiet(session)?;
     let params = session.scenario.params;
     if !session.troubled {
+        session.zombies_know()?;
         if let Some(misfit) = content::misfit(&session.layout, &session.disks()) {
             return Err(Failure(misfit));
         }

@@ -16,6 +16,8 @@ pub enum End {
     Stop,
     /// The client dies at any moment; the next one comes at once.
     Crash,
+    /// Another client takes the array over at any moment, while this one is at work.
+    TakenOver,
     /// Everything loses power.
     PowerCut,
     /// Nodes or connections are lost; the array serves on, reads only. There is no life after.
@@ -82,7 +84,7 @@ impl Scenario {
             false => params(rng, family, nodes),
         };
         let redundant = !matches!(family, Family::Md { level: Level::Raid0, .. });
-        let ends = [End::Stop, End::Crash, End::PowerCut];
+        let ends = [End::Stop, End::Crash, End::TakenOver, End::PowerCut];
         let mut lives: Vec<End> =
             (0..rng.pick(&[0, 0, 0, 1, 1, 2])).map(|_| rng.pick(&ends)).collect();
         lives.push(match redundant && rng.percent(50) {

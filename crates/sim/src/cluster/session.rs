@@ -17,6 +17,7 @@ use super::process::{Process, Stored};
 use super::scenario::Scenario;
 use super::suspects::{Map, Suspects};
 use super::world::World;
+use super::zombie::Zombie;
 use crate::disk::Disk;
 use crate::oracle::{Moment, Oracle, Range, WriteToken};
 use crate::rng::Rng;
@@ -26,7 +27,7 @@ use crate::workload::{Kind, Workload};
 use crate::world::Failure;
 
 /// The array's id.
-const ARRAY: [u8; 16] = [7; 16];
+pub(super) const ARRAY: [u8; 16] = [7; 16];
 
 /// The name of every node's volume.
 pub const VOLUME: &str = "data";
@@ -38,18 +39,18 @@ const STOP: CommandId = CommandId(1);
 const SCRUB: CommandId = CommandId(2);
 
 #[derive(Clone, Copy, Debug)]
-struct Flight {
-    kind: Kind,
-    range: Range,
-    token: Token,
+pub(super) struct Flight {
+    pub(super) kind: Kind,
+    pub(super) range: Range,
+    pub(super) token: Token,
     /// For the suspects: a write's name, or the moment of a flush.
-    write: u64,
+    pub(super) write: u64,
     /// All copies were equal when it was submitted.
-    equal: bool,
+    pub(super) equal: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Token {
+pub(super) enum Token {
     Read(Moment),
     Write(WriteToken),
     Flush(Moment),
@@ -102,8 +103,12 @@ pub struct Session {
     pub stopped: bool,
     /// What checks and repairs have told.
     pub scrubs: Vec<ArrayEvent>,
-    epoch: u32,
-    flights: Vec<Option<Flight>>,
+    pub(super) epoch: u32,
+    pub(super) flights: Vec<Option<Flight>>,
+    /// The client has taken a request.
+    pub(super) serves: bool,
+    /// Clients whose array was taken over, and which are there still.
+    pub(super) zombies: Vec<Zombie>,
     waiting: Option<(Kind, Range)>,
     began_at_step: u64,
 }
@@ -146,6 +151,8 @@ impl Session {
             stopped: false,
             scrubs: Vec::new(),
             epoch: 0,
+            serves: false,
+            zombies: Vec::new(),
             waiting: None,
             began_at_step: 0,
         };
@@ -310,12 +317,13 @@ impl Session {
         self.client = self.world.start(process);
         self.flights.fill(None);
         self.waiting = None;
+        self.serves = false;
         self.stopped = false;
         self.began_at_step = self.world.steps;
         Ok(())
     }
 
-    const fn slot_bytes(&self) -> u64 {
+    pub(super) const fn slot_bytes(&self) -> u64 {
         self.scenario.largest_sectors * 512
     }
 
@@ -357,6 +365,9 @@ impl Session {
     pub fn submit(&mut self, workload: &mut Workload) -> bool {
         let Some(slot) = self.flights.iter().position(Option::is_none) else { return false };
         let (kind, range) = self.waiting.take().unwrap_or_else(|| workload.next_request());
+        if !self.zombies.is_empty() && matches!(kind, Kind::Write { .. }) && self.rng.percent(10) {
+            self.write_as_zombie(range);
+        }
         let taken = self.submit_at(slot, kind, range);
         if !taken {
             self.waiting = Some((kind, range));
@@ -395,6 +406,10 @@ impl Session {
         let now = self.world.now();
         if self.world.processes[self.client].client().submit(now, request).is_err() {
             return false;
+        }
+        if !std::mem::replace(&mut self.serves, true) {
+            // What those wrote before it was granted the array is decided.
+            self.suspects.crash();
         }
         if std::mem::take(&mut self.mended) && !self.troubled {
             // Every slice-set that the last client left is wholly old or new.
@@ -451,6 +466,9 @@ impl Session {
         for (process, action) in std::mem::take(&mut self.world.outputs) {
             if let Some(guest) = self.guest.as_mut().filter(|guest| guest.process == process) {
                 guest.hears(&action).map_err(Failure)?;
+                continue;
+            }
+            if self.zombie_says(process, &action)? {
                 continue;
             }
             match action {

@@ -62,11 +62,15 @@ pub enum Mutation {
     DropZeroes,
     /// All that is compared is the same.
     SeeNoDifference,
+    /// Clients that take over have nothing stored of what was left.
+    ForgetLeft,
+    /// Puts land where their receiver has hung up already.
+    LandLate,
 }
 
 impl Mutation {
     /// All of them, with their names on the command line.
-    pub const ALL: [(Self, &'static str); 7] = [
+    pub const ALL: [(Self, &'static str); 9] = [
         (Self::DropFlush, "drop-flush"),
         (Self::IgnoreFua, "ignore-fua"),
         (Self::SkipCompute, "skip-compute"),
@@ -74,6 +78,8 @@ impl Mutation {
         (Self::DropNote, "drop-note"),
         (Self::DropZeroes, "drop-zeroes"),
         (Self::SeeNoDifference, "see-no-difference"),
+        (Self::ForgetLeft, "forget-left"),
+        (Self::LandLate, "land-late"),
     ];
 
     /// By name.
