@@ -51,8 +51,13 @@ use space::Space;
 /// Metadata pages in flight at most.
 const PAGES: usize = 32;
 
-const RULES: Rules =
-    Rules { scrubs_whole: false, units_at_once: 16, stop_patience_ms: 60_000, marks_ahead: 0 };
+const RULES: Rules = Rules {
+    scrubs_whole: false,
+    keeps_torn: false,
+    units_at_once: 16,
+    stop_patience_ms: 60_000,
+    marks_ahead: 0,
+};
 
 /// A running array.
 #[derive(Debug)]

@@ -79,6 +79,9 @@ pub enum Ask {
 pub struct Rules {
     /// A check needs all members, even where copies could be compared without one.
     pub scrubs_whole: bool,
+    /// What was under way at an unclean stop is not called in line because nothing is left to
+    /// compare it with: what a lost member had of it cannot be told from the others.
+    pub keeps_torn: bool,
     /// Units of background work under way at most.
     pub units_at_once: usize,
     /// How long a member may answer nothing while a stop waits for it.

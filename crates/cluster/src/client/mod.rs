@@ -118,8 +118,13 @@ impl ClientConfig {
 /// What `node_timeout_ms` is unless somebody says otherwise.
 pub const NODE_TIMEOUT_MS: u64 = 5000;
 
-const RULES: Rules =
-    Rules { scrubs_whole: true, units_at_once: 4, stop_patience_ms: 10_000, marks_ahead: 4 };
+const RULES: Rules = Rules {
+    scrubs_whole: true,
+    keeps_torn: true,
+    units_at_once: 4,
+    stop_patience_ms: 10_000,
+    marks_ahead: 4,
+};
 
 /// What the keeper has to know; users' slice-sets get the other half of the positions.
 fn rules(params: &Params) -> Rules {
@@ -295,8 +300,9 @@ impl Client {
         let forced = member::vouched_for(&config.members);
         let kept = member::kept(&config.members, config.bitmap, config.read_only, BLOCK_BYTES);
         let kept = kept.ok_or("an array has members")?;
+        let rules = Rules { keeps_torn: !forced, ..rules(&params) };
         let takeover = Takeover::new(kept.superblock.set_uuid, config.force, &config.members);
-        let mut keeper = Keeper::new(Instant(0), kept, Box::new(space.clone()), rules(&params))?;
+        let mut keeper = Keeper::new(Instant(0), kept, Box::new(space.clone()), rules)?;
         keeper.rebuild_what_was_under_way();
         let links = Link::all(config.members, params.reads.count);
         let mut client = Self {

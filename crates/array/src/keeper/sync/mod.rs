@@ -228,7 +228,7 @@ impl Keeper {
             }
             // Nothing redundant is left to bring in line. Members being rebuilt are brought in line
             // when they are: below their offset they may differ, too.
-            if targets.is_empty() && !self.can_resync() {
+            if targets.is_empty() && !self.can_resync() && !self.rules.keeps_torn {
                 self.all_resynced();
                 self.wish_superblock(true);
             }
