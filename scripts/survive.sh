@@ -20,13 +20,16 @@ node-pause           STOP nodes:1     on
 everything-stop      STOP client+5    on
 node-kill            KILL nodes:1     on
 nodes-kill           KILL nodes:2     on
-node-stop            STOP nodes:1:long on   a check after a node that hung has returned may not end
-nodes-stop           STOP nodes:2:long on   a check after nodes that hung have returned may not end
+node-stop            STOP nodes:1:long on
+nodes-stop           STOP nodes:2:long on
+rolling-restart      TERM each        on
 '
 # Seconds that a process is stopped: well below and well above what a node may be silent.
 short=2 long=15
 # Seconds within which it must go on.
 patience=${PATIENCE:-60}
+# Seconds that a load may be held up by nodes of which one at a time is started again.
+node_timeout=5
 
 verify_by='--verify=crc32c --verify_state_save=0'
 
@@ -123,9 +126,12 @@ begin_load() {
 	load=$!
 	# Lines that are flushed one by one, each noted elsewhere once that is done.
 	(
-		line=0
+		line=0 last=$(now) longest=0
 		while echo "$line" >>"$mnt/ledger" && sync -d "$mnt/ledger"; do
-			now >"$work/noted.new" && echo "$line" >>"$work/noted.new"
+			at=$(now)
+			[ "$((at - last))" -lt "$longest" ] || longest=$((at - last))
+			last=$at
+			printf '%s\n' "$at" "$line" "$longest" >"$work/noted.new"
 			mv "$work/noted.new" "$work/noted"
 			line=$((line + 1))
 			sleep 0.02
@@ -142,6 +148,8 @@ end_load() {
 	wait $ledger $load 2>/dev/null
 	load='' ledger=''
 }
+# The longest that a line has taken, and the pause before it: seconds.
+longest_pause() { awk 'NR == 3 { printf "%.1f", $1 / 1e9 }' "$work/noted"; }
 # noted_since TIME: has a line been flushed that was begun after it?
 noted_since() {
 	[ -s "$work/noted" ] && [ "$(head -n 1 "$work/noted")" -gt "$1" ]
@@ -153,7 +161,7 @@ verify() {
 	fio --name=settled --directory="$mnt" --size=8M --rw=write --bs=64k $verify_by \
 		--verify_only --verify_fatal=1 >"$work/verify" 2>&1 ||
 		fail "what was flushed before is not there: $(grep -m1 -i 'verify' "$work/verify")"
-	last=$(tail -n 1 "$work/noted")
+	last=$(sed -n 2p "$work/noted")
 	head -n "$((last + 1))" "$mnt/ledger" | cmp -s - <(seq 0 "$last") ||
 		fail "line $last was flushed, and the ledger does not hold all up to it"
 }
@@ -187,9 +195,22 @@ choose() {
 		victims+=("${nodes[$n]}")
 	done
 }
+# One node after the other, each once the one before is in sync again.
+roll() {
+	local n
+	for n in $(shuf -i 0-4); do
+		struck_at=$(now)
+		kill -TERM "${nodes[$n]}"
+		within 10 gone "${nodes[$n]}" || fail "node $n does not end"
+		start "$n"
+		within "$patience" noted_since "$struck_at" || fail "does not go on without node $n"
+		within "$patience" in_sync || fail "not in sync again: $(cat "$work/status")"
+	done
+}
 strike() {
 	local signal=$1 who=$2 pause=$short
 	struck_at=$(now)
+	[ "$who" != each ] || { roll && return; }
 	kill "-$signal" "${victims[@]}"
 	if [ "$signal" = KILL ]; then
 		for pid in "${victims[@]}"; do within 10 gone "$pid" || fail "$pid lives on"; done
@@ -203,13 +224,15 @@ strike() {
 }
 goes_on() {
 	within "$patience" noted_since "$struck_at" || fail "does not go on"
-	took=$(seconds_since "$struck_at")
 	for n in "${struck[@]}"; do
 		kill -0 "${nodes[$n]}" 2>/dev/null || start "$n"
 	done
 	within "$patience" in_sync || fail "not in sync again: $(cat "$work/status")"
 	[ ! -e "$work/load.failed" ] || fail "fio: $(grep -m1 -E 'err|verify' "$work/load.failed")"
 	kill -0 "$ledger" 2>/dev/null || fail "a write of the ledger failed"
+	took=$(longest_pause)
+	[ "$1" != each ] || awk -v took="$took" -v most="$node_timeout" 'BEGIN { exit (took > most) }' ||
+		fail "held up for $took s"
 	end_load
 }
 again() {
@@ -238,7 +261,7 @@ one_round() {
 	sleep "$((RANDOM % 2)).$((RANDOM % 10))"
 	choose "$who"
 	strike "$signal" "$who"
-	if [ "$how" = on ]; then goes_on; else again; fi
+	if [ "$how" = on ]; then goes_on "$who"; else again; fi
 	reckon
 	echo "round $round: $kind, went on after $took s, nothing lost"
 	echo "$kind $took" >>"$work/took"
