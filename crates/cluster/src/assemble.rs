@@ -1,10 +1,12 @@
 //! From the superblocks on volumes to an array over nodes. The members are judged by the rules for
 //! local ones; what differs is that nothing is rebuilt here yet. Nothing is written.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use braid_array::assemble as local;
 use braid_array::assemble::{Standing, Verdict};
 use braid_array::format::superblock::{MAX_SECTOR, feature};
-use braid_array::format::{BadBlocks, Bitmap, BitmapError, Superblock, SuperblockError};
+use braid_array::format::{BadBlocks, Bitmap, BitmapError, Role, Superblock, SuperblockError};
 use braid_array::level::{Layout, Level, ParityLayout};
 use braid_array::refusal::Invocation;
 use braid_array::{Refusal, SECTOR_BYTES};
@@ -93,6 +95,13 @@ impl Startable {
     pub fn degraded(&self) -> usize {
         self.members.iter().filter(|member| member.is_none()).count()
     }
+
+    /// How many are there and lack something, which they are given.
+    #[must_use]
+    pub fn behind(&self) -> usize {
+        let lacks = |member: &&ClientMember| member.superblock.has(feature::RECOVERY_OFFSET);
+        self.members.iter().flatten().filter(lacks).count()
+    }
 }
 
 impl Candidate {
@@ -139,7 +148,7 @@ pub fn decide(candidates: &[Candidate], options: Options) -> Assembly {
     let newest = judged.newest.as_deref().and_then(stored).map(Box::new);
     let start = match (&newest, judged.start) {
         (Some(newest), local::Start::Ready { config, by_bitmap, .. }) => {
-            match plan(newest, &config, candidates, options) {
+            match plan(newest, (&config, &judged.verdicts), candidates, options) {
                 Ok(plan) => Start::Ready(Box::new(Startable { by_bitmap, ..plan })),
                 Err(refusal) => Start::Refused(refusal),
             }
@@ -162,7 +171,7 @@ const LOCALLY: &str = "assemble the members as local files, on one machine";
 
 fn plan(
     newest: &Superblock,
-    config: &local::Config,
+    (config, verdicts): (&local::Config, &[(String, Verdict)]),
     candidates: &[Candidate],
     options: Options,
 ) -> Result<Startable, Refusal> {
@@ -195,6 +204,12 @@ fn plan(
         let superblock = Superblock { roles, ..own.with_news_of(newest) };
         *place = Some(ClientMember { address, volume, superblock });
     }
+    if !options.read_only {
+        let behind = left_behind(newest, verdicts, candidates, &members);
+        for (role, member) in behind {
+            members[usize::from(role)] = Some(member);
+        }
+    }
     let stripe_sectors = u64::from(code.rows()) * (u64::from(chunk_bytes) / SECTOR_BYTES);
     let stripes = whole_stripes(&sizes, stripe_sectors);
     let Some(stripes) = stripes.filter(|_| chunk_bytes.is_multiple_of(4096)) else {
@@ -210,6 +225,47 @@ fn plan(
         read_only: options.read_only,
         members,
     })
+}
+
+/// Members that the array went on without, by role where nobody else has it: they have a vote, and
+/// are given what they missed.
+fn left_behind(
+    newest: &Superblock,
+    verdicts: &[(String, Verdict)],
+    candidates: &[Candidate],
+    members: &[Option<ClientMember>],
+) -> BTreeMap<u16, ClientMember> {
+    let number = |member: &ClientMember| member.superblock.dev_number;
+    let mut numbers: BTreeSet<u32> = members.iter().flatten().map(number).collect();
+    let mut behind = BTreeMap::new();
+    for (found, (_, verdict)) in candidates.iter().zip(verdicts) {
+        let (Verdict::Stale { re_add_possible, .. }, Ok(own)) = (verdict, &found.superblock) else {
+            continue;
+        };
+        let Role::Active(role) = own.role() else { continue };
+        let vacant = members.get(usize::from(role)).is_some_and(Option::is_none);
+        if vacant && !behind.contains_key(&role) && numbers.insert(own.dev_number) {
+            let superblock = catching_up(own, newest, *re_add_possible);
+            let (address, volume) = (found.address.clone(), found.volume.clone());
+            behind.insert(role, ClientMember { address, volume, superblock });
+        }
+    }
+    behind
+}
+
+/// The superblock of a member that was left behind, as one that is being rebuilt: `marked`, where
+/// the bitmap says so alone.
+#[must_use]
+pub fn catching_up(own: &Superblock, newest: &Superblock, marked: bool) -> Superblock {
+    let mut superblock = own.with_news_of(newest);
+    superblock.recovery_offset = 0;
+    superblock.feature_map |= feature::RECOVERY_OFFSET;
+    if marked {
+        superblock.feature_map |= feature::RECOVERY_BITMAP;
+    } else {
+        superblock.feature_map &= !feature::RECOVERY_BITMAP;
+    }
+    superblock
 }
 
 /// The number of stripes of members of these sizes, which all have it without a rest.

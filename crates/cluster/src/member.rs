@@ -1,8 +1,10 @@
 //! Members on nodes: where they are, and how a keeper takes them.
 
+use braid_array::Instant;
 use braid_array::assemble::{Config, MemberConfig, Standing};
 use braid_array::format::superblock::{MAX_SECTOR, feature};
 use braid_array::format::{BadBlocks, Bitmap, Superblock};
+use braid_array::keeper::{Keeper, Rules, SyncSpace};
 
 /// A member as the client finds it.
 #[derive(Clone, Debug)]
@@ -76,4 +78,19 @@ pub(crate) fn kept(
         force: false,
         block_bytes,
     })
+}
+
+/// Their keeper, who sees that those who lack something are given it.
+pub(crate) fn keeper(
+    kept: Config,
+    space: Box<dyn SyncSpace>,
+    rules: Rules,
+) -> Result<Keeper, String> {
+    let read_only = kept.read_only;
+    let mut keeper = Keeper::new(Instant(0), kept, space, rules)?;
+    keeper.rebuild_what_was_under_way();
+    if !read_only {
+        keeper.tell_of_those_left_behind();
+    }
+    Ok(keeper)
 }

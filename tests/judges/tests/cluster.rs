@@ -151,11 +151,10 @@ fn dying(name: &str, count: usize, first: usize, second: usize) {
     let served = Served::start(name, &alive, &["--readonly"]);
     served.expect(&content, "assembled without two nodes");
     served.stop();
-    // And with them again. Two of four that hold everything are no majority: a person vouches.
-    let vouched: &[&str] = if count == 4 { &["--force"] } else { &[] };
+    // And with them again, which missed that it was stopped, and have their votes.
     let again = [first, second].map(|dead| Node::start(&base.join(format!("node{dead}"))));
     let all: Vec<PathBuf> = nodes.iter().flatten().chain(&again).map(Node::member).collect();
-    let served = Served::start(name, &all, vouched);
+    let served = Served::start(name, &all, &[]);
     let content = content.then(9, 1 << 20, 1 << 20);
     served.write(&content, 1 << 20, 1 << 20);
     served.expect(&content, "all nodes are back");

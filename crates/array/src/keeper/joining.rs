@@ -5,7 +5,7 @@ use super::command::Answer;
 use super::members::{Member, State};
 use crate::MemberId;
 use crate::action::{CommandId, NewMember};
-use crate::format::Superblock;
+use crate::format::{Role, Superblock};
 use crate::refusal::Refusal;
 
 impl Keeper {
@@ -89,6 +89,19 @@ impl Keeper {
                 *offset = 0;
                 member.superblock.recovery_offset = 0;
             }
+        }
+    }
+
+    /// Members that no superblock names were left behind, and are there again: they are told of,
+    /// and get the bitmap.
+    pub fn tell_of_those_left_behind(&mut self) {
+        let unnamed = |member: &Member| {
+            let named = self.superblock.role_of(member.superblock.dev_number);
+            member.state.role().is_some_and(|role| named != Role::Active(role))
+        };
+        if self.members.iter_live().any(|(_, member)| unnamed(member)) {
+            self.wish_whole_bitmap();
+            self.wish_superblock(false);
         }
     }
 

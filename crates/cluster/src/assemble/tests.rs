@@ -92,14 +92,25 @@ fn a_degraded_array_goes_on() {
 }
 
 #[test]
-fn members_that_fell_behind_are_out() {
+fn members_that_fell_behind_are_given_what_they_missed() {
     let mut candidates = volumes(Family::Xor2d, 5);
     for candidate in &mut candidates[1..] {
         superblock(candidate).events += 5;
     }
     let assembly = decide(&candidates, Options::default());
     assert!(matches!(assembly.verdicts[0].1, Verdict::Stale { .. }), "{:?}", assembly.verdicts);
-    assert_eq!(ready(&candidates, Options::default()).degraded(), 1);
+    let plan = ready(&candidates, Options::default());
+    assert_eq!((plan.degraded(), plan.behind()), (0, 1));
+    let behind = &plan.members[0].as_ref().unwrap().superblock;
+    assert_eq!((behind.recovery_offset, behind.events), (0, 5));
+    // Whoever only reads does without it.
+    let looks = Options { read_only: true, ..Options::default() };
+    assert_eq!(ready(&candidates, looks).degraded(), 1);
+    // It went on while the others were gone.
+    superblock(&mut candidates[0]).roles[1..].fill(Role::Faulty);
+    let plan = ready(&candidates, Options::default());
+    assert_eq!((plan.degraded(), plan.behind()), (1, 0));
+    superblock(&mut candidates[0]).roles = superblock(&mut candidates[1]).roles.clone();
     // One event is what an interrupted update of the superblocks leaves.
     superblock(&mut candidates[0]).events += 4;
     let plan = ready(&candidates, Options::default());

@@ -302,8 +302,7 @@ impl Client {
         let kept = kept.ok_or("an array has members")?;
         let rules = Rules { keeps_torn: !forced, ..rules(&params) };
         let takeover = Takeover::new(kept.superblock.set_uuid, config.force, &config.members);
-        let mut keeper = Keeper::new(Instant(0), kept, Box::new(space.clone()), rules)?;
-        keeper.rebuild_what_was_under_way();
+        let keeper = member::keeper(kept, Box::new(space.clone()), rules)?;
         let links = Link::all(config.members, params.reads.count);
         let mut client = Self {
             keeper,

@@ -280,12 +280,15 @@ impl Client {
             }
             Stage::Settling => {
                 self.takeover.stage = Stage::Over;
+                for role in std::mem::take(&mut self.takeover.stale) {
+                    let why = Refusal::new("it has missed writes", "it is given them");
+                    self.keeper.lose_member(self.member_id(role), why);
+                    self.obey();
+                    self.await_return(role);
+                }
+                // Not before it is known who misses something: the bitmap still says what.
                 if self.takeover.soft {
                     self.keeper.nothing_to_resync();
-                }
-                for role in std::mem::take(&mut self.takeover.stale) {
-                    let why = Refusal::new("it has missed writes", "add it again");
-                    self.keeper.lose_member(self.member_id(role), why);
                 }
                 self.obey();
                 let roles: Vec<u16> = self.alive_roles().collect();

@@ -3,6 +3,7 @@
 
 use braid_array::Machine;
 use braid_array::events::ArrayEvent;
+use braid_array::format::superblock::MAX_SECTOR;
 
 use braid_cluster::client::NODE_TIMEOUT_MS;
 
@@ -10,6 +11,7 @@ use super::content;
 use super::scenario::{End, Scenario};
 use super::session::Session;
 use super::world::Mutation;
+use crate::disk::Disk;
 use crate::oracle::Range;
 use crate::rng::Rng;
 use crate::run::Report;
@@ -76,8 +78,7 @@ fn run(scenario: Scenario, rng: Rng, trace: Trace) -> Result<Report, Failure> {
             End::PowerCut => power_cut(&mut session),
         }
     }
-    if session.troubled && session.dropped.is_empty() && whole(&session) && session.rng.percent(60)
-    {
+    if session.troubled && whole(&session) && session.rng.percent(60) {
         revive(&mut session)?;
     }
     reckon(&mut session)?;
@@ -85,9 +86,15 @@ fn run(scenario: Scenario, rng: Rng, trace: Trace) -> Result<Report, Failure> {
     Ok(Report { trace_hash: trace.hash(), events: trace.events() })
 }
 
-/// Can every node be there again, with all that it had?
+/// Can every node be there again, with all that it had? What was not stopped cleanly does not start
+/// while some have missed writes.
 fn whole(session: &Session) -> bool {
-    session.disks().iter().all(|disk| !disk.damaged())
+    let clean = |disk: &&Disk| {
+        content::superblock(disk).is_ok_and(|superblock| superblock.resync_offset == MAX_SECTOR)
+    };
+    let disks = session.disks();
+    disks.iter().all(|disk| !disk.damaged())
+        && (session.dropped.is_empty() || disks.iter().all(clean))
 }
 
 /// Only connections were lost, and nodes that come back: a new client takes the array up again, and
@@ -105,6 +112,7 @@ fn revive(session: &mut Session) -> Result<(), Failure> {
     }
     // Who was left out when the array was started has to be brought up to date first.
     session.lost = session.left_out();
+    session.lost.extend(&session.dropped);
     session.dead = !session.lost.is_empty();
     session.troubled = session.dead;
     session.failed = false;
@@ -406,6 +414,13 @@ fn reckon(session: &mut Session) -> Result<(), Failure> {
                 return Err(Failure(format!("node {role} is not clean after a stop")));
             }
         }
+    }
+    // Stopped in the moment in which a node was in sync again, the array may not have noted it.
+    for role in session.left_out() {
+        if !session.lost.contains(&role) {
+            session.lost.push(role);
+        }
+        session.dropped.push(role);
     }
     let gone = session.lost.clone();
     for round in 0..3 {

@@ -3,8 +3,10 @@
 use braid_array::action::{Command, CommandId, Event};
 use braid_array::array::Scratch;
 use braid_array::events::{ArrayEvent, SyncAction, SyncEnd};
+use braid_array::format::Superblock;
 use braid_array::format::superblock::MAX_SECTOR;
 use braid_array::{Action, AnyMachine, BlockMachine, Buf, Op, Request, RequestError, RequestId};
+use braid_cluster::assemble::catching_up;
 use braid_cluster::client::{Client, ClientConfig, ClientMember};
 use braid_cluster::node::Node;
 use braid_cluster::pipeline::Params;
@@ -283,22 +285,34 @@ impl Session {
         self.mended = self.soft;
         let params = Params { session: self.rng.next(), epoch: self.epoch, ..self.scenario.params };
         let mut members = Vec::new();
-        let missing: Vec<u16> = missing.iter().chain(&self.dropped).copied().collect();
+        // Who only reads does without nodes that are behind.
+        let behind = if read_only { Vec::new() } else { self.dropped.clone() };
+        let out = |role: &u16| missing.contains(role) || read_only && self.dropped.contains(role);
+        let missing: Vec<u16> = (0..params.nodes).filter(out).collect();
+        let current = |role: &u16| !missing.contains(role) && !behind.contains(role);
+        let disks: Vec<&Disk> =
+            (0..params.nodes).filter(current).map(|role| self.disk(role)).collect();
+        let bitmap = content::bitmap(&disks).map_err(Failure)?;
+        let superblocks = disks.iter().filter_map(|disk| content::superblock(disk).ok());
+        let newest = superblocks.max_by_key(|superblock| superblock.events);
         self.members = (0..params.nodes).filter(|role| !missing.contains(role)).collect();
         for role in 0..params.nodes {
             if missing.contains(&role) {
                 members.push(None);
                 continue;
             }
-            let superblock = content::superblock(self.disk(role)).map_err(Failure)?;
+            let mut superblock = content::superblock(self.disk(role)).map_err(Failure)?;
+            let older = |newest: &&Superblock| superblock.events + 1 < newest.events;
+            if let Some(newest) = newest.as_ref().filter(|_| behind.contains(&role)).filter(older) {
+                let since = bitmap.as_ref().map(|bitmap| bitmap.superblock.events_cleared);
+                let marked = since.is_some_and(|since| superblock.events >= since);
+                superblock = catching_up(&superblock, newest, marked);
+            }
             // Nothing is decoded from sums that may not fit.
             self.half_synced |= superblock.resync_offset != MAX_SECTOR;
             let (address, volume) = (format!("n{role}"), VOLUME.to_owned());
             members.push(Some(ClientMember { address, volume, superblock }));
         }
-        let roles = (0..params.nodes).filter(|role| !missing.contains(role));
-        let disks: Vec<&Disk> = roles.map(|role| self.disk(role)).collect();
-        let bitmap = content::bitmap(&disks).map_err(Failure)?;
         // What is missing is off, as whoever starts it without would have to say.
         // So is what dies in the middle of the start, where too few would be left to vote.
         let force = !missing.is_empty() || params.nodes <= 4;
@@ -511,6 +525,14 @@ impl Session {
             if !self.lost.contains(&role) {
                 self.lost.push(role);
             }
+        }
+        if let ArrayEvent::MemberActive(member) = event
+            && process == self.client
+            && let Some(&role) = self.members.get(usize::from(member.0))
+        {
+            // It has all that it missed.
+            self.dropped.retain(|&other| other != role);
+            self.lost.retain(|&other| other != role);
         }
         let ended = matches!(
             event,

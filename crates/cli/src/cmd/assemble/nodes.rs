@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 use braid_array::Refusal;
 use braid_array::assemble::{self as local, Verdict};
 use braid_array::format::Superblock;
-use braid_cluster::assemble::{Assembly, Candidate, Options, Start, Startable, decide};
+use braid_cluster::assemble::{
+    Assembly, Candidate, Options, Start, Startable, decide, member_name,
+};
 use braid_cluster::client::NODE_TIMEOUT_MS;
 use braid_cluster::pipeline::Params;
 use braid_cluster::{ClientConfig, Planner};
@@ -294,8 +296,14 @@ fn others(name: &str, candidates: &[Candidate]) -> Result<Vec<(usize, Verdict)>,
 }
 
 fn warn(name: &str, plan: &Startable, verdicts: &[(String, Verdict)]) {
+    let taken = plan.members.iter().flatten();
+    let taken: Vec<String> = taken.map(|m| member_name(&m.address, &m.volume)).collect();
     for (member, verdict) in verdicts.iter().filter(|(_, verdict)| !verdict.attached()) {
-        output::warning(&format!("assemble {name}: {member} is left out: {verdict}"));
+        let fate = match taken.contains(member) {
+            true => "is given what it missed",
+            false => "is left out",
+        };
+        output::warning(&format!("assemble {name}: {member} {fate}: {verdict}"));
     }
     if plan.degraded() > 0 {
         let missing = missing(plan);
@@ -376,6 +384,11 @@ fn condition(plan: &Startable) -> String {
     match plan.degraded() {
         0 => {}
         _ => parts.push(format!("degraded, {}, so read-only", missing(plan))),
+    }
+    match plan.behind() {
+        0 => {}
+        1 => parts.push("a member is given what it missed".to_owned()),
+        count => parts.push(format!("{count} members are given what they missed")),
     }
     if plan.dirty {
         let resync = match (plan.read_only, plan.by_bitmap) {
