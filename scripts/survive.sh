@@ -7,7 +7,8 @@ set -uo pipefail
 cd "$(dirname "$(realpath "$0")")/.."
 braid=${BRAID:-$PWD/target/release/braid}
 
-# Kind of round, the signal, who gets it, how it must go on, and, where it is left out, why.
+# Kind of round, the signal (CUT: what connects them breaks), who gets it, how it must go on, and,
+# where it is left out, why.
 #   on     the same client goes on by itself, and its load sees no error
 #   again  all nodes that died are started again, and the array is assembled again
 kinds='
@@ -22,6 +23,7 @@ node-kill            KILL nodes:1     on
 nodes-kill           KILL nodes:2     on
 node-stop            STOP nodes:1:long on
 nodes-stop           STOP nodes:2:long on
+pair-cut             CUT  nodes:2     on
 rolling-restart      TERM each        on
 '
 # Seconds that a process is stopped: well below and well above what a node may be silent.
@@ -35,7 +37,7 @@ verify_by='--verify=crc32c --verify_state_save=0'
 
 rounds=${1:-12}
 [ $# = 0 ] || shift
-for tool in fio mke2fs e2fsck; do
+for tool in fio mke2fs e2fsck ss; do
 	command -v "$tool" >/dev/null || { echo "SKIPPED survive: there is no $tool"; exit 0; }
 done
 if [ "$(id -u)" != 0 ] || [ ! -e /dev/fuse ] || [ ! -e /dev/loop-control ]; then
@@ -207,9 +209,21 @@ roll() {
 		within "$patience" in_sync || fail "not in sync again: $(cat "$work/status")"
 	done
 }
+# cut_pair PID PID: breaks what connects two processes of this machine.
+cut_pair() {
+	local from to cut=0
+	while read -r from to; do
+		ss -K -tn src "$from" dst "$to" >/dev/null && cut=1
+	done < <(ss -Htnp state established | awk -v a="pid=$1," -v b="pid=$2," '
+		index($0, a) { of_a[$3 " " $4] = 1 }
+		index($0, b) { of_b[$4 " " $3] = 1 }
+		END { for (ends in of_a) if (ends in of_b) print ends }')
+	[ "$cut" = 1 ] || fail "no connection between $* to break"
+}
 strike() {
 	local signal=$1 who=$2 pause=$short
 	struck_at=$(now)
+	[ "$signal" != CUT ] || { cut_pair "${victims[@]}" && return; }
 	[ "$who" != each ] || { roll && return; }
 	kill "-$signal" "${victims[@]}"
 	if [ "$signal" = KILL ]; then
