@@ -126,9 +126,9 @@ const RULES: Rules = Rules {
     marks_ahead: 4,
 };
 
-/// What the keeper has to know; users' slice-sets get the other half of the positions.
+/// What the keeper has to know; a quarter of the positions is left to users whatever it does.
 fn rules(params: &Params) -> Rules {
-    let units_at_once = RULES.units_at_once.max(usize::from(params.wide.count) / 2);
+    let units_at_once = RULES.units_at_once.max(usize::from(params.wide.count) * 3 / 4);
     Rules { units_at_once, ..RULES }
 }
 
