@@ -16,8 +16,8 @@ const USAGE: &str = "usage: braid-sim [SEED] [--seeds N] [--start S] [--jobs J] 
   --cluster    seeds of arrays over nodes
   --mutate M   have the executor do something wrong, to see that it is noticed:
                drop-flush ignore-fua skip-compute lose-write misdirect; over nodes
-               drop-flush ignore-fua skip-compute lose-put drop-note drop-zeroes
-               see-no-difference forget-left land-late";
+               drop-flush ignore-fua skip-compute short-sum lose-put drop-note
+               drop-zeroes see-no-difference forget-left land-late";
 
 struct Args {
     start: u64,

@@ -63,7 +63,10 @@ fn client(nodes: u16, planner: Planner) -> Session {
 
 /// Writes and waits; a write that is not taken waits for the next event.
 fn write(session: &mut Session, sector: u64, sectors: u64) {
-    let (kind, range) = (Kind::Write { fua: false }, Range { sector, sectors });
+    submit(session, Kind::Write { fua: false }, Range { sector, sectors });
+}
+
+fn submit(session: &mut Session, kind: Kind, range: Range) {
     while !session.submit_one(kind, range) {
         assert!(session.step().expect("no fault"), "nothing is due");
     }
@@ -130,6 +133,25 @@ fn lose_and_take_back(session: &mut Session, role: u16) {
     }
     while !whole(session) {
         assert!(session.step().expect("no fault"), "it does not come back");
+    }
+}
+
+#[test]
+fn a_node_gets_what_it_held_unless_a_chain_leaves_something_out() {
+    for (mutation, same) in [(None, true), (Some(Mutation::ShortSum), false)] {
+        let mut session = client(5, Planner::Encoder { node: 0 });
+        // With FUA: they are stored when they are answered.
+        let stripes = (0..4).map(|number| Range { sector: number * 384, sectors: 384 });
+        stripes.for_each(|stripe| submit(&mut session, Kind::Write { fua: true }, stripe));
+        // What the superblock says changes; the data begin far behind it.
+        let data = |session: &Session| {
+            let image = session.disk(1).image();
+            image[image.len() - 16 * CHUNK_BYTES as usize..].to_vec()
+        };
+        let before = data(&session);
+        session.world.temper.mutation = mutation;
+        lose_and_take_back(&mut session, 1);
+        assert_eq!(data(&session) == before, same, "{mutation:?}");
     }
 }
 

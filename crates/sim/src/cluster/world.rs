@@ -54,6 +54,8 @@ pub enum Mutation {
     IgnoreFua,
     /// One computation in fifty is answered but not done.
     SkipCompute,
+    /// One sum in five that is added to another leaves a term out.
+    ShortSum,
     /// One put in a hundred is announced but not done.
     LosePut,
     /// What nodes note is answered but not kept.
@@ -70,10 +72,11 @@ pub enum Mutation {
 
 impl Mutation {
     /// All of them, with their names on the command line.
-    pub const ALL: [(Self, &'static str); 9] = [
+    pub const ALL: [(Self, &'static str); 10] = [
         (Self::DropFlush, "drop-flush"),
         (Self::IgnoreFua, "ignore-fua"),
         (Self::SkipCompute, "skip-compute"),
+        (Self::ShortSum, "short-sum"),
         (Self::LosePut, "lose-put"),
         (Self::DropNote, "drop-note"),
         (Self::DropZeroes, "drop-zeroes"),
@@ -114,7 +117,8 @@ pub struct World {
     pub steps: u64,
     pub(super) rng: Rng,
     pub(super) clock: Clock<Due>,
-    pub(super) temper: Temper,
+    /// How it behaves; it may change at any moment.
+    pub temper: Temper,
     pub(super) work: Vec<Option<Work>>,
     pub(super) free: BTreeSet<usize>,
     pub(super) connections: Vec<Connection>,
