@@ -79,3 +79,39 @@ fn the_largest_view_fits() {
     let view = View { members: vec![1; 5], ..vote.view };
     assert!(!view.fits());
 }
+
+/// Can two clients, neither of which hears of the other, both go on while node 2 of the voters 0 to
+/// 2 gives its vote to node 3? All that can have been noted then is tried.
+fn two_can_go_on(joint: &View) -> bool {
+    let sets = || (0u32..16).map(|bits| (0..4).filter(move |node| bits & 1 << node != 0));
+    let sets = || sets().map(Iterator::collect::<BTreeSet<u64>>);
+    let before = View { epoch: 1, count: 1, voters: vec![0, 1, 2], ..View::default() };
+    let after = View { epoch: 1, count: 3, voters: vec![0, 1, 3], ..View::default() };
+    let none = View::default();
+    let goes_on = |noted: [&View; 4], here: &BTreeSet<u64>| {
+        let newest = here.iter().map(|&node| noted[node as usize]).max_by_key(|v| v.order());
+        newest.is_some_and(|view| view.epoch > 0 && view.lacks(here).is_none())
+    };
+    sets().any(|has_joint| {
+        let next = sets().filter(|next| next.is_empty() || joint.holds(&has_joint));
+        next.into_iter().any(|has_after| {
+            let noted = [0, 1, 2, 3].map(|node| match node {
+                _ if has_after.contains(&node) => &after,
+                _ if has_joint.contains(&node) => joint,
+                3 => &none,
+                _ => &before,
+            });
+            let able: Vec<_> = sets().filter(|here| goes_on(noted, here)).collect();
+            able.iter().any(|one| able.iter().any(|other| one.is_disjoint(other)))
+        })
+    })
+}
+
+#[test]
+fn while_voters_change_no_two_clients_go_on() {
+    let (voters, voted) = (vec![0, 1, 3], vec![0, 1, 2]);
+    let joint = View { epoch: 1, count: 2, voters, voted, ..View::default() };
+    assert!(!two_can_go_on(&joint));
+    // Only a majority of the new ones is not enough.
+    assert!(two_can_go_on(&View { voted: Vec::new(), ..joint }));
+}

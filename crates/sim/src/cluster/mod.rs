@@ -5,8 +5,8 @@
 //! and notices by [`claims`] and by what it hears ([`watch`]) what machines must not do. A seed
 //! draws a [`scenario`]; [`run`] lets clients come and go, write ([`session`]) and meet troubles,
 //! and in the end compares everything with what lies on the volumes ([`content`]). At times another
-//! array lives on the same nodes ([`guest`]), or a client goes on whose array was taken over
-//! ([`zombie`]).
+//! array lives on the same nodes ([`guest`]), a client goes on whose array was taken over
+//! ([`zombie`]), or another node takes the place of a lost one ([`newcomer`]).
 
 pub mod claims;
 pub mod content;
@@ -14,6 +14,7 @@ pub mod fabric;
 mod fence;
 pub mod guest;
 pub mod io;
+pub mod newcomer;
 pub mod process;
 pub mod run;
 pub mod scenario;

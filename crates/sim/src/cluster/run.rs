@@ -19,6 +19,9 @@ use crate::trace::Trace;
 use crate::workload::{Kind, Workload};
 use crate::world::Failure;
 
+/// A rebuild takes less, nodes that die on its way included.
+const REBUILD_MILLIS: u64 = 60_000;
+
 /// How to run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
@@ -78,12 +81,53 @@ fn run(scenario: Scenario, rng: Rng, trace: Trace) -> Result<Report, Failure> {
             End::PowerCut => power_cut(&mut session),
         }
     }
+    session.not_yet_regained();
+    // Where sums were never right, nobody starts it without a member.
+    let vouched = session.scenario.dirty && session.half_synced;
+    if !session.rebuilding().is_empty() && !session.failed && !vouched {
+        rebuild_on(&mut session)?;
+    }
     if session.troubled && whole(&session) && session.rng.percent(60) {
         revive(&mut session)?;
     }
     reckon(&mut session)?;
     let trace = &session.world.trace;
     Ok(Report { trace_hash: trace.hash(), events: trace.events() })
+}
+
+/// The client died while a newcomer was being rebuilt: the next one goes on with that.
+fn rebuild_on(session: &mut Session) -> Result<(), Failure> {
+    session.world.note(&[54], || "REBUILD".to_owned());
+    if !session.stopped {
+        session.crash();
+    }
+    let begun = session.rebuilding();
+    let missing: Vec<u16> =
+        session.dropped.iter().copied().filter(|role| !begun.contains(role)).collect();
+    session.start_client(&missing, false)?;
+    live(session, Vec::new(), false)?;
+    settle(session)?;
+    let left = session.rebuilding();
+    // What cannot be read keeps a rebuild from its end.
+    let unread = session.scenario.bad_sectors || session.half_synced;
+    match left.is_disjoint(&begun) || session.failed || unread {
+        true => Ok(()),
+        false => Err(Failure(format!("the rebuild of roles {left:?} does not come to its end"))),
+    }
+}
+
+/// At times another node is offered in the place of one that was lost, and dies on its way.
+fn replace(session: &mut Session) {
+    let lost = session.dropped.iter().any(|&role| !session.is_new(role));
+    let may = session.scenario.newcomer && session.in_step && session.newcomer.is_none();
+    if lost && may && session.rng.percent(2) {
+        session.drop_guest();
+        session.offer();
+    } else if let Some(role) = session.rebuilding().first().copied()
+        && session.rng.below(5000) < 1
+    {
+        session.restart_newcomer(role);
+    }
 }
 
 /// Can every node be there again, with all that it had? What was not stopped cleanly does not start
@@ -261,6 +305,8 @@ fn live(
             session.scrub(repair);
             session.outputs()?;
         }
+        replace(session);
+        session.outputs()?;
         nothing_differs(session)?;
         // The moment of a trouble is any between two events around its request.
         while let Some(at) = troubles.iter().position(|(at, _)| *at <= submitted) {
@@ -309,10 +355,15 @@ fn nothing_differs(session: &mut Session) -> Result<(), Failure> {
 
 /// The end of the last life: everything durable, everything right, and a clean stop.
 fn settle(session: &mut Session) -> Result<(), Failure> {
-    while session.in_flight() > 0 || !session.troubled && session.syncing() {
-        if !session.step()? && session.syncing() {
+    let until = session.world.now().plus_millis(REBUILD_MILLIS);
+    while session.in_flight() > 0 || session.waits_for_sync(until) {
+        if session.step()? {
+            continue;
+        }
+        if session.syncing() {
             return Err(Failure("a resync stands still".to_owned()));
         }
+        break;
     }
     nothing_differs(session)?;
     if session.rng.percent(40) {

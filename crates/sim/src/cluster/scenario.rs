@@ -49,6 +49,8 @@ pub struct Scenario {
     pub bad_sectors: bool,
     /// Another array is written on the same nodes.
     pub guest: bool,
+    /// Another node takes the place of one that is lost.
+    pub newcomer: bool,
 }
 
 /// Bytes of an array, at most, unless a few stripes are larger.
@@ -70,6 +72,7 @@ impl Scenario {
             largest_sectors: 2048,
             bad_sectors: false,
             guest: false,
+            newcomer: false,
         }
     }
 
@@ -107,6 +110,7 @@ impl Scenario {
             largest_sectors: if long { 8 } else { largest.clamp(8, 512) },
             bad_sectors: redundant && rng.percent(15),
             guest: nodes <= 8 && rng.percent(15),
+            newcomer: rng.percent(40),
         }
     }
 

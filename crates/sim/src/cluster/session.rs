@@ -15,6 +15,7 @@ use braid_cluster::{Pipeline, Planner};
 
 use super::content::{self, Layout};
 use super::guest::{self, Guest};
+use super::newcomer::{ADD, Newcomer};
 use super::process::{Process, Stored};
 use super::scenario::Scenario;
 use super::suspects::{Map, Suspects};
@@ -74,8 +75,14 @@ pub struct Session {
     pub suspects: Suspects,
     /// The processes of the nodes, by role.
     pub nodes: Vec<usize>,
+    /// Their numbers as nodes, by role.
+    pub(super) ids: Vec<u64>,
+    /// A node that the client is to take in.
+    pub newcomer: Option<Newcomer>,
+    /// All sums fit but for what is being written: nothing waits for a resync.
+    pub in_step: bool,
     /// By role, which start of the node this is.
-    incarnations: Vec<u64>,
+    pub(super) incarnations: Vec<u64>,
     /// Nothing was lost since the last client: what it left fits, or is brought to its end.
     soft: bool,
     /// The same, until the client takes its first request.
@@ -92,8 +99,6 @@ pub struct Session {
     pub dead: bool,
     /// Roles of nodes that a client has gone on without: they lack what was written since.
     pub dropped: Vec<u16>,
-    /// Roles of the client's members, as it numbers them.
-    members: Vec<u16>,
     /// Something broke: writes may fail.
     pub troubled: bool,
     /// A write has failed: the client writes no more, and what it had begun is torn.
@@ -137,6 +142,9 @@ impl Session {
             layout,
             suspects,
             nodes: Vec::new(),
+            ids: (0..u64::from(params.nodes)).collect(),
+            newcomer: None,
+            in_step: false,
             incarnations: vec![0; usize::from(params.nodes)],
             soft: false,
             mended: false,
@@ -146,7 +154,6 @@ impl Session {
             lost: Vec::new(),
             dead: false,
             dropped: Vec::new(),
-            members: Vec::new(),
             troubled: false,
             failed: false,
             half_synced: false,
@@ -173,18 +180,33 @@ impl Session {
 
     /// A node on this volume, with what the one `before` has noted.
     fn start_node(&mut self, role: u16, disk: Disk, before: Option<usize>) -> usize {
-        let bytes = self.node_bytes(role);
-        let incarnation = 1 + self.rng.below(u64::MAX - 1);
+        let (node, incarnation) = self.start_node_as(self.ids[usize::from(role)], disk, before);
         self.incarnations[usize::from(role)] = incarnation;
-        let node = Node::new(Scratch { offset: 0, bytes }, role.into(), incarnation);
+        node
+    }
+
+    /// Where the node of a role listens.
+    pub(super) fn address(&self, role: u16) -> String {
+        format!("n{}", self.ids[usize::from(role)])
+    }
+
+    pub(super) fn start_node_as(
+        &mut self,
+        id: u64,
+        disk: Disk,
+        before: Option<usize>,
+    ) -> (usize, u64) {
+        let bytes = self.node_bytes();
+        let incarnation = 1 + self.rng.below(u64::MAX - 1);
+        let node = Node::new(Scratch { offset: 0, bytes }, id, incarnation);
         let machine = AnyMachine::Plain(Box::new(node));
-        let name = format!("n{role}");
+        let name = format!("n{id}");
         let mut process = Process::new(name.clone(), machine, bytes as usize, Some(name));
         process.keep(VOLUME, disk);
         if let Some(before) = before {
             process.notes = std::mem::take(&mut self.world.processes[before].notes);
         }
-        self.world.start(process)
+        (self.world.start(process), incarnation)
     }
 
     /// Starts a node anew that has died, maybe of a power cut.
@@ -217,13 +239,14 @@ impl Session {
 
     /// What a node's arena needs: room for the rings of a client, of the one before it, which may
     /// not be gone yet, and of a guest.
-    fn node_bytes(&self, role: u16) -> u64 {
+    fn node_bytes(&self) -> u64 {
         let mut params = self.scenario.params;
         if params.planner == Planner::Client {
             params.planner = Planner::Encoder { node: 0 };
         }
         let pipeline = Pipeline::new(params).expect("a scenario's pipeline");
-        3 * pipeline.ring_bytes(role) + (1 << 20)
+        let rings = (0..params.nodes).map(|role| pipeline.ring_bytes(role));
+        3 * rings.max().unwrap_or(0) + (1 << 20)
     }
 
     /// Makes another array on the nodes, and starts its client.
@@ -295,7 +318,7 @@ impl Session {
         let bitmap = content::bitmap(&disks).map_err(Failure)?;
         let superblocks = disks.iter().filter_map(|disk| content::superblock(disk).ok());
         let newest = superblocks.max_by_key(|superblock| superblock.events);
-        self.members = (0..params.nodes).filter(|role| !missing.contains(role)).collect();
+        self.in_step = true;
         for role in 0..params.nodes {
             if missing.contains(&role) {
                 members.push(None);
@@ -310,7 +333,8 @@ impl Session {
             }
             // Nothing is decoded from sums that may not fit.
             self.half_synced |= superblock.resync_offset != MAX_SECTOR;
-            let (address, volume) = (format!("n{role}"), VOLUME.to_owned());
+            self.in_step &= self.soft || superblock.resync_offset == MAX_SECTOR;
+            let (address, volume) = (self.address(role), VOLUME.to_owned());
             members.push(Some(ClientMember { address, volume, superblock }));
         }
         // What is missing is off, as whoever starts it without would have to say.
@@ -493,6 +517,10 @@ impl Session {
                     self.stopped = true;
                     result.map_err(|error| Failure(format!("stop refused: {error}")))?;
                 }
+                Action::Reply { id: ADD, result } if process == self.client => {
+                    self.world.note(&[47, u64::from(result.is_ok())], || format!("{result:?}"));
+                    self.added();
+                }
                 Action::Reply { result, .. } if process == self.client => {
                     self.world.note(&[44, u64::from(result.is_ok())], || format!("{result:?}"));
                 }
@@ -517,7 +545,7 @@ impl Session {
         }
         if let ArrayEvent::MemberFailed { member, .. } = event
             && process == self.client
-            && let Some(&role) = self.members.get(usize::from(member.0))
+            && let Some(role) = self.role_of(*member)
         {
             self.half_synced |= self.suspects.any();
             self.dead = true;
@@ -528,18 +556,16 @@ impl Session {
         }
         if let ArrayEvent::MemberActive(member) = event
             && process == self.client
-            && let Some(&role) = self.members.get(usize::from(member.0))
+            && let Some(role) = self.role_of(*member)
         {
-            // It has all that it missed.
-            self.dropped.retain(|&other| other != role);
-            self.lost.retain(|&other| other != role);
+            self.regained(role);
         }
         let ended = matches!(
             event,
             ArrayEvent::SyncFinished { action: SyncAction::Resync, end: SyncEnd::Complete, .. }
         );
         if ended && process == self.client {
-            self.half_synced = false;
+            (self.half_synced, self.in_step) = (false, true);
             // What a lost node had alone is not brought back by that.
             if self.lost.is_empty() {
                 self.suspects.resynced();
@@ -680,6 +706,8 @@ impl Session {
     pub fn crash(&mut self) {
         self.left = true;
         self.world.kill(self.client);
+        self.added();
+        self.not_yet_regained();
         self.suspects.crash();
         self.flights.fill(None);
     }

@@ -1,0 +1,121 @@
+//! A node that is added while an array runs, in the place of one that was lost.
+
+use std::collections::BTreeSet;
+
+use braid_array::action::{Command, CommandId, Event, NewMember};
+use braid_array::format::superblock::feature;
+use braid_array::format::{BadBlocks, Role};
+use braid_array::{Instant, MemberId};
+
+use super::content;
+use super::session::{Session, VOLUME};
+use crate::disk::Disk;
+
+/// The command that adds one.
+pub const ADD: CommandId = CommandId(3);
+
+/// Newcomers' numbers begin here.
+const FIRST: u64 = 100;
+
+/// A node that was offered to the client.
+#[derive(Clone, Copy, Debug)]
+pub struct Newcomer {
+    id: u64,
+    process: usize,
+    incarnation: u64,
+}
+
+impl Session {
+    /// Offers the client a new node in the place of one that it has gone on without.
+    pub fn offer(&mut self) {
+        let disk = Disk::new(self.disk(0).sectors());
+        let device_sectors = disk.sectors();
+        let id = FIRST + self.world.processes.len() as u64;
+        self.world.note(&[46, id], || format!("ADD node {id}"));
+        let (process, incarnation) = self.start_node_as(id, disk, None);
+        self.newcomer = Some(Newcomer { id, process, incarnation });
+        let new = NewMember {
+            member: MemberId(0),
+            device: format!("node://n{id}/{VOLUME}"),
+            device_sectors,
+            superblock: None,
+            bad_blocks: BadBlocks::default(),
+            readd: false,
+            device_uuid: [0x80 | id as u8; 16],
+        };
+        let event = Event::Command { id: ADD, command: Command::Add(Box::new(new)) };
+        self.world.handle(self.client, event);
+    }
+
+    /// A newcomer that is being rebuilt dies of a power cut and is back at once: nothing relies on
+    /// what it had.
+    pub fn restart_newcomer(&mut self, role: u16) {
+        let at = usize::from(role);
+        let before = self.nodes[at];
+        self.world.kill(before);
+        let mut disk = self.disk(role).clone();
+        disk.power_cut(&mut self.rng);
+        (self.nodes[at], self.incarnations[at]) =
+            self.start_node_as(self.ids[at], disk, Some(before));
+    }
+
+    /// The newcomer was taken in, or not: what lies on it tells, and in which role.
+    pub(super) fn added(&mut self) {
+        let Some(Newcomer { id, process, incarnation }) = self.newcomer.take() else { return };
+        let disk = &self.world.processes[process].volumes[VOLUME].disk;
+        let Some(Role::Active(role)) = content::superblock(disk).ok().map(|found| found.role())
+        else {
+            return self.world.kill(process);
+        };
+        let at = usize::from(role);
+        let old = std::mem::replace(&mut self.nodes[at], process);
+        self.world.kill(old);
+        (self.ids[at], self.incarnations[at]) = (id, incarnation);
+    }
+
+    /// Has the node of this role been added?
+    #[must_use]
+    pub fn is_new(&self, role: u16) -> bool {
+        self.ids[usize::from(role)] >= FIRST
+    }
+
+    /// Roles whose node was added and has not all of theirs yet.
+    #[must_use]
+    pub fn rebuilding(&self) -> BTreeSet<u16> {
+        self.dropped.iter().copied().filter(|&role| self.is_new(role)).collect::<BTreeSet<u16>>()
+    }
+
+    /// Is the array to be made right before the client stops?
+    pub(super) fn waits_for_sync(&mut self, until: Instant) -> bool {
+        let rebuilt = !self.failed && !self.rebuilding().is_empty();
+        rebuilt && self.world.now() < until || !self.troubled && self.syncing()
+    }
+
+    /// A member has all that belongs to its role.
+    pub(super) fn regained(&mut self, role: u16) {
+        self.lost.retain(|&lost| lost != role);
+        self.dropped.retain(|&dropped| dropped != role);
+    }
+
+    /// The client is gone before superblocks and view said that a newcomer has all of its role.
+    pub fn not_yet_regained(&mut self) {
+        let out = self.left_out();
+        for role in 0..self.scenario.params.nodes {
+            let found = content::superblock(self.disk(role));
+            let half = found.is_ok_and(|found| found.has(feature::RECOVERY_OFFSET));
+            let half = half || out.contains(&role);
+            if self.is_new(role) && half && !self.dropped.contains(&role) {
+                self.lost.push(role);
+                self.dropped.push(role);
+            }
+        }
+    }
+
+    /// The role of a member of the client.
+    pub(super) fn role_of(&mut self, member: MemberId) -> Option<u16> {
+        let status = self.world.processes[self.client].client().status();
+        let device = status.members.into_iter().find(|known| known.member == member)?.device;
+        let id = device.strip_prefix("node://n")?.split('/').next()?.parse::<u64>().ok()?;
+        self.ids.iter().position(|known| *known == id).map(|role| role as u16)
+    }
+}
