@@ -2,13 +2,14 @@
 # Kills and stops nodes and the client of an array over five nodes, again and again, while fio
 # writes and verifies on ext4 over it. After each round what was flushed is there, `braid check`
 # finds no mismatch, and e2fsck nothing to mend. As root; plain processes over loopback.
-# usage: survive.sh [ROUNDS [KIND...]]     (without: 12 rounds, of all kinds that are on)
+# usage: survive.sh [ROUNDS [KIND...]]     (without: 14 rounds, of all kinds that are on)
 set -uo pipefail
 cd "$(dirname "$(realpath "$0")")/.."
 braid=${BRAID:-$PWD/target/release/braid}
+fuzz=$(dirname "$braid")/braid-fuzz
 
-# Kind of round, the signal (CUT: what connects them breaks), who gets it, how it must go on, and,
-# where it is left out, why.
+# Kind of round, the signal (CUT: what connects them breaks; KNOCK: strangers without the key come
+# to them), who gets it, how it must go on, and, where it is left out, why.
 #   on     the same client goes on by itself, and its load sees no error
 #   again  all nodes that died are started again, and the array is assembled again
 kinds='
@@ -25,17 +26,20 @@ node-stop            STOP nodes:1:long on
 nodes-stop           STOP nodes:2:long on
 pair-cut             CUT  nodes:2     on
 rolling-restart      TERM each        on
+strangers            KNOCK nodes:5    on
 '
 # Seconds that a process is stopped: well below and well above what a node may be silent.
 short=2 long=15
 # Seconds within which it must go on.
 patience=${PATIENCE:-60}
+# Seconds for which strangers come.
+knocking=${KNOCK_SECONDS:-10}
 # Seconds that a load may be held up by nodes of which one at a time is started again.
 node_timeout=5
 
 verify_by='--verify=crc32c --verify_state_save=0'
 
-rounds=${1:-12}
+rounds=${1:-14}
 [ $# = 0 ] || shift
 for tool in fio mke2fs e2fsck ss; do
 	command -v "$tool" >/dev/null || { echo "SKIPPED survive: there is no $tool"; exit 0; }
@@ -46,7 +50,7 @@ if [ "$(id -u)" != 0 ] || [ ! -e /dev/fuse ] || [ ! -e /dev/loop-control ]; then
 fi
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/braid-survive.XXXXXX")
-export BRAID_RUN_DIR=$work/run
+export BRAID_RUN_DIR=$work/run BRAID_KEY=$work/key
 array=$work/export/survive mnt=$work/mnt
 mkdir "$work/export" "$mnt"
 nodes=() members=() client='' load='' ledger=''
@@ -220,10 +224,19 @@ cut_pair() {
 		END { for (ends in of_a) if (ends in of_b) print ends }')
 	[ "$cut" = 1 ] || fail "no connection between $* to break"
 }
+# What strangers send is not answered, and the load does not notice.
+knock() {
+	local ports
+	ports=$(cat "$work"/n?.at | paste -sd ,)
+	"$fuzz" --strangers "$ports" --seconds "$knocking" >"$work/knock" 2>&1 ||
+		fail "strangers: $(tail -n 1 "$work/knock")"
+	for pid in "${victims[@]}"; do kill -0 "$pid" 2>/dev/null || fail "a node died of them"; done
+}
 strike() {
 	local signal=$1 who=$2 pause=$short
 	struck_at=$(now)
 	[ "$signal" != CUT ] || { cut_pair "${victims[@]}" && return; }
+	[ "$signal" != KNOCK ] || { knock && return; }
 	[ "$who" != each ] || { roll && return; }
 	kill "-$signal" "${victims[@]}"
 	if [ "$signal" = KILL ]; then
@@ -288,6 +301,7 @@ chosen=$(awk -v wanted=" $* " 'NF >= 4 && (wanted ~ /^ *$/ ? NF == 4 : index(wan
 	<<<"$kinds" | tr -s ' '
 
 round=0 kind=setting-up
+"$braid" key new "$work/key" >/dev/null || fail "no key"
 for n in 0 1 2 3 4; do start "$n"; done
 "$braid" create survive --level 6 --layout xor2d --raid-devices 5 --size 64M "${members[@]}" \
 	>"$work/create" 2>&1 || fail "create: $(tail -n 3 "$work/create")"
