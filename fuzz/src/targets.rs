@@ -4,6 +4,8 @@ use crate::mutate::{Random, mutate};
 use crate::{messages, start};
 use braid_array::assemble::{Candidate, Options, Start, decide};
 use braid_array::format::{BadBlocks, Bitmap, BitmapSuperblock, Superblock, Version};
+use braid_cluster::Roles;
+use braid_cluster::journal::{Header, Kind, Log, Record};
 use braid_cluster::view::{View, Vote, crc32c};
 use braid_host::export::nbd::fuzz_session;
 
@@ -27,6 +29,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "start", make: start::make, run: start::run },
     Target { name: "nbd", make: make_nbd, run: fuzz_session },
     Target { name: "messages", make: messages::make, run: messages::run },
+    Target { name: "journal", make: make_journal, run: run_journal },
     Target { name: "votes", make: make_votes, run: run_votes },
 ];
 
@@ -164,6 +167,53 @@ fn make_votes(random: &mut Random) -> Vec<u8> {
 fn run_votes(bytes: &[u8]) {
     let Some((sequence, vote)) = Vote::newest(&ARRAY, bytes) else { return };
     assert_eq!(Vote::decode(&ARRAY, &vote.encode(&ARRAY, sequence)), Some((sequence, vote)));
+}
+
+/// A header and a record, behind one another.
+fn make_journal(random: &mut Random) -> Vec<u8> {
+    let header = Header {
+        sequence: random.next(),
+        log_bytes: random.next() >> random.below(64) << 12,
+        tail: random.next() >> random.below(64) << 12,
+        first: random.next(),
+        mark: (random.next() as u32, random.next()),
+    };
+    let record = Record {
+        version: (random.next() as u32, random.next()),
+        sequence: random.next(),
+        kind: if random.below(2) == 0 { Kind::Content } else { Kind::Blank },
+        holders: Roles(random.next()),
+        len: random.next() as u32 & !511,
+        rows: (0..random.below(504)).map(|_| random.next() & !511).collect(),
+    };
+    let mut file = Vec::new();
+    for mut page in [header.encode(&ARRAY), record.encode(&ARRAY)] {
+        let mut rest = page.split_off(12);
+        mutate(random, &mut rest, 128);
+        rest.resize(4096 - 12, 0);
+        if random.below(8) > 0 {
+            page[8..].copy_from_slice(&crc32c(&rest).to_le_bytes());
+        }
+        page.append(&mut rest);
+        file.append(&mut page);
+    }
+    file
+}
+
+fn run_journal(bytes: &[u8]) {
+    let Some((first, second)) = bytes.split_at_checked(4096) else { return };
+    let record = Record::decode(&ARRAY, second);
+    if let Some(record) = &record {
+        assert_eq!(Record::decode(&ARRAY, &record.encode(&ARRAY)).as_ref(), Some(record));
+    }
+    let Some(header) = Header::decode(&ARRAY, first) else { return };
+    assert_eq!(Header::decode(&ARRAY, &header.encode(&ARRAY)), Some(header));
+    let mut log = Log::new(&header);
+    let look = log.look();
+    log.looked(look, record.as_ref());
+    log.append((1, 1), 8192);
+    let (_, first) = log.begins((1, 1));
+    log.trim(first);
 }
 
 fn make_bad_blocks(random: &mut Random) -> Vec<u8> {

@@ -115,7 +115,7 @@ impl Candidate {
         local::Candidate {
             device: self.name(),
             device_sectors: self.bytes / SECTOR_BYTES,
-            superblock: self.superblock.clone().map(as_raid6),
+            superblock: self.superblock.clone().map(as_raid6).map(replayed),
             bad_blocks: Ok(BadBlocks::default()),
             bitmap: self.bitmap.clone(),
         }
@@ -129,6 +129,16 @@ fn as_raid6(superblock: Superblock) -> Superblock {
     }
     let layout = Layout::Parity(ParityLayout::LeftSymmetric).encode();
     Superblock { level: Level::Raid6.to_md(), layout, ..superblock }
+}
+
+/// What journals hold of an array is stored before it is served: that makes it clean. Whether that
+/// will do is for the client to find out.
+fn replayed(superblock: Superblock) -> Superblock {
+    if !superblock.has(feature::NODE_JOURNALS) {
+        return superblock;
+    }
+    let feature_map = superblock.feature_map & !feature::NODE_JOURNALS;
+    Superblock { feature_map, resync_offset: MAX_SECTOR, ..superblock }
 }
 
 /// Decides who is in, and whether the array can be started.

@@ -8,6 +8,7 @@ use braid_array::level::Layout;
 use braid_array::refusal::{Advised, Next};
 
 use crate::family::{Family, FamilyError};
+use crate::journal::{HEADERS_BYTES, Header, PAGE_BYTES};
 use crate::pipeline::{Params, PipelineError};
 
 #[cfg(test)]
@@ -31,6 +32,8 @@ pub struct NewArray {
     /// The write-intent bitmap; by default there is one where there is redundancy, however small
     /// the array: without it, a node that was away for a moment would have to be written anew.
     pub bitmap: NewBitmap,
+    /// What a journal takes of each volume, behind the data; 0 without one.
+    pub journal_bytes: u64,
 }
 
 /// What the volumes of a new array are to be.
@@ -132,8 +135,15 @@ impl NewArray {
         for superblock in blueprint.superblocks.iter_mut().flatten() {
             (superblock.level, superblock.layout) = (level, layout);
         }
-        let writes = (0..devices.len()).map(|index| blueprint.writes(index)).collect();
-        Ok(Blueprint { volume_bytes: device_sectors * SECTOR_BYTES, writes })
+        let mut writes: Vec<_> = (0..devices.len()).map(|index| blueprint.writes(index)).collect();
+        let mut volume_bytes = device_sectors * SECTOR_BYTES;
+        if let Some(header) = Header::new(self.journal_bytes) {
+            let headers = (volume_bytes + header.log_bytes).next_multiple_of(PAGE_BYTES);
+            volume_bytes = headers + HEADERS_BYTES;
+            let header = (headers / SECTOR_BYTES, header.encode(&self.set_uuid));
+            writes.iter_mut().for_each(|writes| writes.insert(0, header.clone()));
+        }
+        Ok(Blueprint { volume_bytes, writes })
     }
 
     /// The bitmap, for so much data on each member.

@@ -27,6 +27,7 @@ pub mod assemble;
 pub mod client;
 pub mod create;
 pub mod family;
+pub mod journal;
 mod member;
 pub mod node;
 pub mod pipeline;

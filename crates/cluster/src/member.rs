@@ -40,7 +40,10 @@ pub(crate) fn vouched_for(members: &[Option<ClientMember>]) -> bool {
     let without = |member: &Option<ClientMember>| {
         member.as_ref().is_none_or(|member| !is_whole(&member.superblock))
     };
-    let dirty = |member: &ClientMember| member.superblock.resync_offset != MAX_SECTOR;
+    let dirty = |member: &ClientMember| {
+        let superblock = &member.superblock;
+        superblock.resync_offset != MAX_SECTOR && !superblock.has(feature::NODE_JOURNALS)
+    };
     members.iter().any(without) && members.iter().flatten().any(dirty)
 }
 

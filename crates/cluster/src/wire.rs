@@ -62,6 +62,17 @@ pub struct Item {
     pub fine: bool,
 }
 
+/// A record of a journal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Noted {
+    /// The client's epoch and its number for the slice-set.
+    pub version: (u32, u64),
+    /// Roles that have a part in it.
+    pub holders: Roles,
+    /// It says that what is recorded of that is void.
+    pub void: bool,
+}
+
 macro_rules! messages {
     ($($(#[$doc:meta])* $number:literal $name:ident {
         $($(#[$field_doc:meta])* $field:ident: $type:ty,)*
@@ -172,6 +183,8 @@ messages! {
         tag: u32,
         /// Where the ring begins in the node's arena: what `Pipeline` counts from.
         ring: u64,
+        /// How much its journal holds for this array; 0 without one.
+        journal_bytes: u64,
     }
     /// Client: connect to the other nodes, of which every one is prepared: the lower role connects
     /// to the higher. Answer: `Ok`, when all connections stand.
@@ -348,6 +361,44 @@ messages! {
         tag: u32,
         /// By epoch and version.
         go: Vec<(u32, u64)>,
+    }
+    /// Client: what did the journal hold when the pipeline was set up? Answer: `Recorded`.
+    76 Records {
+        /// Tag.
+        tag: u32,
+        /// From this one on.
+        from: u32,
+    }
+    /// Node: this.
+    77 Recorded {
+        /// Tag.
+        tag: u32,
+        /// Slice-sets up to this one are stored durably by all.
+        mark: (u32, u64),
+        /// Records, the oldest first.
+        items: Vec<Noted>,
+        /// With which one to go on; 0 at the end.
+        next: u32,
+    }
+    /// Client: store what is recorded, in order of epoch and version. Answer: `Ok`, when it is
+    /// durable.
+    78 Replay {
+        /// Tag.
+        tag: u32,
+        /// Nothing up to this one.
+        above: (u32, u64),
+        /// Nor these.
+        without: Vec<(u32, u64)>,
+    }
+    /// Client: everybody has stored durably what was written up to this slice-set: it need not be
+    /// recorded any more. Answer: `Ok`, when that is noted durably.
+    79 Trim {
+        /// Tag.
+        tag: u32,
+        /// It.
+        mark: (u32, u64),
+        /// Nothing that is recorded now is needed.
+        all: bool,
     }
     /// Client: is the node there? Answer, whatever else it is at: `Pong`.
     40 Ping {

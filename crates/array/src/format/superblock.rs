@@ -97,12 +97,16 @@ pub mod feature {
     /// raid0 with unequal members: the layout field is valid.
     pub const RAID0_LAYOUT: u32 = 4096;
 
+    /// Slice-sets of an array over nodes may be recorded in journals and not stored. md knows no
+    /// such bit, and refuses.
+    pub const NODE_JOURNALS: u32 = 1 << 31;
+
     /// The features that an array may have and still be run here.
     pub const SUPPORTED: u32 =
         BITMAP_OFFSET | RECOVERY_OFFSET | BAD_BLOCKS | REPLACEMENT | RECOVERY_BITMAP | RAID0_LAYOUT;
 
     /// Names for people of the features that are refused, in the order of their bits.
-    pub(super) const REFUSED: [(u32, &str); 7] = [
+    pub(super) const REFUSED: [(u32, &str); 8] = [
         (RESHAPE_ACTIVE, "a reshape in progress"),
         (RESHAPE_BACKWARDS, "a backwards reshape"),
         (NEW_OFFSET, "a changing data offset"),
@@ -110,6 +114,7 @@ pub mod feature {
         (JOURNAL, "a write journal"),
         (PPL, "a partial parity log"),
         (MULTIPLE_PPLS, "multiple partial parity logs"),
+        (NODE_JOURNALS, "journals of nodes: assemble it over them and stop it"),
     ];
 }
 

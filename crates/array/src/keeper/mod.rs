@@ -126,6 +126,8 @@ pub struct Keeper {
     /// A member is gone or does not do its part, and the array cannot go on changing without it.
     writes_over: bool,
     clean: Clean,
+    /// What is written may be recorded elsewhere, and not where it belongs.
+    records: bool,
     /// The update that tells the members of the last failure.
     failure_ticket: u64,
     /// The first of the two updates that do so.
@@ -196,6 +198,7 @@ impl Keeper {
             read_only: config.read_only,
             failed: false,
             writes_over: false,
+            records: false,
             clean: Clean {
                 // Stopped within a resync, the members say how far it came, and a write must first
                 // take that back.
@@ -427,6 +430,15 @@ impl Keeper {
         let keep = self.members.degraded() > 0 || failed;
         if let Some(intent) = &mut self.intent {
             intent.end(start, end, keep);
+        }
+    }
+
+    /// From now on what is written may be recorded elsewhere, and not where it belongs: superblocks
+    /// that do not say clean say so.
+    pub fn records_elsewhere(&mut self) {
+        self.records = true;
+        if self.clean.active {
+            self.clean.ticket = self.wish_superblock(false);
         }
     }
 

@@ -3,6 +3,7 @@
 use super::Keeper;
 use super::members::State;
 use super::sync::Ranges;
+use crate::format::superblock::feature;
 use crate::status::{ArrayState, BitmapStatus, MemberStatus, Status};
 
 impl Keeper {
@@ -11,6 +12,9 @@ impl Keeper {
     pub fn status(&self) -> Status {
         let mut superblock = self.superblock.clone();
         superblock.resync_offset = if self.clean.on_disk { self.clean.durable_resynced } else { 0 };
+        if self.records {
+            superblock.feature_map |= feature::NODE_JOURNALS;
+        }
         let unsynced_sectors = self.sync.left.as_ref().map_or(0, Ranges::sectors);
         let state = if self.failed {
             ArrayState::Failed

@@ -128,9 +128,12 @@ pub(crate) struct CreateArgs {
     /// Write-intent bitmap [default: internal from 100 GiB on, and over nodes]
     #[arg(long, short, value_name = "internal|none")]
     pub(crate) bitmap: Option<String>,
-    /// How an unclean stop is repaired: resync or bitmap
+    /// How an unclean stop is repaired: resync or bitmap; over nodes also journal
     #[arg(long, short = 'k', value_name = "POLICY")]
     pub(crate) consistency_policy: Option<String>,
+    /// What a journal takes on each node, with that policy [default: 64M]
+    #[arg(long, value_parser = parse_size)]
+    pub(crate) journal_size: Option<Size>,
     /// The members agree already (all zero, say): no initial resync
     #[arg(long)]
     pub(crate) assume_clean: bool,

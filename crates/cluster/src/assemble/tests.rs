@@ -17,6 +17,7 @@ fn volumes(family: Family, nodes: u8) -> Vec<Candidate> {
         chunk_bytes: None,
         size_bytes: 8 << 20,
         bitmap: NewBitmap::Default,
+        journal_bytes: 0,
     };
     let uuids: Vec<_> = (0..nodes).map(|number| [number + 1; 16]).collect();
     let blueprint = array.plan(&uuids).expect("an array");

@@ -16,6 +16,7 @@ mod extent;
 mod flush;
 mod gather;
 mod invariants;
+mod journal;
 mod mix;
 mod newcomer;
 mod obey;
@@ -63,6 +64,7 @@ use decode::Decode;
 use extent::Piece;
 use flush::Flush;
 use gather::Gather;
+use journal::Journals;
 use mix::Mix;
 use pace::{Errand, Pace};
 use requests::{Pending, Zeroing};
@@ -127,9 +129,9 @@ const RULES: Rules = Rules {
 };
 
 /// What the keeper has to know; a quarter of the positions is left to users whatever it does.
-fn rules(params: &Params) -> Rules {
+fn rules(params: &Params, forced: bool) -> Rules {
     let units_at_once = RULES.units_at_once.max(usize::from(params.wide.count) * 3 / 4);
-    Rules { units_at_once, ..RULES }
+    Rules { units_at_once, keeps_torn: !forced, ..RULES }
 }
 
 /// A slice of a stripe: the stripe, and the number of the slice in its blocks.
@@ -188,6 +190,8 @@ enum Question {
     Return,
     /// To take one in that comes back.
     Rewire,
+    /// What the journal holds, or to store or forget that.
+    Journal,
     /// Whether it is there.
     Ping,
 }
@@ -211,6 +215,7 @@ pub struct Client {
     space: Space,
     phase: Phase,
     takeover: Takeover,
+    journals: Journals,
     looks: bool,
     actions: VecDeque<Action>,
     links: Vec<Link>,
@@ -300,15 +305,16 @@ impl Client {
         let forced = member::vouched_for(&config.members);
         let kept = member::kept(&config.members, config.bitmap, config.read_only, BLOCK_BYTES);
         let kept = kept.ok_or("an array has members")?;
-        let rules = Rules { keeps_torn: !forced, ..rules(&params) };
         let takeover = Takeover::new(kept.superblock.set_uuid, config.force, &config.members);
-        let keeper = member::keeper(kept, Box::new(space.clone()), rules)?;
+        let journals = Journals::new(params.nodes, &kept.superblock);
+        let keeper = member::keeper(kept, Box::new(space.clone()), rules(&params, forced))?;
         let links = Link::all(config.members, params.reads.count);
         let mut client = Self {
             keeper,
             space,
             phase: Phase::Setup,
             takeover,
+            journals,
             looks: config.looks,
             actions: VecDeque::new(),
             links,
@@ -516,7 +522,13 @@ impl Client {
                 self.stock(role, tag, params, items, next);
             }
             Message::Outvoted { tag, granted } => self.outvoted(role, tag, granted),
-            Message::Prepared { tag, ring } => self.answered(role, tag, Ok(Some(ring))),
+            Message::Prepared { tag, ring, journal_bytes } => {
+                self.journal_told(role, journal_bytes);
+                self.answered(role, tag, Ok(Some(ring)));
+            }
+            Message::Recorded { tag, mark, items, next } => {
+                self.recorded(role, tag, mark, items, next);
+            }
             Message::Refused { tag, reason, advice, .. } => {
                 self.answered(role, tag, Err(Refusal::new(reason, advice)));
             }
@@ -564,6 +576,7 @@ impl Client {
             Question::Flush(number) => self.flush_answered(number),
             Question::Meta => self.meta_answered(),
             Question::Rewire => self.rewired(role, answer.is_ok()),
+            Question::Journal => self.journal_answered(role, answer.err()),
             Question::Return => {}
             Question::Ping => {}
         }
@@ -611,12 +624,14 @@ impl Client {
                 Question::Flush(number) => self.flush_answered(number),
                 Question::Meta => self.meta_answered(),
                 Question::Rewire => self.rewired(role, false),
+                Question::Journal => {}
                 Question::Open | Question::Prepare | Question::Connect | Question::Ping => {}
                 Question::Grant | Question::Inventory | Question::Return => {}
                 Question::Record(_) | Question::Settle => {}
             }
         }
         self.take_over_without(role);
+        self.journals_without(role);
         self.setup_goes_on();
         self.reads_without(role);
     }
@@ -669,7 +684,7 @@ impl Client {
         self.work_on_zeroes();
         loop {
             self.start_gathers();
-            if !self.drive_keeper() {
+            if !self.drive_keeper() && !self.trim_journals() {
                 break;
             }
         }

@@ -47,6 +47,10 @@ impl Client {
         if !matches!(self.phase, Phase::Running) || self.keeper.is_stopping() {
             return Err(Refusal::new("the array is being started or stopped", "try again then"));
         }
+        if self.journals.are_used() {
+            let reason = "an array with journals takes no new nodes yet";
+            return Err(Refusal::new(reason, "get the node back that was lost"));
+        }
         if self.newcomer.is_some() {
             return Err(Refusal::new("another node is being added", "wait for that, try again"));
         }

@@ -159,9 +159,18 @@ impl Client {
             }
             (Step::Preparing, Ok(Some(ring))) => {
                 link.ring = ring;
-                link.state = LinkState::Returning(Step::Prepared);
-                self.wire_returned();
+                if !self.journals.are_used() {
+                    self.prepared_again(role);
+                } else if self.journal_suffices(role) {
+                    let message = self.empty_journal();
+                    self.return_step(role, Step::Emptying, message);
+                } else {
+                    let reason = "its volume has no journal that is large enough";
+                    self.newcomer_hears(role, Refusal::new(reason, "use a larger volume"));
+                    self.return_fails(role);
+                }
             }
+            (Step::Emptying, Ok(_)) => self.prepared_again(role),
             (Step::Wiring, answer) => self.rewired(role, answer.is_ok()),
             (_, Err(why)) => {
                 self.newcomer_hears(role, why);
@@ -200,6 +209,17 @@ impl Client {
         self.return_step(role, Step::Preparing, message);
     }
 
+    fn prepared_again(&mut self, role: u16) {
+        let version = self.version;
+        let link = &mut self.links[usize::from(role)];
+        if self.journals.are_used() {
+            // Records that name its role are from before: none may be left.
+            link.lost_at = version;
+        }
+        link.state = LinkState::Returning(Step::Prepared);
+        self.wire_returned();
+    }
+
     /// Wires the next node that is prepared, one after the other.
     pub(super) fn wire_returned(&mut self) {
         let prepared = LinkState::Returning(Step::Prepared);
@@ -208,7 +228,10 @@ impl Client {
         }
         // What was under way when it was lost must not reach it any more.
         let oldest = self.open.values().map(|open| open.set.version).min().unwrap_or(u64::MAX);
-        let ready = |link: &super::Link| link.state == prepared && link.lost_at < oldest;
+        let ready = |link: &super::Link| {
+            let over = link.lost_at < oldest && self.journals.allow(link.lost_at);
+            link.state == prepared && over
+        };
         let role = self.links.iter().position(ready);
         let Some(role) = role.map(|role| role as u16) else { return };
         let address = |(role, link): (u16, &super::Link)| {

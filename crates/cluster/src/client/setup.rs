@@ -251,7 +251,7 @@ impl Client {
         } else if all(LinkState::Prepared) && self.looks {
             self.links.iter_mut().filter(|link| link.alive()).for_each(Link::needs_no_wires);
             self.setup_goes_on();
-        } else if all(LinkState::Prepared) {
+        } else if all(LinkState::Prepared) && self.journals_are_ready() {
             self.wire();
         }
     }

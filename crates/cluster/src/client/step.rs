@@ -14,6 +14,8 @@ pub(super) enum Step {
     /// Is it the member that was lost?
     Looking,
     Preparing,
+    /// Its journal is emptied: what it had recorded counts no more.
+    Emptying,
     /// Another one is being wired.
     Prepared,
     Wiring,

@@ -67,6 +67,8 @@ pub(super) struct Takeover {
     go: Vec<(u32, u64)>,
     /// All who hold the array have all that they had: with what goes everything fits.
     soft: bool,
+    /// Or journals have it.
+    fits: bool,
     /// The newest view that is recorded, or on its way.
     pub(super) view: View,
     /// The voters that have it.
@@ -84,6 +86,8 @@ pub(super) struct Decision {
     pub(super) stale: Vec<u16>,
     /// Nobody who holds it has lost anything since it was last recorded.
     pub(super) soft: bool,
+    /// Or what it lost is in journals.
+    pub(super) fits: bool,
 }
 
 /// What a client finds when it has been granted an epoch.
@@ -98,11 +102,13 @@ pub(super) struct Findings<'a> {
     pub(super) alone: bool,
     /// The superblocks say that parts of the array may not fit.
     pub(super) marked: bool,
+    /// Save for what journals hold.
+    pub(super) recorded: bool,
 }
 
 /// Decides who holds the array.
 pub(super) fn decide(findings: &Findings<'_>) -> Result<Decision, Refusal> {
-    let Findings { epoch, nodes, grants, in_sync, alone, marked } = *findings;
+    let Findings { epoch, nodes, grants, in_sync, alone, marked, recorded } = *findings;
     let newest = grants.values().map(|grant| &grant.view).max_by_key(|view| view.order());
     let newest = newest.filter(|view| view.epoch > 0);
     let here: BTreeSet<u64> = grants.values().map(|grant| grant.node).collect();
@@ -127,9 +133,15 @@ pub(super) fn decide(findings: &Findings<'_>) -> Result<Decision, Refusal> {
         };
         !view.torn && grants.iter().all(kept)
     });
+    let torn = newest.is_none_or(|view| view.torn);
+    if torn && recorded && marked && !alone && grants.len() < nodes.into() {
+        let reason = "parts of the array were not right when everything stopped";
+        return Err(Refusal::new(reason, START));
+    }
+    let fits = soft || recorded && !torn;
     let voted = newest.map_or_else(Vec::new, |view| view.voted.clone());
-    let view = View { epoch, count: 1, torn: marked && !soft, members, voters, voted };
-    Ok(Decision { view, stale, soft })
+    let view = View { epoch, count: 1, torn: marked && !fits, members, voters, voted };
+    Ok(Decision { view, stale, soft, fits })
 }
 
 /// Which slice-sets go: those that all hold who have a part in them, and are `here`.
@@ -169,6 +181,7 @@ impl Takeover {
             left: None,
             go: Vec::new(),
             soft: false,
+            fits: false,
             view: View::default(),
             have_view: BTreeSet::new(),
             voters_due: false,
@@ -287,7 +300,7 @@ impl Client {
                     self.await_return(role);
                 }
                 // Not before it is known who misses something: the bitmap still says what.
-                if self.takeover.soft {
+                if self.takeover.fits {
                     self.keeper.nothing_to_resync();
                 }
                 self.obey();
@@ -306,6 +319,7 @@ impl Client {
             in_sync: &|role| self.keeper.is_in_sync(role),
             alone: self.stands_alone(),
             marked: self.keeper.has_to_resync(),
+            recorded: self.journals.live,
         };
         let decision = match decide(&findings) {
             Ok(decision) => decision,
@@ -313,6 +327,7 @@ impl Client {
         };
         self.takeover.stale = decision.stale;
         self.takeover.soft = decision.soft;
+        self.takeover.fits = decision.fits;
         self.takeover.view = decision.view;
         self.takeover.stage = Stage::Listing;
         self.ask_all(Question::Inventory);
@@ -344,7 +359,7 @@ impl Client {
     /// All is known: what is decided is recorded.
     fn record_first(&mut self) {
         self.takeover.stage = Stage::Recording;
-        let Takeover { view, stocks, left, grants, go, soft, .. } = &mut self.takeover;
+        let Takeover { view, stocks, left, grants, go, soft, fits, .. } = &mut self.takeover;
         let parts = |set: &Set| {
             let mut pipeline = Pipeline::new((*left)?).ok()?;
             Some(pipeline.plan_of(set)?.involved(set.mode, &set.touched).into_iter().collect())
@@ -353,9 +368,11 @@ impl Client {
         *go = going(stocks, here, parts);
         let broken = stocks.values().flatten().any(|item| !item.fine);
         let staged = stocks.values().flatten().any(|item| item.staged.is_some());
+        let recorded = self.journals.live;
         *soft &= !broken;
-        view.torn |= broken;
-        if self.keeper.is_read_only() && !staged {
+        *fits &= !broken || recorded;
+        view.torn |= broken && !recorded;
+        if self.keeper.is_read_only() && !staged && !recorded {
             // Nothing changes that anybody has to know of.
             return self.take_over();
         }
@@ -423,7 +440,7 @@ impl Client {
         self.takeover.view = view;
     }
 
-    fn alive_roles(&self) -> impl Iterator<Item = u16> {
+    pub(super) fn alive_roles(&self) -> impl Iterator<Item = u16> {
         (0..self.params().nodes).filter(|&role| self.alive(role))
     }
 }

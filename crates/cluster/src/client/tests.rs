@@ -72,7 +72,7 @@ fn answer(role: u16, message: &Message) -> Option<Message> {
             let view = View::default();
             Some(Message::Granted { tag, view, incarnation: 9, node: role.into() })
         }
-        Message::Prepare { tag, .. } => Some(Message::Prepared { tag, ring: 0 }),
+        Message::Prepare { tag, .. } => Some(Message::Prepared { tag, ring: 0, journal_bytes: 0 }),
         Message::Inventory { tag, .. } => {
             Some(Message::Stock { tag, params: None, items: Vec::new(), next: 0 })
         }

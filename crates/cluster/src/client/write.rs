@@ -247,6 +247,9 @@ impl Client {
         if fetched > 0 && !self.room_to_fetch(&plan.code, scattered + fetched) {
             return false;
         }
+        if !self.has_room_to_record(len) {
+            return false;
+        }
         let of = self.positions_for(kind, missing);
         let Some(at) = self.position(of, &plan, &touched, missing, by_client) else {
             return false;
@@ -267,10 +270,11 @@ impl Client {
             len,
             mode,
             planner,
-            fua: job.range.fua,
+            fua: job.range.fua && !self.journals.are_used(),
             touched,
             missing,
         };
+        self.take_room_to_record(set.version, len);
         self.turns[usize::from(position)] = set.turn.wrapping_add(1);
         self.open_set(job, set, staged);
         true

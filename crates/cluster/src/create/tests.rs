@@ -9,7 +9,8 @@ use crate::family::XOR2D_MD_LEVEL;
 fn new(family: Family, chunk_bytes: Option<u32>, size_bytes: u64) -> NewArray {
     let name = "host:a".to_owned();
     let bitmap = NewBitmap::Default;
-    NewArray { name, set_uuid: [7; 16], ctime: 1, family, chunk_bytes, size_bytes, bitmap }
+    let (set_uuid, journal_bytes) = ([7; 16], 0);
+    NewArray { name, set_uuid, ctime: 1, family, chunk_bytes, size_bytes, bitmap, journal_bytes }
 }
 
 fn md(level: Level) -> Family {

@@ -7,7 +7,8 @@ impl Node {
     pub(super) fn check(&self) -> Result<(), String> {
         let pipes = || self.clients.values().filter_map(|client| client.pipe.as_ref());
         let (count, rings) = (pipes().count(), self.rings.count());
-        if count != rings || pipes().any(|pipe| !self.rings.has(pipe.ring)) {
+        let journals = pipes().filter(|pipe| pipe.journal.is_some()).count();
+        if count + journals != rings || pipes().any(|pipe| !self.rings.has(pipe.ring)) {
             return Err(format!("{count} pipelines, {rings} rings"));
         }
         if count != self.sessions.len() {

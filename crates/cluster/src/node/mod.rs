@@ -7,12 +7,14 @@
 
 mod ids;
 mod invariants;
+mod journal;
 mod meta;
 mod orphans;
 mod out;
 mod part;
 mod pipe;
 mod reads;
+mod record;
 mod ring;
 mod session;
 mod slot;
@@ -164,7 +166,10 @@ impl Node {
             Flight::Settle { orphan } => self.settle_io_done(orphan, fine),
             Flight::VoteRead { array } => self.vote_read(array, None),
             Flight::VoteWrite { array } => self.vote_written(array, fine),
+            Flight::Journal { client } => self.journal_done(client, fine),
+            Flight::JournalTrim { client } => self.journal_trimmed(client, fine),
             Flight::MetaLoad { .. }
+            | Flight::JournalLoad { .. }
             | Flight::Volume { .. }
             | Flight::Survey { .. }
             | Flight::Same { .. } => {}
@@ -243,6 +248,10 @@ impl Machine for Node {
                     self.settle(client);
                 }
                 Some(Flight::VoteRead { array }) => self.vote_read(array, Some(&bytes)),
+                Some(Flight::JournalLoad { client }) => {
+                    self.journal_loaded(client, &bytes);
+                    self.settle(client);
+                }
                 _ => {}
             },
             Event::Volume { io, result } => {

@@ -32,6 +32,12 @@ pub(super) enum Flight {
     MetaLoad { client: ClientId, tag: u32, page: Buf },
     /// A few bytes on their way from a page into the store.
     MetaWrite { client: ClientId, tag: u32, page: Buf },
+    /// Something of the journal.
+    Journal { client: ClientId },
+    /// What was read of the journal, on its way into a message.
+    JournalLoad { client: ClientId },
+    /// The header of the journal.
+    JournalTrim { client: ClientId },
     /// Something of the decision on what a client has left.
     Settle { orphan: ClientId },
     /// The last flush before a volume is closed.
@@ -57,6 +63,8 @@ impl Flight {
                 | Self::MetaRead { .. }
                 | Self::MetaWrite { .. }
                 | Self::LastFlush { .. }
+                | Self::Journal { .. }
+                | Self::JournalTrim { .. }
         )
     }
 
@@ -71,6 +79,9 @@ impl Flight {
             | Self::Survey { client, .. }
             | Self::MetaRead { client, .. }
             | Self::MetaLoad { client, .. }
+            | Self::Journal { client }
+            | Self::JournalLoad { client }
+            | Self::JournalTrim { client }
             | Self::MetaWrite { client, .. } => Some(*client),
             Self::Settle { orphan } => Some(*orphan),
             Self::LastFlush { .. }

@@ -21,6 +21,7 @@ use braid_array::fabric::PeerId;
 use braid_array::{Buf, IoOp, MemberId, SECTOR_BYTES};
 
 use super::ids::{ClientId, Violation};
+use super::journal::Journal;
 use super::out::{Flight, Out};
 use super::part::{Part, Place, Work};
 use super::slot::ReadSlot;
@@ -93,8 +94,12 @@ struct Live {
 enum Stage {
     /// Its new content is being made.
     Running,
+    /// It is being recorded.
+    Recording,
     /// It is there, or cannot be had; the client decides.
     Staged,
+    /// It is being recorded that it is void.
+    Dropped,
     /// It is being stored.
     Going,
 }
@@ -146,6 +151,7 @@ pub(super) struct Pipe {
     open: usize,
     /// Of slice-sets that are common, by what they depend on.
     parts: BTreeMap<(Roles, u16, Planner, Mode), Arc<Part>>,
+    pub(super) journal: Option<Box<Journal>>,
 }
 
 impl Pipe {
@@ -172,6 +178,7 @@ impl Pipe {
             positions,
             open: 0,
             parts: BTreeMap::new(),
+            journal: None,
             pipeline,
         }
     }
@@ -200,7 +207,7 @@ impl Pipe {
     fn held(&self) -> impl Iterator<Item = &Live> {
         let running = self.positions.iter().filter_map(|position| position.running.as_ref());
         running.filter(|live| match live.stage {
-            Stage::Running => false,
+            Stage::Running | Stage::Recording | Stage::Dropped => false,
             Stage::Staged => live.fine,
             Stage::Going => true,
         })
@@ -465,8 +472,36 @@ impl Pipe {
         }
     }
 
-    /// All but the stores is over: the client hears how it went.
+    /// All but the stores is over: it is recorded first, if that is to be.
     fn staged(&mut self, number: u16, out: &mut Out) {
+        let Some((set, _)) = self.running(number) else { return };
+        let recorded = self.is_recorded(set);
+        let Some(running) = &mut self.positions[usize::from(number)].running else { return };
+        if recorded && running.fine {
+            running.stage = Stage::Recording;
+            return self.record(number, out);
+        }
+        self.tell_staged(number, out);
+    }
+
+    /// It is recorded, or cannot be.
+    pub(super) fn recorded(&mut self, number: u16, fine: bool, out: &mut Out) {
+        let Some(running) = &mut self.positions[usize::from(number)].running else { return };
+        running.fine &= fine;
+        running.own_fault |= !fine;
+        match running.stage {
+            Stage::Dropped => self.close(number, out),
+            _ => self.tell_staged(number, out),
+        }
+    }
+
+    pub(super) fn is_dropped(&self, number: u16) -> bool {
+        let running = self.positions[usize::from(number)].running.as_ref();
+        running.is_some_and(|running| running.stage == Stage::Dropped)
+    }
+
+    /// The client hears how it went.
+    fn tell_staged(&mut self, number: u16, out: &mut Out) {
         let Some(running) = &mut self.positions[usize::from(number)].running else { return };
         running.stage = Stage::Staged;
         let staged = Message::Staged {
@@ -507,8 +542,17 @@ impl Pipe {
         turn: u32,
         out: &mut Out,
     ) -> Result<(), Violation> {
-        self.decided(number, turn)?;
-        self.close(number, out);
+        let running = self.decided(number, turn)?;
+        let fine = running.fine;
+        // What is recorded of it must not come back after what is written there next.
+        if fine && self.running(number).is_some_and(|(set, _)| self.is_recorded(set)) {
+            if let Some(running) = &mut self.positions[usize::from(number)].running {
+                running.stage = Stage::Dropped;
+            }
+            self.record(number, out);
+        } else {
+            self.close(number, out);
+        }
         Ok(())
     }
 

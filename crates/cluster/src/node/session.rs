@@ -182,6 +182,9 @@ impl Node {
         let Some(client) = self.clients.remove(&id) else { return };
         if let Some(pipe) = client.pipe {
             self.rings.give(pipe.ring);
+            if let Some(journal) = &pipe.journal {
+                self.rings.give(journal.pages);
+            }
             self.sessions.remove(&pipe.pipeline.params().session);
             if let Some((array, _)) = client.vote.filter(|_| pipe.write) {
                 self.votes.keep_stock(array, pipe.stock());
@@ -366,6 +369,9 @@ impl Node {
             | Message::Record { .. }
             | Message::Inventory { .. }
             | Message::Settle { .. } => return self.vote_request(id, message),
+            Message::Records { .. } | Message::Replay { .. } | Message::Trim { .. } => {
+                return self.journal_request(id, &message);
+            }
             Message::CreateVolume { tag, name, bytes } => {
                 let ask = volumes::Ask { client: id, tag, write: true, create: Some(bytes) };
                 return self.open_volume(&name, ask);
@@ -492,14 +498,17 @@ impl Node {
         }
         match self.set_up((id, peer), role, data_sector, params, held) {
             Ok(pipe) => {
-                let ring = pipe.ring;
                 self.out.admit(peer, pipe.window());
                 self.sessions.insert(params.session, id);
                 if let Some(client) = self.clients.get_mut(&id) {
                     client.epoch = client.epoch.max(params.epoch);
                     client.pipe = Some(pipe);
                 }
-                self.answer(id, &Message::Prepared { tag, ring });
+                if held.write {
+                    self.look_for_journal(id, tag, held.volume.bytes);
+                } else {
+                    self.prepared(id, tag, None);
+                }
             }
             Err(why) => self.refuse(id, tag, why),
         }

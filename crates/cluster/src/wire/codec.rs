@@ -5,7 +5,7 @@ use crate::pipeline::{Params, Slots};
 use crate::schedule::Planner;
 use crate::set::{Mode, Roles, Set, Touched};
 use crate::view::View;
-use crate::wire::{Item, PeerAddress, VolumeInfo};
+use crate::wire::{Item, Noted, PeerAddress, VolumeInfo};
 
 /// Bytes that are no message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -69,6 +69,7 @@ macro_rules! record {
 record!(Slots { count, bytes });
 record!(PeerAddress { role, address, ring });
 record!(VolumeInfo { name, bytes, written });
+record!(Noted { version, holders, void });
 record!(Item { version, staged, fine });
 record!(Set { position, turn, version, stripe, offset, len, mode, planner, fua, touched, missing });
 
@@ -90,6 +91,7 @@ impl Listed for (u32, u64) {}
 impl Listed for PeerAddress {}
 impl Listed for VolumeInfo {}
 impl Listed for Item {}
+impl Listed for Noted {}
 
 impl<T: Listed> Field for Vec<T> {
     fn put(&self, out: &mut Vec<u8>) {

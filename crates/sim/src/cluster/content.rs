@@ -7,6 +7,7 @@ use braid_array::format::superblock::{MAX_SECTOR, feature};
 use braid_array::format::{Bitmap, Role, Superblock, Version};
 use braid_array::level::Level;
 use braid_cluster::Family;
+use braid_cluster::journal::{HEADERS_BYTES, Header};
 use braid_cluster::pipeline::Params;
 
 use crate::disk::Disk;
@@ -85,7 +86,7 @@ impl Layout {
 }
 
 /// Volumes with superblocks, and zeroes for data. When `dirty`, parities hold anything. With a
-/// bitmap, if it is said how much a bit of it stands for.
+/// bitmap, if it is said how much a bit of it stands for, and with journals of this size, if any.
 ///
 /// # Panics
 /// When such a bitmap does not fit.
@@ -94,6 +95,7 @@ pub fn create(
     set_uuid: [u8; 16],
     dirty: bool,
     bitmap_chunk_bytes: Option<u32>,
+    journal_bytes: u64,
     rng: &mut Rng,
 ) -> Vec<Disk> {
     let params = &layout.params;
@@ -130,7 +132,13 @@ pub fn create(
             roles,
             ..Superblock::blank()
         };
-        let mut disk = Disk::new(device_sectors);
+        let header = Header::new(journal_bytes);
+        let header_bytes = if header.is_some() { HEADERS_BYTES } else { 0 };
+        let log_bytes = header.map_or(0, |header| header.log_bytes);
+        let mut disk = Disk::new(device_sectors + (log_bytes + header_bytes) / 512);
+        if let Some(header) = header {
+            disk.put(device_sectors + log_bytes / 512, &header.encode(&set_uuid));
+        }
         disk.put(SUPER_SECTOR, &superblock.encode());
         if let Some(bitmap) = &bitmap {
             disk.put(BITMAP_SECTOR, &bitmap.encode_page(0));

@@ -71,6 +71,7 @@ fn run(scenario: Scenario, rng: Rng, trace: Trace) -> Result<Report, Failure> {
         match end {
             // Losses do not spare the client.
             End::Loss if session.rng.percent(20) => session.crash(),
+            End::PowerCut if last => fall_short(&mut session)?,
             _ if last => settle(&mut session)?,
             End::Stop | End::Loss => stop(&mut session)?,
             End::Crash => session.crash(),
@@ -448,6 +449,27 @@ fn power_cut(session: &mut Session) {
     session.oracle.power_cut();
     session.suspects.power_cut();
     session.start_nodes(disks);
+}
+
+/// Everything loses power, and not all nodes come back. What journals hold makes up for that: what
+/// was made durable is there, and every slice-set is old or new.
+fn fall_short(session: &mut Session) -> Result<(), Failure> {
+    power_cut(session);
+    let Session { scenario, rng, lost, .. } = session;
+    let gone = if rng.percent(70) { scenario.more_losses(rng, lost) } else { Vec::new() };
+    session.world.note(&[54], || format!("NEVER BACK {gone:?}"));
+    for &role in &gone {
+        session.world.kill(session.nodes[usize::from(role)]);
+        (session.dead, session.troubled) = (true, true);
+        session.lost.push(role);
+        session.dropped.push(role);
+    }
+    session.start_client(&gone, false)?;
+    if session.soft {
+        session.suspects.resynced();
+    }
+    live(session, Vec::new(), false)?;
+    settle(session)
 }
 
 /// What is on the volumes, and what a client reads without as many nodes as the array survives.

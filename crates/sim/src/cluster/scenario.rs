@@ -18,7 +18,7 @@ pub enum End {
     Crash,
     /// Another client takes the array over at any moment, while this one is at work.
     TakenOver,
-    /// Everything loses power.
+    /// Everything loses power. At the end, with journals, not all nodes may come back.
     PowerCut,
     /// Nodes or connections are lost; the array serves on, reads only. There is no life after.
     Loss,
@@ -35,6 +35,8 @@ pub struct Scenario {
     pub dirty: bool,
     /// How much a bit of the bitmap stands for, where there is one.
     pub bitmap_chunk_bytes: Option<u32>,
+    /// What a journal takes of each volume; 0 without one.
+    pub journal_bytes: u64,
     /// How nodes, network and client's host behave.
     pub temper: Temper,
     /// Times a client runs, and how each ends.
@@ -65,6 +67,7 @@ impl Scenario {
             mix: false,
             dirty: false,
             bitmap_chunk_bytes: None,
+            journal_bytes: 0,
             temper: Temper::CALM,
             lives: Vec::new(),
             requests: 0,
@@ -90,7 +93,9 @@ impl Scenario {
         let ends = [End::Stop, End::Crash, End::TakenOver, End::PowerCut];
         let mut lives: Vec<End> =
             (0..rng.pick(&[0, 0, 0, 1, 1, 2])).map(|_| rng.pick(&ends)).collect();
+        let journal = redundant && nodes <= 8 && rng.percent(30);
         lives.push(match redundant && rng.percent(50) {
+            _ if journal && rng.percent(50) => End::PowerCut,
             true => End::Loss,
             false => End::Stop,
         });
@@ -103,6 +108,7 @@ impl Scenario {
             mix: rng.percent(20),
             dirty: redundant && rng.percent(15),
             bitmap_chunk_bytes: bitmap.filter(|_| redundant),
+            journal_bytes: if journal { journal_bytes(rng, &params) } else { 0 },
             temper: temper(rng, mutation),
             lives,
             requests: if long { rng.between(1500, 3000) } else { rng.between(20, 120) },
@@ -110,7 +116,7 @@ impl Scenario {
             largest_sectors: if long { 8 } else { largest.clamp(8, 512) },
             bad_sectors: redundant && rng.percent(15),
             guest: nodes <= 8 && rng.percent(15),
-            newcomer: rng.percent(40),
+            newcomer: rng.percent(40) && !journal,
         }
     }
 
@@ -135,6 +141,13 @@ impl Scenario {
         }
         all.split_off(lost.len())
     }
+}
+
+/// Room for a few of the largest slice-sets, or for more.
+fn journal_bytes(rng: &mut Rng, params: &Params) -> u64 {
+    let rows = params.family.code(params.nodes, 0).map_or(1, |code| code.rows());
+    let largest = 8192 + u64::from(rows) * u64::from(params.wide.bytes);
+    rng.pick(&[6, 7, 10, 30]) * largest + 8192
 }
 
 fn data_blocks(family: Family, nodes: u16) -> u32 {
@@ -264,11 +277,12 @@ impl fmt::Display for Scenario {
         };
         write!(
             f,
-            "{name} over {nodes} nodes, {stripes} stripes, chunk {}K in {}K, {}{}, {:?}",
+            "{name} over {nodes} nodes, {stripes} stripes, chunk {}K in {}K, {}{}{}, {:?}",
             chunk_bytes >> 10,
             wide.bytes >> 10,
             planner.name(),
             if self.mix { " and mix" } else { "" },
+            if self.journal_bytes > 0 { ", journals" } else { "" },
             self.lives
         )
     }

@@ -84,7 +84,7 @@ pub struct Session {
     /// By role, which start of the node this is.
     pub(super) incarnations: Vec<u64>,
     /// Nothing was lost since the last client: what it left fits, or is brought to its end.
-    soft: bool,
+    pub soft: bool,
     /// The same, until the client takes its first request.
     mended: bool,
     /// Clients were lost, and may have left what nodes keep for the next one.
@@ -131,8 +131,14 @@ impl Session {
         if scenario.dirty {
             suspects.all(params.stripes);
         }
-        let disks =
-            content::create(&layout, ARRAY, scenario.dirty, scenario.bitmap_chunk_bytes, &mut rng);
+        let disks = content::create(
+            &layout,
+            ARRAY,
+            scenario.dirty,
+            scenario.bitmap_chunk_bytes,
+            scenario.journal_bytes,
+            &mut rng,
+        );
         let mut session = Self {
             flights: vec![None; scenario.depth],
             scenario,
@@ -246,7 +252,8 @@ impl Session {
         }
         let pipeline = Pipeline::new(params).expect("a scenario's pipeline");
         let rings = (0..params.nodes).map(|role| pipeline.ring_bytes(role));
-        3 * rings.max().unwrap_or(0) + (1 << 20)
+        let pages = u64::from(pipeline.positions()) * 4096;
+        3 * (rings.max().unwrap_or(0) + pages) + (1 << 20)
     }
 
     /// Makes another array on the nodes, and starts its client.
@@ -255,7 +262,7 @@ impl Session {
     /// When the client refuses the array.
     pub fn start_guest(&mut self) -> Result<(), Failure> {
         let params = Params { session: self.rng.next(), epoch: 1, ..self.scenario.params };
-        let disks = content::create(&self.layout, [8; 16], false, None, &mut self.rng);
+        let disks = content::create(&self.layout, [8; 16], false, None, 0, &mut self.rng);
         for (&node, disk) in self.nodes.iter().zip(&disks) {
             self.world.processes[node].keep(guest::VOLUME, disk.clone());
         }
@@ -303,8 +310,17 @@ impl Session {
     /// When superblocks cannot be read, or the client refuses the array.
     pub fn start_client(&mut self, missing: &[u16], read_only: bool) -> Result<(), Failure> {
         self.epoch += 1;
-        let fits = |view: View| !view.torn && view.members == self.incarnations;
-        self.soft = !read_only && missing.is_empty() && self.newest_view().is_some_and(fits);
+        let journals = self.scenario.journal_bytes > 0;
+        let whole = |view: &View| {
+            (0..).zip(&view.members).all(|(role, member)| {
+                let there = !missing.contains(&role) && !self.dropped.contains(&role);
+                *member == self.incarnations[usize::from(role)]
+                    || journals && (*member != 0 || !there)
+            })
+        };
+        let fits = |view: View| !view.torn && whole(&view);
+        let all = missing.is_empty() || journals;
+        self.soft = !read_only && all && self.newest_view().is_some_and(fits);
         self.mended = self.soft;
         let params = Params { session: self.rng.next(), epoch: self.epoch, ..self.scenario.params };
         let mut members = Vec::new();
@@ -332,7 +348,7 @@ impl Session {
                 superblock = catching_up(&superblock, newest, marked);
             }
             // Nothing is decoded from sums that may not fit.
-            self.half_synced |= superblock.resync_offset != MAX_SECTOR;
+            self.half_synced |= superblock.resync_offset != MAX_SECTOR && !(journals && self.soft);
             self.in_step &= self.soft || superblock.resync_offset == MAX_SECTOR;
             let (address, volume) = (self.address(role), VOLUME.to_owned());
             members.push(Some(ClientMember { address, volume, superblock }));

@@ -139,6 +139,7 @@ impl Lane for Nodes {
             ARRAY,
             setup.dirty,
             setup.bitmap.then_some(CHUNK_SECTORS as u32 * 512),
+            0,
             &mut rng,
         );
         let world = World::new(rng.fork(), Temper::CALM, Trace::new(false));

@@ -125,6 +125,11 @@ fn now() -> u64 {
     time_code(now.as_secs(), now.subsec_micros())
 }
 
+/// Are the members volumes of nodes?
+fn over_nodes(args: &CreateArgs) -> bool {
+    args.members.iter().any(|member| matches!(member, MemberArg::Node(_)))
+}
+
 fn bitmap(args: &CreateArgs) -> Result<NewBitmap, Failure> {
     let usage =
         |reason: &str, next: &'static str| Failure::usage("create", &args.name, reason, next);
@@ -141,6 +146,8 @@ fn bitmap(args: &CreateArgs) -> Result<NewBitmap, Failure> {
         None => return Ok(asked),
         Some("resync") => NewBitmap::None,
         Some("bitmap") => NewBitmap::Internal { chunk_bytes: None },
+        // What a node missed that was away is known by the bitmap all the same.
+        Some("journal") if over_nodes(args) => return Ok(asked),
         Some(policy @ ("journal" | "ppl")) => {
             let reason = format!("consistency policy {policy} is not in this version");
             return Err(usage(&reason, "use resync or bitmap"));
@@ -171,7 +178,7 @@ fn check_counts(args: &CreateArgs) -> Result<(), Failure> {
     }
     let and = if spares > 0 { format!(" and {spares} spares") } else { String::new() };
     let reason = format!("{given} members were given, {roles}{and} are needed");
-    let nodes = args.members.iter().any(|member| matches!(member, MemberArg::Node(_)));
+    let nodes = over_nodes(args);
     let next = if given > roles + spares {
         let more = given - spares;
         format!("leave {} out, or say --raid-devices {more}", given - roles - spares)

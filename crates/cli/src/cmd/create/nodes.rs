@@ -23,6 +23,11 @@ use crate::failure::Failure;
 use crate::invocation::shell_word;
 use crate::output;
 
+/// What a journal takes of a node unless somebody says otherwise, and what it may.
+const DEFAULT_JOURNAL_BYTES: u64 = 64 << 20;
+const MIN_JOURNAL_BYTES: u64 = 16 << 20;
+const MAX_JOURNAL_BYTES: u64 = 4 << 30;
+
 /// A volume to be made.
 #[derive(Debug)]
 struct Place {
@@ -122,11 +127,30 @@ fn blueprint(args: &CreateArgs, family: Family, nodes: usize) -> Result<Blueprin
         chunk_bytes,
         size_bytes: size.0,
         bitmap: bitmap(args)?,
+        journal_bytes: journal_bytes(args, family)?,
     };
     let uuids: Vec<_> = (0..nodes).map(|_| Uuid::new_v4().into_bytes()).collect();
     array.plan(&uuids).map_err(|error: CreateError| {
         Failure::explained("create", &args.name, error).with_code(Failure::USAGE)
     })
+}
+
+/// What a journal takes of each volume.
+fn journal_bytes(args: &CreateArgs, family: Family) -> Result<u64, Failure> {
+    let usage =
+        |reason: &str, next: &'static str| Err(Failure::usage("create", &args.name, reason, next));
+    let journal = args.consistency_policy.as_deref() == Some("journal");
+    let bytes = args.journal_size.map_or(DEFAULT_JOURNAL_BYTES, |size| size.0);
+    if !journal && args.journal_size.is_some() {
+        return usage("there is no journal", "say --consistency-policy journal, too");
+    }
+    if journal && !family.is_redundant() {
+        return usage("an array without redundancy has no journal", "use another level");
+    }
+    if journal && !(MIN_JOURNAL_BYTES..=MAX_JOURNAL_BYTES).contains(&bytes) {
+        return usage("a journal is of 16M to 4G", "leave --journal-size out for 64M");
+    }
+    Ok(if journal { bytes } else { 0 })
 }
 
 /// Connects to all nodes, and sees that none has such a volume.

@@ -68,7 +68,7 @@ impl Array {
         for (peer, message) in std::mem::take(&mut world.heard) {
             match message {
                 Message::Volume { tag: 1, bytes: found, .. } => assert_eq!(found, bytes),
-                Message::Prepared { tag: 2, ring } => rings[peer.0 as usize] = ring,
+                Message::Prepared { tag: 2, ring, .. } => rings[peer.0 as usize] = ring,
                 other => panic!("{other:?}"),
             }
         }

@@ -202,7 +202,7 @@ fn a_pipeline_that_does_not_fit_is_refused() {
     refused(ask(&mut world, a, &prepare(0, 16, hungry)), "larger --ring");
     assert_eq!(world.sites[0].node.ring_use().used_bytes, 0);
     let answer = ask(&mut world, a, &prepare(0, 16, good));
-    assert!(matches!(answer, Some(Message::Prepared { tag: 4, ring }) if ring % 4096 == 0));
+    assert!(matches!(answer, Some(Message::Prepared { tag: 4, ring, .. }) if ring % 4096 == 0));
     assert!(world.sites[0].node.ring_use().used_bytes > 0);
     refused(ask(&mut world, b, &prepare(0, 16, good)), "session");
     world.hang_up(a);

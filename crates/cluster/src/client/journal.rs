@@ -1,0 +1,338 @@
+//! The journals of the nodes: replayed before the array is served, and trimmed when what they hold
+//! is stored durably everywhere.
+//!
+//! ```text
+//! prepared ─► Listing ─► Replaying ─► Emptying ─► Over     then: half full ─► flush ─► trim
+//! ```
+//! A slice-set of the predecessor is stored when all who have a part in it, and hold the array,
+//! have it recorded: it may have been answered. No other was.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use braid_array::Refusal;
+use braid_array::format::Superblock;
+use braid_array::format::superblock::feature;
+
+use super::setup::LinkState;
+use super::step::Step;
+use super::{Client, Message, Phase, Question};
+use crate::journal::{Kind, PAGE_BYTES, Record, Version};
+use crate::wire::Noted;
+
+const STORAGE: &str = "look at the storage of that node";
+
+/// What is done with what the journals held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Start {
+    Nothing,
+    Listing,
+    Replaying,
+    Emptying,
+    Over,
+}
+
+/// How far a trim is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Trim {
+    /// What was stored is made durable.
+    Flushing,
+    /// The journals take note of that.
+    Noting,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Journals {
+    /// By role, how much its log holds.
+    told: Vec<u64>,
+    /// How much all of them hold; 0 without journals.
+    bytes: u64,
+    /// The superblocks say that slice-sets may be recorded and not stored.
+    pub(super) live: bool,
+    start: Start,
+    /// Roles from which an answer is still to come.
+    waiting: BTreeSet<u16>,
+    /// By role, what was recorded.
+    lists: BTreeMap<u16, (Version, Vec<Noted>)>,
+    /// By version, the most that a slice-set takes of a log.
+    sizes: BTreeMap<u64, u64>,
+    used: u64,
+    /// Slice-sets up to this version are stored durably, and everybody knows.
+    trimmed: u64,
+    /// What is being trimmed, and up to which version.
+    trim: Option<(Trim, u64)>,
+    /// Up to which versions they were trimmed, and what the latest was then: only when that is
+    /// trimmed, too, is it certain that no later record lies before those in a log.
+    trims: Vec<(u64, u64)>,
+}
+
+/// Which of the recorded slice-sets do not go, and up to which one all are stored.
+fn decide(lists: &BTreeMap<u16, (Version, Vec<Noted>)>) -> (Version, Vec<Version>) {
+    let mark = lists.values().map(|(mark, _)| *mark).max().unwrap_or_default();
+    let mut found: BTreeMap<Version, (BTreeSet<u16>, bool, u64)> = BTreeMap::new();
+    for (&role, (_, items)) in lists {
+        for item in items.iter().filter(|item| item.version > mark) {
+            let (have, void, holders) = found.entry(item.version).or_default();
+            have.insert(role);
+            *void |= item.void;
+            *holders |= item.holders.0;
+        }
+    }
+    let dropped = |(_, (have, void, holders)): &(Version, (BTreeSet<u16>, bool, u64))| {
+        let lacks = |role: &u16| *holders >> role & 1 == 1 && !have.contains(role);
+        *void || lists.keys().any(lacks)
+    };
+    (mark, found.into_iter().filter(dropped).map(|(version, _)| version).collect())
+}
+
+impl Journals {
+    pub(super) fn new(nodes: u16, superblock: &Superblock) -> Self {
+        Self {
+            told: vec![0; nodes.into()],
+            bytes: 0,
+            live: superblock.has(feature::NODE_JOURNALS),
+            start: Start::Nothing,
+            waiting: BTreeSet::new(),
+            lists: BTreeMap::new(),
+            sizes: BTreeMap::new(),
+            used: 0,
+            trimmed: 0,
+            trim: None,
+            trims: Vec::new(),
+        }
+    }
+
+    /// All have noted that slice-sets up to this version need not be recorded.
+    fn trimmed_to(&mut self, version: u64) {
+        (self.trimmed, self.trim) = (version, None);
+        let over = self.trims.extract_if(.., |&mut (_, latest)| latest <= version);
+        let Some(free) = over.map(|(trimmed, _)| trimmed).max() else { return };
+        let left = self.sizes.split_off(&(free + 1));
+        let gone = std::mem::replace(&mut self.sizes, left);
+        self.used -= gone.values().sum::<u64>();
+    }
+
+    /// Is what is answered in journals?
+    pub(super) const fn are_used(&self) -> bool {
+        self.bytes > 0
+    }
+
+    /// May a node have a part in the array that was lost when this was the latest version?
+    pub(super) const fn allow(&self, lost_at: u64) -> bool {
+        !self.are_used() || self.trimmed >= lost_at && self.trim.is_none()
+    }
+}
+
+impl Client {
+    /// A node has told how much its log holds.
+    pub(super) fn journal_told(&mut self, role: u16, bytes: u64) {
+        self.journals.told[usize::from(role)] = bytes;
+    }
+
+    /// Has a node that comes back a journal that is as large as is needed?
+    pub(super) fn journal_suffices(&self, role: u16) -> bool {
+        self.journals.told[usize::from(role)] >= self.journals.bytes
+    }
+
+    /// The most that a slice-set takes of a log, with what says that it is void.
+    fn recorded_bytes(&self, len: u32) -> u64 {
+        Record::bytes_of(Kind::Content, self.pipeline.rows().into(), len) + PAGE_BYTES
+    }
+
+    /// What a log may not have room for, though it is free: at its end, before it begins anew.
+    fn journal_slack(&self) -> u64 {
+        2 * self.recorded_bytes(self.params().wide.bytes)
+    }
+
+    /// Nodes are prepared: is what they had recorded where it belongs? Otherwise that is seen to.
+    pub(super) fn journals_are_ready(&mut self) -> bool {
+        if self.journals.live {
+            self.lose_those_without();
+        }
+        if self.journals.start == Start::Nothing {
+            let least = self.alive_roles().map(|role| self.journals.told[usize::from(role)]).min();
+            let least = least.unwrap_or(0);
+            let reads = self.keeper.is_read_only() && !self.journals.live;
+            if reads || least < 3 * self.journal_slack() {
+                self.journals.start = Start::Over;
+            } else {
+                self.journals.bytes = least;
+                self.keeper.records_elsewhere();
+                self.journals.start = Start::Listing;
+                self.ask_journals(|tag| Message::Records { tag, from: 0 });
+            }
+        }
+        self.journals.start == Start::Over
+    }
+
+    /// What a node had recorded may be needed: one that cannot tell has lost it.
+    fn lose_those_without(&mut self) {
+        let without = |&role: &u16| self.journals.told[usize::from(role)] == 0;
+        let without: Vec<u16> = self.alive_roles().filter(without).collect();
+        for role in without {
+            if self.journals.start == Start::Nothing {
+                self.do_without(role, Refusal::new("its journal cannot be read", STORAGE));
+            }
+        }
+    }
+
+    fn ask_journals(&mut self, message: impl Fn(u32) -> Message) {
+        let roles: Vec<u16> = self.alive_roles().collect();
+        self.journals.waiting.extend(&roles);
+        for role in roles {
+            self.ask(role, Question::Journal, &message);
+        }
+    }
+
+    /// A node lists what it has recorded.
+    pub(super) fn recorded(
+        &mut self,
+        role: u16,
+        tag: u32,
+        mark: Version,
+        items: Vec<Noted>,
+        next: u32,
+    ) {
+        if !matches!(self.question(role, tag), Some(Question::Journal)) {
+            return self.part_with(role, "it lists what was not asked");
+        }
+        let (known, list) = self.journals.lists.entry(role).or_default();
+        *known = mark;
+        list.extend(items);
+        if next > 0 && next as usize == list.len() {
+            let message = |tag| Message::Records { tag, from: next };
+            return self.ask(role, Question::Journal, message);
+        }
+        self.journals_without(role);
+    }
+
+    /// A journal has done what it was asked for, or cannot.
+    pub(super) fn journal_answered(&mut self, role: u16, refused: Option<Refusal>) {
+        if let Some(why) = refused {
+            self.do_without(role, why);
+        }
+        self.journals_without(role);
+    }
+
+    /// Nothing is waited for any more from this node.
+    pub(super) fn journals_without(&mut self, role: u16) {
+        self.journals.waiting.remove(&role);
+        if matches!(self.phase, Phase::Setup) {
+            self.start_journals();
+        }
+    }
+
+    /// Goes on with what journals held when nothing is waited for.
+    fn start_journals(&mut self) {
+        if !self.journals.waiting.is_empty() {
+            return;
+        }
+        match self.journals.start {
+            Start::Nothing | Start::Over => {}
+            Start::Listing => {
+                let mut lists = std::mem::take(&mut self.journals.lists);
+                lists.retain(|&role, _| self.alive(role) && self.takeover.view.has(role));
+                let (above, without) = decide(&lists);
+                self.journals.start = Start::Replaying;
+                let live = self.journals.live;
+                for role in lists.into_keys().filter(|_| live) {
+                    let without = without.clone();
+                    self.journals.waiting.insert(role);
+                    let message = |tag| Message::Replay { tag, above, without };
+                    self.ask(role, Question::Journal, message);
+                }
+                self.start_journals();
+            }
+            Start::Replaying => {
+                self.journals.start = Start::Emptying;
+                let mark = (self.params().epoch, 0);
+                self.ask_journals(|tag| Message::Trim { tag, mark, all: true });
+            }
+            Start::Emptying => {
+                self.journals.start = Start::Over;
+                self.setup_goes_on();
+            }
+        }
+    }
+
+    /// Is there room to record one more slice-set? Then it is taken, for that of this version.
+    pub(super) fn has_room_to_record(&self, len: u32) -> bool {
+        let used = self.journals.used + self.recorded_bytes(len) + self.journal_slack();
+        !self.journals.are_used() || used <= self.journals.bytes
+    }
+
+    pub(super) fn take_room_to_record(&mut self, version: u64, len: u32) {
+        if self.journals.are_used() {
+            let bytes = self.recorded_bytes(len);
+            self.journals.sizes.insert(version, bytes);
+            self.journals.used += bytes;
+        }
+    }
+
+    /// Has journals trimmed that are half full, or that a node which comes back has no part in. Is
+    /// there room again?
+    pub(super) fn trim_journals(&mut self) -> bool {
+        if !self.journals.are_used() || !self.journals.waiting.is_empty() {
+            return false;
+        }
+        match self.journals.trim {
+            None => self.begin_trim(),
+            // Who could not flush must not count any more.
+            Some((Trim::Flushing, version)) if self.keeper.failures_told() => {
+                self.journals.trim = Some((Trim::Noting, version));
+                let mark = (self.params().epoch, version);
+                self.ask_journals(|tag| Message::Trim { tag, mark, all: false });
+            }
+            Some((Trim::Flushing, _)) => {}
+            Some((Trim::Noting, version)) => {
+                self.journals.trimmed_to(version);
+                return true;
+            }
+        }
+        false
+    }
+
+    fn begin_trim(&mut self) {
+        let prepared = LinkState::Returning(Step::Prepared);
+        let half = (self.journals.bytes - self.journal_slack()) / 2;
+        let trimmed = self.journals.trimmed;
+        let comes = |link: &super::Link| link.state == prepared && link.lost_at > trimmed;
+        let due = self.journals.used > half || self.links.iter().any(comes);
+        let oldest = self.open.values().map(|open| open.set.version).min();
+        let version = oldest.map_or(self.version, |oldest| oldest - 1);
+        // Who is being wired would not hear of it.
+        if due && version > trimmed && self.wiring.is_none() && !self.writes_over() {
+            self.journals.trim = Some((Trim::Flushing, version));
+            self.journals.trims.push((version, self.version));
+            self.ask_journals(|tag| Message::Flush { tag });
+        }
+    }
+
+    /// What a journal is told that a node has which comes back: nothing of it counts.
+    pub(super) fn empty_journal(&self) -> impl FnOnce(u32) -> Message + use<> {
+        let mark = (self.params().epoch, self.journals.trimmed);
+        move |tag| Message::Trim { tag, mark, all: true }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::set::Roles;
+
+    #[test]
+    fn what_all_have_goes_and_nothing_that_is_trimmed_or_void() {
+        let noted = |version, holders, void| Noted { version: (1, version), holders, void };
+        let all = Roles(0b111);
+        let list = |mark, items| ((1, mark), items);
+        let lists = BTreeMap::from([
+            (0, list(2, vec![noted(2, all, false), noted(3, all, false), noted(5, all, false)])),
+            (1, list(1, vec![noted(2, all, false), noted(3, all, false), noted(4, all, false)])),
+            (2, list(1, vec![noted(3, all, false), noted(5, all, false), noted(5, all, true)])),
+        ]);
+        assert_eq!(decide(&lists), ((1, 2), vec![(1, 4), (1, 5)]));
+        // Role 3 holds the array no more.
+        let lists = BTreeMap::from([(0, list(0, vec![noted(1, Roles(0b1001), false)]))]);
+        assert_eq!(decide(&lists), ((1, 0), vec![]));
+    }
+}

@@ -1,0 +1,354 @@
+//! The journal of a member: records of the new content of slice-sets, which are durable before a
+//! write is answered, so that after a loss of power everywhere each slice-set is old or new as a
+//! whole. It lies at the end of the volume, behind the data.
+//!
+//! ```text
+//! log (bytes of the headers)   records, in a circle     then two headers, written in turn
+//! header, 4096 bytes:  0 magic "braidjrn"   8 crc32c u32 of the rest   12 version u16   14 0
+//!   16 uuid[16]   32 sequence of the header u64   40 bytes of the log u64   48 tail u64
+//!   56 sequence of the record there u64   64 mark: version u64   72 epoch u32   76 zeroes
+//! record, its first 4096 bytes:  0 magic "braidrec"   8 crc32c u32 of the rest   12 kind u8   13 0
+//!   14 rows u16   16 uuid[16]   32 version u64   40 epoch u32   44 len u32   48 sequence u64
+//!   56 holders u64   64 per row: byte of the data of the member u64; then zeroes
+//! then, for each row, its content
+//! ```
+//! The content of a record is durable before its first bytes are written. The first place without
+//! the record that is due ends the log: nothing behind it was told to anybody.
+
+use std::collections::VecDeque;
+
+use crate::set::Roles;
+use crate::view::crc32c;
+
+#[cfg(test)]
+mod tests;
+
+/// Headers and the first bytes of records.
+pub const PAGE_BYTES: u64 = 4096;
+/// What the headers take behind the log.
+pub const HEADERS_BYTES: u64 = 2 * PAGE_BYTES;
+
+const HEADER: &[u8; 8] = b"braidjrn";
+const RECORD: &[u8; 8] = b"braidrec";
+const FORMAT: u16 = 1;
+const HEAD_BYTES: usize = 64;
+const MAX_LOG_BYTES: u64 = 1 << 40;
+/// Rows of the largest record.
+const MAX_ROWS: usize = (PAGE_BYTES as usize - HEAD_BYTES) / 8;
+/// Records that a start does not find, and that must not be taken for later ones, are fewer.
+const LEAP: u64 = 1 << 32;
+
+/// The epoch of a client and its number for a slice-set.
+pub type Version = (u32, u64);
+
+/// What is to be known before the log is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// Of the header: the higher one counts.
+    pub sequence: u64,
+    /// Length of the log.
+    pub log_bytes: u64,
+    /// Where the oldest record is.
+    pub tail: u64,
+    /// Its sequence.
+    pub first: u64,
+    /// Slice-sets up to this one are stored durably everywhere.
+    pub mark: Version,
+}
+
+/// What a record is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The rows get the content that follows.
+    Content,
+    /// The rows read as zeroes.
+    Blank,
+    /// What was recorded of the slice-set must not be stored.
+    Void,
+}
+
+/// A member's part of a slice-set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Which slice-set.
+    pub version: Version,
+    /// One more than that of the record before.
+    pub sequence: u64,
+    /// What it is for.
+    pub kind: Kind,
+    /// Roles that have a part in the slice-set.
+    pub holders: Roles,
+    /// Bytes of each row.
+    pub len: u32,
+    /// Where each row goes, in bytes from the beginning of the data.
+    pub rows: Vec<u64>,
+}
+
+fn page(magic: &[u8; 8], mut rest: Vec<u8>) -> Vec<u8> {
+    rest.resize(PAGE_BYTES as usize - 12, 0);
+    let mut page = magic.to_vec();
+    page.extend(crc32c(&rest).to_le_bytes());
+    page.append(&mut rest);
+    page
+}
+
+/// A page that is whole, of this array.
+struct Page<'a>(&'a [u8; PAGE_BYTES as usize]);
+
+impl<'a> Page<'a> {
+    fn open(bytes: &'a [u8], magic: &[u8; 8], array: &[u8; 16]) -> Option<Self> {
+        let page = Self(bytes.first_chunk()?);
+        let sound = page.0.starts_with(magic) && page.word(8)? == crc32c(&page.0[12..]);
+        (sound && page.0[16..32] == array[..]).then_some(page)
+    }
+
+    fn short(&self, at: usize) -> Option<u16> {
+        Some(u16::from_le_bytes(self.0.get(at..at + 2)?.try_into().ok()?))
+    }
+
+    fn word(&self, at: usize) -> Option<u32> {
+        Some(u32::from_le_bytes(self.0.get(at..at + 4)?.try_into().ok()?))
+    }
+
+    fn long(&self, at: usize) -> Option<u64> {
+        Some(u64::from_le_bytes(self.0.get(at..at + 8)?.try_into().ok()?))
+    }
+}
+
+impl Header {
+    /// Of an empty journal that takes so many bytes of a volume; `None` when it has no room.
+    #[must_use]
+    pub const fn new(journal_bytes: u64) -> Option<Self> {
+        let whole = journal_bytes / PAGE_BYTES * PAGE_BYTES;
+        match whole.checked_sub(HEADERS_BYTES) {
+            None | Some(0) => None,
+            Some(log_bytes) => {
+                Some(Self { sequence: 0, log_bytes, tail: 0, first: 1, mark: (0, 0) })
+            }
+        }
+    }
+
+    /// As one of the headers of this array's journals.
+    #[must_use]
+    pub fn encode(&self, array: &[u8; 16]) -> Vec<u8> {
+        let mut out = FORMAT.to_le_bytes().to_vec();
+        out.extend([0; 2]);
+        out.extend(array);
+        for number in [self.sequence, self.log_bytes, self.tail, self.first, self.mark.1] {
+            out.extend(number.to_le_bytes());
+        }
+        out.extend(self.mark.0.to_le_bytes());
+        page(HEADER, out)
+    }
+
+    /// `None` for anything that `encode` does not make.
+    #[must_use]
+    pub fn decode(array: &[u8; 16], bytes: &[u8]) -> Option<Self> {
+        let page = Page::open(bytes, HEADER, array)?;
+        let header = Self {
+            sequence: page.long(32)?,
+            log_bytes: page.long(40)?,
+            tail: page.long(48)?,
+            first: page.long(56)?,
+            mark: (page.word(72)?, page.long(64)?),
+        };
+        let aligned = (header.log_bytes | header.tail).is_multiple_of(PAGE_BYTES);
+        let bounded = (1..=MAX_LOG_BYTES).contains(&header.log_bytes);
+        let fits = aligned && bounded && header.tail <= header.log_bytes;
+        (page.short(12)? == FORMAT && fits && header.first < u64::MAX / 2).then_some(header)
+    }
+
+    /// Of both, the one that counts.
+    #[must_use]
+    pub fn newest(array: &[u8; 16], bytes: &[u8]) -> Option<Self> {
+        let headers = bytes.chunks(PAGE_BYTES as usize).take(2);
+        let headers = headers.filter_map(|bytes| Self::decode(array, bytes));
+        headers.max_by_key(|header| header.sequence)
+    }
+
+    /// Where the header of this sequence is, from the first.
+    #[must_use]
+    pub const fn byte(&self) -> u64 {
+        self.sequence % 2 * PAGE_BYTES
+    }
+}
+
+impl Record {
+    /// What it takes of the log.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        Self::bytes_of(self.kind, self.rows.len(), self.len)
+    }
+
+    /// What a record of so many rows takes of the log.
+    #[must_use]
+    pub const fn bytes_of(kind: Kind, rows: usize, len: u32) -> u64 {
+        let content = match kind {
+            Kind::Content => rows as u64 * row_bytes(len),
+            Kind::Blank | Kind::Void => 0,
+        };
+        PAGE_BYTES + content
+    }
+
+    /// Where the content of a row begins in it.
+    #[must_use]
+    pub const fn row_byte(&self, row: usize) -> u64 {
+        PAGE_BYTES + row as u64 * row_bytes(self.len)
+    }
+
+    /// Its first bytes.
+    ///
+    /// # Panics
+    /// With more rows than any member has of a stripe.
+    #[must_use]
+    pub fn encode(&self, array: &[u8; 16]) -> Vec<u8> {
+        assert!(self.rows.len() <= MAX_ROWS, "rows of a member");
+        let kind = match self.kind {
+            Kind::Content => 0,
+            Kind::Blank => 1,
+            Kind::Void => 2,
+        };
+        let mut out = vec![kind, 0];
+        out.extend((self.rows.len() as u16).to_le_bytes());
+        out.extend(array);
+        out.extend(self.version.1.to_le_bytes());
+        out.extend(self.version.0.to_le_bytes());
+        out.extend(self.len.to_le_bytes());
+        for &number in [self.sequence, self.holders.0].iter().chain(&self.rows) {
+            out.extend(number.to_le_bytes());
+        }
+        page(RECORD, out)
+    }
+
+    /// `None` for anything that `encode` does not make.
+    #[must_use]
+    pub fn decode(array: &[u8; 16], bytes: &[u8]) -> Option<Self> {
+        let page = Page::open(bytes, RECORD, array)?;
+        let kind = match page.short(12)? {
+            0 => Kind::Content,
+            1 => Kind::Blank,
+            2 => Kind::Void,
+            _ => return None,
+        };
+        let rows = usize::from(page.short(14)?);
+        let rows = (rows <= MAX_ROWS).then(|| {
+            let rows = (0..rows).map(|row| page.long(HEAD_BYTES + 8 * row));
+            rows.collect::<Option<Vec<u64>>>()
+        });
+        let (version, len) = ((page.word(40)?, page.long(32)?), page.word(44)?);
+        let (sequence, holders) = (page.long(48)?, Roles(page.long(56)?));
+        let rows = rows.flatten()?;
+        let record = Self { version, sequence, kind, holders, len, rows };
+        let aligned = record.rows.iter().all(|row| row.is_multiple_of(512));
+        (aligned && len.is_multiple_of(512)).then_some(record)
+    }
+}
+
+const fn row_bytes(len: u32) -> u64 {
+    (len as u64).next_multiple_of(PAGE_BYTES)
+}
+
+/// What is in the log, oldest first.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    at: u64,
+    bytes: u64,
+    version: Version,
+}
+
+/// The log: where the next record goes, and which are still needed.
+#[derive(Debug)]
+pub struct Log {
+    bytes: u64,
+    head: u64,
+    next: u64,
+    entries: VecDeque<Entry>,
+}
+
+/// Where a start goes on to look for records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Look {
+    /// Byte of the log.
+    pub at: u64,
+    /// The record there, or at the beginning of the log, has this sequence.
+    pub sequence: u64,
+    /// It is not there: the one at the beginning is tried.
+    pub again: bool,
+}
+
+impl Log {
+    /// Of a journal that is found with this header, before its records are.
+    #[must_use]
+    pub const fn new(header: &Header) -> Self {
+        let (bytes, head, next) = (header.log_bytes, header.tail, header.first);
+        Self { bytes, head, next, entries: VecDeque::new() }
+    }
+
+    /// Where the next record would be; `None` when there cannot be one.
+    #[must_use]
+    pub const fn look(&self) -> Look {
+        Look { at: self.head, sequence: self.next, again: false }
+    }
+
+    /// A look has found this, if anything. Where to look next; `None` at the end of the log.
+    pub fn looked(&mut self, look: Look, found: Option<&Record>) -> Option<Look> {
+        let due = |record: &&Record| {
+            let end = look.at.checked_add(record.bytes());
+            record.sequence == look.sequence && end.is_some_and(|end| end <= self.bytes)
+        };
+        let Some(record) = found.filter(due).filter(|record| self.fits(look.at, record.bytes()))
+        else {
+            return (look.at > 0 && !look.again).then_some(Look { at: 0, again: true, ..look });
+        };
+        self.push(look.at, record.bytes(), record.version);
+        Some(self.look())
+    }
+
+    /// Is there nothing else that is needed?
+    fn fits(&self, at: u64, bytes: u64) -> bool {
+        self.entries.iter().all(|entry| at + bytes <= entry.at || entry.at + entry.bytes <= at)
+    }
+
+    fn push(&mut self, at: u64, bytes: u64, version: Version) -> u64 {
+        self.entries.push_back(Entry { at, bytes, version });
+        self.head = at + bytes;
+        self.next += 1;
+        self.next - 1
+    }
+
+    /// Takes room for a record: where it goes, and its sequence. `None` when there is none.
+    pub fn append(&mut self, version: Version, bytes: u64) -> Option<(u64, u64)> {
+        let tail = self.entries.front().map(|entry| entry.at);
+        let at = match tail {
+            Some(tail) if self.head <= tail => Some(self.head).filter(|at| at + bytes <= tail),
+            _ if self.head + bytes <= self.bytes => Some(self.head),
+            Some(tail) => Some(0).filter(|_| bytes <= tail),
+            None => Some(0).filter(|_| bytes <= self.bytes),
+        }?;
+        Some((at, self.push(at, bytes, version)))
+    }
+
+    /// Where the log begins when slice-sets up to this one need no records: byte and sequence.
+    #[must_use]
+    pub fn begins(&self, mark: Version) -> (u64, u64) {
+        let left = self.entries.iter().position(|entry| entry.version > mark);
+        let left = left.unwrap_or(self.entries.len());
+        let at = self.entries.get(left).map_or(self.head, |entry| entry.at);
+        (at, self.next - (self.entries.len() - left) as u64)
+    }
+
+    /// The log begins there, durably.
+    pub fn trim(&mut self, first: u64) {
+        while self.next - (self.entries.len() as u64) < first && !self.entries.is_empty() {
+            self.entries.pop_front();
+        }
+    }
+
+    /// No record is needed, and what may be found behind the last one must never count.
+    pub fn empty(&mut self) -> (u64, u64) {
+        self.entries.clear();
+        self.head = 0;
+        self.next += LEAP;
+        (self.head, self.next)
+    }
+}

@@ -1,0 +1,77 @@
+use super::*;
+
+const ARRAY: [u8; 16] = [7; 16];
+
+fn record(version: u64, sequence: u64, rows: usize) -> Record {
+    let rows = (0..rows as u64).map(|row| row * 65536).collect();
+    let (version, kind, holders) = ((3, version), Kind::Content, Roles(0b1011));
+    Record { version, sequence, kind, holders, len: 4096, rows }
+}
+
+#[test]
+fn pages_come_back_and_nothing_else_is_one() {
+    let header = Header { sequence: 5, log_bytes: 1 << 20, tail: 8192, first: 9, mark: (2, 8) };
+    let bytes = header.encode(&ARRAY);
+    assert_eq!(Header::decode(&ARRAY, &bytes), Some(header));
+    let older = Header { sequence: 4, ..header }.encode(&ARRAY);
+    assert_eq!(Header::newest(&ARRAY, &[older, bytes.clone()].concat()), Some(header));
+    for kind in [Kind::Content, Kind::Blank, Kind::Void] {
+        let record = Record { kind, ..record(1, 2, 3) };
+        let bytes = record.encode(&ARRAY);
+        assert_eq!(Record::decode(&ARRAY, &bytes), Some(record));
+        for at in (0..4096).step_by(7) {
+            let mut spoilt = bytes.clone();
+            spoilt[at] ^= 4;
+            assert_eq!(Record::decode(&ARRAY, &spoilt), None, "byte {at}");
+        }
+        assert_eq!(Record::decode(&[8; 16], &bytes), None);
+        assert_eq!(Record::decode(&ARRAY, &bytes[..4095]), None);
+    }
+    assert_eq!(Header::decode(&ARRAY, &record(1, 2, 3).encode(&ARRAY)), None);
+    assert_eq!(Header::new(8192), None);
+}
+
+/// Appends and trims at random; a start at any time finds what is needed.
+#[test]
+fn a_start_finds_all_that_is_needed_and_no_more() {
+    let header = Header::new(20 * PAGE_BYTES).expect("room");
+    let (mut log, mut header) = (Log::new(&header), header);
+    let mut disk: std::collections::BTreeMap<u64, Record> = std::collections::BTreeMap::new();
+    let mut kept: VecDeque<Record> = VecDeque::new();
+    let (mut state, mut wrapped) = (7_u64, 0);
+    for version in 1..2000 {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let rows = (state >> 60) as usize % 5;
+        let mut new = record(version, 0, rows);
+        match log.append(new.version, new.bytes()) {
+            Some((at, sequence)) => {
+                new.sequence = sequence;
+                wrapped += u32::from(at == 0);
+                let end = at + new.bytes();
+                disk.retain(|&other, old| other + old.bytes() <= at || end <= other);
+                disk.insert(at, new.clone());
+                kept.push_back(new);
+            }
+            None => {
+                let mark = kept[kept.len() / 2].version;
+                let (tail, first) = log.begins(mark);
+                header = Header { tail, first, mark, ..header };
+                log.trim(first);
+                kept.retain(|record| record.version > mark);
+            }
+        }
+        let (mut found, mut start) = (Vec::new(), Log::new(&header));
+        let mut look = Some(start.look());
+        while let Some(at) = look {
+            let here = disk.get(&at.at);
+            let before = start.next;
+            look = start.looked(at, here);
+            found.extend(here.filter(|_| start.next > before).cloned());
+        }
+        assert_eq!(found, Vec::from(kept.clone()), "at version {version}");
+    }
+    assert!(wrapped > 50, "{wrapped}");
+    assert_eq!(log.append((9, 9), 19 * PAGE_BYTES), None);
+    log.empty();
+    assert!(log.append((9, 9), 18 * PAGE_BYTES).is_some());
+}

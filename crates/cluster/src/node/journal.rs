@@ -1,0 +1,136 @@
+//! The journal of a pipeline: what is recorded there, what is found, and what is under way.
+
+use std::collections::VecDeque;
+
+use braid_array::{Buf, IoOp, MemberId, SECTOR_BYTES};
+
+use super::ids::ArrayId;
+use crate::journal::{Header, Kind, Log, Look, PAGE_BYTES, Record, Version};
+use crate::pipeline::Pipeline;
+
+/// What goes on before records are appended.
+#[derive(Debug)]
+pub(super) enum Start {
+    /// The headers are being read.
+    Headers,
+    /// A record is being looked for.
+    Look(Look),
+    /// What it was is known.
+    Known,
+    /// Records are being stored, in order: what is to be done yet.
+    Replay { tag: u32, steps: VecDeque<IoOp> },
+}
+
+/// How far a batch is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    Contents,
+    Flush,
+    Pages,
+}
+
+/// Records on their way to the volume.
+#[derive(Debug)]
+pub(super) struct Batch {
+    pub(super) step: Step,
+    /// Operations that are not answered.
+    pub(super) left: usize,
+    pub(super) fine: bool,
+    /// Positions, and where their records begin on the volume, in sectors.
+    pub(super) records: Vec<(u16, u64)>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Journal {
+    pub(super) array: ArrayId,
+    pub(super) member: MemberId,
+    /// First sector of the headers, and of the log when that is known.
+    pub(super) headers_sector: u64,
+    pub(super) log_sector: u64,
+    /// First byte of the data on the volume, and of what is behind them.
+    pub(super) data: (u64, u64),
+    /// In the arena: a page for each position and two more.
+    pub(super) pages: u64,
+    pub(super) positions: u16,
+    /// The tag of `Prepare`.
+    pub(super) prepare: u32,
+    pub(super) start: Start,
+    pub(super) header: Option<Header>,
+    pub(super) log: Option<Log>,
+    /// What the log held at the start.
+    pub(super) found: Vec<(u64, Record)>,
+    pub(super) waiting: Vec<u16>,
+    pub(super) batch: Option<Batch>,
+    /// The tag of what is answered when this header is durable.
+    pub(super) trimming: Option<(u32, Header)>,
+    /// The log has a hole: nothing behind it would be found.
+    pub(super) broken: bool,
+}
+
+impl Journal {
+    /// Memory for it, beside a ring.
+    pub(super) fn page_bytes(pipeline: &Pipeline) -> u64 {
+        (u64::from(pipeline.positions()) + 2) * PAGE_BYTES
+    }
+
+    pub(super) fn page(&self, number: u16, len: u64) -> Buf {
+        Buf { offset: self.pages + u64::from(number) * PAGE_BYTES, len: len as u32 }
+    }
+
+    /// Memory to replay with: nothing else uses it then.
+    pub(super) fn buffer(&self) -> Buf {
+        self.page(0, u64::from(self.positions) * PAGE_BYTES)
+    }
+
+    pub(super) fn log_byte(&self) -> u64 {
+        self.log_sector * SECTOR_BYTES
+    }
+
+    /// Is it there, and listed?
+    pub(super) fn is_known(&self) -> bool {
+        self.header.is_some() && matches!(self.start, Start::Known)
+    }
+
+    /// Replays these records, in order.
+    pub(super) fn steps(&self, above: Version, without: &[Version]) -> VecDeque<IoOp> {
+        let mut records: Vec<&(u64, Record)> = self.found.iter().collect();
+        records.sort_by_key(|(_, record)| (record.version, record.sequence));
+        let goes = |version: Version| version > above && !without.contains(&version);
+        let mut steps = VecDeque::new();
+        for (at, record) in records.into_iter().filter(|(_, record)| goes(record.version)) {
+            for (number, &row) in record.rows.iter().enumerate() {
+                let (to, len) = (self.data.0.saturating_add(row), u64::from(record.len));
+                if to.saturating_add(len) > self.data.1 || len == 0 {
+                    continue;
+                }
+                match record.kind {
+                    Kind::Void => {}
+                    Kind::Blank => steps.push_back(IoOp::WriteZeroes {
+                        sector: to / SECTOR_BYTES,
+                        sectors: len / SECTOR_BYTES,
+                        unmap: true,
+                        fua: false,
+                    }),
+                    Kind::Content => {
+                        let from = self.log_byte() + at + record.row_byte(number);
+                        copy(from, to, len, self.buffer(), &mut steps);
+                    }
+                }
+            }
+        }
+        steps.push_back(IoOp::Flush);
+        steps
+    }
+}
+
+fn copy(from: u64, to: u64, len: u64, buffer: Buf, steps: &mut VecDeque<IoOp>) {
+    let mut done = 0;
+    while done < len {
+        let buf = buffer.slice(0, (len - done).min(buffer.len.into()) as u32);
+        steps.push_back(IoOp::Read { sector: (from + done) / SECTOR_BYTES, buf });
+        let sector = (to + done) / SECTOR_BYTES;
+        steps.push_back(IoOp::Write { sector, buf, fua: false });
+        done += u64::from(buf.len);
+    }
+}
