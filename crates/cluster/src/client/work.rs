@@ -2,7 +2,7 @@
 
 use braid_array::keeper::{Done, Fix, Unit, Unread, Work};
 
-use super::{BTreeMap, Client, Key, SECTOR_BYTES};
+use super::{BTreeMap, Client, Key, MemberId, SECTOR_BYTES};
 use crate::pipeline::lost_blocks;
 use crate::set::Roles;
 
@@ -18,6 +18,11 @@ impl Task {
     /// Does it begin at this place of the sync space?
     pub(super) const fn is_at(&self, start: u64) -> bool {
         self.unit.start == start
+    }
+
+    /// Is it to give this member what it lacks?
+    pub(super) fn rebuilds(&self, id: MemberId) -> bool {
+        matches!(&self.work, Work::Rebuild(targets) if targets.contains(&id))
     }
 }
 

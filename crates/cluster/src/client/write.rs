@@ -7,6 +7,7 @@
 use braid_array::code::StripeCode;
 
 use super::gather::{Fragment, Patience, Stretch};
+use super::work::Task;
 use super::{Area, BTreeMap, BTreeSet, Buf, Client, Gather, Key, Mode, Planner, RequestError};
 use crate::pipeline::Course;
 use crate::pipeline::{lost_blocks, way};
@@ -167,12 +168,13 @@ impl Client {
     /// belongs there yet. Background work is there to give it to them.
     fn missing(&self, key: Key, background: bool) -> Roles {
         let (start, end) = self.space.range(key);
-        let busy = self.working.contains_key(&key)
-            || self.waiting_work.iter().any(|task| task.is_at(start));
+        let waiting = self.waiting_work.iter().filter(|task| task.is_at(start));
+        let tasks: Vec<&Task> = waiting.chain(self.working.get(&key)).collect();
+        let is_given = |role| tasks.iter().any(|task| task.rebuilds(self.member_id(role)));
         let has = |role| {
             self.keeper.is_in_sync(role)
                 || background
-                || !busy && self.keeper.is_rebuilt(role, start, end)
+                || !is_given(role) && self.keeper.is_rebuilt(role, start, end)
         };
         (0..self.params().nodes).filter(|&role| !self.alive(role) || !has(role)).collect()
     }
