@@ -4,6 +4,7 @@ mod support;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::process::Child;
 
 use serde_json::json;
 use support::export::{ask, connect, fill, noise};
@@ -276,26 +277,55 @@ fn what_was_made_goes_again_when_another_node_cannot() {
     lab.ok(&format!("create x -l 5 -n 3 --size 1M{all}"), &[]);
 }
 
+/// Writes the first block of `x` again and again until the process that serves it is killed, in the
+/// middle of that.
+fn kill_while_writing(lab: &Lab, server: &mut Child, content: &[u8]) {
+    let mut stream = connect(&lab.path("x.sock"), "x", content.len());
+    let block = content[..4096].to_vec();
+    let (tell, begun) = std::sync::mpsc::channel();
+    let writer = std::thread::spawn(move || {
+        while ask(&mut stream, 1, 0, &block).is_ok() {
+            // Nobody listens after the first.
+            let _ = tell.send(());
+        }
+    });
+    begun.recv().expect("a write");
+    until("an active array", || {
+        detail(lab, "x")["state"].as_array().unwrap().contains(&json!("active"))
+    });
+    server.kill().and_then(|()| server.wait()).expect("an end");
+    writer.join().expect("no wrong answer");
+}
+
+/// A process that serves `x`.
+fn server(lab: &Lab, all: &str) -> Child {
+    let words = format!("assemble x{all} --export nbd:unix:x.sock --foreground");
+    let server = lab.braid().args(words.split_whitespace()).spawn().expect("a server");
+    until("a running array", || lab.run("status x", &[]).status.success());
+    server
+}
+
 #[test]
 fn an_array_that_stopped_uncleanly_is_resynced_when_it_is_complete() {
     let lab = Lab::new();
-    let nodes = in_memory(&lab, 4);
+    let (nodes, stores) = in_stores(&lab);
     let all = members(&nodes, "");
     lab.ok(&format!("create x -l 5 -n 4 --size 4M{all}"), &[]);
-    let words = format!("assemble x{all} --export nbd:unix:x.sock --foreground");
-    let mut server = lab.braid().args(words.split_whitespace()).spawn().expect("a server");
-    until("a running array", || lab.run("status x", &[]).status.success());
+    let mut server = server(&lab, &all);
     let content = noise(12 << 20);
     fill(&lab.path("x.sock"), "x", &content);
-    // It is clean again after a second without writes.
-    let mut stream = connect(&lab.path("x.sock"), "x", content.len());
-    let writer =
-        std::thread::spawn(move || while ask(&mut stream, 1, 0, &content[..4096]).is_ok() {});
-    until("an active array", || detail(&lab, "x")["state"] == json!(["active"]));
-    server.kill().and_then(|()| server.wait()).expect("an end");
-    writer.join().expect("no wrong answer");
-    let line = lab.refused(1, &format!("assemble x{}", members(&nodes[..3], "")), &[], &[]);
-    assert!(line.contains("parity") && line.contains("--force"), "{line}");
+    kill_while_writing(&lab, &mut server, &content);
+    // What only was in their memory is lost.
+    let restart = |(node, store): (Node, &PathBuf)| {
+        let address = node.address.clone();
+        node.kill();
+        Node::start(&lab, &address, &format!("--store {} --ring 64M", store.display()))
+    };
+    let nodes: Vec<Node> = nodes.into_iter().zip(&stores).map(restart).collect();
+    let refused = lab.run(&format!("assemble x{}", members(&nodes[..3], "")), &[]);
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(1), "{said}");
+    assert!(said.contains("parity") && said.contains("--force"), "{said}");
     let explained = lab.ok_text(&format!("assemble --explain x{all}"), &[]);
     assert!(explained.contains("resync"), "{explained}");
     lab.ok(&format!("assemble x{all}"), &[]);
@@ -303,6 +333,23 @@ fn an_array_that_stopped_uncleanly_is_resynced_when_it_is_complete() {
     lab.ok("stop x", &[]);
     let explained = lab.ok_text(&format!("assemble --explain x{all}"), &[]);
     assert!(explained.contains("can start: clean and complete"), "{explained}");
+}
+
+#[test]
+fn an_array_whose_client_died_while_a_node_was_lost_goes_on_without_force() {
+    let lab = Lab::new();
+    let (mut nodes, _stores) = in_stores(&lab);
+    let all = members(&nodes, "");
+    lab.ok(&format!("create x -l 5 -n 4 --size 4M{all}"), &[]);
+    let mut server = server(&lab, &all);
+    let content = noise(12 << 20);
+    fill(&lab.path("x.sock"), "x", &content);
+    nodes.pop().expect("four nodes").kill();
+    kill_while_writing(&lab, &mut server, &content);
+    lab.ok(&format!("assemble x{}", members(&nodes, "")), &[]);
+    assert!(lab.ok("cat x", &[]) == content);
+    assert!(!lab.ok_text("status x", &[]).contains("resync"));
+    lab.ok("stop x", &[]);
 }
 
 #[test]

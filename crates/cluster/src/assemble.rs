@@ -45,6 +45,9 @@ pub struct Options {
     pub force: bool,
     /// Serve reads only.
     pub read_only: bool,
+    /// Start a degraded parity array that is not clean: the nodes are asked whether its parities
+    /// fit.
+    pub unclean: bool,
 }
 
 /// What is to become of the candidates.
@@ -144,10 +147,7 @@ fn replayed(superblock: Superblock) -> Superblock {
 /// Decides who is in, and whether the array can be started.
 #[must_use]
 pub fn decide(candidates: &[Candidate], options: Options) -> Assembly {
-    let judged = local::decide(
-        candidates.iter().map(Candidate::to_local).collect(),
-        local::Options { force: options.force, run: true, read_only: options.read_only },
-    );
+    let judged = judge(candidates, options);
     // The one that counts, with the level it has.
     let stored = |newest: &Superblock| {
         let same = |sb: &&Superblock| {
@@ -175,6 +175,20 @@ pub fn decide(candidates: &[Candidate], options: Options) -> Assembly {
         }
     };
     Assembly { verdicts: judged.verdicts, newest, start }
+}
+
+fn judge(candidates: &[Candidate], options: Options) -> local::Assembly {
+    let candidates: Vec<_> = candidates.iter().map(Candidate::to_local).collect();
+    let local = local::Options { force: options.force, run: true, read_only: options.read_only };
+    let judged = local::decide(candidates.clone(), local);
+    if options.unclean && matches!(judged.start, local::Start::Refused { could_force: true, .. }) {
+        // Force may do that alone, and take nobody in who is stale.
+        let forced = local::decide(candidates, local::Options { force: true, ..local });
+        if forced.verdicts == judged.verdicts {
+            return forced;
+        }
+    }
+    judged
 }
 
 const LOCALLY: &str = "assemble the members as local files, on one machine";

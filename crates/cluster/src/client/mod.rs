@@ -302,7 +302,7 @@ impl Client {
         let zeroes = Buf { offset: scratch.offset, len: slice };
         let (wide, narrow) = (0..pipeline.positions()).partition(|&p| p < params.wide.count);
         let space = Space::new(&pipeline).map_err(|error| error.to_string())?;
-        let forced = member::vouched_for(&config.members);
+        let forced = (config.force || config.looks) && member::vouched_for(&config.members);
         let kept = member::kept(&config.members, config.bitmap, config.read_only, BLOCK_BYTES);
         let kept = kept.ok_or("an array has members")?;
         let takeover = Takeover::new(kept.superblock.set_uuid, config.force, &config.members);

@@ -15,12 +15,15 @@ use braid_array::events::ArrayEvent;
 use braid_array::{Action, Refusal};
 
 use super::setup::LinkState;
-use super::{Client, ClientMember, Message, Phase, Question};
+use super::{Client, ClientMember, Message, Phase, Question, Redundancy, SyncSpace};
 use crate::pipeline::{Params, Pipeline};
 use crate::set::Set;
 use crate::view::{View, majority};
 use crate::wire::Item;
 
+const DOUBT: &str = "members are missing and the array was not stopped cleanly, and too few of \
+                     the others have run ever since, so parity that is needed to compute the \
+                     missing data may be wrong";
 const START: &str = "start the other nodes, or use --force";
 
 /// What a node has granted.
@@ -57,6 +60,8 @@ pub(super) struct Takeover {
     pub(super) grants: BTreeMap<u16, Grant>,
     /// The highest epoch that another client was granted.
     outvoted: u32,
+    /// Roles that were there when it began, and were lost since.
+    lost: BTreeSet<u16>,
     /// Roles that are there and missed something: as voters they are asked all the same.
     stale: Vec<u16>,
     /// By role, what nodes have of the predecessor's slice-sets.
@@ -90,6 +95,9 @@ pub(super) struct Decision {
     pub(super) fits: bool,
 }
 
+/// Is everything there without the roles of which this is true?
+pub(super) type Survives<'a> = &'a dyn Fn(&dyn Fn(u16) -> bool) -> bool;
+
 /// What a client finds when it has been granted an epoch.
 pub(super) struct Findings<'a> {
     pub(super) epoch: u32,
@@ -98,8 +106,16 @@ pub(super) struct Findings<'a> {
     pub(super) grants: &'a BTreeMap<u16, Grant>,
     /// The superblocks say of this role that it has all that belongs to it.
     pub(super) in_sync: &'a dyn Fn(u16) -> bool,
+    /// They were there when it began: it goes on without them as it does later.
+    pub(super) lost: &'a BTreeSet<u16>,
     /// A majority is not asked for.
     pub(super) alone: bool,
+    /// Somebody answers for the parities.
+    pub(super) vouched: bool,
+    /// Can the array do without these roles?
+    pub(super) survives: Survives<'a>,
+    /// What is lost is computed from parities.
+    pub(super) parities: bool,
     /// The superblocks say that parts of the array may not fit.
     pub(super) marked: bool,
     /// Save for what journals hold.
@@ -108,7 +124,7 @@ pub(super) struct Findings<'a> {
 
 /// Decides who holds the array.
 pub(super) fn decide(findings: &Findings<'_>) -> Result<Decision, Refusal> {
-    let Findings { epoch, nodes, grants, in_sync, alone, marked, recorded } = *findings;
+    let Findings { epoch, nodes, grants, in_sync, alone, marked, recorded, .. } = *findings;
     let newest = grants.values().map(|grant| &grant.view).max_by_key(|view| view.order());
     let newest = newest.filter(|view| view.epoch > 0);
     let here: BTreeSet<u64> = grants.values().map(|grant| grant.node).collect();
@@ -122,23 +138,29 @@ pub(super) fn decide(findings: &Findings<'_>) -> Result<Decision, Refusal> {
         return Err(Refusal::new(reason, START));
     }
     let holds = |role: u16| in_sync(role) && newest.is_none_or(|view| view.has(role));
+    // Those who have been there ever since lack nothing. If they are enough, others who died and
+    // are there again are given what they missed, and no parity is in doubt.
+    let kept = |role: u16| {
+        let same = |grant: &Grant| {
+            newest.is_some_and(|view| view.members[usize::from(role)] == grant.incarnation)
+        };
+        holds(role) && grants.get(&role).is_some_and(same)
+    };
+    let soft = newest.is_some_and(|view| !view.torn) && (findings.survives)(&|role| !kept(role));
+    // What those have lost who died is in their journals.
+    let fits = soft || recorded && newest.is_some_and(|view| !view.torn);
+    let alone_hold = soft && marked && !recorded;
+    let holds = |role: u16| if alone_hold { kept(role) } else { holds(role) };
     let incarnation = |role| grants.get(&role).filter(|_| holds(role)).map_or(0, |g| g.incarnation);
+    let whole = (0..nodes).all(|role| incarnation(role) != 0 || findings.lost.contains(&role));
+    let doubtful = marked && !fits && (findings.parities || recorded);
+    if doubtful && !whole && !findings.vouched {
+        return Err(Refusal::new(DOUBT, "bring the others back, or accept the risk with --force"));
+    }
     let voters = newest.map_or_else(|| here.into_iter().collect(), |view| view.voters.clone());
     let members = (0..nodes).map(incarnation).collect();
     let stale = |&role: &u16| in_sync(role) && !holds(role);
     let stale = grants.keys().copied().filter(stale).collect();
-    let soft = newest.is_some_and(|view| {
-        let kept = |(&role, grant): (&u16, &Grant)| {
-            !view.has(role) || view.members[usize::from(role)] == grant.incarnation
-        };
-        !view.torn && grants.iter().all(kept)
-    });
-    let torn = newest.is_none_or(|view| view.torn);
-    if torn && recorded && marked && !alone && grants.len() < nodes.into() {
-        let reason = "parts of the array were not right when everything stopped";
-        return Err(Refusal::new(reason, START));
-    }
-    let fits = soft || recorded && !torn;
     let voted = newest.map_or_else(Vec::new, |view| view.voted.clone());
     let view = View { epoch, count: 1, torn: marked && !fits, members, voters, voted };
     Ok(Decision { view, stale, soft, fits })
@@ -176,6 +198,7 @@ impl Takeover {
             waiting: there.map(|(role, _)| role).collect(),
             grants: BTreeMap::new(),
             outvoted: 0,
+            lost: BTreeSet::new(),
             stale: Vec::new(),
             stocks: BTreeMap::new(),
             left: None,
@@ -263,6 +286,7 @@ impl Client {
         self.takeover.waiting.remove(&role);
         if self.takeover.stage != Stage::Over {
             self.takeover.grants.remove(&role);
+            self.takeover.lost.insert(role);
         }
         self.take_over();
     }
@@ -317,7 +341,11 @@ impl Client {
             nodes: self.params().nodes,
             grants: &self.takeover.grants,
             in_sync: &|role| self.keeper.is_in_sync(role),
+            lost: &self.takeover.lost,
             alone: self.stands_alone(),
+            vouched: self.takeover.force,
+            survives: &|lost| self.space.survives(lost),
+            parities: matches!(self.space.redundancy(), Redundancy::Parity(_)),
             marked: self.keeper.has_to_resync(),
             recorded: self.journals.live,
         };

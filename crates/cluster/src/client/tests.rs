@@ -10,6 +10,7 @@ use braid_array::level::{Layout, Level};
 mod compare;
 mod rejoin;
 mod silence;
+mod takeover;
 mod trim;
 
 use super::*;

@@ -10,7 +10,7 @@ use braid_cluster::assemble::catching_up;
 use braid_cluster::client::{Client, ClientConfig, ClientMember};
 use braid_cluster::node::Node;
 use braid_cluster::pipeline::Params;
-use braid_cluster::view::{View, Vote};
+use braid_cluster::view::{View, Vote, majority};
 use braid_cluster::{Pipeline, Planner};
 
 use super::content::{self, Layout};
@@ -235,6 +235,16 @@ impl Session {
         views.max_by_key(|view| view.order())
     }
 
+    /// Have enough of those who hold the array been there ever since?
+    fn have_kept_enough(&self, view: &View, missing: &[u16]) -> bool {
+        let kept = |role: &u16| {
+            let at = usize::from(*role);
+            !missing.contains(role) && view.has(*role) && view.members[at] == self.incarnations[at]
+        };
+        let lost: Vec<u16> = (0..self.scenario.params.nodes).filter(|r| !kept(r)).collect();
+        self.scenario.survives(&lost)
+    }
+
     /// Roles that the newest view leaves out.
     #[must_use]
     pub fn left_out(&self) -> Vec<u16> {
@@ -311,16 +321,14 @@ impl Session {
     pub fn start_client(&mut self, missing: &[u16], read_only: bool) -> Result<(), Failure> {
         self.epoch += 1;
         let journals = self.scenario.journal_bytes > 0;
-        let whole = |view: &View| {
-            (0..).zip(&view.members).all(|(role, member)| {
-                let there = !missing.contains(&role) && !self.dropped.contains(&role);
-                *member == self.incarnations[usize::from(role)]
-                    || journals && (*member != 0 || !there)
-            })
+        // What others lost is in their journals.
+        let recorded = |view: &View| {
+            let there = |role: &u16| !missing.contains(role) && !self.dropped.contains(role);
+            journals && (0..).zip(&view.members).all(|(role, member)| *member != 0 || !there(&role))
         };
-        let fits = |view: View| !view.torn && whole(&view);
-        let all = missing.is_empty() || journals;
-        self.soft = !read_only && all && self.newest_view().is_some_and(fits);
+        let kept = |view: &View| self.have_kept_enough(view, missing);
+        let fits = |view: View| !view.torn && (kept(&view) || recorded(&view));
+        self.soft = !read_only && self.newest_view().is_some_and(fits);
         self.mended = self.soft;
         let params = Params { session: self.rng.next(), epoch: self.epoch, ..self.scenario.params };
         let mut members = Vec::new();
@@ -355,7 +363,8 @@ impl Session {
         }
         // What is missing is off, as whoever starts it without would have to say.
         // So is what dies in the middle of the start, where too few would be left to vote.
-        let force = !missing.is_empty() || params.nodes <= 4;
+        let few = missing.len() + 2 + majority(params.nodes.into()) > params.nodes.into();
+        let force = params.nodes <= 4 || !missing.is_empty() && (few || !self.soft);
         let mix = self.scenario.mix;
         let config = ClientConfig::new(params, members);
         let config = ClientConfig { bitmap, read_only, mix, force, ..config };

@@ -251,6 +251,13 @@ impl<L: Lane> Array<L> {
         }
     }
 
+    /// What was written is on the members: a write that is answered may not be yet.
+    #[track_caller]
+    fn flush(&mut self) {
+        let id = self.request(Op::Flush, 0, Buf { offset: 0, len: 0 });
+        assert_eq!(self.result(id), Ok(()), "{:?}", self.code);
+    }
+
     /// Reads a block of anything.
     #[track_caller]
     pub(crate) fn touch(&mut self, sector: u64) {
@@ -293,6 +300,7 @@ impl<L: Lane> Array<L> {
     /// Members agree, as they lie there.
     #[track_caller]
     pub(crate) fn members_agree(&mut self) {
+        self.flush();
         assert_eq!(self.lane.misfit(), None, "{:?}", self.code);
     }
 
@@ -300,6 +308,7 @@ impl<L: Lane> Array<L> {
     pub(crate) fn places(&mut self, sector: u64) -> Vec<(usize, u64)> {
         let serial = self.content[sector as usize];
         assert_ne!(serial, ZEROES, "sector {sector} was not written");
+        self.flush();
         let mut places = Vec::new();
         for device in 0..usize::from(self.code.members) {
             let image = self.lane.disk(device).image();

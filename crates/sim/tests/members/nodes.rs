@@ -161,7 +161,7 @@ impl Lane for Nodes {
         let there = (0..self.nodes.len()).filter(|&node| self.is_alive(node));
         let found = there.map(|node| self.candidate(node));
         let found: Vec<Candidate> = found.filter(|found| found.superblock.is_ok()).collect();
-        let options = Options { force: false, read_only };
+        let options = Options { force: false, read_only, unclean: true };
         let start = match decide(&found, options).start {
             Start::Ready(start) => *start,
             Start::Refused(why) => panic!("no array: {why}"),

@@ -140,9 +140,9 @@ fn with_a_bitmap_only_what_it_marks_is_made_to_fit<L: Lane>(code: Code) {
         false => array.parity_beside(place),
     };
     array.crash();
-    // A node that starts again has lost what was in its memory; nothing else needs a resync.
-    array.lane.set_broken(1, true);
-    array.lane.set_broken(1, false);
+    // Nodes that start again have lost what was in their memory; nothing else needs a resync.
+    (0..usize::from(code.members)).for_each(|role| array.lane.set_broken(role, true));
+    (0..usize::from(code.members)).for_each(|role| array.lane.set_broken(role, false));
     array.flip(other);
     let unmarked = DATA_SECTOR + DATA_SECTORS - 8;
     array.lane.disk(1).put(unmarked, &[0x77; 512]);

@@ -46,7 +46,7 @@ pub(super) fn run(
     let name = called.wanted();
     let volumes = volumes("assemble", name, nodes)?;
     let network = network("assemble", &args.network)?;
-    let options = Options { force: args.force, read_only: args.readonly };
+    let options = Options { force: args.force, read_only: args.readonly, unclean: true };
     let timeout = Duration::from_secs(args.node_timeout);
     if args.explain {
         return explain_nodes(called, &volumes, options, (&args.network, timeout), args.json);
@@ -357,7 +357,7 @@ fn explain_nodes(
             (Prospect::Refused { reason: reason.clone() }, next)
         }
         Start::Ready(plan) => {
-            let Options { force, read_only } = options;
+            let Options { force, read_only, .. } = options;
             let attached = verdicts.iter().filter(|(_, verdict)| verdict.attached());
             let attached = attached.map(|(member, _)| member.as_str()).collect();
             let options = local::Options { force, read_only, run: false };

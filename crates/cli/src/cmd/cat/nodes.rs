@@ -36,7 +36,7 @@ pub(super) fn run(name: Option<&str>, nodes: &[NodeArg], args: &CatArgs) -> Resu
     let network = network("cat", &args.network)?;
     let object = name.map_or_else(|| volumes[0].to_string(), str::to_owned);
     let candidates = look(&object, &volumes, network)?;
-    let options = Options { force: args.force, read_only: true };
+    let options = Options { force: args.force, read_only: true, unclean: false };
     let plan = match decide(&candidates, options).start {
         Start::Ready(plan) => *plan,
         Start::Refused(mut why) => {
