@@ -11,12 +11,15 @@
 //! the code allows: see [`sets`].
 
 mod compare;
+mod config;
 mod decode;
 mod extent;
 mod flush;
 mod gather;
 mod invariants;
 mod journal;
+mod losing;
+mod messages;
 mod mix;
 mod newcomer;
 mod obey;
@@ -43,7 +46,6 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use braid_array::action::{Command, CommandId, Event};
 use braid_array::array::Scratch;
 use braid_array::fabric::{FabricEvent, FabricOp};
-use braid_array::format::Bitmap;
 use braid_array::keeper::{Keeper, Redundancy, Rules, SyncSpace};
 use braid_array::request::Full;
 use braid_array::status::Status;
@@ -60,6 +62,7 @@ use crate::set::Mode;
 use crate::wire::Message;
 use braid_array::code::Cell;
 use compare::Compare;
+pub use config::{ClientConfig, NODE_TIMEOUT_MS};
 use decode::Decode;
 use extent::Piece;
 use flush::Flush;
@@ -69,56 +72,15 @@ use mix::Mix;
 use pace::{Errand, Pace};
 use requests::{Pending, Zeroing};
 use sets::OpenSet;
-use setup::{Link, LinkState};
+use setup::Link;
 use space::Space;
 use staging::Staging;
-use takeover::{Grant, Takeover};
+use takeover::Takeover;
 use work::Task;
 use write::PendingSet;
 
 /// Requests are multiples of this.
 const BLOCK_BYTES: u32 = 4096;
-
-/// An array over nodes.
-#[derive(Clone, Debug)]
-pub struct ClientConfig {
-    /// The pipeline. With `Planner::Client` the client makes the parities of whole stripes itself.
-    pub params: Params,
-    /// By role; `None` is missing.
-    pub members: Vec<Option<ClientMember>>,
-    /// The bitmap that the array starts with, when it has one.
-    pub bitmap: Option<Bitmap>,
-    /// Refuses writes.
-    pub read_only: bool,
-    /// Only has a look, read-only: takes the array over from nobody, and changes nothing.
-    pub looks: bool,
-    /// The client makes parities when that is faster: see [`mix`].
-    pub mix: bool,
-    /// A node that owes an answer and says nothing for so long is lost, in milliseconds.
-    pub node_timeout_ms: u64,
-    /// Somebody answers for it that the nodes that are not here are off.
-    pub force: bool,
-}
-
-impl ClientConfig {
-    /// An array that is written, with what holds unless somebody says otherwise.
-    #[must_use]
-    pub const fn new(params: Params, members: Vec<Option<ClientMember>>) -> Self {
-        Self {
-            params,
-            members,
-            bitmap: None,
-            read_only: false,
-            looks: false,
-            mix: false,
-            node_timeout_ms: NODE_TIMEOUT_MS,
-            force: false,
-        }
-    }
-}
-
-/// What `node_timeout_ms` is unless somebody says otherwise.
-pub const NODE_TIMEOUT_MS: u64 = 5000;
 
 const RULES: Rules = Rules {
     scrubs_whole: true,
@@ -456,193 +418,6 @@ impl Client {
             Some(Use::Decode { job }) => self.decode_step_done(job),
             Some(Use::Compare { key }) => self.compare_step_done(key, result),
             None => {}
-        }
-    }
-
-    fn fabric(&mut self, event: FabricEvent) {
-        let peer = match &event {
-            FabricEvent::Accepted { peer }
-            | FabricEvent::Connected { peer }
-            | FabricEvent::Lost { peer, .. }
-            | FabricEvent::Placed { peer, .. }
-            | FabricEvent::Message { peer, .. } => *peer,
-        };
-        let role = self.links.iter().position(|link| link.peer == peer && link.is_connected());
-        let Some(role) = role.map(|role| role as u16) else { return };
-        let returns = !self.alive(role);
-        match event {
-            FabricEvent::Connected { .. } if returns => self.return_connected(role),
-            FabricEvent::Lost { why, .. } if returns => {
-                self.newcomer_hears(role, why);
-                self.return_lost(role);
-            }
-            FabricEvent::Accepted { .. } => {}
-            FabricEvent::Connected { .. } => self.connected(role),
-            FabricEvent::Lost { why, .. } => self.lose(role, why),
-            FabricEvent::Placed { imm, .. } => self.read_placed(role, imm),
-            FabricEvent::Message { bytes, .. } => match Message::decode(&bytes) {
-                Ok((_, message)) => self.message(role, message),
-                Err(_) => self.part_with(role, "it does not speak the protocol"),
-            },
-        }
-    }
-
-    fn message(&mut self, role: u16, message: Message) {
-        match message {
-            Message::Staged { position, turn, fine, own_fault, cut_off, received_bytes } => {
-                self.mix.received(role, received_bytes);
-                self.staged(role, (position, turn), fine, own_fault, cut_off);
-            }
-            Message::Closed { position, turn, fine } => self.closed(role, position, turn, fine),
-            Message::ReadFailed { slot } => self.read_failed(role, slot),
-            Message::Ok { tag } => self.answered(role, tag, Ok(None)),
-            Message::Volume { tag, bytes, .. } => self.answered(role, tag, Ok(Some(bytes))),
-            Message::Meta { tag, bytes } if self.is_looked_at(role, tag) => {
-                self.questions.remove(&tag);
-                self.return_looked(role, &bytes);
-            }
-            Message::Pong { tag, storage_silent_ms } => {
-                self.answered(role, tag, Ok(None));
-                self.heard_of_storage(role, storage_silent_ms);
-            }
-            Message::Identity { tag, node } => self.newcomer_is(role, tag, node),
-            Message::Granted { tag, view, incarnation, node } if !self.alive(role) => {
-                let grant = Grant { view, incarnation, node };
-                self.return_granted(role, tag, Some(grant));
-            }
-            Message::Outvoted { tag, granted }
-                if !self.alive(role) && granted <= self.params().epoch =>
-            {
-                self.return_granted(role, tag, None);
-            }
-            Message::Granted { tag, view, incarnation, node } => {
-                self.granted(role, tag, Grant { view, incarnation, node });
-            }
-            Message::Stock { tag, params, items, next } => {
-                self.stock(role, tag, params, items, next);
-            }
-            Message::Outvoted { tag, granted } => self.outvoted(role, tag, granted),
-            Message::Prepared { tag, ring, journal_bytes } => {
-                self.journal_told(role, journal_bytes);
-                self.answered(role, tag, Ok(Some(ring)));
-            }
-            Message::Recorded { tag, mark, items, next } => {
-                self.recorded(role, tag, mark, items, next);
-            }
-            Message::Refused { tag, reason, advice, .. } => {
-                self.answered(role, tag, Err(Refusal::new(reason, advice)));
-            }
-            _ => self.part_with(role, "it does not keep to the protocol"),
-        }
-    }
-
-    /// What a node answers.
-    fn question(&mut self, role: u16, tag: u32) -> Option<Question> {
-        self.questions.get(&tag).filter(|(asked, _)| *asked == role)?;
-        self.keeper.answered(self.member_id(role));
-        self.pace.answered(role, Errand::Request(tag), self.keeper.now());
-        Some(self.questions.remove(&tag)?.1)
-    }
-
-    /// A question is answered.
-    fn answered(&mut self, role: u16, tag: u32, answer: Result<Option<u64>, Refusal>) {
-        let returning = self.links[usize::from(role)].state;
-        if let (LinkState::Returning(step), Some((asked, Question::Return))) =
-            (returning, self.questions.get(&tag).copied())
-            && asked == role
-        {
-            self.questions.remove(&tag);
-            return self.return_answered(role, step, answer);
-        }
-        let Some(question) = self.question(role, tag) else {
-            return self.part_with(role, "it answers what was not asked");
-        };
-        if let (Question::Flush(_) | Question::Meta, Err(why)) = (question, &answer) {
-            self.do_without(role, why.clone());
-        }
-        match question {
-            Question::Grant | Question::Inventory => self.vote_refused(role, answer.err()),
-            Question::Settle => match answer {
-                Ok(_) => self.voter_answered(role),
-                Err(why) => self.vote_refused(role, Some(why)),
-            },
-            Question::Record(order) => match answer {
-                Ok(_) => self.view_recorded(role, order),
-                Err(why) => self.vote_refused(role, Some(why)),
-            },
-            Question::Open | Question::Prepare | Question::Connect => {
-                self.setup_answered(role, question, answer);
-            }
-            Question::Flush(number) => self.flush_answered(number),
-            Question::Meta => self.meta_answered(),
-            Question::Rewire => self.rewired(role, answer.is_ok()),
-            Question::Journal => self.journal_answered(role, answer.err()),
-            Question::Return => {}
-            Question::Ping => {}
-        }
-    }
-
-    /// Gives a node up that misbehaves.
-    fn part_with(&mut self, role: u16, reason: &'static str) {
-        if !self.alive(role) {
-            return self.return_fails(role);
-        }
-        let why = Refusal::new(reason, "use the same version of braid everywhere");
-        self.keeper.lose_member(self.member_id(role), why);
-        self.obey();
-    }
-
-    /// Whoever does not answer may not take what was sent either: nobody waits for that.
-    fn hang_up_on(&mut self, role: u16) {
-        let peer = self.links[usize::from(role)].peer;
-        self.actions.push_back(Action::Fabric(FabricOp::Cut { peer }));
-        self.gone(role);
-    }
-
-    /// The connection to a node is over.
-    fn lose(&mut self, role: u16, why: Refusal) {
-        self.links[usize::from(role)].state = LinkState::Lost;
-        self.keeper.lose_member(self.member_id(role), why);
-        self.obey();
-        self.gone(role);
-        self.await_return(role);
-    }
-
-    /// What was asked of a node, or was to be, goes without it.
-    fn gone(&mut self, role: u16) {
-        self.links[usize::from(role)].state = LinkState::Lost;
-        self.pace.forget(role);
-        let left_open: Vec<Question> = {
-            let asked = |&(_, &(asked, _)): &(&u32, &(u16, Question))| asked == role;
-            let tags: Vec<u32> = self.questions.iter().filter(asked).map(|(&tag, _)| tag).collect();
-            tags.iter().filter_map(|tag| self.questions.remove(tag)).map(|(_, q)| q).collect()
-        };
-        self.sets_without(role);
-        self.others_without(role);
-        for question in left_open {
-            match question {
-                Question::Flush(number) => self.flush_answered(number),
-                Question::Meta => self.meta_answered(),
-                Question::Rewire => self.rewired(role, false),
-                Question::Journal => {}
-                Question::Open | Question::Prepare | Question::Connect | Question::Ping => {}
-                Question::Grant | Question::Inventory | Question::Return => {}
-                Question::Record(_) | Question::Settle => {}
-            }
-        }
-        self.take_over_without(role);
-        self.journals_without(role);
-        self.setup_goes_on();
-        self.reads_without(role);
-    }
-
-    /// The nodes hang up on one that is lost, so that nothing of it comes any more.
-    fn others_without(&mut self, lost: u16) {
-        for role in 0..self.params().nodes {
-            let state = self.links[usize::from(role)].state;
-            if matches!(state, LinkState::Wiring { .. } | LinkState::Ready) {
-                self.send(role, &Message::Without { role: lost });
-            }
         }
     }
 

@@ -1,0 +1,73 @@
+//! Nodes that are lost, or given up: what was asked of one, or was to be, goes without it.
+
+use braid_array::fabric::FabricOp;
+use braid_array::{Action, Refusal};
+
+use super::setup::LinkState;
+use super::{Client, Message, Question};
+
+impl Client {
+    /// Gives a node up that misbehaves.
+    pub(super) fn part_with(&mut self, role: u16, reason: &'static str) {
+        if !self.alive(role) {
+            return self.return_fails(role);
+        }
+        let why = Refusal::new(reason, "use the same version of braid everywhere");
+        self.keeper.lose_member(self.member_id(role), why);
+        self.obey();
+    }
+
+    /// Whoever does not answer may not take what was sent either: nobody waits for that.
+    pub(super) fn hang_up_on(&mut self, role: u16) {
+        let peer = self.links[usize::from(role)].peer;
+        self.actions.push_back(Action::Fabric(FabricOp::Cut { peer }));
+        self.gone(role);
+    }
+
+    /// The connection to a node is over.
+    pub(super) fn lose(&mut self, role: u16, why: Refusal) {
+        self.links[usize::from(role)].state = LinkState::Lost;
+        self.keeper.lose_member(self.member_id(role), why);
+        self.obey();
+        self.gone(role);
+        self.await_return(role);
+    }
+
+    /// What was asked of a node, or was to be, goes without it.
+    pub(super) fn gone(&mut self, role: u16) {
+        self.links[usize::from(role)].state = LinkState::Lost;
+        self.pace.forget(role);
+        let left_open: Vec<Question> = {
+            let asked = |&(_, &(asked, _)): &(&u32, &(u16, Question))| asked == role;
+            let tags: Vec<u32> = self.questions.iter().filter(asked).map(|(&tag, _)| tag).collect();
+            tags.iter().filter_map(|tag| self.questions.remove(tag)).map(|(_, q)| q).collect()
+        };
+        self.sets_without(role);
+        self.others_without(role);
+        for question in left_open {
+            match question {
+                Question::Flush(number) => self.flush_answered(number),
+                Question::Meta => self.meta_answered(),
+                Question::Rewire => self.rewired(role, false),
+                Question::Journal => {}
+                Question::Open | Question::Prepare | Question::Connect | Question::Ping => {}
+                Question::Grant | Question::Inventory | Question::Return => {}
+                Question::Record(_) | Question::Settle => {}
+            }
+        }
+        self.take_over_without(role);
+        self.journals_without(role);
+        self.setup_goes_on();
+        self.reads_without(role);
+    }
+
+    /// The nodes hang up on one that is lost, so that nothing of it comes any more.
+    pub(super) fn others_without(&mut self, lost: u16) {
+        for role in 0..self.params().nodes {
+            let state = self.links[usize::from(role)].state;
+            if matches!(state, LinkState::Wiring { .. } | LinkState::Ready) {
+                self.send(role, &Message::Without { role: lost });
+            }
+        }
+    }
+}

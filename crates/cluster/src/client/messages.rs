@@ -1,0 +1,131 @@
+//! What comes from nodes: who has to hear of it, and what it answers.
+
+use super::pace::Errand;
+use super::setup::LinkState;
+use super::takeover::Grant;
+use super::{Client, FabricEvent, Message, Question, Refusal};
+
+impl Client {
+    pub(super) fn fabric(&mut self, event: FabricEvent) {
+        let peer = match &event {
+            FabricEvent::Accepted { peer }
+            | FabricEvent::Connected { peer }
+            | FabricEvent::Lost { peer, .. }
+            | FabricEvent::Placed { peer, .. }
+            | FabricEvent::Message { peer, .. } => *peer,
+        };
+        let role = self.links.iter().position(|link| link.peer == peer && link.is_connected());
+        let Some(role) = role.map(|role| role as u16) else { return };
+        let returns = !self.alive(role);
+        match event {
+            FabricEvent::Connected { .. } if returns => self.return_connected(role),
+            FabricEvent::Lost { why, .. } if returns => {
+                self.newcomer_hears(role, why);
+                self.return_lost(role);
+            }
+            FabricEvent::Accepted { .. } => {}
+            FabricEvent::Connected { .. } => self.connected(role),
+            FabricEvent::Lost { why, .. } => self.lose(role, why),
+            FabricEvent::Placed { imm, .. } => self.read_placed(role, imm),
+            FabricEvent::Message { bytes, .. } => match Message::decode(&bytes) {
+                Ok((_, message)) => self.message(role, message),
+                Err(_) => self.part_with(role, "it does not speak the protocol"),
+            },
+        }
+    }
+
+    pub(super) fn message(&mut self, role: u16, message: Message) {
+        match message {
+            Message::Staged { position, turn, fine, own_fault, cut_off, received_bytes } => {
+                self.mix.received(role, received_bytes);
+                self.staged(role, (position, turn), fine, own_fault, cut_off);
+            }
+            Message::Closed { position, turn, fine } => self.closed(role, position, turn, fine),
+            Message::ReadFailed { slot } => self.read_failed(role, slot),
+            Message::Ok { tag } => self.answered(role, tag, Ok(None)),
+            Message::Volume { tag, bytes, .. } => self.answered(role, tag, Ok(Some(bytes))),
+            Message::Meta { tag, bytes } if self.is_looked_at(role, tag) => {
+                self.questions.remove(&tag);
+                self.return_looked(role, &bytes);
+            }
+            Message::Pong { tag, storage_silent_ms } => {
+                self.answered(role, tag, Ok(None));
+                self.heard_of_storage(role, storage_silent_ms);
+            }
+            Message::Identity { tag, node } => self.newcomer_is(role, tag, node),
+            Message::Granted { tag, view, incarnation, node } if !self.alive(role) => {
+                let grant = Grant { view, incarnation, node };
+                self.return_granted(role, tag, Some(grant));
+            }
+            Message::Outvoted { tag, granted }
+                if !self.alive(role) && granted <= self.params().epoch =>
+            {
+                self.return_granted(role, tag, None);
+            }
+            Message::Granted { tag, view, incarnation, node } => {
+                self.granted(role, tag, Grant { view, incarnation, node });
+            }
+            Message::Stock { tag, params, items, next } => {
+                self.stock(role, tag, params, items, next);
+            }
+            Message::Outvoted { tag, granted } => self.outvoted(role, tag, granted),
+            Message::Prepared { tag, ring, journal_bytes } => {
+                self.journal_told(role, journal_bytes);
+                self.answered(role, tag, Ok(Some(ring)));
+            }
+            Message::Recorded { tag, mark, items, next } => {
+                self.recorded(role, tag, mark, items, next);
+            }
+            Message::Refused { tag, reason, advice, .. } => {
+                self.answered(role, tag, Err(Refusal::new(reason, advice)));
+            }
+            _ => self.part_with(role, "it does not keep to the protocol"),
+        }
+    }
+
+    /// What a node answers.
+    pub(super) fn question(&mut self, role: u16, tag: u32) -> Option<Question> {
+        self.questions.get(&tag).filter(|(asked, _)| *asked == role)?;
+        self.keeper.answered(self.member_id(role));
+        self.pace.answered(role, Errand::Request(tag), self.keeper.now());
+        Some(self.questions.remove(&tag)?.1)
+    }
+
+    /// A question is answered.
+    pub(super) fn answered(&mut self, role: u16, tag: u32, answer: Result<Option<u64>, Refusal>) {
+        let returning = self.links[usize::from(role)].state;
+        if let (LinkState::Returning(step), Some((asked, Question::Return))) =
+            (returning, self.questions.get(&tag).copied())
+            && asked == role
+        {
+            self.questions.remove(&tag);
+            return self.return_answered(role, step, answer);
+        }
+        let Some(question) = self.question(role, tag) else {
+            return self.part_with(role, "it answers what was not asked");
+        };
+        if let (Question::Flush(_) | Question::Meta, Err(why)) = (question, &answer) {
+            self.do_without(role, why.clone());
+        }
+        match question {
+            Question::Grant | Question::Inventory => self.vote_refused(role, answer.err()),
+            Question::Settle => match answer {
+                Ok(_) => self.voter_answered(role),
+                Err(why) => self.vote_refused(role, Some(why)),
+            },
+            Question::Record(order) => match answer {
+                Ok(_) => self.view_recorded(role, order),
+                Err(why) => self.vote_refused(role, Some(why)),
+            },
+            Question::Open | Question::Prepare | Question::Connect => {
+                self.setup_answered(role, question, answer);
+            }
+            Question::Flush(number) => self.flush_answered(number),
+            Question::Meta => self.meta_answered(),
+            Question::Rewire => self.rewired(role, answer.is_ok()),
+            Question::Journal => self.journal_answered(role, answer.err()),
+            Question::Return => {}
+            Question::Ping => {}
+        }
+    }
+}
