@@ -4,11 +4,10 @@ mod support;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::Child;
 
 use serde_json::json;
-use support::export::{ask, connect, fill, noise};
-use support::nodes::{Node, detail, in_memory, in_stores, members};
+use support::export::{fill, noise};
+use support::nodes::{Node, detail, in_memory, in_stores, kill_while_writing, members, server};
 use support::{Lab, fingerprint, until};
 
 #[test]
@@ -277,34 +276,6 @@ fn what_was_made_goes_again_when_another_node_cannot() {
     lab.ok(&format!("create x -l 5 -n 3 --size 1M{all}"), &[]);
 }
 
-/// Writes the first block of `x` again and again until the process that serves it is killed, in the
-/// middle of that.
-fn kill_while_writing(lab: &Lab, server: &mut Child, content: &[u8]) {
-    let mut stream = connect(&lab.path("x.sock"), "x", content.len());
-    let block = content[..4096].to_vec();
-    let (tell, begun) = std::sync::mpsc::channel();
-    let writer = std::thread::spawn(move || {
-        while ask(&mut stream, 1, 0, &block).is_ok() {
-            // Nobody listens after the first.
-            let _ = tell.send(());
-        }
-    });
-    begun.recv().expect("a write");
-    until("an active array", || {
-        detail(lab, "x")["state"].as_array().unwrap().contains(&json!("active"))
-    });
-    server.kill().and_then(|()| server.wait()).expect("an end");
-    writer.join().expect("no wrong answer");
-}
-
-/// A process that serves `x`.
-fn server(lab: &Lab, all: &str) -> Child {
-    let words = format!("assemble x{all} --export nbd:unix:x.sock --foreground");
-    let server = lab.braid().args(words.split_whitespace()).spawn().expect("a server");
-    until("a running array", || lab.run("status x", &[]).status.success());
-    server
-}
-
 #[test]
 fn an_array_that_stopped_uncleanly_is_resynced_when_it_is_complete() {
     let lab = Lab::new();
@@ -316,12 +287,8 @@ fn an_array_that_stopped_uncleanly_is_resynced_when_it_is_complete() {
     fill(&lab.path("x.sock"), "x", &content);
     kill_while_writing(&lab, &mut server, &content);
     // What only was in their memory is lost.
-    let restart = |(node, store): (Node, &PathBuf)| {
-        let address = node.address.clone();
-        node.kill();
-        Node::start(&lab, &address, &format!("--store {} --ring 64M", store.display()))
-    };
-    let nodes: Vec<Node> = nodes.into_iter().zip(&stores).map(restart).collect();
+    let start_again = |(node, store): (Node, &PathBuf)| node.start_again(&lab, store);
+    let nodes: Vec<Node> = nodes.into_iter().zip(&stores).map(start_again).collect();
     let refused = lab.run(&format!("assemble x{}", members(&nodes[..3], "")), &[]);
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert_eq!(refused.status.code(), Some(1), "{said}");

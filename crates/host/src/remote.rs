@@ -416,7 +416,7 @@ pub fn probe(
     };
     let mut bitmap = None;
     if let Ok(superblock) = &superblock
-        && superblock.supported().is_ok()
+        && superblock.supported_over_nodes().is_ok()
         && let Some(sector) = superblock.bitmap_sector()
     {
         bitmap = Some(remote.bitmap(sector, bytes / SECTOR_BYTES)?);

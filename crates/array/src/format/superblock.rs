@@ -381,7 +381,19 @@ impl Superblock {
     /// # Errors
     /// The features it cannot, by name.
     pub fn supported(&self) -> Result<(), Unsupported> {
-        let bits = self.feature_map & !feature::SUPPORTED;
+        self.supported_with(0)
+    }
+
+    /// The same, where journals of nodes are looked at, too.
+    ///
+    /// # Errors
+    /// As [`supported`](Self::supported).
+    pub fn supported_over_nodes(&self) -> Result<(), Unsupported> {
+        self.supported_with(feature::NODE_JOURNALS)
+    }
+
+    fn supported_with(&self, more: u32) -> Result<(), Unsupported> {
+        let bits = self.feature_map & !(feature::SUPPORTED | more);
         let known = feature::REFUSED.iter().filter(|(bit, _)| bits & bit != 0);
         let mut names: Vec<String> = known.clone().map(|(_, name)| (*name).to_owned()).collect();
         let unknown = known.fold(bits, |left, (bit, _)| left & !bit);

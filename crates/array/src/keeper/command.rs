@@ -207,7 +207,7 @@ impl Keeper {
         let number_free =
             self.members.iter().all(|(_, m)| m.superblock.dev_number != superblock.dev_number);
         let known = superblock.set_uuid == self.superblock.set_uuid
-            && superblock.supported().is_ok()
+            && superblock.supported_over_nodes().is_ok()
             && superblock.events >= intent.bitmap.superblock.events_cleared
             && u32::from(role) < u32::from(self.space.roles())
             && self.members.role(role).holder.is_none()

@@ -1,13 +1,14 @@
 //! Storage nodes as processes of their own.
 
 use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::Lab;
+use super::export::{ask, connect};
+use super::{Lab, until};
 
 /// A node, which ends with this.
 pub(crate) struct Node {
@@ -40,6 +41,13 @@ impl Node {
     /// Sends it a signal: after `STOP` it hangs until `CONT`.
     pub(crate) fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).expect("it runs");
+    }
+
+    /// As after a crash: what only was in its memory is lost.
+    pub(crate) fn start_again(self, lab: &Lab, store: &Path) -> Self {
+        let address = self.address.clone();
+        self.kill();
+        Self::start(lab, &address, &format!("--store {} --ring 64M", store.display()))
     }
 
     pub(crate) fn kill(mut self) {
@@ -75,4 +83,32 @@ pub(crate) fn members(nodes: &[Node], volume: &str) -> String {
 
 pub(crate) fn detail(lab: &Lab, name: &str) -> Value {
     serde_json::from_slice(&lab.ok(&format!("detail {name} --json"), &[])).expect("JSON")
+}
+
+/// Writes the first block of `x` again and again until the process that serves it is killed, in the
+/// middle of that.
+pub(crate) fn kill_while_writing(lab: &Lab, server: &mut Child, content: &[u8]) {
+    let mut stream = connect(&lab.path("x.sock"), "x", content.len());
+    let block = content[..4096].to_vec();
+    let (tell, begun) = std::sync::mpsc::channel();
+    let writer = std::thread::spawn(move || {
+        while ask(&mut stream, 1, 0, &block).is_ok() {
+            // Nobody listens after the first.
+            let _ = tell.send(());
+        }
+    });
+    begun.recv().expect("a write");
+    until("an active array", || {
+        detail(lab, "x")["state"].as_array().unwrap().contains(&json!("active"))
+    });
+    server.kill().and_then(|()| server.wait()).expect("an end");
+    writer.join().expect("no wrong answer");
+}
+
+/// A process that serves `x`.
+pub(crate) fn server(lab: &Lab, all: &str) -> Child {
+    let words = format!("assemble x{all} --export nbd:unix:x.sock --foreground");
+    let server = lab.braid().args(words.split_whitespace()).spawn().expect("a server");
+    until("a running array", || lab.run("status x", &[]).status.success());
+    server
 }
