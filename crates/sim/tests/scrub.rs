@@ -47,7 +47,8 @@ fn array(family: Family, nodes: u16) -> Session {
     };
     let mut session = Session::new(Scenario::calm(params), Rng::new(1), Trace::new(false));
     session.start_client(&[], false).expect("an array");
-    everything(&mut session, Kind::Write { fua: false });
+    // On the nodes' volumes, not in their memory, when it is answered.
+    everything(&mut session, Kind::Write { fua: true });
     session
 }
 
@@ -246,8 +247,9 @@ fn writes_that_go_on_mislead_no_check_and_no_repair() {
                 session.step().expect("no fault");
             }
             if repair {
-                agree(&session);
+                // Reads wait until what is in the nodes' memories is stored.
                 everything(&mut session, Kind::Read);
+                agree(&session);
             }
         }
     }
