@@ -15,6 +15,7 @@ mod part;
 mod pipe;
 mod reads;
 mod record;
+mod request;
 mod ring;
 mod session;
 mod slot;
@@ -24,6 +25,7 @@ mod tests;
 mod thin;
 mod volumes;
 mod votes;
+mod wiring;
 
 use std::collections::BTreeMap;
 

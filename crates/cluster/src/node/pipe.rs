@@ -12,23 +12,25 @@
 //! living node, and nothing in the store has changed until then: the client decides whether the
 //! new content takes the place of the old, everywhere or nowhere.
 
+mod left;
+mod stages;
+mod tasks;
+
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use braid_array::action::Compute;
 use braid_array::fabric::PeerId;
-use braid_array::{Buf, IoOp, MemberId, SECTOR_BYTES};
+use braid_array::{Buf, MemberId};
 
 use super::ids::{ClientId, Violation};
 use super::journal::Journal;
-use super::out::{Flight, Out};
-use super::part::{Part, Place, Work};
+use super::out::Out;
+use super::part::{Part, Place};
 use super::slot::ReadSlot;
 use crate::pipeline::Pipeline;
 use crate::schedule::{Endpoint, Planner};
 use crate::set::{Imm, Mode, Roles, Set};
-use crate::wire::{Item, Message};
 
 /// So many parts are kept: what the largest array needs while nobody is missing.
 const KEPT_PARTS: usize = 1 << 12;
@@ -203,60 +205,6 @@ impl Pipe {
         if started != tasks { Err(format!("{started} tasks, {tasks} under way")) } else { Ok(()) }
     }
 
-    /// Slice-sets whose new content is here whole, whatever of it is stored.
-    fn held(&self) -> impl Iterator<Item = &Live> {
-        let running = self.positions.iter().filter_map(|position| position.running.as_ref());
-        running.filter(|live| match live.stage {
-            Stage::Running | Stage::Recording | Stage::Dropped => false,
-            Stage::Staged => live.fine,
-            Stage::Going => true,
-        })
-    }
-
-    /// A client that comes next has to say what becomes of something.
-    pub(super) fn holds(&self) -> bool {
-        self.write && self.held().next().is_some()
-    }
-
-    /// What a client that comes next is told of.
-    pub(super) fn stock(&self) -> Vec<Item> {
-        let epoch = self.epoch();
-        let stored = self.positions.iter().filter_map(|position| position.stored);
-        let stored = stored.map(|(version, fine)| (version, None, fine));
-        let staged = self.held().map(|live| (live.set.version, Some(live.set.clone()), true));
-        let item = |(version, staged, fine)| Item { version: (epoch, version), staged, fine };
-        staged.chain(stored).map(item).collect()
-    }
-
-    /// Stores what goes of what a client left; how many operations that takes.
-    pub(super) fn store_left(&self, go: &[(u32, u64)], out: &mut Out) -> usize {
-        let mut count = 0;
-        for Live { set, part, .. } in self.held() {
-            if !go.contains(&(self.epoch(), set.version)) {
-                continue;
-            }
-            for task in &part.tasks {
-                let Some(op) = self.store(set, &task.work, part, false) else { continue };
-                out.io(Flight::Settle { orphan: self.client }, self.member, op);
-                count += 1;
-            }
-        }
-        count
-    }
-
-    /// All that goes is stored, and the rest is dropped.
-    pub(super) fn left_is_over(&mut self, go: &[(u32, u64)]) {
-        let epoch = self.epoch();
-        for position in &mut self.positions {
-            if let Some(live) = position.running.take() {
-                self.open -= 1;
-                if go.contains(&(epoch, live.set.version)) {
-                    position.stored = Some((live.set.version, true));
-                }
-            }
-        }
-    }
-
     /// All that is open waits for the client to decide.
     pub(super) fn is_idle(&self) -> bool {
         let mut running = self.positions.iter().filter_map(|position| position.running.as_ref());
@@ -324,313 +272,6 @@ impl Pipe {
         Ok(())
     }
 
-    /// Starts the tasks that wait for nothing, and ends those that wait in vain.
-    fn begin(&mut self, number: u16, part: &Part, out: &mut Out) {
-        for (task, what) in part.tasks.iter().enumerate() {
-            let task = task as u16;
-            match what.work {
-                Work::Arrive { from: Endpoint::Node(node), .. } if !self.stands(node) => {
-                    self.give_up(number, task, node, out);
-                }
-                Work::Arrive { .. } | Work::Store { .. } | Work::Blank { .. } => {}
-                _ if what.needs == 0 => self.start(number, task, out),
-                _ => {}
-            }
-        }
-    }
-
-    fn stands(&self, node: u16) -> bool {
-        let neighbour = &self.neighbours[usize::from(node)];
-        matches!(neighbour.link, Link::Up(_)) && neighbour.told.is_some()
-    }
-
-    /// An arrival that will never come.
-    fn give_up(&mut self, number: u16, task: u16, node: u16, out: &mut Out) {
-        let position = &mut self.positions[usize::from(number)];
-        if position.states[usize::from(task)].phase == Phase::Waiting {
-            self.cut_off(number, node);
-            self.over(number, task, false, out);
-        }
-    }
-
-    /// A slice-set needs a connection that does not stand.
-    fn cut_off(&mut self, number: u16, node: u16) {
-        if let Some(running) = &mut self.positions[usize::from(number)].running {
-            running.cut_off.insert(node);
-        }
-    }
-
-    /// A slice has come (`placed`), or its sender says that it will not.
-    pub(super) fn arrived(
-        &mut self,
-        imm: u32,
-        from: Endpoint,
-        placed: bool,
-        out: &mut Out,
-    ) -> Result<(), Violation> {
-        let imm = Imm::decode(imm);
-        let position = self.positions.get_mut(usize::from(imm.position));
-        let position = position.ok_or(Violation("a slice for no position"))?;
-        if position.running.is_some() {
-            return self.resolve(imm, from, placed, out);
-        }
-        let most = self.pipeline.arrivals(imm.position, self.role) as usize;
-        let known = position.early.iter().any(|early| early.imm == imm);
-        if !self.write || known || position.early.len() >= most {
-            return Err(Violation("a slice that nobody waits for"));
-        }
-        position.early.push(Early { imm, from, placed });
-        Ok(())
-    }
-
-    /// The same, for a slice-set that is open.
-    fn resolve(
-        &mut self,
-        imm: Imm,
-        from: Endpoint,
-        placed: bool,
-        out: &mut Out,
-    ) -> Result<(), Violation> {
-        let position = &self.positions[usize::from(imm.position)];
-        let Some(running) = &position.running else {
-            return Err(Violation("more slices than the slice-set has"));
-        };
-        let task = running.part.arrival(usize::from(imm.transfer));
-        let task = task.filter(|_| imm.turn == Imm::turn(running.set.turn));
-        let task = task.ok_or(Violation("a slice that the slice-set has not"))?;
-        let sender = match running.part.tasks[usize::from(task)].work {
-            Work::Arrive { from, .. } => Some(from),
-            _ => None,
-        };
-        if sender != Some(from) || position.states[usize::from(task)].phase != Phase::Waiting {
-            return Err(Violation("a slice twice or from a stranger"));
-        }
-        if placed {
-            out.received_bytes += u64::from(running.set.len);
-        }
-        self.over(imm.position, task, placed, out);
-        Ok(())
-    }
-
-    /// The executor has carried a task out.
-    pub(super) fn done(&mut self, number: u16, task: u16, fine: bool, out: &mut Out) {
-        let fine = fine || self.peeked_in_vain(number, task);
-        if let Some(running) = &mut self.positions[usize::from(number)].running
-            && !fine
-        {
-            match running.part.tasks[usize::from(task)].work {
-                Work::Put { node, .. } => running.cut_off.insert(node),
-                _ => running.own_fault = true,
-            }
-        }
-        self.over(number, task, fine, out);
-    }
-
-    /// A connection to another node is over: what it did not send will not come.
-    pub(super) fn lost(&mut self, role: u16, out: &mut Out) {
-        self.neighbours[usize::from(role)].link = Link::Lost;
-        for number in 0..self.positions.len() as u16 {
-            let Some(running) = &self.positions[usize::from(number)].running else { continue };
-            let part = Arc::clone(&running.part);
-            for task in part.arrivals() {
-                let work = &part.tasks[usize::from(task)].work;
-                let theirs = Endpoint::Node(role);
-                if matches!(work, Work::Arrive { from, .. } if *from == theirs) {
-                    self.give_up(number, task, role, out);
-                }
-            }
-        }
-    }
-
-    fn over(&mut self, number: u16, task: u16, fine: bool, out: &mut Out) {
-        let position = &mut self.positions[usize::from(number)];
-        let Some(running) = &mut position.running else { return };
-        position.states[usize::from(task)].phase = Phase::Over;
-        running.fine &= fine;
-        let part = Arc::clone(&running.part);
-        if part.tasks[usize::from(task)].work.is_store() {
-            running.stores -= 1;
-            if running.stores == 0 {
-                self.close(number, out);
-            }
-            return;
-        }
-        running.before -= 1;
-        if running.before == 0 {
-            return self.staged(number, out);
-        }
-        for &next in &part.tasks[usize::from(task)].next {
-            let state = &mut self.positions[usize::from(number)].states[usize::from(next)];
-            state.needs -= 1;
-            state.spoiled |= !fine;
-            match (state.needs, state.spoiled) {
-                _ if part.tasks[usize::from(next)].work.is_store() => {}
-                (0, false) => self.start(number, next, out),
-                (0, true) => self.skip(number, next, out),
-                _ => {}
-            }
-        }
-    }
-
-    /// All but the stores is over: it is recorded first, if that is to be.
-    fn staged(&mut self, number: u16, out: &mut Out) {
-        let Some((set, _)) = self.running(number) else { return };
-        let recorded = self.is_recorded(set);
-        let Some(running) = &mut self.positions[usize::from(number)].running else { return };
-        if recorded && running.fine {
-            running.stage = Stage::Recording;
-            return self.record(number, out);
-        }
-        self.tell_staged(number, out);
-    }
-
-    /// It is recorded, or cannot be.
-    pub(super) fn recorded(&mut self, number: u16, fine: bool, out: &mut Out) {
-        let Some(running) = &mut self.positions[usize::from(number)].running else { return };
-        running.fine &= fine;
-        running.own_fault |= !fine;
-        match running.stage {
-            Stage::Dropped => self.close(number, out),
-            _ => self.tell_staged(number, out),
-        }
-    }
-
-    pub(super) fn is_dropped(&self, number: u16) -> bool {
-        let running = self.positions[usize::from(number)].running.as_ref();
-        running.is_some_and(|running| running.stage == Stage::Dropped)
-    }
-
-    /// The client hears how it went.
-    fn tell_staged(&mut self, number: u16, out: &mut Out) {
-        let Some(running) = &mut self.positions[usize::from(number)].running else { return };
-        running.stage = Stage::Staged;
-        let staged = Message::Staged {
-            position: number,
-            turn: running.set.turn,
-            fine: running.fine,
-            own_fault: running.own_fault,
-            cut_off: running.cut_off,
-            received_bytes: out.received_bytes,
-        };
-        out.send(self.peer, self.epoch(), &staged);
-    }
-
-    /// The client says that a slice-set takes the place of what is stored.
-    pub(super) fn go(&mut self, number: u16, turn: u32, out: &mut Out) -> Result<(), Violation> {
-        let running = self.decided(number, turn)?;
-        if !running.fine {
-            return Err(Violation("a slice-set goes that is not whole"));
-        }
-        running.stage = Stage::Going;
-        let part = Arc::clone(&running.part);
-        if running.stores == 0 {
-            self.close(number, out);
-            return Ok(());
-        }
-        for (task, what) in (0..).zip(&part.tasks) {
-            if what.work.is_store() {
-                self.start(number, task, out);
-            }
-        }
-        Ok(())
-    }
-
-    /// The client says that a slice-set is not to be stored.
-    pub(super) fn drop_set(
-        &mut self,
-        number: u16,
-        turn: u32,
-        out: &mut Out,
-    ) -> Result<(), Violation> {
-        let running = self.decided(number, turn)?;
-        let fine = running.fine;
-        // What is recorded of it must not come back after what is written there next.
-        if fine && self.running(number).is_some_and(|(set, _)| self.is_recorded(set)) {
-            if let Some(running) = &mut self.positions[usize::from(number)].running {
-                running.stage = Stage::Dropped;
-            }
-            self.record(number, out);
-        } else {
-            self.close(number, out);
-        }
-        Ok(())
-    }
-
-    /// The slice-set that a client decides about.
-    fn decided(&mut self, number: u16, turn: u32) -> Result<&mut Live, Violation> {
-        let position = self.positions.get_mut(usize::from(number));
-        let running = position.and_then(|position| position.running.as_mut());
-        let waits = |live: &&mut Live| live.set.turn == turn && live.stage == Stage::Staged;
-        running.filter(waits).ok_or(Violation("a decision on what is not staged"))
-    }
-
-    /// A task that lacks what it needs.
-    fn skip(&mut self, number: u16, task: u16, out: &mut Out) {
-        let Some(running) = &self.positions[usize::from(number)].running else { return };
-        if let Work::Put { node, transfer, .. } = running.part.tasks[usize::from(task)].work
-            && let Link::Up(peer) = self.neighbours[usize::from(node)].link
-        {
-            let imm = Imm::of(&running.set, transfer).encode();
-            out.send(peer, self.epoch(), &Message::Missing { imm });
-        }
-        self.over(number, task, false, out);
-    }
-
-    fn start(&mut self, number: u16, task: u16, out: &mut Out) {
-        let position = &mut self.positions[usize::from(number)];
-        position.states[usize::from(task)].phase = Phase::Started;
-        let spoiled = position.states[usize::from(task)].spoiled;
-        let Some(running) = &self.positions[usize::from(number)].running else { return };
-        let flight = Flight::Task { client: self.client, position: number, task };
-        let (part, set) = (&running.part, &running.set);
-        let slot = |place| self.slot(part, set, place);
-        let sector = |row| {
-            let byte = self.pipeline.member_byte(set.stripe, row, set.offset);
-            self.data_sector + byte / SECTOR_BYTES
-        };
-        match &part.tasks[usize::from(task)].work {
-            Work::Arrive { .. } => unreachable!("nothing comes before it"),
-            &Work::Read { row, into } | &Work::Peek { row, into } => {
-                out.io(flight, self.member, IoOp::Read { sector: sector(row), buf: slot(into) });
-            }
-            Work::Store { .. } | Work::Blank { .. } => {
-                self.start_store((number, task), spoiled, out);
-            }
-            Work::Sum { inputs, output, accumulate } => {
-                let compute = Compute::Sum {
-                    inputs: inputs.iter().map(|&(place, _)| slot(place)).collect(),
-                    coefs: inputs.iter().map(|&(_, coef)| coef).collect(),
-                    outputs: vec![slot(*output)],
-                    accumulate: *accumulate,
-                };
-                out.compute(flight, compute);
-            }
-            &Work::Put { node, transfer, from } => {
-                let neighbour = &self.neighbours[usize::from(node)];
-                if let (Link::Up(peer), Some((ring, _))) = (neighbour.link, &neighbour.told) {
-                    let to = self.pipeline.arrival(&part.plan, set, transfer).offset;
-                    let imm = Imm::of(set, transfer).encode();
-                    out.put(flight, peer, slot(from), ring.wrapping_add(to), imm);
-                } else {
-                    self.cut_off(number, node);
-                    self.over(number, task, false, out);
-                }
-            }
-        }
-    }
-
-    /// A task could not read what would only have been of use: what it was for hears of it.
-    fn peeked_in_vain(&mut self, number: u16, task: u16) -> bool {
-        let position = &mut self.positions[usize::from(number)];
-        let Some(running) = &position.running else { return false };
-        let task = &running.part.tasks[usize::from(task)];
-        let peek = matches!(task.work, Work::Peek { .. });
-        for &next in task.next.iter().filter(|_| peek) {
-            position.states[usize::from(next)].spoiled = true;
-        }
-        peek
-    }
-
     pub(super) fn running(&self, number: u16) -> Option<(&Set, &Part)> {
         let running = self.positions[usize::from(number)].running.as_ref()?;
         Some((&running.set, &running.part))
@@ -645,16 +286,5 @@ impl Pipe {
             Place::Old(row) => self.pipeline.old(set, self.role, row),
         };
         Buf { offset: self.ring + buf.offset, ..buf }
-    }
-
-    fn close(&mut self, number: u16, out: &mut Out) {
-        let Some(running) = self.positions[usize::from(number)].running.take() else { return };
-        self.open -= 1;
-        if running.stage == Stage::Going {
-            self.positions[usize::from(number)].stored = Some((running.set.version, running.fine));
-        }
-        let closed =
-            Message::Closed { position: number, turn: running.set.turn, fine: running.fine };
-        out.send(self.peer, self.epoch(), &closed);
     }
 }

@@ -1,0 +1,187 @@
+//! The pipelines of clients: their rings, and the connections of their nodes to each other.
+
+use braid_array::fabric::{FabricOp, PeerId};
+use braid_array::{Action, Refusal, SECTOR_BYTES};
+
+use super::Node;
+use super::ids::{ClientId, Violation};
+use super::pipe::{Link, Pipe};
+use super::session::Conn;
+use super::volumes::Held;
+use crate::pipeline::{Params, Pipeline};
+use crate::wire::{Message, PeerAddress};
+
+/// The longest name of a host, and a port.
+const MAX_ADDRESS_BYTES: usize = 253 + 6;
+
+impl Node {
+    pub(super) fn prepare(
+        &mut self,
+        id: ClientId,
+        tag: u32,
+        (role, data_sector): (u16, u64),
+        params: Params,
+        held: &Held,
+    ) -> Result<(), Violation> {
+        let Some(client) = self.clients.get(&id) else { return Ok(()) };
+        let peer = client.peer.filter(|_| client.pipe.is_none());
+        let peer = peer.ok_or(Violation("a second pipeline on one connection"))?;
+        if held.write && client.vote.is_none_or(|(_, granted)| granted != params.epoch) {
+            return Err(Violation("a pipeline of an epoch that was not granted"));
+        }
+        match self.set_up((id, peer), role, data_sector, params, held) {
+            Ok(pipe) => {
+                self.out.admit(peer, pipe.window());
+                self.sessions.insert(params.session, id);
+                if let Some(client) = self.clients.get_mut(&id) {
+                    client.epoch = client.epoch.max(params.epoch);
+                    client.pipe = Some(pipe);
+                }
+                if held.write {
+                    self.look_for_journal(id, tag, held.volume.bytes);
+                } else {
+                    self.prepared(id, tag, None);
+                }
+            }
+            Err(why) => self.refuse(id, tag, why),
+        }
+        Ok(())
+    }
+
+    fn set_up(
+        &mut self,
+        client: (ClientId, PeerId),
+        role: u16,
+        data_sector: u64,
+        params: Params,
+        held: &Held,
+    ) -> Result<Pipe, Refusal> {
+        if self.sessions.contains_key(&params.session) {
+            return Err(Refusal::new(
+                "a pipeline of this session is here already",
+                "give every role another node and try again",
+            ));
+        }
+        if role >= params.nodes {
+            let reason = format!("there is no role {role} of {} nodes", params.nodes);
+            return Err(Refusal::new(reason, "use a lower"));
+        }
+        let pipeline = Pipeline::new(params)?;
+        let used = pipeline.member_byte(params.stripes, 0, 0);
+        let end = data_sector.checked_mul(SECTOR_BYTES).and_then(|start| start.checked_add(used));
+        if end.is_none_or(|end| end > held.volume.bytes) {
+            let (name, bytes) = (&held.name, held.volume.bytes);
+            return Err(Refusal::new(
+                format!("volume {name} of {bytes} bytes is too small for its part of the array"),
+                "use the volume that the array was created on",
+            ));
+        }
+        let bytes = pipeline.ring_bytes(role);
+        let ring = self.rings.take(bytes).map_err(|free| {
+            Refusal::new(
+                format!("a ring of {bytes} bytes is needed and {free} are free"),
+                "start the node with a larger --ring",
+            )
+        })?;
+        let place = (held.volume.member, data_sector, held.write);
+        Ok(Pipe::new(client, role, place, ring, pipeline))
+    }
+
+    pub(super) fn connect(
+        &mut self,
+        id: ClientId,
+        tag: u32,
+        peers: Vec<PeerAddress>,
+    ) -> Result<(), Violation> {
+        let Some(client) = self.clients.get_mut(&id) else { return Ok(()) };
+        let pipe = client.pipe.as_mut().ok_or(Violation("Connect before Prepare"))?;
+        // Who only reads has no use for it, and may not send this node anywhere.
+        if !pipe.write || peers.iter().any(|peer| peer.address.len() > MAX_ADDRESS_BYTES) {
+            return Err(Violation("a Connect that no array needs"));
+        }
+        let mut roles: Vec<u16> = peers.iter().map(|peer| peer.role).collect();
+        roles.sort_unstable();
+        let twice = roles.windows(2).any(|pair| pair[0] == pair[1]);
+        let stranger = |&role: &u16| role == pipe.role || role >= pipe.pipeline.params().nodes;
+        if twice || roles.iter().any(stranger) || pipe.connecting.is_some() {
+            return Err(Violation("a Connect that names the wrong nodes"));
+        }
+        pipe.connecting = Some(tag);
+        for PeerAddress { role, address, ring } in peers {
+            let neighbour = &mut pipe.neighbours[usize::from(role)];
+            neighbour.told = Some((ring, address.clone()));
+            if !matches!(neighbour.link, Link::Absent | Link::Lost) {
+                continue;
+            }
+            neighbour.link = Link::Absent;
+            if role > pipe.role {
+                let peer = PeerId(self.next_peer);
+                self.next_peer = (self.next_peer + 1) % PeerId::FIRST_ACCEPTED;
+                neighbour.link = Link::Dialing(peer);
+                self.conns.insert(peer, Conn::Dialing(id, role));
+                self.out.push(Action::Fabric(FabricOp::Connect { peer, address }));
+            }
+        }
+        self.check_connected(id);
+        Ok(())
+    }
+
+    /// Answers `Connect` when all nodes that it names are there.
+    fn check_connected(&mut self, id: ClientId) {
+        let pipe = self.clients.get_mut(&id).and_then(|client| client.pipe.as_mut());
+        let Some(pipe) = pipe else { return };
+        let mut told = pipe.neighbours.iter().filter(|neighbour| neighbour.told.is_some());
+        if told.all(|neighbour| matches!(neighbour.link, Link::Up(_)))
+            && let Some(tag) = pipe.connecting.take()
+        {
+            self.answer(id, &Message::Ok { tag });
+        }
+    }
+
+    /// A connection that we asked for stands.
+    pub(super) fn connected(&mut self, peer: PeerId) {
+        let Some(&Conn::Dialing(id, role)) = self.conns.get(&peer) else { return };
+        let pipe = self.clients.get_mut(&id).and_then(|client| client.pipe.as_mut());
+        let Some(pipe) = pipe else { return };
+        self.conns.insert(peer, Conn::Node(id, role));
+        pipe.neighbours[usize::from(role)].link = Link::Up(peer);
+        let session = pipe.pipeline.params().session;
+        self.out.admit(peer, pipe.window());
+        self.out.send(peer, pipe.epoch(), &Message::Join { session, role: pipe.role });
+        self.check_connected(id);
+    }
+
+    /// Another node says which pipeline it belongs to.
+    pub(super) fn join(&mut self, peer: PeerId, session: u64, role: u16) -> Result<(), Violation> {
+        let stranger = Violation("a node that no pipeline waits for");
+        let id = self.sessions.get(&session).copied().ok_or(stranger)?;
+        let client = self.clients.get_mut(&id).filter(|client| client.is_here());
+        let pipe = client.and_then(|client| client.pipe.as_mut()).ok_or(stranger)?;
+        // One that comes back may be here before the client has told of it.
+        let link = pipe.neighbours.get(usize::from(role)).map(|neighbour| neighbour.link);
+        if role >= pipe.role || !matches!(link, Some(Link::Absent | Link::Lost)) {
+            return Err(stranger);
+        }
+        pipe.neighbours[usize::from(role)].link = Link::Up(peer);
+        self.out.admit(peer, pipe.window());
+        self.conns.insert(peer, Conn::Node(id, role));
+        self.check_connected(id);
+        Ok(())
+    }
+
+    /// Another node is not of the array any more: nothing of it may land here.
+    pub(super) fn without(&mut self, id: ClientId, role: u16) -> Result<(), Violation> {
+        let pipe = self.clients.get_mut(&id).and_then(|client| client.pipe.as_mut());
+        let pipe = pipe.ok_or(Violation("Without before Prepare"))?;
+        let neighbour = pipe.neighbours.get(usize::from(role));
+        let link = neighbour.ok_or(Violation("Without a role that is none"))?.link;
+        if let Link::Up(peer) | Link::Dialing(peer) = link {
+            self.conns.remove(&peer);
+            self.out.hang_up(peer);
+        }
+        pipe.neighbours[usize::from(role)].told = None;
+        pipe.lost(role, &mut self.out);
+        self.check_connected(id);
+        Ok(())
+    }
+}
