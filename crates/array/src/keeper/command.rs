@@ -337,11 +337,11 @@ impl Keeper {
                 if !traffic.quiet || !self.sync.is_idle() || !self.meta.is_idle() {
                     return;
                 }
-                self.clean.active = false;
+                let ticket = self.go_clean();
                 if self.intent.is_some() && self.members.degraded() == 0 {
                     self.wish_clear_bits();
                 }
-                self.stop.ticket = Some(self.wish_superblock(true));
+                self.stop.ticket = Some(ticket);
             }
             Some(ticket) if self.meta.is_done(ticket) && self.meta.is_idle() && !self.stop.over => {
                 self.stop.over = true;

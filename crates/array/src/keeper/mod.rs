@@ -147,8 +147,9 @@ pub struct Keeper {
 /// Whether the superblocks say clean, and how much of the array is in sync.
 #[derive(Debug)]
 struct Clean {
-    /// Writes may be in flight, and the superblocks say so (or will, by `ticket`).
+    /// Writes may be in flight.
     active: bool,
+    /// The superblocks say whether they may, once this update is done.
     ticket: u64,
     on_disk: bool,
     /// Sync space below is in sync; as far as superblocks may say.
@@ -463,8 +464,7 @@ impl Keeper {
             return;
         }
         if self.safe_mode_at().is_some_and(|at| at <= self.now) {
-            self.clean.active = false;
-            self.wish_superblock(true);
+            self.go_clean();
         }
         if self.clear_due().is_some_and(|at| at <= self.now) {
             let sleep = self.daemon_sleep_ms();
@@ -483,6 +483,13 @@ impl Keeper {
         }
         let more = [always, self.safe_mode_at(), self.clear_due(), self.sync.deadline(self.now)];
         more.into_iter().flatten().min()
+    }
+
+    /// Nothing is being written: the superblocks are to say so. The ticket to wait for.
+    fn go_clean(&mut self) -> u64 {
+        self.clean.active = false;
+        self.clean.ticket = self.wish_superblock(true);
+        self.clean.ticket
     }
 
     /// When the array, if it stays idle, is to be marked clean.

@@ -16,11 +16,13 @@ impl Keeper {
             superblock.feature_map |= feature::NODE_JOURNALS;
         }
         let unsynced_sectors = self.sync.left.as_ref().map_or(0, Ranges::sectors);
+        // Who hears "clean" may rely on it, so the members know it before.
+        let active = self.clean.active || !self.is_told(self.clean.ticket);
         let state = if self.failed {
             ArrayState::Failed
         } else if self.read_only || self.writes_over {
             ArrayState::ReadOnly
-        } else if (self.clean.active || unsynced_sectors > 0) && self.is_redundant() {
+        } else if (active || unsynced_sectors > 0) && self.is_redundant() {
             ArrayState::Active
         } else {
             ArrayState::Clean

@@ -7,6 +7,7 @@ use super::world::Fate;
 use super::*;
 use crate::action::{Command, IoError};
 use crate::keeper::SAFE_MODE_MS;
+use crate::status::ArrayState;
 
 /// The superblocks say "active", and no time passes that would change it: background work does
 /// not wait either.
@@ -196,6 +197,18 @@ fn the_superblocks_say_clean_after_idling_and_active_before_the_next_write() {
     assert!(world.written().is_empty(), "written while the superblocks said clean");
     world.hold_nothing();
     assert!(!world.written().is_empty());
+}
+
+#[test]
+fn nobody_is_told_clean_before_the_superblocks_say_so() {
+    let mut world = World::new(5, 2, 3, 16);
+    make_active(&mut world);
+    world.hold(|_, op| is_superblock(op));
+    assert!(world.pass_time());
+    assert_eq!(world.held.len(), 3);
+    assert_eq!(world.array.status().state, ArrayState::Active);
+    world.hold_nothing();
+    assert_eq!(world.array.status().state, ArrayState::Clean);
 }
 
 /// One event behind counts as current, and a forced start takes such a member back.
