@@ -18,7 +18,7 @@ pub struct ClientConfig {
     pub read_only: bool,
     /// Only has a look, read-only: takes the array over from nobody, and changes nothing.
     pub looks: bool,
-    /// The client makes parities when that is faster: see [`mix`].
+    /// The client makes parities itself where that is faster.
     pub mix: bool,
     /// A node that owes an answer and says nothing for so long is lost, in milliseconds.
     pub node_timeout_ms: u64,

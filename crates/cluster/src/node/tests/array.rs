@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use braid_array::code::{Cell, Content, Terms};
 use braid_array::fabric::PeerId;
+use braid_array::level::{Layout, Level};
 
 use super::world::World;
 use crate::family::Family;
@@ -19,6 +20,29 @@ pub(super) const ENCODER: Planner = Planner::Encoder { node: 0 };
 pub(super) const CHUNK: u32 = 8192;
 const SLICE: u32 = 4096;
 const ARENA_BYTES: usize = 8 << 20;
+/// What lies on nodes that lack what they should have.
+pub(super) const RUBBISH: u8 = 0xee;
+
+pub(super) fn md(level: Level) -> Family {
+    Family::Md { level, layout: Layout::default_for(level) }
+}
+
+/// md's levels with redundancy, and over how many nodes.
+pub(super) fn levels() -> Vec<(Family, u16)> {
+    let levels = [
+        (Level::Raid1, 2),
+        (Level::Raid1, 3),
+        (Level::Raid10, 4),
+        (Level::Raid10, 5),
+        (Level::Raid4, 3),
+        (Level::Raid4, 4),
+        (Level::Raid5, 3),
+        (Level::Raid5, 5),
+        (Level::Raid6, 4),
+        (Level::Raid6, 6),
+    ];
+    levels.map(|(level, nodes)| (md(level), nodes)).to_vec()
+}
 
 pub(super) struct Array {
     pub(super) world: World,
@@ -253,9 +277,29 @@ impl Array {
 
     /// Every member holds what a direct encoding of the model says.
     pub(super) fn verify(&self) {
+        self.verify_without(Roles::NONE);
+    }
+
+    /// The same, of all but these.
+    pub(super) fn verify_without(&self, missing: Roles) {
+        let Params { nodes, stripes, .. } = *self.pipeline.params();
+        for stripe in 0..stripes {
+            for node in (0..nodes).filter(|&node| !missing.contains(node)) {
+                let wrong = self.wrong_rows(stripe, node);
+                assert_eq!(wrong, [], "stripe {stripe}, node {node} without {missing:?}");
+            }
+        }
+    }
+
+    /// Gives every block some content.
+    pub(super) fn fill_all(&mut self) {
         for stripe in 0..self.pipeline.params().stripes {
-            for node in 0..self.pipeline.params().nodes {
-                assert_eq!(self.wrong_rows(stripe, node), [], "stripe {stripe}, node {node}");
+            for offset in (0..CHUNK).step_by(SLICE as usize) {
+                let whole = self.set((stripe % 2) as u16, stripe);
+                let set = Set { offset, ..whole };
+                self.write(&set);
+                self.run();
+                self.expect_closed(&[set]);
             }
         }
     }
