@@ -8,7 +8,7 @@
 //! in what else is wanted of its range, and is kept until its buffers are needed or its range is
 //! written.
 
-use super::extent::{Extent, Piece, Want, Whom, Whose};
+use super::extent::{Extent, Piece, Spot, Want, Whom, Whose};
 use super::{BTreeMap, BTreeSet, Buf, Cell, Client, Key, RequestError, Use, VecDeque};
 use braid_array::code::{Recovery, Step, StripeCode};
 use braid_array::keeper::{Redundancy, SyncSpace};
@@ -65,6 +65,19 @@ enum Unfit {
     Never,
 }
 
+/// Decodings, by number.
+#[derive(Debug, Default)]
+pub(super) struct Decodes {
+    pub(super) jobs: BTreeMap<u32, Decode>,
+    /// What waits to begin.
+    waiting: VecDeque<u32>,
+    /// Those that take in what else is wanted of a range.
+    pub(super) shared: BTreeMap<Spot, u32>,
+    /// Those with nothing to do, the oldest first.
+    pub(super) kept: VecDeque<u32>,
+    next: u32,
+}
+
 impl Decode {
     /// Where it reads, while it does.
     pub(super) fn reads(&self) -> Option<&Extent> {
@@ -81,13 +94,13 @@ impl Client {
     /// Wants blocks of a range while nodes are lost.
     pub(super) fn decode(&mut self, range: Extent, wanted: Vec<Want>) {
         let place = range.place();
-        if let Some(&job) = self.shared_decodes.get(&place)
+        if let Some(&job) = self.decodes.shared.get(&place)
             && self.join(job, &wanted)
         {
             return;
         }
         let job = self.new_decode(range, wanted, true, BTreeSet::new());
-        self.shared_decodes.insert(place, job);
+        self.decodes.shared.insert(place, job);
     }
 
     /// Wants blocks of a range back that this node cannot read.
@@ -98,20 +111,20 @@ impl Client {
     /// Wants lost blocks of a range that a slice-set changes. It goes first, as it holds buffers.
     pub(super) fn decode_for_set(&mut self, range: Extent, wanted: Vec<Want>) {
         let job = self.new_decode(range, wanted, false, BTreeSet::new());
-        if let Some(decode) = self.decodes.get_mut(&job) {
+        if let Some(decode) = self.decodes.jobs.get_mut(&job) {
             decode.for_set = true;
         }
-        self.waiting_decodes.rotate_right(1);
+        self.decodes.waiting.rotate_right(1);
     }
 
     /// What is kept of a range is not what is there any more.
     pub(super) fn forget_kept(&mut self, stripe: u64, offset: u32, len: u32) {
-        let spots = self.shared_decodes.range((stripe, 0, 0)..(stripe + 1, 0, 0));
+        let spots = self.decodes.shared.range((stripe, 0, 0)..(stripe + 1, 0, 0));
         let hit = |at: u32, other: u32| at < offset + len && offset < at + other;
         let old = spots.filter(|&(&(_, at, other), _)| hit(at, other)).map(|(_, &job)| job);
-        let old: Vec<u32> = old.filter(|job| self.kept_decodes.contains(job)).collect();
+        let old: Vec<u32> = old.filter(|job| self.decodes.kept.contains(job)).collect();
         for job in old {
-            self.kept_decodes.retain(|&kept| kept != job);
+            self.decodes.kept.retain(|&kept| kept != job);
             self.forget(job);
         }
     }
@@ -123,8 +136,8 @@ impl Client {
         shared: bool,
         without: BTreeSet<u16>,
     ) -> u32 {
-        let job = self.next_decode;
-        self.next_decode = self.next_decode.wrapping_add(1);
+        let job = self.decodes.next;
+        self.decodes.next = self.decodes.next.wrapping_add(1);
         let decode = Decode {
             range,
             shared,
@@ -138,14 +151,14 @@ impl Client {
             work: VecDeque::new(),
             busy: None,
         };
-        self.decodes.insert(job, decode);
-        self.waiting_decodes.push_back(job);
+        self.decodes.jobs.insert(job, decode);
+        self.decodes.waiting.push_back(job);
         job
     }
 
     /// Has a decoding do this, too; false when it cannot.
     fn join(&mut self, job: u32, wanted: &[Want]) -> bool {
-        let Some(decode) = self.decodes.get_mut(&job) else { return false };
+        let Some(decode) = self.decodes.jobs.get_mut(&job) else { return false };
         match decode.state {
             State::Waiting => {
                 decode.wanted.extend(wanted);
@@ -153,7 +166,7 @@ impl Client {
             }
             State::Working => self.begin_with(job, wanted).is_ok(),
             State::Kept => {
-                self.kept_decodes.retain(|&kept| kept != job);
+                self.decodes.kept.retain(|&kept| kept != job);
                 let begun = self.begin_with(job, wanted).is_ok();
                 if begun {
                     self.decode_step(job);
@@ -172,11 +185,11 @@ impl Client {
     /// Begins with what waits, in order, as far as slices and buffers are free.
     pub(super) fn start_decodes(&mut self) {
         let mut later = VecDeque::new();
-        while let Some(job) = self.waiting_decodes.pop_front() {
-            let Some(decode) = self.decodes.get_mut(&job) else { continue };
+        while let Some(job) = self.decodes.waiting.pop_front() {
+            let Some(decode) = self.decodes.jobs.get_mut(&job) else { continue };
             let wanted = std::mem::take(&mut decode.wanted);
             let begun = self.begin_with(job, &wanted);
-            let Some(decode) = self.decodes.get_mut(&job) else { continue };
+            let Some(decode) = self.decodes.jobs.get_mut(&job) else { continue };
             match begun {
                 Ok(()) => self.decode_step(job),
                 Err(Unfit::Never) if decode.shared => self.dissolve(job, wanted),
@@ -198,14 +211,14 @@ impl Client {
                 }
             }
         }
-        later.append(&mut self.waiting_decodes);
-        self.waiting_decodes = later;
+        later.append(&mut self.decodes.waiting);
+        self.decodes.waiting = later;
     }
 
     /// Has blocks read and formed that a decoding does not have yet, and handed to those who want
     /// them.
     fn begin_with(&mut self, job: u32, wanted: &[Want]) -> Result<(), Unfit> {
-        let Some(decode) = self.decodes.get(&job) else { return Err(Unfit::Never) };
+        let Some(decode) = self.decodes.jobs.get(&job) else { return Err(Unfit::Never) };
         let range = decode.range;
         let key = self.key_of(&range);
         if !decode.for_set && self.areas.get(&key).is_some_and(|area| area.sets > 0) {
@@ -233,7 +246,7 @@ impl Client {
         let formed = recovery.steps().iter().map(|step| step.cell);
         let new: Vec<Cell> = reads.iter().copied().chain(formed).collect();
         let staged = self.stage(new.len(), range.len).ok_or(Unfit::NoRoom)?;
-        let Some(decode) = self.decodes.get_mut(&job) else { return Err(Unfit::Never) };
+        let Some(decode) = self.decodes.jobs.get_mut(&job) else { return Err(Unfit::Never) };
         decode.blocks.extend(new.into_iter().zip(staged));
         decode.reads += reads.len() as u32;
         decode.work.extend(recovery.steps().iter().cloned().map(Work::Form));
@@ -257,7 +270,7 @@ impl Client {
             if let Some(bufs) = self.staging.take(count, len) {
                 return Some(bufs);
             }
-            let oldest = self.kept_decodes.pop_front()?;
+            let oldest = self.decodes.kept.pop_front()?;
             self.forget(oldest);
         }
     }
@@ -296,7 +309,7 @@ impl Client {
     }
 
     pub(super) fn decode_read_done(&mut self, job: u32, fine: bool) {
-        let Some(decode) = self.decodes.get_mut(&job) else { return };
+        let Some(decode) = self.decodes.jobs.get_mut(&job) else { return };
         decode.reads -= 1;
         decode.failed |= !fine;
         self.decode_step(job);
@@ -304,7 +317,7 @@ impl Client {
 
     /// A node could not read a block for a decoding.
     pub(super) fn decode_read_failed(&mut self, job: u32, node: u16) {
-        if let Some(decode) = self.decodes.get_mut(&job) {
+        if let Some(decode) = self.decodes.jobs.get_mut(&job) {
             decode.without.insert(node);
         }
         self.decode_read_done(job, false);
@@ -312,7 +325,7 @@ impl Client {
 
     /// Does the next thing; after the last, the decoding is over.
     fn decode_step(&mut self, job: u32) {
-        let Some(decode) = self.decodes.get_mut(&job) else { return };
+        let Some(decode) = self.decodes.jobs.get_mut(&job) else { return };
         if decode.reads > 0 || decode.busy.is_some() {
             return;
         }
@@ -332,7 +345,7 @@ impl Client {
     }
 
     pub(super) fn decode_step_done(&mut self, job: u32) {
-        let Some(decode) = self.decodes.get_mut(&job) else { return };
+        let Some(decode) = self.decodes.jobs.get_mut(&job) else { return };
         if let Some(Work::Answer(_, want)) = decode.busy.take() {
             self.want_over(want.whom, Ok(()));
         }
@@ -342,7 +355,7 @@ impl Client {
     /// From the beginning, without one more node; each request on its own, as the others may do
     /// without what could not be read.
     fn decode_again(&mut self, job: u32) {
-        let Some(decode) = self.decodes.get_mut(&job) else { return };
+        let Some(decode) = self.decodes.jobs.get_mut(&job) else { return };
         let answer = |work| match work {
             Work::Answer(_, want) => Some(want),
             Work::Form(_) => None,
@@ -355,7 +368,7 @@ impl Client {
             (decode.state, decode.wanted, decode.failed) = (State::Waiting, wanted, false);
             let blocks = std::mem::take(&mut decode.blocks);
             self.staging.give(blocks.into_values());
-            self.waiting_decodes.push_back(job);
+            self.decodes.waiting.push_back(job);
         }
         self.reader_gone(&range);
     }
@@ -373,12 +386,12 @@ impl Client {
     }
 
     fn decode_over(&mut self, job: u32) {
-        let Some(Decode { range, shared, .. }) = self.decodes.get(&job) else { return };
+        let Some(Decode { range, shared, .. }) = self.decodes.jobs.get(&job) else { return };
         let (range, keeps) = (*range, *shared);
-        match self.decodes.get_mut(&job).filter(|_| keeps) {
+        match self.decodes.jobs.get_mut(&job).filter(|_| keeps) {
             Some(decode) => {
                 decode.state = State::Kept;
-                self.kept_decodes.push_back(job);
+                self.decodes.kept.push_back(job);
             }
             None => drop(self.forget(job)),
         }
@@ -393,11 +406,11 @@ impl Client {
     }
 
     pub(super) fn forget(&mut self, job: u32) -> Option<Decode> {
-        let mut decode = self.decodes.remove(&job)?;
+        let mut decode = self.decodes.jobs.remove(&job)?;
         self.staging.give(std::mem::take(&mut decode.blocks).into_values());
         let place = decode.range.place();
-        if self.shared_decodes.get(&place) == Some(&job) {
-            self.shared_decodes.remove(&place);
+        if self.decodes.shared.get(&place) == Some(&job) {
+            self.decodes.shared.remove(&place);
         }
         Some(decode)
     }

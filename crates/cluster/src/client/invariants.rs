@@ -67,7 +67,7 @@ impl Client {
 
     fn buffers_are_somewhere(&self) -> Result<(), String> {
         let sets: usize = self.open.values().map(|open| open.staged.len()).sum();
-        let decodes: usize = self.decodes.values().map(super::Decode::buffers).sum();
+        let decodes: usize = self.decodes.jobs.values().map(|job| job.buffers()).sum();
         let compares: usize = self.compares.values().map(super::Compare::buffers).sum();
         let found = self.staging.free() + sets + decodes + compares;
         let all = self.staging.all();
@@ -116,7 +116,7 @@ impl Client {
         for open in self.open.values().filter(|open| open.is_going()) {
             counts.entry(open.key()).or_default().2 += 1;
         }
-        for range in self.decodes.values().filter_map(|decode| decode.reads()) {
+        for range in self.decodes.jobs.values().filter_map(|decode| decode.reads()) {
             counts.entry(self.key_of(range)).or_default().1 += 1;
         }
         for (key, _) in self.compares.iter().filter(|(_, compare)| compare.reads()) {

@@ -63,7 +63,7 @@ use crate::wire::Message;
 use braid_array::code::Cell;
 use compare::Compare;
 pub use config::{ClientConfig, NODE_TIMEOUT_MS};
-use decode::Decode;
+use decode::Decodes;
 use extent::Piece;
 use flush::Flush;
 use gather::Gather;
@@ -213,13 +213,7 @@ pub struct Client {
     forced: bool,
     /// Pairs of nodes that are not connected and should be.
     cut_off: BTreeSet<(u16, u16)>,
-    decodes: BTreeMap<u32, Decode>,
-    waiting_decodes: VecDeque<u32>,
-    /// Decodings that take in what else is wanted of a range.
-    shared_decodes: BTreeMap<extent::Spot, u32>,
-    /// Decodings with nothing to do, the oldest first.
-    kept_decodes: VecDeque<u32>,
-    next_decode: u32,
+    decodes: Decodes,
     flushes: BTreeMap<u32, Flush>,
     /// Background work whose slices are not free yet, and what is under way, by its slice.
     waiting_work: VecDeque<Task>,
@@ -303,11 +297,7 @@ impl Client {
             pace: Pace::new(params.nodes),
             forced,
             cut_off: BTreeSet::new(),
-            decodes: BTreeMap::new(),
-            waiting_decodes: VecDeque::new(),
-            shared_decodes: BTreeMap::new(),
-            kept_decodes: VecDeque::new(),
-            next_decode: 0,
+            decodes: Decodes::default(),
             flushes: BTreeMap::new(),
             waiting_work: VecDeque::new(),
             working: BTreeMap::new(),

@@ -478,11 +478,11 @@ fn what_is_kept_makes_room_for_what_is_read() {
             assert_eq!(over, [(block, Ok(()))], "round {round}");
         }
     }
-    while let Some(job) = client.kept_decodes.pop_front() {
+    while let Some(job) = client.decodes.kept.pop_front() {
         client.forget(job);
     }
     assert_eq!(client.staging.free(), room);
-    assert!(client.decodes.is_empty() && client.shared_decodes.is_empty());
+    assert!(client.decodes.jobs.is_empty() && client.decodes.shared.is_empty());
 }
 
 #[test]

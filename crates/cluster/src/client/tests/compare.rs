@@ -117,7 +117,7 @@ fn a_check_gets_the_buffers_of_what_is_kept_for_readers() {
         placed(&mut client, &reads(&rest));
         compute(&mut client);
     }
-    assert_eq!((client.kept_decodes.len(), client.staging.free()), (10, 0));
+    assert_eq!((client.decodes.kept.len(), client.staging.free()), (10, 0));
     let begun = scrub(&mut client, false);
     let all = goes_well(&mut client, begun);
     assert_eq!(ended(&all), Some((SyncAction::Check, 0, SyncEnd::Complete)));
