@@ -151,6 +151,8 @@ pub struct Status {
     pub held_up: Option<String>,
     /// The bitmap.
     pub bitmap: Option<BitmapStatus>,
+    /// What the journal of each member on a node holds; 0 without journals.
+    pub journal_bytes: u64,
     /// The arrays that are members of this one.
     pub children: Vec<Self>,
 }
@@ -194,6 +196,7 @@ impl Status {
             unsynced_sectors: 0,
             held_up: None,
             bitmap: None,
+            journal_bytes: 0,
             children: Vec::new(),
         }
     }

@@ -8,7 +8,7 @@ use braid_array::level::Layout;
 use braid_array::refusal::{Advised, Next};
 
 use crate::family::{Family, FamilyError};
-use crate::journal::{HEADERS_BYTES, Header, PAGE_BYTES};
+use crate::journal::{HEADERS_BYTES, Header};
 use crate::pipeline::{Params, PipelineError};
 
 #[cfg(test)]
@@ -138,7 +138,7 @@ impl NewArray {
         let mut writes: Vec<_> = (0..devices.len()).map(|index| blueprint.writes(index)).collect();
         let mut volume_bytes = device_sectors * SECTOR_BYTES;
         if let Some(header) = Header::new(self.journal_bytes) {
-            let headers = (volume_bytes + header.log_bytes).next_multiple_of(PAGE_BYTES);
+            let headers = header.place(volume_bytes);
             volume_bytes = headers + HEADERS_BYTES;
             let header = (headers / SECTOR_BYTES, header.encode(&self.set_uuid));
             writes.iter_mut().for_each(|writes| writes.insert(0, header.clone()));

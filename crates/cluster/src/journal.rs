@@ -128,6 +128,12 @@ impl Header {
         }
     }
 
+    /// Where the headers are on a volume whose data end there.
+    #[must_use]
+    pub const fn place(&self, data_end_byte: u64) -> u64 {
+        (data_end_byte + self.log_bytes).next_multiple_of(PAGE_BYTES)
+    }
+
     /// As one of the headers of this array's journals.
     #[must_use]
     pub fn encode(&self, array: &[u8; 16]) -> Vec<u8> {

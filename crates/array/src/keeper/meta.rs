@@ -379,7 +379,7 @@ impl Keeper {
         image.resync_offset = if clean { self.clean.durable_resynced } else { 0 };
         image.roles = self.role_table();
         image.feature_map = array.feature_map & feature::RAID0_LAYOUT;
-        if self.records && !clean {
+        if self.journal_bytes > 0 && !clean {
             image.feature_map |= feature::NODE_JOURNALS;
         }
         if self.intent.is_some() {

@@ -126,8 +126,8 @@ pub struct Keeper {
     /// A member is gone or does not do its part, and the array cannot go on changing without it.
     writes_over: bool,
     clean: Clean,
-    /// What is written may be recorded elsewhere, and not where it belongs.
-    records: bool,
+    /// What is written may be recorded in journals that hold this, and not where it belongs.
+    journal_bytes: u64,
     /// The update that tells the members of the last failure.
     failure_ticket: u64,
     /// The first of the two updates that do so.
@@ -199,7 +199,7 @@ impl Keeper {
             read_only: config.read_only,
             failed: false,
             writes_over: false,
-            records: false,
+            journal_bytes: 0,
             clean: Clean {
                 // Stopped within a resync, the members say how far it came, and a write must first
                 // take that back.
@@ -434,10 +434,10 @@ impl Keeper {
         }
     }
 
-    /// From now on what is written may be recorded elsewhere, and not where it belongs: superblocks
-    /// that do not say clean say so.
-    pub fn records_elsewhere(&mut self) {
-        self.records = true;
+    /// From now on what is written may be recorded in journals that hold this much each, and not
+    /// where it belongs: superblocks that do not say clean say so.
+    pub fn records_elsewhere(&mut self, journal_bytes: u64) {
+        self.journal_bytes = journal_bytes;
         if self.clean.active {
             self.clean.ticket = self.wish_superblock(false);
         }

@@ -12,7 +12,7 @@ impl Keeper {
     pub fn status(&self) -> Status {
         let mut superblock = self.superblock.clone();
         superblock.resync_offset = if self.clean.on_disk { self.clean.durable_resynced } else { 0 };
-        if self.records {
+        if self.journal_bytes > 0 {
             superblock.feature_map |= feature::NODE_JOURNALS;
         }
         let unsynced_sectors = self.sync.left.as_ref().map_or(0, Ranges::sectors);
@@ -68,6 +68,7 @@ impl Keeper {
                 bits: intent.bitmap.bits(),
                 dirty_bits: intent.dirty_bits(),
             }),
+            journal_bytes: self.journal_bytes,
             children: Vec::new(),
         }
     }

@@ -9,14 +9,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use braid_array::Refusal;
 use braid_array::format::Superblock;
 use braid_array::format::superblock::feature;
+use braid_array::{Refusal, SECTOR_BYTES};
 
 use super::setup::LinkState;
 use super::step::Step;
 use super::{Client, Message, Phase, Question};
-use crate::journal::{Kind, PAGE_BYTES, Record, Version};
+use crate::journal::{HEADERS_BYTES, Kind, PAGE_BYTES, Record, Version};
 use crate::wire::Noted;
 
 const STORAGE: &str = "look at the storage of that node";
@@ -134,6 +134,13 @@ impl Client {
         self.journals.told[usize::from(role)] >= self.journals.bytes
     }
 
+    /// What a volume of this size has for the data, and what comes before them.
+    pub(super) fn sectors_before_journal(&self, volume_sectors: u64) -> u64 {
+        let taken = |bytes: u64| (HEADERS_BYTES + bytes).div_ceil(SECTOR_BYTES);
+        let taken = if self.journals.are_used() { taken(self.journals.bytes) } else { 0 };
+        volume_sectors.saturating_sub(taken)
+    }
+
     /// The most that a slice-set takes of a log, with what says that it is void.
     fn recorded_bytes(&self, len: u32) -> u64 {
         Record::bytes_of(Kind::Content, self.pipeline.rows().into(), len) + PAGE_BYTES
@@ -157,7 +164,7 @@ impl Client {
                 self.journals.start = Start::Over;
             } else {
                 self.journals.bytes = least;
-                self.keeper.records_elsewhere();
+                self.keeper.records_elsewhere(least);
                 self.journals.start = Start::Listing;
                 self.ask_journals(|tag| Message::Records { tag, from: 0 });
             }

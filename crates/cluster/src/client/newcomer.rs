@@ -47,10 +47,6 @@ impl Client {
         if !matches!(self.phase, Phase::Running) || self.keeper.is_stopping() {
             return Err(Refusal::new("the array is being started or stopped", "try again then"));
         }
-        if self.journals.are_used() {
-            let reason = "an array with journals takes no new nodes yet";
-            return Err(Refusal::new(reason, "get the node back that was lost"));
-        }
         if self.newcomer.is_some() {
             return Err(Refusal::new("another node is being added", "wait for that, try again"));
         }
@@ -63,6 +59,7 @@ impl Client {
             Refusal::new(reason, "fail and remove the one first whose place it is to take")
         })?;
         new.member = self.keeper.free_id().ok_or_else(moved)?;
+        new.device_sectors = self.sectors_before_journal(new.device_sectors);
         let superblock = self.keeper.candidate(&new, role)?;
         if matches!(self.links[usize::from(role)].state, LinkState::Returning(_)) {
             self.return_fails(role);
@@ -132,8 +129,9 @@ impl Client {
 
     /// The volume of a newcomer is open, and has this size: is there a place for it?
     pub(super) fn newcomer_opened(&mut self, role: u16, bytes: u64) {
+        let device_sectors = self.sectors_before_journal(bytes / SECTOR_BYTES);
         let Some(newcomer) = &mut self.newcomer else { return };
-        newcomer.new.device_sectors = bytes / SECTOR_BYTES;
+        newcomer.new.device_sectors = device_sectors;
         let id = self.keeper.free_id().ok_or_else(moved);
         let candidate = id.and_then(|id| {
             newcomer.new.member = id;

@@ -29,6 +29,9 @@ const PATIENCE_MILLIS: u64 = 10_000;
 /// Bytes of a superblock that are read.
 const SUPERBLOCK_BYTES: u32 = 4096;
 
+/// What makes one with a journal.
+const NEW_VOLUME: &str = "remove it (`braid node delete`) and add the node again";
+
 /// The nodes are being wired to one that comes back.
 #[derive(Debug)]
 pub(super) struct Wiring {
@@ -166,7 +169,7 @@ impl Client {
                     self.return_step(role, Step::Emptying, message);
                 } else {
                     let reason = "its volume has no journal that is large enough";
-                    self.newcomer_hears(role, Refusal::new(reason, "use a larger volume"));
+                    self.newcomer_hears(role, Refusal::new(reason, NEW_VOLUME));
                     self.return_fails(role);
                 }
             }

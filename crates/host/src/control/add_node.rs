@@ -7,6 +7,7 @@ use braid_array::refusal::Invocation;
 use braid_array::status::Status;
 use braid_array::{MemberId, Refusal, SECTOR_BYTES};
 use braid_cluster::assemble::{member_name, member_parts};
+use braid_cluster::journal::{HEADERS_BYTES, Header};
 use braid_cluster::wire::valid_volume_name;
 
 use super::add::random_uuid;
@@ -108,10 +109,17 @@ impl Served {
             return Err(self.no_member(place));
         }
         let ours = &status.superblock;
-        let bytes = (ours.data_offset + ours.data_size) * SECTOR_BYTES;
+        let end = (ours.data_offset + ours.data_size) * SECTOR_BYTES;
+        let journal = Header::new(status.journal_bytes + HEADERS_BYTES);
+        let journal = journal.map(|header| (header.place(end), header.encode(&ours.set_uuid)));
+        let bytes = journal.as_ref().map_or(end, |(headers, _)| headers + HEADERS_BYTES);
         remote.create_volume(place.volume, bytes).map_err(told)?;
+        let written = journal.map_or(Ok(()), |(headers, header)| {
+            remote.write(headers / SECTOR_BYTES, header).map_err(told)
+        });
         drop(remote);
-        place.wait_until_free().map_err(|why| place.removed(why))?;
+        let free = written.and_then(|()| place.wait_until_free());
+        free.map_err(|why| place.removed(why))?;
         Ok(Found { bytes, superblock: None, made: true })
     }
 

@@ -132,13 +132,8 @@ pub fn create(
             roles,
             ..Superblock::blank()
         };
-        let header = Header::new(journal_bytes);
-        let header_bytes = if header.is_some() { HEADERS_BYTES } else { 0 };
-        let log_bytes = header.map_or(0, |header| header.log_bytes);
-        let mut disk = Disk::new(device_sectors + (log_bytes + header_bytes) / 512);
-        if let Some(header) = header {
-            disk.put(device_sectors + log_bytes / 512, &header.encode(&set_uuid));
-        }
+        let journal_sectors = journal_bytes / 4096 * 8;
+        let mut disk = blank(device_sectors + journal_sectors, journal_bytes, &set_uuid);
         disk.put(SUPER_SECTOR, &superblock.encode());
         if let Some(bitmap) = &bitmap {
             disk.put(BITMAP_SECTOR, &bitmap.encode_page(0));
@@ -149,6 +144,15 @@ pub fn create(
         spoil(layout, &mut disks, rng);
     }
     disks
+}
+
+/// A volume that is blank but for its journal, if it has one.
+pub fn blank(sectors: u64, journal_bytes: u64, set_uuid: &[u8; 16]) -> Disk {
+    let mut disk = Disk::new(sectors);
+    if let Some(header) = Header::new(journal_bytes) {
+        disk.put(sectors - HEADERS_BYTES / 512, &header.encode(set_uuid));
+    }
+    disk
 }
 
 /// Parities of no data: anything.

@@ -8,8 +8,7 @@ use braid_array::format::{BadBlocks, Role};
 use braid_array::{Instant, MemberId};
 
 use super::content;
-use super::session::{Session, VOLUME};
-use crate::disk::Disk;
+use super::session::{ARRAY, Session, VOLUME};
 
 /// The command that adds one.
 pub const ADD: CommandId = CommandId(3);
@@ -28,7 +27,8 @@ pub struct Newcomer {
 impl Session {
     /// Offers the client a new node in the place of one that it has gone on without.
     pub fn offer(&mut self) {
-        let disk = Disk::new(self.disk(0).sectors());
+        let sectors = self.disk(0).sectors();
+        let disk = content::blank(sectors, self.scenario.journal_bytes, &ARRAY);
         let device_sectors = disk.sectors();
         let id = FIRST + self.world.processes.len() as u64;
         self.world.note(&[46, id], || format!("ADD node {id}"));

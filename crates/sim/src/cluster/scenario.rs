@@ -116,7 +116,7 @@ impl Scenario {
             largest_sectors: if long { 8 } else { largest.clamp(8, 512) },
             bad_sectors: redundant && rng.percent(15),
             guest: nodes <= 8 && rng.percent(15),
-            newcomer: rng.percent(40) && !journal,
+            newcomer: rng.percent(40),
         }
     }
 
