@@ -77,6 +77,9 @@ pub struct SyncStatus {
     pub done_sectors: u64,
     /// Of how many.
     pub total_sectors: u64,
+    /// What the running recovery, or the latest one, has written to those it rebuilds, in sectors
+    /// of all of them together.
+    pub copied_sectors: u64,
     /// Current speed per member: 0 while paused.
     pub bytes_per_s: u64,
     /// Estimated remaining time; `None` when it does not move.
@@ -119,6 +122,20 @@ pub struct BitmapStatus {
     pub dirty_bits: u64,
 }
 
+/// Who holds an array over nodes, as the nodes have recorded it last.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct ViewStatus {
+    /// Of the client that has the array.
+    pub epoch: u32,
+    /// How many views that client has recorded.
+    pub count: u32,
+    /// Roles that hold everything.
+    pub in_sync: Vec<u16>,
+    /// The nodes that vote: by address, where that is known, or by number.
+    pub voters: Vec<String>,
+}
+
 /// Everything.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -153,6 +170,8 @@ pub struct Status {
     pub bitmap: Option<BitmapStatus>,
     /// What the journal of each member on a node holds; 0 without journals.
     pub journal_bytes: u64,
+    /// Who holds it, of arrays over nodes that are written.
+    pub view: Option<ViewStatus>,
     /// The arrays that are members of this one.
     pub children: Vec<Self>,
 }
@@ -197,6 +216,7 @@ impl Status {
             held_up: None,
             bitmap: None,
             journal_bytes: 0,
+            view: None,
             children: Vec::new(),
         }
     }

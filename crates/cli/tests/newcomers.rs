@@ -40,6 +40,16 @@ fn another_node_takes_the_place_of_one_that_died() {
     is_whole(&lab, &content);
     let named = detail(&lab, "x")["members"].to_string();
     assert!(named.contains(&spare.address) && !named.contains(&address), "{named}");
+    let said = detail(&lab, "x");
+    assert_eq!(said["view"]["in_sync"], json!([0, 1, 2]), "{said}");
+    assert_eq!(said["epoch"], said["view"]["epoch"], "{said}");
+    assert_eq!(said["sync"]["copied_bytes"], 4 << 20, "{said}");
+    let votes = |address: &str| said["voters"].as_array().unwrap().contains(&json!(address));
+    until("the vote of the newcomer", || {
+        let voters = detail(&lab, "x")["voters"].to_string();
+        voters.contains(&spare.address) && !voters.contains(&address)
+    });
+    assert!(votes(&nodes[0].address), "{said}");
     lab.ok("stop x", &[]);
 
     // The one whose place was taken is back, and is left out.

@@ -69,6 +69,7 @@ impl Keeper {
                 dirty_bits: intent.dirty_bits(),
             }),
             journal_bytes: self.journal_bytes,
+            view: None,
             children: Vec::new(),
         }
     }

@@ -27,6 +27,13 @@ pub(crate) struct ArrayJson {
     state: Vec<&'static str>,
     events: u64,
     consistency_policy: &'static str,
+    /// The same.
+    policy: &'static str,
+    /// Of the client that has the array; the next three are of arrays over nodes alone.
+    epoch: Option<u32>,
+    view: Option<ViewJson>,
+    /// The nodes that vote: their addresses, where they are known.
+    voters: Option<Vec<String>>,
     bitmap: Option<BitmapJson>,
     exports: Vec<String>,
     members: Vec<MemberJson>,
@@ -44,6 +51,14 @@ pub(crate) struct ArrayJson {
     held_up: Option<String>,
     /// The arrays that are members of this one.
     children: Vec<Self>,
+}
+
+#[derive(Debug, Serialize)]
+struct ViewJson {
+    epoch: u32,
+    count: u32,
+    /// Roles that hold everything.
+    in_sync: Vec<u16>,
 }
 
 #[derive(Debug, Serialize)]
@@ -93,6 +108,8 @@ struct SyncJson {
     paused: bool,
     done_bytes: u64,
     total_bytes: u64,
+    /// What the running recovery, or the latest one, has written to members.
+    copied_bytes: u64,
     bytes_per_s: u64,
     finish_s: Option<u64>,
     min_bytes_per_s: u64,
@@ -126,6 +143,14 @@ fn described(name: String, status: &Status) -> ArrayJson {
         state: state_words(status),
         events: sb.events,
         consistency_policy: shape::consistency_policy(sb),
+        policy: shape::consistency_policy(sb),
+        epoch: status.view.as_ref().map(|view| view.epoch),
+        view: status.view.as_ref().map(|view| ViewJson {
+            epoch: view.epoch,
+            count: view.count,
+            in_sync: view.in_sync.clone(),
+        }),
+        voters: status.view.as_ref().map(|view| view.voters.clone()),
         bitmap: status.bitmap.map(|bitmap| BitmapJson {
             chunk_bytes: bitmap.chunk_bytes,
             bits: bitmap.bits,
@@ -138,6 +163,7 @@ fn described(name: String, status: &Status) -> ArrayJson {
             paused: status.sync.paused,
             done_bytes: status.sync.done_sectors * SECTOR_BYTES,
             total_bytes: status.sync.total_sectors * SECTOR_BYTES,
+            copied_bytes: status.sync.copied_sectors * SECTOR_BYTES,
             bytes_per_s: status.sync.bytes_per_s,
             finish_s: status.sync.finish_s,
             min_bytes_per_s: status.sync.min_bytes_per_s,

@@ -541,7 +541,10 @@ impl BlockMachine for Client {
     }
 
     fn status(&self) -> Status {
-        self.status_with_pace()
+        let mut status = self.keeper.status();
+        self.mark_slow(&mut status);
+        status.view = self.view_status();
+        status
     }
 
     fn array_sectors(&self) -> u64 {

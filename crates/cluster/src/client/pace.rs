@@ -140,12 +140,10 @@ impl Client {
     }
 
     /// The state of the array, with who is slow.
-    pub(super) fn status_with_pace(&self) -> Status {
-        let mut status = self.keeper.status();
+    pub(super) fn mark_slow(&self, status: &mut Status) {
         for member in &mut status.members {
             member.slow_ms = member.role.and_then(|role| self.pace.slow_ms(role));
         }
-        status
     }
 }
 

@@ -2,10 +2,31 @@
 //! two steps: first a majority of the old voters is asked for and one of the new; and when so many
 //! have noted this that whoever asks any majority hears of it, the new ones alone.
 
+use braid_array::status::ViewStatus;
+
 use super::Client;
+use super::takeover::Grant;
 use crate::view::View;
 
 impl Client {
+    /// The view that is recorded, or on its way.
+    pub(super) fn view_status(&self) -> Option<ViewStatus> {
+        let View { epoch, count, voters, .. } = &self.takeover.view;
+        let of = |voter: u64| {
+            let mut grants = self.takeover.grants.iter();
+            let (&role, _) = grants.find(|(_, Grant { node, .. })| *node == voter)?;
+            Some(self.links[usize::from(role)].member.as_ref()?.address.clone())
+        };
+        let named = |&voter: &u64| of(voter).unwrap_or_else(|| format!("{voter:016x}"));
+        let roles = 0..self.params().nodes;
+        (*epoch > 0).then(|| ViewStatus {
+            epoch: *epoch,
+            count: *count,
+            in_sync: roles.filter(|&role| self.takeover.view.has(role)).collect(),
+            voters: voters.iter().map(named).collect(),
+        })
+    }
+
     /// Makes the next step in a view that is about to be recorded, if one is due.
     pub(super) fn change_voters(&self, view: &mut View) {
         if !view.voted.is_empty() {

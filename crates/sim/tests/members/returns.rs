@@ -42,6 +42,9 @@ fn a_node_that_comes_back_gets_what_it_missed_and_no_more() {
             array.lane.disk(role).put(untouched, &[0x77; 512]);
             array.lane.set_broken(role, false);
             assert_eq!(array.sync_ends(SyncAction::Recovery), (0, SyncEnd::Complete), "{code:?}");
+            // Two regions at the most.
+            let copied = array.status().sync.copied_sectors;
+            assert!(copied > 0 && copied * 10 < DATA_SECTORS, "{code:?}: {copied} sectors");
             let image = array.lane.disk(role).image();
             assert_eq!(image[untouched as usize * 512..][..512], [0x77; 512], "{code:?}");
             array.lane.disk(role).put(untouched, &[0; 512]);
@@ -60,6 +63,7 @@ fn without_a_bitmap_it_gets_everything() {
         let mut array = without(code, Setup::default(), 1);
         array.write(64, 200);
         comes_back(&mut array, 1);
+        assert_eq!(array.status().sync.copied_sectors, DATA_SECTORS, "{code:?}");
     }
 }
 

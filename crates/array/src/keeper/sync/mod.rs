@@ -58,6 +58,8 @@ pub(crate) struct Sync {
     units: BTreeMap<u64, usize>,
     /// The members a recovery rebuilds: those that were waiting for it when it began.
     targets: Vec<MemberId>,
+    /// What the latest recovery has given them, in all.
+    copied_sectors: u64,
     /// Asked for by the administrator.
     requested: Option<SyncAction>,
     paused: bool,
@@ -89,6 +91,7 @@ impl Default for Sync {
             end: 0,
             units: BTreeMap::new(),
             targets: Vec::new(),
+            copied_sectors: 0,
             requested: None,
             paused: false,
             interrupted: None,
@@ -168,6 +171,7 @@ impl Sync {
     pub(crate) fn status(&self, now: Instant) -> SyncStatus {
         let limits = SyncStatus {
             paused: self.paused,
+            copied_sectors: self.copied_sectors,
             min_bytes_per_s: self.pace.min_bytes_s,
             max_bytes_per_s: Some(self.pace.max_bytes_s).filter(|max| *max != u64::MAX),
             ..SyncStatus::default()
@@ -259,6 +263,9 @@ impl Keeper {
         self.sync.end = end;
         self.sync.interrupted = None;
         self.sync.missed = Ranges::default();
+        if action == SyncAction::Recovery {
+            self.sync.copied_sectors = 0;
+        }
         self.sync.unread = Places::default();
         self.sync.pace.restart(self.now, from);
         self.sync.checkpoint_at = self.now.plus_millis(CHECKPOINT_MS);

@@ -174,7 +174,12 @@ impl Keeper {
     /// A unit of background work, or a part of one, is over.
     pub fn work_done(&mut self, place: u64, unit: Unit, work: &Work, done: Done) {
         match done {
-            Done::Well { equal } => self.note_in_line(unit, work, equal),
+            Done::Well { equal } => {
+                self.note_in_line(unit, work, equal);
+                if let Work::Rebuild(targets) = work {
+                    self.sync.copied_sectors += u64::from(unit.sectors) * targets.len() as u64;
+                }
+            }
             Done::Unread(lost) if self.work_goes_on() => {
                 for Unread { array_sector, sectors, members } in lost {
                     self.sync.unread.add(array_sector, sectors, &members);
