@@ -6,8 +6,9 @@ use braid_array::assemble::{Candidate, Options, Start, decide};
 use braid_array::format::{BadBlocks, Bitmap, BitmapSuperblock, Superblock, Version};
 use braid_cluster::Roles;
 use braid_cluster::journal::{Header, Kind, Log, Record};
-use braid_cluster::view::{View, Vote, crc32c};
+use braid_cluster::view::{View, Vote};
 use braid_host::export::nbd::fuzz_session;
+use crc32c::crc32c;
 
 /// A decoder.
 pub struct Target {
@@ -185,6 +186,7 @@ fn make_journal(random: &mut Random) -> Vec<u8> {
         holders: Roles(random.next()),
         len: random.next() as u32 & !511,
         rows: (0..random.below(504)).map(|_| random.next() & !511).collect(),
+        crc: random.next() as u32,
     };
     let mut file = Vec::new();
     for mut page in [header.encode(&ARRAY), record.encode(&ARRAY)] {

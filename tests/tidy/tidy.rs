@@ -15,7 +15,7 @@ const MAX_FILE_LINES: usize = 800;
 const ARROWS: &[(&str, &[&str], Outside)] = &[
     ("parity", &[], Outside::None),
     ("array", &["parity"], Outside::Only(&["slab", "thiserror", "uuid", "tracing", "serde"])),
-    ("cluster", &["array", "parity"], Outside::Only(&["slab", "thiserror"])),
+    ("cluster", &["array", "parity"], Outside::Only(&["crc32c", "slab", "thiserror"])),
     ("sim", &["array", "cluster", "parity"], Outside::Any),
     ("host", &["array", "cluster", "parity"], Outside::Any),
     ("bench", &["host", "cluster", "array"], Outside::Any),

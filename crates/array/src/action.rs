@@ -177,6 +177,13 @@ pub enum Compute {
         /// The other.
         b: Buf,
     },
+    /// The CRC-32C of bytes. Answered by `Outcome::Crc`.
+    Crc {
+        /// That of what comes before; 0 when nothing does.
+        before: u32,
+        /// One after the other.
+        inputs: Vec<Buf>,
+    },
 }
 
 /// How an I/O or computation went when it went well.
@@ -186,6 +193,8 @@ pub enum Outcome {
     Done,
     /// The answer to `Check` and `Compare`.
     Checked(Checked),
+    /// The answer to `Crc`.
+    Crc(u32),
 }
 
 /// What a comparison found. Bit `i` of a mask stands for the 4096 bytes at `4096 * i`.

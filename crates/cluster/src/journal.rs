@@ -9,16 +9,18 @@
 //!   56 sequence of the record there u64   64 mark: version u64   72 epoch u32   76 zeroes
 //! record, its first 4096 bytes:  0 magic "braidrec"   8 crc32c u32 of the rest   12 kind u8   13 0
 //!   14 rows u16   16 uuid[16]   32 version u64   40 epoch u32   44 len u32   48 sequence u64
-//!   56 holders u64   64 per row: byte of the data of the member u64; then zeroes
+//!   56 holders u64   64 crc32c u32 of the contents   68 0 (4 bytes)
+//!   72 per row: byte of the data of the member u64; then zeroes
 //! then, for each row, its content
 //! ```
-//! The content of a record is durable before its first bytes are written. The first place without
-//! the record that is due ends the log: nothing behind it was told to anybody.
+//! The first place without the record that is due, with all of its contents, ends the log: nothing
+//! behind it was told to anybody.
 
 use std::collections::VecDeque;
 
+use crc32c::crc32c;
+
 use crate::set::Roles;
-use crate::view::crc32c;
 
 #[cfg(test)]
 mod tests;
@@ -31,7 +33,7 @@ pub const HEADERS_BYTES: u64 = 2 * PAGE_BYTES;
 const HEADER: &[u8; 8] = b"braidjrn";
 const RECORD: &[u8; 8] = b"braidrec";
 const FORMAT: u16 = 1;
-const HEAD_BYTES: usize = 64;
+const HEAD_BYTES: usize = 72;
 const MAX_LOG_BYTES: u64 = 1 << 40;
 /// Rows of the largest record.
 const MAX_ROWS: usize = (PAGE_BYTES as usize - HEAD_BYTES) / 8;
@@ -82,6 +84,8 @@ pub struct Record {
     pub len: u32,
     /// Where each row goes, in bytes from the beginning of the data.
     pub rows: Vec<u64>,
+    /// CRC-32C of the contents; 0 of none.
+    pub crc: u32,
 }
 
 fn page(magic: &[u8; 8], mut rest: Vec<u8>) -> Vec<u8> {
@@ -196,6 +200,15 @@ impl Record {
         PAGE_BYTES + content
     }
 
+    /// How much its contents are, without what is between them.
+    #[must_use]
+    pub fn content_bytes(&self) -> u64 {
+        match self.kind {
+            Kind::Content => self.rows.len() as u64 * u64::from(self.len),
+            Kind::Blank | Kind::Void => 0,
+        }
+    }
+
     /// Where the content of a row begins in it.
     #[must_use]
     pub const fn row_byte(&self, row: usize) -> u64 {
@@ -220,7 +233,8 @@ impl Record {
         out.extend(self.version.1.to_le_bytes());
         out.extend(self.version.0.to_le_bytes());
         out.extend(self.len.to_le_bytes());
-        for &number in [self.sequence, self.holders.0].iter().chain(&self.rows) {
+        let crc = u64::from(self.crc);
+        for &number in [self.sequence, self.holders.0, crc].iter().chain(&self.rows) {
             out.extend(number.to_le_bytes());
         }
         page(RECORD, out)
@@ -243,8 +257,8 @@ impl Record {
         });
         let (version, len) = ((page.word(40)?, page.long(32)?), page.word(44)?);
         let (sequence, holders) = (page.long(48)?, Roles(page.long(56)?));
-        let rows = rows.flatten()?;
-        let record = Self { version, sequence, kind, holders, len, rows };
+        let (rows, crc) = (rows.flatten()?, page.word(64)?);
+        let record = Self { version, sequence, kind, holders, len, rows, crc };
         let aligned = record.rows.iter().all(|row| row.is_multiple_of(512));
         (aligned && len.is_multiple_of(512)).then_some(record)
     }
@@ -296,14 +310,17 @@ impl Log {
         Look { at: self.head, sequence: self.next, again: false }
     }
 
+    /// Is this record, which a look has found, the one that may be there?
+    #[must_use]
+    pub fn is_due(&self, look: Look, record: &Record) -> bool {
+        let end = look.at.checked_add(record.bytes());
+        let within = end.is_some_and(|end| end <= self.bytes);
+        record.sequence == look.sequence && within && self.fits(look.at, record.bytes())
+    }
+
     /// A look has found this, if anything. Where to look next; `None` at the end of the log.
     pub fn looked(&mut self, look: Look, found: Option<&Record>) -> Option<Look> {
-        let due = |record: &&Record| {
-            let end = look.at.checked_add(record.bytes());
-            record.sequence == look.sequence && end.is_some_and(|end| end <= self.bytes)
-        };
-        let Some(record) = found.filter(due).filter(|record| self.fits(look.at, record.bytes()))
-        else {
+        let Some(record) = found.filter(|record| self.is_due(look, record)) else {
             return (look.at > 0 && !look.again).then_some(Look { at: 0, again: true, ..look });
         };
         self.push(look.at, record.bytes(), record.version);

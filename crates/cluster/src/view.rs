@@ -12,6 +12,8 @@
 
 use std::collections::BTreeSet;
 
+use crc32c::crc32c;
+
 #[cfg(test)]
 mod tests;
 
@@ -175,27 +177,3 @@ impl Vote {
 pub const fn slot_byte(sequence: u64) -> u64 {
     sequence % 2 * SLOT_BYTES as u64
 }
-
-/// CRC-32C, as iSCSI has it.
-#[must_use]
-pub fn crc32c(bytes: &[u8]) -> u32 {
-    let next = |crc: u32, &byte: &u8| crc >> 8 ^ CRC[usize::from(crc as u8 ^ byte)];
-    !bytes.iter().fold(!0, next)
-}
-
-/// What becomes of a byte.
-const CRC: [u32; 256] = {
-    let mut table = [0; 256];
-    let mut byte = 0;
-    while byte < 256 {
-        let mut crc = byte as u32;
-        let mut bit = 0;
-        while bit < 8 {
-            crc = if crc & 1 == 1 { crc >> 1 ^ 0x82f6_3b78 } else { crc >> 1 };
-            bit += 1;
-        }
-        table[byte] = crc;
-        byte += 1;
-    }
-    table
-};

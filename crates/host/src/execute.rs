@@ -10,6 +10,7 @@ use braid_array::action::Compute;
 use braid_array::{
     Buf, Checked, Instant, IoError, IoErrorKind, IoId, IoOp, MemberId, Outcome, SECTOR_BYTES,
 };
+use crc32c::crc32c_append;
 use rustix::fs::{AtFlags, StatxFlags};
 use rustix::io::Errno;
 
@@ -316,6 +317,9 @@ pub(crate) fn compute(memory: &Memory, compute: &Compute) -> Outcome {
         Compute::Compare { a, b } => {
             let p_differs = braid_parity::equal_blocks(get(a), get(b));
             return Outcome::Checked(Checked { p_differs, ..Checked::default() });
+        }
+        Compute::Crc { before, inputs } => {
+            return Outcome::Crc(inputs.iter().map(get).fold(*before, crc32c_append));
         }
     }
     Outcome::Done

@@ -1,6 +1,7 @@
 //! Computations over the arena, by `braid-parity`.
 
 use braid_array::{Buf, Checked, Compute, Outcome};
+use crc32c::crc32c_append;
 
 /// Carries a computation out.
 pub fn run(arena: &mut [u8], compute: &Compute) -> Outcome {
@@ -21,6 +22,10 @@ pub fn run(arena: &mut [u8], compute: &Compute) -> Outcome {
         Compute::Compare { a, b } => {
             let p_differs = braid_parity::equal_blocks(&arena[range(*a)], &arena[range(*b)]);
             return Outcome::Checked(Checked { p_differs, ..Checked::default() });
+        }
+        Compute::Crc { before, inputs } => {
+            let bytes = inputs.iter().map(|buf| &arena[range(*buf)]);
+            return Outcome::Crc(bytes.fold(*before, crc32c_append));
         }
     }
     Outcome::Done

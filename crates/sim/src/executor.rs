@@ -482,6 +482,7 @@ fn show_sum(compute: &Compute) -> String {
             format!("check of {} strips{}", data.len(), if q.is_some() { " with Q" } else { "" })
         }
         Compute::Compare { a, .. } => format!("compare of {} bytes", a.len),
+        Compute::Crc { inputs, .. } => format!("crc of {} buffers", inputs.len()),
     }
 }
 

@@ -5,7 +5,7 @@ const ARRAY: [u8; 16] = [7; 16];
 fn record(version: u64, sequence: u64, rows: usize) -> Record {
     let rows = (0..rows as u64).map(|row| row * 65536).collect();
     let (version, kind, holders) = ((3, version), Kind::Content, Roles(0b1011));
-    Record { version, sequence, kind, holders, len: 4096, rows }
+    Record { version, sequence, kind, holders, len: 4096, rows, crc: 0x1234_5678 }
 }
 
 #[test]

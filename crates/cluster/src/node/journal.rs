@@ -15,18 +15,40 @@ pub(super) enum Start {
     Headers,
     /// A record is being looked for.
     Look(Look),
+    /// One is found: are its contents, too?
+    Check(Check),
     /// What it was is known.
     Known,
     /// Records are being stored, in order: what is to be done yet.
     Replay { tag: u32, steps: VecDeque<IoOp> },
 }
 
+/// A record whose contents are being looked at.
+#[derive(Debug)]
+pub(super) struct Check {
+    pub(super) look: Look,
+    pub(super) record: Record,
+    /// So much of them, with this CRC.
+    pub(super) done: u64,
+    pub(super) crc: u32,
+}
+
+impl Check {
+    /// What comes next: byte of the log, and how much at once.
+    pub(super) fn next(&self, most: u32) -> (u64, u64) {
+        let len = u64::from(self.record.len);
+        let (row, byte) = (self.done / len, self.done % len);
+        let at = self.look.at + self.record.row_byte(row as usize) + byte;
+        (at, (len - byte).min(most.into()))
+    }
+}
+
 /// How far a batch is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    Contents,
+    Sums,
+    Writes,
     Flush,
-    Pages,
 }
 
 /// Records on their way to the volume.
@@ -36,8 +58,17 @@ pub(super) struct Batch {
     /// Operations that are not answered.
     pub(super) left: usize,
     pub(super) fine: bool,
-    /// Positions, and where their records begin on the volume, in sectors.
-    pub(super) records: Vec<(u16, u64)>,
+    pub(super) records: Vec<Recorded>,
+}
+
+/// A record of a batch.
+#[derive(Debug)]
+pub(super) struct Recorded {
+    pub(super) position: u16,
+    /// Where it begins on the volume.
+    pub(super) sector: u64,
+    pub(super) record: Record,
+    pub(super) contents: Vec<Buf>,
 }
 
 /// See the module.
@@ -56,6 +87,8 @@ pub(super) struct Journal {
     /// The tag of `Prepare`.
     pub(super) prepare: u32,
     pub(super) start: Start,
+    /// What lies in the buffer at the start: byte of the log, and how much.
+    pub(super) window: (u64, u64),
     pub(super) header: Option<Header>,
     pub(super) log: Option<Log>,
     /// What the log held at the start.
@@ -78,9 +111,18 @@ impl Journal {
         Buf { offset: self.pages + u64::from(number) * PAGE_BYTES, len: len as u32 }
     }
 
-    /// Memory to replay with: nothing else uses it then.
+    /// Memory to look with and to replay with: nothing else uses it then.
     pub(super) fn buffer(&self) -> Buf {
         self.page(0, u64::from(self.positions) * PAGE_BYTES)
+    }
+
+    /// Which part of the log is to be looked at next.
+    pub(super) fn wanted(&self) -> Option<(u64, u64)> {
+        match &self.start {
+            Start::Look(look) => Some((look.at, PAGE_BYTES)),
+            Start::Check(check) => Some(check.next(self.buffer().len)),
+            Start::Headers | Start::Known | Start::Replay { .. } => None,
+        }
     }
 
     pub(super) fn log_byte(&self) -> u64 {

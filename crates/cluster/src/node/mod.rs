@@ -17,6 +17,7 @@ mod reads;
 mod record;
 mod request;
 mod ring;
+mod scan;
 mod session;
 mod slot;
 mod survey;
@@ -172,6 +173,7 @@ impl Node {
             Flight::JournalTrim { client } => self.journal_trimmed(client, fine),
             Flight::MetaLoad { .. }
             | Flight::JournalLoad { .. }
+            | Flight::JournalSum { .. }
             | Flight::Volume { .. }
             | Flight::Survey { .. }
             | Flight::Same { .. } => {}
@@ -237,6 +239,12 @@ impl Machine for Node {
                     Some(Flight::Same { client, position, task }) => {
                         if let Some(pipe) = pipe_of(&mut self.clients, client) {
                             pipe.compared((position, task), same, &mut self.out);
+                        }
+                        self.settle(client);
+                    }
+                    Some(Flight::JournalSum { client, record }) => {
+                        if let Ok(Outcome::Crc(crc)) = result {
+                            self.journal_summed(client, record, crc);
                         }
                         self.settle(client);
                     }

@@ -36,6 +36,8 @@ pub(super) enum Flight {
     Journal { client: ClientId },
     /// What was read of the journal, on its way into a message.
     JournalLoad { client: ClientId },
+    /// The CRC of what is recorded.
+    JournalSum { client: ClientId, record: usize },
     /// The header of the journal.
     JournalTrim { client: ClientId },
     /// Something of the decision on what a client has left.
@@ -81,6 +83,7 @@ impl Flight {
             | Self::MetaLoad { client, .. }
             | Self::Journal { client }
             | Self::JournalLoad { client }
+            | Self::JournalSum { client, .. }
             | Self::JournalTrim { client }
             | Self::MetaWrite { client, .. } => Some(*client),
             Self::Settle { orphan } => Some(*orphan),

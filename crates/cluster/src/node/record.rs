@@ -2,19 +2,20 @@
 //!
 //! ```text
 //! found with the volume ─► scanned ─► listed for the client ─► replayed ─► emptied ─► in use
-//! a batch: contents ── flush ── first pages of the records, durably ──► staged, or closed
+//! a batch: sums ── contents and first pages of the records ── flush ──► staged, or closed
 //! ```
 //! See [`journal`](crate::journal) for what lies on the volume.
 
+use braid_array::action::Compute;
 use braid_array::{Action, Buf, IoOp, Refusal, SECTOR_BYTES};
 
 use super::ids::{ClientId, Violation};
-use super::journal::{Batch, Journal, Start, Step};
+use super::journal::{Batch, Journal, Recorded, Start, Step};
 use super::out::{Flight, Out};
 use super::part::Work;
 use super::pipe::Pipe;
-use super::{Node, STORAGE};
-use crate::journal::{HEADERS_BYTES, Header, Kind, Log, Look, PAGE_BYTES, Record};
+use super::{Node, STORAGE, pipe_of};
+use crate::journal::{Header, Kind, PAGE_BYTES, Record};
 use crate::set::{Mode, Set};
 use crate::wire::{Message, Noted};
 
@@ -22,62 +23,7 @@ use crate::wire::{Message, Noted};
 const MAX_LISTED: usize = 256;
 
 impl Node {
-    /// A pipeline stands: is there a journal on its volume? `Prepare` is answered when that is
-    /// known.
-    pub(super) fn look_for_journal(&mut self, id: ClientId, tag: u32, volume_bytes: u64) {
-        let Some(client) = self.clients.get_mut(&id) else { return };
-        let (Some(pipe), Some((array, _))) = (&mut client.pipe, client.vote) else { return };
-        let params = pipe.pipeline.params();
-        let data_byte = pipe.data_sector * SECTOR_BYTES;
-        let end = data_byte + pipe.pipeline.member_byte(params.stripes, 0, 0);
-        let headers = (volume_bytes / PAGE_BYTES * PAGE_BYTES).checked_sub(HEADERS_BYTES);
-        let Some(headers) = headers.filter(|&headers| headers >= end) else {
-            return self.prepared(id, tag, None);
-        };
-        let positions = pipe.pipeline.positions();
-        let Ok(pages) = self.rings.take(Journal::page_bytes(&pipe.pipeline)) else {
-            let why = Refusal::new("no memory is left for a journal", "start it with more --ring");
-            return self.refuse(id, tag, why);
-        };
-        let journal = Journal {
-            array,
-            member: pipe.member,
-            headers_sector: headers / SECTOR_BYTES,
-            log_sector: 0,
-            data: (data_byte, end),
-            pages,
-            positions,
-            prepare: tag,
-            start: Start::Headers,
-            header: None,
-            log: None,
-            found: Vec::new(),
-            waiting: Vec::new(),
-            batch: None,
-            trimming: None,
-            broken: false,
-        };
-        let (sector, buf) = (journal.headers_sector, journal.page(0, HEADERS_BYTES));
-        let op = IoOp::Read { sector, buf };
-        self.out.io(Flight::Journal { client: id }, journal.member, op);
-        pipe.journal = Some(Box::new(journal));
-    }
-
-    /// Answers `Prepare`. Without a log there is no journal.
-    pub(super) fn prepared(&mut self, id: ClientId, tag: u32, log_bytes: Option<u64>) {
-        let Some(pipe) = self.clients.get_mut(&id).and_then(|client| client.pipe.as_mut()) else {
-            return;
-        };
-        if log_bytes.is_none()
-            && let Some(journal) = pipe.journal.take()
-        {
-            self.rings.give(journal.pages);
-        }
-        let (ring, journal_bytes) = (pipe.ring, log_bytes.unwrap_or(0));
-        self.answer(id, &Message::Prepared { tag, ring, journal_bytes });
-    }
-
-    fn journal_of(&mut self, id: ClientId) -> Option<&mut Journal> {
+    pub(super) fn journal_of(&mut self, id: ClientId) -> Option<&mut Journal> {
         self.clients.get_mut(&id)?.pipe.as_mut()?.journal.as_deref_mut()
     }
 
@@ -90,23 +36,11 @@ impl Node {
         let (positions, member) = (journal.positions, journal.member);
         match &mut journal.start {
             Start::Known => {
-                if let Some(pipe) = self.clients.get_mut(&id).and_then(|c| c.pipe.as_mut()) {
+                if let Some(pipe) = pipe_of(&mut self.clients, id) {
                     pipe.batch_done(fine, &mut self.out);
                 }
             }
-            Start::Headers | Start::Look(_) if !fine => {
-                let tag = journal.prepare;
-                // Whether it is needed is for the client to say.
-                self.prepared(id, tag, None);
-            }
-            Start::Headers => {
-                let buf = journal.page(0, HEADERS_BYTES);
-                self.out.load(Flight::JournalLoad { client: id }, buf);
-            }
-            Start::Look(_) => {
-                let buf = journal.page(0, PAGE_BYTES);
-                self.out.load(Flight::JournalLoad { client: id }, buf);
-            }
+            Start::Headers | Start::Look(_) | Start::Check(_) => self.journal_read(id, fine),
             Start::Replay { tag, steps } => {
                 let (tag, next) = (*tag, steps.pop_front());
                 debug_assert!(positions > 0);
@@ -126,56 +60,15 @@ impl Node {
         }
     }
 
-    /// Headers or a record have been read.
-    pub(super) fn journal_loaded(&mut self, id: ClientId, bytes: &[u8]) {
-        let Some(journal) = self.journal_of(id) else { return };
-        let tag = journal.prepare;
-        let next = match journal.start {
-            Start::Headers => {
-                let header = Header::newest(&journal.array, bytes);
-                let before = journal.headers_sector * SECTOR_BYTES - journal.data.1;
-                let Some(header) = header.filter(|header| header.log_bytes <= before) else {
-                    return self.prepared(id, tag, None);
-                };
-                journal.log_sector = journal.headers_sector - header.log_bytes / SECTOR_BYTES;
-                let log = journal.log.insert(Log::new(&header));
-                journal.header = Some(header);
-                Some(log.look()).filter(|look| look.at < header.log_bytes).or(Some(Look {
-                    at: 0,
-                    again: true,
-                    ..log.look()
-                }))
-            }
-            Start::Look(look) => {
-                let Some(log) = &mut journal.log else { return };
-                let found = Record::decode(&journal.array, bytes);
-                let before = log.look();
-                let next = log.looked(look, found.as_ref());
-                if let Some(record) = found.filter(|_| log.look() != before) {
-                    journal.found.push((look.at, record));
-                }
-                let end = journal.header.map_or(0, |header| header.log_bytes);
-                match next {
-                    Some(look) if look.at >= end => Some(Look { at: 0, again: true, ..look }),
-                    next => next,
-                }
-            }
-            Start::Known | Start::Replay { .. } => return,
-        };
-        match next {
-            Some(look) => {
-                journal.start = Start::Look(look);
-                let sector = journal.log_sector + look.at / SECTOR_BYTES;
-                let (member, buf) = (journal.member, journal.page(0, PAGE_BYTES));
-                let flight = Flight::Journal { client: id };
-                self.out.io(flight, member, IoOp::Read { sector, buf });
-            }
-            None => {
-                journal.start = Start::Known;
-                let bytes = journal.header.map(|header| header.log_bytes);
-                self.prepared(id, tag, bytes);
-            }
+    /// The CRC of contents.
+    pub(super) fn journal_summed(&mut self, id: ClientId, record: usize, crc: u32) {
+        if !self.is_here(id) {
+            return;
         }
+        let Some(journal) = self.journal_of(id) else { return };
+        let Some(batch) = &mut journal.batch else { return self.journal_checked(id, crc) };
+        batch.records[record].record.crc = crc;
+        self.journal_done(id, true);
     }
 
     /// What the client asks of the journal.
@@ -268,34 +161,32 @@ impl Pipe {
         let idle = |journal: &Journal| journal.batch.is_none() && !journal.waiting.is_empty();
         let Some(mut journal) = self.journal.take_if(|journal| idle(journal)) else { return };
         let waiting = std::mem::take(&mut journal.waiting);
-        let flight = Flight::Journal { client: self.client };
-        let mut batch = Batch { step: Step::Contents, left: 0, fine: true, records: Vec::new() };
+        let mut batch = Batch { step: Step::Sums, left: 0, fine: true, records: Vec::new() };
         let mut refused = Vec::new();
-        for number in waiting {
-            let (record, contents) = self.record_of(number);
+        for position in waiting {
+            let (record, contents) = self.record_of(position);
             let room = journal.log.as_mut().filter(|_| !journal.broken);
             let room = room.and_then(|log| log.append(record.version, record.bytes()));
             let Some((at, sequence)) = room else {
-                refused.push(number);
+                refused.push(position);
                 continue;
             };
-            let sector = journal.log_sector + at / SECTOR_BYTES;
-            for (row, buf) in contents.into_iter().enumerate() {
-                let sector = sector + record.row_byte(row) / SECTOR_BYTES;
-                out.io(flight.clone(), self.member, IoOp::Write { sector, buf, fua: false });
+            if !contents.is_empty() {
+                let flight =
+                    Flight::JournalSum { client: self.client, record: batch.records.len() };
+                out.compute(flight, Compute::Crc { before: 0, inputs: contents.clone() });
                 batch.left += 1;
             }
-            let page = journal.page(number, PAGE_BYTES);
-            let bytes = Record { sequence, ..record }.encode(&journal.array);
-            out.push(Action::Store { buf: page, bytes });
-            batch.records.push((number, sector));
+            let sector = journal.log_sector + at / SECTOR_BYTES;
+            let record = Record { sequence, ..record };
+            batch.records.push(Recorded { position, sector, record, contents });
         }
         if !batch.records.is_empty() {
             journal.batch = Some(batch);
         }
         self.journal = Some(journal);
-        for number in refused {
-            self.recorded(number, false, out);
+        for position in refused {
+            self.recorded(position, false, out);
         }
         self.go_on_with_batch(out);
     }
@@ -323,7 +214,8 @@ impl Pipe {
         }
         let holders = part.plan.involved(set.mode, &set.touched).into_iter().collect();
         let version = (self.epoch(), set.version);
-        (Record { version, sequence: 0, kind, holders, len: set.len, rows }, contents)
+        let (sequence, crc) = (0, 0);
+        (Record { version, sequence, kind, holders, len: set.len, rows, crc }, contents)
     }
 
     fn batch_done(&mut self, fine: bool, out: &mut Out) {
@@ -341,26 +233,34 @@ impl Pipe {
         let flight = Flight::Journal { client: self.client };
         while let Some(batch) = journal.batch.as_mut().filter(|batch| batch.left == 0) {
             match batch.step {
-                Step::Contents if batch.fine => {
+                Step::Sums => {
+                    batch.step = Step::Writes;
+                    let pages = journal.pages;
+                    for Recorded { position, sector, record, contents } in &batch.records {
+                        let page = pages + u64::from(*position) * PAGE_BYTES;
+                        let page = Buf { offset: page, len: PAGE_BYTES as u32 };
+                        out.push(Action::Store { buf: page, bytes: record.encode(&journal.array) });
+                        let rows = (0..contents.len()).map(|row| record.row_byte(row));
+                        let parts = rows.zip(contents.iter().copied()).chain([(0, page)]);
+                        for (byte, buf) in parts {
+                            let sector = sector + byte / SECTOR_BYTES;
+                            let op = IoOp::Write { sector, buf, fua: false };
+                            out.io(flight.clone(), journal.member, op);
+                            batch.left += 1;
+                        }
+                    }
+                }
+                Step::Writes if batch.fine => {
                     (batch.step, batch.left) = (Step::Flush, 1);
                     out.io(flight.clone(), journal.member, IoOp::Flush);
                 }
-                Step::Flush if batch.fine => {
-                    (batch.step, batch.left) = (Step::Pages, batch.records.len());
-                    for &(number, sector) in &batch.records {
-                        let offset = journal.pages + u64::from(number) * PAGE_BYTES;
-                        let buf = Buf { offset, len: PAGE_BYTES as u32 };
-                        let op = IoOp::Write { sector, buf, fua: true };
-                        out.io(flight.clone(), journal.member, op);
-                    }
-                }
-                _ => break,
+                Step::Writes | Step::Flush => break,
             }
         }
         let Some(batch) = journal.batch.take_if(|batch| batch.left == 0) else { return };
         journal.broken |= !batch.fine;
-        for (number, _) in batch.records {
-            self.recorded(number, batch.fine, out);
+        for Recorded { position, .. } in batch.records {
+            self.recorded(position, batch.fine, out);
         }
         self.begin_batch(out);
     }

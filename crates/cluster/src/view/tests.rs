@@ -9,11 +9,6 @@ fn vote() -> Vote {
 }
 
 #[test]
-fn the_checksum_is_that_of_iscsi() {
-    assert_eq!(crc32c(b"123456789"), 0xe306_9283);
-}
-
-#[test]
 fn a_slot_says_what_was_put_into_it() {
     let slot = vote().encode(&ARRAY, 5);
     assert_eq!(slot.len(), SLOT_BYTES);

@@ -88,6 +88,7 @@ impl World {
                 (data.iter().copied().chain([*p]).chain(*q).collect(), Vec::new())
             }
             Compute::Compare { a, b } => (vec![*a, *b], Vec::new()),
+            Compute::Crc { inputs, .. } => (inputs.clone(), Vec::new()),
         };
         let read = read.into_iter().map(|buf| (buf, Use::Read));
         let all = read.chain(written.into_iter().map(|buf| (buf, Use::Write)));
@@ -152,7 +153,11 @@ impl World {
                     skip = inputs.pop().is_none() || inputs.is_empty();
                 }
                 let arena = &mut self.processes[process].arena;
-                let mut result = if skip { Outcome::Done } else { compute::run(arena, &compute) };
+                let mut result = match &compute {
+                    Compute::Crc { .. } if skip => Outcome::Crc(0),
+                    _ if skip => Outcome::Done,
+                    _ => compute::run(arena, &compute),
+                };
                 let blind = self.temper.mutation == Some(Mutation::SeeNoDifference);
                 if blind && matches!(result, Outcome::Checked(_)) {
                     result = Outcome::Checked(Checked::default());

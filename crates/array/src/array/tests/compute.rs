@@ -36,6 +36,7 @@ impl World {
                     data_located: found.data_located,
                 })
             }
+            Compute::Crc { .. } => unreachable!("no journals here"),
             Compute::Compare { a, b } => {
                 let (a, b) = (self.bytes(a).to_vec(), self.bytes(b).to_vec());
                 let p_differs = braid_parity::equal_blocks(&a, &b);

@@ -445,6 +445,11 @@ impl Site {
                 let p_differs = u64::from(self.bytes(a).to_vec() != self.bytes(b));
                 return Outcome::Checked(Checked { p_differs, ..Checked::default() });
             }
+            Compute::Crc { before, inputs } => {
+                let bytes = inputs.iter().map(|&buf| self.bytes(buf).to_vec());
+                let crc = bytes.fold(*before, |crc, bytes| crc32c::crc32c_append(crc, &bytes));
+                return Outcome::Crc(crc);
+            }
             Compute::Check { .. } => unreachable!("nodes check nothing"),
         };
         let inputs: Vec<Vec<u8>> = inputs.iter().map(|&buf| self.bytes(buf).to_vec()).collect();
