@@ -88,6 +88,34 @@ fn a_member_is_failed_taken_off_and_added_again() {
 }
 
 #[test]
+fn nodes_that_were_not_there_at_the_start_come_in_by_themselves() {
+    let lab = Lab::new();
+    let (mut nodes, stores) = in_stores(&lab);
+    let all = members(&nodes, "");
+    lab.ok(&format!("create x -l 6 -n 4 --size 4M{all}"), &[]);
+    lab.ok(&format!("assemble x{all} --export nbd:unix:x.sock"), &[]);
+    let content = noise(8 << 20);
+    fill(&lab.path("x.sock"), "x", &content);
+    lab.ok("stop x", &[]);
+    let address = nodes[2].address.clone();
+    nodes.remove(2).stop();
+    let output = lab.run(&format!("assemble x{all} --export nbd:unix:x.sock"), &[]);
+    let warned = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        output.status.success() && warned.contains(&format!("{address}/x is missing")),
+        "{warned}"
+    );
+    let content: Vec<u8> = content.iter().map(|byte| byte ^ 0x5a).collect();
+    fill(&lab.path("x.sock"), "x", &content);
+    assert_eq!(lab.run("detail x --test", &[]).status.code(), Some(1));
+    let storage = format!("--store {} --ring 64M", stores[2].display());
+    let _late = Node::start(&lab, &address, &storage);
+    until("a fourth member", || detail(&lab, "x")["members"].to_string().contains(&address));
+    is_whole(&lab, &content);
+    lab.ok("stop x", &[]);
+}
+
+#[test]
 fn what_cannot_be_added_leaves_no_volume_behind() {
     let lab = Lab::new();
     let nodes = in_memory(&lab, 4);

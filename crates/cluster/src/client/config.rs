@@ -12,6 +12,8 @@ pub struct ClientConfig {
     pub params: Params,
     /// By role; `None` is missing.
     pub members: Vec<Option<ClientMember>>,
+    /// Members that could not be reached: their nodes' addresses, and the volumes there.
+    pub absent: Vec<(String, String)>,
     /// The bitmap that the array starts with, when it has one.
     pub bitmap: Option<Bitmap>,
     /// Refuses writes.
@@ -33,6 +35,7 @@ impl ClientConfig {
         Self {
             params,
             members,
+            absent: Vec::new(),
             bitmap: None,
             read_only: false,
             looks: false,

@@ -14,6 +14,9 @@ impl Client {
             | FabricEvent::Placed { peer, .. }
             | FabricEvent::Message { peer, .. } => *peer,
         };
+        if self.absents.are_looked_at_by(peer) {
+            return self.absent_event(event);
+        }
         let role = self.links.iter().position(|link| link.peer == peer && link.is_connected());
         let Some(role) = role.map(|role| role as u16) else { return };
         let returns = !self.alive(role);

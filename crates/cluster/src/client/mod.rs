@@ -10,6 +10,7 @@
 //! slice that is being written. When a node is lost, reads and writes go on without it, as far as
 //! the code allows: see [`sets`].
 
+mod absent;
 mod compare;
 mod config;
 mod decode;
@@ -188,6 +189,7 @@ pub struct Client {
     wiring: Option<rejoin::Wiring>,
     /// A node that is to be of the array.
     newcomer: Option<newcomer::Newcomer>,
+    absents: absent::Absents,
     next_tag: u32,
     ios: BTreeMap<IoId, Use>,
     next_io: u64,
@@ -279,6 +281,7 @@ impl Client {
             next_peer: u32::from(params.nodes),
             wiring: None,
             newcomer: None,
+            absents: absent::Absents::new(config.absent),
             next_tag: 1,
             ios: BTreeMap::new(),
             next_io: 0,
@@ -486,6 +489,7 @@ impl Machine for Client {
             Event::Tick => {
                 self.setup_tick();
                 self.return_tick();
+                self.look_for_absent();
                 self.look_for_silence();
                 if matches!(self.phase, Phase::Running) {
                     self.keeper.tick();
@@ -511,8 +515,9 @@ impl Machine for Client {
         let gathers = self.listed.iter().filter_map(due);
         let running = matches!(self.phase, Phase::Running);
         let keeper = self.keeper.deadline().filter(|_| running);
-        let own = [self.setup_deadline(), self.silence_deadline(), self.return_deadline(), keeper];
-        gathers.chain(own.into_iter().flatten()).min()
+        let returns = self.return_deadline().into_iter().chain(self.absent_deadline());
+        let own = [self.setup_deadline(), self.silence_deadline(), keeper];
+        gathers.chain(own.into_iter().flatten()).chain(returns).min()
     }
 
     fn idle(&self) -> bool {

@@ -1,6 +1,7 @@
-//! Nodes that an administrator adds while the array runs: each takes the place of one that was lost
-//! or removed. It comes the way of a node that comes back (see [`rejoin`](super::rejoin)), and
-//! gets all that belongs to its role.
+//! Nodes that are taken in while the array runs: an administrator adds one, which takes the place
+//! of one that was lost or removed; or one was [absent](super::absent) from the start. It comes
+//! the way of a node that comes back (see [`rejoin`](super::rejoin)), and gets all that belongs to
+//! its role.
 
 use braid_array::action::{CommandId, NewMember};
 use braid_array::fabric::FabricOp;
@@ -15,7 +16,8 @@ use crate::member::member_parts;
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Newcomer {
-    command: CommandId,
+    /// Who is told; nobody, when it was absent and comes by itself.
+    command: Option<CommandId>,
     new: NewMember,
     role: u16,
     /// Whose place it takes: who that was, and when it would have been tried again.
@@ -37,26 +39,40 @@ fn moved() -> Refusal {
 impl Client {
     /// Begins to take a node in; the command is answered when it is a member.
     pub(super) fn add(&mut self, command: CommandId, new: NewMember) {
-        if let Err(why) = self.begin_newcomer(command, new) {
+        if let Err(why) = self.try_add(command, new) {
             self.actions.push_back(Action::Reply { id: command, result: Err(why) });
         }
     }
 
-    fn begin_newcomer(&mut self, command: CommandId, mut new: NewMember) -> Result<(), Refusal> {
+    fn try_add(&mut self, command: CommandId, new: NewMember) -> Result<(), Refusal> {
         self.keeper.is_changeable()?;
         if !matches!(self.phase, Phase::Running) || self.keeper.is_stopping() {
             return Err(Refusal::new("the array is being started or stopped", "try again then"));
         }
+        let by_itself = self.newcomer.as_ref().filter(|newcomer| newcomer.command.is_none());
+        if let Some(role) = by_itself.map(|newcomer| newcomer.role) {
+            self.return_fails(role);
+        }
         if self.newcomer.is_some() {
             return Err(Refusal::new("another node is being added", "wait for that, try again"));
         }
-        let (address, volume) = member_parts(&new.device).ok_or_else(|| {
-            let reason = format!("{} is on no node, and the array is over nodes", new.device);
-            Refusal::new(reason, "add node://HOST:PORT/VOLUME")
-        })?;
         let role = self.place_for(&new).ok_or_else(|| {
             let reason = "an array over nodes has no spares, and all of its members are there";
             Refusal::new(reason, "fail and remove the one first whose place it is to take")
+        })?;
+        self.begin_newcomer(Some(command), new, role)
+    }
+
+    /// Begins to take a node in as the member of this role.
+    pub(super) fn begin_newcomer(
+        &mut self,
+        command: Option<CommandId>,
+        mut new: NewMember,
+        role: u16,
+    ) -> Result<(), Refusal> {
+        let (address, volume) = member_parts(&new.device).ok_or_else(|| {
+            let reason = format!("{} is on no node, and the array is over nodes", new.device);
+            Refusal::new(reason, "add node://HOST:PORT/VOLUME")
         })?;
         new.member = self.keeper.free_id().ok_or_else(moved)?;
         new.device_sectors = self.sectors_before_journal(new.device_sectors);
@@ -175,7 +191,14 @@ impl Client {
         if Some(self.keeper.candidate(&newcomer.new, role)?.data_offset) != place {
             return Err(moved());
         }
-        self.keeper.take_in(newcomer.command, &newcomer.new, role)?;
+        match newcomer.command {
+            Some(command) => self.keeper.take_in(command, &newcomer.new, role)?,
+            None => {
+                // If the keeper does not want it, that is for good.
+                self.absents.forget(&newcomer.new.device);
+                self.keeper.member_returned(&newcomer.new, role)?;
+            }
+        }
         link.id = Some(newcomer.new.member);
         Ok(())
     }
@@ -197,10 +220,13 @@ impl Client {
                 link.state = LinkState::Missing;
             }
         }
+        let Some(id) = newcomer.command else {
+            return self.absent_fails(&newcomer.new.device);
+        };
         let long = || Refusal::new("does not get ready", "");
         let Refusal { reason, next } = newcomer.why.unwrap_or_else(long);
         let result = Err(Refusal { reason, next: next.or("see the log of its node, try again") });
-        self.actions.push_back(Action::Reply { id: newcomer.command, result });
+        self.actions.push_back(Action::Reply { id, result });
     }
 
     /// Nobody waits for what was asked of a member that is gone.

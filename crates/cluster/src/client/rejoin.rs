@@ -25,9 +25,14 @@ use crate::wire::PeerAddress;
 const FIRST_MILLIS: u64 = 1_000;
 const LAST_MILLIS: u64 = 10_000;
 /// How long an attempt may take.
-const PATIENCE_MILLIS: u64 = 10_000;
+pub(super) const PATIENCE_MILLIS: u64 = 10_000;
 /// Bytes of a superblock that are read.
-const SUPERBLOCK_BYTES: u32 = 4096;
+pub(super) const SUPERBLOCK_BYTES: u32 = 4096;
+
+/// How long to wait after so many attempts.
+pub(super) fn pause_millis(tries: u32) -> u64 {
+    FIRST_MILLIS.checked_shl(tries.min(10)).unwrap_or(LAST_MILLIS).min(LAST_MILLIS)
+}
 
 /// What makes one with a journal.
 const NEW_VOLUME: &str = "remove it (`braid node delete`) and add the node again";
@@ -46,10 +51,9 @@ impl Client {
     pub(super) fn await_return(&mut self, role: u16) {
         let now = self.keeper.now();
         let link = &mut self.links[usize::from(role)];
-        let millis = FIRST_MILLIS.checked_shl(link.tries).unwrap_or(LAST_MILLIS).min(LAST_MILLIS);
+        link.due = Some(now.plus_millis(pause_millis(link.tries)));
         link.tries = (link.tries + 1).min(10);
         link.lost_at = self.version;
-        link.due = Some(now.plus_millis(millis));
     }
 
     pub(super) fn may_return(&self) -> bool {
@@ -80,13 +84,19 @@ impl Client {
         }
     }
 
-    pub(super) fn dial_again(&mut self, role: u16) {
-        let until = self.keeper.now().plus_millis(PATIENCE_MILLIS);
+    /// The number of the next connection.
+    pub(super) fn new_peer(&mut self) -> PeerId {
         let peer = self.next_peer;
         self.next_peer = (peer + 1) % PeerId::FIRST_ACCEPTED;
+        PeerId(peer)
+    }
+
+    pub(super) fn dial_again(&mut self, role: u16) {
+        let until = self.keeper.now().plus_millis(PATIENCE_MILLIS);
+        let peer = self.new_peer();
         let link = &mut self.links[usize::from(role)];
         let Some(member) = &link.member else { return };
-        link.peer = PeerId(peer);
+        link.peer = peer;
         link.state = LinkState::Returning(Step::Connecting);
         link.due = Some(until);
         let op = FabricOp::Connect { peer: link.peer, address: member.address.clone() };

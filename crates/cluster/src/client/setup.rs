@@ -233,6 +233,7 @@ impl Client {
     }
 
     pub(super) fn hang_up_all(&mut self) {
+        self.leave_absent();
         for link in self.links.iter_mut().filter(|link| link.is_connected()) {
             link.state = LinkState::Lost;
             self.actions.push_back(Action::Fabric(FabricOp::HangUp { peer: link.peer }));

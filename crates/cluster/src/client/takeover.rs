@@ -468,6 +468,11 @@ impl Client {
         self.takeover.view = view;
     }
 
+    /// The array's id.
+    pub(super) const fn array_id(&self) -> [u8; 16] {
+        self.takeover.array
+    }
+
     pub(super) fn alive_roles(&self) -> impl Iterator<Item = u16> {
         (0..self.params().nodes).filter(|&role| self.alive(role))
     }

@@ -8,6 +8,7 @@
 //! array lives on the same nodes ([`guest`]), a client goes on whose array was taken over
 //! ([`zombie`]), or another node takes the place of a lost one ([`newcomer`]).
 
+mod absent;
 pub mod claims;
 pub mod content;
 pub mod fabric;

@@ -3,7 +3,6 @@
 
 use braid_array::Machine;
 use braid_array::events::ArrayEvent;
-use braid_array::format::superblock::MAX_SECTOR;
 
 use braid_cluster::client::NODE_TIMEOUT_MS;
 
@@ -11,7 +10,6 @@ use super::content;
 use super::scenario::{End, Scenario};
 use super::session::Session;
 use super::world::Mutation;
-use crate::disk::Disk;
 use crate::oracle::Range;
 use crate::rng::Rng;
 use crate::run::Report;
@@ -134,12 +132,8 @@ fn replace(session: &mut Session) {
 /// Can every node be there again, with all that it had? What was not stopped cleanly does not start
 /// while some have missed writes.
 fn whole(session: &Session) -> bool {
-    let clean = |disk: &&Disk| {
-        content::superblock(disk).is_ok_and(|superblock| superblock.resync_offset == MAX_SECTOR)
-    };
-    let disks = session.disks();
-    disks.iter().all(|disk| !disk.damaged())
-        && (session.dropped.is_empty() || disks.iter().all(clean))
+    let damaged = session.disks().iter().any(|disk| disk.damaged());
+    !damaged && (session.dropped.is_empty() || session.is_clean())
 }
 
 /// Only connections were lost, and nodes that come back: a new client takes the array up again, and
@@ -162,8 +156,12 @@ fn revive(session: &mut Session) -> Result<(), Failure> {
     session.troubled = session.dead;
     session.failed = false;
     session.half_synced = false;
-    session.start_client(&[], false)?;
+    let late = session.some_are_late();
+    session.start_client(late.as_slice(), false)?;
     live(session, Vec::new(), false)?;
+    if let Some(role) = late {
+        session.come_late(role)?;
+    }
     settle(session)
 }
 

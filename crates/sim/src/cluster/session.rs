@@ -367,7 +367,8 @@ impl Session {
         let force = params.nodes <= 4 || !missing.is_empty() && (few || !self.soft);
         let mix = self.scenario.mix;
         let config = ClientConfig::new(params, members);
-        let config = ClientConfig { bitmap, read_only, mix, force, ..config };
+        let absent = self.absent(&missing, read_only);
+        let config = ClientConfig { absent, bitmap, read_only, mix, force, ..config };
         let slots = self.scenario.depth as u64 * self.slot_bytes();
         let bytes = Client::scratch_bytes(&config);
         let client = Client::new(config, Scratch { offset: slots, bytes }).map_err(Failure)?;

@@ -68,11 +68,13 @@ pub enum Mutation {
     ForgetLeft,
     /// Puts land where their receiver has hung up already.
     LandLate,
+    /// Clients are not told of nodes that they cannot reach.
+    ForgetAbsent,
 }
 
 impl Mutation {
     /// All of them, with their names on the command line.
-    pub const ALL: [(Self, &'static str); 10] = [
+    pub const ALL: [(Self, &'static str); 11] = [
         (Self::DropFlush, "drop-flush"),
         (Self::IgnoreFua, "ignore-fua"),
         (Self::SkipCompute, "skip-compute"),
@@ -83,6 +85,7 @@ impl Mutation {
         (Self::SeeNoDifference, "see-no-difference"),
         (Self::ForgetLeft, "forget-left"),
         (Self::LandLate, "land-late"),
+        (Self::ForgetAbsent, "forget-absent"),
     ];
 
     /// By name.

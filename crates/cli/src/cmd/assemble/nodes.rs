@@ -61,12 +61,13 @@ pub(super) fn run(
         })?;
         let Judged { assembly, unreachable } = judged;
         let name = called.run_name(assembly.newest.as_deref(), &object)?;
-        for (node, why) in unreachable {
+        for (node, why) in &unreachable {
             output::warning(&format!("assemble {name}: {node} is missing: it {why}"));
         }
+        let absent = unreachable.into_iter().map(|(node, _)| node).collect();
         warn(&name, &plan, &assembly.verdicts);
         let schedule = args.schedule.unwrap_or(WriteSchedule::Mix);
-        let array = assembled(&name, plan, (schedule, timeout), network, args.force)?;
+        let array = assembled(&name, (plan, absent), (schedule, timeout), network, args.force)?;
         launch::serve("assemble", run_dir, name, array, exports, daemon)
     })
 }
@@ -83,9 +84,13 @@ pub(in crate::cmd) fn open_nodes(
     let timeout = Duration::from_millis(NODE_TIMEOUT_MS);
     let judged = judge(&volumes, None, Options::default(), network, (false, timeout))?;
     match judged.start() {
-        Ok(plan) if plan.degraded() == usize::from(missing) => {
-            assembled(&object, plan.clone(), (schedule, timeout), network, missing > 0)
-        }
+        Ok(plan) if plan.degraded() == usize::from(missing) => assembled(
+            &object,
+            (plan.clone(), Vec::new()),
+            (schedule, timeout),
+            network,
+            missing > 0,
+        ),
         Ok(plan) => {
             let reason = format!("{} members are missing, not {missing}", plan.degraded());
             Err(Failure::refused("assemble", object, reason, "name all others"))
@@ -407,7 +412,7 @@ fn condition(plan: &Startable) -> String {
 /// What the process that serves is made of.
 fn assembled(
     name: &str,
-    plan: Startable,
+    (plan, absent): (Startable, Vec<NodeArg>),
     (schedule, timeout): (WriteSchedule, Duration),
     network: Network,
     force: bool,
@@ -427,6 +432,10 @@ fn assembled(
         // Where this is not enough the nodes say so.
         params: Params { session, epoch: 1, ..params },
         members: plan.members,
+        absent: absent
+            .into_iter()
+            .map(|node| (node.address, node.volume.unwrap_or_default()))
+            .collect(),
         bitmap: plan.bitmap,
         read_only: plan.read_only,
         looks: false,

@@ -1,0 +1,62 @@
+//! A node that cannot be reached when a client takes the array up, and is there later.
+
+use braid_array::format::superblock::MAX_SECTOR;
+
+use super::content;
+use super::session::{Session, VOLUME};
+use super::world::Mutation;
+use crate::world::Failure;
+
+/// It is found sooner, and given what it missed.
+const PATIENCE_MILLIS: u64 = 60_000;
+
+impl Session {
+    /// What a client is told of nodes that it cannot reach.
+    pub(super) fn absent(&self, missing: &[u16], read_only: bool) -> Vec<(String, String)> {
+        let forgets = self.scenario.temper.mutation == Some(Mutation::ForgetAbsent);
+        let told = missing.iter().filter(|_| !read_only && !forgets);
+        told.map(|&role| (self.address(role), VOLUME.to_owned())).collect()
+    }
+
+    /// Do all superblocks say that the array was stopped cleanly?
+    pub(super) fn is_clean(&self) -> bool {
+        let superblocks = self.disks().into_iter().map(content::superblock);
+        superblocks.into_iter().flatten().all(|found| found.resync_offset == MAX_SECTOR)
+    }
+
+    /// At times a node is not there yet when the next client begins; which, of those that the array
+    /// can do without.
+    pub(super) fn some_are_late(&mut self) -> Option<u16> {
+        if !self.is_clean() || self.rng.percent(50) {
+            return None;
+        }
+        let known = self.lost.first().copied();
+        let Self { scenario, rng, .. } = self;
+        let role = known.or_else(|| scenario.more_losses(rng, &[]).first().copied())?;
+        self.world.kill(self.nodes[usize::from(role)]);
+        (self.dead, self.troubled) = (true, true);
+        if known.is_none() {
+            self.lost.push(role);
+            self.dropped.push(role);
+        }
+        Some(role)
+    }
+
+    /// A node that the client has gone on without from the start begins to run, and becomes a
+    /// member without anybody's command.
+    ///
+    /// # Errors
+    /// When it does not.
+    pub(super) fn come_late(&mut self, role: u16) -> Result<(), Failure> {
+        self.world.note(&[55, role.into()], || format!("node {role} COMES LATE"));
+        // Nothing relies on what it had.
+        self.restart_newcomer(role);
+        let until = self.world.now().plus_millis(PATIENCE_MILLIS);
+        while self.left_out().contains(&role) && !self.failed {
+            if !self.step()? || self.world.now() >= until {
+                return Err(Failure(format!("node {role} does not come in")));
+            }
+        }
+        Ok(())
+    }
+}
