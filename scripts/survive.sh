@@ -2,7 +2,8 @@
 # Kills and stops nodes and the client of an array over five nodes, again and again, while fio
 # writes and verifies on ext4 over it. After each round what was flushed is there, `braid check`
 # finds no mismatch, and e2fsck nothing to mend. As root; plain processes over loopback.
-# usage: survive.sh [ROUNDS [KIND...]]     (without: 14 rounds, of all kinds that are on)
+# POLICY: the array's consistency policy.
+# usage: [POLICY=journal] survive.sh [ROUNDS [KIND...]]   (without: 15 rounds, of all kinds)
 set -uo pipefail
 cd "$(dirname "$(realpath "$0")")/.."
 braid=${BRAID:-$PWD/target/release/braid}
@@ -24,12 +25,14 @@ node-kill            KILL nodes:1     on
 nodes-kill           KILL nodes:2     on
 node-stop            STOP nodes:1:long on
 nodes-stop           STOP nodes:2:long on
+nodes-away           STOP nodes:3:away on
 pair-cut             CUT  nodes:2     on
 rolling-restart      TERM each        on
 strangers            KNOCK nodes:5    on
 '
-# Seconds that a process is stopped: well below and well above what a node may be silent.
-short=2 long=15
+# Seconds that a process is stopped: well below and well above what a node may be silent; and while
+# the array waits for nodes that it cannot do without.
+short=2 long=15 away=9
 # Seconds within which it must go on.
 patience=${PATIENCE:-60}
 # Seconds for which strangers come.
@@ -39,7 +42,7 @@ node_timeout=5
 
 verify_by='--verify=crc32c --verify_state_save=0'
 
-rounds=${1:-14}
+rounds=${1:-15}
 [ $# = 0 ] || shift
 for tool in fio mke2fs e2fsck ss; do
 	command -v "$tool" >/dev/null || { echo "SKIPPED survive: there is no $tool"; exit 0; }
@@ -194,7 +197,7 @@ choose() {
 	victims=() struck=()
 	case $who in
 	client*) victims+=("$client") count=${who#client} count=${count#+} ;;
-	nodes:*) count=${who#nodes:} count=${count%:long} ;;
+	nodes:*) count=${who#nodes:} count=${count%%:*} ;;
 	esac
 	for n in $(shuf -i 0-4 -n "${count:-0}"); do
 		struck+=("$n")
@@ -244,8 +247,9 @@ strike() {
 		return
 	fi
 	[ "$who" = "${who%:long}" ] || pause=$long
+	[ "$who" = "${who%:away}" ] || pause=$away
 	# Who is given up is gone on without; who is waited for goes on with the rest.
-	[ "$pause" = "$short" ] || within "$long" noted_since "$struck_at"
+	[ "$pause" != "$long" ] || within "$long" noted_since "$struck_at"
 	sleep "$pause"
 	kill -CONT "${victims[@]}"
 }
@@ -303,7 +307,8 @@ chosen=$(awk -v wanted=" $* " 'NF >= 4 && (wanted ~ /^ *$/ ? NF == 4 : index(wan
 round=0 kind=setting-up
 "$braid" key new "$work/key" >/dev/null || fail "no key"
 for n in 0 1 2 3 4; do start "$n"; done
-"$braid" create survive --level 6 --layout xor2d --raid-devices 5 --size 64M "${members[@]}" \
+"$braid" create survive --level 6 --layout xor2d --raid-devices 5 --size 64M \
+	${POLICY:+--consistency-policy "$POLICY"} "${members[@]}" \
 	>"$work/create" 2>&1 || fail "create: $(tail -n 3 "$work/create")"
 assemble
 mke2fs -q -t ext4 "$array" || fail "mke2fs"

@@ -82,13 +82,13 @@ simulate() {
 	cargo build --release --workspace --bin braid-sim &&
 		target/release/braid-sim --seeds "${SEEDS:-20000}" &&
 		target/release/braid-sim --nested --seeds "${NESTED_SEEDS:-2000}" &&
-		target/release/braid-sim --cluster --seeds "${CLUSTER_SEEDS:-1000}"
+		target/release/braid-sim --cluster --seeds "${CLUSTER_SEEDS:-10000}"
 }
 
 # Always of the whole workspace: a package built alone has other features, and is built again.
 release() { cargo build --release --workspace --bins; }
 
-survive() { release && scripts/survive.sh "${SURVIVE_ROUNDS:-14}"; }
+survive() { release && scripts/survive.sh "${SURVIVE_ROUNDS:-15}"; }
 
 export -f deny fuzz simulate release survive
 

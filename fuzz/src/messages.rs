@@ -2,7 +2,7 @@
 //! and what they make of the node they are sent to.
 
 use braid_cluster::pipeline::{Params, Pipeline};
-use braid_cluster::view::View;
+use braid_cluster::view::{View, Witness};
 use braid_cluster::wire::{Message, PeerAddress};
 use braid_cluster::{Family, Mode, Planner, Roles, Set, Touched};
 
@@ -44,10 +44,12 @@ fn session(random: &mut Random) -> Vec<Message> {
         fua: random.below(2) == 0,
         touched: if random.below(2) == 0 { Touched::all(blocks) } else { touched },
         missing: Roles([0, 0, 1, 1 << random.below(64)][random.below(4)]),
+        log: random.below(2) == 0,
     };
     let peer = PeerAddress { role: 1, address: "10.0.0.2:7000".into(), ring: 0 };
     let (members, voters) = (vec![random.next(); nodes.into()], vec![random.next(); 3]);
-    let view = View { epoch: 1, count: 1, torn: false, members, voters, voted: Vec::new() };
+    let witnesses = vec![Witness { node: 1, address: "10.0.0.9:7000".into() }; random.below(3)];
+    let view = View { epoch: 1, count: 1, members, voters, witnesses, ..View::default() };
     let (tag, name) = (random.below(9) as u32, "volume".to_owned());
     vec![
         Message::CreateVolume { tag, name: name.clone(), bytes: 1 << 20 },
@@ -63,7 +65,10 @@ fn session(random: &mut Random) -> Vec<Message> {
         Message::Connect { tag, peers: vec![peer] },
         Message::Open { set },
         Message::Read { slot: 1, sector: 64, bytes: 4096, to: 0 },
+        Message::Digest { slot: 2, sector: 64, bytes: 4096, to: 0 },
         Message::Flush { tag },
+        Message::UseAll { tag },
+        Message::GiveBack { tag, all: random.below(2) == 0 },
         Message::DeleteVolume { tag },
     ]
 }

@@ -6,7 +6,7 @@ use braid_array::assemble::{Candidate, Options, Start, decide};
 use braid_array::format::{BadBlocks, Bitmap, BitmapSuperblock, Superblock, Version};
 use braid_cluster::Roles;
 use braid_cluster::journal::{Header, Kind, Log, Record};
-use braid_cluster::view::{View, Vote};
+use braid_cluster::view::{View, Vote, Witness};
 use braid_host::export::nbd::fuzz_session;
 use crc32c::crc32c;
 
@@ -142,6 +142,7 @@ const ARRAY: [u8; 16] = [7; 16];
 fn make_votes(random: &mut Random) -> Vec<u8> {
     let slot = |random: &mut Random| {
         let named = |random: &mut Random, most| (0..random.below(most)).map(|n| n as u64).collect();
+        let address = "w".repeat(random.below(300));
         let view = View {
             epoch: random.next() as u32,
             count: random.next() as u32,
@@ -149,6 +150,7 @@ fn make_votes(random: &mut Random) -> Vec<u8> {
             members: named(random, 40),
             voters: named(random, 70),
             voted: named(random, 9),
+            witnesses: vec![Witness { node: 1, address }; random.below(4)],
         };
         let vote = Vote { granted: random.next() as u32, to: random.next(), view };
         let mut slot = vote.encode(&ARRAY, random.next());
@@ -178,6 +180,7 @@ fn make_journal(random: &mut Random) -> Vec<u8> {
         tail: random.next() >> random.below(64) << 12,
         first: random.next(),
         mark: (random.next() as u32, random.next()),
+        parts_only: random.below(2) == 0,
     };
     let record = Record {
         version: (random.next() as u32, random.next()),

@@ -1,5 +1,7 @@
 //! What a machine asks of its executor, and what the executor answers.
 
+use std::ops::Range;
+
 use crate::events::ArrayEvent;
 use crate::fabric::{FabricEvent, FabricOp, NoteOp, Survey, Volume, VolumeOp};
 use crate::{Buf, IoId, MemberId, Refusal, RequestError, RequestId};
@@ -62,6 +64,17 @@ pub enum Action {
     },
     /// Something happened that people want to know.
     Notify(ArrayEvent),
+    /// This part of the arena is going to be used. The executor may do something for that.
+    Use {
+        /// First byte, and the one behind the last.
+        range: Range<u64>,
+    },
+    /// Nobody uses this part of the arena, and what it holds is of no use: the executor may give
+    /// the memory back to the system. What is put there before it is written means nothing.
+    GiveBack {
+        /// First byte, and the one behind the last.
+        range: Range<u64>,
+    },
     /// Something for the fabric to do. Machines of local arrays have no use for it.
     Fabric(FabricOp),
     /// Look where volumes are kept; answered by `Event::Survey`.

@@ -32,8 +32,9 @@ pub enum FabricOp {
         /// `HOST:PORT`.
         address: String,
     },
-    /// Let the peer put into these bytes of our arena, at most once for each connection, and after
-    /// it stands. What it puts elsewhere, or earlier, does not land, and ends the connection.
+    /// Let the peer put into these bytes of our arena, after the connection stands. What it puts
+    /// elsewhere, or earlier, does not land, and ends the connection. Once more changes where it
+    /// may put from then on, but only over fabrics that do not tell the peer (see `Action::Use`).
     Admit {
         /// Whom.
         peer: PeerId,

@@ -169,6 +169,8 @@ impl Stack {
                 }
                 other @ (Action::Store { .. }
                 | Action::Load { .. }
+                | Action::Use { .. }
+                | Action::GiveBack { .. }
                 | Action::Fabric(_)
                 | Action::Volume { .. }
                 | Action::Survey { .. }

@@ -134,6 +134,28 @@ pub struct ViewStatus {
     pub in_sync: Vec<u16>,
     /// The nodes that vote: by address, where that is known, or by number.
     pub voters: Vec<String>,
+    /// Those of them that have no member.
+    pub witnesses: Vec<WitnessStatus>,
+}
+
+/// A node that votes and has no member.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct WitnessStatus {
+    /// Where it listens, `HOST:PORT`.
+    pub address: String,
+    /// It is connected.
+    pub reachable: bool,
+}
+
+/// Requests wait for members on nodes that are away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Waiting {
+    /// How many.
+    pub requests: u64,
+    /// For how much longer, in milliseconds; `None`: they have waited long enough, and fail.
+    pub fail_in_ms: Option<u64>,
 }
 
 /// Everything.
@@ -170,6 +192,8 @@ pub struct Status {
     pub bitmap: Option<BitmapStatus>,
     /// What the journal of each member on a node holds; 0 without journals.
     pub journal_bytes: u64,
+    /// More members are away than it can do without.
+    pub waiting: Option<Waiting>,
     /// Who holds it, of arrays over nodes that are written.
     pub view: Option<ViewStatus>,
     /// The arrays that are members of this one.
@@ -216,6 +240,7 @@ impl Status {
             held_up: None,
             bitmap: None,
             journal_bytes: 0,
+            waiting: None,
             view: None,
             children: Vec::new(),
         }

@@ -74,6 +74,14 @@ impl Failure {
         }
     }
 
+    /// Why, without what was to be done.
+    pub(crate) fn into_refusal(self) -> Refusal {
+        match self {
+            Self::Said(said) => said.why,
+            Self::Silent(_) => Refusal::new("it was given up", "try again"),
+        }
+    }
+
     /// The exit status.
     pub(crate) const fn code(&self) -> u8 {
         match self {

@@ -212,7 +212,13 @@ fn nodes_with_a_key_serve_who_has_it() {
     let next = lab.ok_text(&format!("{create} --key {own}"), &[]);
     assert!(next.starts_with(&format!("braid assemble --key {own} x ")), "{next}");
     lab.ok(next.trim_start_matches("braid ").trim_end(), &[]);
-    assert_eq!(detail(&lab, "x")["state"], json!(["clean"]));
+    let told = detail(&lab, "x");
+    assert_eq!(told["state"], json!(["clean"]));
+    let of = |field: &str| told["protection"][field].clone();
+    assert_eq!([of("fabric"), of("authenticated")], [json!("tcp"), json!(true)]);
+    assert_eq!([of("nodes"), of("nodes_with_encrypted_slices")], [json!(3), json!(1)]);
+    let text = lab.ok_text("detail x", &[]);
+    assert!(text.contains("Encrypted Slices : of 1 of 3 nodes\n"), "{text}");
     assert_eq!(lab.ok("cat x", &[]).len(), 2 << 20);
     lab.ok("stop x", &[]);
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o644);
@@ -281,7 +287,7 @@ fn an_array_that_stopped_uncleanly_is_resynced_when_it_is_complete() {
     let lab = Lab::new();
     let (nodes, stores) = in_stores(&lab);
     let all = members(&nodes, "");
-    lab.ok(&format!("create x -l 5 -n 4 --size 4M{all}"), &[]);
+    lab.ok(&format!("create x -l 5 -n 4 --size 4M -k bitmap{all}"), &[]);
     let mut server = server(&lab, &all);
     let content = noise(12 << 20);
     fill(&lab.path("x.sock"), "x", &content);
@@ -350,6 +356,7 @@ fn wrong_words_for_a_node_are_refused() {
         (1, "node --listen 0.0.0.0:0 --memory", "loopback addresses only; make a key"),
         (1, "node --listen 127.0.0.1:0 --memory --key absent", "braid key new absent"),
         (1, "node --listen 127.0.0.1:0 --memory --encrypt", "sealed with a cluster key"),
+        (1, "node --listen 127.0.0.1:0 --memory --encrypt --fabric ofi", "pass the processor by"),
         (1, "node --listen 127.0.0.1:0 --store file0", "file0"),
     ];
     for (code, words, said) in table {

@@ -7,6 +7,7 @@ use support::nodes::{Node, detail, in_stores, kill_while_writing, members, serve
 use support::{Lab, until};
 
 const POLICY: &str = "--consistency-policy journal --journal-size 16M";
+const PPL: &str = "--consistency-policy ppl --journal-size 16M";
 
 fn all_in_sync(lab: &Lab) {
     until("all in sync", || {
@@ -68,4 +69,36 @@ fn a_node_that_is_added_has_a_journal_which_makes_up_for_a_lost_node() {
     lab.ok(&format!("assemble x{}", members(&nodes, "")), &[]);
     assert!(lab.ok("cat x", &[]) == content);
     lab.ok("stop x", &[]);
+}
+
+/// Whole stripes that were written before are durable, and a part of one is recorded.
+#[test]
+fn everything_dies_while_a_part_of_a_stripe_is_written_and_a_node_never_comes_back() {
+    let lab = Lab::new();
+    let (mut nodes, stores) = in_stores(&lab);
+    let all = members(&nodes, "");
+    lab.ok(&format!("create x -l 5 -n 4 --size 4M {PPL}{all}"), &[]);
+    let mut first = server(&lab, &all);
+    let content = noise(12 << 20);
+    fill(&lab.path("x.sock"), "x", &content);
+    assert_eq!(detail(&lab, "x")["consistency_policy"], "ppl");
+    until("a clean array", || detail(&lab, "x")["state"].to_string().contains("clean"));
+    kill_while_writing(&lab, &mut first, &content);
+    nodes.pop().expect("four nodes").kill();
+    let nodes = nodes.into_iter().zip(&stores).map(|(node, store)| node.start_again(&lab, store));
+    let nodes: Vec<Node> = nodes.collect();
+    // Nobody has to vouch for anything.
+    lab.ok(&format!("assemble x{}", members(&nodes, "")), &[]);
+    assert!(lab.ok("cat x", &[]) == content);
+    lab.ok("stop x", &[]);
+}
+
+#[test]
+fn only_levels_with_parity_have_ppl() {
+    let lab = Lab::new();
+    let (nodes, _) = in_stores(&lab);
+    let all = members(&nodes, "");
+    let words = format!("create x -l 1 -n 4 --size 4M {PPL}{all}");
+    let said = lab.refused(2, &words, &[], &[]);
+    assert!(said.contains("levels with parity"), "{said}");
 }

@@ -115,6 +115,57 @@ fn nodes_that_were_not_there_at_the_start_come_in_by_themselves() {
     lab.ok("stop x", &[]);
 }
 
+/// Where members of `x` are that are in this state.
+fn in_state(lab: &Lab, state: &str) -> Vec<String> {
+    let seen = detail(lab, "x");
+    let members = seen["members"].as_array().unwrap().iter();
+    let such = members.filter(|member| member["state"][0] == state);
+    such.map(|member| member["device"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn a_spare_takes_the_place_of_one_that_does_not_come_back() {
+    let lab = Lab::new();
+    let nodes = in_memory(&lab, 4);
+    let three = members(&nodes[..3], "");
+    let spare = format!("node://{}", nodes[3].address);
+    lab.ok(&format!("create x -l 5 -n 3 --size 4M{three}"), &[]);
+    lab.ok(&format!("assemble x{three} --export nbd:unix:x.sock"), &[]);
+    let content = noise(8 << 20);
+    fill(&lab.path("x.sock"), "x", &content);
+    lab.ok(&format!("add x {spare}"), &[]);
+    assert_eq!(in_state(&lab, "spare"), [format!("{spare}/x")]);
+    lab.ok("stop x", &[]);
+    // It is one still, is taken off, and added again.
+    lab.ok(&format!("assemble x{three} {spare} --export nbd:unix:x.sock"), &[]);
+    assert_eq!(in_state(&lab, "spare"), [format!("{spare}/x")]);
+    lab.ok(&format!("remove x {spare}"), &[]);
+    lab.ok(&format!("add x {spare}"), &[]);
+    lab.ok(&format!("fail x{}", members(&nodes[1..2], "")), &[]);
+    until("the spare in its place", || in_state(&lab, "spare").is_empty());
+    lab.ok(&format!("remove x{}", members(&nodes[1..2], "")), &[]);
+    is_whole(&lab, &content);
+    assert!(in_state(&lab, "in-sync").contains(&format!("{spare}/x")));
+    lab.ok("stop x", &[]);
+}
+
+#[test]
+fn an_array_may_be_created_with_spares() {
+    let lab = Lab::new();
+    let nodes = in_memory(&lab, 4);
+    let all = members(&nodes, "");
+    lab.ok(&format!("create x -l 5 -n 3 --spare-devices 1 --size 4M{all}"), &[]);
+    lab.ok(&format!("assemble x{all} --export nbd:unix:x.sock"), &[]);
+    let content = noise(8 << 20);
+    fill(&lab.path("x.sock"), "x", &content);
+    assert_eq!(in_state(&lab, "spare"), [format!("node://{}/x", nodes[3].address)]);
+    lab.ok(&format!("fail x{}", members(&nodes[..1], "")), &[]);
+    until("the spare in its place", || in_state(&lab, "spare").is_empty());
+    lab.ok(&format!("remove x{}", members(&nodes[..1], "")), &[]);
+    is_whole(&lab, &content);
+    lab.ok("stop x", &[]);
+}
+
 #[test]
 fn what_cannot_be_added_leaves_no_volume_behind() {
     let lab = Lab::new();
@@ -128,7 +179,8 @@ fn what_cannot_be_added_leaves_no_volume_behind() {
         assert!(line.contains(said), "braid {words}: {line}");
     };
     let fourth = &nodes[3].address;
-    refused(&format!("add x node://{fourth}/new"), "has all of its members");
+    // Of members that are all there, too.
+    refused(&format!("add x node://{}/new", nodes[1].address), "on the node of another member");
     refused(&format!("replace x node://{}/x", nodes[0].address), "over nodes");
     lab.ok(&format!("fail x node://{}", nodes[0].address), &[]);
     refused(&format!("add x node://{fourth}/other"), "another array");

@@ -22,7 +22,7 @@ fn a_resync_leaves_volumes_thin_and_a_trim_makes_them_thin_again() {
     let lab = Lab::new();
     let (nodes, stores) = in_stores(&lab);
     let all = members(&nodes, "");
-    lab.ok(&format!("create x -l 5 -n 4 -c 64K --size 16M{all}"), &[]);
+    lab.ok(&format!("create x -l 5 -n 4 -c 64K --size 16M -k bitmap{all}"), &[]);
     lab.ok(&format!("assemble x{all} --export nbd:unix:x.sock"), &[]);
     until("the end of the resync", || detail(&lab, "x")["sync"]["action"] == json!("idle"));
     assert_eq!(detail(&lab, "x")["state"], json!(["clean"]));

@@ -82,6 +82,8 @@ pub struct Startable {
     /// By role; `None` where it is missing. Their superblocks: what the newest one says of the
     /// array, and their own of the device.
     pub members: Vec<Option<ClientMember>>,
+    /// Who takes the place of a member that stays away.
+    pub spares: Vec<ClientMember>,
     /// The bitmap, when the array has one: all members' bits.
     pub bitmap: Option<Bitmap>,
     /// It was not stopped cleanly.
@@ -140,7 +142,7 @@ fn replayed(superblock: Superblock) -> Superblock {
     if !superblock.has(feature::NODE_JOURNALS) {
         return superblock;
     }
-    let feature_map = superblock.feature_map & !feature::NODE_JOURNALS;
+    let feature_map = superblock.feature_map & !feature::OVER_NODES;
     Superblock { feature_map, resync_offset: MAX_SECTOR, ..superblock }
 }
 
@@ -212,8 +214,16 @@ fn plan(
         None => return Err(impossible("the chunk is out of range")),
     };
     let mut members: Vec<Option<ClientMember>> = vec![None; usize::from(nodes)];
-    let mut sizes = Vec::new();
+    let (mut sizes, mut spares) = (Vec::new(), Vec::new());
     for member in &config.members {
+        if let (Standing::Spare, Some(found)) =
+            (member.standing, candidates.iter().find(|c| c.name() == member.device))
+        {
+            let (address, volume) = (found.address.clone(), found.volume.clone());
+            let superblock = member.superblock.clone();
+            spares.push(ClientMember { address, volume, superblock });
+            continue;
+        }
         let (Standing::InSync { role } | Standing::Rebuilding { role, replacement: false, .. }) =
             member.standing
         else {
@@ -225,11 +235,11 @@ fn plan(
         sizes.push(if newest.size_sectors == 0 { own.data_size } else { newest.size_sectors });
         let (address, volume) = (found.address.clone(), found.volume.clone());
         let roles = config.superblock.roles.clone();
-        let superblock = Superblock { roles, ..own.with_news_of(newest) };
+        let superblock = Superblock { roles, ..as_of(own, newest) };
         *place = Some(ClientMember { address, volume, superblock });
     }
     if !options.read_only {
-        let behind = left_behind(newest, verdicts, candidates, &members);
+        let behind = left_behind(newest, verdicts, candidates, (&members, &spares));
         for (role, member) in behind {
             members[usize::from(role)] = Some(member);
         }
@@ -248,6 +258,7 @@ fn plan(
         by_bitmap: false,
         read_only: options.read_only,
         members,
+        spares,
     })
 }
 
@@ -257,10 +268,10 @@ fn left_behind(
     newest: &Superblock,
     verdicts: &[(String, Verdict)],
     candidates: &[Candidate],
-    members: &[Option<ClientMember>],
+    (members, spares): (&[Option<ClientMember>], &[ClientMember]),
 ) -> BTreeMap<u16, ClientMember> {
     let number = |member: &ClientMember| member.superblock.dev_number;
-    let mut numbers: BTreeSet<u32> = members.iter().flatten().map(number).collect();
+    let mut numbers: BTreeSet<u32> = members.iter().flatten().chain(spares).map(number).collect();
     let mut behind = BTreeMap::new();
     for (found, (_, verdict)) in candidates.iter().zip(verdicts) {
         let (Verdict::Stale { re_add_possible, .. }, Ok(own)) = (verdict, &found.superblock) else {
@@ -277,11 +288,19 @@ fn left_behind(
     behind
 }
 
+/// The superblock of a member with all that the newest one says of the array: also what journals
+/// hold, of which one that is older knows nothing, or what is long stored.
+fn as_of(own: &Superblock, newest: &Superblock) -> Superblock {
+    let feature_map =
+        own.feature_map & !feature::OVER_NODES | newest.feature_map & feature::OVER_NODES;
+    Superblock { feature_map, ..own.with_news_of(newest) }
+}
+
 /// The superblock of a member that was left behind, as one that is being rebuilt: `marked`, where
 /// the bitmap says so alone.
 #[must_use]
 pub fn catching_up(own: &Superblock, newest: &Superblock, marked: bool) -> Superblock {
-    let mut superblock = own.with_news_of(newest);
+    let mut superblock = as_of(own, newest);
     superblock.recovery_offset = 0;
     superblock.feature_map |= feature::RECOVERY_OFFSET;
     if marked {

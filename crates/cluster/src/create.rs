@@ -34,6 +34,8 @@ pub struct NewArray {
     pub bitmap: NewBitmap,
     /// What a journal takes of each volume, behind the data; 0 without one.
     pub journal_bytes: u64,
+    /// Only writes to parts of stripes are recorded there.
+    pub parts_only: bool,
 }
 
 /// What the volumes of a new array are to be.
@@ -87,11 +89,15 @@ impl Advised for CreateError {
 }
 
 impl NewArray {
-    /// Plans the array, for one device UUID for each role.
+    /// Plans the array, for one device UUID for each role, and of each spare.
     ///
     /// # Errors
     /// [`CreateError`].
-    pub fn plan(&self, device_uuids: &[[u8; 16]]) -> Result<Blueprint, CreateError> {
+    pub fn plan(
+        &self,
+        device_uuids: &[[u8; 16]],
+        spare_uuids: &[[u8; 16]],
+    ) -> Result<Blueprint, CreateError> {
         let too_many = |_| CreateError::Members(device_uuids.len());
         let nodes = u16::try_from(device_uuids.len()).map_err(too_many)?;
         let code = self.family.code(nodes, 0)?;
@@ -128,16 +134,18 @@ impl NewArray {
             bitmap: self.bitmap_of(size_bytes),
             assume_clean: true,
         };
-        let device = |&device_uuid| Some(NewDevice { device_sectors, device_uuid });
-        let devices: Vec<_> = device_uuids.iter().map(device).collect();
-        let mut blueprint = array.plan(&devices, &[])?;
+        let device = |&device_uuid| NewDevice { device_sectors, device_uuid };
+        let devices: Vec<_> = device_uuids.iter().map(device).map(Some).collect();
+        let spares: Vec<_> = spare_uuids.iter().map(device).collect();
+        let mut blueprint = array.plan(&devices, &spares)?;
         let (level, layout) = self.family.encode();
         for superblock in blueprint.superblocks.iter_mut().flatten() {
             (superblock.level, superblock.layout) = (level, layout);
         }
-        let mut writes: Vec<_> = (0..devices.len()).map(|index| blueprint.writes(index)).collect();
+        let mut writes: Vec<_> =
+            (0..devices.len() + spares.len()).map(|index| blueprint.writes(index)).collect();
         let mut volume_bytes = device_sectors * SECTOR_BYTES;
-        if let Some(header) = Header::new(self.journal_bytes) {
+        if let Some(header) = Header::new(self.journal_bytes, self.parts_only) {
             let headers = header.place(volume_bytes);
             volume_bytes = headers + HEADERS_BYTES;
             let header = (headers / SECTOR_BYTES, header.encode(&self.set_uuid));

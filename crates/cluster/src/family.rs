@@ -111,6 +111,12 @@ impl Family {
         !matches!(self.level(), Level::Linear | Level::Raid0)
     }
 
+    /// Is a lost member computed from sums? Otherwise from copies, if at all.
+    #[must_use]
+    pub fn has_parities(self) -> bool {
+        matches!(self.level(), Level::Raid4 | Level::Raid5 | Level::Raid6)
+    }
+
     /// After so many stripes the code repeats.
     #[must_use]
     pub const fn period(self, nodes: u16) -> u16 {

@@ -4,8 +4,9 @@
 //!
 //! ```text
 //! log (bytes of the headers)   records, in a circle     then two headers, written in turn
-//! header, 4096 bytes:  0 magic "braidjrn"   8 crc32c u32 of the rest   12 version u16   14 0
-//!   16 uuid[16]   32 sequence of the header u64   40 bytes of the log u64   48 tail u64
+//! header, 4096 bytes:  0 magic "braidjrn"   8 crc32c u32 of the rest   12 version u16
+//!   14 flags u16 (1: whole stripes are not recorded)   16 uuid[16]   32 sequence of the header u64
+//!   40 bytes of the log u64   48 tail u64
 //!   56 sequence of the record there u64   64 mark: version u64   72 epoch u32   76 zeroes
 //! record, its first 4096 bytes:  0 magic "braidrec"   8 crc32c u32 of the rest   12 kind u8   13 0
 //!   14 rows u16   16 uuid[16]   32 version u64   40 epoch u32   44 len u32   48 sequence u64
@@ -56,6 +57,8 @@ pub struct Header {
     pub first: u64,
     /// Slice-sets up to this one are stored durably everywhere.
     pub mark: Version,
+    /// Only slice-sets over a part of a stripe are recorded.
+    pub parts_only: bool,
 }
 
 /// What a record is for.
@@ -122,12 +125,12 @@ impl<'a> Page<'a> {
 impl Header {
     /// Of an empty journal that takes so many bytes of a volume; `None` when it has no room.
     #[must_use]
-    pub const fn new(journal_bytes: u64) -> Option<Self> {
+    pub const fn new(journal_bytes: u64, parts_only: bool) -> Option<Self> {
         let whole = journal_bytes / PAGE_BYTES * PAGE_BYTES;
         match whole.checked_sub(HEADERS_BYTES) {
             None | Some(0) => None,
             Some(log_bytes) => {
-                Some(Self { sequence: 0, log_bytes, tail: 0, first: 1, mark: (0, 0) })
+                Some(Self { sequence: 0, log_bytes, tail: 0, first: 1, mark: (0, 0), parts_only })
             }
         }
     }
@@ -142,7 +145,7 @@ impl Header {
     #[must_use]
     pub fn encode(&self, array: &[u8; 16]) -> Vec<u8> {
         let mut out = FORMAT.to_le_bytes().to_vec();
-        out.extend([0; 2]);
+        out.extend(u16::from(self.parts_only).to_le_bytes());
         out.extend(array);
         for number in [self.sequence, self.log_bytes, self.tail, self.first, self.mark.1] {
             out.extend(number.to_le_bytes());
@@ -161,6 +164,7 @@ impl Header {
             tail: page.long(48)?,
             first: page.long(56)?,
             mark: (page.word(72)?, page.long(64)?),
+            parts_only: page.short(14)? == 1,
         };
         let aligned = (header.log_bytes | header.tail).is_multiple_of(PAGE_BYTES);
         let bounded = (1..=MAX_LOG_BYTES).contains(&header.log_bytes);

@@ -26,8 +26,10 @@
 pub mod assemble;
 pub mod client;
 pub mod create;
+mod digest;
 pub mod family;
 pub mod journal;
+pub mod lasting;
 mod member;
 pub mod node;
 pub mod pipeline;
@@ -40,6 +42,8 @@ pub mod xor2d;
 
 pub use client::{Client, ClientConfig, ClientMember};
 pub use family::Family;
+pub use lasting::Lasting;
+pub use member::VolumeAddress;
 pub use node::Node;
 pub use pipeline::Pipeline;
 pub use program::Program;

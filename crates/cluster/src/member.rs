@@ -6,6 +6,15 @@ use braid_array::format::superblock::{MAX_SECTOR, feature};
 use braid_array::format::{BadBlocks, Bitmap, Superblock};
 use braid_array::keeper::{Keeper, Rules, SyncSpace};
 
+/// A volume on a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolumeAddress {
+    /// Of the node.
+    pub address: String,
+    /// Its name there.
+    pub volume: String,
+}
+
 /// A member as the client finds it.
 #[derive(Clone, Debug)]
 pub struct ClientMember {
@@ -60,22 +69,26 @@ fn standing(role: u16, superblock: &Superblock) -> Standing {
 /// The members of an array, by role, as their keeper takes them; `None` without any.
 pub(crate) fn kept(
     members: &[Option<ClientMember>],
+    spares: Vec<ClientMember>,
     bitmap: Option<Bitmap>,
     read_only: bool,
     block_bytes: u32,
 ) -> Option<Config> {
     let roles = (0..).zip(members).filter_map(|(role, member)| Some((role, member.as_ref()?)));
-    let config = |(role, member): (u16, &ClientMember)| MemberConfig {
+    let config = |member: &ClientMember, standing| MemberConfig {
         device: member_name(&member.address, &member.volume),
         device_sectors: 0,
         superblock: member.superblock.clone(),
         bad_blocks: BadBlocks::default(),
-        standing: standing(role, &member.superblock),
+        standing,
     };
+    let with_role =
+        |(role, member): (u16, &ClientMember)| config(member, standing(role, &member.superblock));
+    let spares = spares.iter().map(|spare| config(spare, Standing::Spare));
     let superblocks = members.iter().flatten().map(|member| &member.superblock);
     Some(Config {
         superblock: superblocks.max_by_key(|superblock| superblock.events)?.clone(),
-        members: roles.map(config).collect(),
+        members: roles.map(with_role).chain(spares).collect(),
         bitmap,
         read_only,
         force: false,

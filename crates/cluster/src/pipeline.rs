@@ -10,7 +10,11 @@
 //!
 //! A node's ring holds for each position, in this order: a slot for every slice that can arrive, a
 //! slot for every sum that cannot be formed in place, and a slot for the old content of every row.
-//! At the end lie the slots from which reads are answered; the client gives those out itself.
+//! Then there are slots from which reads are answered; the client gives those out itself.
+//!
+//! In front lies the *base*: what a client may use at any time. It is as small as can be: positions
+//! of which one is left with its encoder, whoever is missing, and few slots for reads. The client
+//! asks for the rest while it has use for it.
 //!
 //! The room is the same whichever roles are missing in a slice-set: an encoder has room for all
 //! data, and everybody else gets what he stores.
@@ -27,6 +31,7 @@ pub use params::Params;
 pub use ways::{lost_blocks, way};
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 use std::sync::Arc;
 
 use braid_array::refusal::{Advised, Next};
@@ -80,6 +85,9 @@ struct Room {
 /// Plans by what stripes they are for, by planner, and by the role that gets its blocks back.
 type Plans = BTreeMap<(u16, Planner, Option<u16>), Arc<Course>>;
 
+/// Slots for reads in the base.
+const BASE_READS: u16 = 2;
+
 /// So many different sets of missing roles have plans that are kept.
 const KEPT_PLANS: usize = 4;
 
@@ -93,8 +101,10 @@ pub struct Pipeline {
     rooms: Vec<Vec<Room>>,
     /// By position, then node: where its slots begin in the ring.
     starts: Vec<Vec<u64>>,
-    /// By node: where the slots for reads begin.
-    read_starts: Vec<u64>,
+    /// Positions that may be used at any time.
+    base: Range<u16>,
+    /// By node: where the slots for reads of the base begin, and all others.
+    read_starts: [Vec<u64>; 2],
     losses: Losses,
     /// By missing roles, the latest first.
     plans: VecDeque<(Roles, Plans)>,
@@ -118,7 +128,8 @@ impl Pipeline {
             data_blocks: code.data().len() as u32,
             rooms: Vec::new(),
             starts: Vec::new(),
-            read_starts: Vec::new(),
+            base: 0..0,
+            read_starts: [Vec::new(), Vec::new()],
             losses: params.family.losses(params.nodes)?,
             plans: VecDeque::new(),
         };
@@ -131,17 +142,41 @@ impl Pipeline {
             let rooms = self.rooms_of(encoder)?;
             self.rooms.push(rooms);
         }
+        self.base = self.smallest_base();
+        self.starts = vec![Vec::new(); usize::from(self.positions())];
         let mut ends = vec![0; usize::from(self.params.nodes)];
-        for position in 0..self.positions() {
-            self.starts.push(ends.clone());
-            let bytes = u64::from(self.position_bytes(position));
-            let encoder = usize::from(position % self.params.nodes);
-            for (end, room) in ends.iter_mut().zip(&self.rooms[encoder]) {
-                *end += u64::from(room.received + room.fresh + u32::from(self.rows)) * bytes;
-            }
-        }
-        self.read_starts = ends;
+        self.base.clone().for_each(|position| self.place(position, &mut ends));
+        self.read_starts[0].clone_from(&ends);
+        let bytes = u64::from(self.base_reads()) * u64::from(self.params.reads.bytes);
+        ends.iter_mut().for_each(|end| *end += bytes);
+        let others = (0..self.positions()).filter(|position| !self.base.contains(position));
+        others.collect::<Vec<u16>>().into_iter().for_each(|p| self.place(p, &mut ends));
+        self.read_starts[1] = ends;
         Ok(())
+    }
+
+    /// Puts a position behind what there is.
+    fn place(&mut self, position: u16, ends: &mut Vec<u64>) {
+        self.starts[usize::from(position)].clone_from(ends);
+        let bytes = u64::from(self.position_bytes(position));
+        let encoder = usize::from(position % self.params.nodes);
+        for (end, room) in ends.iter_mut().zip(&self.rooms[encoder]) {
+            *end += u64::from(room.received + room.fresh + u32::from(self.rows)) * bytes;
+        }
+    }
+
+    /// The fewest positions whose encoders cannot all be missing; short ones if there are enough.
+    fn smallest_base(&self) -> Range<u16> {
+        let Params { nodes, wide, .. } = self.params;
+        let fewest = |all: Range<u16>| {
+            let enough = |&end: &u16| {
+                let encodes = |role| (all.start..end).any(|position| position % nodes == role);
+                !self.losses.survives(encodes)
+            };
+            (all.start + 1..=all.end).find(enough).map(|end| all.start..end)
+        };
+        let short = fewest(wide.count..self.positions());
+        short.or_else(|| fewest(0..wide.count)).unwrap_or(0..self.positions())
     }
 
     /// What a position with this encoder needs at each node, whoever is missing.
@@ -301,7 +336,27 @@ impl Pipeline {
     #[must_use]
     pub fn ring_bytes(&self, node: u16) -> u64 {
         let reads = self.params.reads;
-        self.read_starts[usize::from(node)] + u64::from(reads.count) * u64::from(reads.bytes)
+        let others = reads.count - self.base_reads();
+        self.read_starts[1][usize::from(node)] + u64::from(others) * u64::from(reads.bytes)
+    }
+
+    /// Bytes at its beginning that may be used at any time.
+    #[must_use]
+    pub fn base_bytes(&self, node: u16) -> u64 {
+        let reads = u64::from(self.base_reads()) * u64::from(self.params.reads.bytes);
+        self.read_starts[0][usize::from(node)] + reads
+    }
+
+    /// The positions that may be used at any time.
+    #[must_use]
+    pub const fn base(&self) -> &Range<u16> {
+        &self.base
+    }
+
+    /// Slots for reads that may be used at any time: the first.
+    #[must_use]
+    pub fn base_reads(&self) -> u16 {
+        self.params.reads.count.min(BASE_READS)
     }
 
     /// The slot for an arriving transfer, in the ring of the node it goes to; as long as the set.
@@ -344,8 +399,12 @@ impl Pipeline {
     pub fn read_slot(&self, node: u16, number: u16) -> Buf {
         let reads = self.params.reads;
         assert!(number < reads.count, "read slot {number} of {}", reads.count);
-        let start = self.read_starts[usize::from(node)];
-        Buf { offset: start + u64::from(number) * u64::from(reads.bytes), len: reads.bytes }
+        let (starts, number) = match number.checked_sub(self.base_reads()) {
+            None => (&self.read_starts[0], number),
+            Some(number) => (&self.read_starts[1], number),
+        };
+        let offset = starts[usize::from(node)] + u64::from(number) * u64::from(reads.bytes);
+        Buf { offset, len: reads.bytes }
     }
 
     /// First byte of a row's range of a slice-set, from where the member's data begin.

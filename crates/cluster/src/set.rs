@@ -179,6 +179,8 @@ pub struct Set {
     pub touched: Touched,
     /// Roles that have no part in it: their cells stay as they are, whatever is written.
     pub missing: Roles,
+    /// It is recorded where there are journals.
+    pub log: bool,
 }
 
 impl Set {

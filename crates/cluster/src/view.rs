@@ -5,9 +5,10 @@
 //! UUID.vote: two slots of 4096 bytes, written in turn; the newest valid one counts
 //!  0 magic "braidvot"   8 crc32c u32 of the rest   12 version u16   14 voters u16   16 uuid[16]
 //! 32 sequence of the slot u64   40 granted u32   44 view: epoch u32   48 count u32
-//! 52 flags u32 (1 torn)   56 members u16   58 those who voted before u16   60 zeroes
-//! 64 granted to: client u64
-//! 72 per role: incarnation u64, then per voter, and who was one before: node u64; then zeroes
+//! 52 flags u32 (1 torn)   56 members u16   58 those who voted before u16   60 witnesses u16
+//! 62 zeroes   64 granted to: client u64
+//! 72 per role: incarnation u64, then per voter, and who was one before: node u64
+//!    then per witness: node u64, length u16 of its address, that; then zeroes
 //! ```
 
 use std::collections::BTreeSet;
@@ -25,8 +26,17 @@ const VERSION: u16 = 1;
 const HEAD_BYTES: usize = 72;
 const TORN: u32 = 1;
 
-/// Members and voters of the largest view.
-pub const MAX_NAMED: usize = (SLOT_BYTES - HEAD_BYTES) / 8;
+/// The longest address of a witness, in bytes.
+pub const MAX_ADDRESS_BYTES: usize = 300;
+
+/// A node that votes and has no member.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Witness {
+    /// As a voter.
+    pub node: u64,
+    /// Where it listens, `HOST:PORT`.
+    pub address: String,
+}
 
 /// Who is in sync: the newest one counts, by epoch and then by count.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -44,6 +54,8 @@ pub struct View {
     /// Those that voted before, while it is not certain that all who ask hear of the change: until
     /// then a majority of either is needed. Empty at other times.
     pub voted: Vec<u64>,
+    /// Where those of them are found that have no member.
+    pub witnesses: Vec<Witness>,
 }
 
 impl View {
@@ -79,8 +91,11 @@ impl View {
 
     /// It fits into a vote file.
     #[must_use]
-    pub const fn fits(&self) -> bool {
-        self.members.len() + self.voters.len() + self.voted.len() <= MAX_NAMED
+    pub fn fits(&self) -> bool {
+        let named = self.members.len() + self.voters.len() + self.voted.len();
+        let lengths = || self.witnesses.iter().map(|witness| witness.address.len());
+        let bytes = HEAD_BYTES + 8 * named + lengths().map(|length| 10 + length).sum::<usize>();
+        bytes <= SLOT_BYTES && lengths().all(|length| length <= MAX_ADDRESS_BYTES)
     }
 }
 
@@ -88,6 +103,23 @@ impl View {
 #[must_use]
 pub const fn majority(voters: usize) -> usize {
     voters / 2 + 1
+}
+
+impl Witness {
+    /// From the front of what is left of a slot.
+    fn decode(rest: &mut &[u8]) -> Option<Self> {
+        let (node, after) = rest.split_first_chunk()?;
+        let (len, after) = after.split_first_chunk()?;
+        let (address, after) = after.split_at_checked(u16::from_le_bytes(*len).into())?;
+        *rest = after;
+        let address =
+            str::from_utf8(address).ok().filter(|_| address.len() <= MAX_ADDRESS_BYTES)?;
+        Some(Self { node: u64::from_le_bytes(*node), address: address.to_owned() })
+    }
+}
+
+fn number(bytes: &[u8]) -> Option<u64> {
+    Some(u64::from_le_bytes(*bytes.first_chunk()?))
 }
 
 fn among(voters: &[u64], known: &BTreeSet<u64>) -> usize {
@@ -124,10 +156,16 @@ impl Vote {
         }
         out.extend((view.members.len() as u16).to_le_bytes());
         out.extend((view.voted.len() as u16).to_le_bytes());
-        out.extend([0; 4]);
+        out.extend((view.witnesses.len() as u16).to_le_bytes());
+        out.extend([0; 2]);
         out.extend(self.to.to_le_bytes());
         for number in view.members.iter().chain(&view.voters).chain(&view.voted) {
             out.extend(number.to_le_bytes());
+        }
+        for Witness { node, address } in &view.witnesses {
+            out.extend(node.to_le_bytes());
+            out.extend((address.len() as u16).to_le_bytes());
+            out.extend(address.as_bytes());
         }
         out.resize(SLOT_BYTES - 12, 0);
         let mut slot = MAGIC.to_vec();
@@ -148,11 +186,10 @@ impl Vote {
             return None;
         }
         let [members, voters, voted] = [short(56)?, short(14)?, short(58)?].map(usize::from);
-        let named = members + voters + voted;
-        if named > MAX_NAMED {
-            return None;
-        }
-        let mut numbers = (0..named).filter_map(|index| long(HEAD_BYTES + 8 * index));
+        let end = HEAD_BYTES + 8 * (members + voters + voted);
+        let mut numbers = slot.get(HEAD_BYTES..end)?.chunks_exact(8).filter_map(number);
+        let mut rest = &slot[end..];
+        let witnesses = (0..short(60)?).map(|_| Witness::decode(&mut rest));
         let view = View {
             epoch: word(44)?,
             count: word(48)?,
@@ -160,6 +197,7 @@ impl Vote {
             members: numbers.by_ref().take(members).collect(),
             voters: numbers.by_ref().take(voters).collect(),
             voted: numbers.collect(),
+            witnesses: witnesses.collect::<Option<_>>()?,
         };
         Some((long(32)?, Self { granted: word(40)?, to: long(64)?, view }))
     }

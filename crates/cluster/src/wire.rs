@@ -14,7 +14,7 @@ use codec::Field;
 pub use codec::WireError;
 
 /// The version of this protocol. Processes of another version part when they meet.
-pub const PROTOCOL_VERSION: u16 = 2;
+pub const PROTOCOL_VERSION: u16 = 3;
 
 /// The longest name of a volume.
 pub const MAX_NAME_BYTES: usize = 64;
@@ -185,6 +185,8 @@ messages! {
         ring: u64,
         /// How much its journal holds for this array; 0 without one.
         journal_bytes: u64,
+        /// Only slice-sets over a part of a stripe are recorded there.
+        parts_only: bool,
     }
     /// Client: connect to the other nodes, of which every one is prepared: the lower role connects
     /// to the higher. Answer: `Ok`, when all connections stand.
@@ -224,6 +226,17 @@ messages! {
         /// First sector of the volume.
         sector: u64,
         /// How many bytes, at most the length of the slot.
+        bytes: u32,
+        /// Where to, in the client's arena.
+        to: u64,
+    }
+    /// Client: the same of the digest of what is read, which takes a 64th of the room.
+    80 Digest {
+        /// The slot.
+        slot: u16,
+        /// First sector of the volume.
+        sector: u64,
+        /// How many bytes to read, at most the length of the slot; a multiple of 4096.
         bytes: u32,
         /// Where to, in the client's arena.
         to: u64,
@@ -296,6 +309,19 @@ messages! {
     23 Without {
         /// Its role.
         role: u16,
+    }
+    /// Client: may all of the ring be used? Answer: `Ok`, or `Refused` when others use the memory;
+    /// until then, and after that, the base alone.
+    24 UseAll {
+        /// Tag.
+        tag: u32,
+    }
+    /// Client: of the ring, nothing but the base is used any more. Answer: `Ok`.
+    25 GiveBack {
+        /// Tag.
+        tag: u32,
+        /// The base neither, until the answer.
+        all: bool,
     }
     /// Client, first on a connection: nobody of a lower epoch shall change anything of this array
     /// any more. Answer: `Granted`, when that is so, or `Outvoted`.
@@ -437,6 +463,8 @@ messages! {
         ring_used_bytes: u64,
         /// Clients that have a volume open.
         clients: u32,
+        /// It keeps no volumes.
+        witness: bool,
         /// Volumes, in order of their names.
         volumes: Vec<VolumeInfo>,
         /// There are more after these.

@@ -27,6 +27,9 @@ pub(crate) use memory::{Memory, PIECE_BYTES, Piece};
 use pool::{BLOCK_BYTES, Pool};
 
 const FABRIC_BYTES: u32 = 4 << 20;
+/// For as many connections as 200 arrays over as many nodes as suit have, and more: of that, too,
+/// only what is used is there.
+const LEAN_FABRIC_BYTES: u32 = 32 << 20;
 
 /// Clients that use the array at the same time.
 pub(crate) const MAX_CLIENTS: u16 = 64;
@@ -83,7 +86,7 @@ impl Arena {
     /// # Errors
     /// When the address space cannot be had.
     pub fn new(scratch_bytes: u64, request_bytes: u64) -> io::Result<Self> {
-        Self::with(scratch_bytes, request_bytes, MAX_CLIENTS, 0)
+        Self::with(scratch_bytes, request_bytes, MAX_CLIENTS, 0, false)
     }
 
     /// As `new`, with room for the headers and messages of a fabric at the end.
@@ -91,7 +94,7 @@ impl Arena {
     /// # Errors
     /// When the address space cannot be had.
     pub fn for_fabric(scratch_bytes: u64, request_bytes: u64) -> io::Result<Self> {
-        Self::with(scratch_bytes, request_bytes, MAX_CLIENTS, FABRIC_BYTES)
+        Self::with(scratch_bytes, request_bytes, MAX_CLIENTS, FABRIC_BYTES, false)
     }
 
     /// As `for_fabric`, where there are no clients but the other ends of the fabric.
@@ -99,7 +102,15 @@ impl Arena {
     /// # Errors
     /// When the address space cannot be had.
     pub fn for_node(scratch_bytes: u64, request_bytes: u64) -> io::Result<Self> {
-        Self::with(scratch_bytes, request_bytes, 0, FABRIC_BYTES)
+        Self::with(scratch_bytes, request_bytes, 0, FABRIC_BYTES, false)
+    }
+
+    /// As `for_node`, with more addresses for the machine than memory: only what it uses is there.
+    ///
+    /// # Errors
+    /// When the address space cannot be had.
+    pub(crate) fn lean(scratch_bytes: u64, request_bytes: u64) -> io::Result<Self> {
+        Self::with(scratch_bytes, request_bytes, 0, LEAN_FABRIC_BYTES, true)
     }
 
     fn with(
@@ -107,6 +118,7 @@ impl Arena {
         request_bytes: u64,
         clients: u16,
         fabric_bytes: u32,
+        lean: bool,
     ) -> io::Result<Self> {
         // Huge pages go up to here, and each is in one pool: so it can be given back in whole.
         let blocks = request_bytes.max(1).next_multiple_of(HUGE_PAGE_BYTES) / BLOCK_BYTES;
@@ -132,7 +144,10 @@ impl Arena {
         let [bytes, huge_bytes] = [end, huge_bytes].map(usize::try_from);
         let bytes = bytes.map_err(|_| io::ErrorKind::InvalidInput)?;
         Ok(Self {
-            memory: Arc::new(Memory::new(bytes, huge_bytes.unwrap_or(bytes))?),
+            memory: Arc::new(match lean {
+                true => Memory::lean(bytes)?,
+                false => Memory::new(bytes, huge_bytes.unwrap_or(bytes))?,
+            }),
             scratch: Scratch { offset: 0, bytes: scratch_bytes },
             zeroes,
             common,

@@ -9,6 +9,7 @@ use braid_array::action::Command;
 use braid_array::status::Status;
 use braid_array::{Refusal, RequestError};
 
+use crate::fabric::Protection;
 use crate::member::MemberFile;
 use crate::users::User;
 
@@ -79,6 +80,11 @@ pub enum Message {
         /// Gets it.
         done: Done<Status>,
     },
+    /// How the connections to nodes are protected; nobody answers where there are none.
+    Protection {
+        /// Gets it.
+        done: Done<Protection>,
+    },
     /// The clients of the exports that the engine serves itself.
     Clients {
         /// Gets who they are.
@@ -130,5 +136,11 @@ impl Door {
     #[must_use]
     pub fn status(&self) -> Option<Status> {
         self.call(|done| Message::Status { done })
+    }
+
+    /// How the connections to nodes are protected. `None` where there are none.
+    #[must_use]
+    pub fn protection(&self) -> Option<Protection> {
+        self.call(|done| Message::Protection { done })
     }
 }

@@ -211,6 +211,20 @@ impl<T: Copy> Driver<T> {
         }
     }
 
+    /// From now on a piece may be kept at hand for operations, of an arena where none is otherwise.
+    pub(crate) fn may_keep(&mut self, piece: Piece) {
+        if let Self::Ring(ring) = self {
+            ring.may_keep(piece);
+        }
+    }
+
+    /// Lets go of a piece, which may not be kept any more.
+    pub(crate) fn bar(&mut self, piece: Piece) {
+        if let Self::Ring(ring) = self {
+            ring.bar(piece);
+        }
+    }
+
     /// A file operation will perhaps never end: one more may proceed beside it.
     pub(crate) fn make_room(&mut self) {
         match self {

@@ -9,6 +9,7 @@ mod tests;
 
 use std::io;
 use std::net::TcpListener;
+use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::mpsc;
@@ -310,8 +311,8 @@ impl Loop {
                 }
                 let _ = rustix::io::read(self.wake.as_fd(), &mut [0; 8]);
                 self.await_wake();
-                let Self { core, executor, machine, exports, .. } = self;
-                self.door_side.drain(core, executor, machine, exports);
+                let Self { core, executor, machine, exports, fabric, .. } = self;
+                self.door_side.drain(core, executor, machine, exports, fabric.as_deref());
                 None
             }
         };
@@ -420,6 +421,8 @@ impl Loop {
                     hook(&event);
                 }
             }
+            Action::Use { range } => self.memory_used(range),
+            Action::GiveBack { range } => self.memory_given_back(range),
             Action::Fabric(op) => {
                 let fabric = self.fabric.as_mut().expect("a fabric for a machine that asks");
                 fabric.start(&mut self.core.driver, op);
@@ -440,6 +443,18 @@ impl Loop {
                 self.machine.handle(self.core.now, event);
             }
         }
+    }
+
+    /// The machine will use these bytes.
+    fn memory_used(&mut self, range: Range<u64>) {
+        self.core.arena.memory().warm(range.clone());
+        Piece::inside(range).for_each(|piece| self.core.driver.may_keep(piece));
+    }
+
+    /// It does not use them any more.
+    fn memory_given_back(&mut self, range: Range<u64>) {
+        Piece::inside(range.clone()).for_each(|piece| self.core.driver.bar(piece));
+        self.core.arena.memory().cool(range);
     }
 
     /// Takes leave of the clients and waits until nothing is in flight.

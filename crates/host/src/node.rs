@@ -13,11 +13,14 @@ use braid_array::array::Scratch;
 use braid_array::events::ArrayEvent;
 use braid_array::{AnyMachine, Machine, Refusal};
 
+use rustix::process::{Resource, Rlimit, setrlimit};
+
 use crate::arena::Arena;
 use crate::control::StopRequest;
 use crate::door::{Door, Message};
 use crate::engine::Engine;
 use crate::fabric::Network;
+use crate::fabric::frame::Kind;
 use crate::log::{self, Limit, Verdict};
 use crate::serve::watch_signals;
 use crate::store::{MadeDirectories, Store};
@@ -29,6 +32,9 @@ mod tests;
 /// Memory for requests: nobody makes any.
 const REQUEST_BYTES: u64 = 1 << 20;
 
+/// So many times as many addresses as memory are there for rings. Of most, only the base is used.
+const ADDRESSES: u64 = 24;
+
 /// What makes a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeSetup {
@@ -36,10 +42,19 @@ pub struct NodeSetup {
     pub listen: String,
     /// Where it keeps its volumes.
     pub storage: Storage,
+    /// It keeps none, only votes.
+    pub witness: bool,
     /// Memory that clients and other nodes put slices into.
     pub ring_bytes: u64,
     /// How they do it, and with which key.
     pub network: Network,
+}
+
+impl NodeSetup {
+    /// Can memory be had and given back as it is used? Not where devices know it by its pages.
+    fn is_lean(&self) -> bool {
+        self.network.kind == Kind::Tcp
+    }
 }
 
 /// Where a node keeps its volumes.
@@ -74,7 +89,7 @@ pub fn serve_node(
     let system = |error: io::Error| refused_by_system(&error);
     let (stop, stops) = mpsc::channel();
     let signals = watch_signals(stop.clone()).map_err(system)?;
-    let mut node = RunningNode::launch(setup, node_machine, Some(stop))?;
+    let mut node = RunningNode::launch(setup, node_machine(setup), Some(stop))?;
     let result = match ready(node.address) {
         Err(error) => node.stop().and(Err(system(error))),
         Ok(()) => {
@@ -91,10 +106,25 @@ pub fn serve_node(
     result
 }
 
-fn node_machine(scratch: Scratch, id: u64) -> Box<dyn Machine + Send> {
-    // The keys of hash maps are random, and different for everybody.
-    let incarnation = RandomState::new().hash_one(std::process::id()).max(1);
-    Box::new(braid_cluster::node::Node::new(scratch, id, incarnation))
+/// Every connection is a file, and every volume: as many as the system allows may be open.
+fn allow_many_files() {
+    let limit = rustix::process::getrlimit(Resource::Nofile);
+    // With less there is an end to connections sooner.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+}
+
+fn node_machine(setup: &NodeSetup) -> impl FnOnce(Scratch, u64) -> Box<dyn Machine + Send> + use<> {
+    let (witness, limit) = (setup.witness, setup.is_lean().then_some(setup.ring_bytes));
+    move |scratch, id| {
+        // The keys of hash maps are random, and different for everybody.
+        let incarnation = RandomState::new().hash_one(std::process::id()).max(1);
+        let node = braid_cluster::node::Node::new(scratch, id, incarnation);
+        let node = match limit {
+            Some(bytes) => node.with_limit(bytes),
+            None => node,
+        };
+        Box::new(if witness { node.as_witness() } else { node })
+    }
 }
 
 impl RunningNode {
@@ -103,7 +133,7 @@ impl RunningNode {
     /// # Errors
     /// [`Refusal`], a line for people.
     pub fn start(setup: &NodeSetup) -> Result<Self, Refusal> {
-        let mut node = Self::launch(setup, node_machine, None)?;
+        let mut node = Self::launch(setup, node_machine(setup), None)?;
         node.keep_directories();
         Ok(node)
     }
@@ -132,7 +162,12 @@ impl RunningNode {
             }
         };
         let (listener, address) = listen(&setup.listen)?;
-        let arena = Arena::for_node(setup.ring_bytes, REQUEST_BYTES).map_err(system)?;
+        let arena = match setup.is_lean() {
+            true => Arena::lean(ADDRESSES * setup.ring_bytes, REQUEST_BYTES),
+            false => Arena::for_node(setup.ring_bytes, REQUEST_BYTES),
+        };
+        let arena = arena.map_err(system)?;
+        allow_many_files();
         let machine = AnyMachine::Plain(machine(arena.scratch(), store.id()?));
         let mut engine = Engine::new(machine, Vec::new(), arena).map_err(system)?;
         engine.set_fabric(setup.network, Some(listener))?;

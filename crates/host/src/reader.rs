@@ -236,6 +236,8 @@ impl Reader {
             | Action::Reply { .. }
             | Action::Notify(_)
             | Action::Load { .. }
+            | Action::Use { .. }
+            | Action::GiveBack { .. }
             | Action::Fabric(_)
             | Action::Volume { .. }
             | Action::Survey { .. }

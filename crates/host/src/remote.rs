@@ -13,6 +13,7 @@ use braid_array::fabric::FabricEvent;
 use braid_array::format::{Bitmap, BitmapError, Superblock, SuperblockError, Version};
 use braid_array::refusal::{Next, Refusal};
 use braid_cluster::assemble::{Candidate, SUPERBLOCK_SECTOR};
+use braid_cluster::view::View;
 use braid_cluster::wire::{Message, VolumeInfo};
 
 use self::line::Line;
@@ -81,8 +82,21 @@ pub struct NodeSurvey {
     pub ring_used_bytes: u64,
     /// Clients that have a volume open.
     pub clients: u32,
+    /// It keeps no volumes, and only votes.
+    pub witness: bool,
     /// The volumes, in order of their names.
     pub volumes: Vec<VolumeInfo>,
+}
+
+/// What a node says that has granted an array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Granted {
+    /// As which client's.
+    pub epoch: u32,
+    /// As what a member there would be in sync now.
+    pub incarnation: u64,
+    /// Its number.
+    pub node: u64,
 }
 
 /// A connection to a node. It has at most one volume open, which is closed when it is dropped.
@@ -207,6 +221,7 @@ impl Remote {
                 ring_bytes,
                 ring_used_bytes,
                 clients,
+                witness,
                 volumes,
                 more,
                 ..
@@ -222,6 +237,7 @@ impl Remote {
                 ring_bytes,
                 ring_used_bytes,
                 clients,
+                witness,
                 volumes: Vec::new(),
             });
             all.volumes.extend(volumes);
@@ -236,16 +252,29 @@ impl Remote {
     ///
     /// # Errors
     /// [`RemoteError`].
-    pub fn fence(&mut self, array: [u8; 16], client: u64) -> Result<(), RemoteError> {
+    pub fn fence(&mut self, array: [u8; 16], client: u64) -> Result<Granted, RemoteError> {
         let mut epoch = 1;
         loop {
             match self.ask(|tag| Message::Grant { tag, array, epoch, client })? {
-                Message::Granted { .. } => return Ok(()),
+                Message::Granted { incarnation, node, .. } => {
+                    return Ok(Granted { epoch, incarnation, node });
+                }
                 Message::Outvoted { granted, .. } if granted >= epoch && granted < u32::MAX => {
                     epoch = granted + 1;
                 }
                 _ => return Err(out_of_turn()),
             }
+        }
+    }
+
+    /// Has the node note how an array stands that it has granted.
+    ///
+    /// # Errors
+    /// [`RemoteError`].
+    pub fn record(&mut self, view: View) -> Result<(), RemoteError> {
+        match self.ask(|tag| Message::Record { tag, view })? {
+            Message::Ok { .. } => Ok(()),
+            _ => Err(out_of_turn()),
         }
     }
 

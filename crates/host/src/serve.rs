@@ -16,7 +16,7 @@ use braid_array::events::ArrayEvent;
 use braid_array::name::check_name;
 use braid_array::stack::Stack;
 use braid_array::{AnyMachine, Array, BlockMachine, Instant, MemberId, Refusal, SECTOR_BYTES};
-use braid_cluster::{Client, ClientConfig};
+use braid_cluster::{Client, ClientConfig, Lasting};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
 
@@ -30,6 +30,7 @@ use crate::log;
 use crate::member::{MemberFile, OpenError, check_distinct};
 use crate::system::refused_by_system;
 
+mod again;
 mod doors;
 mod nodes;
 mod private;
@@ -39,6 +40,8 @@ mod spec;
 #[cfg(test)]
 mod tests;
 
+use again::Search;
+pub use again::{Again, Judge};
 use doors::Doors;
 use nodes::{Nodes, NotSetUp};
 pub use private::Private;
@@ -81,6 +84,8 @@ pub enum Assembled {
         config: ClientConfig,
         /// How its nodes are talked to.
         network: Network,
+        /// How it goes on after too many nodes were away; without, requests fail then.
+        again: Option<Again>,
     },
 }
 
@@ -137,7 +142,9 @@ impl Machinery {
         let (outer, inner) = match array {
             Assembled::Array { config, members } => return Self::of_devices(config, members),
             Assembled::Nested { outer, inner } => (outer, inner),
-            Assembled::Cluster { config, network } => return Self::of_nodes(config, network),
+            Assembled::Cluster { config, network, again } => {
+                return Self::of_nodes(config, network, again);
+            }
         };
         let configs = inner.iter().map(|(config, _)| config).chain([&outer]);
         let arena = Arena::new(configs.map(Array::scratch_bytes).sum(), REQUEST_BYTES)
@@ -157,15 +164,33 @@ impl Machinery {
         Ok(Self { machine: Box::new(machine), members, arena, nodes: None })
     }
 
-    fn of_nodes(config: ClientConfig, network: Network) -> Result<Self, Refusal> {
+    fn of_nodes(
+        config: ClientConfig,
+        network: Network,
+        again: Option<Again>,
+    ) -> Result<Self, Refusal> {
         // Stripes are wide and links are long: more is under way than on one machine.
         let arena = Arena::for_fabric(Client::scratch_bytes(&config), 2 * REQUEST_BYTES)
             .map_err(|error| refused_by_system(&error))?;
         let nodes = Some(Nodes::of(&config, network));
-        let mut client = Client::new(config, arena.scratch())
-            .map_err(|reason| Refusal::new(reason, LOOK_AT_MEMBERS))?;
-        client.set_epoch(u64::try_from(since_1970().as_micros()).unwrap_or(u64::MAX));
-        Ok(Self { machine: Box::new(client), members: Vec::new(), arena, nodes })
+        let no_array = |reason| Refusal::new(reason, LOOK_AT_MEMBERS);
+        let micros = u64::try_from(since_1970().as_micros()).unwrap_or(u64::MAX);
+        let machine: Box<dyn BlockMachine + Send> = match again {
+            Some(Again { judge, fail_timeout }) => {
+                let search = Search::new(judge).map_err(|error| refused_by_system(&error))?;
+                let millis = u64::try_from(fail_timeout.as_millis()).unwrap_or(u64::MAX);
+                let lasting = Lasting::new(config, arena.scratch(), Box::new(search), millis);
+                let mut lasting = lasting.map_err(no_array)?;
+                lasting.set_epoch(micros);
+                Box::new(lasting)
+            }
+            None => {
+                let mut client = Client::new(config, arena.scratch()).map_err(no_array)?;
+                client.set_epoch(micros);
+                Box::new(client)
+            }
+        };
+        Ok(Self { machine, members: Vec::new(), arena, nodes })
     }
 
     fn of_devices(config: Config, members: Vec<MemberFile>) -> Result<Self, Refusal> {

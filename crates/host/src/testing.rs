@@ -122,6 +122,7 @@ impl Fake {
                 }
                 Message::Status { done } => done(self.status.clone()),
                 Message::Clients { done } => done(Vec::new()),
+                Message::Protection { done } => drop(done),
             }
         }
         self.content

@@ -249,6 +249,13 @@ impl Disk {
         }
     }
 
+    /// Of what is up to the mark only this part is durable.
+    pub fn flush_only(&mut self, mark: u64, part: std::ops::Range<u64>) {
+        let count = usize::try_from(mark.saturating_sub(self.first)).unwrap_or(0);
+        let entries = self.cached.iter_mut().take(count);
+        entries.filter(|entry| part.contains(&entry.sector)).for_each(|entry| entry.old_at = None);
+    }
+
     /// The ranges that a power cut may take back.
     pub fn pending(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.cached.iter().filter(|c| c.old_at.is_some()).map(|c| (c.sector, c.sectors))

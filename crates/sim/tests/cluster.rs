@@ -1,7 +1,8 @@
 //! Some seeds of arrays over nodes pass (`make sim` runs many), a seed is the same run each time,
 //! faults are noticed.
 
-use braid_array::status::MemberState;
+use braid_array::events::ArrayEvent;
+use braid_cluster::client::SPARE_PATIENCE_MS;
 use braid_cluster::pipeline::{Params, Slots};
 use braid_cluster::{Family, Planner};
 use braid_sim::cluster::run::{Options, run_seed};
@@ -110,6 +111,8 @@ fn a_small_write_is_sent_once_and_only_differences_travel_between_nodes() {
         let starts: Vec<u64> = (0..20).map(|i| i * 56 % 240 * 8).collect();
         let sectors = session.layout.sectors();
         let starts: Vec<u64> = starts.into_iter().filter(|start| start + 8 <= sectors).collect();
+        // The first that its home cannot encode has the nodes grant a position for that.
+        traffic(&mut session, 8, &starts);
         let [client, between, messages] = traffic(&mut session, 8, &starts);
         assert_eq!((client, between), (1.0, 2.0), "{nodes} nodes");
         assert!(messages < 0.1, "{nodes} nodes: {messages} message bytes per byte");
@@ -125,8 +128,7 @@ fn lose_and_take_back(session: &mut Session, role: u16) {
     (session.dead, session.troubled) = (true, true);
     session.lost.push(role);
     let whole = |session: &mut Session| {
-        let status = session.world.processes[session.client].client().status();
-        status.members.iter().all(|member| member.state == MemberState::InSync)
+        session.world.processes[session.client].client().status().degraded == 0
     };
     while whole(session) {
         assert!(session.step().expect("no fault"), "the loss goes unnoticed");
@@ -176,4 +178,79 @@ fn a_node_gets_what_it_lacks_from_the_others_and_nothing_from_the_client() {
         // Each block passes through all nodes of an equation but its own.
         assert_eq!(all, u64::from(nodes - 2) * blocks, "{nodes} nodes");
     }
+}
+
+/// Bytes that the nodes put and that all say, while a check or repair is under way; and how many
+/// places it tells of.
+fn scrub(session: &mut Session, repair: bool) -> (u64, u64, usize) {
+    let sent = |session: &Session| {
+        let all = session.nodes.iter().chain([&session.client]);
+        let all = all.map(|&process| session.world.watch.sent(process));
+        all.fold((0, 0), |(puts, said), sent| (puts + sent.put_bytes, said + sent.message_bytes))
+    };
+    let before = sent(session);
+    session.scrub(repair);
+    while session.syncing() {
+        assert!(session.step().expect("no fault"), "a check stands still");
+    }
+    let after = sent(session);
+    let differs = |event: &ArrayEvent| matches!(event, ArrayEvent::Mismatch { .. });
+    let found = std::mem::take(&mut session.scrubs);
+    let found = found.iter().filter(|event| differs(event)).count();
+    (after.0 - before.0, after.1 - before.1, found)
+}
+
+#[test]
+fn a_check_brings_digests_to_the_client_and_of_what_does_not_fit_the_contents() {
+    for (nodes, rows, data) in [(4, 2, 4), (5, 4, 12), (8, 6, 36)] {
+        let mut session = client(nodes, Planner::Encoder { node: 0 });
+        let stripe = data * CHUNK_BYTES / 512;
+        for number in 0..4 {
+            let range = Range { sector: number * stripe, sectors: stripe };
+            submit(&mut session, Kind::Write { fua: true }, range);
+        }
+        let stripe_bytes = u64::from(nodes) * rows * CHUNK_BYTES;
+        let digests = 4 * stripe_bytes / 64;
+        let (puts, said, found) = scrub(&mut session, false);
+        assert_eq!((puts, found), (digests, 0), "{nodes} nodes");
+        // Superblocks come in messages.
+        assert!(puts + said < 4 * stripe_bytes / 16, "{nodes} nodes: {said} bytes of messages");
+
+        let node = session.nodes[1];
+        let disk = &mut session.world.processes[node].volumes.values_mut().next().unwrap().disk;
+        let last = disk.sectors() - 65;
+        let right = disk.image()[last as usize * 512..][..512].to_vec();
+        let mut wrong = right.clone();
+        wrong[77] ^= 4;
+        disk.put(last, &wrong);
+        let (puts, _, found) = scrub(&mut session, false);
+        assert_eq!((puts, found), (digests + stripe_bytes, 1), "{nodes} nodes");
+        assert_eq!(scrub(&mut session, true).2, 1);
+        assert_eq!(session.disk(1).image()[last as usize * 512..][..512], right);
+        let (puts, _, found) = scrub(&mut session, false);
+        assert_eq!((puts, found), (digests, 0), "{nodes} nodes");
+    }
+}
+
+#[test]
+fn a_spare_has_the_role_of_a_member_that_stays_away_and_of_no_other() {
+    let mut session = client(5, Planner::Encoder { node: 0 });
+    session.offer_spare();
+    while session.world.processes[session.client].client().status().members.len() < 6 {
+        assert!(session.step().expect("no fault"), "it is no member");
+    }
+    write(&mut session, 0, 384);
+    lose_and_take_back(&mut session, 1);
+    assert!(session.spare.is_some(), "the node came back within moments");
+    session.world.kill(session.nodes[1]);
+    session.lost.push(1);
+    let patience = session.world.now().plus_millis(SPARE_PATIENCE_MS);
+    while session.spare.is_some() {
+        assert!(session.step().expect("no fault"), "the spare is not used");
+    }
+    assert!(session.world.now() >= patience && session.is_new(1));
+    while session.syncing() {
+        assert!(session.step().expect("no fault"), "a rebuild stands still");
+    }
+    assert_eq!(session.world.processes[session.client].client().status().degraded, 0);
 }

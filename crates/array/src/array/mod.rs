@@ -57,6 +57,7 @@ const RULES: Rules = Rules {
     units_at_once: 16,
     stop_patience_ms: 60_000,
     marks_ahead: 0,
+    lane_takes_spares: false,
 };
 
 /// A running array.

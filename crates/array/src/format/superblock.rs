@@ -100,6 +100,12 @@ pub mod feature {
     /// Slice-sets of an array over nodes may be recorded in journals and not stored. md knows no
     /// such bit, and refuses.
     pub const NODE_JOURNALS: u32 = 1 << 31;
+    /// With them: slice-sets of whole stripes are stored without.
+    pub const NODE_PPL: u32 = 1 << 30;
+    /// Such ones may be on their way.
+    pub const NODE_UNRECORDED: u32 = 1 << 29;
+    /// What an array over nodes may have beyond that.
+    pub const OVER_NODES: u32 = NODE_JOURNALS | NODE_PPL | NODE_UNRECORDED;
 
     /// The features that an array may have and still be run here.
     pub const SUPPORTED: u32 =
@@ -114,7 +120,7 @@ pub mod feature {
         (JOURNAL, "a write journal"),
         (PPL, "a partial parity log"),
         (MULTIPLE_PPLS, "multiple partial parity logs"),
-        (NODE_JOURNALS, "journals of nodes: assemble it over them and stop it"),
+        (OVER_NODES, "journals of nodes: assemble it over them and stop it"),
     ];
 }
 
@@ -389,7 +395,7 @@ impl Superblock {
     /// # Errors
     /// As [`supported`](Self::supported).
     pub fn supported_over_nodes(&self) -> Result<(), Unsupported> {
-        self.supported_with(feature::NODE_JOURNALS)
+        self.supported_with(feature::OVER_NODES)
     }
 
     fn supported_with(&self, more: u32) -> Result<(), Unsupported> {

@@ -1,11 +1,12 @@
-//! Members that come into a role of the lane's choice, where a place is a role.
+//! Members that come into a role of the lane's choice, where a place is a role. A spare becomes one
+//! in the same way: it is a spare until then.
 
 use super::Keeper;
 use super::command::Answer;
 use super::members::{Member, State};
 use crate::MemberId;
 use crate::action::{CommandId, NewMember};
-use crate::format::{Role, Superblock};
+use crate::format::{BadBlocks, Role, Superblock};
 use crate::refusal::Refusal;
 
 impl Keeper {
@@ -13,6 +14,12 @@ impl Keeper {
     #[must_use]
     pub fn free_id(&self) -> Option<MemberId> {
         self.members.free_id()
+    }
+
+    /// As which a device may become a member: a spare keeps its number.
+    #[must_use]
+    pub fn id_for(&self, device: &str) -> Option<MemberId> {
+        self.spare_called(device).map(|(id, _)| id).or_else(|| self.free_id())
     }
 
     /// Is this a member, be it a faulty one?
@@ -27,6 +34,20 @@ impl Keeper {
         self.members.role(role).holder.is_none()
     }
 
+    /// The spares, as they may become members in a role.
+    pub fn spares(&self) -> impl Iterator<Item = NewMember> {
+        let spares = self.members.iter().filter(|(_, member)| member.state == State::Spare);
+        spares.map(|(id, member)| NewMember {
+            member: id,
+            device: member.device.clone(),
+            device_sectors: member.superblock.data_offset + member.superblock.data_size,
+            device_uuid: member.superblock.device_uuid,
+            superblock: None,
+            bad_blocks: BadBlocks::default(),
+            readd: false,
+        })
+    }
+
     /// The superblock with which this would become a member in a role that is vacant.
     ///
     /// # Errors
@@ -35,23 +56,30 @@ impl Keeper {
         self.joining(new, role).map(|member| member.superblock)
     }
 
-    /// A candidate becomes a member, is rebuilt, and whoever failed in that role before is none any
-    /// more. The command is answered when superblocks tell of it.
+    /// A candidate becomes a member, and is rebuilt. If that was commanded whoever failed in that
+    /// role before is none any more, and the command is answered when superblocks tell of it.
     ///
     /// # Errors
     /// Why it does not, which the command is not told.
-    pub fn take_in(&mut self, command: CommandId, new: &NewMember, role: u16) -> Answer {
+    pub fn take_in(&mut self, command: Option<CommandId>, new: &NewMember, role: u16) -> Answer {
         let before = self.meta.ticket();
         let member = self.joining(new, role)?;
         let failed =
             |(_, member): &(MemberId, &Member)| member.state == State::Faulty { role: Some(role) };
         let failed = self.members.iter().find(failed).map(|(id, _)| id);
-        if let Some(id) = failed {
+        if let Some(id) = failed.filter(|_| command.is_some()) {
             self.members.detach(id);
         }
         self.attach_joining(new.member, member);
-        self.reply(command, before, Ok(()));
+        if let Some(command) = command {
+            self.reply(command, before, Ok(()));
+        }
         Ok(())
+    }
+
+    fn spare_called(&self, device: &str) -> Option<(MemberId, &Member)> {
+        let called = |member: &Member| member.state == State::Spare && member.device == device;
+        self.members.iter().find(|(_, member)| called(member))
     }
 
     pub(super) fn attach_joining(&mut self, id: MemberId, member: Member) {
@@ -62,7 +90,8 @@ impl Keeper {
     }
 
     pub(super) fn joining(&self, new: &NewMember, role: u16) -> Result<Member, Refusal> {
-        let mut member = self.admit(new)?;
+        let spare = self.spare_called(&new.device).map(|(_, spare)| spare.clone());
+        let mut member = spare.map_or_else(|| self.admit(new), Ok)?;
         match member.state {
             State::Rebuilding { role: own, .. } if own == role => {}
             _ => {

@@ -104,6 +104,11 @@ impl Meta {
         self.running.as_ref().map_or(0, |running| running.pending)
     }
 
+    /// How many members the running update says are in sync that were not.
+    pub(super) fn arrivals(&self) -> usize {
+        self.running.as_ref().map_or(0, |running| running.arrivals.len())
+    }
+
     pub(crate) const fn is_idle(&self) -> bool {
         self.running.is_none() && !self.next.wanted
     }
@@ -160,7 +165,8 @@ impl Keeper {
         let mut wishes = std::mem::take(&mut self.meta.next);
         if self.metadata_frozen() {
             // Without redundancy there is no metadata to update, but there are caches to flush.
-            let flush = wishes.flush && !self.is_redundant() && !self.read_only && !self.stop.over;
+            let done = self.read_only || self.writes_over || self.stop.over;
+            let flush = wishes.flush && !self.is_redundant() && !done;
             if !flush {
                 self.meta.done += 1;
                 self.meta_done();
@@ -322,7 +328,14 @@ impl Keeper {
     }
 
     fn begin_superblocks(&mut self) {
-        let Some(running) = &self.meta.running else { return };
+        let failed = self.failed;
+        let Some(running) = &mut self.meta.running else { return };
+        if failed {
+            // They go on telling the last state in which the array could run.
+            running.wishes.superblock = false;
+            running.arrivals.clear();
+            running.superblocks.clear();
+        }
         if !running.wishes.superblock {
             return;
         }
@@ -379,9 +392,7 @@ impl Keeper {
         image.resync_offset = if clean { self.clean.durable_resynced } else { 0 };
         image.roles = self.role_table();
         image.feature_map = array.feature_map & feature::RAID0_LAYOUT;
-        if self.journal_bytes > 0 && !clean {
-            image.feature_map |= feature::NODE_JOURNALS;
-        }
+        image.feature_map |= self.elsewhere.features(clean, !self.has_to_resync());
         if self.intent.is_some() {
             image.feature_map |= feature::BITMAP_OFFSET;
         }

@@ -9,6 +9,7 @@
 
 mod command;
 mod doubts;
+mod elsewhere;
 mod failure;
 mod intent;
 mod invariants;
@@ -31,6 +32,7 @@ use crate::format::Superblock;
 use crate::format::superblock::MAX_SECTOR;
 use crate::{Instant, MemberId, Op, Refusal, RequestError};
 
+use elsewhere::Elsewhere;
 pub use failure::Tried;
 use intent::Intent;
 pub use invariants::Carried;
@@ -89,6 +91,8 @@ pub struct Rules {
     /// How many chunks of the bitmap are marked ahead of a sequential writer, where telling the
     /// members takes long; 0 as md does.
     pub marks_ahead: usize,
+    /// The lane says when a spare gets a role, and which: it has to reach it first.
+    pub lane_takes_spares: bool,
 }
 
 /// What a keeper has to know of its lane, when it is driven.
@@ -126,8 +130,8 @@ pub struct Keeper {
     /// A member is gone or does not do its part, and the array cannot go on changing without it.
     writes_over: bool,
     clean: Clean,
-    /// What is written may be recorded in journals that hold this, and not where it belongs.
-    journal_bytes: u64,
+    /// What is written may be recorded there, and not where it belongs.
+    elsewhere: Elsewhere,
     /// The update that tells the members of the last failure.
     failure_ticket: u64,
     /// The first of the two updates that do so.
@@ -199,7 +203,7 @@ impl Keeper {
             read_only: config.read_only,
             failed: false,
             writes_over: false,
-            journal_bytes: 0,
+            elsewhere: Elsewhere::default(),
             clean: Clean {
                 // Stopped within a resync, the members say how far it came, and a write must first
                 // take that back.
@@ -368,6 +372,12 @@ impl Keeper {
         self.meta.is_done(self.failure_ticket) || self.failed
     }
 
+    /// Do they say of all who are in sync that they are?
+    #[must_use]
+    pub fn arrivals_told(&self) -> bool {
+        !self.members.any_arriving() && self.meta.arrivals() == 0
+    }
+
     /// Time of day in md's coding: seconds in the low 40 bits, microseconds above.
     fn wall_clock(&self) -> u64 {
         let micros = self.epoch_micros + self.now.0 / 1000;
@@ -434,15 +444,6 @@ impl Keeper {
         }
     }
 
-    /// From now on what is written may be recorded in journals that hold this much each, and not
-    /// where it belongs: superblocks that do not say clean say so.
-    pub fn records_elsewhere(&mut self, journal_bytes: u64) {
-        self.journal_bytes = journal_bytes;
-        if self.clean.active {
-            self.clean.ticket = self.wish_superblock(false);
-        }
-    }
-
     /// Does a part of the array wait for a resync?
     #[must_use]
     pub const fn has_to_resync(&self) -> bool {
@@ -488,6 +489,7 @@ impl Keeper {
     /// Nothing is being written: the superblocks are to say so. The ticket to wait for.
     fn go_clean(&mut self) -> u64 {
         self.clean.active = false;
+        self.elsewhere.all_is_durable();
         self.clean.ticket = self.wish_superblock(true);
         self.clean.ticket
     }

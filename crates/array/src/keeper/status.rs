@@ -3,7 +3,6 @@
 use super::Keeper;
 use super::members::State;
 use super::sync::Ranges;
-use crate::format::superblock::feature;
 use crate::status::{ArrayState, BitmapStatus, MemberStatus, Status};
 
 impl Keeper {
@@ -12,9 +11,7 @@ impl Keeper {
     pub fn status(&self) -> Status {
         let mut superblock = self.superblock.clone();
         superblock.resync_offset = if self.clean.on_disk { self.clean.durable_resynced } else { 0 };
-        if self.journal_bytes > 0 {
-            superblock.feature_map |= feature::NODE_JOURNALS;
-        }
+        superblock.feature_map |= self.elsewhere.all_features();
         let unsynced_sectors = self.sync.left.as_ref().map_or(0, Ranges::sectors);
         // Who hears "clean" may rely on it, so the members know it before.
         let active = self.clean.active || !self.is_told(self.clean.ticket);
@@ -68,7 +65,8 @@ impl Keeper {
                 bits: intent.bitmap.bits(),
                 dirty_bits: intent.dirty_bits(),
             }),
-            journal_bytes: self.journal_bytes,
+            journal_bytes: self.elsewhere.journal_bytes,
+            waiting: None,
             view: None,
             children: Vec::new(),
         }

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use braid_bench::compare::cluster::{self, Pattern, Storage};
+use braid_bench::compare::cluster::{self, Pattern, Policy, Storage};
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
 
 use super::compare::{AllArgs, ChunkArgs, LevelsArgs, ReportArgs, RunArgs, RunsArgs};
@@ -76,6 +76,10 @@ pub(crate) struct ClusterArgs {
     #[arg(long, value_name = "SIZE", value_delimiter = ',', value_parser = parse_size)]
     #[arg(requires = "level")]
     pub(crate) block: Vec<Size>,
+    /// What the arrays do about unclean stops; several are compared
+    #[arg(long, value_name = "POLICY", value_delimiter = ',', default_value = "resync")]
+    #[arg(requires = "level")]
+    pub(crate) policies: Vec<PolicyName>,
     /// Where the nodes keep their volumes
     #[arg(long, value_name = "STORAGE", value_delimiter = ',', default_value = "memory")]
     #[arg(requires = "level")]
@@ -95,9 +99,15 @@ pub(crate) struct ClusterArgs {
     /// Measure reads without one node and without two, too, where the level survives that
     #[arg(long, requires = "level")]
     pub(crate) degraded_reads: bool,
+    /// Measure writes of whole stripes without one node and without two, too
+    #[arg(long, requires = "level")]
+    pub(crate) degraded_writes: bool,
     /// Measure writes of 4K at random places, too
     #[arg(long, requires = "level")]
     pub(crate) small_writes: bool,
+    /// Measure the same one at a time, each durable before the next, too
+    #[arg(long, requires = "level")]
+    pub(crate) durable_writes: bool,
     /// Measure how one node is rebuilt by the others, too
     #[arg(long, requires = "level")]
     pub(crate) rebuild: bool,
@@ -120,6 +130,18 @@ pub(crate) enum StorageName {
     Disk,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub(crate) enum PolicyName {
+    /// All parities are made anew
+    Resync,
+    /// Those that a bitmap marks
+    Bitmap,
+    /// Parts of stripes are recorded first
+    Ppl,
+    /// All is recorded first
+    Journal,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum PeerName {
     /// GlusterFS, dispersed volume 3+2
@@ -131,6 +153,17 @@ impl From<StorageName> for Storage {
         match name {
             StorageName::Memory => Self::Memory,
             StorageName::Disk => Self::Disk,
+        }
+    }
+}
+
+impl From<PolicyName> for Policy {
+    fn from(name: PolicyName) -> Self {
+        match name {
+            PolicyName::Resync => Self::Resync,
+            PolicyName::Bitmap => Self::Bitmap,
+            PolicyName::Ppl => Self::Ppl,
+            PolicyName::Journal => Self::Journal,
         }
     }
 }

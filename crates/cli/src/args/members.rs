@@ -78,6 +78,17 @@ fn parse_node(text: &str) -> Result<NodeArg, Refusal> {
     Ok(NodeArg { address: address.to_owned(), volume: volume.map(str::to_owned) })
 }
 
+/// The address of a witness: `HOST:PORT`, or as a node is named of which no volume is meant.
+pub(crate) fn parse_witness(text: &str) -> Result<String, Refusal> {
+    let address = text.strip_prefix(NODE).unwrap_or(text);
+    let address = address.strip_suffix('/').unwrap_or(address);
+    let port = check_address(address).map_err(|reason| Refusal::new(reason, "write HOST:PORT"))?;
+    match port {
+        0 => Err(Refusal::new("no node has port 0", "write HOST:PORT")),
+        _ => Ok(address.to_owned()),
+    }
+}
+
 /// Is it `HOST:PORT`, with a numeric IPv6 address in brackets? Returns the port.
 pub(crate) fn check_address(address: &str) -> Result<u16, String> {
     let (host, port) = address.rsplit_once(':').ok_or("a node needs a port")?;

@@ -18,7 +18,7 @@ pub(crate) use bench::{
     BenchArgs, BenchCommand, ClusterArgs, ExecArgs, LabCommand, LineArgs, LoadArgs, PeerName,
 };
 pub(crate) use compare::{AllArgs, ChunkArgs, LevelsArgs, ReportArgs, RunArgs, RunsArgs};
-pub(crate) use members::{MemberArg, NodeArg, check_address};
+pub(crate) use members::{MemberArg, NodeArg, check_address, parse_witness};
 pub(crate) use parse::parse;
 pub(crate) use size::{Size, parse_limit, parse_size};
 pub(crate) use suggest::similar;
@@ -128,12 +128,17 @@ pub(crate) struct CreateArgs {
     /// Write-intent bitmap [default: internal from 100 GiB on, and over nodes]
     #[arg(long, short, value_name = "internal|none")]
     pub(crate) bitmap: Option<String>,
-    /// How an unclean stop is repaired: resync or bitmap; over nodes also journal
+    /// How an unclean stop is repaired: resync or bitmap; over nodes also journal or ppl [default
+    /// over nodes: ppl for levels with parity, otherwise bitmap]
     #[arg(long, short = 'k', value_name = "POLICY")]
     pub(crate) consistency_policy: Option<String>,
-    /// What a journal takes on each node, with that policy [default: 64M]
+    /// What a journal takes on each node, with the policies that have one [default: 64M]
     #[arg(long, value_parser = parse_size)]
     pub(crate) journal_size: Option<Size>,
+    /// With members on nodes: another node that has a vote in who may use the array, and holds
+    /// nothing of it; may be repeated
+    #[arg(long, value_name = "ADDR", value_parser = parse_witness)]
+    pub(crate) witness: Vec<String>,
     /// The members agree already (all zero, say): no initial resync
     #[arg(long)]
     pub(crate) assume_clean: bool,
@@ -217,6 +222,10 @@ pub(crate) struct AssembleArgs {
     /// With members on nodes: even while another client uses the array, which ends that one's use
     #[arg(long)]
     pub(crate) take_over: bool,
+    /// With members on nodes: a witness besides those that the array knows, or that has moved;
+    /// may be repeated
+    #[arg(long, value_name = "ADDR", value_parser = parse_witness)]
+    pub(crate) witness: Vec<String>,
     #[command(flatten)]
     pub(crate) network: NetworkArgs,
     /// With members on nodes: who builds the parities [default: mix]
@@ -226,6 +235,11 @@ pub(crate) struct AssembleArgs {
     #[arg(long, value_name = "SECONDS", default_value_t = 5)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub(crate) node_timeout: u64,
+    /// With members on nodes: while more of them are away than the array can do without, reads and
+    /// writes wait for so long and then fail; the array goes on by itself when they are back
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    #[arg(value_parser = clap::value_parser!(u64).range(0..=86400))]
+    pub(crate) fail_timeout: u64,
     /// Stay in the foreground until the array is stopped
     #[arg(long)]
     pub(crate) foreground: bool,
@@ -433,6 +447,9 @@ pub(crate) struct NodeArgs {
     /// Keep volumes in memory; they are gone when the node ends
     #[arg(long)]
     pub(crate) memory: bool,
+    /// Keep no volumes: only vote in who may use the arrays of which this is a witness
+    #[arg(long, conflicts_with = "memory")]
+    pub(crate) witness: bool,
     /// Memory for data on its way, of all arrays that are in use
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "256M")]
     pub(crate) ring: Size,

@@ -32,7 +32,7 @@ fn setup(args: &NodeArgs) -> Result<NodeSetup, Failure> {
         .map_err(|reason| Failure::usage("node", &listen, reason, "write --listen HOST:PORT"))?;
     if args.ring.0 < LEAST_RING.0 {
         let reason = format!("a ring of {} bytes is too small for any client", args.ring.0);
-        let next = format!("use --ring {LEAST_RING} or more; a client takes some 20M to 35M");
+        let next = format!("use --ring {LEAST_RING} or more; a busy client takes some 20M to 35M");
         return Err(Failure::usage("node", &listen, reason, next));
     }
     let storage = match &args.store {
@@ -43,12 +43,18 @@ fn setup(args: &NodeArgs) -> Result<NodeSetup, Failure> {
             Failure::refused("node", store.display(), system_error(&error), next)
         })?),
     };
-    let ring_bytes = args.ring.0;
+    // Nothing is on its way to who has no volumes.
+    let ring_bytes = if args.witness { LEAST_RING.0 } else { args.ring.0 };
     let network = network("node", &args.network)?;
     let network = if args.no_key { network.kind.into() } else { network };
     let network = Network { encrypt: args.encrypt, ..network };
-    if args.encrypt && (network.key.is_none() || network.kind != Kind::Tcp) {
-        let reason = "data is sealed with a cluster key, over tcp";
+    if args.encrypt && network.kind != Kind::Tcp {
+        let reason = "slices pass the processor by over libfabric: nobody could encrypt them";
+        let next = "leave out --fabric, or --encrypt";
+        return Err(Failure::refused("node", &listen, reason, next));
+    }
+    if args.encrypt && network.key.is_none() {
+        let reason = "data is sealed with a cluster key, and there is none";
         let next = "make a key with `braid key new FILE` and give it with --key FILE, or leave \
                     --encrypt out";
         return Err(Failure::refused("node", &listen, reason, next));
@@ -59,7 +65,7 @@ fn setup(args: &NodeArgs) -> Result<NodeSetup, Failure> {
                     --no-key where everybody who can connect may do everything";
         return Err(Failure::refused("node", &listen, reason, next));
     }
-    Ok(NodeSetup { listen, storage, ring_bytes, network })
+    Ok(NodeSetup { listen, storage, witness: args.witness, ring_bytes, network })
 }
 
 /// Only this machine can connect there. What is no address is refused elsewhere.

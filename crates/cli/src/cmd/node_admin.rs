@@ -132,6 +132,9 @@ fn text(seen: &Seen) -> String {
     let NodeSurvey {
         version, total_bytes, free_bytes, ring_bytes, ring_used_bytes, clients, ..
     } = survey;
+    if survey.witness {
+        return format!("{}: version {version}, a witness: it keeps no volumes\n", seen.address);
+    }
     let mut text = format!(
         "{}: version {version}, {} of {} free, ring memory {} of {} in use, clients {clients}\n",
         seen.address,
@@ -189,6 +192,7 @@ fn as_json(seen: &Seen) -> Value {
         "ring_bytes": survey.ring_bytes,
         "ring_used_bytes": survey.ring_used_bytes,
         "clients": survey.clients,
+        "witness": survey.witness,
         "volumes": volumes.collect::<Vec<_>>(),
     })
 }

@@ -9,22 +9,23 @@ use braid_array::format::superblock::devflag;
 use braid_array::format::{Superblock, Version};
 use braid_array::status::{ArrayState, MemberState, MemberStatus, Status};
 use braid_host::control::wire::ControlStatus;
+use braid_host::fabric::Protection;
 
 use super::work::Work;
 use super::{human, names, shape, time};
 
 /// The lines of `mdadm --detail`.
 pub(crate) fn text(array: &ControlStatus) -> String {
-    let mut text = one(&array.name, &array.array, &array.exports);
+    let mut text = one(&array.name, &array.array, &array.exports, array.protection.as_ref());
     for child in &array.array.children {
         text.push('\n');
-        text.push_str(&one(&child.short_name(), child, &[]));
+        text.push_str(&one(&child.short_name(), child, &[], None));
     }
     text
 }
 
 /// An array, or one that is a member of it.
-fn one(name: &str, status: &Status, exports: &[String]) -> String {
+fn one(name: &str, status: &Status, exports: &[String], protection: Option<&Protection>) -> String {
     let sb = &status.superblock;
     let mut text = format!("{name}:\n");
     head(&mut text, status);
@@ -48,9 +49,30 @@ fn one(name: &str, status: &Status, exports: &[String]) -> String {
         field(&mut text, "Exports", exports.join(" "));
         text.push('\n');
     }
+    protection.into_iter().for_each(|how| protected(&mut text, how));
+    let witnesses = status.view.iter().flat_map(|view| &view.witnesses);
+    for witness in witnesses {
+        let away = if witness.reachable { "" } else { " (not reachable)" };
+        field(&mut text, "Witness", format!("{}{away}", witness.address));
+    }
     names(&mut text, sb);
     members(&mut text, status);
     text
+}
+
+/// What is done for the connections to nodes.
+fn protected(text: &mut String, how: &Protection) {
+    let Protection { fabric, authenticated, messages_sealed, nodes, .. } = how;
+    field(text, "Fabric", fabric);
+    field(text, "Authenticated", if *authenticated { "by cluster key" } else { "no" });
+    field(text, "Sealed Messages", if *messages_sealed { "yes" } else { "no" });
+    let slices = match how.nodes_with_sealed_slices {
+        0 => "no".to_owned(),
+        some if some == *nodes => "yes".to_owned(),
+        some => format!("of {some} of {nodes} nodes"),
+    };
+    field(text, "Encrypted Slices", slices);
+    text.push('\n');
 }
 
 fn field(text: &mut String, label: &str, value: impl std::fmt::Display) {

@@ -3,7 +3,9 @@
 use braid_array::SECTOR_BYTES;
 use braid_array::events::SyncAction;
 use braid_array::format::superblock::devflag;
-use braid_array::status::{ArrayState, MemberState, MemberStatus, Status, Unreadable};
+use braid_array::status::{
+    ArrayState, MemberState, MemberStatus, Status, Unreadable, WitnessStatus,
+};
 use braid_host::control::wire::{ControlStatus, Mismatch};
 use serde::Serialize;
 
@@ -34,6 +36,10 @@ pub(crate) struct ArrayJson {
     view: Option<ViewJson>,
     /// The nodes that vote: their addresses, where they are known.
     voters: Option<Vec<String>>,
+    /// What is done for the connections to nodes.
+    protection: Option<ProtectionJson>,
+    /// Those of them that have no member.
+    witnesses: Option<Vec<WitnessStatus>>,
     bitmap: Option<BitmapJson>,
     exports: Vec<String>,
     members: Vec<MemberJson>,
@@ -47,10 +53,19 @@ pub(crate) struct ArrayJson {
     unreadable_ranges: Vec<UnreadableJson>,
     /// Bytes of each member that a resync could not bring in line.
     unsynced_bytes: u64,
+    /// More members are away than the array can do without: what becomes of requests.
+    waiting: Option<WaitingJson>,
     /// Why background work that is due does not go on.
     held_up: Option<String>,
     /// The arrays that are members of this one.
     children: Vec<Self>,
+}
+
+#[derive(Debug, Serialize)]
+struct WaitingJson {
+    requests: u64,
+    /// `null`: they have waited long enough, and fail.
+    fail_in_s: Option<u64>,
 }
 
 #[derive(Debug, Serialize)]
@@ -59,6 +74,17 @@ struct ViewJson {
     count: u32,
     /// Roles that hold everything.
     in_sync: Vec<u16>,
+}
+
+#[derive(Debug, Serialize)]
+struct ProtectionJson {
+    fabric: String,
+    /// Both ends have proved the cluster key.
+    authenticated: bool,
+    sealed_messages: bool,
+    nodes: usize,
+    /// Those of them with which slices are encrypted.
+    nodes_with_encrypted_slices: usize,
 }
 
 #[derive(Debug, Serialize)]
@@ -121,6 +147,13 @@ struct SyncJson {
 pub(crate) fn array(array: &ControlStatus) -> ArrayJson {
     ArrayJson {
         exports: array.exports.clone(),
+        protection: array.protection.as_ref().map(|how| ProtectionJson {
+            fabric: how.fabric.clone(),
+            authenticated: how.authenticated,
+            sealed_messages: how.messages_sealed,
+            nodes: how.nodes,
+            nodes_with_encrypted_slices: how.nodes_with_sealed_slices,
+        }),
         mismatch_ranges: array.mismatches.iter().map(|it| mismatch(&array.array, it)).collect(),
         unreadable_ranges: unreadable(&array.array),
         ..described(array.name.clone(), &array.array)
@@ -151,6 +184,8 @@ fn described(name: String, status: &Status) -> ArrayJson {
             in_sync: view.in_sync.clone(),
         }),
         voters: status.view.as_ref().map(|view| view.voters.clone()),
+        protection: None,
+        witnesses: status.view.as_ref().map(|view| view.witnesses.clone()),
         bitmap: status.bitmap.map(|bitmap| BitmapJson {
             chunk_bytes: bitmap.chunk_bytes,
             bits: bitmap.bits,
@@ -174,6 +209,10 @@ fn described(name: String, status: &Status) -> ArrayJson {
         unreadable_bytes: status.unreadable_sectors * SECTOR_BYTES,
         unreadable_ranges: Vec::new(),
         unsynced_bytes: status.unsynced_sectors * SECTOR_BYTES,
+        waiting: status.waiting.map(|waiting| WaitingJson {
+            requests: waiting.requests,
+            fail_in_s: waiting.fail_in_ms.map(|ms| ms / 1000),
+        }),
         held_up: status.held_up.clone(),
         children: status.children.iter().map(|it| described(it.short_name(), it)).collect(),
     }

@@ -83,10 +83,10 @@ pub(crate) fn array_bytes(sb: &Superblock) -> Option<u64> {
 
 /// How an unclean stop is repaired.
 pub(crate) fn consistency_policy(sb: &Superblock) -> &'static str {
-    if sb.has(feature::JOURNAL | feature::NODE_JOURNALS) {
-        "journal"
-    } else if sb.has(feature::PPL | feature::MULTIPLE_PPLS) {
+    if sb.has(feature::PPL | feature::MULTIPLE_PPLS | feature::NODE_PPL) {
         "ppl"
+    } else if sb.has(feature::JOURNAL | feature::NODE_JOURNALS) {
+        "journal"
     } else if sb.has(feature::BITMAP_OFFSET) {
         "bitmap"
     } else if has_redundancy(sb.level) {

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use braid_array::SECTOR_BYTES;
-use braid_array::status::{ArrayState, MemberState, MemberStatus, Status};
+use braid_array::status::{ArrayState, MemberState, MemberStatus, Status, Waiting};
 use braid_host::control::wire::ControlStatus;
 
 use super::work::in_words;
@@ -36,11 +36,24 @@ fn one(array: &ControlStatus) -> String {
         let name = shell_word(&array.name);
         let _ = writeln!(text, "  held up: {reason}; braid sync {name} --resume tries again");
     }
+    if let Some(waiting) = &status.waiting {
+        let _ = writeln!(text, "  {}", waits(waiting));
+    }
     text.push_str(&unread::lines(status, MOST_PLACES));
     for export in &array.exports {
         let _ = writeln!(text, "  export {export}");
     }
     text
+}
+
+/// What becomes of requests while more members are away than the array can do without.
+fn waits(waiting: &Waiting) -> String {
+    match (waiting.fail_in_ms, waiting.requests) {
+        (None, _) => "reads and writes fail until the nodes that are away are back".to_owned(),
+        (Some(ms), 0) => format!("waits for nodes that are away, {} s more", ms / 1000),
+        (Some(ms), 1) => format!("1 request waits for nodes that are away, {} s more", ms / 1000),
+        (Some(ms), n) => format!("{n} requests wait for nodes that are away, {} s more", ms / 1000),
+    }
 }
 
 /// An array and its members.
@@ -63,6 +76,10 @@ fn head_and_members(name: &str, status: &Status) -> String {
     members.sort_by_key(|member| (member.role.is_none(), member.role, member.number));
     for member in members {
         text.push_str(&member_line(member));
+    }
+    for witness in status.view.iter().flat_map(|view| &view.witnesses) {
+        let state = if witness.reachable { "reachable" } else { "not reachable" };
+        let _ = writeln!(text, "  witness {}: {state}", witness.address);
     }
     text
 }

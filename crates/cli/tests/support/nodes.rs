@@ -30,6 +30,10 @@ impl Node {
         Self { child, address }
     }
 
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Ends it in order: its files are closed after this. The kernel may hold those of a process
     /// that was killed a little longer.
     pub(crate) fn stop(mut self) {

@@ -18,9 +18,10 @@ fn volumes(family: Family, nodes: u8) -> Vec<Candidate> {
         size_bytes: 8 << 20,
         bitmap: NewBitmap::Default,
         journal_bytes: 0,
+        parts_only: false,
     };
     let uuids: Vec<_> = (0..nodes).map(|number| [number + 1; 16]).collect();
-    let blueprint = array.plan(&uuids).expect("an array");
+    let blueprint = array.plan(&uuids, &[]).expect("an array");
     let candidate = |(number, writes): (usize, &Vec<(u64, Vec<u8>)>)| {
         let (sector, bytes) = writes.last().expect("a superblock");
         assert_eq!(*sector, SUPERBLOCK_SECTOR);
@@ -90,6 +91,24 @@ fn a_degraded_array_goes_on() {
     assert!(refused(&candidates[..2], Options::default()).contains("it needs 3 of 5"));
     assert!(refused(&volumes(md(Level::Raid5), 3)[..1], Options::default()).contains("needs 2"));
     assert!(refused(&volumes(md(Level::Raid0), 3)[..2], Options::default()).contains("all 3"));
+}
+
+#[test]
+fn what_journals_hold_is_what_the_newest_superblock_says() {
+    let live = feature::NODE_JOURNALS | feature::NODE_PPL;
+    let unrecorded = live | feature::NODE_UNRECORDED;
+    for (newest, older) in [(live, 0), (0, unrecorded), (live, unrecorded)] {
+        let mut candidates = volumes(md(Level::Raid5), 4);
+        for (number, candidate) in candidates.iter_mut().enumerate() {
+            let superblock = superblock(candidate);
+            superblock.feature_map |= if number == 3 { older } else { newest };
+            superblock.events += if number == 3 { 0 } else { 10 };
+        }
+        let plan = ready(&candidates, Options::default());
+        for member in plan.members.iter().flatten() {
+            assert_eq!(member.superblock.feature_map & feature::OVER_NODES, newest, "{older:#x}");
+        }
+    }
 }
 
 #[test]

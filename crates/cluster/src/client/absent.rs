@@ -8,11 +8,12 @@ use braid_array::fabric::{FabricEvent, FabricOp, PeerId};
 use braid_array::format::{BadBlocks, Role, Superblock, Version};
 use braid_array::{Action, SECTOR_BYTES};
 
+use super::newcomer::Origin;
 use super::rejoin::{PATIENCE_MILLIS, SUPERBLOCK_BYTES, pause_millis};
 use super::setup::LinkState;
 use super::{Client, Instant, Message};
 use crate::assemble::SUPERBLOCK_SECTOR;
-use crate::member::member_name;
+use crate::member::{VolumeAddress, member_name};
 
 /// One of them.
 #[derive(Debug)]
@@ -54,8 +55,21 @@ impl Absents {
         self.look.as_ref().is_some_and(|look| look.peer == peer)
     }
 
+    /// Where they are.
+    pub(super) fn places(&self) -> impl Iterator<Item = VolumeAddress> {
+        self.list.iter().map(|absent| VolumeAddress {
+            address: absent.address.clone(),
+            volume: absent.volume.clone(),
+        })
+    }
+
     fn position(&self, device: &str) -> Option<usize> {
         self.list.iter().position(|one| member_name(&one.address, &one.volume) == device)
+    }
+
+    /// Is nobody looked for?
+    pub(super) const fn are_none(&self) -> bool {
+        self.list.is_empty()
     }
 
     /// It is a member again.
@@ -155,7 +169,7 @@ impl Client {
         }
     }
 
-    fn say_to(&mut self, peer: PeerId, message: &Message) {
+    pub(super) fn say_to(&mut self, peer: PeerId, message: &Message) {
         let bytes = message.encode(self.params().epoch);
         self.actions.push_back(Action::Fabric(FabricOp::Send { peer, bytes }));
     }
@@ -181,6 +195,6 @@ impl Client {
             readd: false,
         };
         // It cannot now, and is looked at again later.
-        let _ = self.begin_newcomer(None, new, role);
+        let _ = self.begin_newcomer(Origin::Absent, new, role);
     }
 }

@@ -1,9 +1,11 @@
-//! Comparing a slice of a stripe, for check and repair: every block of it is read, every sum formed
-//! and compared with what is stored.
+//! Comparing a slice of a stripe, for check and repair: every sum is formed and compared with what
+//! is stored. Digests have the same sums, so those of the blocks are all that comes from the nodes;
+//! only where they do not fit every block is read.
 //!
 //! ```text
-//!  Reading ─► Fitting ─► Doubting ─► over
-//!                            └─► Righting ─► Mending ─► over
+//!  Digests ─► Screening ─► over
+//!                 └─► Reading ─► Fitting ─► Doubting ─► over
+//!                                               └─► Righting ─► Mending ─► over
 //! ```
 //! Nothing is written to the slice meanwhile. A repair ends with a slice-set that makes every sum
 //! anew, of the data as they are or, where a data block is known to be wrong, of what the others
@@ -20,6 +22,7 @@ use braid_array::{Compute, IoError, MemberId, Outcome};
 
 use super::extent::{Extent, Piece, Whose};
 use super::{BLOCK_BYTES, BTreeMap, Buf, Client, Key, SECTOR_BYTES, Use, VecDeque};
+use crate::digest::digest_bytes;
 use crate::pipeline::Course;
 use crate::set::Roles;
 use doubt::{Doubt, Misfit};
@@ -35,7 +38,7 @@ pub(super) struct Compare {
     /// Where it lies in the blocks of its stripe.
     extent: Extent,
     stage: Stage,
-    /// What is stored, and later what should be.
+    /// Digests, or what is stored, and later what should be.
     blocks: BTreeMap<Cell, Buf>,
     /// What is formed to be compared.
     formed: [Buf; 2],
@@ -54,7 +57,11 @@ pub(super) struct Compare {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// All that is stored.
+    /// Digests of all that is stored are on their way.
+    Digests,
+    /// Which sums fit, as digests say?
+    Screening,
+    /// All that is stored is on its way.
     Reading,
     /// Which sums fit?
     Fitting,
@@ -95,14 +102,11 @@ impl Client {
         let formed = [staged[cells.len()], staged[cells.len() + 1]];
         let blocks: BTreeMap<Cell, Buf> = cells.into_iter().zip(staged).collect();
         let extent = Extent { stripe: key.0, index: 0, at, len };
-        for (&cell, &into) in &blocks {
-            self.queue(Piece { cell, extent, into, whose: Whose::Compare(key) });
-        }
         let compare = Compare {
             fix,
             extent,
-            stage: Stage::Reading,
-            reads: blocks.len() as u32,
+            stage: Stage::Digests,
+            reads: 0,
             blocks,
             formed,
             unread: Vec::new(),
@@ -115,7 +119,17 @@ impl Client {
         };
         self.compares.insert(key, compare);
         self.areas.entry(key).or_default().readers += 1;
+        self.ask_of_all(key, Whose::Digest(key));
         true
+    }
+
+    /// Asks all nodes for what they have of a slice.
+    fn ask_of_all(&mut self, key: Key, whose: Whose) {
+        let Some(compare) = self.compares.get_mut(&key) else { return };
+        compare.reads = compare.blocks.len() as u32;
+        let piece = |(&cell, &into)| Piece { cell, extent: compare.extent, into, whose };
+        let pieces: Vec<Piece> = compare.blocks.iter().map(piece).collect();
+        pieces.into_iter().for_each(|piece| self.queue(piece));
     }
 
     pub(super) fn compare_read_done(&mut self, key: Key, cell: Cell, fine: bool) {
@@ -156,11 +170,13 @@ impl Client {
                 return self.actions.push_back(super::Action::Compute { io, compute });
             }
             match compare.stage {
-                Stage::Reading if !compare.unread.is_empty() => {
+                Stage::Digests | Stage::Reading if !compare.unread.is_empty() => {
                     let unread = self.unread_of(key);
                     return self.compare_ends(key, Done::Unread(unread));
                 }
-                Stage::Reading => compare.fit(),
+                Stage::Digests => compare.fit(Stage::Screening),
+                Stage::Screening => return self.screened(key),
+                Stage::Reading => compare.fit(Stage::Fitting),
                 Stage::Fitting => compare.doubt(),
                 Stage::Doubting => {
                     if self.compare_found(key) {
@@ -171,6 +187,20 @@ impl Client {
                 Stage::Mending => return,
             }
         }
+    }
+
+    /// It is known whether digests differ: if not, contents do not.
+    fn screened(&mut self, key: Key) {
+        let Some(compare) = self.compares.get_mut(&key) else { return };
+        if compare.differs.iter().all(|&differs| differs == 0) {
+            return self.compare_ends(key, Done::Well { equal: true });
+        }
+        compare.stage = Stage::Reading;
+        // Somebody may have been lost meanwhile.
+        if !self.lost().is_empty() {
+            return self.compare_ends(key, Done::Failed);
+        }
+        self.ask_of_all(key, Whose::Compare(key));
     }
 
     /// It is known what differs. Is that all there is to do?
@@ -269,16 +299,16 @@ impl Compare {
         self.stage != Stage::Mending
     }
 
-    /// Has each sum compared with what is stored of it.
-    fn fit(&mut self) {
-        self.stage = Stage::Fitting;
+    /// Has each sum compared with what is stored of it, or the same of digests.
+    fn fit(&mut self, stage: Stage) {
+        self.stage = stage;
         let plan = Arc::clone(&self.plan);
         for (number, equation) in plan.code.equations().iter().enumerate() {
             let a = match equation.terms[..] {
-                [Term { cell, coef: 1 }] => self.blocks[&cell],
+                [Term { cell, coef: 1 }] => self.known(self.blocks[&cell]),
                 _ => self.form(&equation.terms, 0),
             };
-            let b = self.blocks[&equation.parity];
+            let b = self.known(self.blocks[&equation.parity]);
             self.work.push_back((Compute::Compare { a, b }, About::Equation(number)));
         }
     }
@@ -330,13 +360,22 @@ impl Compare {
 
     /// Has a sum formed.
     fn form(&mut self, terms: &[Term], nth: usize) -> Buf {
+        let formed = self.known(self.formed[nth]);
         let compute = Compute::Sum {
-            inputs: terms.iter().map(|term| self.blocks[&term.cell]).collect(),
+            inputs: terms.iter().map(|term| self.known(self.blocks[&term.cell])).collect(),
             coefs: terms.iter().map(|term| term.coef).collect(),
-            outputs: vec![self.formed[nth]],
+            outputs: vec![formed],
             accumulate: false,
         };
         self.work.push_back((compute, About::Next));
-        self.formed[nth]
+        formed
+    }
+
+    /// As much of a buffer as is known of a block.
+    fn known(&self, block: Buf) -> Buf {
+        match self.stage {
+            Stage::Screening => block.slice(0, digest_bytes(block.len)),
+            _ => block,
+        }
     }
 }

@@ -1,8 +1,9 @@
 //! What a client is made of.
 
+use braid_array::assemble::Config;
 use braid_array::format::Bitmap;
 
-use crate::member::ClientMember;
+use crate::member::{self, ClientMember};
 use crate::pipeline::Params;
 
 /// An array over nodes.
@@ -14,6 +15,10 @@ pub struct ClientConfig {
     pub members: Vec<Option<ClientMember>>,
     /// Members that could not be reached: their nodes' addresses, and the volumes there.
     pub absent: Vec<(String, String)>,
+    /// Who takes the place of a member that stays away.
+    pub spares: Vec<ClientMember>,
+    /// Nodes that are to vote though they have no member, besides those that views name.
+    pub witnesses: Vec<String>,
     /// The bitmap that the array starts with, when it has one.
     pub bitmap: Option<Bitmap>,
     /// Refuses writes.
@@ -24,8 +29,16 @@ pub struct ClientConfig {
     pub mix: bool,
     /// A node that owes an answer and says nothing for so long is lost, in milliseconds.
     pub node_timeout_ms: u64,
+    /// A member that may come back by itself is waited for so long before a spare gets its role, in
+    /// milliseconds.
+    pub spare_patience_ms: u64,
     /// Somebody answers for it that the nodes that are not here are off.
     pub force: bool,
+    /// It comes after another client of this process: if a third one had the array in between,
+    /// this one must not.
+    pub follows: bool,
+    /// Connections are numbered from here on.
+    pub first_peer: u32,
 }
 
 impl ClientConfig {
@@ -36,15 +49,30 @@ impl ClientConfig {
             params,
             members,
             absent: Vec::new(),
+            spares: Vec::new(),
+            witnesses: Vec::new(),
             bitmap: None,
             read_only: false,
             looks: false,
             mix: false,
             node_timeout_ms: NODE_TIMEOUT_MS,
+            spare_patience_ms: SPARE_PATIENCE_MS,
             force: false,
+            follows: false,
+            first_peer: 0,
         }
     }
+
+    /// The array, as its keeper takes it; `None` without members.
+    pub(super) fn kept(&self) -> Option<Config> {
+        let (spares, bitmap) = (self.spares.clone(), self.bitmap.clone());
+        member::kept(&self.members, spares, bitmap, self.read_only, super::BLOCK_BYTES)
+    }
 }
+
+/// What `spare_patience_ms` is unless somebody says otherwise: a node that hangs or starts again is
+/// back within seconds, and lacks little then.
+pub const SPARE_PATIENCE_MS: u64 = 600_000;
 
 /// What `node_timeout_ms` is unless somebody says otherwise.
 pub const NODE_TIMEOUT_MS: u64 = 5000;

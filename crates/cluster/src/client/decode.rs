@@ -182,9 +182,10 @@ impl Client {
         (range.stripe, range.at / self.slice_bytes())
     }
 
-    /// Begins with what waits, in order, as far as slices and buffers are free.
-    pub(super) fn start_decodes(&mut self) {
-        let mut later = VecDeque::new();
+    /// Begins with what waits, in order, as far as slices and buffers are free. Did any fail, so
+    /// that others may have what it had?
+    pub(super) fn start_decodes(&mut self) -> bool {
+        let (mut later, mut any_failed) = (VecDeque::new(), false);
         while let Some(job) = self.decodes.waiting.pop_front() {
             let Some(decode) = self.decodes.jobs.get_mut(&job) else { continue };
             let wanted = std::mem::take(&mut decode.wanted);
@@ -194,6 +195,7 @@ impl Client {
                 Ok(()) => self.decode_step(job),
                 Err(Unfit::Never) if decode.shared => self.dissolve(job, wanted),
                 Err(Unfit::Never) => {
+                    any_failed = true;
                     self.forget(job);
                     let error = if self.keeper.has_failed() {
                         RequestError::Failed
@@ -213,6 +215,7 @@ impl Client {
         }
         later.append(&mut self.decodes.waiting);
         self.decodes.waiting = later;
+        any_failed
     }
 
     /// Has blocks read and formed that a decoding does not have yet, and handed to those who want

@@ -56,4 +56,6 @@ pub(super) enum Whose {
     Decode(u32),
     /// The comparison of this slice.
     Compare(Key),
+    /// The same, which does with digests as long as these fit.
+    Digest(Key),
 }

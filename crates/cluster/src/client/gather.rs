@@ -144,6 +144,35 @@ impl Gather {
     }
 }
 
+impl Stretch {
+    /// Takes so much off the front.
+    pub(super) fn cut_off(&mut self, len: u32) -> Self {
+        let mut front = Self {
+            len,
+            touched: self.touched.clone(),
+            pieces: BTreeMap::new(),
+            requests: self.requests.clone(),
+            ..*self
+        };
+        for (&index, pieces) in &mut self.pieces {
+            let mut left = len;
+            let (mut before, mut after) = (Vec::new(), Vec::new());
+            for piece in pieces.drain(..) {
+                let here = piece.len.min(left);
+                left -= here;
+                before.extend((here > 0).then(|| piece.slice(0, here)));
+                let rest = piece.len - here;
+                after.extend((rest > 0).then(|| piece.slice(here, rest)));
+            }
+            *pieces = after;
+            front.pieces.insert(index, before);
+        }
+        self.offset += len;
+        self.len -= len;
+        front
+    }
+}
+
 /// The fragments by block and place.
 fn range(fragments: &[Fragment], from: u32, to: u32, touched: Touched) -> Stretch {
     let mut range = Stretch {

@@ -10,6 +10,7 @@ impl Client {
         self.buffers_are_somewhere()?;
         self.sets_are_counted()?;
         self.areas_are_counted()?;
+        self.check_share()?;
         for (number, flush) in &self.flushes {
             let mut asked = self.questions.values().map(|(_, question)| question);
             let flushes =

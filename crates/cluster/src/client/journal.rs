@@ -13,6 +13,7 @@ use braid_array::format::Superblock;
 use braid_array::format::superblock::feature;
 use braid_array::{Refusal, SECTOR_BYTES};
 
+use super::parts::Parts;
 use super::setup::LinkState;
 use super::step::Step;
 use super::{Client, Message, Phase, Question};
@@ -43,12 +44,14 @@ enum Trim {
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Journals {
-    /// By role, how much its log holds.
-    told: Vec<u64>,
+    /// By role, how much its log holds, and whether it is for parts of stripes alone.
+    told: Vec<(u64, bool)>,
     /// How much all of them hold; 0 without journals.
     bytes: u64,
     /// The superblocks say that slice-sets may be recorded and not stored.
     pub(super) live: bool,
+    /// Which are not recorded.
+    pub(super) parts: Parts,
     start: Start,
     /// Roles from which an answer is still to come.
     waiting: BTreeSet<u16>,
@@ -88,9 +91,10 @@ fn decide(lists: &BTreeMap<u16, (Version, Vec<Noted>)>) -> (Version, Vec<Version
 impl Journals {
     pub(super) fn new(nodes: u16, superblock: &Superblock) -> Self {
         Self {
-            told: vec![0; nodes.into()],
+            told: vec![(0, false); nodes.into()],
             bytes: 0,
             live: superblock.has(feature::NODE_JOURNALS),
+            parts: Parts::new(superblock),
             start: Start::Nothing,
             waiting: BTreeSet::new(),
             lists: BTreeMap::new(),
@@ -106,6 +110,7 @@ impl Journals {
     fn trimmed_to(&mut self, version: u64) {
         (self.trimmed, self.trim) = (version, None);
         let over = self.trims.extract_if(.., |&mut (_, latest)| latest <= version);
+        self.parts.trimmed(version);
         let Some(free) = over.map(|(trimmed, _)| trimmed).max() else { return };
         let left = self.sizes.split_off(&(free + 1));
         let gone = std::mem::replace(&mut self.sizes, left);
@@ -117,6 +122,16 @@ impl Journals {
         self.bytes > 0
     }
 
+    /// Is what is answered recorded durably, all of it?
+    pub(super) fn cover_all(&self) -> bool {
+        self.are_used() && self.parts.all_is_durable()
+    }
+
+    /// All nodes have made durable what they had stored of slice-sets up to this version.
+    pub(super) fn flushed(&mut self, version: Option<u64>) {
+        self.parts.flushed = self.parts.flushed.max(version);
+    }
+
     /// May a node have a part in the array that was lost when this was the latest version?
     pub(super) const fn allow(&self, lost_at: u64) -> bool {
         !self.are_used() || self.trimmed >= lost_at && self.trim.is_none()
@@ -125,13 +140,13 @@ impl Journals {
 
 impl Client {
     /// A node has told how much its log holds.
-    pub(super) fn journal_told(&mut self, role: u16, bytes: u64) {
-        self.journals.told[usize::from(role)] = bytes;
+    pub(super) fn journal_told(&mut self, role: u16, bytes: u64, parts_only: bool) {
+        self.journals.told[usize::from(role)] = (bytes, parts_only);
     }
 
     /// Has a node that comes back a journal that is as large as is needed?
     pub(super) fn journal_suffices(&self, role: u16) -> bool {
-        self.journals.told[usize::from(role)] >= self.journals.bytes
+        self.journals.told[usize::from(role)].0 >= self.journals.bytes
     }
 
     /// What a volume of this size has for the data, and what comes before them.
@@ -157,14 +172,16 @@ impl Client {
             self.lose_those_without();
         }
         if self.journals.start == Start::Nothing {
-            let least = self.alive_roles().map(|role| self.journals.told[usize::from(role)]).min();
-            let least = least.unwrap_or(0);
+            let told = |role: u16| self.journals.told[usize::from(role)];
+            let least = self.alive_roles().map(|role| told(role).0).min().unwrap_or(0);
+            let parts_only = self.alive_roles().all(|role| told(role).1);
             let reads = self.keeper.is_read_only() && !self.journals.live;
             if reads || least < 3 * self.journal_slack() {
                 self.journals.start = Start::Over;
             } else {
                 self.journals.bytes = least;
-                self.keeper.records_elsewhere(least);
+                self.journals.parts.only = parts_only;
+                self.keeper.records_elsewhere(least, parts_only);
                 self.journals.start = Start::Listing;
                 self.ask_journals(|tag| Message::Records { tag, from: 0 });
             }
@@ -174,7 +191,7 @@ impl Client {
 
     /// What a node had recorded may be needed: one that cannot tell has lost it.
     fn lose_those_without(&mut self) {
-        let without = |&role: &u16| self.journals.told[usize::from(role)] == 0;
+        let without = |&role: &u16| self.journals.told[usize::from(role)].0 == 0;
         let without: Vec<u16> = self.alive_roles().filter(without).collect();
         for role in without {
             if self.journals.start == Start::Nothing {
@@ -215,7 +232,9 @@ impl Client {
 
     /// A journal has done what it was asked for, or cannot.
     pub(super) fn journal_answered(&mut self, role: u16, refused: Option<Refusal>) {
-        if let Some(why) = refused {
+        // Nothing that was recorded is needed after a clean stop.
+        let needed = self.journals.live || self.journals.start != Start::Listing;
+        if let Some(why) = refused.filter(|_| needed) {
             self.do_without(role, why);
         }
         self.journals_without(role);
@@ -269,11 +288,9 @@ impl Client {
     }
 
     pub(super) fn take_room_to_record(&mut self, version: u64, len: u32) {
-        if self.journals.are_used() {
-            let bytes = self.recorded_bytes(len);
-            self.journals.sizes.insert(version, bytes);
-            self.journals.used += bytes;
-        }
+        let bytes = self.recorded_bytes(len);
+        self.journals.sizes.insert(version, bytes);
+        self.journals.used += bytes;
     }
 
     /// Has journals trimmed that are half full, or that a node which comes back has no part in. Is
@@ -285,14 +302,18 @@ impl Client {
         match self.journals.trim {
             None => self.begin_trim(),
             // Who could not flush must not count any more.
-            Some((Trim::Flushing, version)) if self.keeper.failures_told() => {
+            Some((Trim::Flushing, version)) if self.losses_told() => {
                 self.journals.trim = Some((Trim::Noting, version));
+                self.journals.flushed(Some(version));
                 let mark = (self.params().epoch, version);
                 self.ask_journals(|tag| Message::Trim { tag, mark, all: false });
             }
             Some((Trim::Flushing, _)) => {}
             Some((Trim::Noting, version)) => {
                 self.journals.trimmed_to(version);
+                if self.journals.cover_all() {
+                    self.keeper.nothing_is_unrecorded();
+                }
                 return true;
             }
         }
@@ -305,8 +326,7 @@ impl Client {
         let trimmed = self.journals.trimmed;
         let comes = |link: &super::Link| link.state == prepared && link.lost_at > trimmed;
         let due = self.journals.used > half || self.links.iter().any(comes);
-        let oldest = self.open.values().map(|open| open.set.version).min();
-        let version = oldest.map_or(self.version, |oldest| oldest - 1);
+        let version = self.stored_up_to();
         // Who is being wired would not hear of it.
         if due && version > trimmed && self.wiring.is_none() && !self.writes_over() {
             self.journals.trim = Some((Trim::Flushing, version));

@@ -35,8 +35,11 @@ impl Client {
 
     /// What was asked of a node, or was to be, goes without it.
     pub(super) fn gone(&mut self, role: u16) {
-        self.links[usize::from(role)].state = LinkState::Lost;
+        let link = &mut self.links[usize::from(role)];
+        link.state = LinkState::Lost;
+        link.gone_at.get_or_insert(self.keeper.now());
         self.pace.forget(role);
+        self.share.forget(role);
         let left_open: Vec<Question> = {
             let asked = |&(_, &(asked, _)): &(&u32, &(u16, Question))| asked == role;
             let tags: Vec<u32> = self.questions.iter().filter(asked).map(|(&tag, _)| tag).collect();
@@ -52,6 +55,7 @@ impl Client {
                 Question::Journal => {}
                 Question::Open | Question::Prepare | Question::Connect | Question::Ping => {}
                 Question::Grant | Question::Inventory | Question::Return => {}
+                Question::UseAll | Question::GiveBack => {}
                 Question::Record(_) | Question::Settle => {}
             }
         }

@@ -17,6 +17,9 @@ impl Client {
         if self.absents.are_looked_at_by(peer) {
             return self.absent_event(event);
         }
+        if let Some(at) = self.witnesses.at(peer) {
+            return self.witness_event(at, event);
+        }
         let role = self.links.iter().position(|link| link.peer == peer && link.is_connected());
         let Some(role) = role.map(|role| role as u16) else { return };
         let returns = !self.alive(role);
@@ -72,8 +75,8 @@ impl Client {
                 self.stock(role, tag, params, items, next);
             }
             Message::Outvoted { tag, granted } => self.outvoted(role, tag, granted),
-            Message::Prepared { tag, ring, journal_bytes } => {
-                self.journal_told(role, journal_bytes);
+            Message::Prepared { tag, ring, journal_bytes, parts_only } => {
+                self.journal_told(role, journal_bytes, parts_only);
                 self.answered(role, tag, Ok(Some(ring)));
             }
             Message::Recorded { tag, mark, items, next } => {
@@ -125,6 +128,8 @@ impl Client {
             }
             Question::Flush(number) => self.flush_answered(number),
             Question::Meta => self.meta_answered(),
+            Question::UseAll => self.use_answered(role, answer.is_ok()),
+            Question::GiveBack => self.given_back(role),
             Question::Rewire => self.rewired(role, answer.is_ok()),
             Question::Journal => self.journal_answered(role, answer.err()),
             Question::Return => {}

@@ -19,26 +19,31 @@ mod flush;
 mod gather;
 mod invariants;
 mod journal;
+mod letting_go;
 mod losing;
 mod messages;
 mod mix;
 mod newcomer;
 mod obey;
 mod pace;
+mod parts;
 mod read;
 mod rejoin;
 mod requests;
 mod restore;
 mod sets;
 mod setup;
+mod share;
 mod silence;
 mod space;
+mod spare;
 mod staging;
 mod step;
 mod takeover;
 #[cfg(test)]
 mod tests;
 mod voters;
+mod witnesses;
 mod work;
 mod write;
 
@@ -63,7 +68,7 @@ use crate::set::Mode;
 use crate::wire::Message;
 use braid_array::code::Cell;
 use compare::Compare;
-pub use config::{ClientConfig, NODE_TIMEOUT_MS};
+pub use config::{ClientConfig, NODE_TIMEOUT_MS, SPARE_PATIENCE_MS};
 use decode::Decodes;
 use extent::Piece;
 use flush::Flush;
@@ -74,9 +79,12 @@ use pace::{Errand, Pace};
 use requests::{Pending, Zeroing};
 use sets::OpenSet;
 use setup::Link;
+use share::Share;
 use space::Space;
 use staging::Staging;
 use takeover::Takeover;
+pub use witnesses::MAX_WITNESSES;
+use witnesses::Witnesses;
 use work::Task;
 use write::PendingSet;
 
@@ -89,6 +97,7 @@ const RULES: Rules = Rules {
     units_at_once: 4,
     stop_patience_ms: 10_000,
     marks_ahead: 4,
+    lane_takes_spares: true,
 };
 
 /// What the keeper has to know; a quarter of the positions is left to users whatever it does.
@@ -149,6 +158,9 @@ enum Question {
     Flush(u32),
     /// For the keeper's update.
     Meta,
+    /// For the use of all of its ring, or to take memory back.
+    UseAll,
+    GiveBack,
     /// Of a node that comes back.
     Return,
     /// To take one in that comes back.
@@ -190,6 +202,8 @@ pub struct Client {
     /// A node that is to be of the array.
     newcomer: Option<newcomer::Newcomer>,
     absents: absent::Absents,
+    spares: spare::Spares,
+    witnesses: Witnesses,
     next_tag: u32,
     ios: BTreeMap<IoId, Use>,
     next_io: u64,
@@ -202,8 +216,11 @@ pub struct Client {
     listed: VecDeque<Key>,
     /// Slice-sets that wait for a position: whole slices, short ranges.
     jobs: [VecDeque<PendingSet>; 2],
+    /// Which of them comes first.
+    first_kind: usize,
     /// Free positions of either kind, those longest free first.
     free: [VecDeque<u16>; 2],
+    share: Share,
     turns: Vec<u32>,
     open: BTreeMap<u16, OpenSet>,
     version: u64,
@@ -261,11 +278,11 @@ impl Client {
         let (wide, narrow) = (0..pipeline.positions()).partition(|&p| p < params.wide.count);
         let space = Space::new(&pipeline).map_err(|error| error.to_string())?;
         let forced = (config.force || config.looks) && member::vouched_for(&config.members);
-        let kept = member::kept(&config.members, config.bitmap, config.read_only, BLOCK_BYTES);
-        let kept = kept.ok_or("an array has members")?;
-        let takeover = Takeover::new(kept.superblock.set_uuid, config.force, &config.members);
+        let kept = config.kept().ok_or("an array has members")?;
+        let takeover = Takeover::new(kept.superblock.set_uuid, &config);
         let journals = Journals::new(params.nodes, &kept.superblock);
         let keeper = member::keeper(kept, Box::new(space.clone()), rules(&params, forced))?;
+        let named = if config.read_only || config.looks { Vec::new() } else { config.witnesses };
         let links = Link::all(config.members, params.reads.count);
         let mut client = Self {
             keeper,
@@ -278,10 +295,12 @@ impl Client {
             links,
             node_timeout_ms: config.node_timeout_ms,
             questions: BTreeMap::new(),
-            next_peer: u32::from(params.nodes),
+            next_peer: config.first_peer,
             wiring: None,
             newcomer: None,
             absents: absent::Absents::new(config.absent),
+            spares: spare::Spares::new(config.spare_patience_ms),
+            witnesses: Witnesses::new(params.nodes, named),
             next_tag: 1,
             ios: BTreeMap::new(),
             next_io: 0,
@@ -291,7 +310,9 @@ impl Client {
             areas: BTreeMap::new(),
             listed: VecDeque::new(),
             jobs: [VecDeque::new(), VecDeque::new()],
+            first_kind: 0,
             free: [wide, narrow],
+            share: Share::default(),
             turns: vec![0; usize::from(pipeline.positions())],
             open: BTreeMap::new(),
             version: 0,
@@ -309,7 +330,6 @@ impl Client {
             zeroes,
             pipeline,
         };
-        client.actions.push_back(Action::Store { buf: zeroes, bytes: vec![0; slice as usize] });
         client.begin();
         Ok(client)
     }
@@ -416,7 +436,7 @@ impl Client {
 
     /// Goes on with what waited for superblocks to tell of those who were lost; was there any?
     fn go_on_told(&mut self) -> bool {
-        if !self.keeper.failures_told() {
+        if !self.losses_told() {
             return false;
         }
         let went_on = self.advance_held();
@@ -452,17 +472,17 @@ impl Client {
         self.work_on_zeroes();
         loop {
             self.start_gathers();
-            if !self.drive_keeper() && !self.trim_journals() {
+            if !self.drive_keeper() && !self.trim_journals() && !self.start_decodes() {
                 break;
             }
         }
         self.forget_removed();
         self.record_changes();
         self.look_at_pace();
-        self.start_decodes();
         self.send_goes();
         self.wire_returned();
         self.send_reads();
+        self.look_at_share();
     }
 
     /// Nothing that the exports asked for is under way.
@@ -490,6 +510,8 @@ impl Machine for Client {
                 self.setup_tick();
                 self.return_tick();
                 self.look_for_absent();
+                self.use_spares();
+                self.look_for_witnesses();
                 self.look_for_silence();
                 if matches!(self.phase, Phase::Running) {
                     self.keeper.tick();
@@ -515,8 +537,13 @@ impl Machine for Client {
         let gathers = self.listed.iter().filter_map(due);
         let running = matches!(self.phase, Phase::Running);
         let keeper = self.keeper.deadline().filter(|_| running);
-        let returns = self.return_deadline().into_iter().chain(self.absent_deadline());
-        let own = [self.setup_deadline(), self.silence_deadline(), keeper];
+        let returns = self
+            .return_deadline()
+            .into_iter()
+            .chain(self.absent_deadline())
+            .chain(self.spare_deadline());
+        let own = [self.setup_deadline(), self.silence_deadline(), self.witness_deadline(), keeper];
+        let returns = returns.chain(self.share_deadline());
         gathers.chain(own.into_iter().flatten()).chain(returns).min()
     }
 

@@ -13,11 +13,21 @@ use super::takeover::Grant;
 use super::{Client, ClientMember, Instant, Message, Phase};
 use crate::member::member_parts;
 
+/// Why one is taken in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// An administrator adds it.
+    Command(CommandId),
+    /// It was not there at the start.
+    Absent,
+    /// It is a spare, and wanted.
+    Spare,
+}
+
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Newcomer {
-    /// Who is told; nobody, when it was absent and comes by itself.
-    command: Option<CommandId>,
+    origin: Origin,
     new: NewMember,
     role: u16,
     /// Whose place it takes: who that was, and when it would have been tried again.
@@ -49,24 +59,23 @@ impl Client {
         if !matches!(self.phase, Phase::Running) || self.keeper.is_stopping() {
             return Err(Refusal::new("the array is being started or stopped", "try again then"));
         }
-        let by_itself = self.newcomer.as_ref().filter(|newcomer| newcomer.command.is_none());
-        if let Some(role) = by_itself.map(|newcomer| newcomer.role) {
+        let told = |newcomer: &&Newcomer| matches!(newcomer.origin, Origin::Command(_));
+        if let Some(role) = self.newcomer.as_ref().filter(|one| !told(one)).map(|one| one.role) {
             self.return_fails(role);
         }
         if self.newcomer.is_some() {
             return Err(Refusal::new("another node is being added", "wait for that, try again"));
         }
-        let role = self.place_for(&new).ok_or_else(|| {
-            let reason = "an array over nodes has no spares, and all of its members are there";
-            Refusal::new(reason, "fail and remove the one first whose place it is to take")
-        })?;
-        self.begin_newcomer(Some(command), new, role)
+        match self.place_for(&new) {
+            Some(role) => self.begin_newcomer(Origin::Command(command), new, role),
+            None => self.add_spare(command, new),
+        }
     }
 
     /// Begins to take a node in as the member of this role.
     pub(super) fn begin_newcomer(
         &mut self,
-        command: Option<CommandId>,
+        origin: Origin,
         mut new: NewMember,
         role: u16,
     ) -> Result<(), Refusal> {
@@ -74,7 +83,7 @@ impl Client {
             let reason = format!("{} is on no node, and the array is over nodes", new.device);
             Refusal::new(reason, "add node://HOST:PORT/VOLUME")
         })?;
-        new.member = self.keeper.free_id().ok_or_else(moved)?;
+        new.member = self.keeper.id_for(&new.device).ok_or_else(moved)?;
         new.device_sectors = self.sectors_before_journal(new.device_sectors);
         let superblock = self.keeper.candidate(&new, role)?;
         if matches!(self.links[usize::from(role)].state, LinkState::Returning(_)) {
@@ -85,7 +94,7 @@ impl Client {
         let before = link.member.replace(ClientMember { address, volume, superblock });
         let before = before.map(|member| (member, link.id.take(), link.due));
         link.lost_at = self.version;
-        self.newcomer = Some(Newcomer { command, new, role, before, grant: None, why: None });
+        self.newcomer = Some(Newcomer { origin, new, role, before, grant: None, why: None });
         self.dial_again(role);
         Ok(())
     }
@@ -147,8 +156,12 @@ impl Client {
     pub(super) fn newcomer_opened(&mut self, role: u16, bytes: u64) {
         let device_sectors = self.sectors_before_journal(bytes / SECTOR_BYTES);
         let Some(newcomer) = &mut self.newcomer else { return };
+        if newcomer.origin == Origin::Spare {
+            // Nobody was connected to it: it may be anything by now.
+            return self.look_at_returned(role);
+        }
         newcomer.new.device_sectors = device_sectors;
-        let id = self.keeper.free_id().ok_or_else(moved);
+        let id = self.keeper.id_for(&newcomer.new.device).ok_or_else(moved);
         let candidate = id.and_then(|id| {
             newcomer.new.member = id;
             self.keeper.candidate(&newcomer.new, role)
@@ -184,16 +197,22 @@ impl Client {
 
     fn try_take_in(&mut self, role: u16) -> Result<(), Refusal> {
         let newcomer = self.newcomer.as_mut().ok_or_else(moved)?;
-        newcomer.new.member = self.keeper.free_id().ok_or_else(moved)?;
+        let device = newcomer.new.device.as_str();
+        let left = !self.keeper.spares().any(|spare| spare.device == device);
+        if newcomer.origin == Origin::Spare && left {
+            return Err(moved());
+        }
+        newcomer.new.member = self.keeper.id_for(&newcomer.new.device).ok_or_else(moved)?;
         let link = &mut self.links[usize::from(role)];
         // Its pipeline begins there.
         let place = link.member.as_ref().map(|member| member.superblock.data_offset);
         if Some(self.keeper.candidate(&newcomer.new, role)?.data_offset) != place {
             return Err(moved());
         }
-        match newcomer.command {
-            Some(command) => self.keeper.take_in(command, &newcomer.new, role)?,
-            None => {
+        match newcomer.origin {
+            Origin::Command(command) => self.keeper.take_in(Some(command), &newcomer.new, role)?,
+            Origin::Spare => self.keeper.take_in(None, &newcomer.new, role)?,
+            Origin::Absent => {
                 // If the keeper does not want it, that is for good.
                 self.absents.forget(&newcomer.new.device);
                 self.keeper.member_returned(&newcomer.new, role)?;
@@ -220,8 +239,10 @@ impl Client {
                 link.state = LinkState::Missing;
             }
         }
-        let Some(id) = newcomer.command else {
-            return self.absent_fails(&newcomer.new.device);
+        let id = match newcomer.origin {
+            Origin::Command(id) => id,
+            Origin::Absent => return self.absent_fails(&newcomer.new.device),
+            Origin::Spare => return self.spare_fails(),
         };
         let long = || Refusal::new("does not get ready", "");
         let Refusal { reason, next } = newcomer.why.unwrap_or_else(long);

@@ -64,6 +64,7 @@ impl Client {
 
     /// Sends what has found a slot.
     pub(super) fn send_reads(&mut self) {
+        let end = self.slots_end();
         for role in 0..self.params().nodes {
             let data_sector = self.data_sector(role);
             loop {
@@ -71,13 +72,20 @@ impl Client {
                 if link.queue.is_empty() {
                     break;
                 }
-                let Some(slot) = link.free_slots.pop() else { break };
+                let Some(slot) = link.take_slot(end) else {
+                    self.share.is_short();
+                    break;
+                };
                 let Some(piece) = link.queue.pop_front() else { break };
                 link.slots[usize::from(slot)] = Some(piece);
                 let Extent { stripe, at, len, .. } = piece.extent;
                 let byte = self.pipeline.member_byte(stripe, piece.cell.row, at);
                 let sector = data_sector + byte / SECTOR_BYTES;
-                let read = Message::Read { slot, sector, bytes: len, to: piece.into.offset };
+                let (bytes, to) = (len, piece.into.offset);
+                let read = match piece.whose {
+                    Whose::Digest(_) => Message::Digest { slot, sector, bytes, to },
+                    _ => Message::Read { slot, sector, bytes, to },
+                };
                 self.send(role, &read);
                 self.keeper.asked(self.member_id(role));
                 self.pace.asked(role, Errand::Read(slot), self.keeper.now());
@@ -93,7 +101,9 @@ impl Client {
         match piece.whose {
             Whose::Request(id) => self.piece_over(id, Ok(())),
             Whose::Decode(job) => self.decode_read_done(job, true),
-            Whose::Compare(key) => self.compare_read_done(key, piece.cell, true),
+            Whose::Compare(key) | Whose::Digest(key) => {
+                self.compare_read_done(key, piece.cell, true);
+            }
         }
     }
 
@@ -128,7 +138,7 @@ impl Client {
                 }
             }
             Whose::Decode(job) => self.decode_read_failed(job, cell.node),
-            Whose::Compare(key) => self.compare_read_done(key, cell, false),
+            Whose::Compare(key) | Whose::Digest(key) => self.compare_read_done(key, cell, false),
         }
     }
 

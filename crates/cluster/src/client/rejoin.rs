@@ -166,9 +166,7 @@ impl Client {
             }
             (Step::Opening, Ok(Some(bytes))) => {
                 link.volume_bytes = bytes;
-                let (sector, bytes) = (SUPERBLOCK_SECTOR, SUPERBLOCK_BYTES);
-                let message = |tag| Message::ReadMeta { tag, sector, bytes };
-                self.return_step(role, Step::Looking, message);
+                self.look_at_returned(role);
             }
             (Step::Preparing, Ok(Some(ring))) => {
                 link.ring = ring;
@@ -191,6 +189,12 @@ impl Client {
             }
             _ => self.return_fails(role),
         }
+    }
+
+    pub(super) fn look_at_returned(&mut self, role: u16) {
+        let (sector, bytes) = (SUPERBLOCK_SECTOR, SUPERBLOCK_BYTES);
+        let message = |tag| Message::ReadMeta { tag, sector, bytes };
+        self.return_step(role, Step::Looking, message);
     }
 
     /// Is this the answer to what was asked of a node that comes back, to see what it is?

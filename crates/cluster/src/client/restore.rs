@@ -23,7 +23,7 @@ impl Client {
 
     /// Opens the first job, which gives this role its blocks, if there is a position. False when
     /// it has to wait.
-    pub(super) fn open_restore(&mut self, kind: usize, role: u16) -> bool {
+    pub(super) fn open_restore(&mut self, kind: usize, of: usize, role: u16) -> bool {
         let mut missing: Roles = self.lost().into_iter().collect();
         missing.remove(role);
         if !self.alive(role) {
@@ -33,7 +33,8 @@ impl Client {
             self.area_free(job.key);
             return true;
         }
-        let Some(position) = self.free[kind].pop_front() else { return false };
+        let at = self.free[of].iter().position(|&position| self.may_use(position));
+        let Some(position) = at.and_then(|at| self.free[of].remove(at)) else { return false };
         let Some(job) = self.jobs[kind].pop_front() else { return false };
         self.version += 1;
         let turn = self.turns[usize::from(position)];
@@ -50,6 +51,7 @@ impl Client {
             fua: false,
             touched: Touched::none(self.pipeline.data_blocks()),
             missing,
+            log: false,
         };
         self.open_set(job, set, Vec::new());
         true

@@ -358,7 +358,7 @@ impl Client {
 
     /// Does the next thing with a slice-set when nothing is under way that has to be over before.
     fn advance(&mut self, position: u16) {
-        let over = self.writes_over();
+        let (over, told) = (self.writes_over(), self.losses_told());
         let Some(open) = self.open.get_mut(&position).filter(|open| open.is_due()) else { return };
         match open.stage {
             Stage::Open | Stage::Held if !open.fine || open.parts.is_empty() || over => {
@@ -366,12 +366,12 @@ impl Client {
             }
             Stage::Open | Stage::Held => {
                 open.stage = Stage::Held;
-                if self.keeper.failures_told() {
+                if told {
                     self.go(position);
                 }
             }
             // Who was lost meanwhile may lack it.
-            Stage::Going if !self.keeper.failures_told() => {}
+            Stage::Going if !told => {}
             Stage::Going | Stage::Dropped => self.end_set(position),
         }
     }
@@ -382,6 +382,7 @@ impl Client {
         open.stage = Stage::Going;
         open.waits = open.parts.clone();
         let (turn, key, fua) = (open.set.turn, open.key(), open.set.fua);
+        let lasts = open.job.range.fua && !fua && !self.journals.cover_all();
         let parts: Vec<u16> = open.parts.iter().copied().collect();
         let requests = &mut open.job.range.requests;
         let answered = if fua { BTreeSet::new() } else { std::mem::take(requests) };
@@ -397,7 +398,11 @@ impl Client {
             self.follow(key);
         }
         for id in answered {
-            self.piece_over(id, Ok(()));
+            match lasts {
+                // It is recorded, and what it lies upon may be neither that nor durable.
+                true => self.flush_nodes(id),
+                false => self.piece_over(id, Ok(())),
+            }
         }
     }
 

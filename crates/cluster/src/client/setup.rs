@@ -67,6 +67,8 @@ pub(super) struct Link {
     pub(super) goes: Vec<(u16, u32)>,
     /// When it is tried again to get it back, or the attempt given up.
     pub(super) due: Option<Instant>,
+    /// Since when it has been gone.
+    pub(super) gone_at: Option<Instant>,
     /// No slice-set of a later version was opened before it was lost.
     pub(super) lost_at: u64,
     /// Attempts that failed.
@@ -102,6 +104,7 @@ impl Link {
             queue: VecDeque::new(),
             goes: Vec::new(),
             due: None,
+            gone_at: None,
             lost_at: 0,
             tries: 0,
             volume_bytes: 0,
@@ -123,10 +126,17 @@ impl Link {
         self.slots.fill_with(|| None);
         self.free_slots = (0..self.slots.len() as u16).rev().collect();
         self.goes.clear();
+        self.gone_at = None;
     }
 
     fn needs_no_wires(&mut self) {
         self.state = LinkState::Ready;
+    }
+
+    /// A free slot for a read, below this one.
+    pub(super) fn take_slot(&mut self, end: u16) -> Option<u16> {
+        let at = self.free_slots.iter().rposition(|&slot| slot < end)?;
+        Some(self.free_slots.swap_remove(at))
     }
 
     /// Reads on their way or waiting.
@@ -142,12 +152,16 @@ impl Link {
 impl Client {
     /// Connects to every node.
     pub(super) fn begin(&mut self) {
-        for (role, link) in (0..).zip(&mut self.links) {
+        let bytes = vec![0; self.zeroes.len as usize];
+        self.actions.push_back(Action::Store { buf: self.zeroes, bytes });
+        for link in &mut self.links {
             let Some(member) = &link.member else { continue };
-            link.peer = PeerId(role);
+            link.peer = PeerId(self.next_peer);
+            self.next_peer = (self.next_peer + 1) % PeerId::FIRST_ACCEPTED;
             let op = FabricOp::Connect { peer: link.peer, address: member.address.clone() };
             self.actions.push_back(Action::Fabric(op));
         }
+        self.dial_witnesses();
         self.setup_goes_on();
     }
 
@@ -234,6 +248,7 @@ impl Client {
 
     pub(super) fn hang_up_all(&mut self) {
         self.leave_absent();
+        self.leave_witnesses();
         for link in self.links.iter_mut().filter(|link| link.is_connected()) {
             link.state = LinkState::Lost;
             self.actions.push_back(Action::Fabric(FabricOp::HangUp { peer: link.peer }));

@@ -15,15 +15,17 @@ use braid_array::events::ArrayEvent;
 use braid_array::{Action, Refusal};
 
 use super::setup::LinkState;
-use super::{Client, ClientMember, Message, Phase, Question, Redundancy, SyncSpace};
+use super::{Client, ClientConfig, Message, Phase, Question, Redundancy, SyncSpace};
 use crate::pipeline::{Params, Pipeline};
 use crate::set::Set;
-use crate::view::{View, majority};
+use crate::view::{View, Witness, majority};
 use crate::wire::Item;
 
 const DOUBT: &str = "members are missing and the array was not stopped cleanly, and too few of \
                      the others have run ever since, so parity that is needed to compute the \
                      missing data may be wrong";
+const BEHIND: &str =
+    "of those who hold all that was written too few are there; the others missed writes";
 const START: &str = "start the other nodes, or use --force";
 
 /// What a node has granted.
@@ -52,11 +54,15 @@ pub(super) struct Takeover {
     /// The array's id.
     array: [u8; 16],
     /// A person answers for it that voters who are not there are off.
-    force: bool,
+    pub(super) force: bool,
+    /// Nobody else may have had the array since its last client.
+    pub(super) follows: bool,
+    /// Another client has the array.
+    pub(super) fenced: bool,
     stage: Stage,
-    /// The roles from which an answer is still to come.
-    waiting: BTreeSet<u16>,
-    /// By role.
+    /// The roles, and numbers of witnesses, from which an answer is still to come.
+    pub(super) waiting: BTreeSet<u16>,
+    /// By role; those of witnesses have numbers behind the roles.
     pub(super) grants: BTreeMap<u16, Grant>,
     /// The highest epoch that another client was granted.
     outvoted: u32,
@@ -99,10 +105,11 @@ pub(super) struct Decision {
 pub(super) type Survives<'a> = &'a dyn Fn(&dyn Fn(u16) -> bool) -> bool;
 
 /// What a client finds when it has been granted an epoch.
+#[derive(Clone, Copy)]
 pub(super) struct Findings<'a> {
     pub(super) epoch: u32,
     pub(super) nodes: u16,
-    /// By role, of the nodes that are there.
+    /// By role, of the nodes that are there; those of witnesses behind the roles.
     pub(super) grants: &'a BTreeMap<u16, Grant>,
     /// The superblocks say of this role that it has all that belongs to it.
     pub(super) in_sync: &'a dyn Fn(u16) -> bool,
@@ -120,6 +127,8 @@ pub(super) struct Findings<'a> {
     pub(super) marked: bool,
     /// Save for what journals hold.
     pub(super) recorded: bool,
+    /// What journals do not hold is not believed, and goes on where that is not needed.
+    pub(super) ppl: bool,
 }
 
 /// Decides who holds the array.
@@ -127,17 +136,25 @@ pub(super) fn decide(findings: &Findings<'_>) -> Result<Decision, Refusal> {
     let Findings { epoch, nodes, grants, in_sync, alone, marked, recorded, .. } = *findings;
     let newest = grants.values().map(|grant| &grant.view).max_by_key(|view| view.order());
     let newest = newest.filter(|view| view.epoch > 0);
-    let here: BTreeSet<u64> = grants.values().map(|grant| grant.node).collect();
     let majority = majority(nodes.into());
+    let of_members = || grants.range(..nodes).map(|(_, grant)| grant.node);
     let lacks = match newest {
-        Some(view) => view.lacks(&here),
-        None => Some((here.len(), majority)).filter(|(here, majority)| here < majority),
+        Some(view) => view.lacks(&grants.values().map(|grant| grant.node).collect()),
+        // Who votes besides members' nodes, a view has to say.
+        None => Some((of_members().count(), majority)).filter(|(here, majority)| here < majority),
     };
     if let Some((asked, majority)) = lacks.filter(|_| !alone) {
         let reason = format!("{asked} nodes that vote are there, and {majority} are needed");
-        return Err(Refusal::new(reason, START));
+        let witnesses = newest.map_or(&[][..], |view| &view.witnesses);
+        return Err(Refusal::new(reason, who_to_start(grants, witnesses)));
     }
     let holds = |role: u16| in_sync(role) && newest.is_none_or(|view| view.has(role));
+    let enough = (findings.survives)(&|role| !holds(role) || !grants.contains_key(&role));
+    if !enough && !alone {
+        return Err(Refusal::new(BEHIND, "start the nodes that went on without them"));
+    }
+    // Whoever answers for those who are not there has them back as they are here.
+    let holds = |role: u16| if enough { holds(role) } else { in_sync(role) };
     // Those who have been there ever since lack nothing. If they are enough, others who died and
     // are there again are given what they missed, and no parity is in doubt.
     let kept = |role: u16| {
@@ -153,17 +170,30 @@ pub(super) fn decide(findings: &Findings<'_>) -> Result<Decision, Refusal> {
     let holds = |role: u16| if alone_hold { kept(role) } else { holds(role) };
     let incarnation = |role| grants.get(&role).filter(|_| holds(role)).map_or(0, |g| g.incarnation);
     let whole = (0..nodes).all(|role| incarnation(role) != 0 || findings.lost.contains(&role));
-    let doubtful = marked && !fits && (findings.parities || recorded);
+    let doubtful = marked && !fits && (findings.parities || recorded) && !findings.ppl;
     if doubtful && !whole && !findings.vouched {
         return Err(Refusal::new(DOUBT, "bring the others back, or accept the risk with --force"));
     }
-    let voters = newest.map_or_else(|| here.into_iter().collect(), |view| view.voters.clone());
+    let sorted = || of_members().collect::<BTreeSet<u64>>().into_iter().collect();
+    let voters = newest.map_or_else(sorted, |view| view.voters.clone());
     let members = (0..nodes).map(incarnation).collect();
     let stale = |&role: &u16| in_sync(role) && !holds(role);
-    let stale = grants.keys().copied().filter(stale).collect();
+    let stale = (0..nodes).filter(|role| grants.contains_key(role)).filter(stale).collect();
     let voted = newest.map_or_else(Vec::new, |view| view.voted.clone());
-    let view = View { epoch, count: 1, torn: marked && !fits, members, voters, voted };
+    let witnesses = newest.map_or_else(Vec::new, |view| view.witnesses.clone());
+    let view = View { epoch, count: 1, torn: marked && !fits, members, voters, voted, witnesses };
     Ok(Decision { view, stale, soft, fits })
+}
+
+/// What helps where too few of those who vote are there.
+fn who_to_start(grants: &BTreeMap<u16, Grant>, witnesses: &[Witness]) -> String {
+    let here = |node: u64| grants.values().any(|grant| grant.node == node);
+    let away = witnesses.iter().filter(|witness| !here(witness.node));
+    let away: Vec<&str> = away.map(|witness| witness.address.as_str()).collect();
+    match away.as_slice() {
+        [] => START.to_owned(),
+        away => format!("start the witness at {}, or {START}", away.join(" or ")),
+    }
 }
 
 /// Which slice-sets go: those that all hold who have a part in them, and are `here`.
@@ -189,11 +219,13 @@ fn going(
 }
 
 impl Takeover {
-    pub(super) fn new(array: [u8; 16], force: bool, members: &[Option<ClientMember>]) -> Self {
-        let there = (0..).zip(members).filter(|(_, member)| member.is_some());
+    pub(super) fn new(array: [u8; 16], config: &ClientConfig) -> Self {
+        let there = (0..).zip(&config.members).filter(|(_, member)| member.is_some());
         Self {
             array,
-            force,
+            force: config.force,
+            follows: config.follows,
+            fenced: false,
             stage: Stage::Granting,
             waiting: there.map(|(role, _)| role).collect(),
             grants: BTreeMap::new(),
@@ -209,6 +241,11 @@ impl Takeover {
             have_view: BTreeSet::new(),
             voters_due: false,
         }
+    }
+
+    /// Whatever the last client had answered is there.
+    pub(super) const fn fits(&self) -> bool {
+        self.fits
     }
 
     /// Enough voters have the view: every client that comes later hears of it.
@@ -237,6 +274,7 @@ impl Client {
         if !matches!(self.question(role, tag), Some(Question::Grant)) {
             return self.part_with(role, "it grants what was not asked");
         }
+        self.learn_of_witnesses(&grant.view);
         self.takeover.grants.insert(role, grant);
         self.voter_answered(role);
     }
@@ -244,17 +282,21 @@ impl Client {
     /// Another client was granted an epoch as high as ours, or higher.
     pub(super) fn outvoted(&mut self, role: u16, tag: u32, granted: u32) {
         match self.question(role, tag) {
-            Some(Question::Grant) => {
-                self.takeover.outvoted = self.takeover.outvoted.max(granted);
-                self.voter_answered(role);
-            }
+            Some(Question::Grant) if !self.takeover.follows => self.grant_refused(role, granted),
             // It is the parting word of the node, or refuses a view of ours.
             _ => self.fenced(role),
         }
     }
 
+    /// It is asked for again with a higher epoch.
+    pub(super) fn grant_refused(&mut self, voter: u16, granted: u32) {
+        self.takeover.outvoted = self.takeover.outvoted.max(granted);
+        self.voter_answered(voter);
+    }
+
     /// Another client has the array: nothing that we say is listened to any more.
     pub(super) fn fenced(&mut self, role: u16) {
+        self.takeover.fenced = true;
         self.actions.push_back(Action::Notify(ArrayEvent::TakenOver));
         let why = Refusal::new("another client has taken the array over", "use that one");
         self.give_up(role, why);
@@ -265,6 +307,8 @@ impl Client {
         let node = self.takeover.grants.get(&role).map(|grant| grant.node);
         if order == self.takeover.view.order() {
             self.takeover.have_view.extend(node);
+            // From now on they hear of it.
+            self.takeover.force &= !self.takeover.view_holds();
         }
         self.voter_answered(role);
     }
@@ -303,6 +347,7 @@ impl Client {
                 let roles: Vec<u16> = self.alive_roles().collect();
                 self.takeover.waiting.extend(&roles);
                 roles.into_iter().for_each(|role| self.ask_grant(role));
+                self.ask_witnesses_again();
             }
             Stage::Granting => self.decide(),
             Stage::Listing => self.record_first(),
@@ -317,6 +362,7 @@ impl Client {
             }
             Stage::Settling => {
                 self.takeover.stage = Stage::Over;
+                self.takeover.voters_due = true;
                 for role in std::mem::take(&mut self.takeover.stale) {
                     let why = Refusal::new("it has missed writes", "it is given them");
                     self.keeper.lose_member(self.member_id(role), why);
@@ -347,7 +393,8 @@ impl Client {
             survives: &|lost| self.space.survives(lost),
             parities: matches!(self.space.redundancy(), Redundancy::Parity(_)),
             marked: self.keeper.has_to_resync(),
-            recorded: self.journals.live,
+            recorded: self.all_is_recorded(),
+            ppl: self.journals.live && self.journals.parts.were_only,
         };
         let decision = match decide(&findings) {
             Ok(decision) => decision,
@@ -356,6 +403,7 @@ impl Client {
         self.takeover.stale = decision.stale;
         self.takeover.soft = decision.soft;
         self.takeover.fits = decision.fits;
+        self.keep_witnesses_of(&decision.view);
         self.takeover.view = decision.view;
         self.takeover.stage = Stage::Listing;
         self.ask_all(Question::Inventory);
@@ -387,6 +435,7 @@ impl Client {
     /// All is known: what is decided is recorded.
     fn record_first(&mut self) {
         self.takeover.stage = Stage::Recording;
+        let (recorded, live) = (self.all_is_recorded(), self.journals.live);
         let Takeover { view, stocks, left, grants, go, soft, fits, .. } = &mut self.takeover;
         let parts = |set: &Set| {
             let mut pipeline = Pipeline::new((*left)?).ok()?;
@@ -396,11 +445,10 @@ impl Client {
         *go = going(stocks, here, parts);
         let broken = stocks.values().flatten().any(|item| !item.fine);
         let staged = stocks.values().flatten().any(|item| item.staged.is_some());
-        let recorded = self.journals.live;
         *soft &= !broken;
         *fits &= !broken || recorded;
         view.torn |= broken && !recorded;
-        if self.keeper.is_read_only() && !staged && !recorded {
+        if self.keeper.is_read_only() && !staged && !live {
             // Nothing changes that anybody has to know of.
             return self.take_over();
         }
@@ -412,15 +460,21 @@ impl Client {
     /// resync, or none does any more. When too many are lost nothing changes, views neither. (That
     /// nothing is answered before those who come later hear of a loss is the superblocks' doing.)
     pub(super) fn record_changes(&mut self) {
-        let over = self.keeper.is_read_only() || self.keeper.is_stopping() || self.writes_over();
+        // With witnesses nothing is answered before they know who was lost.
+        let stops = self.keeper.is_stopping() && self.takeover.view.witnesses.is_empty();
+        let over = self.keeper.is_read_only() || stops || self.writes_over();
         let torn = self.keeper.has_to_resync();
         let mut view = self.takeover.view.clone();
         for (role, member) in (0..).zip(&mut view.members) {
             let holds = self.alive(role) && self.keeper.is_in_sync(role);
             let grant = self.takeover.grants.get(&role).filter(|_| holds);
-            *member = grant.map_or(0, |grant| grant.incarnation);
+            // Whoever comes next goes by superblocks, too: these may not say yet who is in sync in
+            // its place.
+            if holds || self.keeper.arrivals_told() {
+                *member = grant.map_or(0, |grant| grant.incarnation);
+            }
         }
-        if over || !self.takeover.waiting.is_empty() {
+        if over || !self.takeover.waiting.is_empty() || self.look_at_votes() {
             return;
         }
         self.change_voters(&mut view);
@@ -444,6 +498,11 @@ impl Client {
         }
     }
 
+    /// Do journals hold whatever members may have lost?
+    const fn all_is_recorded(&self) -> bool {
+        self.journals.live && !self.journals.parts.left
+    }
+
     /// No majority is asked for: a person answers for the others, or nothing is changed.
     fn stands_alone(&self) -> bool {
         self.takeover.force || self.keeper.is_read_only()
@@ -465,6 +524,7 @@ impl Client {
             let view = view.clone();
             self.ask(role, Question::Record(order), |tag| Message::Record { tag, view });
         }
+        self.record_at_witnesses(&view);
         self.takeover.view = view;
     }
 

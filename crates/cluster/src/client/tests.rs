@@ -9,6 +9,7 @@ use braid_array::level::{Layout, Level};
 
 mod compare;
 mod rejoin;
+mod share;
 mod silence;
 mod takeover;
 mod trim;
@@ -73,7 +74,9 @@ fn answer(role: u16, message: &Message) -> Option<Message> {
             let view = View::default();
             Some(Message::Granted { tag, view, incarnation: 9, node: role.into() })
         }
-        Message::Prepare { tag, .. } => Some(Message::Prepared { tag, ring: 0, journal_bytes: 0 }),
+        Message::Prepare { tag, .. } => {
+            Some(Message::Prepared { tag, ring: 0, journal_bytes: 0, parts_only: false })
+        }
         Message::Inventory { tag, .. } => {
             Some(Message::Stock { tag, params: None, items: Vec::new(), next: 0 })
         }
@@ -161,8 +164,9 @@ fn a_parity_formed_after_its_node_was_lost_is_not_sent() {
     let after = run(&mut client, |_, _| false);
     let puts = |action: &&Action| matches!(action, Action::Fabric(FabricOp::Put { .. }));
     assert_eq!((after.iter().filter(puts).count(), completed(&after)), (0, None));
+    let (&position, _) = client.open.first_key_value().expect("a slice-set");
     for role in [0, 1] {
-        staged(&mut client, role, (0, 0), true);
+        staged(&mut client, role, (position, 0), true);
     }
     // The others have all that is theirs: it goes without the parity.
     let goes = |message: &Message| matches!(message, Message::Go { .. });
@@ -601,4 +605,29 @@ fn a_part_of_the_stripe_after_a_whole_one_waits_for_the_rest() {
     submit(&mut client, Op::Write { fua: false }, 2 * STRIPE_SECTORS, STRIPE_SECTORS / 2);
     client.handle(due.plus_millis(60), Event::Tick);
     assert_eq!(opened(&run(&mut client, |_, _| false)), [2]);
+}
+
+/// Whoever looks for the array when the nodes are back must find enough members.
+#[test]
+fn superblocks_do_not_tell_of_a_loss_that_the_array_does_not_survive() {
+    let mut client = written();
+    let (id, command) = (CommandId(1), Command::Stop);
+    client.handle(Instant(3), Event::Command { id, command });
+    let flush = |message: &Message| matches!(message, Message::Flush { .. });
+    let asked = run(&mut client, |_, message| flush(message));
+    let tag = asked.iter().find_map(|action| match action {
+        Action::Fabric(FabricOp::Send { peer: PeerId(0), bytes }) => {
+            match Message::decode(bytes).expect("a message").1 {
+                Message::Flush { tag } => Some(tag),
+                _ => None,
+            }
+        }
+        _ => None,
+    });
+    lose(&mut client, 1);
+    lose(&mut client, 2);
+    hear(&mut client, 0, &Message::Ok { tag: tag.expect("a clean stop begins with a flush") });
+    let meta = |message: &Message| matches!(message, Message::WriteMeta { .. });
+    let after = run(&mut client, |_, message| meta(message));
+    assert_eq!(said(&after, meta), 0, "{after:?}");
 }

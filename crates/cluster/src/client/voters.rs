@@ -1,6 +1,6 @@
-//! Who votes: the nodes of the members. When another node takes a role the vote goes with it, in
-//! two steps: first a majority of the old voters is asked for and one of the new; and when so many
-//! have noted this that whoever asks any majority hears of it, the new ones alone.
+//! Who votes: the nodes of the members, and witnesses. When another node takes a role the vote goes
+//! with it, in two steps: first a majority of the old voters is asked for and one of the new; and
+//! when so many have noted this that whoever asks any majority hears of it, the new ones alone.
 
 use braid_array::status::ViewStatus;
 
@@ -13,10 +13,11 @@ impl Client {
     pub(super) fn view_status(&self) -> Option<ViewStatus> {
         let View { epoch, count, voters, .. } = &self.takeover.view;
         let of = |voter: u64| {
-            let mut grants = self.takeover.grants.iter();
+            let mut grants = self.takeover.grants.range(..self.params().nodes);
             let (&role, _) = grants.find(|(_, Grant { node, .. })| *node == voter)?;
             Some(self.links[usize::from(role)].member.as_ref()?.address.clone())
         };
+        let of = |voter: u64| of(voter).or_else(|| self.witnesses.address_of(voter));
         let named = |&voter: &u64| of(voter).unwrap_or_else(|| format!("{voter:016x}"));
         let roles = 0..self.params().nodes;
         (*epoch > 0).then(|| ViewStatus {
@@ -24,6 +25,7 @@ impl Client {
             count: *count,
             in_sync: roles.filter(|&role| self.takeover.view.has(role)).collect(),
             voters: voters.iter().map(named).collect(),
+            witnesses: self.witnesses.status(),
         })
     }
 
@@ -32,11 +34,13 @@ impl Client {
         if !view.voted.is_empty() {
             if self.takeover.view_holds() {
                 view.voted.clear();
+                view.witnesses.retain(|witness| view.voters.contains(&witness.node));
             }
             return;
         }
         if self.takeover.voters_due {
             let due = self.due_voters(&view.voters);
+            view.witnesses = self.witnesses.known().collect();
             if due != view.voters {
                 view.voted = std::mem::replace(&mut view.voters, due);
             }
@@ -46,12 +50,14 @@ impl Client {
     /// The nodes that ought to vote. Where a role's node has not been heard of, one of the old
     /// voters stays in its place.
     fn due_voters(&self, old: &[u64]) -> Vec<u64> {
-        let grants = &self.takeover.grants;
-        let known = |voter: &u64| grants.values().any(|grant| grant.node == *voter);
-        let unknown = usize::from(self.params().nodes).saturating_sub(grants.len());
+        let nodes = self.params().nodes;
+        let of_members = || self.takeover.grants.range(..nodes).map(|(_, grant)| grant.node);
+        let witnesses = || self.witnesses.known().map(|witness| witness.node);
+        let known = |voter: &u64| of_members().chain(witnesses()).any(|node| node == *voter);
+        let unknown = usize::from(nodes).saturating_sub(of_members().count());
         let strangers = old.iter().filter(|voter| !known(voter)).take(unknown);
         let mut voters: Vec<u64> = strangers.copied().collect();
-        voters.extend(grants.values().map(|grant| grant.node));
+        voters.extend(of_members().chain(witnesses()));
         voters.sort_unstable();
         voters.dedup();
         voters

@@ -12,6 +12,10 @@ pub(super) struct Task {
     place: u64,
     unit: Unit,
     work: Work,
+    /// Slice-sets of it that are not over.
+    pub(super) sets: u32,
+    /// All that are over went well.
+    fine: bool,
 }
 
 impl Task {
@@ -28,7 +32,7 @@ impl Task {
 
 impl Client {
     pub(super) fn add_work(&mut self, place: u64, unit: Unit, work: Work) {
-        self.waiting_work.push_back(Task { place, unit, work });
+        self.waiting_work.push_back(Task { place, unit, work, sets: 1, fine: true });
     }
 
     /// Begins with the units whose slices are free.
@@ -67,7 +71,15 @@ impl Client {
 
     /// The slice-set of background work in this slice is over. One that could not be made lacks
     /// what lost nodes hold, and will until they are back: the rest goes on.
-    pub(super) fn work_set_over(&mut self, key: Key, fine: bool) {
+    pub(super) fn work_set_over(&mut self, key: Key, mut fine: bool) {
+        if let Some(task) = self.working.get_mut(&key) {
+            task.sets -= 1;
+            task.fine &= fine;
+            fine = task.fine;
+            if task.sets > 0 {
+                return;
+            }
+        }
         self.forget_compare(key);
         let done = match fine {
             true => Done::Well { equal: false },

@@ -71,7 +71,7 @@ impl Client {
             let whole = u64::from(self.pipeline.data_blocks()) * u64::from(self.slice_len(key.1));
             let (alone, now) = (self.all_answered(), self.keeper.now());
             // Nothing is gained by sending more than the link or the positions take.
-            let saturated = self.unsent > 0 || self.free[0].is_empty();
+            let saturated = self.unsent > 0 || !self.has_position(0, Roles::NONE);
             let Some(area) = self.areas.get_mut(&key) else { continue };
             area.listed = false;
             let Some(first) = area.gathers.front() else {
@@ -197,19 +197,47 @@ impl Client {
         (if put.is_all() { Mode::Full } else { Mode::Reconstruct }, put)
     }
 
-    /// Gives positions to jobs, first come first served among those of a kind.
+    /// Gives positions to jobs, first come first served among those of a kind. Both may need the
+    /// same positions, so they take turns.
     pub(super) fn open_sets(&mut self) {
-        for kind in 0..2 {
-            while !self.jobs[kind].is_empty() {
-                if self.writes_over() {
-                    let Some(job) = self.jobs[kind].pop_front() else { break };
-                    self.fail_job(job);
-                    continue;
-                }
-                if !self.may_write(kind) || !self.open_first(kind) {
-                    break;
-                }
-            }
+        let mut stuck = 0;
+        while stuck < 2 {
+            let kind = self.first_kind;
+            self.first_kind = 1 - kind;
+            stuck = if self.open_next(kind) { 0 } else { stuck + 1 };
+        }
+    }
+
+    fn open_next(&mut self, kind: usize) -> bool {
+        if self.writes_over() {
+            let job = self.jobs[kind].pop_front();
+            return job.map(|job| self.fail_job(job)).is_some();
+        }
+        !self.jobs[kind].is_empty() && self.may_write(kind) && self.open_first(kind)
+    }
+
+    /// Makes the first job as short as the positions are that it gets.
+    fn cut_first(&mut self, kind: usize, most: u32) {
+        let job = &mut self.jobs[kind][0];
+        if job.range.len <= most {
+            return;
+        }
+        let range = job.range.cut_off(most);
+        let PendingSet { key, by_client, background, ticket, restores, tries, .. } = *job;
+        if !background {
+            // The keeper hears of both.
+            job.ticket = None;
+        }
+        let front = PendingSet { key, by_client, range, background, ticket, restores, tries };
+        for &id in &front.range.requests {
+            self.add_parts(id, 1);
+        }
+        self.jobs[kind].push_front(front);
+        if let Some(area) = self.areas.get_mut(&key) {
+            area.sets += 1;
+        }
+        if let Some(task) = self.working.get_mut(&key).filter(|_| background) {
+            task.sets += 1;
         }
     }
 
@@ -224,11 +252,18 @@ impl Client {
     /// Opens the first job, if there are a position and buffers for what it needs.
     fn open_first(&mut self, kind: usize) -> bool {
         let job = &self.jobs[kind][0];
+        let missing = self.missing(job.key, job.background);
+        let of = self.positions_for(kind, missing);
+        if !self.has_position(of, missing) {
+            self.share.is_short();
+            return false;
+        }
+        self.cut_first(kind, self.longest(of));
+        let job = &self.jobs[kind][0];
         if let Some(role) = job.restores.iter().next() {
-            return self.open_restore(kind, role);
+            return self.open_restore(kind, of, role);
         }
         let (range, background) = (job.range.touched.clone(), job.background);
-        let missing = self.missing(job.key, background);
         let redundant = self.redundant();
         let job = &mut self.jobs[kind][0];
         let whole = job.range.touched.is_all();
@@ -249,10 +284,11 @@ impl Client {
         if fetched > 0 && !self.room_to_fetch(&plan.code, scattered + fetched) {
             return false;
         }
-        if !self.has_room_to_record(len) {
+        let key = self.jobs[kind][0].key;
+        let log = !whole || background || self.is_whole_recorded(key);
+        if !self.may_open(log, len) {
             return false;
         }
-        let of = self.positions_for(kind, missing);
         let Some(at) = self.position(of, &plan, &touched, missing, by_client) else {
             return false;
         };
@@ -272,11 +308,13 @@ impl Client {
             len,
             mode,
             planner,
-            fua: job.range.fua && !self.journals.are_used(),
+            fua: job.range.fua && !(log && self.journals.are_used()),
             touched,
             missing,
+            log,
         };
-        self.take_room_to_record(set.version, len);
+        self.miss_home(&set, &plan);
+        self.note_opened(&set);
         self.turns[usize::from(position)] = set.turn.wrapping_add(1);
         self.open_set(job, set, staged);
         true
@@ -293,14 +331,6 @@ impl Client {
         true
     }
 
-    /// Of which kind the positions are that jobs of a kind get: short ones do with long positions
-    /// when the encoders of all others are missing.
-    fn positions_for(&self, kind: usize, missing: Roles) -> usize {
-        let mut narrow = self.params().wide.count..self.pipeline.positions();
-        let rests = |position| self.pipeline.planner_without(position, missing).is_none();
-        if kind == 1 && narrow.all(rests) { 0 } else { kind }
-    }
-
     /// Which free position: the one whose encoder has least to send; otherwise the one that is free
     /// longest. Those whose encoder is missing rest, unless the client makes the parities.
     fn position(
@@ -314,7 +344,10 @@ impl Client {
         let nodes = self.params().nodes;
         let free = || {
             let free = self.free[kind].iter().enumerate();
-            free.filter(|&(_, &p)| by_client || self.pipeline.planner_without(p, missing).is_some())
+            free.filter(|&(_, &p)| {
+                let encoded = by_client || self.pipeline.planner_without(p, missing).is_some();
+                encoded && self.may_use(p)
+            })
         };
         if !touched.is_all() && touched.count() > 0 {
             // What a node keeps for itself does not travel.

@@ -9,8 +9,18 @@ use crate::family::XOR2D_MD_LEVEL;
 fn new(family: Family, chunk_bytes: Option<u32>, size_bytes: u64) -> NewArray {
     let name = "host:a".to_owned();
     let bitmap = NewBitmap::Default;
-    let (set_uuid, journal_bytes) = ([7; 16], 0);
-    NewArray { name, set_uuid, ctime: 1, family, chunk_bytes, size_bytes, bitmap, journal_bytes }
+    let (set_uuid, journal_bytes, parts_only) = ([7; 16], 0, false);
+    NewArray {
+        name,
+        set_uuid,
+        ctime: 1,
+        family,
+        chunk_bytes,
+        size_bytes,
+        bitmap,
+        journal_bytes,
+        parts_only,
+    }
 }
 
 fn md(level: Level) -> Family {
@@ -32,7 +42,7 @@ fn volumes_have_room_for_what_was_asked_for_and_are_clean() {
     let families = families.into_iter().chain([Level::Raid10]).map(md).chain([Family::Xor2d]);
     for family in families {
         for size_bytes in [8 << 20, 100 << 20, (20 << 30) + 12345, 5 << 40] {
-            let blueprint = new(family, None, size_bytes).plan(&uuids(6)).expect("an array");
+            let blueprint = new(family, None, size_bytes).plan(&uuids(6), &[]).expect("an array");
             assert_eq!(blueprint.writes.len(), 6);
             for role in 0..6 {
                 let sb = superblock(&blueprint, role);
@@ -54,7 +64,7 @@ fn volumes_have_room_for_what_was_asked_for_and_are_clean() {
 #[test]
 fn redundant_arrays_have_a_bitmap_unless_it_is_not_wanted() {
     let of = |array: NewArray| {
-        let blueprint = array.plan(&uuids(6)).expect("an array");
+        let blueprint = array.plan(&uuids(6), &[]).expect("an array");
         let sb = superblock(&blueprint, 1);
         let sector = sb.bitmap_sector()?;
         let (_, bytes) = blueprint.writes[1].iter().find(|(at, _)| *at == sector).expect("written");
@@ -76,7 +86,7 @@ fn redundant_arrays_have_a_bitmap_unless_it_is_not_wanted() {
 
 #[test]
 fn sizes_are_rounded_down_to_whole_stripes() {
-    let blueprint = new(Family::Xor2d, Some(64 << 10), (1 << 20) - 1).plan(&uuids(5)).unwrap();
+    let blueprint = new(Family::Xor2d, Some(64 << 10), (1 << 20) - 1).plan(&uuids(5), &[]).unwrap();
     let sb = superblock(&blueprint, 4);
     // 4 rows of 64 KiB.
     assert_eq!(sb.size_sectors * 512, 3 * (256 << 10));
@@ -85,8 +95,9 @@ fn sizes_are_rounded_down_to_whole_stripes() {
 
 #[test]
 fn what_cannot_be_is_refused() {
-    let error =
-        |array: NewArray, nodes| Refusal::from(array.plan(&uuids(nodes)).unwrap_err()).to_string();
+    let error = |array: NewArray, nodes| {
+        Refusal::from(array.plan(&uuids(nodes), &[]).unwrap_err()).to_string()
+    };
     let size = 64 << 20;
     assert!(error(new(Family::Xor2d, None, size), 3).contains("4 to 34"));
     assert!(error(new(Family::Xor2d, None, size), 35).contains("4 to 34"));

@@ -10,9 +10,19 @@ fn record(version: u64, sequence: u64, rows: usize) -> Record {
 
 #[test]
 fn pages_come_back_and_nothing_else_is_one() {
-    let header = Header { sequence: 5, log_bytes: 1 << 20, tail: 8192, first: 9, mark: (2, 8) };
+    let header = Header {
+        sequence: 5,
+        log_bytes: 1 << 20,
+        tail: 8192,
+        first: 9,
+        mark: (2, 8),
+        parts_only: false,
+    };
+    for parts_only in [true, false] {
+        let header = Header { parts_only, ..header };
+        assert_eq!(Header::decode(&ARRAY, &header.encode(&ARRAY)), Some(header));
+    }
     let bytes = header.encode(&ARRAY);
-    assert_eq!(Header::decode(&ARRAY, &bytes), Some(header));
     let older = Header { sequence: 4, ..header }.encode(&ARRAY);
     assert_eq!(Header::newest(&ARRAY, &[older, bytes.clone()].concat()), Some(header));
     for kind in [Kind::Content, Kind::Blank, Kind::Void] {
@@ -28,13 +38,13 @@ fn pages_come_back_and_nothing_else_is_one() {
         assert_eq!(Record::decode(&ARRAY, &bytes[..4095]), None);
     }
     assert_eq!(Header::decode(&ARRAY, &record(1, 2, 3).encode(&ARRAY)), None);
-    assert_eq!(Header::new(8192), None);
+    assert_eq!(Header::new(8192, false), None);
 }
 
 /// Appends and trims at random; a start at any time finds what is needed.
 #[test]
 fn a_start_finds_all_that_is_needed_and_no_more() {
-    let header = Header::new(20 * PAGE_BYTES).expect("room");
+    let header = Header::new(20 * PAGE_BYTES, true).expect("room");
     let (mut log, mut header) = (Log::new(&header), header);
     let mut disk: std::collections::BTreeMap<u64, Record> = std::collections::BTreeMap::new();
     let mut kept: VecDeque<Record> = VecDeque::new();

@@ -1,6 +1,7 @@
 //! What is true of a node whenever [`poll`](braid_array::Machine::poll) has got empty.
 
 use super::Node;
+use super::pipe::Pipe;
 use super::session::{Client, Conn};
 
 impl Node {
@@ -8,8 +9,9 @@ impl Node {
         let pipes = || self.clients.values().filter_map(|client| client.pipe.as_ref());
         let (count, rings) = (pipes().count(), self.rings.count());
         let journals = pipes().filter(|pipe| pipe.journal.is_some()).count();
-        if count + journals != rings || pipes().any(|pipe| !self.rings.has(pipe.ring)) {
-            return Err(format!("{count} pipelines, {rings} rings"));
+        let granted = |pipe: &Pipe| self.rings.granted(pipe.ring) == Some(pipe.granted_bytes());
+        if count + journals != rings || !pipes().all(granted) {
+            return Err(format!("{count} pipelines, {rings} rings, or not as much of them"));
         }
         if count != self.sessions.len() {
             return Err(format!("{count} pipelines, {} sessions", self.sessions.len()));

@@ -99,6 +99,10 @@ pub(super) struct Journal {
     pub(super) trimming: Option<(u32, Header)>,
     /// The log has a hole: nothing behind it would be found.
     pub(super) broken: bool,
+    /// What it held at the start cannot be read.
+    pub(super) unreadable: bool,
+    /// The client has had it emptied: from then on it records what is staged.
+    pub(super) used: bool,
 }
 
 impl Journal {

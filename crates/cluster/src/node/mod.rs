@@ -2,8 +2,9 @@
 //! part of each slice-set as the client's [`Pipeline`](crate::Pipeline) says, and answers reads.
 //!
 //! A client that breaks the rules loses its connection, and its pipeline ends; it cannot do harm to
-//! others, nor to this process. Memory is bounded: every pipeline has one ring, and what does not
-//! fit is refused when it is set up.
+//! others, nor to this process. Memory is bounded: every pipeline has one ring, of which the base
+//! is granted when it is set up, and the rest when the client asks for it; what does not fit is
+//! refused.
 
 mod ids;
 mod invariants;
@@ -19,6 +20,7 @@ mod request;
 mod ring;
 mod scan;
 mod session;
+mod share;
 mod slot;
 mod survey;
 #[cfg(test)]
@@ -76,6 +78,7 @@ enum Life {
 pub struct Node {
     id: u64,
     incarnation: u64,
+    witness: bool,
     out: Out,
     conns: BTreeMap<PeerId, Conn>,
     clients: BTreeMap<ClientId, Client>,
@@ -100,6 +103,7 @@ impl Node {
         Self {
             id,
             incarnation,
+            witness: false,
             out: Out::default(),
             conns: BTreeMap::new(),
             clients: BTreeMap::new(),
@@ -112,6 +116,19 @@ impl Node {
             next_peer: 0,
             life: Life::Serving,
         }
+    }
+
+    /// One that keeps no volumes, and only votes.
+    #[must_use]
+    pub fn as_witness(self) -> Self {
+        Self { witness: true, ..self }
+    }
+
+    /// One that gives pipelines this much memory, of more addresses: rings are granted in part.
+    #[must_use]
+    pub const fn with_limit(mut self, bytes: u64) -> Self {
+        self.rings.set_limit(bytes);
+        self
     }
 
     /// How much memory pipelines use.
@@ -147,7 +164,7 @@ impl Node {
                     pipe.done(position, task, fine, &mut self.out);
                 }
             }
-            Flight::Read { client, slot } => {
+            Flight::Read { client, slot } | Flight::Digest { client, slot } => {
                 if let Some(pipe) = pipe_of(&mut self.clients, client) {
                     pipe.read_done(slot, fine, &mut self.out);
                 }
@@ -156,6 +173,7 @@ impl Node {
                 if let Some(pipe) = pipe_of(&mut self.clients, client) {
                     pipe.read_put(slot, &mut self.out);
                 }
+                self.go_on_giving(client);
             }
             Flight::Flush { client, tag } if fine => self.answer(client, &Message::Ok { tag }),
             Flight::Flush { client, tag } => {

@@ -22,6 +22,8 @@ pub(super) enum Flight {
     Same { client: ClientId, position: u16, task: u16 },
     /// A read into a slot.
     Read { client: ClientId, slot: u16 },
+    /// What was read into a slot becomes its digest.
+    Digest { client: ClientId, slot: u16 },
     /// The put of what was read.
     ReadPut { client: ClientId, slot: u16 },
     /// A flush that a client asked for.
@@ -76,6 +78,7 @@ impl Flight {
             Self::Task { client, .. }
             | Self::Same { client, .. }
             | Self::Read { client, .. }
+            | Self::Digest { client, .. }
             | Self::ReadPut { client, .. }
             | Self::Flush { client, .. }
             | Self::Survey { client, .. }

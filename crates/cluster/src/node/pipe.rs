@@ -128,6 +128,14 @@ struct Position {
     early: Vec<Early>,
 }
 
+/// A client gives memory back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Giving {
+    pub(super) tag: u32,
+    /// It uses nothing at all until it is answered; otherwise nothing beyond the base.
+    pub(super) all: bool,
+}
+
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Pipe {
@@ -142,11 +150,15 @@ pub(super) struct Pipe {
     pub(super) data_sector: u64,
     /// Where the ring begins in the arena.
     pub(super) ring: u64,
+    /// All of it may be used; otherwise the base.
+    pub(super) whole: bool,
+    /// The client gives memory back, and waits for that.
+    pub(super) giving: Option<Giving>,
     pub(super) pipeline: Pipeline,
     /// The other nodes, by role.
     pub(super) neighbours: Vec<Neighbour>,
-    /// The tag of a `Connect` that is not answered yet.
-    pub(super) connecting: Option<u32>,
+    /// The tag of a `Connect` that is not answered yet, and the roles that it names.
+    pub(super) connecting: Option<(u32, Vec<u16>)>,
     pub(super) reads: Vec<ReadSlot>,
     positions: Vec<Position>,
     /// Positions with a slice-set.
@@ -161,7 +173,7 @@ impl Pipe {
         (client, peer): (ClientId, PeerId),
         role: u16,
         (member, data_sector, write): (MemberId, u64, bool),
-        ring: u64,
+        (ring, whole): (u64, bool),
         pipeline: Pipeline,
     ) -> Self {
         let neighbour = Neighbour { link: Link::Absent, told: None };
@@ -174,6 +186,8 @@ impl Pipe {
             write,
             data_sector,
             ring,
+            whole,
+            giving: None,
             neighbours: vec![neighbour; usize::from(pipeline.params().nodes)],
             connecting: None,
             reads: vec![ReadSlot::Free; usize::from(pipeline.params().reads.count)],
@@ -205,15 +219,21 @@ impl Pipe {
         if started != tasks { Err(format!("{started} tasks, {tasks} under way")) } else { Ok(()) }
     }
 
+    /// Positions with a slice-set, or something of one that comes.
+    pub(super) fn busy_positions(&self) -> impl Iterator<Item = u16> {
+        let busy = |position: &Position| position.running.is_some() || !position.early.is_empty();
+        (0..).zip(&self.positions).filter(move |(_, position)| busy(position)).map(|(at, _)| at)
+    }
+
     /// All that is open waits for the client to decide.
     pub(super) fn is_idle(&self) -> bool {
         let mut running = self.positions.iter().filter_map(|position| position.running.as_ref());
         self.open == 0 || running.all(|live| live.stage == Stage::Staged)
     }
 
-    /// The ring, as part of the arena: where client and neighbours may put.
+    /// What of the ring may be used, as part of the arena: where client and neighbours may put.
     pub(super) fn window(&self) -> Range<u64> {
-        self.ring..self.ring + self.pipeline.ring_bytes(self.role)
+        self.ring..self.ring + self.granted_bytes()
     }
 
     pub(super) const fn epoch(&self) -> u32 {
@@ -222,7 +242,8 @@ impl Pipe {
 
     /// The client opens a slice-set.
     pub(super) fn open(&mut self, set: Set, out: &mut Out) -> Result<(), Violation> {
-        let plan = self.pipeline.plan_of(&set).filter(|_| self.write);
+        let may = self.write && self.may_use(set.position);
+        let plan = self.pipeline.plan_of(&set).filter(|_| may);
         let plan = plan.ok_or(Violation("a slice-set that may not be opened"))?;
         let part = if set.is_common() {
             let params = self.pipeline.params();

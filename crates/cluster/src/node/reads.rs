@@ -1,11 +1,12 @@
-//! Reads: from the volume into a slot, from there into the client's arena.
+//! Reads: from the volume into a slot, from there into the client's arena, all of it or its digest.
 
 use braid_array::{Buf, IoOp, SECTOR_BYTES};
 
 use super::ids::Violation;
 use super::out::{Flight, Out};
 use super::pipe::Pipe;
-use super::slot::{Ask, ReadSlot};
+use super::slot::{Ask, ReadSlot, Wanted};
+use crate::digest::{UNIT_BYTES, digest, digest_bytes};
 use crate::wire::Message;
 
 impl Pipe {
@@ -18,11 +19,15 @@ impl Pipe {
         out: &mut Out,
     ) -> Result<(), Violation> {
         let violation = Violation("a read that does not fit its slot");
+        if !self.may_read_at(slot) {
+            return Err(violation);
+        }
         let state = self.reads.get_mut(usize::from(slot)).ok_or(violation)?;
         let fits = ask.bytes > 0
             && ask.bytes <= self.pipeline.params().reads.bytes
             && u64::from(ask.bytes).is_multiple_of(SECTOR_BYTES);
-        if !fits {
+        let digests = ask.wanted == Wanted::Content || ask.bytes.is_multiple_of(UNIT_BYTES);
+        if !fits || !digests {
             return Err(violation);
         }
         if !within(ask.sector, ask.bytes, volume_bytes) {
@@ -31,7 +36,7 @@ impl Pipe {
         match *state {
             ReadSlot::Free => self.begin_read(slot, ask, out),
             ReadSlot::Putting => *state = ReadSlot::Queued(ask),
-            ReadSlot::Reading(_) | ReadSlot::Queued(_) => {
+            ReadSlot::Reading(_) | ReadSlot::Digesting(_) | ReadSlot::Queued(_) => {
                 return Err(Violation("a slot for reads that is in use"));
             }
         }
@@ -50,14 +55,22 @@ impl Pipe {
         Buf { offset: self.ring + buf.offset, ..buf }
     }
 
-    /// The store has filled a slot, or not.
+    /// The store has filled a slot, or what was there is its digest now; or not.
     pub(super) fn read_done(&mut self, slot: u16, fine: bool, out: &mut Out) {
-        let ReadSlot::Reading(ask) = self.reads[usize::from(slot)] else { return };
+        let (ask, bytes) = match self.reads[usize::from(slot)] {
+            ReadSlot::Reading(ask) if fine && ask.wanted == Wanted::Digest => {
+                self.reads[usize::from(slot)] = ReadSlot::Digesting(ask);
+                let flight = Flight::Digest { client: self.client, slot };
+                return out.compute(flight, digest(self.read_buf(slot, ask.bytes)));
+            }
+            ReadSlot::Reading(ask) => (ask, ask.bytes),
+            ReadSlot::Digesting(ask) => (ask, digest_bytes(ask.bytes)),
+            ReadSlot::Free | ReadSlot::Putting | ReadSlot::Queued(_) => return,
+        };
         if fine {
             self.reads[usize::from(slot)] = ReadSlot::Putting;
             let flight = Flight::ReadPut { client: self.client, slot };
-            let from = self.read_buf(slot, ask.bytes);
-            out.put(flight, self.peer, from, ask.to, u32::from(slot));
+            out.put(flight, self.peer, self.read_buf(slot, bytes), ask.to, u32::from(slot));
         } else {
             self.reads[usize::from(slot)] = ReadSlot::Free;
             out.send(self.peer, self.epoch(), &Message::ReadFailed { slot });

@@ -16,7 +16,7 @@ use super::part::Work;
 use super::pipe::Pipe;
 use super::{Node, STORAGE, pipe_of};
 use crate::journal::{Header, Kind, PAGE_BYTES, Record};
-use crate::set::{Mode, Set};
+use crate::set::Set;
 use crate::wire::{Message, Noted};
 
 /// Records in one message.
@@ -84,6 +84,10 @@ impl Node {
         let journal = journal.ok_or(Violation("a request to a journal that is not there"))?;
         let Some(header) = journal.header else { return Ok(()) };
         match *message {
+            Message::Records { tag, .. } if journal.unreadable => {
+                let why = Refusal::new("its journal cannot be read", STORAGE);
+                self.refuse(id, tag, why);
+            }
             Message::Records { tag, from } => {
                 let noted = |(_, record): &(u64, Record)| Noted {
                     version: record.version,
@@ -135,6 +139,7 @@ impl Node {
         }
         journal.header = Some(header);
         journal.found.clear();
+        journal.used = true;
         if let Some(log) = &mut journal.log {
             log.trim(header.first);
         }
@@ -145,7 +150,7 @@ impl Node {
 impl Pipe {
     /// Is this slice-set to be recorded?
     pub(super) fn is_recorded(&self, set: &Set) -> bool {
-        self.journal.is_some() && !matches!(set.mode, Mode::Restore(_))
+        set.log && self.journal.as_ref().is_some_and(|journal| journal.used)
     }
 
     /// Records a slice-set when the records before are durable.

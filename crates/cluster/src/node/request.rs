@@ -76,6 +76,8 @@ impl Node {
             | Message::WriteMeta { tag, .. }
             | Message::Prepare { tag, .. }
             | Message::Connect { tag, .. }
+            | Message::UseAll { tag }
+            | Message::GiveBack { tag, .. }
             | Message::Flush { tag } => *tag,
             _ => return Err(Violation("a message that clients do not send")),
         };
@@ -93,6 +95,8 @@ impl Node {
                 return self.prepare(id, tag, (role, data_sector), params, &held);
             }
             Message::Connect { peers, .. } => return self.connect(id, tag, peers),
+            Message::UseAll { .. } => return self.use_all(id, tag),
+            Message::GiveBack { all, .. } => return self.give_back(id, tag, all),
             _ => {
                 let flight = Flight::Flush { client: id, tag };
                 self.out.io(flight, held.volume.member, IoOp::Flush);
@@ -111,6 +115,11 @@ impl Node {
                 "use up to {MAX_NAME_BYTES} letters, digits, dots, hyphens and underscores"
             );
             self.refuse(ask.client, ask.tag, Refusal::new("no volume can be called this", next));
+            return Ok(());
+        }
+        if self.witness {
+            let why = Refusal::new("the node is a witness: it keeps no volumes", "use another");
+            self.refuse(ask.client, ask.tag, why);
             return Ok(());
         }
         client.asking = true;

@@ -25,7 +25,8 @@ impl Node {
             return self.prepared(id, tag, None);
         };
         let positions = pipe.pipeline.positions();
-        let Ok(pages) = self.rings.take(Journal::page_bytes(&pipe.pipeline)) else {
+        let bytes = Journal::page_bytes(&pipe.pipeline);
+        let Ok(pages) = self.rings.take(bytes, bytes) else {
             let why = Refusal::new("no memory is left for a journal", "start it with more --ring");
             return self.refuse(id, tag, why);
         };
@@ -47,6 +48,8 @@ impl Node {
             batch: None,
             trimming: None,
             broken: false,
+            unreadable: false,
+            used: false,
         };
         let (sector, buf) = (journal.headers_sector, journal.page(0, HEADERS_BYTES));
         let op = IoOp::Read { sector, buf };
@@ -59,17 +62,16 @@ impl Node {
         let Some(pipe) = self.clients.get_mut(&id).and_then(|client| client.pipe.as_mut()) else {
             return;
         };
-        if log_bytes.is_none()
-            && let Some(journal) = pipe.journal.take()
-        {
-            self.rings.give(journal.pages);
-        }
+        let unused = pipe.journal.take_if(|_| log_bytes.is_none());
         let (ring, journal_bytes) = (pipe.ring, log_bytes.unwrap_or(0));
-        self.answer(id, &Message::Prepared { tag, ring, journal_bytes });
+        let header = pipe.journal.as_ref().and_then(|journal| journal.header);
+        unused.into_iter().for_each(|journal| self.give_ring(journal.pages));
+        let parts_only = header.is_some_and(|header| header.parts_only);
+        self.answer(id, &Message::Prepared { tag, ring, journal_bytes, parts_only });
     }
 
-    /// A part of the journal has been read, or cannot be. Whether it is needed is for the client to
-    /// say.
+    /// A part of the journal has been read, or cannot be. Whether that is needed is for the client
+    /// to say.
     pub(super) fn journal_read(&mut self, id: ClientId, fine: bool) {
         let Some(journal) = self.journal_of(id) else { return };
         let (tag, needed) = (journal.prepare, journal.wanted().map(|(_, len)| len));
@@ -82,7 +84,11 @@ impl Node {
             Some(_) if fine => self.scan(id),
             // What is behind it may not be needed.
             Some(needed) if len > needed => self.read_log(id, at, needed),
-            _ => self.prepared(id, tag, None),
+            Some(_) => {
+                journal.unreadable = true;
+                self.look_at(id, None);
+            }
+            None => self.prepared(id, tag, None),
         }
     }
 

@@ -6,8 +6,9 @@ use braid_array::fabric::PeerId;
 use super::ids::{ArrayId, ClientId, Violation};
 use super::orphans::Settling;
 use super::pipe::{Link, Pipe};
+use super::slot::{Ask, Wanted};
 use super::volumes::Held;
-use super::{Life, Node, slot};
+use super::{Life, Node};
 use crate::schedule::Endpoint;
 use crate::wire::Message;
 
@@ -119,12 +120,12 @@ impl Node {
                 };
                 pipe.lost(role, &mut self.out);
                 let told = &pipe.neighbours[usize::from(role)].told;
-                if let (Some((_, address)), Some(tag)) = (told, pipe.connecting) {
+                let named = pipe.connecting.take_if(|(_, roles)| roles.contains(&role));
+                if let (Some((_, address)), Some((tag, _))) = (told, named) {
                     let why = Refusal::new(
                         format!("cannot connect to node {address}: {reason}"),
                         "check that it runs and can be reached from the other nodes",
                     );
-                    pipe.connecting = None;
                     self.refuse(client, tag, why);
                 }
             }
@@ -176,9 +177,9 @@ impl Node {
         }
         let Some(client) = self.clients.remove(&id) else { return };
         if let Some(pipe) = client.pipe {
-            self.rings.give(pipe.ring);
+            self.give_ring(pipe.ring);
             if let Some(journal) = &pipe.journal {
-                self.rings.give(journal.pages);
+                self.give_ring(journal.pages);
             }
             self.sessions.remove(&pipe.pipeline.params().session);
             if let Some((array, _)) = client.vote.filter(|_| pipe.write) {
@@ -301,10 +302,10 @@ impl Node {
             }
             Message::Without { role } => self.without(id, role),
             Message::Read { slot, sector, bytes, to } => {
-                let early = Violation("a read before Prepare");
-                let pipe = client.pipe.as_mut().ok_or(early)?;
-                let end = client.held.as_ref().map_or(0, |held| held.volume.bytes);
-                pipe.read(slot, slot::Ask { sector, bytes, to }, end, &mut self.out)
+                self.read(id, slot, Ask { sector, bytes, to, wanted: Wanted::Content })
+            }
+            Message::Digest { slot, sector, bytes, to } => {
+                self.read(id, slot, Ask { sector, bytes, to, wanted: Wanted::Digest })
             }
             request => {
                 if client.requests >= MAX_REQUESTS {
@@ -314,5 +315,12 @@ impl Node {
                 self.request(id, request)
             }
         }
+    }
+
+    fn read(&mut self, id: ClientId, slot: u16, ask: Ask) -> Result<(), Violation> {
+        let Some(client) = self.clients.get_mut(&id) else { return Ok(()) };
+        let pipe = client.pipe.as_mut().ok_or(Violation("a read before Prepare"))?;
+        let end = client.held.as_ref().map_or(0, |held| held.volume.bytes);
+        pipe.read(slot, ask, end, &mut self.out)
     }
 }

@@ -1,11 +1,19 @@
 //! A slot for reads: memory of a client, and what goes on there.
 
+/// What a client wants of a part of a volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wanted {
+    Content,
+    Digest,
+}
+
 /// A read that the client asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ask {
     pub(super) sector: u64,
     pub(super) bytes: u32,
     pub(super) to: u64,
+    pub(super) wanted: Wanted,
 }
 
 /// A slot for reads. The client may know that its bytes have come, and use the slot again, before
@@ -16,6 +24,8 @@ pub(super) enum ReadSlot {
     Free,
     /// The store fills it.
     Reading(Ask),
+    /// What it holds becomes its digest.
+    Digesting(Ask),
     /// It is being put.
     Putting,
     /// The same, and the next one waits.

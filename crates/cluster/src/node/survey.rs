@@ -41,6 +41,7 @@ impl Node {
             ring_bytes: self.rings.bytes(),
             ring_used_bytes: self.rings.used_bytes(),
             clients: u32::try_from(clients).unwrap_or(u32::MAX),
+            witness: self.witness,
             volumes,
             more,
         };

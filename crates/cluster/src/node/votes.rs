@@ -48,7 +48,7 @@ enum File {
     /// It says what the vote says.
     Idle,
     /// It is about to say this, for somebody.
-    Writing(Vote, Ask),
+    Writing(Box<(Vote, Ask)>),
 }
 
 #[derive(Debug)]
@@ -170,7 +170,7 @@ impl Node {
                 at: slot_byte(sequence),
                 bytes: vote.encode(&array, sequence),
             };
-            entry.file = File::Writing(vote, ask);
+            entry.file = File::Writing(Box::new((vote, ask)));
             self.out.note(Flight::VoteWrite { array }, op);
         }
     }
@@ -178,10 +178,10 @@ impl Node {
     /// The vote file says what it should, or not.
     pub(super) fn vote_written(&mut self, array: ArrayId, fine: bool) {
         let Some(entry) = self.votes.entries.get_mut(&array) else { return };
-        let File::Writing(vote, ask) = std::mem::replace(&mut entry.file, File::Idle) else {
+        let File::Writing(writing) = std::mem::replace(&mut entry.file, File::Idle) else {
             return;
         };
-        let Ask { client, tag, what } = ask;
+        let (vote, Ask { client, tag, what }) = *writing;
         if !fine {
             self.refuse(client, tag, Refusal::new("the vote file cannot be written", STORAGE));
             return self.work_votes(array);

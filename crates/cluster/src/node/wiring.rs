@@ -76,15 +76,16 @@ impl Node {
                 "use the volume that the array was created on",
             ));
         }
-        let bytes = pipeline.ring_bytes(role);
-        let ring = self.rings.take(bytes).map_err(|free| {
+        let (bytes, base) = (pipeline.ring_bytes(role), pipeline.base_bytes(role));
+        let ring = self.rings.take(bytes, base).map_err(|free| {
+            let bytes = if self.rings.is_lean() { base } else { bytes };
             Refusal::new(
                 format!("a ring of {bytes} bytes is needed and {free} are free"),
                 "start the node with a larger --ring",
             )
         })?;
         let place = (held.volume.member, data_sector, held.write);
-        Ok(Pipe::new(client, role, place, ring, pipeline))
+        Ok(Pipe::new(client, role, place, (ring, !self.rings.is_lean()), pipeline))
     }
 
     pub(super) fn connect(
@@ -106,7 +107,7 @@ impl Node {
         if twice || roles.iter().any(stranger) || pipe.connecting.is_some() {
             return Err(Violation("a Connect that names the wrong nodes"));
         }
-        pipe.connecting = Some(tag);
+        pipe.connecting = Some((tag, roles));
         for PeerAddress { role, address, ring } in peers {
             let neighbour = &mut pipe.neighbours[usize::from(role)];
             neighbour.told = Some((ring, address.clone()));
@@ -126,14 +127,14 @@ impl Node {
         Ok(())
     }
 
-    /// Answers `Connect` when all nodes that it names are there.
+    /// Answers `Connect` when all nodes that it names are there. That others may not be, the client
+    /// hears when a slice-set needs them.
     fn check_connected(&mut self, id: ClientId) {
         let pipe = self.clients.get_mut(&id).and_then(|client| client.pipe.as_mut());
         let Some(pipe) = pipe else { return };
-        let mut told = pipe.neighbours.iter().filter(|neighbour| neighbour.told.is_some());
-        if told.all(|neighbour| matches!(neighbour.link, Link::Up(_)))
-            && let Some(tag) = pipe.connecting.take()
-        {
+        let Pipe { neighbours, connecting, .. } = pipe;
+        let up = |role: &u16| matches!(neighbours[usize::from(*role)].link, Link::Up(_));
+        if let Some((tag, _)) = connecting.take_if(|(_, roles)| roles.iter().all(up)) {
             self.answer(id, &Message::Ok { tag });
         }
     }
@@ -180,6 +181,9 @@ impl Node {
             self.out.hang_up(peer);
         }
         pipe.neighbours[usize::from(role)].told = None;
+        if let Some((_, roles)) = &mut pipe.connecting {
+            roles.retain(|&named| named != role);
+        }
         pipe.lost(role, &mut self.out);
         self.check_connected(id);
         Ok(())

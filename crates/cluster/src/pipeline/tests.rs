@@ -39,6 +39,7 @@ fn set(pipeline: &Pipeline, position: u16, stripe: u64) -> Set {
         fua: false,
         touched: Touched::all(pipeline.data_blocks()),
         missing: Roles::NONE,
+        log: true,
     }
 }
 

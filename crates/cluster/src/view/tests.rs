@@ -4,7 +4,9 @@ const ARRAY: [u8; 16] = [7; 16];
 
 fn vote() -> Vote {
     let (members, voters) = (vec![0x1122_3344_5566_7788, 0, 3], vec![10, 11, 12, 13]);
-    let view = View { epoch: 8, count: 3, torn: true, members, voters, voted: vec![14, 11] };
+    let witnesses = vec![Witness { node: 13, address: "w:7000".into() }];
+    let view =
+        View { epoch: 8, count: 3, torn: true, members, voters, voted: vec![14, 11], witnesses };
     Vote { granted: 9, to: 10, view }
 }
 
@@ -20,12 +22,13 @@ fn a_slot_says_what_was_put_into_it() {
     assert_eq!(slot[64], 10);
     assert_eq!(slot[72..80], 0x1122_3344_5566_7788u64.to_le_bytes());
     assert_eq!((slot[96], slot[128]), (10, 14));
+    assert_eq!((slot[60], slot[144], slot[152], &slot[154..160]), (1, 13, 6, &b"w:7000"[..]));
 }
 
 #[test]
 fn no_flipped_bit_and_no_other_array_gets_through() {
     let slot = vote().encode(&ARRAY, 5);
-    for bit in 0..8 * 128 {
+    for bit in 0..8 * 160 {
         let mut bad = slot.clone();
         bad[bit / 8] ^= 1 << (bit % 8);
         assert_eq!(Vote::decode(&ARRAY, &bad), None, "bit {bit}");
@@ -67,12 +70,15 @@ fn what_enough_voters_have_every_majority_hears_of() {
 
 #[test]
 fn the_largest_view_fits() {
-    let voters = vec![2; MAX_NAMED - 6];
+    let voters = vec![2; (SLOT_BYTES - HEAD_BYTES - 16) / 8 - 6];
     let view = View { members: vec![1; 4], voters, ..vote().view };
     let vote = Vote { view, ..vote() };
+    assert!(vote.view.fits());
     assert_eq!(Vote::decode(&ARRAY, &vote.encode(&ARRAY, 1)), Some((1, vote.clone())));
     let view = View { members: vec![1; 5], ..vote.view };
     assert!(!view.fits());
+    let long = Witness { node: 1, address: "w".repeat(MAX_ADDRESS_BYTES + 1) };
+    assert!(!View { witnesses: vec![long], ..View::default() }.fits());
 }
 
 /// Can two clients, neither of which hears of the other, both go on while node 2 of the voters 0 to

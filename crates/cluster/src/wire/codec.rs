@@ -4,7 +4,7 @@ use crate::family::Family;
 use crate::pipeline::{Params, Slots};
 use crate::schedule::Planner;
 use crate::set::{Mode, Roles, Set, Touched};
-use crate::view::View;
+use crate::view::{View, Witness};
 use crate::wire::{Item, Noted, PeerAddress, VolumeInfo};
 
 /// Bytes that are no message.
@@ -68,10 +68,24 @@ macro_rules! record {
 }
 record!(Slots { count, bytes });
 record!(PeerAddress { role, address, ring });
+record!(Witness { node, address });
 record!(VolumeInfo { name, bytes, written });
 record!(Noted { version, holders, void });
 record!(Item { version, staged, fine });
-record!(Set { position, turn, version, stripe, offset, len, mode, planner, fua, touched, missing });
+record!(Set {
+    position,
+    turn,
+    version,
+    stripe,
+    offset,
+    len,
+    mode,
+    planner,
+    fua,
+    touched,
+    missing,
+    log
+});
 
 impl<A: Field, B: Field> Field for (A, B) {
     fn put(&self, out: &mut Vec<u8>) {
@@ -89,6 +103,7 @@ impl Listed for u64 {}
 impl Listed for (u16, u32) {}
 impl Listed for (u32, u64) {}
 impl Listed for PeerAddress {}
+impl Listed for Witness {}
 impl Listed for VolumeInfo {}
 impl Listed for Item {}
 impl Listed for Noted {}
@@ -254,6 +269,7 @@ impl Field for View {
         self.members.put(out);
         self.voters.put(out);
         self.voted.put(out);
+        self.witnesses.put(out);
     }
     fn get(input: &mut &[u8]) -> Result<Self, WireError> {
         let view = Self {
@@ -263,6 +279,7 @@ impl Field for View {
             members: Vec::get(input)?,
             voters: Vec::get(input)?,
             voted: Vec::get(input)?,
+            witnesses: Vec::get(input)?,
         };
         view.fits().then_some(view).ok_or(WireError::Value("view"))
     }

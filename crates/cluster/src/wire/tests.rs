@@ -2,7 +2,7 @@ use super::*;
 use crate::family::Family;
 use crate::schedule::Planner;
 use crate::set::{Mode, Roles, Touched};
-use crate::view::View;
+use crate::view::{View, Witness};
 
 /// What administrators say, and hear.
 fn of_administrators() -> Vec<Message> {
@@ -17,6 +17,7 @@ fn of_administrators() -> Vec<Message> {
             ring_bytes: 1 << 28,
             ring_used_bytes: 1 << 20,
             clients: 3,
+            witness: true,
             volumes: vec![
                 VolumeInfo { name: "n".repeat(64), bytes: 1 << 40, written: true };
                 MAX_VOLUMES
@@ -30,11 +31,16 @@ fn of_administrators() -> Vec<Message> {
     ]
 }
 
+fn view() -> View {
+    let (members, voters, voted) = (vec![5, 0, 7], vec![1, 2, 3, 4], vec![9, 2, 3, 4]);
+    let witnesses = vec![Witness { node: 4, address: "[::1]:7000".into() }];
+    View { epoch: 7, count: 2, torn: true, members, voters, voted, witnesses }
+}
+
 fn some() -> Vec<Message> {
     let slots = Slots { count: 10, bytes: 65536 };
     let mut touched = Touched::none(12);
-    touched.insert(3);
-    touched.insert(11);
+    [3, 11].into_iter().for_each(|index| touched.insert(index));
     let set = Set {
         position: 7,
         turn: 5,
@@ -47,6 +53,7 @@ fn some() -> Vec<Message> {
         fua: true,
         touched,
         missing: Roles(1 << 63 | 5),
+        log: true,
     };
     let whole =
         Set { mode: Mode::Full, touched: Touched::all(12), missing: Roles::NONE, ..set.clone() };
@@ -63,8 +70,7 @@ fn some() -> Vec<Message> {
         reads: slots,
     };
     let address = PeerAddress { role: 4, address: "10.0.0.4:7000".into(), ring: 4096 };
-    let (members, voters) = (vec![5, 0, 7], vec![1, 2, 3, 4]);
-    let view = View { epoch: 7, count: 2, torn: true, members, voters, voted: vec![9, 2, 3, 4] };
+    let view = view();
     vec![
         Message::CreateVolume { tag: 1, name: "v".into(), bytes: 1 << 30 },
         Message::OpenVolume { tag: 1, name: "v".into(), write: true },
@@ -89,6 +95,7 @@ fn some() -> Vec<Message> {
         Message::Drop { position: 7, turn: 5 },
         Message::Without { role: 3 },
         Message::Read { slot: 3, sector: 4096, bytes: 65536, to: 1 << 33 },
+        Message::Digest { slot: 3, sector: 4096, bytes: 65536, to: 1 << 33 },
         Message::Refused { tag: 9, busy: true, reason: "no".into(), advice: "wait".into() },
         Message::Missing { imm: 0x1234_5678 },
         Message::Ping { tag: 10 },

@@ -1,6 +1,7 @@
 //! The one mapping, and access to its ranges.
 
 use std::io;
+use std::ops::Range;
 use std::ptr::NonNull;
 
 use braid_array::Buf;
@@ -22,6 +23,12 @@ impl Piece {
         let at = |offset: u64| Self(u32::try_from(offset / PIECE_BYTES).unwrap_or(u32::MAX));
         (at(range.offset), at(range.offset + u64::from(range.len).max(1) - 1))
     }
+
+    /// The pieces of which all lies in a range.
+    pub(crate) fn inside(range: Range<u64>) -> impl Iterator<Item = Self> {
+        let (first, end) = (range.start.div_ceil(PIECE_BYTES), range.end / PIECE_BYTES);
+        (first..end).filter_map(|number| u32::try_from(number).ok()).map(Self)
+    }
 }
 
 /// The bytes of the arena; shared with the driver, which does I/O on them.
@@ -29,6 +36,8 @@ impl Piece {
 pub(crate) struct Memory {
     base: NonNull<u8>,
     bytes: usize,
+    /// Only what is used is there.
+    lean: bool,
     mapping: NonNull<u8>,
     mapping_bytes: usize,
 }
@@ -45,6 +54,23 @@ impl Memory {
     /// # Errors
     /// When the address space cannot be had.
     pub(crate) fn new(bytes: usize, huge_bytes: usize) -> io::Result<Self> {
+        let memory = Self::map(bytes, false)?;
+        memory.advise(0..huge_bytes as u64, Advice::LinuxHugepage);
+        Ok(memory)
+    }
+
+    /// The same, of which only those pages are there that are used, one by one, but for what is
+    /// warm.
+    ///
+    /// # Errors
+    /// When the address space cannot be had.
+    pub(crate) fn lean(bytes: usize) -> io::Result<Self> {
+        let memory = Self::map(bytes, true)?;
+        memory.advise(0..bytes as u64, Advice::LinuxNoHugepage);
+        Ok(memory)
+    }
+
+    fn map(bytes: usize, lean: bool) -> io::Result<Self> {
         let mapping_bytes = bytes + HUGE_PAGE;
         // SAFETY: a fresh anonymous mapping at an address of the kernel's choice.
         let mapping = unsafe {
@@ -59,11 +85,51 @@ impl Memory {
         let gap = mapping.as_ptr().align_offset(HUGE_PAGE);
         // SAFETY: the gap is less than the huge page by which the mapping is longer.
         let base = unsafe { mapping.add(gap) };
-        // Huge pages are an optimisation: kernels without them refuse the advice.
-        // SAFETY: the range lies inside the mapping; the advice changes no contents.
-        let _ =
-            unsafe { rustix::mm::madvise(base.as_ptr().cast(), huge_bytes, Advice::LinuxHugepage) };
-        Ok(Self { base, bytes, mapping, mapping_bytes })
+        Ok(Self { base, bytes, lean, mapping, mapping_bytes })
+    }
+
+    /// Advises the kernel about a range, which changes no contents. Huge pages are an optimisation:
+    /// kernels without them refuse the advice.
+    fn advise(&self, range: Range<u64>, advice: Advice) {
+        let (address, len) = self.place(&range);
+        // SAFETY: the range lies inside the mapping; this kind of advice changes no contents.
+        let _ = unsafe { rustix::mm::madvise(address, len, advice) };
+    }
+
+    /// Where a range lies.
+    fn place(&self, range: &Range<u64>) -> (*mut std::ffi::c_void, usize) {
+        let len = usize::try_from(range.end - range.start).expect("the memory is mapped");
+        let start = usize::try_from(range.start).expect("the memory is mapped");
+        assert!(range.end <= self.bytes as u64, "a range outside the arena: {range:?}");
+        // SAFETY: it begins inside the mapping, checked above.
+        (unsafe { self.base.as_ptr().add(start) }.cast(), len)
+    }
+
+    /// Only what is used is there.
+    pub(crate) const fn is_lean(&self) -> bool {
+        self.lean
+    }
+
+    /// A range will be used: huge pages are welcome where all of one lies in it.
+    pub(crate) fn warm(&self, range: Range<u64>) {
+        let start = range.start.next_multiple_of(HUGE_PAGE_BYTES);
+        let end = range.end / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
+        if start < end {
+            self.advise(start..end, Advice::LinuxHugepage);
+        }
+    }
+
+    /// Gives a range of whole pages back to the system; it reads as zeroes then. Nobody holds any
+    /// of it.
+    pub(crate) fn cool(&self, range: Range<u64>) {
+        if range.is_empty() {
+            return;
+        }
+        self.advise(range.clone(), Advice::LinuxNoHugepage);
+        let (address, len) = self.place(&range);
+        // SAFETY: the range lies inside the mapping and nobody holds any of it.
+        let given = unsafe { rustix::mm::madvise(address, len, Advice::LinuxDontNeed) };
+        debug_assert!(given.is_ok(), "{given:?}");
     }
 
     /// Length of the whole arena.

@@ -2,11 +2,12 @@
 //! array connects to it.
 
 use braid_array::action::{Command, NewMember};
-use braid_array::format::{BadBlocks, Superblock, SuperblockError};
+use braid_array::format::superblock::feature;
+use braid_array::format::{BadBlocks, Role, Superblock, SuperblockError};
 use braid_array::refusal::Invocation;
-use braid_array::status::Status;
+use braid_array::status::{MemberState, MemberStatus, Status};
 use braid_array::{MemberId, Refusal, SECTOR_BYTES};
-use braid_cluster::assemble::{member_name, member_parts};
+use braid_cluster::assemble::{SUPERBLOCK_SECTOR, member_name, member_parts};
 use braid_cluster::journal::{HEADERS_BYTES, Header};
 use braid_cluster::wire::valid_volume_name;
 
@@ -52,27 +53,49 @@ impl Served {
             let next = "fail and remove it first, to add it anew";
             return Err(Refusal::new(format!("is a member of {} already", self.name), next));
         }
-        if status.degraded == 0 {
-            let reason = format!("{} has all of its members, and no spares over nodes", self.name);
-            let next = "fail and remove the member first whose place it is to take";
-            return Err(Refusal::new(reason, next));
-        }
         let found = self.volume(&place, status, readd, force)?;
+        // The place of one that was lost is given away by the array, which sees to that.
+        let alone = if status.degraded == 0 { place.check_alone(status) } else { Ok(()) };
+        if let Err(why) = alone {
+            return Err(if found.made { place.removed(why) } else { why });
+        }
+        let device_uuid = random_uuid().map_err(|error| refused_by_system(&error))?;
         let new = NewMember {
             // The machine puts one that is free in its place.
             member: MemberId(0),
-            device,
+            device: device.clone(),
             device_sectors: found.bytes / SECTOR_BYTES,
             superblock: found.superblock.map(Box::new),
             bad_blocks: BadBlocks::default(),
             readd,
-            device_uuid: random_uuid().map_err(|error| refused_by_system(&error))?,
+            device_uuid,
         };
         let added = self.command_with(Command::Add(Box::new(new)), None);
         match added {
             Err(why) if found.made => Err(place.removed(why)),
-            added => added,
+            Err(why) => Err(why),
+            Ok(()) => self.mark_spare(&place, &device, device_uuid, found.made),
         }
+    }
+
+    /// If it is a spare now its volume is to say so: nobody is connected to it until it is needed.
+    fn mark_spare(
+        &self,
+        place: &Place<'_>,
+        device: &str,
+        device_uuid: [u8; 16],
+        made: bool,
+    ) -> Result<(), Refusal> {
+        let status = self.status()?;
+        let spare = |member: &&MemberStatus| member.state == MemberState::Spare;
+        let called = status.members.iter().filter(spare).find(|member| member.device == device);
+        let Some(member) = called else { return Ok(()) };
+        let superblock = spare_superblock(status.superblock.clone(), member.number, device_uuid);
+        place.mark(&superblock).map_err(|why| {
+            // What comes of that does not matter more than this.
+            let _ = self.command_with(Command::Remove(member.member), None);
+            if made { place.removed(why) } else { why }
+        })
     }
 
     /// Address and volume of a member; without a volume, that of the others.
@@ -110,7 +133,8 @@ impl Served {
         }
         let ours = &status.superblock;
         let end = (ours.data_offset + ours.data_size) * SECTOR_BYTES;
-        let journal = Header::new(status.journal_bytes + HEADERS_BYTES);
+        let parts_only = ours.has(feature::NODE_PPL);
+        let journal = Header::new(status.journal_bytes + HEADERS_BYTES, parts_only);
         let journal = journal.map(|header| (header.place(end), header.encode(&ours.set_uuid)));
         let bytes = journal.as_ref().map_or(end, |(headers, _)| headers + HEADERS_BYTES);
         remote.create_volume(place.volume, bytes).map_err(told)?;
@@ -166,7 +190,53 @@ impl Served {
     }
 }
 
+/// What a spare of this number carries.
+fn spare_superblock(array: Superblock, number: u16, device_uuid: [u8; 16]) -> Superblock {
+    let mut roles = array.roles;
+    roles.resize(roles.len().max(usize::from(number) + 1), Role::Spare);
+    roles[usize::from(number)] = Role::Spare;
+    let rebuilt = feature::RECOVERY_OFFSET | feature::RECOVERY_BITMAP | feature::REPLACEMENT;
+    Superblock {
+        roles,
+        feature_map: array.feature_map & !(rebuilt | feature::OVER_NODES),
+        recovery_offset: 0,
+        dev_number: number.into(),
+        device_uuid,
+        devflags: 0,
+        ..array
+    }
+}
+
 impl Place<'_> {
+    /// Is it on a node of its own? Both would be lost together.
+    fn check_alone(&self, status: &Status) -> Result<(), Refusal> {
+        let node = self.node()?;
+        let others = status.members.iter().filter(|other| other.state != MemberState::Faulty);
+        for (address, volume) in others.filter_map(|other| member_parts(&other.device)) {
+            let other = Place { address, volume, network: self.network };
+            // Who cannot be asked is not this one.
+            if other.node().is_ok_and(|other| other == node) {
+                let next = "use a node of its own for each member";
+                return Err(Refusal::new("is on the node of another member", next));
+            }
+        }
+        Ok(())
+    }
+
+    fn node(&self) -> Result<Option<u64>, Refusal> {
+        let mut remote = self.connect()?;
+        remote.open_volume(self.volume, false).map_err(told)?;
+        Ok(remote.node())
+    }
+
+    fn mark(&self, superblock: &Superblock) -> Result<(), Refusal> {
+        let mut remote = self.connect()?;
+        remote.open_volume(self.volume, true).map_err(told)?;
+        let mut bytes = superblock.encode();
+        bytes.resize(remote::MAX_META_BYTES as usize, 0);
+        remote.write(SUPERBLOCK_SECTOR, bytes).map_err(told)
+    }
+
     fn connect(&self) -> Result<Remote, Refusal> {
         Remote::connect(self.address, self.network).map_err(told)
     }

@@ -114,6 +114,7 @@ impl Served {
             started_unix_s: self.started_unix_s,
             exports: self.exports.clone(),
             mismatches: self.news.mismatches(),
+            protection: self.door.protection(),
             array: self.status()?,
         })
     }

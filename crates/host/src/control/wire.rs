@@ -7,6 +7,8 @@ use braid_array::events::StripeBlock;
 use braid_array::status::Status;
 use braid_array::{MemberId, Refusal};
 
+use crate::fabric::Protection;
+
 /// Version of the protocol. A server answers only its own.
 pub const VERSION: u32 = 2;
 
@@ -143,6 +145,9 @@ pub struct ControlStatus {
     pub exports: Vec<String>,
     /// The first differences that the last check or repair found.
     pub mismatches: Vec<Mismatch>,
+    /// How the connections to its nodes are protected; `None` when its members are here.
+    #[serde(default)]
+    pub protection: Option<Protection>,
     /// The state of the array.
     pub array: Status,
 }

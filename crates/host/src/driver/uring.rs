@@ -87,6 +87,16 @@ impl<T: Copy> Ring<T> {
         self.pinned.let_go(&self.ring, piece);
     }
 
+    /// From now on a piece of the arena may be registered.
+    pub(crate) fn may_keep(&mut self, piece: Piece) {
+        self.pinned.allow(piece);
+    }
+
+    /// Lets go of a piece of the arena, which may not be registered any more.
+    pub(crate) fn bar(&mut self, piece: Piece) {
+        self.pinned.bar(&self.ring, piece);
+    }
+
     /// Operations that have not completed.
     pub(crate) fn in_flight(&self) -> usize {
         self.slab.len()

@@ -14,6 +14,7 @@ use crate::door::{Done, Message};
 use crate::engine::core::Core;
 use crate::engine::export::Export;
 use crate::execute::Executor;
+use crate::fabric::Fabric;
 use crate::member::MemberFile;
 use crate::token::Owner;
 use slab::Slab;
@@ -85,6 +86,7 @@ impl DoorSide {
         executor: &mut Executor,
         machine: &mut AnyMachine,
         exports: &[Box<dyn Export>],
+        fabric: Option<&dyn Fabric>,
     ) {
         while let Ok(message) = self.receiver.try_recv() {
             match message {
@@ -93,6 +95,12 @@ impl DoorSide {
                 }
                 Message::Clients { done } => {
                     done(exports.iter().flat_map(|export| export.clients()).collect());
+                }
+                // Without a fabric, who asks hears that nobody answers.
+                Message::Protection { done } => {
+                    if let Some(fabric) = fabric {
+                        done(fabric.protection());
+                    }
                 }
                 message => match machine.block() {
                     Some(machine) => self.ask(core, machine, message),
@@ -140,7 +148,7 @@ impl DoorSide {
             },
             Message::Flush { done } => self.plain(core, Op::Flush, 0, 0, done),
             Message::Status { done } => done(machine.status()),
-            Message::Command { .. } | Message::Clients { .. } => {
+            Message::Command { .. } | Message::Clients { .. } | Message::Protection { .. } => {
                 unreachable!("not for the array alone")
             }
         }
@@ -271,7 +279,7 @@ impl DoorSide {
                 | Message::Discard { done, .. }
                 | Message::Flush { done } => done(Err(error)),
                 Message::Command { done, .. } => done(Err(stopping())),
-                Message::Status { .. } | Message::Clients { .. } => {}
+                Message::Status { .. } | Message::Clients { .. } | Message::Protection { .. } => {}
             }
         }
         for mut job in self.jobs.drain() {

@@ -16,9 +16,9 @@ use braid_array::fabric::PeerId;
 use rustix::event::EventfdFlags;
 
 use crate::driver;
-use crate::fabric::Network;
-use crate::fabric::frame::{HELLO_BYTES, Hello, HelloError};
+use crate::fabric::frame::{HELLO_BYTES, Hello, HelloError, Kind};
 use crate::fabric::seal::{Seals, read_until};
+use crate::fabric::{Network, Protection};
 use crate::key::Key;
 use crate::log::{Limit, Verdict};
 use crate::system::describe;
@@ -54,6 +54,7 @@ pub(crate) struct Greeted {
     /// The connection, blocking.
     pub(crate) stream: TcpStream,
     /// What the other's fabric had to tell.
+    #[cfg_attr(not(ofi), expect(dead_code, reason = "what libfabric's needs"))]
     pub(crate) blob: Vec<u8>,
     /// When both have the cluster key.
     pub(crate) seals: Option<Seals>,
@@ -92,6 +93,18 @@ impl Greeter {
         let (sender, receiver) = mpsc::channel();
         let listener = listener.map(Arc::new);
         Ok(Self { says, listener, dials: Arc::default(), sender, receiver, wake })
+    }
+
+    /// How connections are protected that it has made: so many, of which so many seal slices.
+    pub(crate) fn protection(&self, nodes: usize, nodes_with_sealed_slices: usize) -> Protection {
+        let Hello { kind, keyed, .. } = *self.says.hello;
+        Protection {
+            fabric: kind.to_string(),
+            authenticated: keyed,
+            messages_sealed: keyed && kind == Kind::Tcp,
+            nodes,
+            nodes_with_sealed_slices,
+        }
     }
 
     /// Becomes readable when there is something to take; to be read before that.

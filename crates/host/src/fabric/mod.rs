@@ -12,6 +12,7 @@ use braid_array::Refusal;
 use braid_array::action::Event;
 use braid_array::fabric::FabricOp;
 use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
 
 use crate::arena::Place;
 use crate::driver::{Driver, Outgoing};
@@ -43,6 +44,21 @@ impl From<frame::Kind> for Network {
     fn from(kind: frame::Kind) -> Self {
         Self { kind, key: None, encrypt: false }
     }
+}
+
+/// How the connections of an array are protected, as the client sees it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Protection {
+    /// How data travels.
+    pub fabric: String,
+    /// Both ends of every connection have proved the cluster key.
+    pub authenticated: bool,
+    /// Messages are sealed.
+    pub messages_sealed: bool,
+    /// Nodes that are connected.
+    pub nodes: usize,
+    /// Those of them with which slices are sealed, too.
+    pub nodes_with_sealed_slices: usize,
 }
 
 /// A fabric for this network, at this place.
@@ -109,6 +125,9 @@ pub(crate) trait Fabric: Send {
 
     /// The next thing for the machine: `Event::Fabric` or, for a put, `Event::Done`.
     fn poll(&mut self) -> Option<Event>;
+
+    /// How its connections are protected.
+    fn protection(&self) -> Protection;
 
     /// The engine ends: accept nobody any more, end every connection when what was sent is on its
     /// way. No event comes after this, but completions still do. Nothing of the fabric's may stay

@@ -108,12 +108,12 @@ fn moved(bytes: &Range<u64>, by: u64) -> Option<Range<u64>> {
 /// What somebody else has locked.
 pub(super) fn lock_all(
     member: &MemberFile,
-    lock: impl Fn(&LockedFile, bool) -> rustix::io::Result<()>,
+    lock: impl Fn(&LockedFile, &Path, bool) -> rustix::io::Result<()>,
 ) -> Result<Vec<LockedFile>, (PathBuf, LockedFile)> {
     let mut locked = Vec::new();
     for place in places(member).unwrap_or_default().into_iter().filter(|place| place.below_loop) {
         let Ok(file) = File::open(&place.path).map(LockedFile::from) else { continue };
-        match lock(&file, place.whole) {
+        match lock(&file, &place.path, place.whole) {
             Ok(()) => locked.push(file),
             Err(rustix::io::Errno::WOULDBLOCK) => return Err((place.path, file)),
             Err(_) => {}

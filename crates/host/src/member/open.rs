@@ -5,6 +5,7 @@ use std::fs::{File, Metadata, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use braid_array::SECTOR_BYTES;
 use braid_array::refusal::Next;
@@ -14,6 +15,7 @@ use rustix::io::Errno;
 use super::below::{Place, lock_all, places};
 use super::identity::{Identity, identity};
 use super::{AlignedBytes, MemberFile, in_use};
+use crate::lock::LockedFile;
 use crate::run_dir::ServedArray;
 use crate::sysfs::BlockDevice;
 use crate::system::describe;
@@ -87,7 +89,7 @@ impl OpenError {
 /// [`OpenError`], a line for people. Nothing was written.
 pub fn open(path: &Path, mode: Mode, exclusive: bool) -> Result<MemberFile, OpenError> {
     let mut member = open_unlocked(path, mode, exclusive)?;
-    match member.file.lock(exclusive) {
+    match lock(&member.file, path, exclusive) {
         Ok(()) => {}
         Err(Errno::WOULDBLOCK) => {
             let (user, next) = lock_holder(&member.file, path);
@@ -99,7 +101,7 @@ pub fn open(path: &Path, mode: Mode, exclusive: bool) -> Result<MemberFile, Open
         }
     }
     // Who has a part of a file leaves the other parts to others.
-    let locked = lock_all(&member, |file, whole| file.lock(exclusive && whole));
+    let locked = lock_all(&member, |file, on, whole| lock(file, on, exclusive && whole));
     member.below = locked.map_err(|(on, file)| {
         let (user, next) = lock_holder(&file, &on);
         OpenError::new(path, format!("lies on {}, in use by {user}", on.display()), next)
@@ -111,6 +113,22 @@ pub fn open(path: &Path, mode: Mode, exclusive: bool) -> Result<MemberFile, Open
         }
     }
     Ok(member)
+}
+
+/// How long a process that was killed may keep its files: while the kernel ends its I/O.
+const LAST_IO: Duration = Duration::from_secs(3);
+
+/// Locks a file. Nobody tells when one is free that a dead process had, so that is tried again.
+fn lock(file: &LockedFile, path: &Path, exclusive: bool) -> rustix::io::Result<()> {
+    let began = Instant::now();
+    loop {
+        let locked = file.lock(exclusive);
+        let over = locked != Err(Errno::WOULDBLOCK) || began.elapsed() > LAST_IO;
+        if over || !users::lock_holders(file, path).is_empty() {
+            return locked;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
 
 /// Who has locked a file, and what to do about it.

@@ -372,3 +372,20 @@ fn tiny_devices_have_no_signature_and_do_not_panic() {
     file.write_all(&[0; 1000]).unwrap();
     assert_eq!(peek(&dir.path().join("odd")).unwrap().sectors, 1);
 }
+
+#[test]
+fn what_a_process_that_died_has_locked_is_waited_for() {
+    let dir = tempdir();
+    let path = file_of(dir.path(), "m0", 8 << 20);
+    // As while the kernel ends its I/O: the lock is there, and who took it is not.
+    let still_open = File::open(&path).unwrap();
+    let lock = ["flock", "-n", "0"];
+    let taken =
+        Command::new(lock[0]).args(&lock[1..]).stdin(still_open.try_clone().unwrap()).status();
+    assert!(taken.unwrap().success());
+    let opening = std::thread::spawn(move || open(&path, Mode::ReadWrite, true));
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    assert!(!opening.is_finished());
+    drop(still_open);
+    opening.join().unwrap().unwrap();
+}

@@ -90,7 +90,7 @@ fn keeper(scratch: Scratch, _id: u64) -> Box<dyn Machine + Send> {
 
 fn setup(storage: Storage) -> NodeSetup {
     let listen = "127.0.0.1:0".to_owned();
-    NodeSetup { listen, storage, ring_bytes: 1 << 20, network: Kind::Tcp.into() }
+    NodeSetup { listen, storage, witness: false, ring_bytes: 1 << 20, network: Kind::Tcp.into() }
 }
 
 fn frame(stream: &mut TcpStream) -> (Header, Vec<u8>) {
@@ -183,7 +183,7 @@ fn a_node_that_does_not_start_leaves_nothing_behind() {
 /// Whoever has connected to a node that was told to be ready would wait for a word otherwise.
 #[test]
 fn a_node_is_ready_when_its_engine_answers() {
-    let setup = NodeSetup { ring_bytes: 1 << 16, ..setup(Storage::Memory) };
+    let setup = NodeSetup { ring_bytes: 1 << 11, ..setup(Storage::Memory) };
     let said = RunningNode::launch(&setup, keeper, None).unwrap_err().to_string();
     assert!(said.starts_with("the engine panicked"), "{said}");
 }

@@ -73,7 +73,7 @@ impl Layout {
         }
     }
 
-    fn sector(&self, stripe: u64, cell: Cell) -> u64 {
+    pub(super) fn sector(&self, stripe: u64, cell: Cell) -> u64 {
         let block = stripe * u64::from(self.codes[0].rows()) + u64::from(cell.row);
         DATA_SECTOR + block * u64::from(self.params.chunk_bytes) / 512
     }
@@ -86,7 +86,8 @@ impl Layout {
 }
 
 /// Volumes with superblocks, and zeroes for data. When `dirty`, parities hold anything. With a
-/// bitmap, if it is said how much a bit of it stands for, and with journals of this size, if any.
+/// bitmap, if it is said how much a bit of it stands for, and with journals of this size, if any,
+/// for parts of stripes alone or not.
 ///
 /// # Panics
 /// When such a bitmap does not fit.
@@ -95,7 +96,7 @@ pub fn create(
     set_uuid: [u8; 16],
     dirty: bool,
     bitmap_chunk_bytes: Option<u32>,
-    journal_bytes: u64,
+    (journal_bytes, parts_only): (u64, bool),
     rng: &mut Rng,
 ) -> Vec<Disk> {
     let params = &layout.params;
@@ -133,7 +134,8 @@ pub fn create(
             ..Superblock::blank()
         };
         let journal_sectors = journal_bytes / 4096 * 8;
-        let mut disk = blank(device_sectors + journal_sectors, journal_bytes, &set_uuid);
+        let sectors = device_sectors + journal_sectors;
+        let mut disk = blank(sectors, (journal_bytes, parts_only), &set_uuid);
         disk.put(SUPER_SECTOR, &superblock.encode());
         if let Some(bitmap) = &bitmap {
             disk.put(BITMAP_SECTOR, &bitmap.encode_page(0));
@@ -147,9 +149,9 @@ pub fn create(
 }
 
 /// A volume that is blank but for its journal, if it has one.
-pub fn blank(sectors: u64, journal_bytes: u64, set_uuid: &[u8; 16]) -> Disk {
+pub fn blank(sectors: u64, (journal_bytes, parts_only): (u64, bool), set_uuid: &[u8; 16]) -> Disk {
     let mut disk = Disk::new(sectors);
-    if let Some(header) = Header::new(journal_bytes) {
+    if let Some(header) = Header::new(journal_bytes, parts_only) {
         disk.put(sectors - HEADERS_BYTES / 512, &header.encode(set_uuid));
     }
     disk

@@ -106,10 +106,8 @@ impl World {
         match op {
             FabricOp::Connect { peer, address } => self.connect(process, peer, &address),
             FabricOp::Admit { peer, window } => {
-                if let Some(id) = self.standing(process, peer, "an admission")
-                    && self.end(id).window.replace(window).is_some()
-                {
-                    self.fault(process, &format!("admits {peer:?} twice"));
+                if let Some(id) = self.standing(process, peer, "an admission") {
+                    self.end(id).window = Some(window);
                 }
             }
             FabricOp::Put { io, peer, from, to, imm } => {
@@ -239,6 +237,24 @@ impl World {
             {
                 Message::Settle { tag, go: Vec::new() }.encode(epoch)
             }
+            Ok((epoch, Message::Open { mut set }))
+                if self.temper.mutation == Some(Mutation::UnrecordedOver) =>
+            {
+                set.log &= !set.touched.is_all();
+                Message::Open { set }.encode(epoch)
+            }
+            Ok((epoch, Message::Refused { tag, reason, .. }))
+                if self.temper.mutation == Some(Mutation::PretendGrant)
+                    && reason.contains("ring memory") =>
+            {
+                Message::Ok { tag }.encode(epoch)
+            }
+            // That is answered as well, and nothing is done.
+            Ok((epoch, Message::Flush { tag }))
+                if self.temper.mutation == Some(Mutation::EarlyFlush) =>
+            {
+                Message::Connect { tag, peers: Vec::new() }.encode(epoch)
+            }
             _ => bytes,
         }
     }
@@ -249,6 +265,15 @@ impl World {
             self.fault(process, &conflict);
         }
         self.processes[process].bytes(buf).fill(POISON);
+    }
+
+    /// A process has no use for a part of its arena: all of it goes.
+    pub(super) fn give_back(&mut self, process: usize, range: &Range<u64>) {
+        let len = u32::try_from(range.end - range.start).unwrap_or(u32::MAX);
+        self.note(&[60, process as u64, range.start, len.into()], || {
+            format!("process {process} gives back {}+{len}", range.start)
+        });
+        self.poison(process, Buf { offset: range.start, len });
     }
 
     fn put(&mut self, sender: EndId, io: IoId, from: Buf, to: Buf, imm: u32) {

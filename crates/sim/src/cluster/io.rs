@@ -6,6 +6,7 @@ use braid_array::{Buf, Compute, IoError, IoId, IoOp, MemberId, Outcome, Refusal,
 
 use super::claims::{ClaimId, Use};
 use super::process::Stored;
+use super::votes;
 use super::world::{Due, Mutation, World};
 use crate::compute;
 use crate::disk::Disk;
@@ -144,25 +145,8 @@ impl World {
                 }
                 Event::Done { io, result }
             }
-            Kind::Compute(mut compute) => {
-                let mut skip = self.mutates(Mutation::SkipCompute, 50);
-                if let Compute::Sum { inputs, coefs, accumulate: true, .. } = &mut compute
-                    && self.mutates(Mutation::ShortSum, 5)
-                {
-                    coefs.pop();
-                    skip = inputs.pop().is_none() || inputs.is_empty();
-                }
-                let arena = &mut self.processes[process].arena;
-                let mut result = match &compute {
-                    Compute::Crc { .. } if skip => Outcome::Crc(0),
-                    _ if skip => Outcome::Done,
-                    _ => compute::run(arena, &compute),
-                };
-                let blind = self.temper.mutation == Some(Mutation::SeeNoDifference);
-                if blind && matches!(result, Outcome::Checked(_)) {
-                    result = Outcome::Checked(Checked::default());
-                }
-                Event::Done { io, result: Ok(result) }
+            Kind::Compute(compute) => {
+                Event::Done { io, result: Ok(self.perform_compute(process, compute)) }
             }
             Kind::Load(buf) => {
                 Event::Loaded { io, bytes: self.processes[process].bytes(buf).to_vec() }
@@ -176,13 +160,60 @@ impl World {
                 Event::Loaded { io, bytes }
             }
             Kind::Note(NoteOp::Write { name, at, bytes }) => {
-                if self.temper.mutation != Some(Mutation::DropNote) {
-                    self.processes[process].note(&name, at, &bytes);
+                match self.temper.mutation {
+                    Some(Mutation::DropNote) => {}
+                    Some(Mutation::ForgetViews) => {
+                        self.note_without_view(process, &name, at, bytes)
+                    }
+                    _ => self.processes[process].note(&name, at, &bytes),
                 }
                 Event::Done { io, result: Ok(Outcome::Done) }
             }
         };
         self.handle(process, event);
+    }
+
+    /// Carries a computation out, or not quite.
+    fn perform_compute(&mut self, process: usize, mut compute: Compute) -> Outcome {
+        let mut skip = self.mutates(Mutation::SkipCompute, 50);
+        // Nothing else adds to two sums at once.
+        let digests = matches!(
+            &compute,
+            Compute::Sum { outputs, accumulate: true, .. } if outputs.len() == 2
+        );
+        if let Compute::Sum { inputs, coefs, accumulate: true, .. } = &mut compute
+            && !digests
+            && self.mutates(Mutation::ShortSum, 5)
+        {
+            coefs.pop();
+            skip = inputs.pop().is_none() || inputs.is_empty();
+        }
+        let mutation = self.temper.mutation;
+        let process = &mut self.processes[process];
+        let believe = mutation == Some(Mutation::BelieveRecords);
+        let outcome = match &compute {
+            Compute::Crc { .. } if skip || believe => Outcome::Crc(0),
+            Compute::Sum { outputs, .. } if digests && mutation == Some(Mutation::ZeroDigests) => {
+                outputs.iter().for_each(|&buf| process.bytes(buf).fill(0));
+                Outcome::Done
+            }
+            _ if skip => Outcome::Done,
+            _ => compute::run(&mut process.arena, &compute),
+        };
+        match outcome {
+            Outcome::Checked(_) if mutation == Some(Mutation::SeeNoDifference) => {
+                Outcome::Checked(Checked::default())
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// A witness notes all but the view.
+    fn note_without_view(&mut self, process: usize, name: &str, at: u64, bytes: Vec<u8>) {
+        let process = &mut self.processes[process];
+        let before = process.notes.get(name).filter(|_| process.volumes.is_empty());
+        let less = before.and_then(|before| votes::without_the_view(name, &bytes, before));
+        process.note(name, at, &less.unwrap_or(bytes));
     }
 
     /// Is this the moment for a deliberate fault, which comes once in `of` chances?
@@ -198,10 +229,17 @@ impl World {
         mark: u64,
     ) -> Result<(), IoError> {
         let (mutation, discard_zeroes) = (self.temper.mutation, self.temper.discard_zeroes);
+        let journal_sectors = self.journal_sectors;
         let process = &mut self.processes[process];
         let mut volumes = process.volumes.values_mut();
         let volume = volumes.find(|volume| volume.open == Some(member)).ok_or(IoError::GONE)?;
+        if mutation == Some(Mutation::ReplayBackwards)
+            && volume.replay.hides(op, &mut volume.disk, journal_sectors, &process.arena)
+        {
+            return Ok(());
+        }
         let disk = &mut volume.disk;
+        let journal = disk.sectors() - journal_sectors.min(disk.sectors());
         let range = |buf: Buf| buf.offset as usize..buf.offset as usize + buf.len as usize;
         let durable = |fua| fua && mutation != Some(Mutation::IgnoreFua);
         match op {
@@ -231,8 +269,13 @@ impl World {
             }
             IoOp::Flush => {
                 disk.writable(0, 0)?;
-                if mutation != Some(Mutation::DropFlush) {
-                    disk.flush(mark);
+                match mutation {
+                    Some(Mutation::DropFlush) => {}
+                    Some(Mutation::LateRecords) => disk.flush_only(mark, 0..journal),
+                    Some(Mutation::EarlyTrim) if journal_sectors > 0 => {
+                        disk.flush_only(mark, journal..u64::MAX);
+                    }
+                    _ => disk.flush(mark),
                 }
                 Ok(())
             }

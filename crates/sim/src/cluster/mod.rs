@@ -6,9 +6,12 @@
 //! draws a [`scenario`]; [`run`] lets clients come and go, write ([`session`]) and meet troubles,
 //! and in the end compares everything with what lies on the volumes ([`content`]). At times another
 //! array lives on the same nodes ([`guest`]), a client goes on whose array was taken over
-//! ([`zombie`]), or another node takes the place of a lost one ([`newcomer`]).
+//! ([`zombie`]), another node takes the place of a lost one ([`newcomer`]), more
+//! nodes go away than the array can do without ([`away`]), nodes vote that hold
+//! nothing ([`witness`]), or a byte changes on a volume ([`rot`]).
 
 mod absent;
+mod away;
 pub mod claims;
 pub mod content;
 pub mod fabric;
@@ -17,12 +20,16 @@ pub mod guest;
 pub mod io;
 pub mod newcomer;
 pub mod process;
+mod replay;
+mod rot;
 pub mod run;
 pub mod scenario;
 pub mod session;
+mod spare;
 pub mod suspects;
 mod votes;
 pub mod watch;
+pub mod witness;
 pub mod world;
 mod zombie;
 

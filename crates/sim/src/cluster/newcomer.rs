@@ -19,21 +19,25 @@ const FIRST: u64 = 100;
 /// A node that was offered to the client.
 #[derive(Clone, Copy, Debug)]
 pub struct Newcomer {
-    id: u64,
-    process: usize,
+    pub(super) id: u64,
+    pub(super) process: usize,
     incarnation: u64,
 }
 
 impl Session {
     /// Offers the client a new node in the place of one that it has gone on without.
     pub fn offer(&mut self) {
+        self.newcomer = Some(self.offer_as(ADD));
+    }
+
+    /// Has the client told to add a new node.
+    pub(super) fn offer_as(&mut self, command: CommandId) -> Newcomer {
         let sectors = self.disk(0).sectors();
-        let disk = content::blank(sectors, self.scenario.journal_bytes, &ARRAY);
+        let disk = content::blank(sectors, self.scenario.journals(), &ARRAY);
         let device_sectors = disk.sectors();
         let id = FIRST + self.world.processes.len() as u64;
         self.world.note(&[46, id], || format!("ADD node {id}"));
         let (process, incarnation) = self.start_node_as(id, disk, None);
-        self.newcomer = Some(Newcomer { id, process, incarnation });
         let new = NewMember {
             member: MemberId(0),
             device: format!("node://n{id}/{VOLUME}"),
@@ -43,8 +47,9 @@ impl Session {
             readd: false,
             device_uuid: [0x80 | id as u8; 16],
         };
-        let event = Event::Command { id: ADD, command: Command::Add(Box::new(new)) };
+        let event = Event::Command { id: command, command: Command::Add(Box::new(new)) };
         self.world.handle(self.client, event);
+        Newcomer { id, process, incarnation }
     }
 
     /// A newcomer that is being rebuilt dies of a power cut and is back at once: nothing relies on
@@ -61,12 +66,26 @@ impl Session {
 
     /// The newcomer was taken in, or not: what lies on it tells, and in which role.
     pub(super) fn added(&mut self) {
-        let Some(Newcomer { id, process, incarnation }) = self.newcomer.take() else { return };
+        let Some(newcomer) = self.newcomer.take() else { return };
+        match self.role_on(newcomer.process) {
+            Some(role) => self.has_role(newcomer, role),
+            None => self.world.kill(newcomer.process),
+        }
+    }
+
+    /// The role that the superblock on the volume of a process tells.
+    pub(super) fn role_on(&self, process: usize) -> Option<u16> {
         let disk = &self.world.processes[process].volumes[VOLUME].disk;
-        let Some(Role::Active(role)) = content::superblock(disk).ok().map(|found| found.role())
-        else {
-            return self.world.kill(process);
-        };
+        match content::superblock(disk).ok()?.role() {
+            Role::Active(role) => Some(role),
+            _ => None,
+        }
+    }
+
+    /// A newcomer is the member of this role now, and nobody needs the one before.
+    pub(super) fn has_role(&mut self, newcomer: Newcomer, role: u16) {
+        let Newcomer { id, process, incarnation } = newcomer;
+        self.world.note(&[57, id, role.into()], || format!("node {id} HAS ROLE {role}"));
         let at = usize::from(role);
         let old = std::mem::replace(&mut self.nodes[at], process);
         self.world.kill(old);
@@ -79,10 +98,11 @@ impl Session {
         self.ids[usize::from(role)] >= FIRST
     }
 
-    /// Roles whose node was added and has not all of theirs yet.
+    /// Roles whose node was added, runs, and has not all of theirs yet.
     #[must_use]
     pub fn rebuilding(&self) -> BTreeSet<u16> {
-        self.dropped.iter().copied().filter(|&role| self.is_new(role)).collect::<BTreeSet<u16>>()
+        let runs = |role: u16| self.world.processes[self.nodes[usize::from(role)]].alive;
+        self.dropped.iter().copied().filter(|&role| self.is_new(role) && runs(role)).collect()
     }
 
     /// Is the array to be made right before the client stops?
@@ -93,18 +113,22 @@ impl Session {
 
     /// A member has all that belongs to its role.
     pub(super) fn regained(&mut self, role: u16) {
-        self.lost.retain(|&lost| lost != role);
+        // What it cannot read is still lost.
+        if !self.disk(role).damaged() {
+            self.lost.retain(|&lost| lost != role);
+        }
         self.dropped.retain(|&dropped| dropped != role);
     }
 
-    /// The client is gone before superblocks and view said that a newcomer has all of its role.
+    /// The client is gone before superblocks and view said that a member has all of its role.
     pub fn not_yet_regained(&mut self) {
         let out = self.left_out();
         for role in 0..self.scenario.params.nodes {
             let found = content::superblock(self.disk(role));
             let half = found.is_ok_and(|found| found.has(feature::RECOVERY_OFFSET));
             let half = half || out.contains(&role);
-            if self.is_new(role) && half && !self.dropped.contains(&role) {
+            if half && !self.dropped.contains(&role) {
+                self.lost.retain(|&lost| lost != role);
                 self.lost.push(role);
                 self.dropped.push(role);
             }

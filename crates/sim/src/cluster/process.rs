@@ -6,6 +6,7 @@ use std::ops::Range;
 use braid_array::{AnyMachine, BlockMachine, Buf, MemberId};
 
 use super::claims::{ClaimId, Claims, Use};
+use super::replay::Replay;
 use super::world::Due;
 use crate::disk::Disk;
 use braid_array::fabric::PeerId;
@@ -22,6 +23,8 @@ pub struct Stored {
     pub disk: Disk,
     /// Opened under this id.
     pub open: Option<MemberId>,
+    /// What a deliberate fault holds back.
+    pub(super) replay: Replay,
 }
 
 /// See the module.
@@ -91,7 +94,8 @@ impl Process {
     /// Puts a volume into the store.
     pub fn keep(&mut self, name: &str, disk: Disk) {
         let name = name.to_owned();
-        self.volumes.insert(name.clone(), Stored { name, disk, open: None });
+        self.volumes
+            .insert(name.clone(), Stored { name, disk, open: None, replay: Replay::default() });
     }
 
     /// Writes a part of a note.

@@ -1,15 +1,16 @@
 //! A seed from beginning to end: clients come, write and go, things break, and in the end
 //! everything that was acknowledged must be there.
 
-use braid_array::Machine;
 use braid_array::events::ArrayEvent;
+use braid_array::{Instant, Machine};
 
 use braid_cluster::client::NODE_TIMEOUT_MS;
+use braid_cluster::journal::HEADERS_BYTES;
 
-use super::content;
 use super::scenario::{End, Scenario};
 use super::session::Session;
 use super::world::Mutation;
+use super::{away, content, rot};
 use crate::oracle::Range;
 use crate::rng::Rng;
 use crate::run::Report;
@@ -56,6 +57,11 @@ pub fn run_seed(seed: u64, options: Options) -> Result<Report, String> {
 fn run(scenario: Scenario, rng: Rng, trace: Trace) -> Result<Report, Failure> {
     let lives = scenario.lives.clone();
     let mut session = Session::new(scenario, rng, trace);
+    if session.rng.percent(8) && away::fits(&session.scenario) {
+        away::run(&mut session)?;
+        let trace = &session.world.trace;
+        return Ok(Report { trace_hash: trace.hash(), events: trace.events() });
+    }
     if session.scenario.guest {
         session.start_guest()?;
     }
@@ -70,6 +76,11 @@ fn run(scenario: Scenario, rng: Rng, trace: Trace) -> Result<Report, Failure> {
             // Losses do not spare the client.
             End::Loss if session.rng.percent(20) => session.crash(),
             End::PowerCut if last => fall_short(&mut session)?,
+            End::Loss if session.may_go_on() && session.rng.percent(60) => {
+                session.go_on_with_witnesses()?;
+                live(&mut session, Vec::new(), false)?;
+                settle(&mut session)?;
+            }
             _ if last => settle(&mut session)?,
             End::Stop | End::Loss => stop(&mut session)?,
             End::Crash => session.crash(),
@@ -115,8 +126,14 @@ fn rebuild_on(session: &mut Session) -> Result<(), Failure> {
     }
 }
 
-/// At times another node is offered in the place of one that was lost, and dies on its way.
+/// At times another node is offered in the place of one that was lost, and dies on its way; or
+/// before one is lost, as a spare.
 fn replace(session: &mut Session) {
+    if session.scenario.spare && session.in_step && session.rng.percent(2) {
+        session.scenario.spare = false;
+        session.drop_guest();
+        session.offer_spare();
+    }
     let lost = session.dropped.iter().any(|&role| !session.is_new(role));
     let may = session.scenario.newcomer && session.in_step && session.newcomer.is_none();
     if lost && may && session.rng.percent(2) {
@@ -180,10 +197,24 @@ enum Trouble {
     Hang(u16),
     /// A node stands still for a while, which nobody is to notice.
     Pause(u16),
+    /// A witness dies, and is started again or not, or the client loses the connection to it.
+    Witness(usize),
 }
 
 /// What breaks in a life that is to end like this, and before which request.
 fn troubles(session: &mut Session, end: End) -> Vec<(u64, Trouble)> {
+    let mut troubles = losses(session, end);
+    // Nobody may miss it, even where all are lost of which that is so.
+    let lost = session.lost.len() + troubles.len();
+    if session.can_lose_a_witness(lost) && session.rng.percent(30) {
+        let number = session.rng.below(session.witnesses.len() as u64) as usize;
+        troubles.push((session.rng.below(session.scenario.requests), Trouble::Witness(number)));
+    }
+    troubles
+}
+
+/// What breaks of the array itself.
+fn losses(session: &mut Session, end: End) -> Vec<(u64, Trouble)> {
     let Session { scenario, rng, .. } = session;
     let mut troubles = Vec::new();
     if rng.percent(10) {
@@ -232,6 +263,9 @@ fn troubles(session: &mut Session, end: End) -> Vec<(u64, Trouble)> {
 
 fn inject(session: &mut Session, trouble: Trouble) {
     session.world.note(&[50], || format!("TROUBLE {trouble:?}"));
+    if let Trouble::Witness(number) = trouble {
+        return session.lose_witness(number);
+    }
     if let Trouble::Pause(role) = trouble {
         let nanos = session.rng.between(1, 1000 * NODE_TIMEOUT_MS) * 900;
         return session.world.freeze(session.nodes[usize::from(role)], nanos);
@@ -256,7 +290,7 @@ fn inject(session: &mut Session, trouble: Trouble) {
             let millis = NODE_TIMEOUT_MS * session.rng.between(2, 20);
             session.world.freeze(session.nodes[usize::from(role)], millis * 1_000_000);
         }
-        Trouble::Pause(_) => {}
+        Trouble::Pause(_) | Trouble::Witness(_) => {}
         Trouble::CutPeers(a, b) => {
             let [a, b] = [a, b].map(|role| session.nodes[usize::from(role)]);
             cut(session, a, b);
@@ -267,7 +301,9 @@ fn inject(session: &mut Session, trouble: Trouble) {
             let volumes = &mut session.world.processes[node].volumes;
             for volume in volumes.values_mut() {
                 for _ in 0..session.rng.between(1, 20) {
-                    let data = volume.disk.sectors() - content::DATA_SECTOR;
+                    // Without its headers a volume has no journal.
+                    let headers = volume.disk.sectors() - HEADERS_BYTES / 512;
+                    let data = headers - content::DATA_SECTOR;
                     volume.disk.lose_sector(content::DATA_SECTOR + session.rng.below(data));
                 }
             }
@@ -298,6 +334,7 @@ fn live(
     let hold = session.rng.pick(&[50, 90, 98]);
     let mut linger = session.rng.pick(&[0, 20, 200, 1000]);
     let mut scrub_at = session.rng.percent(25).then(|| session.rng.below(requests + 1));
+    let mut pause = Pause::draw(session);
     loop {
         if scrub_at.take_if(|at| *at <= submitted).is_some() {
             let repair = session.rng.percent(50);
@@ -316,9 +353,13 @@ fn live(
             inject(session, trouble);
             session.outputs()?;
         }
-        while submitted < requests && session.submit(&mut workload) {
+        let pauses = pause.is_now(session, submitted);
+        while !pauses && submitted < requests && session.submit(&mut workload) {
             submitted += 1;
             session.outputs()?;
+            if pause.is_now(session, submitted) {
+                break;
+            }
         }
         let done = submitted == requests && session.in_flight() == 0 && troubles.is_empty();
         if done {
@@ -334,12 +375,43 @@ fn live(
         if !session.step()? {
             match done {
                 true => return Ok(()),
+                false if pauses => pause.is_over(),
                 false if troubles.is_empty() => {
                     return Err(Failure("nothing is due, and no request is taken".to_owned()));
                 }
                 false => {}
             }
         }
+    }
+}
+
+/// Now and then nothing is asked for, for so long that clients give memory back.
+struct Pause {
+    /// Before which request it begins.
+    at: Option<u64>,
+    millis: u64,
+    until: Option<Instant>,
+}
+
+impl Pause {
+    /// Drawn aside: seeds without one are what they would be if there were none.
+    fn draw(session: &Session) -> Self {
+        let mut aside = Rng::new(session.rng.clone().next());
+        let at = aside.percent(30).then(|| aside.below(session.scenario.requests));
+        Self { at, millis: aside.between(4_000, 12_000), until: None }
+    }
+
+    fn is_now(&mut self, session: &Session, submitted: u64) -> bool {
+        let now = session.world.now();
+        if self.at.take_if(|at| *at <= submitted).is_some() {
+            self.until = Some(now.plus_millis(self.millis));
+        }
+        self.until.is_some_and(|until| now < until)
+    }
+
+    /// Nothing happens any more.
+    const fn is_over(&mut self) {
+        self.until = None;
     }
 }
 
@@ -366,7 +438,8 @@ fn settle(session: &mut Session) -> Result<(), Failure> {
     }
     nothing_differs(session)?;
     if session.rng.percent(40) {
-        check(session)?;
+        rot::scrub(session, false)?;
+        nothing_differs(session)?;
     }
     if !session.submit_one(Kind::Flush, Range::default()) {
         return Err(Failure("no flush is taken".to_owned()));
@@ -375,19 +448,8 @@ fn settle(session: &mut Session) -> Result<(), Failure> {
         session.outputs()?;
         session.step()?;
     }
+    rot::rot(session)?;
     stop(session)
-}
-
-/// Whatever happened before, a check that begins comes to its end.
-fn check(session: &mut Session) -> Result<(), Failure> {
-    session.scrub(false);
-    session.outputs()?;
-    while session.syncing() {
-        if !session.step()? {
-            return Err(Failure("a check stands still".to_owned()));
-        }
-    }
-    nothing_differs(session)
 }
 
 /// Stops the client; nothing is left to do at the nodes.
@@ -437,6 +499,7 @@ fn power_cut(session: &mut Session) {
     session.crash();
     session.kill_zombies();
     session.drop_guest();
+    session.drop_spare();
     for node in session.nodes.clone() {
         session.world.kill(node);
     }
@@ -447,11 +510,16 @@ fn power_cut(session: &mut Session) {
     session.oracle.power_cut();
     session.suspects.power_cut();
     session.start_nodes(disks);
+    for number in 0..session.witnesses.len() {
+        session.restart_witness(number);
+    }
 }
 
 /// Everything loses power, and not all nodes come back. What journals hold makes up for that: what
-/// was made durable is there, and every slice-set is old or new.
+/// was made durable is there, and every slice-set is old or new; but where whole stripes are not
+/// recorded and were being written, what is lost of them.
 fn fall_short(session: &mut Session) -> Result<(), Failure> {
+    let whole = session.scenario.parts_only.then(|| session.suspects.whole_stripes());
     power_cut(session);
     let Session { scenario, rng, lost, .. } = session;
     let gone = if rng.percent(70) { scenario.more_losses(rng, lost) } else { Vec::new() };
@@ -465,6 +533,8 @@ fn fall_short(session: &mut Session) -> Result<(), Failure> {
     session.start_client(&gone, false)?;
     if session.soft {
         session.suspects.resynced();
+    } else if let Some(whole) = whole {
+        session.suspects.only(whole);
     }
     live(session, Vec::new(), false)?;
     settle(session)
@@ -494,6 +564,9 @@ fn reckon(session: &mut Session) -> Result<(), Failure> {
         session.dropped.push(role);
     }
     let gone = session.lost.clone();
+    // A node with bad sectors, or one that was cut off, may be there or not; but not later only, as
+    // then it would be the one that is out.
+    let there = session.rng.percent(50);
     for round in 0..3 {
         let mut missing = gone.clone();
         let more = session.scenario.more_losses(&mut session.rng, &gone);
@@ -506,8 +579,6 @@ fn reckon(session: &mut Session) -> Result<(), Failure> {
             look(session, &missing)?;
         }
         let dead = |role: &u16| !session.world.processes[session.nodes[usize::from(*role)]].alive;
-        // A node with bad sectors, or one that was cut off, may be there or not.
-        let there = session.rng.percent(50);
         let without: Vec<u16> =
             missing.iter().filter(|r| dead(r) || !gone.contains(r) || !there).copied().collect();
         read_back(session, &without)?;

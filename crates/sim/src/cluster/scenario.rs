@@ -3,6 +3,7 @@
 use std::fmt;
 
 use braid_array::level::{Layout, Level};
+use braid_cluster::client::SPARE_PATIENCE_MS;
 use braid_cluster::pipeline::Slots;
 use braid_cluster::{Family, Pipeline, Planner, pipeline::Params};
 
@@ -37,6 +38,8 @@ pub struct Scenario {
     pub bitmap_chunk_bytes: Option<u32>,
     /// What a journal takes of each volume; 0 without one.
     pub journal_bytes: u64,
+    /// Whole stripes are not recorded there.
+    pub parts_only: bool,
     /// How nodes, network and client's host behave.
     pub temper: Temper,
     /// Times a client runs, and how each ends.
@@ -53,7 +56,19 @@ pub struct Scenario {
     pub guest: bool,
     /// Another node takes the place of one that is lost.
     pub newcomer: bool,
+    /// A spare is added.
+    pub spare: bool,
+    /// How long a member is waited for before the spare gets its role.
+    pub spare_patience_ms: u64,
+    /// Nodes that vote and hold nothing.
+    pub witnesses: u16,
+    /// Nodes have memory for the bases of three clients, and for so many whole rings; otherwise
+    /// for all that can be.
+    pub whole_rings: Option<u64>,
 }
+
+const MIRROR: Family =
+    Family::Md { level: Level::Raid1, layout: Layout::default_for(Level::Raid1) };
 
 /// Bytes of an array, at most, unless a few stripes are larger.
 const ARRAY_BYTES: u64 = 3 << 19;
@@ -68,6 +83,7 @@ impl Scenario {
             dirty: false,
             bitmap_chunk_bytes: None,
             journal_bytes: 0,
+            parts_only: false,
             temper: Temper::CALM,
             lives: Vec::new(),
             requests: 0,
@@ -76,13 +92,22 @@ impl Scenario {
             bad_sectors: false,
             guest: false,
             newcomer: false,
+            spare: false,
+            spare_patience_ms: SPARE_PATIENCE_MS,
+            witnesses: 0,
+            whole_rings: None,
         }
     }
 
     /// Draws a seed's scenario.
     #[must_use]
     pub fn draw(rng: &mut Rng, mutation: Option<Mutation>) -> Self {
-        let (family, nodes) = family(rng);
+        // What witnesses are for above all.
+        let forgets = mutation == Some(Mutation::ForgetViews);
+        // Drawn aside: seeds without any are what they would be if there were none.
+        let mut aside = Rng::new(rng.clone().next());
+        let mirror = forgets || aside.percent(4);
+        let (family, nodes) = if mirror { (MIRROR, 2) } else { family(rng) };
         // So many small writes that the turns of a position begin again.
         let long = nodes <= 8 && rng.percent(1);
         let params = match long {
@@ -93,9 +118,12 @@ impl Scenario {
         let ends = [End::Stop, End::Crash, End::TakenOver, End::PowerCut];
         let mut lives: Vec<End> =
             (0..rng.pick(&[0, 0, 0, 1, 1, 2])).map(|_| rng.pick(&ends)).collect();
-        let journal = redundant && nodes <= 8 && rng.percent(30);
-        lives.push(match redundant && rng.percent(50) {
-            _ if journal && rng.percent(50) => End::PowerCut,
+        // Then nothing else is to be what fails.
+        let looked_for = mutation.is_some_and(Mutation::is_of_journals);
+        let journal = redundant && nodes <= 8 && (rng.percent(30) || looked_for);
+        let witnessed = redundant && nodes <= 8 && (mirror || aside.percent(25));
+        lives.push(match redundant && (mirror || rng.percent(50)) {
+            _ if journal && (rng.percent(50) || looked_for) => End::PowerCut,
             true => End::Loss,
             false => End::Stop,
         });
@@ -103,21 +131,48 @@ impl Scenario {
         let stripe = block * u64::from(data_blocks(family, nodes));
         let bitmap = rng.pick(&[None, Some(4096), Some(16384), Some(65536), Some(1 << 20)]);
         let largest = rng.pick(&[8, 16, block, stripe, 2 * stripe, 4 * stripe]);
-        Self {
+        let mut scenario = Self {
             params,
             mix: rng.percent(20),
-            dirty: redundant && rng.percent(15),
+            dirty: redundant && rng.percent(15) && !looked_for && !mirror,
             bitmap_chunk_bytes: bitmap.filter(|_| redundant),
             journal_bytes: if journal { journal_bytes(rng, &params) } else { 0 },
+            parts_only: false,
             temper: temper(rng, mutation),
             lives,
             requests: if long { rng.between(1500, 3000) } else { rng.between(20, 120) },
             depth: rng.pick(&[1, 2, 4, 8, 16, 32]),
             largest_sectors: if long { 8 } else { largest.clamp(8, 512) },
-            bad_sectors: redundant && rng.percent(15),
+            bad_sectors: redundant && rng.percent(15) && !looked_for,
             guest: nodes <= 8 && rng.percent(15),
             newcomer: rng.percent(40),
+            spare: redundant && rng.percent(20),
+            spare_patience_ms: rng.pick(&[0, 100, 2_000, 20_000]),
+            witnesses: if witnessed { aside.pick(&[1, 1, 2]) } else { 0 },
+            whole_rings: aside.pick(&[None, Some(0), Some(0), Some(1), Some(1), Some(3)]),
+        };
+        if mutation == Some(Mutation::PretendGrant) {
+            scenario.whole_rings = Some(0);
         }
+        let needed = mutation.is_some_and(Mutation::is_of_whole_stripes);
+        scenario.parts_only = journal && family.has_parities() && (needed || rng.percent(50));
+        if needed && !scenario.parts_only {
+            (scenario.journal_bytes, scenario.lives) = (0, vec![End::Stop]);
+        } else if needed {
+            // Whole stripes and parts of the same ones, again and again.
+            scenario.lives = vec![End::PowerCut; 3];
+            scenario.params.stripes = scenario.params.stripes.min(2);
+            scenario.largest_sectors = (2 * stripe).clamp(8, 512);
+        }
+        // Who was lost before all sums fit, and is given back what was lost, may get anything.
+        scenario.bad_sectors &= !scenario.dirty || !scenario.lives.ends_with(&[End::PowerCut]);
+        scenario
+    }
+
+    /// What a journal takes of each volume, and whether it is for parts of stripes alone.
+    #[must_use]
+    pub const fn journals(&self) -> (u64, bool) {
+        (self.journal_bytes, self.parts_only)
     }
 
     /// Can the array do without these nodes?
@@ -277,12 +332,17 @@ impl fmt::Display for Scenario {
         };
         write!(
             f,
-            "{name} over {nodes} nodes, {stripes} stripes, chunk {}K in {}K, {}{}{}, {:?}",
+            "{name} over {nodes} nodes, {stripes} stripes, chunk {}K in {}K, {}{}{}{}, {:?}",
             chunk_bytes >> 10,
             wide.bytes >> 10,
             planner.name(),
             if self.mix { " and mix" } else { "" },
-            if self.journal_bytes > 0 { ", journals" } else { "" },
+            match (self.journal_bytes, self.parts_only) {
+                (0, _) => "",
+                (_, false) => ", journals",
+                (_, true) => ", ppl",
+            },
+            ["", ", a witness", ", two witnesses"][usize::from(self.witnesses)],
             self.lives
         )
     }

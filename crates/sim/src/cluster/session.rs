@@ -4,7 +4,7 @@ use braid_array::action::{Command, CommandId, Event};
 use braid_array::array::Scratch;
 use braid_array::events::{ArrayEvent, SyncAction, SyncEnd};
 use braid_array::format::Superblock;
-use braid_array::format::superblock::MAX_SECTOR;
+use braid_array::format::superblock::{MAX_SECTOR, feature};
 use braid_array::{Action, AnyMachine, BlockMachine, Buf, Op, Request, RequestError, RequestId};
 use braid_cluster::assemble::catching_up;
 use braid_cluster::client::{Client, ClientConfig, ClientMember};
@@ -18,6 +18,7 @@ use super::guest::{self, Guest};
 use super::newcomer::{ADD, Newcomer};
 use super::process::{Process, Stored};
 use super::scenario::Scenario;
+use super::spare::SPARE;
 use super::suspects::{Map, Suspects};
 use super::world::World;
 use super::zombie::Zombie;
@@ -79,6 +80,8 @@ pub struct Session {
     pub(super) ids: Vec<u64>,
     /// A node that the client is to take in.
     pub newcomer: Option<Newcomer>,
+    /// A node that is a spare, or is to be one.
+    pub spare: Option<Newcomer>,
     /// All sums fit but for what is being written: nothing waits for a resync.
     pub in_step: bool,
     /// By role, which start of the node this is.
@@ -89,6 +92,10 @@ pub struct Session {
     mended: bool,
     /// Clients were lost, and may have left what nodes keep for the next one.
     pub left: bool,
+    /// The processes of the witnesses.
+    pub witnesses: Vec<usize>,
+    /// Nobody answers for it that nodes that are missing are off.
+    pub(super) unforced: bool,
     /// The process of the client.
     pub client: usize,
     /// Another array's client on the same nodes.
@@ -124,7 +131,8 @@ impl Session {
     /// Nodes with fresh volumes, and no client yet.
     #[must_use]
     pub fn new(scenario: Scenario, mut rng: Rng, trace: Trace) -> Self {
-        let world = World::new(rng.fork(), scenario.temper, trace);
+        let mut world = World::new(rng.fork(), scenario.temper, trace);
+        world.journal_sectors = scenario.journal_bytes / 4096 * 8;
         let params = scenario.params;
         let layout = Layout::new(params);
         let mut suspects = Suspects::new(Map::new(&params, layout.data_blocks()));
@@ -136,7 +144,7 @@ impl Session {
             ARRAY,
             scenario.dirty,
             scenario.bitmap_chunk_bytes,
-            scenario.journal_bytes,
+            scenario.journals(),
             &mut rng,
         );
         let mut session = Self {
@@ -150,11 +158,14 @@ impl Session {
             nodes: Vec::new(),
             ids: (0..u64::from(params.nodes)).collect(),
             newcomer: None,
+            spare: None,
             in_step: false,
             incarnations: vec![0; usize::from(params.nodes)],
             soft: false,
             mended: false,
             left: false,
+            witnesses: Vec::new(),
+            unforced: false,
             client: usize::MAX,
             guest: None,
             lost: Vec::new(),
@@ -171,7 +182,12 @@ impl Session {
             waiting: None,
             began_at_step: 0,
         };
+        if session.scenario.dirty && !params.family.has_parities() {
+            // Whichever copy is left is what the others are made like.
+            (0..session.layout.sectors()).for_each(|sector| session.oracle.exempt(sector));
+        }
         session.start_nodes(disks);
+        session.start_witnesses();
         session
     }
 
@@ -202,9 +218,13 @@ impl Session {
         disk: Disk,
         before: Option<usize>,
     ) -> (usize, u64) {
-        let bytes = self.node_bytes();
+        let (bytes, limit) = self.node_bytes();
         let incarnation = 1 + self.rng.below(u64::MAX - 1);
         let node = Node::new(Scratch { offset: 0, bytes }, id, incarnation);
+        let node = match limit {
+            Some(limit) => node.with_limit(limit),
+            None => node,
+        };
         let machine = AnyMachine::Plain(Box::new(node));
         let name = format!("n{id}");
         let mut process = Process::new(name.clone(), machine, bytes as usize, Some(name));
@@ -228,21 +248,31 @@ impl Session {
     }
 
     /// The newest view that nodes were told of.
-    fn newest_view(&self) -> Option<View> {
-        let notes = self.nodes.iter().flat_map(|&node| self.world.processes[node].notes.values());
+    pub(super) fn newest_view(&self) -> Option<View> {
+        let voters = self.nodes.iter().chain(&self.witnesses);
+        let notes = voters.flat_map(|&node| self.world.processes[node].notes.values());
         let votes = notes.filter_map(|note| Vote::newest(&ARRAY, note));
         let views = votes.map(|(_, vote)| vote.view).filter(|view| view.epoch > 0);
         views.max_by_key(|view| view.order())
     }
 
     /// Have enough of those who hold the array been there ever since?
-    fn have_kept_enough(&self, view: &View, missing: &[u16]) -> bool {
+    pub(super) fn have_kept_enough(&self, view: &View, missing: &[u16]) -> bool {
         let kept = |role: &u16| {
             let at = usize::from(*role);
             !missing.contains(role) && view.has(*role) && view.members[at] == self.incarnations[at]
         };
         let lost: Vec<u16> = (0..self.scenario.params.nodes).filter(|r| !kept(r)).collect();
         self.scenario.survives(&lost)
+    }
+
+    /// Do the newest superblocks, but for those of the `missing`, say that slice-sets may be stored
+    /// in part, and no journal holds them?
+    fn some_are_unrecorded(&self, missing: &[u16]) -> bool {
+        let there = (0..self.scenario.params.nodes).filter(|role| !missing.contains(role));
+        let found = there.filter_map(|role| content::superblock(self.disk(role)).ok());
+        let newest = found.max_by_key(|superblock| superblock.events);
+        newest.is_some_and(|superblock| superblock.has(feature::NODE_UNRECORDED))
     }
 
     /// Roles that the newest view leaves out.
@@ -254,16 +284,21 @@ impl Session {
     }
 
     /// What a node's arena needs: room for the rings of a client, of the one before it, which may
-    /// not be gone yet, and of a guest.
-    fn node_bytes(&self) -> u64 {
+    /// not be gone yet, and of a guest. And how much of that it may use, if not all.
+    fn node_bytes(&self) -> (u64, Option<u64>) {
         let mut params = self.scenario.params;
         if params.planner == Planner::Client {
             params.planner = Planner::Encoder { node: 0 };
         }
         let pipeline = Pipeline::new(params).expect("a scenario's pipeline");
-        let rings = (0..params.nodes).map(|role| pipeline.ring_bytes(role));
-        let pages = u64::from(pipeline.positions()) * 4096;
-        3 * (rings.max().unwrap_or(0) + pages) + (1 << 20)
+        let most = |bytes: fn(&Pipeline, u16) -> u64| {
+            (0..params.nodes).map(|role| bytes(&pipeline, role)).max().unwrap_or(0)
+        };
+        let (ring, base) = (most(Pipeline::ring_bytes), most(Pipeline::base_bytes));
+        let pages = u64::from(pipeline.positions() + 2) * 4096;
+        // Nodes keep half of it for bases.
+        let limit = |whole| 2 * (3 * (base + pages)).max(whole * (ring - base));
+        (3 * (ring + pages) + (1 << 20), self.scenario.whole_rings.map(limit))
     }
 
     /// Makes another array on the nodes, and starts its client.
@@ -272,7 +307,7 @@ impl Session {
     /// When the client refuses the array.
     pub fn start_guest(&mut self) -> Result<(), Failure> {
         let params = Params { session: self.rng.next(), epoch: 1, ..self.scenario.params };
-        let disks = content::create(&self.layout, [8; 16], false, None, 0, &mut self.rng);
+        let disks = content::create(&self.layout, [8; 16], false, None, (0, false), &mut self.rng);
         for (&node, disk) in self.nodes.iter().zip(&disks) {
             self.world.processes[node].keep(guest::VOLUME, disk.clone());
         }
@@ -314,13 +349,24 @@ impl Session {
         wrong.map_or(Ok(()), |wrong| Err(Failure(wrong)))
     }
 
+    /// What is missing is off, as whoever starts it without would have to say. So is what dies in
+    /// the middle of the start, where too few would be left to vote.
+    fn is_forced(&mut self, missing: &[u16], read_only: bool) -> bool {
+        let nodes = usize::from(self.scenario.params.nodes);
+        let there = nodes - missing.len() + self.witnesses_there();
+        let few = there < majority(nodes + self.witnesses.len()) + 2;
+        let doubt = !self.soft && (!self.scenario.parts_only || read_only);
+        let forced = nodes <= 4 || !missing.is_empty() && (few || doubt);
+        (forced || self.lacks_votes()) && !std::mem::take(&mut self.unforced)
+    }
+
     /// Starts a client without the `missing` nodes.
     ///
     /// # Errors
     /// When superblocks cannot be read, or the client refuses the array.
     pub fn start_client(&mut self, missing: &[u16], read_only: bool) -> Result<(), Failure> {
         self.epoch += 1;
-        let journals = self.scenario.journal_bytes > 0;
+        let journals = self.scenario.journal_bytes > 0 && !self.some_are_unrecorded(missing);
         // What others lost is in their journals.
         let recorded = |view: &View| {
             let there = |role: &u16| !missing.contains(role) && !self.dropped.contains(role);
@@ -352,7 +398,10 @@ impl Session {
             let older = |newest: &&Superblock| superblock.events + 1 < newest.events;
             if let Some(newest) = newest.as_ref().filter(|_| behind.contains(&role)).filter(older) {
                 let since = bitmap.as_ref().map(|bitmap| bitmap.superblock.events_cleared);
-                let marked = since.is_some_and(|since| superblock.events >= since);
+                // One that never had all of its role lacks more.
+                let had_all = !superblock.has(feature::RECOVERY_OFFSET)
+                    || superblock.has(feature::RECOVERY_BITMAP);
+                let marked = had_all && since.is_some_and(|since| superblock.events >= since);
                 superblock = catching_up(&superblock, newest, marked);
             }
             // Nothing is decoded from sums that may not fit.
@@ -361,14 +410,14 @@ impl Session {
             let (address, volume) = (self.address(role), VOLUME.to_owned());
             members.push(Some(ClientMember { address, volume, superblock }));
         }
-        // What is missing is off, as whoever starts it without would have to say.
-        // So is what dies in the middle of the start, where too few would be left to vote.
-        let few = missing.len() + 2 + majority(params.nodes.into()) > params.nodes.into();
-        let force = params.nodes <= 4 || !missing.is_empty() && (few || !self.soft);
+        let force = self.is_forced(&missing, read_only);
         let mix = self.scenario.mix;
         let config = ClientConfig::new(params, members);
         let absent = self.absent(&missing, read_only);
-        let config = ClientConfig { absent, bitmap, read_only, mix, force, ..config };
+        let spares = if read_only { Vec::new() } else { self.spares() };
+        let spare_patience_ms = self.scenario.spare_patience_ms;
+        let config = ClientConfig { absent, spares, spare_patience_ms, ..config };
+        let config = ClientConfig { bitmap, read_only, mix, force, ..config };
         let slots = self.scenario.depth as u64 * self.slot_bytes();
         let bytes = Client::scratch_bytes(&config);
         let client = Client::new(config, Scratch { offset: slots, bytes }).map_err(Failure)?;
@@ -507,6 +556,7 @@ impl Session {
     pub fn step(&mut self) -> Result<bool, Failure> {
         let moved = self.world.step();
         self.outputs()?;
+        self.look_at_spare();
         if let Some(guest) = &mut self.guest {
             guest.go_on(&mut self.world);
             self.outputs()?;
@@ -547,11 +597,19 @@ impl Session {
                     self.world.note(&[47, u64::from(result.is_ok())], || format!("{result:?}"));
                     self.added();
                 }
+                Action::Reply { id: SPARE, result } if process == self.client => {
+                    self.world.note(&[56, u64::from(result.is_ok())], || format!("{result:?}"));
+                    self.spare_added(result.is_ok());
+                }
                 Action::Reply { result, .. } if process == self.client => {
                     self.world.note(&[44, u64::from(result.is_ok())], || format!("{result:?}"));
                 }
                 Action::Notify(event) => self.notified(process, &event),
-                other if process == self.client || self.nodes.contains(&process) => {
+                other
+                    if process == self.client
+                        || self.nodes.contains(&process)
+                        || self.witnesses.contains(&process) =>
+                {
                     return Err(Failure(format!("unexpected {other:?}")));
                 }
                 _ => {}
@@ -733,6 +791,7 @@ impl Session {
         self.left = true;
         self.world.kill(self.client);
         self.added();
+        self.look_at_spare();
         self.not_yet_regained();
         self.suspects.crash();
         self.flights.fill(None);

@@ -2,7 +2,7 @@
 //! that was not answered leaves such slices behind, and one that is not durable when the power
 //! goes; a resync makes them right. From such a slice nothing can be decoded that is relied on.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use braid_cluster::pipeline::Params;
 
@@ -56,6 +56,7 @@ impl Map {
 #[derive(Debug)]
 struct Unsure {
     write: u64,
+    range: Range,
     slices: BTreeSet<Slice>,
     /// When it was answered.
     done: Option<u64>,
@@ -87,7 +88,7 @@ impl Suspects {
     pub fn begins(&mut self, range: Range) -> u64 {
         self.now += 1;
         let slices = self.map.slices(range);
-        self.unsure.push(Unsure { write: self.now, slices, done: None });
+        self.unsure.push(Unsure { write: self.now, range, slices, done: None });
         self.now
     }
 
@@ -132,7 +133,8 @@ impl Suspects {
     pub fn resynced(&mut self) {
         self.now += 1;
         let slices = std::mem::take(&mut self.torn);
-        self.unsure.push(Unsure { write: self.now, slices, done: Some(self.now) });
+        let range = Range::default();
+        self.unsure.push(Unsure { write: self.now, range, slices, done: Some(self.now) });
     }
 
     /// Is the slice of this sector torn, or, with `in_flight`, being written?
@@ -141,6 +143,31 @@ impl Suspects {
         let slice = self.map.place(sector).slice;
         let writes = |unsure: &Unsure| unsure.done.is_none() && unsure.slices.contains(&slice);
         self.torn.contains(&slice) || in_flight && self.unsure.iter().any(writes)
+    }
+
+    /// Slices that are torn, or would be if the power were lost and only those suffered that may
+    /// be written in whole stripes.
+    #[must_use]
+    pub fn whole_stripes(&self) -> BTreeSet<Slice> {
+        let Map { chunk_sectors, data_blocks, .. } = self.map;
+        let mut columns: BTreeMap<(u64, u64), BTreeSet<u64>> = BTreeMap::new();
+        for Range { sector, sectors } in self.unsure.iter().map(|unsure| unsure.range) {
+            for sector in (sector..sector + sectors).step_by(8) {
+                let (block, at) = (sector / chunk_sectors, sector % chunk_sectors);
+                let column = columns.entry((block / data_blocks, at / 8)).or_default();
+                column.insert(block % data_blocks);
+            }
+        }
+        let whole = columns.iter().filter(|(_, blocks)| blocks.len() as u64 == data_blocks);
+        let slice = |(&(stripe, column), _): (&(u64, u64), &BTreeSet<u64>)| {
+            (stripe, (column * 8 / self.map.slice_sectors) as u32)
+        };
+        whole.map(slice).chain(self.torn.iter().copied()).collect()
+    }
+
+    /// No other slices are torn.
+    pub fn only(&mut self, slices: BTreeSet<Slice>) {
+        self.torn = slices;
     }
 
     /// Is anything torn?

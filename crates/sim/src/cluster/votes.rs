@@ -2,13 +2,35 @@
 //! it there.
 
 use std::collections::BTreeMap;
+use std::fmt::Write;
 
+use braid_cluster::node::NOTE_ENDING;
 use braid_cluster::view::Vote;
 
 /// The array whose note is called so: its id in hex, with dashes, and an ending.
 fn array_of(name: &str) -> Option<[u8; 16]> {
     let digits: String = name.chars().take_while(|c| *c != '.').filter(|c| *c != '-').collect();
     Some(u128::from_str_radix(&digits, 16).ok()?.to_be_bytes())
+}
+
+/// What the note of an array is called.
+#[must_use]
+pub(super) fn note_of(array: &[u8; 16]) -> String {
+    let mut name = String::new();
+    for (index, byte) in array.iter().enumerate() {
+        let dash = if matches!(index, 4 | 6 | 8 | 10) { "-" } else { "" };
+        let _ = write!(name, "{dash}{byte:02x}");
+    }
+    name + NOTE_ENDING
+}
+
+/// What a node notes of this array, with a view that it had noted before.
+#[must_use]
+pub(super) fn without_the_view(name: &str, note: &[u8], before: &[u8]) -> Option<Vec<u8>> {
+    let array = array_of(name)?;
+    let (sequence, vote) = Vote::newest(&array, note)?;
+    let (_, old) = Vote::newest(&array, before)?;
+    Some(Vote { view: old.view, ..vote }.encode(&array, sequence))
 }
 
 /// Is an epoch as high as this granted in one of these notes?

@@ -16,6 +16,9 @@ struct Ring {
     role: u16,
     /// Where it begins in the node's arena, once said.
     start: Option<u64>,
+    /// All of it may be used; the tag of the message that asks for that.
+    whole: bool,
+    asked: Option<u32>,
 }
 
 /// What a message tells.
@@ -54,6 +57,18 @@ pub struct Watch {
     sent: BTreeMap<usize, Sent>,
 }
 
+impl Ring {
+    /// What is said of how much of it may be used.
+    const fn hears(&mut self, message: &Message) {
+        match (message, self.asked) {
+            (Message::UseAll { tag }, _) => self.asked = Some(*tag),
+            (Message::Ok { tag }, Some(asked)) if asked == *tag => self.whole = true,
+            (Message::GiveBack { .. }, _) => (self.whole, self.asked) = (false, None),
+            _ => {}
+        }
+    }
+}
+
 impl Watch {
     /// What this process sent.
     #[must_use]
@@ -81,7 +96,10 @@ impl Watch {
                 self.sessions.insert(sender.connection, params.session);
                 // What was open before, on a connection that is over, is not any more.
                 self.open.retain(|(at, session, _), _| (*at, *session) != (to, params.session));
-                self.rings.insert((to, params.session), Ring { role: *role, start: None });
+                self.rings.insert(
+                    (to, params.session),
+                    Ring { role: *role, start: None, whole: false, asked: None },
+                );
                 match Pipeline::new(*params) {
                     Ok(pipeline) => drop(self.pipelines.insert(params.session, pipeline)),
                     Err(error) => told.fault = Some(format!("prepares what cannot be: {error}")),
@@ -92,12 +110,27 @@ impl Watch {
                     own.start = Some(*ring);
                 }
             }
+            (
+                Message::UseAll { .. } | Message::Ok { .. } | Message::GiveBack { .. },
+                Some(session),
+            ) => {
+                let node = if matches!(message, Message::Ok { .. }) { from } else { to };
+                if let Some(own) = self.rings.get_mut(&(node, session)) {
+                    own.hears(&message);
+                }
+            }
+            (Message::Read { slot, .. }, Some(session)) => {
+                let beyond = |pipeline: &Pipeline| *slot >= pipeline.base_reads();
+                told.fault = self.beyond(to, session, beyond);
+            }
             (Message::Join { session, .. }, _) => {
                 self.sessions.insert(sender.connection, *session);
             }
             (Message::Open { set }, Some(session)) => {
                 let before = self.open.insert((to, session, set.position), set.clone());
-                told.fault = before.map(|set| format!("opens position {} twice", set.position));
+                let beyond = |pipeline: &Pipeline| !pipeline.base().contains(&set.position);
+                let twice = before.map(|set| format!("opens position {} twice", set.position));
+                told.fault = twice.or_else(|| self.beyond(to, session, beyond));
             }
             (Message::Closed { position, turn, .. }, Some(session)) => {
                 match self.open.remove(&(from, session, *position)) {
@@ -113,9 +146,22 @@ impl Watch {
         told
     }
 
+    /// A client uses something that may lie beyond the base, where only that is granted.
+    fn beyond(
+        &self,
+        node: usize,
+        session: u64,
+        beyond: impl Fn(&Pipeline) -> bool,
+    ) -> Option<String> {
+        let granted = self.rings.get(&(node, session))?.whole;
+        let beyond = beyond(self.pipelines.get(&session)?);
+        (beyond && !granted).then(|| "uses what was not granted".to_owned())
+    }
+
     /// All slots that a slice-set may have used on a node.
     fn slots(&mut self, process: usize, session: u64, set: &Set) -> Vec<Buf> {
-        let Some(Ring { role, start: Some(start) }) = self.rings.get(&(process, session)).copied()
+        let Some(Ring { role, start: Some(start), .. }) =
+            self.rings.get(&(process, session)).copied()
         else {
             return Vec::new();
         };

@@ -64,17 +64,35 @@ pub enum Mutation {
     DropZeroes,
     /// All that is compared is the same.
     SeeNoDifference,
+    /// All digests are zeroes.
+    ZeroDigests,
     /// Clients that take over have nothing stored of what was left.
     ForgetLeft,
     /// Puts land where their receiver has hung up already.
     LandLate,
     /// Clients are not told of nodes that they cannot reach.
     ForgetAbsent,
+    /// Records are not durable when that is told.
+    LateRecords,
+    /// What is stored in its place is not durable when records of it are trimmed.
+    EarlyTrim,
+    /// Records are stored in the wrong order.
+    ReplayBackwards,
+    /// The contents of any record are said to be there.
+    BelieveRecords,
+    /// Nobody records a whole stripe, though an older record may be replayed over it.
+    UnrecordedOver,
+    /// Flushes that a client asks for are answered at once.
+    EarlyFlush,
+    /// Witnesses keep no views but the first.
+    ForgetViews,
+    /// Clients are told that they may use what they were refused.
+    PretendGrant,
 }
 
 impl Mutation {
     /// All of them, with their names on the command line.
-    pub const ALL: [(Self, &'static str); 11] = [
+    pub const ALL: [(Self, &'static str); 20] = [
         (Self::DropFlush, "drop-flush"),
         (Self::IgnoreFua, "ignore-fua"),
         (Self::SkipCompute, "skip-compute"),
@@ -83,10 +101,33 @@ impl Mutation {
         (Self::DropNote, "drop-note"),
         (Self::DropZeroes, "drop-zeroes"),
         (Self::SeeNoDifference, "see-no-difference"),
+        (Self::ZeroDigests, "zero-digests"),
         (Self::ForgetLeft, "forget-left"),
         (Self::LandLate, "land-late"),
         (Self::ForgetAbsent, "forget-absent"),
+        (Self::LateRecords, "late-records"),
+        (Self::EarlyTrim, "early-trim"),
+        (Self::ReplayBackwards, "replay-backwards"),
+        (Self::BelieveRecords, "believe-records"),
+        (Self::UnrecordedOver, "unrecorded-over"),
+        (Self::EarlyFlush, "early-flush"),
+        (Self::ForgetViews, "forget-views"),
+        (Self::PretendGrant, "pretend-grant"),
     ];
+
+    /// Does it show only where power is lost and journals make up for that?
+    #[must_use]
+    pub fn is_of_journals(self) -> bool {
+        use Mutation::{BelieveRecords, EarlyTrim, LateRecords, ReplayBackwards};
+        let all = [BelieveRecords, EarlyTrim, LateRecords, ReplayBackwards];
+        all.contains(&self) || self.is_of_whole_stripes()
+    }
+
+    /// Does it show only where whole stripes are not recorded?
+    #[must_use]
+    pub const fn is_of_whole_stripes(self) -> bool {
+        matches!(self, Self::UnrecordedOver | Self::EarlyFlush)
+    }
 
     /// By name.
     #[must_use]
@@ -122,6 +163,8 @@ pub struct World {
     pub(super) clock: Clock<Due>,
     /// How it behaves; it may change at any moment.
     pub temper: Temper,
+    /// What journals take at the end of volumes.
+    pub journal_sectors: u64,
     pub(super) work: Vec<Option<Work>>,
     pub(super) free: BTreeSet<usize>,
     pub(super) connections: Vec<Connection>,
@@ -144,6 +187,7 @@ impl World {
             rng,
             clock,
             temper,
+            journal_sectors: 0,
             work: Vec::new(),
             free: BTreeSet::new(),
             connections: Vec::new(),
@@ -203,6 +247,8 @@ impl World {
                 Action::Volume { io, op } => self.volume_op(process, io, op),
                 Action::Note { io, op } => self.note_op(process, io, op),
                 Action::Fabric(op) => self.fabric_op(process, op),
+                Action::Use { .. } => {}
+                Action::GiveBack { range } => self.give_back(process, &range),
                 other => self.outputs.push((process, other)),
             }
         }

@@ -134,14 +134,22 @@ impl Lane for Nodes {
     fn create(code: Code, setup: Setup) -> Self {
         let (params, mut rng) = (params(code), Rng::new(1));
         let layout = Layout::new(params);
-        let disks = content::create(
+        let mut disks = content::create(
             &layout,
             ARRAY,
             setup.dirty,
             setup.bitmap.then_some(CHUNK_SECTORS as u32 * 512),
-            0,
+            (0, false),
             &mut rng,
         );
+        for number in (code.members..).take(setup.spares.into()) {
+            let mut spare = content::superblock(&disks[0]).expect("a superblock");
+            spare.dev_number = number.into();
+            spare.device_uuid = [number as u8 + 1; 16];
+            let mut disk = Disk::new(disks[0].sectors());
+            disk.put(spare.super_offset, &spare.encode());
+            disks.push(disk);
+        }
         let world = World::new(rng.fork(), Temper::CALM, Trace::new(false));
         let nodes = Vec::new();
         let mut lane = Self { layout, params, world, rng, nodes, client: usize::MAX };
@@ -167,7 +175,9 @@ impl Lane for Nodes {
             Start::Refused(why) => panic!("no array: {why}"),
         };
         let config = ClientConfig::new(self.params, start.members);
-        let config = ClientConfig { bitmap: start.bitmap, read_only, ..config };
+        let (bitmap, spares) = (start.bitmap, start.spares);
+        let spare_patience_ms = 1000;
+        let config = ClientConfig { bitmap, spares, spare_patience_ms, read_only, ..config };
         let (offset, bytes) = (SLOTS * SLOT_BYTES, Client::scratch_bytes(&config));
         let client = Client::new(config, Scratch { offset, bytes }).expect("an array");
         let client = AnyMachine::Block(Box::new(client));

@@ -13,14 +13,15 @@ crate::over_both_lanes! {
     what_the_array_needs_is_not_failed
     a_member_in_use_is_not_removed
     a_new_member_is_rebuilt
+    a_spare_takes_the_place_of_a_member_that_fails
     a_member_that_returns_is_rebuilt_where_it_missed_writes
+    a_member_that_lacks_little_goes_first
     without_a_bitmap_nothing_returns_to_its_role
     a_rebuild_that_was_stopped_goes_on_where_it_was
     a_rebuild_that_crashed_goes_on_from_its_checkpoint
 }
 
 crate::here_only! {
-    a_spare_takes_the_place_of_a_member_that_fails: |array| added(array, None, false);
     a_member_is_replaced_while_it_serves: |_| Command::Replace(MemberId(0));
     nothing_is_replaced_without_a_spare: |_| Command::Replace(MemberId(1));
 }
@@ -197,6 +198,27 @@ fn half_rebuilt<L: Lane>(array: &mut Array<L>) -> (MemberId, u64) {
         .until("half of the rebuild", |array| array.status().sync.done_sectors >= DATA_SECTORS / 2);
     assert_eq!(array.status().sync.action, SyncAction::Recovery);
     (id, array.status().sync.done_sectors)
+}
+
+fn a_member_that_lacks_little_goes_first<L: Lane>(code: Code) {
+    if code.losses < 2 {
+        return;
+    }
+    let mut array = written::<L>(code, Setup { bitmap: true, ..Setup::default() });
+    array.pass(60_000);
+    let second = MemberId(1);
+    array.order(Command::Fail(second));
+    array.order(Command::Remove(second));
+    let (new, _) = half_rebuilt(&mut array);
+    let add = added(&mut array, Some(1), true);
+    let Command::Add(offer) = &add else { unreachable!() };
+    let back = offer.member;
+    array.order(add);
+    let state = |array: &mut Array<L>, id| array.member(id).expect("the member").state;
+    array.until("the one that was away", |array| state(array, back) == MemberState::InSync);
+    assert_ne!(state(&mut array, new), MemberState::InSync);
+    array.until("the rebuild", |array| state(array, new) == MemberState::InSync);
+    is_whole(&mut array);
 }
 
 /// The rebuild goes on from `least` on at least, and comes to its end.

@@ -220,6 +220,8 @@ impl World {
                 Action::Notify(event) => self.events.push(event),
                 Action::Abandon { io, .. } => self.abandoned.push(io),
                 Action::Load { .. }
+                | Action::Use { .. }
+                | Action::GiveBack { .. }
                 | Action::Fabric(_)
                 | Action::Volume { .. }
                 | Action::Survey { .. }

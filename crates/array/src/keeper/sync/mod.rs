@@ -223,7 +223,7 @@ impl Keeper {
             return;
         }
         self.assign_spares();
-        let targets = self.recovery_targets();
+        let targets = self.first_to_rebuild();
         if self.clean.resynced != MAX_SECTOR {
             if self.can_resync() && self.sync.resync_waits.is_none() {
                 let from = self.clean.resynced;
@@ -257,7 +257,7 @@ impl Keeper {
 
     fn begin_sync(&mut self, action: SyncAction, from: u64, end: u64) {
         self.sync.action = action;
-        self.sync.targets = self.recovery_targets().into_iter().map(|(id, _)| id).collect();
+        self.sync.targets = self.first_to_rebuild().into_iter().map(|(id, _)| id).collect();
         self.sync.phase = Phase::Running;
         self.sync.cursor = from;
         self.sync.end = end;
@@ -273,6 +273,20 @@ impl Keeper {
         self.pump_sync();
     }
 
+    /// The members to be rebuilt now, and from where: those that lack only what is marked go before
+    /// those that lack everything, so that where both lack something is short of one soon.
+    fn first_to_rebuild(&self) -> Vec<(MemberId, u64)> {
+        let mut targets = self.recovery_targets();
+        let marked = |&(id, _): &(MemberId, u64)| {
+            let state = self.members.get(id).map(|member| member.state);
+            matches!(state, Some(State::Rebuilding { marked_below: u64::MAX, .. }))
+        };
+        if targets.iter().any(marked) {
+            targets.retain(marked);
+        }
+        targets
+    }
+
     /// Members being rebuilt, and from where.
     fn recovery_targets(&self) -> Vec<(MemberId, u64)> {
         self.members
@@ -286,6 +300,9 @@ impl Keeper {
 
     /// Gives spares to roles nobody holds, and to members that want a replacement.
     fn assign_spares(&mut self) {
+        if self.rules.lane_takes_spares {
+            return;
+        }
         loop {
             let spare = self.members.iter().find(|(_, m)| m.state == State::Spare);
             let Some(spare) = spare.map(|(id, _)| id) else { return };
@@ -332,6 +349,13 @@ impl Keeper {
     pub(crate) fn retry_sync(&mut self) {
         self.sync.resync_waits = None;
         self.sync.recovery_waits = None;
+        // It goes on with the others where it was.
+        let first = self.first_to_rebuild();
+        let begun = |(id, _): &(MemberId, u64)| self.sync.targets.contains(id);
+        if self.sync.action == SyncAction::Recovery && !first.is_empty() && !first.iter().any(begun)
+        {
+            self.interrupt_sync("a member that lacks less goes first");
+        }
     }
 
     /// Why background work that is due does not go on.

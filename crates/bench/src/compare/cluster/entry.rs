@@ -9,7 +9,7 @@ use super::RAW;
 use super::bounds;
 use super::gluster;
 use super::setting::{Line, Raw, Sample, Setting};
-use super::words::{Pattern, Storage, WriteSchedule};
+use super::words::{Pattern, Policy, Storage, WriteSchedule};
 use crate::model::{Found, Spread};
 
 const GIBIBYTE: f64 = (1 << 30) as f64;
@@ -25,11 +25,12 @@ pub(super) struct Entry {
     pub(super) schedule: String,
     pub(super) clients: u16,
     pub(super) block_bytes: u64,
+    pub(super) policy: Policy,
     pub(super) storage: Storage,
     pub(super) fabric: String,
     /// `null`: loopback, unshaped.
     pub(super) link_bit_s: Option<u64>,
-    /// write, read, read-1-lost, read-2-lost or write-4k.
+    /// As it is typed: write, read, read-1-lost ...
     pub(super) pattern: Pattern,
     /// Of all clients together.
     pub(super) data_bytes_s: Spread,
@@ -127,6 +128,7 @@ fn entry(raws: &[Raw]) -> Option<Entry> {
         schedule: schedule.clone(),
         clients: setting.clients,
         block_bytes: setting.block_bytes,
+        policy: setting.policy,
         storage: setting.storage,
         fabric: setting.fabric.clone(),
         link_bit_s: setting.link_bit_s,
@@ -308,6 +310,7 @@ pub(super) mod tests {
             "schedule",
             "clients",
             "block_bytes",
+            "policy",
             "storage",
             "fabric",
             "link_bit_s",

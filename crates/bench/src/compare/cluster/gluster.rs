@@ -15,7 +15,7 @@ use super::line;
 use super::nodes;
 use super::rig::{Kind, Rig};
 use super::setting::{Counters, DISPERSE, Done, Line, Raw, Setting};
-use super::words::{Pattern, Storage};
+use super::words::{Pattern, Policy, Storage};
 use crate::failure::{Failure, system_error};
 use crate::rig::Room;
 use crate::rig::lab;
@@ -52,6 +52,7 @@ pub(super) fn beside(setting: &Setting) -> Setting {
         nodes: NODES,
         clients: 1,
         block_bytes: FRAGMENT_BYTES,
+        policy: Policy::Resync,
         fabric: "tcp".to_owned(),
         ..*setting
     }

@@ -39,11 +39,11 @@ impl Load {
     /// one request.
     const fn unit_bytes(&self) -> u64 {
         match self.pattern {
-            Pattern::Write => self.stripe_bytes,
+            Pattern::Write | Pattern::WriteOneLost | Pattern::WriteTwoLost => self.stripe_bytes,
             Pattern::Read | Pattern::ReadOneLost | Pattern::ReadTwoLost | Pattern::Rebuild => {
                 PIECE_BYTES
             }
-            Pattern::Write4k => SMALL_BYTES,
+            Pattern::Write4k | Pattern::Write4kDurable => SMALL_BYTES,
         }
     }
 
@@ -51,6 +51,7 @@ impl Load {
     fn depth(&self) -> u64 {
         match self.pattern {
             Pattern::Write4k => SMALL_DEPTH,
+            Pattern::Write4kDurable => 1,
             _ => (self.in_flight_bytes / self.unit_bytes()).max(2),
         }
     }
@@ -60,7 +61,7 @@ impl Load {
     fn requests(&self, number: u64) -> impl Iterator<Item = (u64, u64)> {
         let unit = self.unit_bytes();
         let place = match self.pattern {
-            Pattern::Write4k => scramble(number),
+            Pattern::Write4k | Pattern::Write4kDurable => scramble(number),
             _ => number,
         };
         let start = place % (self.array_bytes / unit) * unit;
@@ -141,6 +142,7 @@ pub fn drive(door: &Door, load: &Load) -> Result<Done, String> {
     let mut window = Window::new(load, Instant::now());
     let most = load.depth() * load.unit_bytes();
     let (mut units, mut in_flight) = (0, 0);
+    let mut to_be_flushed = false;
     loop {
         while in_flight + load.unit_bytes() <= most && !window.over {
             for (offset, bytes) in load.requests(units) {
@@ -150,6 +152,7 @@ pub fn drive(door: &Door, load: &Load) -> Result<Done, String> {
                 in_flight += bytes;
             }
             units += 1;
+            to_be_flushed = load.pattern == Pattern::Write4kDurable;
         }
         if in_flight == 0 {
             return Ok(window.done);
@@ -157,6 +160,14 @@ pub fn drive(door: &Door, load: &Load) -> Result<Done, String> {
         let answered: Result<Answer, _> = answers.recv_timeout(PATIENCE);
         let (now, bytes, result) = answered.map_err(|_| "no answer for a minute".to_owned())?;
         result.map_err(|error| format!("a request failed: {error}"))?;
+        if std::mem::take(&mut to_be_flushed) {
+            let answer = answer.clone();
+            let tell = move |result| {
+                let _ = answer.send((Instant::now(), bytes, result));
+            };
+            door.send(Message::Flush { done: Box::new(tell) });
+            continue;
+        }
         in_flight -= bytes;
         window.note(now, bytes);
     }
@@ -212,7 +223,8 @@ mod tests {
                         bytes += u64::from(len);
                         done(Ok(vec![0; len as usize]));
                     }
-                    _ => panic!("neither read nor write"),
+                    Message::Flush { done } => done(Ok(())),
+                    _ => panic!("neither read, write nor flush"),
                 }
             }
             bytes

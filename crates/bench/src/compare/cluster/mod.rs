@@ -32,7 +32,7 @@ use crate::rig::Room;
 
 pub use options::{Options, Sweep};
 pub use setting::{Done, Setting};
-pub use words::{Pattern, Storage, WriteSchedule};
+pub use words::{Pattern, Policy, Storage, WriteSchedule};
 
 /// What one run of a job leaves.
 const RAW: &str = "counted.json";

@@ -1,5 +1,6 @@
 //! Nodes and clients as processes, in a lab or on loopback, and measurements with them.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,7 +12,7 @@ use braid_cluster::{Family, Pipeline, Planner};
 use super::line;
 use super::rig::{Kind, Rig};
 use super::setting::{Counters, Line, Raw, Setting, difference};
-use super::words::Storage;
+use super::words::{Pattern, Storage};
 use crate::failure::{Failure, system_error};
 use crate::rig::Room;
 use crate::rig::lab::{self, Blueprint, Lab};
@@ -42,6 +43,8 @@ pub(super) struct Nodes {
     scratch: PathBuf,
     nodes: Vec<Talk>,
     addresses: Vec<String>,
+    /// Patterns that have arrays of their own by now.
+    made: BTreeSet<Pattern>,
     site: Site,
     /// Goes last, when nothing writes there any more.
     _files: Guard,
@@ -64,6 +67,7 @@ impl Nodes {
             scratch,
             nodes: Vec::new(),
             addresses: Vec::new(),
+            made: BTreeSet::new(),
             site,
             _files: files,
         };
@@ -71,9 +75,19 @@ impl Nodes {
             nodes.start_node(number).map_err(|reason| failed(Host::Node(number), &reason))?;
         }
         for number in 0..setting.clients {
-            nodes.create(number).map_err(|reason| failed(Host::Client(number), &reason))?;
+            let volume = volume(number, Pattern::Write);
+            nodes.create(number, &volume)?;
         }
         Ok(nodes)
+    }
+
+    /// What nodes are left behind by has arrays of its own.
+    fn create_for(&mut self, pattern: Pattern) -> Result<(), Failure> {
+        if pattern.leaves_some_behind() && self.made.insert(pattern) {
+            let mut clients = 0..self.setting.clients;
+            clients.try_for_each(|client| self.create(client, &volume(client, pattern)))?;
+        }
+        Ok(())
     }
 
     fn start_node(&mut self, number: u16) -> Result<(), String> {
@@ -100,7 +114,12 @@ impl Nodes {
         Ok(())
     }
 
-    fn create(&self, client: u16) -> Result<(), String> {
+    fn create(&self, client: u16, volume: &str) -> Result<(), Failure> {
+        let created = self.create_at(client, volume);
+        created.map_err(|reason| failed(Host::Client(client), &reason))
+    }
+
+    fn create_at(&self, client: u16, volume: &str) -> Result<(), String> {
         let Setting { nodes, block_bytes, ref level, .. } = self.setting;
         let code = self.family.code(nodes, 0).map_err(|error| error.to_string())?;
         let stripes = ARRAY_BYTES.div_ceil(self.setting.stripe_bytes()).max(2 * STRIPES_IN_FLIGHT);
@@ -109,7 +128,8 @@ impl Nodes {
         let mut command = self.site.braid(host);
         // Its nodes have no key.
         command.env("BRAID_KEY", "");
-        command.args(["create", &format!("bench{client}"), "--assume-clean", "--bitmap", "none"]);
+        command.args(["create", volume, "--assume-clean"]);
+        command.args(["--consistency-policy", self.setting.policy.name()]);
         command.args(["--level", level, "--raid-devices", &nodes.to_string()]);
         command.args(["--size", &size.to_string()]);
         if self.family.has_chunk() {
@@ -117,13 +137,13 @@ impl Nodes {
         }
         command.args(["--fabric", &self.setting.fabric]);
         command.args(self.setting.layout.iter().flat_map(|layout| ["--layout", layout]));
-        command.args(self.members(client));
-        let log = self.scratch.join(format!("create{client}.log"));
+        command.args(self.members(volume));
+        let log = self.scratch.join(format!("create-{volume}.log"));
         Talk::start(command, log).map_err(|error| system_error(&error))?.farewell(START)
     }
 
-    fn members(&self, client: u16) -> impl Iterator<Item = String> {
-        self.addresses.iter().map(move |address| format!("node://{address}/bench{client}"))
+    fn members(&self, volume: &str) -> impl Iterator<Item = String> {
+        self.addresses.iter().map(move |address| format!("node://{address}/{volume}"))
     }
 
     fn start_client(&self, client: u16, kind: Kind) -> Result<Talk, String> {
@@ -136,7 +156,8 @@ impl Nodes {
         command.args(["--warm-up", &WARM_UP.as_secs_f64().to_string()]);
         command.args(["--in-flight", &self.in_flight_bytes().to_string()]);
         command.args(["--stripe", &self.setting.stripe_bytes().to_string()]);
-        command.args(self.members(client).skip(kind.pattern.lost().into()));
+        let volume = volume(client, kind.pattern);
+        command.args(self.members(&volume).skip(kind.pattern.lost().into()));
         let log = self.scratch.join(format!("{host}.log"));
         let client = Talk::start(command, log).map_err(|error| system_error(&error))?;
         // It says when the array is assembled, then waits to be told to begin.
@@ -167,6 +188,7 @@ impl Rig for Nodes {
     }
 
     fn measure(&mut self, kind: Kind, line: Line) -> Result<Raw, Failure> {
+        self.create_for(kind.pattern)?;
         let numbers = 0..self.setting.clients;
         let started = numbers.map(|number| {
             let client = self.start_client(number, kind);
@@ -204,8 +226,16 @@ impl Rig for Nodes {
     }
 }
 
+/// The array of a client.
+fn volume(client: u16, pattern: Pattern) -> String {
+    match pattern.leaves_some_behind() {
+        true => format!("bench{client}-{pattern}"),
+        false => format!("bench{client}"),
+    }
+}
+
 /// Memory that every node needs for the pipelines of all clients, and for one that is being taken
-/// down.
+/// down; half of what there is is not given beyond what each gets at once.
 fn ring_bytes(family: Family, setting: &Setting) -> u64 {
     let chunk_bytes = u32::try_from(setting.block_bytes).unwrap_or(u32::MAX);
     let planners = [Planner::Encoder { node: 0 }, Planner::Chain, Planner::Static];
@@ -214,7 +244,7 @@ fn ring_bytes(family: Family, setting: &Setting) -> u64 {
         let pipeline = Pipeline::new(params.ok()?).ok()?;
         (0..setting.nodes).map(|node| pipeline.ring_bytes(node)).max()
     });
-    (rings.max().unwrap_or(0) + SLACK_BYTES) * (u64::from(setting.clients) + 1)
+    2 * (rings.max().unwrap_or(0) + SLACK_BYTES) * (u64::from(setting.clients) + 1)
 }
 
 /// A directory below that of the run, gone when the guard goes.

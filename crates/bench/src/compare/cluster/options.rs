@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::gluster;
 use super::rig::Kind;
 use super::setting::{Setting, size};
-use super::words::{Pattern, Storage, WriteSchedule};
+use super::words::{Pattern, Policy, Storage, WriteSchedule};
 use crate::model::{Group, Job};
 
 const LINK_BIT_S: u64 = 500_000_000;
@@ -45,6 +45,9 @@ pub struct Sweep {
     pub clients: Vec<u16>,
     /// The array's chunk; none: the one that suits the array.
     pub block_bytes: Vec<u64>,
+    /// How an unclean stop is repaired: these are compared, too.
+    #[serde(default = "resync")]
+    pub policies: Vec<Policy>,
     /// Where nodes keep their volumes.
     pub storage: Vec<Storage>,
     /// How data travels.
@@ -81,7 +84,7 @@ impl Case {
             Self::Ours(setting, schedule) => (setting, schedule.name()),
             Self::Gluster(setting) => (setting, "client --against gluster"),
         };
-        let Setting { level, nodes, clients, block_bytes, storage, fabric, .. } = setting;
+        let Setting { level, nodes, clients, block_bytes, policy, storage, fabric, .. } = setting;
         let mut words = vec![format!("braid bench cluster --level {level}")];
         if let (Some(layout), Self::Ours(..)) = (&setting.layout, self) {
             words.push(format!("--layout {layout}"));
@@ -90,6 +93,9 @@ impl Case {
         if matches!(self, Self::Ours(..)) {
             words.push(format!("--block {}", size(*block_bytes)));
         }
+        if *policy != Policy::Resync {
+            words.push(format!("--policies {policy}"));
+        }
         words.push(format!("--clients {clients} --storage {storage} --fabric {fabric}"));
         words.extend(setting.link_bit_s.map(|rate| format!("--link {}M", rate / 1_000_000)));
         words.push(format!("--schedules {schedule} --seconds {seconds}"));
@@ -97,7 +103,9 @@ impl Case {
             Pattern::Write => None,
             Pattern::Read => Some("--reads".to_owned()),
             Pattern::ReadOneLost | Pattern::ReadTwoLost => Some("--degraded-reads".to_owned()),
+            Pattern::WriteOneLost | Pattern::WriteTwoLost => Some("--degraded-writes".to_owned()),
             Pattern::Write4k => Some("--small-writes".to_owned()),
+            Pattern::Write4kDurable => Some("--durable-writes".to_owned()),
             Pattern::Rebuild => Some("--rebuild".to_owned()),
         });
         words.join(" ")
@@ -118,6 +126,7 @@ impl Sweep {
                         nodes,
                         clients,
                         block_bytes,
+                        policy: self.policies.first().copied().unwrap_or(Policy::Resync),
                         storage,
                         fabric: self.fabric.clone(),
                         link_bit_s: self.link_bit_s,
@@ -144,9 +153,14 @@ impl Sweep {
         if pattern != Pattern::Write {
             let encoder = schedules.contains(&WriteSchedule::Encoder);
             schedules.retain(|&schedule| !encoder || schedule == WriteSchedule::Encoder);
-            schedules.truncate(usize::from(setting.survives(pattern.survived())));
+            let starts = !pattern.leaves_some_behind() || setting.starts_without(pattern.lost());
+            schedules.truncate(usize::from(setting.survives(pattern.survived()) && starts));
         }
-        let ours = schedules.into_iter().map(|schedule| Case::Ours(setting.clone(), schedule));
+        let ours = schedules.into_iter().flat_map(|schedule| {
+            let with = |&policy| Setting { policy, ..setting.clone() };
+            let settings = self.policies.iter().map(with).filter(Setting::has_policy);
+            settings.map(move |setting| Case::Ours(setting, schedule))
+        });
         let mut cases: Vec<Case> = ours.collect();
         let comparable = setting.nodes == gluster::NODES && setting.clients == 1;
         if self.gluster && comparable && matches!(pattern, Pattern::Write | Pattern::Read) {
@@ -189,17 +203,33 @@ impl Options {
         let made_by_nodes = [WriteSchedule::Chain, WriteSchedule::Encoder];
         let blocks = || vec![4 << 10, 16 << 10, 64 << 10, 256 << 10, 512 << 10];
         let block = || vec![64 << 10];
-        let others =
-            vec![Pattern::Read, Pattern::ReadOneLost, Pattern::ReadTwoLost, Pattern::Write4k];
+        let others = vec![
+            Pattern::Read,
+            Pattern::ReadOneLost,
+            Pattern::ReadTwoLost,
+            Pattern::WriteOneLost,
+            Pattern::WriteTwoLost,
+            Pattern::Write4k,
+        ];
+        let small = vec![Pattern::Write4k, Pattern::Write4kDurable];
+        let policies = vec![Policy::Bitmap, Policy::Ppl, Policy::Journal];
         let mixed = [WriteSchedule::Encoder, WriteSchedule::Mix];
-        let disk = vec![Storage::Disk];
+        let disk = || vec![Storage::Disk];
         let reads = vec![Pattern::Read];
         let sweeps = vec![
             Sweep { block_bytes: blocks(), ..two_and_one(&made_by_nodes) },
             Sweep { block_bytes: blocks(), ..five(&made_by_nodes) },
             Sweep { nodes: vec![4, 5, 6, 9, 12, 16, 24, 34], ..five(&made_by_nodes) },
             Sweep { block_bytes: block(), others, gluster: shapes(), ..five(&made_by_nodes) },
-            Sweep { block_bytes: block(), others: reads, storage: disk, ..five(&made_by_nodes) },
+            Sweep { block_bytes: block(), others: reads, storage: disk(), ..five(&made_by_nodes) },
+            Sweep {
+                block_bytes: block(),
+                others: small,
+                policies,
+                storage: disk(),
+                schedules: vec![WriteSchedule::Encoder],
+                ..five(&[])
+            },
             Sweep { block_bytes: block(), clients: vec![1, 2, 3, 4], ..five(&mixed) },
         ];
         Self { sweeps, seconds: 2.0, runs: 3 }
@@ -253,6 +283,11 @@ impl Options {
     }
 }
 
+/// What was measured before there was a choice.
+fn resync() -> Vec<Policy> {
+    vec![Policy::Resync]
+}
+
 /// Links can be shaped by root alone.
 fn shapes() -> bool {
     rustix::process::geteuid().is_root()
@@ -265,6 +300,7 @@ fn five(made_by_nodes: &[WriteSchedule]) -> Sweep {
         nodes: vec![5],
         clients: vec![1],
         block_bytes: Vec::new(),
+        policies: resync(),
         storage: vec![Storage::Memory],
         fabric: "tcp".to_owned(),
         link_bit_s: shapes().then_some(LINK_BIT_S),

@@ -3,10 +3,11 @@
 use braid_array::level::{Layout, Level};
 use braid_cluster::Family;
 use braid_cluster::family::XOR2D_NAME;
+use braid_cluster::view::majority;
 use serde::{Deserialize, Serialize};
 
 use super::bounds;
-use super::words::{Pattern, Storage, WriteSchedule};
+use super::words::{Pattern, Policy, Storage, WriteSchedule};
 use crate::rig::lab::Traffic;
 use crate::rig::spaces::Host;
 
@@ -27,12 +28,20 @@ pub struct Setting {
     pub clients: u16,
     /// The array's chunk.
     pub block_bytes: u64,
+    /// How an unclean stop is repaired.
+    #[serde(default = "resync")]
+    pub policy: Policy,
     /// Where nodes keep their volumes.
     pub storage: Storage,
     /// How data travels: `tcp`, `ofi` ...
     pub fabric: String,
     /// Of every link, in both directions, in bits a second; `None`: loopback, as fast as it goes.
     pub link_bit_s: Option<u64>,
+}
+
+/// What was measured before there was a choice.
+pub(super) const fn resync() -> Policy {
+    Policy::Resync
 }
 
 /// What one measurement has counted, before and after.
@@ -133,7 +142,9 @@ impl Setting {
         self.link_bit_s?;
         match pattern {
             Pattern::Write => bounds::write(self.family()?, self.nodes, schedule, self.clients),
-            Pattern::Write4k => None,
+            Pattern::Write4k | Pattern::Write4kDurable => None,
+            // Each byte is sent once, whoever is lost.
+            Pattern::WriteOneLost | Pattern::WriteTwoLost => (self.clients == 1).then_some(1.0),
             // One link carries what its node gets.
             Pattern::Rebuild => Some(1.0),
             read => bounds::read(self.family()?, self.nodes, read.lost(), self.clients),
@@ -146,10 +157,24 @@ impl Setting {
         self.family().is_some_and(|family| bounds::has(family, self.nodes, schedule))
     }
 
+    /// Whether it can be repaired in this way.
+    pub(super) fn has_policy(&self) -> bool {
+        self.family().is_some_and(|family| match self.policy {
+            Policy::Resync => true,
+            Policy::Bitmap | Policy::Journal => family.is_redundant(),
+            Policy::Ppl => family.has_parities(),
+        })
+    }
+
     /// Whether all can be read without so many nodes.
     #[must_use]
     pub fn survives(&self, lost: u16) -> bool {
         self.family().is_some_and(|family| bounds::survives(family, self.nodes, lost))
+    }
+
+    /// Whether enough nodes are left to vote without so many.
+    pub(super) fn starts_without(&self, lost: u16) -> bool {
+        usize::from(self.nodes - lost) >= majority(self.nodes.into())
     }
 
     /// `raid6 xor2d`.
@@ -169,6 +194,9 @@ impl Setting {
         }
         if self.clients != 1 {
             words.push(number(self.clients, "client"));
+        }
+        if self.policy != Policy::Resync {
+            words.push(self.policy.name().to_owned());
         }
         if self.storage == Storage::Disk {
             words.push("on disk".to_owned());
@@ -253,6 +281,7 @@ pub(super) mod tests {
             nodes: 5,
             clients: 1,
             block_bytes: 256 << 10,
+            policy: Policy::Resync,
             storage: Storage::Memory,
             fabric: "tcp".into(),
             link_bit_s: Some(500_000_000),
@@ -318,6 +347,8 @@ pub(super) mod tests {
         let setting = setting();
         assert_eq!(setting.name(), "raid6 xor2d, 5 nodes, 256K, 500 Mbit/s");
         assert_eq!(setting.stripe_bytes(), (12 * 256) << 10);
+        let ppl = Setting { policy: Policy::Ppl, ..setting.clone() };
+        assert_eq!(ppl.name(), "raid6 xor2d, 5 nodes, 256K, ppl, 500 Mbit/s");
         assert!(setting.survives(2) && setting.has(WriteSchedule::Mix));
         let mirror = Setting { level: "10".into(), layout: Some("n2".into()), ..setting.clone() };
         assert_eq!(mirror.array(), "raid10 near=2");

@@ -53,7 +53,10 @@ const fn title(pattern: Pattern) -> &'static str {
         Pattern::Read => "Reads",
         Pattern::ReadOneLost => "Reads without one node",
         Pattern::ReadTwoLost => "Reads without two nodes",
+        Pattern::WriteOneLost => "Writes of whole stripes without one node",
+        Pattern::WriteTwoLost => "Writes of whole stripes without two nodes",
         Pattern::Write4k => "Writes of 4K at random places, 64 at once",
+        Pattern::Write4kDurable => "Writes of 4K at random places, each durable before the next",
         Pattern::Rebuild => "Rebuilding one node",
     }
 }

@@ -59,8 +59,14 @@ words! {
     ReadOneLost = "read-1-lost",
     /// The same without two nodes.
     ReadTwoLost = "read-2-lost",
+    /// Full stripes without one node.
+    WriteOneLost = "write-1-lost",
+    /// The same without two nodes.
+    WriteTwoLost = "write-2-lost",
     /// 4K at random places.
     Write4k = "write-4k",
+    /// The same, one at a time, each durable before the next.
+    Write4kDurable = "write-4k-durable",
     /// Nothing: the nodes rebuild one of them.
     Rebuild = "rebuild",
 }
@@ -72,6 +78,19 @@ words! {
     Memory = "memory",
     /// In files.
     Disk = "disk",
+}
+
+words! {
+    /// How an unclean stop is repaired.
+    Policy, "policy":
+    /// All parities are made anew.
+    Resync = "resync",
+    /// Those that a bitmap marks.
+    Bitmap = "bitmap",
+    /// Parts of stripes are recorded before they are stored.
+    Ppl = "ppl",
+    /// All is recorded.
+    Journal = "journal",
 }
 
 words! {
@@ -94,10 +113,16 @@ impl Pattern {
     #[must_use]
     pub const fn lost(self) -> u16 {
         match self {
-            Self::Write | Self::Read | Self::Write4k | Self::Rebuild => 0,
-            Self::ReadOneLost => 1,
-            Self::ReadTwoLost => 2,
+            Self::Write | Self::Read | Self::Write4k | Self::Write4kDurable | Self::Rebuild => 0,
+            Self::ReadOneLost | Self::WriteOneLost => 1,
+            Self::ReadTwoLost | Self::WriteTwoLost => 2,
         }
+    }
+
+    /// It changes what others measure later, whose members all have the same.
+    #[must_use]
+    pub const fn leaves_some_behind(self) -> bool {
+        !self.reads() && self.lost() > 0
     }
 
     /// Nodes that the array has to do without.

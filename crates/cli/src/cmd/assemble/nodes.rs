@@ -7,16 +7,17 @@ use std::time::{Duration, Instant};
 use braid_array::Refusal;
 use braid_array::assemble::{self as local, Verdict};
 use braid_array::format::Superblock;
+use braid_cluster::VolumeAddress;
 use braid_cluster::assemble::{
     Assembly, Candidate, Options, Start, Startable, decide, member_name,
 };
-use braid_cluster::client::NODE_TIMEOUT_MS;
+use braid_cluster::client::{NODE_TIMEOUT_MS, SPARE_PATIENCE_MS};
 use braid_cluster::pipeline::Params;
-use braid_cluster::{ClientConfig, Planner};
+use braid_cluster::{ClientConfig, ClientMember, Planner};
 use braid_host::daemon::Daemon;
 use braid_host::fabric::Network;
 use braid_host::remote::{self, Remote, RemoteError};
-use braid_host::serve::{Assembled, ExportSpec};
+use braid_host::serve::{Again, Assembled, ExportSpec, Judge};
 use uuid::Uuid;
 
 use super::{Called, explain};
@@ -66,8 +67,12 @@ pub(super) fn run(
         }
         let absent = unreachable.into_iter().map(|(node, _)| node).collect();
         warn(&name, &plan, &assembly.verdicts);
-        let schedule = args.schedule.unwrap_or(WriteSchedule::Mix);
-        let array = assembled(&name, (plan, absent), (schedule, timeout), network, args.force)?;
+        let how = How { schedule: args.schedule.unwrap_or(WriteSchedule::Mix), timeout, network };
+        let config = config_of(&name, (plan, absent), &how, args.force)?;
+        let config = ClientConfig { witnesses: args.witness.clone(), ..config };
+        let fail_timeout = Duration::from_secs(args.fail_timeout);
+        let again = Some(Again { judge: judge_again(name.clone(), &config, how), fail_timeout });
+        let array = Assembled::Cluster { config, network, again };
         launch::serve("assemble", run_dir, name, array, exports, daemon)
     })
 }
@@ -84,13 +89,11 @@ pub(in crate::cmd) fn open_nodes(
     let timeout = Duration::from_millis(NODE_TIMEOUT_MS);
     let judged = judge(&volumes, None, Options::default(), network, (false, timeout))?;
     match judged.start() {
-        Ok(plan) if plan.degraded() == usize::from(missing) => assembled(
-            &object,
-            (plan.clone(), Vec::new()),
-            (schedule, timeout),
-            network,
-            missing > 0,
-        ),
+        Ok(plan) if plan.degraded() == usize::from(missing) => {
+            let how = How { schedule, timeout, network };
+            let config = config_of(&object, (plan.clone(), Vec::new()), &how, missing > 0)?;
+            Ok(Assembled::Cluster { config, network, again: None })
+        }
         Ok(plan) => {
             let reason = format!("{} members are missing, not {missing}", plan.degraded());
             Err(Failure::refused("assemble", object, reason, "name all others"))
@@ -311,8 +314,8 @@ fn warn(name: &str, plan: &Startable, verdicts: &[(String, Verdict)]) {
         output::warning(&format!("assemble {name}: {member} {fate}: {verdict}"));
     }
     if plan.degraded() > 0 {
-        let missing = missing(plan);
-        output::warning(&format!("assemble {name}: {missing}; it goes on without"));
+        // Whether it starts without is for the nodes to say.
+        output::warning(&format!("assemble {name}: {}", missing(plan)));
     }
 }
 
@@ -388,7 +391,7 @@ fn condition(plan: &Startable) -> String {
     let mut parts = Vec::new();
     match plan.degraded() {
         0 => {}
-        _ => parts.push(format!("degraded, {}, so read-only", missing(plan))),
+        _ => parts.push(format!("degraded, {}", missing(plan))),
     }
     match plan.behind() {
         0 => {}
@@ -409,14 +412,48 @@ fn condition(plan: &Startable) -> String {
     parts.join("; ")
 }
 
-/// What the process that serves is made of.
-fn assembled(
+/// How an array over nodes is served.
+#[derive(Clone, Copy)]
+struct How {
+    schedule: WriteSchedule,
+    timeout: Duration,
+    network: Network,
+}
+
+/// Judges the array again, as it was when it was started: see [`Again`].
+fn judge_again(name: String, config: &ClientConfig, how: How) -> Judge {
+    let of = |members: &[Option<ClientMember>]| {
+        members.iter().flatten().next().map(|member| member.superblock.set_uuid)
+    };
+    let (array, shape) = (of(&config.members), config.params);
+    Box::new(move |places| {
+        let node = |place: &VolumeAddress| NodeArg {
+            address: place.address.clone(),
+            volume: Some(place.volume.clone()),
+        };
+        let volumes: Vec<NodeArg> = places.iter().map(node).collect();
+        let options = Options { unclean: true, ..Options::default() };
+        let judged = judge(&volumes, None, options, how.network, (false, how.timeout));
+        let judged = judged.map_err(Failure::into_refusal)?;
+        let plan = judged.start().cloned().map_err(|(_, why)| why)?;
+        let absent = judged.unreachable.into_iter().map(|(node, _)| node).collect();
+        let config = config_of(&name, (plan, absent), &how, false);
+        let config = config.map_err(Failure::into_refusal)?;
+        let same = Params { session: shape.session, epoch: shape.epoch, ..config.params } == shape;
+        if of(&config.members) != array || !same {
+            return Err(Refusal::new("its nodes hold another array now", "stop it"));
+        }
+        Ok(config)
+    })
+}
+
+/// What the client is made of.
+fn config_of(
     name: &str,
     (plan, absent): (Startable, Vec<NodeArg>),
-    (schedule, timeout): (WriteSchedule, Duration),
-    network: Network,
+    &How { schedule, timeout, .. }: &How,
     force: bool,
-) -> Result<Assembled, Failure> {
+) -> Result<ClientConfig, Failure> {
     let planner = match schedule {
         WriteSchedule::Mix | WriteSchedule::Encoder => Planner::Encoder { node: 0 },
         WriteSchedule::Chain => Planner::Chain,
@@ -428,20 +465,18 @@ fn assembled(
     let params = Params::for_array(plan.family, nodes, plan.chunk_bytes, plan.stripes, planner)
         .map_err(|error| Failure::explained("assemble", name, error))?;
     let (session, _) = Uuid::new_v4().as_u64_pair();
-    let config = ClientConfig {
-        // Where this is not enough the nodes say so.
-        params: Params { session, epoch: 1, ..params },
-        members: plan.members,
-        absent: absent
-            .into_iter()
-            .map(|node| (node.address, node.volume.unwrap_or_default()))
-            .collect(),
+    // Where this epoch is not enough the nodes say so.
+    let config = ClientConfig::new(Params { session, epoch: 1, ..params }, plan.members);
+    let places = absent.into_iter().map(|node| (node.address, node.volume.unwrap_or_default()));
+    Ok(ClientConfig {
+        absent: places.collect(),
+        spares: plan.spares,
         bitmap: plan.bitmap,
         read_only: plan.read_only,
-        looks: false,
         mix: schedule == WriteSchedule::Mix,
+        spare_patience_ms: SPARE_PATIENCE_MS,
         node_timeout_ms: u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX),
         force,
-    };
-    Ok(Assembled::Cluster { config, network })
+        ..config
+    })
 }

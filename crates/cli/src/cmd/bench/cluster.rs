@@ -57,7 +57,10 @@ fn options(args: &ClusterArgs, level: &str) -> Result<Options, Failure> {
         (args.reads, Pattern::Read),
         (args.degraded_reads, Pattern::ReadOneLost),
         (args.degraded_reads, Pattern::ReadTwoLost),
+        (args.degraded_writes, Pattern::WriteOneLost),
+        (args.degraded_writes, Pattern::WriteTwoLost),
         (args.small_writes, Pattern::Write4k),
+        (args.durable_writes, Pattern::Write4kDurable),
         (args.rebuild, Pattern::Rebuild),
     ];
     let sweep = Sweep {
@@ -66,6 +69,7 @@ fn options(args: &ClusterArgs, level: &str) -> Result<Options, Failure> {
         nodes: args.nodes.clone(),
         clients: args.clients.clone(),
         block_bytes: args.block.iter().map(|block| block.0).collect(),
+        policies: args.policies.iter().copied().map(Into::into).collect(),
         storage: args.storage.iter().copied().map(Into::into).collect(),
         fabric: args.fabric.clone(),
         link_bit_s: args.link,

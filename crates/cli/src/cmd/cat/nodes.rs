@@ -100,7 +100,7 @@ fn config(plan: Startable, network: Network, object: &str) -> Result<Assembled, 
     (params.wide.count, params.narrow.count) = (nodes, nodes);
     let config = ClientConfig::new(params, plan.members);
     let config = ClientConfig { bitmap: plan.bitmap, read_only: true, looks: true, ..config };
-    Ok(Assembled::Cluster { config, network })
+    Ok(Assembled::Cluster { config, network, again: None })
 }
 
 fn copy(array: &Private, object: &str, offset: u64, length: u64) -> Result<(), Failure> {

@@ -3,6 +3,7 @@
 
 mod memory;
 mod nodes;
+mod votes;
 
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -48,6 +49,10 @@ pub(super) fn run(run_dir: &Path, args: &CreateArgs) -> Result<(), Failure> {
     }
     if args.members.iter().any(|member| matches!(member, MemberArg::Node(_))) {
         return nodes::run(args);
+    }
+    if !args.witness.is_empty() {
+        let reason = "witnesses are for arrays over nodes";
+        return Err(Failure::usage("create", &args.name, reason, "leave --witness out"));
     }
     on_devices(args)
 }
@@ -147,7 +152,7 @@ fn bitmap(args: &CreateArgs) -> Result<NewBitmap, Failure> {
         Some("resync") => NewBitmap::None,
         Some("bitmap") => NewBitmap::Internal { chunk_bytes: None },
         // What a node missed that was away is known by the bitmap all the same.
-        Some("journal") if over_nodes(args) => return Ok(asked),
+        Some("journal" | "ppl") if over_nodes(args) => return Ok(asked),
         Some(policy @ ("journal" | "ppl")) => {
             let reason = format!("consistency policy {policy} is not in this version");
             return Err(usage(&reason, "use resync or bitmap"));

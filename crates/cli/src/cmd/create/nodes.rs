@@ -13,6 +13,7 @@ use braid_host::fabric::Network;
 use braid_host::remote::{self, MAX_META_BYTES, Remote, RemoteError};
 use uuid::Uuid;
 
+use super::votes;
 use super::{bitmap, check_counts, check_name, now, stored_name, typed};
 use crate::args::{CreateArgs, MemberArg, NodeArg};
 use crate::cmd::found::mixed;
@@ -40,12 +41,17 @@ pub(super) fn run(args: &CreateArgs) -> Result<(), Failure> {
     check_name(args)?;
     let family = family(&typed(args))?;
     let places = places(args)?;
-    check_options(args)?;
     check_counts(args)?;
-    let blueprint = blueprint(args, family, places.len())?;
+    let nodes: Vec<NodeArg> = places.iter().map(|place| place.node.clone()).collect();
+    votes::witnesses(args, &nodes)?;
+    let array = Uuid::new_v4().into_bytes();
+    let blueprint = blueprint(args, array, family, places.len())?;
     let network = network("create", &args.network)?;
     let mut remotes = reach(&places, network)?;
-    make(&places, &mut remotes, &blueprint)?;
+    // Spares have no vote.
+    let members = &nodes[..nodes.len() - args.spare_devices as usize];
+    let vote = || votes::record(array, members, &args.witness, network);
+    make(&places, &mut remotes, &blueprint, vote)?;
     let words: Vec<String> =
         places.iter().map(|place| shell_word(&place.node.to_string())).collect();
     let (option, name) = (options(&args.network), shell_word(&args.name));
@@ -95,17 +101,12 @@ fn on_the_node_of(other: &NodeArg) -> String {
     format!("is on the same node as {other}: both would be lost together")
 }
 
-/// Options that have no meaning here.
-fn check_options(args: &CreateArgs) -> Result<(), Failure> {
-    let usage =
-        |reason: &str, next: &'static str| Failure::usage("create", &args.name, reason, next);
-    if args.spare_devices > 0 {
-        return Err(usage("an array over nodes has no spares", "leave --spare-devices out"));
-    }
-    Ok(())
-}
-
-fn blueprint(args: &CreateArgs, family: Family, nodes: usize) -> Result<Blueprint, Failure> {
+fn blueprint(
+    args: &CreateArgs,
+    set_uuid: [u8; 16],
+    family: Family,
+    nodes: usize,
+) -> Result<Blueprint, Failure> {
     let usage =
         |reason: &str, next: &'static str| Failure::usage("create", &args.name, reason, next);
     let Some(size) = args.size else {
@@ -121,31 +122,44 @@ fn blueprint(args: &CreateArgs, family: Family, nodes: usize) -> Result<Blueprin
     let chunk_bytes = chunk_bytes.transpose()?;
     let array = NewArray {
         name: stored_name(&args.name),
-        set_uuid: Uuid::new_v4().into_bytes(),
+        set_uuid,
         ctime: now(),
         family,
         chunk_bytes,
         size_bytes: size.0,
         bitmap: bitmap(args)?,
         journal_bytes: journal_bytes(args, family)?,
+        parts_only: policy(args, family) == Some("ppl"),
     };
     let uuids: Vec<_> = (0..nodes).map(|_| Uuid::new_v4().into_bytes()).collect();
-    array.plan(&uuids).map_err(|error: CreateError| {
+    let (roles, spares) = uuids.split_at(args.raid_devices as usize);
+    array.plan(roles, spares).map_err(|error: CreateError| {
         Failure::explained("create", &args.name, error).with_code(Failure::USAGE)
     })
+}
+
+/// The consistency policy that was asked for; `ppl` where nobody asks for any and there are
+/// parities.
+fn policy(args: &CreateArgs, family: Family) -> Option<&str> {
+    let usual = args.bitmap.is_none() && family.has_parities();
+    args.consistency_policy.as_deref().or(usual.then_some("ppl"))
 }
 
 /// What a journal takes of each volume.
 fn journal_bytes(args: &CreateArgs, family: Family) -> Result<u64, Failure> {
     let usage =
         |reason: &str, next: &'static str| Err(Failure::usage("create", &args.name, reason, next));
-    let journal = args.consistency_policy.as_deref() == Some("journal");
+    let policy = policy(args, family);
+    let journal = matches!(policy, Some("journal" | "ppl"));
     let bytes = args.journal_size.map_or(DEFAULT_JOURNAL_BYTES, |size| size.0);
     if !journal && args.journal_size.is_some() {
-        return usage("there is no journal", "say --consistency-policy journal, too");
+        return usage("there is no journal", "say --consistency-policy journal or ppl, too");
     }
     if journal && !family.is_redundant() {
         return usage("an array without redundancy has no journal", "use another level");
+    }
+    if policy == Some("ppl") && !family.has_parities() {
+        return usage("policy ppl is for levels with parity", "use journal or bitmap");
     }
     if journal && !(MIN_JOURNAL_BYTES..=MAX_JOURNAL_BYTES).contains(&bytes) {
         return usage("a journal is of 16M to 4G", "leave --journal-size out for 64M");
@@ -186,8 +200,13 @@ fn reach(places: &[Place], network: Network) -> Result<Vec<Remote>, Failure> {
 }
 
 /// Makes the volumes and writes what they carry; all or none stay. The superblocks, which make them
-/// members, come last.
-fn make(places: &[Place], remotes: &mut [Remote], blueprint: &Blueprint) -> Result<(), Failure> {
+/// members, come last, after the `vote`.
+fn make(
+    places: &[Place],
+    remotes: &mut [Remote],
+    blueprint: &Blueprint,
+    vote: impl FnOnce() -> Result<(), (String, RemoteError)>,
+) -> Result<(), Failure> {
     let mut made = 0;
     let mut result = Ok(());
     for (place, remote) in places.iter().zip(&mut *remotes) {
@@ -197,20 +216,25 @@ fn make(places: &[Place], remotes: &mut [Remote], blueprint: &Blueprint) -> Resu
         }
         made += 1;
     }
-    let mut culprit = made;
+    let mut culprit = places.get(made).map(|place| place.node.to_string()).unwrap_or_default();
     if result.is_ok()
         && let Some((index, other)) = same_node(remotes)
     {
         let next = "use another node";
         let why = Refusal::new(on_the_node_of(&places[other].node), next);
         result = Err(RemoteError { why, busy: false, unreachable: false });
-        culprit = index;
+        culprit = places[index].node.to_string();
+    }
+    if result.is_ok()
+        && let Err((address, error)) = vote()
+    {
+        (culprit, result) = (address, Err(error));
     }
     for last in [false, true] {
         for (index, remote) in remotes.iter_mut().enumerate() {
             if result.is_ok() {
                 result = write(remote, &blueprint.writes[index], last);
-                culprit = index;
+                culprit = places[index].node.to_string();
             }
         }
     }
@@ -223,7 +247,7 @@ fn make(places: &[Place], remotes: &mut [Remote], blueprint: &Blueprint) -> Resu
         [] => format!("{}; no volume was left behind", error.why.next.advice),
         _ => format!("{}; then remove these volumes: {}", error.why.next.advice, left.join(" ")),
     };
-    Err(Failure::refused("create", &places[culprit].node, error.why.reason, next))
+    Err(Failure::refused("create", culprit, error.why.reason, next))
 }
 
 /// Writes the superblock, or what comes before it.

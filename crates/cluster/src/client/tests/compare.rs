@@ -7,9 +7,17 @@ use super::super::extent::{Extent, Want, Whom};
 use super::*;
 use crate::Set;
 
-/// Reads that a node was asked for, by role.
+/// Digests and contents that nodes were asked for, by role.
 fn asked(actions: &[Action]) -> Vec<(u16, u16)> {
-    reads(actions).into_iter().map(|(peer, slot)| (peer.0 as u16, slot)).collect()
+    let digest = |action: &Action| match action {
+        Action::Fabric(FabricOp::Send { peer, bytes }) => match Message::decode(bytes) {
+            Ok((_, Message::Digest { slot, .. })) => Some((*peer, slot)),
+            _ => None,
+        },
+        _ => None,
+    };
+    let all = actions.iter().filter_map(digest).chain(reads(actions));
+    all.map(|(peer, slot)| (peer.0 as u16, slot)).collect()
 }
 
 /// Stripes and modes of the slice-sets that are opened.
@@ -38,8 +46,8 @@ fn put_all(client: &mut Client, asked: &[(u16, u16)]) {
     placed(client, &asked.iter().map(of).collect::<Vec<_>>());
 }
 
-/// The comparisons that a batch asks for; everything else is done.
-fn comparisons(client: &mut Client) -> (Vec<IoId>, Vec<Action>) {
+/// The comparisons that a batch asks for, and of how many bytes; everything else is done.
+fn comparisons(client: &mut Client) -> (Vec<(IoId, u32)>, Vec<Action>) {
     let (mut wanted, mut rest) = (Vec::new(), Vec::new());
     loop {
         let batch = run(client, |_, _| false);
@@ -48,8 +56,12 @@ fn comparisons(client: &mut Client) -> (Vec<IoId>, Vec<Action>) {
         }
         for action in batch {
             match action {
-                Action::Compute { io, compute: Compute::Compare { .. } } => wanted.push(io),
-                Action::Compute { io, .. } => {
+                Action::Compute { io, compute: Compute::Compare { a, b } } => {
+                    assert_eq!(a.len, b.len);
+                    wanted.push((io, a.len));
+                }
+                Action::Compute { io, compute: Compute::Sum { inputs, outputs, .. } } => {
+                    assert!(inputs.iter().all(|input| input.len == outputs[0].len));
                     client.handle(Instant(4), Event::Done { io, result: Ok(Outcome::Done) });
                 }
                 action => rest.push(action),
@@ -65,18 +77,38 @@ fn differs(client: &mut Client, io: IoId, p_differs: u64) {
 
 /// Answers everything until nothing more comes, with parities that fit: what came besides.
 fn goes_well(client: &mut Client, first: Vec<Action>) -> Vec<Action> {
+    goes(client, first, &[])
+}
+
+/// The same, with what the first comparisons of so many bytes find, and parities that fit
+/// otherwise.
+fn goes(client: &mut Client, first: Vec<Action>, found: &[(u32, u64)]) -> Vec<Action> {
+    let mut found: BTreeMap<u32, u64> = found.iter().copied().collect();
     let mut all = first;
     let mut seen = 0;
     loop {
         put_all(client, &asked(&all[seen..]));
         seen = all.len();
         let (wanted, rest) = comparisons(client);
-        wanted.iter().for_each(|&io| differs(client, io, 0));
+        for &(io, len) in &wanted {
+            differs(client, io, found.remove(&len).unwrap_or(0));
+        }
         all.extend(rest);
         if seen == all.len() && wanted.is_empty() {
             return all;
         }
     }
+}
+
+/// Where the array is said not to fit: sector, sectors and member.
+fn told(actions: &[Action]) -> Vec<(u64, u32, Option<MemberId>)> {
+    let mismatch = |action: &Action| match action {
+        Action::Notify(ArrayEvent::Mismatch { array_sector, sectors, member, .. }) => {
+            Some((*array_sector, *sectors, *member))
+        }
+        _ => None,
+    };
+    actions.iter().filter_map(mismatch).collect()
 }
 
 fn ended(actions: &[Action]) -> Option<(SyncAction, u64, SyncEnd)> {
@@ -89,7 +121,7 @@ fn ended(actions: &[Action]) -> Option<(SyncAction, u64, SyncEnd)> {
 }
 
 #[test]
-fn a_check_reads_every_block_and_gives_its_buffers_back() {
+fn a_check_of_what_fits_asks_for_digests_and_gives_its_buffers_back() {
     let mut client = client(Planner::Encoder { node: 0 });
     run(&mut client, |_, _| false);
     let free = client.staging.free();
@@ -97,8 +129,45 @@ fn a_check_reads_every_block_and_gives_its_buffers_back() {
     assert!(client.staging.free() < free);
     let all = goes_well(&mut client, begun);
     assert_eq!(asked(&all).len(), 30, "three blocks of each of ten stripes");
+    assert_eq!(reads(&all), []);
     assert_eq!(ended(&all), Some((SyncAction::Check, 0, SyncEnd::Complete)));
     assert_eq!((client.staging.free(), opened(&all).len()), (free, 0));
+    assert!(client.compares.is_empty() && client.working.is_empty());
+}
+
+#[test]
+fn where_digests_do_not_fit_the_contents_are_read_and_say_what_is_true() {
+    for (contents, expected) in [(0, 0), (1, 1)] {
+        let mut client = client(Planner::Encoder { node: 0 });
+        run(&mut client, |_, _| false);
+        let free = client.staging.free();
+        let begun = scrub(&mut client, false);
+        let all = goes(&mut client, begun, &[(64, 1), (4096, contents)]);
+        assert_eq!((asked(&all).len(), reads(&all).len()), (33, 3));
+        assert_eq!(told(&all).len(), expected);
+        let sectors = 8 * expected as u64;
+        assert_eq!(ended(&all), Some((SyncAction::Check, sectors, SyncEnd::Complete)));
+        assert_eq!(client.staging.free(), free);
+    }
+}
+
+#[test]
+fn a_node_lost_before_the_contents_are_read_ends_a_check() {
+    let mut client = client(Planner::Encoder { node: 0 });
+    run(&mut client, |_, _| false);
+    let free = client.staging.free();
+    let begun = scrub(&mut client, false);
+    put_all(&mut client, &asked(&begun));
+    let (wanted, mut rest) = comparisons(&mut client);
+    lose(&mut client, 1);
+    wanted.iter().for_each(|&(io, _)| differs(&mut client, io, 1));
+    rest.extend(run(&mut client, |_, _| false));
+    let all = goes_well(&mut client, rest);
+    assert_eq!((reads(&all), told(&all)), (vec![], vec![]));
+    let (action, sectors, end) = ended(&all).expect("an end");
+    assert_eq!((action, sectors), (SyncAction::Check, 0));
+    assert!(matches!(end, SyncEnd::Interrupted { .. }), "{end:?}");
+    assert_eq!(client.staging.free(), free);
     assert!(client.compares.is_empty() && client.working.is_empty());
 }
 
@@ -139,7 +208,7 @@ fn a_write_waits_for_the_comparison_of_its_slice_alone() {
     assert_eq!(sets.iter().map(|set| set.stripe).collect::<Vec<_>>(), [9]);
     put_all(&mut client, &asked(&begun));
     let (wanted, mut rest) = comparisons(&mut client);
-    wanted.iter().for_each(|&io| differs(&mut client, io, 0));
+    wanted.iter().for_each(|&(io, _)| differs(&mut client, io, 0));
     rest.extend(run(&mut client, |_, _| false));
     assert!(opened(&rest).iter().any(|set| set.stripe == 0 && set.mode == Mode::Full));
 }
@@ -150,22 +219,23 @@ fn the_slice_set_of_a_repair_comes_before_a_write_that_waited() {
     run(&mut client, |_, _| false);
     let begun = scrub(&mut client, true);
     submit(&mut client, Op::Write { fua: false }, 0, STRIPE_SECTORS);
-    // Two read slots at each node: stripes 0 and 1.
+    // Two read slots at each node: digests of stripes 0 and 1, and of those after them.
     put_all(&mut client, &asked(&begun));
+    let (wanted, rest) = comparisons(&mut client);
+    differs(&mut client, wanted[0].0, 1);
+    put_all(&mut client, &asked(&rest));
+    let (others, rest) = comparisons(&mut client);
+    others.iter().for_each(|&(io, _)| differs(&mut client, io, 0));
+    assert_eq!(reads(&rest).len(), 3, "the contents of stripe 0");
+    put_all(&mut client, &asked(&rest));
     let (wanted, _) = comparisons(&mut client);
-    differs(&mut client, wanted[0], 1);
+    differs(&mut client, wanted[0].0, 1);
     let after = run(&mut client, |_, _| false);
     let sets = opened(&after);
     assert_eq!(sets.len(), 1, "{sets:?}");
     let (stripe, mode, touched) = (sets[0].stripe, sets[0].mode, sets[0].touched.count());
     assert_eq!((stripe, mode, touched), (0, Mode::Reconstruct, 0));
-    let told = after.iter().find_map(|action| match action {
-        Action::Notify(ArrayEvent::Mismatch { array_sector, sectors, member, .. }) => {
-            Some((*array_sector, *sectors, *member))
-        }
-        _ => None,
-    });
-    assert_eq!(told, Some((0, 8, None)));
+    assert_eq!(told(&after), [(0, 8, None)]);
     store(&mut client, (sets[0].position, sets[0].turn));
     let sets = opened(&run(&mut client, |_, _| false));
     assert!(sets.iter().any(|set| set.stripe == 0 && set.mode == Mode::Full), "{sets:?}");

@@ -2,14 +2,15 @@
 
 use super::super::takeover::{Decision, Findings, Grant, decide};
 use super::*;
-use crate::view::View;
+use crate::view::{View, Witness};
 
 const N: u16 = 5;
 
 /// The newest view that all have been told of: all five, as they were started first.
 fn view(torn: bool) -> View {
     let members = (0..N).map(|role| 100 + u64::from(role)).collect();
-    View { epoch: 3, count: 1, torn, members, voters: (0..u64::from(N)).collect(), voted: vec![] }
+    let voters = (0..u64::from(N)).collect();
+    View { epoch: 3, count: 1, torn, members, voters, ..View::default() }
 }
 
 /// These roles are there, of which some were started again.
@@ -21,24 +22,44 @@ fn grants(there: &[u16], anew: &[u16], torn: bool) -> BTreeMap<u16, Grant> {
     there.iter().map(grant).collect()
 }
 
+static NONE_LOST: BTreeSet<u16> = BTreeSet::new();
+
 fn decided(
     grants: &BTreeMap<u16, Grant>,
     marked: bool,
     vouched: bool,
 ) -> Result<Decision, Refusal> {
-    decide(&Findings {
+    decide(&findings(grants, marked, vouched))
+}
+
+fn findings(grants: &BTreeMap<u16, Grant>, marked: bool, vouched: bool) -> Findings<'_> {
+    Findings {
         epoch: 4,
         nodes: N,
         grants,
         in_sync: &|_| true,
-        lost: &BTreeSet::new(),
+        lost: &NONE_LOST,
         alone: vouched,
         vouched,
         survives: &|lost| (0..N).filter(|&role| lost(role)).count() <= 2,
         parities: true,
         marked,
         recorded: false,
-    })
+        ppl: false,
+    }
+}
+
+#[test]
+fn what_is_not_recorded_keeps_nobody_from_starting_and_is_not_believed() {
+    // Three died, and one of the others is not there.
+    let grants = grants(&[0, 1, 2, 3], &[1, 2, 3], false);
+    let findings = findings(&grants, true, false);
+    decide(&findings).expect_err("parities are in doubt");
+    let ppl = decide(&Findings { ppl: true, ..findings }).expect("it starts");
+    assert!(ppl.view.torn && !ppl.fits && !ppl.soft);
+    let recorded = decide(&Findings { recorded: true, ppl: true, ..findings }).expect("it starts");
+    assert!(!recorded.view.torn && recorded.fits);
+    assert_eq!(holders(&ppl), [0, 1, 2, 3]);
 }
 
 fn holders(decision: &Decision) -> Vec<u16> {
@@ -79,4 +100,47 @@ fn parities_are_in_doubt_where_too_few_never_died() {
         let clean = decided(&grants, false, false).expect("nothing was under way");
         assert_eq!(holders(&clean), there);
     }
+}
+
+/// A mirror of two whose witness is node 9; these roles are there, and it is.
+fn mirror(there: &[u16], witness: bool, alone: bool) -> Result<Decision, Refusal> {
+    let witnesses = vec![Witness { node: 9, address: "w:7000".into() }];
+    let (members, voters) = (vec![100, 101], vec![0, 1, 9]);
+    let before = View { epoch: 3, count: 1, members, voters, witnesses, ..View::default() };
+    // Role 1 was lost, of which it has not heard.
+    let after = View { count: 2, members: vec![100, 0], ..before.clone() };
+    let grant = |&role: &u16| {
+        let view = if role == 1 { before.clone() } else { after.clone() };
+        let node = if role < 2 { role } else { 9 };
+        (role, Grant { view, incarnation: 100 + u64::from(role), node: node.into() })
+    };
+    let grants = there.iter().chain(&[2][..usize::from(witness)]).map(grant).collect();
+    decide(&Findings {
+        epoch: 4,
+        nodes: 2,
+        grants: &grants,
+        in_sync: &|role| role < 2,
+        lost: &BTreeSet::new(),
+        alone,
+        vouched: alone,
+        survives: &|lost| !lost(0) || !lost(1),
+        parities: false,
+        marked: true,
+        recorded: false,
+        ppl: false,
+    })
+}
+
+#[test]
+fn a_witness_has_a_vote_and_knows_who_was_lost() {
+    let decision = mirror(&[0], true, false).expect("two of three");
+    assert_eq!(decision.view.members, [100, 0]);
+    assert_eq!((decision.view.voters.len(), decision.view.witnesses.len()), (3, 1));
+    let why = mirror(&[0], false, false).expect_err("one of three");
+    assert!(why.next.advice.contains("the witness at w:7000"), "{why}");
+    let why = mirror(&[1], true, false).expect_err("it has missed writes");
+    assert!(why.reason.contains("missed writes"), "{why}");
+    // Whoever insists has that one as it is.
+    assert_eq!(mirror(&[1], true, true).expect("somebody answers for it").view.members, [0, 101]);
+    assert_eq!(mirror(&[0, 1], true, false).expect("all").stale, [1]);
 }

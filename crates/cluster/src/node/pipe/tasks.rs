@@ -66,7 +66,8 @@ impl Pipe {
         }
         let most = self.pipeline.arrivals(imm.position, self.role) as usize;
         let known = position.early.iter().any(|early| early.imm == imm);
-        if !self.write || known || position.early.len() >= most {
+        let barred = !self.write || !self.whole && !self.pipeline.base().contains(&imm.position);
+        if barred || known || position.early.len() >= most {
             return Err(Violation("a slice that nobody waits for"));
         }
         position.early.push(Early { imm, from, placed });

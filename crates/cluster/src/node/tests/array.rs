@@ -72,8 +72,19 @@ pub(super) fn params(family: Family, nodes: u16, planner: Planner) -> Params {
 
 impl Array {
     pub(super) fn new(family: Family, nodes: u16, planner: Planner, seed: u64) -> Self {
+        let world = World::new(usize::from(nodes), ARENA_BYTES, seed);
+        Self::on(world, family, nodes, planner)
+    }
+
+    /// On nodes that give this much memory to rings.
+    pub(super) fn lean(family: Family, nodes: u16, ring_bytes: u64) -> Self {
+        let mut world = World::new(usize::from(nodes), ARENA_BYTES, 5);
+        world.limit_rings(ring_bytes);
+        Self::on(world, family, nodes, ENCODER)
+    }
+
+    fn on(mut world: World, family: Family, nodes: u16, planner: Planner) -> Self {
         let pipeline = Pipeline::new(params(family, nodes, planner)).expect("a pipeline");
-        let mut world = World::new(usize::from(nodes), ARENA_BYTES, seed);
         let stripes = pipeline.params().stripes;
         let bytes = DATA_SECTOR * 512 + pipeline.member_byte(stripes, 0, 0);
         let peers: Vec<PeerId> = (0..usize::from(nodes)).map(|site| world.dial(site)).collect();
@@ -156,6 +167,7 @@ impl Array {
             fua: false,
             touched: Touched::all(self.pipeline.data_blocks()),
             missing: Roles::NONE,
+            log: true,
         }
     }
 

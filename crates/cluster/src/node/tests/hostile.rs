@@ -177,10 +177,20 @@ fn reads_that_do_not_fit_end_the_pipeline() {
     let read = |slot, sector, bytes| Message::Read { slot, sector, bytes, to: 0 };
     let bad =
         [read(3, 0, 512), read(0, 0, 0), read(0, 0, 100), read(0, 0, 16384), read(0, 1 << 60, 512)];
-    for message in bad {
-        is_violation(|array, peer| array.world.send(peer, &message));
+    let digest = |slot, sector, bytes| Message::Digest { slot, sector, bytes, to: 0 };
+    let no_digests = [
+        digest(3, 0, 4096),
+        digest(0, 0, 0),
+        digest(0, 0, 512),
+        digest(0, 0, 16384),
+        digest(0, 1 << 60, 4096),
+    ];
+    for message in bad.iter().chain(&no_digests) {
+        is_violation(|array, peer| array.world.send(peer, message));
     }
-    is_violation(|array, peer| (0..3).for_each(|_| array.world.send(peer, &read(0, 0, 512))));
+    for message in [read(0, 0, 512), digest(0, 0, 4096)] {
+        is_violation(|array, peer| (0..3).for_each(|_| array.world.send(peer, &message)));
+    }
 }
 
 #[test]
@@ -320,6 +330,9 @@ fn any_message(array: &mut Array) -> Message {
             let touched = array.some();
             let mode = [Mode::Delta, Mode::Reconstruct][usize::from(number % 2)];
             Message::Open { set: Set { mode, touched, ..set } }
+        }
+        11 if number.is_multiple_of(2) => {
+            Message::Digest { slot: number, sector, bytes: 4096, to: 0 }
         }
         11 => Message::Read { slot: number, sector, bytes: 512, to: 0 },
         _ => Message::Missing { imm: u32::from(number) << 12 | sector as u32 },

@@ -4,6 +4,7 @@ mod hostile;
 mod restore;
 mod sets;
 mod setup;
+mod share;
 mod thin;
 mod votes;
 mod world;

@@ -9,7 +9,7 @@ use super::array::{Array, DATA_SECTOR, ENCODER, params};
 use super::world::World;
 use crate::Node;
 use crate::family::Family;
-use crate::wire::Message;
+use crate::wire::{Message, PeerAddress};
 
 fn create(tag: u32, name: &str) -> Message {
     Message::CreateVolume { tag, name: name.to_owned(), bytes: 1 << 20 }
@@ -280,6 +280,34 @@ fn reads_come_and_slots_are_used_again() {
 }
 
 #[test]
+fn a_digest_is_that_of_what_is_stored_and_takes_a_64th() {
+    let mut array = Array::new(Family::Xor2d, 5, ENCODER, 2);
+    let (peer, start) = (array.peers[1], DATA_SECTOR as usize * 512);
+    for round in 0..50 {
+        let slot = array.world.random(3) as u16;
+        let bytes = 4096 * (1 + array.world.random(2) as usize);
+        let content = array.world.bytes(bytes);
+        let volume = array.world.sites[1].volumes.get_mut("v").expect("it is there");
+        volume[start..start + bytes].copy_from_slice(&content);
+        array.world.client_arena[1024..1024 + bytes].fill(0xee);
+        let (sector, bytes) = (DATA_SECTOR, bytes as u32);
+        array.world.send(peer, &Message::Digest { slot, sector, bytes, to: 1024 });
+        // As soon as it has come the slot is used again.
+        while array.world.placed.is_empty() {
+            assert!(array.world.step(), "round {round}");
+        }
+        assert_eq!(array.world.placed.pop(), Some((peer, slot.into())));
+        let came = &array.world.client_arena[1024..][..bytes as usize];
+        let (digest, rest) = came.split_at(bytes as usize / 64);
+        assert_eq!(digest, crate::digest::tests::of(&content), "round {round}");
+        assert!(rest.iter().all(|&byte| byte == 0xee), "round {round}");
+    }
+    array.world.sites[1].bad_sectors.insert(DATA_SECTOR + 3);
+    let digest = Message::Digest { slot: 0, sector: DATA_SECTOR, bytes: 4096, to: 0 };
+    assert_eq!(ask(&mut array.world, peer, &digest), Some(Message::ReadFailed { slot: 0 }));
+}
+
+#[test]
 fn a_stop_is_answered_when_all_is_closed() {
     for seed in 0..20 {
         let mut array = Array::writing(2, 150, seed);
@@ -301,4 +329,20 @@ fn a_stop_is_answered_when_all_is_closed() {
         assert!(array.world.sites.iter().all(|site| site.node.idle()));
         assert_eq!(array.world.sites[0].node.deadline(), None::<Instant>);
     }
+}
+
+#[test]
+fn a_node_that_is_cut_off_from_another_connects_to_a_third() {
+    let mut array = Array::connected(Family::Xor2d, 5, ENCODER, 4);
+    array.world.break_link(0, 1);
+    array.world.run();
+    array.world.heard.clear();
+    let peer = |role: u16, ring| PeerAddress { role, address: role.to_string(), ring };
+    let (two, one) = (array.peers[2], array.peers[1]);
+    let peers = vec![peer(2, array.rings[2])];
+    let answer = ask(&mut array.world, one, &Message::Connect { tag: 5, peers });
+    assert_eq!(answer, Some(Message::Ok { tag: 5 }));
+    let peers = vec![peer(1, array.rings[1])];
+    let answer = ask(&mut array.world, two, &Message::Connect { tag: 6, peers });
+    assert_eq!(answer, Some(Message::Ok { tag: 6 }));
 }

@@ -23,7 +23,7 @@ const fn grant(epoch: u32) -> Message {
 
 fn view(epoch: u32, count: u32) -> View {
     let (members, voters) = (vec![100, 101], vec![0, 1]);
-    View { epoch, count, torn: false, members, voters, voted: Vec::new() }
+    View { epoch, count, members, voters, ..View::default() }
 }
 
 const fn record(view: View) -> Message {

@@ -117,6 +117,14 @@ impl World {
         }
     }
 
+    /// Nodes give so much memory to rings.
+    pub(super) fn limit_rings(&mut self, bytes: u64) {
+        for (number, site) in (0..).zip(&mut self.sites) {
+            let space = Scratch { offset: 4096, bytes: site.arena.len() as u64 - 4096 };
+            site.node = Node::new(space, number, 100 + number).with_limit(bytes);
+        }
+    }
+
     pub(super) fn random(&mut self, below: u64) -> u64 {
         self.seed ^= self.seed << 13;
         self.seed ^= self.seed >> 7;
@@ -355,6 +363,10 @@ impl World {
                 self.pending.push(Pending::Event(site, Event::Survey { io, result }));
             }
             Action::Notify(event) => self.sites[site].said.push(event),
+            Action::Use { .. } => {}
+            Action::GiveBack { range } => {
+                self.sites[site].arena[range.start as usize..range.end as usize].fill(0xee);
+            }
             Action::Complete { .. } | Action::Abandon { .. } => {
                 unreachable!("a node has no array")
             }
@@ -387,8 +399,7 @@ impl World {
                 }
             }
             FabricOp::Admit { peer, window } => {
-                let before = self.windows.insert((site, peer), window);
-                assert_eq!(before, None, "a peer is admitted once");
+                self.windows.insert((site, peer), window);
             }
             FabricOp::HangUp { peer } | FabricOp::Cut { peer } => self.cut((site, peer), false),
         }
@@ -454,8 +465,12 @@ impl Site {
         };
         let inputs: Vec<Vec<u8>> = inputs.iter().map(|&buf| self.bytes(buf).to_vec()).collect();
         let inputs: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
-        let [output] = outputs[..] else { unreachable!("one output") };
-        braid_parity::combine(&mut [self.bytes(output)], coefs, &inputs, *accumulate);
+        let mut sums: Vec<Vec<u8>> = outputs.iter().map(|&buf| self.bytes(buf).to_vec()).collect();
+        let mut into: Vec<&mut [u8]> = sums.iter_mut().map(Vec::as_mut_slice).collect();
+        braid_parity::combine(&mut into, coefs, &inputs, *accumulate);
+        for (&output, sum) in outputs.iter().zip(&sums) {
+            self.bytes(output).copy_from_slice(sum);
+        }
         Outcome::Done
     }
 

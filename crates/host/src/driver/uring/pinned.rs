@@ -11,10 +11,19 @@ use crate::arena::{Memory, PIECE_BYTES, Piece};
 /// The kernel takes no more registered buffers; what lies beyond is used without.
 const MAX_PIECES: u64 = 1 << 14;
 
+/// What becomes of a piece.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// It is not to be registered: a part of it must not be there.
+    Barred,
+    Free,
+    Pinned,
+}
+
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Pinned {
-    pieces: Vec<bool>,
+    pieces: Vec<State>,
     /// The kernel has refused one (a limit on locked memory): it is not asked until one is free.
     refused: bool,
 }
@@ -27,34 +36,53 @@ impl Pinned {
         let pieces = (memory.len_bytes() as u64).div_ceil(PIECE_BYTES).min(MAX_PIECES);
         let count = u32::try_from(pieces).unwrap_or(0);
         let refused = ring.submitter().register_buffers_sparse(count).is_err();
-        Self { pieces: vec![false; count as usize], refused }
+        let state = if memory.is_lean() { State::Barred } else { State::Free };
+        Self { pieces: vec![state; count as usize], refused }
     }
 
     /// The registered buffer in which a range lies, if it lies in one.
     pub(super) fn index_of(&mut self, ring: &Ring, memory: &Memory, range: Buf) -> Option<u16> {
         let (first, last) = Piece::around(range);
         let pinned = self.pieces.get_mut(first.0 as usize)?;
-        if first != last {
+        if first != last || *pinned == State::Barred {
             return None;
         }
-        if !*pinned && !self.refused {
+        if *pinned == State::Free && !self.refused {
             let whole = memory.piece(first);
             let address = memory.address(whole).cast();
             let piece = libc::iovec { iov_base: address, iov_len: whole.len as usize };
-            *pinned = update(ring, first, piece);
-            self.refused = !*pinned;
+            self.refused = !update(ring, first, piece);
+            *pinned = if self.refused { State::Free } else { State::Pinned };
         }
-        if *pinned { u16::try_from(first.0).ok() } else { None }
+        if *pinned == State::Pinned { u16::try_from(first.0).ok() } else { None }
     }
 
     /// Lets go of a piece on which there is no I/O.
     pub(super) fn let_go(&mut self, ring: &Ring, piece: Piece) {
-        let Some(pinned) = self.pieces.get_mut(piece.0 as usize) else { return };
-        if std::mem::replace(pinned, false) {
+        let Some(state) = self.pieces.get_mut(piece.0 as usize) else { return };
+        if *state == State::Pinned {
+            *state = State::Free;
             let nothing = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
             let gone = update(ring, piece, nothing);
             debug_assert!(gone, "the kernel keeps a piece of the arena");
             self.refused = false;
+        }
+    }
+
+    /// A piece may be registered.
+    pub(super) fn allow(&mut self, piece: Piece) {
+        if let Some(state) = self.pieces.get_mut(piece.0 as usize)
+            && *state == State::Barred
+        {
+            *state = State::Free;
+        }
+    }
+
+    /// A piece may not be registered any more.
+    pub(super) fn bar(&mut self, ring: &Ring, piece: Piece) {
+        self.let_go(ring, piece);
+        if let Some(state) = self.pieces.get_mut(piece.0 as usize) {
+            *state = State::Barred;
         }
     }
 }

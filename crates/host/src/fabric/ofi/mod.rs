@@ -39,7 +39,7 @@ use crate::driver::{self, Driver, Op, Outgoing as DriverOutgoing};
 use crate::fabric::frame::Provider;
 use crate::fabric::greet::{Greeted, Greeter, Met, Says};
 use crate::fabric::tcp::connection;
-use crate::fabric::{Fabric, Network};
+use crate::fabric::{Fabric, Network, Protection};
 use crate::system::{describe, refused_by_system};
 use crate::token::{FabricToken, Token};
 
@@ -298,6 +298,10 @@ impl Fabric for Ofi {
     }
 
     fn flush(&mut self, _: &mut Driver<Token>) {}
+
+    fn protection(&self) -> Protection {
+        self.greeter.protection(self.peers.values().filter(|peer| peer.link.is_some()).count(), 0)
+    }
 
     fn completed(
         &mut self,

@@ -174,6 +174,10 @@ impl Connection {
     }
 
     /// Its buffer.
+    pub(super) const fn seals_slices(&self) -> bool {
+        self.output.seals_slices()
+    }
+
     pub(super) const fn room(&self) -> Buf {
         self.input.room()
     }

@@ -26,7 +26,7 @@ use self::output::Frame;
 use crate::arena::Place;
 use crate::driver::{Driver, Op, Outgoing};
 use crate::fabric::greet::{Greeted, Greeter, Met, Says};
-use crate::fabric::{Fabric, Network};
+use crate::fabric::{Fabric, Network, Protection};
 use crate::system::describe;
 use crate::token::{FabricToken, Token};
 use slab::Slab;
@@ -253,6 +253,12 @@ impl Fabric for Tcp {
                 self.settle(index);
             }
         }
+    }
+
+    fn protection(&self) -> Protection {
+        let known = self.peers.values().flatten().map(|&index| &self.connections[index]);
+        let (sealed, open): (Vec<_>, Vec<_>) = known.partition(|known| known.seals_slices());
+        self.greeter.protection(sealed.len() + open.len(), sealed.len())
     }
 
     fn completed(

@@ -48,6 +48,10 @@ impl Output {
     }
 
     /// Appends a frame.
+    pub(super) const fn seals_slices(&self) -> bool {
+        self.slices.is_some()
+    }
+
     pub(super) fn enqueue(&mut self, frame: Frame) -> Result<(), String> {
         if let Frame::Message(bytes) = &frame {
             self.queued_bytes += bytes.len();

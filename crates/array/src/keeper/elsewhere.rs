@@ -1,0 +1,74 @@
+//! What superblocks say of an array whose nodes have journals: what is written may be recorded
+//! there and not where it belongs, and whole stripes neither here nor there.
+
+use super::Keeper;
+use crate::format::superblock::feature;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Elsewhere {
+    /// What each journal holds; 0 without any.
+    pub(super) journal_bytes: u64,
+    /// Whole stripes are not recorded.
+    parts_only: bool,
+    /// Some may be on their way: since this update the superblocks say so.
+    unrecorded: Option<u64>,
+}
+
+impl Elsewhere {
+    /// Nothing is being written, and a flush comes next.
+    pub(super) const fn all_is_durable(&mut self) {
+        self.unrecorded = None;
+    }
+
+    /// The bits of superblocks that do not say clean; or do, though something is not `in_line`:
+    /// where whole stripes are not recorded, what is said of that has to be known longer.
+    pub(super) fn features(&self, clean: bool, in_line: bool) -> u32 {
+        if clean && (in_line || !self.parts_only) {
+            return 0;
+        }
+        self.all_features()
+    }
+
+    /// All bits that are due.
+    pub(super) fn all_features(&self) -> u32 {
+        if self.journal_bytes == 0 {
+            return 0;
+        }
+        let ppl = if self.parts_only { feature::NODE_PPL } else { 0 };
+        let unrecorded = self.unrecorded.map_or(0, |_| feature::NODE_UNRECORDED);
+        feature::NODE_JOURNALS | ppl | unrecorded
+    }
+}
+
+impl Keeper {
+    /// From now on what is written may be recorded in journals that hold this much each, and not
+    /// where it belongs: superblocks that do not say clean say so. With `parts_only` whole stripes
+    /// are not recorded.
+    pub fn records_elsewhere(&mut self, journal_bytes: u64, parts_only: bool) {
+        // What the last client left is not durable yet.
+        let unrecorded = self.superblock.has(feature::NODE_UNRECORDED).then_some(0);
+        self.elsewhere = Elsewhere { journal_bytes, parts_only, unrecorded };
+        if self.clean.active {
+            self.clean.ticket = self.wish_superblock(false);
+        }
+    }
+
+    /// A whole stripe is to be stored that is not recorded. Do the members know that there are such
+    /// ones?
+    pub fn may_store_unrecorded(&mut self) -> bool {
+        let ticket = match self.elsewhere.unrecorded {
+            Some(ticket) => ticket,
+            None => self.wish_superblock(false),
+        };
+        self.elsewhere.unrecorded = Some(ticket);
+        self.is_told(ticket)
+    }
+
+    /// Whatever was stored and not recorded is durable, and nothing of that kind is on its way.
+    pub fn nothing_is_unrecorded(&mut self) {
+        if self.elsewhere.unrecorded.take().is_some() && self.clean.active {
+            self.wish_superblock(false);
+        }
+    }
+}

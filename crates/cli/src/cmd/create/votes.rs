@@ -1,0 +1,81 @@
+//! Witnesses of a new array over nodes. Where there are any, its first view is recorded before its
+//! superblocks are written: who assembles it finds there who votes, and where.
+
+use std::collections::BTreeSet;
+
+use braid_array::Refusal;
+use braid_cluster::client::MAX_WITNESSES;
+use braid_cluster::view::{View, Witness};
+use braid_host::fabric::Network;
+use braid_host::remote::{Granted, Remote, RemoteError};
+use uuid::Uuid;
+
+use crate::args::{CreateArgs, NodeArg};
+use crate::failure::Failure;
+
+/// The addresses of the witnesses, on nodes of their own.
+pub(super) fn witnesses(args: &CreateArgs, members: &[NodeArg]) -> Result<(), Failure> {
+    let usage = |object: &str, reason: &str, next: &'static str| {
+        Err(Failure::usage("create", object, reason, next))
+    };
+    for (index, address) in args.witness.iter().enumerate() {
+        if members.iter().any(|member| member.address == *address) {
+            return usage(address, MEMBER, OTHER);
+        }
+        if args.witness[..index].contains(address) {
+            return usage(address, "was given twice", "name it once");
+        }
+    }
+    if args.witness.len() > MAX_WITNESSES {
+        return usage(&args.name, "so many witnesses are of no use", "name one or two");
+    }
+    Ok(())
+}
+
+const MEMBER: &str = "has a member of the array, and votes anyway";
+const OTHER: &str = "name a node that has none";
+
+/// Has all nodes record who they are. What went wrong, and with whom.
+pub(super) fn record(
+    array: [u8; 16],
+    members: &[NodeArg],
+    witnesses: &[String],
+    network: Network,
+) -> Result<(), (String, RemoteError)> {
+    if witnesses.is_empty() {
+        return Ok(());
+    }
+    let addresses: Vec<&String> =
+        members.iter().map(|member| &member.address).chain(witnesses).collect();
+    let (client, _) = Uuid::new_v4().as_u64_pair();
+    let mut asked: Vec<(Remote, Granted)> = Vec::new();
+    for address in &addresses {
+        let granted = Remote::connect(address, network).and_then(|mut remote| {
+            let granted = remote.fence(array, client)?;
+            if asked.iter().any(|(_, other)| other.node == granted.node) {
+                let why = Refusal::new("is the node of a member or of another witness", OTHER);
+                return Err(RemoteError { why, busy: false, unreachable: false });
+            }
+            Ok((remote, granted))
+        });
+        asked.push(granted.map_err(|error| ((*address).clone(), error))?);
+    }
+    let (of_members, of_witnesses) = asked.split_at(members.len());
+    let voters: BTreeSet<u64> = asked.iter().map(|(_, granted)| granted.node).collect();
+    let at = |((_, granted), address): (&(Remote, Granted), &String)| Witness {
+        node: granted.node,
+        address: address.clone(),
+    };
+    let view = View {
+        epoch: asked.iter().map(|(_, granted)| granted.epoch).max().unwrap_or(1),
+        count: 1,
+        members: of_members.iter().map(|(_, granted)| granted.incarnation).collect(),
+        voters: voters.into_iter().collect(),
+        witnesses: of_witnesses.iter().zip(witnesses).map(at).collect(),
+        ..View::default()
+    };
+    for ((remote, _), address) in asked.iter_mut().zip(&addresses) {
+        remote.record(view.clone()).map_err(|error| ((*address).clone(), error))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,67 @@
+//! A client that lets its array go, as one that dies does, and who comes after it in the same
+//! process.
+
+use super::setup::LinkState;
+use super::{Client, ClientConfig, ClientMember, Phase};
+use crate::member::{VolumeAddress, member_parts};
+
+impl Client {
+    /// It cannot go on: more nodes are away than the array can do without.
+    pub(crate) fn has_too_few(&self) -> bool {
+        let ends = self.keeper.is_read_only() || self.keeper.is_stopping() || self.takeover.fenced;
+        self.writes_over() && !ends
+    }
+
+    /// Gives up all connections, and with them whatever is under way.
+    pub(crate) fn let_go(&mut self) {
+        for role in 0..self.params().nodes {
+            if matches!(self.links[usize::from(role)].state, LinkState::Returning(_)) {
+                self.return_fails(role);
+            }
+        }
+        self.leave_absent();
+        self.leave_witnesses();
+        self.keeper.give_up();
+        self.obey();
+    }
+
+    /// Nothing of it is in flight any more.
+    pub(crate) fn has_let_go(&self) -> bool {
+        let connected = self.links.iter().any(super::Link::is_connected);
+        self.actions.is_empty() && self.ios.is_empty() && self.requests.is_empty() && !connected
+    }
+
+    /// Where its members are, spares and those that it has lost, or not found so far, too.
+    pub(crate) fn places(&self) -> Vec<VolumeAddress> {
+        let members = self.links.iter().filter_map(|link| link.member.as_ref());
+        let place = |ClientMember { address, volume, .. }: &ClientMember| VolumeAddress {
+            address: address.clone(),
+            volume: volume.clone(),
+        };
+        let spares = self.keeper.spares().filter_map(|spare| {
+            let (address, volume) = member_parts(&spare.device)?;
+            Some(VolumeAddress { address: address.to_owned(), volume: volume.to_owned() })
+        });
+        members.map(place).chain(self.absents.places()).chain(spares).collect()
+    }
+
+    pub(crate) const fn is_set_up(&self) -> bool {
+        !matches!(self.phase, Phase::Setup)
+    }
+
+    pub(crate) const fn is_stopping(&self) -> bool {
+        self.keeper.is_stopping()
+    }
+
+    /// Whatever was answered before it is there.
+    pub(crate) fn has_kept_all(&self) -> bool {
+        self.takeover.fits() || self.journals.are_used()
+    }
+
+    /// The client that comes after this one, to which nobody may come in between.
+    pub(crate) fn followed_by(&self, config: ClientConfig) -> ClientConfig {
+        let params = config.params;
+        let params = crate::pipeline::Params { epoch: self.params().epoch + 1, ..params };
+        ClientConfig { params, follows: true, first_peer: self.next_peer, ..config }
+    }
+}

@@ -1,0 +1,86 @@
+//! What of the nodes' rings is used, asked for and given back.
+
+use super::*;
+
+/// Tags of messages of a kind, with the roles they go to.
+fn told(
+    client: &Client,
+    after: &[Action],
+    tag: impl Fn(&Message) -> Option<u32>,
+) -> Vec<(u16, u32)> {
+    let sent = |action: &Action| match action {
+        Action::Fabric(FabricOp::Send { peer, bytes }) => {
+            let (_, message) = Message::decode(bytes).expect("a message");
+            let role = client.links.iter().position(|link| link.peer == *peer);
+            Some((role.expect("a link") as u16, tag(&message)?))
+        }
+        _ => None,
+    };
+    after.iter().filter_map(sent).collect()
+}
+
+fn asks(client: &Client, after: &[Action]) -> Vec<(u16, u32)> {
+    told(client, after, |message| match message {
+        Message::UseAll { tag } => Some(*tag),
+        _ => None,
+    })
+}
+
+fn gives(client: &Client, after: &[Action], everything: bool) -> Vec<(u16, u32)> {
+    told(client, after, |message| match message {
+        Message::GiveBack { tag, all } if *all == everything => Some(*tag),
+        _ => None,
+    })
+}
+
+/// A client that has found too few positions, and what it asks of whom.
+fn short() -> (Client, Vec<(u16, u32)>) {
+    let mut client = client(Planner::Encoder { node: 0 });
+    run(&mut client, |_, _| false);
+    for stripe in 0..4 {
+        submit_as(&mut client, stripe);
+    }
+    let after = run(&mut client, |_, _| false);
+    let positions = client.open.keys().filter(|at| !client.pipeline.base().contains(at)).count();
+    assert_eq!(positions, 0, "nothing is granted");
+    assert_eq!(client.open.len(), client.pipeline.base().len());
+    let asked = asks(&client, &after);
+    (client, asked)
+}
+
+fn submit_as(client: &mut Client, stripe: u64) {
+    let buf = Buf { offset: 0, len: STRIPE_SECTORS as u32 * 512 };
+    let (sector, sectors) = (stripe * STRIPE_SECTORS, STRIPE_SECTORS);
+    let op = Op::Write { fua: false };
+    let request = Request { id: RequestId(100 + stripe), op, sector, sectors, buf };
+    client.submit(Instant(2), request).expect("the array runs");
+}
+
+#[test]
+fn all_is_used_when_all_have_granted_it() {
+    let (mut client, asked) = short();
+    assert_eq!(asked.len(), usize::from(NODES));
+    for &(role, tag) in &asked[1..] {
+        hear(&mut client, role, &Message::Ok { tag });
+        run(&mut client, |_, _| false);
+        assert_eq!(client.open.len(), client.pipeline.base().len());
+    }
+    hear(&mut client, asked[0].0, &Message::Ok { tag: asked[0].1 });
+    run(&mut client, |_, _| false);
+    assert!(client.open.len() > client.pipeline.base().len());
+}
+
+#[test]
+fn one_that_refuses_has_the_others_get_theirs_back() {
+    let (mut client, asked) = short();
+    hear(&mut client, asked[0].0, &refusal(asked[0].1, "others use it"));
+    for &(role, tag) in &asked[1..] {
+        hear(&mut client, role, &Message::Ok { tag });
+    }
+    let after = run(&mut client, |_, _| false);
+    let given: Vec<u16> = gives(&client, &after, false).iter().map(|given| given.0).collect();
+    assert_eq!(given, asked[1..].iter().map(|asked| asked.0).collect::<Vec<u16>>());
+    assert_eq!(asks(&client, &after), [], "not at once");
+    assert_eq!(client.open.len(), client.pipeline.base().len());
+    assert!(client.alive(asked[0].0));
+}

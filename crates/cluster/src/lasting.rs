@@ -1,0 +1,380 @@
+//! A client that outlives its nodes: when more of them are away than the array can do without,
+//! requests wait, and a new client goes on once the nodes are back.
+//!
+//! ```text
+//! Serving ── too many away ──► Ending ── nothing in flight ──► Looking ── found ──► Starting
+//!    ▲                            ▲                                                    │
+//!    │                            └────────── too few once more, or refused ───────────┤
+//!    └────────────────────────────────── nodes are connected ──────────────────────────┘
+//! ```
+//! The client lets the array go as one that dies does, and the next one takes it over by the same
+//! rules ([`takeover`](crate::client)), so nothing here decides what is kept. What is new is that
+//! requests outlive it: those that were not answered are given to the next client. What was
+//! answered and not flushed may be gone, if nodes have lost their memories: then the next flush
+//! fails, once. If another client has had the array meanwhile it is over: programs above rely on
+//! what that one may have changed.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt::Debug;
+
+use braid_array::action::{CommandId, Event};
+use braid_array::array::Scratch;
+use braid_array::events::ArrayEvent;
+use braid_array::request::Full;
+use braid_array::status::{Status, Waiting};
+use braid_array::{
+    Action, BlockMachine, Instant, Machine, MemberId, Op, Refusal, Request, RequestError, RequestId,
+};
+
+use crate::client::{Client, ClientConfig};
+use crate::member::VolumeAddress;
+
+/// How often it is asked whether the nodes have been found.
+const LOOK_MS: u64 = 200;
+
+/// Looks for the nodes of an array that are away.
+pub trait Finder: Debug + Send {
+    /// Begins to look at all members that the array has, once all connections of the last client
+    /// are given up.
+    fn look(&mut self, places: Vec<VolumeAddress>);
+    /// What was found to start the array from, if by now enough was.
+    fn found(&mut self) -> Option<ClientConfig>;
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// The first client connects; what stands against it is told to whoever started it.
+    First,
+    Serving,
+    /// The client gives up what it has in flight.
+    Ending,
+    /// The nodes are looked for: asked again then.
+    Looking(Instant),
+    Starting,
+}
+
+/// Since nodes are away that the array needs.
+#[derive(Debug)]
+struct Away {
+    /// Requests fail from then on.
+    until: Instant,
+    over: bool,
+    /// How the array stood when it began: who is away, and who was there.
+    seen: Status,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Lasting {
+    client: Client,
+    scratch: Scratch,
+    finder: Box<dyn Finder>,
+    fail_timeout_ms: u64,
+    now: Instant,
+    epoch_micros: u64,
+    state: State,
+    away: Option<Away>,
+    /// What the client has taken.
+    taken: BTreeMap<RequestId, Taken>,
+    /// What waits for a client.
+    held: VecDeque<Request>,
+    commands: Vec<CommandId>,
+    actions: VecDeque<Action>,
+    /// Requests that changed something and were answered, and how many of them are durable.
+    answered: u64,
+    durable: u64,
+    /// Something answered may be gone: the next flush says so.
+    owes_error: bool,
+}
+
+/// A request under way.
+#[derive(Debug)]
+struct Taken {
+    request: Request,
+    /// What had been answered before it.
+    answered: u64,
+}
+
+impl Lasting {
+    /// Serves an array; see [`Client::new`]. Requests fail that have waited for so long.
+    ///
+    /// # Errors
+    /// As `Client::new`.
+    pub fn new(
+        config: ClientConfig,
+        scratch: Scratch,
+        finder: Box<dyn Finder>,
+        fail_timeout_ms: u64,
+    ) -> Result<Self, String> {
+        Ok(Self {
+            client: Client::new(config, scratch)?,
+            scratch,
+            finder,
+            fail_timeout_ms,
+            now: Instant::default(),
+            epoch_micros: 0,
+            state: State::First,
+            away: None,
+            taken: BTreeMap::new(),
+            held: VecDeque::new(),
+            commands: Vec::new(),
+            actions: VecDeque::new(),
+            answered: 0,
+            durable: 0,
+            owes_error: false,
+        })
+    }
+
+    /// Tells what time `Instant(0)` was, in microseconds since 1970.
+    pub const fn set_epoch(&mut self, micros: u64) {
+        self.epoch_micros = micros;
+        self.client.set_epoch(micros);
+    }
+
+    fn complete(&mut self, id: RequestId, result: Result<(), RequestError>) {
+        self.actions.push_back(Action::Complete { id, result });
+    }
+
+    /// What the client says, if anybody else is to hear it.
+    fn pass_on(&mut self, action: Action) -> Option<Action> {
+        match action {
+            Action::Complete { id, result } => {
+                let taken = self.taken.remove(&id)?;
+                self.completed(taken, result).map(|result| Action::Complete { id, result })
+            }
+            Action::Reply { id, .. } => {
+                self.commands.retain(|command| *command != id);
+                Some(action)
+            }
+            // It was said when they went away.
+            Action::Notify(ArrayEvent::ArrayFailed) if self.away.is_some() => None,
+            _ => Some(action),
+        }
+    }
+
+    /// A request is over as far as its client goes; `None` when it waits for the next one.
+    fn completed(
+        &mut self,
+        Taken { request, answered }: Taken,
+        result: Result<(), RequestError>,
+    ) -> Option<Result<(), RequestError>> {
+        let away = match self.state {
+            State::First => false,
+            State::Serving => self.client.has_too_few(),
+            State::Ending | State::Looking(_) | State::Starting => true,
+        };
+        if away && result == Err(RequestError::Failed) {
+            if self.has_waited_long() {
+                return Some(result);
+            }
+            self.held.push_back(request);
+            return None;
+        }
+        match request.op {
+            Op::Flush if result.is_ok() => self.durable = self.durable.max(answered),
+            Op::Write { fua: false } | Op::WriteZeroes { fua: false, .. } | Op::Discard => {
+                self.answered += 1;
+            }
+            _ => {}
+        }
+        Some(result)
+    }
+
+    /// Does what is due; false when nothing was.
+    fn advance(&mut self) -> bool {
+        match self.state {
+            State::Serving if self.client.has_too_few() => {
+                let until = self.now.plus_millis(self.fail_timeout_ms);
+                self.away = Some(Away { until, over: false, seen: self.client.status() });
+                self.let_go();
+            }
+            State::First if self.client.is_set_up() && !self.client.has_too_few() => {
+                self.state = State::Serving;
+            }
+            State::First | State::Serving => return self.submit_held(),
+            State::Ending | State::Looking(_) if self.client.is_stopping() => {
+                let any = !self.held.is_empty();
+                self.fail_held();
+                return any;
+            }
+            State::Ending if self.client.has_let_go() => {
+                self.finder.look(self.client.places());
+                self.state = State::Looking(self.now.plus_millis(LOOK_MS));
+            }
+            State::Starting if self.client.has_too_few() => self.let_go(),
+            State::Starting if self.client.is_set_up() => {
+                self.owes_error |= !self.client.has_kept_all() && self.answered > self.durable;
+                self.state = State::Serving;
+                self.away = None;
+            }
+            State::Ending | State::Looking(_) | State::Starting => return false,
+        }
+        true
+    }
+
+    fn let_go(&mut self) {
+        self.client.let_go();
+        self.state = State::Ending;
+    }
+
+    /// The time of those who wait may be up; the nodes may have been found.
+    fn tick(&mut self) {
+        if let Some(away) = self.away.as_mut().filter(|away| !away.over && away.until <= self.now) {
+            away.over = true;
+            self.fail_held();
+        }
+        if matches!(self.state, State::Looking(at) if at <= self.now) {
+            self.state = State::Looking(self.now.plus_millis(LOOK_MS));
+            if let Some(config) = self.finder.found() {
+                self.start(config);
+            }
+        }
+    }
+
+    fn fail_held(&mut self) {
+        for request in std::mem::take(&mut self.held) {
+            self.complete(request.id, Err(RequestError::Failed));
+        }
+    }
+
+    /// Has a new client take the array over from the last one.
+    fn start(&mut self, config: ClientConfig) {
+        let config = self.client.followed_by(config);
+        let Ok(mut client) = Client::new(config, self.scratch) else {
+            return self.finder.look(self.client.places());
+        };
+        for id in std::mem::take(&mut self.commands) {
+            let why = Refusal::new("the array was started anew meanwhile", "ask for it again");
+            self.actions.push_back(Action::Reply { id, result: Err(why) });
+        }
+        client.set_epoch(self.epoch_micros);
+        client.handle(self.now, Event::Tick);
+        self.client = client;
+        self.state = State::Starting;
+    }
+
+    /// Gives the client what waits for it.
+    fn submit_held(&mut self) -> bool {
+        let mut any = false;
+        while let Some(request) = self.held.pop_front() {
+            if self.pass_in(request).is_err() {
+                self.held.push_front(request);
+                break;
+            }
+            any = true;
+        }
+        any
+    }
+
+    fn pass_in(&mut self, request: Request) -> Result<(), Full> {
+        if request.op == Op::Flush && std::mem::take(&mut self.owes_error) {
+            // Whoever hears of it knows that all before may be gone.
+            self.durable = self.answered;
+            self.complete(request.id, Err(RequestError::Failed));
+            return Ok(());
+        }
+        self.client.submit(self.now, request)?;
+        self.taken.insert(request.id, Taken { request, answered: self.answered });
+        Ok(())
+    }
+
+    fn has_waited_long(&self) -> bool {
+        self.away.as_ref().is_some_and(|away| away.over)
+    }
+
+    const fn is_serving(&self) -> bool {
+        matches!(self.state, State::First | State::Serving)
+    }
+}
+
+impl Machine for Lasting {
+    fn handle(&mut self, now: Instant, event: Event) {
+        self.now = now;
+        let tick = matches!(event, Event::Tick);
+        if let Event::Command { id, .. } = &event {
+            self.commands.push(*id);
+        }
+        self.client.handle(now, event);
+        if tick {
+            self.tick();
+        }
+    }
+
+    fn poll(&mut self) -> Option<Action> {
+        loop {
+            if let Some(action) = self.actions.pop_front() {
+                return Some(action);
+            }
+            match self.client.poll() {
+                Some(action) => {
+                    if let Some(action) = self.pass_on(action) {
+                        return Some(action);
+                    }
+                }
+                None if self.advance() => {}
+                None => return None,
+            }
+        }
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        let look = match self.state {
+            State::Looking(at) if !self.client.is_stopping() => Some(at),
+            _ => None,
+        };
+        let fails = self.away.as_ref().filter(|away| !away.over).map(|away| away.until);
+        [self.client.deadline(), look, fails].into_iter().flatten().min()
+    }
+
+    fn idle(&self) -> bool {
+        self.is_serving() && self.held.is_empty() && self.client.idle()
+    }
+
+    fn invariants(&self) -> Result<(), String> {
+        if self.is_serving() && self.away.is_some() {
+            return Err("it serves, and nodes are said to be away".to_owned());
+        }
+        self.client.invariants()
+    }
+}
+
+impl BlockMachine for Lasting {
+    fn submit(&mut self, now: Instant, request: Request) -> Result<(), Full> {
+        self.now = now;
+        if self.is_serving() && self.held.is_empty() {
+            return self.pass_in(request);
+        }
+        if self.has_waited_long() || self.client.is_stopping() {
+            self.complete(request.id, Err(RequestError::Failed));
+        } else {
+            self.held.push_back(request);
+        }
+        Ok(())
+    }
+
+    fn status(&self) -> Status {
+        let Some(away) = &self.away else { return self.client.status() };
+        let left_ms = (away.until.0 - self.now.0.min(away.until.0)) / 1_000_000;
+        let waiting = Waiting {
+            requests: self.held.len() as u64,
+            fail_in_ms: (!away.over).then_some(left_ms),
+        };
+        Status { waiting: Some(waiting), ..away.seen.clone() }
+    }
+
+    fn array_sectors(&self) -> u64 {
+        self.client.array_sectors()
+    }
+
+    fn block_bytes(&self) -> u32 {
+        self.client.block_bytes()
+    }
+
+    fn read_only(&self) -> bool {
+        self.client.read_only()
+    }
+
+    fn free_member(&self) -> Option<MemberId> {
+        self.client.free_member()
+    }
+}

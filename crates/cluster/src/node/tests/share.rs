@@ -1,0 +1,85 @@
+//! How much of their rings clients may use, and what becomes of the memory.
+
+use super::array::{Array, ENCODER, params};
+use crate::family::Family;
+use crate::pipeline::Pipeline;
+use crate::wire::Message;
+
+const NODES: u16 = 5;
+
+/// Bytes of base and ring at node 0.
+fn bytes() -> (u64, u64) {
+    let pipeline = Pipeline::new(params(Family::Xor2d, NODES, ENCODER)).expect("a pipeline");
+    (pipeline.base_bytes(0), pipeline.ring_bytes(0))
+}
+
+fn used(array: &Array) -> u64 {
+    array.world.sites[0].node.ring_use().used_bytes
+}
+
+/// Says this to node 0, and what it answers.
+fn ask(array: &mut Array, message: &Message) -> Vec<Message> {
+    array.world.heard.clear();
+    array.world.send(array.peers[0], message);
+    array.world.run();
+    array.world.heard.iter().map(|(_, message)| message.clone()).collect()
+}
+
+#[test]
+fn a_ring_is_granted_and_given_back() {
+    let (base, ring) = bytes();
+    assert!(2 * base < ring, "{base} of {ring}");
+    let mut array = Array::lean(Family::Xor2d, NODES, 2 * ring);
+    assert_eq!(used(&array), base);
+    assert_eq!(ask(&mut array, &Message::UseAll { tag: 9 }), [Message::Ok { tag: 9 }]);
+    assert_eq!(used(&array), ring);
+    let start = array.rings[0] as usize;
+    array.world.sites[0].arena[start..start + ring as usize].fill(7);
+    let back = Message::GiveBack { tag: 10, all: false };
+    assert_eq!(ask(&mut array, &back), [Message::Ok { tag: 10 }]);
+    assert_eq!(used(&array), base);
+    let arena = &array.world.sites[0].arena[start..start + ring as usize];
+    let (kept, gone) = arena.split_at(base as usize);
+    assert!(kept.iter().all(|&byte| byte == 7) && gone.iter().all(|&byte| byte == 0xee));
+    ask(&mut array, &Message::GiveBack { tag: 11, all: true });
+    assert!(array.world.sites[0].arena[start..start + base as usize].iter().all(|&b| b == 0xee));
+    assert_eq!(used(&array), base, "it may be used again without a question");
+}
+
+#[test]
+fn what_does_not_fit_is_refused_and_the_base_stays() {
+    let (base, ring) = bytes();
+    let mut array = Array::lean(Family::Xor2d, NODES, ring);
+    let answers = ask(&mut array, &Message::UseAll { tag: 9 });
+    assert!(matches!(answers[..], [Message::Refused { tag: 9, busy: true, .. }]), "{answers:?}");
+    assert_eq!(used(&array), base);
+}
+
+#[test]
+fn what_was_not_granted_must_not_be_used() {
+    let ring = bytes().1;
+    let lean = || Array::lean(Family::Xor2d, NODES, 2 * ring);
+    let position = |array: &Array| {
+        let base = array.pipeline.base().clone();
+        (0..array.pipeline.positions()).find(|position| !base.contains(position)).expect("one")
+    };
+    let open = |array: &mut Array| {
+        let set = array.set(position(array), 0);
+        ask(array, &Message::Open { set });
+    };
+    let mut array = lean();
+    open(&mut array);
+    assert!(array.world.lost.contains(&array.peers[0]));
+    assert_eq!(used(&array), 0);
+    let mut array = lean();
+    let slot = array.pipeline.base_reads();
+    ask(&mut array, &Message::Read { slot, sector: 0, bytes: 4096, to: 0 });
+    assert!(array.world.lost.contains(&array.peers[0]));
+    // With a grant it may, and then not give back what is open.
+    let mut array = lean();
+    ask(&mut array, &Message::UseAll { tag: 9 });
+    open(&mut array);
+    assert!(!array.world.lost.contains(&array.peers[0]));
+    ask(&mut array, &Message::GiveBack { tag: 10, all: false });
+    assert!(array.world.lost.contains(&array.peers[0]));
+}

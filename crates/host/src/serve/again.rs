@@ -1,0 +1,92 @@
+//! Looks for the nodes of an array that is served, when too many of them are away, on a thread of
+//! its own: asking nodes may take as long as they hang.
+
+use std::fmt;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use braid_array::Refusal;
+use braid_cluster::ClientConfig;
+use braid_cluster::VolumeAddress;
+use braid_cluster::lasting::Finder;
+
+/// How long it waits before it asks the nodes once more.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Reads the superblocks on these volumes and judges how the array starts from them.
+pub type Judge = Box<dyn Fn(&[VolumeAddress]) -> Result<ClientConfig, Refusal> + Send>;
+
+/// What an array needs to be started again.
+pub struct Again {
+    /// How it starts.
+    pub judge: Judge,
+    /// For how long requests wait for nodes.
+    pub fail_timeout: Duration,
+}
+
+impl fmt::Debug for Again {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Again").field("fail_timeout", &self.fail_timeout).finish_non_exhaustive()
+    }
+}
+
+/// A search that goes on beside the engine.
+#[derive(Debug)]
+pub(super) struct Search {
+    /// Where to look, each time that a search begins. When this is gone it ends.
+    asks: Sender<Vec<VolumeAddress>>,
+    found: Receiver<ClientConfig>,
+}
+
+impl Search {
+    pub(super) fn new(judge: Judge) -> std::io::Result<Self> {
+        let (asks, asked) = mpsc::channel();
+        let (finds, found) = mpsc::channel();
+        let run = move || search(&judge, &asked, &finds);
+        thread::Builder::new().name("search".into()).spawn(run)?;
+        Ok(Self { asks, found })
+    }
+}
+
+impl Finder for Search {
+    fn look(&mut self, places: Vec<VolumeAddress>) {
+        // What an earlier search found is of no use any more.
+        while self.found.try_recv().is_ok() {}
+        let _ = self.asks.send(places);
+    }
+
+    fn found(&mut self) -> Option<ClientConfig> {
+        self.found.try_recv().ok()
+    }
+}
+
+fn search(judge: &Judge, asked: &Receiver<Vec<VolumeAddress>>, finds: &Sender<ClientConfig>) {
+    let mut said = None;
+    let mut began: Option<Instant> = None;
+    while let Ok(mut places) = asked.recv() {
+        // What was found a moment ago was not enough.
+        if let Some(rest) = began.and_then(|began| PAUSE.checked_sub(began.elapsed())) {
+            thread::sleep(rest);
+        }
+        began = Some(Instant::now());
+        loop {
+            match judge(&places) {
+                Ok(config) => {
+                    let _ = finds.send(config);
+                    break;
+                }
+                Err(why) if said.as_ref() == Some(&why.reason) => {}
+                Err(why) => {
+                    tracing::warn!("the array waits: {why}");
+                    said = Some(why.reason);
+                }
+            }
+            match asked.recv_timeout(PAUSE) {
+                Ok(anew) => places = anew,
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+        }
+    }
+}

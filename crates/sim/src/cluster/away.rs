@@ -1,0 +1,420 @@
+//! An array whose nodes go away, more of them than it can do without, and come back while its
+//! programs wait: none of their requests fails, and what was answered is there. What nodes forgot
+//! that lost their memories, the next flush tells of.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use braid_array::action::{Command, CommandId, Event};
+use braid_array::array::Scratch;
+use braid_array::events::SyncAction;
+use braid_array::format::superblock::MAX_SECTOR;
+use braid_array::{Action, AnyMachine, Buf, Op, Request, RequestError, RequestId};
+use braid_cluster::VolumeAddress;
+use braid_cluster::assemble::{Candidate, Options, Start, decide};
+use braid_cluster::client::{Client, ClientConfig};
+use braid_cluster::lasting::{Finder, Lasting};
+use braid_cluster::pipeline::Params;
+
+use super::content;
+use super::process::Process;
+use super::scenario::Scenario;
+use super::session::{Session, VOLUME};
+use crate::world::Failure;
+
+/// Requests in flight.
+const DEPTH: usize = 8;
+const BLOCK_SECTORS: u64 = 8;
+/// The largest of them, in blocks.
+const MAX_BLOCKS: u64 = 32;
+/// Beyond so many events it is said to hang.
+const MAX_STEPS: u64 = 400_000;
+/// Longer than anything takes.
+const FAIL_TIMEOUT_MS: u64 = 3_600_000;
+
+/// What the world and the client's search tell each other.
+#[derive(Debug, Default)]
+struct Board {
+    asked: bool,
+    found: Option<ClientConfig>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Search(Arc<Mutex<Board>>);
+
+impl Search {
+    fn with<T>(&self, look: impl FnOnce(&mut Board) -> T) -> T {
+        look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Finder for Search {
+    fn look(&mut self, _: Vec<VolumeAddress>) {
+        self.with(|board| *board = Board { asked: true, found: None });
+    }
+
+    fn found(&mut self) -> Option<ClientConfig> {
+        self.with(|board| board.found.take())
+    }
+}
+
+/// A block of the array.
+#[derive(Clone, Debug, Default)]
+struct Block {
+    /// What it may hold: what is durable, and what was written since, the latest last.
+    values: Vec<u64>,
+    /// A write of it is under way.
+    busy: bool,
+    /// The latest was answered, and no flush since.
+    unflushed: bool,
+    /// Nodes may have forgotten the latest.
+    unsure: bool,
+}
+
+#[derive(Clone, Debug)]
+enum Flight {
+    Write { first: u64, values: Vec<u64>, fua: bool },
+    Flush,
+}
+
+/// See the module.
+struct Away<'a> {
+    session: &'a mut Session,
+    client: usize,
+    search: Search,
+    blocks: Vec<Block>,
+    flights: Vec<Option<Flight>>,
+    next_value: u64,
+    /// Nodes are kept away.
+    held_back: bool,
+    /// Nodes have lost their memories, and the client does not know yet.
+    dying: bool,
+    /// The next flush has to fail.
+    owed: bool,
+    stopped: bool,
+}
+
+/// Is it an array that always starts when all of its nodes are there?
+pub(super) fn fits(scenario: &Scenario) -> bool {
+    let known = scenario.params.chunk_bytes.is_power_of_two();
+    // Witnesses stay, and may note who died first of all nodes that die.
+    known && !scenario.dirty && !scenario.bad_sectors && scenario.witnesses == 0
+}
+
+/// Has nodes go away and come back, and looks at what is there in the end.
+///
+/// # Errors
+/// What is wrong.
+pub(super) fn run(session: &mut Session) -> Result<(), Failure> {
+    let search = Search::default();
+    let mut away = Away {
+        client: start(session, &search)?,
+        blocks: vec![
+            Block { values: vec![0], ..Block::default() };
+            (session.layout.sectors() / BLOCK_SECTORS) as usize
+        ],
+        session,
+        search,
+        flights: vec![None; DEPTH],
+        next_value: 1,
+        held_back: false,
+        dying: false,
+        owed: false,
+        stopped: false,
+    };
+    for _ in 0..3 {
+        away.be_whole()?;
+        let before = away.session.rng.between(1, 30);
+        away.work(before)?;
+        away.lose()?;
+    }
+    away.work(30)?;
+    away.finish()?;
+    away.judge()
+}
+
+/// How the array starts from what lies on these volumes.
+fn config(session: &mut Session, roles: &[u16]) -> Option<ClientConfig> {
+    let candidate = |&role: &u16| {
+        let disk = session.disk(role);
+        Candidate {
+            address: session.address(role),
+            volume: VOLUME.to_owned(),
+            bytes: disk.image().len() as u64,
+            superblock: Ok(content::superblock(disk).ok()?),
+            bitmap: content::bitmap(&[disk]).ok()?.map(Ok),
+        }
+        .into()
+    };
+    let candidates: Vec<Candidate> = roles.iter().filter_map(candidate).collect();
+    let options = Options { unclean: true, ..Options::default() };
+    let Start::Ready(plan) = decide(&candidates, options).start else { return None };
+    let params = Params { session: session.rng.next(), epoch: 1, ..session.scenario.params };
+    let config = ClientConfig::new(params, plan.members);
+    Some(ClientConfig { bitmap: plan.bitmap, mix: session.scenario.mix, ..config })
+}
+
+fn start(session: &mut Session, search: &Search) -> Result<usize, Failure> {
+    let all: Vec<u16> = (0..session.scenario.params.nodes).collect();
+    let none = || Failure("there is no array".to_owned());
+    let config = config(session, &all).ok_or_else(none)?;
+    let slots = DEPTH as u64 * MAX_BLOCKS * BLOCK_SECTORS * 512;
+    let bytes = Client::scratch_bytes(&config);
+    let scratch = Scratch { offset: slots, bytes };
+    let finder = Box::new(search.clone());
+    let client = Lasting::new(config, scratch, finder, FAIL_TIMEOUT_MS).map_err(Failure)?;
+    let client = AnyMachine::Block(Box::new(client));
+    let process = Process::new("lasting".to_owned(), client, (slots + bytes) as usize, None);
+    Ok(session.world.start(process))
+}
+
+impl Away<'_> {
+    /// Writes and flushes so many times.
+    fn work(&mut self, mut requests: u64) -> Result<(), Failure> {
+        let begun = self.session.world.steps;
+        while requests > 0 {
+            if self.session.rng.percent(30) && self.submit() {
+                requests -= 1;
+            }
+            self.step(begun)?;
+        }
+        Ok(())
+    }
+
+    fn submit(&mut self) -> bool {
+        let Some(slot) = self.flights.iter().position(Option::is_none) else { return false };
+        let rng = &mut self.session.rng;
+        let blocks = self.blocks.len() as u64;
+        let first = rng.below(blocks);
+        let count = rng.between(1, (blocks - first).min(MAX_BLOCKS));
+        let range = first as usize..(first + count) as usize;
+        let idle = self.flights.iter().all(Option::is_none);
+        let (op, flight) = if idle && rng.percent(30) {
+            (Op::Flush, Flight::Flush)
+        } else if self.blocks[range.clone()].iter().any(|block| block.busy) {
+            return false;
+        } else {
+            let values: Vec<u64> = (self.next_value..).take(count as usize).collect();
+            let fua = rng.percent(20);
+            (Op::Write { fua }, Flight::Write { first, values, fua })
+        };
+        let (sector, sectors) = match op {
+            Op::Flush => (0, 0),
+            _ => (first * BLOCK_SECTORS, count * BLOCK_SECTORS),
+        };
+        let offset = slot as u64 * MAX_BLOCKS * BLOCK_SECTORS * 512;
+        let buf = Buf { offset, len: (sectors * 512) as u32 };
+        let world = &mut self.session.world;
+        if let Flight::Write { values, .. } = &flight {
+            let bytes = world.processes[self.client].bytes(buf);
+            for (block, value) in bytes.chunks_exact_mut(4096).zip(values) {
+                block
+                    .chunks_exact_mut(8)
+                    .for_each(|word| word.copy_from_slice(&value.to_le_bytes()));
+            }
+        }
+        let request = Request { id: RequestId(slot as u64), op, sector, sectors, buf };
+        let now = world.now();
+        if world.processes[self.client].client().submit(now, request).is_err() {
+            return false;
+        }
+        if let Flight::Write { .. } = flight {
+            self.next_value += count;
+            self.blocks[range].iter_mut().for_each(|block| block.busy = true);
+        }
+        self.flights[slot] = Some(flight);
+        world.drain(self.client);
+        true
+    }
+
+    /// More nodes go away than the array can do without, in one way or another, and come back.
+    fn lose(&mut self) -> Result<(), Failure> {
+        let nodes = self.session.scenario.params.nodes;
+        let mut roles: Vec<u16> = (0..nodes).collect();
+        // With all of them at once none is lost without which it has gone on.
+        let die = self.session.rng.percent(40);
+        while !die && self.session.rng.percent(80) {
+            let mut fewer = roles.clone();
+            fewer.remove(self.session.rng.below(roles.len() as u64) as usize);
+            if self.session.scenario.survives(&fewer) {
+                break;
+            }
+            roles = fewer;
+        }
+        self.held_back = true;
+        self.dying = die && self.session.scenario.journal_bytes == 0;
+        for &role in &roles {
+            let node = self.session.nodes[usize::from(role)];
+            if die {
+                self.session.world.kill(node);
+                continue;
+            }
+            for connection in self.session.world.connections_between(node, self.client) {
+                self.session.world.break_connection(connection);
+            }
+        }
+        if self.dying {
+            self.blocks.iter_mut().for_each(|block| block.unsure |= block.unflushed);
+        }
+        let begun = self.session.world.steps;
+        while !self.search.with(|board| board.asked) {
+            self.sometimes_submit(10);
+            self.step(begun)?;
+        }
+        self.owed |= self.dying && self.blocks.iter().any(|block| block.unflushed);
+        self.dying = false;
+        for _ in 0..self.session.rng.below(200) {
+            self.sometimes_submit(50);
+            self.step(begun)?;
+        }
+        if die {
+            roles.iter().for_each(|&role| self.session.reboot(role));
+        }
+        self.held_back = false;
+        Ok(())
+    }
+
+    fn sometimes_submit(&mut self, percent: u64) {
+        if self.session.rng.percent(percent) {
+            self.submit();
+        }
+    }
+
+    /// Tells the client how it starts again, once all nodes are there.
+    fn answer_search(&mut self) {
+        if self.held_back || !self.search.with(|board| std::mem::take(&mut board.asked)) {
+            return;
+        }
+        let all: Vec<u16> = (0..self.session.scenario.params.nodes).collect();
+        let config = config(self.session, &all);
+        self.search.with(|board| match config {
+            Some(config) => board.found = Some(config),
+            None => board.asked = true,
+        });
+    }
+
+    fn step(&mut self, begun: u64) -> Result<bool, Failure> {
+        self.answer_search();
+        let moved = self.session.world.step();
+        for (process, action) in std::mem::take(&mut self.session.world.outputs) {
+            if process == self.client {
+                self.hear(action)?;
+            }
+        }
+        if let Some(fault) = self.session.world.faults.first() {
+            return Err(Failure(fault.clone()));
+        }
+        let waits = self.flights.iter().flatten().count();
+        if !moved && waits > 0 || self.session.world.steps - begun > MAX_STEPS {
+            return Err(Failure(format!("hangs, with {waits} requests unanswered")));
+        }
+        Ok(moved)
+    }
+
+    fn hear(&mut self, action: Action) -> Result<(), Failure> {
+        match action {
+            Action::Complete { id, result } => {
+                let flight = self.flights[id.0 as usize].take();
+                let flight = flight.ok_or_else(|| Failure("completed twice".to_owned()))?;
+                self.completed(flight, result)
+            }
+            Action::Reply { result, .. } => {
+                self.stopped = true;
+                result.map_err(|why| Failure(format!("stop refused: {why}")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn completed(
+        &mut self,
+        flight: Flight,
+        result: Result<(), RequestError>,
+    ) -> Result<(), Failure> {
+        match flight {
+            Flight::Write { first, values, fua } => {
+                result.map_err(|error| Failure(format!("a write failed: {error}")))?;
+                for (block, value) in self.blocks[first as usize..].iter_mut().zip(values) {
+                    block.busy = false;
+                    (block.unflushed, block.unsure) = (!fua, !fua && self.dying);
+                    if fua {
+                        block.values.clear();
+                    }
+                    block.values.push(value);
+                }
+            }
+            Flight::Flush if result.is_ok() && self.owed => {
+                return Err(Failure("a flush says nothing of what nodes forgot".to_owned()));
+            }
+            // What was answered before may be gone; it is said once.
+            Flight::Flush if result.is_ok() || std::mem::take(&mut self.owed) => {
+                for block in &mut self.blocks {
+                    // One that failed has made nothing durable.
+                    block.unsure |= block.unflushed && result.is_err();
+                    block.unflushed = false;
+                    if result.is_ok() && !block.unsure {
+                        block.values.drain(..block.values.len() - 1);
+                    }
+                }
+            }
+            Flight::Flush => return Err(Failure("a flush failed for nothing".to_owned())),
+        }
+        Ok(())
+    }
+
+    /// All nodes are there and have all that they should, and nothing waits.
+    fn be_whole(&mut self) -> Result<(), Failure> {
+        let begun = self.session.world.steps;
+        loop {
+            let status = self.session.world.processes[self.client].client().status();
+            let idle = status.sync.action == SyncAction::Idle && status.waiting.is_none();
+            let idle = idle && status.superblock.resync_offset == MAX_SECTOR;
+            let answered = self.flights.iter().all(Option::is_none);
+            if answered && idle && status.degraded == 0 && status.view.is_some() {
+                return Ok(());
+            }
+            if !self.step(begun)? {
+                return Err(Failure(format!("comes to rest as {status:?}")));
+            }
+        }
+    }
+
+    fn finish(&mut self) -> Result<(), Failure> {
+        self.be_whole()?;
+        let begun = self.session.world.steps;
+        let event = Event::Command { id: CommandId(1), command: Command::Stop };
+        self.session.world.handle(self.client, event);
+        while !self.stopped {
+            self.step(begun)?;
+        }
+        Ok(())
+    }
+
+    /// Every block holds what it may, and the sums fit.
+    fn judge(&self) -> Result<(), Failure> {
+        let disks = self.session.disks();
+        let layout = &self.session.layout;
+        if let Some(misfit) = content::misfit(layout, &disks) {
+            return Err(Failure(misfit));
+        }
+        let stripes = 0..self.session.scenario.params.stripes;
+        let data: Vec<u8> =
+            stripes.flat_map(|stripe| content::data(layout, &disks, stripe, &[])).collect();
+        for (number, block) in data.chunks_exact(4096).enumerate() {
+            let may = &self.blocks[number];
+            // Of what was not flushed a node may have stored a part.
+            for sector in block.chunks_exact(512) {
+                let value = |word: &[u8]| word.try_into().map_or(u64::MAX, u64::from_le_bytes);
+                let found = value(&sector[..8]);
+                let whole = sector.chunks_exact(8).all(|word| value(word) == found);
+                let known =
+                    if may.unsure { &may.values } else { &may.values[may.values.len() - 1..] };
+                if !whole || !known.contains(&found) {
+                    return Err(Failure(format!(
+                        "block {number} holds {found}, may hold {known:?}"
+                    )));
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,101 @@
+//! A byte that changes on a volume by itself, while nobody is at the array: a check finds it, where
+//! the code can tell it says whose it is, and a repair makes it what it was.
+
+use braid_array::events::{ArrayEvent, StripeBlock};
+use braid_array::level::Level;
+use braid_cluster::Family;
+
+use super::session::{Session, VOLUME};
+use crate::rng::Rng;
+use crate::world::Failure;
+
+/// Blocks that a check tells apart.
+const BLOCK_SECTORS: u32 = 8;
+
+/// At times, of an array that is whole.
+pub(super) fn rot(session: &mut Session) -> Result<(), Failure> {
+    let mut rng = Rng::new(session.world.trace.hash());
+    let whole = !session.troubled
+        && session.dropped.is_empty()
+        && !session.syncing()
+        && session.scenario.params.family.is_redundant()
+        && !session.disks().iter().any(|disk| disk.damaged())
+        && session.world.processes[session.client].client().status().degraded == 0;
+    if !whole || !rng.percent(25) {
+        return Ok(());
+    }
+    // Nothing is on its way to the volumes after that.
+    scrub(session, false)?;
+    expect(session, "nothing", |told| told.is_empty())?;
+
+    let params = session.scenario.params;
+    let tells = match params.family {
+        Family::Xor2d => true,
+        Family::Md { level, .. } => level == Level::Raid6,
+    };
+    let stripe = rng.below(params.stripes);
+    let code = session.layout.code(stripe);
+    // Of data of which there is but one sum, a repair takes what they say.
+    let cells: Vec<_> = match tells {
+        true => code.cells().collect(),
+        false => code.equations().iter().map(|equation| equation.parity).collect(),
+    };
+    let cell = rng.pick(&cells);
+    let at = rng.below(u64::from(params.chunk_bytes));
+    let sector = session.layout.sector(stripe, cell) + at / 512;
+    session.world.note(&[55, stripe, at], || format!("ROT of stripe {stripe} {cell:?} at {at}"));
+    let node = session.nodes[usize::from(cell.node)];
+    let volume = session.world.processes[node].volumes.get_mut(VOLUME);
+    let disk = &mut volume.ok_or_else(|| Failure("no volume".to_owned()))?.disk;
+    let mut bytes = disk.image()[sector as usize * 512..][..512].to_vec();
+    bytes[at as usize % 512] ^= 1 << rng.below(8);
+    disk.put(sector, &bytes);
+
+    for repair in [false, true] {
+        scrub(session, repair)?;
+        let right = |&(sectors, role, block): &(u32, Option<u16>, Option<StripeBlock>)| {
+            let named = block == Some(StripeBlock { stripe, row: Some(cell.row) });
+            sectors == BLOCK_SECTORS
+                && match role {
+                    Some(role) => role == cell.node && named,
+                    None => !tells,
+                }
+        };
+        expect(session, "what has changed", |told| told.len() == 1 && told.iter().all(right))?;
+    }
+    scrub(session, false)?;
+    expect(session, "nothing", |told| told.is_empty())
+}
+
+/// Whatever happened before, a check or repair that begins comes to its end.
+pub(super) fn scrub(session: &mut Session, repair: bool) -> Result<(), Failure> {
+    session.scrub(repair);
+    session.outputs()?;
+    while session.syncing() {
+        if !session.step()? {
+            return Err(Failure("a check stands still".to_owned()));
+        }
+    }
+    Ok(())
+}
+
+/// What was told of blocks that do not fit: sectors, the role of the one that is wrong, and which.
+type Told = Vec<(u32, Option<u16>, Option<StripeBlock>)>;
+
+fn expect(
+    session: &mut Session,
+    what: &str,
+    is_right: impl Fn(&Told) -> bool,
+) -> Result<(), Failure> {
+    let mut told = Told::new();
+    for event in std::mem::take(&mut session.scrubs) {
+        if let ArrayEvent::Mismatch { sectors, member, block, .. } = event {
+            let role = member.and_then(|member| session.role_of(member));
+            told.push((sectors, role, block));
+        }
+    }
+    match is_right(&told) {
+        true => Ok(()),
+        false => Err(Failure(format!("a check was to tell of {what}, and told of {told:?}"))),
+    }
+}

@@ -1,0 +1,182 @@
+//! Witnesses: nodes that vote in a seed's array and hold nothing of it. What they are for: the
+//! client is lost, and so are members, and the next client goes on with the others, nobody vouching
+//! for anything; or it is refused, because those that are there have missed writes.
+
+use braid_array::AnyMachine;
+use braid_array::array::Scratch;
+use braid_array::status::ArrayState;
+use braid_cluster::node::Node;
+use braid_cluster::view::{View, Vote, Witness, majority};
+
+use super::process::Process;
+use super::session::{ARRAY, Session};
+use super::votes::note_of;
+use crate::oracle::Range;
+use crate::workload::Kind;
+use crate::world::Failure;
+
+/// Witnesses' numbers begin here.
+const FIRST: u64 = 200;
+/// They have no use for more.
+const ARENA_BYTES: u64 = 1 << 16;
+
+impl Session {
+    /// Starts the witnesses, and has all voters note the view that whoever makes the array records.
+    pub(super) fn start_witnesses(&mut self) {
+        let count = u64::from(self.scenario.witnesses);
+        if count == 0 {
+            return;
+        }
+        for id in FIRST..FIRST + count {
+            let witness = self.start_witness(id);
+            self.witnesses.push(witness);
+        }
+        self.epoch = 1;
+        let at = |id| Witness { node: id, address: format!("n{id}") };
+        let view = View {
+            epoch: 1,
+            count: 1,
+            torn: self.scenario.dirty,
+            members: self.incarnations.clone(),
+            voters: self.ids.iter().copied().chain(FIRST..FIRST + count).collect(),
+            voted: Vec::new(),
+            witnesses: (FIRST..FIRST + count).map(at).collect(),
+        };
+        let note = Vote { granted: 1, to: 1, view }.encode(&ARRAY, 0);
+        for &voter in self.nodes.iter().chain(&self.witnesses) {
+            self.world.processes[voter].note(&note_of(&ARRAY), 0, &note);
+        }
+    }
+
+    fn start_witness(&mut self, id: u64) -> usize {
+        let incarnation = 1 + self.rng.below(u64::MAX - 1);
+        let node = Node::new(Scratch { offset: 0, bytes: ARENA_BYTES }, id, incarnation);
+        let machine = AnyMachine::Plain(Box::new(node.as_witness()));
+        let name = format!("n{id}");
+        self.world.start(Process::new(name.clone(), machine, ARENA_BYTES as usize, Some(name)))
+    }
+
+    /// A witness is started again; what it has noted is all that it has.
+    pub(super) fn restart_witness(&mut self, number: usize) {
+        let before = self.witnesses[number];
+        self.world.kill(before);
+        let notes = std::mem::take(&mut self.world.processes[before].notes);
+        let witness = self.start_witness(FIRST + number as u64);
+        self.world.processes[witness].notes = notes;
+        self.witnesses[number] = witness;
+    }
+
+    /// The witnesses that run.
+    pub(super) fn witnesses_there(&self) -> usize {
+        self.witnesses.iter().filter(|&&witness| self.world.processes[witness].alive).count()
+    }
+
+    /// Will a loss of so many nodes and one witness leave enough voters to take note of it?
+    pub(super) fn can_lose_a_witness(&self, nodes: usize) -> bool {
+        let all = usize::from(self.scenario.params.nodes) + self.witnesses.len();
+        let there = all - self.witnesses.len() - nodes + self.witnesses_there();
+        !self.witnesses.is_empty() && there > all + 1 - majority(all)
+    }
+
+    /// A witness dies, for good or for a moment, or only its connections do.
+    pub(super) fn lose_witness(&mut self, number: usize) {
+        let witness = self.witnesses[number];
+        match self.rng.below(3) {
+            0 => self.world.kill(witness),
+            1 => self.restart_witness(number),
+            _ => {
+                for connection in self.world.connections_between(witness, self.client) {
+                    self.world.break_connection(connection);
+                }
+            }
+        }
+    }
+
+    /// Is it known what the array holds, so that the next client may go on with what is there?
+    pub(super) fn may_go_on(&self) -> bool {
+        !self.witnesses.is_empty() && !self.failed && !self.half_synced && !self.scenario.dirty
+    }
+
+    /// The client dies, and with it as many nodes as the array can do without. At times those come
+    /// back first that it has gone on without.
+    ///
+    /// # Errors
+    /// A client does what it must not.
+    pub(super) fn go_on_with_witnesses(&mut self) -> Result<(), Failure> {
+        self.crash();
+        self.drop_guest();
+        for number in 0..self.witnesses.len() {
+            if self.rng.percent(50) {
+                self.restart_witness(number);
+            }
+        }
+        if self.rng.percent(60) {
+            self.try_those_behind()?;
+        }
+        let Self { scenario, rng, lost, .. } = self;
+        let mut gone = lost.clone();
+        gone.extend(scenario.more_losses(rng, lost));
+        self.world.note(&[60], || format!("GOES ON without {gone:?}"));
+        for &role in &gone {
+            self.world.kill(self.nodes[usize::from(role)]);
+            (self.dead, self.troubled) = (true, true);
+            for list in [&mut self.lost, &mut self.dropped] {
+                if !list.contains(&role) {
+                    list.push(role);
+                }
+            }
+        }
+        let kept = |view: &View| !view.torn && self.have_kept_enough(view, &gone);
+        self.unforced = self.newest_view().as_ref().is_some_and(kept) && !self.lacks_votes();
+        self.start_client(&gone, false)?;
+        if self.soft {
+            self.suspects.resynced();
+        }
+        Ok(())
+    }
+
+    /// Are too few of those there that vote?
+    pub(super) fn lacks_votes(&self) -> bool {
+        let nodes = self.nodes.iter().copied().zip(self.ids.iter().copied());
+        let all = nodes.chain(self.witnesses.iter().copied().zip(FIRST..));
+        let alive = all.filter(|&(process, _)| self.world.processes[process].alive);
+        let alive = alive.map(|(_, id)| id).collect();
+        self.newest_view().is_some_and(|view| view.lacks(&alive).is_some())
+    }
+
+    /// A client finds only those that the last one has gone on without, and the witnesses. It must
+    /// not serve what they have.
+    fn try_those_behind(&mut self) -> Result<(), Failure> {
+        let behind = self.left_out();
+        let roles = 0..self.scenario.params.nodes;
+        let away: Vec<u16> = roles.filter(|role| !behind.contains(role)).collect();
+        if behind.is_empty() || !self.scenario.survives(&away) {
+            return Ok(());
+        }
+        self.world.note(&[61], || format!("THOSE BEHIND, without {away:?}"));
+        for role in behind {
+            self.restart_newcomer(role);
+        }
+        let dropped = std::mem::replace(&mut self.dropped, away.clone());
+        self.unforced = true;
+        let began = self.start_client(&away, false);
+        if began.is_err() {
+            // Not even superblocks say that it has enough members.
+            self.dropped = dropped;
+            return Ok(());
+        }
+        let state =
+            |session: &mut Self| session.world.processes[session.client].client().status().state;
+        while state(self) != ArrayState::Failed {
+            if self.submit_one(Kind::Flush, Range::default()) {
+                return Err(Failure("a client serves what others have gone on without".to_owned()));
+            }
+            if !self.step()? {
+                return Err(Failure("a client neither serves nor is refused".to_owned()));
+            }
+        }
+        self.world.kill(self.client);
+        self.dropped = dropped;
+        Ok(())
+    }
+}
