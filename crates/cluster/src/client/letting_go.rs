@@ -53,9 +53,10 @@ impl Client {
         self.keeper.is_stopping()
     }
 
-    /// Whatever was answered before it is there.
+    /// Whatever was answered before it is there. Journals for parts of stripes alone do not have
+    /// what gave whole stripes new content.
     pub(crate) fn has_kept_all(&self) -> bool {
-        self.takeover.fits() || self.journals.are_used()
+        self.takeover.fits() || self.journals.are_used() && !self.journals.parts.only
     }
 
     /// The client that comes after this one, to which nobody may come in between.

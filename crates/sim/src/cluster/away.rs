@@ -241,7 +241,9 @@ impl Away<'_> {
             roles = fewer;
         }
         self.held_back = true;
-        self.dying = die && self.session.scenario.journal_bytes == 0;
+        // Journals of parts of stripes do not keep what whole stripes were given.
+        let scenario = &self.session.scenario;
+        self.dying = die && (scenario.journal_bytes == 0 || scenario.parts_only);
         for &role in &roles {
             let node = self.session.nodes[usize::from(role)];
             if die {
