@@ -1,7 +1,7 @@
 # Every target is a line that can be typed by hand; `make help` lists them.
 SEEDS ?= 20000
 NESTED_SEEDS ?= 2000
-CLUSTER_SEEDS ?= 1000
+CLUSTER_SEEDS ?= 10000
 SECONDS_EACH ?= 60
 ROUNDS ?= 100
 IMAGE ?=
@@ -28,7 +28,7 @@ ci: test ## what the continuous integration runs
 setup: ## install the Debian packages that are missing (as root; otherwise say which)
 	@scripts/setup.sh test bench
 
-sim: ## simulate SEEDS=20000 arrays, NESTED_SEEDS=2000 of arrays, CLUSTER_SEEDS=1000 over nodes
+sim: ## simulate SEEDS=20000 arrays, NESTED_SEEDS=2000 of arrays, CLUSTER_SEEDS=10000 over nodes
 	cargo run --release -p braid-sim -- --seeds $(SEEDS)
 	cargo run --release -p braid-sim -- --nested --seeds $(NESTED_SEEDS)
 	cargo run --release -p braid-sim -- --cluster --seeds $(CLUSTER_SEEDS)

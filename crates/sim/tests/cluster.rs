@@ -35,7 +35,7 @@ fn faults_of_the_world_are_noticed() {
     for (mutation, name) in Mutation::ALL {
         let options = Options { mutation: Some(mutation), verbose: false };
         let noticed = |seed: &u64| run_seed(*seed, options).is_err();
-        assert!((1..=300).any(|seed| noticed(&seed)), "{name} goes unnoticed");
+        assert!((1..=1000).any(|seed| noticed(&seed)), "{name} goes unnoticed");
     }
 }
 

@@ -66,12 +66,16 @@ impl Client {
     /// Turns what was gathered into jobs, where it is complete or has waited long enough.
     pub(super) fn start_gathers(&mut self) {
         let hurry = self.keeper.is_stopping();
+        if self.listed.is_empty() {
+            return;
+        }
+        // Nothing is gained by sending more than the link or the positions take.
+        let lost = self.lost().into_iter().collect();
+        let saturated = self.unsent > 0 || !self.has_position(0, lost);
         for _ in 0..self.listed.len() {
             let Some(key) = self.listed.pop_front() else { break };
             let whole = u64::from(self.pipeline.data_blocks()) * u64::from(self.slice_len(key.1));
             let (alone, now) = (self.all_answered(), self.keeper.now());
-            // Nothing is gained by sending more than the link or the positions take.
-            let saturated = self.unsent > 0 || !self.has_position(0, Roles::NONE);
             let Some(area) = self.areas.get_mut(&key) else { continue };
             area.listed = false;
             let Some(first) = area.gathers.front() else {

@@ -90,6 +90,8 @@ struct Away<'a> {
     dying: bool,
     /// The next flush has to fail.
     owed: bool,
+    /// The next flush fails unless what whole stripes were given is there: no journal has it.
+    in_doubt: bool,
     stopped: bool,
 }
 
@@ -119,6 +121,7 @@ pub(super) fn run(session: &mut Session) -> Result<(), Failure> {
         held_back: false,
         dying: false,
         owed: false,
+        in_doubt: false,
         stopped: false,
     };
     for _ in 0..3 {
@@ -242,8 +245,8 @@ impl Away<'_> {
         }
         self.held_back = true;
         // Journals of parts of stripes do not keep what whole stripes were given.
-        let scenario = &self.session.scenario;
-        self.dying = die && (scenario.journal_bytes == 0 || scenario.parts_only);
+        let Scenario { journal_bytes, parts_only, .. } = self.session.scenario;
+        self.dying = die && (journal_bytes == 0 || parts_only);
         for &role in &roles {
             let node = self.session.nodes[usize::from(role)];
             if die {
@@ -262,7 +265,10 @@ impl Away<'_> {
             self.sometimes_submit(10);
             self.step(begun)?;
         }
-        self.owed |= self.dying && self.blocks.iter().any(|block| block.unflushed);
+        if self.dying && self.blocks.iter().any(|block| block.unflushed) {
+            self.owed |= !parts_only;
+            self.in_doubt |= parts_only;
+        }
         self.dying = false;
         for _ in 0..self.session.rng.below(200) {
             self.sometimes_submit(50);
@@ -348,10 +354,12 @@ impl Away<'_> {
                 return Err(Failure("a flush says nothing of what nodes forgot".to_owned()));
             }
             // What was answered before may be gone; it is said once.
-            Flight::Flush if result.is_ok() || std::mem::take(&mut self.owed) => {
+            Flight::Flush if result.is_ok() || self.owed || self.in_doubt => {
+                let told = std::mem::take(&mut self.in_doubt) || std::mem::take(&mut self.owed);
                 for block in &mut self.blocks {
-                    // One that failed has made nothing durable.
+                    // One that failed has made nothing durable; else what was in doubt is there.
                     block.unsure |= block.unflushed && result.is_err();
+                    block.unsure &= !(told && block.unflushed && result.is_ok());
                     block.unflushed = false;
                     if result.is_ok() && !block.unsure {
                         block.values.drain(..block.values.len() - 1);
