@@ -28,7 +28,7 @@ mod ways;
 
 pub use course::Course;
 pub use params::Params;
-pub use ways::{lost_blocks, way};
+pub use ways::{brought_back, lost_blocks, way};
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;

@@ -143,8 +143,8 @@ pub enum Mode {
     /// store. With no block touched this makes the parities right again.
     Reconstruct,
     /// The value of a touched block is the new content plus the old, which its node reads; the new
-    /// content replaces the old. Sums are added to the old parities. What has no touched block in
-    /// it stays as it is.
+    /// content replaces the old. Of a block whose node is missing, the client puts that value. Sums
+    /// are added to the old parities. What has no touched block in it stays as it is.
     Delta,
     /// No block gets new content: this role gets all its blocks of the slice back, from what the
     /// others hold that are not missing. See [`Chains`](crate::schedule::Chains).

@@ -423,6 +423,14 @@ impl Client {
         self.actions.push_back(Action::Compute { io, compute });
     }
 
+    /// Adds a buffer to another.
+    fn sum_into(&mut self, what: Use, input: Buf, to: Buf) {
+        let io = self.io(what);
+        let (inputs, outputs) = (vec![input], vec![to]);
+        let compute = Compute::Sum { inputs, coefs: vec![1], outputs, accumulate: true };
+        self.actions.push_back(Action::Compute { io, compute });
+    }
+
     fn io_done(&mut self, io: IoId, result: Result<Outcome, IoError>) {
         match self.ios.remove(&io) {
             Some(Use::Put { position }) => self.put_done(position),

@@ -17,10 +17,10 @@ use braid_array::code::Content;
 use super::extent::{Extent, Want, Whom};
 use super::write::PendingSet;
 use super::{
-    Action, BTreeMap, BTreeSet, Buf, Cell, Client, Errand, FabricOp, Key, Message, RequestError,
-    Use,
+    Action, BTreeMap, BTreeSet, Buf, Cell, Client, Errand, FabricOp, Key, Message, Mode,
+    RequestError, Use,
 };
-use crate::pipeline::Course;
+use crate::pipeline::{Course, brought_back};
 use crate::schedule::Endpoint;
 use crate::set::{Imm, Roles, Set};
 
@@ -46,8 +46,10 @@ pub(super) struct OpenSet {
     pub(super) set: Set,
     plan: Arc<Course>,
     pub(super) job: PendingSet,
-    /// The new content, by data index.
+    /// The new content, by data index; or what is put in place of it.
     sources: BTreeMap<u32, Buf>,
+    /// Lost blocks of which the node that adds up is put what they differ by: their old content.
+    olds: BTreeMap<u32, Buf>,
     /// Buffers to give back.
     pub(super) staged: Vec<Buf>,
     /// Copies and sums that have to be done before anything is sent of them.
@@ -108,12 +110,13 @@ impl Client {
             }
             sources.insert(index, whole);
         }
-        let lost = set.touched.iter().filter(|index| !sources.contains_key(index));
-        let mut wanted = Vec::new();
-        for index in lost.collect::<Vec<u32>>() {
+        let put = (set.mode, &set.touched);
+        let (mut wanted, mut olds) = (Vec::new(), BTreeMap::new());
+        for index in brought_back(&plan.code, put, &job.range.touched, set.missing) {
             let into = staged.pop().expect("a buffer for every block that is brought back");
             wanted.push(Want { index, into, whom: Whom::Set(position) });
-            sources.insert(index, into);
+            let contents = if set.mode == Mode::Delta { &mut olds } else { &mut sources };
+            contents.insert(index, into);
         }
         let (stripe, at, len) = (set.stripe, set.offset, set.len);
         self.forget_kept(stripe, at, len);
@@ -121,6 +124,7 @@ impl Client {
             plan,
             job,
             sources,
+            olds,
             staged: kept,
             computing,
             puts: 0,
@@ -168,6 +172,9 @@ impl Client {
         if open.computing > 0 || open.fetching > 0 {
             return;
         }
+        if !open.olds.is_empty() {
+            return self.differ(position);
+        }
         let (set, plan) = (open.set.clone(), Arc::clone(&open.plan));
         let involved = plan.involved(set.mode, &set.touched);
         open.parts = involved.into_iter().filter(|&role| here[usize::from(role)]).collect();
@@ -187,6 +194,18 @@ impl Client {
         }
         self.form(position, &sums);
         self.advance(position);
+    }
+
+    /// Forms what lost blocks differ by, which goes into sums in place of what they are to hold.
+    fn differ(&mut self, position: u16) {
+        let Some(open) = self.open.get_mut(&position) else { return };
+        let olds = std::mem::take(&mut open.olds);
+        open.computing = olds.len() as u32;
+        let new: Vec<Option<Buf>> =
+            olds.iter().map(|(&index, &old)| open.sources.insert(index, old)).collect();
+        for (new, old) in new.into_iter().flatten().zip(olds.into_values()) {
+            self.sum_into(Use::Copy { position }, new, old);
+        }
     }
 
     /// Forms the parities that the client makes.

@@ -10,7 +10,7 @@ use super::gather::{Fragment, Patience, Stretch};
 use super::work::Task;
 use super::{Area, BTreeMap, BTreeSet, Buf, Client, Gather, Key, Mode, Planner, RequestError};
 use crate::pipeline::Course;
-use crate::pipeline::{lost_blocks, way};
+use crate::pipeline::{brought_back, lost_blocks, way};
 use crate::set::{Roles, Set, Touched};
 
 /// A slice-set that waits for a position.
@@ -284,7 +284,7 @@ impl Client {
             false => self.way(&plan.code, &range, missing, background),
         };
         let sums = if by_client { plan.code.equations().len() } else { 0 };
-        let fetched = (touched.count() - range.count()) as usize;
+        let fetched = brought_back(&plan.code, (mode, &touched), &range, missing).len();
         if fetched > 0 && !self.room_to_fetch(&plan.code, scattered + fetched) {
             return false;
         }

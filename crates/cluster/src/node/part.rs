@@ -241,7 +241,9 @@ impl Builder<'_> {
         if let Some(&value) = self.values.get(&transfer) {
             return value;
         }
-        let row = self.plan.code.data().get(transfer).map(|cell| cell.row);
+        // A lost block's value comes from the client.
+        let own = self.plan.code.data().get(transfer).filter(|cell| cell.node == self.node);
+        let row = own.map(|cell| cell.row);
         let slot = Place::Arrival(transfer);
         let value = match row {
             Some(row) if !self.plan.arrives(transfer, self.touched) => {

@@ -2,7 +2,7 @@
 //! them is best.
 
 use crate::set::{Mode, Roles, Touched};
-use braid_array::code::{Part, StripeCode, Way};
+use braid_array::code::{Cell, Part, StripeCode, Way};
 
 /// The data blocks that the missing roles hold, by index, ascending.
 pub fn lost_blocks(code: &StripeCode, missing: Roles) -> impl Iterator<Item = u32> {
@@ -11,8 +11,7 @@ pub fn lost_blocks(code: &StripeCode, missing: Roles) -> impl Iterator<Item = u3
 }
 
 /// The way to write these blocks with the fewest reads and writes of members; and all blocks that
-/// are put then. Those that were not to be written are lost ones, whose content the client has to
-/// bring back before: a sum that is formed anew needs it.
+/// are put then. See [`brought_back`] for what the client has to have before.
 #[must_use]
 pub fn way(code: &StripeCode, touched: &Touched, missing: Roles) -> (Mode, Touched) {
     let part = Part {
@@ -27,6 +26,7 @@ pub fn way(code: &StripeCode, touched: &Touched, missing: Roles) -> (Mode, Touch
         Way::Whole => Mode::Full,
         Way::Delta => Mode::Delta,
         Way::Reconstruct => Mode::Reconstruct,
+        Way::Recover if is_less_by_difference(code, touched, missing) => Mode::Delta,
         Way::Recover => {
             lost_blocks(code, missing).for_each(|index| put.insert(index));
             if put.is_all() { Mode::Full } else { Mode::Reconstruct }
@@ -35,16 +35,56 @@ pub fn way(code: &StripeCode, touched: &Touched, missing: Roles) -> (Mode, Touch
     (mode, put)
 }
 
+/// The lost blocks that the client has to bring back before it puts these blocks, of which some were
+/// not to be `written`: what a sum that is formed anew needs, or what a sum differs by, which the
+/// client puts in place of the new content.
+pub fn brought_back(
+    code: &StripeCode,
+    (mode, put): (Mode, &Touched),
+    written: &Touched,
+    missing: Roles,
+) -> Vec<u32> {
+    match mode {
+        Mode::Delta => lost_blocks(code, missing).filter(|&index| put.contains(index)).collect(),
+        _ => put.iter().filter(|&index| !written.contains(index)).collect(),
+    }
+}
+
+/// Lost blocks are written, and others are not. Is it less to bring back those that are written, and
+/// change sums by what they differ by, than to bring back the others and form all sums anew?
+fn is_less_by_difference(code: &StripeCode, touched: &Touched, missing: Roles) -> bool {
+    let is_lost = |cell: Cell| missing.contains(cell.node);
+    let bring_back = |written: bool| -> usize {
+        let lost = lost_blocks(code, missing).filter(|&index| touched.contains(index) == written);
+        lost.map(|index| read_for(code, code.data()[index as usize], missing)).sum()
+    };
+    let held = code.equations().iter().filter(|equation| !is_lost(equation.parity));
+    let changes = |cell: Cell| touched.contains(code.number(cell) as u32);
+    let changed = held.clone().filter(|sum| sum.terms.iter().any(|term| changes(term.cell)));
+    let there = code.data().iter().filter(|cell| !is_lost(**cell));
+    let (stored, rest): (Vec<Cell>, Vec<Cell>) = there.partition(|cell| changes(**cell));
+    // What changes is read and written; or the rest is read, and all sums are written.
+    let by_difference = bring_back(true) + 2 * (stored.len() + changed.count());
+    by_difference < bring_back(false) + rest.len() + stored.len() + held.count()
+}
+
+/// Blocks that are read to bring back a lost one: those of the shortest sum of which nothing else is
+/// lost, or a whole stripe.
+fn read_for(code: &StripeCode, lost: Cell, missing: Roles) -> usize {
+    let there = |cell: Cell| cell == lost || !missing.contains(cell.node);
+    let sums = code.involved(lost).iter().map(|&sum| &code.equations()[sum]);
+    let sums = sums.filter(|sum| sum.cells().all(there)).map(|sum| sum.terms.len());
+    sums.min().unwrap_or(code.data().len())
+}
+
 /// May a slice-set be opened that puts these blocks in this mode? Every value that goes into a sum
 /// has to come from somewhere: a block's from its node's store or from the client.
 pub(super) fn allowed(code: &StripeCode, mode: Mode, touched: &Touched, missing: Roles) -> bool {
-    let mut lost = lost_blocks(code, missing);
     match mode {
         // Where no sum is formed, blocks do not depend on each other.
         Mode::Full => touched.count() > 0 && (touched.is_all() || !sums(code, missing)),
-        // What a lost block differs by is not known.
-        Mode::Delta => touched.count() > 0 && !lost.any(|index| touched.contains(index)),
-        Mode::Reconstruct => lost.all(|index| touched.contains(index)),
+        Mode::Delta => touched.count() > 0,
+        Mode::Reconstruct => lost_blocks(code, missing).all(|index| touched.contains(index)),
         Mode::Blank => touched.is_all(),
         // It has no sums of data to form, but chains.
         Mode::Restore(_) => false,
@@ -96,8 +136,20 @@ mod tests {
         // No sum is held.
         best(&raid5, &[0], &[parity], Mode::Full, &[0]);
         best(&raid6, &[2], &two, Mode::Delta, &[2]);
+        best(&raid6, &[0], &two, Mode::Delta, &[0]);
         best(&raid6, &[0, 2], &two, Mode::Reconstruct, &[0, 1, 2]);
         best(&raid6, &[0, 2, 3, 4, 5], &two, Mode::Full, &[0, 1, 2, 3, 4, 5]);
+    }
+
+    #[test]
+    fn a_lost_block_of_many_is_written_by_what_it_differs_by() {
+        let code = Family::Xor2d.code(9, 0).expect("9 nodes");
+        let lost = lost_blocks(&code, [3].into_iter().collect()).next().expect("it has data");
+        let written = some(&code, &[lost]);
+        let found = way(&code, &written, [3].into_iter().collect());
+        assert_eq!(found, (Mode::Delta, written.clone()));
+        let all = brought_back(&code, (found.0, &found.1), &written, [3].into_iter().collect());
+        assert_eq!(all, [lost]);
     }
 
     #[test]

@@ -190,6 +190,7 @@ impl Array {
     pub(super) fn write_some(&mut self, set: &Set, new: &Touched) {
         let range = set.offset as usize..(set.offset + set.len) as usize;
         let stripe = set.stripe as usize;
+        let old = self.model[stripe].clone();
         for index in new.iter() {
             let bytes = self.world.bytes(set.len as usize);
             self.model[stripe][index as usize][range.clone()].copy_from_slice(&bytes);
@@ -203,7 +204,12 @@ impl Array {
                 Content::Data(index) => Terms::block(index),
                 Content::Sum(number) => plan.code.terms(plan.code.equations()[number].parity),
             };
-            let bytes = self.content(set.stripe, &terms)[range.clone()].to_vec();
+            let mut bytes = self.content(set.stripe, &terms)[range.clone()].to_vec();
+            let home = plan.code.cell(number).node;
+            if set.mode == Mode::Delta && set.missing.contains(home) {
+                let old = &old[number][range.clone()];
+                braid_parity::combine(&mut [&mut bytes], &[1], &[old], true);
+            }
             let node = usize::from(plan.schedule.transfers()[number].to);
             let to = self.rings[node] + self.pipeline.arrival(&plan, set, number).offset;
             let imm = Imm::of(set, number).encode();

@@ -59,10 +59,7 @@ fn pick(
     match array.world.random(4) {
         0 => Some((Mode::Full, Touched::all(new.blocks()))),
         1 => Some((Mode::Reconstruct, with_lost)),
-        2 => {
-            let known = lost_blocks(code, missing).all(|index| !new.contains(index));
-            known.then(|| (Mode::Delta, new.clone()))
-        }
+        2 => (new.count() > 0).then(|| (Mode::Delta, new.clone())),
         _ => Some(way(code, new, missing)),
     }
 }
