@@ -91,7 +91,8 @@ fn words(random: &mut Random) -> Vec<u8> {
         return noise(random);
     }
     let keyed = kind < 10;
-    let mut bytes = Hello { kind: Kind::Tcp, keyed, encrypt: false, blob: Vec::new() }.encode();
+    let mut bytes =
+        Hello { kind: Kind::Tcp, keyed, encrypt: false, array: None, blob: Vec::new() }.encode();
     if keyed {
         bytes.extend((0..48).map(|_| random.next() as u8));
     }

@@ -83,6 +83,8 @@ pub enum FabricEvent {
     Accepted {
         /// Who.
         peer: PeerId,
+        /// The array, by its id, to which the key that it has proved is limited, if it is.
+        limit: Option<[u8; 16]>,
     },
     /// A `Connect` has succeeded.
     Connected {

@@ -14,7 +14,7 @@ use codec::Field;
 pub use codec::WireError;
 
 /// The version of this protocol. Processes of another version part when they meet.
-pub const PROTOCOL_VERSION: u16 = 3;
+pub const PROTOCOL_VERSION: u16 = 4;
 
 /// The longest name of a volume.
 pub const MAX_NAME_BYTES: usize = 64;
@@ -202,6 +202,8 @@ messages! {
         session: u64,
         /// The role of the sender.
         role: u16,
+        /// The array that its client was granted: the pipeline is to be of the same.
+        array: [u8; 16],
     }
     /// Client: a slice-set begins. Answer: `Staged`. Its slices may arrive before this does.
     12 Open {

@@ -110,7 +110,7 @@ impl Blaster {
 impl Machine for Blaster {
     fn handle(&mut self, _: Moment, event: Event) {
         match event {
-            Event::Fabric(FabricEvent::Accepted { peer }) => {
+            Event::Fabric(FabricEvent::Accepted { peer, .. }) => {
                 let window = 0..u64::MAX;
                 self.actions.push_back(Action::Fabric(FabricOp::Admit { peer, window }));
             }

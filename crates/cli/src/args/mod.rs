@@ -166,10 +166,18 @@ pub(crate) struct NetworkArgs {
     /// of an array [default: tcp]
     #[arg(long, value_name = "FABRIC")]
     pub(crate) fabric: Option<String>,
-    /// With nodes: the file of the cluster key [default: /etc/braid/cluster.key, if there]
-    #[arg(long, value_name = "FILE", env = "BRAID_KEY", hide_env_values = true)]
+    #[command(flatten)]
+    pub(crate) key: KeyFileArgs,
+}
+
+/// Where the key is.
+#[derive(Debug, Args)]
+pub(crate) struct KeyFileArgs {
+    /// With nodes: the file of the cluster key, or for clients of the key of one array [default:
+    /// /etc/braid/cluster.key, if there]
+    #[arg(long = "key", value_name = "FILE", env = "BRAID_KEY", hide_env_values = true)]
     #[arg(value_hint = ValueHint::FilePath)]
-    pub(crate) key: Option<OsString>,
+    pub(crate) file: Option<OsString>,
 }
 
 #[derive(Debug, Args)]
@@ -185,6 +193,18 @@ pub(crate) enum KeyAction {
         /// A file that is not there yet
         #[arg(value_hint = ValueHint::FilePath)]
         file: PathBuf,
+    },
+    /// Make a file with the key of one array, from the cluster key: for a client that is to use no
+    /// other array. All commands take it with --key; nodes do not
+    Derive {
+        /// The array's UUID, as `braid detail` and `braid examine` print it
+        #[arg(long, value_name = "UUID")]
+        array: String,
+        /// A file that is not there yet
+        #[arg(value_hint = ValueHint::FilePath)]
+        file: PathBuf,
+        #[command(flatten)]
+        key: KeyFileArgs,
     },
 }
 

@@ -10,6 +10,7 @@ use braid_host::fabric::Network;
 use braid_host::fabric::frame::Kind;
 use braid_host::node::{NodeSetup, Storage, serve_node};
 
+use super::key::whole;
 use super::launch::launch;
 use super::nodes::network;
 use crate::args::{NodeArgs, Size, check_address};
@@ -48,6 +49,7 @@ fn setup(args: &NodeArgs) -> Result<NodeSetup, Failure> {
     let network = network("node", &args.network)?;
     let network = if args.no_key { network.kind.into() } else { network };
     let network = Network { encrypt: args.encrypt, ..network };
+    network.key.map_or(Ok(()), |key| whole("node", &listen, key))?;
     if args.encrypt && network.kind != Kind::Tcp {
         let reason = "slices pass the processor by over libfabric: nobody could encrypt them";
         let next = "leave out --fabric, or --encrypt";

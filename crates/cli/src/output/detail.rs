@@ -64,7 +64,12 @@ fn one(name: &str, status: &Status, exports: &[String], protection: Option<&Prot
 fn protected(text: &mut String, how: &Protection) {
     let Protection { fabric, authenticated, messages_sealed, nodes, .. } = how;
     field(text, "Fabric", fabric);
-    field(text, "Authenticated", if *authenticated { "by cluster key" } else { "no" });
+    let by = match (*authenticated, &how.limited_to) {
+        (true, Some(_)) => "by a key limited to this array",
+        (true, None) => "by cluster key",
+        (false, _) => "no",
+    };
+    field(text, "Authenticated", by);
     field(text, "Sealed Messages", if *messages_sealed { "yes" } else { "no" });
     let slices = match how.nodes_with_sealed_slices {
         0 => "no".to_owned(),

@@ -81,6 +81,8 @@ struct ProtectionJson {
     fabric: String,
     /// Both ends have proved the cluster key.
     authenticated: bool,
+    /// The client's key opens this array alone.
+    limited_to_array: bool,
     sealed_messages: bool,
     nodes: usize,
     /// Those of them with which slices are encrypted.
@@ -150,6 +152,7 @@ pub(crate) fn array(array: &ControlStatus) -> ArrayJson {
         protection: array.protection.as_ref().map(|how| ProtectionJson {
             fabric: how.fabric.clone(),
             authenticated: how.authenticated,
+            limited_to_array: how.limited_to.is_some(),
             sealed_messages: how.messages_sealed,
             nodes: how.nodes,
             nodes_with_encrypted_slices: how.nodes_with_sealed_slices,

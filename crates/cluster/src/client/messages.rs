@@ -8,7 +8,7 @@ use super::{Client, FabricEvent, Message, Question, Refusal};
 impl Client {
     pub(super) fn fabric(&mut self, event: FabricEvent) {
         let peer = match &event {
-            FabricEvent::Accepted { peer }
+            FabricEvent::Accepted { peer, .. }
             | FabricEvent::Connected { peer }
             | FabricEvent::Lost { peer, .. }
             | FabricEvent::Placed { peer, .. }

@@ -19,7 +19,7 @@ impl Node {
         for (peer, conn) in &self.conns {
             let client = |id| self.clients.get(id).filter(|client: &&Client| client.is_here());
             let known = match conn {
-                Conn::New => true,
+                Conn::New(_) => true,
                 Conn::Client(id) => client(id).is_some_and(|client| client.peer == Some(*peer)),
                 Conn::Dialing(id, _) | Conn::Node(id, _) => client(id).is_some(),
             };

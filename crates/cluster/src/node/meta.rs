@@ -10,6 +10,7 @@ use super::Node;
 use super::STORAGE;
 use super::ids::ClientId;
 use super::out::Flight;
+use super::session::Client;
 use crate::wire::Message;
 
 /// The most that a message carries.
@@ -88,8 +89,8 @@ impl Node {
                 self.meta.free.push(page);
                 return;
             };
-            let volume = self.clients.get(&client).and_then(|client| client.held.as_ref());
-            let Some(member) = volume.map(|held| held.volume.member) else {
+            let volume = self.clients.get(&client).and_then(Client::volume);
+            let Some(member) = volume.map(|volume| volume.member) else {
                 self.meta.free.push(page);
                 continue;
             };
@@ -122,6 +123,9 @@ impl Node {
     ) {
         if fine && self.is_here(client) {
             self.out.load(Flight::MetaLoad { client, tag, page }, page.slice(0, bytes));
+        } else if self.is_looking(client) {
+            self.looked(client, None);
+            self.give_page(page);
         } else {
             self.refuse(client, tag, Refusal::new("the volume cannot be read", STORAGE));
             self.give_page(page);
@@ -129,7 +133,11 @@ impl Node {
     }
 
     pub(super) fn meta_loaded(&mut self, client: ClientId, tag: u32, page: Buf, bytes: Vec<u8>) {
-        self.answer(client, &Message::Meta { tag, bytes });
+        if self.is_looking(client) {
+            self.looked(client, Some(&bytes));
+        } else {
+            self.answer(client, &Message::Meta { tag, bytes });
+        }
         self.give_page(page);
     }
 

@@ -9,6 +9,7 @@
 mod ids;
 mod invariants;
 mod journal;
+mod limit;
 mod meta;
 mod orphans;
 mod out;
@@ -139,8 +140,8 @@ impl Node {
 
     fn fabric(&mut self, event: FabricEvent) {
         match event {
-            FabricEvent::Accepted { peer } => match self.life {
-                Life::Serving => drop(self.conns.insert(peer, Conn::New)),
+            FabricEvent::Accepted { peer, limit } => match self.life {
+                Life::Serving => drop(self.conns.insert(peer, Conn::New(limit))),
                 Life::Stopping { .. } | Life::Stopped => self.out.hang_up(peer),
             },
             FabricEvent::Connected { peer } => self.connected(peer),

@@ -1,9 +1,10 @@
 //! Connections: who is at the other end, where what it says goes, and what its end means.
 
 use braid_array::Refusal;
-use braid_array::fabric::PeerId;
+use braid_array::fabric::{PeerId, Volume};
 
 use super::ids::{ArrayId, ClientId, Violation};
+use super::limit::{Looking, denied};
 use super::orphans::Settling;
 use super::pipe::{Link, Pipe};
 use super::slot::{Ask, Wanted};
@@ -20,8 +21,8 @@ pub const PARTING_TAG: u32 = u32::MAX;
 /// Who is at the other end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Conn {
-    /// Has said nothing yet.
-    New,
+    /// Has said nothing yet that counts. Its key may be that of one array.
+    New(Option<ArrayId>),
     /// A client.
     Client(ClientId),
     /// A node that we connect to, for a client's pipeline.
@@ -35,11 +36,15 @@ pub(super) enum Conn {
 pub(super) struct Client {
     /// Its connection; `None` once that is over.
     pub(super) peer: Option<PeerId>,
+    /// The array that its key is good for, when that is one alone.
+    pub(super) limit: Option<ArrayId>,
     /// The highest it named.
     pub(super) epoch: u32,
     /// The array that it was granted, and the epoch.
     pub(super) vote: Option<(ArrayId, u32)>,
     pub(super) held: Option<Held>,
+    /// Before that, when its key is limited.
+    pub(super) looking: Option<Looking>,
     /// Waits for a volume.
     pub(super) asking: bool,
     pub(super) pipe: Option<Pipe>,
@@ -54,6 +59,12 @@ impl Client {
         self.peer.is_some()
     }
 
+    /// What it has open.
+    pub(super) fn volume(&self) -> Option<Volume> {
+        let looking = || self.looking.as_ref().map(|looking| looking.volume);
+        self.held.as_ref().map(|held| held.volume).or_else(looking)
+    }
+
     /// It is gone, and has left slice-sets of which the next one has to say what becomes of them.
     pub(super) fn is_orphan(&self) -> bool {
         !self.is_here() && self.vote.is_some() && self.pipe.as_ref().is_some_and(Pipe::holds)
@@ -61,7 +72,7 @@ impl Client {
 }
 
 /// As a message. What a stranger's bytes are part of may be long.
-fn refused(tag: u32, busy: bool, why: Refusal) -> Message {
+pub(super) fn refused(tag: u32, busy: bool, why: Refusal) -> Message {
     let short = |text: &str| text.chars().take(1000).collect();
     let (reason, advice) = (short(&why.reason), short(&why.next.advice));
     Message::Refused { tag, busy, reason, advice }
@@ -105,7 +116,7 @@ impl Node {
     /// A connection is over.
     pub(super) fn lost(&mut self, peer: PeerId, reason: &str) {
         match self.conns.remove(&peer) {
-            None | Some(Conn::New) => {}
+            None | Some(Conn::New(_)) => {}
             Some(Conn::Client(client)) => {
                 let pipe = self.clients.get(&client).and_then(|client| client.pipe.as_ref());
                 if let (Some(_), Some(held)) = (pipe, self.held_of(client)) {
@@ -115,17 +126,26 @@ impl Node {
                 self.end(client);
             }
             Some(Conn::Dialing(client, role) | Conn::Node(client, role)) => {
-                let Some(pipe) = self.clients.get_mut(&client).and_then(|c| c.pipe.as_mut()) else {
-                    return;
-                };
+                let Some(known) = self.clients.get_mut(&client) else { return };
+                let limited = known.limit.is_some();
+                let Some(pipe) = known.pipe.as_mut() else { return };
                 pipe.lost(role, &mut self.out);
                 let told = &pipe.neighbours[usize::from(role)].told;
                 let named = pipe.connecting.take_if(|(_, roles)| roles.contains(&role));
                 if let (Some((_, address)), Some((tag, _))) = (told, named) {
-                    let why = Refusal::new(
-                        format!("cannot connect to node {address}: {reason}"),
-                        "check that it runs and can be reached from the other nodes",
-                    );
+                    let failed = format!("cannot connect to node {address}");
+                    let full = format!("{failed}: {reason}");
+                    // It is not to find out what listens where.
+                    let why = match limited {
+                        false => Refusal::new(
+                            full,
+                            "check that it runs and can be reached from the other nodes",
+                        ),
+                        true => {
+                            self.out.remark("neighbour", full);
+                            Refusal::new(failed, "see why in the log of the node that tried")
+                        }
+                    };
                     self.refuse(client, tag, why);
                 }
             }
@@ -186,17 +206,23 @@ impl Node {
                 self.votes.keep_stock(array, pipe.stock());
             }
         }
-        if let Some(held) = client.held {
-            self.release_volume(&held.name, id);
+        let looking = client.looking.map(|looking| looking.name);
+        if let Some(name) = client.held.map(|held| held.name).or(looking) {
+            self.release_volume(&name, id);
         }
     }
 
     pub(super) fn message(&mut self, peer: PeerId, bytes: &[u8]) {
         let Some(&conn) = self.conns.get(&peer) else { return };
-        let result = match Message::decode(bytes) {
-            Err(_) => Err(Violation("a message that means nothing")),
-            Ok((epoch, message)) => match conn {
-                Conn::New => self.first_message(peer, epoch, message),
+        let said = Message::decode(bytes).map_err(|_| Violation("a message that means nothing"));
+        let result = said.and_then(|(epoch, message)| {
+            let limit = self.limit_of(conn);
+            let denied = limit.and_then(|array| Some((array, denied(&array, &message)?)));
+            if let Some((array, denied)) = denied {
+                return self.deny(peer, array, denied);
+            }
+            match conn {
+                Conn::New(_) => self.first_message(peer, epoch, message),
                 Conn::Client(client) => self.client_message(client, epoch, message),
                 Conn::Node(client, role) => match message {
                     Message::Missing { imm } => {
@@ -205,8 +231,8 @@ impl Node {
                     _ => Err(Violation("a message that nodes do not send")),
                 },
                 Conn::Dialing(..) => Err(Violation("a message too early")),
-            },
-        };
+            }
+        });
         if let Err(violation) = result {
             self.part_with(peer, violation);
         }
@@ -218,7 +244,7 @@ impl Node {
         let result = match conn {
             Conn::Client(client) => self.slice(client, Endpoint::Client, imm, true),
             Conn::Node(client, role) => self.slice(client, Endpoint::Node(role), imm, true),
-            Conn::New | Conn::Dialing(..) => Err(Violation("a slice too early")),
+            Conn::New(_) | Conn::Dialing(..) => Err(Violation("a slice too early")),
         };
         if let Err(violation) = result {
             self.part_with(peer, violation);
@@ -253,7 +279,7 @@ impl Node {
         message: Message,
     ) -> Result<(), Violation> {
         match message {
-            Message::Join { session, role } => self.join(peer, session, role),
+            Message::Join { session, role, array } => self.join(peer, (session, array), role),
             Message::Grant { .. }
             | Message::CreateVolume { .. }
             | Message::OpenVolume { .. }
@@ -262,7 +288,8 @@ impl Node {
             | Message::Shutdown { .. } => {
                 let id = ClientId(self.next_client);
                 self.next_client += 1;
-                self.clients.insert(id, Client { peer: Some(peer), ..Client::default() });
+                let limit = self.conns.get(&peer).and_then(|&conn| self.limit_of(conn));
+                self.clients.insert(id, Client { peer: Some(peer), limit, ..Client::default() });
                 self.conns.insert(peer, Conn::Client(id));
                 self.client_message(id, epoch, message)
             }

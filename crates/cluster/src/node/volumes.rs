@@ -14,6 +14,7 @@ use braid_array::{IoOp, Refusal};
 use super::Node;
 use super::STORAGE;
 use super::ids::ClientId;
+use super::limit::not_its_own;
 use super::out::Flight;
 use crate::wire::Message;
 
@@ -103,7 +104,19 @@ impl Node {
         else {
             return;
         };
+        if client.limit.is_some() {
+            entry.users.push(ask.client);
+            return self.look(name, ask, volume);
+        }
         client.asking = false;
+        self.give(name, ask, opened_for_it);
+    }
+
+    /// Whether a client gets a volume that is open, and that it may know of.
+    pub(super) fn give(&mut self, name: &Arc<str>, ask: Ask, opened_for_it: bool) {
+        let Some(entry) = self.volumes.entries.get_mut(name) else { return };
+        let State::Open(volume) = entry.state else { return };
+        let Some(client) = self.clients.get_mut(&ask.client) else { return };
         let made = ask.create.is_some();
         if made && !opened_for_it {
             let why = Refusal::new(format!("volume {name} exists"), "choose another name");
@@ -135,9 +148,13 @@ impl Node {
                 self.admit_waiting(name);
                 self.close_if_unused(name, ask.create.is_some());
             }
-            (&State::Opening(ask), Err(why)) => {
+            (&State::Opening(ask), Err(mut why)) => {
                 if let Some(client) = self.clients.get_mut(&ask.client) {
                     client.asking = false;
+                    if let Some(array) = client.limit {
+                        self.out.remark("volume", format!("volume {name}: {}", why.reason));
+                        why = not_its_own(array, name);
+                    }
                 }
                 self.refuse(ask.client, ask.tag, why);
                 self.forget_volume(name);
@@ -156,9 +173,12 @@ impl Node {
     }
 
     fn admit_waiting(&mut self, name: &Arc<str>) {
-        while let Some(ask) =
-            self.volumes.entries.get_mut(name).and_then(|entry| entry.waiting.pop_front())
-        {
+        let next = |entry: &mut Entry| match entry.state {
+            State::Open(_) => entry.waiting.pop_front(),
+            // They open it again when it is closed.
+            _ => None,
+        };
+        while let Some(ask) = self.volumes.entries.get_mut(name).and_then(next) {
             self.decide(name, ask, false);
         }
     }
@@ -208,6 +228,15 @@ impl Node {
         entry.users.retain(|&user| user != client);
         entry.writer = entry.writer.filter(|&writer| writer != client);
         self.admit_waiting(name);
+        self.close_if_unused(name, false);
+    }
+
+    /// A client knows whether the volume is its own: it is among the users if it has got it.
+    pub(super) fn stop_looking(&mut self, name: &Arc<str>, client: ClientId) {
+        let Some(entry) = self.volumes.entries.get_mut(name) else { return };
+        if let Some(at) = entry.users.iter().position(|&user| user == client) {
+            entry.users.remove(at);
+        }
         self.close_if_unused(name, false);
     }
 

@@ -4,7 +4,7 @@ use braid_array::fabric::{FabricOp, PeerId};
 use braid_array::{Action, Refusal, SECTOR_BYTES};
 
 use super::Node;
-use super::ids::{ClientId, Violation};
+use super::ids::{ArrayId, ClientId, Violation};
 use super::pipe::{Link, Pipe};
 use super::session::Conn;
 use super::volumes::Held;
@@ -142,21 +142,29 @@ impl Node {
     /// A connection that we asked for stands.
     pub(super) fn connected(&mut self, peer: PeerId) {
         let Some(&Conn::Dialing(id, role)) = self.conns.get(&peer) else { return };
-        let pipe = self.clients.get_mut(&id).and_then(|client| client.pipe.as_mut());
-        let Some(pipe) = pipe else { return };
+        let Some(client) = self.clients.get_mut(&id) else { return };
+        // Who writes was granted one.
+        let (Some(pipe), Some((array, _))) = (client.pipe.as_mut(), client.vote) else { return };
         self.conns.insert(peer, Conn::Node(id, role));
         pipe.neighbours[usize::from(role)].link = Link::Up(peer);
         let session = pipe.pipeline.params().session;
         self.out.admit(peer, pipe.window());
-        self.out.send(peer, pipe.epoch(), &Message::Join { session, role: pipe.role });
+        self.out.send(peer, pipe.epoch(), &Message::Join { session, role: pipe.role, array });
         self.check_connected(id);
     }
 
-    /// Another node says which pipeline it belongs to.
-    pub(super) fn join(&mut self, peer: PeerId, session: u64, role: u16) -> Result<(), Violation> {
+    /// Another node says which pipeline it belongs to. A client of another array may know the
+    /// session, and has it of the node that it sends here only with its own array.
+    pub(super) fn join(
+        &mut self,
+        peer: PeerId,
+        (session, array): (u64, ArrayId),
+        role: u16,
+    ) -> Result<(), Violation> {
         let stranger = Violation("a node that no pipeline waits for");
         let id = self.sessions.get(&session).copied().ok_or(stranger)?;
         let client = self.clients.get_mut(&id).filter(|client| client.is_here());
+        let client = client.filter(|client| client.vote.is_some_and(|(of, _)| of == array));
         let pipe = client.and_then(|client| client.pipe.as_mut()).ok_or(stranger)?;
         // One that comes back may be here before the client has told of it.
         let link = pipe.neighbours.get(usize::from(role)).map(|neighbour| neighbour.link);

@@ -78,7 +78,7 @@ fn some() -> Vec<Message> {
         Message::WriteMeta { tag: 2, sector: 8, bytes: vec![7; 4096] },
         Message::Prepare { tag: 3, role: 1, data_sector: 2048, params },
         Message::Connect { tag: 4, peers: vec![address.clone(), address] },
-        Message::Join { session: 1, role: 2 },
+        Message::Join { session: 1, role: 2, array: [3; 16] },
         Message::Open { set: set.clone() },
         Message::Open { set: whole },
         Message::Open { set: Set { mode: Mode::Restore(300), ..set.clone() } },

@@ -7,9 +7,11 @@
 //! | 0 | 8 | `BRAIDNET` |
 //! | 8 | 2 | version of the protocol |
 //! | 10 | 1 | the fabric: 1 tcp, 2 ofi |
-//! | 11 | 1 | 1 when a proof of the cluster key follows (`seal`), 2 with sealed slices (`slices`) |
-//! | 12 | 4 | length of what follows, at most 1024 |
-//! | 16 | | what the fabric has to tell (nothing for tcp) |
+//! | 11 | 1 | 1 when a proof of the cluster key follows (`seal`), 2 with sealed slices (`slices`); |
+//! |    |   | 3 and 4: the same with the key of one array |
+//! | 12 | 4 | length of what follows, at most 1024, and 16 with the key of one array |
+//! | 16 | 16 | with such a key alone: the array's UUID |
+//! | | | what the fabric has to tell (nothing for tcp) |
 //!
 //! Then, for tcp, frames, each a header and its payload; with a key, those of messages are sealed,
 //! which makes them 16 bytes longer. Where slices are sealed, 16 bytes that are not counted follow
@@ -38,6 +40,9 @@ pub const HELLO_BYTES: usize = 16;
 
 /// The most a fabric can tell in its hello.
 pub const MAX_BLOB_BYTES: usize = 1024;
+
+/// What says which array a key is limited to.
+const ARRAY_BYTES: usize = 16;
 
 /// The header of a frame.
 pub const HEADER_BYTES: usize = 20;
@@ -131,6 +136,8 @@ pub struct Hello {
     pub keyed: bool,
     /// With the key, it seals slices as well.
     pub encrypt: bool,
+    /// Its key is that of this array alone.
+    pub array: Option<[u8; ARRAY_BYTES]>,
     /// What that has to tell; at most [`MAX_BLOB_BYTES`].
     pub blob: Vec<u8>,
 }
@@ -158,6 +165,9 @@ pub enum HelloError {
     /// We want it, and it has none.
     #[error("has no cluster key, this has one")]
     Keyless,
+    /// Whoever is dialled has to have all of it.
+    #[error("has the key of one array alone, which makes it no node")]
+    Limited,
 }
 
 impl Advised for HelloError {
@@ -168,6 +178,7 @@ impl Advised for HelloError {
             Self::Fabric { .. } => "use the same on both".into(),
             Self::Keyed => "give its file with --key".into(),
             Self::Keyless => "start it with --key".into(),
+            Self::Limited => "start it with the cluster key".into(),
         }
     }
 }
@@ -179,9 +190,15 @@ impl Hello {
         let blob = &self.blob[..self.blob.len().min(MAX_BLOB_BYTES)];
         let mut out = MAGIC.to_vec();
         out.extend(PROTOCOL_VERSION.to_le_bytes());
-        let keyed = u8::from(self.keyed) + u8::from(self.keyed && self.encrypt);
+        let array = self.array.filter(|_| self.keyed);
+        let limited = array.as_ref().map_or(&[][..], |array| &array[..]);
+        let keyed = match (self.keyed, array.is_some()) {
+            (false, _) => 0,
+            (true, limited) => 1 + u8::from(self.encrypt) + 2 * u8::from(limited),
+        };
         out.extend([self.kind.number(), keyed]);
-        out.extend((blob.len() as u32).to_le_bytes());
+        out.extend(((limited.len() + blob.len()) as u32).to_le_bytes());
+        out.extend(limited);
         out.extend(blob);
         out
     }
@@ -189,10 +206,30 @@ impl Hello {
     /// Does this fixed part say that slices are to be sealed?
     #[must_use]
     pub const fn encrypts(head: &[u8; HELLO_BYTES]) -> bool {
-        head[11] == 2
+        matches!(head[11], 2 | 4)
     }
 
-    /// Checks the fixed part of the other's hello against ours, and tells how long its blob is.
+    /// Does this fixed part say that its key is that of one array, which follows?
+    const fn is_limited(head: &[u8; HELLO_BYTES]) -> bool {
+        matches!(head[11], 3 | 4)
+    }
+
+    /// What follows the fixed part: the array that its key is limited to, if it is, and the blob.
+    ///
+    /// # Errors
+    /// [`HelloError`] when there is less.
+    pub fn rest<'a>(
+        head: &[u8; HELLO_BYTES],
+        rest: &'a [u8],
+    ) -> Result<(Option<[u8; ARRAY_BYTES]>, &'a [u8]), HelloError> {
+        if !Self::is_limited(head) {
+            return Ok((None, rest));
+        }
+        let (array, blob) = rest.split_first_chunk().ok_or(HelloError::Stranger)?;
+        Ok((Some(*array), blob))
+    }
+
+    /// Checks the fixed part of the other's hello against ours, and tells how much follows it.
     ///
     /// # Errors
     /// [`HelloError`] when these two cannot talk.
@@ -206,7 +243,7 @@ impl Hello {
             return Err(HelloError::Version(version));
         }
         let theirs =
-            Kind::from_number(*kind).filter(|_| *keyed <= 2).ok_or(HelloError::Stranger)?;
+            Kind::from_number(*kind).filter(|_| *keyed <= 4).ok_or(HelloError::Stranger)?;
         if theirs.number() != self.kind.number() {
             return Err(HelloError::Fabric { theirs, ours: self.kind });
         }
@@ -215,9 +252,11 @@ impl Hello {
             (false, true) => return Err(HelloError::Keyless),
             _ => {}
         }
-        let blob = u32::from_le_bytes([*l0, *l1, *l2, *l3]);
-        let blob = usize::try_from(blob).ok().filter(|&blob| blob <= MAX_BLOB_BYTES);
-        blob.ok_or(HelloError::Stranger)
+        let rest = u32::from_le_bytes([*l0, *l1, *l2, *l3]);
+        let least = if Self::is_limited(head) { ARRAY_BYTES } else { 0 };
+        let fits = least..=least + MAX_BLOB_BYTES;
+        let rest = usize::try_from(rest).ok().filter(|rest| fits.contains(rest));
+        rest.ok_or(HelloError::Stranger)
     }
 }
 
@@ -293,7 +332,7 @@ mod tests {
     use super::*;
 
     fn hello(kind: Kind) -> Hello {
-        Hello { kind, keyed: false, encrypt: false, blob: b"address".to_vec() }
+        Hello { kind, keyed: false, encrypt: false, array: None, blob: b"address".to_vec() }
     }
 
     fn head(hello: &Hello) -> [u8; HELLO_BYTES] {
@@ -356,6 +395,37 @@ mod tests {
         let mut long = head(&ours);
         long[12..].copy_from_slice(&1025u32.to_le_bytes());
         assert_eq!(said(long), stranger);
+    }
+
+    #[test]
+    fn the_key_of_one_array_is_said_before_all_else() {
+        let node = Hello { keyed: true, ..hello(Kind::Tcp) };
+        for encrypt in [false, true] {
+            let client = Hello { encrypt, array: Some([7; 16]), ..node.clone() };
+            let (said, head) = (client.encode(), head(&client));
+            assert_eq!(node.check(&head), Ok(16 + 7));
+            assert_eq!(Hello::encrypts(&head), encrypt);
+            let rest = &said[HELLO_BYTES..];
+            assert_eq!(Hello::rest(&head, rest), Ok((Some([7; 16]), &b"address"[..])));
+            assert_eq!(Hello::rest(&head, &rest[..15]), Err(HelloError::Stranger));
+            let mut other = head;
+            for bytes in [0_u32, 15, 16 + 1025, u32::MAX] {
+                other[12..].copy_from_slice(&bytes.to_le_bytes());
+                assert_eq!(node.check(&other), Err(HelloError::Stranger), "{bytes}");
+            }
+            other[12..].copy_from_slice(&(16_u32 + 1024).to_le_bytes());
+            assert_eq!(node.check(&other), Ok(16 + 1024));
+            assert_eq!(hello(Kind::Tcp).check(&head), Err(HelloError::Keyed));
+        }
+        // Without one nothing of it is said, and what comes after it is no longer.
+        let plain = hello(Kind::Tcp);
+        assert_eq!(Hello { array: Some([7; 16]), ..plain.clone() }.encode(), plain.encode());
+        assert_eq!(Hello::rest(&head(&node), b"address"), Ok((None, &b"address"[..])));
+        for keyed in 5..=255 {
+            let mut other = head(&node);
+            other[11] = keyed;
+            assert_eq!(node.check(&other), Err(HelloError::Stranger));
+        }
     }
 
     #[test]

@@ -19,7 +19,7 @@ use crate::driver;
 use crate::fabric::frame::{HELLO_BYTES, Hello, HelloError, Kind};
 use crate::fabric::seal::{Seals, read_until};
 use crate::fabric::{Network, Protection};
-use crate::key::Key;
+use crate::key::{Key, text_of_uuid};
 use crate::log::{Limit, Verdict};
 use crate::system::describe;
 
@@ -44,7 +44,8 @@ impl Says {
     /// With a fabric of this kind, and what it has to tell.
     pub(crate) fn new(network: Network, blob: Vec<u8>) -> Self {
         let Network { kind, key, encrypt } = network;
-        Self { hello: Arc::new(Hello { kind, keyed: key.is_some(), encrypt, blob }), key }
+        let (keyed, array) = (key.is_some(), key.and_then(|key| key.array()));
+        Self { hello: Arc::new(Hello { kind, keyed, encrypt, array, blob }), key }
     }
 }
 
@@ -58,6 +59,8 @@ pub(crate) struct Greeted {
     pub(crate) blob: Vec<u8>,
     /// When both have the cluster key.
     pub(crate) seals: Option<Seals>,
+    /// The array that the other's key is limited to, if it is: it has dialled us, then.
+    pub(crate) limit: Option<[u8; 16]>,
 }
 
 /// Accepts and dials.
@@ -101,6 +104,7 @@ impl Greeter {
         Protection {
             fabric: kind.to_string(),
             authenticated: keyed,
+            limited_to: self.says.hello.array.map(text_of_uuid),
             messages_sealed: keyed && kind == Kind::Tcp,
             nodes,
             nodes_with_sealed_slices,
@@ -254,8 +258,8 @@ fn accept_all(listener: &TcpListener, says: &Says, tell: &Teller) {
             let heard = greeted.and_then(|greeted| await_word(&own, deadline).map(|()| greeted));
             let stays = here.leave(&own);
             match (heard, own.try_clone()) {
-                (Ok((blob, seals)), Ok(stream)) if stays => {
-                    let result = Ok(Greeted { stream, blob, seals });
+                (Ok(heard), Ok(stream)) if stays => {
+                    let result = Ok(heard.on(stream));
                     tell.tell(Met { dialled: None, result });
                 }
                 (Ok(_), _) => {}
@@ -301,8 +305,8 @@ pub(crate) fn connect(address: &str, says: &Says) -> Result<Greeted, Refusal> {
         }
         match TcpStream::connect_timeout(&candidate, left) {
             Ok(stream) => {
-                let (blob, seals) = exchange(&stream, says, true, deadline)?;
-                return Ok(Greeted { stream, blob, seals });
+                let heard = exchange(&stream, says, true, deadline)?;
+                return Ok(heard.on(stream));
             }
             Err(error) => failed = why_not_connected(&error),
         }
@@ -321,7 +325,21 @@ fn why_not_connected(error: &io::Error) -> Refusal {
     }
 }
 
-/// Says hello and hears the other's, and proves the key: what the other's fabric had to tell.
+/// What comes of an exchange of hellos; see [`Greeted`].
+struct Heard {
+    blob: Vec<u8>,
+    seals: Option<Seals>,
+    limit: Option<[u8; 16]>,
+}
+
+impl Heard {
+    fn on(self, stream: TcpStream) -> Greeted {
+        let Self { blob, seals, limit } = self;
+        Greeted { stream, blob, seals, limit }
+    }
+}
+
+/// Says hello and hears the other's, and proves the key.
 ///
 /// # Errors
 /// As for `connect`.
@@ -330,7 +348,7 @@ fn exchange(
     says: &Says,
     dialled: bool,
     deadline: Instant,
-) -> Result<(Vec<u8>, Option<Seals>), Refusal> {
+) -> Result<Heard, Refusal> {
     const CHECK: &str = "check that it is a braid node";
     let broken = |error: io::Error| match error.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
@@ -352,17 +370,23 @@ fn exchange(
     if got == 0 {
         return Err(broken(io::ErrorKind::UnexpectedEof.into()));
     }
-    let mut blob = vec![0; says.hello.check(&head)?];
-    if read_until(stream, &mut blob, deadline).map_err(broken)? < blob.len() {
+    let mut rest = vec![0; says.hello.check(&head)?];
+    if read_until(stream, &mut rest, deadline).map_err(broken)? < rest.len() {
         return Err(broken(io::ErrorKind::UnexpectedEof.into()));
     }
-    let heard = [&head[..], &blob].concat();
+    let heard = [&head[..], &rest].concat();
+    let (limit, blob) = Hello::rest(&head, &rest)?;
+    // Nodes have the cluster key itself: whoever is dialled and has less is none.
+    if limit.is_some() && (dialled || says.hello.array.is_some()) {
+        return Err(HelloError::Limited.into());
+    }
     let said = if dialled { [hello, heard].concat() } else { [heard, hello].concat() };
     // It is so when either wants it. Who meddles with what they say spoils the proof.
     let slices = says.hello.encrypt || Hello::encrypts(&head);
+    let key = says.key.map(|key| limit.map_or(key, |array| key.limited_to(array)));
     let prove = |key: &Key| Seals::prove(stream, key, &said, (dialled, slices), deadline);
-    let seals = says.key.as_ref().map(prove).transpose()?;
+    let seals = key.as_ref().map(prove).transpose()?;
     stream.set_read_timeout(None).map_err(broken)?;
     stream.set_write_timeout(None).map_err(broken)?;
-    Ok((blob, seals))
+    Ok(Heard { blob: blob.to_vec(), seals, limit })
 }

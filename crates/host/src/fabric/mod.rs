@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::arena::Place;
 use crate::driver::{Driver, Outgoing};
-use crate::key::Key;
+use crate::key::{Key, text_of_uuid};
 use crate::system::refused_by_system;
 use crate::token::{FabricToken, Token};
 
@@ -33,7 +33,7 @@ mod tcp;
 pub struct Network {
     /// How data travels.
     pub kind: frame::Kind,
-    /// What all have in common and strangers have not.
+    /// What all have in common and strangers have not; of clients maybe the key of one array.
     pub key: Option<Key>,
     /// Slices are sealed on their way, too. Whoever says so has it of everybody he talks to.
     pub encrypt: bool,
@@ -53,6 +53,8 @@ pub struct Protection {
     pub fabric: String,
     /// Both ends of every connection have proved the cluster key.
     pub authenticated: bool,
+    /// The UUID of the only array that the client's key is good for, if it is limited so.
+    pub limited_to: Option<String>,
     /// Messages are sealed.
     pub messages_sealed: bool,
     /// Nodes that are connected.
@@ -73,6 +75,10 @@ pub(crate) fn new(
     if network.encrypt && (network.key.is_none() || network.kind != frame::Kind::Tcp) {
         let reason = "slices are sealed with a cluster key and over tcp only";
         return Err(Refusal::new(reason, "give --key, and use fabric tcp"));
+    }
+    if let Some(array) = network.key.and_then(|key| key.array()).filter(|_| listener.is_some()) {
+        let reason = format!("the key is good for array {} alone", text_of_uuid(array));
+        return Err(Refusal::new(reason, "give nodes the cluster key"));
     }
     match network.kind {
         frame::Kind::Tcp => {

@@ -1,6 +1,7 @@
 //! What the cluster key does for a connection: both sides prove that they have it, and what they
 //! say from then on is sealed with keys that this connection alone has. (Slices are, too, if either
-//! wants it: see `slices`.)
+//! wants it: see `slices`.) In place of it stands the key of one array when whoever dialled has no
+//! more and says so in its hello; the other derives that from the cluster key.
 //!
 //! The proof is Noise's pattern NN with the key mixed in first. Whoever dialled sends 48 bytes, the
 //! other answers with 48, and 16 more, sealed, show that the first were no recording.
@@ -82,8 +83,15 @@ impl Seals {
         (dialled, slices): (bool, bool),
         deadline: Instant,
     ) -> Result<Self, Refusal> {
-        let other = || {
-            Refusal::new("has another cluster key", "give the same file with --key on all sides")
+        let other = || match key.array() {
+            None => Refusal::new(
+                "has another cluster key",
+                "give the same file with --key on all sides",
+            ),
+            Some(_) => Refusal::new(
+                "has another cluster key than the one that this array's key is derived from",
+                "derive it with `braid key derive` from the cluster key of the nodes",
+            ),
         };
         let wrong = |_: snow::Error| other();
         let lost = |_: io::Error| other();

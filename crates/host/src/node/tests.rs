@@ -31,7 +31,7 @@ impl Keeper {
 impl Machine for Keeper {
     fn handle(&mut self, _: Instant, event: Event) {
         match event {
-            Event::Fabric(FabricEvent::Accepted { peer }) => {
+            Event::Fabric(FabricEvent::Accepted { peer, .. }) => {
                 self.peer = peer;
                 let window = 0..self.scratch.bytes;
                 self.actions.push_back(Action::Fabric(FabricOp::Admit { peer, window }));
@@ -121,7 +121,8 @@ fn what_is_put_is_stored_and_the_last_word_arrives() {
     let mut stream = TcpStream::connect(node.address()).unwrap();
     stream
         .write_all(
-            &Hello { kind: Kind::Tcp, keyed: false, encrypt: false, blob: Vec::new() }.encode(),
+            &Hello { kind: Kind::Tcp, keyed: false, encrypt: false, array: None, blob: Vec::new() }
+                .encode(),
         )
         .unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();

@@ -24,7 +24,7 @@ fn server<T: Send + 'static>(
 }
 
 fn hello() -> Hello {
-    Hello { kind: Kind::Tcp, keyed: false, encrypt: false, blob: Vec::new() }
+    Hello { kind: Kind::Tcp, keyed: false, encrypt: false, array: None, blob: Vec::new() }
 }
 
 fn send(stream: &mut TcpStream, message: &Message) {

@@ -374,7 +374,7 @@ impl World {
         }
         let event = match id.end {
             0 => FabricEvent::Connected { peer },
-            _ => FabricEvent::Accepted { peer },
+            _ => FabricEvent::Accepted { peer, limit: None },
         };
         self.handle(process, Event::Fabric(event));
     }

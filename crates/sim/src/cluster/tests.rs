@@ -253,7 +253,7 @@ fn after_a_hang_up_what_was_sent_arrives_and_nothing_comes_back() {
     for seed in 0..100 {
         let mut world = world(seed);
         let (_, theirs) = start(&mut world, "b", Vec::new(), |event| match event {
-            Event::Fabric(FabricEvent::Accepted { peer }) => vec![say(*peer, 5)],
+            Event::Fabric(FabricEvent::Accepted { peer, .. }) => vec![say(*peer, 5)],
             _ => Vec::new(),
         });
         let (_, ours) = start(&mut world, "a", connect(), |event| match connected(event) {

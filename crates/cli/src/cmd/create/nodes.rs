@@ -17,6 +17,7 @@ use super::votes;
 use super::{bitmap, check_counts, check_name, now, stored_name, typed};
 use crate::args::{CreateArgs, MemberArg, NodeArg};
 use crate::cmd::found::mixed;
+use crate::cmd::key::whole;
 use crate::cmd::node_admin::removal;
 use crate::cmd::nodes::{connect, failed, network, options, same_node};
 use crate::cmd::shape::family;
@@ -47,6 +48,7 @@ pub(super) fn run(args: &CreateArgs) -> Result<(), Failure> {
     let array = Uuid::new_v4().into_bytes();
     let blueprint = blueprint(args, array, family, places.len())?;
     let network = network("create", &args.network)?;
+    network.key.map_or(Ok(()), |key| whole("create", &args.name, key))?;
     let mut remotes = reach(&places, network)?;
     // Spares have no vote.
     let members = &nodes[..nodes.len() - args.spare_devices as usize];

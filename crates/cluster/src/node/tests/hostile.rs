@@ -39,7 +39,7 @@ fn clients_that_break_the_rules_are_hung_up() {
     is_violation(|array, peer| array.world.send(peer, &Message::Ok { tag: 1 }));
     is_violation(|array, peer| array.world.send(peer, &Message::Missing { imm: 1 }));
     is_violation(|array, peer| {
-        array.world.send(peer, &Message::Join { session: 77, role: 0 });
+        array.world.send(peer, &Message::Join { session: 77, role: 0, array: ARRAY });
     });
     is_violation(|array, peer| {
         let params = params(Family::Xor2d, 5, ENCODER);
@@ -195,7 +195,7 @@ fn reads_that_do_not_fit_end_the_pipeline() {
 
 #[test]
 fn strangers_are_hung_up() {
-    let join = |session, role| Message::Join { session, role };
+    let join = |session, role| Message::Join { session, role, array: ARRAY };
     let not_first = [
         Message::Flush { tag: 1 },
         Message::Ok { tag: 1 },
@@ -258,7 +258,7 @@ fn a_false_node_is_found_out() {
     for message in [Message::Flush { tag: 1 }, Message::Missing { imm: 5 << 12 }] {
         let mut array = Array::new(Family::Xor2d, 5, ENCODER, 12);
         let liar = array.world.dial(2);
-        array.world.send(liar, &Message::Join { session: 77, role: 1 });
+        array.world.send(liar, &Message::Join { session: 77, role: 1, array: ARRAY });
         array.world.run();
         array.world.send(liar, &message);
         let set = array.set(5, 0);
@@ -324,7 +324,7 @@ fn any_message(array: &mut Array) -> Message {
             };
             Message::Connect { tag, peers: vec![peer(number), peer((number + 2) % 5)] }
         }
-        9 => Message::Join { session: u64::from(number / 2), role: number % 3 },
+        9 => Message::Join { session: u64::from(number / 2), role: number % 3, array: ARRAY },
         10 => {
             let set = array.set(number, 1);
             let touched = array.some();

@@ -1,6 +1,7 @@
 mod array;
 mod degraded;
 mod hostile;
+mod limit;
 mod restore;
 mod sets;
 mod setup;

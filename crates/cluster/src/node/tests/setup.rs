@@ -125,8 +125,8 @@ fn who_opens_while_the_last_io_of_the_writer_is_under_way_waits() {
         let bytes = message.encode(1);
         FabricEvent::Message { peer, bytes }
     };
-    fabric(FabricEvent::Accepted { peer: a });
-    fabric(FabricEvent::Accepted { peer: b });
+    fabric(FabricEvent::Accepted { peer: a, limit: None });
+    fabric(FabricEvent::Accepted { peer: b, limit: None });
     let actions = fabric(message(a, create(1, "v")));
     let [Action::Volume { io, .. }] = actions[..] else { panic!("{actions:?}") };
     tell(Event::Volume { io, result: Ok(volume) });

@@ -140,16 +140,24 @@ impl World {
     pub(super) fn dial(&mut self, site: usize) -> PeerId {
         let peer = PeerId(self.next_client_peer);
         self.next_client_peer += 1;
-        self.accept((CLIENT, peer), site);
+        self.accept((CLIENT, peer), site, None);
         peer
     }
 
-    fn accept(&mut self, dialer: End, site: usize) {
+    /// The client connects to a node, with the key of this array.
+    pub(super) fn dial_limited(&mut self, site: usize, array: [u8; 16]) -> PeerId {
+        let peer = PeerId(self.next_client_peer);
+        self.next_client_peer += 1;
+        self.accept((CLIENT, peer), site, Some(array));
+        peer
+    }
+
+    fn accept(&mut self, dialer: End, site: usize, limit: Option<[u8; 16]>) {
         let peer = PeerId(self.sites[site].next_accepted);
         self.sites[site].next_accepted += 1;
         self.links.insert(dialer, (site, peer));
         self.links.insert((site, peer), dialer);
-        let accepted = FabricEvent::Accepted { peer };
+        let accepted = FabricEvent::Accepted { peer, limit };
         self.pending.push(Pending::Ordered((site, peer), accepted));
     }
 
@@ -378,7 +386,7 @@ impl World {
             FabricOp::Connect { peer, address } => {
                 let to: usize = address.parse().expect("addresses here are numbers");
                 let event = if self.sites.get(to).is_some_and(|site| !site.down) {
-                    self.accept((site, peer), to);
+                    self.accept((site, peer), to, None);
                     FabricEvent::Connected { peer }
                 } else {
                     FabricEvent::Lost { peer, why: Refusal::new("connection refused", "") }

@@ -109,7 +109,7 @@ impl<'a> Conversation<'a> {
         let peer = link.peer();
         link.tell(vec![Event::Fabric(match dialled {
             true => FabricEvent::Connected { peer },
-            false => FabricEvent::Accepted { peer },
+            false => FabricEvent::Accepted { peer, limit: link.limit() },
         })]);
         Ok(conversation)
     }

@@ -16,6 +16,8 @@ use super::outbox::{Outbox, Outgoing};
 #[derive(Debug)]
 pub(super) struct Link {
     peer: PeerId,
+    /// To which array its key is limited, if it is.
+    limit: Option<[u8; 16]>,
     /// On which the hellos were exchanged.
     stream: TcpStream,
     /// `STAY`, `LEAVE` or `CUT`.
@@ -42,9 +44,13 @@ enum State {
 
 impl Link {
     /// A connection that does not stand yet.
-    pub(super) fn new(peer: PeerId, stream: TcpStream, news: Arc<News>) -> Self {
+    pub(super) fn new(
+        (peer, limit): (PeerId, Option<[u8; 16]>),
+        stream: TcpStream,
+        news: Arc<News>,
+    ) -> Self {
         let (wish, state) = (AtomicU8::new(STAY), Mutex::new(State::Opening));
-        Self { peer, stream, wish, state, window: Mutex::default(), news }
+        Self { peer, limit, stream, wish, state, window: Mutex::default(), news }
     }
 
     /// Sends something, or gives it back when the connection does not stand.
@@ -137,6 +143,10 @@ impl Link {
 
     pub(super) const fn peer(&self) -> PeerId {
         self.peer
+    }
+
+    pub(super) const fn limit(&self) -> Option<[u8; 16]> {
+        self.limit
     }
 
     /// The engine has enough to do, and wants the connection to go on.

@@ -19,7 +19,7 @@ mod parting;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
-use std::net::{IpAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, TcpListener};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -181,8 +181,7 @@ impl Ofi {
         if dialled.is_some_and(|peer| !self.peers.contains_key(&peer)) {
             return;
         }
-        let begun =
-            result.and_then(|Greeted { stream, blob, .. }| self.begin_link(dialled, stream, &blob));
+        let begun = result.and_then(|greeted| self.begin_link(dialled, greeted));
         // Who dials us in vain hears so himself.
         if let (Err(why), Some(peer)) = (begun, dialled) {
             let lost = FabricEvent::Lost { peer, why };
@@ -190,13 +189,9 @@ impl Ofi {
         }
     }
 
-    fn begin_link(
-        &mut self,
-        dialled: Option<PeerId>,
-        stream: TcpStream,
-        blob: &[u8],
-    ) -> Result<(), Refusal> {
-        let (ours, theirs) = (&self.devices.provider, String::from_utf8_lossy(blob));
+    fn begin_link(&mut self, dialled: Option<PeerId>, greeted: Greeted) -> Result<(), Refusal> {
+        let Greeted { stream, blob, limit, .. } = greeted;
+        let (ours, theirs) = (&self.devices.provider, String::from_utf8_lossy(&blob));
         if theirs != ours.as_str() {
             let reason = format!("uses libfabric's provider {theirs}, this is {ours}");
             return Err(Refusal::new(reason, "use the same on both"));
@@ -211,7 +206,7 @@ impl Ofi {
         connection::prepare(&stream).map_err(unfit)?;
         let ours = stream.local_addr().map_err(unfit)?.ip();
         let peer = dialled.unwrap_or_else(|| self.accepted());
-        let link = Arc::new(Link::new(peer, stream, Arc::clone(&self.news)));
+        let link = Arc::new(Link::new((peer, limit), stream, Arc::clone(&self.news)));
         let (shared, devices) = (Arc::clone(&link), Arc::clone(&self.devices));
         let run = move || conversation::run(&shared, || devices.arena(ours), dialled.is_some());
         let thread = thread::Builder::new().name("fabric-ofi".into()).spawn(run);
@@ -252,7 +247,7 @@ impl Ofi {
     /// Whether the machine is to hear of this; keeps account of whom it knows.
     fn concerns(&mut self, event: &Event) -> bool {
         let Event::Fabric(event) = event else { return true };
-        let (FabricEvent::Accepted { peer: id }
+        let (FabricEvent::Accepted { peer: id, .. }
         | FabricEvent::Connected { peer: id }
         | FabricEvent::Lost { peer: id, .. }
         | FabricEvent::Placed { peer: id, .. }

@@ -99,8 +99,9 @@ impl Tcp {
         if dialled.is_some_and(|peer| self.peers.get(&peer) != Some(&None)) {
             return;
         }
+        let limit = result.as_ref().ok().and_then(|greeted| greeted.limit);
         match (self.connect(driver, dialled, result), dialled) {
-            (Ok(peer), None) => self.tell(FabricEvent::Accepted { peer }),
+            (Ok(peer), None) => self.tell(FabricEvent::Accepted { peer, limit }),
             (Ok(peer), Some(_)) => self.tell(FabricEvent::Connected { peer }),
             (Err(why), Some(peer)) => {
                 self.peers.remove(&peer);

@@ -17,6 +17,7 @@ use crate::driver::{Completion, Driver};
 use crate::key::{KEY_BYTES, Key};
 use crate::token::Token;
 
+mod limited;
 mod sealed;
 mod strangers;
 mod suite;
@@ -89,7 +90,7 @@ impl Make {
         // Nobody is accepted who has nothing to say.
         a.send(to_b, b"hello".to_vec());
         wait_for(&mut [&mut a, &mut b], |sides| sides[1].events.len() >= 2);
-        let FabricEvent::Accepted { peer: to_a } = fabric_event(b.events.pop_front()) else {
+        let FabricEvent::Accepted { peer: to_a, .. } = fabric_event(b.events.pop_front()) else {
             panic!("nobody was accepted");
         };
         assert!(to_a.0 >= PeerId::FIRST_ACCEPTED);
@@ -228,7 +229,9 @@ fn raw(side: &Side, kind: Kind) -> TcpStream {
     let mut stream = TcpStream::connect(&side.address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream
-        .write_all(&Hello { kind, keyed: false, encrypt: false, blob: Vec::new() }.encode())
+        .write_all(
+            &Hello { kind, keyed: false, encrypt: false, array: None, blob: Vec::new() }.encode(),
+        )
         .unwrap();
     stream.read_exact(&mut [0; HELLO_BYTES]).unwrap();
     stream.write_all(&Header::Message { bytes: 1 }.encode()).unwrap();
@@ -239,7 +242,7 @@ fn raw(side: &Side, kind: Kind) -> TcpStream {
 /// The accepted peer, which is what this side hears of next.
 fn accepted(side: &mut Side) -> PeerId {
     let peer = match fabric_event(Some(side.event())) {
-        FabricEvent::Accepted { peer } => peer,
+        FabricEvent::Accepted { peer, .. } => peer,
         other => panic!("nobody was accepted: {other:?}"),
     };
     let first = FabricEvent::Message { peer, bytes: b"!".to_vec() };

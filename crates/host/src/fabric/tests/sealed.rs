@@ -36,7 +36,7 @@ fn is_seen(dials: Make, listens: Make) -> bool {
     a.events.clear();
     a.send(to_b, b"hello".to_vec());
     wait_for(&mut [&mut a, &mut b], |sides| sides[1].events.len() >= 2);
-    let FabricEvent::Accepted { peer: to_a } = fabric_event(b.events.pop_front()) else {
+    let FabricEvent::Accepted { peer: to_a, .. } = fabric_event(b.events.pop_front()) else {
         panic!("nobody was accepted");
     };
     b.events.clear();

@@ -7,13 +7,20 @@ use crate::fabric::seal::SEAL_BYTES;
 const KEYED: Make = Make { keyed: true, ..PLAIN };
 
 fn says(key: Option<u8>) -> Says {
-    let key = key.map(|byte| Key::of([byte; KEY_BYTES]));
+    says_with(key.map(|byte| Key::of([byte; KEY_BYTES])))
+}
+
+pub(super) fn says_with(key: Option<Key>) -> Says {
     Says::new(Network { kind: Kind::Tcp, key, encrypt: false }, Vec::new())
 }
 
 /// Somebody with this key connects, while the side goes on.
 fn greeted(side: &mut Side, key: Option<u8>) -> Result<Greeted, String> {
-    let (address, says) = (side.address.clone(), says(key));
+    greets(side, says(key))
+}
+
+pub(super) fn greets(side: &mut Side, says: Says) -> Result<Greeted, String> {
+    let address = side.address.clone();
     let dial = std::thread::spawn(move || connect(&address, &says));
     while !dial.is_finished() {
         side.turn(Duration::from_millis(1));
@@ -21,7 +28,7 @@ fn greeted(side: &mut Side, key: Option<u8>) -> Result<Greeted, String> {
     dial.join().unwrap().map_err(|why| why.to_string())
 }
 
-fn message(stream: &mut TcpStream, bytes: &[u8]) {
+pub(super) fn message(stream: &mut TcpStream, bytes: &[u8]) {
     stream.write_all(&Header::Message { bytes: bytes.len() as u32 }.encode()).unwrap();
     stream.write_all(bytes).unwrap();
 }
@@ -36,7 +43,7 @@ fn friend(side: &mut Side) -> (Greeted, PeerId) {
 }
 
 /// Nobody was accepted meanwhile, and somebody with the key still is.
-fn goes_on(mut side: Side) {
+pub(super) fn goes_on(mut side: Side) {
     assert_eq!(side.events.len(), 0, "{:?}", side.events);
     let (friend, peer) = friend(&mut side);
     drop(friend);
@@ -61,10 +68,14 @@ fn without_the_key_nobody_gets_in() {
 
 /// Says this after a good hello, and then nothing more; and is hung up on.
 fn says_after_hello(side: &mut Side, bytes: &[u8]) {
+    let hello =
+        Hello { kind: Kind::Tcp, keyed: true, encrypt: false, array: None, blob: Vec::new() };
+    says_in_vain(side, &[&hello.encode(), bytes].concat());
+}
+
+pub(super) fn says_in_vain(side: &mut Side, bytes: &[u8]) {
     let mut stream = TcpStream::connect(&side.address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    let hello = Hello { kind: Kind::Tcp, keyed: true, encrypt: false, blob: Vec::new() };
-    stream.write_all(&hello.encode()).unwrap();
     stream.write_all(bytes).unwrap();
     let reader = std::thread::spawn(move || {
         let _ = stream.read_to_end(&mut Vec::new());
@@ -168,7 +179,13 @@ fn who_says_nothing_keeps_nobody_out() {
     for number in 0..300 {
         let mut stream = TcpStream::connect(&side.address).unwrap();
         if number % 2 == 0 {
-            let hello = Hello { kind: Kind::Tcp, keyed: true, encrypt: false, blob: Vec::new() };
+            let hello = Hello {
+                kind: Kind::Tcp,
+                keyed: true,
+                encrypt: false,
+                array: None,
+                blob: Vec::new(),
+            };
             stream.write_all(&hello.encode()).unwrap();
         }
         silent.push(stream);

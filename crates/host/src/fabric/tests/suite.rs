@@ -292,8 +292,14 @@ fn strangers_are_told_apart(make: Make) {
     let stranger = "answers, but is not a braid node; check that it is a braid node";
     assert_eq!(said, stranger);
     assert_eq!(dial_stranger(make, b"hi".to_vec()), stranger);
-    let mut newer =
-        Hello { kind: make.kind(), keyed: make.keyed, encrypt: false, blob: Vec::new() }.encode();
+    let mut newer = Hello {
+        kind: make.kind(),
+        keyed: make.keyed,
+        encrypt: false,
+        array: None,
+        blob: Vec::new(),
+    }
+    .encode();
     newer[8..10].copy_from_slice(&77u16.to_le_bytes());
     let said = dial_stranger(make, newer);
     assert!(said.starts_with("is a node of protocol version 77, this is version "), "{said}");
@@ -301,7 +307,8 @@ fn strangers_are_told_apart(make: Make) {
     let other = if make.kind() == Kind::Tcp { ofi() } else { Kind::Tcp };
     let said = dial_stranger(
         make,
-        Hello { kind: other, keyed: make.keyed, encrypt: false, blob: Vec::new() }.encode(),
+        Hello { kind: other, keyed: make.keyed, encrypt: false, array: None, blob: Vec::new() }
+            .encode(),
     );
     assert_eq!(said, format!("uses fabric {other}, this is {}; use the same on both", make.kind()));
 }
