@@ -57,6 +57,7 @@ fn session(random: &mut Random) -> Vec<Message> {
         Message::Go { sets: vec![(position, random.below(2) as u32)] },
         Message::Drop { position, turn: random.below(2) as u32 },
         Message::Without { role: random.below(8) as u16 },
+        Message::Join { session: random.next(), role: random.below(8) as u16, array: [1; 16] },
         Message::OpenVolume { tag, name, write: true },
         Message::Record { tag, view },
         Message::ReadMeta { tag, sector: 8, bytes: 4096 },

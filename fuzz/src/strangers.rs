@@ -91,8 +91,10 @@ fn words(random: &mut Random) -> Vec<u8> {
         return noise(random);
     }
     let keyed = kind < 10;
+    // Some say that they have the key of one array.
+    let array = (random.below(2) == 0).then(|| [random.next() as u8; 16]);
     let mut bytes =
-        Hello { kind: Kind::Tcp, keyed, encrypt: false, array: None, blob: Vec::new() }.encode();
+        Hello { kind: Kind::Tcp, keyed, encrypt: false, array, blob: Vec::new() }.encode();
     if keyed {
         bytes.extend((0..48).map(|_| random.next() as u8));
     }

@@ -169,7 +169,8 @@ impl Header {
         let aligned = (header.log_bytes | header.tail).is_multiple_of(PAGE_BYTES);
         let bounded = (1..=MAX_LOG_BYTES).contains(&header.log_bytes);
         let fits = aligned && bounded && header.tail <= header.log_bytes;
-        (page.short(12)? == FORMAT && fits && header.first < u64::MAX / 2).then_some(header)
+        let more_may_come = header.first.max(header.sequence) < u64::MAX / 2;
+        (page.short(12)? == FORMAT && fits && more_may_come).then_some(header)
     }
 
     /// Of both, the one that counts.

@@ -167,7 +167,7 @@ pub(crate) struct NetworkArgs {
     #[arg(long, value_name = "FABRIC")]
     pub(crate) fabric: Option<String>,
     #[command(flatten)]
-    pub(crate) key: KeyFileArgs,
+    pub(crate) key_file: KeyFileArgs,
 }
 
 /// Where the key is.
@@ -175,9 +175,9 @@ pub(crate) struct NetworkArgs {
 pub(crate) struct KeyFileArgs {
     /// With nodes: the file of the cluster key, or for clients of the key of one array [default:
     /// /etc/braid/cluster.key, if there]
-    #[arg(long = "key", value_name = "FILE", env = "BRAID_KEY", hide_env_values = true)]
+    #[arg(long, value_name = "FILE", env = "BRAID_KEY", hide_env_values = true)]
     #[arg(value_hint = ValueHint::FilePath)]
-    pub(crate) file: Option<OsString>,
+    pub(crate) key: Option<OsString>,
 }
 
 #[derive(Debug, Args)]
@@ -204,7 +204,7 @@ pub(crate) enum KeyAction {
         #[arg(value_hint = ValueHint::FilePath)]
         file: PathBuf,
         #[command(flatten)]
-        key: KeyFileArgs,
+        key_file: KeyFileArgs,
     },
 }
 

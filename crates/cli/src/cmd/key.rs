@@ -18,8 +18,8 @@ pub(super) fn run(args: &KeyArgs) -> Result<(), Failure> {
             Key::make(file).map_err(|why| failed(file, why))?;
             (file, "copy it to all nodes and clients".to_owned())
         }
-        KeyAction::Derive { array, file, key } => {
-            let limited = derive(array, key)?;
+        KeyAction::Derive { array, file, key_file } => {
+            let limited = derive(array, key_file)?;
             limited.write(file).map_err(|why| failed(file, why))?;
             (file, format!("give it to clients of array {array}, with --key"))
         }
@@ -28,12 +28,12 @@ pub(super) fn run(args: &KeyArgs) -> Result<(), Failure> {
 }
 
 /// The key of one array, from the cluster key.
-fn derive(array: &str, key: &KeyFileArgs) -> Result<Key, Failure> {
+fn derive(array: &str, key_file: &KeyFileArgs) -> Result<Key, Failure> {
     let uuid = uuid_of_text(array).ok_or_else(|| {
         let next = "give what `braid detail NAME` or `braid examine MEMBER` prints";
         Failure::usage("key derive", array, "is no UUID of an array", next)
     })?;
-    let cluster = find(key)?.ok_or_else(|| {
+    let cluster = find(key_file)?.ok_or_else(|| {
         let reason = "there is no cluster key to derive it from";
         Failure::refused("key derive", array, reason, "give its file with --key FILE")
     })?;
@@ -50,7 +50,7 @@ pub(super) fn whole(operation: &str, object: &str, key: Key) -> Result<(), Failu
 
 /// The file that was named, or else the usual one. An empty name is none.
 fn file(args: &KeyFileArgs) -> Option<PathBuf> {
-    match &args.file {
+    match &args.key {
         Some(named) => Some(PathBuf::from(named)).filter(|_| !named.is_empty()),
         None => Some(PathBuf::from(DEFAULT)).filter(|usual| usual.exists()),
     }

@@ -29,14 +29,17 @@ pub(super) fn failed(operation: &str, node: impl Display, error: &RemoteError) -
 /// How nodes are talked to, as it was typed.
 pub(super) fn network(operation: &str, typed: &NetworkArgs) -> Result<Network, Failure> {
     let kind = fabric(operation, typed.fabric.as_deref())?;
-    Ok(Network { kind, key: key::find(&typed.key)?, encrypt: false })
+    Ok(Network { kind, key: key::find(&typed.key_file)?, encrypt: false })
 }
 
 /// The same as options of another command.
 pub(super) fn options(typed: &NetworkArgs) -> String {
     let fabric = typed.fabric.as_ref().map(|fabric| format!(" --fabric {}", shell_word(fabric)));
-    let key =
-        typed.key.file.as_ref().map(|key| format!(" --key {}", shell_word(&key.to_string_lossy())));
+    let key = typed
+        .key_file
+        .key
+        .as_ref()
+        .map(|key| format!(" --key {}", shell_word(&key.to_string_lossy())));
     fabric.into_iter().chain(key).collect()
 }
 

@@ -84,6 +84,8 @@ pub(super) struct Journal {
     /// In the arena: a page for each position and two more.
     pub(super) pages: u64,
     pub(super) positions: u16,
+    /// No record has more of them.
+    pub(super) rows: u16,
     /// The tag of `Prepare`.
     pub(super) prepare: u32,
     pub(super) start: Start,

@@ -4,7 +4,7 @@
 //! OpenVolume ─► open ── its superblock is read ─► of the array: as for everybody
 //!                                              └► of none, or another: as if it were not there
 //! ```
-//! Until then it is theirs to nothing: nobody is told of it, and nobody has to wait for them.
+//! Until then nobody is kept out by them but who would remove the volume.
 
 use std::sync::Arc;
 
@@ -69,7 +69,8 @@ pub(super) fn denied(array: &ArrayId, message: &Message) -> Option<Denied> {
         | Message::Read { .. }
         | Message::Digest { .. }
         | Message::Without { .. } => None,
-        // As many nodes as the array has; they join pipelines of the same array alone.
+        // The node that is sent joins pipelines of the same array alone, and does not tell why it
+        // could not.
         Message::Connect { .. } => None,
         Message::Grant { tag, .. }
         | Message::CreateVolume { tag, .. }

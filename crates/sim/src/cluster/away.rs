@@ -18,7 +18,7 @@ use braid_cluster::pipeline::Params;
 use super::content;
 use super::process::Process;
 use super::scenario::Scenario;
-use super::session::{Session, VOLUME};
+use super::session::{ARRAY, Session, VOLUME};
 use crate::world::Failure;
 
 /// Requests in flight.
@@ -166,8 +166,9 @@ fn start(session: &mut Session, search: &Search) -> Result<usize, Failure> {
     let finder = Box::new(search.clone());
     let client = Lasting::new(config, scratch, finder, FAIL_TIMEOUT_MS).map_err(Failure)?;
     let client = AnyMachine::Block(Box::new(client));
+    let limit = session.scenario.limited.then_some(ARRAY);
     let process = Process::new("lasting".to_owned(), client, (slots + bytes) as usize, None);
-    Ok(session.world.start(process))
+    Ok(session.world.start(process.limited_to(limit)))
 }
 
 impl Away<'_> {

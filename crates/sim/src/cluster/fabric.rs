@@ -372,9 +372,11 @@ impl World {
         for _ in 0..self.end(id).coming.len() {
             self.later(FabricDue::Message(id));
         }
+        let dialler = self.end(id.other()).process;
+        let limit = self.processes[dialler].limit;
         let event = match id.end {
             0 => FabricEvent::Connected { peer },
-            _ => FabricEvent::Accepted { peer, limit: None },
+            _ => FabricEvent::Accepted { peer, limit },
         };
         self.handle(process, Event::Fabric(event));
     }

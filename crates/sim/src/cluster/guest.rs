@@ -1,5 +1,5 @@
-//! A second array on the same nodes, with a client of its own that writes a little at a time. What
-//! happens to the first client must not touch it.
+//! A second array on the same nodes, with a client of its own that has the key of that array alone
+//! and writes a little at a time. What happens to the first client must not touch it.
 
 use braid_array::action::{Command, CommandId, Event};
 use braid_array::array::Scratch;
@@ -46,9 +46,10 @@ impl Guest {
         params: Params,
         rng: Rng,
     ) -> Result<Self, String> {
-        let mut members = Vec::new();
+        let (mut members, mut limit) = (Vec::new(), None);
         for (role, disk) in disks.iter().enumerate() {
             let superblock = content::superblock(disk)?;
+            limit = Some(superblock.set_uuid);
             let (address, volume) = (format!("n{role}"), VOLUME.to_owned());
             members.push(Some(ClientMember { address, volume, superblock }));
         }
@@ -57,7 +58,7 @@ impl Guest {
         let client = Client::new(config, Scratch { offset, bytes })?;
         let arena = (offset + bytes) as usize;
         let client = AnyMachine::Block(Box::new(client));
-        let process = Process::new("guest".to_owned(), client, arena, None);
+        let process = Process::new("guest".to_owned(), client, arena, None).limited_to(limit);
         let layout = Layout::new(params);
         Ok(Self {
             process: world.start(process),

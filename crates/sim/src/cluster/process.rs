@@ -39,6 +39,8 @@ pub struct Process {
     pub claims: Claims,
     /// It listens here.
     pub address: Option<String>,
+    /// Its key is that of this array alone.
+    pub limit: Option<[u8; 16]>,
     /// Its volumes, by name.
     pub volumes: BTreeMap<String, Stored>,
     /// Where every peer may put; nowhere, but for scripted machines that admit nobody.
@@ -71,6 +73,7 @@ impl Process {
             arena: vec![POISON; arena_bytes],
             claims: Claims::default(),
             address,
+            limit: None,
             volumes: BTreeMap::new(),
             open_to_all: 0..0,
             notes: BTreeMap::new(),
@@ -81,6 +84,12 @@ impl Process {
             accepted: 0,
             next_member: 0,
         }
+    }
+
+    /// With the key of this array alone, if any.
+    #[must_use]
+    pub fn limited_to(self, limit: Option<[u8; 16]>) -> Self {
+        Self { limit, ..self }
     }
 
     /// The client's machine in it.

@@ -65,6 +65,8 @@ pub struct Scenario {
     /// Nodes have memory for the bases of three clients, and for so many whole rings; otherwise
     /// for all that can be.
     pub whole_rings: Option<u64>,
+    /// The client has the key of its array alone.
+    pub limited: bool,
 }
 
 const MIRROR: Family =
@@ -96,6 +98,7 @@ impl Scenario {
             spare_patience_ms: SPARE_PATIENCE_MS,
             witnesses: 0,
             whole_rings: None,
+            limited: false,
         }
     }
 
@@ -150,7 +153,10 @@ impl Scenario {
             spare_patience_ms: rng.pick(&[0, 100, 2_000, 20_000]),
             witnesses: if witnessed { aside.pick(&[1, 1, 2]) } else { 0 },
             whole_rings: aside.pick(&[None, Some(0), Some(0), Some(1), Some(1), Some(3)]),
+            limited: aside.percent(50),
         };
+        // Volumes that carry nothing yet take all of the cluster key.
+        scenario.limited &= !scenario.newcomer && !scenario.spare;
         if mutation == Some(Mutation::PretendGrant) {
             scenario.whole_rings = Some(0);
         }

@@ -426,8 +426,9 @@ impl Session {
         }
         let client = AnyMachine::Block(Box::new(client));
         let name = format!("client {}", self.epoch);
+        let limit = self.scenario.limited.then_some(ARRAY);
         let process = Process::new(name, client, (slots + bytes) as usize, None);
-        self.client = self.world.start(process);
+        self.client = self.world.start(process.limited_to(limit));
         self.flights.fill(None);
         self.waiting = None;
         self.serves = false;
