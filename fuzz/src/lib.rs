@@ -2,6 +2,7 @@
 //! driver in `main`.
 #![forbid(unsafe_code)]
 
+mod hello;
 mod messages;
 pub mod mutate;
 mod start;

@@ -1,14 +1,13 @@
 //! The decoders, each with a way to make bytes for it.
 
 use crate::mutate::{Random, mutate};
-use crate::{messages, start};
+use crate::{hello, messages, start};
 use braid_array::assemble::{Candidate, Options, Start, decide};
 use braid_array::format::{BadBlocks, Bitmap, BitmapSuperblock, Superblock, Version};
 use braid_cluster::Roles;
 use braid_cluster::journal::{Header, Kind, Log, Record};
 use braid_cluster::view::{View, Vote, Witness};
 use braid_host::export::nbd::fuzz_session;
-use braid_host::fabric::frame::{HELLO_BYTES, Hello, Kind, MAX_BLOB_BYTES};
 use crc32c::crc32c;
 
 /// A decoder.
@@ -30,7 +29,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "assembly", make: make_members, run: run_assembly },
     Target { name: "start", make: start::make, run: start::run },
     Target { name: "nbd", make: make_nbd, run: fuzz_session },
-    Target { name: "hello", make: make_hello, run: run_hello },
+    Target { name: "hello", make: hello::make, run: hello::run },
     Target { name: "messages", make: messages::make, run: messages::run },
     Target { name: "journal", make: make_journal, run: run_journal },
     Target { name: "votes", make: make_votes, run: run_votes },
@@ -308,39 +307,6 @@ fn run_assembly(bytes: &[u8]) {
     let assembly = decide(candidates.collect(), options);
     if let Start::Refused { reason, next, .. } = assembly.start {
         assert!(!reason.is_empty() && !next.is_empty(), "a refusal says why and what next");
-    }
-}
-
-/// A process with any key, or none, that says hello.
-fn make_hello(random: &mut Random) -> Vec<u8> {
-    let [keyed, encrypt, limited] = [(); 3].map(|()| random.below(2) == 0);
-    let array = limited.then(|| [random.next() as u8; 16]);
-    let blob = vec![b'x'; random.below(40)];
-    let mut bytes = Hello { kind: Kind::Tcp, keyed, encrypt, array, blob }.encode();
-    if random.below(2) == 0 {
-        mutate(random, &mut bytes, HELLO_BYTES);
-    }
-    bytes
-}
-
-/// Nobody is waited for long, and what is understood is what was said.
-fn run_hello(bytes: &[u8]) {
-    let Some((head, rest)) = bytes.split_first_chunk::<HELLO_BYTES>() else { return };
-    for keyed in [false, true] {
-        let (kind, blob) = (Kind::Tcp, Vec::new());
-        let ours = Hello { kind, keyed, encrypt: false, array: None, blob };
-        let Ok(length) = ours.check(head) else { continue };
-        assert!(length <= MAX_BLOB_BYTES + 16, "it takes too much");
-        let Ok((array, blob)) = Hello::rest(head, &rest[..length.min(rest.len())]) else {
-            assert!(rest.len() < 16, "what it says is enough");
-            continue;
-        };
-        if rest.len() < length {
-            continue;
-        }
-        let (encrypt, blob) = (Hello::encrypts(head), blob.to_vec());
-        let heard = Hello { kind, keyed, encrypt, array, blob }.encode();
-        assert_eq!(heard, bytes[..HELLO_BYTES + length], "encoding changed it");
     }
 }
 
