@@ -10,6 +10,7 @@ mod ids;
 mod invariants;
 mod journal;
 mod limit;
+mod look;
 mod meta;
 mod orphans;
 mod out;

@@ -4,11 +4,11 @@ use braid_array::Refusal;
 use braid_array::fabric::{PeerId, Volume};
 
 use super::ids::{ArrayId, ClientId, Violation};
-use super::limit::{Looking, denied};
+use super::limit::{Denied, beyond, denied};
 use super::orphans::Settling;
 use super::pipe::{Link, Pipe};
 use super::slot::{Ask, Wanted};
-use super::volumes::Held;
+use super::volumes::{Held, Looking};
 use super::{Life, Node};
 use crate::schedule::Endpoint;
 use crate::wire::Message;
@@ -210,6 +210,24 @@ impl Node {
         if let Some(name) = client.held.map(|held| held.name).or(looking) {
             self.release_volume(&name, id);
         }
+    }
+
+    /// The array that whoever is at the other end is limited to.
+    fn limit_of(&self, conn: Conn) -> Option<ArrayId> {
+        match conn {
+            Conn::New(limit) => limit,
+            Conn::Client(id) => self.clients.get(&id)?.limit,
+            Conn::Dialing(..) | Conn::Node(..) => None,
+        }
+    }
+
+    /// Answers what a limited client may not say.
+    fn deny(&mut self, peer: PeerId, array: ArrayId, denied: Denied) -> Result<(), Violation> {
+        let Denied::Refuse(tag) = denied else {
+            return Err(Violation("a message that the key of one array does not allow"));
+        };
+        self.out.send(peer, 0, &refused(tag, false, beyond(array)));
+        Ok(())
     }
 
     pub(super) fn message(&mut self, peer: PeerId, bytes: &[u8]) {

@@ -55,6 +55,14 @@ pub(super) struct Held {
     pub(super) made: bool,
 }
 
+/// A volume that is open, and not yet known to be of the client's array.
+#[derive(Clone, Debug)]
+pub(super) struct Looking {
+    pub(super) name: Arc<str>,
+    pub(super) volume: Volume,
+    pub(super) ask: Ask,
+}
+
 /// All of them.
 #[derive(Debug, Default)]
 pub(super) struct Volumes {

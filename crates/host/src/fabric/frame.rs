@@ -7,8 +7,8 @@
 //! | 0 | 8 | `BRAIDNET` |
 //! | 8 | 2 | version of the protocol |
 //! | 10 | 1 | the fabric: 1 tcp, 2 ofi |
-//! | 11 | 1 | 1 when a proof of the cluster key follows (`seal`), 2 with sealed slices (`slices`); |
-//! |    |   | 3 and 4: the same with the key of one array |
+//! | 11 | 1 | 1 when a proof of the cluster key follows (`seal`), 2 with sealed slices (`slices`) |
+//! | | | 3 and 4 the same, with the key of one array |
 //! | 12 | 4 | length of what follows, at most 1024, and 16 with the key of one array |
 //! | 16 | 16 | with such a key alone: the array's UUID |
 //! | | | what the fabric has to tell (nothing for tcp) |
