@@ -35,9 +35,9 @@ pub fn way(code: &StripeCode, touched: &Touched, missing: Roles) -> (Mode, Touch
     (mode, put)
 }
 
-/// The lost blocks that the client has to bring back before it puts these blocks, of which some were
-/// not to be `written`: what a sum that is formed anew needs, or what a sum differs by, which the
-/// client puts in place of the new content.
+/// The lost blocks that the client has to bring back before it puts these blocks, of which some
+/// were not to be `written`: what a sum that is formed anew needs, or what a sum differs by, which
+/// the client puts in place of the new content.
 pub fn brought_back(
     code: &StripeCode,
     (mode, put): (Mode, &Touched),
@@ -50,8 +50,8 @@ pub fn brought_back(
     }
 }
 
-/// Lost blocks are written, and others are not. Is it less to bring back those that are written, and
-/// change sums by what they differ by, than to bring back the others and form all sums anew?
+/// Lost blocks are written, and others are not. Is it less to bring back those that are written,
+/// and change sums by what they differ by, than to bring back the others and form all sums anew?
 fn is_less_by_difference(code: &StripeCode, touched: &Touched, missing: Roles) -> bool {
     let is_lost = |cell: Cell| missing.contains(cell.node);
     let bring_back = |written: bool| -> usize {
@@ -68,8 +68,8 @@ fn is_less_by_difference(code: &StripeCode, touched: &Touched, missing: Roles) -
     by_difference < bring_back(false) + rest.len() + stored.len() + held.count()
 }
 
-/// Blocks that are read to bring back a lost one: those of the shortest sum of which nothing else is
-/// lost, or a whole stripe.
+/// Blocks that are read to bring back a lost one: those of the shortest sum of which nothing else
+/// is lost, or a whole stripe.
 fn read_for(code: &StripeCode, lost: Cell, missing: Roles) -> usize {
     let there = |cell: Cell| cell == lost || !missing.contains(cell.node);
     let sums = code.involved(lost).iter().map(|&sum| &code.equations()[sum]);
