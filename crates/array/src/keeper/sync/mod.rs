@@ -58,6 +58,8 @@ pub(crate) struct Sync {
     units: BTreeMap<u64, usize>,
     /// The members a recovery rebuilds: those that were waiting for it when it began.
     targets: Vec<MemberId>,
+    /// It began with several of them.
+    several: bool,
     /// What the latest recovery has given them, in all.
     copied_sectors: u64,
     /// Asked for by the administrator.
@@ -91,6 +93,7 @@ impl Default for Sync {
             end: 0,
             units: BTreeMap::new(),
             targets: Vec::new(),
+            several: false,
             copied_sectors: 0,
             requested: None,
             paused: false,
@@ -126,9 +129,10 @@ impl Sync {
         (recovering && self.targets.contains(&id)).then_some(self.cursor)
     }
 
-    /// Is this the only one that a recovery rebuilds? Of several, some may have been further.
+    /// Is this the only one that a recovery rebuilds, ever since it began? Of several, some may have
+    /// been further.
     pub(super) fn rebuilds_only(&self, id: MemberId) -> bool {
-        self.targets == [id]
+        self.targets == [id] && !self.several
     }
 
     /// Parts asked for and not answered.
@@ -258,6 +262,7 @@ impl Keeper {
     fn begin_sync(&mut self, action: SyncAction, from: u64, end: u64) {
         self.sync.action = action;
         self.sync.targets = self.first_to_rebuild().into_iter().map(|(id, _)| id).collect();
+        self.sync.several = self.sync.targets.len() > 1;
         self.sync.phase = Phase::Running;
         self.sync.cursor = from;
         self.sync.end = end;
