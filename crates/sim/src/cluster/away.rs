@@ -70,10 +70,33 @@ struct Block {
     unsure: bool,
 }
 
+impl Block {
+    /// A flush of values below this one is over; if something was `told` that was in doubt, then by
+    /// this.
+    fn flushed(&mut self, before: u64, fine: bool, told: bool) {
+        let Some(last) = self.values.iter().rposition(|value| *value < before) else { return };
+        let unflushed = self.unflushed && last + 1 == self.values.len();
+        // One that failed has made nothing durable; else what was in doubt is there.
+        self.unsure |= unflushed && !fine;
+        self.unsure &= !(told && unflushed && fine);
+        self.unflushed &= !unflushed;
+        if fine && !self.unsure {
+            self.values.drain(..last);
+        }
+    }
+}
+
 #[derive(Clone, Debug)]
 enum Flight {
-    Write { first: u64, values: Vec<u64>, fua: bool },
-    Flush,
+    Write {
+        first: u64,
+        values: Vec<u64>,
+        fua: bool,
+    },
+    /// Of values below this one, which were all answered.
+    Flush {
+        before: u64,
+    },
 }
 
 /// See the module.
@@ -193,7 +216,7 @@ impl Away<'_> {
         let range = first as usize..(first + count) as usize;
         let idle = self.flights.iter().all(Option::is_none);
         let (op, flight) = if idle && rng.percent(30) {
-            (Op::Flush, Flight::Flush)
+            (Op::Flush, Flight::Flush { before: self.next_value })
         } else if self.blocks[range.clone()].iter().any(|block| block.busy) {
             return false;
         } else {
@@ -351,23 +374,19 @@ impl Away<'_> {
                     block.values.push(value);
                 }
             }
-            Flight::Flush if result.is_ok() && self.owed => {
+            Flight::Flush { .. } if result.is_ok() && self.owed => {
                 return Err(Failure("a flush says nothing of what nodes forgot".to_owned()));
             }
             // What was answered before may be gone; it is said once.
-            Flight::Flush if result.is_ok() || self.owed || self.in_doubt => {
+            Flight::Flush { before } if result.is_ok() || self.owed || self.in_doubt => {
                 let told = std::mem::take(&mut self.in_doubt) || std::mem::take(&mut self.owed);
                 for block in &mut self.blocks {
-                    // One that failed has made nothing durable; else what was in doubt is there.
-                    block.unsure |= block.unflushed && result.is_err();
-                    block.unsure &= !(told && block.unflushed && result.is_ok());
-                    block.unflushed = false;
-                    if result.is_ok() && !block.unsure {
-                        block.values.drain(..block.values.len() - 1);
-                    }
+                    block.flushed(before, result.is_ok(), told);
                 }
             }
-            Flight::Flush => return Err(Failure("a flush failed for nothing".to_owned())),
+            Flight::Flush { .. } => {
+                return Err(Failure("a flush failed for nothing".to_owned()));
+            }
         }
         Ok(())
     }
