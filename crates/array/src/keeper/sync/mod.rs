@@ -129,8 +129,8 @@ impl Sync {
         (recovering && self.targets.contains(&id)).then_some(self.cursor)
     }
 
-    /// Is this the only one that a recovery rebuilds, ever since it began? Of several, some may have
-    /// been further.
+    /// Is this the only one that a recovery rebuilds, ever since it began? Of several, some may
+    /// have been further.
     pub(super) fn rebuilds_only(&self, id: MemberId) -> bool {
         self.targets == [id] && !self.several
     }
