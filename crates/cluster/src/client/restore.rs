@@ -33,7 +33,7 @@ impl Client {
             self.area_free(job.key);
             return true;
         }
-        let at = self.free[of].iter().position(|&position| self.may_use(position));
+        let at = self.free[of].iter().copied().position(self.usable());
         let Some(position) = at.and_then(|at| self.free[of].remove(at)) else { return false };
         let Some(job) = self.jobs[kind].pop_front() else { return false };
         self.version += 1;

@@ -201,9 +201,11 @@ impl Client {
         let Some(open) = self.open.get_mut(&position) else { return };
         let olds = std::mem::take(&mut open.olds);
         open.computing = olds.len() as u32;
-        let new: Vec<Option<Buf>> =
-            olds.iter().map(|(&index, &old)| open.sources.insert(index, old)).collect();
-        for (new, old) in new.into_iter().flatten().zip(olds.into_values()) {
+        let changes: Vec<(Buf, Buf)> = olds
+            .into_iter()
+            .filter_map(|(index, old)| Some((open.sources.insert(index, old)?, old)))
+            .collect();
+        for (new, old) in changes {
             self.sum_into(Use::Copy { position }, new, old);
         }
     }

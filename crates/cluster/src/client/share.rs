@@ -67,8 +67,24 @@ impl Client {
         !self.share.refused && (0..self.params().nodes).all(granted)
     }
 
-    pub(super) fn may_use(&self, position: u16) -> bool {
-        !self.rests() && (self.pipeline.base().contains(&position) || self.has_all())
+    /// Of which positions the memory is granted.
+    fn have_memory(&self) -> impl Fn(u16) -> bool {
+        let (base, all) = (self.pipeline.base(), self.has_all());
+        move |position| all || base.contains(&position)
+    }
+
+    /// Which positions may be used.
+    pub(super) fn usable(&self) -> impl Fn(u16) -> bool {
+        let (rests, have_memory) = (self.rests(), self.have_memory());
+        move |position| !rests && have_memory(position)
+    }
+
+    /// Which positions have their memory, and their encoder.
+    fn serves(&self, missing: Roles) -> impl Fn(u16) -> bool {
+        let have_memory = self.have_memory();
+        move |position| {
+            have_memory(position) && self.pipeline.planner_without(position, missing).is_some()
+        }
     }
 
     /// Behind the slots for reads that may be used.
@@ -88,22 +104,13 @@ impl Client {
     /// Of which kind the positions are that jobs of a kind get: those of the other kind when all
     /// of their own rest.
     pub(super) fn positions_for(&self, kind: usize, missing: Roles) -> usize {
-        let (base, all) = (self.pipeline.base(), self.has_all());
-        let serves = |position| {
-            (all || base.contains(&position))
-                && self.pipeline.planner_without(position, missing).is_some()
-        };
-        if self.positions_of(kind).any(serves) { kind } else { 1 - kind }
+        if self.positions_of(kind).any(self.serves(missing)) { kind } else { 1 - kind }
     }
 
     /// Is one of this kind free?
     pub(super) fn has_position(&self, kind: usize, missing: Roles) -> bool {
-        let (base, all) = (self.pipeline.base(), self.has_all());
-        let serves = |&position: &u16| {
-            (all || base.contains(&position))
-                && self.pipeline.planner_without(position, missing).is_some()
-        };
-        !self.rests() && self.free[kind].iter().any(serves)
+        let serves = self.serves(missing);
+        !self.rests() && self.free[kind].iter().any(|&position| serves(position))
     }
 
     /// Where another node than its home encodes a lone block, more travels: more is wanted.

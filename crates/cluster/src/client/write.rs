@@ -345,12 +345,12 @@ impl Client {
         missing: Roles,
         by_client: bool,
     ) -> Option<usize> {
-        let nodes = self.params().nodes;
+        let (nodes, usable) = (self.params().nodes, self.usable());
         let free = || {
             let free = self.free[kind].iter().enumerate();
             free.filter(|&(_, &p)| {
                 let encoded = by_client || self.pipeline.planner_without(p, missing).is_some();
-                encoded && self.may_use(p)
+                encoded && usable(p)
             })
         };
         if !touched.is_all() && touched.count() > 0 {
