@@ -69,6 +69,9 @@ pub enum ArrayEvent {
     ArrayFailed,
     /// Another client has the array now: this one is of no use any more.
     TakenOver,
+    /// Another client has changed the members while this one was being started: it has changed
+    /// nothing, and is to be started anew from what they hold now.
+    MembersChanged,
     /// Background work began.
     SyncStarted(SyncAction),
     /// Background work ended.
@@ -144,6 +147,7 @@ impl ArrayEvent {
             }
             other @ (Self::ArrayFailed
             | Self::TakenOver
+            | Self::MembersChanged
             | Self::ClientDropped { .. }
             | Self::Remark { .. }
             | Self::StopAsked

@@ -12,7 +12,7 @@ use braid_array::refusal::Invocation;
 use braid_array::{Refusal, SECTOR_BYTES};
 
 use crate::family::{Family, XOR2D_MD_LEVEL};
-use crate::member::ClientMember;
+use crate::member::{ClientMember, Found};
 pub use crate::member::{member_name, member_parts};
 use crate::pipeline::Params;
 
@@ -82,6 +82,8 @@ pub struct Startable {
     /// By role; `None` where it is missing. Their superblocks: what the newest one says of the
     /// array, and their own of the device.
     pub members: Vec<Option<ClientMember>>,
+    /// By role, what lay on them.
+    pub found: Vec<Option<Found>>,
     /// Who takes the place of a member that stays away.
     pub spares: Vec<ClientMember>,
     /// The bitmap, when the array has one: all members' bits.
@@ -257,9 +259,19 @@ fn plan(
         dirty: newest.resync_offset != MAX_SECTOR,
         by_bitmap: false,
         read_only: options.read_only,
+        found: members.iter().map(|member| found_on(member.as_ref()?, candidates)).collect(),
         members,
         spares,
     })
+}
+
+/// What lay on a member.
+fn found_on(member: &ClientMember, candidates: &[Candidate]) -> Option<Found> {
+    let is_it = |c: &&Candidate| c.address == member.address && c.volume == member.volume;
+    let candidate = candidates.iter().find(is_it)?;
+    let superblock = candidate.superblock.clone().ok()?;
+    let bitmap = candidate.bitmap.as_ref().and_then(|bitmap| bitmap.clone().ok());
+    Some(Found { superblock, bitmap })
 }
 
 /// Members that the array went on without, by role where nobody else has it: they have a vote, and

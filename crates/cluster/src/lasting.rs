@@ -7,6 +7,9 @@
 //!    │                            └────────── too few once more, or refused ───────────┤
 //!    └────────────────────────────────── nodes are connected ──────────────────────────┘
 //! ```
+//! The first client, too, is followed by another one when somebody else has changed the members
+//! before it was granted the array.
+//!
 //! The client lets the array go as one that dies does, and the next one takes it over by the same
 //! rules ([`takeover`](crate::client)), so nothing here decides what is kept. What is new is that
 //! requests outlive it: those that were not answered are given to the next client. What was
@@ -31,6 +34,9 @@ use crate::member::VolumeAddress;
 
 /// How often it is asked whether the nodes have been found.
 const LOOK_MS: u64 = 200;
+/// Clients that are begun until one serves: what another one changed is settled once this one has
+/// the votes.
+const FIRST_CLIENTS: u32 = 3;
 
 /// Looks for the nodes of an array that are away.
 pub trait Finder: Debug + Send {
@@ -43,7 +49,8 @@ pub trait Finder: Debug + Send {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// The first client connects; what stands against it is told to whoever started it.
+    /// The first client connects, or one in its place; what stands against it is told to whoever
+    /// started it.
     First,
     Serving,
     /// The client gives up what it has in flight.
@@ -74,6 +81,10 @@ pub struct Lasting {
     epoch_micros: u64,
     state: State,
     away: Option<Away>,
+    /// Before it serves for the first time: how many clients may begin anew, and until when.
+    anew: (u32, Instant),
+    /// What the client said that is followed by another one before anything was served.
+    unsaid: Vec<ArrayEvent>,
     /// What the client has taken.
     taken: BTreeMap<RequestId, Taken>,
     /// What waits for a client.
@@ -115,6 +126,8 @@ impl Lasting {
             epoch_micros: 0,
             state: State::First,
             away: None,
+            anew: (FIRST_CLIENTS - 1, Instant::default()),
+            unsaid: Vec::new(),
             taken: BTreeMap::new(),
             held: VecDeque::new(),
             commands: Vec::new(),
@@ -145,6 +158,10 @@ impl Lasting {
             Action::Reply { id, .. } => {
                 self.commands.retain(|command| *command != id);
                 Some(action)
+            }
+            Action::Notify(event) if self.begins_anew() => {
+                self.unsaid.push(event);
+                None
             }
             // It was said when they went away.
             Action::Notify(ArrayEvent::ArrayFailed) if self.away.is_some() => None,
@@ -188,6 +205,10 @@ impl Lasting {
                 self.away = Some(Away { until, over: false, seen: self.client.status() });
                 self.let_go();
             }
+            State::First if self.begins_anew() => {
+                self.anew = (self.anew.0 - 1, self.now.plus_millis(self.fail_timeout_ms));
+                self.let_go();
+            }
             State::First if self.client.is_set_up() && !self.client.has_too_few() => {
                 self.state = State::Serving;
             }
@@ -212,6 +233,11 @@ impl Lasting {
         true
     }
 
+    /// Another client had changed the members before this one was granted the array.
+    const fn begins_anew(&self) -> bool {
+        self.client.is_outdated() && (self.away.is_some() || self.anew.0 > 0)
+    }
+
     fn let_go(&mut self) {
         self.client.let_go();
         self.state = State::Ending;
@@ -222,6 +248,13 @@ impl Lasting {
         if let Some(away) = self.away.as_mut().filter(|away| !away.over && away.until <= self.now) {
             away.over = true;
             self.fail_held();
+        }
+        if matches!(self.state, State::Looking(_)) && self.away.is_none() && self.anew.1 <= self.now
+        {
+            // Whoever waits for the array hears what stood against it.
+            let unsaid = std::mem::take(&mut self.unsaid).into_iter().map(Action::Notify);
+            self.actions.extend(unsaid);
+            (self.state, self.anew.0) = (State::First, 0);
         }
         if matches!(self.state, State::Looking(at) if at <= self.now) {
             self.state = State::Looking(self.now.plus_millis(LOOK_MS));
@@ -250,7 +283,8 @@ impl Lasting {
         client.set_epoch(self.epoch_micros);
         client.handle(self.now, Event::Tick);
         self.client = client;
-        self.state = State::Starting;
+        self.unsaid.clear();
+        self.state = if self.away.is_some() { State::Starting } else { State::First };
     }
 
     /// Gives the client what waits for it.

@@ -26,6 +26,15 @@ pub struct ClientMember {
     pub superblock: Superblock,
 }
 
+/// What lay on a member when it was judged how the array starts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Its superblock.
+    pub superblock: Superblock,
+    /// Its bitmap, where it has one that can be read.
+    pub bitmap: Option<Bitmap>,
+}
+
 /// The address of the node and the volume of a member that is called so.
 #[must_use]
 pub fn member_parts(name: &str) -> Option<(&str, &str)> {

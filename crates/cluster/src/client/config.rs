@@ -3,7 +3,7 @@
 use braid_array::assemble::Config;
 use braid_array::format::Bitmap;
 
-use crate::member::{self, ClientMember};
+use crate::member::{self, ClientMember, Found};
 use crate::pipeline::Params;
 
 /// An array over nodes.
@@ -13,6 +13,10 @@ pub struct ClientConfig {
     pub params: Params,
     /// By role; `None` is missing.
     pub members: Vec<Option<ClientMember>>,
+    /// By role, what lay on the members when this was judged: if anything else does once votes are
+    /// granted the client gives up, and is to be made anew from that. Empty where nobody else can
+    /// have changed it.
+    pub found: Vec<Option<Found>>,
     /// Members that could not be reached: their nodes' addresses, and the volumes there.
     pub absent: Vec<(String, String)>,
     /// Who takes the place of a member that stays away.
@@ -48,6 +52,7 @@ impl ClientConfig {
         Self {
             params,
             members,
+            found: Vec::new(),
             absent: Vec::new(),
             spares: Vec::new(),
             witnesses: Vec::new(),

@@ -12,6 +12,11 @@ impl Client {
         self.writes_over() && !ends
     }
 
+    /// It was not started: its members hold something else than what it was made from.
+    pub(crate) const fn is_outdated(&self) -> bool {
+        self.takeover.is_outdated()
+    }
+
     /// Gives up all connections, and with them whatever is under way.
     pub(crate) fn let_go(&mut self) {
         for role in 0..self.params().nodes {

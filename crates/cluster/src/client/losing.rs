@@ -56,7 +56,7 @@ impl Client {
                 Question::Open | Question::Prepare | Question::Connect | Question::Ping => {}
                 Question::Grant | Question::Inventory | Question::Return => {}
                 Question::UseAll | Question::GiveBack => {}
-                Question::Record(_) | Question::Settle => {}
+                Question::Record(_) | Question::Reread | Question::Settle => {}
             }
         }
         self.take_over_without(role);

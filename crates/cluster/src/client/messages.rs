@@ -54,6 +54,7 @@ impl Client {
                 self.questions.remove(&tag);
                 self.return_looked(role, &bytes);
             }
+            Message::Meta { tag, bytes } => self.reread_came(role, tag, bytes),
             Message::Pong { tag, storage_silent_ms } => {
                 self.answered(role, tag, Ok(None));
                 self.heard_of_storage(role, storage_silent_ms);
@@ -115,6 +116,10 @@ impl Client {
         }
         match question {
             Question::Grant | Question::Inventory => self.vote_refused(role, answer.err()),
+            Question::Reread => match answer {
+                Ok(_) => self.reread_next(role),
+                Err(why) => self.vote_refused(role, Some(why)),
+            },
             Question::Settle => match answer {
                 Ok(_) => self.voter_answered(role),
                 Err(why) => self.vote_refused(role, Some(why)),

@@ -30,6 +30,7 @@ mod parts;
 mod read;
 mod rejoin;
 mod requests;
+mod reread;
 mod restore;
 mod sets;
 mod setup;
@@ -61,7 +62,7 @@ use braid_array::{
 };
 
 use crate::member;
-pub use crate::member::ClientMember;
+pub use crate::member::{ClientMember, Found};
 use crate::pipeline::{Params, Pipeline};
 use crate::schedule::Planner;
 use crate::set::Mode;
@@ -150,6 +151,8 @@ enum Question {
     /// What it is in the order of views.
     Record((u32, u32)),
     Inventory,
+    /// What lies on its volume now.
+    Reread,
     Settle,
     Open,
     Prepare,

@@ -2,8 +2,9 @@
 //! acknowledged, and records that before it serves.
 //!
 //! ```text
-//! Granting ── all that are there, enough of them ──► Listing ──► Recording ──► Settling ──► Over
-//!     ▲ └── outvoted: once more, with a higher epoch
+//! Granting ── all that are there ──► Rereading ── enough ──► Listing ──► Recording ──► Settling
+//!     ▲ └── outvoted: once more, with a higher epoch                                      ▼
+//!                                                                                       Over
 //! ```
 //! Of its predecessor's slice-sets those go that all have who have a part in them and hold what was
 //! acknowledged: it may have answered them. No other was answered. That is decided before the view
@@ -14,6 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use braid_array::events::ArrayEvent;
 use braid_array::{Action, Refusal};
 
+use super::reread::Reread;
 use super::setup::LinkState;
 use super::{Client, ClientConfig, Message, Phase, Question, Redundancy, SyncSpace};
 use crate::pipeline::{Params, Pipeline};
@@ -42,6 +44,8 @@ pub(super) struct Grant {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Granting,
+    /// See [`reread`](super::reread).
+    Rereading,
     Listing,
     Recording,
     Settling,
@@ -66,6 +70,7 @@ pub(super) struct Takeover {
     pub(super) grants: BTreeMap<u16, Grant>,
     /// The highest epoch that another client was granted.
     outvoted: u32,
+    pub(super) reread: Reread,
     /// Roles that were there when it began, and were lost since.
     lost: BTreeSet<u16>,
     /// Roles that are there and missed something: as voters they are asked all the same.
@@ -230,6 +235,7 @@ impl Takeover {
             waiting: there.map(|(role, _)| role).collect(),
             grants: BTreeMap::new(),
             outvoted: 0,
+            reread: Reread::new(config.found.clone()),
             lost: BTreeSet::new(),
             stale: Vec::new(),
             stocks: BTreeMap::new(),
@@ -246,6 +252,11 @@ impl Takeover {
     /// Whatever the last client had answered is there.
     pub(super) const fn fits(&self) -> bool {
         self.fits
+    }
+
+    /// What it was made from is no more, and nothing was recorded.
+    pub(super) const fn is_outdated(&self) -> bool {
+        self.reread.changed() && matches!(self.stage, Stage::Over)
     }
 
     /// Enough voters have the view: every client that comes later hears of it.
@@ -349,7 +360,17 @@ impl Client {
                 roles.into_iter().for_each(|role| self.ask_grant(role));
                 self.ask_witnesses_again();
             }
-            Stage::Granting => self.decide(),
+            Stage::Granting => {
+                self.takeover.stage = Stage::Rereading;
+                self.reread();
+                self.take_over();
+            }
+            Stage::Rereading if self.takeover.reread.changed() => {
+                self.actions.push_back(Action::Notify(ArrayEvent::MembersChanged));
+                let reason = "another client changed the array while it was being started";
+                self.refuse_to_start(Refusal::new(reason, "start it again"));
+            }
+            Stage::Rereading => self.decide(),
             Stage::Listing => self.record_first(),
             Stage::Recording if !self.stands_alone() && !self.takeover.view_holds() => {
                 let why = Refusal::new("too few nodes took note of the client", START);

@@ -9,6 +9,7 @@ use braid_array::level::{Layout, Level};
 
 mod compare;
 mod rejoin;
+mod reread;
 mod share;
 mod silence;
 mod takeover;
@@ -26,6 +27,15 @@ const STRIPE_SECTORS: u64 = 16;
 
 /// A raid5 over three nodes, of which each carries a superblock that says clean.
 fn client(planner: Planner) -> Client {
+    made(config(planner))
+}
+
+fn made(config: ClientConfig) -> Client {
+    let bytes = Client::scratch_bytes(&config);
+    Client::new(config, Scratch { offset: 1 << 20, bytes }).expect("a raid5")
+}
+
+fn config(planner: Planner) -> ClientConfig {
     let slots = |count| Slots { count, bytes: 4096 };
     let params = Params {
         session: 1,
@@ -49,10 +59,7 @@ fn client(planner: Planner) -> Client {
         let (address, volume) = (format!("n{role}"), "v".to_owned());
         Some(ClientMember { address, volume, superblock: superblock.clone() })
     };
-    let members = (0..NODES).map(member).collect();
-    let config = ClientConfig::new(params, members);
-    let bytes = Client::scratch_bytes(&config);
-    Client::new(config, Scratch { offset: 1 << 20, bytes }).expect("a raid5")
+    ClientConfig::new(params, (0..NODES).map(member).collect())
 }
 
 fn actions(client: &mut Client) -> Vec<Action> {

@@ -107,7 +107,13 @@ impl Node {
 
     fn open_volume(&mut self, name: &str, ask: volumes::Ask) -> Result<(), Violation> {
         let Some(client) = self.clients.get_mut(&ask.client) else { return Ok(()) };
-        if client.held.is_some() || client.asking {
+        // Whoever reads it may ask for the same one to write it.
+        let raises = |held: &Held| {
+            let same = *held.name == *name && ask.create.is_none();
+            same && ask.write && !held.write
+        };
+        let second = client.held.as_ref().is_some_and(|held| !raises(held));
+        if second || client.pipe.is_some() || client.asking {
             return Err(Violation("a second volume on one connection"));
         }
         if !valid_volume_name(name) {

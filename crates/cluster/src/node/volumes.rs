@@ -135,8 +135,10 @@ impl Node {
             let why = Refusal::new(reason, "stop that array first");
             return self.refuse_busy(ask.client, ask.tag, why);
         }
-        client.held = Some(Held { name: Arc::clone(name), volume, write: ask.write, made });
-        entry.users.push(ask.client);
+        let held = Held { name: Arc::clone(name), volume, write: ask.write, made };
+        if client.held.replace(held).is_none() {
+            entry.users.push(ask.client);
+        }
         if ask.write {
             entry.writer = Some(ask.client);
         }

@@ -104,7 +104,10 @@ fn about(event: &ArrayEvent) -> Option<About> {
         ArrayEvent::Within { ref event, .. } => self::about(event),
         // What nodes say is not said here.
         // Nor is why the array ends, which is said when it does.
-        ArrayEvent::Remark { .. } | ArrayEvent::StopAsked | ArrayEvent::TakenOver => None,
+        ArrayEvent::Remark { .. }
+        | ArrayEvent::StopAsked
+        | ArrayEvent::TakenOver
+        | ArrayEvent::MembersChanged => None,
         ArrayEvent::Mismatch { block, member, .. } => {
             block.and_then(|_| about(Level::WARN, "mismatch", member, none))
         }
@@ -140,7 +143,10 @@ fn line(event: &ArrayEvent, status: Option<&Status>) -> Option<String> {
             format!("{device} is slow, it takes {ms} ms where others take {others_ms}; {next}")
         }
         ArrayEvent::ArrayFailed => "too many members are gone, the array has failed".to_owned(),
-        ArrayEvent::Remark { .. } | ArrayEvent::StopAsked | ArrayEvent::TakenOver => return None,
+        ArrayEvent::Remark { .. }
+        | ArrayEvent::StopAsked
+        | ArrayEvent::TakenOver
+        | ArrayEvent::MembersChanged => return None,
         ArrayEvent::ClientDropped { ref client } => {
             format!("hung up on {client}: it took no replies over NBD, and memory was short")
         }

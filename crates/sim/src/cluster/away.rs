@@ -11,7 +11,7 @@ use braid_array::format::superblock::MAX_SECTOR;
 use braid_array::{Action, AnyMachine, Buf, Op, Request, RequestError, RequestId};
 use braid_cluster::VolumeAddress;
 use braid_cluster::assemble::{Candidate, Options, Start, decide};
-use braid_cluster::client::{Client, ClientConfig};
+use braid_cluster::client::{Client, ClientConfig, Found};
 use braid_cluster::lasting::{Finder, Lasting};
 use braid_cluster::pipeline::Params;
 
@@ -162,21 +162,22 @@ pub(super) fn run(session: &mut Session) -> Result<(), Failure> {
 fn config(session: &mut Session, roles: &[u16]) -> Option<ClientConfig> {
     let candidate = |&role: &u16| {
         let disk = session.disk(role);
-        Candidate {
+        let Found { superblock, bitmap } = content::found(disk).ok()?;
+        Some(Candidate {
             address: session.address(role),
             volume: VOLUME.to_owned(),
             bytes: disk.image().len() as u64,
-            superblock: Ok(content::superblock(disk).ok()?),
-            bitmap: content::bitmap(&[disk]).ok()?.map(Ok),
-        }
-        .into()
+            superblock: Ok(superblock),
+            bitmap: bitmap.map(Ok),
+        })
     };
     let candidates: Vec<Candidate> = roles.iter().filter_map(candidate).collect();
     let options = Options { unclean: true, ..Options::default() };
     let Start::Ready(plan) = decide(&candidates, options).start else { return None };
     let params = Params { session: session.rng.next(), epoch: 1, ..session.scenario.params };
     let config = ClientConfig::new(params, plan.members);
-    Some(ClientConfig { bitmap: plan.bitmap, mix: session.scenario.mix, ..config })
+    let (found, bitmap, mix) = (plan.found, plan.bitmap, session.scenario.mix);
+    Some(ClientConfig { found, bitmap, mix, ..config })
 }
 
 fn start(session: &mut Session, search: &Search) -> Result<usize, Failure> {

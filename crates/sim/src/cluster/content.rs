@@ -7,6 +7,7 @@ use braid_array::format::superblock::{MAX_SECTOR, feature};
 use braid_array::format::{Bitmap, Role, Superblock, Version};
 use braid_array::level::Level;
 use braid_cluster::Family;
+use braid_cluster::client::Found;
 use braid_cluster::journal::{HEADERS_BYTES, Header};
 use braid_cluster::pipeline::Params;
 
@@ -180,6 +181,26 @@ pub fn superblock(disk: &Disk) -> Result<Superblock, String> {
     decoded.map_err(|error| format!("superblock: {error}"))
 }
 
+/// What lies on a volume besides data.
+///
+/// # Errors
+/// When its superblock is not one.
+pub fn found(disk: &Disk) -> Result<Found, String> {
+    let superblock = superblock(disk)?;
+    let bitmap = superblock.bitmap_sector().and_then(|sector| own_bitmap(disk, sector));
+    Ok(Found { superblock, bitmap })
+}
+
+/// The bitmap that lies there, if it can be read.
+fn own_bitmap(disk: &Disk, sector: u64) -> Option<Bitmap> {
+    let mut read = |sector, bytes: u32| {
+        let mut content = vec![0; bytes as usize];
+        disk.read(sector, &mut content).map_err(|error| format!("{error:?}"))?;
+        Ok(content)
+    };
+    read_bitmap(sector, disk.sectors(), &mut read).ok()
+}
+
 /// The bitmap of an array that consists of these volumes: all their bits that count.
 ///
 /// # Errors
@@ -191,12 +212,7 @@ pub fn bitmap(disks: &[&Disk]) -> Result<Option<Bitmap>, String> {
     let mut any = None;
     for (disk, superblock) in disks.iter().zip(&superblocks) {
         let Some(sector) = superblock.bitmap_sector() else { continue };
-        let mut read = |sector, bytes: u32| {
-            let mut content = vec![0; bytes as usize];
-            disk.read(sector, &mut content).map_err(|error| format!("{error:?}"))?;
-            Ok(content)
-        };
-        let Ok(found) = read_bitmap(sector, disk.sectors(), &mut read) else { continue };
+        let Some(found) = own_bitmap(disk, sector) else { continue };
         any = Some(found.clone());
         if found.stale(superblock.set_uuid, events) {
             continue;

@@ -26,6 +26,7 @@ pub mod run;
 pub mod scenario;
 pub mod session;
 mod spare;
+mod start;
 pub mod suspects;
 mod votes;
 pub mod watch;

@@ -3,14 +3,11 @@
 use braid_array::action::{Command, CommandId, Event};
 use braid_array::array::Scratch;
 use braid_array::events::{ArrayEvent, SyncAction, SyncEnd};
-use braid_array::format::Superblock;
-use braid_array::format::superblock::{MAX_SECTOR, feature};
-use braid_array::{Action, AnyMachine, BlockMachine, Buf, Op, Request, RequestError, RequestId};
-use braid_cluster::assemble::catching_up;
-use braid_cluster::client::{Client, ClientConfig, ClientMember};
+use braid_array::format::superblock::feature;
+use braid_array::{Action, AnyMachine, Buf, Op, Request, RequestError, RequestId};
 use braid_cluster::node::Node;
 use braid_cluster::pipeline::Params;
-use braid_cluster::view::{View, Vote, majority};
+use braid_cluster::view::{View, Vote};
 use braid_cluster::{Pipeline, Planner};
 
 use super::content::{self, Layout};
@@ -89,7 +86,7 @@ pub struct Session {
     /// Nothing was lost since the last client: what it left fits, or is brought to its end.
     pub soft: bool,
     /// The same, until the client takes its first request.
-    mended: bool,
+    pub(super) mended: bool,
     /// Clients were lost, and may have left what nodes keep for the next one.
     pub left: bool,
     /// The processes of the witnesses.
@@ -98,6 +95,10 @@ pub struct Session {
     pub(super) unforced: bool,
     /// The process of the client.
     pub client: usize,
+    /// Without which nodes it was started, and whether somebody answers for those.
+    pub(super) begun: (Vec<u16>, bool),
+    /// The members have changed while it was started: it has given up.
+    outdated: bool,
     /// Another array's client on the same nodes.
     pub guest: Option<Guest>,
     /// Nodes that are dead, cut off from the client or damaged.
@@ -123,8 +124,8 @@ pub struct Session {
     pub(super) serves: bool,
     /// Clients whose array was taken over, and which are there still.
     pub(super) zombies: Vec<Zombie>,
-    waiting: Option<(Kind, Range)>,
-    began_at_step: u64,
+    pub(super) waiting: Option<(Kind, Range)>,
+    pub(super) began_at_step: u64,
 }
 
 impl Session {
@@ -167,6 +168,8 @@ impl Session {
             witnesses: Vec::new(),
             unforced: false,
             client: usize::MAX,
+            begun: (Vec::new(), false),
+            outdated: false,
             guest: None,
             lost: Vec::new(),
             dead: false,
@@ -268,11 +271,16 @@ impl Session {
 
     /// Do the newest superblocks, but for those of the `missing`, say that slice-sets may be stored
     /// in part, and no journal holds them?
-    fn some_are_unrecorded(&self, missing: &[u16]) -> bool {
+    pub(super) fn some_are_unrecorded(&self, missing: &[u16]) -> bool {
+        self.newest_says(missing, feature::NODE_UNRECORDED)
+    }
+
+    /// Have the newest superblocks this feature, but for those of the `missing`?
+    pub(super) fn newest_says(&self, missing: &[u16], feature: u32) -> bool {
         let there = (0..self.scenario.params.nodes).filter(|role| !missing.contains(role));
         let found = there.filter_map(|role| content::superblock(self.disk(role)).ok());
         let newest = found.max_by_key(|superblock| superblock.events);
-        newest.is_some_and(|superblock| superblock.has(feature::NODE_UNRECORDED))
+        newest.is_some_and(|superblock| superblock.has(feature))
     }
 
     /// Roles that the newest view leaves out.
@@ -347,94 +355,6 @@ impl Session {
         let disks: Vec<&Disk> = self.nodes.iter().map(|&node| self.guest_disk(node)).collect();
         let wrong = guest.wrong(&disks, self.scenario.params.stripes);
         wrong.map_or(Ok(()), |wrong| Err(Failure(wrong)))
-    }
-
-    /// What is missing is off, as whoever starts it without would have to say. So is what dies in
-    /// the middle of the start, where too few would be left to vote.
-    fn is_forced(&mut self, missing: &[u16], read_only: bool) -> bool {
-        let nodes = usize::from(self.scenario.params.nodes);
-        let there = nodes - missing.len() + self.witnesses_there();
-        let few = there < majority(nodes + self.witnesses.len()) + 2;
-        let doubt = !self.soft && (!self.scenario.parts_only || read_only);
-        let forced = nodes <= 4 || !missing.is_empty() && (few || doubt);
-        (forced || self.lacks_votes()) && !std::mem::take(&mut self.unforced)
-    }
-
-    /// Starts a client without the `missing` nodes.
-    ///
-    /// # Errors
-    /// When superblocks cannot be read, or the client refuses the array.
-    pub fn start_client(&mut self, missing: &[u16], read_only: bool) -> Result<(), Failure> {
-        self.epoch += 1;
-        let journals = self.scenario.journal_bytes > 0 && !self.some_are_unrecorded(missing);
-        // What others lost is in their journals.
-        let recorded = |view: &View| {
-            let there = |role: &u16| !missing.contains(role) && !self.dropped.contains(role);
-            journals && (0..).zip(&view.members).all(|(role, member)| *member != 0 || !there(&role))
-        };
-        let kept = |view: &View| self.have_kept_enough(view, missing);
-        let fits = |view: View| !view.torn && (kept(&view) || recorded(&view));
-        self.soft = !read_only && self.newest_view().is_some_and(fits);
-        self.mended = self.soft;
-        let params = Params { session: self.rng.next(), epoch: self.epoch, ..self.scenario.params };
-        let mut members = Vec::new();
-        // Who only reads does without nodes that are behind.
-        let behind = if read_only { Vec::new() } else { self.dropped.clone() };
-        let out = |role: &u16| missing.contains(role) || read_only && self.dropped.contains(role);
-        let missing: Vec<u16> = (0..params.nodes).filter(out).collect();
-        let current = |role: &u16| !missing.contains(role) && !behind.contains(role);
-        let disks: Vec<&Disk> =
-            (0..params.nodes).filter(current).map(|role| self.disk(role)).collect();
-        let bitmap = content::bitmap(&disks).map_err(Failure)?;
-        let superblocks = disks.iter().filter_map(|disk| content::superblock(disk).ok());
-        let newest = superblocks.max_by_key(|superblock| superblock.events);
-        self.in_step = true;
-        for role in 0..params.nodes {
-            if missing.contains(&role) {
-                members.push(None);
-                continue;
-            }
-            let mut superblock = content::superblock(self.disk(role)).map_err(Failure)?;
-            let older = |newest: &&Superblock| superblock.events + 1 < newest.events;
-            if let Some(newest) = newest.as_ref().filter(|_| behind.contains(&role)).filter(older) {
-                let since = bitmap.as_ref().map(|bitmap| bitmap.superblock.events_cleared);
-                // One that never had all of its role lacks more.
-                let had_all = !superblock.has(feature::RECOVERY_OFFSET)
-                    || superblock.has(feature::RECOVERY_BITMAP);
-                let marked = had_all && since.is_some_and(|since| superblock.events >= since);
-                superblock = catching_up(&superblock, newest, marked);
-            }
-            // Nothing is decoded from sums that may not fit.
-            self.half_synced |= superblock.resync_offset != MAX_SECTOR && !(journals && self.soft);
-            self.in_step &= self.soft || superblock.resync_offset == MAX_SECTOR;
-            let (address, volume) = (self.address(role), VOLUME.to_owned());
-            members.push(Some(ClientMember { address, volume, superblock }));
-        }
-        let force = self.is_forced(&missing, read_only);
-        let mix = self.scenario.mix;
-        let config = ClientConfig::new(params, members);
-        let absent = self.absent(&missing, read_only);
-        let spares = if read_only { Vec::new() } else { self.spares() };
-        let spare_patience_ms = self.scenario.spare_patience_ms;
-        let config = ClientConfig { absent, spares, spare_patience_ms, ..config };
-        let config = ClientConfig { bitmap, read_only, mix, force, ..config };
-        let slots = self.scenario.depth as u64 * self.slot_bytes();
-        let bytes = Client::scratch_bytes(&config);
-        let client = Client::new(config, Scratch { offset: slots, bytes }).map_err(Failure)?;
-        if client.array_sectors() != self.layout.sectors() {
-            return Err(Failure(format!("the array has {} sectors", client.array_sectors())));
-        }
-        let client = AnyMachine::Block(Box::new(client));
-        let name = format!("client {}", self.epoch);
-        let limit = self.scenario.limited.then_some(ARRAY);
-        let process = Process::new(name, client, (slots + bytes) as usize, None);
-        self.client = self.world.start(process.limited_to(limit));
-        self.flights.fill(None);
-        self.waiting = None;
-        self.serves = false;
-        self.stopped = false;
-        self.began_at_step = self.world.steps;
-        Ok(())
     }
 
     pub(super) const fn slot_bytes(&self) -> u64 {
@@ -616,6 +536,9 @@ impl Session {
                 _ => {}
             }
         }
+        if std::mem::take(&mut self.outdated) {
+            self.start_again()?;
+        }
         match self.world.faults.first() {
             Some(fault) => Err(Failure(fault.clone())),
             None => Ok(()),
@@ -624,6 +547,10 @@ impl Session {
 
     fn notified(&mut self, process: usize, event: &ArrayEvent) {
         self.world.note(&[41, process as u64], || format!("EVENT {process} {event:?}"));
+        self.outdated |= process == self.client && *event == ArrayEvent::MembersChanged;
+        if self.outdated && process == self.client {
+            return;
+        }
         let resync = matches!(event, ArrayEvent::SyncStarted(SyncAction::Resync));
         if resync && process == self.client && self.soft && !self.troubled {
             self.world.faults.push("a resync after nothing was lost but a client".to_owned());

@@ -469,6 +469,7 @@ fn config_of(
     let config = ClientConfig::new(Params { session, epoch: 1, ..params }, plan.members);
     let places = absent.into_iter().map(|node| (node.address, node.volume.unwrap_or_default()));
     Ok(ClientConfig {
+        found: plan.found,
         absent: places.collect(),
         spares: plan.spares,
         bitmap: plan.bitmap,

@@ -1,0 +1,121 @@
+//! What lies on the members once the votes are granted. Before that the last client may change it:
+//! how the array starts was judged by superblocks and bitmaps that were read earlier. From then on
+//! nothing of it lands any more, so that if they are the same they stay it. Nothing is recorded
+//! before that is known, as a view that names the nodes as they are now says that none of them has
+//! forgotten anything.
+//!
+//! ```text
+//! the volume is opened, for reading ─► its superblock ─► its bitmap, page by page ─► next voter
+//! ```
+
+use std::collections::BTreeMap;
+
+use braid_array::SECTOR_BYTES;
+use braid_array::format::bitmap::PAGE_BYTES;
+use braid_array::format::superblock::READ_BYTES;
+use braid_array::format::{Bitmap, Superblock, Version};
+
+use super::{Client, Message, Question};
+use crate::assemble::SUPERBLOCK_SECTOR;
+use crate::member::Found;
+
+const PAGE_SECTORS: u64 = PAGE_BYTES as u64 / SECTOR_BYTES;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Reread {
+    /// By role, what lay there when it was judged.
+    found: Vec<Option<Found>>,
+    /// By role, how much of its bitmap was read, once the superblock was.
+    bitmaps: BTreeMap<u16, Pages>,
+    changed: bool,
+}
+
+/// The beginning of a bitmap.
+#[derive(Debug, Default)]
+struct Pages {
+    count: u64,
+    bytes: Vec<u8>,
+}
+
+impl Reread {
+    pub(super) const fn new(found: Vec<Option<Found>>) -> Self {
+        Self { found, bitmaps: BTreeMap::new(), changed: false }
+    }
+
+    /// Something else lies on a member now.
+    pub(super) const fn changed(&self) -> bool {
+        self.changed
+    }
+
+    fn found(&self, role: u16) -> Option<&Found> {
+        self.found.get(usize::from(role))?.as_ref()
+    }
+
+    /// The part of the volume that is read next, as sector and bytes; `None` when that was all.
+    fn next(&self, role: u16) -> Option<(u64, u32)> {
+        let Some(pages) = self.bitmaps.get(&role) else {
+            return Some((SUPERBLOCK_SECTOR, READ_BYTES));
+        };
+        let Found { superblock, bitmap } = self.found(role)?;
+        let bitmap = bitmap.as_ref().filter(|bitmap| pages.count < bitmap.pages())?;
+        let sector = superblock.bitmap_sector()? + pages.count * PAGE_SECTORS;
+        Some((sector, bitmap.page_bytes(pages.count, SECTOR_BYTES as u32)))
+    }
+
+    /// A part has come.
+    fn take(&mut self, role: u16, bytes: &[u8]) {
+        if let Some(pages) = self.bitmaps.get_mut(&role) {
+            pages.count += 1;
+            pages.bytes.extend_from_slice(bytes);
+            return;
+        }
+        let now = Superblock::decode(Version::V1_2, SUPERBLOCK_SECTOR, bytes).ok();
+        self.changed |= now.as_ref() != self.found(role).map(|found| &found.superblock);
+        self.bitmaps.insert(role, Pages::default());
+    }
+
+    /// All of a member was read.
+    fn judge(&mut self, role: u16) {
+        let Some(Pages { bytes, .. }) = self.bitmaps.remove(&role) else { return };
+        let Some(before) = self.found(role).and_then(|found| found.bitmap.as_ref()) else { return };
+        self.changed |= Bitmap::decode(&bytes).as_ref() != Ok(before);
+    }
+}
+
+impl Client {
+    /// Reads from all who are there. Who only reads goes by what there was.
+    pub(super) fn reread(&mut self) {
+        let read_only = self.keeper.is_read_only();
+        let known = |&role: &u16| self.takeover.reread.found(role).is_some() && !read_only;
+        let roles: Vec<u16> = self.alive_roles().filter(known).collect();
+        self.takeover.waiting.extend(&roles);
+        for role in roles {
+            let Some(member) = &self.links[usize::from(role)].member else { continue };
+            let name = member.volume.clone();
+            let open = |tag| Message::OpenVolume { tag, name, write: false };
+            self.ask(role, Question::Reread, open);
+        }
+    }
+
+    /// Asks for what comes next.
+    pub(super) fn reread_next(&mut self, role: u16) {
+        match self.takeover.reread.next(role) {
+            Some((sector, bytes)) => {
+                self.ask(role, Question::Reread, |tag| Message::ReadMeta { tag, sector, bytes });
+            }
+            None => {
+                self.takeover.reread.judge(role);
+                self.voter_answered(role);
+            }
+        }
+    }
+
+    pub(super) fn reread_came(&mut self, role: u16, tag: u32, bytes: Vec<u8>) {
+        if !matches!(self.question(role, tag), Some(Question::Reread)) {
+            return self.part_with(role, "it tells what was not asked");
+        }
+        self.takeover.reread.take(role, &bytes);
+        self.reread_next(role);
+    }
+}
