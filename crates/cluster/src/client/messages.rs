@@ -1,8 +1,8 @@
 //! What comes from nodes: who has to hear of it, and what it answers.
 
+use super::decision::Grant;
 use super::pace::Errand;
 use super::setup::LinkState;
-use super::takeover::Grant;
 use super::{Client, FabricEvent, Message, Question, Refusal};
 
 impl Client {

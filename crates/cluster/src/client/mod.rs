@@ -13,6 +13,7 @@
 mod absent;
 mod compare;
 mod config;
+mod decision;
 mod decode;
 mod extent;
 mod flush;

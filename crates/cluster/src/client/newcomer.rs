@@ -7,9 +7,9 @@ use braid_array::action::{CommandId, NewMember};
 use braid_array::fabric::FabricOp;
 use braid_array::{Action, MemberId, Refusal, SECTOR_BYTES};
 
+use super::decision::Grant;
 use super::setup::LinkState;
 use super::step::Step;
-use super::takeover::Grant;
 use super::{Client, ClientMember, Instant, Message, Phase};
 use crate::member::member_parts;
 

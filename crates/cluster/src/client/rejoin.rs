@@ -13,9 +13,9 @@ use braid_array::fabric::{FabricOp, PeerId};
 use braid_array::format::{BadBlocks, Superblock, Version};
 use braid_array::{Action, Refusal, SECTOR_BYTES};
 
+use super::decision::Grant;
 use super::setup::LinkState;
 use super::step::Step;
-use super::takeover::Grant;
 use super::{BTreeSet, Client, Instant, Message, Phase, Question};
 use crate::assemble::SUPERBLOCK_SECTOR;
 use crate::member::member_name;

@@ -15,31 +15,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use braid_array::events::ArrayEvent;
 use braid_array::{Action, Refusal};
 
+use super::decision::{Findings, Grant, START, decide, going};
 use super::reread::Reread;
 use super::setup::LinkState;
 use super::{Client, ClientConfig, Message, Phase, Question, Redundancy, SyncSpace};
 use crate::pipeline::{Params, Pipeline};
 use crate::set::Set;
-use crate::view::{View, Witness, majority};
+use crate::view::View;
 use crate::wire::Item;
-
-const DOUBT: &str = "members are missing and the array was not stopped cleanly, and too few of \
-                     the others have run ever since, so parity that is needed to compute the \
-                     missing data may be wrong";
-const BEHIND: &str =
-    "of those who hold all that was written too few are there; the others missed writes";
-const START: &str = "start the other nodes, or use --force";
-
-/// What a node has granted.
-#[derive(Clone, Debug)]
-pub(super) struct Grant {
-    /// The newest view that it was told of.
-    pub(super) view: View,
-    /// As a member of which it would be in sync now.
-    pub(super) incarnation: u64,
-    /// Who it is as a voter.
-    pub(super) node: u64,
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
@@ -91,136 +74,6 @@ pub(super) struct Takeover {
     have_view: BTreeSet<u64>,
     /// Other nodes may have to vote.
     pub(super) voters_due: bool,
-}
-
-/// Who holds an array now.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Decision {
-    /// To be recorded.
-    pub(super) view: View,
-    /// Roles that are there and missed something.
-    pub(super) stale: Vec<u16>,
-    /// Nobody who holds it has lost anything since it was last recorded.
-    pub(super) soft: bool,
-    /// Or what it lost is in journals.
-    pub(super) fits: bool,
-}
-
-/// Is everything there without the roles of which this is true?
-pub(super) type Survives<'a> = &'a dyn Fn(&dyn Fn(u16) -> bool) -> bool;
-
-/// What a client finds when it has been granted an epoch.
-#[derive(Clone, Copy)]
-pub(super) struct Findings<'a> {
-    pub(super) epoch: u32,
-    pub(super) nodes: u16,
-    /// By role, of the nodes that are there; those of witnesses behind the roles.
-    pub(super) grants: &'a BTreeMap<u16, Grant>,
-    /// The superblocks say of this role that it has all that belongs to it.
-    pub(super) in_sync: &'a dyn Fn(u16) -> bool,
-    /// They were there when it began: it goes on without them as it does later.
-    pub(super) lost: &'a BTreeSet<u16>,
-    /// A majority is not asked for.
-    pub(super) alone: bool,
-    /// Somebody answers for the parities.
-    pub(super) vouched: bool,
-    /// Can the array do without these roles?
-    pub(super) survives: Survives<'a>,
-    /// What is lost is computed from parities.
-    pub(super) parities: bool,
-    /// The superblocks say that parts of the array may not fit.
-    pub(super) marked: bool,
-    /// Save for what journals hold.
-    pub(super) recorded: bool,
-    /// What journals do not hold is not believed, and goes on where that is not needed.
-    pub(super) ppl: bool,
-}
-
-/// Decides who holds the array.
-pub(super) fn decide(findings: &Findings<'_>) -> Result<Decision, Refusal> {
-    let Findings { epoch, nodes, grants, in_sync, alone, marked, recorded, .. } = *findings;
-    let newest = grants.values().map(|grant| &grant.view).max_by_key(|view| view.order());
-    let newest = newest.filter(|view| view.epoch > 0);
-    let majority = majority(nodes.into());
-    let of_members = || grants.range(..nodes).map(|(_, grant)| grant.node);
-    let lacks = match newest {
-        Some(view) => view.lacks(&grants.values().map(|grant| grant.node).collect()),
-        // Who votes besides members' nodes, a view has to say.
-        None => Some((of_members().count(), majority)).filter(|(here, majority)| here < majority),
-    };
-    if let Some((asked, majority)) = lacks.filter(|_| !alone) {
-        let reason = format!("{asked} nodes that vote are there, and {majority} are needed");
-        let witnesses = newest.map_or(&[][..], |view| &view.witnesses);
-        return Err(Refusal::new(reason, who_to_start(grants, witnesses)));
-    }
-    let holds = |role: u16| in_sync(role) && newest.is_none_or(|view| view.has(role));
-    let enough = (findings.survives)(&|role| !holds(role) || !grants.contains_key(&role));
-    if !enough && !alone {
-        return Err(Refusal::new(BEHIND, "start the nodes that went on without them"));
-    }
-    // Whoever answers for those who are not there has them back as they are here.
-    let holds = |role: u16| if enough { holds(role) } else { in_sync(role) };
-    // Those who have been there ever since lack nothing. If they are enough, others who died and
-    // are there again are given what they missed, and no parity is in doubt.
-    let kept = |role: u16| {
-        let same = |grant: &Grant| {
-            newest.is_some_and(|view| view.members[usize::from(role)] == grant.incarnation)
-        };
-        holds(role) && grants.get(&role).is_some_and(same)
-    };
-    let soft = newest.is_some_and(|view| !view.torn) && (findings.survives)(&|role| !kept(role));
-    // What those have lost who died is in their journals.
-    let fits = soft || recorded && newest.is_some_and(|view| !view.torn);
-    let alone_hold = soft && marked && !recorded;
-    let holds = |role: u16| if alone_hold { kept(role) } else { holds(role) };
-    let incarnation = |role| grants.get(&role).filter(|_| holds(role)).map_or(0, |g| g.incarnation);
-    let whole = (0..nodes).all(|role| incarnation(role) != 0 || findings.lost.contains(&role));
-    let doubtful = marked && !fits && (findings.parities || recorded) && !findings.ppl;
-    if doubtful && !whole && !findings.vouched {
-        return Err(Refusal::new(DOUBT, "bring the others back, or accept the risk with --force"));
-    }
-    let sorted = || of_members().collect::<BTreeSet<u64>>().into_iter().collect();
-    let voters = newest.map_or_else(sorted, |view| view.voters.clone());
-    let members = (0..nodes).map(incarnation).collect();
-    let stale = |&role: &u16| in_sync(role) && !holds(role);
-    let stale = (0..nodes).filter(|role| grants.contains_key(role)).filter(stale).collect();
-    let voted = newest.map_or_else(Vec::new, |view| view.voted.clone());
-    let witnesses = newest.map_or_else(Vec::new, |view| view.witnesses.clone());
-    let view = View { epoch, count: 1, torn: marked && !fits, members, voters, voted, witnesses };
-    Ok(Decision { view, stale, soft, fits })
-}
-
-/// What helps where too few of those who vote are there.
-fn who_to_start(grants: &BTreeMap<u16, Grant>, witnesses: &[Witness]) -> String {
-    let here = |node: u64| grants.values().any(|grant| grant.node == node);
-    let away = witnesses.iter().filter(|witness| !here(witness.node));
-    let away: Vec<&str> = away.map(|witness| witness.address.as_str()).collect();
-    match away.as_slice() {
-        [] => START.to_owned(),
-        away => format!("start the witness at {}, or {START}", away.join(" or ")),
-    }
-}
-
-/// Which slice-sets go: those that all hold who have a part in them, and are `here`.
-fn going(
-    stocks: &BTreeMap<u16, Vec<Item>>,
-    here: impl Fn(u16) -> bool,
-    parts: impl Fn(&Set) -> Option<Vec<u16>>,
-) -> Vec<(u32, u64)> {
-    let staged =
-        stocks.values().flatten().filter_map(|item| Some((item.version, item.staged.as_ref()?)));
-    let sets: BTreeMap<(u32, u64), &Set> = staged.collect();
-    let held = |role: &u16, version| {
-        let has = |item: &Item| item.version == version && item.fine;
-        stocks.get(role).is_some_and(|stock| stock.iter().any(has))
-    };
-    let goes = |&(version, set): &((u32, u64), &Set)| {
-        parts(set).is_some_and(|roles| {
-            let mut roles = roles.iter().filter(|role| here(**role));
-            roles.all(|role| held(role, version))
-        })
-    };
-    sets.into_iter().filter(goes).map(|(version, _)| version).collect()
 }
 
 impl Takeover {

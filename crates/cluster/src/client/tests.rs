@@ -8,11 +8,11 @@ use braid_array::format::superblock::MAX_SECTOR;
 use braid_array::level::{Layout, Level};
 
 mod compare;
+mod decision;
 mod rejoin;
 mod reread;
 mod share;
 mod silence;
-mod takeover;
 mod trim;
 
 use super::*;

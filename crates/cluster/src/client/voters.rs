@@ -5,7 +5,7 @@
 use braid_array::status::ViewStatus;
 
 use super::Client;
-use super::takeover::Grant;
+use super::decision::Grant;
 use crate::view::View;
 
 impl Client {

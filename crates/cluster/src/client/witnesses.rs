@@ -13,8 +13,8 @@ use braid_array::Action;
 use braid_array::fabric::{FabricEvent, FabricOp, PeerId};
 use braid_array::status::WitnessStatus;
 
+use super::decision::Grant;
 use super::rejoin::pause_millis;
-use super::takeover::Grant;
 use super::{Client, Instant, Message, Phase, Question};
 use crate::view::{View, Witness as Known};
 

@@ -1,6 +1,6 @@
 //! Who holds an array that another client takes over.
 
-use super::super::takeover::{Decision, Findings, Grant, decide};
+use super::super::decision::{Decision, Findings, Grant, decide};
 use super::*;
 use crate::view::{View, Witness};
 
