@@ -329,8 +329,11 @@ impl World {
         self.processes[process].alive = false;
         self.abandon_work(process);
         self.abandon_connections(process);
-        for volume in self.processes[process].volumes.values_mut() {
+        let process = &mut self.processes[process];
+        for volume in process.volumes.values_mut() {
             volume.open = None;
         }
+        // Hundreds of them may have died before a seed is over.
+        process.arena = Vec::new();
     }
 }
