@@ -303,7 +303,7 @@ impl Client {
             }
             return;
         }
-        let why = Refusal::new("what is to be changed cannot be read", "look at its storage");
+        let why = Refusal::new("its store fails what is to be changed", "see the log of its node");
         self.do_without(role, why);
     }
 
@@ -338,7 +338,7 @@ impl Client {
         self.pace.answered(role, Errand::Store(position), self.keeper.now());
         let going = self.open.get(&position).is_some_and(OpenSet::is_going);
         if !fine && going {
-            let why = Refusal::new("what was written cannot be stored", "look at its storage");
+            let why = Refusal::new("what was written cannot be stored", "see the log of its node");
             self.do_without(role, why);
         }
         self.advance(position);

@@ -34,7 +34,7 @@ mod wiring;
 
 use std::collections::BTreeMap;
 
-use braid_array::action::{Command, CommandId, Event};
+use braid_array::action::{Command, CommandId, Event, IoError, IoErrorKind};
 use braid_array::array::Scratch;
 use braid_array::fabric::{FabricEvent, PeerId};
 use braid_array::{Action, Instant, Machine, Outcome, Refusal};
@@ -152,13 +152,22 @@ impl Node {
         }
     }
 
-    fn done(&mut self, flight: Flight, fine: bool) {
-        let client = flight.client();
-        if !fine && flight.is_of_storage() {
-            let volume = client.and_then(|id| self.clients.get(&id)?.held.clone());
-            let volume = volume.map_or_else(String::new, |held| format!(" {}", held.name));
-            self.out
-                .remark("storage", format!("volume{volume}: an operation has failed; {STORAGE}"));
+    /// For the log: the store has failed.
+    fn remark_on_storage(&mut self, flight: &Flight, error: IoError) {
+        let volume = flight.client().and_then(|id| self.clients.get(&id)?.held.clone());
+        let volume = volume.map_or_else(String::new, |held| format!(" {}", held.name));
+        let why = match (error.kind, error.errno) {
+            (IoErrorKind::Full, _) => "there is no room for what was written; make room".to_owned(),
+            (_, Some(errno)) => format!("an operation has failed, errno {errno}; {STORAGE}"),
+            (_, None) => format!("an operation has failed; {STORAGE}"),
+        };
+        self.out.remark("storage", format!("volume{volume}: {why}"));
+    }
+
+    fn done(&mut self, flight: Flight, failure: Option<IoError>) {
+        let (client, fine) = (flight.client(), failure.is_none());
+        if let Some(error) = failure.filter(|_| flight.is_of_storage()) {
+            self.remark_on_storage(&flight, error);
         }
         match flight {
             Flight::Task { client, position, task } => {
@@ -268,7 +277,7 @@ impl Machine for Node {
                         }
                         self.settle(client);
                     }
-                    Some(flight) => self.done(flight, result.is_ok()),
+                    Some(flight) => self.done(flight, result.err()),
                     None => {}
                 }
             }

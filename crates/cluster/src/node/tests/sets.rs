@@ -1,5 +1,6 @@
 //! Slice-sets of every code, schedule and mode, in any order of events.
 
+use braid_array::events::ArrayEvent;
 use braid_array::level::{Layout, Level};
 
 use super::array::{Array, CHUNK, ENCODER};
@@ -217,6 +218,23 @@ fn a_store_that_fails_is_told_and_harms_no_parity() {
             assert_eq!(told.iter().filter(|(_, fine)| *fine).count(), 0, "{told:?}");
         }
     }
+}
+
+#[test]
+fn a_store_without_room_says_so() {
+    let mut array = Array::connected(Family::Xor2d, 5, ENCODER, 8);
+    array.world.sites[1].full = true;
+    let set = array.set(0, 0);
+    array.write(&set);
+    array.run();
+    let closed = |message: &Message| matches!(message, Message::Closed { fine: false, .. });
+    let lost = array.world.heard.iter().filter(|(_, message)| closed(message));
+    assert_eq!(lost.map(|(peer, _)| *peer).collect::<Vec<_>>(), [array.peers[1]]);
+    let room = |event: &ArrayEvent| match event {
+        ArrayEvent::Remark { kind: "storage", text } => text.contains("make room"),
+        _ => false,
+    };
+    assert!(array.world.sites[1].said.iter().any(room), "{:?}", array.world.sites[1].said);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use braid_array::Refusal;
-use braid_array::action::{Checked, Compute, Event};
+use braid_array::action::{Checked, Compute, Event, IoErrorKind};
 use braid_array::array::Scratch;
 use braid_array::events::ArrayEvent;
 use braid_array::fabric::{FabricEvent, FabricOp, NoteOp, PeerId, Survey, Volume, VolumeOp};
@@ -51,6 +51,8 @@ pub(super) struct Site {
     pub(super) down: bool,
     /// I/O on these sectors fails.
     pub(super) bad_sectors: BTreeSet<u64>,
+    /// There is no room for what is written.
+    pub(super) full: bool,
     pub(super) flushes: usize,
     /// Sectors that can be written.
     pub(super) unreadable: Vec<u64>,
@@ -95,6 +97,7 @@ impl World {
             next_accepted: PeerId::FIRST_ACCEPTED,
             down: false,
             bad_sectors: BTreeSet::new(),
+            full: false,
             flushes: 0,
             unreadable: Vec::new(),
             writes: 0,
@@ -443,6 +446,9 @@ impl Site {
         }
         if reads && self.unreadable.iter().any(|bad| sectors.contains(bad)) {
             return Err(IoError::MEDIUM);
+        }
+        if !reads && self.full {
+            return Err(IoError { kind: IoErrorKind::Full, errno: Some(28) });
         }
         let stored = &mut volume[(sector * SECTOR_BYTES) as usize..][..buf.len as usize];
         let memory = &mut self.arena[buf.offset as usize..][..buf.len as usize];
