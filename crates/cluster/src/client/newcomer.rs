@@ -230,9 +230,9 @@ impl Client {
         let link = &mut self.links[usize::from(role)];
         match newcomer.before {
             Some((member, id, due)) => {
-                (link.member, link.id) = (Some(member), id);
-                // Who was failed by the administrator stays away.
-                link.due = link.due.filter(|_| due.is_some());
+                // Who was failed by the administrator stays away; who is to be tried again has his
+                // turn next, however often others are tried in his place.
+                (link.member, link.id, link.due) = (Some(member), id, due);
             }
             None => {
                 (link.member, link.id, link.due) = (None, None, None);

@@ -52,7 +52,10 @@ impl Client {
             _ => link.due.is_some(),
         };
         let gone_at = link.gone_at.unwrap_or_default();
-        Some(if waited_for { gone_at.plus_millis(self.spares.patience_ms) } else { gone_at })
+        let due = if waited_for { gone_at.plus_millis(self.spares.patience_ms) } else { gone_at };
+        // Who is just coming back is not sent away, but that takes only so long.
+        let attempt = link.due.filter(|_| matches!(link.state, LinkState::Returning(_)));
+        Some(attempt.map_or(due, |until| due.max(until)))
     }
 
     /// The role that is next to be given to a spare, and when.

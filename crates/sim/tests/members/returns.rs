@@ -102,3 +102,18 @@ fn lost_again_it_begins_again() {
         comes_back(&mut array, 1);
     }
 }
+
+#[test]
+fn a_spare_that_cannot_be_had_keeps_nobody_from_coming_back() {
+    for code in codes() {
+        let mut array = Array::<Nodes>::start(code, Setup { spares: 1, ..BITMAP });
+        array.write(0, 1024);
+        array.lane.set_broken(usize::from(code.members), true);
+        array.lane.set_broken(1, true);
+        array.until("the loss", |array| array.status().degraded == 1);
+        // Longer than either takes to be tried as rarely as it ever is.
+        array.pass(120_000);
+        array.write(64, 200);
+        comes_back(&mut array, 1);
+    }
+}
