@@ -67,6 +67,8 @@ fn session(random: &mut Random) -> Vec<Message> {
         Message::Open { set },
         Message::Read { slot: 1, sector: 64, bytes: 4096, to: 0 },
         Message::Digest { slot: 2, sector: 64, bytes: 4096, to: 0 },
+        Message::Copy { slot: 3, sector: 64, bytes: 4096, into: 0 },
+        Message::Take { tag, slot: 0, sector: 64, bytes: 4096 },
         Message::Flush { tag },
         Message::UseAll { tag },
         Message::GiveBack { tag, all: random.below(2) == 0 },

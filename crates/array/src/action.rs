@@ -322,6 +322,13 @@ pub enum Command {
     Add(Box<NewMember>),
     /// Copy this member to a spare while it still serves, then make it faulty.
     Replace(MemberId),
+    /// The same, to this spare.
+    ReplaceWith {
+        /// The member.
+        old: MemberId,
+        /// The spare.
+        spare: MemberId,
+    },
     /// Start `check` or `repair`.
     Scrub {
         /// Rewrite what differs.

@@ -51,6 +51,15 @@ pub enum ArrayEvent {
         /// What those of the others take.
         others_ms: u64,
     },
+    /// A member was being copied to a spare, and is not any longer; both stay what they are.
+    NotReplaced {
+        /// The member.
+        member: MemberId,
+        /// Why, for people.
+        reason: Cow<'static, str>,
+        /// What to do about it.
+        next: Next,
+    },
     /// A client was hung up on: it took no replies for long, and others needed their memory.
     ClientDropped {
         /// Who, for people.
@@ -138,6 +147,9 @@ impl ArrayEvent {
             Self::MemberFull { member, fault } => Self::MemberFull { member: map(member), fault },
             Self::MemberSlow { member, ms, others_ms } => {
                 Self::MemberSlow { member: map(member), ms, others_ms }
+            }
+            Self::NotReplaced { member, reason, next } => {
+                Self::NotReplaced { member: map(member), reason, next }
             }
             Self::Mismatch { array_sector, sectors, member, block } => {
                 Self::Mismatch { array_sector, sectors, member: member.map(map), block }

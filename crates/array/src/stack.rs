@@ -208,6 +208,9 @@ impl Stack {
             Command::Fail(leaf) => self.send(id, leaf, Command::Fail),
             Command::Remove(leaf) => self.send(id, leaf, Command::Remove),
             Command::Replace(leaf) => self.send(id, leaf, Command::Replace),
+            Command::ReplaceWith { old, spare } => {
+                self.send(id, old, |old| Command::ReplaceWith { old, spare });
+            }
             Command::Add(mut new) => {
                 let (index, member) = Self::locate(new.member);
                 new.member = member;

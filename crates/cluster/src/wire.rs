@@ -14,7 +14,7 @@ use codec::Field;
 pub use codec::WireError;
 
 /// The version of this protocol. Processes of another version part when they meet.
-pub const PROTOCOL_VERSION: u16 = 4;
+pub const PROTOCOL_VERSION: u16 = 5;
 
 /// The longest name of a volume.
 pub const MAX_NAME_BYTES: usize = 64;
@@ -189,7 +189,8 @@ messages! {
         parts_only: bool,
     }
     /// Client: connect to the other nodes, of which every one is prepared: the lower role connects
-    /// to the higher. Answer: `Ok`, when all connections stand.
+    /// to the higher. A node that is told of its own role connects to the one that is to take its
+    /// place, to which it is copied. Answer: `Ok`, when all connections stand.
     10 Connect {
         /// Tag.
         tag: u32,
@@ -242,6 +243,34 @@ messages! {
         bytes: u32,
         /// Where to, in the client's arena.
         to: u64,
+    }
+    /// Client: the same of what is read, into a slot of the node to which this one is copied.
+    /// Answer: `Copied`, when it has been read. Failure: `ReadFailed`.
+    81 Copy {
+        /// The slot here.
+        slot: u16,
+        /// First sector of the volume.
+        sector: u64,
+        /// How many bytes to read, at most the length of the slot.
+        bytes: u32,
+        /// The slot there.
+        into: u16,
+    }
+    /// Node: it is on its way, if the other node is connected; the slot may be used again.
+    82 Copied {
+        /// The slot.
+        slot: u16,
+    }
+    /// Client: store what the node that is copied puts into a slot. Answer: `Ok`, when it is stored.
+    83 Take {
+        /// Tag.
+        tag: u32,
+        /// The slot, into which no read may be under way.
+        slot: u16,
+        /// First sector of the volume.
+        sector: u64,
+        /// How many bytes.
+        bytes: u32,
     }
     /// Node: nothing was put; the slot is free.
     15 ReadFailed {
@@ -309,7 +338,7 @@ messages! {
     }
     /// Client: a node is not of the array any more; nothing of it will come.
     23 Without {
-        /// Its role.
+        /// Its role; its own is that of the node to which it is copied.
         role: u16,
     }
     /// Client: may all of the ring be used? Answer: `Ok`, or `Refused` when others use the memory;

@@ -12,6 +12,8 @@ impl Array {
         let kind = match work {
             Work::Compare(fix) => Kind::Check { unit, fix },
             Work::Rebuild(targets) => Kind::Rebuild { unit, targets },
+            // Spares are members here while they are copied to.
+            Work::Copy => return self.keeper.work_done(place, unit, &work, Done::Failed),
         };
         self.start_job(Job { place, ..Job::new(kind, false) });
     }

@@ -70,6 +70,9 @@ impl Keeper {
             Command::Remove(member) => self.remove_command(member),
             Command::Add(new) => self.add_command(*new),
             Command::Replace(member) => self.replace_command(member),
+            Command::ReplaceWith { .. } => {
+                refuse("spares are not told apart here", "replace it without naming one")
+            }
             Command::Scrub { repair } => self.scrub_command(repair),
         };
         self.reply(id, before, answer);

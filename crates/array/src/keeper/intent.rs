@@ -135,17 +135,24 @@ impl Intent {
         self.idled
     }
 
+    /// What had to stay marked may not have to any more.
+    pub(crate) const fn look_again(&mut self) {
+        self.idled = true;
+    }
+
     /// Marks the chunks that are idle now, and not marked ahead of a write under way, as candidates
-    /// for clearing.
-    pub(crate) fn nominate(&mut self) {
+    /// for clearing, but for those of a range that somebody `lacks`.
+    pub(crate) fn nominate(&mut self, lacks: impl Fn(u64, u64) -> bool) {
         self.idled = false;
         let mut busy_until = 0;
+        let sectors = self.chunk_sectors();
         for (bit, chunk) in self.chunks.iter_mut().enumerate() {
+            let start = bit as u64 * sectors;
             if *chunk & COUNT != 0 {
                 busy_until = bit + 1 + self.ahead;
             }
             let idle = *chunk & (COUNT | NEEDED) == 0 && bit >= busy_until;
-            if idle && self.bitmap.get(bit as u64) {
+            if idle && self.bitmap.get(bit as u64) && !lacks(start, start + sectors) {
                 *chunk |= NOMINATED;
             }
         }
@@ -229,12 +236,12 @@ mod tests {
         let mut pages = BTreeSet::new();
         intent.begin(0, CHUNK_SECTORS, 1, &mut pages);
         assert_eq!(intent.dirty_bits(), 5);
-        intent.nominate();
+        intent.nominate(|_, _| false);
         intent.clear_nominated(&mut pages);
         assert_eq!(intent.dirty_bits(), 5, "a write is under way");
         intent.end(0, CHUNK_SECTORS, false);
         assert!(intent.clearable());
-        intent.nominate();
+        intent.nominate(|_, _| false);
         intent.clear_nominated(&mut pages);
         assert_eq!(intent.dirty_bits(), 0);
     }

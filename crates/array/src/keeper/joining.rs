@@ -77,6 +77,19 @@ impl Keeper {
         Ok(())
     }
 
+    /// A spare to which the last member of this role was copied gets the role: it lacks no more than
+    /// the bitmap marks.
+    ///
+    /// # Errors
+    /// Why it does not.
+    pub fn take_in_copy(&mut self, new: &NewMember, role: u16) -> Answer {
+        let mut member = self.joining(new, role)?;
+        let (offset, replacement, marked_below) = (0, false, u64::MAX);
+        member.state = State::Rebuilding { role, offset, replacement, marked_below };
+        self.attach_joining(new.member, member);
+        Ok(())
+    }
+
     fn spare_called(&self, device: &str) -> Option<(MemberId, &Member)> {
         let called = |member: &Member| member.state == State::Spare && member.device == device;
         self.members.iter().find(|(_, member)| called(member))

@@ -193,7 +193,9 @@ impl Keeper {
         if wishes.clear_bits
             && let Some(intent) = &mut self.intent
         {
-            intent.nominate();
+            let copying = self.copying.as_ref();
+            let lacks = |from, to| copying.is_some_and(|copying| copying.lacks(from, to));
+            intent.nominate(lacks);
         }
         self.meta.running = Some(Update {
             phase: Phase::CatchUp,

@@ -8,6 +8,7 @@
 //! anything else.
 
 mod command;
+mod copying;
 mod doubts;
 mod elsewhere;
 mod failure;
@@ -32,6 +33,7 @@ use crate::format::Superblock;
 use crate::format::superblock::MAX_SECTOR;
 use crate::{Instant, MemberId, Op, Refusal, RequestError};
 
+use copying::Copying;
 use elsewhere::Elsewhere;
 pub use failure::Tried;
 use intent::Intent;
@@ -141,6 +143,7 @@ pub struct Keeper {
     intent: Option<Intent>,
     sync: Sync,
     removals: Vec<Removal>,
+    copying: Option<Copying>,
     /// Commands done but for the superblocks.
     replies: Vec<(u64, CommandId)>,
     /// When bits of the bitmap are cleared next.
@@ -224,6 +227,7 @@ impl Keeper {
             intent,
             sync: Sync::default(),
             removals: Vec::new(),
+            copying: None,
             replies: Vec::new(),
             clear_at: now,
             out: VecDeque::new(),
@@ -442,6 +446,7 @@ impl Keeper {
         if let Some(intent) = &mut self.intent {
             intent.end(start, end, keep);
         }
+        self.note_written(start, end);
     }
 
     /// Does a part of the array wait for a resync?

@@ -58,4 +58,6 @@ pub(super) enum Whose {
     Compare(Key),
     /// The same, which does with digests as long as these fit.
     Digest(Key),
+    /// The copy of a member: which block of it.
+    Copy(u32),
 }

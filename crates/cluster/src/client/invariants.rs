@@ -123,6 +123,9 @@ impl Client {
         for (key, _) in self.compares.iter().filter(|(_, compare)| compare.reads()) {
             counts.entry(*key).or_default().1 += 1;
         }
+        for key in self.filling.slices() {
+            counts.entry(key).or_default().1 += 1;
+        }
         for (key, area) in &self.areas {
             let found = counts.remove(key).unwrap_or_default();
             let counted = (area.sets, area.readers, area.going);

@@ -91,7 +91,7 @@ fn decide(lists: &BTreeMap<u16, (Version, Vec<Noted>)>) -> (Version, Vec<Version
 impl Journals {
     pub(super) fn new(nodes: u16, superblock: &Superblock) -> Self {
         Self {
-            told: vec![(0, false); nodes.into()],
+            told: vec![(0, false); usize::from(nodes) + 1],
             bytes: 0,
             live: superblock.has(feature::NODE_JOURNALS),
             parts: Parts::new(superblock),

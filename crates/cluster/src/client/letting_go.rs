@@ -19,7 +19,7 @@ impl Client {
 
     /// Gives up all connections, and with them whatever is under way.
     pub(crate) fn let_go(&mut self) {
-        for role in 0..self.params().nodes {
+        for role in 0..=self.beside() {
             if matches!(self.links[usize::from(role)].state, LinkState::Returning(_)) {
                 self.return_fails(role);
             }
@@ -38,7 +38,8 @@ impl Client {
 
     /// Where its members are, spares and those that it has lost, or not found so far, too.
     pub(crate) fn places(&self) -> Vec<VolumeAddress> {
-        let members = self.links.iter().filter_map(|link| link.member.as_ref());
+        let links = self.links.iter().take(usize::from(self.beside()));
+        let members = links.filter_map(|link| link.member.as_ref());
         let place = |ClientMember { address, volume, .. }: &ClientMember| VolumeAddress {
             address: address.clone(),
             volume: volume.clone(),

@@ -55,7 +55,7 @@ impl Client {
                 Question::Journal => {}
                 Question::Open | Question::Prepare | Question::Connect | Question::Ping => {}
                 Question::Grant | Question::Inventory | Question::Return => {}
-                Question::UseAll | Question::GiveBack => {}
+                Question::UseAll | Question::GiveBack | Question::Take(_) => {}
                 Question::Record(_) | Question::Reread | Question::Settle => {}
             }
         }
@@ -67,6 +67,10 @@ impl Client {
 
     /// The nodes hang up on one that is lost, so that nothing of it comes any more.
     pub(super) fn others_without(&mut self, lost: u16) {
+        if lost == self.beside() {
+            // Only the one that is copied is connected to it, and is told by itself.
+            return;
+        }
         for role in 0..self.params().nodes {
             let state = self.links[usize::from(role)].state;
             if matches!(state, LinkState::Wiring { .. } | LinkState::Ready) {

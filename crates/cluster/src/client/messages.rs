@@ -42,11 +42,15 @@ impl Client {
 
     pub(super) fn message(&mut self, role: u16, message: Message) {
         match message {
+            Message::Staged { .. } | Message::Closed { .. } if !self.alive(role) => {
+                self.part_with(role, "it has a part in nothing");
+            }
             Message::Staged { position, turn, fine, own_fault, cut_off, received_bytes } => {
                 self.mix.received(role, received_bytes);
                 self.staged(role, (position, turn), fine, own_fault, cut_off);
             }
             Message::Closed { position, turn, fine } => self.closed(role, position, turn, fine),
+            Message::Copied { slot } => self.read_copied(role, slot),
             Message::ReadFailed { slot } => self.read_failed(role, slot),
             Message::Ok { tag } => self.answered(role, tag, Ok(None)),
             Message::Volume { tag, bytes, .. } => self.answered(role, tag, Ok(Some(bytes))),
@@ -137,6 +141,7 @@ impl Client {
             Question::GiveBack => self.given_back(role),
             Question::Rewire => self.rewired(role, answer.is_ok()),
             Question::Journal => self.journal_answered(role, answer.err()),
+            Question::Take(number) => self.copy_taken(number, answer),
             Question::Return => {}
             Question::Ping => {}
         }

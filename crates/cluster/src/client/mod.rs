@@ -16,6 +16,7 @@ mod config;
 mod decision;
 mod decode;
 mod extent;
+mod filling;
 mod flush;
 mod gather;
 mod invariants;
@@ -171,6 +172,8 @@ enum Question {
     Rewire,
     /// What the journal holds, or to store or forget that.
     Journal,
+    /// To store a block that is copied: its number.
+    Take(u32),
     /// Whether it is there.
     Ping,
 }
@@ -205,6 +208,8 @@ pub struct Client {
     wiring: Option<rejoin::Wiring>,
     /// A node that is to be of the array.
     newcomer: Option<newcomer::Newcomer>,
+    /// What is copied to it, if it is to take the place of a member that serves.
+    filling: filling::Filling,
     absents: absent::Absents,
     spares: spare::Spares,
     witnesses: Witnesses,
@@ -302,6 +307,7 @@ impl Client {
             next_peer: config.first_peer,
             wiring: None,
             newcomer: None,
+            filling: filling::Filling::default(),
             absents: absent::Absents::new(config.absent),
             spares: spare::Spares::new(config.spare_patience_ms),
             witnesses: Witnesses::new(params.nodes, named),
@@ -466,10 +472,8 @@ impl Client {
         }
         match command {
             Command::Add(new) => return self.add(id, *new),
-            Command::Replace(_) => {
-                let result = Err(newcomer::no_replacement());
-                return self.actions.push_back(Action::Reply { id, result });
-            }
+            Command::Replace(old) => return self.replace(id, old, None),
+            Command::ReplaceWith { old, spare } => return self.replace(id, old, Some(spare)),
             Command::Remove(member) => self.nothing_asked_of(member),
             _ => {}
         }
@@ -493,6 +497,7 @@ impl Client {
         self.look_at_pace();
         self.send_goes();
         self.wire_returned();
+        self.fill();
         self.send_reads();
         self.look_at_share();
     }

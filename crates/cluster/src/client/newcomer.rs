@@ -4,6 +4,7 @@
 //! its role.
 
 use braid_array::action::{CommandId, NewMember};
+use braid_array::events::ArrayEvent;
 use braid_array::fabric::FabricOp;
 use braid_array::{Action, MemberId, Refusal, SECTOR_BYTES};
 
@@ -22,28 +23,56 @@ pub(super) enum Origin {
     Absent,
     /// It is a spare, and wanted.
     Spare,
+    /// It is a spare to which this member is copied; once that has begun the command is answered.
+    Copy { command: Option<CommandId>, old: MemberId },
+    /// It has a copy, and takes the place of the member that it was made of.
+    Copied,
 }
+
+/// A member, and when it would have been tried again.
+type Before = Option<(ClientMember, Option<MemberId>, Option<Instant>)>;
 
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Newcomer {
     origin: Origin,
     new: NewMember,
+    /// Which connection is its own: that of its role, or the one beside the members.
     role: u16,
+    /// The role that it is to have.
+    place: u16,
     /// Whose place it takes: who that was, and when it would have been tried again.
-    before: Option<(ClientMember, Option<MemberId>, Option<Instant>)>,
+    before: Before,
     grant: Option<Grant>,
     /// What has stood against it.
     why: Option<Refusal>,
 }
 
-pub(super) fn no_replacement() -> Refusal {
-    let reason = "a member cannot be copied to another one over nodes while it serves";
-    Refusal::new(reason, "fail it, then add the other in its place: that is rebuilt from the rest")
-}
-
 fn moved() -> Refusal {
     Refusal::new("other members have come or gone meanwhile", "add it again")
+}
+
+impl Newcomer {
+    /// The copy begins: the command that is to be answered, and the member that is copied.
+    pub(super) fn begin_copy(&mut self) -> Option<(Option<CommandId>, MemberId)> {
+        match &mut self.origin {
+            Origin::Copy { command, old } => Some((command.take(), *old)),
+            _ => None,
+        }
+    }
+
+    /// If a member is copied to it: the role, that member, and where it is itself.
+    pub(super) fn copied(&self) -> Option<(u16, MemberId, String)> {
+        match self.origin {
+            Origin::Copy { old, .. } => Some((self.place, old, self.new.device.clone())),
+            _ => None,
+        }
+    }
+
+    /// It has the connection of its role, which was that of the member before.
+    pub(super) fn exchanged(&mut self, role: u16, before: Before) {
+        (self.origin, self.role, self.before) = (Origin::Copied, role, before);
+    }
 }
 
 impl Client {
@@ -55,21 +84,43 @@ impl Client {
     }
 
     fn try_add(&mut self, command: CommandId, new: NewMember) -> Result<(), Refusal> {
+        self.may_change()?;
+        let place = self.place_for(&new);
+        let Some(role) = place else { return self.add_spare(command, new) };
+        self.end_untold();
+        if self.newcomer.is_some() {
+            return Err(Refusal::new("another node is being added", "wait for that, try again"));
+        }
+        self.begin_newcomer(Origin::Command(command), new, role)
+    }
+
+    /// May members come and go?
+    pub(super) fn may_change(&self) -> Result<(), Refusal> {
         self.keeper.is_changeable()?;
         if !matches!(self.phase, Phase::Running) || self.keeper.is_stopping() {
             return Err(Refusal::new("the array is being started or stopped", "try again then"));
         }
-        let told = |newcomer: &&Newcomer| matches!(newcomer.origin, Origin::Command(_));
-        if let Some(role) = self.newcomer.as_ref().filter(|one| !told(one)).map(|one| one.role) {
+        Ok(())
+    }
+
+    /// A member is missing, and another node is to have its role: nobody waits for the one that is
+    /// being taken in by itself, nor for a copy.
+    fn end_untold(&mut self) {
+        let untold = |one: &&Newcomer| match one.origin {
+            Origin::Absent | Origin::Spare | Origin::Copy { command: None, .. } => true,
+            Origin::Command(_) | Origin::Copy { .. } | Origin::Copied => false,
+        };
+        if let Some(role) = self.newcomer.as_ref().filter(untold).map(|one| one.role) {
+            self.newcomer_hears(role, Refusal::new("another member is missing", "begin again"));
             self.return_fails(role);
         }
-        if self.newcomer.is_some() {
-            return Err(Refusal::new("another node is being added", "wait for that, try again"));
-        }
-        match self.place_for(&new) {
-            Some(role) => self.begin_newcomer(Origin::Command(command), new, role),
-            None => self.add_spare(command, new),
-        }
+    }
+
+    /// Is a node being taken in, other than one to which a member is copied? The place of one that
+    /// is missing goes before that.
+    pub(super) fn is_taking_in(&self) -> bool {
+        let copied = |one: &Newcomer| matches!(one.origin, Origin::Copy { command: None, .. });
+        self.newcomer.as_ref().is_some_and(|one| !copied(one))
     }
 
     /// Begins to take a node in as the member of this role.
@@ -86,6 +137,9 @@ impl Client {
         new.member = self.keeper.id_for(&new.device).ok_or_else(moved)?;
         new.device_sectors = self.sectors_before_journal(new.device_sectors);
         let superblock = self.keeper.candidate(&new, role)?;
+        self.end_untold();
+        let place = role;
+        let role = if matches!(origin, Origin::Copy { .. }) { self.beside() } else { place };
         if matches!(self.links[usize::from(role)].state, LinkState::Returning(_)) {
             self.return_fails(role);
         }
@@ -94,7 +148,8 @@ impl Client {
         let before = link.member.replace(ClientMember { address, volume, superblock });
         let before = before.map(|member| (member, link.id.take(), link.due));
         link.lost_at = self.version;
-        self.newcomer = Some(Newcomer { origin, new, role, before, grant: None, why: None });
+        let (grant, why) = (None, None);
+        self.newcomer = Some(Newcomer { origin, new, role, place, before, grant, why });
         self.dial_again(role);
         Ok(())
     }
@@ -156,7 +211,7 @@ impl Client {
     pub(super) fn newcomer_opened(&mut self, role: u16, bytes: u64) {
         let device_sectors = self.sectors_before_journal(bytes / SECTOR_BYTES);
         let Some(newcomer) = &mut self.newcomer else { return };
-        if newcomer.origin == Origin::Spare {
+        if matches!(newcomer.origin, Origin::Spare | Origin::Copy { .. }) {
             // Nobody was connected to it: it may be anything by now.
             return self.look_at_returned(role);
         }
@@ -178,8 +233,17 @@ impl Client {
         }
     }
 
+    /// The role that the node of a connection has, or is to have.
+    pub(super) fn place_of(&self, role: u16) -> u16 {
+        let newcomer = self.newcomer.as_ref().filter(|newcomer| newcomer.role == role);
+        newcomer.map_or(role, |newcomer| newcomer.place)
+    }
+
     /// A newcomer is wired: the keeper has a member more.
     pub(super) fn take_in(&mut self, role: u16) {
+        if role == self.beside() {
+            return self.begin_filling();
+        }
         if let Err(why) = self.try_take_in(role) {
             self.newcomer_hears(role, why);
             return self.return_fails(role);
@@ -199,7 +263,7 @@ impl Client {
         let newcomer = self.newcomer.as_mut().ok_or_else(moved)?;
         let device = newcomer.new.device.as_str();
         let left = !self.keeper.spares().any(|spare| spare.device == device);
-        if newcomer.origin == Origin::Spare && left {
+        if matches!(newcomer.origin, Origin::Spare | Origin::Copied) && left {
             return Err(moved());
         }
         newcomer.new.member = self.keeper.id_for(&newcomer.new.device).ok_or_else(moved)?;
@@ -212,6 +276,8 @@ impl Client {
         match newcomer.origin {
             Origin::Command(command) => self.keeper.take_in(Some(command), &newcomer.new, role)?,
             Origin::Spare => self.keeper.take_in(None, &newcomer.new, role)?,
+            Origin::Copied => self.keeper.take_in_copy(&newcomer.new, role)?,
+            Origin::Copy { .. } => return Err(moved()),
             Origin::Absent => {
                 // If the keeper does not want it, that is for good.
                 self.absents.forget(&newcomer.new.device);
@@ -239,20 +305,34 @@ impl Client {
                 link.state = LinkState::Missing;
             }
         }
+        let long = || Refusal::new("does not get ready", "");
+        let Refusal { reason, next } = newcomer.why.unwrap_or_else(long);
+        let why = Refusal { reason, next: next.or("see the log of its node, try again") };
+        if matches!(newcomer.origin, Origin::Copy { .. }) {
+            self.filling_ends(newcomer.place);
+        }
         let id = match newcomer.origin {
-            Origin::Command(id) => id,
+            Origin::Command(id) | Origin::Copy { command: Some(id), .. } => id,
+            Origin::Copy { old, .. } => return self.not_replaced(old, why),
+            Origin::Copied => return,
             Origin::Absent => return self.absent_fails(&newcomer.new.device),
             Origin::Spare => return self.spare_fails(),
         };
-        let long = || Refusal::new("does not get ready", "");
-        let Refusal { reason, next } = newcomer.why.unwrap_or_else(long);
-        let result = Err(Refusal { reason, next: next.or("see the log of its node, try again") });
-        self.actions.push_back(Action::Reply { id, result });
+        self.actions.push_back(Action::Reply { id, result: Err(why) });
+    }
+
+    /// A copy has ended before its end; nobody waits for it.
+    fn not_replaced(&mut self, old: MemberId, why: Refusal) {
+        self.keeper.end_copying(why.reason.clone());
+        let Refusal { reason, next } = why;
+        let event = ArrayEvent::NotReplaced { member: old, reason: reason.into(), next };
+        self.actions.push_back(Action::Notify(event));
+        self.obey();
     }
 
     /// Nobody waits for what was asked of a member that is gone.
     pub(super) fn nothing_asked_of(&mut self, member: MemberId) {
-        if self.role_of(member).is_some_and(|role| !self.alive(role)) {
+        if self.role_of(member).is_none_or(|role| !self.alive(role)) {
             self.keeper.nothing_asked(member);
         }
     }

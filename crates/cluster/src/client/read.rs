@@ -84,6 +84,9 @@ impl Client {
                 let (bytes, to) = (len, piece.into.offset);
                 let read = match piece.whose {
                     Whose::Digest(_) => Message::Digest { slot, sector, bytes, to },
+                    Whose::Copy(number) => {
+                        Message::Copy { slot, sector, bytes, into: self.copied_into(number) }
+                    }
                     _ => Message::Read { slot, sector, bytes, to },
                 };
                 self.send(role, &read);
@@ -104,6 +107,15 @@ impl Client {
             Whose::Compare(key) | Whose::Digest(key) => {
                 self.compare_read_done(key, piece.cell, true);
             }
+            Whose::Copy(_) => self.part_with(role, "it sends what belongs elsewhere"),
+        }
+    }
+
+    /// A node that is copied has put what was read to the other one.
+    pub(super) fn read_copied(&mut self, role: u16, slot: u16) {
+        match self.free_slot(role, slot.into()).map(|piece| piece.whose) {
+            Some(Whose::Copy(number)) => self.copy_sent(number),
+            _ => self.part_with(role, "it copies what was not asked for"),
         }
     }
 
@@ -139,6 +151,7 @@ impl Client {
             }
             Whose::Decode(job) => self.decode_read_failed(job, cell.node),
             Whose::Compare(key) | Whose::Digest(key) => self.compare_read_done(key, cell, false),
+            Whose::Copy(number) => self.block_over(number, false),
         }
     }
 

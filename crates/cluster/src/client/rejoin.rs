@@ -71,7 +71,7 @@ impl Client {
         if !self.may_return() {
             return;
         }
-        for role in 0..self.params().nodes {
+        for role in 0..=self.beside() {
             let link = &self.links[usize::from(role)];
             if link.due.is_none_or(|due| due > self.keeper.now()) {
                 continue;
@@ -183,6 +183,7 @@ impl Client {
             }
             (Step::Emptying, Ok(_)) => self.prepared_again(role),
             (Step::Wiring, answer) => self.rewired(role, answer.is_ok()),
+            (Step::Flushing, Ok(_)) => self.exchange(),
             (_, Err(why)) => {
                 self.newcomer_hears(role, why);
                 self.return_fails(role);
@@ -222,14 +223,19 @@ impl Client {
 
     pub(super) fn prepare_returned(&mut self, role: u16) {
         let (params, data_sector) = (*self.params(), self.data_sector(role));
-        let message = |tag| Message::Prepare { tag, role, data_sector, params };
+        let place = self.place_of(role);
+        let message = |tag| Message::Prepare { tag, role: place, data_sector, params };
         self.return_step(role, Step::Preparing, message);
     }
 
     fn prepared_again(&mut self, role: u16) {
         let version = self.version;
+        let beside = self.beside();
         let link = &mut self.links[usize::from(role)];
-        if self.journals.are_used() {
+        if role == beside {
+            // It has no part in anything yet.
+            link.lost_at = 0;
+        } else if self.journals.are_used() {
             // Records that name its role are from before: none may be left.
             link.lost_at = version;
         }
@@ -251,6 +257,9 @@ impl Client {
         };
         let role = self.links.iter().position(ready);
         let Some(role) = role.map(|role| role as u16) else { return };
+        if role == self.beside() {
+            return self.wire_beside(self.place_of(role));
+        }
         let address = |(role, link): (u16, &super::Link)| {
             let address = link.member.as_ref()?.address.clone();
             Some(PeerAddress { role, address, ring: link.ring })
@@ -261,12 +270,17 @@ impl Client {
             .filter(|peer| peer.role == role || self.alive(peer.role))
             .partition(|peer| peer.role == role);
         let left = others.iter().map(|other| other.role).chain([role]).collect();
-        self.wiring = Some(Wiring { role, left, fine: true });
+        self.wires(role, left);
         for other in &others {
             let peers = own.clone();
             self.ask(other.role, Question::Rewire, |tag| Message::Connect { tag, peers });
         }
         self.return_step(role, Step::Wiring, |tag| Message::Connect { tag, peers: others });
+    }
+
+    /// These are being wired to one that comes back.
+    pub(super) fn wires(&mut self, role: u16, left: BTreeSet<u16>) {
+        self.wiring = Some(Wiring { role, left, fine: true });
     }
 
     /// One of those that are being wired has answered, or is lost, or both.

@@ -79,18 +79,18 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// The connections to all members, by role.
+    /// The connections to all members, by role, and one to a node that is to take the place of one.
     pub(super) fn all(members: Vec<Option<ClientMember>>, slots: u16) -> Vec<Self> {
         let mut ids = (0..).map(MemberId);
         let link = |member: Option<ClientMember>| {
             let id = member.as_ref().and_then(|_| ids.next());
             Self::new(member, id, slots)
         };
-        members.into_iter().map(link).collect()
+        members.into_iter().map(link).chain([Self::new(None, None, slots)]).collect()
     }
 
     /// The peer is numbered when the connection is asked for.
-    fn new(member: Option<ClientMember>, id: Option<MemberId>, slots: u16) -> Self {
+    pub(super) fn new(member: Option<ClientMember>, id: Option<MemberId>, slots: u16) -> Self {
         let state = if member.is_some() { LinkState::Connecting } else { LinkState::Missing };
         Self {
             member,

@@ -61,7 +61,7 @@ impl Client {
     /// The role that is next to be given to a spare, and when.
     fn next_for_spare(&self) -> Option<(Instant, u16)> {
         self.keeper.spares().next()?;
-        let may = self.may_return() && self.newcomer.is_none();
+        let may = self.may_return() && !self.is_taking_in();
         let roles = (0..self.params().nodes).filter(|_| may);
         let due = |role| Some((self.role_due(role)?.max(self.spares.due), role));
         roles.filter_map(due).min()

@@ -19,4 +19,8 @@ pub(super) enum Step {
     /// Another one is being wired.
     Prepared,
     Wiring,
+    /// A member is copied to it.
+    Copying,
+    /// What was copied is made durable.
+    Flushing,
 }

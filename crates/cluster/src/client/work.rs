@@ -49,6 +49,10 @@ impl Client {
                 continue;
             }
             match task.work {
+                Work::Copy if self.copy_slice(key) => {
+                    self.working.insert(key, task);
+                }
+                Work::Copy => self.work_over(&task, Done::Failed),
                 Work::Rebuild(ref targets) => {
                     let restores = self.restorable(key, targets).unwrap_or_default();
                     self.working.insert(key, task);

@@ -45,6 +45,8 @@ pub(super) fn denied(array: &ArrayId, message: &Message) -> Option<Denied> {
         | Message::Drop { .. }
         | Message::Read { .. }
         | Message::Digest { .. }
+        | Message::Copy { .. }
+        | Message::Take { .. }
         | Message::Without { .. } => None,
         // The node that is sent joins pipelines of the same array alone, and does not tell why it
         // could not.

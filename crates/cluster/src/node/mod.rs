@@ -6,6 +6,7 @@
 //! is granted when it is set up, and the rest when the client asks for it; what does not fit is
 //! refused.
 
+mod copy;
 mod ids;
 mod invariants;
 mod journal;
@@ -194,6 +195,7 @@ impl Node {
                 self.meta_read((client, tag), page, bytes, fine);
             }
             Flight::MetaWrite { client, tag, page } => self.meta_written(client, tag, page, fine),
+            Flight::Take { client, tag, slot } => self.copy_stored(client, tag, slot, fine),
             Flight::LastFlush { volume } => self.last_flush(&volume, fine),
             Flight::Settle { orphan } => self.settle_io_done(orphan, fine),
             Flight::VoteRead { array } => self.vote_read(array, None),

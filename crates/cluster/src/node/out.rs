@@ -26,6 +26,8 @@ pub(super) enum Flight {
     Digest { client: ClientId, slot: u16 },
     /// The put of what was read.
     ReadPut { client: ClientId, slot: u16 },
+    /// What came from the node that is copied, into the store.
+    Take { client: ClientId, tag: u32, slot: u16 },
     /// A flush that a client asked for.
     Flush { client: ClientId, tag: u32 },
     /// A few bytes on their way from the store into a page.
@@ -63,6 +65,7 @@ impl Flight {
             self,
             Self::Task { .. }
                 | Self::Read { .. }
+                | Self::Take { .. }
                 | Self::Flush { .. }
                 | Self::MetaRead { .. }
                 | Self::MetaWrite { .. }
@@ -80,6 +83,7 @@ impl Flight {
             | Self::Read { client, .. }
             | Self::Digest { client, .. }
             | Self::ReadPut { client, .. }
+            | Self::Take { client, .. }
             | Self::Flush { client, .. }
             | Self::Survey { client, .. }
             | Self::MetaRead { client, .. }

@@ -23,6 +23,7 @@ use std::sync::Arc;
 use braid_array::fabric::PeerId;
 use braid_array::{Buf, MemberId};
 
+use super::copy::Taking;
 use super::ids::{ClientId, Violation};
 use super::journal::Journal;
 use super::out::Out;
@@ -155,11 +156,13 @@ pub(super) struct Pipe {
     /// The client gives memory back, and waits for that.
     pub(super) giving: Option<Giving>,
     pub(super) pipeline: Pipeline,
-    /// The other nodes, by role.
+    /// The other nodes, by role; then the one of the same role, if it is copied.
     pub(super) neighbours: Vec<Neighbour>,
-    /// The tag of a `Connect` that is not answered yet, and the roles that it names.
+    /// The tag of a `Connect` that is not answered yet, and which neighbours it names.
     pub(super) connecting: Option<(u32, Vec<u16>)>,
     pub(super) reads: Vec<ReadSlot>,
+    /// By slot for reads.
+    pub(super) takes: Vec<Taking>,
     positions: Vec<Position>,
     /// Positions with a slice-set.
     open: usize,
@@ -188,9 +191,10 @@ impl Pipe {
             ring,
             whole,
             giving: None,
-            neighbours: vec![neighbour; usize::from(pipeline.params().nodes)],
+            neighbours: vec![neighbour; usize::from(pipeline.params().nodes) + 1],
             connecting: None,
             reads: vec![ReadSlot::Free; usize::from(pipeline.params().reads.count)],
+            takes: vec![Taking::Nothing; usize::from(pipeline.params().reads.count)],
             positions,
             open: 0,
             parts: BTreeMap::new(),

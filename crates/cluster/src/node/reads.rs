@@ -2,6 +2,7 @@
 
 use braid_array::{Buf, IoOp, SECTOR_BYTES};
 
+use super::copy::Taking;
 use super::ids::Violation;
 use super::out::{Flight, Out};
 use super::pipe::Pipe;
@@ -26,8 +27,11 @@ impl Pipe {
         let fits = ask.bytes > 0
             && ask.bytes <= self.pipeline.params().reads.bytes
             && u64::from(ask.bytes).is_multiple_of(SECTOR_BYTES);
-        let digests = ask.wanted == Wanted::Content || ask.bytes.is_multiple_of(UNIT_BYTES);
-        if !fits || !digests {
+        let digests = ask.wanted != Wanted::Digest || ask.bytes.is_multiple_of(UNIT_BYTES);
+        let copies =
+            matches!(ask.wanted, Wanted::Copy(at) if at >= self.pipeline.params().reads.count);
+        let taken = self.takes[usize::from(slot)] != Taking::Nothing;
+        if !fits || !digests || copies || taken {
             return Err(violation);
         }
         if !within(ask.sector, ask.bytes, volume_bytes) {
@@ -50,7 +54,7 @@ impl Pipe {
         out.io(flight, self.member, op);
     }
 
-    fn read_buf(&self, slot: u16, bytes: u32) -> Buf {
+    pub(super) fn read_buf(&self, slot: u16, bytes: u32) -> Buf {
         let buf = self.pipeline.read_slot(self.role, slot).slice(0, bytes);
         Buf { offset: self.ring + buf.offset, ..buf }
     }
@@ -58,6 +62,15 @@ impl Pipe {
     /// The store has filled a slot, or what was there is its digest now; or not.
     pub(super) fn read_done(&mut self, slot: u16, fine: bool, out: &mut Out) {
         let (ask, bytes) = match self.reads[usize::from(slot)] {
+            ReadSlot::Reading(Ask { wanted: Wanted::Copy(at), bytes, .. }) => {
+                // Where nobody is connected that would take it, that one tells.
+                let put = fine && self.put_beside((slot, at), self.read_buf(slot, bytes), out);
+                let then = if put { ReadSlot::Putting } else { ReadSlot::Free };
+                self.reads[usize::from(slot)] = then;
+                let copied = Message::Copied { slot };
+                let said = if fine { copied } else { Message::ReadFailed { slot } };
+                return out.send(self.peer, self.epoch(), &said);
+            }
             ReadSlot::Reading(ask) if fine && ask.wanted == Wanted::Digest => {
                 self.reads[usize::from(slot)] = ReadSlot::Digesting(ask);
                 let flight = Flight::Digest { client: self.client, slot };

@@ -2,6 +2,7 @@
 
 use braid_array::{IoOp, Refusal, SECTOR_BYTES};
 
+use super::copy::Take;
 use super::ids::{ClientId, Violation};
 use super::out::Flight;
 use super::reads::within;
@@ -64,6 +65,9 @@ impl Node {
             Message::Shutdown { tag } => {
                 self.shut_down(id, tag);
                 return Ok(());
+            }
+            Message::Take { tag, slot, sector, bytes } => {
+                return self.take(id, Take { tag, slot, sector, bytes });
             }
             _ => {}
         }

@@ -148,6 +148,7 @@ impl Node {
                     };
                     self.refuse(client, tag, why);
                 }
+                self.beside_lost(client, role);
             }
         }
     }
@@ -243,7 +244,7 @@ impl Node {
                 Conn::New(_) => self.first_message(peer, epoch, message),
                 Conn::Client(client) => self.client_message(client, epoch, message),
                 Conn::Node(client, role) => match message {
-                    Message::Missing { imm } => {
+                    Message::Missing { imm } if !self.is_beside(client, role) => {
                         self.slice(client, Endpoint::Node(role), imm, false)
                     }
                     _ => Err(Violation("a message that nodes do not send")),
@@ -261,6 +262,7 @@ impl Node {
         let Some(&conn) = self.conns.get(&peer) else { return };
         let result = match conn {
             Conn::Client(client) => self.slice(client, Endpoint::Client, imm, true),
+            Conn::Node(client, role) if self.is_beside(client, role) => self.taken(client, imm),
             Conn::Node(client, role) => self.slice(client, Endpoint::Node(role), imm, true),
             Conn::New(_) | Conn::Dialing(..) => Err(Violation("a slice too early")),
         };
@@ -348,6 +350,9 @@ impl Node {
             Message::Without { role } => self.without(id, role),
             Message::Read { slot, sector, bytes, to } => {
                 self.read(id, slot, Ask { sector, bytes, to, wanted: Wanted::Content })
+            }
+            Message::Copy { slot, sector, bytes, into } => {
+                self.read(id, slot, Ask { sector, bytes, to: 0, wanted: Wanted::Copy(into) })
             }
             Message::Digest { slot, sector, bytes, to } => {
                 self.read(id, slot, Ask { sector, bytes, to, wanted: Wanted::Digest })

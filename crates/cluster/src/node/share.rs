@@ -4,6 +4,7 @@
 use braid_array::{Action, Refusal};
 
 use super::Node;
+use super::copy::Taking;
 use super::ids::{ClientId, Violation};
 use super::pipe::{Giving, Link, Pipe};
 use super::slot::ReadSlot;
@@ -45,6 +46,7 @@ impl Pipe {
         self.giving.is_none()
             && !self.busy_positions().any(gone)
             && self.given_reads(all).iter().all(leaving)
+            && self.takes.iter().all(|taking| *taking == Taking::Nothing)
     }
 }
 

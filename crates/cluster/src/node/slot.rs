@@ -5,6 +5,8 @@
 pub(super) enum Wanted {
     Content,
     Digest,
+    /// A copy in this slot of the node that is to take this one's place.
+    Copy(u16),
 }
 
 /// A read that the client asks for.

@@ -103,23 +103,25 @@ impl Node {
         let mut roles: Vec<u16> = peers.iter().map(|peer| peer.role).collect();
         roles.sort_unstable();
         let twice = roles.windows(2).any(|pair| pair[0] == pair[1]);
-        let stranger = |&role: &u16| role == pipe.role || role >= pipe.pipeline.params().nodes;
+        let stranger = |&role: &u16| role >= pipe.pipeline.params().nodes;
         if twice || roles.iter().any(stranger) || pipe.connecting.is_some() {
             return Err(Violation("a Connect that names the wrong nodes"));
         }
-        pipe.connecting = Some((tag, roles));
+        let neighbours = roles.iter().map(|&role| pipe.neighbour(role)).collect();
+        pipe.connecting = Some((tag, neighbours));
         for PeerAddress { role, address, ring } in peers {
-            let neighbour = &mut pipe.neighbours[usize::from(role)];
+            let at = pipe.neighbour(role);
+            let neighbour = &mut pipe.neighbours[usize::from(at)];
             neighbour.told = Some((ring, address.clone()));
             if !matches!(neighbour.link, Link::Absent | Link::Lost) {
                 continue;
             }
             neighbour.link = Link::Absent;
-            if role > pipe.role {
+            if role >= pipe.role {
                 let peer = PeerId(self.next_peer);
                 self.next_peer = (self.next_peer + 1) % PeerId::FIRST_ACCEPTED;
                 neighbour.link = Link::Dialing(peer);
-                self.conns.insert(peer, Conn::Dialing(id, role));
+                self.conns.insert(peer, Conn::Dialing(id, at));
                 self.out.push(Action::Fabric(FabricOp::Connect { peer, address }));
             }
         }
@@ -167,13 +169,14 @@ impl Node {
         let client = client.filter(|client| client.vote.is_some_and(|(of, _)| of == array));
         let pipe = client.and_then(|client| client.pipe.as_mut()).ok_or(stranger)?;
         // One that comes back may be here before the client has told of it.
-        let link = pipe.neighbours.get(usize::from(role)).map(|neighbour| neighbour.link);
-        if role >= pipe.role || !matches!(link, Some(Link::Absent | Link::Lost)) {
+        let at = pipe.neighbour(role);
+        let link = pipe.neighbours.get(usize::from(at)).map(|neighbour| neighbour.link);
+        if role > pipe.role || !matches!(link, Some(Link::Absent | Link::Lost)) {
             return Err(stranger);
         }
-        pipe.neighbours[usize::from(role)].link = Link::Up(peer);
+        pipe.neighbours[usize::from(at)].link = Link::Up(peer);
         self.out.admit(peer, pipe.window());
-        self.conns.insert(peer, Conn::Node(id, role));
+        self.conns.insert(peer, Conn::Node(id, at));
         self.check_connected(id);
         Ok(())
     }
@@ -182,17 +185,20 @@ impl Node {
     pub(super) fn without(&mut self, id: ClientId, role: u16) -> Result<(), Violation> {
         let pipe = self.clients.get_mut(&id).and_then(|client| client.pipe.as_mut());
         let pipe = pipe.ok_or(Violation("Without before Prepare"))?;
-        let neighbour = pipe.neighbours.get(usize::from(role));
+        let at = pipe.neighbour(role);
+        let stranger = role >= pipe.pipeline.params().nodes;
+        let neighbour = pipe.neighbours.get(usize::from(at)).filter(|_| !stranger);
         let link = neighbour.ok_or(Violation("Without a role that is none"))?.link;
         if let Link::Up(peer) | Link::Dialing(peer) = link {
             self.conns.remove(&peer);
             self.out.hang_up(peer);
         }
-        pipe.neighbours[usize::from(role)].told = None;
-        if let Some((_, roles)) = &mut pipe.connecting {
-            roles.retain(|&named| named != role);
+        pipe.neighbours[usize::from(at)].told = None;
+        if let Some((_, neighbours)) = &mut pipe.connecting {
+            neighbours.retain(|&named| named != at);
         }
-        pipe.lost(role, &mut self.out);
+        pipe.lost(at, &mut self.out);
+        self.beside_lost(id, at);
         self.check_connected(id);
         Ok(())
     }

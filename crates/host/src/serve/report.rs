@@ -94,6 +94,9 @@ fn about(event: &ArrayEvent) -> Option<About> {
         ArrayEvent::ReadCorrected { member, fault } => {
             about(Level::WARN, "read corrected", Some(member), fault)
         }
+        ArrayEvent::NotReplaced { member, .. } => {
+            about(Level::ERROR, "not replaced", Some(member), none)
+        }
         ArrayEvent::ClientDropped { .. } => about(Level::WARN, "client dropped", None, none),
         ArrayEvent::SyncFinished { mismatch_sectors: 0, end: SyncEnd::Complete, .. } => {
             about(Level::INFO, "sync finished", None, none)
@@ -141,6 +144,10 @@ fn line(event: &ArrayEvent, status: Option<&Status>) -> Option<String> {
             let next = "look at its storage and its link: writes wait for it";
             let device = member(id);
             format!("{device} is slow, it takes {ms} ms where others take {others_ms}; {next}")
+        }
+        ArrayEvent::NotReplaced { member: id, ref reason, ref next } => {
+            let why = Refusal::new(reason.clone(), next.clone());
+            format!("{} is not replaced: {why}", member(id))
         }
         ArrayEvent::ArrayFailed => "too many members are gone, the array has failed".to_owned(),
         ArrayEvent::Remark { .. }

@@ -85,6 +85,9 @@ impl Keeper {
             self.wish_superblock(true);
         }
         if complete {
+            if self.sync.copies {
+                self.passes_are_over();
+            }
             if self.clean.resynced == MAX_SECTOR && !scrub {
                 self.note_bits_in_line();
             }

@@ -60,6 +60,8 @@ pub(crate) struct Sync {
     targets: Vec<MemberId>,
     /// It began with several of them.
     several: bool,
+    /// It rebuilds none of them, but is a pass over a member that is copied.
+    copies: bool,
     /// What the latest recovery has given them, in all.
     copied_sectors: u64,
     /// Asked for by the administrator.
@@ -94,6 +96,7 @@ impl Default for Sync {
             units: BTreeMap::new(),
             targets: Vec::new(),
             several: false,
+            copies: false,
             copied_sectors: 0,
             requested: None,
             paused: false,
@@ -244,6 +247,8 @@ impl Keeper {
         let from = targets.iter().map(|(_, offset)| *offset).min();
         if let Some(from) = from.filter(|_| self.sync.recovery_waits.is_none()) {
             self.begin_sync(SyncAction::Recovery, from, self.space.member_sectors());
+        } else if self.copy_is_due() {
+            self.begin_copy();
         } else if let Some(action) = self.sync.requested.take() {
             self.sync.mismatch_sectors = 0;
             self.sync.checked_once = true;
@@ -260,9 +265,15 @@ impl Keeper {
     }
 
     fn begin_sync(&mut self, action: SyncAction, from: u64, end: u64) {
+        let targets = self.first_to_rebuild().into_iter().map(|(id, _)| id).collect();
+        self.sync.copies = false;
+        self.begin_with(action, targets, from, end);
+    }
+
+    fn begin_with(&mut self, action: SyncAction, targets: Vec<MemberId>, from: u64, end: u64) {
         self.sync.action = action;
-        self.sync.targets = self.first_to_rebuild().into_iter().map(|(id, _)| id).collect();
-        self.sync.several = self.sync.targets.len() > 1;
+        self.sync.several = targets.len() > 1;
+        self.sync.targets = targets;
         self.sync.phase = Phase::Running;
         self.sync.cursor = from;
         self.sync.end = end;
@@ -276,6 +287,20 @@ impl Keeper {
         self.sync.checkpoint_at = self.now.plus_millis(CHECKPOINT_MS);
         self.notify(ArrayEvent::SyncStarted(action));
         self.pump_sync();
+    }
+
+    /// Begins a pass over the member that is copied.
+    fn begin_copy(&mut self) {
+        let end = self.space.member_sectors();
+        self.sync.copies = true;
+        self.begin_with(SyncAction::Recovery, Vec::new(), 0, end);
+    }
+
+    /// What the copy was for is no more.
+    pub(in crate::keeper) fn interrupt_copying(&mut self, reason: Cow<'static, str>) {
+        if self.sync.copies && !self.sync.is_idle() {
+            self.interrupt_sync(reason);
+        }
     }
 
     /// The members to be rebuilt now, and from where: those that lack only what is marked go before
@@ -377,6 +402,10 @@ impl Keeper {
     /// repair ends, as md's does: recovery onto a spare must not wait for it.
     pub(crate) fn sync_member_lost(&mut self, id: MemberId, role: Option<u16>) {
         self.retry_sync();
+        if self.is_copied(id) {
+            self.end_copying("the member that is copied failed");
+        }
+        self.interrupt_copying("a member failed".into());
         // Its id may come to mean another device, which this recovery has not begun with.
         self.sync.targets.retain(|target| *target != id);
         if role.is_some() {
@@ -410,6 +439,11 @@ impl Keeper {
         }
         let at_end = self.sync.cursor >= self.sync.end || self.sync.interrupted.is_some();
         if at_end && self.sync.units.is_empty() {
+            if self.sync.copies && self.sync.interrupted.is_none() && self.goes_round() {
+                self.sync.cursor = 0;
+                self.sync.pace.restart(self.now, 0);
+                return;
+            }
             self.note_progress();
             let ticket = self.wish_superblock(true);
             self.sync.phase = Phase::Finishing(ticket);

@@ -14,7 +14,7 @@ pub(crate) struct Ranges {
 
 impl Ranges {
     /// Adds `[start, end)`.
-    pub(super) fn insert(&mut self, mut start: u64, mut end: u64) {
+    pub(crate) fn insert(&mut self, mut start: u64, mut end: u64) {
         while let Some((&first, &last)) = self.ends.range(..=end).next_back()
             && last >= start
         {
@@ -32,7 +32,7 @@ impl Ranges {
     }
 
     /// Takes `[start, end)` out.
-    pub(super) fn remove(&mut self, start: u64, end: u64) {
+    pub(crate) fn remove(&mut self, start: u64, end: u64) {
         while let Some((&first, &last)) = self.ends.range(..end).next_back()
             && last > start
         {

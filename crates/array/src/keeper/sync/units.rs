@@ -4,6 +4,7 @@ use super::{BUSY_MS, FULL_MS, TORN};
 use crate::MemberId;
 use crate::events::{ArrayEvent, StripeBlock, SyncAction};
 use crate::format::superblock::MAX_SECTOR;
+use crate::keeper::copying::Copying;
 use crate::keeper::members::State;
 use crate::keeper::{Ask, Keeper};
 
@@ -43,6 +44,8 @@ pub enum Work {
     Compare(Fix),
     /// Give these members what they are to hold of it.
     Rebuild(Vec<MemberId>),
+    /// Copy what the member that is being copied holds of it.
+    Copy,
 }
 
 /// Sectors of the array that could not be read.
@@ -76,6 +79,9 @@ impl Keeper {
     /// Issues the unit at the cursor. False when it needs nothing.
     pub(super) fn issue_unit(&mut self) -> bool {
         let start = self.sync.cursor;
+        if self.sync.copies {
+            return self.issue_copy(start);
+        }
         if self.sync.action == SyncAction::Recovery && self.space.is_by_role() {
             return self.issue_recovery_by_role(start);
         }
@@ -149,6 +155,24 @@ impl Keeper {
         issued
     }
 
+    /// The same of a pass over a member that is copied.
+    fn issue_copy(&mut self, start: u64) -> bool {
+        let by_role = self.space.is_by_role();
+        let height =
+            if by_role { self.space.rows_left(start) } else { self.space.unit_left(start) };
+        let sectors = height.min(self.sync.end - start);
+        self.sync.cursor = start + sectors;
+        let role = self.copying.as_ref().map(Copying::role);
+        let first = role.and_then(|role| self.space.of_row(role, start)).filter(|_| by_role);
+        let (first, room) = first.unwrap_or((start, sectors));
+        let unit = Unit { start: first, sectors: sectors.min(room) as u32 };
+        let lacks = self.copy_lacks(unit.start, unit.end());
+        if lacks {
+            self.ask_for(start, unit, Work::Copy);
+        }
+        lacks
+    }
+
     /// Holds the next unit back as the speed limits ask.
     pub(super) fn charge_speed(&mut self) {
         let busy = self.clean.last_request.is_some_and(|at| self.now < at.plus_millis(BUSY_MS));
@@ -176,8 +200,14 @@ impl Keeper {
         match done {
             Done::Well { equal } => {
                 self.note_in_line(unit, work, equal);
-                if let Work::Rebuild(targets) = work {
-                    self.sync.copied_sectors += u64::from(unit.sectors) * targets.len() as u64;
+                let copies = match work {
+                    Work::Rebuild(targets) => targets.len() as u64,
+                    Work::Copy => 1,
+                    Work::Compare(_) => 0,
+                };
+                self.sync.copied_sectors += u64::from(unit.sectors) * copies;
+                if *work == Work::Copy {
+                    self.note_copied(unit.start, unit.end());
                 }
             }
             Done::Unread(lost) if self.work_goes_on() => {
@@ -219,7 +249,7 @@ impl Keeper {
         let in_line = match work {
             Work::Compare(Fix::Repair) => true,
             Work::Compare(Fix::Nothing) => equal,
-            Work::Compare(Fix::Resync) | Work::Rebuild(_) => false,
+            Work::Compare(Fix::Resync) | Work::Rebuild(_) | Work::Copy => false,
         };
         if in_line && let Some(left) = &mut self.sync.left {
             left.remove(unit.start, unit.end());
@@ -237,6 +267,7 @@ impl Keeper {
                 return;
             }
             Work::Compare(_) => return,
+            Work::Copy => return self.note_not_copied(unit.start, unit.end()),
         };
         for id in targets.iter().copied() {
             let Some(member) = self.members.get_mut(id) else { continue };
