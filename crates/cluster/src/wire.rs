@@ -190,7 +190,8 @@ messages! {
     }
     /// Client: connect to the other nodes, of which every one is prepared: the lower role connects
     /// to the higher. A node that is told of its own role connects to the one that is to take its
-    /// place, to which it is copied. Answer: `Ok`, when all connections stand.
+    /// place, to which it is copied; or waits for that one's connection, where no address is told.
+    /// Answer: `Ok`, when all connections stand.
     10 Connect {
         /// Tag.
         tag: u32,

@@ -101,11 +101,13 @@ impl Client {
         let Some(member) = link.member.as_ref().filter(|_| self.alive(place)) else {
             return self.return_fails(beside);
         };
-        let peers =
-            vec![PeerAddress { role: place, address: member.address.clone(), ring: link.ring }];
-        self.links[usize::from(beside)].state = LinkState::Returning(Step::Wiring);
-        self.wires(beside, [place].into());
+        let peer = |address, ring| vec![PeerAddress { role: place, address, ring }];
+        let peers = peer(member.address.clone(), link.ring);
+        // Without an address it waits for the old one, which connects.
+        let others = peer(String::new(), self.links[usize::from(place)].ring);
+        self.wires(beside, [place, beside].into());
         self.ask(place, Question::Rewire, |tag| Message::Connect { tag, peers });
+        self.return_step(beside, Step::Wiring, |tag| Message::Connect { tag, peers: others });
     }
 
     /// They are connected: the copy begins.

@@ -117,7 +117,7 @@ impl Node {
                 continue;
             }
             neighbour.link = Link::Absent;
-            if role >= pipe.role {
+            if role > pipe.role || role == pipe.role && !address.is_empty() {
                 let peer = PeerId(self.next_peer);
                 self.next_peer = (self.next_peer + 1) % PeerId::FIRST_ACCEPTED;
                 neighbour.link = Link::Dialing(peer);

@@ -34,7 +34,7 @@ impl Session {
         let Self { scenario, rng, .. } = self;
         let role = known.or_else(|| scenario.more_losses(rng, &[]).first().copied())?;
         self.world.kill(self.nodes[usize::from(role)]);
-        (self.dead, self.troubled) = (true, true);
+        (self.dead, self.troubled, self.mild) = (true, true, false);
         if known.is_none() {
             self.lost.push(role);
             self.dropped.push(role);

@@ -6,8 +6,8 @@
 //! draws a [`scenario`]; [`run`] lets clients come and go, write ([`session`]) and meet troubles,
 //! and in the end compares everything with what lies on the volumes ([`content`]). At times another
 //! array lives on the same nodes ([`guest`]), a client goes on whose array was taken over
-//! ([`zombie`]), another node takes the place of a lost one ([`newcomer`]), more
-//! nodes go away than the array can do without ([`away`]), nodes vote that hold
+//! ([`zombie`]), another node takes the place of a lost one ([`newcomer`]) or of one that serves
+//! ([`replacement`]), more nodes go away than the array can do without ([`away`]), nodes vote that hold
 //! nothing ([`witness`]), or a byte changes on a volume ([`rot`]).
 
 mod absent;
@@ -20,6 +20,7 @@ pub mod guest;
 pub mod io;
 pub mod newcomer;
 pub mod process;
+mod replacement;
 mod replay;
 mod rot;
 pub mod run;

@@ -21,7 +21,7 @@ const FIRST: u64 = 100;
 pub struct Newcomer {
     pub(super) id: u64,
     pub(super) process: usize,
-    incarnation: u64,
+    pub(super) incarnation: u64,
 }
 
 impl Session {
@@ -108,7 +108,8 @@ impl Session {
     /// Is the array to be made right before the client stops?
     pub(super) fn waits_for_sync(&mut self, until: Instant) -> bool {
         let rebuilt = !self.failed && !self.rebuilding().is_empty();
-        rebuilt && self.world.now() < until || !self.troubled && self.syncing()
+        let goes_on = rebuilt || self.is_replacing();
+        goes_on && self.world.now() < until || !self.troubled && self.syncing()
     }
 
     /// A member has all that belongs to its role.

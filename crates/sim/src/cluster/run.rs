@@ -68,7 +68,9 @@ fn run(scenario: Scenario, rng: Rng, trace: Trace) -> Result<Report, Failure> {
     for (number, &end) in (1..).zip(&lives) {
         session.start_client(&[], false)?;
         let last = number == lives.len();
-        let troubles = if last { troubles(&mut session, end) } else { Vec::new() };
+        // Who has not all of his role yet is lost already.
+        let whole = last && session.dropped.is_empty();
+        let troubles = if whole { troubles(&mut session, end) } else { Vec::new() };
         let cut = matches!(end, End::Crash | End::TakenOver | End::PowerCut)
             || !last && session.rng.percent(30);
         live(&mut session, troubles, cut)?;
@@ -88,6 +90,8 @@ fn run(scenario: Scenario, rng: Rng, trace: Trace) -> Result<Report, Failure> {
                 session.leave_running();
                 session.fence()?;
             }
+            // What a member lacks is lost with what the others were writing.
+            End::PowerCut if !session.dropped.is_empty() => session.crash(),
             End::PowerCut => power_cut(&mut session),
         }
     }
@@ -201,6 +205,19 @@ enum Trouble {
     Witness(usize),
 }
 
+impl Trouble {
+    /// Whose nodes may be lost by that.
+    fn roles(self) -> Vec<u16> {
+        match self {
+            Self::Kill(role) | Self::Cut(role) | Self::Hang(role) | Self::BadSectors(role) => {
+                vec![role]
+            }
+            Self::CutPeers(a, b) => vec![a, b],
+            Self::Pause(_) | Self::Witness(_) => Vec::new(),
+        }
+    }
+}
+
 /// What breaks in a life that is to end like this, and before which request.
 fn troubles(session: &mut Session, end: End) -> Vec<(u64, Trouble)> {
     let mut troubles = losses(session, end);
@@ -271,7 +288,7 @@ fn inject(session: &mut Session, trouble: Trouble) {
         return session.world.freeze(session.nodes[usize::from(role)], nanos);
     }
     session.drop_guest();
-    (session.troubled, session.left) = (true, true);
+    (session.troubled, session.mild, session.left) = (true, false, true);
     session.half_synced |= session.syncing();
     match trouble {
         Trouble::Kill(role) => {
@@ -323,6 +340,7 @@ fn live(
     mut troubles: Vec<(u64, Trouble)>,
     cut: bool,
 ) -> Result<(), Failure> {
+    session.planned = troubles.iter().flat_map(|(_, trouble)| trouble.roles()).collect();
     let sectors = session.layout.sectors();
     let mut workload = Workload::new(session.rng.fork(), sectors, 8);
     workload.largest(session.scenario.largest_sectors.min(sectors));
@@ -332,9 +350,13 @@ fn live(
     let mut left = cut.then(|| session.rng.between(1, requests * events));
     // How long a trouble waits for the moment it comes in.
     let hold = session.rng.pick(&[50, 90, 98]);
-    let mut linger = session.rng.pick(&[0, 20, 200, 1000]);
+    let mut linger: u32 = session.rng.pick(&[0, 20, 200, 1000]);
     let mut scrub_at = session.rng.percent(25).then(|| session.rng.below(requests + 1));
     let mut pause = Pause::draw(session);
+    let mut patience: u32 = match session.scenario.replaces {
+        true => session.rng.pick(&[0, 2_000, 50_000]),
+        false => 0,
+    };
     loop {
         if scrub_at.take_if(|at| *at <= submitted).is_some() {
             let repair = session.rng.percent(50);
@@ -342,6 +364,7 @@ fn live(
             session.outputs()?;
         }
         replace(session);
+        session.sometimes_replace();
         session.outputs()?;
         nothing_differs(session)?;
         // The moment of a trouble is any between two events around its request.
@@ -363,10 +386,11 @@ fn live(
         }
         let done = submitted == requests && session.in_flight() == 0 && troubles.is_empty();
         if done {
-            if linger == 0 {
+            if linger == 0 && (patience == 0 || !session.is_replacing()) {
                 return Ok(());
             }
-            linger -= 1;
+            linger = linger.saturating_sub(1);
+            patience = patience.saturating_sub(1);
         }
         if left == Some(0) {
             return Ok(());
@@ -526,7 +550,7 @@ fn fall_short(session: &mut Session) -> Result<(), Failure> {
     session.world.note(&[54], || format!("NEVER BACK {gone:?}"));
     for &role in &gone {
         session.world.kill(session.nodes[usize::from(role)]);
-        (session.dead, session.troubled) = (true, true);
+        (session.dead, session.troubled, session.mild) = (true, true, false);
         session.lost.push(role);
         session.dropped.push(role);
     }

@@ -58,6 +58,8 @@ pub struct Scenario {
     pub newcomer: bool,
     /// A spare is added.
     pub spare: bool,
+    /// Members are replaced by the spare while they serve.
+    pub replaces: bool,
     /// How long a member is waited for before the spare gets its role.
     pub spare_patience_ms: u64,
     /// Nodes that vote and hold nothing.
@@ -95,6 +97,7 @@ impl Scenario {
             guest: false,
             newcomer: false,
             spare: false,
+            replaces: false,
             spare_patience_ms: SPARE_PATIENCE_MS,
             witnesses: 0,
             whole_rings: None,
@@ -154,7 +157,9 @@ impl Scenario {
             witnesses: if witnessed { aside.pick(&[1, 1, 2]) } else { 0 },
             whole_rings: aside.pick(&[None, Some(0), Some(0), Some(1), Some(1), Some(3)]),
             limited: aside.percent(50),
+            replaces: redundant && bitmap.is_some() && aside.percent(30),
         };
+        scenario.spare |= scenario.replaces;
         // Volumes that carry nothing yet take all of the cluster key.
         scenario.limited &= !scenario.newcomer && !scenario.spare;
         if mutation == Some(Mutation::PretendGrant) {

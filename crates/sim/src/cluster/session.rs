@@ -14,6 +14,7 @@ use super::content::{self, Layout};
 use super::guest::{self, Guest};
 use super::newcomer::{ADD, Newcomer};
 use super::process::{Process, Stored};
+use super::replacement::REPLACED;
 use super::scenario::Scenario;
 use super::spare::SPARE;
 use super::suspects::{Map, Suspects};
@@ -79,6 +80,10 @@ pub struct Session {
     pub newcomer: Option<Newcomer>,
     /// A node that is a spare, or is to be one.
     pub spare: Option<Newcomer>,
+    /// Roles of nodes that are lost in this life, or are to be.
+    pub planned: Vec<u16>,
+    /// Nothing broke but that members were replaced.
+    pub mild: bool,
     /// All sums fit but for what is being written: nothing waits for a resync.
     pub in_step: bool,
     /// By role, which start of the node this is.
@@ -160,6 +165,8 @@ impl Session {
             ids: (0..u64::from(params.nodes)).collect(),
             newcomer: None,
             spare: None,
+            planned: Vec::new(),
+            mild: false,
             in_step: false,
             incarnations: vec![0; usize::from(params.nodes)],
             soft: false,
@@ -555,10 +562,13 @@ impl Session {
         if resync && process == self.client && self.soft && !self.troubled {
             self.world.faults.push("a resync after nothing was lost but a client".to_owned());
         }
-        if let ArrayEvent::MemberFailed { member, .. } = event
+        if let ArrayEvent::MemberFailed { member, reason, .. } = event
             && process == self.client
             && let Some(role) = self.role_of(*member)
         {
+            if reason == REPLACED && !self.troubled {
+                (self.troubled, self.mild) = (true, true);
+            }
             self.half_synced |= self.suspects.any();
             self.dead = true;
             self.dropped.push(role);
@@ -653,7 +663,7 @@ impl Session {
                     false => self.suspects.suspect(sector, true) && self.on_lost_node(sector),
                 })
             }
-            _ => self.troubled,
+            _ => self.troubled && !self.mild,
         }
     }
 

@@ -119,7 +119,7 @@ impl Session {
         self.world.note(&[60], || format!("GOES ON without {gone:?}"));
         for &role in &gone {
             self.world.kill(self.nodes[usize::from(role)]);
-            (self.dead, self.troubled) = (true, true);
+            (self.dead, self.troubled, self.mild) = (true, true, false);
             for list in [&mut self.lost, &mut self.dropped] {
                 if !list.contains(&role) {
                     list.push(role);

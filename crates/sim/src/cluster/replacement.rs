@@ -1,0 +1,80 @@
+//! A member that is copied to a spare, which takes its place.
+
+use braid_array::action::{Command, CommandId, Event};
+use braid_array::status::MemberState;
+
+use super::newcomer::Newcomer;
+use super::session::{Session, VOLUME};
+
+/// The command that begins it.
+const REPLACE: CommandId = CommandId(5);
+/// Why the old one goes.
+pub(super) const REPLACED: &str = "was replaced";
+
+impl Session {
+    /// At times a member is to be replaced by the spare, if there is one; and at times, whatever it
+    /// is at, the spare dies and is back at once, or is cut off from a member.
+    pub fn sometimes_replace(&mut self) {
+        if !self.scenario.replaces || self.spare.is_none() {
+            return;
+        }
+        if self.rng.percent(1) {
+            self.replace_one();
+        } else if self.rng.below(3000) < 1 {
+            self.restart_spare();
+        } else if self.rng.below(3000) < 1 {
+            self.cut_spare_off();
+        }
+    }
+
+    /// Is a member being copied, or the new one not whole yet?
+    pub fn is_replacing(&mut self) -> bool {
+        if !self.scenario.replaces || self.failed {
+            return false;
+        }
+        let status = self.world.processes[self.client].client().status();
+        let copied = status.members.iter().any(|member| member.want_replacement);
+        copied || self.mild && !self.dropped.is_empty()
+    }
+
+    /// While the new one lacks something nobody else may be missed whose loss is to come.
+    fn replace_one(&mut self) {
+        let role = self.rng.below(u64::from(self.scenario.params.nodes)) as u16;
+        let mut lost = [self.lost.clone(), self.dropped.clone(), self.planned.clone()].concat();
+        lost.push(role);
+        if self.is_replacing() && self.rng.percent(80) {
+            return;
+        }
+        let status = self.world.processes[self.client].client().status();
+        let serves = |member: &&braid_array::status::MemberStatus| {
+            member.role == Some(role) && member.state == MemberState::InSync
+        };
+        let member = status.members.iter().find(serves).map(|member| member.member);
+        let Some(member) = member.filter(|_| self.scenario.survives(&lost)) else { return };
+        self.world.note(&[58, role.into()], || format!("REPLACE role {role}"));
+        let event = Event::Command { id: REPLACE, command: Command::Replace(member) };
+        self.world.handle(self.client, event);
+    }
+
+    /// It dies of a power cut, and is back at once.
+    fn restart_spare(&mut self) {
+        self.look_at_spare();
+        let Some(Newcomer { id, process, .. }) = self.spare else { return };
+        self.world.note(&[59, id], || format!("RESTART spare {id}"));
+        self.world.kill(process);
+        let mut disk = self.world.processes[process].volumes[VOLUME].disk.clone();
+        disk.power_cut(&mut self.rng);
+        let (process, incarnation) = self.start_node_as(id, disk, Some(process));
+        self.spare = Some(Newcomer { id, process, incarnation });
+    }
+
+    fn cut_spare_off(&mut self) {
+        let Some(Newcomer { id, process, .. }) = self.spare else { return };
+        let role = self.rng.below(u64::from(self.scenario.params.nodes)) as u16;
+        self.world.note(&[60, id, role.into()], || format!("CUT spare {id} off from {role}"));
+        let node = self.nodes[usize::from(role)];
+        for connection in self.world.connections_between(node, process) {
+            self.world.break_connection(connection);
+        }
+    }
+}
