@@ -181,7 +181,9 @@ fn what_cannot_be_added_leaves_no_volume_behind() {
     let fourth = &nodes[3].address;
     // Of members that are all there, too.
     refused(&format!("add x node://{}/new", nodes[1].address), "on the node of another member");
-    refused(&format!("replace x node://{}/x", nodes[0].address), "over nodes");
+    let first = format!("replace x node://{}", nodes[0].address);
+    refused(&first, "no spare");
+    refused(&format!("{first} --with node://{}/new", nodes[1].address), "another member");
     lab.ok(&format!("fail x node://{}", nodes[0].address), &[]);
     refused(&format!("add x node://{fourth}/other"), "another array");
     refused(&format!("re-add x node://{fourth}/new"), "was no member of x");
@@ -191,5 +193,35 @@ fn what_cannot_be_added_leaves_no_volume_behind() {
     let status = lab.run(&format!("node status {} {fourth} --json", nodes[1].address), &[]);
     let status = String::from_utf8_lossy(&status.stdout).into_owned();
     assert!(!status.contains("\"new\""), "{status}");
+    lab.ok("stop x", &[]);
+}
+
+#[test]
+fn a_node_is_replaced_while_it_serves() {
+    let lab = Lab::new();
+    let mut nodes = in_memory(&lab, 4);
+    let three = members(&nodes[..3], "");
+    lab.ok(&format!("create x -l 5 -n 3 --bitmap internal --size 4M{three}"), &[]);
+    lab.ok(&format!("assemble x{three} --export nbd:unix:x.sock"), &[]);
+    let content = noise(8 << 20);
+    fill(&lab.path("x.sock"), "x", &content);
+    let (old, new) = (nodes[1].address.clone(), nodes[3].address.clone());
+    lab.ok("sync x --max 1M", &[]);
+    lab.ok(&format!("replace x node://{old} --with node://{new}"), &[]);
+    let seen = detail(&lab, "x");
+    assert!(!seen["state"].as_array().unwrap().contains(&json!("degraded")), "{seen}");
+    // What is written meanwhile is there, too.
+    let content: Vec<u8> = content.iter().map(|byte| byte ^ 0x5a).collect();
+    fill(&lab.path("x.sock"), "x", &content);
+    lab.ok("sync x --max none", &[]);
+    until("the exchange", || in_state(&lab, "in-sync").contains(&format!("node://{new}/x")));
+    assert_eq!(in_state(&lab, "faulty"), [format!("node://{old}/x")]);
+    until("the vote of the new one", || {
+        let voters = detail(&lab, "x")["voters"].to_string();
+        voters.contains(&new) && !voters.contains(&old)
+    });
+    nodes.remove(1).stop();
+    lab.ok(&format!("remove x node://{old}"), &[]);
+    is_whole(&lab, &content);
     lab.ok("stop x", &[]);
 }

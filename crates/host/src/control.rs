@@ -21,6 +21,7 @@ mod circle;
 mod client;
 mod connections;
 mod news;
+mod replace;
 mod server;
 mod verbs;
 pub mod wire;

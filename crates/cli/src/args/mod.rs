@@ -73,7 +73,7 @@ pub(crate) enum Command {
     /// Take a member back into its old role, copying only what the bitmap marks
     ReAdd(MemberOfArgs),
     /// Copy a member to a spare while it still serves, then make it faulty
-    Replace(MemberOfArgs),
+    Replace(ReplaceArgs),
     /// Read all members and count where redundancy does not fit; write nothing
     Check(ScrubArgs),
     /// Read all members and rewrite redundancy where it does not fit
@@ -344,6 +344,16 @@ pub(crate) struct AddArgs {
     /// Overwrite a superblock, file system or partition table found on the device
     #[arg(long, short)]
     pub(crate) force: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReplaceArgs {
+    #[command(flatten)]
+    pub(crate) of: MemberOfArgs,
+    /// The spare to copy it to; of an array over nodes also a node that is none yet, and becomes
+    /// one. Without it any spare is used
+    #[arg(long, value_name = "MEMBER", value_hint = ValueHint::FilePath)]
+    pub(crate) with: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

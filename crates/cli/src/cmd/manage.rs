@@ -7,7 +7,7 @@ use braid_host::control::wire::Verb;
 use braid_host::member;
 
 use super::running;
-use crate::args::{AddArgs, MemberOfArgs, StopArgs};
+use crate::args::{AddArgs, MemberOfArgs, ReplaceArgs, StopArgs};
 use crate::failure::Failure;
 use crate::output;
 
@@ -47,8 +47,9 @@ pub(super) fn re_add(run_dir: &Path, args: &MemberOfArgs) -> Result<(), Failure>
     call("re-add", run_dir, args, |member| Verb::ReAdd { member })
 }
 
-pub(super) fn replace(run_dir: &Path, args: &MemberOfArgs) -> Result<(), Failure> {
-    call("replace", run_dir, args, |member| Verb::Replace { member })
+pub(super) fn replace(run_dir: &Path, args: &ReplaceArgs) -> Result<(), Failure> {
+    let with = args.with.as_deref().map(member_path);
+    call("replace", run_dir, &args.of, |member| Verb::Replace { member, with })
 }
 
 fn call(

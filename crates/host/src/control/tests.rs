@@ -98,7 +98,10 @@ fn commands_reach_the_member_that_was_named() {
         Command::SpeedLimits { min_bytes_s: None, max_bytes_s: Some(5) },
     ];
     assert_eq!(commands, format!("{expected:?}"));
-    assert_eq!(running.refused(Verb::Replace { member: member("m0") }), "no spare; add one");
+    assert_eq!(
+        running.refused(Verb::Replace { member: member("m0"), with: None }),
+        "no spare; add one"
+    );
     assert!(running.refused(Verb::Fail { member: "/x".into() }).starts_with("/x is no member"));
 }
 

@@ -84,9 +84,7 @@ impl Served {
             Verb::Remove { member } => {
                 self.command(Command::Remove(self.member(&member)?)).map(done)
             }
-            Verb::Replace { member } => {
-                self.command(Command::Replace(self.member(&member)?)).map(done)
-            }
+            Verb::Replace { member, with } => self.replace(&member, with.as_deref()).map(done),
             Verb::Add { member, force } => self.add(Path::new(&member), false, force).map(done),
             Verb::ReAdd { member } => self.add(Path::new(&member), true, false).map(done),
             Verb::Check => self.command(Command::Scrub { repair: false }).map(done),
@@ -119,7 +117,7 @@ impl Served {
         })
     }
 
-    fn command(&self, command: Command) -> Result<(), Refusal> {
+    pub(super) fn command(&self, command: Command) -> Result<(), Refusal> {
         self.command_with(command, None)
     }
 
@@ -138,7 +136,7 @@ impl Served {
     }
 
     /// The member behind a path.
-    fn member(&self, path: &str) -> Result<MemberId, Refusal> {
+    pub(super) fn member(&self, path: &str) -> Result<MemberId, Refusal> {
         let status = self.status()?;
         find_member(&status, Path::new(path)).map(|member| member.member).ok_or_else(|| {
             let detail = Invocation::Detail { array: Some(self.name.clone()) };

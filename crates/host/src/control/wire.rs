@@ -64,6 +64,8 @@ pub enum Verb {
     Replace {
         /// Path.
         member: String,
+        /// That of the spare; any without it.
+        with: Option<String>,
     },
     /// Compare all redundancy.
     Check,

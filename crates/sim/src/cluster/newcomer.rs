@@ -123,17 +123,29 @@ impl Session {
 
     /// The client is gone before superblocks and view said that a member has all of its role.
     pub fn not_yet_regained(&mut self) {
-        let out = self.left_out();
-        for role in 0..self.scenario.params.nodes {
-            let found = content::superblock(self.disk(role));
-            let half = found.is_ok_and(|found| found.has(feature::RECOVERY_OFFSET));
-            let half = half || out.contains(&role);
-            if half && !self.dropped.contains(&role) {
+        for role in self.half_regained() {
+            if !self.dropped.contains(&role) {
                 self.lost.retain(|&lost| lost != role);
                 self.lost.push(role);
                 self.dropped.push(role);
             }
         }
+    }
+
+    /// Roles of which superblocks or view say that their members have not all of them.
+    fn half_regained(&self) -> Vec<u16> {
+        let out = self.left_out();
+        let half = |role: &u16| {
+            let found = content::superblock(self.disk(*role));
+            found.is_ok_and(|found| found.has(feature::RECOVERY_OFFSET)) || out.contains(role)
+        };
+        (0..self.scenario.params.nodes).filter(half).collect()
+    }
+
+    /// Have members that were replaced all that belongs to their roles?
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.dropped.is_empty() && (!self.mild || self.half_regained().is_empty())
     }
 
     /// The role of a member of the client.

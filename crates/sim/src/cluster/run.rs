@@ -69,7 +69,7 @@ fn run(scenario: Scenario, rng: Rng, trace: Trace) -> Result<Report, Failure> {
         session.start_client(&[], false)?;
         let last = number == lives.len();
         // Who has not all of his role yet is lost already.
-        let whole = last && session.dropped.is_empty();
+        let whole = last && session.is_whole();
         let troubles = if whole { troubles(&mut session, end) } else { Vec::new() };
         let cut = matches!(end, End::Crash | End::TakenOver | End::PowerCut)
             || !last && session.rng.percent(30);

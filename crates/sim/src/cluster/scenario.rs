@@ -157,11 +157,13 @@ impl Scenario {
             witnesses: if witnessed { aside.pick(&[1, 1, 2]) } else { 0 },
             whole_rings: aside.pick(&[None, Some(0), Some(0), Some(1), Some(1), Some(3)]),
             limited: aside.percent(50),
-            replaces: redundant && bitmap.is_some() && aside.percent(30),
+            replaces: false,
         };
-        scenario.spare |= scenario.replaces;
         // Volumes that carry nothing yet take all of the cluster key.
         scenario.limited &= !scenario.newcomer && !scenario.spare;
+        let marks = redundant && bitmap.is_some() && !scenario.limited;
+        scenario.replaces = marks && aside.percent(50);
+        scenario.spare |= scenario.replaces;
         if mutation == Some(Mutation::PretendGrant) {
             scenario.whole_rings = Some(0);
         }

@@ -1,0 +1,44 @@
+//! Replacing a member of a running array while it serves, by a spare. Over nodes the spare may be
+//! named, and becomes one if it is none.
+
+use std::path::Path;
+
+use braid_array::Refusal;
+use braid_array::action::Command;
+use braid_array::status::{MemberState, Status};
+
+use super::verbs::{Served, find_member};
+
+impl Served {
+    pub(super) fn replace(&self, member: &str, with: Option<&str>) -> Result<(), Refusal> {
+        let old = self.member(member)?;
+        let Some(with) = with else { return self.command(Command::Replace(old)) };
+        let Some(network) = self.network else {
+            let next = "add it as a spare if it is none, and replace without --with";
+            return Err(Refusal::new("which spare is used is chosen over nodes alone", next));
+        };
+        let status = self.status()?;
+        let known = find_member(&status, Path::new(with)).is_some();
+        if !known && status.degraded > 0 {
+            let next = "add it in the place of the member that is missing";
+            return Err(Refusal::new(format!("{} lacks members", self.name), next));
+        }
+        if !known {
+            self.add_node(with, &status, network, false, false)?;
+        }
+        let spare = self.spare(&self.status()?, with)?;
+        let replaced = self.command(Command::ReplaceWith { old, spare });
+        replaced.map_err(|Refusal { reason, next }| match known {
+            true => Refusal { reason, next },
+            // It was added, and may be of use as such.
+            false => Refusal { reason: format!("{reason} ({with} is a spare now)"), next },
+        })
+    }
+
+    fn spare(&self, status: &Status, with: &str) -> Result<braid_array::MemberId, Refusal> {
+        let found = find_member(status, Path::new(with));
+        let spare = found.filter(|found| found.state == MemberState::Spare);
+        let why = || Refusal::new(format!("{with} is no spare of {}", self.name), "name a spare");
+        spare.map(|spare| spare.member).ok_or_else(why)
+    }
+}
