@@ -262,7 +262,8 @@ messages! {
         /// The slot.
         slot: u16,
     }
-    /// Client: store what the node that is copied puts into a slot. Answer: `Ok`, when it is stored.
+    /// Client: store what the node that is copied puts into a slot. Answer: `Ok`, when that is
+    /// done.
     83 Take {
         /// Tag.
         tag: u32,

@@ -77,8 +77,8 @@ impl Keeper {
         Ok(())
     }
 
-    /// A spare to which the last member of this role was copied gets the role: it lacks no more than
-    /// the bitmap marks.
+    /// A spare to which the last member of this role was copied gets the role: it lacks no more
+    /// than the bitmap marks.
     ///
     /// # Errors
     /// Why it does not.

@@ -7,9 +7,9 @@
 //! ```
 //! The new node has a connection of its own, behind those to the members, and no part in anything
 //! that is written. The old one reads what belongs to a slice and puts it to the new one, which the
-//! client tells where to store it; nobody writes to the slice meanwhile. When they are exchanged the
-//! new one comes the way of a node that comes back (see [`rejoin`](super::rejoin)), and gets from the
-//! others what the bitmap marks.
+//! client tells where to store it; nobody writes to the slice meanwhile. When they are exchanged
+//! the new one comes the way of a node that comes back (see [`rejoin`](super::rejoin)), and gets
+//! from the others what the bitmap marks.
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -282,8 +282,7 @@ impl Client {
         if config.members.len() != usize::from(params.nodes) {
             return Err("the number of members is not that of the array".to_owned());
         }
-        let slice = params.wide.bytes;
-        let zeroes = Buf { offset: scratch.offset, len: slice };
+        let zeroes = Buf { offset: scratch.offset, len: params.wide.bytes };
         let (wide, narrow) = (0..pipeline.positions()).partition(|&p| p < params.wide.count);
         let space = Space::new(&pipeline).map_err(|error| error.to_string())?;
         let forced = (config.force || config.looks) && member::vouched_for(&config.members);
@@ -336,7 +335,7 @@ impl Client {
             waiting_work: VecDeque::new(),
             working: BTreeMap::new(),
             compares: BTreeMap::new(),
-            staging: Staging::new(behind(scratch, slice), slice),
+            staging: Staging::new(behind(scratch, zeroes.len), zeroes.len),
             zeroes,
             pipeline,
         };

@@ -1,6 +1,6 @@
 //! A member that is copied, and the node that is to take its place. Both have the same role in the
-//! same pipeline, and a connection of their own: behind those to the other nodes. Contents go from a
-//! slot for reads here to one there, and from that into the store when the client says where.
+//! same pipeline, and a connection of their own: behind those to the other nodes. Contents go from
+//! a slot for reads here to one there, and from that into the store when the client says where.
 
 use braid_array::{Buf, IoOp, Refusal, SECTOR_BYTES};
 
@@ -8,30 +8,9 @@ use super::ids::{ClientId, Violation};
 use super::out::{Flight, Out};
 use super::pipe::{Link, Pipe};
 use super::reads::within;
-use super::slot::ReadSlot;
+use super::slot::{ReadSlot, Take, Taking};
 use super::{Node, STORAGE};
 use crate::wire::Message;
-
-/// What a slot holds that comes from the node whose place this one is to take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Taking {
-    Nothing,
-    /// It came, and the client has not said yet where it belongs.
-    Placed,
-    /// The client has said, and it has not come yet.
-    Asked(Take),
-    /// It is being stored.
-    Storing,
-}
-
-/// Where something is to be stored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Take {
-    pub(super) tag: u32,
-    pub(super) slot: u16,
-    pub(super) sector: u64,
-    pub(super) bytes: u32,
-}
 
 impl Pipe {
     /// Among the neighbours: the other node of the same role.

@@ -23,12 +23,11 @@ use std::sync::Arc;
 use braid_array::fabric::PeerId;
 use braid_array::{Buf, MemberId};
 
-use super::copy::Taking;
 use super::ids::{ClientId, Violation};
 use super::journal::Journal;
 use super::out::Out;
 use super::part::{Part, Place};
-use super::slot::ReadSlot;
+use super::slot::{ReadSlot, Taking};
 use crate::pipeline::Pipeline;
 use crate::schedule::{Endpoint, Planner};
 use crate::set::{Imm, Mode, Roles, Set};

@@ -2,11 +2,10 @@
 
 use braid_array::{Buf, IoOp, SECTOR_BYTES};
 
-use super::copy::Taking;
 use super::ids::Violation;
 use super::out::{Flight, Out};
 use super::pipe::Pipe;
-use super::slot::{Ask, ReadSlot, Wanted};
+use super::slot::{Ask, ReadSlot, Taking, Wanted};
 use crate::digest::{UNIT_BYTES, digest, digest_bytes};
 use crate::wire::Message;
 

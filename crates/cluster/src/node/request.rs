@@ -2,10 +2,10 @@
 
 use braid_array::{IoOp, Refusal, SECTOR_BYTES};
 
-use super::copy::Take;
 use super::ids::{ClientId, Violation};
 use super::out::Flight;
 use super::reads::within;
+use super::slot::Take;
 use super::volumes::Held;
 use super::{Node, meta, volumes, votes};
 use crate::wire::{MAX_NAME_BYTES, Message, valid_volume_name};
@@ -71,8 +71,7 @@ impl Node {
             }
             _ => {}
         }
-        let held = self.clients.get(&id).and_then(|client| client.held.clone());
-        let held = held.ok_or(Violation("a request before OpenVolume"))?;
+        let held = self.held_by(id)?;
         let tag = match &message {
             Message::DeleteVolume { tag }
             | Message::RemoveVolume { tag }
@@ -107,6 +106,11 @@ impl Node {
             }
         }
         Ok(())
+    }
+
+    fn held_by(&self, id: ClientId) -> Result<Held, Violation> {
+        let held = self.clients.get(&id).and_then(|client| client.held.clone());
+        held.ok_or(Violation("a request before OpenVolume"))
     }
 
     fn open_volume(&mut self, name: &str, ask: volumes::Ask) -> Result<(), Violation> {

@@ -4,10 +4,9 @@
 use braid_array::{Action, Refusal};
 
 use super::Node;
-use super::copy::Taking;
 use super::ids::{ClientId, Violation};
 use super::pipe::{Giving, Link, Pipe};
-use super::slot::ReadSlot;
+use super::slot::{ReadSlot, Taking};
 use crate::wire::Message;
 
 impl Pipe {

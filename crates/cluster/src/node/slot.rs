@@ -33,3 +33,24 @@ pub(super) enum ReadSlot {
     /// The same, and the next one waits.
     Queued(Ask),
 }
+
+/// What a slot holds that comes from the node whose place this one is to take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Taking {
+    Nothing,
+    /// It came, and the client has not said yet where it belongs.
+    Placed,
+    /// The client has said, and it has not come yet.
+    Asked(Take),
+    /// It is being stored.
+    Storing,
+}
+
+/// Where something is to be stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Take {
+    pub(super) tag: u32,
+    pub(super) slot: u16,
+    pub(super) sector: u64,
+    pub(super) bytes: u32,
+}

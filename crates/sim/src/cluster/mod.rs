@@ -7,8 +7,8 @@
 //! and in the end compares everything with what lies on the volumes ([`content`]). At times another
 //! array lives on the same nodes ([`guest`]), a client goes on whose array was taken over
 //! ([`zombie`]), another node takes the place of a lost one ([`newcomer`]) or of one that serves
-//! ([`replacement`]), more nodes go away than the array can do without ([`away`]), nodes vote that hold
-//! nothing ([`witness`]), or a byte changes on a volume ([`rot`]).
+//! ([`replacement`]), more nodes go away than the array can do without ([`away`]), nodes vote that
+//! hold nothing ([`witness`]), or a byte changes on a volume ([`rot`]).
 
 mod absent;
 mod away;

@@ -9,7 +9,7 @@ use super::session::{Session, VOLUME};
 /// The command that begins it.
 const REPLACE: CommandId = CommandId(5);
 /// Why the old one goes.
-pub(super) const REPLACED: &str = "was replaced";
+const REPLACED: &str = "was replaced";
 
 impl Session {
     /// At times a member is to be replaced by the spare, if there is one; and at times, whatever it
@@ -24,6 +24,27 @@ impl Session {
             self.restart_spare();
         } else if self.rng.below(3000) < 1 {
             self.cut_spare_off();
+        }
+    }
+
+    /// The client goes on without a member.
+    pub(super) fn gone_without(&mut self, role: u16, reason: &str) {
+        if reason == REPLACED && !self.troubled {
+            (self.troubled, self.mild) = (true, true);
+        }
+        self.half_synced |= self.suspects.any();
+        self.dead = true;
+        self.dropped.push(role);
+        if !self.lost.contains(&role) {
+            self.lost.push(role);
+        }
+    }
+
+    /// How many events a life goes on for one that is being replaced.
+    pub(super) fn patience(&mut self) -> u32 {
+        match self.scenario.replaces {
+            true => self.rng.pick(&[0, 2_000, 50_000]),
+            false => 0,
         }
     }
 

@@ -353,10 +353,7 @@ fn live(
     let mut linger: u32 = session.rng.pick(&[0, 20, 200, 1000]);
     let mut scrub_at = session.rng.percent(25).then(|| session.rng.below(requests + 1));
     let mut pause = Pause::draw(session);
-    let mut patience: u32 = match session.scenario.replaces {
-        true => session.rng.pick(&[0, 2_000, 50_000]),
-        false => 0,
-    };
+    let mut patience = session.patience();
     loop {
         if scrub_at.take_if(|at| *at <= submitted).is_some() {
             let repair = session.rng.percent(50);

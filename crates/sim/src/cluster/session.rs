@@ -14,7 +14,6 @@ use super::content::{self, Layout};
 use super::guest::{self, Guest};
 use super::newcomer::{ADD, Newcomer};
 use super::process::{Process, Stored};
-use super::replacement::REPLACED;
 use super::scenario::Scenario;
 use super::spare::SPARE;
 use super::suspects::{Map, Suspects};
@@ -80,7 +79,7 @@ pub struct Session {
     pub newcomer: Option<Newcomer>,
     /// A node that is a spare, or is to be one.
     pub spare: Option<Newcomer>,
-    /// Roles of nodes that are lost in this life, or are to be.
+    /// Roles of nodes that are to be lost in this life.
     pub planned: Vec<u16>,
     /// Nothing broke but that members were replaced.
     pub mild: bool,
@@ -566,15 +565,7 @@ impl Session {
             && process == self.client
             && let Some(role) = self.role_of(*member)
         {
-            if reason == REPLACED && !self.troubled {
-                (self.troubled, self.mild) = (true, true);
-            }
-            self.half_synced |= self.suspects.any();
-            self.dead = true;
-            self.dropped.push(role);
-            if !self.lost.contains(&role) {
-                self.lost.push(role);
-            }
+            self.gone_without(role, reason);
         }
         if let ArrayEvent::MemberActive(member) = event
             && process == self.client
