@@ -23,6 +23,12 @@ impl Pipe {
         if role == self.role { self.beside() } else { role }
     }
 
+    /// Is it connected to no node of another role?
+    pub(super) fn is_unconnected(&self) -> bool {
+        let others = self.neighbours.iter().take(usize::from(self.beside()));
+        others.map(|other| other.link).all(|link| link == Link::Absent)
+    }
+
     fn is_beside_another(&self) -> bool {
         matches!(self.neighbours[usize::from(self.beside())].link, Link::Up(_))
     }

@@ -169,9 +169,11 @@ impl Node {
         let client = client.filter(|client| client.vote.is_some_and(|(of, _)| of == array));
         let pipe = client.and_then(|client| client.pipe.as_mut()).ok_or(stranger)?;
         // One that comes back may be here before the client has told of it.
+        // To one that is copied to nobody else is connected yet.
+        let copied = role == pipe.role && pipe.is_unconnected();
         let at = pipe.neighbour(role);
         let link = pipe.neighbours.get(usize::from(at)).map(|neighbour| neighbour.link);
-        if role > pipe.role || !matches!(link, Some(Link::Absent | Link::Lost)) {
+        if role >= pipe.role && !copied || !matches!(link, Some(Link::Absent | Link::Lost)) {
             return Err(stranger);
         }
         pipe.neighbours[usize::from(at)].link = Link::Up(peer);

@@ -91,7 +91,7 @@ fn run(scenario: Scenario, rng: Rng, trace: Trace) -> Result<Report, Failure> {
                 session.fence()?;
             }
             // What a member lacks is lost with what the others were writing.
-            End::PowerCut if !session.dropped.is_empty() => session.crash(),
+            End::PowerCut if !session.is_whole() => session.crash(),
             End::PowerCut => power_cut(&mut session),
         }
     }

@@ -50,12 +50,17 @@ fn clients_that_break_the_rules_are_hung_up() {
         let name = "v".to_owned();
         array.world.send(peer, &Message::OpenVolume { tag: 1, name, write: true });
     });
-    for roles in [&[0][..], &[5], &[1, 1]] {
+    for roles in [&[5][..], &[1, 1]] {
         is_violation(|array, peer| {
             let peer_address = |&role: &u16| PeerAddress { role, address: "1".into(), ring: 0 };
             let peers = roles.iter().map(peer_address).collect();
             array.world.send(peer, &Message::Connect { tag: 1, peers });
         });
+    }
+    let copy = Message::Copy { slot: 0, sector: 16, bytes: 512, into: 4096 };
+    let take = |bytes| Message::Take { tag: 1, slot: 0, sector: 16, bytes };
+    for message in [copy, take(0), take(1 << 30), take(100)] {
+        is_violation(|array, peer| array.world.send(peer, &message));
     }
     is_violation(|array, peer| {
         let far = PeerAddress { role: 1, address: "a".repeat(260), ring: 0 };
