@@ -8,16 +8,19 @@
 //! array lives on the same nodes ([`guest`]), a client goes on whose array was taken over
 //! ([`zombie`]), another node takes the place of a lost one ([`newcomer`]), more
 //! nodes go away than the array can do without ([`away`]), nodes vote that hold
-//! nothing ([`witness`]), or a byte changes on a volume ([`rot`]).
+//! nothing ([`witness`]), or a byte changes on a volume ([`rot`]). Lives end at a [`moment`] that is
+//! drawn, and clients come for a [`brief`] time alone.
 
 mod absent;
 mod away;
+mod brief;
 pub mod claims;
 pub mod content;
 pub mod fabric;
 mod fence;
 pub mod guest;
 pub mod io;
+mod moment;
 pub mod newcomer;
 pub mod process;
 mod replay;

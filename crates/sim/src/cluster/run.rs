@@ -7,6 +7,7 @@ use braid_array::{Instant, Machine};
 use braid_cluster::client::NODE_TIMEOUT_MS;
 use braid_cluster::journal::HEADERS_BYTES;
 
+use super::moment::Moment;
 use super::scenario::{End, Scenario};
 use super::session::Session;
 use super::world::Mutation;
@@ -71,16 +72,21 @@ fn run(scenario: Scenario, rng: Rng, trace: Trace) -> Result<Report, Failure> {
         let troubles = if last { troubles(&mut session, end) } else { Vec::new() };
         let cut = matches!(end, End::Crash | End::TakenOver | End::PowerCut)
             || !last && session.rng.percent(30);
-        live(&mut session, troubles, cut)?;
+        let moment = match end {
+            _ if cut => cut_off(&mut session),
+            End::Loss => Moment::of_a_loss(&session),
+            _ => Moment::never(),
+        };
+        let died = live(&mut session, troubles, moment)?;
         match end {
-            // Losses do not spare the client.
-            End::Loss if session.rng.percent(20) => session.crash(),
             End::PowerCut if last => fall_short(&mut session)?,
             End::Loss if session.may_go_on() && session.rng.percent(60) => {
                 session.go_on_with_witnesses()?;
-                live(&mut session, Vec::new(), false)?;
+                live(&mut session, Vec::new(), Moment::never())?;
                 settle(&mut session)?;
             }
+            // Losses do not spare the client.
+            End::Loss if died || session.rng.percent(20) => session.crash(),
             _ if last => settle(&mut session)?,
             End::Stop | End::Loss => stop(&mut session)?,
             End::Crash => session.crash(),
@@ -92,6 +98,9 @@ fn run(scenario: Scenario, rng: Rng, trace: Trace) -> Result<Report, Failure> {
         }
     }
     session.not_yet_regained();
+    if !session.world.processes[session.client].alive && session.rng.percent(40) {
+        session.brief_clients()?;
+    }
     // Where sums were never right, nobody starts it without a member.
     let vouched = session.scenario.dirty && session.half_synced;
     if !session.rebuilding().is_empty() && !session.failed && !vouched {
@@ -115,7 +124,7 @@ fn rebuild_on(session: &mut Session) -> Result<(), Failure> {
     let missing: Vec<u16> =
         session.dropped.iter().copied().filter(|role| !begun.contains(role)).collect();
     session.start_client(&missing, false)?;
-    live(session, Vec::new(), false)?;
+    live(session, Vec::new(), Moment::never())?;
     settle(session)?;
     let left = session.rebuilding();
     // What cannot be read keeps a rebuild from its end.
@@ -175,7 +184,7 @@ fn revive(session: &mut Session) -> Result<(), Failure> {
     session.half_synced = false;
     let late = session.some_are_late();
     session.start_client(late.as_slice(), false)?;
-    live(session, Vec::new(), false)?;
+    live(session, Vec::new(), Moment::never())?;
     if let Some(role) = late {
         session.come_late(role)?;
     }
@@ -271,6 +280,7 @@ fn inject(session: &mut Session, trouble: Trouble) {
         return session.world.freeze(session.nodes[usize::from(role)], nanos);
     }
     session.drop_guest();
+    session.signs.lost += 1;
     (session.troubled, session.left) = (true, true);
     session.half_synced |= session.syncing();
     match trouble {
@@ -317,19 +327,22 @@ fn cut(session: &mut Session, a: usize, b: usize) {
     }
 }
 
-/// Requests and troubles; `cut` ends it at any moment.
+fn cut_off(session: &mut Session) -> Moment {
+    let events = 40 * u64::from(session.scenario.params.nodes);
+    Moment::of_a_cut(session, session.scenario.requests * events)
+}
+
+/// Requests and troubles. Has that moment come that ends it?
 fn live(
     session: &mut Session,
     mut troubles: Vec<(u64, Trouble)>,
-    cut: bool,
-) -> Result<(), Failure> {
+    mut moment: Moment,
+) -> Result<bool, Failure> {
     let sectors = session.layout.sectors();
     let mut workload = Workload::new(session.rng.fork(), sectors, 8);
     workload.largest(session.scenario.largest_sectors.min(sectors));
     let requests = session.scenario.requests;
     let mut submitted = 0;
-    let events = 40 * u64::from(session.scenario.params.nodes);
-    let mut left = cut.then(|| session.rng.between(1, requests * events));
     // How long a trouble waits for the moment it comes in.
     let hold = session.rng.pick(&[50, 90, 98]);
     let mut linger = session.rng.pick(&[0, 20, 200, 1000]);
@@ -364,17 +377,16 @@ fn live(
         let done = submitted == requests && session.in_flight() == 0 && troubles.is_empty();
         if done {
             if linger == 0 {
-                return Ok(());
+                return Ok(false);
             }
             linger -= 1;
         }
-        if left == Some(0) {
-            return Ok(());
+        if moment.is_now(session, submitted) {
+            return Ok(true);
         }
-        left = left.map(|left| left - 1);
         if !session.step()? {
             match done {
-                true => return Ok(()),
+                true => return Ok(false),
                 false if pauses => pause.is_over(),
                 false if troubles.is_empty() => {
                     return Err(Failure("nothing is due, and no request is taken".to_owned()));
@@ -536,7 +548,7 @@ fn fall_short(session: &mut Session) -> Result<(), Failure> {
     } else if let Some(whole) = whole {
         session.suspects.only(whole);
     }
-    live(session, Vec::new(), false)?;
+    live(session, Vec::new(), Moment::never())?;
     settle(session)
 }
 

@@ -159,6 +159,8 @@ pub struct World {
     pub watch: Watch,
     /// Events handled.
     pub steps: u64,
+    /// How often a process was told that something is durable.
+    pub durable: u64,
     pub(super) rng: Rng,
     pub(super) clock: Clock<Due>,
     /// How it behaves; it may change at any moment.
@@ -184,6 +186,7 @@ impl World {
             trace,
             watch: Watch::default(),
             steps: 0,
+            durable: 0,
             rng,
             clock,
             temper,
