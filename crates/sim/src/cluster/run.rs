@@ -1,12 +1,15 @@
 //! A seed from beginning to end: clients come, write and go, things break, and in the end
 //! everything that was acknowledged must be there.
 
+use std::collections::BTreeSet;
+
 use braid_array::events::ArrayEvent;
-use braid_array::{Instant, Machine};
+use braid_array::Machine;
 
 use braid_cluster::client::NODE_TIMEOUT_MS;
 use braid_cluster::journal::HEADERS_BYTES;
 
+use super::lull::Lull;
 use super::moment::Moment;
 use super::scenario::{End, Scenario};
 use super::session::Session;
@@ -79,11 +82,15 @@ fn run(scenario: Scenario, rng: Rng, trace: Trace) -> Result<Report, Failure> {
         };
         let died = live(&mut session, troubles, moment)?;
         match end {
+            End::PowerCut if last && session.scenario.journal_bytes == 0 => {
+                fall_short_unrecorded(&mut session)?;
+            }
             End::PowerCut if last => fall_short(&mut session)?,
             End::Loss if session.may_go_on() && session.rng.percent(60) => {
-                session.go_on_with_witnesses()?;
-                live(&mut session, Vec::new(), Moment::never())?;
-                settle(&mut session)?;
+                if !go_on(&mut session, died)? {
+                    let trace = &session.world.trace;
+                    return Ok(Report { trace_hash: trace.hash(), events: trace.events() });
+                }
             }
             // Losses do not spare the client.
             End::Loss if died || session.rng.percent(20) => session.crash(),
@@ -112,6 +119,25 @@ fn run(scenario: Scenario, rng: Rng, trace: Trace) -> Result<Report, Failure> {
     reckon(&mut session)?;
     let trace = &session.world.trace;
     Ok(Report { trace_hash: trace.hash(), events: trace.events() })
+}
+
+/// The client dies, and the next one goes on with nodes and witnesses that are left. False when
+/// that is all that can be looked at.
+fn go_on(session: &mut Session, died: bool) -> Result<bool, Failure> {
+    session.crash();
+    session.drop_guest();
+    if session.rng.percent(60) && session.those_behind_serve(!died)? {
+        return Ok(false);
+    }
+    session.go_on_with_witnesses()?;
+    live(session, Vec::new(), Moment::never())?;
+    if session.rng.percent(50) {
+        settle(session)?;
+        return Ok(true);
+    }
+    // All are told who is left out.
+    session.crash();
+    Ok(!session.those_behind_serve(true)?)
 }
 
 /// The client died while a newcomer was being rebuilt: the next one goes on with that.
@@ -169,6 +195,7 @@ fn revive(session: &mut Session) -> Result<(), Failure> {
     let nodes = session.nodes.clone();
     let dead = (0u16..).zip(nodes).filter(|&(_, node)| !session.world.processes[node].alive);
     let dead: Vec<u16> = dead.map(|(role, _)| role).collect();
+    let unnoticed = !dead.is_empty() && !session.world.processes[session.client].alive;
     for role in dead {
         session.reboot(role);
     }
@@ -179,7 +206,8 @@ fn revive(session: &mut Session) -> Result<(), Failure> {
     session.lost = session.left_out();
     session.lost.extend(&session.dropped);
     session.dead = !session.lost.is_empty();
-    session.troubled = session.dead;
+    // A client that died just before may not have noticed; the next one goes on without them.
+    session.troubled = session.dead || unnoticed;
     session.failed = false;
     session.half_synced = false;
     let late = session.some_are_late();
@@ -347,7 +375,7 @@ fn live(
     let hold = session.rng.pick(&[50, 90, 98]);
     let mut linger = session.rng.pick(&[0, 20, 200, 1000]);
     let mut scrub_at = session.rng.percent(25).then(|| session.rng.below(requests + 1));
-    let mut pause = Pause::draw(session);
+    let mut lull = Lull::draw(session);
     loop {
         if scrub_at.take_if(|at| *at <= submitted).is_some() {
             let repair = session.rng.percent(50);
@@ -366,11 +394,11 @@ fn live(
             inject(session, trouble);
             session.outputs()?;
         }
-        let pauses = pause.is_now(session, submitted);
+        let pauses = lull.is_now(session, submitted);
         while !pauses && submitted < requests && session.submit(&mut workload) {
             submitted += 1;
             session.outputs()?;
-            if pause.is_now(session, submitted) {
+            if lull.is_now(session, submitted) {
                 break;
             }
         }
@@ -387,43 +415,13 @@ fn live(
         if !session.step()? {
             match done {
                 true => return Ok(false),
-                false if pauses => pause.is_over(),
+                false if pauses => lull.is_over(),
                 false if troubles.is_empty() => {
                     return Err(Failure("nothing is due, and no request is taken".to_owned()));
                 }
                 false => {}
             }
         }
-    }
-}
-
-/// Now and then nothing is asked for, for so long that clients give memory back.
-struct Pause {
-    /// Before which request it begins.
-    at: Option<u64>,
-    millis: u64,
-    until: Option<Instant>,
-}
-
-impl Pause {
-    /// Drawn aside: seeds without one are what they would be if there were none.
-    fn draw(session: &Session) -> Self {
-        let mut aside = Rng::new(session.rng.clone().next());
-        let at = aside.percent(30).then(|| aside.below(session.scenario.requests));
-        Self { at, millis: aside.between(4_000, 12_000), until: None }
-    }
-
-    fn is_now(&mut self, session: &Session, submitted: u64) -> bool {
-        let now = session.world.now();
-        if self.at.take_if(|at| *at <= submitted).is_some() {
-            self.until = Some(now.plus_millis(self.millis));
-        }
-        self.until.is_some_and(|until| now < until)
-    }
-
-    /// Nothing happens any more.
-    const fn is_over(&mut self) {
-        self.until = None;
     }
 }
 
@@ -527,6 +525,40 @@ fn power_cut(session: &mut Session) {
     }
 }
 
+/// Everything loses power, and not all nodes come back. Without journals nobody knows then what the
+/// others held of what was being written: a client that serves says that nothing was.
+fn fall_short_unrecorded(session: &mut Session) -> Result<(), Failure> {
+    power_cut(session);
+    let Session { scenario, rng, lost, .. } = session;
+    let gone = scenario.more_losses(rng, lost);
+    session.world.note(&[54], || format!("NEVER BACK {gone:?}, NO JOURNALS"));
+    never_back(session, &gone);
+    let before = (session.lost.clone(), session.dropped.clone());
+    session.unforced = !session.lacks_votes();
+    let vouched = !session.unforced;
+    session.start_client(&gone, false)?;
+    session.unforced = false;
+    if session.is_refused()? {
+        (session.lost, session.dropped) = before;
+        session.crash();
+        return Ok(());
+    }
+    if !vouched && session.scenario.params.family.has_parities() {
+        session.suspects.only(BTreeSet::new());
+    }
+    live(session, Vec::new(), Moment::never())?;
+    settle(session)
+}
+
+fn never_back(session: &mut Session, gone: &[u16]) {
+    for &role in gone {
+        session.world.kill(session.nodes[usize::from(role)]);
+        (session.dead, session.troubled) = (true, true);
+        session.lost.push(role);
+        session.dropped.push(role);
+    }
+}
+
 /// Everything loses power, and not all nodes come back. What journals hold makes up for that: what
 /// was made durable is there, and every slice-set is old or new; but where whole stripes are not
 /// recorded and were being written, what is lost of them.
@@ -536,12 +568,7 @@ fn fall_short(session: &mut Session) -> Result<(), Failure> {
     let Session { scenario, rng, lost, .. } = session;
     let gone = if rng.percent(70) { scenario.more_losses(rng, lost) } else { Vec::new() };
     session.world.note(&[54], || format!("NEVER BACK {gone:?}"));
-    for &role in &gone {
-        session.world.kill(session.nodes[usize::from(role)]);
-        (session.dead, session.troubled) = (true, true);
-        session.lost.push(role);
-        session.dropped.push(role);
-    }
+    never_back(session, &gone);
     session.start_client(&gone, false)?;
     if session.soft {
         session.suspects.resynced();
@@ -622,15 +649,6 @@ fn read_back(session: &mut Session, missing: &[u16]) -> Result<(), Failure> {
     let told =
         |Failure(what): Failure| Failure(format!("read back without nodes {missing:?}: {what}"));
     session.start_client(missing, true)?;
-    let mut sweep = Workload::sweep(session.layout.sectors());
-    sweep.largest(session.scenario.largest_sectors);
-    while sweep.more() || session.waits() || session.in_flight() > 0 {
-        while (sweep.more() || session.waits()) && session.submit(&mut sweep) {
-            session.outputs().map_err(told)?;
-        }
-        if !session.step().map_err(told)? && session.waits() {
-            return Err(told(Failure("nothing is due, and no read is taken".to_owned())));
-        }
-    }
+    session.read_everything().map_err(told)?;
     stop(session).map_err(told)
 }

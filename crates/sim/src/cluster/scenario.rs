@@ -19,7 +19,7 @@ pub enum End {
     Crash,
     /// Another client takes the array over at any moment, while this one is at work.
     TakenOver,
-    /// Everything loses power. At the end, with journals, not all nodes may come back.
+    /// Everything loses power. At the end not all nodes may come back.
     PowerCut,
     /// Nodes or connections are lost; the array serves on, reads only. There is no life after.
     Loss,
@@ -127,6 +127,7 @@ impl Scenario {
         let witnessed = redundant && nodes <= 8 && (mirror || aside.percent(25));
         lives.push(match redundant && (mirror || rng.percent(50)) {
             _ if journal && (rng.percent(50) || looked_for) => End::PowerCut,
+            _ if redundant && !forgets && aside.percent(6) => End::PowerCut,
             true => End::Loss,
             false => End::Stop,
         });
