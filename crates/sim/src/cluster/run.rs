@@ -105,8 +105,14 @@ fn run(scenario: Scenario, rng: Rng, trace: Trace) -> Result<Report, Failure> {
         }
     }
     session.not_yet_regained();
-    if !session.world.processes[session.client].alive && session.rng.percent(40) {
-        session.brief_clients()?;
+    if !session.world.processes[session.client].alive {
+        if session.rng.percent(60) {
+            quiet(&mut session)?;
+            session.not_yet_told();
+        }
+        if session.rng.percent(40) {
+            session.brief_clients()?;
+        }
     }
     // Where sums were never right, nobody starts it without a member.
     let vouched = session.scenario.dirty && session.half_synced;
