@@ -3,19 +3,24 @@
 
 use braid_array::status::ArrayState;
 
+use super::moment::Moment;
 use super::session::Session;
 use crate::world::Failure;
 
+/// Of one that makes nothing durable, but asks on and on for nodes that are away.
+const MAX_STEPS: u64 = 3000;
+
 impl Session {
-    /// Some come and go, one after the other, nobody vouching for anything.
+    /// Some come and go, one after the other, nobody vouching for anything. With `all`, they reach
+    /// all nodes that are there.
     ///
     /// # Errors
     /// One does what it must not.
-    pub(super) fn brief_clients(&mut self) -> Result<(), Failure> {
+    pub(super) fn brief_clients(&mut self, all: bool) -> Result<(), Failure> {
         for _ in 0..self.rng.between(1, 3) {
             let Self { scenario, rng, lost, .. } = self;
             let mut away = lost.clone();
-            if rng.percent(50) {
+            if !all && rng.percent(50) {
                 away.extend(scenario.more_losses(rng, lost));
             }
             self.world.note(&[62], || format!("BRIEF CLIENT without {away:?}"));
@@ -27,9 +32,11 @@ impl Session {
                 // Not even superblocks say that there are enough members.
                 return Ok(());
             }
-            let most = self.rng.pick(&[20, 100, 600]);
-            for _ in 0..self.rng.below(most) {
-                self.step()?;
+            let mut moment = Moment::of_a_brief_client(self);
+            for _ in 0..MAX_STEPS {
+                if moment.is_now(self, 0) || !self.step()? {
+                    break;
+                }
             }
             let client = self.world.processes[self.client].client();
             if client.status().state == ArrayState::Failed {

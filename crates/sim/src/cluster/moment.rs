@@ -60,13 +60,23 @@ impl Moment {
     /// Of a life in which nodes are lost: at times the client dies just then.
     pub(super) fn of_a_loss(session: &Session) -> Self {
         let mut aside = aside(session);
-        if aside.percent(60) {
+        if aside.percent(45) {
             return Self { wait: None, left: None };
         }
-        let (requests, skip) = (0, aside.pick(&[0, 0, 1, 2]));
+        let (requests, skip) = (0, aside.pick(&[0, 1, 1, 2]));
         let wait = Some(Wait { sign: Sign::Lost, requests, skip, before: None });
-        let most = aside.pick(&[10, 60, 400]);
+        let most = aside.pick(&[1, 4, 30, 300]);
         Self { wait, left: Some(aside.below(most)) }
+    }
+
+    /// Of a client that comes for a short while: after it, or somebody, has made a few things
+    /// durable.
+    pub(super) fn of_a_brief_client(session: &mut Session) -> Self {
+        let most = 7 * u64::from(session.scenario.params.nodes);
+        let (sign, requests) = (Sign::Durable, 0);
+        let wait = Some(Wait { sign, requests, skip: session.rng.below(most), before: None });
+        let most = session.rng.pick(&[1, 4, 30, 300]);
+        Self { wait, left: Some(session.rng.below(most)) }
     }
 
     /// Of a life that goes on to its end.

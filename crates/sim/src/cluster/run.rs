@@ -96,12 +96,18 @@ fn run(scenario: Scenario, rng: Rng, trace: Trace) -> Result<Report, Failure> {
             End::Loss if died || session.rng.percent(20) => session.crash(),
             _ if last => settle(&mut session)?,
             End::Stop | End::Loss => stop(&mut session)?,
-            End::Crash => session.crash(),
+            End::Crash => {
+                session.crash();
+                after_a_crash(&mut session)?;
+            }
             End::TakenOver => {
                 session.leave_running();
                 session.fence()?;
             }
-            End::PowerCut => power_cut(&mut session),
+            End::PowerCut => {
+                power_cut(&mut session);
+                after_a_crash(&mut session)?;
+            }
         }
     }
     session.not_yet_regained();
@@ -111,7 +117,7 @@ fn run(scenario: Scenario, rng: Rng, trace: Trace) -> Result<Report, Failure> {
             session.not_yet_told();
         }
         if session.rng.percent(40) {
-            session.brief_clients()?;
+            session.brief_clients(false)?;
         }
     }
     // Where sums were never right, nobody starts it without a member.
@@ -125,6 +131,14 @@ fn run(scenario: Scenario, rng: Rng, trace: Trace) -> Result<Report, Failure> {
     reckon(&mut session)?;
     let trace = &session.world.trace;
     Ok(Report { trace_hash: trace.hash(), events: trace.events() })
+}
+
+/// At times those who come next do not get far.
+fn after_a_crash(session: &mut Session) -> Result<(), Failure> {
+    match session.rng.percent(30) {
+        true => session.brief_clients(true),
+        false => Ok(()),
+    }
 }
 
 /// The client dies, and the next one goes on with nodes and witnesses that are left. False when
@@ -271,6 +285,11 @@ fn losses(session: &mut Session, end: End) -> Vec<(u64, Trouble)> {
             troubles.push((rng.below(scenario.requests), Trouble::BadSectors(node)));
         }
     }
+    if end == End::PowerCut && scenario.journal_bytes > 0 && rng.percent(40) {
+        // It comes back, if there is time, and what it had recorded counts no more.
+        let cut = scenario.more_losses(rng, &lost).into_iter().take(1);
+        troubles.extend(cut.map(|node| (rng.below(scenario.requests), Trouble::Cut(node))));
+    }
     if end != End::Loss {
         return troubles;
     }
@@ -284,8 +303,8 @@ fn losses(session: &mut Session, end: End) -> Vec<(u64, Trouble)> {
         let swapped: Vec<Vec<u16>> = ends.iter().map(swapped).collect();
         let either = swapped.iter().all(|end| scenario.survives(end));
         let trouble = match rng.below(10) {
-            0..6 => Trouble::Kill(node),
-            6 => Trouble::Cut(node),
+            0..4 => Trouble::Kill(node),
+            4..7 => Trouble::Cut(node),
             7 => Trouble::Hang(node),
             _ if either => {
                 ends.extend(swapped);
@@ -575,6 +594,7 @@ fn fall_short(session: &mut Session) -> Result<(), Failure> {
     let gone = if rng.percent(70) { scenario.more_losses(rng, lost) } else { Vec::new() };
     session.world.note(&[54], || format!("NEVER BACK {gone:?}"));
     never_back(session, &gone);
+    after_a_crash(session)?;
     session.start_client(&gone, false)?;
     if session.soft {
         session.suspects.resynced();

@@ -171,6 +171,10 @@ impl Scenario {
             scenario.params.stripes = scenario.params.stripes.min(2);
             scenario.largest_sectors = (2 * stripe).clamp(8, 512);
         }
+        if journal && aside.percent(40) {
+            // Little room: what is recorded lies upon one another.
+            scenario.params.stripes = scenario.params.stripes.min(2);
+        }
         // Who was lost before all sums fit, and is given back what was lost, may get anything.
         scenario.bad_sectors &= !scenario.dirty || !scenario.lives.ends_with(&[End::PowerCut]);
         scenario
