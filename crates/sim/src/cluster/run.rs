@@ -25,6 +25,9 @@ use crate::world::Failure;
 /// A rebuild takes less, nodes that die on its way included.
 const REBUILD_MILLIS: u64 = 60_000;
 
+/// Who lost no more than a connection is back by then.
+const RETURN_MILLIS: u64 = 4_000;
+
 /// How to run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
@@ -81,6 +84,10 @@ fn run(scenario: Scenario, rng: Rng, trace: Trace) -> Result<Report, Failure> {
             _ => Moment::never(),
         };
         let died = live(&mut session, troubles, moment)?;
+        if died && end == End::Loss && session.rng.percent(50) {
+            // It was its link that failed.
+            session.world.lose_what_is_under_way(session.client);
+        }
         match end {
             End::PowerCut if last && session.scenario.journal_bytes == 0 => {
                 fall_short_unrecorded(&mut session)?;
@@ -144,6 +151,11 @@ fn after_a_crash(session: &mut Session) -> Result<(), Failure> {
 /// The client dies, and the next one goes on with nodes and witnesses that are left. False when
 /// that is all that can be looked at.
 fn go_on(session: &mut Session, died: bool) -> Result<bool, Failure> {
+    if !died && session.rng.percent(50) {
+        let until = session.world.now().plus_millis(RETURN_MILLIS);
+        session.world.wake_at(until);
+        while session.world.now() < until && session.step()? {}
+    }
     session.crash();
     session.drop_guest();
     if session.rng.percent(60) && session.those_behind_serve(!died)? {
@@ -333,6 +345,7 @@ fn inject(session: &mut Session, trouble: Trouble) {
         return session.world.freeze(session.nodes[usize::from(role)], nanos);
     }
     session.drop_guest();
+    session.freeze_a_witness();
     session.signs.lost += 1;
     (session.troubled, session.left) = (true, true);
     session.half_synced |= session.syncing();

@@ -97,6 +97,15 @@ impl Session {
         }
     }
 
+    /// Where a node is lost, others may be slow.
+    pub(super) fn freeze_a_witness(&mut self) {
+        if !self.witnesses.is_empty() && self.rng.percent(30) {
+            let number = self.rng.below(self.witnesses.len() as u64) as usize;
+            let nanos = self.rng.between(1, 1000 * NODE_TIMEOUT_MS) * 900;
+            self.world.freeze(self.witnesses[number], nanos);
+        }
+    }
+
     /// Is it known what the array holds, so that the next client may go on with what is there?
     pub(super) fn may_go_on(&self) -> bool {
         !self.witnesses.is_empty() && !self.failed && !self.half_synced && !self.scenario.dirty
