@@ -142,7 +142,9 @@ impl World {
                 let result = self.perform(process, member, op, mark).map(|()| Outcome::Done);
                 self.durable += u64::from(matches!(
                     op,
-                    IoOp::Flush | IoOp::Write { fua: true, .. } | IoOp::WriteZeroes { fua: true, .. }
+                    IoOp::Flush
+                        | IoOp::Write { fua: true, .. }
+                        | IoOp::WriteZeroes { fua: true, .. }
                 ));
                 if let Err(error) = result {
                     self.note(&[14, io.0], || format!("process {process} {op:?} FAILS: {error:?}"));

@@ -33,6 +33,7 @@ pub mod session;
 mod spare;
 mod start;
 pub mod suspects;
+mod troubles;
 mod votes;
 pub mod watch;
 pub mod witness;
