@@ -8,8 +8,8 @@
 //! array lives on the same nodes ([`guest`]), a client goes on whose array was taken over
 //! ([`zombie`]), another node takes the place of a lost one ([`newcomer`]), more
 //! nodes go away than the array can do without ([`away`]), nodes vote that hold
-//! nothing ([`witness`]), or a byte changes on a volume ([`rot`]). Lives end at a [`moment`] that is
-//! drawn, and clients come for a [`brief`] time alone.
+//! nothing ([`witness`]), or a byte changes on a volume ([`rot`]). Lives end at a drawn [`moment`],
+//! have their [`lull`]s, and some clients come for a [`brief`] time.
 
 mod absent;
 mod away;

@@ -135,8 +135,8 @@ impl Session {
         }
     }
 
-    /// The client is gone before any superblock or view said that a node was lost: whoever comes next
-    /// may rely on what that one has.
+    /// The client is gone before any superblock or view said that a node was lost: whoever comes
+    /// next may rely on what that one has.
     pub(super) fn not_yet_told(&mut self) {
         let out = self.left_out();
         let superblocks: Vec<Superblock> =
