@@ -17,6 +17,10 @@ impl Session {
     /// # Errors
     /// One does what it must not.
     pub(super) fn brief_clients(&mut self, all: bool) -> Result<(), Failure> {
+        // Newcomers whom not all superblocks name are nobody's members yet.
+        if !self.rebuilding().is_empty() {
+            return Ok(());
+        }
         for _ in 0..self.rng.between(1, 3) {
             let Self { scenario, rng, lost, .. } = self;
             let mut away = lost.clone();

@@ -171,6 +171,10 @@ impl Scenario {
             scenario.params.stripes = scenario.params.stripes.min(2);
             scenario.largest_sectors = (2 * stripe).clamp(8, 512);
         }
+        if !journal && scenario.lives.ends_with(&[End::PowerCut]) {
+            // Nothing is rebuilt from sums that may not fit.
+            (scenario.newcomer, scenario.spare, scenario.bad_sectors) = (false, false, false);
+        }
         if journal && aside.percent(40) {
             // Little room: what is recorded lies upon one another.
             scenario.params.stripes = scenario.params.stripes.min(2);
