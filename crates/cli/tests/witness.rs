@@ -94,6 +94,36 @@ fn a_member_that_missed_writes_is_not_started_with_the_witness() {
 }
 
 #[test]
+fn a_member_is_not_replaced_while_its_vote_is_needed() {
+    let Mirror { lab, nodes, all: _, witness: seen, votes, server: _server, content, .. } =
+        mirror();
+    let third = Node::start(&lab, "127.0.0.1:0", "--memory --ring 64M");
+    let address = seen.address.clone();
+    seen.kill();
+    let reaches = |lab: &Lab, reachable: bool| {
+        until("the witness", || detail(lab, "x")["witnesses"][0]["reachable"] == json!(reachable));
+    };
+    reaches(&lab, false);
+    let replace = format!("replace x node://{} --with node://{}", nodes[1].address, third.address);
+    let said = lab.refused(1, &replace, &[], &[]);
+    assert!(said.contains("start the witness"), "{said}");
+    let content: Vec<u8> = content.iter().map(|byte| byte ^ 0x5a).collect();
+    fill(&lab.path("x.sock"), "x", &content);
+    let _back = witness(&lab, &address, &votes);
+    reaches(&lab, true);
+    lab.ok(&replace, &[]);
+    until("the exchange", || {
+        let members = detail(&lab, "x")["members"].clone();
+        let of = |one: &serde_json::Value| one["device"].to_string().contains(&third.address);
+        members
+            .as_array()
+            .is_some_and(|all| all.iter().any(|m| of(m) && m["state"][0] == "in-sync"))
+    });
+    assert!(lab.ok("cat x", &[]) == content);
+    lab.ok("stop x", &[]);
+}
+
+#[test]
 fn a_witness_keeps_no_volumes() {
     let lab = Lab::new();
     let node = witness(&lab, "127.0.0.1:0", &lab.path("votes"));

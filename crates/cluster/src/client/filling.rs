@@ -55,6 +55,11 @@ pub(super) struct Filling {
     next: u32,
 }
 
+fn too_few_votes() -> Refusal {
+    let reason = "without its node too few of those that vote would be left";
+    Refusal::new(reason, "start the witness, and replace it then")
+}
+
 impl Filling {
     /// The slices in which nobody may write.
     pub(super) fn slices(&self) -> impl Iterator<Item = Key> {
@@ -91,6 +96,9 @@ impl Client {
         let new = new.ok_or_else(none)?;
         let role = self.role_of(old);
         let role = role.ok_or_else(|| Refusal::new("its node is not there", "add a spare"))?;
+        if !self.votes_suffice_without(role) {
+            return Err(too_few_votes());
+        }
         self.begin_newcomer(Origin::Copy { command: Some(command), old }, new, role)
     }
 
@@ -283,6 +291,11 @@ impl Client {
         let Some((place, _, _)) = self.newcomer.as_ref().and_then(|one| one.copied()) else {
             return;
         };
+        if !self.votes_suffice_without(place) {
+            // Nothing could be answered while the new one is taken in.
+            self.newcomer_hears(beside, too_few_votes());
+            return self.return_fails(beside);
+        }
         if !self.keeper.let_copied_go() {
             let link = &mut self.links[usize::from(beside)];
             link.state = LinkState::Returning(Step::Copying);

@@ -315,6 +315,21 @@ impl Client {
         !self.takeover.view.witnesses.is_empty() && !alone()
     }
 
+    /// If the node of this role were lost, could the others take note of that?
+    pub(super) fn votes_suffice_without(&self, role: u16) -> bool {
+        let nodes = self.params().nodes;
+        let is_here = |voter| {
+            let of = |one: &Witness| one.number == voter && one.state == State::Here;
+            self.witnesses.list.iter().any(of)
+        };
+        let there = |&(&voter, _): &(&u16, &Grant)| match voter < nodes {
+            true => voter != role && self.alive(voter),
+            false => is_here(voter),
+        };
+        let here = self.takeover.grants.iter().filter(there).map(|(_, grant)| grant.node).collect();
+        !self.needs_votes() || self.takeover.view.holds(&here)
+    }
+
     /// Whoever comes later hears of all who were lost: what was written without them may be
     /// answered.
     pub(super) fn losses_told(&self) -> bool {

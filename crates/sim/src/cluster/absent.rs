@@ -48,6 +48,11 @@ impl Session {
     /// # Errors
     /// When it does not.
     pub(super) fn come_late(&mut self, role: u16) -> Result<(), Failure> {
+        // Another one may have the role by now, while a third is replaced.
+        let gone = [&self.lost[..], &self.dropped[..], &[role]].concat();
+        if !self.scenario.survives(&gone) {
+            return Ok(());
+        }
         self.world.note(&[55, role.into()], || format!("node {role} COMES LATE"));
         // Nothing relies on what it had.
         self.restart_newcomer(role);

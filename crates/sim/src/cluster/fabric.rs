@@ -535,6 +535,19 @@ impl World {
         numbers.filter(|(_, connection)| between(connection)).map(|(number, _)| number).collect()
     }
 
+    /// Nothing of what the process has sent and what is still on its way arrives.
+    pub fn lose_what_is_under_way(&mut self, process: usize) {
+        self.note(&[30, process as u64], || format!("ALL of {process} IS LOST on its way"));
+        for connection in 0..self.connections.len() {
+            for end in [0, 1] {
+                let id = EndId { connection, end };
+                if self.end(id).process == process {
+                    self.stop_arrivals(id.other());
+                }
+            }
+        }
+    }
+
     /// The process is dead: its peers hear of it, each in its own time.
     pub(super) fn abandon_connections(&mut self, process: usize) {
         let ends = (0..self.connections.len())

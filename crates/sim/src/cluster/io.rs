@@ -140,6 +140,12 @@ impl World {
         let event = match kind {
             Kind::Io { member, op, mark } => {
                 let result = self.perform(process, member, op, mark).map(|()| Outcome::Done);
+                self.durable += u64::from(matches!(
+                    op,
+                    IoOp::Flush
+                        | IoOp::Write { fua: true, .. }
+                        | IoOp::WriteZeroes { fua: true, .. }
+                ));
                 if let Err(error) = result {
                     self.note(&[14, io.0], || format!("process {process} {op:?} FAILS: {error:?}"));
                 }
@@ -160,6 +166,7 @@ impl World {
                 Event::Loaded { io, bytes }
             }
             Kind::Note(NoteOp::Write { name, at, bytes }) => {
+                self.durable += 1;
                 match self.temper.mutation {
                     Some(Mutation::DropNote) => {}
                     Some(Mutation::ForgetViews) => {

@@ -8,18 +8,23 @@
 //! array lives on the same nodes ([`guest`]), a client goes on whose array was taken over
 //! ([`zombie`]), another node takes the place of a lost one ([`newcomer`]) or of one that serves
 //! ([`replacement`]), more nodes go away than the array can do without ([`away`]), nodes vote that
-//! hold nothing ([`witness`]), or a byte changes on a volume ([`rot`]).
+//! hold nothing ([`witness`]), or a byte changes on a volume ([`rot`]). Lives end at a drawn
+//! [`moment`], have their [`lull`]s, and some clients come for a [`brief`] time.
 
 mod absent;
 mod away;
+mod brief;
 pub mod claims;
 pub mod content;
 pub mod fabric;
 mod fence;
 pub mod guest;
 pub mod io;
+mod lull;
+mod moment;
 pub mod newcomer;
 pub mod process;
+mod reading;
 mod replacement;
 mod replay;
 mod rot;
@@ -29,6 +34,7 @@ pub mod session;
 mod spare;
 mod start;
 pub mod suspects;
+mod troubles;
 mod votes;
 pub mod watch;
 pub mod witness;

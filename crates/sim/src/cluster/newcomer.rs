@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use braid_array::action::{Command, CommandId, Event, NewMember};
 use braid_array::format::superblock::feature;
-use braid_array::format::{BadBlocks, Role};
+use braid_array::format::{BadBlocks, Role, Superblock};
 use braid_array::{Instant, MemberId};
 
 use super::content;
@@ -145,7 +145,23 @@ impl Session {
     /// Have members that were replaced all that belongs to their roles?
     #[must_use]
     pub fn is_whole(&self) -> bool {
-        self.dropped.is_empty() && (!self.mild || self.half_regained().is_empty())
+        self.dropped.is_empty() && (!self.scenario.replaces || self.half_regained().is_empty())
+    }
+
+    /// The client is gone before any superblock or view said that a node was lost: whoever comes
+    /// next may rely on what that one has.
+    pub(super) fn not_yet_told(&mut self) {
+        let out = self.left_out();
+        let superblocks: Vec<Superblock> =
+            self.disks().into_iter().filter_map(|disk| content::superblock(disk).ok()).collect();
+        let told = |role: &u16| {
+            let own = superblocks.iter().find(|own| own.role() == Role::Active(*role));
+            let number = own.map_or(u32::MAX, |own| own.dev_number);
+            let names = |other: &Superblock| other.role_of(number) == Role::Active(*role);
+            out.contains(role) || !superblocks.iter().all(names)
+        };
+        let dropped = std::mem::take(&mut self.dropped);
+        self.dropped = dropped.into_iter().filter(told).collect();
     }
 
     /// The role of a member of the client.

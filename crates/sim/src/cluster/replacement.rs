@@ -8,8 +8,8 @@ use super::session::{Session, VOLUME};
 
 /// The command that begins it.
 const REPLACE: CommandId = CommandId(5);
-/// Why the old one goes.
-const REPLACED: &str = "was replaced";
+/// Why the old one goes, or is gone since a client did that whose array is being taken over.
+const REPLACED: [&str; 2] = ["was replaced", "it has missed writes"];
 
 impl Session {
     /// At times a member is to be replaced by the spare, if there is one; and at times, whatever it
@@ -29,7 +29,7 @@ impl Session {
 
     /// The client goes on without a member.
     pub(super) fn gone_without(&mut self, role: u16, reason: &str) {
-        if reason == REPLACED && !self.troubled {
+        if self.scenario.replaces && REPLACED.contains(&reason) && !self.troubled {
             (self.troubled, self.mild) = (true, true);
         }
         self.half_synced |= self.suspects.any();

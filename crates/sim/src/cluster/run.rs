@@ -1,14 +1,16 @@
 //! A seed from beginning to end: clients come, write and go, things break, and in the end
 //! everything that was acknowledged must be there.
 
+use std::collections::BTreeSet;
+
+use braid_array::Machine;
 use braid_array::events::ArrayEvent;
-use braid_array::{Instant, Machine};
 
-use braid_cluster::client::NODE_TIMEOUT_MS;
-use braid_cluster::journal::HEADERS_BYTES;
-
+use super::lull::Lull;
+use super::moment::Moment;
 use super::scenario::{End, Scenario};
 use super::session::Session;
+use super::troubles::{Trouble, inject, troubles};
 use super::world::Mutation;
 use super::{away, content, rot};
 use crate::oracle::Range;
@@ -20,6 +22,9 @@ use crate::world::Failure;
 
 /// A rebuild takes less, nodes that die on its way included.
 const REBUILD_MILLIS: u64 = 60_000;
+
+/// Who lost no more than a connection is back by then.
+const RETURN_MILLIS: u64 = 4_000;
 
 /// How to run.
 #[derive(Clone, Copy, Debug, Default)]
@@ -59,8 +64,7 @@ fn run(scenario: Scenario, rng: Rng, trace: Trace) -> Result<Report, Failure> {
     let mut session = Session::new(scenario, rng, trace);
     if session.rng.percent(8) && away::fits(&session.scenario) {
         away::run(&mut session)?;
-        let trace = &session.world.trace;
-        return Ok(Report { trace_hash: trace.hash(), events: trace.events() });
+        return Ok(report(&session));
     }
     if session.scenario.guest {
         session.start_guest()?;
@@ -73,29 +77,50 @@ fn run(scenario: Scenario, rng: Rng, trace: Trace) -> Result<Report, Failure> {
         let troubles = if whole { troubles(&mut session, end) } else { Vec::new() };
         let cut = matches!(end, End::Crash | End::TakenOver | End::PowerCut)
             || !last && session.rng.percent(30);
-        live(&mut session, troubles, cut)?;
+        let moment = match end {
+            _ if cut => cut_off(&mut session),
+            End::Loss if !session.scenario.replaces => Moment::of_a_loss(&session),
+            _ => Moment::never(),
+        };
+        let died = live(&mut session, troubles, moment)?;
+        if died && end == End::Loss && session.rng.percent(50) {
+            // It was its link that failed.
+            session.world.lose_what_is_under_way(session.client);
+        }
         match end {
-            // Losses do not spare the client.
-            End::Loss if session.rng.percent(20) => session.crash(),
+            End::PowerCut if last && session.scenario.journal_bytes == 0 => {
+                fall_short_unrecorded(&mut session)?;
+            }
             End::PowerCut if last => fall_short(&mut session)?,
             End::Loss if session.may_go_on() && session.rng.percent(60) => {
-                session.go_on_with_witnesses()?;
-                live(&mut session, Vec::new(), false)?;
-                settle(&mut session)?;
+                if !go_on(&mut session, died)? {
+                    return Ok(report(&session));
+                }
             }
+            // Losses do not spare the client.
+            End::Loss if died || session.rng.percent(20) => session.crash(),
             _ if last => settle(&mut session)?,
             End::Stop | End::Loss => stop(&mut session)?,
-            End::Crash => session.crash(),
+            End::Crash => {
+                session.crash();
+                after_a_crash(&mut session)?;
+            }
             End::TakenOver => {
                 session.leave_running();
                 session.fence()?;
             }
             // What a member lacks is lost with what the others were writing.
             End::PowerCut if !session.is_whole() => session.crash(),
-            End::PowerCut => power_cut(&mut session),
+            End::PowerCut => {
+                power_cut(&mut session);
+                after_a_crash(&mut session)?;
+            }
         }
     }
     session.not_yet_regained();
+    if !session.world.processes[session.client].alive {
+        after_the_last(&mut session)?;
+    }
     // Where sums were never right, nobody starts it without a member.
     let vouched = session.scenario.dirty && session.half_synced;
     if !session.rebuilding().is_empty() && !session.failed && !vouched {
@@ -105,8 +130,61 @@ fn run(scenario: Scenario, rng: Rng, trace: Trace) -> Result<Report, Failure> {
         revive(&mut session)?;
     }
     reckon(&mut session)?;
+    Ok(report(&session))
+}
+
+fn report(session: &Session) -> Report {
     let trace = &session.world.trace;
-    Ok(Report { trace_hash: trace.hash(), events: trace.events() })
+    Report { trace_hash: trace.hash(), events: trace.events() }
+}
+
+/// At times those who come next do not get far.
+fn after_a_crash(session: &mut Session) -> Result<(), Failure> {
+    match !session.scenario.replaces && session.rng.percent(30) {
+        true => session.brief_clients(true),
+        false => Ok(()),
+    }
+}
+
+/// The last client died: what it has left is on its way, or has come to rest; and others may have
+/// tried since.
+fn after_the_last(session: &mut Session) -> Result<(), Failure> {
+    // Who has taken a role and has not all of it is known to nobody else.
+    if session.scenario.replaces {
+        return Ok(());
+    }
+    if session.rng.percent(60) {
+        quiet(session)?;
+        session.not_yet_told();
+    }
+    match session.rng.percent(40) {
+        true => session.brief_clients(false),
+        false => Ok(()),
+    }
+}
+
+/// The client dies, and the next one goes on with nodes and witnesses that are left. False when
+/// that is all that can be looked at.
+fn go_on(session: &mut Session, died: bool) -> Result<bool, Failure> {
+    if !died && session.rng.percent(50) {
+        let until = session.world.now().plus_millis(RETURN_MILLIS);
+        session.world.wake_at(until);
+        while session.world.now() < until && session.step()? {}
+    }
+    session.crash();
+    session.drop_guest();
+    if session.rng.percent(60) && session.those_behind_serve(!died)? {
+        return Ok(false);
+    }
+    session.go_on_with_witnesses()?;
+    live(session, Vec::new(), Moment::never())?;
+    if session.rng.percent(50) {
+        settle(session)?;
+        return Ok(true);
+    }
+    // All are told who is left out.
+    session.crash();
+    Ok(!session.those_behind_serve(true)?)
 }
 
 /// The client died while a newcomer was being rebuilt: the next one goes on with that.
@@ -119,7 +197,7 @@ fn rebuild_on(session: &mut Session) -> Result<(), Failure> {
     let missing: Vec<u16> =
         session.dropped.iter().copied().filter(|role| !begun.contains(role)).collect();
     session.start_client(&missing, false)?;
-    live(session, Vec::new(), false)?;
+    live(session, Vec::new(), Moment::never())?;
     settle(session)?;
     let left = session.rebuilding();
     // What cannot be read keeps a rebuild from its end.
@@ -164,6 +242,7 @@ fn revive(session: &mut Session) -> Result<(), Failure> {
     let nodes = session.nodes.clone();
     let dead = (0u16..).zip(nodes).filter(|&(_, node)| !session.world.processes[node].alive);
     let dead: Vec<u16> = dead.map(|(role, _)| role).collect();
+    let unnoticed = !dead.is_empty() && !session.world.processes[session.client].alive;
     for role in dead {
         session.reboot(role);
     }
@@ -174,185 +253,41 @@ fn revive(session: &mut Session) -> Result<(), Failure> {
     session.lost = session.left_out();
     session.lost.extend(&session.dropped);
     session.dead = !session.lost.is_empty();
-    session.troubled = session.dead;
+    // A client that died just before may not have noticed; the next one goes on without them.
+    session.troubled = session.dead || unnoticed;
     session.failed = false;
     session.half_synced = false;
     let late = session.some_are_late();
     session.start_client(late.as_slice(), false)?;
-    live(session, Vec::new(), false)?;
+    live(session, Vec::new(), Moment::never())?;
     if let Some(role) = late {
         session.come_late(role)?;
     }
     settle(session)
 }
 
-/// Something that breaks.
-#[derive(Clone, Copy, Debug)]
-enum Trouble {
-    /// A node dies.
-    Kill(u16),
-    /// The connection of the client to a node breaks.
-    Cut(u16),
-    /// The connection between two nodes breaks.
-    CutPeers(u16, u16),
-    /// Sectors of a node cannot be read.
-    BadSectors(u16),
-    /// A node hangs for longer than it is waited for.
-    Hang(u16),
-    /// A node stands still for a while, which nobody is to notice.
-    Pause(u16),
-    /// A witness dies, and is started again or not, or the client loses the connection to it.
-    Witness(usize),
+fn cut_off(session: &mut Session) -> Moment {
+    let events = 40 * u64::from(session.scenario.params.nodes);
+    Moment::of_a_cut(session, session.scenario.requests * events)
 }
 
-impl Trouble {
-    /// Whose nodes may be lost by that.
-    fn roles(self) -> Vec<u16> {
-        match self {
-            Self::Kill(role) | Self::Cut(role) | Self::Hang(role) | Self::BadSectors(role) => {
-                vec![role]
-            }
-            Self::CutPeers(a, b) => vec![a, b],
-            Self::Pause(_) | Self::Witness(_) => Vec::new(),
-        }
-    }
-}
-
-/// What breaks in a life that is to end like this, and before which request.
-fn troubles(session: &mut Session, end: End) -> Vec<(u64, Trouble)> {
-    let mut troubles = losses(session, end);
-    // Nobody may miss it, even where all are lost of which that is so.
-    let lost = session.lost.len() + troubles.len();
-    if session.can_lose_a_witness(lost) && session.rng.percent(30) {
-        let number = session.rng.below(session.witnesses.len() as u64) as usize;
-        troubles.push((session.rng.below(session.scenario.requests), Trouble::Witness(number)));
-    }
-    troubles
-}
-
-/// What breaks of the array itself.
-fn losses(session: &mut Session, end: End) -> Vec<(u64, Trouble)> {
-    let Session { scenario, rng, .. } = session;
-    let mut troubles = Vec::new();
-    if rng.percent(10) {
-        let node = rng.below(u64::from(scenario.params.nodes)) as u16;
-        troubles.push((rng.below(scenario.requests), Trouble::Pause(node)));
-    }
-    let mut lost = Vec::new();
-    if scenario.bad_sectors {
-        for node in scenario.more_losses(rng, &lost).into_iter().take(1) {
-            lost.push(node);
-            troubles.push((rng.below(scenario.requests), Trouble::BadSectors(node)));
-        }
-    }
-    if end != End::Loss {
-        return troubles;
-    }
-    let losses = scenario.more_losses(rng, &lost);
-    // Of two that do not see each other either may go.
-    let mut ends = vec![[lost, losses.clone()].concat()];
-    for node in losses {
-        let other = (node + 1) % scenario.params.nodes;
-        let swapped =
-            |end: &Vec<u16>| end.iter().map(|&n| if n == node { other } else { n }).collect();
-        let swapped: Vec<Vec<u16>> = ends.iter().map(swapped).collect();
-        let either = swapped.iter().all(|end| scenario.survives(end));
-        let trouble = match rng.below(10) {
-            0..6 => Trouble::Kill(node),
-            6 => Trouble::Cut(node),
-            7 => Trouble::Hang(node),
-            _ if either => {
-                ends.extend(swapped);
-                Trouble::CutPeers(node, other)
-            }
-            _ => Trouble::Cut(node),
-        };
-        // At times both at once, or at the very beginning.
-        let at = match troubles.last() {
-            Some((at, _)) if rng.percent(30) => *at,
-            _ if rng.percent(8) => 0,
-            _ => rng.below(scenario.requests),
-        };
-        troubles.push((at, trouble));
-    }
-    troubles
-}
-
-fn inject(session: &mut Session, trouble: Trouble) {
-    session.world.note(&[50], || format!("TROUBLE {trouble:?}"));
-    if let Trouble::Witness(number) = trouble {
-        return session.lose_witness(number);
-    }
-    if let Trouble::Pause(role) = trouble {
-        let nanos = session.rng.between(1, 1000 * NODE_TIMEOUT_MS) * 900;
-        return session.world.freeze(session.nodes[usize::from(role)], nanos);
-    }
-    session.drop_guest();
-    (session.troubled, session.mild, session.left) = (true, false, true);
-    session.half_synced |= session.syncing();
-    match trouble {
-        Trouble::Kill(role) => {
-            session.lost.push(role);
-            session.dead = true;
-            session.world.kill(session.nodes[usize::from(role)]);
-        }
-        Trouble::Cut(role) => {
-            session.lost.push(role);
-            session.dead = true;
-            cut(session, session.nodes[usize::from(role)], session.client);
-        }
-        Trouble::Hang(role) => {
-            session.lost.push(role);
-            session.dead = true;
-            let millis = NODE_TIMEOUT_MS * session.rng.between(2, 20);
-            session.world.freeze(session.nodes[usize::from(role)], millis * 1_000_000);
-        }
-        Trouble::Pause(_) | Trouble::Witness(_) => {}
-        Trouble::CutPeers(a, b) => {
-            let [a, b] = [a, b].map(|role| session.nodes[usize::from(role)]);
-            cut(session, a, b);
-        }
-        Trouble::BadSectors(role) => {
-            session.lost.push(role);
-            let node = session.nodes[usize::from(role)];
-            let volumes = &mut session.world.processes[node].volumes;
-            for volume in volumes.values_mut() {
-                for _ in 0..session.rng.between(1, 20) {
-                    // Without its headers a volume has no journal.
-                    let headers = volume.disk.sectors() - HEADERS_BYTES / 512;
-                    let data = headers - content::DATA_SECTOR;
-                    volume.disk.lose_sector(content::DATA_SECTOR + session.rng.below(data));
-                }
-            }
-        }
-    }
-}
-
-fn cut(session: &mut Session, a: usize, b: usize) {
-    for connection in session.world.connections_between(a, b) {
-        session.world.break_connection(connection);
-    }
-}
-
-/// Requests and troubles; `cut` ends it at any moment.
+/// Requests and troubles. Has that moment come that ends it?
 fn live(
     session: &mut Session,
     mut troubles: Vec<(u64, Trouble)>,
-    cut: bool,
-) -> Result<(), Failure> {
+    mut moment: Moment,
+) -> Result<bool, Failure> {
     session.planned = troubles.iter().flat_map(|(_, trouble)| trouble.roles()).collect();
     let sectors = session.layout.sectors();
     let mut workload = Workload::new(session.rng.fork(), sectors, 8);
     workload.largest(session.scenario.largest_sectors.min(sectors));
     let requests = session.scenario.requests;
     let mut submitted = 0;
-    let events = 40 * u64::from(session.scenario.params.nodes);
-    let mut left = cut.then(|| session.rng.between(1, requests * events));
     // How long a trouble waits for the moment it comes in.
     let hold = session.rng.pick(&[50, 90, 98]);
     let mut linger: u32 = session.rng.pick(&[0, 20, 200, 1000]);
     let mut scrub_at = session.rng.percent(25).then(|| session.rng.below(requests + 1));
-    let mut pause = Pause::draw(session);
+    let mut lull = Lull::draw(session);
     let mut patience = session.patience();
     loop {
         if scrub_at.take_if(|at| *at <= submitted).is_some() {
@@ -373,66 +308,35 @@ fn live(
             inject(session, trouble);
             session.outputs()?;
         }
-        let pauses = pause.is_now(session, submitted);
+        let pauses = lull.is_now(session, submitted);
         while !pauses && submitted < requests && session.submit(&mut workload) {
             submitted += 1;
             session.outputs()?;
-            if pause.is_now(session, submitted) {
+            if lull.is_now(session, submitted) {
                 break;
             }
         }
         let done = submitted == requests && session.in_flight() == 0 && troubles.is_empty();
         if done {
             if linger == 0 && (patience == 0 || !session.is_replacing()) {
-                return Ok(());
+                return Ok(false);
             }
             linger = linger.saturating_sub(1);
             patience = patience.saturating_sub(1);
         }
-        if left == Some(0) {
-            return Ok(());
+        if moment.is_now(session, submitted) {
+            return Ok(true);
         }
-        left = left.map(|left| left - 1);
         if !session.step()? {
             match done {
-                true => return Ok(()),
-                false if pauses => pause.is_over(),
+                true => return Ok(false),
+                false if pauses => lull.is_over(),
                 false if troubles.is_empty() => {
                     return Err(Failure("nothing is due, and no request is taken".to_owned()));
                 }
                 false => {}
             }
         }
-    }
-}
-
-/// Now and then nothing is asked for, for so long that clients give memory back.
-struct Pause {
-    /// Before which request it begins.
-    at: Option<u64>,
-    millis: u64,
-    until: Option<Instant>,
-}
-
-impl Pause {
-    /// Drawn aside: seeds without one are what they would be if there were none.
-    fn draw(session: &Session) -> Self {
-        let mut aside = Rng::new(session.rng.clone().next());
-        let at = aside.percent(30).then(|| aside.below(session.scenario.requests));
-        Self { at, millis: aside.between(4_000, 12_000), until: None }
-    }
-
-    fn is_now(&mut self, session: &Session, submitted: u64) -> bool {
-        let now = session.world.now();
-        if self.at.take_if(|at| *at <= submitted).is_some() {
-            self.until = Some(now.plus_millis(self.millis));
-        }
-        self.until.is_some_and(|until| now < until)
-    }
-
-    /// Nothing happens any more.
-    const fn is_over(&mut self) {
-        self.until = None;
     }
 }
 
@@ -536,6 +440,40 @@ fn power_cut(session: &mut Session) {
     }
 }
 
+/// Everything loses power, and not all nodes come back. Without journals nobody knows then what the
+/// others held of what was being written: a client that serves says that nothing was.
+fn fall_short_unrecorded(session: &mut Session) -> Result<(), Failure> {
+    power_cut(session);
+    let Session { scenario, rng, lost, .. } = session;
+    let gone = scenario.more_losses(rng, lost);
+    session.world.note(&[54], || format!("NEVER BACK {gone:?}, NO JOURNALS"));
+    never_back(session, &gone);
+    let before = (session.lost.clone(), session.dropped.clone());
+    session.unforced = !session.lacks_votes();
+    let vouched = !session.unforced;
+    session.start_client(&gone, false)?;
+    session.unforced = false;
+    if session.is_refused()? {
+        (session.lost, session.dropped) = before;
+        session.crash();
+        return Ok(());
+    }
+    if !vouched && session.scenario.params.family.has_parities() {
+        session.suspects.only(BTreeSet::new());
+    }
+    live(session, Vec::new(), Moment::never())?;
+    settle(session)
+}
+
+fn never_back(session: &mut Session, gone: &[u16]) {
+    for &role in gone {
+        session.world.kill(session.nodes[usize::from(role)]);
+        (session.dead, session.troubled, session.mild) = (true, true, false);
+        session.lost.push(role);
+        session.dropped.push(role);
+    }
+}
+
 /// Everything loses power, and not all nodes come back. What journals hold makes up for that: what
 /// was made durable is there, and every slice-set is old or new; but where whole stripes are not
 /// recorded and were being written, what is lost of them.
@@ -545,19 +483,15 @@ fn fall_short(session: &mut Session) -> Result<(), Failure> {
     let Session { scenario, rng, lost, .. } = session;
     let gone = if rng.percent(70) { scenario.more_losses(rng, lost) } else { Vec::new() };
     session.world.note(&[54], || format!("NEVER BACK {gone:?}"));
-    for &role in &gone {
-        session.world.kill(session.nodes[usize::from(role)]);
-        (session.dead, session.troubled, session.mild) = (true, true, false);
-        session.lost.push(role);
-        session.dropped.push(role);
-    }
+    never_back(session, &gone);
+    after_a_crash(session)?;
     session.start_client(&gone, false)?;
     if session.soft {
         session.suspects.resynced();
     } else if let Some(whole) = whole {
         session.suspects.only(whole);
     }
-    live(session, Vec::new(), false)?;
+    live(session, Vec::new(), Moment::never())?;
     settle(session)
 }
 
@@ -631,15 +565,6 @@ fn read_back(session: &mut Session, missing: &[u16]) -> Result<(), Failure> {
     let told =
         |Failure(what): Failure| Failure(format!("read back without nodes {missing:?}: {what}"));
     session.start_client(missing, true)?;
-    let mut sweep = Workload::sweep(session.layout.sectors());
-    sweep.largest(session.scenario.largest_sectors);
-    while sweep.more() || session.waits() || session.in_flight() > 0 {
-        while (sweep.more() || session.waits()) && session.submit(&mut sweep) {
-            session.outputs().map_err(told)?;
-        }
-        if !session.step().map_err(told)? && session.waits() {
-            return Err(told(Failure("nothing is due, and no read is taken".to_owned())));
-        }
-    }
+    session.read_everything().map_err(told)?;
     stop(session).map_err(told)
 }

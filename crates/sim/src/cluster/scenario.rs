@@ -19,7 +19,7 @@ pub enum End {
     Crash,
     /// Another client takes the array over at any moment, while this one is at work.
     TakenOver,
-    /// Everything loses power. At the end, with journals, not all nodes may come back.
+    /// Everything loses power. At the end not all nodes may come back.
     PowerCut,
     /// Nodes or connections are lost; the array serves on, reads only. There is no life after.
     Loss,
@@ -130,6 +130,7 @@ impl Scenario {
         let witnessed = redundant && nodes <= 8 && (mirror || aside.percent(25));
         lives.push(match redundant && (mirror || rng.percent(50)) {
             _ if journal && (rng.percent(50) || looked_for) => End::PowerCut,
+            _ if redundant && !forgets && aside.percent(6) => End::PowerCut,
             true => End::Loss,
             false => End::Stop,
         });
@@ -176,6 +177,15 @@ impl Scenario {
             scenario.lives = vec![End::PowerCut; 3];
             scenario.params.stripes = scenario.params.stripes.min(2);
             scenario.largest_sectors = (2 * stripe).clamp(8, 512);
+        }
+        if !journal && scenario.lives.ends_with(&[End::PowerCut]) {
+            // Nothing is rebuilt from sums that may not fit.
+            (scenario.newcomer, scenario.spare, scenario.bad_sectors) = (false, false, false);
+            scenario.replaces = false;
+        }
+        if journal && aside.percent(40) {
+            // Little room: what is recorded lies upon one another.
+            scenario.params.stripes = scenario.params.stripes.min(2);
         }
         // Who was lost before all sums fit, and is given back what was lost, may get anything.
         scenario.bad_sectors &= !scenario.dirty || !scenario.lives.ends_with(&[End::PowerCut]);

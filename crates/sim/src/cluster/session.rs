@@ -12,6 +12,7 @@ use braid_cluster::{Pipeline, Planner};
 
 use super::content::{self, Layout};
 use super::guest::{self, Guest};
+use super::moment::Signs;
 use super::newcomer::{ADD, Newcomer};
 use super::process::{Process, Stored};
 use super::scenario::Scenario;
@@ -120,6 +121,8 @@ pub struct Session {
     pub half_synced: bool,
     /// The command to stop was answered.
     pub stopped: bool,
+    /// What was told so far.
+    pub(super) signs: Signs,
     /// What checks and repairs have told.
     pub scrubs: Vec<ArrayEvent>,
     pub(super) epoch: u32,
@@ -184,6 +187,7 @@ impl Session {
             failed: false,
             half_synced: false,
             stopped: false,
+            signs: Signs::default(),
             scrubs: Vec::new(),
             epoch: 0,
             serves: false,
@@ -565,6 +569,7 @@ impl Session {
             && process == self.client
             && let Some(role) = self.role_of(*member)
         {
+            self.signs.lost += 1;
             self.gone_without(role, reason);
         }
         if let ArrayEvent::MemberActive(member) = event
@@ -633,11 +638,13 @@ impl Session {
                     matches!(kind, Kind::Write { fua: true } | Kind::Zeroes { fua: true, .. });
                 self.oracle.write_completed(token, result.is_ok(), fua);
                 self.suspects.ends(write, result.is_ok(), fua);
+                self.signs.flushed += u64::from(fua && result.is_ok());
                 self.failed |= result.is_err();
             }
             Token::Flush(moment) if result.is_ok() => {
                 self.oracle.flush_completed(moment);
                 self.suspects.flushed(write);
+                self.signs.flushed += 1;
             }
             Token::Flush(_) => {}
         }

@@ -5,6 +5,7 @@
 use braid_array::AnyMachine;
 use braid_array::array::Scratch;
 use braid_array::status::ArrayState;
+use braid_cluster::client::NODE_TIMEOUT_MS;
 use braid_cluster::node::Node;
 use braid_cluster::view::{View, Vote, Witness, majority};
 
@@ -78,12 +79,16 @@ impl Session {
         !self.witnesses.is_empty() && there > all + 1 - majority(all)
     }
 
-    /// A witness dies, for good or for a moment, or only its connections do.
+    /// A witness dies, for good or for a moment, stands still, or only its connections die.
     pub(super) fn lose_witness(&mut self, number: usize) {
         let witness = self.witnesses[number];
-        match self.rng.below(3) {
+        match self.rng.below(4) {
             0 => self.world.kill(witness),
             1 => self.restart_witness(number),
+            2 => {
+                let nanos = self.rng.between(1, 1000 * NODE_TIMEOUT_MS) * 900;
+                self.world.freeze(witness, nanos);
+            }
             _ => {
                 for connection in self.world.connections_between(witness, self.client) {
                     self.world.break_connection(connection);
@@ -92,26 +97,30 @@ impl Session {
         }
     }
 
+    /// Where a node is lost, others may be slow.
+    pub(super) fn freeze_a_witness(&mut self) {
+        if !self.witnesses.is_empty() && self.rng.percent(30) {
+            let number = self.rng.below(self.witnesses.len() as u64) as usize;
+            let nanos = self.rng.between(1, 1000 * NODE_TIMEOUT_MS) * 900;
+            self.world.freeze(self.witnesses[number], nanos);
+        }
+    }
+
     /// Is it known what the array holds, so that the next client may go on with what is there?
     pub(super) fn may_go_on(&self) -> bool {
         !self.witnesses.is_empty() && !self.failed && !self.half_synced && !self.scenario.dirty
     }
 
-    /// The client dies, and with it as many nodes as the array can do without. At times those come
-    /// back first that it has gone on without.
+    /// With the client that died as many nodes are gone as the array can do without, and the next
+    /// client goes on.
     ///
     /// # Errors
     /// A client does what it must not.
     pub(super) fn go_on_with_witnesses(&mut self) -> Result<(), Failure> {
-        self.crash();
-        self.drop_guest();
         for number in 0..self.witnesses.len() {
             if self.rng.percent(50) {
                 self.restart_witness(number);
             }
-        }
-        if self.rng.percent(60) {
-            self.try_those_behind()?;
         }
         let Self { scenario, rng, lost, .. } = self;
         let mut gone = lost.clone();
@@ -145,17 +154,27 @@ impl Session {
     }
 
     /// A client finds only those that the last one has gone on without, and the witnesses. It must
-    /// not serve what they have.
-    fn try_those_behind(&mut self) -> Result<(), Failure> {
+    /// not serve what they have; unless it is not `told` to enough of them who was left out: then
+    /// nothing was answered without them. Does it?
+    ///
+    /// # Errors
+    /// It serves what it must not.
+    pub(super) fn those_behind_serve(&mut self, told: bool) -> Result<bool, Failure> {
         let behind = self.left_out();
         let roles = 0..self.scenario.params.nodes;
         let away: Vec<u16> = roles.filter(|role| !behind.contains(role)).collect();
         if behind.is_empty() || !self.scenario.survives(&away) {
-            return Ok(());
+            return Ok(false);
         }
         self.world.note(&[61], || format!("THOSE BEHIND, without {away:?}"));
+        let mut restarted = false;
         for role in behind {
-            self.restart_newcomer(role);
+            let node = self.nodes[usize::from(role)];
+            if !self.world.processes[node].alive || self.rng.percent(50) {
+                self.restart_newcomer(role);
+                restarted = true;
+            }
+            self.world.thaw(node);
         }
         let dropped = std::mem::replace(&mut self.dropped, away.clone());
         self.unforced = true;
@@ -163,20 +182,39 @@ impl Session {
         if began.is_err() {
             // Not even superblocks say that it has enough members.
             self.dropped = dropped;
-            return Ok(());
+            return Ok(false);
         }
+        if self.is_refused()? {
+            self.world.kill(self.client);
+            self.dropped = dropped;
+            return Ok(false);
+        }
+        if told {
+            return Err(Failure("a client serves what others have gone on without".to_owned()));
+        }
+        if restarted {
+            self.oracle.power_cut();
+            self.suspects.power_cut();
+        }
+        self.read_everything()?;
+        Ok(true)
+    }
+
+    /// Is the client refused the array? Otherwise it serves.
+    ///
+    /// # Errors
+    /// What is wrong meanwhile.
+    pub(super) fn is_refused(&mut self) -> Result<bool, Failure> {
         let state =
             |session: &mut Self| session.world.processes[session.client].client().status().state;
         while state(self) != ArrayState::Failed {
             if self.submit_one(Kind::Flush, Range::default()) {
-                return Err(Failure("a client serves what others have gone on without".to_owned()));
+                return Ok(false);
             }
             if !self.step()? {
                 return Err(Failure("a client neither serves nor is refused".to_owned()));
             }
         }
-        self.world.kill(self.client);
-        self.dropped = dropped;
-        Ok(())
+        Ok(true)
     }
 }

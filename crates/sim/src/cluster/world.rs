@@ -143,6 +143,8 @@ pub(super) enum Due {
     Fabric(FabricDue),
     /// The process goes on.
     Thaw(usize),
+    /// Nothing but that so much time is over.
+    Wake,
 }
 
 /// See the module.
@@ -159,6 +161,8 @@ pub struct World {
     pub watch: Watch,
     /// Events handled.
     pub steps: u64,
+    /// How often a process was told that something is durable.
+    pub durable: u64,
     pub(super) rng: Rng,
     pub(super) clock: Clock<Due>,
     /// How it behaves; it may change at any moment.
@@ -184,6 +188,7 @@ impl World {
             trace,
             watch: Watch::default(),
             steps: 0,
+            durable: 0,
             rng,
             clock,
             temper,
@@ -282,6 +287,7 @@ impl World {
                     (Due::Work(slot), _) => self.finish(slot),
                     (Due::Fabric(due), _) => self.fabric_due(due),
                     (Due::Thaw(process), _) => self.thaw(process),
+                    (Due::Wake, _) => {}
                 }
                 true
             }
@@ -293,8 +299,13 @@ impl World {
         match due {
             Due::Work(slot) => self.work[slot].as_ref().map(|work| work.process),
             Due::Fabric(due) => self.fabric_hears(due),
-            Due::Thaw(_) => None,
+            Due::Thaw(_) | Due::Wake => None,
         }
+    }
+
+    /// Time goes on till then, whatever else happens.
+    pub fn wake_at(&mut self, at: Instant) {
+        self.clock.schedule(at.0 - self.clock.now().0, Due::Wake);
     }
 
     /// The process stands still for so long: its memory and its devices do not, but it hears of

@@ -1,0 +1,54 @@
+//! Clients that take an array over and die on their way, or soon after. They may not reach all of
+//! the nodes that the next one reaches.
+
+use braid_array::status::ArrayState;
+
+use super::moment::Moment;
+use super::session::Session;
+use crate::world::Failure;
+
+/// Of one that makes nothing durable, but asks on and on for nodes that are away.
+const MAX_STEPS: u64 = 3000;
+
+impl Session {
+    /// Some come and go, one after the other, nobody vouching for anything. With `all`, they reach
+    /// all nodes that are there.
+    ///
+    /// # Errors
+    /// One does what it must not.
+    pub(super) fn brief_clients(&mut self, all: bool) -> Result<(), Failure> {
+        // Newcomers whom not all superblocks name are nobody's members yet.
+        if !self.rebuilding().is_empty() {
+            return Ok(());
+        }
+        for _ in 0..self.rng.between(1, 3) {
+            let Self { scenario, rng, lost, .. } = self;
+            let mut away = lost.clone();
+            if !all && rng.percent(50) {
+                away.extend(scenario.more_losses(rng, lost));
+            }
+            self.world.note(&[62], || format!("BRIEF CLIENT without {away:?}"));
+            self.unforced = true;
+            let before = (self.lost.clone(), self.dropped.clone(), self.dead);
+            let started = self.start_client(&away, false);
+            self.unforced = false;
+            if started.is_err() {
+                // Not even superblocks say that there are enough members.
+                return Ok(());
+            }
+            let mut moment = Moment::of_a_brief_client(self);
+            for _ in 0..MAX_STEPS {
+                if moment.is_now(self, 0) || !self.step()? {
+                    break;
+                }
+            }
+            let client = self.world.processes[self.client].client();
+            if client.status().state == ArrayState::Failed {
+                // It was refused, and gives nodes up that are not lost.
+                (self.lost, self.dropped, self.dead) = before;
+            }
+            self.crash();
+        }
+        Ok(())
+    }
+}

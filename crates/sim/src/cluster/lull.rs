@@ -1,0 +1,53 @@
+//! When nothing is asked for though more could be: for so long that clients give memory back; or
+//! again and again for a moment, so that a life takes long and its array is never idle.
+
+use braid_array::Instant;
+
+use super::session::Session;
+use crate::rng::Rng;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Lull {
+    /// Before which request the long one begins.
+    at: Option<u64>,
+    millis: u64,
+    /// Between any two requests, then.
+    trickle: Option<Rng>,
+    /// The last request that one came after.
+    after: u64,
+    until: Option<Instant>,
+}
+
+impl Lull {
+    /// Drawn aside: seeds without one are what they would be if there were none.
+    pub(super) fn draw(session: &Session) -> Self {
+        let mut aside = Rng::new(session.rng.clone().next());
+        let at = aside.percent(30).then(|| aside.below(session.scenario.requests));
+        let millis = aside.between(4_000, 12_000);
+        let marks = session.scenario.bitmap_chunk_bytes.is_some();
+        let trickle = (marks && aside.percent(20)).then(|| aside.fork());
+        Self { at, millis, trickle, after: 0, until: None }
+    }
+
+    /// Is there one, with so many requests submitted?
+    pub(super) fn is_now(&mut self, session: &mut Session, submitted: u64) -> bool {
+        let now = session.world.now();
+        if let Some(rng) = self.trickle.as_mut().filter(|_| self.after < submitted) {
+            self.after = submitted;
+            // Less than it takes until superblocks say clean.
+            let until = now.plus_millis(rng.between(10, 180));
+            session.world.wake_at(until);
+            self.until = Some(until);
+        }
+        if self.at.take_if(|at| *at <= submitted).is_some() {
+            self.until = Some(now.plus_millis(self.millis));
+        }
+        self.until.is_some_and(|until| now < until)
+    }
+
+    /// Nothing happens any more.
+    pub(super) const fn is_over(&mut self) {
+        self.until = None;
+    }
+}

@@ -1,0 +1,114 @@
+//! The moment in which a life ends: any between two events, or one shortly after somebody was told
+//! what he relies on from then on.
+
+use super::session::Session;
+use crate::rng::Rng;
+
+/// What somebody has just been told.
+#[derive(Clone, Copy, Debug)]
+enum Sign {
+    /// A node, that something is durable.
+    Durable,
+    /// A program, that what it wrote is.
+    Flushed,
+    /// The client, that a node is lost; or it is about to be.
+    Lost,
+}
+
+/// How often it was.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Signs {
+    pub(super) flushed: u64,
+    pub(super) lost: u64,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Moment {
+    /// What has to happen first.
+    wait: Option<Wait>,
+    /// So many events later; never without.
+    left: Option<u64>,
+}
+
+#[derive(Debug)]
+struct Wait {
+    sign: Sign,
+    /// After so many requests, and how often that sign is passed over.
+    requests: u64,
+    skip: u64,
+    /// How often it was there by then.
+    before: Option<u64>,
+}
+
+impl Moment {
+    /// Of a life that is cut off, within so many events.
+    pub(super) fn of_a_cut(session: &mut Session, events: u64) -> Self {
+        let left = Some(session.rng.between(1, events));
+        let mut aside = aside(session);
+        if aside.percent(50) {
+            return Self { wait: None, left };
+        }
+        let sign = aside.pick(&[Sign::Durable, Sign::Durable, Sign::Flushed]);
+        let most = if aside.percent(20) { 1 } else { session.scenario.requests };
+        let (requests, most) = (aside.below(most), aside.pick(&[1, 8, 60]));
+        let wait = Some(Wait { sign, requests, skip: aside.below(most), before: None });
+        let most = aside.pick(&[1, 4, 30]);
+        Self { wait, left: Some(aside.below(most)) }
+    }
+
+    /// Of a life in which nodes are lost: at times the client dies just then.
+    pub(super) fn of_a_loss(session: &Session) -> Self {
+        let mut aside = aside(session);
+        if aside.percent(45) {
+            return Self { wait: None, left: None };
+        }
+        let (requests, skip) = (0, aside.pick(&[0, 1, 1, 2]));
+        let wait = Some(Wait { sign: Sign::Lost, requests, skip, before: None });
+        let most = aside.pick(&[1, 4, 30, 300]);
+        Self { wait, left: Some(aside.below(most)) }
+    }
+
+    /// Of a client that comes for a short while: after it, or somebody, has made a few things
+    /// durable.
+    pub(super) fn of_a_brief_client(session: &mut Session) -> Self {
+        let most = 7 * u64::from(session.scenario.params.nodes);
+        let (sign, requests) = (Sign::Durable, 0);
+        let wait = Some(Wait { sign, requests, skip: session.rng.below(most), before: None });
+        let most = session.rng.pick(&[1, 4, 30, 300]);
+        Self { wait, left: Some(session.rng.below(most)) }
+    }
+
+    /// Of a life that goes on to its end.
+    pub(super) const fn never() -> Self {
+        Self { wait: None, left: None }
+    }
+
+    /// Has it come, with so many requests submitted? Asked once for each event.
+    pub(super) fn is_now(&mut self, session: &Session, submitted: u64) -> bool {
+        if let Some(wait) = &mut self.wait {
+            let seen = match wait.sign {
+                Sign::Durable => session.world.durable,
+                Sign::Flushed => session.signs.flushed,
+                Sign::Lost => session.signs.lost,
+            };
+            if submitted < wait.requests || seen <= *wait.before.get_or_insert(seen) + wait.skip {
+                return false;
+            }
+            self.wait = None;
+        }
+        match &mut self.left {
+            Some(0) => true,
+            Some(left) => {
+                *left -= 1;
+                false
+            }
+            None => false,
+        }
+    }
+}
+
+/// Draws what seeds without it do not notice.
+fn aside(session: &Session) -> Rng {
+    Rng::new(session.rng.clone().next() ^ 0x6d6f_6d65)
+}

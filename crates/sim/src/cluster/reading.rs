@@ -1,0 +1,25 @@
+//! Everything is read by the client that is there, and judged.
+
+use super::session::Session;
+use crate::workload::Workload;
+use crate::world::Failure;
+
+impl Session {
+    /// Reads every sector once.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub(super) fn read_everything(&mut self) -> Result<(), Failure> {
+        let mut sweep = Workload::sweep(self.layout.sectors());
+        sweep.largest(self.scenario.largest_sectors);
+        while sweep.more() || self.waits() || self.in_flight() > 0 {
+            while (sweep.more() || self.waits()) && self.submit(&mut sweep) {
+                self.outputs()?;
+            }
+            if !self.step()? && self.waits() {
+                return Err(Failure("nothing is due, and no read is taken".to_owned()));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,168 @@
+//! What breaks in a life, and when.
+
+use braid_cluster::client::NODE_TIMEOUT_MS;
+use braid_cluster::journal::HEADERS_BYTES;
+
+use super::content;
+use super::scenario::End;
+use super::session::Session;
+
+/// Something that breaks.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Trouble {
+    /// A node dies.
+    Kill(u16),
+    /// The connection of the client to a node breaks.
+    Cut(u16),
+    /// The connection between two nodes breaks.
+    CutPeers(u16, u16),
+    /// Sectors of a node cannot be read.
+    BadSectors(u16),
+    /// A node hangs for longer than it is waited for.
+    Hang(u16),
+    /// A node stands still for a while, which nobody is to notice.
+    Pause(u16),
+    /// A witness dies, and is started again or not, or the client loses the connection to it.
+    Witness(usize),
+}
+
+impl Trouble {
+    /// Whose nodes may be lost by that.
+    pub(super) fn roles(self) -> Vec<u16> {
+        match self {
+            Self::Kill(role) | Self::Cut(role) | Self::Hang(role) | Self::BadSectors(role) => {
+                vec![role]
+            }
+            Self::CutPeers(a, b) => vec![a, b],
+            Self::Pause(_) | Self::Witness(_) => Vec::new(),
+        }
+    }
+}
+
+/// What breaks in a life that is to end like this, and before which request.
+pub(super) fn troubles(session: &mut Session, end: End) -> Vec<(u64, Trouble)> {
+    let mut troubles = losses(session, end);
+    // Nobody may miss it, even where all are lost of which that is so.
+    let lost = session.lost.len() + troubles.len();
+    if session.can_lose_a_witness(lost) && session.rng.percent(30) {
+        let number = session.rng.below(session.witnesses.len() as u64) as usize;
+        troubles.push((session.rng.below(session.scenario.requests), Trouble::Witness(number)));
+    }
+    troubles
+}
+
+/// What breaks of the array itself.
+fn losses(session: &mut Session, end: End) -> Vec<(u64, Trouble)> {
+    let Session { scenario, rng, .. } = session;
+    let mut troubles = Vec::new();
+    if rng.percent(10) {
+        let node = rng.below(u64::from(scenario.params.nodes)) as u16;
+        troubles.push((rng.below(scenario.requests), Trouble::Pause(node)));
+    }
+    let mut lost = Vec::new();
+    if scenario.bad_sectors {
+        for node in scenario.more_losses(rng, &lost).into_iter().take(1) {
+            lost.push(node);
+            troubles.push((rng.below(scenario.requests), Trouble::BadSectors(node)));
+        }
+    }
+    let cuts = scenario.journal_bytes > 0 && !scenario.replaces;
+    if end == End::PowerCut && cuts && rng.percent(40) {
+        // It comes back, if there is time, and what it had recorded counts no more.
+        let cut = scenario.more_losses(rng, &lost).into_iter().take(1);
+        troubles.extend(cut.map(|node| (rng.below(scenario.requests), Trouble::Cut(node))));
+    }
+    if end != End::Loss {
+        return troubles;
+    }
+    let losses = scenario.more_losses(rng, &lost);
+    // Of two that do not see each other either may go.
+    let mut ends = vec![[lost, losses.clone()].concat()];
+    for node in losses {
+        let other = (node + 1) % scenario.params.nodes;
+        let swapped =
+            |end: &Vec<u16>| end.iter().map(|&n| if n == node { other } else { n }).collect();
+        let swapped: Vec<Vec<u16>> = ends.iter().map(swapped).collect();
+        let either = swapped.iter().all(|end| scenario.survives(end));
+        let trouble = match rng.below(10) {
+            0..4 => Trouble::Kill(node),
+            4..7 => Trouble::Cut(node),
+            7 => Trouble::Hang(node),
+            _ if either => {
+                ends.extend(swapped);
+                Trouble::CutPeers(node, other)
+            }
+            _ => Trouble::Cut(node),
+        };
+        // At times both at once, or at the very beginning.
+        let at = match troubles.last() {
+            Some((at, _)) if rng.percent(30) => *at,
+            _ if rng.percent(8) => 0,
+            _ => rng.below(scenario.requests),
+        };
+        troubles.push((at, trouble));
+    }
+    troubles
+}
+
+pub(super) fn inject(session: &mut Session, trouble: Trouble) {
+    session.world.note(&[50], || format!("TROUBLE {trouble:?}"));
+    if let Trouble::Witness(number) = trouble {
+        // While a member is exchanged its vote is missing, too.
+        if !session.is_replacing() {
+            session.lose_witness(number);
+        }
+        return;
+    }
+    if let Trouble::Pause(role) = trouble {
+        let nanos = session.rng.between(1, 1000 * NODE_TIMEOUT_MS) * 900;
+        return session.world.freeze(session.nodes[usize::from(role)], nanos);
+    }
+    session.drop_guest();
+    session.freeze_a_witness();
+    session.signs.lost += 1;
+    (session.troubled, session.mild, session.left) = (true, false, true);
+    session.half_synced |= session.syncing();
+    match trouble {
+        Trouble::Kill(role) => {
+            session.lost.push(role);
+            session.dead = true;
+            session.world.kill(session.nodes[usize::from(role)]);
+        }
+        Trouble::Cut(role) => {
+            session.lost.push(role);
+            session.dead = true;
+            cut(session, session.nodes[usize::from(role)], session.client);
+        }
+        Trouble::Hang(role) => {
+            session.lost.push(role);
+            session.dead = true;
+            let millis = NODE_TIMEOUT_MS * session.rng.between(2, 20);
+            session.world.freeze(session.nodes[usize::from(role)], millis * 1_000_000);
+        }
+        Trouble::Pause(_) | Trouble::Witness(_) => {}
+        Trouble::CutPeers(a, b) => {
+            let [a, b] = [a, b].map(|role| session.nodes[usize::from(role)]);
+            cut(session, a, b);
+        }
+        Trouble::BadSectors(role) => {
+            session.lost.push(role);
+            let node = session.nodes[usize::from(role)];
+            let volumes = &mut session.world.processes[node].volumes;
+            for volume in volumes.values_mut() {
+                for _ in 0..session.rng.between(1, 20) {
+                    // Without its headers a volume has no journal.
+                    let headers = volume.disk.sectors() - HEADERS_BYTES / 512;
+                    let data = headers - content::DATA_SECTOR;
+                    volume.disk.lose_sector(content::DATA_SECTOR + session.rng.below(data));
+                }
+            }
+        }
+    }
+}
+
+fn cut(session: &mut Session, a: usize, b: usize) {
+    for connection in session.world.connections_between(a, b) {
+        session.world.break_connection(connection);
+    }
+}
