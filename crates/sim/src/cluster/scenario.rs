@@ -178,18 +178,24 @@ impl Scenario {
             scenario.params.stripes = scenario.params.stripes.min(2);
             scenario.largest_sectors = (2 * stripe).clamp(8, 512);
         }
-        if !journal && scenario.lives.ends_with(&[End::PowerCut]) {
+        scenario.keep_apart(&mut aside);
+        scenario
+    }
+
+    /// Has nothing happen that does not go together.
+    fn keep_apart(&mut self, aside: &mut Rng) {
+        let (journal, cut) = (self.journal_bytes > 0, self.lives.ends_with(&[End::PowerCut]));
+        if !journal && cut {
             // Nothing is rebuilt from sums that may not fit.
-            (scenario.newcomer, scenario.spare, scenario.bad_sectors) = (false, false, false);
-            scenario.replaces = false;
+            (self.newcomer, self.spare, self.bad_sectors) = (false, false, false);
+            self.replaces = false;
         }
         if journal && aside.percent(40) {
             // Little room: what is recorded lies upon one another.
-            scenario.params.stripes = scenario.params.stripes.min(2);
+            self.params.stripes = self.params.stripes.min(2);
         }
         // Who was lost before all sums fit, and is given back what was lost, may get anything.
-        scenario.bad_sectors &= !scenario.dirty || !scenario.lives.ends_with(&[End::PowerCut]);
-        scenario
+        self.bad_sectors &= !self.dirty || !cut;
     }
 
     /// What a journal takes of each volume, and whether it is for parts of stripes alone.
