@@ -20,6 +20,14 @@ fn whole(code: Code) -> (Array<Nodes>, MemberId) {
     (array, MemberId(code.members))
 }
 
+/// Waits until the spare has a role, and all that belongs to it.
+#[track_caller]
+fn in_its_place(array: &mut Array<Nodes>, spare: MemberId) {
+    array.until("the spare in its place", |array| {
+        state(array, spare) == Some(MemberState::InSync) && array.status().degraded == 0
+    });
+}
+
 /// A member is being copied to the spare, and half of that is done.
 fn half_copied(code: Code) -> (Array<Nodes>, MemberId) {
     let (mut array, spare) = whole(code);
@@ -37,9 +45,7 @@ fn state(array: &mut Array<Nodes>, id: MemberId) -> Option<MemberState> {
 #[track_caller]
 fn is_replaced(array: &mut Array<Nodes>, spare: MemberId) {
     let code = array.code;
-    array.until("the exchange", |array| {
-        state(array, spare) == Some(MemberState::InSync) && array.status().degraded == 0
-    });
+    in_its_place(array, spare);
     assert_eq!(array.member(spare).and_then(|member| member.role), Some(OLD.0), "{code:?}");
     assert_eq!(state(array, OLD), Some(MemberState::Faulty), "{code:?}");
     array.lane.set_broken(usize::from(OLD.0), true);
@@ -135,9 +141,7 @@ fn a_member_that_dies_while_it_is_copied_is_rebuilt_from_the_rest() {
         array.lane.set_broken(usize::from(OLD.0), true);
         assert_eq!(is_not_replaced(&mut array), "it has failed", "{code:?}");
         array.lane.set_broken(usize::from(OLD.0), true);
-        array.until("the spare in its place", |array| {
-            state(array, spare) == Some(MemberState::InSync) && array.status().degraded == 0
-        });
+        in_its_place(&mut array, spare);
         array.content_is_right();
         array.members_agree();
     }
@@ -150,9 +154,7 @@ fn a_member_that_is_lost_goes_before_one_that_is_copied() {
         array.unlimited();
         array.lane.set_broken(0, true);
         is_not_replaced(&mut array);
-        array.until("the spare in its place", |array| {
-            state(array, spare) == Some(MemberState::InSync) && array.status().degraded == 0
-        });
+        in_its_place(&mut array, spare);
         assert_eq!(array.member(spare).and_then(|member| member.role), Some(0), "{code:?}");
         assert_eq!(state(&mut array, OLD), Some(MemberState::InSync), "{code:?}");
         array.content_is_right();
@@ -168,9 +170,7 @@ fn what_cannot_be_read_of_it_comes_from_the_others() {
         let (device, at) = (place.0, crate::lane::DATA_SECTOR + place.1);
         array.lane.disk(device).lose_sector(at);
         array.order(Command::Replace(MemberId(device as u16)));
-        array.until("the exchange", |array| {
-            state(array, spare) == Some(MemberState::InSync) && array.status().degraded == 0
-        });
+        in_its_place(&mut array, spare);
         array.content_is_right();
         array.members_agree();
     }
