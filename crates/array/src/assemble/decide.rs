@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::check::{adopted, check_places, check_shape};
-use super::judge::{Judge, same_array};
+use super::judge::{Judge, knows, same_array};
 use super::{Assembly, Candidate, Lineage, Options, Start, Verdict, lineage};
 use crate::format::superblock::feature;
 use crate::format::{Role, Superblock};
@@ -58,13 +58,17 @@ pub(super) struct Table<'a> {
 }
 
 /// The index of the newest superblock of the array that most candidates belong to: of equally new
-/// ones that of a member with a role, and then the first.
+/// ones that of a member with a role, which no other one goes on without, and then the first.
 fn newest(candidates: &[Candidate]) -> Option<usize> {
     let superblocks = || {
         candidates.iter().enumerate().filter_map(|(i, c)| Some((i, c.superblock.as_ref().ok()?)))
     };
     let members = |of: &Superblock| superblocks().filter(|(_, sb)| same_array(of, sb)).count();
-    let rank = |sb: &Superblock| (sb.events, matches!(sb.role(), Role::Active(_)));
+    let known = |sb: &Superblock| {
+        let mut equal = superblocks().filter(|(_, other)| other.events == sb.events);
+        equal.all(|(_, other)| !same_array(sb, other) || knows(other, sb))
+    };
+    let rank = |sb: &Superblock| (sb.events, matches!(sb.role(), Role::Active(_)), known(sb));
     superblocks().rev().max_by_key(|(_, sb)| (members(sb), rank(sb))).map(|(index, _)| index)
 }
 

@@ -79,18 +79,23 @@ impl Judge<'_> {
         }
     }
 
-    /// With the same event count, an active member and the newest one must know each other.
+    /// With the same event count, an active member must know the newest one. Where that does not
+    /// know it, it went on alone from a moment in which only this one heard of the last update.
     fn split(&self, superblock: &Superblock) -> bool {
-        let knows = |a: &Superblock, b: &Superblock| a.role_of(b.dev_number) == b.role();
         superblock.events == self.newest.events
             && matches!(self.newest.role(), Role::Active(_))
-            && !(knows(superblock, self.newest) && knows(self.newest, superblock))
+            && !knows(superblock, self.newest)
     }
 
     fn stale(&self, superblock: &Superblock) -> Verdict {
         let (events, newest) = (superblock.events, self.newest.events);
         Verdict::Stale { events, newest, re_add_possible: false }
     }
+}
+
+/// Has this one the other in the role that it has?
+pub(super) fn knows(superblock: &Superblock, other: &Superblock) -> bool {
+    superblock.role_of(other.dev_number) == other.role()
 }
 
 /// Are these superblocks of members of one array?
