@@ -6,6 +6,7 @@ use super::command::Answer;
 use super::members::{Member, State};
 use crate::MemberId;
 use crate::action::{CommandId, NewMember};
+use crate::format::superblock::MAX_DEV;
 use crate::format::{BadBlocks, Role, Superblock};
 use crate::refusal::Refusal;
 
@@ -105,6 +106,9 @@ impl Keeper {
     pub(super) fn joining(&self, new: &NewMember, role: u16) -> Result<Member, Refusal> {
         let spare = self.spare_called(&new.device).map(|(_, spare)| spare.clone());
         let mut member = spare.map_or_else(|| self.admit(new), Ok)?;
+        if let Some(number) = self.own_number(new) {
+            member.superblock.dev_number = number;
+        }
         match member.state {
             State::Rebuilding { role: own, .. } if own == role => {}
             _ => {
@@ -114,6 +118,15 @@ impl Keeper {
             }
         }
         Ok(member)
+    }
+
+    /// The number of one that was a member before, if nobody has it now: any other may be that of
+    /// one who is away, and comes back with it.
+    fn own_number(&self, new: &NewMember) -> Option<u32> {
+        let superblock = new.superblock.as_deref()?;
+        let (number, ours) = (superblock.dev_number, self.superblock.set_uuid);
+        let taken = self.members.iter().any(|(_, m)| m.superblock.dev_number == number);
+        (superblock.set_uuid == ours && !taken && number < MAX_DEV).then_some(number)
     }
 
     /// The array was not stopped cleanly: members that were being rebuilt may lack what was written
