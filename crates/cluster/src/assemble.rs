@@ -216,6 +216,10 @@ fn plan(
         None => return Err(impossible("the chunk is out of range")),
     };
     let mut members: Vec<Option<ClientMember>> = vec![None; usize::from(nodes)];
+    let has_newest = |member: &local::MemberConfig| {
+        member.standing != Standing::Spare && member.superblock.events == newest.events
+    };
+    let one_has_newest = config.members.iter().any(has_newest);
     let (mut sizes, mut spares) = (Vec::new(), Vec::new());
     for member in &config.members {
         if let (Standing::Spare, Some(found)) =
@@ -237,7 +241,7 @@ fn plan(
         sizes.push(if newest.size_sectors == 0 { own.data_size } else { newest.size_sectors });
         let (address, volume) = (found.address.clone(), found.volume.clone());
         let roles = config.superblock.roles.clone();
-        let superblock = Superblock { roles, ..as_of(own, newest) };
+        let superblock = Superblock { roles, ..as_held(own, newest, member, one_has_newest) };
         *place = Some(ClientMember { address, volume, superblock });
     }
     if !options.read_only {
@@ -291,8 +295,13 @@ fn left_behind(
         };
         let Role::Active(role) = own.role() else { continue };
         let vacant = members.get(usize::from(role)).is_some_and(Option::is_none);
-        if vacant && !behind.contains_key(&role) && numbers.insert(own.dev_number) {
+        if vacant && !behind.contains_key(&role) {
+            // Another one may have become a member with its number while it was away.
+            let free = (0..).find(|number| !numbers.contains(number)).unwrap_or(0);
+            let number = if numbers.contains(&own.dev_number) { free } else { own.dev_number };
+            numbers.insert(number);
             let superblock = catching_up(own, newest, *re_add_possible);
+            let superblock = Superblock { dev_number: number, ..superblock };
             let (address, volume) = (found.address.clone(), found.volume.clone());
             behind.insert(role, ClientMember { address, volume, superblock });
         }
@@ -306,6 +315,23 @@ fn as_of(own: &Superblock, newest: &Superblock) -> Superblock {
     let feature_map =
         own.feature_map & !feature::OVER_NODES | newest.feature_map & feature::OVER_NODES;
     Superblock { feature_map, ..own.with_news_of(newest) }
+}
+
+/// The superblock of a member that has its role. If one of them `has_newest`, who has not heard of
+/// the last update is told first, before there is another one.
+fn as_held(
+    own: &Superblock,
+    newest: &Superblock,
+    member: &local::MemberConfig,
+    has_newest: bool,
+) -> Superblock {
+    let events = if has_newest { own.events } else { newest.events };
+    let mut superblock = Superblock { events, ..as_of(own, newest) };
+    if matches!(member.standing, Standing::InSync { .. }) {
+        // It may have been rebuilt to its end, and not have heard of that.
+        superblock.feature_map &= !(feature::RECOVERY_OFFSET | feature::RECOVERY_BITMAP);
+    }
+    superblock
 }
 
 /// The superblock of a member that was left behind, as one that is being rebuilt: `marked`, where

@@ -131,11 +131,49 @@ fn members_that_fell_behind_are_given_what_they_missed() {
     let plan = ready(&candidates, Options::default());
     assert_eq!((plan.degraded(), plan.behind()), (1, 0));
     superblock(&mut candidates[0]).roles = superblock(&mut candidates[1]).roles.clone();
-    // One event is what an interrupted update of the superblocks leaves.
+    // One event is what an interrupted update of the superblocks leaves: the keeper tells it of
+    // that before there is another one.
     superblock(&mut candidates[0]).events += 4;
     let plan = ready(&candidates, Options::default());
     assert_eq!(plan.degraded(), 0);
-    assert!(plan.members.iter().flatten().all(|member| member.superblock.events == 5));
+    let events = plan.members.iter().flatten().map(|member| member.superblock.events);
+    assert_eq!(events.collect::<Vec<u64>>(), [4, 5, 5, 5, 5]);
+}
+
+#[test]
+fn who_comes_back_to_find_its_number_taken_gets_another() {
+    let mut candidates = volumes(md(Level::Raid1), 3);
+    // The last one became a member anew while the one before it was away.
+    for number in [0, 2] {
+        let superblock = superblock(&mut candidates[number]);
+        superblock.events += 5;
+        superblock.roles[1..3].copy_from_slice(&[Role::Active(2), Role::Faulty]);
+    }
+    superblock(&mut candidates[2]).dev_number = 1;
+    let plan = ready(&candidates, Options::default());
+    assert_eq!((plan.degraded(), plan.behind()), (0, 1));
+    let numbers = plan.members.iter().flatten().map(|member| member.superblock.dev_number);
+    assert_eq!(numbers.collect::<Vec<u32>>(), [0, 2, 1]);
+}
+
+#[test]
+fn one_that_heard_alone_of_the_last_update_is_no_half_of_a_split_array() {
+    let mut candidates = volumes(md(Level::Raid1), 2);
+    superblock(&mut candidates[0]).roles[1] = Role::Faulty;
+    candidates.iter_mut().for_each(|candidate| superblock(candidate).events += 1);
+    for candidates in [candidates.clone(), candidates.iter().rev().cloned().collect()] {
+        let plan = ready(&candidates, Options::default());
+        assert_eq!((plan.degraded(), plan.behind()), (0, 1));
+        assert!(
+            plan.members[1]
+                .as_ref()
+                .is_some_and(|member| { member.superblock.has(feature::RECOVERY_OFFSET) })
+        );
+    }
+    // Where each went on without the other, a person has to choose.
+    superblock(&mut candidates[1]).roles[0] = Role::Faulty;
+    let start = decide(&candidates, Options::default()).start;
+    assert!(matches!(start, Start::Refused(why) if why.reason.contains("split")));
 }
 
 #[test]
