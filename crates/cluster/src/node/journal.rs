@@ -17,6 +17,8 @@ pub(super) enum Start {
     Look(Look),
     /// One is found: are its contents, too?
     Check(Check),
+    /// What was found is being made durable.
+    Flushing,
     /// What it was is known.
     Known,
     /// Records are being stored, in order: what is to be done yet.
@@ -127,7 +129,7 @@ impl Journal {
         match &self.start {
             Start::Look(look) => Some((look.at, PAGE_BYTES)),
             Start::Check(check) => Some(check.next(self.buffer().len)),
-            Start::Headers | Start::Known | Start::Replay { .. } => None,
+            Start::Headers | Start::Flushing | Start::Known | Start::Replay { .. } => None,
         }
     }
 

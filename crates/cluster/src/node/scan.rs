@@ -124,7 +124,7 @@ impl Node {
                     found => self.found(id, look, found),
                 }
             }
-            Start::Check(_) | Start::Known | Start::Replay { .. } => {}
+            Start::Check(_) | Start::Flushing | Start::Known | Start::Replay { .. } => {}
         }
     }
 
@@ -162,11 +162,26 @@ impl Node {
                 journal.start = Start::Look(if behind { first } else { look });
                 self.scan(id);
             }
-            None => {
+            None if journal.found.is_empty() => {
                 journal.start = Start::Known;
                 self.prepared(id, tag, Some(end));
             }
+            None => {
+                journal.start = Start::Flushing;
+                let member = journal.member;
+                self.out.io(Flight::Journal { client: id }, member, IoOp::Flush);
+            }
         }
+    }
+
+    /// What was found is durable, or may not be: a node that died may have left records that were
+    /// on their way, and what they say is decided now for good.
+    pub(super) fn found_is_durable(&mut self, id: ClientId, fine: bool) {
+        let Some(journal) = self.journal_of(id) else { return };
+        let (tag, end) = (journal.prepare, journal.header.map_or(0, |header| header.log_bytes));
+        journal.start = Start::Known;
+        journal.unreadable |= !fine;
+        self.prepared(id, tag, Some(end));
     }
 
     /// Looks at what is wanted if it has been read, and reads it otherwise.
