@@ -81,7 +81,7 @@ pub struct Record {
     pub sequence: u64,
     /// What it is for.
     pub kind: Kind,
-    /// Roles that have a part in the slice-set.
+    /// Roles that have a part in the slice-set, or have none because they were lost.
     pub holders: Roles,
     /// Bytes of each row.
     pub len: u32,

@@ -41,6 +41,7 @@ impl Node {
                 }
             }
             Start::Headers | Start::Look(_) | Start::Check(_) => self.journal_read(id, fine),
+            Start::Flushing => self.found_is_durable(id, fine),
             Start::Replay { tag, steps } => {
                 let (tag, next) = (*tag, steps.pop_front());
                 debug_assert!(positions > 0);
@@ -217,7 +218,9 @@ impl Pipe {
         if self.is_dropped(number) {
             (kind, rows, contents) = (Kind::Void, Vec::new(), Vec::new());
         }
-        let holders = part.plan.involved(set.mode, &set.touched).into_iter().collect();
+        // Who is left out, and holds the array all the same, lacks it: then it was not answered.
+        let involved = part.plan.involved(set.mode, &set.touched).into_iter();
+        let holders = involved.chain(set.missing.iter()).collect();
         let version = (self.epoch(), set.version);
         let (sequence, crc) = (0, 0);
         (Record { version, sequence, kind, holders, len: set.len, rows, crc }, contents)
