@@ -48,7 +48,7 @@ impl Client {
             writers: self.requests.values().filter(|request| request.op.changes_data()).count(),
             writes: &writes.map(range).collect::<Vec<_>>(),
             work: self.waiting_work.len() + self.working.len(),
-            updates: self.questions.values().filter(metas).count(),
+            updates: self.questions.values().filter(metas).count() + self.untold.len(),
             on: &|id| self.asked_of(id),
         })
     }

@@ -2,10 +2,13 @@
 //! is stored durably everywhere.
 //!
 //! ```text
-//! prepared ─► Listing ─► Replaying ─► Emptying ─► Over     then: half full ─► flush ─► trim
+//! prepared ─► Listing ─► Replaying ─► Telling ─► Emptying ─► Over
+//!                                                            then: half full ─► flush ─► trim
 //! ```
 //! A slice-set of the predecessor is stored when all who have a part in it, and hold the array,
-//! have it recorded: it may have been answered. No other was.
+//! have it recorded: it may have been answered. No other was. Who is lost before he has stored what
+//! goes does not hold the array any more: whoever comes later hears of that before the others
+//! forget what it was.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,6 +31,7 @@ enum Start {
     Nothing,
     Listing,
     Replaying,
+    Telling,
     Emptying,
     Over,
 }
@@ -249,7 +253,7 @@ impl Client {
     }
 
     /// Goes on with what journals held when nothing is waited for.
-    fn start_journals(&mut self) {
+    pub(super) fn start_journals(&mut self) {
         if !self.journals.waiting.is_empty() {
             return;
         }
@@ -270,6 +274,14 @@ impl Client {
                 self.start_journals();
             }
             Start::Replaying => {
+                self.journals.start = Start::Telling;
+                self.record_lost();
+                self.start_journals();
+            }
+            Start::Telling => {
+                if !self.lost_are_recorded() {
+                    return;
+                }
                 self.journals.start = Start::Emptying;
                 let mark = (self.params().epoch, 0);
                 self.ask_journals(|tag| Message::Trim { tag, mark, all: true });
@@ -296,7 +308,9 @@ impl Client {
     /// Has journals trimmed that are half full, or that a node which comes back has no part in. Is
     /// there room again?
     pub(super) fn trim_journals(&mut self) -> bool {
-        if !self.journals.are_used() || !self.journals.waiting.is_empty() {
+        // Where too many are lost nobody will know of those who could not flush.
+        let over = self.writes_over();
+        if !self.journals.are_used() || !self.journals.waiting.is_empty() || over {
             return false;
         }
         match self.journals.trim {
@@ -328,7 +342,7 @@ impl Client {
         let due = self.journals.used > half || self.links.iter().any(comes);
         let version = self.stored_up_to();
         // Who is being wired would not hear of it.
-        if due && version > trimmed && self.wiring.is_none() && !self.writes_over() {
+        if due && version > trimmed && self.wiring.is_none() {
             self.journals.trim = Some((Trim::Flushing, version));
             self.journals.trims.push((version, self.version));
             self.ask_journals(|tag| Message::Flush { tag });

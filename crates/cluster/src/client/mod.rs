@@ -55,7 +55,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use braid_array::action::{Command, CommandId, Event};
 use braid_array::array::Scratch;
 use braid_array::fabric::{FabricEvent, FabricOp};
-use braid_array::keeper::{Keeper, Redundancy, Rules, SyncSpace};
+use braid_array::keeper::{Keeper, MetaWrite, Redundancy, Rules, SyncSpace};
 use braid_array::request::Full;
 use braid_array::status::Status;
 use braid_array::{
@@ -203,6 +203,8 @@ pub struct Client {
     links: Vec<Link>,
     node_timeout_ms: u64,
     questions: BTreeMap<u32, (u16, Question)>,
+    /// What members are told when voters have noted who was lost.
+    untold: VecDeque<MetaWrite>,
     next_peer: u32,
     /// A node that comes back is being wired to the others.
     wiring: Option<rejoin::Wiring>,
@@ -291,7 +293,6 @@ impl Client {
         let journals = Journals::new(params.nodes, &kept.superblock);
         let keeper = member::keeper(kept, Box::new(space.clone()), rules(&params, forced))?;
         let named = if config.read_only || config.looks { Vec::new() } else { config.witnesses };
-        let links = Link::all(config.members, params.reads.count);
         let mut client = Self {
             keeper,
             space,
@@ -300,9 +301,10 @@ impl Client {
             journals,
             looks: config.looks,
             actions: VecDeque::new(),
-            links,
+            links: Link::all(config.members, params.reads.count),
             node_timeout_ms: config.node_timeout_ms,
             questions: BTreeMap::new(),
+            untold: VecDeque::new(),
             next_peer: config.first_peer,
             wiring: None,
             newcomer: None,

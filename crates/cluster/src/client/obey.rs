@@ -1,6 +1,6 @@
 //! What the keeper asks for, said to the nodes.
 
-use braid_array::keeper::{Ask, Keeper, Traffic};
+use braid_array::keeper::{Ask, Keeper, MetaWrite, Traffic};
 use braid_array::{Action, MemberId, Refusal};
 
 use super::{Client, Message, Phase, Question};
@@ -11,11 +11,8 @@ impl Client {
         while let Some(ask) = self.keeper.next_ask() {
             match ask {
                 Ask::Flush(member) => self.ask_meta(member, |tag| Message::Flush { tag }),
-                Ask::Write(write) => {
-                    let (sector, bytes) = (write.sector, write.bytes);
-                    let message = |tag| Message::WriteMeta { tag, sector, bytes };
-                    self.ask_meta(write.member, message);
-                }
+                Ask::Write(write) if self.may_tell_members() => self.write_meta(write),
+                Ask::Write(write) => self.untold.push_back(write),
                 Ask::Work { place, unit, work } => self.add_work(place, unit, work),
                 Ask::GiveUp(member) => self.let_go_of(member),
                 Ask::Reply(id, result) => {
@@ -32,6 +29,33 @@ impl Client {
                 Ask::Updated | Ask::Disown(_) => {}
             }
         }
+    }
+
+    fn write_meta(&mut self, write: MetaWrite) {
+        let MetaWrite { member, sector, bytes } = write;
+        self.ask_meta(member, |tag| Message::WriteMeta { tag, sector, bytes });
+    }
+
+    /// Superblocks that say who was lost are written when voters have noted it, where it takes
+    /// them. Otherwise a client that finds only those who were lost, and their votes, and goes on
+    /// with them, would leave superblocks behind that are newer than its own. But where somebody
+    /// is in sync anew they come first, as views wait for that.
+    fn may_tell_members(&self) -> bool {
+        !self.needs_votes() || self.losses_noted() || !self.keeper.arrivals_told()
+    }
+
+    /// Writes what had to wait for votes; if there are not enough of them, nothing.
+    fn tell_members(&mut self) {
+        if self.untold.is_empty() || !self.may_tell_members() {
+            return;
+        }
+        for write in std::mem::take(&mut self.untold) {
+            match self.writes_over() {
+                true => self.keeper.update_done(),
+                false => self.write_meta(write),
+            }
+        }
+        self.obey();
     }
 
     /// Asks something for the keeper's update.
@@ -53,6 +77,7 @@ impl Client {
     pub(super) fn drive_keeper(&mut self) -> bool {
         loop {
             let updates = self.keeper.updates();
+            self.tell_members();
             self.keeper.drive_sync();
             self.obey();
             self.start_work();

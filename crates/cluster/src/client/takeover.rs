@@ -72,6 +72,8 @@ pub(super) struct Takeover {
     pub(super) view: View,
     /// The voters that have it.
     have_view: BTreeSet<u64>,
+    /// Roles that hold the array by any view that a later client may take for the newest.
+    claimed: BTreeSet<u16>,
     /// Other nodes may have to vote.
     pub(super) voters_due: bool,
 }
@@ -98,6 +100,7 @@ impl Takeover {
             fits: false,
             view: View::default(),
             have_view: BTreeSet::new(),
+            claimed: BTreeSet::new(),
             voters_due: false,
         }
     }
@@ -110,6 +113,16 @@ impl Takeover {
     /// What it was made from is no more, and nothing was recorded.
     pub(super) const fn is_outdated(&self) -> bool {
         self.reread.changed() && matches!(self.stage, Stage::Over)
+    }
+
+    /// May a later client believe that this role holds the array?
+    pub(super) fn claims(&self, role: u16) -> bool {
+        self.claimed.contains(&role)
+    }
+
+    /// Those who hold the array by the view.
+    fn holders(&self) -> BTreeSet<u16> {
+        (0..).zip(&self.view.members).filter(|(_, member)| **member != 0).map(|(r, _)| r).collect()
     }
 
     /// Enough voters have the view: every client that comes later hears of it.
@@ -172,7 +185,10 @@ impl Client {
         if order == self.takeover.view.order() {
             self.takeover.have_view.extend(node);
             // From now on they hear of it.
-            self.takeover.force &= !self.takeover.view_holds();
+            if self.takeover.view_holds() {
+                self.takeover.force = false;
+                self.takeover.claimed = self.takeover.holders();
+            }
         }
         self.voter_answered(role);
     }
@@ -251,7 +267,7 @@ impl Client {
                 let roles: Vec<u16> = self.alive_roles().collect();
                 roles.into_iter().for_each(|role| self.open_volume_of(role));
             }
-            Stage::Over => {}
+            Stage::Over => self.start_journals(),
         }
     }
 
@@ -334,8 +350,8 @@ impl Client {
     /// resync, or none does any more. When too many are lost nothing changes, views neither. (That
     /// nothing is answered before those who come later hear of a loss is the superblocks' doing.)
     pub(super) fn record_changes(&mut self) {
-        // With witnesses nothing is answered before they know who was lost.
-        let stops = self.keeper.is_stopping() && self.takeover.view.witnesses.is_empty();
+        // Where it takes votes nothing is answered before they know who was lost.
+        let stops = self.keeper.is_stopping() && !self.needs_votes();
         let over = self.keeper.is_read_only() || stops || self.writes_over();
         let torn = self.keeper.has_to_resync();
         let mut view = self.takeover.view.clone();
@@ -348,15 +364,38 @@ impl Client {
                 *member = grant.map_or(0, |grant| grant.incarnation);
             }
         }
-        if over || !self.takeover.waiting.is_empty() || self.look_at_votes() {
+        if over || !self.takeover.waiting.is_empty() {
             return;
         }
         self.change_voters(&mut view);
         self.takeover.voters_due = false;
         let view = View { torn, ..view };
-        if view != self.takeover.view {
+        if view == self.takeover.view {
+            self.look_at_votes();
+        } else {
             self.record(View { count: view.count + 1, ..view });
         }
+    }
+
+    /// Has it recorded who was lost since the view was.
+    pub(super) fn record_lost(&mut self) {
+        let mut view = self.takeover.view.clone();
+        for (role, member) in (0..).zip(&mut view.members) {
+            *member = if self.alive(role) { *member } else { 0 };
+        }
+        if view != self.takeover.view && !self.writes_over() {
+            self.record(View { count: view.count + 1, ..view });
+        }
+    }
+
+    /// Does whoever comes later hear of them? If nobody can note it any more the client gives up.
+    pub(super) fn lost_are_recorded(&mut self) -> bool {
+        let over = self.takeover.waiting.is_empty() && !self.writes_over();
+        let noted = self.stands_alone() || self.takeover.view_holds();
+        if over && !noted {
+            self.refuse_to_start(Refusal::new("too few nodes took note of who was lost", START));
+        }
+        over && noted
     }
 
     /// Asks all that are there.
@@ -400,6 +439,8 @@ impl Client {
         }
         self.record_at_witnesses(&view);
         self.takeover.view = view;
+        let holders = self.takeover.holders();
+        self.takeover.claimed.extend(holders);
     }
 
     /// The array's id.

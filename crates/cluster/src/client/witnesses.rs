@@ -308,11 +308,9 @@ impl Client {
         }
     }
 
-    /// Does it take more than superblocks to tell everybody who comes later who was lost? Without
-    /// witnesses any majority has a node of those who were left.
-    fn needs_votes(&self) -> bool {
-        let alone = || self.takeover.force || self.keeper.is_read_only() || self.writes_over();
-        !self.takeover.view.witnesses.is_empty() && !alone()
+    /// Do voters have to know who was lost? Not where a person answers for the others.
+    pub(super) fn needs_votes(&self) -> bool {
+        !(self.takeover.force || self.keeper.is_read_only() || self.writes_over())
     }
 
     /// If the node of this role were lost, could the others take note of that?
@@ -333,19 +331,21 @@ impl Client {
     /// Whoever comes later hears of all who were lost: what was written without them may be
     /// answered.
     pub(super) fn losses_told(&self) -> bool {
-        let lost = |role: u16| self.takeover.view.has(role) && !self.readable(role);
-        let told = || self.takeover.view_holds() && !(0..self.params().nodes).any(lost);
-        self.keeper.failures_told() && (!self.needs_votes() || told())
+        self.keeper.failures_told() && (!self.needs_votes() || self.losses_noted())
+    }
+
+    /// Do views leave all out who were lost?
+    pub(super) fn losses_noted(&self) -> bool {
+        let lost = |role: u16| self.takeover.claims(role) && !self.readable(role);
+        !(0..self.params().nodes).any(lost)
     }
 
     /// Too few voters are there to take note of a loss, and nobody waits for another: nothing can
     /// be answered any more.
-    pub(super) fn look_at_votes(&mut self) -> bool {
-        let stuck = self.needs_votes() && !self.takeover.view_holds();
-        if stuck {
+    pub(super) fn look_at_votes(&mut self) {
+        if self.needs_votes() && !self.takeover.view_holds() && !self.losses_noted() {
             self.keeper.give_up();
             self.obey();
         }
-        stuck
     }
 }
