@@ -10,7 +10,7 @@ use braid_array::events::SyncAction;
 use braid_array::format::superblock::MAX_SECTOR;
 use braid_array::{Action, AnyMachine, Buf, Op, Request, RequestError, RequestId};
 use braid_cluster::VolumeAddress;
-use braid_cluster::assemble::{Candidate, Options, Start, decide};
+use braid_cluster::assemble::{Assembly, Candidate, Options, Start, decide};
 use braid_cluster::client::{Client, ClientConfig, Found};
 use braid_cluster::lasting::{Finder, Lasting};
 use braid_cluster::pipeline::Params;
@@ -158,8 +158,8 @@ pub(super) fn run(session: &mut Session) -> Result<(), Failure> {
     away.judge()
 }
 
-/// How the array starts from what lies on these volumes.
-fn config(session: &mut Session, roles: &[u16]) -> Option<ClientConfig> {
+/// What becomes of what lies on these volumes.
+pub(super) fn assembly(session: &mut Session, roles: &[u16]) -> Assembly {
     let candidate = |&role: &u16| {
         let disk = session.disk(role);
         let Found { superblock, bitmap } = content::found(disk).ok()?;
@@ -172,8 +172,20 @@ fn config(session: &mut Session, roles: &[u16]) -> Option<ClientConfig> {
         })
     };
     let candidates: Vec<Candidate> = roles.iter().filter_map(candidate).collect();
-    let options = Options { unclean: true, ..Options::default() };
-    let Start::Ready(plan) = decide(&candidates, options).start else { return None };
+    let assembly = decide(&candidates, Options { unclean: true, ..Options::default() });
+    session.world.note(&[79], || {
+        let why = match &assembly.start {
+            Start::Ready(_) => "",
+            Start::Refused(why) => why.reason.as_str(),
+        };
+        format!("ASSEMBLES {:?} {why}", assembly.verdicts)
+    });
+    assembly
+}
+
+/// How the array starts from what lies on these volumes.
+pub(super) fn config(session: &mut Session, roles: &[u16]) -> Option<ClientConfig> {
+    let Start::Ready(plan) = assembly(session, roles).start else { return None };
     let params = Params { session: session.rng.next(), epoch: 1, ..session.scenario.params };
     let config = ClientConfig::new(params, plan.members);
     let (found, bitmap, mix) = (plan.found, plan.bitmap, session.scenario.mix);

@@ -9,7 +9,8 @@
 //! ([`zombie`]), another node takes the place of a lost one ([`newcomer`]) or of one that serves
 //! ([`replacement`]), more nodes go away than the array can do without ([`away`]), nodes vote that
 //! hold nothing ([`witness`]), or a byte changes on a volume ([`rot`]). Lives end at a drawn
-//! [`moment`], have their [`lull`]s, and some clients come for a [`brief`] time.
+//! [`moment`], have their [`lull`]s, and some clients come for a [`brief`] time; and some seeds are
+//! about many that follow one another ([`relay`]).
 
 mod absent;
 mod away;
@@ -25,6 +26,7 @@ mod moment;
 pub mod newcomer;
 pub mod process;
 mod reading;
+mod relay;
 mod replacement;
 mod replay;
 mod rot;

@@ -12,7 +12,7 @@ use super::scenario::{End, Scenario};
 use super::session::Session;
 use super::troubles::{Trouble, inject, troubles};
 use super::world::Mutation;
-use super::{away, content, rot};
+use super::{away, content, relay, rot};
 use crate::oracle::Range;
 use crate::rng::Rng;
 use crate::run::Report;
@@ -41,13 +41,18 @@ pub struct Options {
 /// One line: the seed, the array and what was wrong.
 pub fn run_seed(seed: u64, options: Options) -> Result<Report, String> {
     let mut rng = Rng::new(seed);
-    let scenario = Scenario::draw(&mut rng, options.mutation);
+    let relay = options.mutation.is_none() && relay::is_due(seed);
+    let scenario = match relay {
+        true => relay::scenario(&mut rng),
+        false => Scenario::draw(&mut rng, options.mutation),
+    };
     let line = format!("cluster seed {seed}: {scenario}: ");
     if options.verbose {
         println!("cluster seed {seed}: {scenario:?}");
     }
     let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        run(scenario, rng, Trace::new(options.verbose))
+        let session = Session::new(scenario, rng, Trace::new(options.verbose));
+        if relay { run_relay(session) } else { run(session) }
     }));
     match outcome {
         Ok(result) => result.map_err(|Failure(what)| line + &what),
@@ -59,9 +64,13 @@ pub fn run_seed(seed: u64, options: Options) -> Result<Report, String> {
     }
 }
 
-fn run(scenario: Scenario, rng: Rng, trace: Trace) -> Result<Report, Failure> {
-    let lives = scenario.lives.clone();
-    let mut session = Session::new(scenario, rng, trace);
+fn run_relay(mut session: Session) -> Result<Report, Failure> {
+    relay::run(&mut session)?;
+    Ok(report(&session))
+}
+
+fn run(mut session: Session) -> Result<Report, Failure> {
+    let lives = session.scenario.lives.clone();
     if session.rng.percent(8) && away::fits(&session.scenario) {
         away::run(&mut session)?;
         return Ok(report(&session));

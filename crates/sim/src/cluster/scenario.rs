@@ -5,6 +5,7 @@ use std::fmt;
 use braid_array::level::{Layout, Level};
 use braid_cluster::client::SPARE_PATIENCE_MS;
 use braid_cluster::pipeline::Slots;
+use braid_cluster::view::majority;
 use braid_cluster::{Family, Pipeline, Planner, pipeline::Params};
 
 use super::world::{Mutation, Temper};
@@ -211,6 +212,13 @@ impl Scenario {
         family.losses(nodes).is_ok_and(|losses| losses.survives(|node| lost.contains(&node)))
     }
 
+    /// Without so many nodes, can those who vote still tell everybody who comes later of that?
+    fn can_tell(&self, lost: usize) -> bool {
+        let nodes = usize::from(self.params.nodes);
+        let voters = nodes + usize::from(self.witnesses);
+        voters - lost + majority(voters) > voters
+    }
+
     /// Nodes that the array can do without, none of them among `lost`; none when nothing is left.
     pub fn more_losses(&self, rng: &mut Rng, lost: &[u16]) -> Vec<u16> {
         let mut all = lost.to_vec();
@@ -218,7 +226,7 @@ impl Scenario {
             let node = rng.below(u64::from(self.params.nodes)) as u16;
             if !all.contains(&node) {
                 all.push(node);
-                if !self.survives(&all) {
+                if !self.survives(&all) || !self.can_tell(all.len()) {
                     all.pop();
                 }
             }
@@ -228,7 +236,7 @@ impl Scenario {
 }
 
 /// Room for a few of the largest slice-sets, or for more.
-fn journal_bytes(rng: &mut Rng, params: &Params) -> u64 {
+pub(super) fn journal_bytes(rng: &mut Rng, params: &Params) -> u64 {
     let rows = params.family.code(params.nodes, 0).map_or(1, |code| code.rows());
     let largest = 8192 + u64::from(rows) * u64::from(params.wide.bytes);
     rng.pick(&[6, 7, 10, 30]) * largest + 8192
@@ -279,7 +287,7 @@ fn family(rng: &mut Rng) -> (Family, u16) {
     }
 }
 
-fn params(rng: &mut Rng, family: Family, nodes: u16) -> Params {
+pub(super) fn params(rng: &mut Rng, family: Family, nodes: u16) -> Params {
     let code = family.code(nodes, 0).expect("the family has a code");
     let data = code.data().len() as u64;
     let chunks: &[u32] = match data {
@@ -341,7 +349,7 @@ fn few_positions(params: Params) -> Params {
     Params { wide, narrow: Slots { count: 1, ..params.narrow }, ..params }
 }
 
-fn temper(rng: &mut Rng, mutation: Option<Mutation>) -> Temper {
+pub(super) fn temper(rng: &mut Rng, mutation: Option<Mutation>) -> Temper {
     Temper {
         disk_nanos: rng.pick(&[1_000, 100_000, 2_000_000]),
         net_nanos: rng.pick(&[1_000, 50_000, 1_000_000]),

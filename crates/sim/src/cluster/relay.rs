@@ -1,0 +1,593 @@
+//! Clients that follow one another on a small array, many of them, each for a short while: they
+//! die, are cut off or taken over from at any moment, above all just when a node is lost; each
+//! reaches other nodes than the one before; nodes lose their memories and come back at once, and
+//! at times all lose power. Whoever serves reads what was answered, or, after a loss of power, what
+//! was flushed; in the end, with all nodes there, everything fits.
+
+use std::ops::Range;
+
+use braid_array::action::{Command, CommandId, Event};
+use braid_array::array::Scratch;
+use braid_array::assemble::Verdict;
+use braid_array::events::ArrayEvent;
+use braid_array::format::superblock::MAX_SECTOR;
+use braid_array::status::ArrayState;
+use braid_array::{Action, AnyMachine, Buf, Op, Request, RequestError, RequestId};
+use braid_cluster::client::{Client, ClientConfig, NODE_TIMEOUT_MS};
+use braid_cluster::view::{View, Vote};
+
+use self::blocks::{BLOCK_BYTES, Blocks};
+use super::away;
+use super::content;
+use super::process::Process;
+use super::scenario::Scenario;
+use super::session::{ARRAY, Session, VOLUME};
+use crate::rng::Rng;
+use crate::world::Failure;
+
+mod array;
+mod blocks;
+
+/// Requests of a client in flight.
+const DEPTH: usize = 6;
+const BLOCK_SECTORS: u64 = (BLOCK_BYTES / 512) as u64;
+/// The largest request, in blocks.
+const MAX_BLOCKS: u64 = 64;
+/// Beyond so many events it is said to hang.
+const MAX_STEPS: u64 = 400_000;
+const STOP: CommandId = CommandId(1);
+
+#[derive(Clone, Debug)]
+enum Flight {
+    Read(Range<usize>),
+    Write { blocks: Range<usize>, first: u64, fua: bool },
+    Flush { began: u64 },
+}
+
+/// A client.
+#[derive(Debug)]
+struct Runner {
+    process: usize,
+    /// The roles that it was started with.
+    roles: Vec<u16>,
+    flights: Vec<Option<Flight>>,
+    serves: bool,
+    /// All that was left was decided when it began, and nothing has failed since.
+    sure: bool,
+    /// What it was started from is no more.
+    outdated: bool,
+    stopped: bool,
+}
+
+/// See the module.
+struct Relay<'a> {
+    session: &'a mut Session,
+    blocks: Blocks,
+    client: Option<Runner>,
+    /// The one before, which goes on.
+    zombie: Option<Runner>,
+    next_value: u64,
+    /// The highest epoch granted before the client came.
+    granted: u32,
+    /// Roles that were lost since.
+    gone: Vec<u16>,
+    /// Enough of those who hold the array have been there ever since.
+    kept: bool,
+    /// Not all of them are there, or not all members held it.
+    missing: bool,
+    /// After a loss of power it was gone on without some: what they had of whole stripes that
+    /// nobody had recorded is lost.
+    short: bool,
+    began_at: u64,
+}
+
+/// Is a seed about this? Drawn aside: the others are what they would be if there were none.
+pub(super) fn is_due(seed: u64) -> bool {
+    Rng::new(seed ^ 0x0072_656c_6179).percent(12)
+}
+
+/// What such a seed is about.
+pub(super) fn scenario(rng: &mut Rng) -> Scenario {
+    array::draw(rng)
+}
+
+/// Lets clients follow one another, and looks at what is there in the end.
+///
+/// # Errors
+/// What is wrong.
+pub(super) fn run(session: &mut Session) -> Result<(), Failure> {
+    let blocks = Blocks::new(session.layout.sectors() / BLOCK_SECTORS);
+    let mut relay = Relay {
+        blocks,
+        client: None,
+        zombie: None,
+        next_value: 1,
+        granted: 0,
+        gone: Vec::new(),
+        kept: true,
+        missing: false,
+        short: false,
+        began_at: 0,
+        session,
+    };
+    let all: Vec<u16> = (0..relay.session.scenario.params.nodes).collect();
+    let mut roles = all.clone();
+    for _ in 0..relay.session.rng.between(4, 16) {
+        relay.life(&roles)?;
+        roles = relay.pass_on(&all);
+    }
+    relay.finish(&all)
+}
+
+impl Relay<'_> {
+    /// A client comes with these roles, works for a while, and is gone, or goes on unheard.
+    fn life(&mut self, roles: &[u16]) -> Result<(), Failure> {
+        self.gone.clear();
+        self.begin(roles);
+        let rng = &mut self.session.rng;
+        let most = rng.pick(&[30, 300, 300, 3000, 8000]);
+        let mut left = rng.between(1, most);
+        let eager = rng.pick(&[2, 10, 40]);
+        let trouble_at = rng.percent(60).then(|| rng.below(left));
+        let whole = rng.percent(30);
+        while left > 0 && self.client.is_some() && !self.is_refused() {
+            if trouble_at == Some(left) {
+                self.trouble();
+                let rng = &mut self.session.rng;
+                if rng.percent(50) {
+                    let soon = rng.pick(&[1, 4, 15, 40, 120]);
+                    left = left.min(1 + rng.below(soon));
+                }
+            }
+            if self.session.rng.percent(eager) {
+                self.submit(whole);
+            }
+            left -= 1;
+            if !self.step()? && !self.submit(whole) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Starts a client from what lies on the volumes of these roles.
+    fn begin(&mut self, roles: &[u16]) {
+        let votes = self.votes();
+        self.granted = votes.iter().map(|vote| vote.granted).max().unwrap_or(0);
+        (self.kept, self.missing) = (true, false);
+        self.began_at = self.session.world.steps;
+        let process =
+            away::config(self.session, roles).and_then(|config| self.start(config, roles));
+        let begun = process.is_some();
+        self.session.world.note(&[70], || format!("CLIENT with {roles:?}: {begun}"));
+        self.client = process.map(|process| Runner {
+            process,
+            roles: roles.to_vec(),
+            flights: vec![None; DEPTH],
+            serves: false,
+            sure: false,
+            outdated: false,
+            stopped: false,
+        });
+    }
+
+    fn start(&mut self, config: ClientConfig, roles: &[u16]) -> Option<usize> {
+        let session = &mut *self.session;
+        let Scenario { params, limited, .. } = session.scenario;
+        let looks = session.rng.percent(50);
+        let others = (0..params.nodes).filter(|role| looks && !roles.contains(role));
+        let places = others.map(|role| (session.address(role), VOLUME.to_owned()));
+        let absent = places.collect();
+        let config = ClientConfig { absent, ..config };
+        let slots = DEPTH as u64 * MAX_BLOCKS * BLOCK_BYTES as u64;
+        let bytes = Client::scratch_bytes(&config);
+        // Those who came back to it may not be enough.
+        let client = Client::new(config, Scratch { offset: slots, bytes }).ok()?;
+        let client = AnyMachine::Block(Box::new(client));
+        let process = Process::new("runner".to_owned(), client, (slots + bytes) as usize, None);
+        session.client = session.world.start(process.limited_to(limited.then_some(ARRAY)));
+        Some(session.client)
+    }
+
+    /// The client's time is over. With which roles the next one comes.
+    fn pass_on(&mut self, all: &[u16]) -> Vec<u16> {
+        if let Some(zombie) = self.zombie.take() {
+            self.session.world.kill(zombie.process);
+        }
+        if let Some(client) = self.client.take() {
+            match self.session.rng.below(10) {
+                0..2 if client.serves => {
+                    self.session.world.note(&[71], || "TAKE OVER".to_owned());
+                    self.zombie = Some(client);
+                }
+                2..5 => {
+                    self.session.world.lose_what_is_under_way(client.process);
+                    self.session.world.kill(client.process);
+                }
+                _ => self.session.world.kill(client.process),
+            }
+        }
+        self.blocks.client_gone();
+        let Session { scenario, rng, .. } = &mut *self.session;
+        let lost = scenario.more_losses(rng, &[]);
+        match rng.below(20) {
+            0..3 if self.may_lose_power() => self.lose_power(all),
+            3..8 => lost.iter().for_each(|&role| self.restart(role)),
+            8..11 => self.come_to_rest(),
+            _ => {}
+        }
+        let Session { scenario, rng, .. } = &mut *self.session;
+        let lost = if rng.percent(50) { scenario.more_losses(rng, &[]) } else { Vec::new() };
+        all.iter().copied().filter(|role| !lost.contains(role)).collect()
+    }
+
+    /// Does nobody lack what only those have who might lose it then?
+    fn may_lose_power(&self) -> bool {
+        let Scenario { params, journal_bytes, .. } = &self.session.scenario;
+        let sums = params.family.has_parities() && *journal_bytes == 0;
+        !sums || self.session.left_out().is_empty()
+    }
+
+    fn lose_power(&mut self, all: &[u16]) {
+        self.session.world.note(&[72], || "POWER CUT".to_owned());
+        if let Some(zombie) = self.zombie.take() {
+            self.session.world.kill(zombie.process);
+        }
+        all.iter().for_each(|&role| self.restart(role));
+        (0..self.session.witnesses.len()).for_each(|number| self.session.restart_witness(number));
+    }
+
+    /// A node dies and is there again, without its memory.
+    fn restart(&mut self, role: u16) {
+        self.session.world.note(&[73], || format!("RESTART {role}"));
+        self.session.world.kill(self.session.nodes[usize::from(role)]);
+        self.session.reboot(role);
+        self.gone.push(role);
+    }
+
+    /// What clients have sent arrives.
+    fn come_to_rest(&mut self) {
+        for _ in 0..self.session.rng.below(3000) {
+            if !self.session.world.step() {
+                break;
+            }
+        }
+        self.session.world.outputs.clear();
+    }
+
+    /// A node or witness is lost, or a connection.
+    fn trouble(&mut self) {
+        let Some(client) = self.client.as_ref().map(|client| client.process) else { return };
+        let Session { scenario, rng, .. } = &mut *self.session;
+        let lost = scenario.more_losses(rng, &[]);
+        let nanos = rng.between(1, 3000 * NODE_TIMEOUT_MS) * 1000;
+        let kind = rng.below(10);
+        for role in lost {
+            self.session.world.note(&[74], || format!("TROUBLE {kind} of {role}"));
+            let node = self.session.nodes[usize::from(role)];
+            let peer = match kind {
+                0..5 => client,
+                5 => self.session.nodes[usize::from(role + 1) % self.session.nodes.len()],
+                6 => {
+                    self.gone.push(role);
+                    self.session.world.freeze(node, nanos);
+                    continue;
+                }
+                7 if !self.session.witnesses.is_empty() => {
+                    let Session { witnesses, rng, .. } = &mut *self.session;
+                    let number = rng.index(witnesses.len());
+                    self.session.lose_witness(number);
+                    continue;
+                }
+                _ => {
+                    self.restart(role);
+                    continue;
+                }
+            };
+            self.gone.push(role);
+            for connection in self.session.world.connections_between(node, peer) {
+                self.session.world.break_connection(connection);
+            }
+        }
+    }
+
+    fn votes(&self) -> Vec<Vote> {
+        let Session { nodes, witnesses, world, .. } = &*self.session;
+        let notes =
+            nodes.iter().chain(witnesses).flat_map(|&node| world.processes[node].notes.values());
+        notes.filter_map(|note| Some(Vote::newest(&ARRAY, note)?.1)).collect()
+    }
+
+    /// Until it serves: does the client find enough of those who held the array before?
+    fn look_at_those_before(&mut self) {
+        let Some(client) = self.client.as_ref().filter(|client| !client.serves) else { return };
+        let views = self.votes().into_iter().map(|vote| vote.view);
+        let before = views.filter(|view| (1..=self.granted).contains(&view.epoch));
+        let newest = before.max_by_key(View::order);
+        let away = |role: &u16| !client.roles.contains(role) || self.gone.contains(role);
+        let nodes = self.session.scenario.params.nodes;
+        let away: Vec<u16> = (0..nodes).filter(away).collect();
+        let lacks = |view: &View| (0..nodes).any(|role| !view.has(role));
+        self.missing |= !away.is_empty() || newest.as_ref().is_some_and(lacks);
+        let kept = newest.is_some_and(|v| !v.torn && self.session.have_kept_enough(&v, &away));
+        self.kept &= kept;
+        self.short |= !self.kept && self.missing && self.session.scenario.parts_only;
+    }
+
+    /// Gives the client something to do. False when it takes nothing.
+    fn submit(&mut self, whole: bool) -> bool {
+        let rng = &mut self.session.rng;
+        let (count, stripes) = (self.blocks.len(), self.session.scenario.params.stripes);
+        let mut range = rng.below(count)..count;
+        range.end = range.start + rng.between(1, (count - range.start).min(4));
+        if whole || rng.percent(20) {
+            let stripe = count / stripes;
+            range.start = range.start / stripe * stripe;
+            range.end = range.start + stripe.min(MAX_BLOCKS);
+        }
+        match rng.below(100) {
+            0..15 => self.request(Op::Flush, 0..0),
+            15..45 => self.request(Op::Read, range),
+            kind => self.request(Op::Write { fua: kind >= 90 }, range),
+        }
+    }
+
+    /// Asks the client for this, unless something else is under way there. Does it take it?
+    fn request(&mut self, op: Op, range: Range<u64>) -> bool {
+        self.look_at_those_before();
+        if self.is_refused() {
+            return false;
+        }
+        let Some(client) = &mut self.client else { return false };
+        let Some(slot) = client.flights.iter().position(Option::is_none) else { return false };
+        let (process, first) = (client.process, self.next_value);
+        let blocks = range.start as usize..range.end as usize;
+        if !self.blocks.take(blocks.clone()) {
+            return false;
+        }
+        let offset = slot as u64 * MAX_BLOCKS * BLOCK_BYTES as u64;
+        let buf = Buf { offset, len: (blocks.len() * BLOCK_BYTES) as u32 };
+        let world = &mut self.session.world;
+        let flight = match op {
+            Op::Read => Flight::Read(blocks.clone()),
+            Op::Write { fua } => {
+                blocks::fill(world.processes[process].bytes(buf), first);
+                Flight::Write { blocks: blocks.clone(), first, fua }
+            }
+            _ => Flight::Flush { began: self.blocks.moment() },
+        };
+        let (sector, sectors) =
+            (range.start * BLOCK_SECTORS, (range.end - range.start) * BLOCK_SECTORS);
+        let request = Request { id: RequestId(slot as u64), op, sector, sectors, buf };
+        let now = world.now();
+        if world.processes[process].client().submit(now, request).is_err() {
+            self.blocks.leave(blocks);
+            return false;
+        }
+        world.note(&[75, slot as u64, sector, sectors], || format!("SUBMIT {slot} {flight:?}"));
+        client.flights[slot] = Some(flight);
+        self.it_serves();
+        if matches!(op, Op::Write { .. }) {
+            self.blocks.write(blocks, first, !self.session.scenario.parts_only);
+            self.next_value += range.end - range.start;
+        }
+        self.session.world.drain(process);
+        true
+    }
+
+    /// Is the client not to serve?
+    fn is_refused(&mut self) -> bool {
+        let Some(client) = self.client.as_ref().filter(|client| !client.serves) else {
+            return false;
+        };
+        let status = self.session.world.processes[client.process].client().status();
+        status.state == ArrayState::Failed
+    }
+
+    /// The client has taken a request: what it serves is what was left to it.
+    fn it_serves(&mut self) {
+        let Some(client) = self.client.as_mut().filter(|client| !client.serves) else { return };
+        (client.serves, client.sure) = (true, self.kept);
+        let (kept, missing) = (self.kept, self.missing);
+        self.session.world.note(&[76], || format!("SERVES kept {kept} missing {missing}"));
+        if !kept {
+            self.blocks.power_lost(missing);
+        }
+    }
+
+    fn step(&mut self) -> Result<bool, Failure> {
+        self.look_at_those_before();
+        let moved = self.session.world.step();
+        for (process, action) in std::mem::take(&mut self.session.world.outputs) {
+            self.hear(process, action)?;
+        }
+        if let Some(fault) = self.session.world.faults.first() {
+            return Err(Failure(fault.clone()));
+        }
+        let Some(client) = &self.client else { return Ok(moved) };
+        let waits = client.flights.iter().flatten().count();
+        let steps = self.session.world.steps - self.began_at;
+        if !moved && waits > 0 || steps > MAX_STEPS {
+            return Err(Failure(format!("hangs, with {waits} requests unanswered")));
+        }
+        if client.outdated {
+            let roles = client.roles.clone();
+            self.session.world.kill(client.process);
+            self.begin(&roles);
+        }
+        Ok(moved)
+    }
+
+    fn hear(&mut self, process: usize, action: Action) -> Result<(), Failure> {
+        let serves = self.client.as_ref().is_some_and(|client| client.serves);
+        let is_own = self.client.as_ref().is_some_and(|client| client.process == process);
+        // One that is none any more may answer what it wrote before the next one served.
+        let runner = if is_own { &mut self.client } else { &mut self.zombie };
+        let heard = |runner: &&mut Runner| runner.process == process && (is_own || !serves);
+        let Some(runner) = runner.as_mut().filter(heard) else { return Ok(()) };
+        match action {
+            Action::Complete { id, result } => {
+                let flight = runner.flights.get_mut(id.0 as usize).and_then(Option::take);
+                let flight = flight.ok_or_else(|| Failure("completed twice".to_owned()))?;
+                runner.sure &= result.is_ok();
+                let sure = runner.sure;
+                let fine = result.is_ok();
+                self.session.world.note(&[77, process as u64, id.0, u64::from(fine)], || {
+                    format!("COMPLETE {process} {} {flight:?} {result:?}", id.0)
+                });
+                self.completed((process, is_own), id.0, flight, result, sure)
+            }
+            Action::Notify(ArrayEvent::MembersChanged) => {
+                runner.outdated = true;
+                Ok(())
+            }
+            Action::Reply { id: STOP, result } => {
+                runner.stopped = true;
+                result.map_err(|why| Failure(format!("stop refused: {why}")))
+            }
+            Action::Notify(event) => {
+                self.session.world.note(&[78], || format!("EVENT {process} {event:?}"));
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn completed(
+        &mut self,
+        (process, own): (usize, bool),
+        slot: u64,
+        flight: Flight,
+        result: Result<(), RequestError>,
+        sure: bool,
+    ) -> Result<(), Failure> {
+        match flight {
+            Flight::Write { blocks, first, fua } => {
+                if result.is_ok() {
+                    self.blocks.written(blocks.clone(), first, fua);
+                }
+                if own {
+                    self.blocks.leave(blocks);
+                }
+            }
+            Flight::Read(blocks) if own => {
+                self.blocks.leave(blocks.clone());
+                if result.is_ok() {
+                    let offset = slot * MAX_BLOCKS * BLOCK_BYTES as u64;
+                    let len = (blocks.len() * BLOCK_BYTES) as u32;
+                    let bytes = self.session.world.processes[process].bytes(Buf { offset, len });
+                    self.blocks.read(blocks.start as u64, bytes, sure)?;
+                }
+            }
+            Flight::Flush { began } if result.is_ok() => self.blocks.flushed(began),
+            Flight::Read(_) | Flight::Flush { .. } => {}
+        }
+        Ok(())
+    }
+
+    /// All nodes are there: the array starts, becomes whole, holds what it may, and all fits.
+    fn finish(&mut self, all: &[u16]) -> Result<(), Failure> {
+        self.come_to_rest();
+        for number in 0..self.session.witnesses.len() {
+            self.session.restart_witness(number);
+        }
+        for node in self.session.nodes.clone() {
+            self.session.world.thaw(node);
+        }
+        self.gone.clear();
+        // Whether it went on alone, or others did with one whom it does not know, is not told.
+        let verdicts = away::assembly(self.session, all).verdicts;
+        let alone = |(_, verdict): &(_, Verdict)| matches!(verdict, Verdict::WentAlone { .. });
+        self.short |= verdicts.iter().any(alone);
+        self.begin(all);
+        let none = || Failure("all are there, and there is no array".to_owned());
+        if self.client.is_none() {
+            return Err(none());
+        }
+        loop {
+            let client = self.client.as_ref().ok_or_else(none)?.process;
+            let status = self.session.world.processes[client].client().status();
+            if status.state == ArrayState::Failed {
+                return self.is_doubtful();
+            }
+            let fits = status.superblock.resync_offset == MAX_SECTOR;
+            if fits && status.degraded == 0 && status.view.is_some() {
+                break;
+            }
+            self.look_at_those_before();
+            if !self.step()? {
+                return match self.short {
+                    true => Ok(()),
+                    false => Err(Failure(format!("comes to rest as {status:?}"))),
+                };
+            }
+        }
+        self.read_all()?;
+        self.stop()?;
+        self.judge()
+    }
+
+    /// It does not start, though all are there. Without journals nobody knows what some held of
+    /// what was being written when power was lost, and others have missed more.
+    fn is_doubtful(&self) -> Result<(), Failure> {
+        let Scenario { params, journal_bytes, .. } = &self.session.scenario;
+        let doubtful = params.family.has_parities() && *journal_bytes == 0 && !self.kept;
+        match doubtful {
+            true => Ok(()),
+            false => Err(Failure("all are there, and it does not start".to_owned())),
+        }
+    }
+
+    fn read_all(&mut self) -> Result<(), Failure> {
+        let mut left: Vec<u64> = (0..self.blocks.len()).rev().collect();
+        while !left.is_empty() || self.in_flight() > 0 {
+            if let Some(&next) = left.last()
+                && self.request(Op::Read, next..next + 1)
+            {
+                left.pop();
+            } else if !self.step()? {
+                return Err(Failure("reads are not taken".to_owned()));
+            }
+        }
+        Ok(())
+    }
+
+    fn in_flight(&self) -> usize {
+        self.client.as_ref().map_or(0, |client| client.flights.iter().flatten().count())
+    }
+
+    fn stop(&mut self) -> Result<(), Failure> {
+        let Some(process) = self.client.as_ref().map(|client| client.process) else {
+            return Ok(());
+        };
+        while self.in_flight() > 0 {
+            self.step()?;
+        }
+        let event = Event::Command { id: STOP, command: Command::Stop };
+        self.session.world.handle(process, event);
+        while self.client.as_ref().is_some_and(|client| !client.stopped) {
+            if !self.step()? {
+                return Err(Failure("a stop is never answered".to_owned()));
+            }
+        }
+        Ok(())
+    }
+
+    /// What lies on the volumes, with as many of them as are needed.
+    fn judge(&mut self) -> Result<(), Failure> {
+        let Session { scenario, rng, .. } = &mut *self.session;
+        let lost = scenario.more_losses(rng, &[]);
+        let disks = self.session.disks();
+        let layout = &self.session.layout;
+        if let Some(misfit) = content::misfit(layout, &disks) {
+            return Err(Failure(misfit));
+        }
+        let stripes = 0..self.session.scenario.params.stripes;
+        for without in [&[], &lost[..]] {
+            let stripe = |stripe| content::data(layout, &disks, stripe, without);
+            let data: Vec<u8> = stripes.clone().flat_map(stripe).collect();
+            self.blocks.read(0, &data, false)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,48 @@
+//! Small arrays: the fewer nodes and blocks there are, the sooner those meet that must not.
+
+use braid_array::level::{Layout, Level};
+use braid_cluster::Family;
+
+use crate::cluster::scenario::{self, Scenario};
+use crate::rng::Rng;
+
+const fn md(level: Level) -> Family {
+    Family::Md { level, layout: Layout::default_for(level) }
+}
+
+/// Family, nodes, and witnesses.
+const ARRAYS: [(Family, u16, u16); 10] = [
+    (md(Level::Raid1), 2, 1),
+    (md(Level::Raid1), 2, 1),
+    (md(Level::Raid1), 3, 0),
+    (md(Level::Raid1), 3, 2),
+    (md(Level::Raid5), 3, 0),
+    (md(Level::Raid5), 3, 1),
+    (md(Level::Raid6), 4, 1),
+    (md(Level::Raid6), 5, 0),
+    (Family::Xor2d, 4, 1),
+    (Family::Xor2d, 5, 0),
+];
+
+/// Draws one.
+pub(super) fn draw(rng: &mut Rng) -> Scenario {
+    let (family, nodes, witnesses) = rng.pick(&ARRAYS);
+    let mut params = scenario::params(rng, family, nodes);
+    while !params.chunk_bytes.is_power_of_two() {
+        params = scenario::params(rng, family, nodes);
+    }
+    params.stripes = params.stripes.min(rng.between(1, 2));
+    let journal = rng.percent(60);
+    let bitmap = rng.pick(&[None, Some(4096), Some(4096), Some(16384), Some(65536)]);
+    Scenario {
+        witnesses,
+        temper: scenario::temper(rng, None),
+        journal_bytes: if journal { scenario::journal_bytes(rng, &params) } else { 0 },
+        parts_only: journal && family.has_parities() && rng.percent(60),
+        bitmap_chunk_bytes: bitmap,
+        limited: rng.percent(50),
+        mix: rng.percent(20),
+        whole_rings: rng.pick(&[None, Some(0), Some(1)]),
+        ..Scenario::calm(params)
+    }
+}
