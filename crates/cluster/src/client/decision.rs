@@ -159,3 +159,33 @@ pub(super) fn going(
     };
     sets.into_iter().filter(goes).map(|(version, _)| version).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Planner;
+    use crate::set::{Mode, Roles, Touched};
+
+    #[test]
+    fn what_left_one_out_who_holds_the_array_was_not_answered() {
+        let set = Set {
+            position: 0,
+            turn: 0,
+            version: 7,
+            stripe: 0,
+            offset: 0,
+            len: 4096,
+            mode: Mode::Full,
+            planner: Planner::Client,
+            fua: false,
+            touched: Touched::all(1),
+            missing: Roles(0b100),
+            log: false,
+        };
+        let item = Item { version: (1, 7), staged: Some(set), fine: true };
+        let stocks = BTreeMap::from([(0, vec![item.clone()]), (1, vec![item])]);
+        let parts = |_: &Set| Some(vec![0, 1]);
+        assert_eq!(going(&stocks, |role| role < 2, parts), [(1, 7)]);
+        assert_eq!(going(&stocks, |role| role < 3, parts), []);
+    }
+}
