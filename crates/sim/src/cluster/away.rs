@@ -10,15 +10,13 @@ use braid_array::events::SyncAction;
 use braid_array::format::superblock::MAX_SECTOR;
 use braid_array::{Action, AnyMachine, Buf, Op, Request, RequestError, RequestId};
 use braid_cluster::VolumeAddress;
-use braid_cluster::assemble::{Assembly, Candidate, Options, Start, decide};
-use braid_cluster::client::{Client, ClientConfig, Found};
+use braid_cluster::client::{Client, ClientConfig};
 use braid_cluster::lasting::{Finder, Lasting};
-use braid_cluster::pipeline::Params;
 
-use super::content;
 use super::process::Process;
 use super::scenario::Scenario;
-use super::session::{ARRAY, Session, VOLUME};
+use super::session::{ARRAY, Session};
+use super::{content, numbered};
 use crate::world::Failure;
 
 /// Requests in flight.
@@ -158,44 +156,10 @@ pub(super) fn run(session: &mut Session) -> Result<(), Failure> {
     away.judge()
 }
 
-/// What becomes of what lies on these volumes.
-pub(super) fn assembly(session: &mut Session, roles: &[u16]) -> Assembly {
-    let candidate = |&role: &u16| {
-        let disk = session.disk(role);
-        let Found { superblock, bitmap } = content::found(disk).ok()?;
-        Some(Candidate {
-            address: session.address(role),
-            volume: VOLUME.to_owned(),
-            bytes: disk.image().len() as u64,
-            superblock: Ok(superblock),
-            bitmap: bitmap.map(Ok),
-        })
-    };
-    let candidates: Vec<Candidate> = roles.iter().filter_map(candidate).collect();
-    let assembly = decide(&candidates, Options { unclean: true, ..Options::default() });
-    session.world.note(&[79], || {
-        let why = match &assembly.start {
-            Start::Ready(_) => "",
-            Start::Refused(why) => why.reason.as_str(),
-        };
-        format!("ASSEMBLES {:?} {why}", assembly.verdicts)
-    });
-    assembly
-}
-
-/// How the array starts from what lies on these volumes.
-pub(super) fn config(session: &mut Session, roles: &[u16]) -> Option<ClientConfig> {
-    let Start::Ready(plan) = assembly(session, roles).start else { return None };
-    let params = Params { session: session.rng.next(), epoch: 1, ..session.scenario.params };
-    let config = ClientConfig::new(params, plan.members);
-    let (found, bitmap, mix) = (plan.found, plan.bitmap, session.scenario.mix);
-    Some(ClientConfig { found, bitmap, mix, ..config })
-}
-
 fn start(session: &mut Session, search: &Search) -> Result<usize, Failure> {
     let all: Vec<u16> = (0..session.scenario.params.nodes).collect();
     let none = || Failure("there is no array".to_owned());
-    let config = config(session, &all).ok_or_else(none)?;
+    let config = session.assembled(&all).ok_or_else(none)?;
     let slots = DEPTH as u64 * MAX_BLOCKS * BLOCK_SECTORS * 512;
     let bytes = Client::scratch_bytes(&config);
     let scratch = Scratch { offset: slots, bytes };
@@ -246,11 +210,7 @@ impl Away<'_> {
         let world = &mut self.session.world;
         if let Flight::Write { values, .. } = &flight {
             let bytes = world.processes[self.client].bytes(buf);
-            for (block, value) in bytes.chunks_exact_mut(4096).zip(values) {
-                block
-                    .chunks_exact_mut(8)
-                    .for_each(|word| word.copy_from_slice(&value.to_le_bytes()));
-            }
+            numbered::fill(bytes, values[0]);
         }
         let request = Request { id: RequestId(slot as u64), op, sector, sectors, buf };
         let now = world.now();
@@ -330,7 +290,7 @@ impl Away<'_> {
             return;
         }
         let all: Vec<u16> = (0..self.session.scenario.params.nodes).collect();
-        let config = config(self.session, &all);
+        let config = self.session.assembled(&all);
         self.search.with(|board| match config {
             Some(config) => board.found = Some(config),
             None => board.asked = true,
@@ -446,14 +406,12 @@ impl Away<'_> {
             let may = &self.blocks[number];
             // Of what was not flushed a node may have stored a part.
             for sector in block.chunks_exact(512) {
-                let value = |word: &[u8]| word.try_into().map_or(u64::MAX, u64::from_le_bytes);
-                let found = value(&sector[..8]);
-                let whole = sector.chunks_exact(8).all(|word| value(word) == found);
+                let found = numbered::write_of(sector);
                 let known =
                     if may.unsure { &may.values } else { &may.values[may.values.len() - 1..] };
-                if !whole || !known.contains(&found) {
+                if !found.is_some_and(|found| known.contains(&found)) {
                     return Err(Failure(format!(
-                        "block {number} holds {found}, may hold {known:?}"
+                        "block {number} holds {found:?}, may hold {known:?}"
                     )));
                 }
             }

@@ -24,6 +24,7 @@ pub mod io;
 mod lull;
 mod moment;
 pub mod newcomer;
+mod numbered;
 pub mod process;
 mod reading;
 mod relay;

@@ -14,11 +14,11 @@ use braid_array::format::superblock::MAX_SECTOR;
 use braid_array::status::ArrayState;
 use braid_array::{Action, AnyMachine, Buf, Op, Request, RequestError, RequestId};
 use braid_cluster::client::{Client, ClientConfig, NODE_TIMEOUT_MS};
-use braid_cluster::view::{View, Vote};
+use braid_cluster::view::View;
 
-use self::blocks::{BLOCK_BYTES, Blocks};
-use super::away;
+use self::blocks::Blocks;
 use super::content;
+use super::numbered::{self, BLOCK_BYTES};
 use super::process::Process;
 use super::scenario::Scenario;
 use super::session::{ARRAY, Session, VOLUME};
@@ -152,12 +152,11 @@ impl Relay<'_> {
 
     /// Starts a client from what lies on the volumes of these roles.
     fn begin(&mut self, roles: &[u16]) {
-        let votes = self.votes();
-        self.granted = votes.iter().map(|vote| vote.granted).max().unwrap_or(0);
+        self.granted = self.session.votes().map(|vote| vote.granted).max().unwrap_or(0);
         (self.kept, self.missing) = (true, false);
         self.began_at = self.session.world.steps;
-        let process =
-            away::config(self.session, roles).and_then(|config| self.start(config, roles));
+        let config = self.session.assembled(roles);
+        let process = config.and_then(|config| self.start(config, roles));
         let begun = process.is_some();
         self.session.world.note(&[70], || format!("CLIENT with {roles:?}: {begun}"));
         self.client = process.map(|process| Runner {
@@ -291,17 +290,10 @@ impl Relay<'_> {
         }
     }
 
-    fn votes(&self) -> Vec<Vote> {
-        let Session { nodes, witnesses, world, .. } = &*self.session;
-        let notes =
-            nodes.iter().chain(witnesses).flat_map(|&node| world.processes[node].notes.values());
-        notes.filter_map(|note| Some(Vote::newest(&ARRAY, note)?.1)).collect()
-    }
-
     /// Until it serves: does the client find enough of those who held the array before?
     fn look_at_those_before(&mut self) {
         let Some(client) = self.client.as_ref().filter(|client| !client.serves) else { return };
-        let views = self.votes().into_iter().map(|vote| vote.view);
+        let views = self.session.votes().map(|vote| vote.view);
         let before = views.filter(|view| (1..=self.granted).contains(&view.epoch));
         let newest = before.max_by_key(View::order);
         let away = |role: &u16| !client.roles.contains(role) || self.gone.contains(role);
@@ -351,7 +343,7 @@ impl Relay<'_> {
         let flight = match op {
             Op::Read => Flight::Read(blocks.clone()),
             Op::Write { fua } => {
-                blocks::fill(world.processes[process].bytes(buf), first);
+                numbered::fill(world.processes[process].bytes(buf), first);
                 Flight::Write { blocks: blocks.clone(), first, fua }
             }
             _ => Flight::Flush { began: self.blocks.moment() },
@@ -496,7 +488,7 @@ impl Relay<'_> {
         }
         self.gone.clear();
         // Whether it went on alone, or others did with one whom it does not know, is not told.
-        let verdicts = away::assembly(self.session, all).verdicts;
+        let verdicts = self.session.assembly(all).verdicts;
         let alone = |(_, verdict): &(_, Verdict)| matches!(verdict, Verdict::WentAlone { .. });
         self.short |= verdicts.iter().any(alone);
         self.begin(all);
@@ -514,7 +506,6 @@ impl Relay<'_> {
             if fits && status.degraded == 0 && status.view.is_some() {
                 break;
             }
-            self.look_at_those_before();
             if !self.step()? {
                 return match self.short {
                     true => Ok(()),

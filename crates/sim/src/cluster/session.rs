@@ -260,13 +260,17 @@ impl Session {
         self.nodes[usize::from(role)] = self.start_node(role, disk, Some(before));
     }
 
-    /// The newest view that nodes were told of.
-    pub(super) fn newest_view(&self) -> Option<View> {
+    /// What nodes and witnesses have noted of the array.
+    pub(super) fn votes(&self) -> impl Iterator<Item = Vote> {
         let voters = self.nodes.iter().chain(&self.witnesses);
         let notes = voters.flat_map(|&node| self.world.processes[node].notes.values());
-        let votes = notes.filter_map(|note| Vote::newest(&ARRAY, note));
-        let views = votes.map(|(_, vote)| vote.view).filter(|view| view.epoch > 0);
-        views.max_by_key(|view| view.order())
+        notes.filter_map(|note| Some(Vote::newest(&ARRAY, note)?.1))
+    }
+
+    /// The newest view that nodes were told of.
+    pub(super) fn newest_view(&self) -> Option<View> {
+        let views = self.votes().map(|vote| vote.view).filter(|view| view.epoch > 0);
+        views.max_by_key(View::order)
     }
 
     /// Have enough of those who hold the array been there ever since?

@@ -5,7 +5,7 @@ use braid_array::array::Scratch;
 use braid_array::format::superblock::{MAX_SECTOR, feature};
 use braid_array::format::{Bitmap, Superblock};
 use braid_array::{AnyMachine, BlockMachine};
-use braid_cluster::assemble::catching_up;
+use braid_cluster::assemble::{Assembly, Candidate, Options, Start, catching_up, decide};
 use braid_cluster::client::{Client, ClientConfig, ClientMember, Found};
 use braid_cluster::pipeline::Params;
 use braid_cluster::view::{View, majority};
@@ -24,6 +24,40 @@ struct Members {
 }
 
 impl Session {
+    /// What becomes of what lies on the volumes of these roles.
+    pub(super) fn assembly(&mut self, roles: &[u16]) -> Assembly {
+        let candidate = |&role: &u16| {
+            let disk = self.disk(role);
+            let Found { superblock, bitmap } = content::found(disk).ok()?;
+            Some(Candidate {
+                address: self.address(role),
+                volume: VOLUME.to_owned(),
+                bytes: disk.image().len() as u64,
+                superblock: Ok(superblock),
+                bitmap: bitmap.map(Ok),
+            })
+        };
+        let candidates: Vec<Candidate> = roles.iter().filter_map(candidate).collect();
+        let assembly = decide(&candidates, Options { unclean: true, ..Options::default() });
+        self.world.note(&[79], || {
+            let why = match &assembly.start {
+                Start::Ready(_) => "",
+                Start::Refused(why) => why.reason.as_str(),
+            };
+            format!("ASSEMBLES {:?} {why}", assembly.verdicts)
+        });
+        assembly
+    }
+
+    /// What a client of the array is made from that consists of them, if one can be started.
+    pub(super) fn assembled(&mut self, roles: &[u16]) -> Option<ClientConfig> {
+        let Start::Ready(plan) = self.assembly(roles).start else { return None };
+        let params = Params { session: self.rng.next(), epoch: 1, ..self.scenario.params };
+        let config = ClientConfig::new(params, plan.members);
+        let (found, bitmap, mix) = (plan.found, plan.bitmap, self.scenario.mix);
+        Some(ClientConfig { found, bitmap, mix, ..config })
+    }
+
     /// What is missing is off, as whoever starts it without would have to say. So is what dies in
     /// the middle of the start, where too few would be left to vote.
     fn is_forced(&mut self, missing: &[u16], read_only: bool) -> bool {

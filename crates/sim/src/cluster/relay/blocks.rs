@@ -4,10 +4,8 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
+use crate::cluster::numbered::{self, BLOCK_BYTES, SECTOR_BYTES};
 use crate::world::Failure;
-
-pub(super) const BLOCK_BYTES: usize = 4096;
-const SECTOR_BYTES: usize = 512;
 
 /// A block, every word of which is the number of the write that it has from.
 #[derive(Clone, Debug)]
@@ -130,10 +128,13 @@ impl Blocks {
             if block.free {
                 continue;
             }
-            let sectors: BTreeSet<u64> =
-                bytes.chunks_exact(SECTOR_BYTES).map(value_of).collect::<Option<_>>().ok_or_else(
-                    || Failure(format!("a sector of block {number} is of more than one write")),
-                )?;
+            let sectors: BTreeSet<u64> = bytes
+                .chunks_exact(SECTOR_BYTES)
+                .map(numbered::write_of)
+                .collect::<Option<_>>()
+                .ok_or_else(|| {
+                    Failure(format!("a sector of block {number} is of more than one write"))
+                })?;
             let known = sectors.iter().all(|value| block.now.contains(value));
             if !known || sectors.len() > 1 && !block.mixed {
                 let may = &block.now;
@@ -145,20 +146,5 @@ impl Blocks {
             }
         }
         Ok(())
-    }
-}
-
-/// Of which write a sector is, if of one.
-fn value_of(sector: &[u8]) -> Option<u64> {
-    let mut words = sector.chunks_exact(8);
-    let first = words.next()?;
-    let value = u64::from_le_bytes(first.try_into().ok()?);
-    words.all(|word| word == first).then_some(value)
-}
-
-/// Fills the blocks of a write, with numbers from `first` on.
-pub(super) fn fill(bytes: &mut [u8], first: u64) {
-    for (value, block) in (first..).zip(bytes.chunks_exact_mut(BLOCK_BYTES)) {
-        block.chunks_exact_mut(8).for_each(|word| word.copy_from_slice(&value.to_le_bytes()));
     }
 }
