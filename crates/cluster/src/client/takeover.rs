@@ -347,10 +347,10 @@ impl Client {
     }
 
     /// Has it recorded when somebody is lost, and when parts of the array begin to wait for a
-    /// resync, or none does any more. When too many are lost nothing changes, views neither. (That
-    /// nothing is answered before those who come later hear of a loss is the superblocks' doing.)
+    /// resync, or none does any more. When too many are lost nothing changes, views neither.
+    /// Nothing is answered before it is certain that those who come later hear of a loss.
     pub(super) fn record_changes(&mut self) {
-        // Where it takes votes nothing is answered before they know who was lost.
+        // Where a person answers for the voters they need not know any more who was lost.
         let stops = self.keeper.is_stopping() && !self.needs_votes();
         let over = self.keeper.is_read_only() || stops || self.writes_over();
         let torn = self.keeper.has_to_resync();
