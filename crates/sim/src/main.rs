@@ -12,6 +12,7 @@ const USAGE: &str = "usage: braid-sim [SEED] [--seeds N] [--start S] [--jobs J] 
   --seeds N    run N seeds (default 1000)
   --start S    from seed S on (default 1)
   --jobs J     on J threads (default: all processors)
+  --first      until the first fails
   --nested     seeds of arrays of arrays, not of local ones
   --cluster    seeds of arrays over nodes
   --mutate M   have the executor do something wrong, to see that it is noticed:
@@ -23,6 +24,7 @@ struct Args {
     start: u64,
     seeds: u64,
     jobs: usize,
+    first: bool,
     verbose: bool,
     of: Of,
 }
@@ -59,7 +61,7 @@ fn main() -> ExitCode {
     // megabytes each; having the kernel map them anew every time takes half of the time.
     drop(std::hint::black_box(vec![1_u8; 24 << 20]));
     let began = Instant::now();
-    let (next, failed, events) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+    let [next, passed, failed, events] = [const { AtomicU64::new(0) }; 4];
     // Equal for two builds in which every seed is the same run.
     let digest = AtomicU64::new(0);
     std::thread::scope(|scope| {
@@ -67,11 +69,13 @@ fn main() -> ExitCode {
             scope.spawn(|| {
                 loop {
                     let index = next.fetch_add(1, Ordering::Relaxed);
-                    if index >= args.seeds {
+                    let over = args.first && failed.load(Ordering::Relaxed) > 0;
+                    if index >= args.seeds || over {
                         break;
                     }
                     match args.of.run_seed(args.start + index) {
                         Ok(report) => {
+                            passed.fetch_add(1, Ordering::Relaxed);
                             events.fetch_add(report.events, Ordering::Relaxed);
                             let seed = report.trace_hash.wrapping_mul(2 * (args.start + index) + 1);
                             digest.fetch_add(seed, Ordering::Relaxed);
@@ -86,22 +90,22 @@ fn main() -> ExitCode {
         }
     });
     let seconds = began.elapsed().as_secs_f64();
-    let failed = failed.into_inner();
+    let (passed, failed) = (passed.into_inner(), failed.into_inner());
     println!(
         "{} seeds, {} events, digest {:016x} in {seconds:.1} s: {:.0} seeds/s",
-        args.seeds,
+        passed + failed,
         events.into_inner(),
         digest.into_inner(),
-        args.seeds as f64 / seconds
+        (passed + failed) as f64 / seconds
     );
-    println!("{} passed, {failed} failed", args.seeds - failed);
+    println!("{passed} passed, {failed} failed");
     ExitCode::from(u8::from(failed > 0))
 }
 
 fn parse(mut words: impl Iterator<Item = String>) -> Result<Args, String> {
     let jobs = std::thread::available_parallelism().map_or(1, usize::from);
     let of = Of::Array(run::Options::default());
-    let mut args = Args { start: 1, seeds: 1000, jobs, verbose: false, of };
+    let mut args = Args { start: 1, seeds: 1000, jobs, first: false, verbose: false, of };
     let (mut over_nodes, mut nested, mut mutate) = (false, false, None);
     while let Some(word) = words.next() {
         let mut number = |name: &str| {
@@ -114,6 +118,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Args, String> {
             "--jobs" => args.jobs = number("--jobs")?.max(1) as usize,
             "--nested" => nested = true,
             "--cluster" => over_nodes = true,
+            "--first" => args.first = true,
             "--mutate" => mutate = Some(words.next().unwrap_or_default()),
             "-v" | "--verbose" => args.verbose = true,
             seed => {
