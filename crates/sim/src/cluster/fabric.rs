@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use braid_array::action::Event;
 use braid_array::fabric::{FabricEvent, FabricOp, MAX_MESSAGE_BYTES, PeerId};
-use braid_array::{Buf, IoError, IoId, Outcome, Refusal};
+use braid_array::{AnyMachine, Buf, IoError, IoId, Outcome, Refusal};
 use braid_cluster::wire::Message;
 
 use super::claims::{ClaimId, Use};
@@ -118,6 +118,7 @@ impl World {
             }
             FabricOp::Send { peer, bytes } => {
                 if let Some(sender) = self.standing(process, peer, "a message") {
+                    self.count_message(process, &bytes);
                     self.send(sender, bytes);
                 }
             }
@@ -535,13 +536,24 @@ impl World {
         numbers.filter(|(_, connection)| between(connection)).map(|(number, _)| number).collect()
     }
 
-    /// Nothing of what the process has sent and what is still on its way arrives.
-    pub fn lose_what_is_under_way(&mut self, process: usize) {
-        self.note(&[30, process as u64], || format!("ALL of {process} IS LOST on its way"));
+    /// A client says something.
+    fn count_message(&mut self, process: usize, bytes: &[u8]) {
+        let is_client = matches!(self.processes[process].machine, AnyMachine::Block(_));
+        if let Some(&kind) = bytes.first().filter(|_| is_client) {
+            *self.sent.entry(kind).or_default() += 1;
+        }
+    }
+
+    /// Nothing of what the process has sent `to` these arrives that is still on its way.
+    pub fn lose_what_is_under_way(&mut self, process: usize, to: impl Fn(usize) -> bool) {
         for connection in 0..self.connections.len() {
             for end in [0, 1] {
                 let id = EndId { connection, end };
-                if self.end(id).process == process {
+                let other = self.end(id.other()).process;
+                if self.end(id).process == process && to(other) {
+                    self.note(&[30, process as u64, other as u64], || {
+                        format!("ALL that {process} has sent to {other} IS LOST")
+                    });
                     self.stop_arrivals(id.other());
                 }
             }

@@ -13,6 +13,10 @@ enum Sign {
     Flushed,
     /// The client, that a node is lost; or it is about to be.
     Lost,
+    /// The client, that a member is in sync again.
+    Joined,
+    /// Some node, a message of this kind from a client; or it is on its way.
+    Sent(u8),
 }
 
 /// How often it was.
@@ -20,6 +24,7 @@ enum Sign {
 pub(super) struct Signs {
     pub(super) flushed: u64,
     pub(super) lost: u64,
+    pub(super) joined: u64,
 }
 
 /// See the module.
@@ -75,7 +80,29 @@ impl Moment {
         let most = 7 * u64::from(session.scenario.params.nodes);
         let (sign, requests) = (Sign::Durable, 0);
         let wait = Some(Wait { sign, requests, skip: session.rng.below(most), before: None });
-        let most = session.rng.pick(&[1, 4, 30, 300]);
+        let most = session.rng.pick(&[1, 1, 4, 30, 300]);
+        Self { wait, left: Some(session.rng.below(most)) }
+    }
+
+    /// Of a client that comes for a short while: after a message of any kind that there was before,
+    /// as likely as of any other, be it ever so rare.
+    pub(super) fn after_a_message(session: &mut Session) -> Self {
+        let kinds: Vec<u8> = session.world.sent.keys().copied().collect();
+        if kinds.is_empty() {
+            return Self::never();
+        }
+        let sign = Sign::Sent(session.rng.pick(&kinds));
+        let most = session.rng.pick(&[1, 1, u64::from(session.scenario.params.nodes)]);
+        let (requests, skip) = (0, session.rng.below(most));
+        let wait = Some(Wait { sign, requests, skip, before: None });
+        let most = session.rng.pick(&[1, 4, 30]);
+        Self { wait, left: Some(session.rng.below(most)) }
+    }
+
+    /// Of a client that lives until somebody has come back.
+    pub(super) fn after_a_return(session: &mut Session) -> Self {
+        let wait = Some(Wait { sign: Sign::Joined, requests: 0, skip: 0, before: None });
+        let most = session.rng.pick(&[4, 100, 400]);
         Self { wait, left: Some(session.rng.below(most)) }
     }
 
@@ -91,6 +118,8 @@ impl Moment {
                 Sign::Durable => session.world.durable,
                 Sign::Flushed => session.signs.flushed,
                 Sign::Lost => session.signs.lost,
+                Sign::Joined => session.signs.joined,
+                Sign::Sent(kind) => session.world.sent.get(&kind).copied().unwrap_or(0),
             };
             if submitted < wait.requests || seen <= *wait.before.get_or_insert(seen) + wait.skip {
                 return false;

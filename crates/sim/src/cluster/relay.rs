@@ -6,18 +6,15 @@
 
 use std::ops::Range;
 
-use braid_array::action::{Command, CommandId, Event};
+use braid_array::action::CommandId;
 use braid_array::array::Scratch;
-use braid_array::assemble::Verdict;
 use braid_array::events::ArrayEvent;
-use braid_array::format::superblock::MAX_SECTOR;
 use braid_array::status::ArrayState;
 use braid_array::{Action, AnyMachine, Buf, Op, Request, RequestError, RequestId};
-use braid_cluster::client::{Client, ClientConfig, NODE_TIMEOUT_MS};
+use braid_cluster::client::{Client, ClientConfig};
 use braid_cluster::view::View;
 
 use self::blocks::Blocks;
-use super::content;
 use super::numbered::{self, BLOCK_BYTES};
 use super::process::Process;
 use super::scenario::Scenario;
@@ -26,7 +23,10 @@ use crate::rng::Rng;
 use crate::world::Failure;
 
 mod array;
+mod between;
 mod blocks;
+mod finish;
+mod life;
 
 /// Requests of a client in flight.
 const DEPTH: usize = 6;
@@ -79,11 +79,13 @@ struct Relay<'a> {
     /// nobody had recorded is lost.
     short: bool,
     began_at: u64,
+    /// The last client has served.
+    served: bool,
 }
 
 /// Is a seed about this? Drawn aside: the others are what they would be if there were none.
 pub(super) fn is_due(seed: u64) -> bool {
-    Rng::new(seed ^ 0x0072_656c_6179).percent(12)
+    Rng::new(seed ^ 0x0072_656c_6179).percent(33)
 }
 
 /// What such a seed is about.
@@ -108,48 +110,19 @@ pub(super) fn run(session: &mut Session) -> Result<(), Failure> {
         missing: false,
         short: false,
         began_at: 0,
+        served: false,
         session,
     };
     let all: Vec<u16> = (0..relay.session.scenario.params.nodes).collect();
     let mut roles = all.clone();
     for _ in 0..relay.session.rng.between(4, 16) {
-        relay.life(&roles)?;
-        roles = relay.pass_on(&all);
+        let just_then = relay.life(&roles)?;
+        roles = relay.pass_on(just_then, &all);
     }
     relay.finish(&all)
 }
 
 impl Relay<'_> {
-    /// A client comes with these roles, works for a while, and is gone, or goes on unheard.
-    fn life(&mut self, roles: &[u16]) -> Result<(), Failure> {
-        self.gone.clear();
-        self.begin(roles);
-        let rng = &mut self.session.rng;
-        let most = rng.pick(&[30, 300, 300, 3000, 8000]);
-        let mut left = rng.between(1, most);
-        let eager = rng.pick(&[2, 10, 40]);
-        let trouble_at = rng.percent(60).then(|| rng.below(left));
-        let whole = rng.percent(30);
-        while left > 0 && self.client.is_some() && !self.is_refused() {
-            if trouble_at == Some(left) {
-                self.trouble();
-                let rng = &mut self.session.rng;
-                if rng.percent(50) {
-                    let soon = rng.pick(&[1, 4, 15, 40, 120]);
-                    left = left.min(1 + rng.below(soon));
-                }
-            }
-            if self.session.rng.percent(eager) {
-                self.submit(whole);
-            }
-            left -= 1;
-            if !self.step()? && !self.submit(whole) {
-                break;
-            }
-        }
-        Ok(())
-    }
-
     /// Starts a client from what lies on the volumes of these roles.
     fn begin(&mut self, roles: &[u16]) {
         self.granted = self.session.votes().map(|vote| vote.granted).max().unwrap_or(0);
@@ -188,108 +161,6 @@ impl Relay<'_> {
         Some(session.client)
     }
 
-    /// The client's time is over. With which roles the next one comes.
-    fn pass_on(&mut self, all: &[u16]) -> Vec<u16> {
-        if let Some(zombie) = self.zombie.take() {
-            self.session.world.kill(zombie.process);
-        }
-        if let Some(client) = self.client.take() {
-            match self.session.rng.below(10) {
-                0..2 if client.serves => {
-                    self.session.world.note(&[71], || "TAKE OVER".to_owned());
-                    self.zombie = Some(client);
-                }
-                2..5 => {
-                    self.session.world.lose_what_is_under_way(client.process);
-                    self.session.world.kill(client.process);
-                }
-                _ => self.session.world.kill(client.process),
-            }
-        }
-        self.blocks.client_gone();
-        let Session { scenario, rng, .. } = &mut *self.session;
-        let lost = scenario.more_losses(rng, &[]);
-        match rng.below(20) {
-            0..3 if self.may_lose_power() => self.lose_power(all),
-            3..8 => lost.iter().for_each(|&role| self.restart(role)),
-            8..11 => self.come_to_rest(),
-            _ => {}
-        }
-        let Session { scenario, rng, .. } = &mut *self.session;
-        let lost = if rng.percent(50) { scenario.more_losses(rng, &[]) } else { Vec::new() };
-        all.iter().copied().filter(|role| !lost.contains(role)).collect()
-    }
-
-    /// Does nobody lack what only those have who might lose it then?
-    fn may_lose_power(&self) -> bool {
-        let Scenario { params, journal_bytes, .. } = &self.session.scenario;
-        let sums = params.family.has_parities() && *journal_bytes == 0;
-        !sums || self.session.left_out().is_empty()
-    }
-
-    fn lose_power(&mut self, all: &[u16]) {
-        self.session.world.note(&[72], || "POWER CUT".to_owned());
-        if let Some(zombie) = self.zombie.take() {
-            self.session.world.kill(zombie.process);
-        }
-        all.iter().for_each(|&role| self.restart(role));
-        (0..self.session.witnesses.len()).for_each(|number| self.session.restart_witness(number));
-    }
-
-    /// A node dies and is there again, without its memory.
-    fn restart(&mut self, role: u16) {
-        self.session.world.note(&[73], || format!("RESTART {role}"));
-        self.session.world.kill(self.session.nodes[usize::from(role)]);
-        self.session.reboot(role);
-        self.gone.push(role);
-    }
-
-    /// What clients have sent arrives.
-    fn come_to_rest(&mut self) {
-        for _ in 0..self.session.rng.below(3000) {
-            if !self.session.world.step() {
-                break;
-            }
-        }
-        self.session.world.outputs.clear();
-    }
-
-    /// A node or witness is lost, or a connection.
-    fn trouble(&mut self) {
-        let Some(client) = self.client.as_ref().map(|client| client.process) else { return };
-        let Session { scenario, rng, .. } = &mut *self.session;
-        let lost = scenario.more_losses(rng, &[]);
-        let nanos = rng.between(1, 3000 * NODE_TIMEOUT_MS) * 1000;
-        let kind = rng.below(10);
-        for role in lost {
-            self.session.world.note(&[74], || format!("TROUBLE {kind} of {role}"));
-            let node = self.session.nodes[usize::from(role)];
-            let peer = match kind {
-                0..5 => client,
-                5 => self.session.nodes[usize::from(role + 1) % self.session.nodes.len()],
-                6 => {
-                    self.gone.push(role);
-                    self.session.world.freeze(node, nanos);
-                    continue;
-                }
-                7 if !self.session.witnesses.is_empty() => {
-                    let Session { witnesses, rng, .. } = &mut *self.session;
-                    let number = rng.index(witnesses.len());
-                    self.session.lose_witness(number);
-                    continue;
-                }
-                _ => {
-                    self.restart(role);
-                    continue;
-                }
-            };
-            self.gone.push(role);
-            for connection in self.session.world.connections_between(node, peer) {
-                self.session.world.break_connection(connection);
-            }
-        }
-    }
-
     /// Until it serves: does the client find enough of those who held the array before?
     fn look_at_those_before(&mut self) {
         let Some(client) = self.client.as_ref().filter(|client| !client.serves) else { return };
@@ -304,24 +175,6 @@ impl Relay<'_> {
         let kept = newest.is_some_and(|v| !v.torn && self.session.have_kept_enough(&v, &away));
         self.kept &= kept;
         self.short |= !self.kept && self.missing && self.session.scenario.parts_only;
-    }
-
-    /// Gives the client something to do. False when it takes nothing.
-    fn submit(&mut self, whole: bool) -> bool {
-        let rng = &mut self.session.rng;
-        let (count, stripes) = (self.blocks.len(), self.session.scenario.params.stripes);
-        let mut range = rng.below(count)..count;
-        range.end = range.start + rng.between(1, (count - range.start).min(4));
-        if whole || rng.percent(20) {
-            let stripe = count / stripes;
-            range.start = range.start / stripe * stripe;
-            range.end = range.start + stripe.min(MAX_BLOCKS);
-        }
-        match rng.below(100) {
-            0..15 => self.request(Op::Flush, 0..0),
-            15..45 => self.request(Op::Read, range),
-            kind => self.request(Op::Write { fua: kind >= 90 }, range),
-        }
     }
 
     /// Asks the client for this, unless something else is under way there. Does it take it?
@@ -379,7 +232,7 @@ impl Relay<'_> {
     /// The client has taken a request: what it serves is what was left to it.
     fn it_serves(&mut self) {
         let Some(client) = self.client.as_mut().filter(|client| !client.serves) else { return };
-        (client.serves, client.sure) = (true, self.kept);
+        (client.serves, client.sure, self.served) = (true, self.kept, true);
         let (kept, missing) = (self.kept, self.missing);
         self.session.world.note(&[76], || format!("SERVES kept {kept} missing {missing}"));
         if !kept {
@@ -438,6 +291,8 @@ impl Relay<'_> {
                 result.map_err(|why| Failure(format!("stop refused: {why}")))
             }
             Action::Notify(event) => {
+                let joined = matches!(event, ArrayEvent::MemberActive { .. });
+                self.session.signs.joined += u64::from(joined);
                 self.session.world.note(&[78], || format!("EVENT {process} {event:?}"));
                 Ok(())
             }
@@ -473,111 +328,6 @@ impl Relay<'_> {
             }
             Flight::Flush { began } if result.is_ok() => self.blocks.flushed(began),
             Flight::Read(_) | Flight::Flush { .. } => {}
-        }
-        Ok(())
-    }
-
-    /// All nodes are there: the array starts, becomes whole, holds what it may, and all fits.
-    fn finish(&mut self, all: &[u16]) -> Result<(), Failure> {
-        self.come_to_rest();
-        for number in 0..self.session.witnesses.len() {
-            self.session.restart_witness(number);
-        }
-        for node in self.session.nodes.clone() {
-            self.session.world.thaw(node);
-        }
-        self.gone.clear();
-        // Whether it went on alone, or others did with one whom it does not know, is not told.
-        let verdicts = self.session.assembly(all).verdicts;
-        let alone = |(_, verdict): &(_, Verdict)| matches!(verdict, Verdict::WentAlone { .. });
-        self.short |= verdicts.iter().any(alone);
-        self.begin(all);
-        let none = || Failure("all are there, and there is no array".to_owned());
-        if self.client.is_none() {
-            return Err(none());
-        }
-        loop {
-            let client = self.client.as_ref().ok_or_else(none)?.process;
-            let status = self.session.world.processes[client].client().status();
-            if status.state == ArrayState::Failed {
-                return self.is_doubtful();
-            }
-            let fits = status.superblock.resync_offset == MAX_SECTOR;
-            if fits && status.degraded == 0 && status.view.is_some() {
-                break;
-            }
-            if !self.step()? {
-                return match self.short {
-                    true => Ok(()),
-                    false => Err(Failure(format!("comes to rest as {status:?}"))),
-                };
-            }
-        }
-        self.read_all()?;
-        self.stop()?;
-        self.judge()
-    }
-
-    /// It does not start, though all are there. Without journals nobody knows what some held of
-    /// what was being written when power was lost, and others have missed more.
-    fn is_doubtful(&self) -> Result<(), Failure> {
-        let Scenario { params, journal_bytes, .. } = &self.session.scenario;
-        let doubtful = params.family.has_parities() && *journal_bytes == 0 && !self.kept;
-        match doubtful {
-            true => Ok(()),
-            false => Err(Failure("all are there, and it does not start".to_owned())),
-        }
-    }
-
-    fn read_all(&mut self) -> Result<(), Failure> {
-        let mut left: Vec<u64> = (0..self.blocks.len()).rev().collect();
-        while !left.is_empty() || self.in_flight() > 0 {
-            if let Some(&next) = left.last()
-                && self.request(Op::Read, next..next + 1)
-            {
-                left.pop();
-            } else if !self.step()? {
-                return Err(Failure("reads are not taken".to_owned()));
-            }
-        }
-        Ok(())
-    }
-
-    fn in_flight(&self) -> usize {
-        self.client.as_ref().map_or(0, |client| client.flights.iter().flatten().count())
-    }
-
-    fn stop(&mut self) -> Result<(), Failure> {
-        let Some(process) = self.client.as_ref().map(|client| client.process) else {
-            return Ok(());
-        };
-        while self.in_flight() > 0 {
-            self.step()?;
-        }
-        let event = Event::Command { id: STOP, command: Command::Stop };
-        self.session.world.handle(process, event);
-        while self.client.as_ref().is_some_and(|client| !client.stopped) {
-            if !self.step()? {
-                return Err(Failure("a stop is never answered".to_owned()));
-            }
-        }
-        Ok(())
-    }
-
-    /// What lies on the volumes, with as many of them as are needed.
-    fn judge(&mut self) -> Result<(), Failure> {
-        let Session { scenario, rng, .. } = &mut *self.session;
-        let lost = scenario.more_losses(rng, &[]);
-        let disks = self.session.disks();
-        let layout = &self.session.layout;
-        if let Some(misfit) = content::misfit(layout, &disks) {
-            return Err(Failure(misfit));
-        }
-        let stripes = 0..self.session.scenario.params.stripes;
-        for without in [&[], &lost[..]] {
-            let stripe = |stripe| content::data(layout, &disks, stripe, without);
-            let data: Vec<u8> = stripes.clone().flat_map(stripe).collect();
-            self.blocks.read(0, &data, false)?;
         }
         Ok(())
     }

@@ -94,7 +94,7 @@ fn run(mut session: Session) -> Result<Report, Failure> {
         let died = live(&mut session, troubles, moment)?;
         if died && end == End::Loss && session.rng.percent(50) {
             // It was its link that failed.
-            session.world.lose_what_is_under_way(session.client);
+            session.world.lose_what_is_under_way(session.client, |_| true);
         }
         match end {
             End::PowerCut if last && session.scenario.journal_bytes == 0 => {

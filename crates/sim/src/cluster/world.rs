@@ -3,7 +3,7 @@
 //! Whatever an executor and a network may legally do differently is drawn from the seed. What a
 //! machine must not do, the world notices and reports as a fault.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use braid_array::action::Event;
 use braid_array::{Action, Instant, Machine};
@@ -163,6 +163,8 @@ pub struct World {
     pub steps: u64,
     /// How often a process was told that something is durable.
     pub durable: u64,
+    /// How many messages of each kind clients have sent.
+    pub sent: BTreeMap<u8, u64>,
     pub(super) rng: Rng,
     pub(super) clock: Clock<Due>,
     /// How it behaves; it may change at any moment.
@@ -189,6 +191,7 @@ impl World {
             watch: Watch::default(),
             steps: 0,
             durable: 0,
+            sent: BTreeMap::new(),
             rng,
             clock,
             temper,

@@ -10,16 +10,21 @@ const fn md(level: Level) -> Family {
     Family::Md { level, layout: Layout::default_for(level) }
 }
 
-/// Family, nodes, and witnesses.
-const ARRAYS: [(Family, u16, u16); 10] = [
+/// Family, nodes, and witnesses. Over five nodes and more a block is written without all others of
+/// its stripe.
+const ARRAYS: [(Family, u16, u16); 14] = [
     (md(Level::Raid1), 2, 1),
     (md(Level::Raid1), 2, 1),
     (md(Level::Raid1), 3, 0),
     (md(Level::Raid1), 3, 2),
     (md(Level::Raid5), 3, 0),
-    (md(Level::Raid5), 3, 1),
+    (md(Level::Raid5), 4, 1),
+    (md(Level::Raid5), 5, 0),
+    (md(Level::Raid5), 5, 0),
+    (md(Level::Raid4), 5, 0),
     (md(Level::Raid6), 4, 1),
-    (md(Level::Raid6), 5, 0),
+    (md(Level::Raid6), 7, 0),
+    (Family::Xor2d, 5, 0),
     (Family::Xor2d, 4, 1),
     (Family::Xor2d, 5, 0),
 ];
@@ -32,12 +37,13 @@ pub(super) fn draw(rng: &mut Rng) -> Scenario {
         params = scenario::params(rng, family, nodes);
     }
     params.stripes = params.stripes.min(rng.between(1, 2));
-    let journal = rng.percent(60);
+    let journal = rng.percent(70);
+    let room = rng.pick(&[1, 1, 4]) * scenario::journal_bytes(rng, &params);
     let bitmap = rng.pick(&[None, Some(4096), Some(4096), Some(16384), Some(65536)]);
     Scenario {
         witnesses,
         temper: scenario::temper(rng, None),
-        journal_bytes: if journal { scenario::journal_bytes(rng, &params) } else { 0 },
+        journal_bytes: if journal { room } else { 0 },
         parts_only: journal && family.has_parities() && rng.percent(60),
         bitmap_chunk_bytes: bitmap,
         limited: rng.percent(50),

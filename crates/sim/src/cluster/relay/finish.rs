@@ -1,0 +1,120 @@
+//! The end of a relay: all nodes are there, and nothing happens any more.
+
+use braid_array::Op;
+use braid_array::action::{Command, Event};
+use braid_array::assemble::Verdict;
+use braid_array::format::superblock::MAX_SECTOR;
+use braid_array::status::ArrayState;
+
+use super::{Relay, STOP};
+use crate::cluster::content;
+use crate::cluster::scenario::Scenario;
+use crate::cluster::session::Session;
+use crate::world::Failure;
+
+impl Relay<'_> {
+    /// All nodes are there: the array starts, becomes whole, holds what it may, and all fits.
+    pub(super) fn finish(&mut self, all: &[u16]) -> Result<(), Failure> {
+        self.come_to_rest();
+        for number in 0..self.session.witnesses.len() {
+            self.session.restart_witness(number);
+        }
+        for node in self.session.nodes.clone() {
+            self.session.world.thaw(node);
+        }
+        self.gone.clear();
+        // Whether it went on alone, or others did with one whom it does not know, is not told.
+        let verdicts = self.session.assembly(all).verdicts;
+        let alone = |(_, verdict): &(_, Verdict)| matches!(verdict, Verdict::WentAlone { .. });
+        self.short |= verdicts.iter().any(alone);
+        self.begin(all);
+        let none = || Failure("all are there, and there is no array".to_owned());
+        if self.client.is_none() {
+            return Err(none());
+        }
+        loop {
+            let client = self.client.as_ref().ok_or_else(none)?.process;
+            let status = self.session.world.processes[client].client().status();
+            if status.state == ArrayState::Failed {
+                return self.is_doubtful();
+            }
+            let fits = status.superblock.resync_offset == MAX_SECTOR;
+            if fits && status.degraded == 0 && status.view.is_some() {
+                break;
+            }
+            if !self.step()? {
+                return match self.short {
+                    true => Ok(()),
+                    false => Err(Failure(format!("comes to rest as {status:?}"))),
+                };
+            }
+        }
+        self.read_all()?;
+        self.stop()?;
+        self.judge()
+    }
+
+    /// It does not start, though all are there. Without journals nobody knows what some held of
+    /// what was being written when power was lost, and others have missed more.
+    fn is_doubtful(&self) -> Result<(), Failure> {
+        let Scenario { params, journal_bytes, .. } = &self.session.scenario;
+        let doubtful = params.family.has_parities() && *journal_bytes == 0 && !self.kept;
+        match doubtful {
+            true => Ok(()),
+            false => Err(Failure("all are there, and it does not start".to_owned())),
+        }
+    }
+
+    fn read_all(&mut self) -> Result<(), Failure> {
+        let mut left: Vec<u64> = (0..self.blocks.len()).rev().collect();
+        while !left.is_empty() || self.in_flight() > 0 {
+            if let Some(&next) = left.last()
+                && self.request(Op::Read, next..next + 1)
+            {
+                left.pop();
+            } else if !self.step()? {
+                return Err(Failure("reads are not taken".to_owned()));
+            }
+        }
+        Ok(())
+    }
+
+    fn in_flight(&self) -> usize {
+        self.client.as_ref().map_or(0, |client| client.flights.iter().flatten().count())
+    }
+
+    fn stop(&mut self) -> Result<(), Failure> {
+        let Some(process) = self.client.as_ref().map(|client| client.process) else {
+            return Ok(());
+        };
+        while self.in_flight() > 0 {
+            self.step()?;
+        }
+        let event = Event::Command { id: STOP, command: Command::Stop };
+        self.session.world.handle(process, event);
+        while self.client.as_ref().is_some_and(|client| !client.stopped) {
+            if !self.step()? {
+                return Err(Failure("a stop is never answered".to_owned()));
+            }
+        }
+        Ok(())
+    }
+
+    /// What lies on the volumes, with as many of them as are needed.
+    fn judge(&mut self) -> Result<(), Failure> {
+        let Session { scenario, rng, .. } = &mut *self.session;
+        let lost = scenario.more_losses(rng, &[]);
+        let disks = self.session.disks();
+        let layout = &self.session.layout;
+        if let Some(misfit) = content::misfit(layout, &disks) {
+            return Err(Failure(misfit));
+        }
+        let stripes = 0..self.session.scenario.params.stripes;
+        for without in [&[], &lost[..]] {
+            let stripe = |stripe| content::data(layout, &disks, stripe, without);
+            let data: Vec<u8> = stripes.clone().flat_map(stripe).collect();
+            self.blocks.read(0, &data, false)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,155 @@
+//! How a client of a relay lives: for how long, and what it is asked.
+
+use braid_array::{Instant, Op};
+use braid_cluster::pipeline::Params;
+
+use super::{MAX_BLOCKS, Relay};
+use crate::cluster::moment::Moment;
+use crate::cluster::numbered::BLOCK_BYTES;
+use crate::cluster::session::Session;
+use crate::world::Failure;
+
+/// When it is asked for something.
+#[derive(Clone, Copy, Debug)]
+enum Pace {
+    /// Before so many of a hundred events.
+    Often(u64),
+    /// From time to time, so that it lives long enough for lost nodes to come back and for marks
+    /// to go, and is never idle.
+    Trickle(Instant),
+}
+
+/// See the module.
+#[derive(Debug)]
+struct Life {
+    /// So many events are left of it.
+    left: u64,
+    /// Or until then.
+    end: Moment,
+    pace: Pace,
+    /// When a node or witness is lost, or a connection.
+    trouble_at: Option<u64>,
+    /// It gets whole stripes to write.
+    whole: bool,
+    /// It is asked for flushes, and to make durable what it writes.
+    flushes: bool,
+    /// From then on it is asked for these blocks alone.
+    corner: Option<(u64, Vec<u64>)>,
+}
+
+impl Life {
+    /// After one that served or not: who comes next finds something to decide upon, or there is to
+    /// be something.
+    fn draw(session: &mut Session, blocks: u64, served: bool) -> Self {
+        let corner = corner(session, blocks);
+        let rng = &mut session.rng;
+        let slow = rng.percent(20);
+        let most = rng.pick(&[30, 300, 1000, 3000, 8000]);
+        let left = if slow { rng.between(500, 10_000) } else { rng.between(1, most) };
+        let often = rng.pick(&[2, 10, 40]);
+        let from = if rng.percent(50) { left } else { rng.below(left) };
+        let corner = rng.percent(70).then_some((from, corner));
+        // Who lives for long goes on with those that come back.
+        let early = if slow { left / 2 } else { 0 };
+        let trouble_at = rng.percent(60).then(|| early + rng.below(left - early));
+        let whole = rng.percent(30);
+        let flushes = rng.percent(70);
+        let end = rng.below(10);
+        Self {
+            left,
+            end: match end {
+                0..6 if slow => Moment::after_a_return(session),
+                0..1 => Moment::of_a_brief_client(session),
+                1..3 => Moment::after_a_message(session),
+                3..8 if served => Moment::after_a_message(session),
+                _ => Moment::never(),
+            },
+            pace: if slow { Pace::Trickle(Instant(0)) } else { Pace::Often(often) },
+            trouble_at,
+            whole,
+            flushes,
+            corner,
+        }
+    }
+
+    /// Is it to be asked for something now?
+    fn is_due(&mut self, session: &mut Session) -> bool {
+        match &mut self.pace {
+            Pace::Often(percent) => session.rng.percent(*percent),
+            Pace::Trickle(due) => {
+                let now = session.world.now();
+                let is_due = *due <= now;
+                if is_due {
+                    // Less than it takes until superblocks say clean.
+                    *due = now.plus_millis(session.rng.between(10, 180));
+                    session.world.wake_at(*due);
+                }
+                is_due
+            }
+        }
+    }
+}
+
+/// The blocks of a stripe that are summed up with one another.
+fn corner(session: &mut Session, blocks: u64) -> Vec<u64> {
+    let Params { stripes, chunk_bytes, .. } = session.scenario.params;
+    let chunk = u64::from(chunk_bytes) / BLOCK_BYTES as u64;
+    let stripe = blocks / stripes;
+    let rng = &mut session.rng;
+    let first = rng.below(stripes) * stripe + rng.below(chunk);
+    (0..stripe / chunk).map(|index| first + index * chunk).collect()
+}
+
+impl Relay<'_> {
+    /// A client comes with these roles, works for a while, and is gone, or goes on unheard.
+    /// Is that just when somebody was told something?
+    pub(super) fn life(&mut self, roles: &[u16]) -> Result<bool, Failure> {
+        self.gone.clear();
+        self.begin(roles);
+        let served = std::mem::take(&mut self.served);
+        let mut life = Life::draw(self.session, self.blocks.len(), served);
+        while life.left > 0 && self.client.is_some() && !self.is_refused() {
+            if life.trouble_at == Some(life.left) {
+                self.trouble();
+                let rng = &mut self.session.rng;
+                if rng.percent(50) && matches!(life.pace, Pace::Often(_)) {
+                    let soon = rng.pick(&[1, 4, 15, 40, 120]);
+                    life.left = life.left.min(1 + rng.below(soon));
+                }
+            }
+            if life.end.is_now(self.session, 0) {
+                return Ok(true);
+            }
+            if life.is_due(self.session) {
+                self.submit(&life);
+            }
+            life.left -= 1;
+            if !self.step()? && !self.submit(&life) {
+                break;
+            }
+        }
+        Ok(false)
+    }
+
+    /// Gives the client something to do. False when it takes nothing.
+    fn submit(&mut self, life: &Life) -> bool {
+        let rng = &mut self.session.rng;
+        let (count, stripes) = (self.blocks.len(), self.session.scenario.params.stripes);
+        let mut range = rng.below(count)..count;
+        range.end = range.start + rng.between(1, (count - range.start).min(4));
+        if life.whole || rng.percent(20) {
+            let stripe = count / stripes;
+            range.start = range.start / stripe * stripe;
+            range.end = range.start + stripe.min(MAX_BLOCKS);
+        }
+        if let Some((_, corner)) = life.corner.as_ref().filter(|(from, _)| life.left <= *from) {
+            range.start = rng.pick(corner);
+            range.end = range.start + 1;
+        }
+        match rng.below(100) {
+            0..15 if life.flushes => self.request(Op::Flush, 0..0),
+            0..45 => self.request(Op::Read, range),
+            kind => self.request(Op::Write { fua: kind >= 90 && life.flushes }, range),
+        }
+    }
+}
