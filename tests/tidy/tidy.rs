@@ -4,6 +4,7 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 mod circles;
 
@@ -245,6 +246,16 @@ fn the_measures_measure() {
         [("dependencies".into(), "a".into()), ("dependencies".into(), "b".into())]
     );
     assert_eq!(section("# x\n## `a`: one\n- `m`\n## `b`\n- `n`\n", "a"), "- `m`\n");
+}
+
+#[test]
+fn rules_can_still_be_broken() {
+    let patch = "tests/mutants/rules.patch";
+    let mut git = Command::new("git");
+    let output = git.args(["apply", "--check", patch]).current_dir(root()).output();
+    let output = output.expect("git runs");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "put {patch} right as the README beside it says:\n{said}");
 }
 
 fn root() -> PathBuf {
