@@ -340,11 +340,7 @@ impl Keeper {
                 if !traffic.quiet || !self.sync.is_idle() || !self.meta.is_idle() {
                     return;
                 }
-                let ticket = self.go_clean();
-                if self.intent.is_some() && self.members.degraded() == 0 {
-                    self.wish_clear_bits();
-                }
-                self.stop.ticket = Some(ticket);
+                self.stop.ticket = Some(self.begin_checkpoint());
             }
             Some(ticket) if self.meta.is_done(ticket) && self.meta.is_idle() && !self.stop.over => {
                 self.stop.over = true;

@@ -12,7 +12,7 @@ use crate::format::Bitmap;
 const COUNT: u16 = 0x1fff;
 /// Must be resynced, or copied to a member that was away.
 const NEEDED: u16 = 0x8000;
-/// Idle when the running update's flush began.
+/// Idle when the flush of the running checkpoint began.
 const NOMINATED: u16 = 0x4000;
 
 /// The bitmap with what is in flight.
@@ -143,6 +143,7 @@ impl Intent {
     /// Marks the chunks that are idle now, and not marked ahead of a write under way, as candidates
     /// for clearing, but for those of a range that somebody `lacks`.
     pub(crate) fn nominate(&mut self, lacks: impl Fn(u64, u64) -> bool) {
+        self.forget_nominated();
         self.idled = false;
         let mut busy_until = 0;
         let sectors = self.chunk_sectors();
@@ -156,6 +157,12 @@ impl Intent {
                 *chunk |= NOMINATED;
             }
         }
+    }
+
+    /// None is a candidate any more.
+    pub(crate) fn forget_nominated(&mut self) {
+        self.chunks.iter_mut().for_each(|chunk| *chunk &= !NOMINATED);
+        self.idled = true;
     }
 
     /// Clears the bits of the candidates that no write has touched since.

@@ -26,6 +26,10 @@ pub(crate) struct Wishes {
     superblock: bool,
     bitmap_pages: BTreeSet<usize>,
     bad_blocks: BTreeSet<MemberId>,
+    /// Chunks of the bitmap that are idle are looked for; never together with `clear_bits`.
+    nominate: bool,
+    /// Who does not know today's event count must not go by the bitmap.
+    note_cleared: bool,
     clear_bits: bool,
     catch_up: bool,
 }
@@ -140,10 +144,23 @@ impl Keeper {
         self.meta.next.catch_up = true;
     }
 
-    pub(crate) fn wish_clear_bits(&mut self) {
+    /// The first move of a checkpoint: what is idle now may be cleared after the second.
+    pub(super) fn wish_first_move(&mut self) -> u64 {
+        self.meta.next.nominate = true;
+        self.wish_superblock(true)
+    }
+
+    /// The second move of a checkpoint: all members have made the first.
+    pub(super) fn wish_second_move(&mut self) -> u64 {
+        self.meta.next.note_cleared = true;
+        self.wish_superblock(false)
+    }
+
+    /// The bits of what was idle at the first move of a checkpoint are to be cleared.
+    pub(super) fn wish_clear_bits(&mut self) -> u64 {
         self.meta.next.wanted = true;
-        self.meta.next.flush = true;
         self.meta.next.clear_bits = true;
+        self.meta.ticket()
     }
 
     pub(crate) fn wish_bad_blocks(&mut self, member: MemberId) {
@@ -190,7 +207,7 @@ impl Keeper {
                 _ => None,
             })
             .collect();
-        if wishes.clear_bits
+        if wishes.nominate
             && let Some(intent) = &mut self.intent
         {
             let copying = self.copying.as_ref();
@@ -301,16 +318,21 @@ impl Keeper {
         let mut writes = std::mem::take(&mut running.bad_block_pages);
         let mut pages = std::mem::take(&mut running.wishes.bitmap_pages);
         let superblock = running.wishes.superblock;
-        let clear = running.wishes.clear_bits;
+        let (note, clear) = (running.wishes.note_cleared, running.wishes.clear_bits);
+        // What all members say.
+        let events = self.superblock.events;
         if superblock {
             self.superblock.events += 1;
         }
         if let Some(intent) = &mut self.intent {
-            if clear && self.members.degraded() == 0 {
-                if intent.bitmap.superblock.events_cleared != self.superblock.events {
-                    intent.bitmap.superblock.events_cleared = self.superblock.events;
-                    pages.insert(0);
-                }
+            let whole = self.members.degraded() == 0;
+            if note && whole {
+                // Before any bit goes: after a crash nobody may know of that alone.
+                intent.bitmap.superblock.events_cleared = events;
+            } else if note {
+                intent.forget_nominated();
+            }
+            if clear && whole {
                 intent.clear_nominated(&mut pages);
             }
             if superblock {
@@ -372,6 +394,7 @@ impl Keeper {
     /// An update is complete: lets those go on who waited for it.
     fn meta_done(&mut self) {
         self.repeat_failure_update();
+        self.drive_checkpoint();
         if let Some(intent) = &mut self.intent {
             intent.told(self.meta.done);
         }

@@ -7,6 +7,7 @@
 //! what became of each thing that was asked. A lane takes what is asked in order, before it does
 //! anything else.
 
+mod checkpoint;
 mod command;
 mod copying;
 mod doubts;
@@ -33,6 +34,7 @@ use crate::format::Superblock;
 use crate::format::superblock::MAX_SECTOR;
 use crate::{Instant, MemberId, Op, Refusal, RequestError};
 
+use checkpoint::Checkpoints;
 use copying::Copying;
 use elsewhere::Elsewhere;
 pub use failure::Tried;
@@ -146,8 +148,7 @@ pub struct Keeper {
     copying: Option<Copying>,
     /// Commands done but for the superblocks.
     replies: Vec<(u64, CommandId)>,
-    /// When bits of the bitmap are cleared next.
-    clear_at: Instant,
+    checkpoints: Checkpoints,
     out: VecDeque<Ask>,
 }
 
@@ -229,7 +230,7 @@ impl Keeper {
             removals: Vec::new(),
             copying: None,
             replies: Vec::new(),
-            clear_at: now,
+            checkpoints: Checkpoints::new(now),
             out: VecDeque::new(),
             space,
             rules,
@@ -423,6 +424,7 @@ impl Keeper {
     /// the ticket to wait for.
     pub fn begin_write(&mut self, start: u64, end: u64) -> u64 {
         self.clean.writing += 1;
+        self.checkpoints.note_write();
         if !self.clean.active {
             self.clean.active = true;
             self.clean.ticket = self.wish_superblock(false);
@@ -442,6 +444,7 @@ impl Keeper {
     /// A write that has begun is over.
     pub fn end_write(&mut self, start: u64, end: u64, failed: bool) {
         self.clean.writing -= 1;
+        self.checkpoints.note_write();
         let keep = self.members.degraded() > 0 || failed;
         if let Some(intent) = &mut self.intent {
             intent.end(start, end, keep);
@@ -463,19 +466,14 @@ impl Keeper {
             || self.sync.left.as_ref().is_some_and(|left| !left.overlaps(start, end))
     }
 
-    /// The deadline passed: goes clean when idle, clears old bits.
+    /// The deadline passed: begins the next checkpoint.
     pub fn tick(&mut self) {
         self.tick_stop();
         if self.metadata_frozen() {
             return;
         }
-        if self.safe_mode_at().is_some_and(|at| at <= self.now) {
-            self.go_clean();
-        }
-        if self.clear_due().is_some_and(|at| at <= self.now) {
-            let sleep = self.daemon_sleep_ms();
-            self.clear_at = self.now.plus_millis(sleep);
-            self.wish_clear_bits();
+        if self.checkpoint_at().is_some_and(|at| at <= self.now) {
+            self.begin_checkpoint();
         }
     }
 
@@ -487,36 +485,15 @@ impl Keeper {
         if self.metadata_frozen() {
             return always;
         }
-        let more = [always, self.safe_mode_at(), self.clear_due(), self.sync.deadline(self.now)];
+        let more = [always, self.checkpoint_at(), self.sync.deadline(self.now)];
         more.into_iter().flatten().min()
     }
 
-    /// Nothing is being written: the superblocks are to say so. The ticket to wait for.
-    fn go_clean(&mut self) -> u64 {
+    /// All that was written is durable: the superblocks are to say so with this update.
+    const fn go_clean(&mut self, ticket: u64) {
         self.clean.active = false;
         self.elsewhere.all_is_durable();
-        self.clean.ticket = self.wish_superblock(true);
-        self.clean.ticket
-    }
-
-    /// When the array, if it stays idle, is to be marked clean.
-    fn safe_mode_at(&self) -> Option<Instant> {
-        let quiet = self.clean.writers == 0 && self.clean.writing == 0;
-        let idle = self.clean.active && quiet && self.meta.is_idle();
-        let due = idle && !self.is_stopping();
-        due.then(|| self.clean.last_write.plus_millis(SAFE_MODE_MS))
-    }
-
-    fn daemon_sleep_ms(&self) -> u64 {
-        let seconds = self.intent.as_ref().map_or(5, |i| i.bitmap.superblock.daemon_sleep_s);
-        u64::from(seconds.clamp(1, 3600)) * 1000
-    }
-
-    /// When bits of the bitmap may be cleared next.
-    fn clear_due(&self) -> Option<Instant> {
-        let intent = self.intent.as_ref()?;
-        let possible = self.members.degraded() == 0 && self.meta.is_idle() && intent.clearable();
-        possible.then_some(self.clear_at)
+        self.clean.ticket = ticket;
     }
 
     /// Nothing is asked for, no update is due, no background work is under way.

@@ -14,6 +14,7 @@ mod hang;
 mod invariants;
 mod mending;
 mod nested;
+mod past;
 mod ranges;
 mod recovery;
 mod restart;
