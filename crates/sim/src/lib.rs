@@ -18,6 +18,7 @@ pub mod executor;
 pub mod nested;
 pub mod oracle;
 pub mod part;
+pub mod past;
 pub mod redundancy;
 pub mod rng;
 pub mod run;

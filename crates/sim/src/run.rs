@@ -12,6 +12,7 @@ use crate::executor::{Executor, Mutation};
 use crate::nested::{self, Nest};
 use crate::oracle::Oracle;
 use crate::part::{Part, Parts};
+use crate::past;
 use crate::rng::Rng;
 use crate::scenario::Scenario;
 use crate::settle;
@@ -115,7 +116,11 @@ fn run_lives<M: Subject>(
             break;
         }
         let cut = crash && troubles::may_cut(&mut world);
-        let disks = if cut { world.power_cut() } else { settle::stop(&mut world)? };
+        let snapshot = if cut { None } else { past::choose(&mut world) };
+        let mut disks = if cut { world.power_cut() } else { settle::stop(&mut world)? };
+        if let Some(snapshot) = snapshot {
+            snapshot.restore(&mut disks);
+        }
         reassemble(&mut world, disks)?;
     }
     settle::settle(&mut world)?;

@@ -12,6 +12,7 @@ use crate::assembly;
 use crate::create;
 use crate::disk::Disk;
 use crate::part::{arrays, devices, holders, part_of};
+use crate::past;
 use crate::subject::Subject;
 use crate::world::{Hang, World};
 
@@ -33,7 +34,7 @@ fn lost(world: &mut World<impl Subject>, status: &Status, part: usize) -> Vec<bo
 
 /// May this member fail? What holds no role, or not completely, costs nothing; but a replacement
 /// may have taken over before anybody notices that it is gone.
-fn may_fail(world: &mut World<impl Subject>, status: &Status, member: MemberId) -> bool {
+pub fn may_fail(world: &mut World<impl Subject>, status: &Status, member: MemberId) -> bool {
     let part = part_of(status, member);
     let mut lost = lost(world, status, part);
     let state = devices(status).find(|m| m.member == member);
@@ -114,7 +115,7 @@ pub fn inject(world: &mut World<impl Subject>) {
     if world.rng.percent(40) && return_members(world, &status) {
         return;
     }
-    match world.rng.below(21) {
+    match world.rng.below(25) {
         0..=2 => fail(world, &status),
         3..=4 => vanish(world, &status),
         5..=6 => damage(world, &status, false),
@@ -141,6 +142,11 @@ pub fn inject(world: &mut World<impl Subject>) {
         16..=17 => hang(world, &status),
         18 if world.scenario.excess => scratch(world, &status),
         19..=20 => fill_up(world, &status),
+        21..=23 => {
+            if let Some(member) = any_member(world, &status, &[MemberState::InSync]) {
+                past::take(world, member);
+            }
+        }
         _ => {
             let max_bytes_s = Some(world.rng.pick(&[1 << 20, 10 << 20, 1 << 30]));
             let min_bytes_s = Some(world.rng.pick(&[1 << 10, 1 << 20]));
@@ -342,6 +348,9 @@ pub fn add(world: &mut World<impl Subject>) {
         // It comes back from having been without power.
         disk.power_cut(&mut world.rng);
         disk.set_gone(false);
+    }
+    if world.rng.percent(50) {
+        past::put_back(world, device);
     }
     let readd = world.rng.percent(60);
     ask_to_add(world, device, readd);

@@ -12,6 +12,7 @@ use crate::disk::Disk;
 use crate::executor::{Executor, Output};
 use crate::oracle::{Moment, Oracle, Range, WriteToken};
 use crate::part::{Parts, arrays, holder};
+use crate::past::Snapshot;
 use crate::rng::Rng;
 use crate::scenario::Scenario;
 use crate::stamp;
@@ -96,6 +97,8 @@ pub struct World<M> {
     pub hangs: Vec<Hang>,
     /// Devices without room, and until when.
     pub tight: Vec<(usize, Instant)>,
+    /// A device as it was at an earlier time.
+    pub snapshot: Option<Snapshot>,
     /// Some had none in this life: writes may be refused.
     pub was_tight: bool,
     asked: Vec<Asked>,
@@ -130,6 +133,7 @@ impl<M: Subject> World<M> {
             hangs: Vec::new(),
             tight: Vec::new(),
             was_tight: false,
+            snapshot: None,
             asked: Vec::new(),
             next_command: 0,
             refused: Vec::new(),
