@@ -2,13 +2,14 @@
 //! is stored durably everywhere.
 //!
 //! ```text
-//! prepared ─► Listing ─► Replaying ─► Telling ─► Emptying ─► Over
-//!                                                            then: half full ─► flush ─► trim
+//! prepared ─► Listing ─► Replaying ─► Telling ─► Over
+//!             then, at first and whenever they are half full: checkpoint ─► trim
 //! ```
 //! A slice-set of the predecessor is stored when all who have a part in it, and hold the array,
 //! have it recorded: it may have been answered. No other was. Who is lost before he has stored what
 //! goes does not hold the array any more: whoever comes later hears of that before the others
-//! forget what it was.
+//! forget what it was. Before they forget anything the keeper makes a checkpoint: a copy of a volume
+//! from before it, which may lack what they had recorded, is stale by its event count.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,15 +33,14 @@ enum Start {
     Listing,
     Replaying,
     Telling,
-    Emptying,
     Over,
 }
 
 /// How far a trim is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Trim {
-    /// What was stored is made durable.
-    Flushing,
+    /// What was stored is made durable, and the event count moves on.
+    Checkpoint(u64),
     /// The journals take note of that.
     Noting,
 }
@@ -57,6 +57,9 @@ pub(super) struct Journals {
     /// Which are not recorded.
     pub(super) parts: Parts,
     start: Start,
+    /// What was recorded before this client came is still there: nothing is written before it is
+    /// gone.
+    left: bool,
     /// Roles from which an answer is still to come.
     waiting: BTreeSet<u16>,
     /// By role, what was recorded.
@@ -100,6 +103,7 @@ impl Journals {
             live: superblock.has(feature::NODE_JOURNALS),
             parts: Parts::new(superblock),
             start: Start::Nothing,
+            left: false,
             waiting: BTreeSet::new(),
             lists: BTreeMap::new(),
             sizes: BTreeMap::new(),
@@ -112,7 +116,7 @@ impl Journals {
 
     /// All have noted that slice-sets up to this version need not be recorded.
     fn trimmed_to(&mut self, version: u64) {
-        (self.trimmed, self.trim) = (version, None);
+        (self.trimmed, self.trim, self.left) = (version, None, false);
         let over = self.trims.extract_if(.., |&mut (_, latest)| latest <= version);
         self.parts.trimmed(version);
         let Some(free) = over.map(|(trimmed, _)| trimmed).max() else { return };
@@ -138,7 +142,12 @@ impl Journals {
 
     /// May a node have a part in the array that was lost when this was the latest version?
     pub(super) const fn allow(&self, lost_at: u64) -> bool {
-        !self.are_used() || self.trimmed >= lost_at && self.trim.is_none()
+        !self.are_used() || self.trimmed >= lost_at && self.trim.is_none() && !self.left
+    }
+
+    /// Is anything there from before this client came, so that nothing may be written?
+    pub(super) const fn hold_old_records(&self) -> bool {
+        self.left
     }
 }
 
@@ -282,11 +291,7 @@ impl Client {
                 if !self.lost_are_recorded() {
                     return;
                 }
-                self.journals.start = Start::Emptying;
-                let mark = (self.params().epoch, 0);
-                self.ask_journals(|tag| Message::Trim { tag, mark, all: true });
-            }
-            Start::Emptying => {
+                self.journals.left = true;
                 self.journals.start = Start::Over;
                 self.setup_goes_on();
             }
@@ -309,20 +314,22 @@ impl Client {
     /// there room again?
     pub(super) fn trim_journals(&mut self) -> bool {
         // Where too many are lost nobody will know of those who could not flush.
-        let over = self.writes_over();
+        let over = self.writes_over() || self.keeper.is_read_only();
         if !self.journals.are_used() || !self.journals.waiting.is_empty() || over {
             return false;
         }
         match self.journals.trim {
             None => self.begin_trim(),
-            // Who could not flush must not count any more.
-            Some((Trim::Flushing, version)) if self.losses_told() => {
-                self.journals.trim = Some((Trim::Noting, version));
-                self.journals.flushed(Some(version));
-                let mark = (self.params().epoch, version);
-                self.ask_journals(|tag| Message::Trim { tag, mark, all: false });
+            Some((Trim::Checkpoint(number), version)) => {
+                // Who could not flush must not count any more.
+                if self.keeper.checkpoint_is_complete(number) && self.losses_told() {
+                    self.journals.trim = Some((Trim::Noting, version));
+                    self.journals.flushed(Some(version));
+                    let mark = (self.params().epoch, version);
+                    let all = self.journals.left;
+                    self.ask_journals(|tag| Message::Trim { tag, mark, all });
+                }
             }
-            Some((Trim::Flushing, _)) => {}
             Some((Trim::Noting, version)) => {
                 self.journals.trimmed_to(version);
                 if self.journals.cover_all() {
@@ -341,11 +348,14 @@ impl Client {
         let comes = |link: &super::Link| link.state == prepared && link.lost_at > trimmed;
         let due = self.journals.used > half || self.links.iter().any(comes);
         let version = self.stored_up_to();
+        let due = self.journals.left || due && version > trimmed;
         // Who is being wired would not hear of it.
-        if due && version > trimmed && self.wiring.is_none() {
-            self.journals.trim = Some((Trim::Flushing, version));
+        if due && self.wiring.is_none() {
+            let checkpoint = self.keeper.request_checkpoint();
+            self.journals.trim = Some((Trim::Checkpoint(checkpoint), version));
             self.journals.trims.push((version, self.version));
-            self.ask_journals(|tag| Message::Flush { tag });
+            self.keeper.drive_meta();
+            self.obey();
         }
     }
 

@@ -255,6 +255,9 @@ impl Client {
 
     /// Opens the first job, if there are a position and buffers for what it needs.
     fn open_first(&mut self, kind: usize) -> bool {
+        if self.journals.hold_old_records() {
+            return false;
+        }
         let job = &self.jobs[kind][0];
         let missing = self.missing(job.key, job.background);
         let of = self.positions_for(kind, missing);
