@@ -19,6 +19,8 @@ use super::session::{ARRAY, Session};
 use super::{content, numbered};
 use crate::world::Failure;
 
+mod past;
+
 /// Requests in flight.
 const DEPTH: usize = 8;
 const BLOCK_SECTORS: u64 = 8;
@@ -145,13 +147,12 @@ pub(super) fn run(session: &mut Session) -> Result<(), Failure> {
         in_doubt: false,
         stopped: false,
     };
-    for _ in 0..3 {
-        away.be_whole()?;
-        let before = away.session.rng.between(1, 30);
-        away.work(before)?;
-        away.lose()?;
+    let redundant = away.session.scenario.survives(&[0]);
+    if redundant && away.session.rng.percent(40) {
+        past::run(&mut away)?;
+    } else {
+        away.lose_and_regain()?;
     }
-    away.work(30)?;
     away.finish()?;
     away.judge()
 }
@@ -172,6 +173,16 @@ fn start(session: &mut Session, search: &Search) -> Result<usize, Failure> {
 }
 
 impl Away<'_> {
+    fn lose_and_regain(&mut self) -> Result<(), Failure> {
+        for _ in 0..3 {
+            self.be_whole()?;
+            let before = self.session.rng.between(1, 30);
+            self.work(before)?;
+            self.lose()?;
+        }
+        self.work(30)
+    }
+
     /// Writes and flushes so many times.
     fn work(&mut self, mut requests: u64) -> Result<(), Failure> {
         let begun = self.session.world.steps;

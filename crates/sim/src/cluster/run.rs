@@ -71,7 +71,7 @@ fn run_relay(mut session: Session) -> Result<Report, Failure> {
 
 fn run(mut session: Session) -> Result<Report, Failure> {
     let lives = session.scenario.lives.clone();
-    if session.rng.percent(8) && away::fits(&session.scenario) {
+    if session.rng.percent(12) && away::fits(&session.scenario) {
         away::run(&mut session)?;
         return Ok(report(&session));
     }

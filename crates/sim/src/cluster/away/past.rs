@@ -1,0 +1,135 @@
+//! A node's store goes back to a copy of itself: a snapshot of its machine is put back, or a backup
+//! restored. Nothing of it is broken, it is old. The array was never idle meanwhile, so that only
+//! its checkpoints tell.
+
+use std::collections::BTreeMap;
+
+use super::{Away, start};
+use crate::cluster::session::{Session, VOLUME};
+use crate::disk::Disk;
+use crate::world::Failure;
+
+/// After so long a checkpoint has begun and is over.
+const CHECKPOINT_MS: u64 = 36_000;
+/// Requests come at least as often: superblocks never say clean.
+const NEVER_IDLE_MS: u64 = 150;
+/// By then a client has noticed that a node is gone.
+const NOTICED_MS: u64 = 500;
+/// By then nodes have stored what they staged.
+const STORED_MS: u64 = 1_000;
+
+/// What a node's machine had on its disk.
+struct Copy {
+    disk: Disk,
+    notes: BTreeMap<String, Vec<u8>>,
+}
+
+/// What happens when it is put back.
+#[derive(Clone, Copy, Debug)]
+enum Then {
+    /// The client goes on: it has lost the node meanwhile.
+    GoesOn,
+    /// The client dies with the node, and another one comes.
+    Another,
+    /// The array is stopped, and started anew.
+    StartedAnew,
+}
+
+/// Has a node's store go back, again and again, and looks each time at what is there.
+///
+/// # Errors
+/// What is wrong.
+pub(super) fn run(away: &mut Away<'_>) -> Result<(), Failure> {
+    for _ in 0..2 {
+        away.be_whole()?;
+        let before = away.session.rng.between(1, 30);
+        away.work(before)?;
+        away.go_back()?;
+        // The node is missed at once, and what is answered is on its way to the volumes for a while.
+        away.wait(NOTICED_MS)?;
+        away.be_whole()?;
+        away.wait(STORED_MS)?;
+        away.judge()?;
+    }
+    away.work(30)
+}
+
+impl Away<'_> {
+    fn go_back(&mut self) -> Result<(), Failure> {
+        let Session { rng, scenario, .. } = &mut *self.session;
+        let role = rng.below(scenario.params.nodes.into()) as u16;
+        let millis = rng.pick(&[500, 6_000, 12_000, CHECKPOINT_MS]);
+        let mut then = rng.pick(&[Then::GoesOn, Then::Another, Then::StartedAnew]);
+        // What was recorded since the last checkpoint nobody but the copy's journal lacks.
+        if scenario.journal_bytes > 0 && millis < CHECKPOINT_MS && matches!(then, Then::Another) {
+            then = Then::GoesOn;
+        }
+        let copy = self.copy_of(role);
+        self.never_idle(millis)?;
+        self.session.world.note(&[80, role.into()], || format!("PAST {role}, then {then:?}"));
+        match then {
+            Then::GoesOn => self.put_back(role, copy),
+            Then::Another => {
+                self.session.world.kill(self.client);
+                self.die_with_the_client();
+                self.put_back(role, copy);
+                self.client = start(self.session, &self.search)?;
+            }
+            Then::StartedAnew => {
+                self.finish()?;
+                self.put_back(role, copy);
+                self.stopped = false;
+                self.client = start(self.session, &self.search)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn copy_of(&mut self, role: u16) -> Copy {
+        let notes =
+            self.session.world.processes[self.session.nodes[usize::from(role)]].notes.clone();
+        let mut disk = self.session.disk(role).clone();
+        disk.power_cut(&mut self.session.rng);
+        Copy { disk, notes }
+    }
+
+    /// The node dies, and starts on what it had then.
+    fn put_back(&mut self, role: u16, copy: Copy) {
+        let node = self.session.nodes[usize::from(role)];
+        self.session.world.kill(node);
+        let process = &mut self.session.world.processes[node];
+        process.notes = copy.notes;
+        process.keep(VOLUME, copy.disk);
+        self.session.reboot(role);
+    }
+
+    /// What is under way may be there or not.
+    fn die_with_the_client(&mut self) {
+        for flight in self.flights.iter_mut().filter_map(Option::take) {
+            let super::Flight::Write { first, values, .. } = flight else { continue };
+            for (block, value) in self.blocks[first as usize..].iter_mut().zip(values) {
+                (block.busy, block.unsure) = (false, true);
+                block.values.push(value);
+            }
+        }
+    }
+
+    /// Requests for so long, one soon after the other.
+    fn never_idle(&mut self, millis: u64) -> Result<(), Failure> {
+        let end = self.session.world.now().plus_millis(millis);
+        while self.session.world.now() < end {
+            self.submit();
+            let pause = self.session.rng.between(NEVER_IDLE_MS / 10, NEVER_IDLE_MS);
+            self.wait(pause)?;
+        }
+        Ok(())
+    }
+
+    fn wait(&mut self, millis: u64) -> Result<(), Failure> {
+        let begun = self.session.world.steps;
+        let until = self.session.world.now().plus_millis(millis);
+        self.session.world.wake_at(until);
+        while self.session.world.now() < until && self.step(begun)? {}
+        Ok(())
+    }
+}
