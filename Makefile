@@ -6,7 +6,7 @@ SECONDS_EACH ?= 60
 ROUNDS ?= 100
 IMAGE ?=
 
-.PHONY: help demo test ci setup test-rxe sim mutants survive fuzz
+.PHONY: help demo test ci setup test-rxe sim mutants model survive fuzz
 .PHONY: bench bench-quick bench-full bench-parity bench-fabric bench-cluster
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -35,6 +35,9 @@ sim: ## simulate SEEDS=20000 arrays, NESTED_SEEDS=2000 of arrays, CLUSTER_SEEDS=
 
 mutants: ## break each rule of arrays over nodes in a copy, and see that the simulator notices
 	@scripts/mutants.sh
+
+model: ## explore a model of arrays over nodes, then without each of their rules
+	python3 -B tests/model/survival_check.py
 
 survive: ## kill and stop nodes and client of an array in use, ROUNDS=100; as root
 	@scripts/setup.sh test

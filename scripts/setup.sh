@@ -8,6 +8,8 @@ declare -A packages=(
 	[md]="gcc libc6-dev user-mode-linux mdadm busybox-static kmod"
 	[live]="fuse3 e2fsprogs xfsprogs fio util-linux procps"
 	[nbd]="qemu-utils libnbd-bin python3-libnbd"
+	# The model of arrays over nodes.
+	[model]="python3"
 	# Without these, the fabric over libfabric is left out.
 	[ofi]="gcc libc6-dev pkg-config libfabric-dev libclang-dev"
 	[rdma]="iproute2 ibverbs-utils ibverbs-providers"
@@ -23,7 +25,7 @@ wanted=()
 for job in "${@:-test}"; do
 	case $job in
 	test)
-		wanted+=(${packages[md]} ${packages[live]} ${packages[nbd]})
+		wanted+=(${packages[md]} ${packages[live]} ${packages[nbd]} ${packages[model]})
 		wanted+=(${packages[ofi]} ${packages[lab]} ${packages[compare]} ${packages[browser]})
 		;;
 	demo) wanted+=(${packages[md]} ${packages[live]} ${packages[lab]}) ;;

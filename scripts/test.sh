@@ -92,12 +92,13 @@ survive() { release && scripts/survive.sh "${SURVIVE_ROUNDS:-15}"; }
 
 export -f deny fuzz simulate release survive
 
-all=(fmt clippy deny unit release sim survive fuzz judges comparisons)
+all=(fmt clippy deny model unit release sim survive fuzz judges comparisons)
 for name in "${@:-${all[@]}}"; do
 	case $name in
 	fmt) step fmt cargo fmt --all --check ;;
 	clippy) step clippy cargo clippy --workspace --all-targets -- -D warnings ;;
 	deny) step deny deny ;;
+	model) step model python3 -B tests/model/survival_check.py --quick ;;
 	unit) step unit cargo test --no-fail-fast --workspace --exclude braid-judges ;;
 	release) step release release ;;
 	sim) step sim simulate ;;
