@@ -3,8 +3,9 @@
 # fail WHAT...: one line that a test looks for, and the end of the script.
 fail() { echo "FAIL $*"; exit 1; }
 
-# patiently COMMAND...: again while md answers EBUSY, for 60 s at most. It does so for a moment while
-# it looks for what is to be synced, also when it says that it is idle, or while it closes devices.
+# patiently COMMAND...: again while md answers EBUSY, for 60 s at most. It does so for a moment
+# while it looks for what is to be synced, also when it says that it is idle, or while it closes
+# devices.
 patiently() {
 	local end=$((SECONDS + 60)) said
 	until said=$("$@" 2>&1); do
@@ -45,8 +46,8 @@ until_true() {
 	done
 }
 
-# idle ARRAY: wait until nothing syncs, nor is about to: md says that it is idle until its thread has
-# looked for what there is to do.
+# idle ARRAY: wait until nothing syncs, nor is about to: md says that it is idle until its thread
+# has looked for what there is to do.
 idle() {
 	[ ! -r "/sys/block/$1/md/sync_action" ] || until_true is_idle "/sys/block/$1/md"
 }
