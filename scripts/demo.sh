@@ -63,10 +63,9 @@ fi
 (cd /run/fs && find . -xdev -type f -size +0 -print0 | sort -z | head -z -n 2000 |
 	xargs -0 sha256sum) >"$work/files.sha256"
 umount /run/fs
-echo check >/sys/block/md0/md/sync_action
-idle md0
+scrub md0
 cat /proc/mdstat
-mdadm --stop /dev/md0 2>/dev/null
+md --stop /dev/md0
 GUEST
 members=("$work/m0.img" "$work/m1.img" "$work/m2.img")
 md "$work/make.sh" "${members[@]}"
@@ -133,17 +132,16 @@ run braid stop demo
 cat >"$work/back.sh" <<GUEST
 set -e
 mdadm --assemble --run /dev/md0 \$DEVS 2>&1 | sed 's/^/md: /'
-echo check >/sys/block/md0/md/sync_action
-idle md0
-echo "md: \$(cat /sys/block/md0/md/mismatch_cnt) mismatches"
-[ "\$(cat /sys/block/md0/md/mismatch_cnt)" = 0 ]
+scrub md0
+echo "md: \$MISMATCHES mismatches"
+[ "\$MISMATCHES" = 0 ]
 e2fsck -fn /dev/md0 >/run/fsck 2>&1 || { cat /run/fsck; exit 1; }
 mkdir -p /run/fs && mount /dev/md0 /run/fs
 (cd /run/fs && sha256sum --quiet --check "$work/files.sha256")
 echo "md: file system clean, all files as they were"
 umount /run/fs
 cat /proc/mdstat
-mdadm --stop /dev/md0 2>/dev/null
+md --stop /dev/md0
 GUEST
 md "$work/back.sh" "$work/m0.img" "$work/m3.img" "$work/m2.img"
 

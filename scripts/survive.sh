@@ -3,14 +3,15 @@
 # writes and verifies on ext4 over it. After each round what was flushed is there, `braid check`
 # finds no mismatch, and e2fsck nothing to mend. As root; plain processes over loopback.
 # POLICY: the array's consistency policy.
-# usage: [POLICY=journal] survive.sh [ROUNDS [KIND...]]   (without: 15 rounds, of all kinds)
+# usage: [POLICY=journal] survive.sh [ROUNDS [KIND...]]   (without: 16 rounds, of all kinds)
 set -uo pipefail
 cd "$(dirname "$(realpath "$0")")/.."
 braid=${BRAID:-$PWD/target/release/braid}
 fuzz=$(dirname "$braid")/braid-fuzz
 
 # Kind of round, the signal (CUT: what connects them breaks; KNOCK: strangers without the key come
-# to them), who gets it, how it must go on, and, where it is left out, why.
+# to them; BACK: killed, and the store goes back to a copy), who gets it, how it must go on, and,
+# where it is left out, why.
 #   on     the same client goes on by itself, and its load sees no error
 #   again  all nodes that died are started again, and the array is assembled again
 kinds='
@@ -29,10 +30,15 @@ nodes-away           STOP nodes:3:away on
 pair-cut             CUT  nodes:2     on
 rolling-restart      TERM each        on
 strangers            KNOCK nodes:5    on
+store-rollback       BACK nodes:1     on
 '
 # Seconds that a process is stopped: well below and well above what a node may be silent; and while
 # the array waits for nodes that it cannot do without.
 short=2 long=15 away=9
+# What the file system has of the array's 192 MiB.
+beside=184M
+# Seconds after which nothing marks any more what was written once.
+marked=10
 # Seconds within which it must go on.
 patience=${PATIENCE:-60}
 # Seconds for which strangers come.
@@ -42,7 +48,7 @@ node_timeout=5
 
 verify_by='--verify=crc32c --verify_state_save=0'
 
-rounds=${1:-15}
+rounds=${1:-16}
 [ $# = 0 ] || shift
 for tool in fio mke2fs e2fsck ss; do
 	command -v "$tool" >/dev/null || { echo "SKIPPED survive: there is no $tool"; exit 0; }
@@ -173,6 +179,8 @@ verify() {
 	last=$(sed -n 2p "$work/noted")
 	head -n "$((last + 1))" "$mnt/ledger" | cmp -s - <(seq 0 "$last") ||
 		fail "line $last was flushed, and the ledger does not hold all up to it"
+	[ ! -e "$work/everywhere" ] || cmp -s "$work/everywhere" "$mnt/everywhere" ||
+		fail "what was written everywhere is not there"
 }
 in_sync() {
 	"$braid" status survive >"$work/status" 2>&1 || return 1
@@ -235,11 +243,51 @@ knock() {
 		fail "strangers: $(tail -n 1 "$work/knock")"
 	for pid in "${victims[@]}"; do kill -0 "$pid" 2>/dev/null || fail "a node died of them"; done
 }
+# 2,000 blocks, in the places where they were before.
+write_everywhere() {
+	head -c 8M /dev/urandom >"$work/everywhere"
+	dd if="$work/everywhere" of="$mnt/everywhere" bs=64k conv=notrunc,fsync status=none ||
+		fail "a write everywhere failed"
+}
+is_stopped() { grep -q '^State:.T' "/proc/$1/status"; }
+# events N: the event count that the node has stored.
+events() { "$braid" examine "${members[$1]}/survive" | awk '$1 == "Events" { print $3 }'; }
+# age_copy N: a copy of the node's store, from before everything was written again. Fails when the
+# superblock has changed since, as it does where the array is idle for a moment: that tells.
+age_copy() {
+	local pid=${nodes[$1]} before
+	rm -rf "$work/copy"
+	write_everywhere
+	before=$(events "$1")
+	kill -STOP "$pid"
+	within 5 is_stopped "$pid" || fail "node $1 does not stop"
+	cp -a --sparse=always --reflink=auto "$work/n$1" "$work/copy" || fail "no copy of node $1"
+	kill -CONT "$pid"
+	within "$patience" in_sync || fail "not in sync again: $(cat "$work/status")"
+	write_everywhere
+	sleep "$marked"
+	[ "$(events "$1")" = "$before" ]
+}
+# roll_back N: kills the node and puts an old copy in the place of its store.
+roll_back() {
+	# Beside the file system, which holds writes up while it flushes.
+	fio --thread --name=steady --filename="$array" --offset="$beside" --size=4M --rw=randwrite \
+		--bs=4k --ioengine=libaio --iodepth=8 --direct=1 --time_based --runtime=600 \
+		>"$work/steady" 2>&1 &
+	load+=" $!"
+	# The round is the harder for it, but good without.
+	age_copy "$1" || age_copy "$1" || age_copy "$1" || echo "the superblock of the copy is older"
+	struck_at=$(now)
+	kill -KILL "${nodes[$1]}"
+	within 10 gone "${nodes[$1]}" || fail "${nodes[$1]} lives on"
+	rm -r "$work/n$1" && mv "$work/copy" "$work/n$1" || fail "node $1 keeps its store"
+}
 strike() {
 	local signal=$1 who=$2 pause=$short
 	struck_at=$(now)
 	[ "$signal" != CUT ] || { cut_pair "${victims[@]}" && return; }
 	[ "$signal" != KNOCK ] || { knock && return; }
+	[ "$signal" != BACK ] || { roll_back "${struck[0]}" && return; }
 	[ "$who" != each ] || { roll && return; }
 	kill "-$signal" "${victims[@]}"
 	if [ "$signal" = KILL ]; then
@@ -311,7 +359,7 @@ for n in 0 1 2 3 4; do start "$n"; done
 	${POLICY:+--consistency-policy "$POLICY"} "${members[@]}" \
 	>"$work/create" 2>&1 || fail "create: $(tail -n 3 "$work/create")"
 assemble
-mke2fs -q -t ext4 "$array" || fail "mke2fs"
+mke2fs -q -t ext4 "$array" "$beside" || fail "mke2fs"
 mount -o loop "$array" "$mnt" || fail "the file system cannot be mounted"
 while [ "$round" -lt "$rounds" ]; do
 	read -r kind signal who how _ < <(sed -n "$((round % $(wc -l <<<"$chosen") + 1))p" <<<"$chosen")

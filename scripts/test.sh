@@ -88,7 +88,7 @@ simulate() {
 # Always of the whole workspace: a package built alone has other features, and is built again.
 release() { cargo build --release --workspace --bins; }
 
-survive() { release && scripts/survive.sh "${SURVIVE_ROUNDS:-15}"; }
+survive() { release && scripts/survive.sh "${SURVIVE_ROUNDS:-16}"; }
 
 export -f deny fuzz simulate release survive
 

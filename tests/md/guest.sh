@@ -3,11 +3,27 @@
 # fail WHAT...: one line that a test looks for, and the end of the script.
 fail() { echo "FAIL $*"; exit 1; }
 
-# md ARGUMENT...: mdadm, quiet unless it fails.
-md() {
-	mdadm "$@" >/run/mdadm.log 2>&1 ||
-		fail "mdadm $*: $(tail -n 3 /run/mdadm.log) $(dmesg | tail -n 3)"
+# patiently COMMAND...: again while md answers EBUSY, for 60 s at most. It does so for a moment
+# while it looks for what is to be synced, also when it says that it is idle, or while it closes
+# devices.
+patiently() {
+	local end=$((SECONDS + 60)) said
+	until said=$("$@" 2>&1); do
+		case $said in
+		*[Bb]usy* | *"exclusive access"*) ;;
+		*) fail "$*: $(tail -n 3 <<<"$said") $(dmesg | tail -n 3)" ;;
+		esac
+		[ $SECONDS -lt $end ] || fail "$*: busy for 60 s: $said; $(tail -n 8 /proc/mdstat)"
+		sleep 0.03
+	done
 }
+
+# md ARGUMENT...: mdadm, quiet unless it fails.
+md() { patiently mdadm "$@"; }
+
+# set_md ARRAY ATTRIBUTE VALUE: as sysfs takes it.
+set_md() { patiently write_to "/sys/block/$1/md/$2" "$3"; }
+write_to() { echo "$2" >"$1"; }
 
 # attach FILE...: each as a loop device; sets LOOPS.
 attach() {
@@ -30,20 +46,26 @@ until_true() {
 	done
 }
 
-# idle ARRAY: wait until nothing syncs.
+# idle ARRAY: wait until nothing syncs, nor is about to: md says that it is idle until its thread
+# has looked for what there is to do.
 idle() {
 	[ ! -r "/sys/block/$1/md/sync_action" ] || until_true is_idle "/sys/block/$1/md"
 }
 is_idle() {
-	local action completed
+	local action completed from degraded
 	read -r action <"$1/sync_action" && read -r completed <"$1/sync_completed" &&
-		[ "$action $completed" = "idle none" ]
+		read -r from <"$1/resync_start" && read -r degraded <"$1/degraded" &&
+		[ "$action $completed $from" = "idle none none" ] &&
+		{ [ "$degraded" = 0 ] || ! grep -qs spare "$1"/dev-*/state; }
 }
 
 # scrub ARRAY: a check; sets MISMATCHES (sectors).
 scrub() {
+	local action
 	idle "$1"
-	echo check >"/sys/block/$1/md/sync_action" || fail "check $1"
+	set_md "$1" sync_action check
 	idle "$1"
+	read -r action <"/sys/block/$1/md/last_sync_action"
+	[ "$action" = check ] || fail "$1: not checked, but $action"
 	read -r MISMATCHES <"/sys/block/$1/md/mismatch_cnt"
 }

@@ -90,6 +90,18 @@ fn a_member_in_use_is_left_alone() {
 }
 
 #[test]
+fn memory_becomes_a_member_only_of_a_new_array() {
+    let lab = Lab::new();
+    let members = created(&lab, "plain", "1", 2);
+    lab.ok("assemble", &members);
+    let line = lab.refused(1, "add plain mem:16M", &[], &[]);
+    let said = "add plain mem:16M: memory is no device that can be added; \
+                add a file or block device\n";
+    assert!(line.ends_with(said), "{line}");
+    lab.refused(1, "re-add plain mem:16M", &[], &[]);
+}
+
+#[test]
 fn two_halves_of_a_split_mirror_are_not_joined() {
     let lab = Lab::new();
     let members = created(&lab, "split", "1", 2);

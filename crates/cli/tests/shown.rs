@@ -25,7 +25,7 @@ fn lines_for_programs_keep_their_form_whatever_names_hold() {
     ok(&lab, options, NAME, &members);
     ok(&lab, "assemble", NAME, &members);
     let line = lab.ok_text("detail --scan", &[]);
-    assert!(line.starts_with("ARRAY /dev/md/my_\"big\"_data metadata=1.2 name='"), "{line}");
+    assert!(line.starts_with("ARRAY '/dev/md/my_\"big\"_data' metadata=1.2 name='"), "{line}");
     assert!(line.contains(":my \"big\" data' UUID="), "{line}");
     let mdstat = lab.ok_text("status --mdstat", &[]);
     let expected = "my_\"big\"_data : active raid5 \
@@ -180,25 +180,53 @@ fn what_is_explained_is_there_as_json() {
     assert_eq!(top["children"][0]["next"], serde_json::Value::Null);
 }
 
+/// What mdadm prints; `None` where it is not installed.
+fn mdadm(words: &[&str], path: &PathBuf) -> Option<String> {
+    let ran = ["mdadm", "/sbin/mdadm"].into_iter().find_map(|program| {
+        std::process::Command::new(program).args(words).arg(path).output().ok()
+    });
+    ran.map(|output| String::from_utf8(output.stdout).unwrap())
+}
+
+const NAMES: [&str; 5] = [NAME, "it's", "it's one", "a b", "both ' and \""];
+
 #[test]
 fn mdadm_says_the_same_of_a_name_that_is_no_plain_word() {
     let test = "mdadm_says_the_same_of_a_name_that_is_no_plain_word";
-    let mdadm = |words: &[&str], path: &PathBuf| {
-        let ran = ["mdadm", "/sbin/mdadm"].into_iter().find_map(|program| {
-            std::process::Command::new(program).args(words).arg(path).output().ok()
-        });
-        ran.map(|output| String::from_utf8(output.stdout).unwrap())
-    };
-    for name in [NAME, "it's", "a b", "both ' and \""] {
+    for name in NAMES {
         let lab = Lab::new();
         let members = lab.members("m", 2, 16);
         ok(&lab, "create --level 1 --raid-devices 2 --assume-clean", name, &members);
-        for words in [&["--examine"][..], &["--examine", "--export"], &["--examine", "--scan"]] {
+        for words in [&["--examine"][..], &["--examine", "--export"]] {
             let Some(theirs) = mdadm(words, &members[0]) else {
                 return skip(test, "mdadm is not installed");
             };
             let ours = words.join(" ").replace("--examine", "examine");
             assert_eq!(lab.ok_text(&ours, &members[..1]), theirs, "{name}");
         }
+    }
+}
+
+/// As a configuration; of arrays in it that do not run, its monitor says so.
+#[test]
+fn mdadm_reads_the_array_lines_of_any_name() {
+    let test = "mdadm_reads_the_array_lines_of_any_name";
+    for name in NAMES {
+        let lab = Lab::new();
+        let members = lab.members("m", 2, 16);
+        ok(&lab, "create --level 1 --raid-devices 2 --assume-clean", name, &members);
+        ok(&lab, "assemble", name, &members);
+        let config = lab.path("mdadm.conf");
+        for words in ["examine --scan m0", "detail --scan"] {
+            std::fs::write(&config, lab.ok(words, &[])).unwrap();
+            let monitor = ["--monitor", "--scan", "--oneshot", "--no-sharing"];
+            let words = [&monitor[..], &["--program", "/bin/echo", "--config"]].concat();
+            let Some(read) = mdadm(&words, &config) else {
+                return skip(test, "mdadm is not installed");
+            };
+            let path = format!("/dev/md/{}", name.replace(' ', "_"));
+            assert_eq!(read, format!("DeviceDisappeared {path}\n"), "{name}");
+        }
+        ok(&lab, "stop", name, &[]);
     }
 }

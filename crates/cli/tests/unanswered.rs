@@ -8,7 +8,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use rustix::process::{Pid, Signal, geteuid, kill_process};
+use rustix::process::{Pid, Signal, geteuid, kill_process, test_kill_process};
 use support::{Lab, skip, until};
 
 fn mirror(lab: &Lab, name: &str, words: &str) -> Vec<PathBuf> {
@@ -64,8 +64,71 @@ fn a_stopped_process_keeps_nobody_waiting() {
     assert_eq!(text(&output.stderr), format!("braid: status {said}\n"));
     let line = lab.refused(1, "fail still", &members[..1], &[]);
     assert!(line.contains(&said[7..]), "{line}");
+    let line = lab.refused(1, "assemble", &members, &members);
+    let used = format!("in use by array still (process {number}, stopped)");
+    let go_on = format!("let it go on: kill -CONT {number}\n");
+    assert!(line.ends_with(&format!("{used}; {go_on}")), "{line}");
+    let explained = lab.ok_text("assemble --explain", &members);
+    let cannot = format!("cannot start: {} is {used}\nnext: {go_on}", members[0].display());
+    assert!(explained.ends_with(&cannot), "{explained}");
+    let explained = lab.ok_text("assemble --explain --json", &members);
+    assert!(explained.contains("\"can_start\": false"), "{explained}");
     drop(stopped);
     lab.ok("status still", &[]);
+}
+
+/// Its control socket, or all of the run directory.
+#[test]
+fn an_array_that_cannot_be_reached_is_told_of_with_how_to_end_it() {
+    let lab = Lab::new();
+    for lost in ["run/home.sock", "run"] {
+        let members = mirror(&lab, "home", "--assume-clean --force");
+        let process = pid(&lab, "home");
+        let number = process.as_raw_nonzero();
+        let path = lab.path(lost);
+        if path.is_dir() { std::fs::remove_dir_all(path) } else { std::fs::remove_file(path) }
+            .expect("it was there");
+        let end = format!("end it, which stops the array cleanly: kill {number}\n");
+        let why = format!("its process {number} runs, but its control socket is gone; {end}");
+        for words in ["status", "status home", "stop home"] {
+            let line = lab.refused(1, words, &[], &members);
+            let said = format!("home: {why}");
+            assert!(line.ends_with(&said), "{line}");
+        }
+        let used = format!("in use by array home (process {number}, its control socket is gone)");
+        let line = lab.refused(1, "assemble", &members, &members);
+        assert!(line.ends_with(&format!("{used}; {end}")), "{line}");
+        let explained = lab.ok_text("assemble --explain", &members);
+        let cannot = format!("cannot start: {} is {used}\nnext: {end}", members[0].display());
+        assert!(explained.ends_with(&cannot), "{explained}");
+
+        kill_process(process, Signal::TERM).unwrap();
+        until("its process has ended", || test_kill_process(process).is_err());
+        assert!(lab.ok_text("assemble --explain", &members).contains("can start: clean"));
+        assert_eq!(lab.ok_text("status", &[]), "no arrays are running\n");
+    }
+}
+
+/// An array takes the name of one that cannot be reached: that one is still told of.
+#[test]
+fn an_array_whose_name_was_taken_is_told_of() {
+    let lab = Lab::new();
+    let members = mirror(&lab, "home", "--assume-clean");
+    let process = pid(&lab, "home");
+    std::fs::remove_file(lab.path("run/home.sock")).unwrap();
+    let others = lab.members("other", 2, 32);
+    lab.ok("create home --level 1 --raid-devices 2 --assume-clean", &others);
+    lab.ok("assemble", &others);
+    let end = format!("kill {}\n", process.as_raw_nonzero());
+    let line = lab.refused(1, "assemble", &members, &members);
+    assert!(line.ends_with(&end), "{line}");
+    let output = lab.run("status", &[]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stdout).contains("home: raid1"), "{}", text(&output.stdout));
+    assert!(text(&output.stderr).ends_with(&end), "{}", text(&output.stderr));
+    kill_process(process, Signal::TERM).unwrap();
+    until("its process has ended", || test_kill_process(process).is_err());
+    lab.ok("status home", &[]);
 }
 
 /// The command as a user who may do nothing.

@@ -3,17 +3,15 @@
 //! Whoever may connect may do everything, so the socket is its owner's alone.
 
 use std::io::{self, BufRead, Read};
-use std::os::fd::OwnedFd;
-use std::os::unix::fs::FileTypeExt;
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::Path;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::fs::Mode;
-use rustix::net::sockopt::{Timeout, set_socket_timeout};
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::net::SocketAddrUnix;
 
-use crate::run_dir;
+use crate::run_dir::{self, connect, socket};
 
 mod add;
 mod add_node;
@@ -38,7 +36,7 @@ pub use verbs::{Served, StopRequest, Told};
 ///
 /// # Errors
 /// When the socket cannot be made; `TimedOut` when somebody holds the lock of the run directory.
-pub(crate) fn listen(run_dir: &Path, path: &Path) -> io::Result<UnixListener> {
+pub(crate) fn listen(run_dir: &Path, path: &Path) -> io::Result<(UnixListener, SocketFile)> {
     // Two that start at once must not both find the old socket dead.
     let _guard = run_dir::lock(run_dir)?;
     if !remove_stale(path)? {
@@ -49,21 +47,28 @@ pub(crate) fn listen(run_dir: &Path, path: &Path) -> io::Result<UnixListener> {
     // Nobody can connect before `listen`.
     rustix::fs::chmod(path, Mode::RUSR | Mode::WUSR)?;
     rustix::net::listen(&socket, 128)?;
-    Ok(UnixListener::from(socket))
+    let file = SocketFile { path: path.to_owned(), made: file_number(path)? };
+    Ok((UnixListener::from(socket), file))
 }
 
-fn socket() -> io::Result<OwnedFd> {
-    let (family, kind) = (AddressFamily::UNIX, SocketType::STREAM);
-    Ok(rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, None)?)
+/// The file of a socket that is listened on; removed when this goes, unless somebody else's has
+/// taken its place.
+#[derive(Debug)]
+pub(crate) struct SocketFile {
+    path: PathBuf,
+    made: (u64, u64),
 }
 
-/// Connects. A process that is stopped accepts no more than a number of connections; then this
-/// ends with `WouldBlock` after a time.
-fn connect(path: &Path, patience: Duration) -> io::Result<UnixStream> {
-    let socket = socket()?;
-    set_socket_timeout(&socket, Timeout::Send, Some(patience))?;
-    rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
-    Ok(UnixStream::from(socket))
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        if file_number(&self.path).is_ok_and(|there| there == self.made) {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn file_number(path: &Path) -> io::Result<(u64, u64)> {
+    std::fs::symlink_metadata(path).map(|file| (file.dev(), file.ino()))
 }
 
 /// How long to wait where nobody can be expected to be slow.

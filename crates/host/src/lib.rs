@@ -19,6 +19,7 @@ pub mod reader;
 pub mod remote;
 pub mod run_dir;
 pub mod serve;
+pub mod served_array;
 pub mod store;
 mod sysfs;
 mod system;

@@ -7,13 +7,16 @@
 
 use std::fs::{DirBuilder, File};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, fchown};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use braid_array::refusal::{Invocation, Next};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 use crate::lock::LockedFile;
 use crate::users;
@@ -65,6 +68,26 @@ pub fn socket_path(run_dir: &Path, name: &str) -> PathBuf {
 /// The array whose control socket has this file name.
 pub(crate) fn array_of_socket(file_name: &str) -> Option<&str> {
     file_name.strip_suffix(SOCKET)
+}
+
+/// Has an array been served from this directory?
+pub(crate) fn is_one(dir: &Path) -> bool {
+    dir.join(LOCK).exists()
+}
+
+/// A Unix socket that is not connected.
+pub(crate) fn socket() -> io::Result<OwnedFd> {
+    let (family, kind) = (AddressFamily::UNIX, SocketType::STREAM);
+    Ok(rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, None)?)
+}
+
+/// Connects. A process that is stopped accepts no more than a number of connections; then this
+/// ends with `WouldBlock` after a time.
+pub(crate) fn connect(path: &Path, patience: Duration) -> io::Result<UnixStream> {
+    let socket = socket()?;
+    set_socket_timeout(&socket, Timeout::Send, Some(patience))?;
+    rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
+    Ok(UnixStream::from(socket))
 }
 
 /// Makes the run directory where it is missing, and checks that nobody else could have made it or
@@ -157,36 +180,4 @@ fn open_lock(dir: &Path, path: &Path) -> io::Result<LockedFile> {
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, reason));
     }
     Ok(LockedFile::from(file))
-}
-
-/// An array that a process serves.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ServedArray {
-    /// Where its control socket is.
-    pub run_dir: PathBuf,
-    /// Its name.
-    pub name: String,
-}
-
-impl ServedArray {
-    /// The array that this process serves: it listens in a run directory, whichever that is.
-    /// `None` also where this user may not see it.
-    #[must_use]
-    pub fn of_process(pid: u32) -> Option<Self> {
-        users::listening_at(pid).into_iter().find_map(|socket| {
-            let name = array_of_socket(socket.file_name()?.to_str()?)?.to_owned();
-            let run_dir = socket.parent()?.to_owned();
-            run_dir.join(LOCK).exists().then_some(Self { run_dir, name })
-        })
-    }
-
-    /// How to stop it, also where that has to be done in another run directory.
-    #[must_use]
-    pub fn how_to_stop(&self) -> Next {
-        if self.run_dir == run_dir(None) {
-            let stop = Invocation::Stop { array: Some(self.name.clone()), force: false };
-            return Next::by("stop it", stop);
-        }
-        format!("stop it, it runs with --run-dir {}", self.run_dir.display()).into()
-    }
 }

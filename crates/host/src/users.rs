@@ -18,7 +18,8 @@ mod tests;
 pub(crate) use block::swaps;
 pub use mounts::is_our_mount;
 pub(crate) use mounts::{Mounted, Mounts};
-pub use processes::{Process, listening_at};
+pub use processes::Process;
+pub(crate) use processes::{listening, listening_at, with_socket};
 
 /// Somebody who uses something.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,16 +101,22 @@ pub fn lock_holder(file: &File, path: &Path) -> String {
 /// Who has locked a file (flock): the processes that did it, or else those that have it open.
 #[must_use]
 pub fn lock_holders(file: &File, path: &Path) -> Vec<Process> {
-    let locks = std::fs::read_to_string("/proc/locks").unwrap_or_default();
-    let holders = file.metadata().map_or_else(|_| Vec::new(), |data| locks::holders(&locks, &data));
+    let alive = lockers(file);
     // The process that took a lock may have ended and left it to a child.
-    let alive: Vec<_> = holders.into_iter().map(Process::of).filter(Process::is_known).collect();
     if !alive.is_empty() {
         return alive;
     }
     let real = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let others = |process: &Process| process.pid != std::process::id();
     processes::using(|open| open == real).filter(others).collect()
+}
+
+/// The processes that have locked a file (flock) and are still there.
+#[must_use]
+pub fn lockers(file: &File) -> Vec<Process> {
+    let locks = std::fs::read_to_string("/proc/locks").unwrap_or_default();
+    let holders = file.metadata().map_or_else(|_| Vec::new(), |data| locks::holders(&locks, &data));
+    holders.into_iter().map(Process::of).filter(Process::is_known).collect()
 }
 
 /// Who uses the file system mounted on `mountpoint`, which is its real path.

@@ -60,7 +60,7 @@ after_degraded() {
 leave() {
 	md /dev/md0 --fail "$1"
 	idle md0
-	until_true mdadm -q /dev/md0 --remove "$1"
+	md /dev/md0 --remove "$1"
 }
 
 # Member 1 leaves, then 64 KiB at 4 MiB change.
@@ -76,7 +76,7 @@ after_dirty() {
 	after_fill "$1" "$2"
 	# A timer that still runs from the last write would make the array clean again.
 	until_true in_state clean
-	echo 0 >/sys/block/md0/md/safe_mode_delay
+	set_md md0 safe_mode_delay 0
 	[ "$(cat /sys/block/md0/md/bitmap/location)" = none ] || until_true bitmap_is_clean
 	put /dev/md0 "$2" 0 524288
 	local number=0 loop offset
@@ -113,7 +113,7 @@ after_halfway() {
 	dd if=/dev/zero of="${LOOPS[1]}" bs=512 seek="$offset" count=2048 status=none
 	dd if=/dev/zero of="${LOOPS[1]}" bs=512 seek=$((offset + half)) count=2048 oflag=direct \
 		status=none
-	echo $half >/sys/block/md0/md/sync_max # component_size is in KiB: half of it in sectors
+	set_md md0 sync_max $half # component_size is in KiB: half of it in sectors
 	md /dev/md0 --add "${LOOPS[1]}"
 	reached $half
 	describe
@@ -127,7 +127,7 @@ after_resyncing() {
 	md --stop /dev/md0
 	offset=$(data_offset "${LOOPS[0]}")
 	md --assemble --update=resync --readonly /dev/md0 "${LOOPS[@]}"
-	echo $half >/sys/block/md0/md/sync_max
+	set_md md0 sync_max $half
 	md --readwrite /dev/md0
 	reached $half
 	describe
@@ -143,7 +143,7 @@ has_reached() { [ "$(sed 's/ .*//' /sys/block/md0/md/sync_completed)" = "$1" ]; 
 after_badblocks() {
 	after_fill "$1" "$2"
 	local first=$(($(data_offset "${LOOPS[1]}") + 512))
-	echo $first 64 >"/sys/block/md0/md/dev-${LOOPS[1]##*/}/bad_blocks" || fail "$1: bad_blocks"
+	set_md md0 "dev-${LOOPS[1]##*/}/bad_blocks" "$first 64"
 	put /dev/md0 "$2" 0 4096
 	describe
 	md --stop /dev/md0

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use braid_host::control::wire::{Answer, ControlStatus, Verb};
 use braid_host::control::{ANSWER_WITHIN, Client, ControlError, beside, list};
+use braid_host::served_array::ServedArray;
 
 use crate::failure::{Failure, system_error};
 use crate::output;
@@ -62,6 +63,9 @@ pub(crate) fn all(operation: &str, run_dir: &Path) -> Result<All, Failure> {
             Err(ControlError::NotRunning | ControlError::Stopped) => {}
             Err(error) => all.fail(operation, &name, error),
         }
+    }
+    for array in ServedArray::lost(run_dir) {
+        all.fail(operation, array.name().to_owned(), ControlError::Lost(array));
     }
     // Whoever finds nothing of their own may be looking for what root has started.
     if let Some(dir) = beside(run_dir).filter(|_| all.found.is_empty()) {

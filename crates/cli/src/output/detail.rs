@@ -319,7 +319,7 @@ pub(crate) fn array_lines(array: &ControlStatus) -> String {
 
 fn array_line(name: &str, status: &Status) -> String {
     let sb = &status.superblock;
-    let mut text = format!("ARRAY /dev/md/{}", names::in_dev_md(name));
+    let mut text = format!("ARRAY {}", names::conf_path(name));
     let _ = write!(text, " metadata={}", shape::version_name(sb.version));
     let spares = spares(status);
     if spares > 0 {

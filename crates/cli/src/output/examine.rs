@@ -238,7 +238,7 @@ pub(crate) fn array_line(member: &Examined, spares: usize) -> String {
     let version = shape::version_name(sb.version);
     let mut text = String::from("ARRAY ");
     if !name.is_empty() {
-        let _ = write!(text, "/dev/md/{} ", names::in_dev_md(shape::short_name(&name)));
+        let _ = write!(text, "{} ", names::conf_path(shape::short_name(&name)));
     }
     let _ = write!(text, " metadata={version} UUID={}", sb.uuid_text());
     text.push_str(&names::conf_field(&name));

@@ -1,8 +1,13 @@
 //! Names as mdadm puts them into lines that programs read. A name may hold blanks and quotes; one
 //! that somebody else wrote may hold anything.
 
+/// The path in an `ARRAY` line.
+pub(crate) fn conf_path(name: &str) -> String {
+    in_conf(&format!("/dev/md/{}", in_dev_md(name)))
+}
+
 /// As the last part of a path in `/dev/md`.
-pub(crate) fn in_dev_md(name: &str) -> String {
+fn in_dev_md(name: &str) -> String {
     let fit = |c: char| match c {
         '/' => '-',
         c if c == ' ' || c.is_control() => '_',
@@ -53,24 +58,25 @@ pub(crate) fn in_export(name: &str) -> &str {
 mod tests {
     use super::*;
 
-    /// What mdadm 4.2 prints for arrays of these names.
+    /// What mdadm 4.2 prints for arrays of these names; but for the quotes around the path, without
+    /// which it does not read the line again.
     #[test]
     fn names_are_written_as_mdadm_does() {
         let names = [
-            ("plain", "plain", "plain"),
-            ("it's one", "it's_one", "\"it's one\""),
-            ("a \"b\" c", "a_\"b\"_c", "'a \"b\" c'"),
-            ("tab\tx", "tab_x", "\"tab\tx\""),
-            ("q'q", "q'q", "\"q'q\""),
-            ("mixed 'a\" b", "mixed_'a\"_b", "\"mixed 'a\"'\" b'"),
-            ("a/b c", "a-b_c", "\"a/b c\""),
-            ("back\\slash", "back\\slash", "back\\slash"),
-            ("x#y", "x#y", "x#y"),
+            ("plain", "/dev/md/plain", "plain"),
+            ("it's one", "\"/dev/md/it's_one\"", "\"it's one\""),
+            ("a \"b\" c", "'/dev/md/a_\"b\"_c'", "'a \"b\" c'"),
+            ("tab\tx", "/dev/md/tab_x", "\"tab\tx\""),
+            ("q'q", "\"/dev/md/q'q\"", "\"q'q\""),
+            ("mixed 'a\" b", "\"/dev/md/mixed_'a\"'\"_b'", "\"mixed 'a\"'\" b'"),
+            ("a/b c", "/dev/md/a-b_c", "\"a/b c\""),
+            ("back\\slash", "/dev/md/back\\slash", "back\\slash"),
+            ("x#y", "/dev/md/x#y", "x#y"),
         ];
         for (name, path, word) in names {
-            assert_eq!((in_dev_md(name).as_str(), in_conf(name).as_str()), (path, word));
+            assert_eq!((conf_path(name).as_str(), in_conf(name).as_str()), (path, word));
         }
-        assert_eq!(in_dev_md("a\nARRAY"), "a_ARRAY");
+        assert_eq!(conf_path("a\nARRAY"), "/dev/md/a_ARRAY");
         assert_eq!(in_mdstat("my [old] (F) disk"), "my__old___F__disk");
         assert_eq!(conf_field("a\nARRAY /dev/md/b"), "");
         assert_eq!(in_export("a\nMD_LEVEL=raid0"), "a");

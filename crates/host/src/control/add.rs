@@ -36,6 +36,10 @@ impl Served {
                 "add a file or block device",
             ));
         }
+        if path.to_string_lossy().starts_with("mem:") {
+            let reason = "memory is no device that can be added";
+            return Err(Refusal::new(reason, "add a file or block device"));
+        }
         if let Some(name) = self.circle(path) {
             let reason = if name == self.name {
                 format!("is the content of {name} itself")

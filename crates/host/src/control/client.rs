@@ -9,8 +9,9 @@ use braid_array::name::check_name;
 use braid_array::refusal::{Invocation, Next, Refusal};
 
 use super::wire::{Answer, ControlStatus, Reply, Request, Response, VERSION, Verb, Versioned};
-use super::{connect, is_running, read_line, socket_path};
-use crate::run_dir::array_of_socket;
+use super::{is_running, read_line, socket_path};
+use crate::run_dir::{array_of_socket, connect};
+use crate::served_array::ServedArray;
 use crate::users::Process;
 
 /// An array tells its state at once, whatever its members do.
@@ -22,6 +23,9 @@ pub enum ControlError {
     /// No process serves it.
     #[error("no array of this name is running")]
     NotRunning,
+    /// A process serves it, but cannot be reached.
+    #[error("its process {} runs, but its control socket is gone", .0.pid())]
+    Lost(ServedArray),
     /// The socket belongs to somebody else.
     #[error("permission denied")]
     Denied,
@@ -54,6 +58,7 @@ impl From<ControlError> for Refusal {
             ControlError::NotRunning => {
                 Next::by("see those that are", Invocation::Status { array: None })
             }
+            ControlError::Lost(ref array) => array.how_to_stop(),
             ControlError::Denied => "use the user who started the array, or root".into(),
             ControlError::Refused(refusal) => return refusal,
             ControlError::Suspended(pid) => format!("let it go on: kill -CONT {pid}").into(),
@@ -93,14 +98,22 @@ impl Client {
     /// Connects to the array of this name.
     ///
     /// # Errors
-    /// [`ControlError::NotRunning`] where there is none.
+    /// [`ControlError::NotRunning`] where there is none; [`ControlError::Lost`] where there is one
+    /// all the same.
     pub fn connect(run_dir: &Path, name: &str) -> Result<Self, ControlError> {
         if check_name(name).is_err() {
             return Err(ControlError::NotRunning);
         }
         let socket = socket_path(run_dir, name);
-        let stream = BufReader::new(connect(&socket, ANSWER_WITHIN)?);
-        Ok(Self { stream, socket })
+        match connect(&socket, ANSWER_WITHIN).map_err(ControlError::from) {
+            Ok(stream) => Ok(Self { stream: BufReader::new(stream), socket }),
+            Err(ControlError::NotRunning) => {
+                let mut lost = ServedArray::lost(run_dir).into_iter();
+                let array = lost.find(|array| array.name() == name);
+                Err(array.map_or(ControlError::NotRunning, ControlError::Lost))
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Asks, and waits for the answer.

@@ -2,7 +2,7 @@
 
 use std::io::{self, BufReader, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
@@ -13,7 +13,7 @@ use braid_array::refusal::{Invocation, Next, Refusal};
 use super::connections::{Connections, MAX_READERS, Place};
 use super::verbs::{Outcome, Served, StopRequest};
 use super::wire::{Answer, Reply, Request, Response, VERSION, Verb, Versioned};
-use super::{listen, make_run_dir, read_line, socket_path};
+use super::{SocketFile, listen, make_run_dir, read_line, socket_path};
 use crate::system::describe;
 
 /// Who says nothing for so long is hung up on.
@@ -22,7 +22,8 @@ const IDLE: Duration = Duration::from_secs(60);
 /// A bound control socket. The name is taken from here on; questions are answered once it runs.
 #[derive(Debug)]
 pub struct Server {
-    path: PathBuf,
+    /// Until the name is given free.
+    file: Option<SocketFile>,
     listener: Arc<UnixListener>,
     acceptor: Option<JoinHandle<()>>,
 }
@@ -53,8 +54,11 @@ impl Server {
                 "check the run directory, or name another with --run-dir",
             ),
         };
-        make_run_dir(run_dir).and_then(|()| listen(run_dir, &path)).map_err(fail).map(|listener| {
-            Self { path: path.clone(), listener: Arc::new(listener), acceptor: None }
+        let made = make_run_dir(run_dir).and_then(|()| listen(run_dir, &path)).map_err(fail);
+        made.map(|(listener, file)| Self {
+            file: Some(file),
+            listener: Arc::new(listener),
+            acceptor: None,
         })
     }
 
@@ -74,7 +78,7 @@ impl Drop for Server {
     /// Gives the name free. Connections that are open stay until their ends close them.
     fn drop(&mut self) {
         // The file first: once the listener is shut down, another process may put its own there.
-        let _ = std::fs::remove_file(&self.path);
+        self.file = None;
         let _ = rustix::net::shutdown(&self.listener, rustix::net::Shutdown::Both);
         if let Some(acceptor) = self.acceptor.take() {
             let _ = acceptor.join();

@@ -16,10 +16,10 @@ use super::below::{Place, lock_all, places};
 use super::identity::{Identity, identity};
 use super::{AlignedBytes, MemberFile, in_use};
 use crate::lock::LockedFile;
-use crate::run_dir::ServedArray;
+use crate::served_array::ServedArray;
 use crate::sysfs::BlockDevice;
 use crate::system::describe;
-use crate::users;
+use crate::users::{self, Process};
 
 /// What a member is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,13 +133,22 @@ fn lock(file: &LockedFile, path: &Path, exclusive: bool) -> rustix::io::Result<(
 
 /// Who has locked a file, and what to do about it.
 fn lock_holder(file: &File, path: &Path) -> (String, Next) {
-    let Some(holder) = users::lock_holders(file, path).into_iter().next() else {
-        return ("another process".into(), format!("see fuser {}", path.display()).into());
-    };
+    match users::lock_holders(file, path).into_iter().next() {
+        Some(holder) => described(&holder),
+        None => ("another process".into(), format!("see fuser {}", path.display()).into()),
+    }
+}
+
+/// Who has locked a member that was not locked here, as far as the system tells; and what to do
+/// about it.
+#[must_use]
+pub fn locked_by(member: &MemberFile) -> Option<(String, Next)> {
+    users::lockers(&member.file).first().map(described)
+}
+
+fn described(holder: &Process) -> (String, Next) {
     match ServedArray::of_process(holder.pid) {
-        Some(array) => {
-            (format!("array {} (process {})", array.name, holder.pid), array.how_to_stop())
-        }
+        Some(array) => (array.to_string(), array.how_to_stop()),
         None => (holder.to_string(), "end that process, or wait for its end".into()),
     }
 }

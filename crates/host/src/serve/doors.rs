@@ -2,12 +2,12 @@
 
 use std::io;
 use std::net::TcpListener;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use braid_array::Refusal;
 
 use super::{ExportSpec, Facts};
-use crate::control;
+use crate::control::{self, SocketFile};
 use crate::door::Door;
 use crate::engine::Engine;
 use crate::export::fuse;
@@ -20,7 +20,7 @@ use crate::users::{self, User};
 pub(super) struct Doors {
     pub(super) names: Vec<String>,
     mounts: Vec<fuse::Mount>,
-    sockets: Vec<PathBuf>,
+    sockets: Vec<SocketFile>,
     /// Until the engine has it.
     nbd: Option<Server>,
 }
@@ -49,8 +49,8 @@ impl Doors {
         let mut shown = export.to_string();
         match export {
             ExportSpec::NbdUnix(path) => {
-                let listener = control::listen(run_dir, path).map_err(fail)?;
-                self.sockets.push(path.clone());
+                let (listener, file) = control::listen(run_dir, path).map_err(fail)?;
+                self.sockets.push(file);
                 serve_nbd(Listener::Unix(listener))?;
             }
             ExportSpec::NbdTcp(address) => {
@@ -105,13 +105,5 @@ impl Doors {
             }
         }
         refusal
-    }
-}
-
-impl Drop for Doors {
-    fn drop(&mut self) {
-        for socket in &self.sockets {
-            let _ = std::fs::remove_file(socket);
-        }
     }
 }

@@ -79,12 +79,24 @@ fn paths_of(pid: u32) -> impl Iterator<Item = PathBuf> {
 
 /// The Unix sockets with a path on which a process listens.
 #[must_use]
-pub fn listening_at(pid: u32) -> Vec<PathBuf> {
+pub(crate) fn listening_at(pid: u32) -> Vec<PathBuf> {
     let own: Vec<String> =
         paths_of(pid).filter_map(|link| Some(socket_inode(link.to_str()?)?.to_owned())).collect();
+    let sockets = listening(|_| true).into_iter();
+    sockets.filter(|(inode, _)| own.contains(inode)).map(|(_, path)| path).collect()
+}
+
+/// The Unix sockets on which somebody listens at a path of which `is_it` holds, whether there is a
+/// file at it or not; each with its inode.
+pub(crate) fn listening(is_it: impl Fn(&Path) -> bool) -> Vec<(String, PathBuf)> {
     let sockets = fs::read_to_string("/proc/net/unix").unwrap_or_default();
-    let listening = sockets.lines().skip(1).filter_map(listening_socket);
-    listening.filter(|(inode, _)| own.iter().any(|own| own == inode)).map(|(_, p)| p).collect()
+    let found = sockets.lines().skip(1).filter_map(listening_socket);
+    found.filter(|(_, path)| is_it(path)).map(|(inode, path)| (inode.to_owned(), path)).collect()
+}
+
+/// The process that has a socket open.
+pub(crate) fn with_socket(inode: &str) -> Option<Process> {
+    using(|path| path.to_str().and_then(socket_inode) == Some(inode)).next()
 }
 
 /// `socket:[123]`.

@@ -7,6 +7,7 @@ use braid_array::assemble::{Start, Verdict};
 use braid_array::format::SuperblockError;
 use braid_array::refusal::{Invocation, Next};
 use braid_host::control::wire::ControlStatus;
+use braid_host::member;
 
 use super::layers::Layer;
 use super::{Called, Chosen, Layers};
@@ -73,7 +74,7 @@ fn stray(found: Found) -> Judged {
     (found.candidate.device, Verdict::Unreadable { reason: reason.unwrap_or_default() })
 }
 
-fn unreadable(error: braid_host::member::OpenError) -> Judged {
+fn unreadable(error: member::OpenError) -> Judged {
     (error.path.display().to_string(), Verdict::Unreadable { reason: error.reason })
 }
 
@@ -89,20 +90,23 @@ fn explain(
     let uuid = family.superblock.set_uuid;
     let runs = running.iter().find(|status| status.array.superblock.set_uuid == uuid);
     let (nested, superblock) = (family.nested, family.superblock.clone());
-    let devices = family.into_devices().into_iter().chain(damaged).collect();
-    let layers = Layers::of(devices, nested, called.clone(), plan.options);
-    let (prospect, next) = match (runs, &layers.top.start) {
-        (Some(ControlStatus { name, pid, .. }), _) => {
+    let devices: Vec<Found> = family.into_devices().into_iter().chain(damaged).collect();
+    let unavailable = match runs {
+        Some(ControlStatus { name, pid, .. }) => {
             let next = Next::from(Invocation::Status { array: Some(name.clone()) });
-            (Prospect::Runs { name: name.clone(), pid: *pid }, next)
+            Some((Prospect::Runs { name: name.clone(), pid: *pid }, next))
         }
-        (None, Start::Refused { next, .. }) => {
-            (prospect_of(&layers.top.start), called.named(next.clone()))
-        }
-        (None, start @ Start::Ready { .. }) => {
-            (prospect_of(start), layers.invocation(plan.options).into())
-        }
+        // Of an array that does not answer; its superblocks say less than they seem to.
+        None => devices.iter().find_map(in_use),
     };
+    let layers = Layers::of(devices, nested, called.clone(), plan.options);
+    let (prospect, next) = unavailable.unwrap_or_else(|| {
+        let next = match &layers.top.start {
+            Start::Refused { next, .. } => called.named(next.clone()),
+            Start::Ready { .. } => layers.invocation(plan.options).into(),
+        };
+        (prospect_of(&layers.top.start), next)
+    });
     let within = |layer: Layer| Explanation {
         prospect: prospect_of(&layer.assembly.start),
         superblock: layer.assembly.newest.map(|newest| *newest),
@@ -119,6 +123,13 @@ fn explain(
         prospect,
         next: Some(next_step(&next)),
     }
+}
+
+/// What it means for the array that somebody has locked one of its devices.
+fn in_use(found: &Found) -> Option<(Prospect, Next)> {
+    let (user, next) = member::locked_by(&found.device)?;
+    let reason = format!("{} is in use by {user}", found.candidate.device);
+    Some((Prospect::Refused { reason }, next))
 }
 
 fn prospect_of(start: &Start) -> Prospect {

@@ -6,8 +6,9 @@ use std::time::{Duration, SystemTime};
 
 use fuser::{
     BsdFileFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation,
-    INodeNo, InitFlags, KernelConfig, LockOwner, OpenAccMode, OpenFlags, ReplyAttr, ReplyData,
-    ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite, Request, TimeOrNow, WriteFlags,
+    INodeNo, InitFlags, KernelConfig, LockOwner, OpenAccMode, OpenFlags, RenameFlags, ReplyAttr,
+    ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite, Request, TimeOrNow,
+    WriteFlags,
 };
 use rustix::fs::{FallocateFlags, OFlags};
 
@@ -95,9 +96,15 @@ impl<C: Content> FileSystem<C> {
 
 impl<C: Content> Filesystem for FileSystem<C> {
     fn init(&mut self, _req: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
-        // Each of them makes it faster and none is needed.
-        let wishes =
-            [InitFlags::FUSE_ASYNC_DIO, InitFlags::FUSE_MAX_PAGES, InitFlags::FUSE_PARALLEL_DIROPS];
+        // None of them is needed, and the kernel may not know it.
+        let wishes = [
+            InitFlags::FUSE_ASYNC_DIO,
+            InitFlags::FUSE_MAX_PAGES,
+            InitFlags::FUSE_PARALLEL_DIROPS,
+            // Kernels before 6.6 let nobody share a mapping of a file with direct I/O. What is
+            // mapped is cached, until the mapping ends.
+            InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
+        ];
         for wish in wishes {
             let _ = config.add_capabilities(wish);
         }
@@ -296,6 +303,50 @@ impl<C: Content> Filesystem for FileSystem<C> {
         } else {
             file.zero(range, what == PUNCH_HOLE, reply);
         }
+    }
+
+    /// The array goes on under its name: nothing is taken away, moved or added.
+    fn unlink(&self, _req: &Request, _parent: INodeNo, _name: &OsStr, reply: ReplyEmpty) {
+        reply.error(Errno::EPERM);
+    }
+
+    fn rename(
+        &self,
+        _req: &Request,
+        _parent: INodeNo,
+        _name: &OsStr,
+        _newparent: INodeNo,
+        _newname: &OsStr,
+        _flags: RenameFlags,
+        reply: ReplyEmpty,
+    ) {
+        reply.error(Errno::EBUSY);
+    }
+
+    /// Also asked for regular files.
+    fn mknod(
+        &self,
+        _req: &Request,
+        _parent: INodeNo,
+        _name: &OsStr,
+        _mode: u32,
+        _umask: u32,
+        _rdev: u32,
+        reply: ReplyEntry,
+    ) {
+        reply.error(Errno::EPERM);
+    }
+
+    fn mkdir(
+        &self,
+        _req: &Request,
+        _parent: INodeNo,
+        _name: &OsStr,
+        _mode: u32,
+        _umask: u32,
+        reply: ReplyEntry,
+    ) {
+        reply.error(Errno::EPERM);
     }
 }
 

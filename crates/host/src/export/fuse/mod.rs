@@ -1,8 +1,9 @@
 //! The array as one file in a directory of its own, through FUSE. `losetup` makes a block device
 //! of it.
 //!
-//! The kernel caches nothing: the file is opened with direct I/O. Each request goes through the
-//! door and is answered from the engine's thread, so as many are under way as the kernel sends.
+//! The kernel caches nothing but what is mapped: the file is opened with direct I/O. Each request
+//! goes through the door and is answered from the engine's thread, so as many are under way as the
+//! kernel sends.
 
 use std::io;
 use std::ops::Range;

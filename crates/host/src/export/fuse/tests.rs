@@ -131,6 +131,87 @@ fn a_read_only_array_is_not_opened_for_writing() {
     assert_eq!(bytes.len(), MIB);
 }
 
+/// A mapping of the file that programs share, until this goes.
+struct Mapping(std::ptr::NonNull<u8>, usize);
+
+impl Mapping {
+    fn new(file: &File, len: usize) -> rustix::io::Result<Self> {
+        use rustix::mm::{MapFlags, ProtFlags, mmap};
+        let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
+        // SAFETY: a new mapping at an address that the kernel chooses.
+        let at = unsafe { mmap(std::ptr::null_mut(), len, access, flags, file, 0) }?;
+        Ok(Self(std::ptr::NonNull::new(at.cast()).unwrap(), len))
+    }
+
+    fn bytes(&mut self) -> &mut [u8] {
+        // SAFETY: the mapping is this long and this one's alone; no test writes the file meanwhile.
+        unsafe { std::slice::from_raw_parts_mut(self.0.as_ptr(), self.1) }
+    }
+
+    fn sync(&self) -> rustix::io::Result<()> {
+        // SAFETY: the mapping stays as it is.
+        unsafe { rustix::mm::msync(self.0.as_ptr().cast(), self.1, rustix::mm::MsyncFlags::SYNC) }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: nothing of it is used after this.
+        unsafe { rustix::mm::munmap(self.0.as_ptr().cast(), self.1) }.unwrap();
+    }
+}
+
+#[test]
+fn the_file_can_be_mapped() {
+    let Some(mut mounted) = mounted(MIB, false) else { return };
+    let file = mounted.open(OFlags::empty()).unwrap();
+    let mut mapping = match Mapping::new(&file, MIB) {
+        Ok(mapping) => mapping,
+        Err(error) if kernel_before(6, 6) => return skipped(&format!("shared mappings ({error})")),
+        Err(error) => panic!("{error}"),
+    };
+    let mut expected = std::fs::read(mounted.path()).unwrap();
+    assert!(mapping.bytes() == expected);
+    mapping.bytes()[4000..5000].fill(7);
+    expected[4000..5000].fill(7);
+    mapping.sync().unwrap();
+    assert_eq!(mounted.fake.asked.lock().unwrap().flushes, 1, "msync is a barrier");
+    assert!(std::fs::read(mounted.path()).unwrap() == expected, "after msync");
+    mapping.bytes()[9000..9001].fill(8);
+    expected[9000] = 8;
+    assert!(std::fs::read(mounted.path()).unwrap() == expected, "reads see what was stored");
+    file.write_all_at(&[9; 4096], 65536).unwrap();
+    expected[65536..69632].fill(9);
+    assert!(mapping.bytes() == expected, "the mapping sees what was written");
+    mapping.bytes()[MIB - 1] = 10;
+    expected[MIB - 1] = 10;
+    drop((mapping, file));
+    assert!(std::fs::read(mounted.path()).unwrap() == expected, "after the end of the mapping");
+    unmount(mounted.mount.take().unwrap());
+}
+
+fn kernel_before(major: u32, minor: u32) -> bool {
+    let release = rustix::system::uname().release().to_string_lossy().into_owned();
+    let mut numbers = release.split(['.', '-']).map(|word| word.parse().unwrap_or(0));
+    (numbers.next(), numbers.next()) < (Some(major), Some(minor))
+}
+
+#[test]
+fn names_stay_as_they_are() {
+    let Some(mut mounted) = mounted(MIB, false) else { return };
+    let (file, other) = (mounted.path(), mounted.dir.path().join("other"));
+    let refused = |done: io::Result<()>| done.unwrap_err().raw_os_error();
+    let (not_permitted, busy) = (Errno::PERM.raw_os_error(), Errno::BUSY.raw_os_error());
+    assert_eq!(refused(std::fs::remove_file(&file)), Some(not_permitted));
+    assert_eq!(refused(std::fs::rename(&file, &other)), Some(busy));
+    assert_eq!(refused(std::fs::create_dir(&other)), Some(not_permitted));
+    assert_eq!(refused(File::create(&other).map(drop)), Some(not_permitted));
+    assert_eq!(refused(std::os::unix::fs::symlink(&file, &other)), Some(not_permitted));
+    assert_eq!(refused(std::fs::hard_link(&file, &other)), Some(not_permitted));
+    assert_eq!(std::fs::read_dir(mounted.dir.path()).unwrap().count(), 1);
+    unmount(mounted.mount.take().unwrap());
+}
+
 #[test]
 fn a_mount_in_use_stays_until_it_is_free() {
     let Some(mut mounted) = mounted(MIB, false) else { return };
