@@ -34,6 +34,12 @@ const STOP_HELP: &str = "\
     SIGTERM, SIGINT and SIGHUP to the serving process stop it too. They wait up to 60 seconds for \
     those who use it, and stop it as --force does after that; the log says for whom they wait.";
 
+const REPLACE_HELP: &str = "\
+    Before MEMBER is made faulty, a sample of the copy is read back and compared with it: of \
+    pieces of 64 KiB the first, every 64th and the last one, of large members about a thousand. \
+    If one cannot be read or differs, the new member fails and MEMBER stays. This is not done in \
+    arrays over nodes.";
+
 /// RAID in user space, in Linux md's own on-disk format.
 #[derive(Debug, Parser)]
 #[command(name = "braid", version, after_help = EXIT_CODES, max_term_width = 100)]
@@ -347,6 +353,7 @@ pub(crate) struct AddArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = REPLACE_HELP)]
 pub(crate) struct ReplaceArgs {
     #[command(flatten)]
     pub(crate) of: MemberOfArgs,

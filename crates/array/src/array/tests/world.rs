@@ -16,6 +16,8 @@ pub(super) enum Fate {
     Serve,
     Hold,
     Fail(IoError),
+    /// It is answered as if it were done.
+    Lose,
 }
 
 type Rule = Box<dyn FnMut(MemberId, IoOp) -> Fate>;
@@ -197,6 +199,7 @@ impl World {
                     let result = match (self.rule)(member, op) {
                         Fate::Serve => self.member_io(member, op),
                         Fate::Fail(error) => Err(error),
+                        Fate::Lose => Ok(Outcome::Done),
                         Fate::Hold => {
                             self.held.push((io, member, op));
                             continue;
