@@ -302,7 +302,7 @@ impl World {
         self.next += 1;
         self.array.handle(self.now, Event::Command { id, command });
         let done = self.run();
-        assert_eq!(done, [(RequestId(id.0), Ok(()))]);
+        assert_eq!(done, [(RequestId(id.0), Ok(()))], "{:?}", self.refusals);
     }
 
     /// Writes with no time passing; whether it was answered.
