@@ -1,11 +1,11 @@
 //! Members that fail, and arrays that have lost too many.
 //!
-//! A write error, a vanished device or one that has become smaller makes a member faulty; the superblocks of the others say so
-//! before any write is acknowledged. A read error of the medium does not: it is repaired by
-//! rewriting. A file system without room is no fault of the member: the write is refused, and what
-//! it may have left different among the members stays marked. When the array cannot do without the
-//! member, nothing is written any more, the superblocks included: they still tell the last state in
-//! which the array could run.
+//! A write error, a vanished device or one that has become smaller makes a member faulty; the
+//! superblocks of the others say so before any write is acknowledged. A read error of the medium
+//! does not: it is repaired by rewriting. A file system without room is no fault of the member: the
+//! write is refused, and what it may have left different among the members stays marked. When the
+//! array cannot do without the member, nothing is written any more, the superblocks included: they
+//! still tell the last state in which the array could run.
 
 use std::borrow::Cow;
 
