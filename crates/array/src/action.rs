@@ -244,6 +244,9 @@ pub struct IoError {
 pub enum IoErrorKind {
     /// These sectors cannot be read or written; the rest of the device works.
     Medium,
+    /// The device ends before these sectors: it has become smaller, and what lay behind its end is
+    /// lost. It is not written there, which could make a file grow again, with holes.
+    Shrunk,
     /// The device does not answer or is gone.
     Gone,
     /// No room for what was to be written, on a file system that others fill as well. What the
@@ -256,6 +259,8 @@ pub enum IoErrorKind {
 impl IoError {
     /// Sectors that cannot be read or written, without a number.
     pub const MEDIUM: Self = Self { kind: IoErrorKind::Medium, errno: None };
+    /// A device that ends too early, without a number.
+    pub const SHRUNK: Self = Self { kind: IoErrorKind::Shrunk, errno: None };
     /// An I/O that was given up.
     pub const ABANDONED: Self = Self { kind: IoErrorKind::Abandoned, errno: None };
     /// A device that is gone, without a number.

@@ -64,6 +64,11 @@ pub trait BlockMachine: Machine {
 
     /// An id under which a device may be added.
     fn free_member(&self) -> Option<MemberId>;
+
+    /// The same in this array within.
+    fn free_member_within(&self, _array: MemberId) -> Option<MemberId> {
+        None
+    }
 }
 
 /// A machine, as an executor has it that drives both kinds.

@@ -82,6 +82,13 @@ pub enum Invocation {
         /// Even if it is in use.
         force: bool,
     },
+    /// Make a member faulty.
+    Fail {
+        /// The array's name.
+        array: Option<String>,
+        /// The member.
+        device: String,
+    },
     /// Detach a member.
     Remove {
         /// The array's name.
@@ -166,6 +173,7 @@ impl Next {
             | Invocation::Watch { array }
             | Invocation::Detail { array }
             | Invocation::Stop { array, .. }
+            | Invocation::Fail { array, .. }
             | Invocation::Remove { array, .. }
             | Invocation::Add { array, .. },
         ) = self.invocation.as_deref_mut()

@@ -2,8 +2,10 @@
 //! a request to the inner machine; user bytes stay where they are, since all share one arena.
 //!
 //! Outside, a stack looks like one machine whose members are the leaves: those of the first inner
-//! array, then of the second, and so on. The inner arrays have ids beyond those of the leaves,
-//! which events and the status use; no command takes them.
+//! array, then of the second, and so on. The inner arrays have ids beyond those of the leaves.
+//! Commands for members reach the array that has them: see `members`.
+
+mod members;
 
 use std::collections::VecDeque;
 
@@ -30,8 +32,17 @@ struct Pending {
     id: CommandId,
     waiting: usize,
     result: Result<(), Refusal>,
-    /// Goes to the inner arrays when the outer one has answered.
-    then: Option<Command>,
+    /// What follows when these have answered.
+    then: Option<Then>,
+}
+
+/// What follows an answer.
+#[derive(Clone, Debug)]
+enum Then {
+    /// A stop of the inner arrays.
+    StopInner,
+    /// An inner array that is whole again becomes a member of the outer one anew.
+    Rejoin(u16),
 }
 
 /// An array of arrays.
@@ -42,7 +53,9 @@ pub struct Stack {
     /// Requests that an inner array's table had no room for.
     backlog: Vec<VecDeque<Request>>,
     pending: Vec<Pending>,
-    /// An inner array has answered the outer one, which may have something to do now.
+    /// How the inner arrays are called as members.
+    titles: Vec<String>,
+    /// An inner array has answered, so that the outer one may have something to do now.
     lifted: bool,
     now: Instant,
 }
@@ -58,11 +71,17 @@ impl Stack {
         }
         outer.set_over_arrays();
         let backlog = inner.iter().map(|_| VecDeque::new()).collect();
+        let members = outer.status().members;
+        let title = |id| members.iter().find(|member| member.member == id);
+        let titles = (0..inner.len() as u16)
+            .map(|number| title(MemberId(number)).map_or_else(String::new, |m| m.device.clone()))
+            .collect();
         Ok(Self {
             outer,
             inner,
             backlog,
             pending: Vec::new(),
+            titles,
             lifted: false,
             now: Instant::default(),
         })
@@ -191,12 +210,18 @@ impl Stack {
         if pending.waiting > 0 {
             return None;
         }
-        if let Some(command) = pending.then.take() {
-            pending.waiting = self.inner.len();
-            for array in &mut self.inner {
-                array.handle(self.now, Event::Command { id, command: command.clone() });
+        match pending.then.take() {
+            Some(Then::StopInner) => {
+                pending.waiting = self.inner.len();
+                for array in &mut self.inner {
+                    array.handle(self.now, Event::Command { id, command: Command::Stop });
+                }
+                return None;
             }
-            return None;
+            Some(Then::Rejoin(number)) if pending.result.is_ok() && self.rejoin(id, number) => {
+                return None;
+            }
+            _ => {}
         }
         let done = self.pending.remove(at);
         Some(Action::Reply { id, result: done.result })
@@ -205,22 +230,17 @@ impl Stack {
     fn take_command(&mut self, id: CommandId, command: Command) {
         let expect = |waiting| Pending { id, waiting, result: Ok(()), then: None };
         match command {
-            Command::Fail(leaf) => self.send(id, leaf, Command::Fail),
-            Command::Remove(leaf) => self.send(id, leaf, Command::Remove),
-            Command::Replace(leaf) => self.send(id, leaf, Command::Replace),
-            Command::ReplaceWith { old, spare } => {
-                self.send(id, old, |old| Command::ReplaceWith { old, spare });
-            }
-            Command::Add(mut new) => {
-                let (index, member) = Self::locate(new.member);
-                new.member = member;
+            Command::Fail(_)
+            | Command::Remove(_)
+            | Command::Add(_)
+            | Command::Replace(_)
+            | Command::ReplaceWith { .. } => {
                 self.pending.push(expect(1));
-                self.inner[index]
-                    .handle(self.now, Event::Command { id, command: Command::Add(new) });
+                self.take_member_command(id, command);
             }
             Command::Stop => {
                 self.inner.iter_mut().for_each(|array| array.lose_patience(self.now));
-                self.pending.push(Pending { then: Some(Command::Stop), ..expect(1) });
+                self.pending.push(Pending { then: Some(Then::StopInner), ..expect(1) });
                 self.outer.handle(self.now, Event::Command { id, command: Command::Stop });
             }
             Command::Scrub { .. }
@@ -254,17 +274,6 @@ impl Stack {
         }
         fit.len()
     }
-
-    fn send(&mut self, id: CommandId, leaf: MemberId, command: impl Fn(MemberId) -> Command) {
-        let (index, member) = Self::locate(leaf);
-        self.pending.push(Pending { id, waiting: 1, result: Ok(()), then: None });
-        // What is no leaf the outer array does not know either, and refuses.
-        let (machine, member) = match self.inner.get_mut(index) {
-            Some(array) => (array, member),
-            None => (&mut self.outer, leaf),
-        };
-        machine.handle(self.now, Event::Command { id, command: command(member) });
-    }
 }
 
 /// Makes the outer array's status tell what goes on in the arrays it is made of: with one of them
@@ -274,8 +283,10 @@ fn sum_up(status: &mut Status) {
     let degraded = |sum: u16, child: &Status| sum.saturating_add(child.degraded);
     status.degraded = children.iter().fold(status.degraded, degraded);
     // A level without redundancy takes no part in background work.
-    let own = Some(&*status).filter(|_| status.superblock.level > 0);
-    let worked = || own.into_iter().chain(children);
+    let takes_part = |array: &Status| array.superblock.level > 0;
+    let all = || std::iter::once(&*status).chain(children);
+    let nowhere = !all().any(takes_part);
+    let worked = || all().filter(move |array| nowhere || takes_part(array));
     let busy = worked().find(|array| array.sync.action != SyncAction::Idle);
     let sync = busy.or(worked().next()).map(|array| array.sync);
     let mismatch_sectors = worked().map(|array| array.mismatch_sectors).sum();
@@ -420,7 +431,12 @@ impl BlockMachine for Stack {
     fn free_member(&self) -> Option<MemberId> {
         let neediest = (0..self.inner.len())
             .max_by_key(|index| (self.inner[*index].degraded(), usize::MAX - index))?;
-        let member = self.inner[neediest].free_member()?;
-        Some(Self::leaf(neediest as u16, member))
+        self.free_member_within(Self::array(MemberId(neediest as u16)))
+    }
+
+    fn free_member_within(&self, array: MemberId) -> Option<MemberId> {
+        let number = array.array_number()?;
+        let member = self.inner.get(number)?.free_member()?;
+        Some(Self::leaf(number as u16, member))
     }
 }

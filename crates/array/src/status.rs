@@ -214,6 +214,18 @@ impl Status {
         self.children.get(member.array_number()?)
     }
 
+    /// The array within that is called so as a member: by its title, name or UUID.
+    #[must_use]
+    pub fn child_called(&self, word: &str) -> Option<(MemberId, &Self)> {
+        let called = |child: &Self| {
+            let superblock = &child.superblock;
+            let names = [superblock.title(), superblock.name(), superblock.uuid_text()];
+            names.iter().any(|name| name == word) || child.short_name() == word
+        };
+        let numbered = (0..).zip(&self.children).find(|(_, child)| called(child));
+        numbered.map(|(number, child)| (MemberId::of_array(number), child))
+    }
+
     /// What the superblocks call it, without the host before the name.
     #[must_use]
     pub fn short_name(&self) -> String {

@@ -31,7 +31,8 @@ impl MemberId {
     }
 
     /// Which array within an array this is; `None` for a device.
-    pub(crate) fn array_number(self) -> Option<usize> {
+    #[must_use]
+    pub fn array_number(self) -> Option<usize> {
         self.0.checked_sub(Self::FIRST_ARRAY).map(usize::from)
     }
 }

@@ -39,6 +39,9 @@ fn spelled(invocation: &Invocation) -> String {
         Invocation::Stop { array: name, force } => {
             line(if *force { "stop --force" } else { "stop" }, &array(name))
         }
+        Invocation::Fail { array: name, device } => {
+            line("fail", &[array(name), vec![device.clone()]].concat())
+        }
         Invocation::Remove { array: name, device } => {
             line("remove", &[array(name), vec![device.clone()]].concat())
         }

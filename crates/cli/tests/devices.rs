@@ -2,6 +2,7 @@
 
 mod support;
 
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -167,4 +168,49 @@ fn a_member_on_a_node_is_not_looked_for_as_a_file() {
     lab.ok("assemble x", &members);
     let line = lab.refused(1, "add x node://127.0.0.1:7000/x", &[], &members);
     assert!(line.contains("is on a node, and x is an array of this machine's devices"), "{line}");
+}
+
+/// Its redundancy is whole without the device, and what lay behind its new end is lost.
+#[test]
+fn a_device_that_becomes_smaller_is_out() {
+    let test = "a_device_that_becomes_smaller_is_out";
+    for writes in [true, false] {
+        let lab = Lab::new();
+        let mut members = lab.members("m", 3, 32);
+        let Some(device) = Loop::new(test, &[], &members[1]) else { return };
+        let file = std::mem::replace(&mut members[1], device.0.clone());
+        lab.ok("create x -l 5 -n 3 --assume-clean --chunk 64K", &members);
+        let on = lab.path("mnt");
+        std::fs::create_dir(&on).unwrap();
+        lab.ok(&format!("assemble x --export fuse:{}", on.display()), &members);
+        let array = std::fs::File::options().read(true).write(true).open(on.join("x")).unwrap();
+        let size = array.metadata().unwrap().len();
+        // Strips of all members, behind the new end of one.
+        let (at, data) = (size - (4 << 20), vec![0xa5; 1 << 20]);
+        array.write_all_at(&data, at).unwrap();
+        array.sync_all().unwrap();
+
+        let shrink = std::fs::File::options().write(true).open(&file).unwrap();
+        shrink.set_len(16 << 20).unwrap();
+        assert!(works(Command::new("losetup").arg("-c").arg(&device.0)));
+        let out = lab.path("out");
+        let read = if writes {
+            array.write_all_at(&data, at + (1 << 20)).unwrap();
+            array.sync_all().unwrap();
+            at + (1 << 20)
+        } else {
+            at
+        };
+        let words = format!("cat x --offset {read} --length {}", 1 << 20);
+        std::fs::write(&out, lab.ok(&words, &[])).unwrap();
+        assert!(std::fs::read(&out).unwrap() == data, "writes: {writes}");
+        assert_eq!(lab.run("detail x --test", &[]).status.code(), Some(1), "writes: {writes}");
+        let log = std::fs::read_to_string(lab.path("run/x.log")).unwrap();
+        assert!(
+            log.contains(&format!("{} failed: has become smaller", device.0.display())),
+            "{log}"
+        );
+        drop(array);
+        lab.ok("stop x", &[]);
+    }
 }

@@ -11,7 +11,7 @@ use braid_array::{
     Buf, Checked, Instant, IoError, IoErrorKind, IoId, IoOp, MemberId, Outcome, SECTOR_BYTES,
 };
 use crc32c::crc32c_append;
-use rustix::fs::{AtFlags, StatxFlags};
+use rustix::fs::{AtFlags, FileType, SeekFrom, StatxFlags};
 use rustix::io::Errno;
 
 use self::range::{RangeOp, RangeStep};
@@ -111,7 +111,7 @@ impl Executor {
             return Some((io, Err(IoError::GONE)));
         };
         if member.ends_before(op) {
-            return Some((io, Err(IoError::MEDIUM)));
+            return Some((io, Err(IoError::SHRUNK)));
         }
         let file = Arc::clone(&member.file);
         let (transfer, then_sync) = match op {
@@ -187,7 +187,10 @@ impl Executor {
                 self.waiting.push((now.plus_millis(millis), Token::Io(index)));
             }
             Next::Done => return Some((self.flights.remove(index).io, Ok(Outcome::Done))),
-            Next::Failed(error) => return Some((self.flights.remove(index).io, Err(error))),
+            Next::Failed(error) => {
+                let Flight { io, file, transfer, .. } = self.flights.remove(index);
+                return Some((io, Err(looked_into(error, &file, transfer.end()))));
+            }
         }
         None
     }
@@ -251,11 +254,33 @@ impl Member {
             IoOp::WriteZeroes { sector, sectors, .. } => (sector, sectors * SECTOR_BYTES),
             _ => return false,
         };
-        // As far as the system knows by itself: who keeps the file may never answer.
-        let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
-        self.can_shrink
-            && rustix::fs::statx(&self.file, "", flags, StatxFlags::SIZE)
-                .is_ok_and(|stat| stat.stx_size < sector * SECTOR_BYTES + bytes)
+        self.can_shrink && ends_before(&self.file, sector * SECTOR_BYTES + bytes)
+    }
+}
+
+/// Is this file or device smaller than that?
+fn ends_before(file: &LockedFile, end: u64) -> bool {
+    // As far as the system knows by itself: who keeps a file may never answer.
+    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+    let Ok(stat) = rustix::fs::statx(file, "", flags, StatxFlags::TYPE | StatxFlags::SIZE) else {
+        return false;
+    };
+    let block_device = FileType::from_raw_mode(stat.stx_mode.into()) == FileType::BlockDevice;
+    let size = match block_device {
+        true => rustix::fs::seek(file, SeekFrom::End(0)),
+        false => Ok(stat.stx_size),
+    };
+    size.is_ok_and(|size| size < end)
+}
+
+/// What an error says of the device once its size is known: writes behind the end of a device that
+/// has become smaller are refused as those on a full file system are.
+fn looked_into(error: IoError, file: &LockedFile, end: u64) -> IoError {
+    match error.kind {
+        IoErrorKind::Full if ends_before(file, end) => {
+            IoError { kind: IoErrorKind::Shrunk, ..error }
+        }
+        _ => error,
     }
 }
 

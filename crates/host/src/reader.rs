@@ -52,9 +52,10 @@ impl Source {
             self.asked_bytes = offset + AHEAD_BYTES;
         }
         self.member.file.read_exact_at(bytes, offset).map_err(|error| {
-            // A file that ends too early has its other sectors still.
-            let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
-            execute::error_of(errno)
+            match Errno::from_io_error(&error) {
+                Some(errno) => execute::error_of(errno),
+                None => IoError::SHRUNK,
+            }
         })
     }
 }

@@ -48,7 +48,7 @@ impl Array {
             } else {
                 job.avoid.push(member);
             }
-            if error.kind == IoErrorKind::Medium {
+            if matches!(error.kind, IoErrorKind::Medium | IoErrorKind::Shrunk) {
                 let fault = Fault { sector: op.sector(), errno: error.errno };
                 job.unread.push(Unread { member, fault });
                 self.note_unreadable(member, op);

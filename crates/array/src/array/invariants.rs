@@ -35,7 +35,9 @@ impl Array {
             let (start, end) = self.lock_range(&job.kind);
             begun.then_some((start, end, !matches!(job.stage, Stage::Metadata(_))))
         };
-        let works = |job: &Job| matches!(job.kind, Kind::Rebuild { .. } | Kind::Check { .. });
+        let works = |job: &Job| {
+            matches!(job.kind, Kind::Rebuild { .. } | Kind::Check { .. } | Kind::Verify { .. })
+        };
         self.keeper.invariants(Carried {
             writers: self.requests.writers(),
             writes: &self.jobs.iter().filter_map(begun).collect::<Vec<_>>(),
@@ -70,7 +72,10 @@ impl Array {
                 Kind::MirrorWrite { request, .. }
                 | Kind::ZeroStripes { request, .. }
                 | Kind::Read { request, .. } => add(&mut waiting.requests, *request),
-                Kind::Rebuild { .. } | Kind::Mend { .. } | Kind::Check { .. } => {}
+                Kind::Rebuild { .. }
+                | Kind::Mend { .. }
+                | Kind::Verify { .. }
+                | Kind::Check { .. } => {}
             }
         }
         waiting

@@ -36,6 +36,8 @@ pub(crate) enum Kind {
     Rebuild { unit: Unit, targets: Vec<MemberId> },
     /// Rewrite a unit that a member holds and could not read, and read it again.
     Mend { unit: Unit, target: MemberId, fault: Fault },
+    /// Compare what a member was given of a unit with what the one that it replaces holds.
+    Verify { unit: Unit, target: MemberId },
     /// Compare a unit's redundancy with its data.
     Check { unit: Unit, fix: Fix },
 }
@@ -192,7 +194,7 @@ impl Jobs {
             planned
                 || match &job.kind {
                     Kind::Rebuild { targets, .. } => targets.contains(&id),
-                    Kind::Mend { target, .. } => *target == id,
+                    Kind::Mend { target, .. } | Kind::Verify { target, .. } => *target == id,
                     _ => false,
                 }
         })
@@ -213,6 +215,7 @@ impl Array {
             Kind::Write { unit, .. }
             | Kind::Rebuild { unit, .. }
             | Kind::Mend { unit, .. }
+            | Kind::Verify { unit, .. }
             | Kind::Check { unit, .. } => (unit.start, unit.end()),
             Kind::MirrorWrite { sector, sectors, .. } => (sector, sector + sectors),
             Kind::ZeroStripes { start, end, .. } => (start, end),
@@ -399,7 +402,9 @@ impl Array {
             | Kind::ZeroStripes { request, .. }
             | Kind::Read { request, .. } => self.piece_done(*request, result),
             Kind::Mend { unit, target, fault } => self.mended(*target, *unit, *fault, result),
-            Kind::Rebuild { .. } | Kind::Check { .. } => self.work_done(job, result),
+            Kind::Rebuild { .. } | Kind::Check { .. } | Kind::Verify { .. } => {
+                self.work_done(job, result);
+            }
         }
     }
 }

@@ -22,6 +22,7 @@ mod scratch;
 mod space;
 #[cfg(test)]
 mod tests;
+mod within;
 mod work;
 
 pub use scratch::Scratch;

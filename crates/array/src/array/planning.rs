@@ -4,6 +4,7 @@
 use super::Array;
 use super::job::{Job, Kind};
 use super::space;
+use crate::action::Compute;
 use crate::code::Cell;
 use crate::keeper::Unit;
 use crate::level::Level;
@@ -64,6 +65,7 @@ impl Array {
             Kind::MirrorWrite { .. } | Kind::ZeroStripes { .. } => 0,
             Kind::Read { .. } if !self.has_parity() => 0,
             Kind::Rebuild { .. } | Kind::Mend { .. } if !self.has_parity() => 1,
+            Kind::Verify { .. } => 2,
             Kind::Check { .. } if !self.has_parity() => self.geometry.copies() as usize,
             _ => self.geometry.raid_disks() as usize,
         }
@@ -132,6 +134,7 @@ impl Array {
             Kind::Mend { unit, target, .. } => {
                 self.plan_rebuild(*unit, &[*target], &job.avoid, taken).map_err(lost)
             }
+            Kind::Verify { unit, target } => self.plan_verify(*unit, *target, &job.avoid, taken),
             Kind::Check { .. } => self.plan_check(index, taken),
         }
     }
@@ -215,6 +218,46 @@ impl Array {
             .filter(|place| targets.contains(&place.member))
             .collect();
         mirror::rebuild(&copies, &places, rows, taken)
+    }
+
+    /// Reads what a member was given of a unit, and what the one that it replaces holds, where
+    /// that can be read.
+    fn plan_verify(
+        &self,
+        unit: Unit,
+        target: MemberId,
+        avoid: &[MemberId],
+        taken: &mut Taken,
+    ) -> Result<Plan, RequestError> {
+        let (rows, sectors) = (Rows::new(0, unit.sectors), u64::from(unit.sectors));
+        let cells: Vec<RoleView> = if self.has_parity() {
+            self.stripe_view(unit, avoid).cells
+        } else {
+            self.copies(unit.start, sectors, avoid).collect()
+        };
+        let held = cells.iter().find_map(|cell| {
+            let mut writers = cell.writers.into_iter().flatten();
+            Some((cell, writers.find(|place| place.member == target)?))
+        });
+        let member = self.keeper.members.get(target);
+        let (Some((cell, place)), Some(member)) = (held, member) else {
+            return Err(RequestError::Failed);
+        };
+        if avoid.contains(&target) {
+            return Err(RequestError::Medium);
+        }
+        let mut plan = Plan::default();
+        if member.bad_blocks.overlaps(place.sector, sectors) {
+            return Ok(plan);
+        }
+        let given = taken.take();
+        plan.read(place, rows, given);
+        if let Some(source) = cell.reader.filter(|source| source.member != target) {
+            let held = taken.take();
+            plan.read(source, rows, held);
+            plan.computes.push_back(Compute::Compare { a: rows.of(given), b: rows.of(held) });
+        }
+        Ok(plan)
     }
 
     /// The strip of a stripe that a member holds.

@@ -12,6 +12,7 @@ impl Array {
         let kind = match work {
             Work::Compare(fix) => Kind::Check { unit, fix },
             Work::Rebuild(targets) => Kind::Rebuild { unit, targets },
+            Work::Verify(target) => Kind::Verify { unit, target },
             // Spares are members here while they are copied to.
             Work::Copy => return self.keeper.work_done(place, unit, &work, Done::Failed),
         };
@@ -20,7 +21,11 @@ impl Array {
 
     /// A job of background work is done.
     pub(super) fn work_done(&mut self, job: Job, result: Result<(), RequestError>) {
-        let (Kind::Rebuild { unit, .. } | Kind::Check { unit, .. }) = job.kind else { return };
+        let (Kind::Rebuild { unit, .. } | Kind::Check { unit, .. } | Kind::Verify { unit, .. }) =
+            job.kind
+        else {
+            return;
+        };
         if result.is_ok() && job.incomplete {
             let Job { kind, place, .. } = job;
             self.start_job(Job { place, again: true, ..Job::new(kind, false) });
@@ -39,6 +44,7 @@ impl Array {
         let work = match job.kind {
             Kind::Check { fix, .. } => Work::Compare(fix),
             Kind::Rebuild { targets, .. } => Work::Rebuild(targets),
+            Kind::Verify { target, .. } => Work::Verify(target),
             _ => return,
         };
         self.keeper.work_done(job.place, unit, &work, done);

@@ -464,6 +464,12 @@ impl Superblock {
         uuid_text(self.version, self.set_uuid)
     }
 
+    /// How the array is called as a member of another one.
+    #[must_use]
+    pub fn title(&self) -> String {
+        format!("array {} ({})", self.name(), self.uuid_text())
+    }
+
     /// The name: text up to the first NUL, `HOST:NAME` when mdadm made it. What a terminal would
     /// not show as a character comes out as U+FFFD.
     #[must_use]

@@ -15,7 +15,7 @@ use crate::refusal::{Invocation, Next, Refusal};
 
 pub(crate) type Answer = Result<(), Refusal>;
 
-fn refuse(reason: impl Into<String>, next: impl Into<Next>) -> Answer {
+pub(super) fn refuse(reason: impl Into<String>, next: impl Into<Next>) -> Answer {
     Err(Refusal::new(reason, next))
 }
 
@@ -27,6 +27,7 @@ impl Keeper {
     /// Takes a command in.
     pub fn command(&mut self, id: CommandId, command: Command, traffic: Traffic<'_>) {
         let before = self.meta.ticket();
+        let remade = self.is_remade();
         let answer = match command {
             Command::Stop => {
                 if self.stop.asked.is_some() {
@@ -56,18 +57,19 @@ impl Keeper {
                 "the array lacks members to compare with",
                 "bring them back, or add others, and wait until they are rebuilt",
             ),
-            _ if self.read_only || self.failed => self.is_changeable(),
+            _ if !remade && (self.read_only || self.failed) => self.is_changeable(),
             Command::Scrub { .. } if !self.is_redundant() => refuse(
                 format!("{} has no redundancy to check", self.space.level_name()),
                 "read all of it to see whether it can be read",
             ),
-            _ if !self.is_redundant() => self.is_changeable(),
+            _ if !remade && !self.is_redundant() => self.is_changeable(),
             Command::Fail(member) => self.fail_command(member),
             Command::Remove(member) if self.is_busy(member, traffic) => {
                 self.begin_removal(id, member);
                 return;
             }
             Command::Remove(member) => self.remove_command(member),
+            Command::Add(new) if remade => self.put_in(&new),
             Command::Add(new) => self.add_command(*new),
             Command::Replace(member) => self.replace_command(member),
             Command::ReplaceWith { .. } => {
@@ -125,7 +127,7 @@ impl Keeper {
             let device = member.device.clone();
             return refuse(reason, Invocation::Remove { array: None, device });
         }
-        if self.needs(id) {
+        if self.needs(id) && !self.is_remade() {
             return refuse(
                 format!("the array would lose data without {}", member.device),
                 self.before_failing(),
@@ -150,6 +152,7 @@ impl Keeper {
                 refuse(format!("{} is in use", member.device), "fail it first")
             }
             State::Faulty { .. } | State::Spare => {
+                self.note_vacancy(id);
                 self.members.detach(id);
                 self.wish_superblock(false);
                 Ok(())
@@ -168,14 +171,7 @@ impl Keeper {
 
     /// As what a device becomes a member: it is to be given what it missed, or else a spare.
     pub(super) fn admit(&self, new: &NewMember) -> Result<Member, Refusal> {
-        let refuse = |reason: String, next: &'static str| Err(Refusal::new(reason, next));
-        if self.members.get(new.member).is_some() {
-            return refuse("its place in the table is taken".to_owned(), "try again");
-        }
-        if self.members.iter().any(|(_, member)| member.device == new.device) {
-            let reason = format!("{} is a member already", new.device);
-            return refuse(reason, "remove it first if it is faulty");
-        }
+        self.is_new(new)?;
         if let Some(member) = self.returning_member(new) {
             return Ok(member);
         }
@@ -186,9 +182,21 @@ impl Keeper {
                 "cannot take its old role back: what changed is not known"
             };
             let next = "add it: it is then rebuilt as a whole";
-            return refuse(format!("{} {reason}", new.device), next);
+            return Err(Refusal::new(format!("{} {reason}", new.device), next));
         }
         self.fresh_member(new)
+    }
+
+    /// Is this no member?
+    pub(super) fn is_new(&self, new: &NewMember) -> Answer {
+        if self.members.iter().any(|(_, member)| member.device == new.device) {
+            let reason = format!("{} is a member already", new.device);
+            return refuse(reason, "remove it first if it is faulty");
+        }
+        if self.members.get(new.member).is_some() {
+            return refuse("its place in the table is taken", "try again");
+        }
+        Ok(())
     }
 
     /// How a device that was a member of this array came by its state.

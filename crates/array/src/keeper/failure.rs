@@ -1,11 +1,11 @@
 //! Members that fail, and arrays that have lost too many.
 //!
-//! A write error or a vanished device makes a member faulty; the superblocks of the others say so
-//! before any write is acknowledged. A read error of the medium does not: it is repaired by
-//! rewriting. A file system without room is no fault of the member: the write is refused, and what
-//! it may have left different among the members stays marked. When the array cannot do without the
-//! member, nothing is written any more, the superblocks included: they still tell the last state in
-//! which the array could run.
+//! A write error, a vanished device or one that has become smaller makes a member faulty; the
+//! superblocks of the others say so before any write is acknowledged. A read error of the medium
+//! does not: it is repaired by rewriting. A file system without room is no fault of the member: the
+//! write is refused, and what it may have left different among the members stays marked. When the
+//! array cannot do without the member, nothing is written any more, the superblocks included: they
+//! still tell the last state in which the array could run.
 
 use std::borrow::Cow;
 
@@ -41,12 +41,16 @@ impl Keeper {
         if error.kind == IoErrorKind::Full && refused {
             return self.notify(ArrayEvent::MemberFull { member: id, fault });
         }
+        let shrunk = error.kind == IoErrorKind::Shrunk;
         let reason = match (tried.changes, error.kind) {
+            // The array goes on with what it has left.
+            (false, IoErrorKind::Shrunk) if self.needs(id) => return,
+            (_, IoErrorKind::Shrunk) => "has become smaller",
             (true, _) => "write error",
             (false, IoErrorKind::Gone) => "device gone",
             (false, _) => return,
         };
-        let medium = error.kind == IoErrorKind::Medium;
+        let medium = error.kind == IoErrorKind::Medium || shrunk;
         if !self.is_redundant() || self.read_only && medium {
             return;
         }

@@ -19,13 +19,14 @@ mod joining;
 mod members;
 mod meta;
 mod place;
+mod remake;
 mod removal;
 mod returning;
 mod space;
 mod status;
 mod sync;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use crate::action::CommandId;
 use crate::assemble::Config;
@@ -146,6 +147,10 @@ pub struct Keeper {
     sync: Sync,
     removals: Vec<Removal>,
     copying: Option<Copying>,
+    /// The array that this one is a member of goes on without it.
+    dispensable: bool,
+    /// The superblocks of members removed from it since, by role.
+    vacant: BTreeMap<u16, Superblock>,
     /// Commands done but for the superblocks.
     replies: Vec<(u64, CommandId)>,
     checkpoints: Checkpoints,
@@ -229,6 +234,8 @@ impl Keeper {
             sync: Sync::default(),
             removals: Vec::new(),
             copying: None,
+            dispensable: false,
+            vacant: BTreeMap::new(),
             replies: Vec::new(),
             checkpoints: Checkpoints::new(now),
             out: VecDeque::new(),
@@ -287,7 +294,7 @@ impl Keeper {
     /// No superblock, bitmap or log may be written.
     pub(crate) fn metadata_frozen(&self) -> bool {
         let over = self.failed || self.writes_over || self.stop.over;
-        self.read_only || over || !self.is_redundant()
+        self.read_only || over || !self.is_redundant() && !self.is_remade()
     }
 
     /// Can the level do without any member?

@@ -34,6 +34,19 @@ const STOP_HELP: &str = "\
     SIGTERM, SIGINT and SIGHUP to the serving process stop it too. They wait up to 60 seconds for \
     those who use it, and stop it as --force does after that; the log says for whom they wait.";
 
+const ADD_HELP: &str = "\
+    Of an array of arrays, NAME/INNER tells which of those gets the device, by the name that \
+    status shows. Without it one gets it that it was a member of, or that lacks most. An array of \
+    level 0 or linear gets one in the place of a member that was failed and removed, once the \
+    array around it goes on without it; when it lacks none, it is rebuilt as a whole. MEMBER may \
+    be the name of such an array, to take one back that was removed: it is given everything.";
+
+const REPLACE_HELP: &str = "\
+    Before MEMBER is made faulty, a sample of the copy is read back and compared with it: of \
+    pieces of 64 KiB the first, every 64th and the last one, of large members about a thousand. \
+    If one cannot be read or differs, the new member fails and MEMBER stays. This is not done in \
+    arrays over nodes.";
+
 /// RAID in user space, in Linux md's own on-disk format.
 #[derive(Debug, Parser)]
 #[command(name = "braid", version, after_help = EXIT_CODES, max_term_width = 100)]
@@ -332,12 +345,14 @@ pub(crate) struct ExamineArgs {
 pub(crate) struct MemberOfArgs {
     /// Name of the running array
     pub(crate) name: String,
-    /// File or block device, or node://HOST:PORT[/VOLUME]
+    /// File or block device, or node://HOST:PORT[/VOLUME]; in an array of arrays also one of those,
+    /// by the name that status shows
     #[arg(value_hint = ValueHint::FilePath)]
     pub(crate) member: PathBuf,
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = ADD_HELP)]
 pub(crate) struct AddArgs {
     #[command(flatten)]
     pub(crate) of: MemberOfArgs,
@@ -347,6 +362,7 @@ pub(crate) struct AddArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = REPLACE_HELP)]
 pub(crate) struct ReplaceArgs {
     #[command(flatten)]
     pub(crate) of: MemberOfArgs,

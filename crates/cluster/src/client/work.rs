@@ -52,7 +52,8 @@ impl Client {
                 Work::Copy if self.copy_slice(key) => {
                     self.working.insert(key, task);
                 }
-                Work::Copy => self.work_over(&task, Done::Failed),
+                // Spares are no members here before they hold a role: they are copied to.
+                Work::Copy | Work::Verify(_) => self.work_over(&task, Done::Failed),
                 Work::Rebuild(ref targets) => {
                     let restores = self.restorable(key, targets).unwrap_or_default();
                     self.working.insert(key, task);

@@ -159,6 +159,7 @@ impl Node {
         let volume = volume.map_or_else(String::new, |held| format!(" {}", held.name));
         let why = match (error.kind, error.errno) {
             (IoErrorKind::Full, _) => "there is no room for what was written; make room".to_owned(),
+            (IoErrorKind::Shrunk, _) => format!("its file has become smaller; {STORAGE}"),
             (_, Some(errno)) => format!("an operation has failed, errno {errno}; {STORAGE}"),
             (_, None) => format!("an operation has failed; {STORAGE}"),
         };

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use braid_array::action::{Command, NewMember};
 use braid_array::format::{BadBlocks, Superblock, SuperblockError};
-use braid_array::refusal::Invocation;
+use braid_array::refusal::{Invocation, Next};
 use braid_array::status::Status;
 use braid_array::{MemberId, Refusal};
 
@@ -19,10 +19,20 @@ use crate::system::describe;
 const SUPERBLOCK_SECTORS: u64 = 8;
 
 impl Served {
-    pub(super) fn add(&self, path: &Path, readd: bool, force: bool) -> Result<(), Refusal> {
+    pub(super) fn add(
+        &self,
+        path: &Path,
+        within: Option<&str>,
+        readd: bool,
+        force: bool,
+    ) -> Result<(), Refusal> {
         let status = self.status()?;
         if let Some(network) = self.network {
             return self.add_node(&path.to_string_lossy(), &status, network, readd, force);
+        }
+        if let Some((array, child)) = path.to_str().and_then(|word| status.child_called(word)) {
+            let new = new_member(array, child.superblock.title(), readd)?;
+            return self.command_with(Command::Add(Box::new(new)), None);
         }
         if find_member(&status, path).is_some() {
             return Err(Refusal::new(
@@ -48,12 +58,12 @@ impl Served {
             };
             return Err(Refusal::new(reason, "add a device that lies elsewhere"));
         }
-        let status = neediest(status);
         let device = member::open(path, Mode::ReadWrite, true)
             .map_err(|error| Refusal::new(error.reason, error.next))?;
-        self.check_size(&device, &status)?;
         let found = member::probe(&device);
-        let known = self.check_superblock(&device, found.superblock, &status, readd, force)?;
+        let (array, status) = self.place_of(&status, within, found.superblock.as_ref().ok())?;
+        self.check_size(&device, status)?;
+        let known = self.check_superblock(&device, found.superblock, status, readd, force)?;
         if known.is_none() && !force {
             let signature = member::signature(&device);
             self.check_signature(&signature.map_err(|error| unreadable(path, &error))?)?;
@@ -67,16 +77,36 @@ impl Served {
             _ => (None, BadBlocks::default()),
         };
         let new = NewMember {
-            // The engine puts the free id in its place.
-            member: MemberId(0),
-            device: device.path.display().to_string(),
             device_sectors: device.sectors,
             superblock: known.map(Box::new),
             bad_blocks,
-            readd,
-            device_uuid: random_uuid().map_err(|error| unreadable(path, &error))?,
+            // The engine puts the free id in the place of the array's.
+            ..new_member(array, device.path.display().to_string(), readd)?
         };
         self.command_with(Command::Add(Box::new(new)), Some(device))
+    }
+
+    /// The array that a new device goes to. Of an array of arrays that is the one asked for; or the
+    /// one whose superblock it has; or the one that misses most, as `BlockMachine::free_member`
+    /// chooses.
+    fn place_of<'a>(
+        &self,
+        status: &'a Status,
+        within: Option<&str>,
+        found: Option<&Superblock>,
+    ) -> Result<(MemberId, &'a Status), Refusal> {
+        if let Some(within) = within {
+            let next =
+                Next::by("see its members", Invocation::Detail { array: Some(self.name.clone()) });
+            let reason = format!("{} has no array {within} in it", self.name);
+            return status.child_called(within).ok_or_else(|| Refusal::new(reason, next));
+        }
+        let children = || status.children.iter();
+        let own =
+            found.and_then(|found| children().find(|it| it.superblock.set_uuid == found.set_uuid));
+        let child = own.or_else(|| children().rev().max_by_key(|child| child.degraded));
+        let called = child.and_then(|child| status.child_called(&child.superblock.title()));
+        Ok(called.unwrap_or((MemberId(0), status)))
     }
 
     fn check_size(&self, device: &MemberFile, status: &Status) -> Result<(), Refusal> {
@@ -136,11 +166,18 @@ impl Served {
     }
 }
 
-/// Of an array of arrays, the inner array that a new device goes to: the one that misses most, as
-/// `BlockMachine::free_member` chooses.
-fn neediest(mut status: Status) -> Status {
-    let children = std::mem::take(&mut status.children);
-    children.into_iter().rev().max_by_key(|child| child.degraded).unwrap_or(status)
+/// A new member of which nothing is known yet.
+fn new_member(member: MemberId, device: String, readd: bool) -> Result<NewMember, Refusal> {
+    let device_uuid = random_uuid().map_err(|error| unreadable(Path::new(&device), &error))?;
+    Ok(NewMember {
+        member,
+        device,
+        device_sectors: 0,
+        superblock: None,
+        bad_blocks: BadBlocks::default(),
+        readd,
+        device_uuid,
+    })
 }
 
 fn unreadable(path: &Path, error: &io::Error) -> Refusal {

@@ -115,7 +115,7 @@ fn a_device_is_checked_before_it_is_added() {
         File::create(&path).unwrap().set_len(bytes).unwrap();
         path
     };
-    let add = |name, force| Verb::Add { member: running.path(name), force };
+    let add = |name, force| Verb::Add { member: running.path(name), force, within: None };
     let refused = |name| running.refused(add(name, false));
     assert!(refused("m0").contains("already a member of a0; fail and remove it first"));
     assert!(refused("none").starts_with("no such file or device; "));
@@ -160,9 +160,9 @@ fn a_superblock_of_another_array_is_respected() {
     running.client().call(Verb::ReAdd { member: member() }).unwrap();
     superblock.set_uuid = [9; 16];
     write(&superblock);
-    let refusal = running.refused(Verb::Add { member: member(), force: false });
+    let refusal = running.refused(Verb::Add { member: member(), force: false, within: None });
     assert!(refusal.starts_with("is a member of another array, 09090909:"), "{refusal}");
-    running.client().call(Verb::Add { member: member(), force: true }).unwrap();
+    running.client().call(Verb::Add { member: member(), force: true, within: None }).unwrap();
     let asked = running.fake.asked.lock().unwrap();
     let [Command::Add(ours), Command::Add(forced)] = asked.commands.as_slice() else { panic!() };
     assert!(ours.readd && ours.superblock.is_some());

@@ -85,8 +85,10 @@ impl Served {
                 self.command(Command::Remove(self.member(&member)?)).map(done)
             }
             Verb::Replace { member, with } => self.replace(&member, with.as_deref()).map(done),
-            Verb::Add { member, force } => self.add(Path::new(&member), false, force).map(done),
-            Verb::ReAdd { member } => self.add(Path::new(&member), true, false).map(done),
+            Verb::Add { member, force, within } => {
+                self.add(Path::new(&member), within.as_deref(), false, force).map(done)
+            }
+            Verb::ReAdd { member } => self.add(Path::new(&member), None, true, false).map(done),
             Verb::Check => self.command(Command::Scrub { repair: false }).map(done),
             Verb::Repair => self.command(Command::Scrub { repair: true }).map(done),
             Verb::StopScrub => self.command(Command::StopScrub).map(done),
@@ -138,6 +140,9 @@ impl Served {
     /// The member behind a path.
     pub(super) fn member(&self, path: &str) -> Result<MemberId, Refusal> {
         let status = self.status()?;
+        if let Some((array, _)) = status.child_called(path) {
+            return Ok(array);
+        }
         find_member(&status, Path::new(path)).map(|member| member.member).ok_or_else(|| {
             let detail = Invocation::Detail { array: Some(self.name.clone()) };
             Refusal::new(

@@ -54,6 +54,10 @@ pub enum Verb {
         member: String,
         /// Even if it holds something.
         force: bool,
+        /// To which of the arrays within; without it to the one that it belonged to, or needs it
+        /// most.
+        #[serde(default)]
+        within: Option<String>,
     },
     /// Attach a device back into its old role, or refuse.
     ReAdd {

@@ -234,8 +234,13 @@ impl DoorSide {
         (mut command, device, done): (Command, Option<MemberFile>, CommandDone),
     ) {
         let effect = match (&mut command, machine.block()) {
-            // A member on a node is no device of this process.
-            (Command::Add(new), _) if new.device.starts_with("node://") => Effect::Nothing,
+            // A member on a node is no device of this process; nor is an array within.
+            (Command::Add(new), _)
+                if new.device.starts_with("node://")
+                    || device.is_none() && new.member.array_number().is_some() =>
+            {
+                Effect::Nothing
+            }
             (Command::Add(new), Some(machine)) => match attach(executor, machine, new, device) {
                 Ok(id) => Effect::Added(id),
                 Err(error) => return done(Err(error)),
@@ -311,7 +316,11 @@ fn attach(
 ) -> Result<MemberId, Refusal> {
     let refused = |reason: &str, next: &'static str| Refusal::new(reason, next);
     let device = device.ok_or_else(|| refused("no device was opened", "name a device"))?;
-    let id = machine.free_member().ok_or_else(|| {
+    let free = match new.member.array_number() {
+        Some(_) => machine.free_member_within(new.member),
+        None => machine.free_member(),
+    };
+    let id = free.ok_or_else(|| {
         refused("the table of members is full", "remove faulty members or spares first")
     })?;
     if !executor.attach(id, device) {

@@ -7,7 +7,7 @@ use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
 use super::transfer::{Next, Transfer};
-use super::{Answer, Executor};
+use super::{Answer, Executor, looked_into};
 use crate::driver::{Driver, Op};
 use crate::lock::LockedFile;
 use crate::token::Token;
@@ -126,7 +126,8 @@ impl Executor {
     }
 
     pub(super) fn finish(&mut self, index: usize, result: Result<Outcome, IoError>) -> Answer {
-        (self.ranges.remove(index).io, result)
+        let RangeOp { io, file, end, .. } = self.ranges.remove(index);
+        (io, result.map_err(|error| looked_into(error, &file, end)))
     }
 
     fn remember_unsupported(&mut self, index: usize, result: Result<u32, Errno>) {

@@ -39,6 +39,11 @@ impl Transfer {
         Self { offset, len_bytes, done_bytes: 0, reads, tries: 0 }
     }
 
+    /// The first byte on the device behind it.
+    pub(super) fn end(&self) -> u64 {
+        self.offset + u64::from(self.len_bytes)
+    }
+
     /// A call has ended. Being short of memory for a moment, and having moved only a part, are no
     /// faults of the device.
     pub(super) fn step(&mut self, result: Result<u32, Errno>) -> Next {
@@ -57,7 +62,7 @@ impl Transfer {
         }
         if self.reads && (moved == 0 || self.tries > 0) {
             // The file ends before the range does.
-            return Next::Failed(IoError::MEDIUM);
+            return Next::Failed(IoError::SHRUNK);
         }
         self.later(IoError::MEDIUM)
     }
@@ -124,7 +129,7 @@ mod tests {
     #[test]
     fn a_read_beyond_the_end_and_an_error_fail_at_once() {
         let mut read = Transfer::new(0, 4096, true);
-        assert_eq!(read.step(Ok(0)), Next::Failed(IoError::MEDIUM));
+        assert_eq!(read.step(Ok(0)), Next::Failed(IoError::SHRUNK));
         let Next::Failed(error) = read.step(Err(Errno::IO)) else { panic!("it is no failure") };
         assert_eq!((error.kind, error.errno), (IoErrorKind::Medium, Some(5)));
         for errno in [Errno::NOSPC, Errno::DQUOT] {

@@ -130,7 +130,7 @@ fn an_added_device_takes_the_place_of_a_failed_one() {
     open(&dir.path().join("m1"), Mode::ReadWrite, true).unwrap();
     let fresh = std::fs::File::create(path("m2")).unwrap();
     fresh.set_len((DATA_OFFSET + DATA_SECTORS) * 512).unwrap();
-    client.call(Verb::Add { member: path("m2"), force: false }).unwrap();
+    client.call(Verb::Add { member: path("m2"), force: false, within: None }).unwrap();
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
     while client.status().unwrap().array.degraded > 0 {
         assert!(std::time::Instant::now() < deadline, "no recovery");

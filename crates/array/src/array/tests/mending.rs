@@ -35,6 +35,45 @@ fn a_member_that_reads_nothing_of_what_it_was_given_is_out() {
     }
 }
 
+/// Writing there would make a file grow again, with a hole below that reads as zeroes.
+#[test]
+fn a_member_that_has_become_smaller_is_out_and_not_written_to() {
+    for (level, layout, disks, chunk) in REDUNDANT {
+        let mut world = World::new(level, layout, disks, chunk);
+        let content = fill(&mut world);
+        let end = DATA_OFFSET + 256;
+        world.rule(move |member, op| match op {
+            IoOp::Read { sector, .. } if member == MemberId(0) && sector >= end => {
+                Fate::Fail(IoError::SHRUNK)
+            }
+            _ => Fate::Serve,
+        });
+        world.issued.clear();
+        compare(&mut world, &content, &format!("level {level}"));
+        assert!(failed(&world, 0), "level {level}: {:?}", world.events);
+        let written = |(member, op): &(MemberId, IoOp)| {
+            *member == MemberId(0)
+                && matches!(op, IoOp::Write { sector, .. } if *sector >= DATA_OFFSET)
+        };
+        assert!(!world.issued.iter().any(written), "level {level}: it would grow");
+    }
+}
+
+/// What it has left nobody else has.
+#[test]
+fn the_last_copy_stays_when_it_becomes_smaller() {
+    let mut world = World::new(1, 0, 2, 0);
+    let content = fill(&mut world);
+    world.command(Command::Fail(MemberId(1)));
+    let end = DATA_OFFSET + 256;
+    world.rule(move |_, op| match op {
+        IoOp::Read { sector, .. } if sector >= end => Fate::Fail(IoError::SHRUNK),
+        _ => Fate::Serve,
+    });
+    assert_eq!(world.read(512, 8), Err(RequestError::Medium));
+    assert_eq!(world.read(0, 128).unwrap(), content[..65536]);
+}
+
 #[test]
 fn a_member_with_more_read_errors_than_is_plausible_is_out() {
     for (level, layout, disks, chunk) in REDUNDANT {

@@ -21,6 +21,7 @@ mod restart;
 mod resync;
 mod serve;
 mod unread;
+mod verify;
 mod world;
 
 use super::*;

@@ -2,7 +2,7 @@
 
 use super::world::World;
 use super::*;
-use crate::action::Command;
+use crate::action::{Command, NewMember};
 use crate::stack::Stack;
 use crate::status::MemberState;
 
@@ -61,14 +61,105 @@ fn an_array_within_that_is_lost_is_told_of_by_its_own_id() {
     assert!(!world.events.contains(&ArrayEvent::ArrayFailed), "the other mirror serves");
 }
 
+/// A mirror of two arrays without redundancy.
+fn striped() -> World {
+    World::stack((1, 0, 2, 0), (0, 2, 2, 16))
+}
+
+fn new_member(world: &World, member: MemberId, readd: bool) -> Command {
+    Command::Add(Box::new(NewMember {
+        member,
+        device: format!("new{}", member.0),
+        device_sectors: DATA_OFFSET + MEMBER_SECTORS,
+        superblock: None,
+        bad_blocks: BadBlocks::default(),
+        readd,
+        device_uuid: [world.events.len() as u8; 16],
+    }))
+}
+
 #[test]
-fn no_command_takes_an_array_within_for_a_leaf() {
-    let mut world = mirrors();
-    for command in [Command::Fail, Command::Remove, Command::Replace] {
-        assert!(!world.begin_command(command(Stack::array(MemberId(0)))));
+fn an_array_within_is_failed_removed_and_added_as_a_member() {
+    for mut world in [mirrors(), striped()] {
+        let content = fill(&mut world);
+        let array = Stack::array(MemberId(0));
+        world.command(Command::Fail(array));
+        assert_eq!(failed(&world.events), [array]);
+        assert_eq!(world.array.status().degraded, 1);
+        let command = new_member(&world, array, false);
+        assert!(world.refused(command).ends_with("is a member already"));
+        world.write(0, &noise(1, 4096)).unwrap();
+        world.command(Command::Remove(array));
+        let command = new_member(&world, array, true);
+        assert!(world.refused(command).ends_with("what changed is not known"));
+        let command = new_member(&world, array, false);
+        world.command(command);
+        assert_eq!(world.array.status().degraded, 0, "{:?}", world.events);
+        assert_eq!(world.check(), 0);
+        // The other one is not needed any more.
+        world.command(Command::Fail(Stack::array(MemberId(1))));
+        assert!(world.read(8, 128).unwrap()[..] == content[4096..][..65536]);
+        assert!(world.read(0, 8).unwrap() == noise(1, 4096));
     }
-    assert_eq!(world.refusals, ["no such member"; 3]);
-    assert_eq!(world.array.status().degraded, 0);
+}
+
+#[test]
+fn a_leaf_that_its_array_needs_leads_to_the_array_around_it() {
+    let mut world = mirrors();
+    world.command(Command::Fail(Stack::leaf(0, MemberId(0))));
+    for (mut world, leaf) in [(world, 1), (striped(), 0)] {
+        let leaf = Stack::leaf(0, MemberId(leaf));
+        let reason = world.refused(Command::Fail(leaf));
+        assert!(reason.contains("cannot do without it, and the array goes on without"), "{reason}");
+        let advice = world.advice.last().unwrap();
+        assert!(advice.starts_with("fail that as a whole first"), "{advice}");
+        world.command(Command::Fail(Stack::array(MemberId(1))));
+        let reason = world.refused(Command::Fail(leaf));
+        assert!(reason.starts_with("the array would lose data without"), "{reason}");
+        assert!(!world.advice.last().unwrap().contains("backup"));
+    }
+}
+
+/// The device fails, or an administrator takes it off.
+#[test]
+fn an_array_without_redundancy_is_rebuilt_on_a_new_leaf() {
+    for dies in [true, false] {
+        let mut world = striped();
+        let mut content = fill(&mut world);
+        let (array, leaf) = (Stack::array(MemberId(0)), Stack::leaf(0, MemberId(1)));
+        if dies {
+            world.disks[1] = None;
+            let new = noise(3, 65536);
+            world.write(0, &new).unwrap();
+            content[..65536].copy_from_slice(&new);
+            assert_eq!(failed(&world.events), [array]);
+        } else {
+            world.command(Command::Fail(array));
+        }
+        world.command(Command::Fail(leaf));
+        let without = new_member(&world, Stack::leaf(0, MemberId(2)), false);
+        assert!(world.refused(without).contains("no member was removed"));
+        world.command(Command::Remove(leaf));
+        let status = world.array.status();
+        assert_eq!(status.children[0].degraded, 1, "dies: {dies}");
+        let command = new_member(&world, array, false);
+        assert_eq!(world.refused(command), "it has lost too many members of its own");
+
+        let member = world.array.free_member_within(array).unwrap();
+        assert_eq!((member, world.array.free_member()), (leaf, Some(leaf)));
+        world.disks[1] = Some(disk::Disk::filled(DATA_OFFSET + MEMBER_SECTORS, 0xee));
+        let command = new_member(&world, member, false);
+        world.command(command);
+        let status = world.array.status();
+        assert_eq!(status.degraded, 0, "dies: {dies}: {:?}", world.events);
+        assert_eq!(world.check(), 0);
+        // Who returns is told from who followed.
+        let events = [0, 1].map(|disk| world.superblock(disk).events);
+        assert!(events[0] == events[1] && events[0] > 1, "{events:?}");
+        assert_eq!(world.superblock(1).role(), Role::Active(1));
+        world.command(Command::Fail(Stack::array(MemberId(1))));
+        compare(&mut world, &content, "rebuilt");
+    }
 }
 
 #[test]

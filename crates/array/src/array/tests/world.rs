@@ -16,6 +16,8 @@ pub(super) enum Fate {
     Serve,
     Hold,
     Fail(IoError),
+    /// It is answered as if it were done.
+    Lose,
 }
 
 type Rule = Box<dyn FnMut(MemberId, IoOp) -> Fate>;
@@ -197,6 +199,7 @@ impl World {
                     let result = match (self.rule)(member, op) {
                         Fate::Serve => self.member_io(member, op),
                         Fate::Fail(error) => Err(error),
+                        Fate::Lose => Ok(Outcome::Done),
                         Fate::Hold => {
                             self.held.push((io, member, op));
                             continue;
@@ -299,7 +302,7 @@ impl World {
         self.next += 1;
         self.array.handle(self.now, Event::Command { id, command });
         let done = self.run();
-        assert_eq!(done, [(RequestId(id.0), Ok(()))]);
+        assert_eq!(done, [(RequestId(id.0), Ok(()))], "{:?}", self.refusals);
     }
 
     /// Writes with no time passing; whether it was answered.

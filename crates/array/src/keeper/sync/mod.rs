@@ -9,6 +9,7 @@ mod pace;
 mod ranges;
 mod units;
 mod unread;
+mod verify;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -43,6 +44,8 @@ enum Phase {
     Running,
     /// All units are done; waits for the update that makes that durable.
     Finishing(u64),
+    /// What was copied is read back, from this place on.
+    Verifying(u64),
     /// Members rebuilt have taken their roles over; waits for the update that says so.
     TakingOver(u64),
 }
@@ -118,12 +121,21 @@ impl Default for Sync {
 impl Sync {
     /// Everything below is done.
     fn low_water(&self) -> u64 {
+        if self.verifies() {
+            return self.cursor;
+        }
         self.units.keys().next().copied().unwrap_or(self.cursor).min(self.cursor)
+    }
+
+    /// Is it over but for what is read back?
+    const fn verifies(&self) -> bool {
+        matches!(self.phase, Phase::Verifying(_))
     }
 
     /// Where the first unit lies that such work is at.
     pub(super) fn first_at(&self, action: SyncAction) -> Option<u64> {
-        self.units.keys().next().copied().filter(|_| self.action == action)
+        let at = self.action == action && !self.verifies();
+        self.units.keys().next().copied().filter(|_| at)
     }
 
     /// How far the recovery of this member has been asked for, if it is one of those under way.
@@ -216,7 +228,8 @@ impl Keeper {
         match self.sync.phase {
             Phase::Idle => self.choose_sync(),
             Phase::Running => self.pump_sync(),
-            Phase::Finishing(ticket) if self.meta.is_done(ticket) => self.take_over(),
+            Phase::Finishing(ticket) if self.meta.is_done(ticket) => self.begin_to_verify(),
+            Phase::Verifying(next) => self.pump_verify(next),
             Phase::TakingOver(ticket) if self.meta.is_done(ticket) => self.taken_over(),
             Phase::Finishing(_) | Phase::TakingOver(_) => {}
         }
@@ -358,7 +371,8 @@ impl Keeper {
 
     /// Ends background work before its end: why.
     fn interrupt_sync(&mut self, reason: impl Into<Cow<'static, str>>) {
-        if self.sync.phase == Phase::Running && self.sync.interrupted.is_none() {
+        let running = self.sync.phase == Phase::Running || self.sync.verifies();
+        if running && self.sync.interrupted.is_none() {
             self.sync.interrupted = Some(reason.into());
         }
     }

@@ -46,6 +46,8 @@ pub enum Work {
     Rebuild(Vec<MemberId>),
     /// Copy what the member that is being copied holds of it.
     Copy,
+    /// Compare what this member was given of it with what the one that it replaces holds.
+    Verify(MemberId),
 }
 
 /// Sectors of the array that could not be read.
@@ -157,20 +159,25 @@ impl Keeper {
 
     /// The same of a pass over a member that is copied.
     fn issue_copy(&mut self, start: u64) -> bool {
-        let by_role = self.space.is_by_role();
-        let height =
-            if by_role { self.space.rows_left(start) } else { self.space.unit_left(start) };
-        let sectors = height.min(self.sync.end - start);
+        let role = self.copying.as_ref().map_or(0, Copying::role);
+        let (unit, sectors) = self.unit_of_role(role, start);
         self.sync.cursor = start + sectors;
-        let role = self.copying.as_ref().map(Copying::role);
-        let first = role.and_then(|role| self.space.of_row(role, start)).filter(|_| by_role);
-        let (first, room) = first.unwrap_or((start, sectors));
-        let unit = Unit { start: first, sectors: sectors.min(room) as u32 };
         let lacks = self.copy_lacks(unit.start, unit.end());
         if lacks {
             self.ask_for(start, unit, Work::Copy);
         }
         lacks
+    }
+
+    /// The unit that this place of a role is in, and how much of the role it takes.
+    pub(super) fn unit_of_role(&self, role: u16, start: u64) -> (Unit, u64) {
+        let by_role = self.space.is_by_role();
+        let height =
+            if by_role { self.space.rows_left(start) } else { self.space.unit_left(start) };
+        let sectors = height.min(self.sync.end - start);
+        let first = self.space.of_row(role, start).filter(|_| by_role);
+        let (first, room) = first.unwrap_or((start, sectors));
+        (Unit { start: first, sectors: sectors.min(room) as u32 }, sectors)
     }
 
     /// Holds the next unit back as the speed limits ask.
@@ -179,7 +186,7 @@ impl Keeper {
         self.sync.pace.charge(self.now, self.space.unit_sectors(), busy);
     }
 
-    fn ask_for(&mut self, place: u64, unit: Unit, work: Work) {
+    pub(super) fn ask_for(&mut self, place: u64, unit: Unit, work: Work) {
         *self.sync.units.entry(place).or_default() += 1;
         self.out.push_back(Ask::Work { place, unit, work });
     }
@@ -197,28 +204,29 @@ impl Keeper {
 
     /// A unit of background work, or a part of one, is over.
     pub fn work_done(&mut self, place: u64, unit: Unit, work: &Work, done: Done) {
-        match done {
-            Done::Well { equal } => {
+        match (work, done) {
+            (Work::Verify(id), done) => self.verified(*id, unit, &done),
+            (_, Done::Well { equal }) => {
                 self.note_in_line(unit, work, equal);
                 let copies = match work {
                     Work::Rebuild(targets) => targets.len() as u64,
                     Work::Copy => 1,
-                    Work::Compare(_) => 0,
+                    Work::Compare(_) | Work::Verify(_) => 0,
                 };
                 self.sync.copied_sectors += u64::from(unit.sectors) * copies;
                 if *work == Work::Copy {
                     self.note_copied(unit.start, unit.end());
                 }
             }
-            Done::Unread(lost) if self.work_goes_on() => {
+            (_, Done::Unread(lost)) if self.work_goes_on() => {
                 for Unread { array_sector, sectors, members } in lost {
                     self.sync.unread.add(array_sector, sectors, &members);
                 }
                 self.note_missed(place, unit, work);
             }
-            Done::Full if self.work_goes_on() => self.note_full(place),
+            (_, Done::Full) if self.work_goes_on() => self.note_full(place),
             // Nothing from here on is done.
-            Done::Unread(_) | Done::Full | Done::Failed => {
+            (_, Done::Unread(_) | Done::Full | Done::Failed) => {
                 self.sync.cursor = self.sync.cursor.min(place);
             }
         }
@@ -249,7 +257,7 @@ impl Keeper {
         let in_line = match work {
             Work::Compare(Fix::Repair) => true,
             Work::Compare(Fix::Nothing) => equal,
-            Work::Compare(Fix::Resync) | Work::Rebuild(_) | Work::Copy => false,
+            Work::Compare(Fix::Resync) | Work::Rebuild(_) | Work::Copy | Work::Verify(_) => false,
         };
         if in_line && let Some(left) = &mut self.sync.left {
             left.remove(unit.start, unit.end());
@@ -266,7 +274,7 @@ impl Keeper {
                 self.sync.missed.insert(unit.start, unit.end());
                 return;
             }
-            Work::Compare(_) => return,
+            Work::Compare(_) | Work::Verify(_) => return,
             Work::Copy => return self.note_not_copied(unit.start, unit.end()),
         };
         for id in targets.iter().copied() {

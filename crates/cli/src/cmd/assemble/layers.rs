@@ -187,8 +187,7 @@ fn with_members(mut config: Config, found: Vec<Found>) -> (Config, Vec<MemberFil
 
 /// How an inner array is called as a member.
 fn title(assembly: &Assembly) -> String {
-    let superblock = assembly.newest.as_ref();
-    superblock.map_or_else(String::new, |sb| format!("array {} ({})", sb.name(), sb.uuid_text()))
+    assembly.newest.as_ref().map_or_else(String::new, |sb| sb.title())
 }
 
 fn attached(assembly: &Assembly) -> impl Iterator<Item = &str> {

@@ -1,0 +1,77 @@
+//! A level without redundancy, within an array that goes on without it: its members may come and
+//! go, for all of it is written anew once it is whole. A new member takes the place of one that was
+//! removed, as large as that was, so that every place stays where it is.
+
+use super::Keeper;
+use super::command::{Answer, refuse};
+use super::members::{Member, State};
+use crate::MemberId;
+use crate::action::NewMember;
+use crate::assemble::{MemberConfig, Standing};
+use crate::format::{BadBlocks, Superblock};
+use crate::refusal::Refusal;
+
+impl Keeper {
+    /// Does the array that this one is a member of go on without it?
+    pub const fn set_dispensable(&mut self, dispensable: bool) {
+        self.dispensable = dispensable;
+    }
+
+    /// May members come and go although nothing makes up for them?
+    pub(super) fn is_remade(&self) -> bool {
+        self.dispensable && !self.read_only && !self.is_redundant()
+    }
+
+    /// A member goes: what its superblock says of its role and place is for the one that follows.
+    pub(super) fn note_vacancy(&mut self, id: MemberId) {
+        if self.is_remade()
+            && let Some(member) = self.members.get(id)
+            && let State::Faulty { role: Some(role) } = member.state
+        {
+            self.vacant.insert(role, member.superblock.clone());
+        }
+    }
+
+    /// A device takes the place of a member that was removed. The array serves again once it lacks
+    /// none, and from then on the superblocks of all tell it from the one before.
+    pub(super) fn put_in(&mut self, new: &NewMember) -> Answer {
+        self.is_new(new)?;
+        let Some((&role, old)) = self.vacant.first_key_value() else {
+            let next = "fail and remove the member that it is to replace";
+            return refuse(format!("no member was removed that {} could follow", new.device), next);
+        };
+        let superblock = following(old, new)?;
+        self.vacant.remove(&role);
+        let mut member = Member::new(MemberConfig {
+            device: new.device.clone(),
+            device_sectors: new.device_sectors,
+            superblock,
+            bad_blocks: BadBlocks::default(),
+            standing: Standing::InSync { role },
+        });
+        member.arriving = true;
+        self.members.attach(new.member, member);
+        self.failed = !self.enough_without(&[]);
+        self.wish_superblock(false);
+        Ok(())
+    }
+}
+
+/// The superblock of a device that takes the place of another.
+fn following(old: &Superblock, new: &NewMember) -> Result<Superblock, Refusal> {
+    let data_end = old.data_offset + old.data_size;
+    let location = old.version.location(new.device_sectors);
+    let fits =
+        |at: &u64| data_end <= new.device_sectors && !(old.data_offset..data_end).contains(at);
+    let Some(super_offset) = location.filter(fits) else {
+        let reason = format!("{} is too small: {} sectors", new.device, new.device_sectors);
+        return Err(Refusal::new(reason, "use a device at least as large as the one before"));
+    };
+    Ok(Superblock {
+        super_offset,
+        device_uuid: new.device_uuid,
+        devflags: 0,
+        corrected_reads: 0,
+        ..old.clone()
+    })
+}
