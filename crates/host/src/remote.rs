@@ -38,19 +38,30 @@ const NO_EPOCH: u32 = 0;
 pub struct RemoteError {
     /// What stands against it; continues a sentence that begins with the node's name.
     pub why: Refusal,
-    /// Somebody else has what was asked for, and may give it back.
-    pub busy: bool,
+    /// What an array whose member this is can make of it.
+    pub kind: RemoteErrorKind,
+}
+
+/// See [`RemoteError`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RemoteErrorKind {
     /// There is no node that would answer.
-    pub unreachable: bool,
+    Unreachable,
+    /// The node answers, and cannot do it: it has no such volume, or cannot read it.
+    Refused,
+    /// Somebody else has what was asked for, and may give it back.
+    Busy,
+    /// It says nothing of the node's volume: a fault of this machine, or of how they talk.
+    Other,
 }
 
 impl RemoteError {
     fn new(reason: impl Into<String>, next: impl Into<Next>) -> Self {
-        Self { why: Refusal::new(reason, next), busy: false, unreachable: false }
+        Self { why: Refusal::new(reason, next), kind: RemoteErrorKind::Other }
     }
 
     fn unreachable(reason: impl Into<String>, next: impl Into<Next>) -> Self {
-        Self { unreachable: true, ..Self::new(reason, next) }
+        Self { kind: RemoteErrorKind::Unreachable, ..Self::new(reason, next) }
     }
 
     fn of_system(error: &io::Error, patience: Duration) -> Self {
@@ -361,7 +372,8 @@ impl Remote {
         match self.exchange(make)? {
             Message::Refused { busy, reason, advice, .. } => {
                 let next = Next::from(advice).or("see the log of the node");
-                Err(RemoteError { busy, ..RemoteError::new(reason, next) })
+                let kind = if busy { RemoteErrorKind::Busy } else { RemoteErrorKind::Refused };
+                Err(RemoteError { kind, ..RemoteError::new(reason, next) })
             }
             message => Ok(message),
         }

@@ -86,6 +86,8 @@ pub enum Assembled {
         network: Network,
         /// How it goes on after too many nodes were away; without, requests fail then.
         again: Option<Again>,
+        /// Lines for the log about members that it starts without.
+        missing: Vec<String>,
     },
 }
 
@@ -135,6 +137,8 @@ struct Machinery {
     arena: Arena,
     /// For an array over nodes.
     nodes: Option<Nodes>,
+    /// Lines about members that it starts without.
+    missing: Vec<String>,
 }
 
 impl Machinery {
@@ -142,8 +146,8 @@ impl Machinery {
         let (outer, inner) = match array {
             Assembled::Array { config, members } => return Self::of_devices(config, members),
             Assembled::Nested { outer, inner } => (outer, inner),
-            Assembled::Cluster { config, network, again } => {
-                return Self::of_nodes(config, network, again);
+            Assembled::Cluster { config, network, again, missing } => {
+                return Ok(Self { missing, ..Self::of_nodes(config, network, again)? });
             }
         };
         let configs = inner.iter().map(|(config, _)| config).chain([&outer]);
@@ -161,7 +165,7 @@ impl Machinery {
         let outer = start(outer, &mut scratch)?;
         let machine = Stack::new(outer, arrays)
             .map_err(|reason| Refusal::new(reason, "use fewer, larger arrays"))?;
-        Ok(Self { machine: Box::new(machine), members, arena, nodes: None })
+        Ok(Self { machine: Box::new(machine), members, arena, nodes: None, missing: Vec::new() })
     }
 
     fn of_nodes(
@@ -190,7 +194,7 @@ impl Machinery {
                 Box::new(client)
             }
         };
-        Ok(Self { machine, members: Vec::new(), arena, nodes })
+        Ok(Self { machine, members: Vec::new(), arena, nodes, missing: Vec::new() })
     }
 
     fn of_devices(config: Config, members: Vec<MemberFile>) -> Result<Self, Refusal> {
@@ -200,7 +204,7 @@ impl Machinery {
         let ids = config.member_ids().collect::<Vec<_>>();
         let machine = start(config, &mut arena.scratch())?;
         let members = ids.into_iter().zip(members).collect();
-        Ok(Self { machine: Box::new(machine), members, arena, nodes: None })
+        Ok(Self { machine: Box::new(machine), members, arena, nodes: None, missing: Vec::new() })
     }
 }
 
@@ -270,7 +274,13 @@ fn serve_machine(
         None => Ok(Vec::new()),
     });
     let started = connected.and_then(|lost| {
-        let logged = ready(&lost).and_then(|()| log_events(name, events, &running.door));
+        let logged = ready(&lost).and_then(|()| {
+            // Whoever started it has heard of them; the log is another place since it is ready.
+            for line in array.missing.iter().chain(&lost) {
+                tracing::warn!(array = name, "{line}");
+            }
+            log_events(name, events, &running.door)
+        });
         logged.map_err(|error| system(error).into())
     });
     // Who starts it is told why it did not.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use braid_array::Refusal;
 use braid_host::fabric::Network;
-use braid_host::remote::{self, NodeSurvey, Remote, RemoteError};
+use braid_host::remote::{self, NodeSurvey, Remote, RemoteError, RemoteErrorKind};
 use serde_json::{Value, json};
 
 use super::nodes::{failed, network};
@@ -163,7 +163,8 @@ fn as_json(seen: &Seen) -> Value {
     let (survey, contents) = match &seen.found {
         Ok(found) => found,
         Err(error) => {
-            let state = if error.unreachable { "silent" } else { "refused" };
+            let state =
+                if error.kind == RemoteErrorKind::Unreachable { "silent" } else { "refused" };
             let why = error.why.reason.clone();
             return json!({ "address": seen.address, "state": state, "reason": why });
         }

@@ -16,7 +16,7 @@ use braid_cluster::pipeline::Params;
 use braid_cluster::{ClientConfig, ClientMember, Planner};
 use braid_host::daemon::Daemon;
 use braid_host::fabric::Network;
-use braid_host::remote::{self, Remote, RemoteError};
+use braid_host::remote::{self, Remote, RemoteError, RemoteErrorKind};
 use braid_host::serve::{Again, Assembled, ExportSpec, Judge};
 use uuid::Uuid;
 
@@ -25,7 +25,7 @@ use crate::args::{AssembleArgs, NetworkArgs, NodeArg, WriteSchedule};
 use crate::cmd::families::{Unclear, title};
 use crate::cmd::found::is_called;
 use crate::cmd::launch::{self, launch};
-use crate::cmd::nodes::{failed, network, options as network_options, same_node};
+use crate::cmd::nodes::{Missing, failed, network, options as network_options, same_node};
 use crate::failure::Failure;
 use crate::invocation::next_step;
 use crate::output;
@@ -60,19 +60,21 @@ pub(super) fn run(
             let object = node.map_or_else(|| object.clone(), NodeArg::to_string);
             Failure::refused("assemble", object, reason, called.named(next))
         })?;
-        let Judged { assembly, unreachable } = judged;
+        let Judged { assembly, missing } = judged;
         let name = called.run_name(assembly.newest.as_deref(), &object)?;
-        for (node, why) in &unreachable {
-            output::warning(&format!("assemble {name}: {node} is missing: it {why}"));
-        }
-        let absent = unreachable.into_iter().map(|(node, _)| node).collect();
-        warn(&name, &plan, &assembly.verdicts);
+        let not_in: Vec<String> = missing
+            .iter()
+            .map(Missing::to_string)
+            .chain(not_taken(&plan, &assembly.verdicts))
+            .collect();
+        not_in.iter().for_each(|line| output::warning(&format!("assemble {name}: {line}")));
+        let absent = missing.into_iter().map(|one| one.node).collect();
         let how = How { schedule: args.schedule.unwrap_or(WriteSchedule::Mix), timeout, network };
         let config = config_of(&name, (plan, absent), &how, args.force)?;
         let config = ClientConfig { witnesses: args.witness.clone(), ..config };
         let fail_timeout = Duration::from_secs(args.fail_timeout);
         let again = Some(Again { judge: judge_again(name.clone(), &config, how), fail_timeout });
-        let array = Assembled::Cluster { config, network, again };
+        let array = Assembled::Cluster { config, network, again, missing: not_in };
         launch::serve("assemble", run_dir, name, array, exports, daemon)
     })
 }
@@ -92,7 +94,7 @@ pub(in crate::cmd) fn open_nodes(
         Ok(plan) if plan.degraded() == usize::from(missing) => {
             let how = How { schedule, timeout, network };
             let config = config_of(&object, (plan.clone(), Vec::new()), &how, missing > 0)?;
-            Ok(Assembled::Cluster { config, network, again: None })
+            Ok(Assembled::Cluster { config, network, again: None, missing: Vec::new() })
         }
         Ok(plan) => {
             let reason = format!("{} members are missing, not {missing}", plan.degraded());
@@ -151,7 +153,7 @@ fn probe_free(
             true => {
                 let next = "stop that array first, or take it over with --take-over";
                 let why = Refusal::new("is in use by another client", next);
-                return Err(RemoteError { why, busy: true, unreachable: false });
+                return Err(RemoteError { why, kind: RemoteErrorKind::Busy });
             }
         }
     }
@@ -164,25 +166,22 @@ fn on_the_node_of(other: &NodeArg) -> String {
 /// What was found of an array.
 struct Judged {
     assembly: Assembly,
-    /// Members whose nodes cannot be reached, and why.
-    unreachable: Vec<(NodeArg, Refusal)>,
+    /// Members of which nothing is known, and why.
+    missing: Vec<Missing>,
 }
 
 impl Judged {
-    /// How it starts, if it does; why not may be a node that cannot be reached.
+    /// How it starts, if it does; why not may be a member that is missing.
     fn start(&self) -> Result<&Startable, (Option<&NodeArg>, Refusal)> {
-        match (&self.assembly.start, self.unreachable.first()) {
+        match (&self.assembly.start, self.missing.first()) {
             (Start::Ready(plan), _) => Ok(plan),
             (Start::Refused(why), None) => Err((None, why.clone())),
-            (Start::Refused(why), Some((node, unreachable))) => {
-                let reason = format!("{}, and without it {}", unreachable.reason, why.reason);
-                let reason = if self.assembly.newest.is_some() {
-                    reason
-                } else {
-                    unreachable.reason.clone()
-                };
-                Err((Some(node), Refusal { reason, next: unreachable.next.clone() }))
+            (Start::Refused(why), Some(first)) if self.assembly.newest.is_some() => {
+                let Refusal { reason, next } = first.why();
+                let reason = format!("{reason}, and without it {}", why.reason);
+                Err((Some(&first.node), Refusal { reason, next }))
             }
+            (Start::Refused(_), Some(first)) => Err((Some(&first.node), first.error.why.clone())),
         }
     }
 }
@@ -203,11 +202,11 @@ pub(in crate::cmd) fn ask_all<T: Send>(
     })
 }
 
-/// What reachable nodes answered. Those that cannot be reached are taken out of `volumes`.
-fn reachable<T>(
+/// What is known of volumes. Those of which it is nothing are taken out of `volumes`.
+fn known<T>(
     volumes: &mut Vec<NodeArg>,
     answers: Vec<Result<T, RemoteError>>,
-    unreachable: &mut Vec<(NodeArg, Refusal)>,
+    missing: &mut Vec<Missing>,
 ) -> Result<Vec<T>, Failure> {
     let mut found = Vec::new();
     for (node, answer) in std::mem::take(volumes).into_iter().zip(answers) {
@@ -216,8 +215,10 @@ fn reachable<T>(
                 found.push(answer);
                 volumes.push(node);
             }
-            Err(error) if error.unreachable => unreachable.push((node, error.why)),
-            Err(error) => return Err(failed("assemble", &node, &error)),
+            Err(error) => {
+                let without = Missing::new(&node, error);
+                missing.push(without.map_err(|error| failed("assemble", &node, &error))?);
+            }
         }
     }
     Ok(found)
@@ -233,10 +234,10 @@ fn judge(
     (take_over, timeout): (bool, Duration),
 ) -> Result<Judged, Failure> {
     let connect = |node: &NodeArg| Remote::connect_within(&node.address, network, timeout);
-    let (mut volumes, mut unreachable) = (volumes.to_vec(), Vec::new());
+    let (mut volumes, mut missing) = (volumes.to_vec(), Vec::new());
     // On connections of their own, all at once.
     let look = ask_all(&volumes, |node| probe(&mut connect(node)?, node));
-    let mut looked_at = reachable(&mut volumes, look, &mut unreachable)?;
+    let mut looked_at = known(&mut volumes, look, &mut missing)?;
     if let Some(name) = name {
         for (index, verdict) in others(name, &looked_at)?.into_iter().rev() {
             let node = volumes.remove(index);
@@ -264,14 +265,14 @@ fn judge(
         Ok((remote, candidate))
     };
     let found = volumes.iter().map(hold).collect();
-    let found = reachable(&mut volumes, found, &mut unreachable)?;
+    let found = known(&mut volumes, found, &mut missing)?;
     let (remotes, candidates): (Vec<Remote>, Vec<Candidate>) = found.into_iter().unzip();
     if let Some((index, other)) = same_node(&remotes) {
         let reason = on_the_node_of(&volumes[other]);
         return Err(Failure::refused("assemble", &volumes[index], reason, MOVE));
     }
     let assembly = decide(&candidates, options);
-    Ok(Judged { assembly, unreachable })
+    Ok(Judged { assembly, missing })
 }
 
 /// The volumes that belong to arrays of other names: by index, and whose they are.
@@ -303,20 +304,21 @@ fn others(name: &str, candidates: &[Candidate]) -> Result<Vec<(usize, Verdict)>,
     Ok(superblocks().enumerate().filter_map(other).collect())
 }
 
-fn warn(name: &str, plan: &Startable, verdicts: &[(String, Verdict)]) {
+/// What is to be said of members that are there and not in.
+fn not_taken(plan: &Startable, verdicts: &[(String, Verdict)]) -> Vec<String> {
     let taken = plan.members.iter().flatten();
     let taken: Vec<String> = taken.map(|m| member_name(&m.address, &m.volume)).collect();
-    for (member, verdict) in verdicts.iter().filter(|(_, verdict)| !verdict.attached()) {
+    let out = verdicts.iter().filter(|(_, verdict)| !verdict.attached());
+    let line = |(member, verdict): &(String, Verdict)| {
         let fate = match taken.contains(member) {
             true => "is given what it missed",
             false => "is left out",
         };
-        output::warning(&format!("assemble {name}: {member} {fate}: {verdict}"));
-    }
-    if plan.degraded() > 0 {
-        // Whether it starts without is for the nodes to say.
-        output::warning(&format!("assemble {name}: {}", missing(plan)));
-    }
+        format!("{member} {fate}: {verdict}")
+    };
+    // Whether it starts without is for the nodes to say.
+    let missing = Some(missing(plan)).filter(|_| plan.degraded() > 0);
+    out.map(line).chain(missing).collect()
 }
 
 fn explain_nodes(
@@ -436,7 +438,7 @@ fn judge_again(name: String, config: &ClientConfig, how: How) -> Judge {
         let judged = judge(&volumes, None, options, how.network, (false, how.timeout));
         let judged = judged.map_err(Failure::into_refusal)?;
         let plan = judged.start().cloned().map_err(|(_, why)| why)?;
-        let absent = judged.unreachable.into_iter().map(|(node, _)| node).collect();
+        let absent = judged.missing.into_iter().map(|one| one.node).collect();
         let config = config_of(&name, (plan, absent), &how, false);
         let config = config.map_err(Failure::into_refusal)?;
         let same = Params { session: shape.session, epoch: shape.epoch, ..config.params } == shape;

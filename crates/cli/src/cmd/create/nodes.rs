@@ -10,7 +10,7 @@ use braid_cluster::Family;
 use braid_cluster::create::{Blueprint, CreateError, NewArray};
 use braid_cluster::wire::valid_volume_name;
 use braid_host::fabric::Network;
-use braid_host::remote::{self, MAX_META_BYTES, Remote, RemoteError};
+use braid_host::remote::{self, MAX_META_BYTES, Remote, RemoteError, RemoteErrorKind};
 use uuid::Uuid;
 
 use super::votes;
@@ -224,7 +224,7 @@ fn make(
     {
         let next = "use another node";
         let why = Refusal::new(on_the_node_of(&places[other].node), next);
-        result = Err(RemoteError { why, busy: false, unreachable: false });
+        result = Err(RemoteError { why, kind: RemoteErrorKind::Other });
         culprit = places[index].node.to_string();
     }
     if result.is_ok()
