@@ -43,8 +43,9 @@ pub trait Finder: Debug + Send {
     /// Begins to look at all members that the array has, once all connections of the last client
     /// are given up.
     fn look(&mut self, places: Vec<VolumeAddress>);
-    /// What was found to start the array from, if by now enough was.
-    fn found(&mut self) -> Option<ClientConfig>;
+    /// What was found to start the array from, or what stands against that; `None` as long as there
+    /// is nothing new.
+    fn found(&mut self) -> Option<Result<ClientConfig, Refusal>>;
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +69,8 @@ struct Away {
     over: bool,
     /// How the array stood when it began: who is away, and who was there.
     seen: Status,
+    /// What stood against it when it was last to go on, as the log has it.
+    why: Option<Refusal>,
 }
 
 /// See the module.
@@ -83,7 +86,7 @@ pub struct Lasting {
     away: Option<Away>,
     /// Before it serves for the first time: how many clients may begin anew, and until when.
     anew: (u32, Instant),
-    /// What the client said that is followed by another one before anything was served.
+    /// What the client said before it served: nobody hears it of one that never does.
     unsaid: Vec<ArrayEvent>,
     /// What the client has taken.
     taken: BTreeMap<RequestId, Taken>,
@@ -159,12 +162,13 @@ impl Lasting {
                 self.commands.retain(|command| *command != id);
                 Some(action)
             }
-            Action::Notify(event) if self.begins_anew() => {
+            // It was said when they went away.
+            Action::Notify(ArrayEvent::ArrayFailed) if self.away.is_some() => None,
+            Action::Notify(ArrayEvent::TakenOver) => Some(action),
+            Action::Notify(event) if self.begins_anew() || self.starts_again() => {
                 self.unsaid.push(event);
                 None
             }
-            // It was said when they went away.
-            Action::Notify(ArrayEvent::ArrayFailed) if self.away.is_some() => None,
             _ => Some(action),
         }
     }
@@ -202,8 +206,9 @@ impl Lasting {
         match self.state {
             State::Serving if self.client.has_too_few() => {
                 let until = self.now.plus_millis(self.fail_timeout_ms);
-                self.away = Some(Away { until, over: false, seen: self.client.status() });
-                self.let_go();
+                let (over, seen, why) = (false, self.client.status(), None);
+                self.away = Some(Away { until, over, seen, why });
+                self.end_client();
             }
             State::First if self.begins_anew() => {
                 self.anew = (self.anew.0 - 1, self.now.plus_millis(self.fail_timeout_ms));
@@ -222,11 +227,12 @@ impl Lasting {
                 self.finder.look(self.client.places());
                 self.state = State::Looking(self.now.plus_millis(LOOK_MS));
             }
-            State::Starting if self.client.has_too_few() => self.let_go(),
+            State::Starting if self.client.has_too_few() => self.end_client(),
             State::Starting if self.client.is_set_up() => {
                 self.owes_error |= !self.client.has_kept_all() && self.answered > self.durable;
                 self.state = State::Serving;
                 self.away = None;
+                self.say_unsaid();
             }
             State::Ending | State::Looking(_) | State::Starting => return false,
         }
@@ -236,6 +242,19 @@ impl Lasting {
     /// Another client had changed the members before this one was granted the array.
     const fn begins_anew(&self) -> bool {
         self.client.is_outdated() && (self.away.is_some() || self.anew.0 > 0)
+    }
+
+    /// Nobody knows yet whether this client goes on where the last one ended.
+    fn starts_again(&self) -> bool {
+        self.away.is_some() && (!self.client.is_set_up() || self.client.has_too_few())
+    }
+
+    /// The client cannot go on; what stands against it may be more than that nodes are away.
+    fn end_client(&mut self) {
+        if let Some(why) = self.client.refused().cloned() {
+            self.waits(why);
+        }
+        self.let_go();
     }
 
     fn let_go(&mut self) {
@@ -252,15 +271,32 @@ impl Lasting {
         if matches!(self.state, State::Looking(_)) && self.away.is_none() && self.anew.1 <= self.now
         {
             // Whoever waits for the array hears what stood against it.
-            let unsaid = std::mem::take(&mut self.unsaid).into_iter().map(Action::Notify);
-            self.actions.extend(unsaid);
+            self.say_unsaid();
             (self.state, self.anew.0) = (State::First, 0);
         }
         if matches!(self.state, State::Looking(at) if at <= self.now) {
             self.state = State::Looking(self.now.plus_millis(LOOK_MS));
-            if let Some(config) = self.finder.found() {
-                self.start(config);
+            match self.finder.found() {
+                Some(Ok(config)) => self.start(config),
+                Some(Err(why)) => self.waits(why),
+                None => {}
             }
+        }
+    }
+
+    fn say_unsaid(&mut self) {
+        let unsaid = std::mem::take(&mut self.unsaid).into_iter().map(Action::Notify);
+        self.actions.extend(unsaid);
+    }
+
+    /// This stands against it that the array goes on. That is said when it is something new.
+    fn waits(&mut self, why: Refusal) {
+        let Some(away) = &mut self.away else { return };
+        if away.why.as_ref() != Some(&why) {
+            away.why = Some(why.clone());
+            let Refusal { reason, next } = why;
+            let waits = ArrayEvent::Waits { reason: reason.into(), next };
+            self.actions.push_back(Action::Notify(waits));
         }
     }
 
@@ -392,6 +428,7 @@ impl BlockMachine for Lasting {
         let waiting = Waiting {
             requests: self.held.len() as u64,
             fail_in_ms: (!away.over).then_some(left_ms),
+            why: away.why.clone(),
         };
         Status { waiting: Some(waiting), ..away.seen.clone() }
     }

@@ -13,6 +13,7 @@ use braid_array::fabric::FabricEvent;
 use braid_array::format::{Bitmap, BitmapError, Superblock, SuperblockError, Version};
 use braid_array::refusal::{Next, Refusal};
 use braid_cluster::assemble::{Candidate, SUPERBLOCK_SECTOR};
+use braid_cluster::client::Voter;
 use braid_cluster::view::View;
 use braid_cluster::wire::{Message, VolumeInfo};
 
@@ -278,6 +279,19 @@ impl Remote {
         }
     }
 
+    /// What the node would grant of an array, to whoever asks for that; nothing changes.
+    ///
+    /// # Errors
+    /// [`RemoteError`].
+    pub fn vote(&mut self, array: [u8; 16]) -> Result<Voter, RemoteError> {
+        match self.ask(|tag| Message::ReadVote { tag, array })? {
+            Message::VoteIs { granted, view, incarnation, node, .. } => {
+                Ok(Voter { granted, view, incarnation, node })
+            }
+            _ => Err(out_of_turn()),
+        }
+    }
+
     /// Has the node note how an array stands that it has granted.
     ///
     /// # Errors
@@ -415,6 +429,7 @@ impl Remote {
             | Message::NodeInfo { tag, .. }
             | Message::Ok { tag }
             | Message::Granted { tag, .. }
+            | Message::VoteIs { tag, .. }
             | Message::Outvoted { tag, .. }
             | Message::Refused { tag, .. }
                 if *tag == self.tag =>

@@ -274,13 +274,8 @@ fn serve_machine(
         None => Ok(Vec::new()),
     });
     let started = connected.and_then(|lost| {
-        let logged = ready(&lost).and_then(|()| {
-            // Whoever started it has heard of them; the log is another place since it is ready.
-            for line in array.missing.iter().chain(&lost) {
-                tracing::warn!(array = name, "{line}");
-            }
-            log_events(name, events, &running.door)
-        });
+        let missing = [&array.missing[..], &lost].concat();
+        let logged = ready(&lost).and_then(|()| log_events(name, &missing, events, &running.door));
         logged.map_err(|error| system(error).into())
     });
     // Who starts it is told why it did not.
@@ -349,9 +344,16 @@ fn report_events(
     (news, events)
 }
 
-/// Writes the log from now on, and what was reported before.
-fn log_events(name: &str, events: Receiver<ArrayEvent>, door: &Door) -> io::Result<()> {
+/// Writes the log from now on, and what was reported before. Of those who are missing whoever
+/// started it has heard already.
+fn log_events(
+    name: &str,
+    missing: &[String],
+    events: Receiver<ArrayEvent>,
+    door: &Door,
+) -> io::Result<()> {
     tracing::info!(array = name, "is served");
+    missing.iter().for_each(|line| tracing::warn!(array = name, "{line}"));
     let (name, door) = (name.to_owned(), door.clone());
     let write = move || report::log(&name, &events, &door);
     thread::Builder::new().name("log".into()).spawn(write).map(drop)

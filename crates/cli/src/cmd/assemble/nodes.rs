@@ -1,6 +1,7 @@
 //! `braid assemble` with members on nodes.
 
 use std::collections::BTreeSet;
+use std::fmt::Display;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -11,8 +12,9 @@ use braid_cluster::VolumeAddress;
 use braid_cluster::assemble::{
     Assembly, Candidate, Options, Start, Startable, decide, member_name,
 };
-use braid_cluster::client::{NODE_TIMEOUT_MS, SPARE_PATIENCE_MS};
+use braid_cluster::client::{NODE_TIMEOUT_MS, SPARE_PATIENCE_MS, Voter, foretell, witnesses_of};
 use braid_cluster::pipeline::Params;
+use braid_cluster::view::View;
 use braid_cluster::{ClientConfig, ClientMember, Planner};
 use braid_host::daemon::Daemon;
 use braid_host::fabric::Network;
@@ -21,7 +23,7 @@ use braid_host::serve::{Again, Assembled, ExportSpec, Judge};
 use uuid::Uuid;
 
 use super::{Called, explain};
-use crate::args::{AssembleArgs, NetworkArgs, NodeArg, WriteSchedule};
+use crate::args::{AssembleArgs, NodeArg, WriteSchedule};
 use crate::cmd::families::{Unclear, title};
 use crate::cmd::found::is_called;
 use crate::cmd::launch::{self, launch};
@@ -29,7 +31,7 @@ use crate::cmd::nodes::{Missing, failed, network, options as network_options, sa
 use crate::failure::Failure;
 use crate::invocation::next_step;
 use crate::output;
-use crate::output::explained::{Explained, Explanation, Prospect};
+use crate::output::explained::{Explained, Explanation, Judged as Verdicted, Prospect};
 
 /// How long a volume that is in use may take to become free, for all together.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -50,7 +52,7 @@ pub(super) fn run(
     let options = Options { force: args.force, read_only: args.readonly, unclean: true };
     let timeout = Duration::from_secs(args.node_timeout);
     if args.explain {
-        return explain_nodes(called, &volumes, options, (&args.network, timeout), args.json);
+        return explain_nodes(called, &volumes, options, args);
     }
     let object = called.name.clone().unwrap_or_else(|| volumes[0].to_string());
     launch("assemble", &object, args.foreground, daemon, |daemon| {
@@ -151,15 +153,18 @@ fn probe_free(
             false => return Ok((remote, found)),
             true if Instant::now() < until => std::thread::sleep(RETRY),
             true => {
-                let next = "stop that array first, or take it over with --take-over";
-                let why = Refusal::new("is in use by another client", next);
-                return Err(RemoteError { why, kind: RemoteErrorKind::Busy });
+                return Err(RemoteError { why: in_use(), kind: RemoteErrorKind::Busy });
             }
         }
     }
 }
 
-fn on_the_node_of(other: &NodeArg) -> String {
+fn in_use() -> Refusal {
+    let next = "stop that array first, or take it over with --take-over";
+    Refusal::new("is in use by another client", next)
+}
+
+fn on_the_node_of(other: impl Display) -> String {
     format!("is on the same node as {other}")
 }
 
@@ -321,65 +326,109 @@ fn not_taken(plan: &Startable, verdicts: &[(String, Verdict)]) -> Vec<String> {
     out.map(line).chain(missing).collect()
 }
 
+/// A volume that is looked at, and what the voter there says of its array.
+struct Looked {
+    candidate: Candidate,
+    voter: Voter,
+    used: bool,
+}
+
+/// On one connection; a volume without a superblock belongs to no array.
+fn look(node: &NodeArg, network: Network, timeout: Duration) -> Result<Looked, RemoteError> {
+    let mut remote = Remote::connect_within(&node.address, network, timeout)?;
+    let candidate = probe(&mut remote, node)?;
+    let voter = match &candidate.superblock {
+        Ok(superblock) => remote.vote(superblock.set_uuid)?,
+        Err(_) => {
+            let node = remote.node().unwrap_or_default();
+            Voter { granted: 0, view: View::default(), incarnation: 0, node }
+        }
+    };
+    Ok(Looked { candidate, voter, used: remote.used() })
+}
+
 fn explain_nodes(
     called: &Called,
     volumes: &[NodeArg],
     options: Options,
-    (typed, timeout): (&NetworkArgs, Duration),
-    as_json: bool,
+    args: &AssembleArgs,
 ) -> Result<(), Failure> {
-    let network = network("assemble", typed)?;
-    let (mut candidates, mut unreachable) = (Vec::new(), Vec::new());
-    let mut nodes: Vec<(u64, &NodeArg)> = Vec::new();
-    for node in volumes {
-        let connected = Remote::connect_within(&node.address, network, timeout);
-        let found = connected.and_then(|mut remote| {
-            let candidate = probe(&mut remote, node)?;
-            Ok((candidate, remote.node().unwrap_or_default()))
-        });
-        let found = found.map_err(|error| error.why.reason).and_then(|(candidate, id)| match nodes
-            .iter()
-            .find(|(other, _)| *other == id)
-        {
-            Some((_, other)) => Err(on_the_node_of(other)),
-            None => Ok((candidate, id)),
+    let network = network("assemble", &args.network)?;
+    let timeout = Duration::from_secs(args.node_timeout);
+    let (mut looked, mut out): (Vec<Looked>, Vec<Verdicted>) = (Vec::new(), Vec::new());
+    for (node, found) in volumes.iter().zip(ask_all(volumes, |node| look(node, network, timeout))) {
+        let same = |found: &Looked| looked.iter().find(|one| one.voter.node == found.voter.node);
+        let found = found.map_err(|error| error.why.reason).and_then(|found| match same(&found) {
+            Some(other) => Err(on_the_node_of(other.candidate.name())),
+            None => Ok(found),
         });
         match found {
-            Ok((candidate, id)) => {
-                candidates.push(candidate);
-                nodes.push((id, node));
-            }
-            Err(reason) => unreachable.push((node.to_string(), Verdict::Unreadable { reason })),
+            Ok(found) => looked.push(found),
+            Err(reason) => out.push((node.to_string(), Verdict::Unreadable { reason })),
         }
     }
-    let mut left_out = Vec::new();
+    let candidates: Vec<Candidate> = looked.iter().map(|one| one.candidate.clone()).collect();
     if let Some(name) = called.wanted() {
         for (index, verdict) in others(name, &candidates)?.into_iter().rev() {
-            left_out.push((candidates.remove(index).name(), verdict));
+            out.insert(0, (looked.remove(index).candidate.name(), verdict));
         }
     }
+    let candidates: Vec<Candidate> = looked.iter().map(|one| one.candidate.clone()).collect();
     let assembly = decide(&candidates, options);
     let mut verdicts = assembly.verdicts.clone();
-    verdicts.extend(left_out.into_iter().rev().chain(unreachable));
-    let (prospect, next) = match &assembly.start {
-        Start::Refused(Refusal { reason, next }) => {
-            let next = next_step(&called.named(next.clone()));
-            (Prospect::Refused { reason: reason.clone() }, next)
-        }
-        Start::Ready(plan) => {
-            let Options { force, read_only, .. } = options;
-            let attached = verdicts.iter().filter(|(_, verdict)| verdict.attached());
-            let attached = attached.map(|(member, _)| member.as_str()).collect();
-            let options = local::Options { force, read_only, run: false };
-            let next = next_step(&called.invocation(options, attached).into());
-            let next = format!("{next}{}", network_options(typed));
-            (Prospect::Ready { condition: condition(plan) }, next)
+    verdicts.extend(out);
+    let attached = verdicts.iter().filter(|(_, verdict)| verdict.attached());
+    let attached: Vec<&str> = attached.map(|(member, _)| member.as_str()).collect();
+    let command = |force| {
+        let options = local::Options { force, read_only: options.read_only, run: false };
+        let next = next_step(&called.invocation(options, attached.clone()).into());
+        format!("{next}{}", network_options(&args.network))
+    };
+    let starts = |force| match &assembly.start {
+        Start::Refused(why) => Err(why.clone()),
+        Start::Ready(_) if looked.iter().any(|one| one.used) => Err(in_use()),
+        Start::Ready(plan) => foretell_start(plan, &looked, args, force).map(|()| plan),
+    };
+    let (prospect, next) = match starts(options.force) {
+        Ok(plan) => (Prospect::Ready { condition: condition(plan) }, command(options.force)),
+        Err(Refusal { reason, next }) => {
+            let next = next_step(&called.named(next));
+            let by_force = matches!(assembly.start, Start::Ready(_)) && starts(true).is_ok();
+            let next = if by_force { format!("{next}: {}", command(true)) } else { next };
+            (Prospect::Refused { reason }, next)
         }
     };
     let superblock = assembly.newest.map(|newest| *newest);
     let (within, next) = (Vec::new(), Some(next));
     let array = Explanation { superblock, verdicts, within, prospect, next };
-    explain::answer(&Explained { arrays: vec![array], ..Explained::default() }, as_json)
+    explain::answer(&Explained { arrays: vec![array], ..Explained::default() }, args.json)
+}
+
+/// Would an array start of which these voters are there, and its witnesses, which are asked here?
+fn foretell_start(
+    plan: &Startable,
+    looked: &[Looked],
+    args: &AssembleArgs,
+    force: bool,
+) -> Result<(), Refusal> {
+    let network = network("assemble", &args.network).map_err(Failure::into_refusal)?;
+    let timeout = Duration::from_secs(args.node_timeout);
+    let how = How { schedule: WriteSchedule::Mix, timeout, network };
+    let config = config_of("", (plan.clone(), Vec::new()), &how, force);
+    let config = config.map_err(Failure::into_refusal)?;
+    let array = config.members.iter().flatten().next().map(|member| member.superblock.set_uuid);
+    let members: Vec<(String, Voter)> =
+        looked.iter().map(|one| (one.candidate.address.clone(), one.voter.clone())).collect();
+    let voters: Vec<Voter> = members.iter().map(|(_, voter)| voter.clone()).collect();
+    let named = witnesses_of(&voters).iter().map(|witness| witness.address.clone());
+    let addresses: BTreeSet<String> = named.chain(args.witness.iter().cloned()).collect();
+    let ask = |address: &String| {
+        let mut remote = Remote::connect_within(address, network, timeout).ok()?;
+        remote.vote(array?).ok()
+    };
+    // One that does not answer is one that does not vote.
+    let witnesses: Vec<Voter> = addresses.iter().filter_map(ask).collect();
+    foretell(config, &members, &witnesses)
 }
 
 fn missing(plan: &Startable) -> String {
