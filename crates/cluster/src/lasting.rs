@@ -17,7 +17,7 @@
 //! fails, once. If another client has had the array meanwhile it is over: programs above rely on
 //! what that one may have changed.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Debug;
 
 use braid_array::action::{CommandId, Event};
@@ -84,6 +84,10 @@ pub struct Lasting {
     epoch_micros: u64,
     state: State,
     away: Option<Away>,
+    /// Until when requests are waited for that waited when this client began to serve, and why they
+    /// did: if it ends before they are over they have not more time than that.
+    late: BTreeSet<RequestId>,
+    before: Option<(Instant, Option<Refusal>)>,
     /// Before it serves for the first time: how many clients may begin anew, and until when.
     anew: (u32, Instant),
     /// What the client said before it served: nobody hears it of one that never does.
@@ -129,6 +133,8 @@ impl Lasting {
             epoch_micros: 0,
             state: State::First,
             away: None,
+            late: BTreeSet::new(),
+            before: None,
             anew: (FIRST_CLIENTS - 1, Instant::default()),
             unsaid: Vec::new(),
             taken: BTreeMap::new(),
@@ -148,7 +154,14 @@ impl Lasting {
     }
 
     fn complete(&mut self, id: RequestId, result: Result<(), RequestError>) {
+        self.not_late(id);
         self.actions.push_back(Action::Complete { id, result });
+    }
+
+    /// A request is answered.
+    fn not_late(&mut self, id: RequestId) {
+        self.late.remove(&id);
+        self.before.take_if(|_| self.late.is_empty());
     }
 
     /// What the client says, if anybody else is to hear it.
@@ -156,7 +169,9 @@ impl Lasting {
         match action {
             Action::Complete { id, result } => {
                 let taken = self.taken.remove(&id)?;
-                self.completed(taken, result).map(|result| Action::Complete { id, result })
+                let result = self.completed(taken, result)?;
+                self.not_late(id);
+                Some(Action::Complete { id, result })
             }
             Action::Reply { id, .. } => {
                 self.commands.retain(|command| *command != id);
@@ -205,8 +220,9 @@ impl Lasting {
     fn advance(&mut self) -> bool {
         match self.state {
             State::Serving if self.client.has_too_few() => {
-                let until = self.now.plus_millis(self.fail_timeout_ms);
-                let (over, seen, why) = (false, self.client.status(), None);
+                let first = || (self.now.plus_millis(self.fail_timeout_ms), None);
+                let (until, why) = self.before.take().unwrap_or_else(first);
+                let (over, seen) = (false, self.client.status());
                 self.away = Some(Away { until, over, seen, why });
                 self.end_client();
             }
@@ -231,7 +247,9 @@ impl Lasting {
             State::Starting if self.client.is_set_up() => {
                 self.owes_error |= !self.client.has_kept_all() && self.answered > self.durable;
                 self.state = State::Serving;
-                self.away = None;
+                self.late = self.held.iter().map(|request| request.id).collect();
+                let before = self.away.take().map(|away| (away.until, away.why));
+                self.before = before.filter(|_| !self.late.is_empty());
                 self.say_unsaid();
             }
             State::Ending | State::Looking(_) | State::Starting => return false,

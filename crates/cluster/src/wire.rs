@@ -319,6 +319,8 @@ messages! {
         fine: bool,
         /// It is not, because of this node's store.
         own_fault: bool,
+        /// That has no room.
+        no_room: bool,
         /// Nodes that this one is not connected to and should be.
         cut_off: Roles,
         /// Bytes of all slices that this node has received so far, of any client: how busy its

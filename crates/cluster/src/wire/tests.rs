@@ -88,6 +88,7 @@ fn some() -> Vec<Message> {
             turn: 5,
             fine: false,
             own_fault: true,
+            no_room: true,
             cut_off: Roles(1 << 63),
             received_bytes: 1 << 50,
         },
