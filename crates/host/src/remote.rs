@@ -162,6 +162,11 @@ impl Remote {
         }
     }
 
+    /// No later answer may take longer than this.
+    pub const fn have_patience(&mut self, patience: Duration) {
+        self.patience = patience;
+    }
+
     /// Makes a volume that reads as zeroes, and opens it.
     ///
     /// # Errors
@@ -452,6 +457,19 @@ fn out_of_turn() -> RemoteError {
 pub fn superblock(remote: &mut Remote) -> Result<Result<Superblock, SuperblockError>, RemoteError> {
     let read = remote.read(SUPERBLOCK_SECTOR, braid_array::format::superblock::READ_BYTES)?;
     Ok(Superblock::decode(Version::V1_2, SUPERBLOCK_SECTOR, &read))
+}
+
+/// Is nothing where the superblock of the open volume goes? A volume that has no room for one was
+/// not made for an array.
+///
+/// # Errors
+/// [`RemoteError`]: it cannot be read.
+pub fn is_blank(remote: &mut Remote) -> Result<bool, RemoteError> {
+    if Version::V1_2.location(remote.volume_bytes() / SECTOR_BYTES).is_none() {
+        return Ok(false);
+    }
+    let bytes = remote.read(SUPERBLOCK_SECTOR, braid_array::format::superblock::READ_BYTES)?;
+    Ok(bytes.iter().all(|&byte| byte == 0))
 }
 
 /// Opens a volume of the node at `address` and reads its superblock and bitmap. The volume stays

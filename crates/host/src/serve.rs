@@ -17,7 +17,7 @@ use braid_array::name::check_name;
 use braid_array::stack::Stack;
 use braid_array::{AnyMachine, Array, BlockMachine, Instant, MemberId, Refusal, SECTOR_BYTES};
 use braid_cluster::{Client, ClientConfig, Lasting};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::{Handle, Signals};
 
 use crate::arena::Arena;
@@ -361,6 +361,9 @@ fn log_events(
 
 /// SIGTERM, SIGINT and SIGHUP ask for a stop from here on.
 pub(crate) fn watch_signals(stop: Sender<StopRequest>) -> io::Result<Handle> {
+    // What is caught does not end the process: a write beyond the limit of a file's size is one
+    // that fails.
+    signal_hook::flag::register(SIGXFSZ, Arc::default())?;
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
     let handle = signals.handle();
     let watch = move || {

@@ -186,14 +186,20 @@ fn reach(places: &[Place], network: Network) -> Result<Vec<Remote>, Failure> {
         let has = remote.has_volume(&place.volume);
         if has.map_err(|error| failed("create", &place.node, &error))? {
             let removal = removal(&place.node.address, &place.volume);
-            let held = match remote::superblock(&mut remote) {
-                Ok(Err(SuperblockError::NoMagic)) => {
-                    " without a superblock, maybe left over from a create that was interrupted"
-                }
-                _ => "",
+            let remove = format!("name another volume, or remove this one: {removal}");
+            let (held, next) = match remote::superblock(&mut remote) {
+                Ok(Err(SuperblockError::NoMagic)) if remote::is_blank(&mut remote) == Ok(true) => (
+                    "volume of this name without a superblock, maybe left over from a create that \
+                     was interrupted",
+                    remove,
+                ),
+                Ok(Err(SuperblockError::NoMagic)) => (
+                    "file of this name in its store that is no volume",
+                    "name another volume".to_owned(),
+                ),
+                _ => ("volume of this name", remove),
             };
-            let next = format!("name another volume, or remove this one: {removal}");
-            let reason = format!("the node has a volume of this name{held}");
+            let reason = format!("the node has a {held}");
             return Err(Failure::refused("create", &place.node, reason, next));
         }
         remotes.push(remote);
