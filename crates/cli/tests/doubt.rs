@@ -82,7 +82,9 @@ fn who_asks_whether_an_array_starts_hears_what_its_start_says() {
     let explained = lab.ok_text(&format!("assemble x{all} --explain"), &[]);
     assert!(explained.contains("cannot start: ") && explained.contains(why), "{explained}");
     let next = explained.lines().find_map(|line| line.strip_prefix("next: ")).expect("a step");
-    let line = lab.refused(1, &words, &[], &[]);
+    let refused = lab.run(&words, &[]);
+    let line = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(1), "{line}");
     assert!(line.contains(why) && line.contains("--force"), "{line}");
     let (_, command) = next.split_once(": braid ").expect("a command");
     assert!(command.contains(" --force"), "{next}");
