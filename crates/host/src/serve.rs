@@ -293,9 +293,7 @@ fn serve_machine(
     if served_once {
         log_end(name, &result);
     }
-    if let Some(told) = told {
-        told(Ok(()));
-    }
+    told.into_iter().for_each(|told| told(Ok(())));
     result
 }
 

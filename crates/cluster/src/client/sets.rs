@@ -304,9 +304,9 @@ impl Client {
         self.advance(position);
     }
 
-    /// A node's store fails what a slice-set needs of it. The node goes. When the array could not do
-    /// without it, then only where it has no room: the array waits for that, as for a node that is
-    /// away. What cannot be read stays so, and that write alone fails.
+    /// A node's store fails what a slice-set needs of it. The node goes. If the array could not do
+    /// without it, that is so where it has no room alone: then the array waits for that, as for a
+    /// node that is away. What cannot be read stays so, and that write alone fails.
     fn has_a_fault(&mut self, role: u16, position: u16, fault: StoreFault) {
         if self.keeper.needs(self.member_id(role)) && !fault.no_room {
             if let Some(open) = self.open.get_mut(&position) {
