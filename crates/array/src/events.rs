@@ -76,6 +76,14 @@ pub enum ArrayEvent {
     StopAsked,
     /// Too many members are gone.
     ArrayFailed,
+    /// It does not start: too many members are away, or something else stands against it. It is
+    /// tried again and again.
+    Waits {
+        /// Why, for people.
+        reason: Cow<'static, str>,
+        /// What to do about it.
+        next: Next,
+    },
     /// Another client has the array now: this one is of no use any more.
     TakenOver,
     /// Another client has changed the members while this one was being started: it has changed
@@ -158,6 +166,7 @@ impl ArrayEvent {
                 Self::Within { array, event: Box::new(event.map_member(map)) }
             }
             other @ (Self::ArrayFailed
+            | Self::Waits { .. }
             | Self::TakenOver
             | Self::MembersChanged
             | Self::ClientDropped { .. }

@@ -1,8 +1,8 @@
 //! A copy of an array's state for people and scripts. The command prints it; nothing decides by it.
 
-use crate::MemberId;
 use crate::events::SyncAction;
 use crate::format::Superblock;
+use crate::{MemberId, Refusal};
 
 /// State of the array as a whole. `degraded` and the running sync are told apart from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,13 +149,15 @@ pub struct WitnessStatus {
 }
 
 /// Requests wait for members on nodes that are away.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Waiting {
     /// How many.
     pub requests: u64,
     /// For how much longer, in milliseconds; `None`: they have waited long enough, and fail.
     pub fail_in_ms: Option<u64>,
+    /// What stands against it that the array goes on, once that is known.
+    pub why: Option<Refusal>,
 }
 
 /// Everything.

@@ -6,7 +6,9 @@ use std::fs::File;
 use std::os::unix::net::UnixDatagram;
 use std::process::{Command, Stdio};
 
+use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use serde_json::{Value, json};
+use support::export::{fill, noise};
 use support::nodes::{Node, in_memory, in_stores, members};
 use support::{Lab, until};
 
@@ -30,6 +32,7 @@ fn nodes_say_what_they_keep_and_volumes_in_use_stay() {
     let volume = &seen["volumes"][0];
     assert_eq!((&volume["name"], &volume["array"]), (&json!("x"), &json!("x")));
     assert!(!volume["client"].is_null() && volume["leftover"] == false, "{volume}");
+    assert!(volume["granted_epoch"].as_u64() > Some(0), "{volume}");
     let used = |seen: &Value| seen["ring_used_bytes"].as_u64().expect("bytes");
     assert!(used(&seen) > 0 && used(&seen) <= seen["ring_bytes"].as_u64().expect("bytes"));
     let line = lab.refused(1, &format!("node delete {node} x"), &[], &[]);
@@ -41,6 +44,37 @@ fn nodes_say_what_they_keep_and_volumes_in_use_stay() {
     assert!(!stores[0].join("x").exists());
     let line = lab.refused(1, &format!("node delete {node} x"), &[], &[]);
     assert!(line.contains("no volume"), "{line}");
+}
+
+#[test]
+fn what_others_keep_in_a_store_is_not_offered_for_removal() {
+    let lab = Lab::new();
+    let (nodes, stores) = in_stores(&lab);
+    let text = "these are notes\n".repeat(4096);
+    std::fs::write(stores[1].join("notes.txt"), text).unwrap();
+    std::fs::write(stores[1].join("small"), "a few words").unwrap();
+    let text = lab.ok_text(&format!("nodes {}", nodes[1].address), &[]);
+    assert!(text.contains("notes.txt: ") && text.contains("holds something else"), "{text}");
+    assert!(!text.contains("delete"), "{text}");
+    let all = members(&nodes, "");
+    let line = lab.refused(1, &format!("create notes.txt -l 5 -n 4 --size 1M{all}"), &[], &[]);
+    assert!(line.contains("is no volume") && !line.contains("delete"), "{line}");
+}
+
+#[test]
+fn a_node_outlives_the_limit_of_the_size_of_files() {
+    let lab = Lab::new();
+    let (nodes, _stores) = in_stores(&lab);
+    let all = members(&nodes, "");
+    lab.ok(&format!("create x -l 5 -n 4 -c 64K --size 8M{all}"), &[]);
+    lab.ok(&format!("assemble x{all} --export nbd:unix:x.sock"), &[]);
+    let pid = Pid::from_raw(nodes[1].pid().cast_signed());
+    let limit = Rlimit { current: Some(1 << 20), maximum: Some(1 << 20) };
+    prlimit(pid, Resource::Fsize, limit).expect("it is ours");
+    fill(&lab.path("x.sock"), "x", &noise(24 << 20));
+    assert_eq!(status(&lab, &nodes[1].address)["state"], "ready");
+    assert!(lab.ok_text("status x", &[]).contains("[U_UU]"));
+    lab.ok("stop x", &[]);
 }
 
 #[test]

@@ -181,7 +181,27 @@ pub fn decide(candidates: &[Candidate], options: Options) -> Assembly {
     Assembly { verdicts: judged.verdicts, newest, start }
 }
 
+/// A volume that has lost its superblock stands in nobody's way: its node was named for it.
 fn judge(candidates: &[Candidate], options: Options) -> local::Assembly {
+    let blank = |candidate: &Candidate| candidate.superblock == Err(SuperblockError::NoMagic);
+    if candidates.iter().all(blank) {
+        return judge_all(candidates, options);
+    }
+    let others: Vec<_> = candidates.iter().filter(|one| !blank(one)).cloned().collect();
+    let mut judged = judge_all(&others, options);
+    let mut verdicts = judged.verdicts.into_iter();
+    let verdict = |candidate: &Candidate| match blank(candidate) {
+        false => verdicts.next(),
+        true => {
+            let reason = SuperblockError::NoMagic.to_string();
+            Some((candidate.name(), Verdict::Unreadable { reason }))
+        }
+    };
+    judged.verdicts = candidates.iter().filter_map(verdict).collect();
+    judged
+}
+
+fn judge_all(candidates: &[Candidate], options: Options) -> local::Assembly {
     let candidates: Vec<_> = candidates.iter().map(Candidate::to_local).collect();
     let local = local::Options { force: options.force, run: true, read_only: options.read_only };
     let judged = local::decide(candidates.clone(), local);

@@ -17,7 +17,7 @@
 //! fails, once. If another client has had the array meanwhile it is over: programs above rely on
 //! what that one may have changed.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Debug;
 
 use braid_array::action::{CommandId, Event};
@@ -43,8 +43,9 @@ pub trait Finder: Debug + Send {
     /// Begins to look at all members that the array has, once all connections of the last client
     /// are given up.
     fn look(&mut self, places: Vec<VolumeAddress>);
-    /// What was found to start the array from, if by now enough was.
-    fn found(&mut self) -> Option<ClientConfig>;
+    /// What was found to start the array from, or what stands against that; `None` as long as there
+    /// is nothing new.
+    fn found(&mut self) -> Option<Result<ClientConfig, Refusal>>;
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +69,8 @@ struct Away {
     over: bool,
     /// How the array stood when it began: who is away, and who was there.
     seen: Status,
+    /// What stood against it when it was last to go on, as the log has it.
+    why: Option<Refusal>,
 }
 
 /// See the module.
@@ -81,9 +84,13 @@ pub struct Lasting {
     epoch_micros: u64,
     state: State,
     away: Option<Away>,
+    /// Until when requests are waited for that waited when this client began to serve, and why they
+    /// did: if it ends before they are over they have not more time than that.
+    late: BTreeSet<RequestId>,
+    before: Option<(Instant, Option<Refusal>)>,
     /// Before it serves for the first time: how many clients may begin anew, and until when.
     anew: (u32, Instant),
-    /// What the client said that is followed by another one before anything was served.
+    /// What the client said before it served: nobody hears it of one that never does.
     unsaid: Vec<ArrayEvent>,
     /// What the client has taken.
     taken: BTreeMap<RequestId, Taken>,
@@ -126,6 +133,8 @@ impl Lasting {
             epoch_micros: 0,
             state: State::First,
             away: None,
+            late: BTreeSet::new(),
+            before: None,
             anew: (FIRST_CLIENTS - 1, Instant::default()),
             unsaid: Vec::new(),
             taken: BTreeMap::new(),
@@ -145,7 +154,14 @@ impl Lasting {
     }
 
     fn complete(&mut self, id: RequestId, result: Result<(), RequestError>) {
+        self.not_late(id);
         self.actions.push_back(Action::Complete { id, result });
+    }
+
+    /// A request is answered.
+    fn not_late(&mut self, id: RequestId) {
+        self.late.remove(&id);
+        self.before.take_if(|_| self.late.is_empty());
     }
 
     /// What the client says, if anybody else is to hear it.
@@ -153,18 +169,21 @@ impl Lasting {
         match action {
             Action::Complete { id, result } => {
                 let taken = self.taken.remove(&id)?;
-                self.completed(taken, result).map(|result| Action::Complete { id, result })
+                let result = self.completed(taken, result)?;
+                self.not_late(id);
+                Some(Action::Complete { id, result })
             }
             Action::Reply { id, .. } => {
                 self.commands.retain(|command| *command != id);
                 Some(action)
             }
-            Action::Notify(event) if self.begins_anew() => {
+            // It was said when they went away.
+            Action::Notify(ArrayEvent::ArrayFailed) if self.away.is_some() => None,
+            Action::Notify(ArrayEvent::TakenOver) => Some(action),
+            Action::Notify(event) if self.begins_anew() || self.starts_again() => {
                 self.unsaid.push(event);
                 None
             }
-            // It was said when they went away.
-            Action::Notify(ArrayEvent::ArrayFailed) if self.away.is_some() => None,
             _ => Some(action),
         }
     }
@@ -201,9 +220,11 @@ impl Lasting {
     fn advance(&mut self) -> bool {
         match self.state {
             State::Serving if self.client.has_too_few() => {
-                let until = self.now.plus_millis(self.fail_timeout_ms);
-                self.away = Some(Away { until, over: false, seen: self.client.status() });
-                self.let_go();
+                let first = || (self.now.plus_millis(self.fail_timeout_ms), None);
+                let (until, why) = self.before.take().unwrap_or_else(first);
+                let (over, seen) = (false, self.client.status());
+                self.away = Some(Away { until, over, seen, why });
+                self.end_client();
             }
             State::First if self.begins_anew() => {
                 self.anew = (self.anew.0 - 1, self.now.plus_millis(self.fail_timeout_ms));
@@ -222,11 +243,14 @@ impl Lasting {
                 self.finder.look(self.client.places());
                 self.state = State::Looking(self.now.plus_millis(LOOK_MS));
             }
-            State::Starting if self.client.has_too_few() => self.let_go(),
+            State::Starting if self.client.has_too_few() => self.end_client(),
             State::Starting if self.client.is_set_up() => {
                 self.owes_error |= !self.client.has_kept_all() && self.answered > self.durable;
                 self.state = State::Serving;
-                self.away = None;
+                self.late = self.held.iter().map(|request| request.id).collect();
+                let before = self.away.take().map(|away| (away.until, away.why));
+                self.before = before.filter(|_| !self.late.is_empty());
+                self.say_unsaid();
             }
             State::Ending | State::Looking(_) | State::Starting => return false,
         }
@@ -236,6 +260,19 @@ impl Lasting {
     /// Another client had changed the members before this one was granted the array.
     const fn begins_anew(&self) -> bool {
         self.client.is_outdated() && (self.away.is_some() || self.anew.0 > 0)
+    }
+
+    /// Nobody knows yet whether this client goes on where the last one ended.
+    fn starts_again(&self) -> bool {
+        self.away.is_some() && (!self.client.is_set_up() || self.client.has_too_few())
+    }
+
+    /// The client cannot go on; what stands against it may be more than that nodes are away.
+    fn end_client(&mut self) {
+        if let Some(why) = self.client.refused().cloned() {
+            self.waits(why);
+        }
+        self.let_go();
     }
 
     fn let_go(&mut self) {
@@ -252,15 +289,32 @@ impl Lasting {
         if matches!(self.state, State::Looking(_)) && self.away.is_none() && self.anew.1 <= self.now
         {
             // Whoever waits for the array hears what stood against it.
-            let unsaid = std::mem::take(&mut self.unsaid).into_iter().map(Action::Notify);
-            self.actions.extend(unsaid);
+            self.say_unsaid();
             (self.state, self.anew.0) = (State::First, 0);
         }
         if matches!(self.state, State::Looking(at) if at <= self.now) {
             self.state = State::Looking(self.now.plus_millis(LOOK_MS));
-            if let Some(config) = self.finder.found() {
-                self.start(config);
+            match self.finder.found() {
+                Some(Ok(config)) => self.start(config),
+                Some(Err(why)) => self.waits(why),
+                None => {}
             }
+        }
+    }
+
+    fn say_unsaid(&mut self) {
+        let unsaid = std::mem::take(&mut self.unsaid).into_iter().map(Action::Notify);
+        self.actions.extend(unsaid);
+    }
+
+    /// This stands against it that the array goes on. That is said when it is something new.
+    fn waits(&mut self, why: Refusal) {
+        let Some(away) = &mut self.away else { return };
+        if away.why.as_ref() != Some(&why) {
+            away.why = Some(why.clone());
+            let Refusal { reason, next } = why;
+            let waits = ArrayEvent::Waits { reason: reason.into(), next };
+            self.actions.push_back(Action::Notify(waits));
         }
     }
 
@@ -392,6 +446,7 @@ impl BlockMachine for Lasting {
         let waiting = Waiting {
             requests: self.held.len() as u64,
             fail_in_ms: (!away.over).then_some(left_ms),
+            why: away.why.clone(),
         };
         Status { waiting: Some(waiting), ..away.seen.clone() }
     }

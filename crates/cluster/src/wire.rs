@@ -14,7 +14,7 @@ use codec::Field;
 pub use codec::WireError;
 
 /// The version of this protocol. Processes of another version part when they meet.
-pub const PROTOCOL_VERSION: u16 = 5;
+pub const PROTOCOL_VERSION: u16 = 6;
 
 /// The longest name of a volume.
 pub const MAX_NAME_BYTES: usize = 64;
@@ -319,6 +319,8 @@ messages! {
         fine: bool,
         /// It is not, because of this node's store.
         own_fault: bool,
+        /// That has no room.
+        no_room: bool,
         /// Nodes that this one is not connected to and should be.
         cut_off: Roles,
         /// Bytes of all slices that this node has received so far, of any client: how busy its
@@ -393,6 +395,26 @@ messages! {
         tag: u32,
         /// It.
         view: View,
+    }
+    /// Anybody: what would be granted of this array? Nothing changes by that. Answer: `VoteIs`.
+    37 ReadVote {
+        /// Tag.
+        tag: u32,
+        /// Its id.
+        array: [u8; 16],
+    }
+    /// Node: that.
+    38 VoteIs {
+        /// Tag.
+        tag: u32,
+        /// The highest epoch granted.
+        granted: u32,
+        /// The newest view that was recorded here.
+        view: View,
+        /// See `Granted`.
+        incarnation: u64,
+        /// The node, by a number that no other has.
+        node: u64,
     }
     /// Client that was granted the array: what is here of its predecessor's slice-sets? Answer:
     /// `Stock`.

@@ -13,6 +13,7 @@ use braid_array::fabric::FabricEvent;
 use braid_array::format::{Bitmap, BitmapError, Superblock, SuperblockError, Version};
 use braid_array::refusal::{Next, Refusal};
 use braid_cluster::assemble::{Candidate, SUPERBLOCK_SECTOR};
+use braid_cluster::client::Voter;
 use braid_cluster::view::View;
 use braid_cluster::wire::{Message, VolumeInfo};
 
@@ -38,19 +39,30 @@ const NO_EPOCH: u32 = 0;
 pub struct RemoteError {
     /// What stands against it; continues a sentence that begins with the node's name.
     pub why: Refusal,
-    /// Somebody else has what was asked for, and may give it back.
-    pub busy: bool,
+    /// What an array whose member this is can make of it.
+    pub kind: RemoteErrorKind,
+}
+
+/// See [`RemoteError`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RemoteErrorKind {
     /// There is no node that would answer.
-    pub unreachable: bool,
+    Unreachable,
+    /// The node answers, and cannot do it: it has no such volume, or cannot read it.
+    Refused,
+    /// Somebody else has what was asked for, and may give it back.
+    Busy,
+    /// It says nothing of the node's volume: a fault of this machine, or of how they talk.
+    Other,
 }
 
 impl RemoteError {
     fn new(reason: impl Into<String>, next: impl Into<Next>) -> Self {
-        Self { why: Refusal::new(reason, next), busy: false, unreachable: false }
+        Self { why: Refusal::new(reason, next), kind: RemoteErrorKind::Other }
     }
 
     fn unreachable(reason: impl Into<String>, next: impl Into<Next>) -> Self {
-        Self { unreachable: true, ..Self::new(reason, next) }
+        Self { kind: RemoteErrorKind::Unreachable, ..Self::new(reason, next) }
     }
 
     fn of_system(error: &io::Error, patience: Duration) -> Self {
@@ -148,6 +160,11 @@ impl Remote {
             }
             _ => Err(out_of_turn()),
         }
+    }
+
+    /// No later answer may take longer than this.
+    pub const fn have_patience(&mut self, patience: Duration) {
+        self.patience = patience;
     }
 
     /// Makes a volume that reads as zeroes, and opens it.
@@ -267,6 +284,19 @@ impl Remote {
         }
     }
 
+    /// What the node would grant of an array, to whoever asks for that; nothing changes.
+    ///
+    /// # Errors
+    /// [`RemoteError`].
+    pub fn vote(&mut self, array: [u8; 16]) -> Result<Voter, RemoteError> {
+        match self.ask(|tag| Message::ReadVote { tag, array })? {
+            Message::VoteIs { granted, view, incarnation, node, .. } => {
+                Ok(Voter { granted, view, incarnation, node })
+            }
+            _ => Err(out_of_turn()),
+        }
+    }
+
     /// Has the node note how an array stands that it has granted.
     ///
     /// # Errors
@@ -361,7 +391,8 @@ impl Remote {
         match self.exchange(make)? {
             Message::Refused { busy, reason, advice, .. } => {
                 let next = Next::from(advice).or("see the log of the node");
-                Err(RemoteError { busy, ..RemoteError::new(reason, next) })
+                let kind = if busy { RemoteErrorKind::Busy } else { RemoteErrorKind::Refused };
+                Err(RemoteError { kind, ..RemoteError::new(reason, next) })
             }
             message => Ok(message),
         }
@@ -403,6 +434,7 @@ impl Remote {
             | Message::NodeInfo { tag, .. }
             | Message::Ok { tag }
             | Message::Granted { tag, .. }
+            | Message::VoteIs { tag, .. }
             | Message::Outvoted { tag, .. }
             | Message::Refused { tag, .. }
                 if *tag == self.tag =>
@@ -425,6 +457,19 @@ fn out_of_turn() -> RemoteError {
 pub fn superblock(remote: &mut Remote) -> Result<Result<Superblock, SuperblockError>, RemoteError> {
     let read = remote.read(SUPERBLOCK_SECTOR, braid_array::format::superblock::READ_BYTES)?;
     Ok(Superblock::decode(Version::V1_2, SUPERBLOCK_SECTOR, &read))
+}
+
+/// Is nothing where the superblock of the open volume goes? A volume that has no room for one was
+/// not made for an array.
+///
+/// # Errors
+/// [`RemoteError`]: it cannot be read.
+pub fn is_blank(remote: &mut Remote) -> Result<bool, RemoteError> {
+    if Version::V1_2.location(remote.volume_bytes() / SECTOR_BYTES).is_none() {
+        return Ok(false);
+    }
+    let bytes = remote.read(SUPERBLOCK_SECTOR, braid_array::format::superblock::READ_BYTES)?;
+    Ok(bytes.iter().all(|&byte| byte == 0))
 }
 
 /// Opens a volume of the node at `address` and reads its superblock and bitmap. The volume stays

@@ -17,7 +17,7 @@ use braid_array::name::check_name;
 use braid_array::stack::Stack;
 use braid_array::{AnyMachine, Array, BlockMachine, Instant, MemberId, Refusal, SECTOR_BYTES};
 use braid_cluster::{Client, ClientConfig, Lasting};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::{Handle, Signals};
 
 use crate::arena::Arena;
@@ -86,6 +86,8 @@ pub enum Assembled {
         network: Network,
         /// How it goes on after too many nodes were away; without, requests fail then.
         again: Option<Again>,
+        /// Lines for the log about members that it starts without.
+        missing: Vec<String>,
     },
 }
 
@@ -135,6 +137,8 @@ struct Machinery {
     arena: Arena,
     /// For an array over nodes.
     nodes: Option<Nodes>,
+    /// Lines about members that it starts without.
+    missing: Vec<String>,
 }
 
 impl Machinery {
@@ -142,8 +146,8 @@ impl Machinery {
         let (outer, inner) = match array {
             Assembled::Array { config, members } => return Self::of_devices(config, members),
             Assembled::Nested { outer, inner } => (outer, inner),
-            Assembled::Cluster { config, network, again } => {
-                return Self::of_nodes(config, network, again);
+            Assembled::Cluster { config, network, again, missing } => {
+                return Ok(Self { missing, ..Self::of_nodes(config, network, again)? });
             }
         };
         let configs = inner.iter().map(|(config, _)| config).chain([&outer]);
@@ -161,7 +165,7 @@ impl Machinery {
         let outer = start(outer, &mut scratch)?;
         let machine = Stack::new(outer, arrays)
             .map_err(|reason| Refusal::new(reason, "use fewer, larger arrays"))?;
-        Ok(Self { machine: Box::new(machine), members, arena, nodes: None })
+        Ok(Self { machine: Box::new(machine), members, arena, nodes: None, missing: Vec::new() })
     }
 
     fn of_nodes(
@@ -190,7 +194,7 @@ impl Machinery {
                 Box::new(client)
             }
         };
-        Ok(Self { machine, members: Vec::new(), arena, nodes })
+        Ok(Self { machine, members: Vec::new(), arena, nodes, missing: Vec::new() })
     }
 
     fn of_devices(config: Config, members: Vec<MemberFile>) -> Result<Self, Refusal> {
@@ -200,7 +204,7 @@ impl Machinery {
         let ids = config.member_ids().collect::<Vec<_>>();
         let machine = start(config, &mut arena.scratch())?;
         let members = ids.into_iter().zip(members).collect();
-        Ok(Self { machine: Box::new(machine), members, arena, nodes: None })
+        Ok(Self { machine: Box::new(machine), members, arena, nodes: None, missing: Vec::new() })
     }
 }
 
@@ -270,7 +274,8 @@ fn serve_machine(
         None => Ok(Vec::new()),
     });
     let started = connected.and_then(|lost| {
-        let logged = ready(&lost).and_then(|()| log_events(name, events, &running.door));
+        let missing = [&array.missing[..], &lost].concat();
+        let logged = ready(&lost).and_then(|()| log_events(name, &missing, events, &running.door));
         logged.map_err(|error| system(error).into())
     });
     // Who starts it is told why it did not.
@@ -288,9 +293,7 @@ fn serve_machine(
     if served_once {
         log_end(name, &result);
     }
-    if let Some(told) = told {
-        told(Ok(()));
-    }
+    told.into_iter().for_each(|told| told(Ok(())));
     result
 }
 
@@ -339,9 +342,16 @@ fn report_events(
     (news, events)
 }
 
-/// Writes the log from now on, and what was reported before.
-fn log_events(name: &str, events: Receiver<ArrayEvent>, door: &Door) -> io::Result<()> {
+/// Writes the log from now on, and what was reported before. Of those who are missing whoever
+/// started it has heard already.
+fn log_events(
+    name: &str,
+    missing: &[String],
+    events: Receiver<ArrayEvent>,
+    door: &Door,
+) -> io::Result<()> {
     tracing::info!(array = name, "is served");
+    missing.iter().for_each(|line| tracing::warn!(array = name, "{line}"));
     let (name, door) = (name.to_owned(), door.clone());
     let write = move || report::log(&name, &events, &door);
     thread::Builder::new().name("log".into()).spawn(write).map(drop)
@@ -349,6 +359,9 @@ fn log_events(name: &str, events: Receiver<ArrayEvent>, door: &Door) -> io::Resu
 
 /// SIGTERM, SIGINT and SIGHUP ask for a stop from here on.
 pub(crate) fn watch_signals(stop: Sender<StopRequest>) -> io::Result<Handle> {
+    // What is caught does not end the process: a write beyond the limit of a file's size is one
+    // that fails.
+    signal_hook::flag::register(SIGXFSZ, Arc::default())?;
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
     let handle = signals.handle();
     let watch = move || {

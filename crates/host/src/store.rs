@@ -109,18 +109,21 @@ impl Store {
         let drawn = RandomState::new().hash_one(std::process::id());
         let Place::Directory { path, handle, .. } = &self.place else { return Ok(drawn) };
         let (file, new) = (path.join(ID_FILE), path.join(".id.new"));
+        let draw = || {
+            std::fs::write(&new, drawn.to_le_bytes())
+                .and_then(|()| File::open(&new)?.sync_all())
+                .and_then(|()| std::fs::rename(&new, &file))
+                .and_then(|()| handle.sync_all())
+                .map(|()| drawn)
+        };
         let kept = match std::fs::read(&file) {
-            Ok(bytes) => match <[u8; 8]>::try_from(bytes) {
+            Ok(bytes) => match <[u8; 8]>::try_from(&*bytes) {
                 Ok(bytes) => Ok(u64::from_le_bytes(bytes)),
-                Err(_) => Err(io::ErrorKind::InvalidData.into()),
+                // It was not durable when all ended, and nobody has heard of it.
+                Err(_) if bytes.is_empty() && !self.place.has_voted() => draw(),
+                Err(_) => return Err(damaged(&file, bytes.len())),
             },
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                std::fs::write(&new, drawn.to_le_bytes())
-                    .and_then(|()| File::open(&new)?.sync_all())
-                    .and_then(|()| std::fs::rename(&new, &file))
-                    .and_then(|()| handle.sync_all())
-                    .map(|()| drawn)
-            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => draw(),
             Err(error) => Err(error),
         };
         kept.map_err(|error| {
@@ -338,6 +341,15 @@ impl Place {
         }
     }
 
+    /// Is there a vote of any array?
+    fn has_voted(&self) -> bool {
+        let Self::Directory { path, .. } = self else { return false };
+        let is_vote = |entry: &std::fs::DirEntry| {
+            entry.file_name().to_str().is_some_and(|name| name.ends_with(NOTE_ENDING))
+        };
+        std::fs::read_dir(path).is_ok_and(|entries| entries.flatten().any(|entry| is_vote(&entry)))
+    }
+
     /// Names and sizes.
     fn volumes(&self) -> Result<Vec<(String, u64)>, Refusal> {
         match self {
@@ -383,6 +395,14 @@ impl Place {
                 .map_err(|error| refused("removed", &error)),
         }
     }
+}
+
+/// The number is lost by which arrays know the node.
+fn damaged(file: &Path, bytes: usize) -> Refusal {
+    let reason = format!("{}: holds {bytes} bytes where the node's number has 8", file.display());
+    let next = "put it back from a backup; or, as the last resort, remove it: then the node comes \
+                back as another voter, and its arrays need a majority of the others to start";
+    Refusal::new(reason, next)
 }
 
 fn no_volume() -> Refusal {

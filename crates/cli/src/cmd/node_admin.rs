@@ -1,10 +1,11 @@
 //! `braid node status`, `delete` and `stop`: looking after storage nodes.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use braid_array::Refusal;
+use braid_array::format::SuperblockError;
 use braid_host::fabric::Network;
-use braid_host::remote::{self, NodeSurvey, Remote, RemoteError};
+use braid_host::remote::{self, NodeSurvey, Remote, RemoteError, RemoteErrorKind};
 use serde_json::{Value, json};
 
 use super::nodes::{failed, network};
@@ -28,9 +29,12 @@ struct Seen {
 /// What lies on a volume.
 enum Content {
     /// A member of the array of this name; the epoch of whoever served it last.
-    Member(String, u64),
-    /// No superblock: `create` writes it last, so it may have been interrupted.
+    Member(String, u32),
+    /// Nothing where its superblock goes: `create` writes that last, so it may have been
+    /// interrupted.
     Nothing,
+    /// Something else than a superblock: whoever put it there may need it.
+    Foreign,
     /// It cannot be told.
     Unknown,
 }
@@ -84,27 +88,42 @@ fn connect(operation: &str, address: &str, network: Network) -> Result<Remote, F
     remote.map_err(|error| failed(operation, address, &error))
 }
 
+/// All that is asked of a node is to be answered by then.
 fn look(address: &str, network: Network) -> Seen {
+    let until = Instant::now() + PATIENCE;
     let found = Remote::connect_within(address, network, PATIENCE).and_then(|mut remote| {
+        remote.have_patience(left(until));
         let survey = remote.survey()?;
         let names = survey.volumes.iter().map(|volume| volume.name.as_str());
-        let contents = names.map(|name| content(address, name, network)).collect();
+        let content = |name| content(address, name, network, until).unwrap_or(Content::Unknown);
+        let contents = names.map(content).collect();
         Ok((survey, contents))
     });
     Seen { address: address.to_owned(), found }
 }
 
+fn left(until: Instant) -> Duration {
+    until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1))
+}
+
 /// On a connection of its own: one has no more than one volume open.
-fn content(address: &str, volume: &str, network: Network) -> Content {
-    let candidate = Remote::connect_within(address, network, PATIENCE)
-        .and_then(|mut remote| remote::probe(&mut remote, address, volume, false));
-    match candidate.map(|candidate| candidate.superblock) {
-        Ok(Ok(superblock)) => {
+fn content(
+    address: &str,
+    volume: &str,
+    network: Network,
+    until: Instant,
+) -> Result<Content, RemoteError> {
+    let mut remote = Remote::connect_within(address, network, left(until))?;
+    remote.have_patience(left(until));
+    match remote::probe(&mut remote, address, volume, false)?.superblock {
+        Ok(superblock) => {
             let name = short_name(&superblock.name()).to_owned();
-            Content::Member(name, superblock.events >> 32)
+            let epoch = remote.vote(superblock.set_uuid)?.granted;
+            Ok(Content::Member(name, epoch))
         }
-        Ok(Err(braid_array::format::SuperblockError::NoMagic)) => Content::Nothing,
-        Ok(Err(_)) | Err(_) => Content::Unknown,
+        Err(SuperblockError::NoMagic) if remote::is_blank(&mut remote)? => Ok(Content::Nothing),
+        Err(SuperblockError::NoMagic) => Ok(Content::Foreign),
+        Err(_) => Ok(Content::Unknown),
     }
 }
 
@@ -152,6 +171,7 @@ fn text(seen: &Seen) -> String {
                 "no superblock, maybe left over from a create that was interrupted; {}",
                 removal(&seen.address, &volume.name)
             ),
+            Content::Foreign => "no volume of braid's: it holds something else".to_owned(),
             Content::Unknown => "what lies on it cannot be read".to_owned(),
         };
         text += &format!("  {}: {}{used}, {of}\n", volume.name, size(volume.bytes));
@@ -163,7 +183,8 @@ fn as_json(seen: &Seen) -> Value {
     let (survey, contents) = match &seen.found {
         Ok(found) => found,
         Err(error) => {
-            let state = if error.unreachable { "silent" } else { "refused" };
+            let state =
+                if error.kind == RemoteErrorKind::Unreachable { "silent" } else { "refused" };
             let why = error.why.reason.clone();
             return json!({ "address": seen.address, "state": state, "reason": why });
         }
@@ -171,7 +192,7 @@ fn as_json(seen: &Seen) -> Value {
     let volumes = survey.volumes.iter().zip(contents).map(|(volume, content)| {
         let (array, epoch) = match content {
             Content::Member(array, epoch) => (Some(array), Some(epoch)),
-            Content::Nothing | Content::Unknown => (None, None),
+            Content::Nothing | Content::Foreign | Content::Unknown => (None, None),
         };
         let client = volume.written.then_some("in use");
         json!({

@@ -1,11 +1,11 @@
 //! Storage nodes, as commands ask them.
 
-use std::fmt::Display;
+use std::fmt::{self, Display};
 
 use braid_array::Refusal;
 use braid_host::fabric::Network;
 use braid_host::fabric::frame::Kind;
-use braid_host::remote::{Remote, RemoteError};
+use braid_host::remote::{Remote, RemoteError, RemoteErrorKind};
 
 use super::key;
 use crate::args::{NetworkArgs, NodeArg};
@@ -24,6 +24,48 @@ pub(super) fn connect(
 /// What a node did not do.
 pub(super) fn failed(operation: &str, node: impl Display, error: &RemoteError) -> Failure {
     Failure::explained(operation, node, error.why.clone())
+}
+
+/// A member that an array may start without, and why it is not there.
+#[derive(Clone, Debug)]
+pub(super) struct Missing {
+    pub(super) node: NodeArg,
+    pub(super) error: RemoteError,
+}
+
+/// What helps where a node is there and does not have the volume any more. Never to create it: the
+/// others have it.
+const STORE: &str = "bring its store back, or add another node in its place";
+
+impl Missing {
+    /// If the array may start without the member.
+    ///
+    /// # Errors
+    /// It is none of its node's business, or somebody else has the volume.
+    pub(super) fn new(node: &NodeArg, error: RemoteError) -> Result<Self, RemoteError> {
+        match error.kind {
+            RemoteErrorKind::Unreachable | RemoteErrorKind::Refused => {
+                Ok(Self { node: node.clone(), error })
+            }
+            RemoteErrorKind::Busy | RemoteErrorKind::Other => Err(error),
+        }
+    }
+
+    /// Why, where other nodes have volumes of the array.
+    pub(super) fn why(&self) -> Refusal {
+        let Refusal { reason, next } = self.error.why.clone();
+        match self.error.kind {
+            RemoteErrorKind::Refused => Refusal::new(reason, STORE),
+            _ => Refusal::new(reason, next),
+        }
+    }
+}
+
+impl Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let it = if self.error.kind == RemoteErrorKind::Unreachable { "it " } else { "" };
+        write!(f, "{} is missing: {it}{}", self.node, self.why())
+    }
 }
 
 /// How nodes are talked to, as it was typed.

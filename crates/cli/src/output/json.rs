@@ -10,6 +10,7 @@ use braid_host::control::wire::{ControlStatus, Mismatch};
 use serde::Serialize;
 
 use super::{shape, unread};
+use crate::invocation::next_step;
 
 /// Version of the schema.
 pub(crate) const SCHEMA: u32 = 1;
@@ -66,6 +67,9 @@ struct WaitingJson {
     requests: u64,
     /// `null`: they have waited long enough, and fail.
     fail_in_s: Option<u64>,
+    /// What stands against it that the array goes on, and what to do about that.
+    reason: Option<String>,
+    next: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -212,9 +216,11 @@ fn described(name: String, status: &Status) -> ArrayJson {
         unreadable_bytes: status.unreadable_sectors * SECTOR_BYTES,
         unreadable_ranges: Vec::new(),
         unsynced_bytes: status.unsynced_sectors * SECTOR_BYTES,
-        waiting: status.waiting.map(|waiting| WaitingJson {
+        waiting: status.waiting.as_ref().map(|waiting| WaitingJson {
             requests: waiting.requests,
             fail_in_s: waiting.fail_in_ms.map(|ms| ms / 1000),
+            reason: waiting.why.as_ref().map(|why| why.reason.clone()),
+            next: waiting.why.as_ref().map(|why| next_step(&why.next)),
         }),
         held_up: status.held_up.clone(),
         children: status.children.iter().map(|it| described(it.short_name(), it)).collect(),

@@ -2,13 +2,13 @@
 
 use std::fmt::Write as _;
 
-use braid_array::SECTOR_BYTES;
 use braid_array::status::{ArrayState, MemberState, MemberStatus, Status, Waiting};
+use braid_array::{Refusal, SECTOR_BYTES};
 use braid_host::control::wire::ControlStatus;
 
 use super::work::in_words;
 use super::{detail, human, mdstat, shape, unread};
-use crate::invocation::shell_word;
+use crate::invocation::{next_step, shell_word};
 
 /// Places that could not be read beyond these are for `--json`.
 const MOST_PLACES: usize = 8;
@@ -46,13 +46,17 @@ fn one(array: &ControlStatus) -> String {
     text
 }
 
-/// What becomes of requests while more members are away than the array can do without.
+/// What becomes of requests while the array cannot go on, and why that is.
 fn waits(waiting: &Waiting) -> String {
-    match (waiting.fail_in_ms, waiting.requests) {
-        (None, _) => "reads and writes fail until the nodes that are away are back".to_owned(),
-        (Some(ms), 0) => format!("waits for nodes that are away, {} s more", ms / 1000),
-        (Some(ms), 1) => format!("1 request waits for nodes that are away, {} s more", ms / 1000),
-        (Some(ms), n) => format!("{n} requests wait for nodes that are away, {} s more", ms / 1000),
+    let who = match (waiting.fail_in_ms, waiting.requests) {
+        (None, _) => "reads and writes fail".to_owned(),
+        (Some(ms), 0) => format!("waits, {} s more", ms / 1000),
+        (Some(ms), 1) => format!("1 request waits, {} s more", ms / 1000),
+        (Some(ms), n) => format!("{n} requests wait, {} s more", ms / 1000),
+    };
+    match &waiting.why {
+        None => format!("{who}: more nodes are away than the array can do without"),
+        Some(Refusal { reason, next }) => format!("{who}: {reason}; {}", next_step(next)),
     }
 }
 

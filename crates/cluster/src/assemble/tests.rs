@@ -220,14 +220,24 @@ fn strangers_are_refused() {
     let mut candidates = volumes(Family::Xor2d, 5);
     superblock(&mut candidates[2]).set_uuid = [9; 16];
     assert!(refused(&candidates, Options::default()).contains("another array"));
-    let mut candidates = volumes(Family::Xor2d, 5);
-    candidates[3].superblock = Err(SuperblockError::NoMagic);
-    assert!(refused(&candidates, Options::default()).contains("no md superblock"));
     // The same member, reached by two names.
     let mut candidates = volumes(Family::Xor2d, 5);
     let twice = Candidate { address: "other:7000".into(), ..candidates[0].clone() };
     candidates.push(twice);
     assert!(refused(&candidates, Options::default()).contains("the same member as"));
+}
+
+#[test]
+fn a_volume_that_lost_its_superblock_is_done_without() {
+    let mut candidates = volumes(Family::Xor2d, 5);
+    candidates[3].superblock = Err(SuperblockError::NoMagic);
+    let assembly = decide(&candidates, Options::default());
+    let said: Vec<String> = assembly.verdicts.iter().map(|(_, v)| v.to_string()).collect();
+    assert_eq!(said[3], "no md superblock");
+    assert!(assembly.verdicts.iter().filter(|(_, verdict)| verdict.attached()).count() == 4);
+    assert_eq!(ready(&candidates, Options::default()).degraded(), 1);
+    candidates.iter_mut().for_each(|one| one.superblock = Err(SuperblockError::NoMagic));
+    assert!(refused(&candidates, Options::default()).contains("no md superblock"));
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! A client that lets its array go, as one that dies does, and who comes after it in the same
 //! process.
 
+use braid_array::Refusal;
+
 use super::setup::LinkState;
 use super::{Client, ClientConfig, ClientMember, Phase};
 use crate::member::{VolumeAddress, member_parts};
@@ -15,6 +17,11 @@ impl Client {
     /// It was not started: its members hold something else than what it was made from.
     pub(crate) const fn is_outdated(&self) -> bool {
         self.takeover.is_outdated()
+    }
+
+    /// Why it could not start, if it was not for nodes that it lost.
+    pub(crate) const fn refused(&self) -> Option<&Refusal> {
+        self.takeover.refused.as_ref()
     }
 
     /// Gives up all connections, and with them whatever is under way.

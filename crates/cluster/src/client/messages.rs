@@ -2,6 +2,7 @@
 
 use super::decision::Grant;
 use super::pace::Errand;
+use super::sets::StoreFault;
 use super::setup::LinkState;
 use super::{Client, FabricEvent, Message, Question, Refusal};
 
@@ -45,9 +46,18 @@ impl Client {
             Message::Staged { .. } | Message::Closed { .. } if !self.alive(role) => {
                 self.part_with(role, "it has a part in nothing");
             }
-            Message::Staged { position, turn, fine, own_fault, cut_off, received_bytes } => {
+            Message::Staged {
+                position,
+                turn,
+                fine,
+                own_fault,
+                no_room,
+                cut_off,
+                received_bytes,
+            } => {
                 self.mix.received(role, received_bytes);
-                self.staged(role, (position, turn), fine, own_fault, cut_off);
+                let fault = own_fault.then_some(StoreFault { no_room });
+                self.staged(role, (position, turn), fine, fault, cut_off);
             }
             Message::Closed { position, turn, fine } => self.closed(role, position, turn, fine),
             Message::Copied { slot } => self.read_copied(role, slot),

@@ -20,12 +20,22 @@ use super::{
     Action, BTreeMap, BTreeSet, Buf, Cell, Client, Errand, FabricOp, Key, Message, Mode,
     RequestError, Use,
 };
+use crate::member;
 use crate::pipeline::{Course, brought_back};
 use crate::schedule::Endpoint;
 use crate::set::{Imm, Roles, Set};
 
 /// A slice-set that lacks content without anybody's being lost is tried so often.
 const MAX_TRIES: u32 = 8;
+
+const SEE_ITS_LOG: &str = "see the log of its node";
+
+/// A node's store fails what a slice-set needs of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct StoreFault {
+    /// It has no room.
+    pub(super) no_room: bool,
+}
 
 /// How far a slice-set is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -275,7 +285,7 @@ impl Client {
         role: u16,
         (position, turn): (u16, u32),
         fine: bool,
-        own_fault: bool,
+        fault: Option<StoreFault>,
         cut_off: Roles,
     ) {
         if !self.said(role, position, turn, Stage::Open) {
@@ -284,8 +294,8 @@ impl Client {
         if let Some(open) = self.open.get_mut(&position) {
             open.fine &= fine;
         }
-        if own_fault {
-            self.has_a_fault(role, position);
+        if let Some(fault) = fault {
+            self.has_a_fault(role, position, fault);
         }
         let nodes = self.params().nodes;
         for other in cut_off.iter().filter(|&other| other < nodes) {
@@ -294,16 +304,33 @@ impl Client {
         self.advance(position);
     }
 
-    /// A node cannot read what a slice-set needs of its store. It goes, unless the array could not
-    /// do without it: then that write alone fails.
-    fn has_a_fault(&mut self, role: u16, position: u16) {
-        if self.keeper.needs(self.member_id(role)) {
+    /// A node's store fails what a slice-set needs of it. The node goes. If the array could not do
+    /// without it, that is so where it has no room alone: then the array waits for that, as for a
+    /// node that is away. What cannot be read stays so, and that write alone fails.
+    fn has_a_fault(&mut self, role: u16, position: u16, fault: StoreFault) {
+        if self.keeper.needs(self.member_id(role)) && !fault.no_room {
             if let Some(open) = self.open.get_mut(&position) {
                 open.job.tries = MAX_TRIES;
             }
             return;
         }
-        let why = Refusal::new("its store fails what is to be changed", "see the log of its node");
+        let why = match fault.no_room {
+            true => Refusal::new("its store has no room", "make room there"),
+            false => Refusal::new("its store fails what is to be changed", SEE_ITS_LOG),
+        };
+        self.store_fails(role, why);
+    }
+
+    /// The array goes on without a node whose store fails; or waits for it, if it could not.
+    fn store_fails(&mut self, role: u16, why: Refusal) {
+        let member = &self.links[usize::from(role)].member;
+        if self.keeper.needs(self.member_id(role))
+            && let Some(member) = member
+        {
+            let name = member::member_name(&member.address, &member.volume);
+            let reason = format!("{name}: {}", why.reason);
+            self.takeover.refused = Some(Refusal::new(reason, why.next.clone()));
+        }
         self.do_without(role, why);
     }
 
@@ -338,8 +365,8 @@ impl Client {
         self.pace.answered(role, Errand::Store(position), self.keeper.now());
         let going = self.open.get(&position).is_some_and(OpenSet::is_going);
         if !fine && going {
-            let why = Refusal::new("what was written cannot be stored", "see the log of its node");
-            self.do_without(role, why);
+            let why = Refusal::new("what was written cannot be stored", SEE_ITS_LOG);
+            self.store_fails(role, why);
         }
         self.advance(position);
     }

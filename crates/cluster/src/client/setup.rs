@@ -241,6 +241,7 @@ impl Client {
     /// The node is there, but another client has the volume, or it has no room: the array must not
     /// go on as if the node were dead.
     pub(super) fn give_up(&mut self, role: u16, why: Refusal) {
+        self.takeover.refused.get_or_insert(why.clone());
         self.keeper.lose_member(self.member_id(role), why);
         self.keeper.give_up();
         self.obey();

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use braid_array::events::ArrayEvent;
 use braid_array::{Action, Refusal};
 
-use super::decision::{Findings, Grant, START, decide, going};
+use super::decision::{Decision, Findings, Grant, START, decide, going};
 use super::reread::Reread;
 use super::setup::LinkState;
 use super::{Client, ClientConfig, Message, Phase, Question, Redundancy, SyncSpace};
@@ -46,6 +46,8 @@ pub(super) struct Takeover {
     pub(super) follows: bool,
     /// Another client has the array.
     pub(super) fenced: bool,
+    /// What stands against it that is no loss of nodes.
+    pub(super) refused: Option<Refusal>,
     stage: Stage,
     /// The roles, and numbers of witnesses, from which an answer is still to come.
     pub(super) waiting: BTreeSet<u16>,
@@ -86,6 +88,7 @@ impl Takeover {
             force: config.force,
             follows: config.follows,
             fenced: false,
+            refused: None,
             stage: Stage::Granting,
             waiting: there.map(|(role, _)| role).collect(),
             grants: BTreeMap::new(),
@@ -271,7 +274,8 @@ impl Client {
         }
     }
 
-    fn decide(&mut self) {
+    /// Who holds the array, by the votes that are granted.
+    pub(super) fn decision(&self) -> Result<Decision, Refusal> {
         let findings = Findings {
             epoch: self.params().epoch,
             nodes: self.params().nodes,
@@ -286,7 +290,11 @@ impl Client {
             recorded: self.all_is_recorded(),
             ppl: self.journals.live && self.journals.parts.were_only,
         };
-        let decision = match decide(&findings) {
+        decide(&findings)
+    }
+
+    fn decide(&mut self) {
+        let decision = match self.decision() {
             Ok(decision) => decision,
             Err(why) => return self.refuse_to_start(why),
         };

@@ -11,6 +11,7 @@ mod compare;
 mod decision;
 mod rejoin;
 mod reread;
+mod room;
 mod share;
 mod silence;
 mod trim;
@@ -256,9 +257,12 @@ fn begin(client: &mut Client, fua: bool) -> (u16, u32) {
 /// A node says that it has its part of a slice-set.
 fn staged(client: &mut Client, role: u16, (position, turn): (u16, u32), fine: bool) {
     let (own_fault, cut_off) = (!fine, Roles::NONE);
-    let received_bytes = 0;
-    let staged = Message::Staged { position, turn, fine, own_fault, cut_off, received_bytes };
-    hear(client, role, &staged);
+    let (no_room, received_bytes) = (false, 0);
+    hear(
+        client,
+        role,
+        &Message::Staged { position, turn, fine, own_fault, no_room, cut_off, received_bytes },
+    );
 }
 
 /// All nodes have a slice-set staged, and store it.
@@ -590,8 +594,9 @@ fn a_part_of_the_stripe_after_a_whole_one_waits_for_the_rest() {
     assert_eq!(opened(&run(&mut client, |_, _| false)), [0; 0]);
     for role in 0..NODES {
         let (fine, own_fault, cut_off) = (true, false, Roles::NONE);
-        let received_bytes = 0;
-        let message = Message::Staged { position, turn, fine, own_fault, cut_off, received_bytes };
+        let (no_room, received_bytes) = (false, 0);
+        let message =
+            Message::Staged { position, turn, fine, own_fault, no_room, cut_off, received_bytes };
         let (peer, bytes) = (client.links[usize::from(role)].peer, message.encode(1));
         let event = Event::Fabric(FabricEvent::Message { peer, bytes });
         client.handle(Instant(900_000_001), event);

@@ -24,7 +24,11 @@ pub(super) enum Denied {
 pub(super) fn denied(array: &ArrayId, message: &Message) -> Option<Denied> {
     match message {
         // Of the array, as all that follows a grant.
-        Message::Grant { array: named, .. } if named == array => None,
+        Message::Grant { array: named, .. } | Message::ReadVote { array: named, .. }
+            if named == array =>
+        {
+            None
+        }
         Message::Record { .. } | Message::Inventory { .. } | Message::Settle { .. } => None,
         // Tells no more than that there is a node.
         Message::Identify { .. } | Message::Ping { .. } => None,
@@ -52,6 +56,7 @@ pub(super) fn denied(array: &ArrayId, message: &Message) -> Option<Denied> {
         // could not.
         Message::Connect { .. } => None,
         Message::Grant { tag, .. }
+        | Message::ReadVote { tag, .. }
         | Message::CreateVolume { tag, .. }
         | Message::DeleteVolume { tag }
         | Message::RemoveVolume { tag }

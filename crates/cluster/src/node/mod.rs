@@ -170,6 +170,10 @@ impl Node {
         let (client, fine) = (flight.client(), failure.is_none());
         if let Some(error) = failure.filter(|_| flight.is_of_storage()) {
             self.remark_on_storage(&flight, error);
+            let pipe = client.and_then(|client| pipe_of(&mut self.clients, client));
+            if let Some(pipe) = pipe.filter(|_| error.kind == IoErrorKind::Full) {
+                pipe.no_room = true;
+            }
         }
         match flight {
             Flight::Task { client, position, task } => {

@@ -168,6 +168,8 @@ pub(super) struct Pipe {
     /// Of slice-sets that are common, by what they depend on.
     parts: BTreeMap<(Roles, u16, Planner, Mode), Arc<Part>>,
     pub(super) journal: Option<Box<Journal>>,
+    /// The store had no room for something of it.
+    pub(super) no_room: bool,
 }
 
 impl Pipe {
@@ -198,6 +200,7 @@ impl Pipe {
             open: 0,
             parts: BTreeMap::new(),
             journal: None,
+            no_room: false,
             pipeline,
         }
     }

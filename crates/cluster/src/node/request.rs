@@ -10,6 +10,18 @@ use super::volumes::Held;
 use super::{Node, meta, volumes, votes};
 use crate::wire::{MAX_NAME_BYTES, Message, valid_volume_name};
 
+/// Is it about who has an array?
+const fn is_of_votes(message: &Message) -> bool {
+    matches!(
+        message,
+        Message::Grant { .. }
+            | Message::ReadVote { .. }
+            | Message::Record { .. }
+            | Message::Inventory { .. }
+            | Message::Settle { .. }
+    )
+}
+
 impl Node {
     /// Who has an array, and what its predecessor has left.
     fn vote_request(&mut self, id: ClientId, message: Message) -> Result<(), Violation> {
@@ -20,6 +32,11 @@ impl Node {
                 return Err(Violation("a Grant that is not the first request"));
             }
             let what = votes::Want::Grant(epoch, asks);
+            self.ask_vote(array, votes::Ask { client: id, tag, what });
+            return Ok(());
+        }
+        if let Message::ReadVote { tag, array } = message {
+            let what = votes::Want::Read;
             self.ask_vote(array, votes::Ask { client: id, tag, what });
             return Ok(());
         }
@@ -39,10 +56,7 @@ impl Node {
     /// Everything with a tag.
     pub(super) fn request(&mut self, id: ClientId, message: Message) -> Result<(), Violation> {
         match message {
-            Message::Grant { .. }
-            | Message::Record { .. }
-            | Message::Inventory { .. }
-            | Message::Settle { .. } => return self.vote_request(id, message),
+            _ if is_of_votes(&message) => return self.vote_request(id, message),
             Message::Records { .. } | Message::Replay { .. } | Message::Trim { .. } => {
                 return self.journal_request(id, &message);
             }

@@ -301,6 +301,7 @@ impl Node {
         match message {
             Message::Join { session, role, array } => self.join(peer, (session, array), role),
             Message::Grant { .. }
+            | Message::ReadVote { .. }
             | Message::CreateVolume { .. }
             | Message::OpenVolume { .. }
             | Message::NodeStatus { .. }

@@ -38,6 +38,8 @@ pub(super) enum Want {
     Grant(u32, u64),
     /// To have this recorded.
     Record(View),
+    /// To know how it stands.
+    Read,
 }
 
 /// How far the vote file of an array is.
@@ -146,6 +148,13 @@ impl Node {
             };
             let mut vote = entry.vote.clone();
             match &ask.what {
+                Want::Read => {
+                    let (incarnation, node) = (self.incarnation, self.id);
+                    let (tag, Vote { granted, view, .. }) = (ask.tag, vote);
+                    let is = Message::VoteIs { tag, granted, view, incarnation, node };
+                    self.answer(ask.client, &is);
+                    continue;
+                }
                 Want::Grant(epoch, client)
                     if *epoch > vote.granted || *epoch == vote.granted && *client == vote.to =>
                 {
@@ -189,7 +198,7 @@ impl Node {
         entry.vote = vote;
         entry.sequence += 1;
         match what {
-            Want::Record(_) => self.answer(client, &Message::Ok { tag }),
+            Want::Record(_) | Want::Read => self.answer(client, &Message::Ok { tag }),
             Want::Grant(epoch, _) => {
                 entry.granting = Some((client, tag));
                 if let Some(known) = self.clients.get_mut(&client) {

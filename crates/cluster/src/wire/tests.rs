@@ -88,6 +88,7 @@ fn some() -> Vec<Message> {
             turn: 5,
             fine: false,
             own_fault: true,
+            no_room: true,
             cut_off: Roles(1 << 63),
             received_bytes: 1 << 50,
         },
@@ -102,7 +103,6 @@ fn some() -> Vec<Message> {
         Message::Pong { tag: 10, storage_silent_ms: 7000 },
         Message::Grant { tag: 1, array: [9; 16], epoch: 7, client: 8 },
         Message::Granted { tag: 1, view: view.clone(), incarnation: 1 << 63, node: 3 },
-        Message::Outvoted { tag: 1, granted: 8 },
         Message::Record { tag: 2, view },
         stock(set, params),
     ]
@@ -110,6 +110,9 @@ fn some() -> Vec<Message> {
 
 fn takeover() -> Vec<Message> {
     vec![
+        Message::Outvoted { tag: 1, granted: 8 },
+        Message::ReadVote { tag: 1, array: [9; 16] },
+        Message::VoteIs { tag: 1, granted: 8, view: View::default(), incarnation: 9, node: 3 },
         Message::Inventory { tag: 3, from: 9 },
         Message::Stock { tag: 3, params: None, items: Vec::new(), next: 0 },
         Message::Settle { tag: 4, go: vec![(7, 1 << 40), (8, 1)] },

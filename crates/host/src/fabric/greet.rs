@@ -217,19 +217,18 @@ impl Strangers {
         at.and_then(|at| waiting.remove(at)).is_some()
     }
 
-    /// Says so, unless it was said often of late.
-    fn turned_away(&self, from: SocketAddr, why: &Refusal) {
+    /// Says so, unless it was said often of late. Whoever has not been taken yet has no address.
+    fn turned_away(&self, from: Option<SocketAddr>, why: &Refusal) {
         let mut limit = self.turned_away.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
         for ((), more) in limit.over(now) {
             tracing::warn!(more, "as many others were turned away");
         }
+        let from = from.map(tracing::field::display);
         match limit.count(now, ()) {
             Verdict::Leave => {}
-            Verdict::Write => tracing::warn!(%from, why = %why.reason, "turned away"),
-            Verdict::WriteLast => {
-                tracing::warn!(%from, why = %why.reason, "turned away; others are counted");
-            }
+            Verdict::Write => tracing::warn!(from, %why, "turned away"),
+            Verdict::WriteLast => tracing::warn!(from, %why, "turned away; others are counted"),
         }
     }
 }
@@ -244,7 +243,8 @@ fn accept_all(listener: &TcpListener, says: &Says, tell: &Teller) {
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => return,
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
             // Out of descriptors: some will be given back.
-            Err(_) => {
+            Err(error) => {
+                strangers.turned_away(None, &no_descriptor(&error));
                 thread::sleep(Duration::from_millis(100));
                 continue;
             }
@@ -262,14 +262,22 @@ fn accept_all(listener: &TcpListener, says: &Says, tell: &Teller) {
                     let result = Ok(heard.on(stream));
                     tell.tell(Met { dialled: None, result });
                 }
+                (Ok(_), Err(error)) if stays => {
+                    here.turned_away(Some(from), &no_descriptor(&error));
+                }
                 (Ok(_), _) => {}
-                (Err(why), _) => here.turned_away(from, &why),
+                (Err(why), _) => here.turned_away(Some(from), &why),
             }
         };
         if thread::Builder::new().name("fabric-greet".into()).spawn(greet).is_err() {
             strangers.leave(&stream);
         }
     }
+}
+
+fn no_descriptor(error: &io::Error) -> Refusal {
+    let reason = format!("no connection can be taken: {}", describe(error));
+    Refusal::new(reason, "allow this process more open files (LimitNOFILE, ulimit -n)")
 }
 
 /// Waits until there is something to hear: who has nothing to say is no client yet.

@@ -26,6 +26,8 @@ const ARENA_BYTES: u64 = 4096;
 pub(super) struct Line {
     fabric: Box<dyn Fabric>,
     driver: Driver<Token>,
+    /// Nothing was heard for as long as somebody had patience: nothing is sent any more either.
+    silent: bool,
     _arena: Arena,
 }
 
@@ -41,7 +43,7 @@ impl Line {
         let mut fabric = fabric::new(network, arena.place(), None)?;
         fabric.begin(&mut driver).map_err(system)?;
         fabric.start(&mut driver, FabricOp::Connect { peer: PEER, address: address.to_owned() });
-        Ok(Self { fabric, driver, _arena: arena })
+        Ok(Self { fabric, driver, silent: false, _arena: arena })
     }
 
     pub(super) fn send(&mut self, bytes: Vec<u8>) {
@@ -62,6 +64,7 @@ impl Line {
             }
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
+                self.silent = true;
                 return Err(io::ErrorKind::TimedOut.into());
             }
             self.turn(left)?;
@@ -92,7 +95,7 @@ impl Drop for Line {
         self.fabric.close(&mut self.driver);
         let begun = Instant::now();
         while self.driver.in_flight() > 0 && begun.elapsed() < 2 * FAREWELL {
-            if begun.elapsed() > FAREWELL {
+            if self.silent || begun.elapsed() > FAREWELL {
                 self.fabric.disconnect();
             }
             if self.turn(FAREWELL / 8).is_err() {

@@ -111,7 +111,7 @@ fn a_refusal_is_said_in_the_words_of_the_node() {
     let (address, node) = node(vec![Message::Refused { tag: 1, busy: true, reason, advice }]);
     let error = connect(&address).unwrap().open_volume("a", false).unwrap_err();
     let said = Refusal::new("there is no volume of this name", "see the names with ls");
-    assert_eq!(error, RemoteError { why: said, busy: true, unreachable: false });
+    assert_eq!(error, RemoteError { why: said, kind: RemoteErrorKind::Busy });
     drop(node);
 }
 

@@ -36,7 +36,7 @@ impl fmt::Debug for Again {
 pub(super) struct Search {
     /// Where to look, each time that a search begins. When this is gone it ends.
     asks: Sender<Vec<VolumeAddress>>,
-    found: Receiver<ClientConfig>,
+    found: Receiver<Result<ClientConfig, Refusal>>,
 }
 
 impl Search {
@@ -56,13 +56,16 @@ impl Finder for Search {
         let _ = self.asks.send(places);
     }
 
-    fn found(&mut self) -> Option<ClientConfig> {
+    fn found(&mut self) -> Option<Result<ClientConfig, Refusal>> {
         self.found.try_recv().ok()
     }
 }
 
-fn search(judge: &Judge, asked: &Receiver<Vec<VolumeAddress>>, finds: &Sender<ClientConfig>) {
-    let mut said = None;
+fn search(
+    judge: &Judge,
+    asked: &Receiver<Vec<VolumeAddress>>,
+    finds: &Sender<Result<ClientConfig, Refusal>>,
+) {
     let mut began: Option<Instant> = None;
     while let Ok(mut places) = asked.recv() {
         // What was found a moment ago was not enough.
@@ -73,13 +76,11 @@ fn search(judge: &Judge, asked: &Receiver<Vec<VolumeAddress>>, finds: &Sender<Cl
         loop {
             match judge(&places) {
                 Ok(config) => {
-                    let _ = finds.send(config);
+                    let _ = finds.send(Ok(config));
                     break;
                 }
-                Err(why) if said.as_ref() == Some(&why.reason) => {}
                 Err(why) => {
-                    tracing::warn!("the array waits: {why}");
-                    said = Some(why.reason);
+                    let _ = finds.send(Err(why));
                 }
             }
             match asked.recv_timeout(PAUSE) {

@@ -85,6 +85,7 @@ fn about(event: &ArrayEvent) -> Option<About> {
             about(Level::ERROR, "read failed", Some(member), fault)
         }
         ArrayEvent::ArrayFailed => about(Level::ERROR, "array failed", None, none),
+        ArrayEvent::Waits { .. } => about(Level::WARN, "array waits", None, none),
         ArrayEvent::MemberFull { member, fault } => {
             about(Level::ERROR, "member full", Some(member), fault)
         }
@@ -150,6 +151,9 @@ fn line(event: &ArrayEvent, status: Option<&Status>) -> Option<String> {
             format!("{} is not replaced: {why}", member(id))
         }
         ArrayEvent::ArrayFailed => "too many members are gone, the array has failed".to_owned(),
+        ArrayEvent::Waits { ref reason, ref next } => {
+            format!("the array waits: {}", Refusal::new(reason.clone(), next.clone()))
+        }
         ArrayEvent::Remark { .. }
         | ArrayEvent::StopAsked
         | ArrayEvent::TakenOver

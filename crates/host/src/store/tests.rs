@@ -102,5 +102,19 @@ fn a_store_has_the_same_number_at_each_start() {
     assert_eq!(id("a").unwrap(), first);
     assert_ne!(id("b").unwrap(), first);
     std::fs::write(directory.path().join("a/.id"), [1, 2]).unwrap();
-    assert!(id("a").unwrap_err().to_string().contains("cannot be kept"));
+    let error = id("a").unwrap_err().to_string();
+    assert!(error.contains("holds 2 bytes where the node's number has 8; put it back"), "{error}");
+}
+
+#[test]
+fn a_number_that_was_never_durable_is_drawn_anew_unless_the_node_has_voted() {
+    let directory = tempfile::tempdir().unwrap();
+    let id = || Store::directory(directory.path()).unwrap().id();
+    std::fs::write(directory.path().join(".id"), []).unwrap();
+    let drawn = id().unwrap();
+    assert_eq!(id().unwrap(), drawn);
+    std::fs::write(directory.path().join(".id"), []).unwrap();
+    std::fs::write(directory.path().join("00-00.vote"), [0; 8192]).unwrap();
+    let error = id().unwrap_err().to_string();
+    assert!(error.contains("holds 0 bytes") && error.contains("another voter"), "{error}");
 }

@@ -8,7 +8,7 @@ use braid_array::action::{Command, CommandId, Event};
 use braid_array::array::Scratch;
 use braid_array::events::SyncAction;
 use braid_array::format::superblock::MAX_SECTOR;
-use braid_array::{Action, AnyMachine, Buf, Op, Request, RequestError, RequestId};
+use braid_array::{Action, AnyMachine, Buf, Op, Refusal, Request, RequestError, RequestId};
 use braid_cluster::VolumeAddress;
 use braid_cluster::client::{Client, ClientConfig};
 use braid_cluster::lasting::{Finder, Lasting};
@@ -52,8 +52,8 @@ impl Finder for Search {
         self.with(|board| *board = Board { asked: true, found: None });
     }
 
-    fn found(&mut self) -> Option<ClientConfig> {
-        self.with(|board| board.found.take())
+    fn found(&mut self) -> Option<Result<ClientConfig, Refusal>> {
+        self.with(|board| board.found.take()).map(Ok)
     }
 }
 

@@ -1,6 +1,7 @@
 //! `braid assemble` with members on nodes.
 
 use std::collections::BTreeSet;
+use std::fmt::Display;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -11,25 +12,26 @@ use braid_cluster::VolumeAddress;
 use braid_cluster::assemble::{
     Assembly, Candidate, Options, Start, Startable, decide, member_name,
 };
-use braid_cluster::client::{NODE_TIMEOUT_MS, SPARE_PATIENCE_MS};
+use braid_cluster::client::{NODE_TIMEOUT_MS, SPARE_PATIENCE_MS, Voter, foretell, witnesses_of};
 use braid_cluster::pipeline::Params;
+use braid_cluster::view::View;
 use braid_cluster::{ClientConfig, ClientMember, Planner};
 use braid_host::daemon::Daemon;
 use braid_host::fabric::Network;
-use braid_host::remote::{self, Remote, RemoteError};
+use braid_host::remote::{self, Remote, RemoteError, RemoteErrorKind};
 use braid_host::serve::{Again, Assembled, ExportSpec, Judge};
 use uuid::Uuid;
 
 use super::{Called, explain};
-use crate::args::{AssembleArgs, NetworkArgs, NodeArg, WriteSchedule};
+use crate::args::{AssembleArgs, NodeArg, WriteSchedule};
 use crate::cmd::families::{Unclear, title};
 use crate::cmd::found::is_called;
 use crate::cmd::launch::{self, launch};
-use crate::cmd::nodes::{failed, network, options as network_options, same_node};
+use crate::cmd::nodes::{Missing, failed, network, options as network_options, same_node};
 use crate::failure::Failure;
 use crate::invocation::next_step;
 use crate::output;
-use crate::output::explained::{Explained, Explanation, Prospect};
+use crate::output::explained::{Explained, Explanation, Judged as Verdicted, Prospect};
 
 /// How long a volume that is in use may take to become free, for all together.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -50,7 +52,7 @@ pub(super) fn run(
     let options = Options { force: args.force, read_only: args.readonly, unclean: true };
     let timeout = Duration::from_secs(args.node_timeout);
     if args.explain {
-        return explain_nodes(called, &volumes, options, (&args.network, timeout), args.json);
+        return explain_nodes(called, &volumes, options, args);
     }
     let object = called.name.clone().unwrap_or_else(|| volumes[0].to_string());
     launch("assemble", &object, args.foreground, daemon, |daemon| {
@@ -60,19 +62,21 @@ pub(super) fn run(
             let object = node.map_or_else(|| object.clone(), NodeArg::to_string);
             Failure::refused("assemble", object, reason, called.named(next))
         })?;
-        let Judged { assembly, unreachable } = judged;
+        let Judged { assembly, missing } = judged;
         let name = called.run_name(assembly.newest.as_deref(), &object)?;
-        for (node, why) in &unreachable {
-            output::warning(&format!("assemble {name}: {node} is missing: it {why}"));
-        }
-        let absent = unreachable.into_iter().map(|(node, _)| node).collect();
-        warn(&name, &plan, &assembly.verdicts);
+        let not_in: Vec<String> = missing
+            .iter()
+            .map(Missing::to_string)
+            .chain(not_taken(&plan, &assembly.verdicts))
+            .collect();
+        not_in.iter().for_each(|line| output::warning(&format!("assemble {name}: {line}")));
+        let absent = missing.into_iter().map(|one| one.node).collect();
         let how = How { schedule: args.schedule.unwrap_or(WriteSchedule::Mix), timeout, network };
         let config = config_of(&name, (plan, absent), &how, args.force)?;
         let config = ClientConfig { witnesses: args.witness.clone(), ..config };
         let fail_timeout = Duration::from_secs(args.fail_timeout);
         let again = Some(Again { judge: judge_again(name.clone(), &config, how), fail_timeout });
-        let array = Assembled::Cluster { config, network, again };
+        let array = Assembled::Cluster { config, network, again, missing: not_in };
         launch::serve("assemble", run_dir, name, array, exports, daemon)
     })
 }
@@ -92,7 +96,7 @@ pub(in crate::cmd) fn open_nodes(
         Ok(plan) if plan.degraded() == usize::from(missing) => {
             let how = How { schedule, timeout, network };
             let config = config_of(&object, (plan.clone(), Vec::new()), &how, missing > 0)?;
-            Ok(Assembled::Cluster { config, network, again: None })
+            Ok(Assembled::Cluster { config, network, again: None, missing: Vec::new() })
         }
         Ok(plan) => {
             let reason = format!("{} members are missing, not {missing}", plan.degraded());
@@ -149,40 +153,40 @@ fn probe_free(
             false => return Ok((remote, found)),
             true if Instant::now() < until => std::thread::sleep(RETRY),
             true => {
-                let next = "stop that array first, or take it over with --take-over";
-                let why = Refusal::new("is in use by another client", next);
-                return Err(RemoteError { why, busy: true, unreachable: false });
+                return Err(RemoteError { why: in_use(), kind: RemoteErrorKind::Busy });
             }
         }
     }
 }
 
-fn on_the_node_of(other: &NodeArg) -> String {
+fn in_use() -> Refusal {
+    let next = "stop that array first, or take it over with --take-over";
+    Refusal::new("is in use by another client", next)
+}
+
+fn on_the_node_of(other: impl Display) -> String {
     format!("is on the same node as {other}")
 }
 
 /// What was found of an array.
 struct Judged {
     assembly: Assembly,
-    /// Members whose nodes cannot be reached, and why.
-    unreachable: Vec<(NodeArg, Refusal)>,
+    /// Members of which nothing is known, and why.
+    missing: Vec<Missing>,
 }
 
 impl Judged {
-    /// How it starts, if it does; why not may be a node that cannot be reached.
+    /// How it starts, if it does; why not may be a member that is missing.
     fn start(&self) -> Result<&Startable, (Option<&NodeArg>, Refusal)> {
-        match (&self.assembly.start, self.unreachable.first()) {
+        match (&self.assembly.start, self.missing.first()) {
             (Start::Ready(plan), _) => Ok(plan),
             (Start::Refused(why), None) => Err((None, why.clone())),
-            (Start::Refused(why), Some((node, unreachable))) => {
-                let reason = format!("{}, and without it {}", unreachable.reason, why.reason);
-                let reason = if self.assembly.newest.is_some() {
-                    reason
-                } else {
-                    unreachable.reason.clone()
-                };
-                Err((Some(node), Refusal { reason, next: unreachable.next.clone() }))
+            (Start::Refused(why), Some(first)) if self.assembly.newest.is_some() => {
+                let Refusal { reason, next } = first.why();
+                let reason = format!("{reason}, and without it {}", why.reason);
+                Err((Some(&first.node), Refusal { reason, next }))
             }
+            (Start::Refused(_), Some(first)) => Err((Some(&first.node), first.error.why.clone())),
         }
     }
 }
@@ -203,11 +207,11 @@ pub(in crate::cmd) fn ask_all<T: Send>(
     })
 }
 
-/// What reachable nodes answered. Those that cannot be reached are taken out of `volumes`.
-fn reachable<T>(
+/// What is known of volumes. Those of which it is nothing are taken out of `volumes`.
+fn known<T>(
     volumes: &mut Vec<NodeArg>,
     answers: Vec<Result<T, RemoteError>>,
-    unreachable: &mut Vec<(NodeArg, Refusal)>,
+    missing: &mut Vec<Missing>,
 ) -> Result<Vec<T>, Failure> {
     let mut found = Vec::new();
     for (node, answer) in std::mem::take(volumes).into_iter().zip(answers) {
@@ -216,8 +220,10 @@ fn reachable<T>(
                 found.push(answer);
                 volumes.push(node);
             }
-            Err(error) if error.unreachable => unreachable.push((node, error.why)),
-            Err(error) => return Err(failed("assemble", &node, &error)),
+            Err(error) => {
+                let without = Missing::new(&node, error);
+                missing.push(without.map_err(|error| failed("assemble", &node, &error))?);
+            }
         }
     }
     Ok(found)
@@ -233,10 +239,10 @@ fn judge(
     (take_over, timeout): (bool, Duration),
 ) -> Result<Judged, Failure> {
     let connect = |node: &NodeArg| Remote::connect_within(&node.address, network, timeout);
-    let (mut volumes, mut unreachable) = (volumes.to_vec(), Vec::new());
+    let (mut volumes, mut missing) = (volumes.to_vec(), Vec::new());
     // On connections of their own, all at once.
     let look = ask_all(&volumes, |node| probe(&mut connect(node)?, node));
-    let mut looked_at = reachable(&mut volumes, look, &mut unreachable)?;
+    let mut looked_at = known(&mut volumes, look, &mut missing)?;
     if let Some(name) = name {
         for (index, verdict) in others(name, &looked_at)?.into_iter().rev() {
             let node = volumes.remove(index);
@@ -264,14 +270,14 @@ fn judge(
         Ok((remote, candidate))
     };
     let found = volumes.iter().map(hold).collect();
-    let found = reachable(&mut volumes, found, &mut unreachable)?;
+    let found = known(&mut volumes, found, &mut missing)?;
     let (remotes, candidates): (Vec<Remote>, Vec<Candidate>) = found.into_iter().unzip();
     if let Some((index, other)) = same_node(&remotes) {
         let reason = on_the_node_of(&volumes[other]);
         return Err(Failure::refused("assemble", &volumes[index], reason, MOVE));
     }
     let assembly = decide(&candidates, options);
-    Ok(Judged { assembly, unreachable })
+    Ok(Judged { assembly, missing })
 }
 
 /// The volumes that belong to arrays of other names: by index, and whose they are.
@@ -303,81 +309,126 @@ fn others(name: &str, candidates: &[Candidate]) -> Result<Vec<(usize, Verdict)>,
     Ok(superblocks().enumerate().filter_map(other).collect())
 }
 
-fn warn(name: &str, plan: &Startable, verdicts: &[(String, Verdict)]) {
+/// What is to be said of members that are there and not in.
+fn not_taken(plan: &Startable, verdicts: &[(String, Verdict)]) -> Vec<String> {
     let taken = plan.members.iter().flatten();
     let taken: Vec<String> = taken.map(|m| member_name(&m.address, &m.volume)).collect();
-    for (member, verdict) in verdicts.iter().filter(|(_, verdict)| !verdict.attached()) {
+    let out = verdicts.iter().filter(|(_, verdict)| !verdict.attached());
+    let line = |(member, verdict): &(String, Verdict)| {
         let fate = match taken.contains(member) {
             true => "is given what it missed",
             false => "is left out",
         };
-        output::warning(&format!("assemble {name}: {member} {fate}: {verdict}"));
-    }
-    if plan.degraded() > 0 {
-        // Whether it starts without is for the nodes to say.
-        output::warning(&format!("assemble {name}: {}", missing(plan)));
-    }
+        format!("{member} {fate}: {verdict}")
+    };
+    // Whether it starts without is for the nodes to say.
+    let missing = Some(missing(plan)).filter(|_| plan.degraded() > 0);
+    out.map(line).chain(missing).collect()
+}
+
+/// A volume that is looked at, and what the voter there says of its array.
+struct Looked {
+    candidate: Candidate,
+    voter: Voter,
+    used: bool,
+}
+
+/// On one connection; a volume without a superblock belongs to no array.
+fn look(node: &NodeArg, network: Network, timeout: Duration) -> Result<Looked, RemoteError> {
+    let mut remote = Remote::connect_within(&node.address, network, timeout)?;
+    let candidate = probe(&mut remote, node)?;
+    let voter = match &candidate.superblock {
+        Ok(superblock) => remote.vote(superblock.set_uuid)?,
+        Err(_) => {
+            let node = remote.node().unwrap_or_default();
+            Voter { granted: 0, view: View::default(), incarnation: 0, node }
+        }
+    };
+    Ok(Looked { candidate, voter, used: remote.used() })
 }
 
 fn explain_nodes(
     called: &Called,
     volumes: &[NodeArg],
     options: Options,
-    (typed, timeout): (&NetworkArgs, Duration),
-    as_json: bool,
+    args: &AssembleArgs,
 ) -> Result<(), Failure> {
-    let network = network("assemble", typed)?;
-    let (mut candidates, mut unreachable) = (Vec::new(), Vec::new());
-    let mut nodes: Vec<(u64, &NodeArg)> = Vec::new();
-    for node in volumes {
-        let connected = Remote::connect_within(&node.address, network, timeout);
-        let found = connected.and_then(|mut remote| {
-            let candidate = probe(&mut remote, node)?;
-            Ok((candidate, remote.node().unwrap_or_default()))
-        });
-        let found = found.map_err(|error| error.why.reason).and_then(|(candidate, id)| match nodes
-            .iter()
-            .find(|(other, _)| *other == id)
-        {
-            Some((_, other)) => Err(on_the_node_of(other)),
-            None => Ok((candidate, id)),
+    let network = network("assemble", &args.network)?;
+    let timeout = Duration::from_secs(args.node_timeout);
+    let (mut looked, mut out): (Vec<Looked>, Vec<Verdicted>) = (Vec::new(), Vec::new());
+    for (node, found) in volumes.iter().zip(ask_all(volumes, |node| look(node, network, timeout))) {
+        let same = |found: &Looked| looked.iter().find(|one| one.voter.node == found.voter.node);
+        let found = found.map_err(|error| error.why.reason).and_then(|found| match same(&found) {
+            Some(other) => Err(on_the_node_of(other.candidate.name())),
+            None => Ok(found),
         });
         match found {
-            Ok((candidate, id)) => {
-                candidates.push(candidate);
-                nodes.push((id, node));
-            }
-            Err(reason) => unreachable.push((node.to_string(), Verdict::Unreadable { reason })),
+            Ok(found) => looked.push(found),
+            Err(reason) => out.push((node.to_string(), Verdict::Unreadable { reason })),
         }
     }
-    let mut left_out = Vec::new();
+    let candidates: Vec<Candidate> = looked.iter().map(|one| one.candidate.clone()).collect();
     if let Some(name) = called.wanted() {
         for (index, verdict) in others(name, &candidates)?.into_iter().rev() {
-            left_out.push((candidates.remove(index).name(), verdict));
+            out.insert(0, (looked.remove(index).candidate.name(), verdict));
         }
     }
+    let candidates: Vec<Candidate> = looked.iter().map(|one| one.candidate.clone()).collect();
     let assembly = decide(&candidates, options);
     let mut verdicts = assembly.verdicts.clone();
-    verdicts.extend(left_out.into_iter().rev().chain(unreachable));
-    let (prospect, next) = match &assembly.start {
-        Start::Refused(Refusal { reason, next }) => {
-            let next = next_step(&called.named(next.clone()));
-            (Prospect::Refused { reason: reason.clone() }, next)
-        }
-        Start::Ready(plan) => {
-            let Options { force, read_only, .. } = options;
-            let attached = verdicts.iter().filter(|(_, verdict)| verdict.attached());
-            let attached = attached.map(|(member, _)| member.as_str()).collect();
-            let options = local::Options { force, read_only, run: false };
-            let next = next_step(&called.invocation(options, attached).into());
-            let next = format!("{next}{}", network_options(typed));
-            (Prospect::Ready { condition: condition(plan) }, next)
+    verdicts.extend(out);
+    let attached = verdicts.iter().filter(|(_, verdict)| verdict.attached());
+    let attached: Vec<&str> = attached.map(|(member, _)| member.as_str()).collect();
+    let command = |force| {
+        let options = local::Options { force, read_only: options.read_only, run: false };
+        let next = next_step(&called.invocation(options, attached.clone()).into());
+        format!("{next}{}", network_options(&args.network))
+    };
+    let starts = |force| match &assembly.start {
+        Start::Refused(why) => Err(why.clone()),
+        Start::Ready(_) if looked.iter().any(|one| one.used) => Err(in_use()),
+        Start::Ready(plan) => foretell_start(plan, &looked, args, force).map(|()| plan),
+    };
+    let (prospect, next) = match starts(options.force) {
+        Ok(plan) => (Prospect::Ready { condition: condition(plan) }, command(options.force)),
+        Err(Refusal { reason, next }) => {
+            let next = next_step(&called.named(next));
+            let by_force = matches!(assembly.start, Start::Ready(_)) && starts(true).is_ok();
+            let next = if by_force { format!("{next}: {}", command(true)) } else { next };
+            (Prospect::Refused { reason }, next)
         }
     };
     let superblock = assembly.newest.map(|newest| *newest);
     let (within, next) = (Vec::new(), Some(next));
     let array = Explanation { superblock, verdicts, within, prospect, next };
-    explain::answer(&Explained { arrays: vec![array], ..Explained::default() }, as_json)
+    explain::answer(&Explained { arrays: vec![array], ..Explained::default() }, args.json)
+}
+
+/// Would an array start of which these voters are there, and its witnesses, which are asked here?
+fn foretell_start(
+    plan: &Startable,
+    looked: &[Looked],
+    args: &AssembleArgs,
+    force: bool,
+) -> Result<(), Refusal> {
+    let network = network("assemble", &args.network).map_err(Failure::into_refusal)?;
+    let timeout = Duration::from_secs(args.node_timeout);
+    let how = How { schedule: WriteSchedule::Mix, timeout, network };
+    let config = config_of("", (plan.clone(), Vec::new()), &how, force);
+    let config = config.map_err(Failure::into_refusal)?;
+    let array = config.members.iter().flatten().next().map(|member| member.superblock.set_uuid);
+    let members: Vec<(String, Voter)> =
+        looked.iter().map(|one| (one.candidate.address.clone(), one.voter.clone())).collect();
+    let voters: Vec<Voter> = members.iter().map(|(_, voter)| voter.clone()).collect();
+    let named = witnesses_of(&voters).iter().map(|witness| witness.address.clone());
+    let addresses: BTreeSet<String> = named.chain(args.witness.iter().cloned()).collect();
+    let ask = |address: &String| {
+        let mut remote = Remote::connect_within(address, network, timeout).ok()?;
+        remote.vote(array?).ok()
+    };
+    // One that does not answer is one that does not vote.
+    let witnesses: Vec<Voter> = addresses.iter().filter_map(ask).collect();
+    foretell(config, &members, &witnesses)
 }
 
 fn missing(plan: &Startable) -> String {
@@ -436,7 +487,7 @@ fn judge_again(name: String, config: &ClientConfig, how: How) -> Judge {
         let judged = judge(&volumes, None, options, how.network, (false, how.timeout));
         let judged = judged.map_err(Failure::into_refusal)?;
         let plan = judged.start().cloned().map_err(|(_, why)| why)?;
-        let absent = judged.unreachable.into_iter().map(|(node, _)| node).collect();
+        let absent = judged.missing.into_iter().map(|one| one.node).collect();
         let config = config_of(&name, (plan, absent), &how, false);
         let config = config.map_err(Failure::into_refusal)?;
         let same = Params { session: shape.session, epoch: shape.epoch, ..config.params } == shape;

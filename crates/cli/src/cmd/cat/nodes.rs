@@ -15,7 +15,7 @@ use uuid::Uuid;
 use super::{range, stdout_failure, to_read};
 use crate::args::{CatArgs, NodeArg};
 use crate::cmd::assemble::{ask_all, volumes};
-use crate::cmd::nodes::{failed, network};
+use crate::cmd::nodes::{Missing, failed, network};
 use crate::failure::Failure;
 use crate::output;
 
@@ -64,9 +64,10 @@ fn probe(node: &NodeArg, network: Network) -> Result<Seen, RemoteError> {
     Ok(Seen { found, used: remote.used() })
 }
 
-/// What lies on the volumes. A node that cannot be reached is done without, if it can be.
+/// What lies on the volumes. A node that cannot be reached, or has no such volume, is done without,
+/// if it can be.
 fn look(object: &str, volumes: &[NodeArg], network: Network) -> Result<Vec<Candidate>, Failure> {
-    let (mut candidates, mut unreachable) = (Vec::new(), Vec::new());
+    let (mut candidates, mut missing) = (Vec::new(), Vec::new());
     for (node, answer) in volumes.iter().zip(ask_all(volumes, |node| probe(node, network))) {
         match answer {
             Ok(seen) if seen.used => {
@@ -75,15 +76,17 @@ fn look(object: &str, volumes: &[NodeArg], network: Network) -> Result<Vec<Candi
                 return Err(Failure::refused("cat", node, reason, next));
             }
             Ok(seen) => candidates.push(seen.found),
-            Err(error) if error.unreachable => unreachable.push((node, error)),
-            Err(error) => return Err(failed("cat", node, &error)),
+            Err(error) => {
+                let one = Missing::new(node, error).map_err(|error| failed("cat", node, &error))?;
+                missing.push(one);
+            }
         }
     }
-    for (node, error) in unreachable {
+    for one in missing {
         if candidates.is_empty() {
-            return Err(failed("cat", node, &error));
+            return Err(failed("cat", &one.node, &one.error));
         }
-        output::warning(&format!("cat {object}: {node} is missing: it {}", error.why));
+        output::warning(&format!("cat {object}: {one}"));
     }
     Ok(candidates)
 }
@@ -100,7 +103,7 @@ fn config(plan: Startable, network: Network, object: &str) -> Result<Assembled, 
     (params.wide.count, params.narrow.count) = (nodes, nodes);
     let config = ClientConfig::new(params, plan.members);
     let config = ClientConfig { bitmap: plan.bitmap, read_only: true, looks: true, ..config };
-    Ok(Assembled::Cluster { config, network, again: None })
+    Ok(Assembled::Cluster { config, network, again: None, missing: Vec::new() })
 }
 
 fn copy(array: &Private, object: &str, offset: u64, length: u64) -> Result<(), Failure> {

@@ -10,7 +10,7 @@ use braid_cluster::Family;
 use braid_cluster::create::{Blueprint, CreateError, NewArray};
 use braid_cluster::wire::valid_volume_name;
 use braid_host::fabric::Network;
-use braid_host::remote::{self, MAX_META_BYTES, Remote, RemoteError};
+use braid_host::remote::{self, MAX_META_BYTES, Remote, RemoteError, RemoteErrorKind};
 use uuid::Uuid;
 
 use super::votes;
@@ -186,14 +186,20 @@ fn reach(places: &[Place], network: Network) -> Result<Vec<Remote>, Failure> {
         let has = remote.has_volume(&place.volume);
         if has.map_err(|error| failed("create", &place.node, &error))? {
             let removal = removal(&place.node.address, &place.volume);
-            let held = match remote::superblock(&mut remote) {
-                Ok(Err(SuperblockError::NoMagic)) => {
-                    " without a superblock, maybe left over from a create that was interrupted"
-                }
-                _ => "",
+            let remove = format!("name another volume, or remove this one: {removal}");
+            let (held, next) = match remote::superblock(&mut remote) {
+                Ok(Err(SuperblockError::NoMagic)) if remote::is_blank(&mut remote) == Ok(true) => (
+                    "volume of this name without a superblock, maybe left over from a create that \
+                     was interrupted",
+                    remove,
+                ),
+                Ok(Err(SuperblockError::NoMagic)) => (
+                    "file of this name in its store that is no volume",
+                    "name another volume".to_owned(),
+                ),
+                _ => ("volume of this name", remove),
             };
-            let next = format!("name another volume, or remove this one: {removal}");
-            let reason = format!("the node has a volume of this name{held}");
+            let reason = format!("the node has a {held}");
             return Err(Failure::refused("create", &place.node, reason, next));
         }
         remotes.push(remote);
@@ -224,7 +230,7 @@ fn make(
     {
         let next = "use another node";
         let why = Refusal::new(on_the_node_of(&places[other].node), next);
-        result = Err(RemoteError { why, busy: false, unreachable: false });
+        result = Err(RemoteError { why, kind: RemoteErrorKind::Other });
         culprit = places[index].node.to_string();
     }
     if result.is_ok()

@@ -7,7 +7,7 @@ use braid_array::Refusal;
 use braid_cluster::client::MAX_WITNESSES;
 use braid_cluster::view::{View, Witness};
 use braid_host::fabric::Network;
-use braid_host::remote::{Granted, Remote, RemoteError};
+use braid_host::remote::{Granted, Remote, RemoteError, RemoteErrorKind};
 use uuid::Uuid;
 
 use crate::args::{CreateArgs, NodeArg};
@@ -54,7 +54,7 @@ pub(super) fn record(
             let granted = remote.fence(array, client)?;
             if asked.iter().any(|(_, other)| other.node == granted.node) {
                 let why = Refusal::new("is the node of a member or of another witness", OTHER);
-                return Err(RemoteError { why, busy: false, unreachable: false });
+                return Err(RemoteError { why, kind: RemoteErrorKind::Other });
             }
             Ok((remote, granted))
         });

@@ -127,8 +127,8 @@ impl Finder for Board {
         *self.0.lock().expect("a board") = Some(config);
     }
 
-    fn found(&mut self) -> Option<ClientConfig> {
-        self.0.lock().expect("a board").take()
+    fn found(&mut self) -> Option<Result<ClientConfig, Refusal>> {
+        self.0.lock().expect("a board").take().map(Ok)
     }
 }
 

@@ -45,6 +45,7 @@ impl Pipe {
             turn: running.set.turn,
             fine: running.fine,
             own_fault: running.own_fault,
+            no_room: running.own_fault && self.no_room,
             cut_off: running.cut_off,
             received_bytes: out.received_bytes,
         };

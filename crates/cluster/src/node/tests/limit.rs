@@ -79,6 +79,7 @@ fn requests() -> Vec<Message> {
         Message::NodeStatus { tag: 9, after: String::new() },
         Message::Shutdown { tag: 9 },
         Message::Grant { tag: 9, array: OTHER, epoch: 1, client: 1 },
+        Message::ReadVote { tag: 9, array: OTHER },
     ]
 }
 

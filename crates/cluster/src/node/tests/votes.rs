@@ -65,6 +65,25 @@ fn only_a_higher_epoch_is_granted_and_that_outlives_the_node() {
 }
 
 #[test]
+fn who_only_asks_how_a_vote_stands_changes_nothing() {
+    let mut world = World::new(1, 1 << 20, 1);
+    let (a, b) = (world.dial(0), world.dial(0));
+    let read = Message::ReadVote { tag: 6, array: ARRAY };
+    let is =
+        |granted, view| Some(Message::VoteIs { tag: 6, granted, view, incarnation: 100, node: 0 });
+    assert_eq!(ask(&mut world, b, &read), is(0, View::default()));
+    assert_eq!(note(&world), None);
+    assert!(ask(&mut world, a, &grant(5)).is_some());
+    assert_eq!(ask(&mut world, a, &record(view(5, 2))), Some(Message::Ok { tag: 8 }));
+    let before = note(&world);
+    assert_eq!(ask(&mut world, b, &read), is(5, view(5, 2)));
+    assert_eq!(note(&world), before);
+    // The client goes on, and so may the other.
+    assert_eq!(ask(&mut world, a, &record(view(5, 3))), Some(Message::Ok { tag: 8 }));
+    assert!(matches!(ask(&mut world, b, &grant(6)), Some(Message::Granted { .. })));
+}
+
+#[test]
 fn who_is_granted_ends_who_was_before_and_nothing_of_that_lands() {
     for seed in 0..50 {
         let mut array = Array::writing(2, 150, seed);

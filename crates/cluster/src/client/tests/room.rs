@@ -1,0 +1,36 @@
+//! Stores of nodes that have no room.
+
+use super::*;
+
+/// A node of an array that could not do without it cannot have its part of a write.
+fn fails_a_write(no_room: bool) -> (Client, Vec<Action>) {
+    let mut client = client(Planner::Client);
+    run(&mut client, |_, _| false);
+    lose(&mut client, 2);
+    run(&mut client, |_, _| false);
+    let (position, turn) = begin_write(&mut client);
+    let (cut_off, received_bytes) = (Roles::NONE, 0);
+    let (fine, own_fault) = (false, true);
+    staged(&mut client, 1, (position, turn), true);
+    let staged =
+        Message::Staged { position, turn, fine, own_fault, no_room, cut_off, received_bytes };
+    hear(&mut client, 0, &staged);
+    let after = run(&mut client, |_, _| false);
+    (client, after)
+}
+
+#[test]
+fn a_store_without_room_that_the_array_needs_is_waited_for() {
+    let (client, _) = fails_a_write(true);
+    assert!(client.has_too_few(), "another client takes it over when there is room");
+    let why = client.refused().expect("a reason").to_string();
+    assert_eq!(why, "node://n0/v: its store has no room; make room there");
+}
+
+#[test]
+fn what_a_store_cannot_read_fails_that_write_alone() {
+    let (client, after) = fails_a_write(false);
+    assert!(!client.has_too_few() && client.alive(0));
+    let dropped = |message: &Message| matches!(message, Message::Drop { .. });
+    assert!(said(&after, dropped) > 0, "{after:?}");
+}
