@@ -206,6 +206,7 @@ impl Stack {
         let expect = |waiting| Pending { id, waiting, result: Ok(()), then: None };
         match command {
             Command::Fail(leaf) => self.send(id, leaf, Command::Fail),
+            Command::ForceFail(leaf) => self.send(id, leaf, Command::ForceFail),
             Command::Remove(leaf) => self.send(id, leaf, Command::Remove),
             Command::Replace(leaf) => self.send(id, leaf, Command::Replace),
             Command::ReplaceWith { old, spare } => {

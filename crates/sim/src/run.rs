@@ -108,7 +108,7 @@ fn run_lives<M: Subject>(
     for life in 1..=lives {
         let crash = life < lives && world.rng.percent(75);
         live(&mut world, crash, life == lives)?;
-        if world.excess {
+        if world.excess || world.lost_in_doubt {
             return settle::after_excess(world);
         }
         if life == lives {

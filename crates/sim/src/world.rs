@@ -88,6 +88,8 @@ pub struct World<M> {
     pub parts: Parts,
     /// More was broken than the level survives: errors are allowed.
     pub excess: bool,
+    /// A member was lost, or could not read, where a resync had not made parity fit.
+    pub lost_in_doubt: bool,
     flights: Vec<Option<Flight>>,
     submitted: u64,
     /// Devices with bad sectors, and since when these are rewritten.
@@ -125,6 +127,7 @@ impl<M: Subject> World<M> {
             exec,
             parts,
             excess: false,
+            lost_in_doubt: false,
             submitted: 0,
             damaged: BTreeMap::new(),
             hangs: Vec::new(),
@@ -353,6 +356,7 @@ impl<M: Subject> World<M> {
         if let Err(error) = result
             && !self.excess
             && !refused
+            && !self.may_be_lost(error)
         {
             let Range { sector, sectors } = range;
             return Err(Failure(format!("{kind:?} {sector}+{sectors} failed: {error}")));
@@ -424,10 +428,25 @@ impl<M: Subject> World<M> {
         self.judge(event)
     }
 
+    /// May this error say that nobody vouches for what parity says of data that is lost? Where no
+    /// resync has been yet, data that is gone with a member or cannot be read must not be made up.
+    fn may_be_lost(&mut self, error: RequestError) -> bool {
+        let damaged = self.in_doubt() && self.exec.disks.iter().any(Disk::damaged);
+        self.lost_in_doubt |= damaged && error == RequestError::Medium;
+        self.lost_in_doubt && error == RequestError::Medium
+    }
+
+    fn in_doubt(&self) -> bool {
+        self.parts.all().any(|part| part.scenario.has_parity() && !part.synced)
+    }
+
     /// Is it true what an event says?
     fn judge(&mut self, event: &ArrayEvent) -> Result<(), Failure> {
         match *event {
-            ArrayEvent::MemberFailed { .. } => self.exempt(),
+            ArrayEvent::MemberFailed { .. } => {
+                self.lost_in_doubt |= self.in_doubt();
+                self.exempt();
+            }
             ArrayEvent::ReadCorrected { member, fault } => {
                 let disk = self.exec.device(member).map(|device| &self.exec.disks[device]);
                 let sector = fault.sector.unwrap_or(0);

@@ -57,7 +57,7 @@ impl Array {
         taken: &mut Taken,
     ) -> Result<Step, RequestError> {
         let rows = Rows::new(0, unit.sectors);
-        let view = self.stripe_view(unit, &job.avoid);
+        let mut view = self.stripe_view(unit, &job.avoid);
         let lost = view.lost();
         if lost.is_empty() {
             let check = parity_sync::check(&view, rows, taken);
@@ -69,7 +69,9 @@ impl Array {
         let unread = |Unrecoverable| UNREAD;
         let is_data = |strip: &usize| view.is_data(*strip);
         if fix == Fix::Resync {
-            let held = |strip: &usize| view.cells[*strip].unreadable.is_some();
+            let held = |strip: &usize| {
+                !self.keeper.is_vouched_for() || view.cells[*strip].unreadable.is_some()
+            };
             let untold: Vec<usize> = lost.iter().copied().filter(is_data).filter(held).collect();
             return match untold[..] {
                 [] => parity_sync::resync_degraded(&view, rows, taken).map(Step::Write),
@@ -87,6 +89,8 @@ impl Array {
         if job.again || untold && fix == Fix::Nothing {
             return Err(UNREAD);
         }
+        // Who asks for it takes parity's word for what a member that is there cannot read.
+        view.sums_count |= lost.iter().all(|strip| view.cells[*strip].unreadable.is_some());
         let targets: Vec<Target> = lost
             .iter()
             .flat_map(|&strip| view.cells[strip].writers.map(|place| (strip, place)))

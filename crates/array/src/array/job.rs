@@ -381,6 +381,7 @@ impl Array {
             self.obey();
         }
         if result.is_ok() {
+            self.note_fitting(&job);
             self.note_rewritten(&job);
             self.start_mending(&job, start, end);
         } else if !goes_on_in_blocks(&job) {

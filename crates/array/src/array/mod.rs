@@ -53,7 +53,8 @@ const PAGES: usize = 32;
 
 const RULES: Rules = Rules {
     scrubs_whole: false,
-    keeps_torn: false,
+    keeps_torn: true,
+    marks_lost: true,
     units_at_once: 16,
     stop_patience_ms: 60_000,
     marks_ahead: 0,

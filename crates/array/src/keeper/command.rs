@@ -62,7 +62,8 @@ impl Keeper {
                 "read all of it to see whether it can be read",
             ),
             _ if !self.is_redundant() => self.is_changeable(),
-            Command::Fail(member) => self.fail_command(member),
+            Command::Fail(member) => self.fail_command(member, false),
+            Command::ForceFail(member) => self.fail_command(member, true),
             Command::Remove(member) if self.is_busy(member, traffic) => {
                 self.begin_removal(id, member);
                 return;
@@ -116,7 +117,7 @@ impl Keeper {
         }
     }
 
-    fn fail_command(&mut self, id: MemberId) -> Answer {
+    fn fail_command(&mut self, id: MemberId, force: bool) -> Answer {
         let Some(member) = self.members.get(id) else {
             return no_such_member();
         };
@@ -137,8 +138,32 @@ impl Keeper {
                 "replace it: that copies it before it goes",
             );
         }
+        if !force {
+            self.vouched_for_without(id)?;
+        }
         self.fail_member(id, "failed by the administrator", Fault::default());
         Ok(())
+    }
+
+    /// Does what others hold tell what this member holds?
+    ///
+    /// # Errors
+    /// Not where a resync has yet to be.
+    fn vouched_for_without(&mut self, id: MemberId) -> Answer {
+        let sectors = self.unvouched_sectors();
+        let Some(Member { device, state: State::InSync { .. }, .. }) = self.members.get(id) else {
+            return Ok(());
+        };
+        if sectors == 0 {
+            return Ok(());
+        }
+        let kib = sectors.div_ceil(2);
+        let reason = format!(
+            "a resync has yet to make parity fit {kib} KiB of each member; what {device} holds of \
+             them could not be read any more"
+        );
+        let advice = "wait until the resync is complete, or use --force and lose that";
+        refuse(reason, Next::by(advice, Invocation::Watch { array: None }))
     }
 
     pub(crate) fn remove_command(&mut self, id: MemberId) -> Answer {

@@ -20,6 +20,7 @@ mod restart;
 mod resync;
 mod serve;
 mod unread;
+mod unvouched;
 mod world;
 
 use super::*;

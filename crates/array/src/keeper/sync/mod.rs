@@ -9,6 +9,7 @@ mod pace;
 mod ranges;
 mod units;
 mod unread;
+mod unvouched;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -69,8 +70,12 @@ pub(crate) struct Sync {
     paused: bool,
     /// Why it is to end before its end.
     interrupted: Option<Cow<'static, str>>,
-    /// What a resync that came to its end could not bring in line; `None` before one did.
+    /// What waits for a resync, sector by sector; `None` as long as offset and bitmap say it all.
     pub(crate) left: Option<Ranges>,
+    /// A resync has been there, and could not bring it in line.
+    pub(crate) left_behind: bool,
+    /// What is lost of it cannot be noted, before something changes.
+    unmarkable: bool,
     /// What the running resync could not bring in line so far.
     missed: Ranges,
     /// What was left is not tried again before something changes: why.
@@ -102,6 +107,8 @@ impl Default for Sync {
             paused: false,
             interrupted: None,
             left: None,
+            left_behind: false,
+            unmarkable: false,
             missed: Ranges::default(),
             resync_waits: None,
             retry_at: None,
@@ -239,10 +246,15 @@ impl Keeper {
             }
             // Nothing redundant is left to bring in line. Members being rebuilt are brought in line
             // when they are: below their offset they may differ, too.
-            if targets.is_empty() && !self.can_resync() && !self.rules.keeps_torn {
+            let given_up = self.vouched || !self.rules.keeps_torn;
+            if targets.is_empty() && !self.can_resync() && given_up {
                 self.all_resynced();
                 self.wish_superblock(true);
             }
+            if !self.can_resync() {
+                self.write_off();
+            }
+            self.end_if_nothing_waits();
         }
         let from = targets.iter().map(|(_, offset)| *offset).min();
         if let Some(from) = from.filter(|_| self.sync.recovery_waits.is_none()) {
@@ -379,6 +391,7 @@ impl Keeper {
     pub(crate) fn retry_sync(&mut self) {
         self.sync.resync_waits = None;
         self.sync.recovery_waits = None;
+        self.sync.unmarkable = false;
         // It goes on with the others where it was.
         let first = self.first_to_rebuild();
         let begun = |(id, _): &(MemberId, u64)| self.sync.targets.contains(id);
@@ -406,6 +419,9 @@ impl Keeper {
             self.end_copying("the member that is copied failed");
         }
         self.interrupt_copying("a member failed".into());
+        if self.rules.marks_lost && self.sync.action == SyncAction::Resync && !self.can_resync() {
+            self.interrupt_sync("a member failed");
+        }
         // Its id may come to mean another device, which this recovery has not begun with.
         self.sync.targets.retain(|target| *target != id);
         if role.is_some() {

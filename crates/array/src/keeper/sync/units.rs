@@ -310,6 +310,7 @@ impl Keeper {
     pub fn note_torn(&mut self, start: u64, end: u64) {
         if self.clean.resynced == MAX_SECTOR {
             self.sync.left.get_or_insert_default();
+            self.sync.left_behind = true;
         }
         if let Some(left) = &mut self.sync.left {
             left.insert(start, end);
