@@ -153,6 +153,26 @@ fn what_was_written_while_a_resync_was_pending_outlives_the_loss_of_a_member() {
     }
 }
 
+/// Also where writes are known not to wait for it.
+#[test]
+fn what_a_resync_has_brought_in_line_outlives_the_loss_of_a_member() {
+    for shape in SHAPES {
+        let mut world = scattered(shape, |_| {});
+        let sectors = world.array.array_sectors();
+        assert!(world.begin_write(sectors - 8, &noise(5, 8 * 512)), "{shape:?}");
+        let half = DATA_OFFSET + MEMBER_SECTORS / 2;
+        world.hold(move |_, op| matches!(op, IoOp::Read { sector, .. } if sector >= half));
+        world.begin_command(Command::Pause(false));
+        world.run();
+        world.begin_command(Command::ForceFail(MemberId(0)));
+        world.hold_nothing();
+        world.run();
+        let parts = parts(&mut world);
+        assert!(parts[..parts.len() / 4].iter().all(Option::is_some), "{shape:?}");
+        assert!(parts.iter().any(Option::is_none), "{shape:?}");
+    }
+}
+
 /// Two sums that agree on what a strip held vouch for it.
 #[test]
 fn a_resync_of_raid6_without_a_member_loses_only_what_is_torn() {

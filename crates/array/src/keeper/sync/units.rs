@@ -358,6 +358,7 @@ impl Keeper {
                 let missed = self.sync.missed.first().unwrap_or(MAX_SECTOR);
                 if self.clean.resynced != MAX_SECTOR {
                     self.clean.resynced = self.clean.resynced.max(done.min(missed));
+                    self.note_resynced();
                 }
             }
             SyncAction::Recovery => {

@@ -45,6 +45,15 @@ impl Keeper {
         }
     }
 
+    /// A resync has come this far: nothing below waits.
+    pub(super) fn note_resynced(&mut self) {
+        if self.sums_in_doubt()
+            && let Some(left) = &mut self.sync.left
+        {
+            left.remove(0, self.clean.resynced);
+        }
+    }
+
     /// Bits of the bitmap that are needed tell what a missing member lacks, too: what waits for a
     /// resync is kept apart from them before there are any.
     pub(crate) fn know_what_waits(&mut self) {
@@ -84,11 +93,11 @@ impl Keeper {
             return;
         }
         self.know_what_waits();
-        let Some(mut left) = self.sync.left.clone() else { return };
-        let mut lost = 0;
+        let Some(waiting) = self.sync.left.clone() else { return };
+        let (mut left, mut lost) = (waiting.clone(), 0);
         let before: Vec<_> =
             self.members.iter().map(|(id, member)| (id, member.bad_blocks.clone())).collect();
-        for (start, end) in self.sync.left.clone().iter().flat_map(Ranges::iter) {
+        for (start, end) in waiting.iter() {
             let mut row = start;
             while row < end {
                 let (sums, sectors) = self.space.sums_at(row);
