@@ -156,9 +156,14 @@ impl Array {
         self.keeper.lose_patience(now);
     }
 
-    /// Is there something to compare each part of the array with?
+    /// Is there something to compare any part of the array with?
     pub(crate) fn is_comparable(&self) -> bool {
         self.keeper.is_comparable()
+    }
+
+    /// An array that this one is part of is checked, and nothing of this one can be.
+    pub(crate) fn skip_scrub(&mut self) {
+        self.keeper.skip_scrub();
     }
 
     /// Runs everything that can run without waiting.

@@ -333,14 +333,14 @@ impl Keeper {
         Ok(())
     }
 
-    /// Is there something to compare each part of the array with?
+    /// Is there something to compare any part of the array with?
     pub(crate) fn is_comparable(&self) -> bool {
-        if matches!(self.space.redundancy(), Redundancy::Parity(_)) {
-            return self.members.degraded() == 0;
+        if let Redundancy::Parity(parities) = self.space.redundancy() {
+            return u32::from(self.members.degraded()) < parities;
         }
-        // What nobody can be missed from, only one holds.
+        // What can be missed, another one holds as well.
         let roles = 0..self.space.roles();
-        roles.filter(|role| self.members.in_sync(*role)).all(|role| self.enough_without(&[role]))
+        roles.filter(|role| self.members.in_sync(*role)).any(|role| self.enough_without(&[role]))
     }
 
     /// What makes a member dispensable that is not now.

@@ -86,6 +86,8 @@ pub(crate) struct Sync {
     recovery_waits: Option<String>,
     pub(crate) unread: Places,
     pub(crate) mismatch_sectors: u64,
+    /// Of the array, which the latest check or repair had nothing to compare with.
+    pub(crate) uncompared_sectors: u64,
     pub(crate) checked_once: bool,
     pace: Pace,
     checkpoint_at: Instant,
@@ -115,6 +117,7 @@ impl Default for Sync {
             recovery_waits: None,
             unread: Places::default(),
             mismatch_sectors: 0,
+            uncompared_sectors: 0,
             checked_once: false,
             pace: Pace::default(),
             checkpoint_at: Instant::default(),
@@ -263,6 +266,7 @@ impl Keeper {
             self.begin_copy();
         } else if let Some(action) = self.sync.requested.take() {
             self.sync.mismatch_sectors = 0;
+            self.sync.uncompared_sectors = 0;
             self.sync.checked_once = true;
             self.begin_sync(action, 0, self.space.sync_sectors());
         }
@@ -381,6 +385,13 @@ impl Keeper {
         if matches!(self.sync.action, SyncAction::Check | SyncAction::Repair) {
             self.interrupt_sync(reason);
         }
+    }
+
+    /// An array that this one is part of is checked, and nothing of this one can be.
+    pub(crate) fn skip_scrub(&mut self) {
+        self.sync.mismatch_sectors = 0;
+        self.sync.uncompared_sectors = self.space.array_sectors();
+        self.sync.checked_once = true;
     }
 
     pub(crate) const fn request_scrub(&mut self, repair: bool) {

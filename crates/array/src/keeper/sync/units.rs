@@ -67,6 +67,8 @@ pub enum Done {
         /// See above; of a rebuilding it means nothing.
         equal: bool,
     },
+    /// There was nothing to compare it with.
+    Alone,
     /// Something of it could not be read, and was left as it is.
     Unread(Vec<Unread>),
     /// A member has no room for what was to be written.
@@ -210,6 +212,7 @@ impl Keeper {
                     self.note_copied(unit.start, unit.end());
                 }
             }
+            Done::Alone => self.sync.uncompared_sectors += u64::from(unit.sectors),
             Done::Unread(lost) if self.work_goes_on() => {
                 for Unread { array_sector, sectors, members } in lost {
                     self.sync.unread.add(array_sector, sectors, &members);
