@@ -184,7 +184,8 @@ pub struct Status {
     pub unreadable_sectors: u64,
     /// The first of the places where they are.
     pub unreadable: Vec<Unreadable>,
-    /// Array sectors that the last check or repair had nothing to compare with: members are missing.
+    /// Array sectors that the last check or repair had nothing to compare with, for want of
+    /// members.
     pub uncompared_sectors: u64,
     /// Sync sectors that a resync could not bring in line: they stay marked as out of sync.
     pub unsynced_sectors: u64,

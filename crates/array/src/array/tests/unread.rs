@@ -433,8 +433,8 @@ fn the_advice_against_failing_a_member_suits_what_goes_on() {
     assert_eq!(advice(&mut world), "wait until recovery is complete, or stop the array");
 }
 
-/// By force, parity counts where it may not fit. That of a write is about what it took a strip for that could not be read: where parity did
-/// not fit before, that is not what the strip holds, should it be read after all.
+/// By force, parity counts where it may not fit. That of a write is about what it took a strip for
+/// that could not be read: that is not what the strip holds, should it be read after all.
 #[test]
 fn a_write_beside_an_unreadable_strip_outlives_its_coming_back() {
     let mut world = World::with(6, 2, 4, 16, |config| {
