@@ -320,6 +320,8 @@ pub struct CommandId(pub u64);
 pub enum Command {
     /// Make a member faulty.
     Fail(MemberId),
+    /// The same, even if what a resync has not brought in line yet cannot be read without it.
+    ForceFail(MemberId),
     /// Detach a faulty member or a spare.
     Remove(MemberId),
     /// Attach a device the executor has opened and validated (see `Array::attach`): as a spare,

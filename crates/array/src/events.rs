@@ -89,6 +89,11 @@ pub enum ArrayEvent {
     /// Another client has changed the members while this one was being started: it has changed
     /// nothing, and is to be started anew from what they hold now.
     MembersChanged,
+    /// Data of members that are gone cannot be read any more: no resync had made parity fit there.
+    DataLost {
+        /// Of each member.
+        sectors: u64,
+    },
     /// Background work began.
     SyncStarted(SyncAction),
     /// Background work ended.
@@ -172,6 +177,7 @@ impl ArrayEvent {
             | Self::ClientDropped { .. }
             | Self::Remark { .. }
             | Self::StopAsked
+            | Self::DataLost { .. }
             | Self::SyncStarted(_)
             | Self::SyncFinished { .. }) => other,
         }

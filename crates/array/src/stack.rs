@@ -231,6 +231,7 @@ impl Stack {
         let expect = |waiting| Pending { id, waiting, result: Ok(()), then: None };
         match command {
             Command::Fail(_)
+            | Command::ForceFail(_)
             | Command::Remove(_)
             | Command::Add(_)
             | Command::Replace(_)
@@ -258,11 +259,16 @@ impl Stack {
         let event = || Event::Command { id, command: command.clone() };
         let arrays = std::iter::once(&mut self.outer).chain(&mut self.inner);
         let mut fit: Vec<&mut Array> = arrays.filter(|array| array.is_redundant()).collect();
-        // None is scrubbed where one cannot be: its answer says why.
-        if matches!(command, Command::Scrub { .. })
-            && let Some(at) = fit.iter().position(|array| !array.is_comparable())
+        // Where nothing can be compared, an answer says why.
+        if matches!(command, Command::Scrub { .. }) && fit.iter().any(|array| array.is_comparable())
         {
-            fit = vec![fit.swap_remove(at)];
+            fit.retain_mut(|array| {
+                let comparable = array.is_comparable();
+                if !comparable {
+                    array.skip_scrub();
+                }
+                comparable
+            });
         }
         if fit.is_empty() {
             // Nothing is redundant; the outer array's answer says so.
@@ -292,9 +298,11 @@ fn sum_up(status: &mut Status) {
     let mismatch_sectors = worked().map(|array| array.mismatch_sectors).sum();
     let held_up = worked().find_map(|array| array.held_up.clone());
     let unreadable_sectors = worked().map(|array| array.unreadable_sectors).sum();
+    let uncompared_sectors = worked().map(|array| array.uncompared_sectors).sum();
     let unsynced_sectors = worked().map(|array| array.unsynced_sectors).sum();
     status.held_up = held_up;
     status.unreadable_sectors = unreadable_sectors;
+    status.uncompared_sectors = uncompared_sectors;
     status.unsynced_sectors = unsynced_sectors;
     status.sync = sync.unwrap_or_default();
     status.mismatch_sectors = mismatch_sectors;

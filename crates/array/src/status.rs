@@ -186,6 +186,9 @@ pub struct Status {
     pub unreadable_sectors: u64,
     /// The first of the places where they are.
     pub unreadable: Vec<Unreadable>,
+    /// Array sectors that the last check or repair had nothing to compare with, for want of
+    /// members.
+    pub uncompared_sectors: u64,
     /// Sync sectors that a resync could not bring in line: they stay marked as out of sync.
     pub unsynced_sectors: u64,
     /// Why background work that is due does not go on, for people.
@@ -250,6 +253,7 @@ impl Status {
             mismatch_sectors: None,
             unreadable_sectors: 0,
             unreadable: Vec::new(),
+            uncompared_sectors: 0,
             unsynced_sectors: 0,
             held_up: None,
             bitmap: None,

@@ -83,8 +83,36 @@ fn a_degraded_array_within_an_array_shows() {
     assert_eq!(status(&lab, "top")["state"][1], "degraded");
     assert!(lab.ok_text("status top", &[]).contains("left: raid1"));
     assert!(lab.ok_text("detail top", &[]).contains("faulty"));
+    let checked = lab.ok_text("check top --wait", &[]);
+    assert!(checked.contains("sectors have nothing left to be compared with"), "{checked}");
+    assert!(status(&lab, "top")["uncompared_bytes"].as_u64() > Some(0));
+    lab.ok("fail top", &members[2..3]);
     let refused = lab.refused(1, "check top --wait", &[], &[]);
     assert!(refused.contains("nothing to compare with"), "{refused}");
+}
+
+/// Forced, what no parity vouches for cannot be read before a resync finds that both agree.
+#[test]
+fn a_member_is_not_failed_within_a_resync_without_force() {
+    let lab = Lab::new();
+    let members = lab.members("m", 4, 320);
+    lab.ok("create home --level 6 --raid-devices 4 --bitmap none", &members);
+    lab.ok("assemble home", &members);
+    lab.ok("sync home --pause", &[]);
+    assert_eq!(status(&lab, "home")["sync"]["action"], "resync");
+    let refused = lab.refused(1, "fail home", &members[..1], &[]);
+    assert!(refused.starts_with("braid: fail home "), "{refused}");
+    assert!(refused.contains("a resync has yet to make parity fit"), "{refused}");
+    assert!(refused.contains("m0") && refused.contains("--force"), "{refused}");
+    lab.ok("fail home --force", &members[..1]);
+    let read = |lab: &Lab| lab.run("cat home --offset 200M --length 4M", &[]).status.success();
+    assert!(!read(&lab), "it was made up");
+    lab.ok("sync home --resume", &[]);
+    support::until("resynced", || status(&lab, "home")["sync"]["action"] == "idle");
+    assert!(read(&lab));
+    lab.ok("stop home", &[]);
+    lab.ok("assemble home", &members[1..]);
+    assert!(read(&lab));
 }
 
 #[test]

@@ -91,7 +91,7 @@ impl Bench {
             RoleView { reader: there, unreadable: None, writers: [there, None] }
         };
         let cells = (0..self.strips.len()).map(cell).collect();
-        StripeView { code: self.code.clone(), cells, parity_valid }
+        StripeView { code: self.code.clone(), cells, parity_valid, sums_count: true }
     }
 
     /// What of the strips lies there.

@@ -98,18 +98,19 @@ fn run_lives<M: Subject>(
     mut rng: Rng,
     mut trace: Trace,
 ) -> Result<Report, Failure> {
-    let (exec, _) = start::<M>(disks, &scenario, &parts, &mut rng, &mut trace, None)?;
+    let (exec, forced) = start::<M>(disks, &scenario, &parts, &mut rng, &mut trace, None)?;
     let oracle = Oracle::new(exec.machine.array_sectors());
     if exec.machine.array_sectors() != parts.top().geometry.array_sectors() {
         return Err(Failure("the array has not the size of its geometry".to_owned()));
     }
     let lives = scenario.lives;
     let mut world = World::new(scenario, rng, trace, oracle, exec, parts);
+    world.forced = forced;
     world.exec.drain(&mut world.trace);
     for life in 1..=lives {
         let crash = life < lives && world.rng.percent(75);
         live(&mut world, crash, life == lives)?;
-        if world.excess {
+        if world.excess || world.lost_in_doubt {
             return settle::after_excess(world);
         }
         if life == lives {
@@ -118,6 +119,10 @@ fn run_lives<M: Subject>(
         let cut = crash && troubles::may_cut(&mut world);
         let snapshot = if cut { None } else { past::choose(&mut world) };
         let mut disks = if cut { world.power_cut() } else { settle::stop(&mut world)? };
+        if world.lost_in_doubt {
+            // An array within that could not be written may have been failed by the one above.
+            return Ok(settle::examined(&world, &disks));
+        }
         if let Some(snapshot) = snapshot {
             snapshot.restore(&mut disks);
         }
@@ -173,6 +178,7 @@ fn reassemble(world: &mut World<impl Subject>, mut disks: Vec<Disk>) -> Result<(
         world.note(&[61], || "started by force".to_owned());
     }
     world.restart(exec);
+    world.forced = forced;
     world.exempt();
     world.exempt_unreadable();
     if world.rng.percent(30) {

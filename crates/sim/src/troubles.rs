@@ -171,7 +171,9 @@ fn return_members(world: &mut World<impl Subject>, status: &Status) -> bool {
 fn fail(world: &mut World<impl Subject>, status: &Status) {
     let Some(member) = any_member(world, status, &LIVE) else { return };
     if may_fail(world, status, member) {
-        world.ask(Command::Fail(member));
+        // Refused without force as long as a resync is pending.
+        let synced = world.parts.all().all(|part| part.synced);
+        world.ask(if synced { Command::Fail(member) } else { Command::ForceFail(member) });
     }
 }
 

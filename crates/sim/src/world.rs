@@ -11,7 +11,7 @@ use braid_array::{Action, Buf, Instant, MemberId, Op, Request, RequestError, Req
 use crate::disk::Disk;
 use crate::executor::{Executor, Output};
 use crate::oracle::{Moment, Oracle, Range, WriteToken};
-use crate::part::{Parts, arrays, holder};
+use crate::part::{Part, Parts, arrays, holder};
 use crate::past::Snapshot;
 use crate::rng::Rng;
 use crate::scenario::Scenario;
@@ -89,6 +89,10 @@ pub struct World<M> {
     pub parts: Parts,
     /// More was broken than the level survives: errors are allowed.
     pub excess: bool,
+    /// A member was lost, or could not read, where a resync had not made parity fit.
+    pub lost_in_doubt: bool,
+    /// It was started by force: what parity says counts, right or wrong.
+    pub forced: bool,
     flights: Vec<Option<Flight>>,
     submitted: u64,
     /// Devices with bad sectors, and since when these are rewritten.
@@ -128,6 +132,8 @@ impl<M: Subject> World<M> {
             exec,
             parts,
             excess: false,
+            lost_in_doubt: false,
+            forced: false,
             submitted: 0,
             damaged: BTreeMap::new(),
             hangs: Vec::new(),
@@ -351,12 +357,15 @@ impl<M: Subject> World<M> {
             let part = &mut self.parts.devices[0];
             part.suspects.in_flight(range, &part.geometry);
             part.synced = false;
+            let degraded = self.exec.machine.status().degraded > 0;
+            self.note_lost(degraded);
             self.exempt();
             self.exempt_unreadable();
         }
         if let Err(error) = result
             && !self.excess
             && !refused
+            && !self.may_be_lost(error)
         {
             let Range { sector, sectors } = range;
             return Err(Failure(format!("{kind:?} {sector}+{sectors} failed: {error}")));
@@ -428,10 +437,26 @@ impl<M: Subject> World<M> {
         self.judge(event)
     }
 
+    /// May this error say that nobody vouches for what parity says of data that is lost? Where no
+    /// resync has been yet, data that is gone with a member or cannot be read must not be made up.
+    fn may_be_lost(&mut self, error: RequestError) -> bool {
+        let damaged = self.exec.disks.iter().any(Disk::damaged);
+        self.note_lost(damaged && error == RequestError::Medium);
+        self.lost_in_doubt && error == RequestError::Medium
+    }
+
+    fn note_lost(&mut self, lost: bool) {
+        let doubtful = |part: &Part| part.scenario.has_parity() && !part.synced;
+        self.lost_in_doubt |= lost && self.parts.all().any(doubtful);
+    }
+
     /// Is it true what an event says?
     fn judge(&mut self, event: &ArrayEvent) -> Result<(), Failure> {
         match *event {
-            ArrayEvent::MemberFailed { .. } => self.exempt(),
+            ArrayEvent::MemberFailed { .. } => {
+                self.note_lost(true);
+                self.exempt();
+            }
             ArrayEvent::ReadCorrected { member, fault } => {
                 let disk = self.exec.device(member).map(|device| &self.exec.disks[device]);
                 let sector = fault.sector.unwrap_or(0);
@@ -448,7 +473,7 @@ impl<M: Subject> World<M> {
     /// array within another there is none to take any.
     pub fn exempt(&mut self) {
         let part = self.parts.top_mut();
-        if part.suspects.is_empty() {
+        if part.suspects.is_empty() || !self.forced {
             return;
         }
         let status = self.exec.machine.status();
@@ -463,7 +488,7 @@ impl<M: Subject> World<M> {
     /// of up to 64 KiB within a chunk, not single sectors.
     pub fn exempt_unreadable(&mut self) {
         let part = &mut self.parts.devices[0];
-        if part.suspects.is_empty() || self.parts.over.is_some() {
+        if part.suspects.is_empty() || self.parts.over.is_some() || !self.forced {
             return;
         }
         let status = self.exec.machine.status();

@@ -18,6 +18,8 @@ enum Step {
     Compare(Plan, Compared),
     /// There is nothing to compare; this brings it in line.
     Write(Plan),
+    /// There is nothing to compare it with.
+    Alone,
     /// This makes it readable again; then it is to be compared.
     MendFirst(Plan),
 }
@@ -41,9 +43,11 @@ impl Array {
         let job = self.jobs.get_mut(index);
         job.checked.clear();
         job.incomplete = matches!(step, Step::MendFirst(_));
+        job.alone = matches!(step, Step::Alone);
         let (plan, compared) = match step {
             Step::Compare(plan, compared) => (plan, Some(compared)),
             Step::Write(plan) | Step::MendFirst(plan) => (plan, None),
+            Step::Alone => (Plan::default(), None),
         };
         job.compared = compared;
         Ok(plan)
@@ -57,11 +61,12 @@ impl Array {
         taken: &mut Taken,
     ) -> Result<Step, RequestError> {
         let rows = Rows::new(0, unit.sectors);
-        let view = self.stripe_view(unit, &job.avoid);
+        let mut view = self.stripe_view(unit, &job.avoid);
         let lost = view.lost();
         if lost.is_empty() {
             let check = parity_sync::check(&view, rows, taken);
-            return Ok(Step::Compare(check.plan, Compared::Parity { strips: check.strips }));
+            let compared = Compared::Parity { strips: check.strips, missing: None };
+            return Ok(Step::Compare(check.plan, compared));
         }
         if too_high(unit, view.cells.iter()) {
             return Err(UNREAD);
@@ -69,7 +74,9 @@ impl Array {
         let unread = |Unrecoverable| UNREAD;
         let is_data = |strip: &usize| view.is_data(*strip);
         if fix == Fix::Resync {
-            let held = |strip: &usize| view.cells[*strip].unreadable.is_some();
+            let held = |strip: &usize| {
+                !self.keeper.is_vouched_for() || view.cells[*strip].unreadable.is_some()
+            };
             let untold: Vec<usize> = lost.iter().copied().filter(is_data).filter(held).collect();
             return match untold[..] {
                 [] => parity_sync::resync_degraded(&view, rows, taken).map(Step::Write),
@@ -83,15 +90,28 @@ impl Array {
             }
             .map_err(unread);
         }
+        let unreadable = |strip: &usize| view.cells[*strip].unreadable.is_some();
+        if let [strip] = lost[..]
+            && !unreadable(&strip)
+            && view.code.equations().len() > 1
+        {
+            let check = parity_sync::vouch(&view, strip, rows, taken).map_err(unread)?;
+            let compared = Compared::Parity { strips: check.strips, missing: Some(strip) };
+            return Ok(Step::Compare(check.plan, compared));
+        }
         let untold = !self.keeper.in_step(unit.start, unit.end()) && lost.iter().any(is_data);
         if job.again || untold && fix == Fix::Nothing {
             return Err(UNREAD);
         }
+        // Who asks for it takes parity's word for what a member that is there cannot read.
+        let sums_count = lost.iter().all(unreadable);
         let targets: Vec<Target> = lost
             .iter()
+            .filter(|strip| unreadable(strip))
             .flat_map(|&strip| view.cells[strip].writers.map(|place| (strip, place)))
             .filter_map(|(strip, place)| Some(Target { strip, place: place? }))
             .collect();
+        view.sums_count |= sums_count;
         parity_sync::rebuild(&view, &targets, rows, taken).map(Step::MendFirst).map_err(unread)
     }
 
@@ -128,7 +148,8 @@ impl Array {
                 let (copies, unread) = (check.copies, check.unread);
                 Step::Compare(check.plan, Compared::Mirror { copies, unread })
             }
-            None => Step::Write(Plan::default()),
+            None if fix == Fix::Resync => Step::Write(Plan::default()),
+            None => Step::Alone,
         })
     }
 
@@ -150,9 +171,14 @@ impl Array {
                 return Ok(Some(parity_sync::restore(&view, strip, rows, &strips)));
             }
             Compared::Parity { .. } if differing == 0 => return Ok(None),
-            Compared::Parity { strips } => {
+            Compared::Parity { strips, missing } => {
                 let view = self.stripe_view(unit, &job.avoid);
-                let wrong = parity_sync::wrong_strip(&view.code, checked);
+                if fix == Fix::Repair && missing.is_some_and(|strip| view.is_data(strip)) {
+                    // The parities say two things of data that nobody holds.
+                    return Err(UNREAD);
+                }
+                let all = missing.is_none();
+                let wrong = all.then(|| parity_sync::wrong_strip(&view.code, checked)).flatten();
                 let located = wrong.filter(|&strip| fix == Fix::Repair && view.is_data(strip));
                 let reader = wrong.and_then(|strip| view.cells[strip].reader);
                 let member = reader.map(|place| place.member);

@@ -58,19 +58,12 @@ pub(crate) enum Stage {
 /// How to go on after the comparison of a unit.
 #[derive(Clone, Debug)]
 pub(crate) enum Compared {
-    Parity {
-        strips: Vec<Buf>,
-    },
+    /// `missing`: a strip that no member holds, computed from the first sum it is part of.
+    Parity { strips: Vec<Buf>, missing: Option<usize> },
     /// A strip, by the number of its cell, was computed from one sum and compared with others.
-    Vouched {
-        strip: usize,
-        strips: Vec<Buf>,
-    },
+    Vouched { strip: usize, strips: Vec<Buf> },
     /// `unread`: copies that a resync writes without having compared them.
-    Mirror {
-        copies: Vec<HeldCopy>,
-        unread: Vec<RoleView>,
-    },
+    Mirror { copies: Vec<HeldCopy>, unread: Vec<RoleView> },
 }
 
 /// An operation in flight.
@@ -95,6 +88,8 @@ pub(crate) struct Job {
     pub(crate) place: u64,
     /// It does not compare the unit, but makes it readable to be compared.
     pub(crate) incomplete: bool,
+    /// There is nothing to compare the unit with.
+    pub(crate) alone: bool,
     /// The unit was made readable before.
     pub(crate) again: bool,
     /// A read that was given up may still write into the buffer of the request.
@@ -119,6 +114,7 @@ impl Job {
             write_failed: None,
             place: 0,
             incomplete: false,
+            alone: false,
             again: false,
             buffer_held: false,
         }
@@ -384,6 +380,7 @@ impl Array {
             self.obey();
         }
         if result.is_ok() {
+            self.note_fitting(&job);
             self.note_rewritten(&job);
             self.start_mending(&job, start, end);
         } else if !goes_on_in_blocks(&job) {

@@ -54,7 +54,8 @@ const PAGES: usize = 32;
 
 const RULES: Rules = Rules {
     scrubs_whole: false,
-    keeps_torn: false,
+    keeps_torn: true,
+    marks_lost: true,
     units_at_once: 16,
     stop_patience_ms: 60_000,
     marks_ahead: 0,
@@ -156,9 +157,14 @@ impl Array {
         self.keeper.lose_patience(now);
     }
 
-    /// Is there something to compare each part of the array with?
+    /// Is there something to compare any part of the array with?
     pub(crate) fn is_comparable(&self) -> bool {
         self.keeper.is_comparable()
+    }
+
+    /// An array that this one is part of is checked, and nothing of this one can be.
+    pub(crate) fn skip_scrub(&mut self) {
+        self.keeper.skip_scrub();
     }
 
     /// Runs everything that can run without waiting.

@@ -8,7 +8,7 @@ use crate::action::Compute;
 use crate::code::Cell;
 use crate::keeper::Unit;
 use crate::level::Level;
-use crate::plan::parity::{self, Source, StripeView};
+use crate::plan::parity::{self, Segment, Source, StripeView};
 use crate::plan::parity_sync::{self, Target};
 use crate::plan::{Place, Plan, RoleView, Rows, Taken, Unrecoverable, mirror};
 use crate::{Buf, IoOp, MemberId, RequestError, SECTOR_BYTES};
@@ -79,7 +79,9 @@ impl Array {
         let (start, sectors) = (unit.start, u64::from(unit.sectors));
         let view = |cell: Cell| self.keeper.members.view(cell.node, start, sectors, avoid);
         let cells = cells.map(view).collect();
-        StripeView { cells, code, parity_valid: self.keeper.in_step(start, unit.end()) }
+        let parity_valid = self.keeper.in_step(start, unit.end());
+        let sums_count = parity_valid || self.keeper.is_vouched_for();
+        StripeView { cells, code, parity_valid, sums_count }
     }
 
     /// The copies of a range of a mirror that does not cross a chunk.
@@ -202,12 +204,6 @@ impl Array {
             let view = self.stripe_view(unit, avoid);
             let targets: Vec<Target> =
                 targets.iter().filter_map(|id| self.target(&view, *id)).collect();
-            // Where parity may not fit, it does not tell what a strip held that cannot be read.
-            let untold = |strip: &RoleView| strip.reader.is_none() && strip.unreadable.is_some();
-            let (data, _) = view.cells.split_at(view.data_strips());
-            if data.iter().any(untold) && !self.keeper.in_step(unit.start, unit.end()) {
-                return Err(Unrecoverable);
-            }
             return parity_sync::rebuild(&view, &targets, rows, taken);
         }
         let copies: Vec<RoleView> =
@@ -267,6 +263,23 @@ impl Array {
             let place = writers.find(|place| place.member == member)?;
             Some(Target { strip, place })
         })
+    }
+
+    /// What a job wrote to stripes has sums of all their data.
+    pub(crate) fn note_fitting(&mut self, job: &Job) {
+        if !self.has_parity() || !self.keeper.has_to_resync() {
+            return;
+        }
+        match &job.kind {
+            Kind::Write { unit, segments, .. } => {
+                for Segment { rows, .. } in segments {
+                    let (start, end) = (u64::from(rows.start), u64::from(rows.end));
+                    self.keeper.note_fitting(unit.start + start, unit.start + end);
+                }
+            }
+            Kind::ZeroStripes { start, end, .. } => self.keeper.note_fitting(*start, *end),
+            _ => {}
+        }
     }
 
     /// What a job wrote, data or parity, is no longer bad.

@@ -75,6 +75,12 @@ impl SyncSpace for Space {
         copies.find(|strip| strip.role == role).map(|strip| strip.sector)
     }
 
+    fn sums_at(&self, row: u64) -> (Vec<u16>, u64) {
+        let chunk = u64::from(self.geometry.chunk_sectors());
+        let (p, q) = self.geometry.parity_roles(row / chunk);
+        (std::iter::once(p).chain(q).collect(), chunk - row % chunk)
+    }
+
     fn first_row(&self, sector: u64) -> u64 {
         if self.geometry.level() != Level::Raid10 {
             return sector;

@@ -32,6 +32,7 @@ impl Array {
             return;
         }
         let done = match result {
+            Ok(()) if job.alone => Done::Alone,
             Ok(()) => Done::Well { equal: job.checked.iter().all(|c| c.differs() == 0) },
             Err(RequestError::Medium) if !self.keeper.work_goes_on() => Done::Failed,
             Err(RequestError::Medium) if goes_on_in_blocks(&job) => {

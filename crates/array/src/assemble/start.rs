@@ -6,6 +6,7 @@ use super::bitmap::{Merged, merge};
 use super::check::adopted;
 use super::decide::Table;
 use super::{Candidate, Config, MemberConfig, Options, Standing, Start, Verdict};
+use crate::SECTOR_BYTES;
 use crate::code::Losses;
 use crate::format::superblock::{MAX_SECTOR, feature};
 use crate::format::{BitmapError, Role, Superblock, SuperblockError, Version};
@@ -63,7 +64,7 @@ impl Table<'_> {
         if redundant {
             self.check_enough(&kind, options)?;
         }
-        self.check_clean(&kind, options)?;
+        self.check_clean(&kind, &geometry, merged.as_ref(), options)?;
         self.check_expected(options)?;
         self.ready(&kind, &geometry, merged, options)
     }
@@ -185,18 +186,34 @@ impl Table<'_> {
         dirty && kind.level.parity_disks() > 0 && self.degraded() > 0
     }
 
-    fn check_clean(&self, kind: &Kind, options: Options) -> Result<(), Refused> {
+    fn check_clean(
+        &self,
+        kind: &Kind,
+        geometry: &Geometry,
+        merged: Option<&Merged>,
+        options: Options,
+    ) -> Result<(), Refused> {
         if options.force || !self.dirty_degraded(kind) {
             return Ok(());
         }
         let members = if self.degraded() == 1 { "a member is" } else { "members are" };
+        // Stopped before a resync had got anywhere, superblocks say the same as after a crash.
+        let why = match self.superblock().resync_offset {
+            0 => "the array was not stopped cleanly, or with all of a resync to be done",
+            _ => "the array was stopped with a resync to be done",
+        };
+        let waiting = geometry.sync_sectors().saturating_sub(self.superblock().resync_offset);
+        let marked = merged.filter(|merged| merged.current).map(|Merged { bitmap, .. }| {
+            bitmap.count() * u64::from(bitmap.superblock.chunk_bytes) / SECTOR_BYTES
+        });
+        let kib = marked.unwrap_or(waiting).min(waiting).div_ceil(2);
         let reason = format!(
-            "{members} missing and the array was not stopped cleanly, so parity that is needed to \
-             compute the missing data may be wrong{}",
+            "{members} missing and {why}, so parity that is needed to compute the missing data \
+             may be wrong in {kib} KiB of each member{}",
             self.problems()
         );
         let options = Options { force: true, ..options };
-        let advice = "bring the missing members back, or accept the risk";
+        let advice = "bring the missing members back, or take for data what parity says there";
         let next = Next::by(advice, self.command(options, Verdict::attached));
         Err(Refused { could_force: true, ..Refused::new(reason, next) })
     }

@@ -63,7 +63,8 @@ impl Keeper {
                 "read all of it to see whether it can be read",
             ),
             _ if !remade && !self.is_redundant() => self.is_changeable(),
-            Command::Fail(member) => self.fail_command(member),
+            Command::Fail(member) => self.fail_command(member, false),
+            Command::ForceFail(member) => self.fail_command(member, true),
             Command::Remove(member) if self.is_busy(member, traffic) => {
                 self.begin_removal(id, member);
                 return;
@@ -118,7 +119,7 @@ impl Keeper {
         }
     }
 
-    fn fail_command(&mut self, id: MemberId) -> Answer {
+    fn fail_command(&mut self, id: MemberId, force: bool) -> Answer {
         let Some(member) = self.members.get(id) else {
             return no_such_member();
         };
@@ -139,8 +140,32 @@ impl Keeper {
                 "replace it: that copies it before it goes",
             );
         }
+        if !force {
+            self.vouched_for_without(id)?;
+        }
         self.fail_member(id, "failed by the administrator", Fault::default());
         Ok(())
+    }
+
+    /// Does what others hold tell what this member holds?
+    ///
+    /// # Errors
+    /// Not where a resync has yet to be.
+    fn vouched_for_without(&mut self, id: MemberId) -> Answer {
+        let sectors = self.unvouched_sectors();
+        let Some(Member { device, state: State::InSync { .. }, .. }) = self.members.get(id) else {
+            return Ok(());
+        };
+        if sectors == 0 {
+            return Ok(());
+        }
+        let kib = sectors.div_ceil(2);
+        let reason = format!(
+            "a resync has yet to make parity fit {kib} KiB of each member; what {device} holds of \
+             them could not be read any more"
+        );
+        let advice = "wait until the resync is complete, or use --force and lose that";
+        refuse(reason, Next::by(advice, Invocation::Watch { array: None }))
     }
 
     pub(crate) fn remove_command(&mut self, id: MemberId) -> Answer {
@@ -316,14 +341,14 @@ impl Keeper {
         Ok(())
     }
 
-    /// Is there something to compare each part of the array with?
+    /// Is there something to compare any part of the array with?
     pub(crate) fn is_comparable(&self) -> bool {
-        if matches!(self.space.redundancy(), Redundancy::Parity(_)) {
-            return self.members.degraded() == 0;
+        if let Redundancy::Parity(parities) = self.space.redundancy() {
+            return u32::from(self.members.degraded()) < parities;
         }
-        // What nobody can be missed from, only one holds.
+        // What can be missed, another one holds as well.
         let roles = 0..self.space.roles();
-        roles.filter(|role| self.members.in_sync(*role)).all(|role| self.enough_without(&[role]))
+        roles.filter(|role| self.members.in_sync(*role)).any(|role| self.enough_without(&[role]))
     }
 
     /// What makes a member dispensable that is not now.

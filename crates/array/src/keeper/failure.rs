@@ -95,6 +95,7 @@ impl Keeper {
         }
         let fatal = self.needs(id);
         let role = member.state.role();
+        self.know_what_waits();
         self.members.set_state(id, State::Faulty { role });
         self.pass_role_on(role);
         self.out.push_back(Ask::GiveUp(id));

@@ -113,6 +113,14 @@ impl Intent {
         self.chunk_range(start, end).any(|bit| self.chunks[bit] & NEEDED != 0)
     }
 
+    /// The chunks that ask for a resync.
+    pub(crate) fn needed(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let sectors = self.chunk_sectors();
+        let starts = (0..).step_by(sectors as usize);
+        let needed = starts.zip(&self.chunks).filter(|(_, chunk)| **chunk & NEEDED != 0);
+        needed.map(move |(start, _)| (start, start + sectors))
+    }
+
     /// Is any bit of the range set?
     pub(crate) fn dirty(&self, start: u64, end: u64) -> bool {
         self.chunk_range(start, end).any(|bit| self.bitmap.get(bit as u64))

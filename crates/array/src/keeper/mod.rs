@@ -89,6 +89,9 @@ pub struct Rules {
     /// What was under way at an unclean stop is not called in line because nothing is left to
     /// compare it with: what a lost member had of it cannot be told from the others.
     pub keeps_torn: bool,
+    /// What is lost with a member while sums of it may not fit counts as that, sector by sector,
+    /// and is noted as bad where the sums are.
+    pub marks_lost: bool,
     /// Units of background work under way at most.
     pub units_at_once: usize,
     /// How long a member may answer nothing while a stop waits for it.
@@ -132,6 +135,8 @@ pub struct Keeper {
     pub(crate) read_only: bool,
     /// More members are gone than the level can do without.
     pub(crate) failed: bool,
+    /// See [`is_vouched_for`](Self::is_vouched_for).
+    vouched: bool,
     /// A member is gone or does not do its part, and the array cannot go on changing without it.
     writes_over: bool,
     clean: Clean,
@@ -211,6 +216,7 @@ impl Keeper {
             block_bytes,
             read_only: config.read_only,
             failed: false,
+            vouched: config.force && needed,
             writes_over: false,
             elsewhere: Elsewhere::default(),
             clean: Clean {
@@ -245,6 +251,7 @@ impl Keeper {
         if resynced != MAX_SECTOR {
             keeper.members.restart_replacements();
         }
+        keeper.vouched &= keeper.members.degraded() > 0;
         keeper.failed = !keeper.enough_without(&[]);
         if keeper.failed && !keeper.read_only {
             return Err("too many members are missing".into());
@@ -341,6 +348,13 @@ impl Keeper {
     #[must_use]
     pub const fn has_stopped(&self) -> bool {
         self.stop.over
+    }
+
+    /// Somebody answers for what sums say of lost data where they may not fit: it was started by
+    /// force, and no resync has come to its end since.
+    #[must_use]
+    pub const fn is_vouched_for(&self) -> bool {
+        self.vouched
     }
 
     /// No superblock is written any more, and nothing changes.

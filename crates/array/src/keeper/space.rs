@@ -84,6 +84,12 @@ pub trait SyncSpace: Debug + Send + Sync {
         Some(sector)
     }
 
+    /// The roles that hold the sums of the stripe at a row, and how many sectors that stripe has
+    /// from there on; asked where there are sums, and [`Rules::marks_lost`](super::Rules) says so.
+    fn sums_at(&self, _row: u64) -> (Vec<u16>, u64) {
+        (Vec::new(), u64::MAX)
+    }
+
     /// The lowest row at which any member holds a place of the space.
     fn first_row(&self, sector: u64) -> u64 {
         sector

@@ -12,7 +12,8 @@ impl Keeper {
         let mut superblock = self.superblock.clone();
         superblock.resync_offset = if self.clean.on_disk { self.clean.durable_resynced } else { 0 };
         superblock.feature_map |= self.elsewhere.all_features();
-        let unsynced_sectors = self.sync.left.as_ref().map_or(0, Ranges::sectors);
+        let left = self.sync.left.as_ref().filter(|_| self.sync.left_behind);
+        let unsynced_sectors = left.map_or(0, Ranges::sectors);
         // Who hears "clean" may rely on it, so the members know it before.
         let active = self.clean.active || !self.is_told(self.clean.ticket);
         let state = if self.failed {
@@ -58,6 +59,7 @@ impl Keeper {
             mismatch_sectors: self.sync.checked_once.then_some(self.sync.mismatch_sectors),
             unreadable_sectors: self.sync.unread.sectors,
             unreadable: self.sync.unread.places(),
+            uncompared_sectors: self.sync.uncompared_sectors,
             unsynced_sectors,
             held_up: self.held_up(),
             bitmap: self.intent.as_ref().map(|intent| BitmapStatus {

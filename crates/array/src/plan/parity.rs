@@ -23,6 +23,8 @@ pub struct StripeView {
     pub cells: Vec<RoleView>,
     /// The sums are known to fit the data, so a delta may be applied to them.
     pub parity_valid: bool,
+    /// The sums tell what lost data was: they fit, or somebody vouches for that.
+    pub sums_count: bool,
 }
 
 impl StripeView {
@@ -49,6 +51,15 @@ impl StripeView {
     /// The strips that cannot be read.
     pub fn lost(&self) -> Vec<usize> {
         (0..self.cells.len()).filter(|&strip| self.cells[strip].reader.is_none()).collect()
+    }
+
+    /// Can data be computed that is lost?
+    ///
+    /// # Errors
+    /// [`Unrecoverable`] when some is lost, and the sums do not tell what it was.
+    pub(super) fn data_can_be_computed(&self) -> Result<(), Unrecoverable> {
+        let lost = self.cells[..self.data_strips()].iter().any(|strip| strip.reader.is_none());
+        if lost && !self.sums_count { Err(Unrecoverable) } else { Ok(()) }
     }
 
     /// The equations whose sums somebody holds.
@@ -238,6 +249,7 @@ impl Cut<'_> {
     /// Reads what the lost uncovered strips can be computed from, and computes them.
     fn recover_uncovered(&self, plan: &mut Plan, slots: &mut Slots) -> Result<(), Unrecoverable> {
         let lost: Vec<usize> = self.lost().collect();
+        self.view.data_can_be_computed()?;
         let outputs: Vec<Buf> = lost.iter().map(|&strip| self.rows.of(slots.get(strip))).collect();
         recover(self.view, self.rows, &lost, &outputs, plan, slots)
     }
@@ -382,7 +394,7 @@ pub(super) fn recover(
 /// Plans a read of rows of one data strip that has no reader of its own, or that failed.
 ///
 /// # Errors
-/// [`Unrecoverable`] when too many other strips are lost too.
+/// [`Unrecoverable`] when too many other strips are lost too, or the sums do not tell what it held.
 pub fn read(
     view: &StripeView,
     index: u32,
@@ -395,6 +407,7 @@ pub fn read(
         plan.read_into(place, rows, buf);
         return Ok(plan);
     }
+    view.data_can_be_computed()?;
     let mut slots = Slots::new(view, taken);
     recover(view, rows, &[index as usize], &[buf], &mut plan, &mut slots)?;
     Ok(plan)

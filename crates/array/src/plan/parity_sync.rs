@@ -19,7 +19,7 @@ pub struct Target {
 /// Plans the rebuilding of strips: copied from where they can still be read, computed otherwise.
 ///
 /// # Errors
-/// [`Unrecoverable`] when too many strips are lost.
+/// [`Unrecoverable`] when too many strips are lost, or the sums do not tell what data was lost.
 pub fn rebuild(
     view: &StripeView,
     targets: &[Target],
@@ -34,6 +34,9 @@ pub fn rebuild(
         if view.cells[strip].reader.is_none() && !lost.contains(&strip) {
             lost.push(strip);
         }
+    }
+    if !lost.is_empty() {
+        view.data_can_be_computed()?;
     }
     bring_back(view, &lost, rows, &mut plan, &mut slots)?;
     for target in targets {

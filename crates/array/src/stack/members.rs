@@ -14,7 +14,10 @@ use crate::{Array, BlockMachine, Machine};
 /// The member that a command is for.
 fn member_of(command: &mut Command) -> Option<&mut MemberId> {
     match command {
-        Command::Fail(member) | Command::Remove(member) | Command::Replace(member) => Some(member),
+        Command::Fail(member)
+        | Command::ForceFail(member)
+        | Command::Remove(member)
+        | Command::Replace(member) => Some(member),
         Command::ReplaceWith { old, .. } => Some(old),
         Command::Add(new) => Some(&mut new.member),
         _ => None,
@@ -66,7 +69,7 @@ impl Stack {
         let takes_it = match *command {
             // Spares are of use to an array with redundancy, whatever it lacks.
             _ if !in_use || !self.outer.is_redundant() || array.read_only() => true,
-            Command::Fail(leaf) => !array.needs(leaf),
+            Command::Fail(leaf) | Command::ForceFail(leaf) => !array.needs(leaf),
             _ => array.is_redundant(),
         };
         if takes_it {

@@ -77,7 +77,7 @@ pub(crate) enum Command {
     /// Show the superblocks of members as stored, checksums verified
     Examine(ExamineArgs),
     /// Make a member faulty
-    Fail(MemberOfArgs),
+    Fail(FailArgs),
     /// Detach a faulty member or a spare
     Remove(MemberOfArgs),
     /// Attach a device as a spare, or a node in the place of a lost one; recovery starts when the
@@ -349,6 +349,15 @@ pub(crate) struct MemberOfArgs {
     /// by the name that status shows
     #[arg(value_hint = ValueHint::FilePath)]
     pub(crate) member: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct FailArgs {
+    #[command(flatten)]
+    pub(crate) of: MemberOfArgs,
+    /// Even while a resync has yet to make parity fit: what only the member holds of that is lost
+    #[arg(long, short)]
+    pub(crate) force: bool,
 }
 
 #[derive(Debug, Args)]

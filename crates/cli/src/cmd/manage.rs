@@ -7,7 +7,7 @@ use braid_host::control::wire::Verb;
 use braid_host::member;
 
 use super::running;
-use crate::args::{AddArgs, MemberOfArgs, ReplaceArgs, StopArgs};
+use crate::args::{AddArgs, FailArgs, MemberOfArgs, ReplaceArgs, StopArgs};
 use crate::failure::Failure;
 use crate::output;
 
@@ -16,8 +16,9 @@ pub(super) fn stop(run_dir: &Path, args: &StopArgs) -> Result<(), Failure> {
     client.stop(args.force).map_err(|error| Failure::explained("stop", &args.name, error))
 }
 
-pub(super) fn fail(run_dir: &Path, args: &MemberOfArgs) -> Result<(), Failure> {
-    call("fail", run_dir, named(args), |member| Verb::Fail { member })
+pub(super) fn fail(run_dir: &Path, args: &FailArgs) -> Result<(), Failure> {
+    let force = args.force;
+    call("fail", run_dir, named(&args.of), |member| Verb::Fail { member, force })
 }
 
 pub(super) fn remove(run_dir: &Path, args: &MemberOfArgs) -> Result<(), Failure> {

@@ -82,12 +82,18 @@ fn refuse_other_work(run_dir: &Path, name: &str, kind: Kind) -> Result<(), Failu
 fn outcome(array: &ControlStatus, kind: Kind) -> String {
     let (name, operation) = (&array.name, kind.name());
     let unread = array.array.unreadable_sectors;
-    let ended = match unread {
+    let alone = array.array.uncompared_sectors;
+    let mut ended = match unread {
         0 => format!("{name}: {operation} complete"),
         n => format!("{name}: {operation} ended, {n} sectors could not be read"),
     };
+    if alone > 0 {
+        let _ = write!(ended, ", {alone} sectors have nothing left to be compared with");
+    }
     let mut text = match (array.array.mismatch_sectors, kind) {
-        (None | Some(0), _) if unread > 0 => format!("{ended}, no mismatches in the rest\n"),
+        (None | Some(0), _) if unread + alone > 0 => {
+            format!("{ended}, no mismatches in the rest\n")
+        }
         (None | Some(0), _) => format!("{ended}, no mismatches\n"),
         (Some(n), Kind::Check) => {
             format!("{ended}, {n} sectors differ; braid repair {name} rewrites them\n")

@@ -48,6 +48,8 @@ pub(crate) struct ArrayJson {
     mismatches: Option<u64>,
     /// The first of them.
     mismatch_ranges: Vec<MismatchJson>,
+    /// What the last check had nothing to compare with, for want of members.
+    uncompared_bytes: u64,
     /// What the last background work could not read.
     unreadable_bytes: u64,
     /// The first of the places where that is.
@@ -213,6 +215,7 @@ fn described(name: String, status: &Status) -> ArrayJson {
         },
         mismatches: status.mismatch_sectors,
         mismatch_ranges: Vec::new(),
+        uncompared_bytes: status.uncompared_sectors * SECTOR_BYTES,
         unreadable_bytes: status.unreadable_sectors * SECTOR_BYTES,
         unreadable_ranges: Vec::new(),
         unsynced_bytes: status.unsynced_sectors * SECTOR_BYTES,

@@ -99,6 +99,7 @@ const BLOCK_BYTES: u32 = 4096;
 const RULES: Rules = Rules {
     scrubs_whole: true,
     keeps_torn: true,
+    marks_lost: false,
     units_at_once: 4,
     stop_patience_ms: 10_000,
     marks_ahead: 4,

@@ -84,7 +84,7 @@ fn commands_reach_the_member_that_was_named() {
     std::os::unix::fs::symlink(running.dir.path().join("m1"), &link).unwrap();
     let mut client = running.client();
     let member = |name| running.path(name);
-    client.call(Verb::Fail { member: member("m0") }).unwrap();
+    client.call(Verb::Fail { member: member("m0"), force: false }).unwrap();
     client.call(Verb::Remove { member: link.display().to_string() }).unwrap();
     client.call(Verb::Repair).unwrap();
     client.call(Verb::Pause).unwrap();
@@ -103,7 +103,11 @@ fn commands_reach_the_member_that_was_named() {
         running.refused(Verb::Replace { member: member("m0"), with: None }),
         "no spare; add one"
     );
-    assert!(running.refused(Verb::Fail { member: "/x".into() }).starts_with("/x is no member"));
+    assert!(
+        running
+            .refused(Verb::Fail { member: "/x".into(), force: false })
+            .starts_with("/x is no member")
+    );
 }
 
 #[test]

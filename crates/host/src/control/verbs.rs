@@ -80,7 +80,10 @@ impl Served {
                 let status = Box::new(self.control_status()?);
                 Ok(Outcome::Answer(Answer::Status(status)))
             }
-            Verb::Fail { member } => self.command(Command::Fail(self.member(&member)?)).map(done),
+            Verb::Fail { member, force } => {
+                let fail = if force { Command::ForceFail } else { Command::Fail };
+                self.command(fail(self.member(&member)?)).map(done)
+            }
             Verb::Remove { member } => {
                 self.command(Command::Remove(self.member(&member)?)).map(done)
             }

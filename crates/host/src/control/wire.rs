@@ -42,6 +42,9 @@ pub enum Verb {
     Fail {
         /// Path.
         member: String,
+        /// Even if what a resync has not brought in line yet cannot be read without it.
+        #[serde(default)]
+        force: bool,
     },
     /// Detach a faulty member or a spare.
     Remove {

@@ -86,6 +86,7 @@ fn about(event: &ArrayEvent) -> Option<About> {
         }
         ArrayEvent::ArrayFailed => about(Level::ERROR, "array failed", None, none),
         ArrayEvent::Waits { .. } => about(Level::WARN, "array waits", None, none),
+        ArrayEvent::DataLost { .. } => about(Level::ERROR, "data lost", None, none),
         ArrayEvent::MemberFull { member, fault } => {
             about(Level::ERROR, "member full", Some(member), fault)
         }
@@ -149,6 +150,13 @@ fn line(event: &ArrayEvent, status: Option<&Status>) -> Option<String> {
         ArrayEvent::NotReplaced { member: id, ref reason, ref next } => {
             let why = Refusal::new(reason.clone(), next.clone());
             format!("{} is not replaced: {why}", member(id))
+        }
+        ArrayEvent::DataLost { sectors } => {
+            let kib = sectors.div_ceil(2);
+            format!(
+                "no resync had made parity fit {kib} KiB of each member: what the missing members \
+                 held of them cannot be read; write it again, or restore it from a backup"
+            )
         }
         ArrayEvent::ArrayFailed => "too many members are gone, the array has failed".to_owned(),
         ArrayEvent::Waits { ref reason, ref next } => {

@@ -102,7 +102,9 @@ fn an_array_is_served_from_start_to_stop() {
     let error = start(second).join().unwrap().unwrap_err();
     assert_eq!(error.reason, "an array named a0 is already running");
 
-    client.call(Verb::Fail { member: dir.path().join("m1").display().to_string() }).unwrap();
+    client
+        .call(Verb::Fail { member: dir.path().join("m1").display().to_string(), force: false })
+        .unwrap();
     let degraded = client.status().unwrap().array.degraded;
     assert_eq!(degraded, 1);
     client.stop(false).unwrap();
@@ -124,7 +126,7 @@ fn an_added_device_takes_the_place_of_a_failed_one() {
     let server = start(serving);
     let mut client = Client::connect(&run_dir, "a0").unwrap();
     let path = |name: &str| dir.path().join(name).display().to_string();
-    client.call(Verb::Fail { member: path("m1") }).unwrap();
+    client.call(Verb::Fail { member: path("m1"), force: false }).unwrap();
     client.call(Verb::Remove { member: path("m1") }).unwrap();
     // Removed means free, at once.
     open(&dir.path().join("m1"), Mode::ReadWrite, true).unwrap();

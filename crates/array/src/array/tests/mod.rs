@@ -21,6 +21,7 @@ mod restart;
 mod resync;
 mod serve;
 mod unread;
+mod unvouched;
 mod verify;
 mod world;
 

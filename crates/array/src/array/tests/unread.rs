@@ -317,23 +317,30 @@ fn a_repair_follows_the_majority() {
 /// A check that could compare nothing, or only a part, would find nothing.
 #[test]
 fn a_check_without_anything_to_compare_with_is_refused() {
-    // The shape, who fails, and whether each part still has a second copy.
-    let cases: [(Shape, &[u16], bool); 7] = [
-        ((1, 0, 2, 0), &[0], false),
-        ((1, 0, 3, 0), &[1], true),
-        ((1, 0, 3, 0), &[0, 1], false),
-        ((10, 0x102, 4, 16), &[3], false),
-        ((10, 0x103, 3, 16), &[0], true),
-        ((5, 2, 3, 16), &[0], false),
-        ((6, 2, 4, 16), &[0], false),
+    // The shape, who fails, and of how many parts how many have a second copy, or a parity to
+    // spare.
+    let cases: [(Shape, &[u16], (u64, u64)); 9] = [
+        ((1, 0, 2, 0), &[0], (0, 1)),
+        ((1, 0, 3, 0), &[1], (1, 1)),
+        ((1, 0, 3, 0), &[0, 1], (0, 1)),
+        ((10, 0x102, 4, 16), &[3], (1, 2)),
+        ((10, 0x102, 4, 16), &[0, 3], (0, 1)),
+        ((10, 0x103, 3, 16), &[0], (1, 1)),
+        ((5, 2, 3, 16), &[0], (0, 1)),
+        ((6, 2, 4, 16), &[0], (1, 1)),
+        ((6, 2, 4, 16), &[0, 1], (0, 1)),
     ];
-    for (shape, failed, comparable) in cases {
+    for (shape, failed, (some, of)) in cases {
+        let comparable = some > 0;
         let mut world = new(shape);
+        fill(&mut world);
         for member in failed {
             world.command(Command::Fail(MemberId(*member)));
         }
         if comparable {
             assert_eq!(world.check(), 0, "{shape:?}");
+            let alone = world.array.status().uncompared_sectors;
+            assert_eq!(alone * of, world.array.array_sectors() * (of - some), "{shape:?}");
         } else {
             let reason = world.refused(Command::Scrub { repair: false });
             assert!(reason.contains("nothing to compare with"), "{shape:?}: {reason}");
@@ -343,14 +350,70 @@ fn a_check_without_anything_to_compare_with_is_refused() {
     assert_eq!(reason, "raid0 has no redundancy to check");
 }
 
-/// With one of the arrays not comparable, none is checked: half an answer would not show.
+/// What of an array of arrays has nothing left to be compared with is counted, the rest checked.
 #[test]
-fn an_array_of_arrays_is_checked_as_a_whole_or_not_at_all() {
+fn an_array_of_arrays_is_checked_as_far_as_it_can_be() {
     let mut world = World::stack((0, 2, 2, 16), (1, 0, 2, 0));
-    world.command(Command::Fail(crate::stack::Stack::leaf(0, MemberId(0))));
-    world.refused(Command::Scrub { repair: false });
-    assert!(world.ended(SyncAction::Check).is_none());
-    assert!(world.array.status().children.iter().all(|c| c.mismatch_sectors.is_none()));
+    let leaf = |array| crate::stack::Stack::leaf(array, MemberId(0));
+    world.command(Command::Fail(leaf(0)));
+    let half = world.array.status().children[0].array_sectors;
+    damage(&mut world, 3, 100);
+    assert_eq!(world.check(), 8);
+    assert_eq!(world.array.status().uncompared_sectors, half);
+    world.command(Command::Scrub { repair: true });
+    assert_eq!(world.check(), 0);
+    world.command(Command::Fail(leaf(1)));
+    let reason = world.refused(Command::Scrub { repair: false });
+    assert!(reason.contains("nothing to compare with"), "{reason}");
+}
+
+#[test]
+fn a_mirror_of_striped_arrays_is_checked_and_repaired() {
+    let mut world = World::stack((1, 0, 2, 0), (0, 2, 2, 16));
+    fill(&mut world);
+    damage(&mut world, 0, DATA_OFFSET + 100);
+    assert!(world.check() > 0);
+    world.command(Command::Scrub { repair: true });
+    assert_eq!(world.check(), 0);
+}
+
+/// Changes a sector of the data of a disk.
+fn damage(world: &mut World, disk: usize, row: u64) {
+    world.disks[disk].as_mut().unwrap().write(DATA_OFFSET + row, &noise(row, 512), true);
+}
+
+/// What is wrong is found without the member, and put right where all data is there. What the
+/// parities say differently of data that nobody holds, a repair leaves to them.
+#[test]
+fn raid6_without_a_member_is_checked_and_repaired_as_far_as_it_is_known() {
+    // Left-symmetric: parity of the first stripe on disks 3 and 0, of the second on 2 and 3.
+    for (wrong, row, known) in [(3, 3, false), (3, 19, true), (2, 35, true)] {
+        let what = format!("disk {wrong}, row {row}");
+        let mut world = World::new(6, 2, 4, 16);
+        fill(&mut world);
+        let missing = if known { role_of_parity(row, wrong) } else { 1 };
+        world.command(Command::Fail(MemberId(missing)));
+        damage(&mut world, wrong, row);
+        assert_eq!(world.check(), 8, "{what}");
+        let disks: Vec<_> = world.disks.iter().flatten().map(|disk| disk.image.clone()).collect();
+        world.command(Command::Scrub { repair: true });
+        let changed = (0..4).filter(|at| {
+            let range = (DATA_OFFSET * 512) as usize..;
+            world.disks[*at].as_ref().unwrap().image[range.clone()] != disks[*at][range]
+        });
+        assert_eq!(changed.count(), usize::from(known), "{what}");
+        let end = world.ended(SyncAction::Repair).unwrap();
+        let complete = end == SyncEnd::Complete;
+        assert_eq!(complete, known, "{what}: {end:?}");
+        assert_eq!(world.check(), if known { 0 } else { 8 }, "{what}");
+    }
+}
+
+/// A member other than this disk that holds parity at a row of four disks.
+fn role_of_parity(row: u64, not: usize) -> u16 {
+    let p = (3 - row / 16 % 4) as u16;
+    let q = (p + 1) % 4;
+    if usize::from(p) == not { q } else { p }
 }
 
 #[test]
@@ -370,17 +433,20 @@ fn the_advice_against_failing_a_member_suits_what_goes_on() {
     assert_eq!(advice(&mut world), "wait until recovery is complete, or stop the array");
 }
 
-/// The parity of a write is about what it took a strip for that could not be read: where parity did
-/// not fit before, that is not what the strip holds, should it be read after all.
+/// By force, parity counts where it may not fit. That of a write is about what it took a strip for
+/// that could not be read: that is not what the strip holds, should it be read after all.
 #[test]
 fn a_write_beside_an_unreadable_strip_outlives_its_coming_back() {
-    let mut world = World::with(6, 2, 4, 16, unclean);
+    let mut world = World::with(6, 2, 4, 16, |config| {
+        unclean(config);
+        config.members.remove(1);
+    });
     scatter(&mut world);
     world.begin_command(Command::Pause(true));
-    // Of every fourth stripe, members 1 and 2 have data; no resync has come to the twentieth.
+    // Of every fourth stripe, the missing member and the one after it have data; no resync has come
+    // to the twentieth.
     let (sector, row) = (20 * 2 * 16, 20 * 16);
-    world.begin_command(Command::Fail(MemberId(1)));
-    world.bad.push((MemberId(2), DATA_OFFSET + row + 3));
+    world.bad.push((MemberId(1), DATA_OFFSET + row + 3));
     let data = noise(77, 8 * 512);
     assert!(world.begin_write(sector, &data));
     world.bad.clear();

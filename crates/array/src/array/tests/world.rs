@@ -126,6 +126,16 @@ impl World {
         }
     }
 
+    /// Goes on with the disks of another array of its shape, with its own metadata.
+    pub(super) fn take_disks_of(&mut self, other: Self) {
+        for (own, disk) in self.disks.iter_mut().zip(other.disks) {
+            let metadata = own.as_ref().unwrap().read(0, (DATA_OFFSET * SECTOR_BYTES) as usize);
+            let metadata = metadata.to_vec();
+            *own = disk;
+            own.as_mut().unwrap().write(0, &metadata, true);
+        }
+    }
+
     /// The disk behind a member; leaf ids of a stack are far apart.
     pub(super) fn disk(&self, member: MemberId) -> usize {
         match self.members_per_array {

@@ -107,7 +107,11 @@ impl Keeper {
             self.wait_for_room(TORN);
         }
         self.sync.left = Some(left);
+        self.sync.left_behind = true;
         self.note_bits_in_line();
+        if self.sync.unread.sectors > 0 && self.members.degraded() > 0 {
+            self.write_off();
+        }
     }
 
     /// What was under way at an unclean stop has been brought to its end: nothing waits for a
@@ -120,10 +124,17 @@ impl Keeper {
 
     /// No part of the array waits for a resync any more.
     pub(super) fn all_resynced(&mut self) {
-        self.sync.left = None;
-        self.sync.resync_waits = None;
-        self.clean.resynced = MAX_SECTOR;
+        self.nothing_waits();
         self.clean.durable_resynced = MAX_SECTOR;
+    }
+
+    /// The same, as far as memory goes.
+    pub(super) fn nothing_waits(&mut self) {
+        self.sync.left = None;
+        self.sync.left_behind = false;
+        self.sync.resync_waits = None;
+        self.vouched = false;
+        self.clean.resynced = MAX_SECTOR;
         self.note_bits_in_line();
     }
 

@@ -9,6 +9,7 @@ mod pace;
 mod ranges;
 mod units;
 mod unread;
+mod unvouched;
 mod verify;
 
 use std::borrow::Cow;
@@ -72,8 +73,12 @@ pub(crate) struct Sync {
     paused: bool,
     /// Why it is to end before its end.
     interrupted: Option<Cow<'static, str>>,
-    /// What a resync that came to its end could not bring in line; `None` before one did.
+    /// What waits for a resync, sector by sector; `None` as long as offset and bitmap say it all.
     pub(crate) left: Option<Ranges>,
+    /// A resync has been there, and could not bring it in line.
+    pub(crate) left_behind: bool,
+    /// What is lost of it cannot be noted, before something changes.
+    unmarkable: bool,
     /// What the running resync could not bring in line so far.
     missed: Ranges,
     /// What was left is not tried again before something changes: why.
@@ -84,6 +89,8 @@ pub(crate) struct Sync {
     recovery_waits: Option<String>,
     pub(crate) unread: Places,
     pub(crate) mismatch_sectors: u64,
+    /// Of the array, which the latest check or repair had nothing to compare with.
+    pub(crate) uncompared_sectors: u64,
     pub(crate) checked_once: bool,
     pace: Pace,
     checkpoint_at: Instant,
@@ -105,12 +112,15 @@ impl Default for Sync {
             paused: false,
             interrupted: None,
             left: None,
+            left_behind: false,
+            unmarkable: false,
             missed: Ranges::default(),
             resync_waits: None,
             retry_at: None,
             recovery_waits: None,
             unread: Places::default(),
             mismatch_sectors: 0,
+            uncompared_sectors: 0,
             checked_once: false,
             pace: Pace::default(),
             checkpoint_at: Instant::default(),
@@ -252,10 +262,15 @@ impl Keeper {
             }
             // Nothing redundant is left to bring in line. Members being rebuilt are brought in line
             // when they are: below their offset they may differ, too.
-            if targets.is_empty() && !self.can_resync() && !self.rules.keeps_torn {
+            let given_up = self.vouched || !self.rules.keeps_torn;
+            if targets.is_empty() && !self.can_resync() && given_up {
                 self.all_resynced();
                 self.wish_superblock(true);
             }
+            if !self.can_resync() {
+                self.write_off();
+            }
+            self.end_if_nothing_waits();
         }
         let from = targets.iter().map(|(_, offset)| *offset).min();
         if let Some(from) = from.filter(|_| self.sync.recovery_waits.is_none()) {
@@ -264,6 +279,7 @@ impl Keeper {
             self.begin_copy();
         } else if let Some(action) = self.sync.requested.take() {
             self.sync.mismatch_sectors = 0;
+            self.sync.uncompared_sectors = 0;
             self.sync.checked_once = true;
             self.begin_sync(action, 0, self.space.sync_sectors());
         }
@@ -385,6 +401,13 @@ impl Keeper {
         }
     }
 
+    /// An array that this one is part of is checked, and nothing of this one can be.
+    pub(crate) fn skip_scrub(&mut self) {
+        self.sync.mismatch_sectors = 0;
+        self.sync.uncompared_sectors = self.space.array_sectors();
+        self.sync.checked_once = true;
+    }
+
     pub(crate) const fn request_scrub(&mut self, repair: bool) {
         self.sync.requested = Some(if repair { SyncAction::Repair } else { SyncAction::Check });
     }
@@ -393,6 +416,7 @@ impl Keeper {
     pub(crate) fn retry_sync(&mut self) {
         self.sync.resync_waits = None;
         self.sync.recovery_waits = None;
+        self.sync.unmarkable = false;
         // It goes on with the others where it was.
         let first = self.first_to_rebuild();
         let begun = |(id, _): &(MemberId, u64)| self.sync.targets.contains(id);
@@ -420,6 +444,9 @@ impl Keeper {
             self.end_copying("the member that is copied failed");
         }
         self.interrupt_copying("a member failed".into());
+        if self.rules.marks_lost && self.sync.action == SyncAction::Resync && !self.can_resync() {
+            self.interrupt_sync("a member failed");
+        }
         // Its id may come to mean another device, which this recovery has not begun with.
         self.sync.targets.retain(|target| *target != id);
         if role.is_some() {

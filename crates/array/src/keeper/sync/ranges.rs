@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 /// More ranges than this grow together: what lies between them then counts as well.
 const MAX_RANGES: usize = 4096;
 
+/// More than these are not split further: what is taken out of one stays in.
+const MAX_PARTS: usize = 1 << 16;
+
 /// Ranges of sync space: disjoint, not adjacent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ranges {
@@ -31,8 +34,11 @@ impl Ranges {
         self.ends.insert(start, end);
     }
 
-    /// Takes `[start, end)` out.
+    /// Takes `[start, end)` out, unless the set would grow too large by that.
     pub(crate) fn remove(&mut self, start: u64, end: u64) {
+        if self.ends.len() >= MAX_PARTS {
+            return;
+        }
         while let Some((&first, &last)) = self.ends.range(..end).next_back()
             && last > start
         {
@@ -49,6 +55,11 @@ impl Ranges {
     /// Is any sector of `[start, end)` in the set?
     pub(crate) fn overlaps(&self, start: u64, end: u64) -> bool {
         self.ends.range(..end).next_back().is_some_and(|(_, last)| *last > start)
+    }
+
+    /// They, in order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.ends.iter().map(|(first, last)| (*first, *last))
     }
 
     pub(super) fn first(&self) -> Option<u64> {

@@ -69,6 +69,8 @@ pub enum Done {
         /// See above; of a rebuilding it means nothing.
         equal: bool,
     },
+    /// There was nothing to compare it with.
+    Alone,
     /// Something of it could not be read, and was left as it is.
     Unread(Vec<Unread>),
     /// A member has no room for what was to be written.
@@ -218,6 +220,7 @@ impl Keeper {
                     self.note_copied(unit.start, unit.end());
                 }
             }
+            (_, Done::Alone) => self.sync.uncompared_sectors += u64::from(unit.sectors),
             (_, Done::Unread(lost)) if self.work_goes_on() => {
                 for Unread { array_sector, sectors, members } in lost {
                     self.sync.unread.add(array_sector, sectors, &members);
@@ -318,6 +321,7 @@ impl Keeper {
     pub fn note_torn(&mut self, start: u64, end: u64) {
         if self.clean.resynced == MAX_SECTOR {
             self.sync.left.get_or_insert_default();
+            self.sync.left_behind = true;
         }
         if let Some(left) = &mut self.sync.left {
             left.insert(start, end);
@@ -365,6 +369,7 @@ impl Keeper {
                 let missed = self.sync.missed.first().unwrap_or(MAX_SECTOR);
                 if self.clean.resynced != MAX_SECTOR {
                     self.clean.resynced = self.clean.resynced.max(done.min(missed));
+                    self.note_resynced();
                 }
             }
             SyncAction::Recovery => {

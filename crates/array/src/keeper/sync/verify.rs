@@ -75,7 +75,7 @@ impl Keeper {
             Done::Well { equal: false } => "does not hold what was copied to it",
             Done::Unread(_) => "what was copied to it cannot be read back",
             // It, or the array, has failed meanwhile.
-            Done::Well { equal: true } | Done::Full | Done::Failed => return,
+            Done::Well { equal: true } | Done::Alone | Done::Full | Done::Failed => return,
         };
         let Some(member) = self.members.get(id) else { return };
         let row = member.state.role().and_then(|role| self.space.row_of(role, unit.start));
