@@ -10,6 +10,7 @@ use braid_array::fabric::{FabricOp, PeerId};
 use braid_array::format::Superblock;
 use braid_array::{Action, MemberId, Refusal};
 
+use super::silence::Presence;
 use super::step::Step;
 use super::{Client, ClientMember, Instant, Message, Phase, Piece, Question, VecDeque};
 use crate::wire::PeerAddress;
@@ -54,8 +55,7 @@ pub(super) struct Link {
     pub(super) id: Option<MemberId>,
     pub(super) peer: PeerId,
     pub(super) state: LinkState,
-    /// The silence in which it was asked whether it is there.
-    pub(super) pinged: Option<Instant>,
+    pub(super) presence: Presence,
     /// Where the ring begins in the node's arena.
     pub(super) ring: u64,
     /// By slot: what it is read for.
@@ -97,7 +97,7 @@ impl Link {
             id,
             peer: PeerId(u32::MAX),
             state,
-            pinged: None,
+            presence: Presence::default(),
             ring: 0,
             slots: (0..slots).map(|_| None).collect(),
             free_slots: (0..slots).rev().collect(),
