@@ -255,13 +255,17 @@ impl Client {
         }
     }
 
-    /// Wires the nodes when all are prepared; serves when all are ready.
+    /// Wires the nodes when all are prepared; serves when all are ready. When too many are lost the
+    /// others are given up, whatever they were asked: each comes by here when it is gone.
     pub(super) fn setup_goes_on(&mut self) {
         if !matches!(self.phase, Phase::Setup) {
             return;
         }
         let all = |state: LinkState| self.links.iter().all(|l| l.state == state || !l.alive());
-        if all(LinkState::Ready) {
+        if self.has_too_few() && self.links.iter().any(Link::alive) {
+            self.keeper.give_up();
+            self.obey();
+        } else if all(LinkState::Ready) {
             self.phase = Phase::Running;
             self.keeper.begin();
         } else if all(LinkState::Prepared) && self.looks {

@@ -13,6 +13,7 @@ mod rejoin;
 mod reread;
 mod share;
 mod silence;
+mod start;
 mod trim;
 
 use super::*;
@@ -55,9 +56,10 @@ fn config(planner: Planner) -> ClientConfig {
         resync_offset: MAX_SECTOR,
         ..Superblock::blank()
     };
-    let member = |role| {
+    let member = |role: u16| {
         let (address, volume) = (format!("n{role}"), "v".to_owned());
-        Some(ClientMember { address, volume, superblock: superblock.clone() })
+        let superblock = Superblock { dev_number: role.into(), ..superblock.clone() };
+        Some(ClientMember { address, volume, superblock })
     };
     ClientConfig::new(params, (0..NODES).map(member).collect())
 }
