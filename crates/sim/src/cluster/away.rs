@@ -17,6 +17,7 @@ use super::process::Process;
 use super::scenario::Scenario;
 use super::session::{ARRAY, Session};
 use super::{content, numbered};
+use crate::rng::Rng;
 use crate::world::Failure;
 
 /// Requests in flight.
@@ -149,7 +150,12 @@ pub(super) fn run(session: &mut Session) -> Result<(), Failure> {
         away.be_whole()?;
         let before = away.session.rng.between(1, 30);
         away.work(before)?;
+        // Drawn aside: who is lost before is who would be without.
+        let mut aside = Rng::new(away.session.rng.clone().next() ^ 0x6167_6169_6e);
         away.lose()?;
+        while aside.percent(40) {
+            away.lose_while_it_starts(&mut aside)?;
+        }
     }
     away.work(30)?;
     away.finish()?;
@@ -240,17 +246,23 @@ impl Away<'_> {
             }
             roles = fewer;
         }
+        if !die {
+            // A client that starts is not connected to all yet.
+            roles.retain(|&role| !self.connections(role).is_empty());
+        }
+        if self.session.scenario.survives(&roles) {
+            return Ok(());
+        }
         self.held_back = true;
         // Journals of parts of stripes do not keep what whole stripes were given.
         let Scenario { journal_bytes, parts_only, .. } = self.session.scenario;
         self.dying = die && (journal_bytes == 0 || parts_only);
         for &role in &roles {
-            let node = self.session.nodes[usize::from(role)];
             if die {
-                self.session.world.kill(node);
+                self.session.world.kill(self.session.nodes[usize::from(role)]);
                 continue;
             }
-            for connection in self.session.world.connections_between(node, self.client) {
+            for connection in self.connections(role) {
                 self.session.world.break_connection(connection);
             }
         }
@@ -276,6 +288,28 @@ impl Away<'_> {
         }
         self.held_back = false;
         Ok(())
+    }
+
+    /// The nodes are back, and more go away again while the client takes the array over.
+    fn lose_while_it_starts(&mut self, rng: &mut Rng) -> Result<(), Failure> {
+        let begun = self.session.world.steps;
+        while self.search.with(|board| board.asked || board.found.is_some()) {
+            self.step(begun)?;
+        }
+        let most = rng.pick(&[1, 10, 60, 200, 600]);
+        for _ in 0..rng.below(most) {
+            self.step(begun)?;
+            if self.session.world.processes[self.client].client().status().waiting.is_none() {
+                // Without sums that fit some writes might fail now.
+                return Ok(());
+            }
+        }
+        self.lose()
+    }
+
+    fn connections(&self, role: u16) -> Vec<usize> {
+        let node = self.session.nodes[usize::from(role)];
+        self.session.world.connections_between(node, self.client)
     }
 
     fn sometimes_submit(&mut self, percent: u64) {
@@ -325,6 +359,10 @@ impl Away<'_> {
             Action::Reply { result, .. } => {
                 self.stopped = true;
                 result.map_err(|why| Failure(format!("stop refused: {why}")))
+            }
+            Action::Notify(event) => {
+                self.session.world.note(&[81], || format!("EVENT {event:?}"));
+                Ok(())
             }
             _ => Ok(()),
         }
