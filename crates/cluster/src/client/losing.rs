@@ -3,8 +3,8 @@
 use braid_array::fabric::FabricOp;
 use braid_array::{Action, Refusal};
 
+use super::presence::Presence;
 use super::setup::LinkState;
-use super::silence::Presence;
 use super::{Client, Message, Question};
 
 impl Client {

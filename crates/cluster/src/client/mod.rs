@@ -29,6 +29,7 @@ mod newcomer;
 mod obey;
 mod pace;
 mod parts;
+mod presence;
 mod read;
 mod rejoin;
 mod requests;

@@ -10,7 +10,7 @@ use braid_array::fabric::{FabricOp, PeerId};
 use braid_array::format::Superblock;
 use braid_array::{Action, MemberId, Refusal};
 
-use super::silence::Presence;
+use super::presence::Presence;
 use super::step::Step;
 use super::{Client, ClientMember, Instant, Message, Phase, Piece, Question, VecDeque};
 use crate::wire::PeerAddress;
@@ -114,6 +114,11 @@ impl Link {
 
     pub(super) fn alive(&self) -> bool {
         !matches!(self.state, LinkState::Missing | LinkState::Lost | LinkState::Returning(_))
+    }
+
+    /// A member is at the other end.
+    pub(super) fn can_be_asked(&self) -> bool {
+        self.alive() && self.state != LinkState::Connecting
     }
 
     /// Somebody may be at the other end.

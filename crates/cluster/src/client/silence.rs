@@ -9,24 +9,11 @@
 
 use braid_array::{Instant, Refusal};
 
-use super::setup::LinkState;
+use super::presence::Presence;
 use super::{Client, Link, Message, Phase, Question};
 
 /// After this part of the time that a node may say nothing, all are asked; and again after as long.
 const PART: u64 = 4;
-
-/// What is known of whether a node is there.
-#[derive(Debug, Default)]
-pub(super) struct Presence {
-    /// It was asked, and has not answered: as some node had said nothing since then.
-    asked_of: Option<Instant>,
-    /// When it last answered that.
-    answered: Instant,
-    /// When it last said anything.
-    pub(super) heard: Instant,
-    /// When its storage has said nothing for too long.
-    storage_due: Option<Instant>,
-}
 
 impl Client {
     /// Roles of nodes that owe something, and since when they have said nothing.
@@ -46,11 +33,10 @@ impl Client {
     /// When each node is asked whether it is there, as others have said nothing since then.
     fn pings_due(&self, since: Instant) -> impl Iterator<Item = (u16, Instant)> {
         let asks = move |link: &Link| {
-            let connected = link.alive() && link.state != LinkState::Connecting;
             let Presence { asked_of, answered, storage_due, .. } = link.presence;
             let again = since.max(answered).plus_millis(self.node_timeout_ms / PART);
             let due = storage_due.map_or(again, |due| due.min(again));
-            (connected && asked_of.is_none()).then_some(due)
+            (link.can_be_asked() && asked_of.is_none()).then_some(due)
         };
         let links = self.links.iter().take(usize::from(self.params().nodes));
         (0..).zip(links).filter_map(move |(role, link)| Some((role, asks(link)?)))
