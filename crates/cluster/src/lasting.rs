@@ -422,6 +422,11 @@ impl Machine for Lasting {
         if self.is_serving() && self.away.is_some() {
             return Err("it serves, and nodes are said to be away".to_owned());
         }
+        // What its client waits for ends.
+        let waits = !self.idle() && self.client.idle() && !self.client.is_stopping();
+        if waits && self.deadline().is_none() {
+            return Err(format!("in {:?} it waits, and nothing is due", self.state));
+        }
         self.client.invariants()
     }
 }

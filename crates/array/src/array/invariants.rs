@@ -6,6 +6,7 @@ use super::io::Owner;
 use super::job::{Job, Kind, Stage};
 use super::requests::MAX_REQUESTS;
 use super::scratch::PAGE_BYTES;
+use crate::Machine;
 use crate::keeper::Carried;
 
 /// Who waits for how much of the I/O, the computations and the writes that wait for room.
@@ -30,6 +31,7 @@ impl Array {
         self.pieces_are_counted(&waiting)?;
         self.scratch_is_somewhere(&waiting)?;
         self.queues_are_right(&waiting)?;
+        self.every_wait_ends()?;
         let begun = |(_, job): (usize, &Job)| {
             let begun = job.writes_data() && !matches!(job.stage, Stage::Staged | Stage::Locking);
             let (start, end) = self.lock_range(&job.kind);
@@ -50,6 +52,15 @@ impl Array {
     /// Requests that it has not answered, and I/O that its members have not.
     pub(crate) fn under_way(&self) -> (usize, usize) {
         (self.requests.in_flight(), self.ios.on_members())
+    }
+
+    /// Whatever is not over ends: by an answer of the executor, or by a deadline.
+    fn every_wait_ends(&self) -> Result<(), String> {
+        let answered = self.ios.in_flight > 0 || !self.ios.abandoning.is_empty();
+        if self.idle() || answered || self.deadline().is_some() {
+            return Ok(());
+        }
+        Err("it waits, and nothing is in flight or due".to_owned())
     }
 
     fn who_waits(&self) -> Waiting {

@@ -3,7 +3,8 @@
 use braid_array::MemberId;
 use braid_array::keeper::Carried;
 
-use super::{BTreeMap, Client, Key, Phase, Question, Use, VecDeque};
+use super::setup::LinkState;
+use super::{BTreeMap, Client, Key, Link, Machine, Phase, Question, Use, VecDeque};
 
 impl Client {
     pub(super) fn check_all(&self) -> Result<(), String> {
@@ -31,7 +32,20 @@ impl Client {
         if let Some((id, _)) = answered {
             return Err(format!("{id:?} is over and not answered"));
         }
+        self.every_wait_ends()?;
         self.keeper_is_told()
+    }
+
+    /// Whatever is not over ends: by the executor, which answers what it was asked and tells what
+    /// became of a connection, or by a deadline, as nodes may answer or not.
+    fn every_wait_ends(&self) -> Result<(), String> {
+        let rests = self.idle() && !matches!(self.phase, Phase::Setup);
+        let connects = |link: &Link| link.state == LinkState::Connecting;
+        let by_executor = !self.ios.is_empty() || self.links.iter().any(connects);
+        if rests || by_executor || self.deadline().is_some() {
+            return Ok(());
+        }
+        Err(format!("in {:?} it waits, and nothing is on its way or due", self.phase))
     }
 
     fn keeper_is_told(&self) -> Result<(), String> {

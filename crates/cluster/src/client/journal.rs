@@ -2,14 +2,16 @@
 //! is stored durably everywhere.
 //!
 //! ```text
-//! prepared ─► Listing ─► Replaying ─► Telling ─► Over
+//! prepared ─► Listing ─► Telling ─► Replaying ─► Telling ─► Over
 //!             then, at first and whenever they are half full: checkpoint ─► trim
 //! ```
 //! A slice-set of the predecessor is stored when all who have a part in it, and hold the array,
-//! have it recorded: it may have been answered. No other was. Who is lost before he has stored what
-//! goes does not hold the array any more: whoever comes later hears of that before the others
-//! forget what it was. Before they forget anything the keeper makes a checkpoint: a copy of a volume
-//! from before it, which may lack what they had recorded, is stale by its event count.
+//! have it recorded: it may have been answered. No other was. A node that is lost before it has
+//! listed what it recorded does not hold the array any more, and views say so before the others
+//! store anything: otherwise a later client that finds it again would decide differently. The same
+//! holds for one that is lost before it has stored what goes, before the others forget that. Before
+//! they do the keeper makes a checkpoint: a copy of a volume from before it, which may lack what
+//! they had recorded, is stale by its event count.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,8 +33,11 @@ const STORAGE: &str = "look at the storage of that node";
 enum Start {
     Nothing,
     Listing,
+    /// Views leave out the nodes that were lost, and then that is replayed, or all of it is stored.
+    Telling {
+        stored: bool,
+    },
     Replaying,
-    Telling,
     Over,
 }
 
@@ -269,33 +274,41 @@ impl Client {
         match self.journals.start {
             Start::Nothing | Start::Over => {}
             Start::Listing => {
-                let mut lists = std::mem::take(&mut self.journals.lists);
-                lists.retain(|&role, _| self.alive(role) && self.takeover.view.has(role));
-                let (above, without) = decide(&lists);
-                self.journals.start = Start::Replaying;
-                let live = self.journals.live;
-                for role in lists.into_keys().filter(|_| live) {
-                    let without = without.clone();
-                    self.journals.waiting.insert(role);
-                    let message = |tag| Message::Replay { tag, above, without };
-                    self.ask(role, Question::Journal, message);
-                }
+                self.journals.start = Start::Telling { stored: false };
                 self.start_journals();
             }
-            Start::Replaying => {
-                self.journals.start = Start::Telling;
-                self.record_lost();
-                self.start_journals();
-            }
-            Start::Telling => {
+            Start::Telling { stored } => {
                 if !self.lost_are_recorded() {
                     return;
+                }
+                if !stored {
+                    return self.replay_journals();
                 }
                 self.journals.left = true;
                 self.journals.start = Start::Over;
                 self.setup_goes_on();
             }
+            Start::Replaying => {
+                self.journals.start = Start::Telling { stored: true };
+                self.start_journals();
+            }
         }
+    }
+
+    /// All have listed what they recorded: what goes of that is stored.
+    fn replay_journals(&mut self) {
+        self.journals.start = Start::Replaying;
+        let mut lists = std::mem::take(&mut self.journals.lists);
+        lists.retain(|&role, _| self.alive(role) && self.takeover.view.has(role));
+        let (above, without) = decide(&lists);
+        let live = self.journals.live;
+        for role in lists.into_keys().filter(|_| live) {
+            let without = without.clone();
+            self.journals.waiting.insert(role);
+            let message = |tag| Message::Replay { tag, above, without };
+            self.ask(role, Question::Journal, message);
+        }
+        self.start_journals();
     }
 
     /// Is there room to record one more slice-set? Then it is taken, for that of this version.

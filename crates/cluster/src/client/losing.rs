@@ -3,6 +3,7 @@
 use braid_array::fabric::FabricOp;
 use braid_array::{Action, Refusal};
 
+use super::presence::Presence;
 use super::setup::LinkState;
 use super::{Client, Message, Question};
 
@@ -38,6 +39,7 @@ impl Client {
         let link = &mut self.links[usize::from(role)];
         link.state = LinkState::Lost;
         link.gone_at.get_or_insert(self.keeper.now());
+        link.presence = Presence::default();
         self.pace.forget(role);
         self.share.forget(role);
         let left_open: Vec<Question> = {

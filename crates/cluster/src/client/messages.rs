@@ -24,6 +24,7 @@ impl Client {
         let role = self.links.iter().position(|link| link.peer == peer && link.is_connected());
         let Some(role) = role.map(|role| role as u16) else { return };
         let returns = !self.alive(role);
+        self.links[usize::from(role)].presence.heard = self.keeper.now();
         match event {
             FabricEvent::Connected { .. } if returns => self.return_connected(role),
             FabricEvent::Lost { why, .. } if returns => {

@@ -30,6 +30,7 @@ mod newcomer;
 mod obey;
 mod pace;
 mod parts;
+mod presence;
 mod read;
 mod rejoin;
 mod requests;

@@ -62,22 +62,25 @@ impl Client {
     }
 
     pub(super) fn return_deadline(&self) -> Option<Instant> {
-        let due = |link: &super::Link| link.due.filter(|_| !link.alive());
-        self.may_return().then(|| self.links.iter().filter_map(due).min()).flatten()
+        let may_return = self.may_return();
+        let due = |link: &super::Link| match link.state {
+            LinkState::Lost if may_return => link.due,
+            LinkState::Returning(_) => link.due,
+            _ => None,
+        };
+        self.links.iter().filter_map(due).min()
     }
 
-    /// Begins with nodes whose time has come, and gives up what takes too long.
+    /// Begins with nodes whose time has come, and gives up what takes too long, also when nobody is
+    /// to return any more.
     pub(super) fn return_tick(&mut self) {
-        if !self.may_return() {
-            return;
-        }
         for role in 0..=self.beside() {
             let link = &self.links[usize::from(role)];
             if link.due.is_none_or(|due| due > self.keeper.now()) {
                 continue;
             }
             match link.state {
-                LinkState::Lost => self.dial_again(role),
+                LinkState::Lost if self.may_return() => self.dial_again(role),
                 LinkState::Returning(_) => self.return_fails(role),
                 _ => {}
             }

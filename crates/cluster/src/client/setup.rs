@@ -10,6 +10,7 @@ use braid_array::fabric::{FabricOp, PeerId};
 use braid_array::format::Superblock;
 use braid_array::{Action, MemberId, Refusal};
 
+use super::presence::Presence;
 use super::step::Step;
 use super::{Client, ClientMember, Instant, Message, Phase, Piece, Question, VecDeque};
 use crate::wire::PeerAddress;
@@ -54,8 +55,7 @@ pub(super) struct Link {
     pub(super) id: Option<MemberId>,
     pub(super) peer: PeerId,
     pub(super) state: LinkState,
-    /// The silence in which it was asked whether it is there.
-    pub(super) pinged: Option<Instant>,
+    pub(super) presence: Presence,
     /// Where the ring begins in the node's arena.
     pub(super) ring: u64,
     /// By slot: what it is read for.
@@ -97,7 +97,7 @@ impl Link {
             id,
             peer: PeerId(u32::MAX),
             state,
-            pinged: None,
+            presence: Presence::default(),
             ring: 0,
             slots: (0..slots).map(|_| None).collect(),
             free_slots: (0..slots).rev().collect(),
@@ -114,6 +114,11 @@ impl Link {
 
     pub(super) fn alive(&self) -> bool {
         !matches!(self.state, LinkState::Missing | LinkState::Lost | LinkState::Returning(_))
+    }
+
+    /// A member is at the other end.
+    pub(super) fn can_be_asked(&self) -> bool {
+        self.alive() && self.state != LinkState::Connecting
     }
 
     /// Somebody may be at the other end.
@@ -256,13 +261,17 @@ impl Client {
         }
     }
 
-    /// Wires the nodes when all are prepared; serves when all are ready.
+    /// Wires the nodes when all are prepared; serves when all are ready. When too many are lost the
+    /// others are given up, whatever they were asked: each comes by here when it is gone.
     pub(super) fn setup_goes_on(&mut self) {
         if !matches!(self.phase, Phase::Setup) {
             return;
         }
         let all = |state: LinkState| self.links.iter().all(|l| l.state == state || !l.alive());
-        if all(LinkState::Ready) {
+        if self.has_too_few() && self.links.iter().any(Link::alive) {
+            self.keeper.give_up();
+            self.obey();
+        } else if all(LinkState::Ready) {
             self.phase = Phase::Running;
             self.keeper.begin();
         } else if all(LinkState::Prepared) && self.looks {

@@ -385,25 +385,26 @@ impl Client {
         }
     }
 
-    /// Has it recorded who was lost since the view was.
-    pub(super) fn record_lost(&mut self) {
+    /// Does whoever comes later hear of all who were lost? They are recorded if not; the client
+    /// gives up when too many are, or too few are left to note it.
+    pub(super) fn lost_are_recorded(&mut self) -> bool {
+        if !self.takeover.waiting.is_empty() {
+            return false;
+        }
         let mut view = self.takeover.view.clone();
         for (role, member) in (0..).zip(&mut view.members) {
             *member = if self.alive(role) { *member } else { 0 };
         }
-        if view != self.takeover.view && !self.writes_over() {
+        let known = view == self.takeover.view;
+        let noted = known && (self.stands_alone() || self.takeover.view_holds());
+        if self.writes_over() {
+            self.refuse_to_start(Refusal::new("too many nodes were lost meanwhile", START));
+        } else if !known {
             self.record(View { count: view.count + 1, ..view });
-        }
-    }
-
-    /// Does whoever comes later hear of them? If nobody can note it any more the client gives up.
-    pub(super) fn lost_are_recorded(&mut self) -> bool {
-        let over = self.takeover.waiting.is_empty() && !self.writes_over();
-        let noted = self.stands_alone() || self.takeover.view_holds();
-        if over && !noted {
+        } else if !noted {
             self.refuse_to_start(Refusal::new("too few nodes took note of who was lost", START));
         }
-        over && noted
+        noted && !self.writes_over()
     }
 
     /// Asks all that are there.

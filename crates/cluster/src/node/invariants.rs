@@ -1,5 +1,7 @@
 //! What is true of a node whenever [`poll`](braid_array::Machine::poll) has got empty.
 
+use braid_array::Machine;
+
 use super::Node;
 use super::pipe::Pipe;
 use super::session::{Client, Conn};
@@ -33,6 +35,9 @@ impl Node {
             .any(|(id, client)| !client.is_here() && !self.out.uses(*id) && !client.is_orphan())
         {
             return Err("a client is gone, and what it had is not given back".to_owned());
+        }
+        if !self.idle() && self.out.is_quiet() && self.conns.is_empty() {
+            return Err("it waits, and nothing is in flight and nobody connected".to_owned());
         }
         let pages = self.meta.free() + self.out.pages();
         if pages != self.meta.all() {

@@ -17,6 +17,7 @@ use super::process::Process;
 use super::scenario::Scenario;
 use super::session::{ARRAY, Session};
 use super::{content, numbered};
+use crate::rng::Rng;
 use crate::world::Failure;
 
 mod past;
@@ -178,7 +179,16 @@ impl Away<'_> {
             self.be_whole()?;
             let before = self.session.rng.between(1, 30);
             self.work(before)?;
-            self.lose()?;
+            // Drawn aside: who is lost before is who would be without.
+            let mut aside = Rng::new(self.session.rng.clone().next() ^ 0x0061_6761_696e);
+            let died = self.lose(true)?;
+            // Without whole journals nobody vouches for sums where nodes forgot and others are
+            // missing.
+            let Scenario { journal_bytes, parts_only, params, .. } = &self.session.scenario;
+            let kept = *journal_bytes > 0 && !parts_only || !params.family.has_parities();
+            while (kept || !died) && aside.percent(40) {
+                self.lose_while_it_starts(&mut aside, kept)?;
+            }
         }
         self.work(30)
     }
@@ -238,11 +248,12 @@ impl Away<'_> {
     }
 
     /// More nodes go away than the array can do without, in one way or another, and come back.
-    fn lose(&mut self) -> Result<(), Failure> {
+    /// Do they die?
+    fn lose(&mut self, may_die: bool) -> Result<bool, Failure> {
         let nodes = self.session.scenario.params.nodes;
         let mut roles: Vec<u16> = (0..nodes).collect();
         // With all of them at once none is lost without which it has gone on.
-        let die = self.session.rng.percent(40);
+        let die = self.session.rng.percent(40) && may_die;
         while !die && self.session.rng.percent(80) {
             let mut fewer = roles.clone();
             fewer.remove(self.session.rng.below(roles.len() as u64) as usize);
@@ -251,17 +262,23 @@ impl Away<'_> {
             }
             roles = fewer;
         }
+        if !die {
+            // A client that starts is not connected to all yet.
+            roles.retain(|&role| !self.connections(role).is_empty());
+        }
+        if self.session.scenario.survives(&roles) {
+            return Ok(false);
+        }
         self.held_back = true;
         // Journals of parts of stripes do not keep what whole stripes were given.
         let Scenario { journal_bytes, parts_only, .. } = self.session.scenario;
         self.dying = die && (journal_bytes == 0 || parts_only);
         for &role in &roles {
-            let node = self.session.nodes[usize::from(role)];
             if die {
-                self.session.world.kill(node);
+                self.session.world.kill(self.session.nodes[usize::from(role)]);
                 continue;
             }
-            for connection in self.session.world.connections_between(node, self.client) {
+            for connection in self.connections(role) {
                 self.session.world.break_connection(connection);
             }
         }
@@ -286,7 +303,30 @@ impl Away<'_> {
             roles.iter().for_each(|&role| self.session.reboot(role));
         }
         self.held_back = false;
+        Ok(die)
+    }
+
+    /// The nodes are back, and more go away again while the client takes the array over.
+    fn lose_while_it_starts(&mut self, rng: &mut Rng, may_die: bool) -> Result<(), Failure> {
+        let begun = self.session.world.steps;
+        while self.search.with(|board| board.asked || board.found.is_some()) {
+            self.step(begun)?;
+        }
+        let most = rng.pick(&[1, 10, 60, 200, 600]);
+        for _ in 0..rng.below(most) {
+            self.step(begun)?;
+            if self.session.world.processes[self.client].client().status().waiting.is_none() {
+                // Without sums that fit some writes might fail now.
+                return Ok(());
+            }
+        }
+        self.lose(may_die)?;
         Ok(())
+    }
+
+    fn connections(&self, role: u16) -> Vec<usize> {
+        let node = self.session.nodes[usize::from(role)];
+        self.session.world.connections_between(node, self.client)
     }
 
     fn sometimes_submit(&mut self, percent: u64) {
@@ -336,6 +376,10 @@ impl Away<'_> {
             Action::Reply { result, .. } => {
                 self.stopped = true;
                 result.map_err(|why| Failure(format!("stop refused: {why}")))
+            }
+            Action::Notify(event) => {
+                self.session.world.note(&[81], || format!("EVENT {event:?}"));
+                Ok(())
             }
             _ => Ok(()),
         }

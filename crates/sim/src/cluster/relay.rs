@@ -27,6 +27,7 @@ mod between;
 mod blocks;
 mod finish;
 mod life;
+mod starts;
 
 /// Requests of a client in flight.
 const DEPTH: usize = 6;

@@ -43,9 +43,9 @@ fn stuck() -> Client {
 #[test]
 fn of_nodes_that_owe_an_answer_only_the_one_that_hangs_is_lost() {
     let mut client = stuck();
-    tick(&mut client, 2000);
+    tick(&mut client, 1249);
     assert_eq!(pinged(&actions(&mut client)), []);
-    tick(&mut client, 2501);
+    tick(&mut client, 1251);
     let asked = pinged(&actions(&mut client));
     assert_eq!(asked.len(), 3, "all of them have a part in it");
     pong(&mut client, asked[0], 0);
@@ -60,7 +60,7 @@ fn of_nodes_that_owe_an_answer_only_the_one_that_hangs_is_lost() {
 #[test]
 fn a_node_whose_storage_hangs_is_lost_although_it_answers() {
     let mut client = stuck();
-    tick(&mut client, 2501);
+    tick(&mut client, 1251);
     let asked = pinged(&actions(&mut client));
     pong(&mut client, asked[2], 4999);
     assert_eq!(cut(&actions(&mut client)), Vec::<u32>::new());
@@ -72,6 +72,55 @@ fn a_node_whose_storage_hangs_is_lost_although_it_answers() {
         _ => None,
     });
     assert_eq!(told.as_deref(), Some("its storage has not answered for 5 s"));
+}
+
+/// Lets time go on to the next deadline, again and again, for 20 s. Nodes tell since when their
+/// storage has not answered, or say nothing. In which milliseconds connections are cut, and whose.
+fn cuts(client: &mut Client, storage: impl Fn(u16) -> Option<u64>) -> Vec<(u64, u32)> {
+    let (mut now, mut all) = (0_u64, Vec::new());
+    while now < 20_000 {
+        loop {
+            let after = actions(client);
+            all.extend(cut(&after).into_iter().map(|peer| (now, peer)));
+            for (role, tag) in pinged(&after) {
+                if let Some(since) = storage(role) {
+                    pong(client, (role, tag), now.saturating_sub(since) as u32);
+                }
+            }
+            if after.is_empty() {
+                break;
+            }
+        }
+        let Some(due) = client.deadline() else { break };
+        now = (due.0 / 1_000_000).max(now) + 1;
+        tick(client, now);
+    }
+    all
+}
+
+#[test]
+fn two_nodes_that_hang_are_lost_as_soon_as_one_though_only_one_owed_anything() {
+    let mut client = client(Planner::Encoder { node: 0 });
+    run(&mut client, |_, _| false);
+    submit(&mut client, Op::Read, 0, 8);
+    actions(&mut client);
+    let asked = client.keeper.owing().count();
+    let lost = cuts(&mut client, |role| (role == 0).then_some(u64::MAX));
+    assert_eq!(asked, 1);
+    assert_eq!(lost.iter().map(|(_, peer)| *peer).collect::<Vec<_>>(), [1, 2]);
+    assert!(lost.iter().all(|(millis, _)| *millis <= 5_005), "{lost:?}");
+}
+
+#[test]
+fn nodes_whose_storage_hangs_are_lost_when_their_time_is_up() {
+    for begun in [0, 100, 1200] {
+        let mut client = stuck();
+        let hangs = |role| if role == 0 { u64::MAX } else { begun };
+        let lost = cuts(&mut client, |role| Some(hangs(role)));
+        assert_eq!(lost.iter().map(|(_, peer)| *peer).collect::<Vec<_>>(), [1, 2]);
+        let times = lost.iter().map(|(millis, _)| millis - begun);
+        assert!(times.clone().all(|millis| (5000..=5010).contains(&millis)), "{lost:?}");
+    }
 }
 
 #[test]

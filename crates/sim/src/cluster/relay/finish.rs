@@ -16,6 +16,7 @@ impl Relay<'_> {
     /// All nodes are there: the array starts, becomes whole, holds what it may, and all fits.
     pub(super) fn finish(&mut self, all: &[u16]) -> Result<(), Failure> {
         self.come_to_rest();
+        self.starts(all)?;
         for number in 0..self.session.witnesses.len() {
             self.session.restart_witness(number);
         }

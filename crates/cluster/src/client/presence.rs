@@ -1,0 +1,16 @@
+//! Whether a node is there, as [`silence`](super::silence) has to know it.
+
+use braid_array::Instant;
+
+/// What is known of whether a node is there.
+#[derive(Debug, Default)]
+pub(super) struct Presence {
+    /// It was asked, and has not answered: as some node had said nothing since then.
+    pub(super) asked_of: Option<Instant>,
+    /// When it last answered that.
+    pub(super) answered: Instant,
+    /// When it last said anything.
+    pub(super) heard: Instant,
+    /// When its storage has said nothing for too long.
+    pub(super) storage_due: Option<Instant>,
+}

@@ -1,0 +1,86 @@
+//! Starts during which nodes are lost.
+
+use std::collections::VecDeque;
+
+use braid_array::format::superblock::feature;
+
+use super::*;
+
+/// What nodes have room for in their journals.
+const JOURNAL_BYTES: u64 = 1 << 20;
+
+/// What a node says to a message of a start, with a journal in which nothing is recorded.
+fn answer_with_journal(role: u16, message: &Message) -> Option<Message> {
+    match *message {
+        Message::Prepare { tag, .. } => {
+            let journal_bytes = JOURNAL_BYTES;
+            Some(Message::Prepared { tag, ring: 0, journal_bytes, parts_only: false })
+        }
+        Message::Records { tag, .. } => {
+            Some(Message::Recorded { tag, mark: (0, 0), items: Vec::new(), next: 0 })
+        }
+        Message::Replay { tag, .. } | Message::Trim { tag, .. } => Some(Message::Ok { tag }),
+        _ => answer(role, message),
+    }
+}
+
+/// An array whose journals may hold something.
+fn with_journals() -> Client {
+    let mut config = config(Planner::Encoder { node: 0 });
+    for member in config.members.iter_mut().flatten() {
+        member.superblock.feature_map |= feature::NODE_JOURNALS;
+    }
+    made(config)
+}
+
+/// Starts a client; after so many answers these nodes are lost, and say nothing more. Without any
+/// it goes on until set-up is over. How many answers there were.
+fn start(client: &mut Client, answers: usize, lost: &[u16]) -> usize {
+    let (mut given, mut asked) = (0, VecDeque::new());
+    for now in 2.. {
+        for action in actions(client) {
+            match action {
+                Action::Fabric(FabricOp::Connect { peer, .. }) => asked.push_back((peer, None)),
+                Action::Fabric(FabricOp::Send { peer, bytes }) => {
+                    asked.push_back((peer, Some(Message::decode(&bytes).expect("a message").1)));
+                }
+                _ => {}
+            }
+        }
+        client.invariants().expect("every wait ends");
+        if lost.is_empty() && client.is_set_up() {
+            return given;
+        }
+        if given == answers {
+            lost.iter().for_each(|&role| lose(client, role));
+            given += 1;
+            continue;
+        }
+        let Some((peer, message)) = asked.pop_front() else { return given };
+        let of_peer = |link: &Link| link.peer == peer && link.is_connected();
+        let Some(role) = client.links.iter().position(of_peer) else { continue };
+        let event = match message {
+            None => FabricEvent::Connected { peer },
+            Some(message) => match answer_with_journal(role as u16, &message) {
+                Some(answer) => FabricEvent::Message { peer, bytes: answer.encode(1) },
+                None => continue,
+            },
+        };
+        given += 1;
+        client.handle(Instant(now), Event::Fabric(event));
+    }
+    given
+}
+
+#[test]
+fn a_start_that_loses_too_many_ends_at_whatever_moment() {
+    let mut whole = with_journals();
+    let answers = start(&mut whole, usize::MAX, &[]);
+    assert!(matches!(whole.phase, Phase::Running) && !whole.writes_over());
+    for moment in 0..answers {
+        let mut client = with_journals();
+        start(&mut client, moment, &[1, 2]);
+        assert!(client.is_set_up() && client.has_too_few(), "after {moment} answers");
+        assert!(client.links.iter().all(|link| !link.is_connected()), "after {moment} answers");
+    }
+}

@@ -1,0 +1,97 @@
+//! Starts in which nodes and connections are lost from the first message on, more of them than the
+//! array can do without, too. Whatever a client was at, its start ends: it serves, or gives up.
+
+use braid_array::{Buf, Op, Request, RequestId};
+use braid_cluster::client::NODE_TIMEOUT_MS;
+
+use super::{Flight, Relay};
+use crate::cluster::session::Session;
+use crate::rng::Rng;
+use crate::world::Failure;
+
+impl Relay<'_> {
+    /// Some clients are started that way, one after the other. Drawn aside: what came before is
+    /// what it would be without.
+    pub(super) fn starts(&mut self, all: &[u16]) -> Result<(), Failure> {
+        let mut aside = Rng::new(self.session.rng.clone().next() ^ 0x7374_6172_7473);
+        for _ in 0..aside.pick(&[0, 0, 1, 2, 3]) {
+            self.start_that_is_shaken(&mut aside, all)?;
+        }
+        Ok(())
+    }
+
+    fn start_that_is_shaken(&mut self, rng: &mut Rng, all: &[u16]) -> Result<(), Failure> {
+        self.gone.clear();
+        self.begin(all);
+        let mut dead = Vec::new();
+        for _ in 0..rng.between(1, 3) {
+            let most = rng.pick(&[1, 10, 60, 200, 600]);
+            for _ in 0..rng.below(most) {
+                self.step()?;
+            }
+            self.shake(rng, &mut dead);
+        }
+        while !self.start_is_over() {
+            if !self.step()? {
+                return Err(Failure("a start comes to rest, and is not over".to_owned()));
+            }
+        }
+        for role in dead {
+            self.session.reboot(role);
+        }
+        if let Some(client) = self.client.take() {
+            self.session.world.kill(client.process);
+        }
+        self.blocks.client_gone();
+        Ok(())
+    }
+
+    /// Any nodes die or hang, or their connections break; each of them is `dead` once.
+    fn shake(&mut self, rng: &mut Rng, dead: &mut Vec<u16>) {
+        let Some(client) = self.client.as_ref().map(|client| client.process) else { return };
+        let percent = rng.pick(&[30, 60, 100]);
+        let kind = rng.below(5);
+        for role in 0..self.session.scenario.params.nodes {
+            if !rng.percent(percent) || dead.contains(&role) {
+                continue;
+            }
+            let Session { world, nodes, .. } = &mut *self.session;
+            let node = nodes[usize::from(role)];
+            let next = nodes[usize::from(role + 1) % nodes.len()];
+            world.note(&[80], || format!("SHAKE {role}, kind {kind}"));
+            self.gone.push(role);
+            match kind {
+                0..2 => {
+                    world.kill(node);
+                    dead.push(role);
+                }
+                2 => world.freeze(node, rng.below(3_000_000 * NODE_TIMEOUT_MS)),
+                _ => {
+                    let peer = if kind == 3 { next } else { client };
+                    for connection in world.connections_between(node, peer) {
+                        world.break_connection(connection);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whoever starts an array asks for a flush, which is taken when set-up is over.
+    fn start_is_over(&mut self) -> bool {
+        if !self.is_refused() {
+            return self.client.is_none() || self.request(Op::Flush, 0..0);
+        }
+        let Some(client) = &mut self.client else { return true };
+        let Some(slot) = client.flights.iter().position(Option::is_none) else { return true };
+        let id = RequestId(slot as u64);
+        let request = Request { id, op: Op::Flush, sector: 0, sectors: 0, buf: Buf::default() };
+        let world = &mut self.session.world;
+        let now = world.now();
+        let taken = world.processes[client.process].client().submit(now, request).is_ok();
+        if taken {
+            client.flights[slot] = Some(Flight::Flush { began: self.blocks.moment() });
+            world.drain(client.process);
+        }
+        taken
+    }
+}
