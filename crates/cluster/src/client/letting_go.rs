@@ -25,6 +25,7 @@ impl Client {
             }
         }
         self.leave_absent();
+        self.leave_departed();
         self.leave_witnesses();
         self.keeper.give_up();
         self.obey();

@@ -15,6 +15,7 @@ mod compare;
 mod config;
 mod decision;
 mod decode;
+mod departed;
 mod extent;
 mod filling;
 mod flush;
@@ -213,6 +214,7 @@ pub struct Client {
     /// What is copied to it, if it is to take the place of a member that serves.
     filling: filling::Filling,
     absents: absent::Absents,
+    departed: departed::Departed,
     spares: spare::Spares,
     witnesses: Witnesses,
     next_tag: u32,
@@ -310,6 +312,7 @@ impl Client {
             newcomer: None,
             filling: filling::Filling::default(),
             absents: absent::Absents::new(config.absent),
+            departed: departed::Departed::default(),
             spares: spare::Spares::new(config.spare_patience_ms),
             witnesses: Witnesses::new(params.nodes, named),
             next_tag: 1,
@@ -495,6 +498,8 @@ impl Client {
         }
         self.forget_removed();
         self.record_changes();
+        self.drop_leftovers();
+        self.settle_departed();
         self.look_at_pace();
         self.send_goes();
         self.wire_returned();
@@ -528,6 +533,7 @@ impl Machine for Client {
                 self.setup_tick();
                 self.return_tick();
                 self.look_for_absent();
+                self.look_for_departed();
                 self.use_spares();
                 self.look_for_witnesses();
                 self.look_for_silence();
@@ -559,6 +565,7 @@ impl Machine for Client {
             .return_deadline()
             .into_iter()
             .chain(self.absent_deadline())
+            .chain(self.departed_deadline())
             .chain(self.spare_deadline());
         let own = [self.setup_deadline(), self.silence_deadline(), self.witness_deadline(), keeper];
         let returns = returns.chain(self.share_deadline());

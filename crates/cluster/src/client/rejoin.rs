@@ -5,7 +5,8 @@
 //!    ▲          └────────────┴───────────┴──────────┴──────────┴───────────┴──┐         ▼
 //!    └── later, and later ────────────────────────────────────────────────────┴── Wiring ─► Ready
 //! ```
-//! The node has a new pipeline, to which the others are wired anew. Then the keeper takes the
+//! It is told to drop what it has of slice-sets when no view that a later client may find has it any
+//! more. The node has a new pipeline, to which the others are wired anew. Then the keeper takes the
 //! member back, which has no part in anything before.
 
 use braid_array::action::NewMember;
@@ -96,11 +97,12 @@ impl Client {
         let peer = self.new_peer();
         let link = &mut self.links[usize::from(role)];
         let Some(member) = &link.member else { return };
+        let address = member.address.clone();
         link.peer = peer;
         link.state = LinkState::Returning(Step::Connecting);
         link.due = Some(until);
-        let op = FabricOp::Connect { peer: link.peer, address: member.address.clone() };
-        self.actions.push_back(Action::Fabric(op));
+        self.leave_if_visited(&address);
+        self.actions.push_back(Action::Fabric(FabricOp::Connect { peer, address }));
     }
 
     /// Goes a step further with a node that comes back, by asking this of it.
@@ -143,7 +145,27 @@ impl Client {
             self.takeover.grants.insert(role, grant);
             self.takeover.voters_due = true;
         }
-        self.return_step(role, Step::Settling, |tag| Message::Settle { tag, go: Vec::new() });
+        self.links[usize::from(role)].state = LinkState::Returning(Step::Granted);
+        self.drop_leftovers();
+    }
+
+    /// Has nodes that come back drop what they have of slice-sets, once no takeover may ask them for
+    /// that: these went on without them.
+    pub(super) fn drop_leftovers(&mut self) {
+        for role in 0..=self.beside() {
+            let granted = LinkState::Returning(Step::Granted);
+            if self.links[usize::from(role)].state != granted {
+                continue;
+            }
+            let grant = match self.is_newcomer(role) {
+                true => self.newcomer.as_ref().and_then(super::newcomer::Newcomer::grant),
+                false => self.takeover.grants.get(&role),
+            };
+            if grant.is_some_and(|grant| self.is_out(grant.incarnation)) {
+                let settle = |tag| Message::Settle { tag, go: Vec::new() };
+                self.return_step(role, Step::Settling, settle);
+            }
+        }
     }
 
     pub(super) fn return_answered(

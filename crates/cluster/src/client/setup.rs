@@ -248,6 +248,7 @@ impl Client {
 
     pub(super) fn hang_up_all(&mut self) {
         self.leave_absent();
+        self.leave_departed();
         self.leave_witnesses();
         for link in self.links.iter_mut().filter(|link| link.is_connected()) {
             link.state = LinkState::Lost;

@@ -72,8 +72,9 @@ pub(super) struct Takeover {
     pub(super) view: View,
     /// The voters that have it.
     have_view: BTreeSet<u64>,
-    /// Roles that hold the array by any view that a later client may take for the newest.
-    claimed: BTreeSet<u16>,
+    /// Roles that hold the array by any view that a later client may take for the newest, and the
+    /// incarnations of their nodes.
+    claimed: BTreeSet<(u16, u64)>,
     /// Other nodes may have to vote.
     pub(super) voters_due: bool,
 }
@@ -117,12 +118,12 @@ impl Takeover {
 
     /// May a later client believe that this role holds the array?
     pub(super) fn claims(&self, role: u16) -> bool {
-        self.claimed.contains(&role)
+        self.claimed.iter().any(|&(claimed, _)| claimed == role)
     }
 
     /// Those who hold the array by the view.
-    fn holders(&self) -> BTreeSet<u16> {
-        (0..).zip(&self.view.members).filter(|(_, member)| **member != 0).map(|(r, _)| r).collect()
+    fn holders(&self) -> BTreeSet<(u16, u64)> {
+        (0..).zip(self.view.members.iter().copied()).filter(|&(_, member)| member != 0).collect()
     }
 
     /// Enough voters have the view: every client that comes later hears of it.
@@ -375,6 +376,13 @@ impl Client {
         } else {
             self.record(View { count: view.count + 1, ..view });
         }
+    }
+
+    /// Will no later client ask this incarnation of a node for what it has prepared? What was
+    /// answered is with the others then, or was answered without it.
+    pub(super) fn is_out(&self, incarnation: u64) -> bool {
+        let claimed = self.takeover.claimed.iter().any(|&(_, claimed)| claimed == incarnation);
+        !claimed || !self.needs_votes()
     }
 
     /// Has it recorded who was lost since the view was.
