@@ -31,6 +31,7 @@ mod obey;
 mod pace;
 mod parts;
 mod read;
+mod refused;
 mod rejoin;
 mod requests;
 mod reread;
@@ -600,6 +601,7 @@ impl BlockMachine for Client {
     fn status(&self) -> Status {
         let mut status = self.keeper.status();
         self.mark_slow(&mut status);
+        self.mark_refused(&mut status);
         status.view = self.view_status();
         status
     }

@@ -151,7 +151,7 @@ impl Client {
         let (address, volume) = (address.to_owned(), volume.to_owned());
         let before = link.member.replace(ClientMember { address, volume, superblock });
         let before = before.map(|member| (member, link.id.take(), link.due));
-        link.lost_at = self.version;
+        (link.lost_at, link.refused) = (self.version, None);
         let (grant, why) = (None, None);
         self.newcomer = Some(Newcomer { origin, new, role, place, before, grant, why });
         self.dial_again(role);
@@ -366,7 +366,7 @@ impl Client {
             }
             let link = &mut self.links[usize::from(role)];
             let member = link.member.take();
-            (link.id, link.due) = (None, None);
+            (link.id, link.due, link.refused) = (None, None, None);
             link.state = LinkState::Missing;
             if let Some(member) = member {
                 self.departs(member.address);

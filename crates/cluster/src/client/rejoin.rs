@@ -10,11 +10,13 @@
 //! member back, which has no part in anything before.
 
 use braid_array::action::NewMember;
+use braid_array::events::ArrayEvent;
 use braid_array::fabric::{FabricOp, PeerId};
 use braid_array::format::{BadBlocks, Superblock, Version};
 use braid_array::{Action, Refusal, SECTOR_BYTES};
 
 use super::decision::Grant;
+use super::refused::{ITS_STORE, is_other};
 use super::setup::LinkState;
 use super::step::Step;
 use super::{BTreeSet, Client, Instant, Message, Phase, Question};
@@ -199,17 +201,16 @@ impl Client {
                     self.return_step(role, Step::Emptying, message);
                 } else {
                     let reason = "its volume has no journal that is large enough";
-                    self.newcomer_hears(role, Refusal::new(reason, NEW_VOLUME));
-                    self.return_fails(role);
+                    self.refuse_return(role, Refusal::new(reason, NEW_VOLUME));
                 }
             }
             (Step::Emptying, Ok(_)) => self.prepared_again(role),
             (Step::Wiring, answer) => self.rewired(role, answer.is_ok()),
             (Step::Flushing, Ok(_)) => self.exchange(),
-            (_, Err(why)) => {
-                self.newcomer_hears(role, why);
-                self.return_fails(role);
+            (Step::Opening, Err(why)) if !newcomer => {
+                self.refuse_return(role, Refusal::new(why.reason, ITS_STORE));
             }
+            (_, Err(why)) => self.refuse_return(role, why),
             _ => self.return_fails(role),
         }
     }
@@ -229,17 +230,13 @@ impl Client {
 
     /// What lies on the volume of a node that comes back.
     pub(super) fn return_looked(&mut self, role: u16, bytes: &[u8]) {
-        let found = Superblock::decode(Version::V1_2, SUPERBLOCK_SECTOR, bytes).ok();
+        let found = Superblock::decode(Version::V1_2, SUPERBLOCK_SECTOR, bytes);
         let link = &mut self.links[usize::from(role)];
-        let ours = |found: &Superblock| {
-            link.member.as_ref().is_some_and(|member| {
-                found.set_uuid == member.superblock.set_uuid
-                    && found.device_uuid == member.superblock.device_uuid
-                    && found.data_offset == member.superblock.data_offset
-            })
-        };
-        let Some(found) = found.filter(ours) else { return self.return_fails(role) };
-        link.returned = Some(Box::new(found));
+        let Some(member) = &link.member else { return self.return_fails(role) };
+        if let Some(why) = is_other(&member.superblock, &found) {
+            return self.refuse_return(role, why);
+        }
+        link.returned = found.ok().map(Box::new);
         self.prepare_returned(role);
     }
 
@@ -352,7 +349,12 @@ impl Client {
         match self.keeper.member_returned(&new, role) {
             Ok(()) => self.links[usize::from(role)].tries = 0,
             // It has a past of its own.
-            Err(_) => self.hang_up_on(role),
+            Err(why) => {
+                self.links[usize::from(role)].refused = Some(why.clone());
+                let event = ArrayEvent::MemberRefused { member: member_id, why };
+                self.actions.push_back(Action::Notify(event));
+                self.hang_up_on(role);
+            }
         }
         self.obey();
     }

@@ -97,6 +97,9 @@ fn about(event: &ArrayEvent) -> Option<About> {
         ArrayEvent::NotReplaced { member, .. } => {
             about(Level::ERROR, "not replaced", Some(member), none)
         }
+        ArrayEvent::MemberRefused { member, .. } => {
+            about(Level::ERROR, "member refused", Some(member), none)
+        }
         ArrayEvent::ClientDropped { .. } => about(Level::WARN, "client dropped", None, none),
         ArrayEvent::SyncFinished { mismatch_sectors: 0, end: SyncEnd::Complete, .. } => {
             about(Level::INFO, "sync finished", None, none)
@@ -148,6 +151,9 @@ fn line(event: &ArrayEvent, status: Option<&Status>) -> Option<String> {
         ArrayEvent::NotReplaced { member: id, ref reason, ref next } => {
             let why = Refusal::new(reason.clone(), next.clone());
             format!("{} is not replaced: {why}", member(id))
+        }
+        ArrayEvent::MemberRefused { member: id, ref why } => {
+            format!("{} is not taken back: {why}", member(id))
         }
         ArrayEvent::ArrayFailed => "too many members are gone, the array has failed".to_owned(),
         ArrayEvent::Remark { .. }
