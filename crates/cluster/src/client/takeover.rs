@@ -255,7 +255,7 @@ impl Client {
                 self.takeover.stage = Stage::Over;
                 self.takeover.voters_due = true;
                 for role in std::mem::take(&mut self.takeover.stale) {
-                    let why = Refusal::new("it has missed writes", "it is given them");
+                    let why = Refusal::new("has missed writes", "it is given them");
                     self.keeper.lose_member(self.member_id(role), why);
                     self.obey();
                     self.await_return(role);

@@ -12,7 +12,7 @@ const FREE_MILLIS: u64 = 60_000;
 /// The command that begins it.
 const REPLACE: CommandId = CommandId(5);
 /// Why the old one goes, or is gone since a client did that whose array is being taken over.
-const REPLACED: [&str; 2] = ["was replaced", "it has missed writes"];
+const REPLACED: [&str; 2] = ["was replaced", "has missed writes"];
 
 impl Session {
     /// At times a member is to be replaced by the spare, if there is one; and at times, whatever it
