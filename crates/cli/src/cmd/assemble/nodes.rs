@@ -25,7 +25,7 @@ use crate::args::{AssembleArgs, NetworkArgs, NodeArg, WriteSchedule};
 use crate::cmd::families::{Unclear, title};
 use crate::cmd::found::is_called;
 use crate::cmd::launch::{self, launch};
-use crate::cmd::nodes::{failed, network, options as network_options, same_node};
+use crate::cmd::nodes::{check_witnesses, failed, network, options as network_options, same_node};
 use crate::failure::Failure;
 use crate::invocation::next_step;
 use crate::output;
@@ -46,6 +46,7 @@ pub(super) fn run(
 ) -> Result<(), Failure> {
     let name = called.wanted();
     let volumes = volumes("assemble", name, nodes)?;
+    check_witnesses("assemble", &args.witness, &volumes)?;
     let network = network("assemble", &args.network)?;
     let options = Options { force: args.force, read_only: args.readonly, unclean: true };
     let timeout = Duration::from_secs(args.node_timeout);
