@@ -1,5 +1,5 @@
-//! Members whose nodes are there again and are not taken back: why. It is told once for each reason,
-//! however often they are tried: to people, and to the node for its log.
+//! Members whose nodes are there again and are not taken back: why. It is told once for each
+//! reason, however often they are tried: to people, and to the node for its log.
 
 use braid_array::events::ArrayEvent;
 use braid_array::format::{Superblock, SuperblockError};
@@ -10,8 +10,8 @@ use super::{Client, Message};
 use crate::node::PARTING_TAG;
 
 /// What helps when another volume lies there than the member's.
-pub(super) const ITS_STORE: &str = "start the node on the store that it had, or remove the member and add the \
-                         node again";
+pub(super) const ITS_STORE: &str =
+    "start the node on the store that it had, or remove the member and add the node again";
 
 /// Why what lies on a volume is not the member that was lost, if it is not.
 pub(super) fn is_other(

@@ -5,9 +5,9 @@
 //!    ▲          └────────────┴───────────┴──────────┴──────────┴───────────┴──┐         ▼
 //!    └── later, and later ────────────────────────────────────────────────────┴── Wiring ─► Ready
 //! ```
-//! It is told to drop what it has of slice-sets when no view that a later client may find has it any
-//! more. The node has a new pipeline, to which the others are wired anew. Then the keeper takes the
-//! member back, which has no part in anything before.
+//! It is told to drop what it has of slice-sets when no view that a later client may find has it
+//! any more. The node has a new pipeline, to which the others are wired anew. Then the keeper takes
+//! the member back, which has no part in anything before.
 
 use braid_array::action::NewMember;
 use braid_array::events::ArrayEvent;
@@ -151,8 +151,8 @@ impl Client {
         self.drop_leftovers();
     }
 
-    /// Has nodes that come back drop what they have of slice-sets, once no takeover may ask them for
-    /// that: these went on without them.
+    /// Has nodes that come back drop what they have of slice-sets, once no takeover may ask them
+    /// for that: these went on without them.
     pub(super) fn drop_leftovers(&mut self) {
         for role in 0..=self.beside() {
             let granted = LinkState::Returning(Step::Granted);

@@ -80,8 +80,8 @@ impl Session {
         self.world.handle(self.client, event);
     }
 
-    /// Nobody needs a node any more whose member was replaced. If the client lives that replaced it,
-    /// it runs on all the same, as the client has to tell it.
+    /// Nobody needs a node any more whose member was replaced. If the client lives that replaced
+    /// it, it runs on all the same, as the client has to tell it.
     pub(super) fn departs(&mut self, process: usize) {
         let tells = self.scenario.replaces && self.world.processes[self.client].alive;
         match tells && self.world.processes[process].alive {
