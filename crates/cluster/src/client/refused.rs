@@ -22,7 +22,7 @@ pub(super) fn is_other(
         Err(SuperblockError::NoMagic) => "its volume is empty: it has no superblock".to_owned(),
         Err(error) => format!("the superblock of its volume is damaged: {error}"),
         Ok(found) if found.set_uuid != member.set_uuid => {
-            format!("its volume is of another array, {} ({})", found.uuid_text(), found.name())
+            format!("its volume is of another array, {}", found.uuid_text())
         }
         Ok(found) if found.device_uuid != member.device_uuid => {
             "its volume is that of another member of the array".to_owned()

@@ -354,6 +354,7 @@ fn why_an_array_does_not_take_the_node_back_is_in_its_log() {
     let mut world = World::new(1, 1 << 20, 1);
     let peer = world.dial(0);
     world.send(peer, &Message::CreateVolume { tag: 1, name: "v".to_owned(), bytes: 1 << 20 });
+    world.run();
     let (reason, advice) = ("its volume is empty".to_owned(), String::new());
     world.send(peer, &Message::Refused { tag: PARTING_TAG, busy: false, reason, advice });
     world.run();
