@@ -16,7 +16,6 @@ use super::STORAGE;
 use super::ids::ClientId;
 use super::limit::not_its_own;
 use super::out::Flight;
-use super::session::Client;
 use crate::wire::Message;
 
 /// A client that wants a volume.
@@ -100,8 +99,9 @@ impl Node {
             // Who writes may be gone, and only its last I/O is under way. What it left prepared
             // waits for another client, and nobody waits for that here.
             let writer = entry.writer.filter(|_| ask.write);
-            let leaves = |client: &Client| !client.is_here() && !client.is_orphan();
-            let leaves = writer.and_then(|id| self.clients.get(&id)).is_some_and(leaves);
+            let leaves = writer
+                .and_then(|id| self.clients.get(&id))
+                .is_some_and(|client| !client.is_here() && !client.is_orphan());
             match &entry.state {
                 State::Open(_) if !leaves => self.decide(&name, ask, false),
                 _ => entry.waiting.push_back(ask),
@@ -146,8 +146,8 @@ impl Node {
             return self.refuse(ask.client, ask.tag, why);
         }
         if let Some(writer) = entry.writer.filter(|_| ask.write) {
-            let orphan = self.clients.get(&writer).is_some_and(Client::is_orphan);
-            let why = if orphan { keeps_leftovers(name) } else { in_use(name) };
+            let left = self.clients.get(&writer).filter(|client| client.is_orphan());
+            let why = if left.is_some() { keeps_leftovers(name) } else { in_use(name) };
             return self.refuse_busy(ask.client, ask.tag, why);
         }
         let held = Held { name: Arc::clone(name), volume, write: ask.write, made };
