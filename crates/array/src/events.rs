@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use crate::MemberId;
-use crate::refusal::Next;
+use crate::refusal::{Next, Refusal};
 
 /// Something that happened to the array.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,6 +59,13 @@ pub enum ArrayEvent {
         reason: Cow<'static, str>,
         /// What to do about it.
         next: Next,
+    },
+    /// A member that was lost is there again, and is not taken back.
+    MemberRefused {
+        /// Which.
+        member: MemberId,
+        /// Why.
+        why: Refusal,
     },
     /// A client was hung up on: it took no replies for long, and others needed their memory.
     ClientDropped {
@@ -164,6 +171,7 @@ impl ArrayEvent {
             Self::NotReplaced { member, reason, next } => {
                 Self::NotReplaced { member: map(member), reason, next }
             }
+            Self::MemberRefused { member, why } => Self::MemberRefused { member: map(member), why },
             Self::Mismatch { array_sector, sectors, member, block } => {
                 Self::Mismatch { array_sector, sectors, member: member.map(map), block }
             }

@@ -59,6 +59,8 @@ pub struct MemberStatus {
     /// It is much slower than the others: what its answers take of late, in milliseconds. Of
     /// members on nodes.
     pub slow_ms: Option<u64>,
+    /// Why it is not taken back, though its node is there. Of members on nodes.
+    pub refused: Option<Refusal>,
     /// The rebuilt part, in device sectors.
     pub recovery_offset_sectors: Option<u64>,
     /// `devflags` of its superblock: [`devflag`](crate::format::superblock::devflag).

@@ -2,8 +2,11 @@
 
 mod support;
 
-use serde_json::json;
-use support::export::{fill, noise};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use support::export::{ask, connect, fill, noise};
 use support::nodes::{Node, detail, in_memory, in_stores, members};
 use support::{Lab, until};
 
@@ -224,4 +227,63 @@ fn a_node_is_replaced_while_it_serves() {
     lab.ok(&format!("remove x node://{old}"), &[]);
     is_whole(&lab, &content);
     lab.ok("stop x", &[]);
+}
+
+#[test]
+fn a_node_that_was_replaced_under_load_is_free() {
+    let lab = Lab::new();
+    let nodes = in_memory(&lab, 4);
+    let three = members(&nodes[..3], "");
+    lab.ok(&format!("create x -l 5 -n 3 --bitmap internal --size 4M{three}"), &[]);
+    lab.ok(&format!("assemble x{three} --export nbd:unix:x.sock"), &[]);
+    let (old, new) = (nodes[1].address.clone(), nodes[3].address.clone());
+    let over = AtomicBool::new(false);
+    let load = |place: usize| {
+        let mut stream = connect(&lab.path("x.sock"), "x", 8 << 20);
+        let block = noise(4096);
+        for number in (0..64).cycle().take_while(|_| !over.load(Ordering::Relaxed)) {
+            let at = place * (1 << 20) + number * 4096;
+            ask(&mut stream, 1, at as u64, &block).expect("no error");
+        }
+    };
+    std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..6)
+            .map(|place| {
+                scope.spawn({
+                    let load = &load;
+                    move || load(place)
+                })
+            })
+            .collect();
+        // Whatever is wrong, they come to an end.
+        let end = Ends(&over);
+        lab.ok(&format!("replace x node://{old} --with node://{new}"), &[]);
+        until("the exchange", || in_state(&lab, "in-sync").contains(&format!("node://{new}/x")));
+        lab.ok(&format!("remove x node://{old}"), &[]);
+        let holds = || {
+            let status = lab.ok(&format!("node status {old} --json"), &[]);
+            let status: Value = serde_json::from_slice(&status).expect("JSON");
+            status["nodes"][0]["ring_used_bytes"].as_u64()
+        };
+        until("a node that holds nothing", || holds() == Some(0));
+        lab.ok(&format!("add x node://{old}"), &[]);
+        lab.ok(&format!("remove x node://{old}"), &[]);
+        let begun = Instant::now();
+        lab.ok(&format!("node delete {old} x"), &[]);
+        assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+        drop(end);
+        writers.into_iter().for_each(|writer| writer.join().expect("no error"));
+    });
+    lab.ok("check x --wait", &[]);
+    assert_eq!(detail(&lab, "x")["mismatches"], 0);
+    lab.ok("stop x", &[]);
+}
+
+/// Ends the load when it is dropped.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }

@@ -38,6 +38,9 @@ fn mirror() -> Mirror {
     let create = format!("create x -l 1 -n 2 --size 4M{all} --witness");
     let line = lab.refused(2, &format!("{create} {}", nodes[0].address), &[], &[]);
     assert!(line.contains("votes anyway"), "{line}");
+    let assemble = format!("assemble x{all} --witness {}", nodes[0].address);
+    let line = lab.refused(2, &assemble, &[], &[]);
+    assert!(line.contains("has a member of the array, and votes anyway"), "{line}");
     lab.ok(&format!("{create} node://{}", witness.address), &[]);
     let server = server(&lab, &all);
     let content = noise(BYTES);

@@ -291,7 +291,7 @@ messages! {
         tag: u32,
     }
     /// Node: not done. With a tag that is nobody's, [`PARTING_TAG`](crate::node::PARTING_TAG), the
-    /// reason why the node hangs up.
+    /// reason why the node hangs up; or, of a client, why it does not take the node back.
     18 Refused {
         /// Tag.
         tag: u32,

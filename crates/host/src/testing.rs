@@ -155,6 +155,7 @@ pub(crate) fn status(bytes: u64, members: &[&Path]) -> Status {
             unreliable: false,
             devflags: 0,
             slow_ms: None,
+            refused: None,
             recovery_offset_sectors: None,
         }
     };

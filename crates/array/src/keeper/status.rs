@@ -41,6 +41,7 @@ impl Keeper {
                 errors: m.errors,
                 unreliable: m.state.is_live() && m.doubts.any(),
                 slow_ms: None,
+                refused: None,
                 recovery_offset_sectors: match m.state {
                     State::Rebuilding { offset, .. } => Some(offset),
                     _ => None,

@@ -21,6 +21,27 @@ pub(super) fn connect(
     Remote::connect(&node.address, network).map_err(|error| failed(operation, node, &error))
 }
 
+/// What is to be a witness.
+pub(super) const NO_MEMBER: &str = "name a node that has none";
+
+/// Witnesses are on nodes of their own: a member's node votes anyway.
+pub(super) fn check_witnesses(
+    operation: &str,
+    witnesses: &[String],
+    members: &[NodeArg],
+) -> Result<(), Failure> {
+    for (index, address) in witnesses.iter().enumerate() {
+        if members.iter().any(|member| member.address == *address) {
+            let reason = "has a member of the array, and votes anyway";
+            return Err(Failure::usage(operation, address, reason, NO_MEMBER));
+        }
+        if witnesses[..index].contains(address) {
+            return Err(Failure::usage(operation, address, "was given twice", "name it once"));
+        }
+    }
+    Ok(())
+}
+
 /// What a node did not do.
 pub(super) fn failed(operation: &str, node: impl Display, error: &RemoteError) -> Failure {
     Failure::explained(operation, node, error.why.clone())

@@ -255,6 +255,9 @@ fn member_line(text: &mut String, status: &Status, member: &MemberStatus, role: 
         "   {:5}   {major:5}    {minor:5}    {role_text:>5}      {words}   {}",
         member.number, member.device
     );
+    if let Some(why) = &member.refused {
+        let _ = writeln!(text, "                                            not taken back: {why}");
+    }
 }
 
 /// raid10 with near copies on a multiple of them: which of the mirrors a member belongs to.

@@ -134,6 +134,8 @@ struct MemberJson {
     state: Vec<&'static str>,
     events: u64,
     errors: u64,
+    /// Why it is not taken back, though its node is there.
+    refused: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -288,6 +290,7 @@ fn members(status: &Status) -> Vec<MemberJson> {
                 state,
                 events: 0,
                 errors: 0,
+                refused: None,
             });
         }
     }
@@ -319,5 +322,6 @@ fn member(member: &MemberStatus) -> MemberJson {
         state,
         events: member.events,
         errors: member.errors,
+        refused: member.refused.as_ref().map(ToString::to_string),
     }
 }

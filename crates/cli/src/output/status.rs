@@ -104,5 +104,7 @@ fn member_line(member: &MemberStatus) -> String {
     };
     let slow = member.slow_ms.map(|ms| format!(", slow: answers take {ms} ms"));
     let slow = slow.unwrap_or_default();
-    format!("  {role:>3}  {state:<10}  {}{errors}{slow}\n", member.device)
+    let refused = member.refused.as_ref().map(|why| format!(", not taken back: {why}"));
+    let refused = refused.unwrap_or_default();
+    format!("  {role:>3}  {state:<10}  {}{errors}{slow}{refused}\n", member.device)
 }

@@ -32,6 +32,7 @@ impl Client {
             }
         }
         self.leave_absent();
+        self.leave_departed();
         self.leave_witnesses();
         self.keeper.give_up();
         self.obey();

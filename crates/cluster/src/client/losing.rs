@@ -23,6 +23,9 @@ impl Client {
         let peer = self.links[usize::from(role)].peer;
         self.actions.push_back(Action::Fabric(FabricOp::Cut { peer }));
         self.gone(role);
+        if let Some(member) = &self.links[usize::from(role)].member {
+            self.departs(member.address.clone());
+        }
     }
 
     /// The connection to a node is over.

@@ -18,6 +18,9 @@ impl Client {
         if self.absents.are_looked_at_by(peer) {
             return self.absent_event(event);
         }
+        if self.departed.is_visited_by(peer) {
+            return self.departed_event(event);
+        }
         if let Some(at) = self.witnesses.at(peer) {
             return self.witness_event(at, event);
         }

@@ -15,6 +15,7 @@ mod compare;
 mod config;
 mod decision;
 mod decode;
+mod departed;
 mod extent;
 mod filling;
 mod flush;
@@ -32,6 +33,7 @@ mod pace;
 mod parts;
 mod presence;
 mod read;
+mod refused;
 mod rejoin;
 mod requests;
 mod reread;
@@ -217,6 +219,7 @@ pub struct Client {
     /// What is copied to it, if it is to take the place of a member that serves.
     filling: filling::Filling,
     absents: absent::Absents,
+    departed: departed::Departed,
     spares: spare::Spares,
     witnesses: Witnesses,
     next_tag: u32,
@@ -257,6 +260,14 @@ pub struct Client {
     zeroes: Buf,
 }
 
+/// Parities are made by nodes; which ones the client makes is said by the mix.
+fn made_by_nodes(params: Params) -> Params {
+    match params.planner {
+        Planner::Client => Params { planner: Planner::Encoder { node: 0 }, ..params },
+        _ => params,
+    }
+}
+
 /// What is left behind the first bytes.
 fn behind(scratch: Scratch, bytes: u32) -> Scratch {
     let bytes = u64::from(bytes);
@@ -280,10 +291,7 @@ impl Client {
     /// When there is no such array, as a line for people.
     pub fn new(config: ClientConfig, scratch: Scratch) -> Result<Self, String> {
         let mix = Mix::new(config.params.planner, config.mix, config.params.nodes);
-        let mut params = config.params;
-        if params.planner == Planner::Client {
-            params.planner = Planner::Encoder { node: 0 };
-        }
+        let params = made_by_nodes(config.params);
         let pipeline = Pipeline::new(params).map_err(|error| error.to_string())?;
         if config.members.len() != usize::from(params.nodes) {
             return Err("the number of members is not that of the array".to_owned());
@@ -314,6 +322,7 @@ impl Client {
             newcomer: None,
             filling: filling::Filling::default(),
             absents: absent::Absents::new(config.absent),
+            departed: departed::Departed::default(),
             spares: spare::Spares::new(config.spare_patience_ms),
             witnesses: Witnesses::new(params.nodes, named),
             next_tag: 1,
@@ -499,6 +508,8 @@ impl Client {
         }
         self.forget_removed();
         self.record_changes();
+        self.drop_leftovers();
+        self.settle_departed();
         self.look_at_pace();
         self.send_goes();
         self.wire_returned();
@@ -532,6 +543,7 @@ impl Machine for Client {
                 self.setup_tick();
                 self.return_tick();
                 self.look_for_absent();
+                self.look_for_departed();
                 self.use_spares();
                 self.look_for_witnesses();
                 self.look_for_silence();
@@ -563,6 +575,7 @@ impl Machine for Client {
             .return_deadline()
             .into_iter()
             .chain(self.absent_deadline())
+            .chain(self.departed_deadline())
             .chain(self.spare_deadline());
         let own = [self.setup_deadline(), self.silence_deadline(), self.witness_deadline(), keeper];
         let returns = returns.chain(self.share_deadline());
@@ -597,6 +610,7 @@ impl BlockMachine for Client {
     fn status(&self) -> Status {
         let mut status = self.keeper.status();
         self.mark_slow(&mut status);
+        self.mark_refused(&mut status);
         status.view = self.view_status();
         status
     }

@@ -69,6 +69,10 @@ impl Newcomer {
         }
     }
 
+    pub(super) const fn grant(&self) -> Option<&Grant> {
+        self.grant.as_ref()
+    }
+
     /// It has the connection of its role, which was that of the member before.
     pub(super) fn exchanged(&mut self, role: u16, before: Before) {
         (self.origin, self.role, self.before) = (Origin::Copied, role, before);
@@ -147,7 +151,7 @@ impl Client {
         let (address, volume) = (address.to_owned(), volume.to_owned());
         let before = link.member.replace(ClientMember { address, volume, superblock });
         let before = before.map(|member| (member, link.id.take(), link.due));
-        link.lost_at = self.version;
+        (link.lost_at, link.refused) = (self.version, None);
         let (grant, why) = (None, None);
         self.newcomer = Some(Newcomer { origin, new, role, place, before, grant, why });
         self.dial_again(role);
@@ -253,9 +257,15 @@ impl Client {
         link.due = None;
         link.tries = 0;
         link.stands_anew();
-        let grant = self.newcomer.take().and_then(|newcomer| newcomer.grant);
+        let (grant, before) = match self.newcomer.take() {
+            Some(newcomer) => (newcomer.grant, newcomer.before),
+            None => (None, None),
+        };
         self.takeover.grants.extend(grant.map(|grant| (role, grant)));
         self.takeover.voters_due = true;
+        if let Some((member, ..)) = before {
+            self.departs(member.address);
+        }
         self.obey();
     }
 
@@ -355,8 +365,12 @@ impl Client {
                 self.return_lost(role);
             }
             let link = &mut self.links[usize::from(role)];
-            (link.member, link.id, link.due) = (None, None, None);
+            let member = link.member.take();
+            (link.id, link.due, link.refused) = (None, None, None);
             link.state = LinkState::Missing;
+            if let Some(member) = member {
+                self.departs(member.address);
+            }
         }
     }
 }

@@ -5,15 +5,18 @@
 //!    ▲          └────────────┴───────────┴──────────┴──────────┴───────────┴──┐         ▼
 //!    └── later, and later ────────────────────────────────────────────────────┴── Wiring ─► Ready
 //! ```
-//! The node has a new pipeline, to which the others are wired anew. Then the keeper takes the
-//! member back, which has no part in anything before.
+//! It is told to drop what it has of slice-sets when no view that a later client may find has it
+//! any more. The node has a new pipeline, to which the others are wired anew. Then the keeper takes
+//! the member back, which has no part in anything before.
 
 use braid_array::action::NewMember;
+use braid_array::events::ArrayEvent;
 use braid_array::fabric::{FabricOp, PeerId};
 use braid_array::format::{BadBlocks, Superblock, Version};
 use braid_array::{Action, Refusal, SECTOR_BYTES};
 
 use super::decision::Grant;
+use super::refused::{ITS_STORE, is_other};
 use super::setup::LinkState;
 use super::step::Step;
 use super::{BTreeSet, Client, Instant, Message, Phase, Question};
@@ -99,11 +102,12 @@ impl Client {
         let peer = self.new_peer();
         let link = &mut self.links[usize::from(role)];
         let Some(member) = &link.member else { return };
+        let address = member.address.clone();
         link.peer = peer;
         link.state = LinkState::Returning(Step::Connecting);
         link.due = Some(until);
-        let op = FabricOp::Connect { peer: link.peer, address: member.address.clone() };
-        self.actions.push_back(Action::Fabric(op));
+        self.leave_if_visited(&address);
+        self.actions.push_back(Action::Fabric(FabricOp::Connect { peer, address }));
     }
 
     /// Goes a step further with a node that comes back, by asking this of it.
@@ -146,7 +150,27 @@ impl Client {
             self.takeover.grants.insert(role, grant);
             self.takeover.voters_due = true;
         }
-        self.return_step(role, Step::Settling, |tag| Message::Settle { tag, go: Vec::new() });
+        self.links[usize::from(role)].state = LinkState::Returning(Step::Granted);
+        self.drop_leftovers();
+    }
+
+    /// Has nodes that come back drop what they have of slice-sets, once no takeover may ask them
+    /// for that: these went on without them.
+    pub(super) fn drop_leftovers(&mut self) {
+        for role in 0..=self.beside() {
+            let granted = LinkState::Returning(Step::Granted);
+            if self.links[usize::from(role)].state != granted {
+                continue;
+            }
+            let grant = match self.is_newcomer(role) {
+                true => self.newcomer.as_ref().and_then(super::newcomer::Newcomer::grant),
+                false => self.takeover.grants.get(&role),
+            };
+            if grant.is_some_and(|grant| self.is_out(grant.incarnation)) {
+                let settle = |tag| Message::Settle { tag, go: Vec::new() };
+                self.return_step(role, Step::Settling, settle);
+            }
+        }
     }
 
     pub(super) fn return_answered(
@@ -180,17 +204,16 @@ impl Client {
                     self.return_step(role, Step::Emptying, message);
                 } else {
                     let reason = "its volume has no journal that is large enough";
-                    self.newcomer_hears(role, Refusal::new(reason, NEW_VOLUME));
-                    self.return_fails(role);
+                    self.refuse_return(role, Refusal::new(reason, NEW_VOLUME));
                 }
             }
             (Step::Emptying, Ok(_)) => self.prepared_again(role),
             (Step::Wiring, answer) => self.rewired(role, answer.is_ok()),
             (Step::Flushing, Ok(_)) => self.exchange(),
-            (_, Err(why)) => {
-                self.newcomer_hears(role, why);
-                self.return_fails(role);
+            (Step::Opening, Err(why)) if !newcomer => {
+                self.refuse_return(role, Refusal::new(why.reason, ITS_STORE));
             }
+            (_, Err(why)) => self.refuse_return(role, why),
             _ => self.return_fails(role),
         }
     }
@@ -210,17 +233,13 @@ impl Client {
 
     /// What lies on the volume of a node that comes back.
     pub(super) fn return_looked(&mut self, role: u16, bytes: &[u8]) {
-        let found = Superblock::decode(Version::V1_2, SUPERBLOCK_SECTOR, bytes).ok();
+        let found = Superblock::decode(Version::V1_2, SUPERBLOCK_SECTOR, bytes);
         let link = &mut self.links[usize::from(role)];
-        let ours = |found: &Superblock| {
-            link.member.as_ref().is_some_and(|member| {
-                found.set_uuid == member.superblock.set_uuid
-                    && found.device_uuid == member.superblock.device_uuid
-                    && found.data_offset == member.superblock.data_offset
-            })
-        };
-        let Some(found) = found.filter(ours) else { return self.return_fails(role) };
-        link.returned = Some(Box::new(found));
+        let Some(member) = &link.member else { return self.return_fails(role) };
+        if let Some(why) = is_other(&member.superblock, &found) {
+            return self.refuse_return(role, why);
+        }
+        link.returned = found.ok().map(Box::new);
         self.prepare_returned(role);
     }
 
@@ -333,7 +352,12 @@ impl Client {
         match self.keeper.member_returned(&new, role) {
             Ok(()) => self.links[usize::from(role)].tries = 0,
             // It has a past of its own.
-            Err(_) => self.hang_up_on(role),
+            Err(why) => {
+                self.links[usize::from(role)].refused = Some(why.clone());
+                let event = ArrayEvent::MemberRefused { member: member_id, why };
+                self.actions.push_back(Action::Notify(event));
+                self.hang_up_on(role);
+            }
         }
         self.obey();
     }

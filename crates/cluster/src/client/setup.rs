@@ -76,6 +76,8 @@ pub(super) struct Link {
     /// Size and superblock of its volume, as found when it came back.
     pub(super) volume_bytes: u64,
     pub(super) returned: Option<Box<Superblock>>,
+    /// Why it was not taken back the last time, though its node was there.
+    pub(super) refused: Option<Refusal>,
 }
 
 impl Link {
@@ -109,6 +111,7 @@ impl Link {
             tries: 0,
             volume_bytes: 0,
             returned: None,
+            refused: None,
         }
     }
 
@@ -131,7 +134,7 @@ impl Link {
         self.slots.fill_with(|| None);
         self.free_slots = (0..self.slots.len() as u16).rev().collect();
         self.goes.clear();
-        self.gone_at = None;
+        (self.gone_at, self.refused) = (None, None);
     }
 
     fn needs_no_wires(&mut self) {
@@ -254,6 +257,7 @@ impl Client {
 
     pub(super) fn hang_up_all(&mut self) {
         self.leave_absent();
+        self.leave_departed();
         self.leave_witnesses();
         for link in self.links.iter_mut().filter(|link| link.is_connected()) {
             link.state = LinkState::Lost;

@@ -8,6 +8,8 @@ pub(super) enum Step {
     Asking,
     /// Does it know of no newer client?
     Granting,
+    /// It has; what it was told last may still count.
+    Granted,
     /// It drops what it had of slice-sets: they went on without it.
     Settling,
     Opening,

@@ -74,8 +74,9 @@ pub(super) struct Takeover {
     pub(super) view: View,
     /// The voters that have it.
     have_view: BTreeSet<u64>,
-    /// Roles that hold the array by any view that a later client may take for the newest.
-    claimed: BTreeSet<u16>,
+    /// Roles that hold the array by any view that a later client may take for the newest, and the
+    /// incarnations of their nodes.
+    claimed: BTreeSet<(u16, u64)>,
     /// Other nodes may have to vote.
     pub(super) voters_due: bool,
 }
@@ -120,12 +121,12 @@ impl Takeover {
 
     /// May a later client believe that this role holds the array?
     pub(super) fn claims(&self, role: u16) -> bool {
-        self.claimed.contains(&role)
+        self.claimed.iter().any(|&(claimed, _)| claimed == role)
     }
 
     /// Those who hold the array by the view.
-    fn holders(&self) -> BTreeSet<u16> {
-        (0..).zip(&self.view.members).filter(|(_, member)| **member != 0).map(|(r, _)| r).collect()
+    fn holders(&self) -> BTreeSet<(u16, u64)> {
+        (0..).zip(self.view.members.iter().copied()).filter(|&(_, member)| member != 0).collect()
     }
 
     /// Enough voters have the view: every client that comes later hears of it.
@@ -257,7 +258,7 @@ impl Client {
                 self.takeover.stage = Stage::Over;
                 self.takeover.voters_due = true;
                 for role in std::mem::take(&mut self.takeover.stale) {
-                    let why = Refusal::new("it has missed writes", "it is given them");
+                    let why = Refusal::new("has missed writes", "it is given them");
                     self.keeper.lose_member(self.member_id(role), why);
                     self.obey();
                     self.await_return(role);
@@ -383,6 +384,13 @@ impl Client {
         } else {
             self.record(View { count: view.count + 1, ..view });
         }
+    }
+
+    /// Will no later client ask this incarnation of a node for what it has prepared? What was
+    /// answered is with the others then, or was answered without it.
+    pub(super) fn is_out(&self, incarnation: u64) -> bool {
+        let claimed = self.takeover.claimed.iter().any(|&(_, claimed)| claimed == incarnation);
+        !claimed || !self.needs_votes()
     }
 
     /// Does whoever comes later hear of all who were lost? They are recorded if not; the client

@@ -9,6 +9,7 @@ use braid_array::level::{Layout, Level};
 
 mod compare;
 mod decision;
+mod departed;
 mod rejoin;
 mod reread;
 mod room;
@@ -74,6 +75,10 @@ fn hear(client: &mut Client, role: u16, message: &Message) {
     client.handle(Instant(2), Event::Fabric(FabricEvent::Message { peer, bytes }));
 }
 
+const fn incarnation(role: u16) -> u64 {
+    9 + role as u64
+}
+
 /// What a node says to a message, when all is well.
 fn answer(role: u16, message: &Message) -> Option<Message> {
     match *message {
@@ -82,7 +87,8 @@ fn answer(role: u16, message: &Message) -> Option<Message> {
         }
         Message::Grant { tag, .. } => {
             let view = View::default();
-            Some(Message::Granted { tag, view, incarnation: 9, node: role.into() })
+            let incarnation = incarnation(role);
+            Some(Message::Granted { tag, view, incarnation, node: role.into() })
         }
         Message::Prepare { tag, .. } => {
             Some(Message::Prepared { tag, ring: 0, journal_bytes: 0, parts_only: false })
@@ -117,9 +123,12 @@ fn run(client: &mut Client, ignores: impl Fn(u16, &Message) -> bool) -> Vec<Acti
                 Action::Fabric(FabricOp::Send { peer, bytes }) => {
                     let (_, message) = Message::decode(bytes).expect("a message");
                     let of_peer = |link: &Link| link.peer == *peer;
-                    let role = client.links.iter().position(of_peer).expect("a link") as u16;
-                    match answer(role, &message).filter(|_| !ignores(role, &message)) {
-                        Some(answer) => hear(client, role, &answer),
+                    // Nobody answers on a connection that is no member's.
+                    let role = client.links.iter().position(of_peer).map(|role| role as u16);
+                    let says =
+                        |role: u16| answer(role, &message).filter(|_| !ignores(role, &message));
+                    match role.and_then(|role| Some((role, says(role)?))) {
+                        Some((role, answer)) => hear(client, role, &answer),
                         None => rest.push(action),
                     }
                 }

@@ -51,6 +51,7 @@ pub(super) fn denied(array: &ArrayId, message: &Message) -> Option<Denied> {
         | Message::Digest { .. }
         | Message::Copy { .. }
         | Message::Take { .. }
+        | Message::Refused { .. }
         | Message::Without { .. } => None,
         // The node that is sent joins pipelines of the same array alone, and does not tell why it
         // could not.

@@ -15,7 +15,8 @@ use crate::wire::Message;
 
 /// Requests of one client that can be under way.
 const MAX_REQUESTS: u32 = 256;
-/// A refusal with this tag answers no request: it says why the connection ends.
+/// A refusal with this tag answers no request: it says why the connection ends. A client says so
+/// when it does not take the node back.
 pub const PARTING_TAG: u32 = u32::MAX;
 
 /// Who is at the other end of a connection.
@@ -349,6 +350,13 @@ impl Node {
                 client.pipe.as_mut().ok_or(early)?.drop_set(position, turn, &mut self.out)
             }
             Message::Without { role } => self.without(id, role),
+            Message::Refused { tag: PARTING_TAG, reason, .. } => {
+                let volume = client.held.as_ref().map(|held| format!("volume {}", held.name));
+                let volume = volume.unwrap_or_else(|| "this node".to_owned());
+                self.out
+                    .remark("refused", format!("an array does not take {volume} back: {reason}"));
+                Ok(())
+            }
             Message::Read { slot, sector, bytes, to } => {
                 self.read(id, slot, Ask { sector, bytes, to, wanted: Wanted::Content })
             }

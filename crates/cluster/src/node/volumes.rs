@@ -69,6 +69,18 @@ pub(super) struct Volumes {
     entries: BTreeMap<Arc<str>, Entry>,
 }
 
+fn in_use(name: &str) -> Refusal {
+    Refusal::new(format!("volume {name} is in use by another client"), "stop that array first")
+}
+
+/// The next client of its array says what becomes of them. That of an array which the node has left
+/// does so as soon as it reaches it; a node that starts again has forgotten them.
+fn keeps_leftovers(name: &str) -> Refusal {
+    let reason = format!("volume {name} holds writes that a client which is gone left unfinished");
+    let next = "assemble its array; if the node is no member of it any more, start it again";
+    Refusal::new(reason, next)
+}
+
 impl Volumes {
     /// None is open.
     pub(super) fn is_empty(&self) -> bool {
@@ -84,9 +96,12 @@ impl Volumes {
 impl Node {
     pub(super) fn ask_volume(&mut self, name: Arc<str>, ask: Ask) {
         if let Some(entry) = self.volumes.entries.get_mut(&name) {
-            // Who writes may be gone, and only its last I/O is under way.
+            // Who writes may be gone, and only its last I/O is under way. What it left prepared
+            // waits for another client, and nobody waits for that here.
             let writer = entry.writer.filter(|_| ask.write);
-            let leaves = writer.and_then(|id| self.clients.get(&id)).is_some_and(|c| !c.is_here());
+            let leaves = writer
+                .and_then(|id| self.clients.get(&id))
+                .is_some_and(|client| !client.is_here() && !client.is_orphan());
             match &entry.state {
                 State::Open(_) if !leaves => self.decide(&name, ask, false),
                 _ => entry.waiting.push_back(ask),
@@ -130,9 +145,9 @@ impl Node {
             let why = Refusal::new(format!("volume {name} exists"), "choose another name");
             return self.refuse(ask.client, ask.tag, why);
         }
-        if ask.write && entry.writer.is_some() {
-            let reason = format!("volume {name} is in use by another client");
-            let why = Refusal::new(reason, "stop that array first");
+        if let Some(writer) = entry.writer.filter(|_| ask.write) {
+            let left = self.clients.get(&writer).filter(|client| client.is_orphan());
+            let why = if left.is_some() { keeps_leftovers(name) } else { in_use(name) };
             return self.refuse_busy(ask.client, ask.tag, why);
         }
         let held = Held { name: Arc::clone(name), volume, write: ask.write, made };

@@ -126,7 +126,7 @@ impl Node {
             let waiting = std::mem::take(&mut entry.waiting);
             self.votes.entries.remove(&array);
             for ask in waiting {
-                let why = Refusal::new("the vote file cannot be read", STORAGE);
+                let why = Refusal::new("cannot read the vote file", STORAGE);
                 self.refuse(ask.client, ask.tag, why);
             }
             return;
@@ -192,7 +192,7 @@ impl Node {
         };
         let (vote, Ask { client, tag, what }) = *writing;
         if !fine {
-            self.refuse(client, tag, Refusal::new("the vote file cannot be written", STORAGE));
+            self.refuse(client, tag, Refusal::new("cannot write the vote file", STORAGE));
             return self.work_votes(array);
         }
         entry.vote = vote;

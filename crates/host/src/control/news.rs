@@ -16,6 +16,8 @@ const MAX_MISMATCHES: usize = 1000;
 pub struct News {
     mismatches: Mutex<Vec<Mismatch>>,
     failed: Mutex<Vec<(MemberId, Refusal)>>,
+    /// The failure that the array could not do without.
+    fatal: Mutex<Option<(MemberId, Refusal)>>,
 }
 
 impl News {
@@ -28,6 +30,11 @@ impl News {
     /// The members that failed, and why, the first one first.
     pub(crate) fn failed(&self) -> Vec<(MemberId, Refusal)> {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The member whose failure ended the array, and why it failed.
+    pub(crate) fn fatal(&self) -> Option<(MemberId, Refusal)> {
+        self.fatal.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Takes an event in, on the engine's thread.
@@ -55,6 +62,10 @@ impl News {
                     failed.push((member, Refusal::new(reason.clone(), next.clone())));
                 }
             }
+            ArrayEvent::ArrayFailed => {
+                let latest = self.failed().pop();
+                *self.fatal.lock().unwrap_or_else(PoisonError::into_inner) = latest;
+            }
             _ => {}
         }
     }
@@ -69,7 +80,8 @@ mod tests {
     use braid_array::stack::Stack;
 
     use super::*;
-    use braid_array::events::StripeBlock;
+    use braid_array::events::{Fault, StripeBlock};
+    use braid_array::refusal::Next;
 
     #[test]
     fn a_new_check_forgets_what_the_last_one_found() {
@@ -88,6 +100,24 @@ mod tests {
             news.report(&mismatch(sector));
         }
         assert_eq!(news.mismatches().len(), MAX_MISMATCHES);
+    }
+
+    #[test]
+    fn the_failure_that_ended_the_array_is_known() {
+        let news = News::default();
+        let failed = |number, reason: &'static str| ArrayEvent::MemberFailed {
+            member: MemberId(number),
+            reason: reason.into(),
+            fault: Fault::default(),
+            next: Next::default(),
+        };
+        news.report(&failed(0, "has missed writes"));
+        assert_eq!(news.fatal(), None);
+        news.report(&failed(1, "needs a larger ring"));
+        news.report(&ArrayEvent::ArrayFailed);
+        news.report(&failed(2, "is hung up on"));
+        assert_eq!(news.fatal(), Some((MemberId(1), Refusal::plain("needs a larger ring"))));
+        assert_eq!(news.failed().len(), 3);
     }
 
     #[test]

@@ -94,12 +94,14 @@ impl Seals {
             ),
         };
         let wrong = |_: snow::Error| other();
-        let lost = |_: io::Error| other();
+        // That says nothing of keys: the other may have died.
+        let ended = || Refusal::new("ends the connection during the handshake", "try again");
+        let lost = |_: io::Error| ended();
         let builder = PATTERN.parse().map(Builder::new).map_err(wrong)?;
         let builder = builder.prologue(said).map_err(wrong)?.psk(0, key.bytes()).map_err(wrong)?;
         let hear = |bytes: &mut [u8]| match read_until(stream, bytes, deadline) {
             Ok(got) if got == bytes.len() => Ok(()),
-            _ => Err(other()),
+            _ => Err(ended()),
         };
         let (mut heard, mut told, mut none) = ([0; PROOF_BYTES], [0; PROOF_BYTES], [0; 0]);
         if dialled {
@@ -114,7 +116,11 @@ impl Seals {
         }
         let mut proof = builder.build_responder().map_err(wrong)?;
         hear(&mut heard)?;
-        proof.read_message(&heard, &mut none).map_err(wrong)?;
+        if proof.read_message(&heard, &mut none).is_err() {
+            // Zeroes prove nothing, and tell who has dialled that it is the key.
+            let _ = (&mut &*stream).write_all(&told);
+            return Err(other());
+        }
         proof.write_message(&[], &mut told).map_err(wrong)?;
         (&mut &*stream).write_all(&told).map_err(lost)?;
         let mut seals = Self::of(proof, dialled, slices).map_err(wrong)?;

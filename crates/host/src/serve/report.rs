@@ -99,6 +99,9 @@ fn about(event: &ArrayEvent) -> Option<About> {
         ArrayEvent::NotReplaced { member, .. } => {
             about(Level::ERROR, "not replaced", Some(member), none)
         }
+        ArrayEvent::MemberRefused { member, .. } => {
+            about(Level::ERROR, "member refused", Some(member), none)
+        }
         ArrayEvent::ClientDropped { .. } => about(Level::WARN, "client dropped", None, none),
         ArrayEvent::SyncFinished { mismatch_sectors: 0, end: SyncEnd::Complete, .. } => {
             about(Level::INFO, "sync finished", None, none)
@@ -157,6 +160,9 @@ fn line(event: &ArrayEvent, status: Option<&Status>) -> Option<String> {
                 "no resync had made parity fit {kib} KiB of each member: what the missing members \
                  held of them cannot be read; write it again, or restore it from a backup"
             )
+        }
+        ArrayEvent::MemberRefused { member: id, ref why } => {
+            format!("{} is not taken back: {why}", member(id))
         }
         ArrayEvent::ArrayFailed => "too many members are gone, the array has failed".to_owned(),
         ArrayEvent::Waits { ref reason, ref next } => {

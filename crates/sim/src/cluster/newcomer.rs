@@ -88,7 +88,7 @@ impl Session {
         self.world.note(&[57, id, role.into()], || format!("node {id} HAS ROLE {role}"));
         let at = usize::from(role);
         let old = std::mem::replace(&mut self.nodes[at], process);
-        self.world.kill(old);
+        self.departs(old);
         (self.ids[at], self.incarnations[at]) = (id, incarnation);
     }
 

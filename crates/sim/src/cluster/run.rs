@@ -371,6 +371,7 @@ fn settle(session: &mut Session) -> Result<(), Failure> {
         break;
     }
     nothing_differs(session)?;
+    session.departed_are_free()?;
     if session.rng.percent(40) {
         rot::scrub(session, false)?;
         nothing_differs(session)?;

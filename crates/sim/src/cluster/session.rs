@@ -80,6 +80,8 @@ pub struct Session {
     pub newcomer: Option<Newcomer>,
     /// A node that is a spare, or is to be one.
     pub spare: Option<Newcomer>,
+    /// Processes of nodes whose members were replaced by the client that runs.
+    pub(super) departed: Vec<usize>,
     /// Roles of nodes that are to be lost in this life.
     pub planned: Vec<u16>,
     /// Nothing broke but that members were replaced.
@@ -167,6 +169,7 @@ impl Session {
             ids: (0..u64::from(params.nodes)).collect(),
             newcomer: None,
             spare: None,
+            departed: Vec::new(),
             planned: Vec::new(),
             mild: false,
             in_step: false,

@@ -77,6 +77,7 @@ impl Session {
     /// When superblocks cannot be read, or the client refuses the array.
     pub fn start_client(&mut self, missing: &[u16], read_only: bool) -> Result<(), Failure> {
         self.begun = (missing.to_vec(), self.unforced);
+        self.drop_departed();
         self.epoch += 1;
         let journals = self.scenario.journal_bytes > 0 && !self.some_are_unrecorded(missing);
         // What others lost is in their journals.

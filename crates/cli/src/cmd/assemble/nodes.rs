@@ -27,7 +27,9 @@ use crate::args::{AssembleArgs, NodeArg, WriteSchedule};
 use crate::cmd::families::{Unclear, title};
 use crate::cmd::found::is_called;
 use crate::cmd::launch::{self, launch};
-use crate::cmd::nodes::{Missing, failed, network, options as network_options, same_node};
+use crate::cmd::nodes::{
+    Missing, check_witnesses, failed, network, options as network_options, same_node,
+};
 use crate::failure::Failure;
 use crate::invocation::next_step;
 use crate::output;
@@ -48,6 +50,7 @@ pub(super) fn run(
 ) -> Result<(), Failure> {
     let name = called.wanted();
     let volumes = volumes("assemble", name, nodes)?;
+    check_witnesses("assemble", &args.witness, &volumes)?;
     let network = network("assemble", &args.network)?;
     let options = Options { force: args.force, read_only: args.readonly, unclean: true };
     let timeout = Duration::from_secs(args.node_timeout);

@@ -11,29 +11,18 @@ use braid_host::remote::{Granted, Remote, RemoteError, RemoteErrorKind};
 use uuid::Uuid;
 
 use crate::args::{CreateArgs, NodeArg};
+use crate::cmd::nodes::{NO_MEMBER, check_witnesses};
 use crate::failure::Failure;
 
 /// The addresses of the witnesses, on nodes of their own.
 pub(super) fn witnesses(args: &CreateArgs, members: &[NodeArg]) -> Result<(), Failure> {
-    let usage = |object: &str, reason: &str, next: &'static str| {
-        Err(Failure::usage("create", object, reason, next))
-    };
-    for (index, address) in args.witness.iter().enumerate() {
-        if members.iter().any(|member| member.address == *address) {
-            return usage(address, MEMBER, OTHER);
-        }
-        if args.witness[..index].contains(address) {
-            return usage(address, "was given twice", "name it once");
-        }
-    }
+    check_witnesses("create", &args.witness, members)?;
     if args.witness.len() > MAX_WITNESSES {
-        return usage(&args.name, "so many witnesses are of no use", "name one or two");
+        let reason = "so many witnesses are of no use";
+        return Err(Failure::usage("create", &args.name, reason, "name one or two"));
     }
     Ok(())
 }
-
-const MEMBER: &str = "has a member of the array, and votes anyway";
-const OTHER: &str = "name a node that has none";
 
 /// Has all nodes record who they are. What went wrong, and with whom.
 pub(super) fn record(
@@ -53,7 +42,7 @@ pub(super) fn record(
         let granted = Remote::connect(address, network).and_then(|mut remote| {
             let granted = remote.fence(array, client)?;
             if asked.iter().any(|(_, other)| other.node == granted.node) {
-                let why = Refusal::new("is the node of a member or of another witness", OTHER);
+                let why = Refusal::new("is the node of a member or of another witness", NO_MEMBER);
                 return Err(RemoteError { why, kind: RemoteErrorKind::Other });
             }
             Ok((remote, granted))

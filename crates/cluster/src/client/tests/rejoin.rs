@@ -60,3 +60,86 @@ fn a_node_that_refuses_to_be_wired_and_is_lost_is_counted_once() {
     hear(&mut client, 2, &Message::Ok { tag: tag(2) });
     assert!(client.wiring.is_none() && !client.alive(0));
 }
+
+/// What lies on the node of role 0.
+fn own() -> Superblock {
+    Superblock {
+        raid_disks: NODES.into(),
+        super_offset: 8,
+        data_offset: 64,
+        data_size: 1 << 10,
+        resync_offset: MAX_SECTOR,
+        ..Superblock::blank()
+    }
+}
+
+/// Node 0 was lost and is there again, with this superblock on its volume, or without a volume.
+fn come_back(client: &mut Client, superblock: Option<&[u8]>) -> Vec<Action> {
+    let due = client.return_deadline().expect("it is tried again");
+    client.handle(due, Event::Tick);
+    let is_asked = |message: &Message| match superblock {
+        Some(_) => matches!(message, Message::ReadMeta { .. }),
+        None => matches!(message, Message::OpenVolume { .. }),
+    };
+    let asked = run(client, |_, message| is_asked(message));
+    let tag = |action: &Action| match action {
+        Action::Fabric(FabricOp::Send { bytes, .. }) => match Message::decode(bytes) {
+            Ok((_, Message::ReadMeta { tag, .. } | Message::OpenVolume { tag, .. })) => Some(tag),
+            _ => None,
+        },
+        _ => None,
+    };
+    let tag = asked.iter().find_map(tag).expect("it is looked at");
+    let answer = match superblock {
+        Some(bytes) => Message::Meta { tag, bytes: bytes.to_vec() },
+        None => refusal(tag, "there is no such volume"),
+    };
+    hear(client, 0, &answer);
+    run(client, |_, _| false)
+}
+
+/// What people are told of nodes that are not taken back.
+fn refusals(actions: &[Action]) -> Vec<String> {
+    let told = |action: &Action| match action {
+        Action::Notify(ArrayEvent::MemberRefused { member: MemberId(0), why }) => {
+            Some(why.reason.clone())
+        }
+        _ => None,
+    };
+    actions.iter().filter_map(told).collect()
+}
+
+#[test]
+fn why_a_node_is_not_taken_back_is_told_once_for_each_reason() {
+    let mut client = client(Planner::Encoder { node: 0 });
+    run(&mut client, |_, _| false);
+    lose(&mut client, 0);
+    run(&mut client, |_, _| false);
+    let foreign = Superblock { set_uuid: [5; 16], ..own() }.encode();
+    let another = Superblock { device_uuid: [6; 16], ..own() }.encode();
+    let (nothing, parting) = (vec![0; 4096], crate::node::PARTING_TAG);
+    let causes: [(Option<&[u8]>, &str); 4] = [
+        (None, "there is no such volume"),
+        (Some(&nothing), "its volume is empty: it has no superblock"),
+        (Some(&another), "its volume is that of another member of the array"),
+        (Some(&foreign), "its volume is of another array, 05050505:05050505:05050505:05050505"),
+    ];
+    for (found, reason) in causes {
+        let after = come_back(&mut client, found);
+        assert_eq!(refusals(&after), [reason]);
+        // The node hears of it, too, for its log.
+        let is_told = |message: &Message| match message {
+            Message::Refused { tag, reason: told, .. } => *tag == parting && told == reason,
+            _ => false,
+        };
+        assert_eq!(said(&after, is_told), 1);
+        let again = come_back(&mut client, found);
+        assert_eq!((refusals(&again), said(&again, is_told)), (vec![], 0));
+        let refused = client.status().members[0].refused.clone().expect("it is told");
+        assert_eq!(refused.reason, reason);
+        assert!(refused.next.advice.contains("the store that it had"), "{refused}");
+    }
+    come_back(&mut client, Some(&own().encode()));
+    assert!(client.alive(0));
+    assert_eq!(client.status().members[0].refused, None);
+}

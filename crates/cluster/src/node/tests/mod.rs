@@ -2,6 +2,7 @@ mod array;
 mod degraded;
 mod hostile;
 mod limit;
+mod orphans;
 mod restore;
 mod sets;
 mod setup;

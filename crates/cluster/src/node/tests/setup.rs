@@ -2,6 +2,7 @@
 
 use braid_array::action::{Command, CommandId, Event};
 use braid_array::array::Scratch;
+use braid_array::events::ArrayEvent;
 use braid_array::fabric::{FabricEvent, FabricOp, PeerId, Volume};
 use braid_array::{Action, Instant, Machine, MemberId, Outcome};
 
@@ -9,6 +10,7 @@ use super::array::{Array, DATA_SECTOR, ENCODER, params};
 use super::world::World;
 use crate::Node;
 use crate::family::Family;
+use crate::node::PARTING_TAG;
 use crate::wire::{Message, PeerAddress};
 
 fn create(tag: u32, name: &str) -> Message {
@@ -345,4 +347,25 @@ fn a_node_that_is_cut_off_from_another_connects_to_a_third() {
     let peers = vec![peer(1, array.rings[1])];
     let answer = ask(&mut array.world, two, &Message::Connect { tag: 6, peers });
     assert_eq!(answer, Some(Message::Ok { tag: 6 }));
+}
+
+#[test]
+fn why_an_array_does_not_take_the_node_back_is_in_its_log() {
+    let mut world = World::new(1, 1 << 20, 1);
+    let peer = world.dial(0);
+    world.send(peer, &Message::CreateVolume { tag: 1, name: "v".to_owned(), bytes: 1 << 20 });
+    world.run();
+    let (reason, advice) = ("its volume is empty".to_owned(), String::new());
+    world.send(peer, &Message::Refused { tag: PARTING_TAG, busy: false, reason, advice });
+    world.run();
+    let remarks: Vec<&str> = world.sites[0].said.iter().filter_map(remark).collect();
+    assert_eq!(remarks, ["an array does not take volume v back: its volume is empty"]);
+    assert_eq!(world.lost, []);
+}
+
+fn remark(event: &ArrayEvent) -> Option<&str> {
+    match event {
+        ArrayEvent::Remark { text, .. } => Some(text),
+        _ => None,
+    }
 }

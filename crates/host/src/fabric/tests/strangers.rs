@@ -66,6 +66,23 @@ fn without_the_key_nobody_gets_in() {
     side.end();
 }
 
+#[test]
+fn a_node_that_dies_in_the_handshake_is_not_said_to_have_another_key() {
+    let node = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = node.local_addr().unwrap().to_string();
+    let dies = std::thread::spawn(move || {
+        let (mut stream, _) = node.accept().unwrap();
+        let hello =
+            Hello { kind: Kind::Tcp, keyed: true, encrypt: false, array: None, blob: Vec::new() };
+        stream.write_all(&hello.encode()).unwrap();
+        // All that is said to it, so that the end is an end and no reset.
+        stream.read_exact(&mut vec![0; hello.encode().len() + 48]).unwrap();
+    });
+    let error = connect(&address, &says(Some(1))).unwrap_err().to_string();
+    dies.join().unwrap();
+    assert_eq!(error, "ends the connection during the handshake; try again");
+}
+
 /// Says this after a good hello, and then nothing more; and is hung up on.
 fn says_after_hello(side: &mut Side, bytes: &[u8]) {
     let hello =

@@ -1,0 +1,140 @@
+//! Members that leave the array, or are lost: when their nodes are told to drop what they have
+//! prepared.
+
+use super::*;
+
+/// What is sent over a connection, and is such.
+fn sent(actions: &[Action], such: impl Fn(&Message) -> bool) -> Vec<(PeerId, Message)> {
+    let message = |action: &Action| match action {
+        Action::Fabric(FabricOp::Send { peer, bytes }) => {
+            let (_, message) = Message::decode(bytes).expect("a message");
+            such(&message).then_some((*peer, message))
+        }
+        _ => None,
+    };
+    actions.iter().filter_map(message).collect()
+}
+
+fn tell(client: &mut Client, peer: PeerId, message: &Message) {
+    let bytes = message.encode(1);
+    client.handle(Instant(2), Event::Fabric(FabricEvent::Message { peer, bytes }));
+}
+
+fn is_record(message: &Message) -> bool {
+    matches!(message, Message::Record { .. })
+}
+
+fn is_settle(message: &Message) -> bool {
+    matches!(message, Message::Settle { .. })
+}
+
+/// Voters note the view that they were asked to.
+fn record(client: &mut Client, asked: &[(PeerId, Message)]) {
+    assert_eq!(asked.len(), 2, "{asked:?}");
+    for (peer, message) in asked {
+        let Message::Record { tag, .. } = message else { unreachable!("it is one") };
+        tell(client, *peer, &Message::Ok { tag: *tag });
+    }
+}
+
+/// What is sent to the node of role 0, which answers until it has granted the array.
+fn visit(client: &mut Client) -> (PeerId, Vec<Action>) {
+    let due = client.deadline().expect("it is told");
+    client.handle(due, Event::Tick);
+    let asked = run(client, |_, message| is_record(message));
+    let who = sent(&asked, |message| matches!(message, Message::Identify { .. }));
+    let &[(peer, Message::Identify { tag })] = &who[..] else { panic!("{asked:?}") };
+    tell(client, peer, &Message::Identity { tag, node: 0 });
+    let asked = run(client, |_, message| is_record(message));
+    let grants = sent(&asked, |message| matches!(message, Message::Grant { .. }));
+    let &[(to, Message::Grant { tag, epoch: 1, client: 1, .. })] = &grants[..] else {
+        panic!("{asked:?}")
+    };
+    assert_eq!(to, peer);
+    let view = View::default();
+    tell(client, peer, &Message::Granted { tag, view, incarnation: incarnation(0), node: 0 });
+    (peer, run(client, |_, message| is_record(message)))
+}
+
+#[test]
+fn a_failed_member_drops_what_it_has_once_voters_have_noted_that() {
+    let mut client = client(Planner::Encoder { node: 0 });
+    run(&mut client, |_, _| false);
+    let command = Command::Fail(MemberId(0));
+    client.handle(Instant(3), Event::Command { id: CommandId(1), command });
+    let records = sent(&run(&mut client, |_, message| is_record(message)), is_record);
+    let (peer, after) = visit(&mut client);
+    assert_eq!(sent(&after, is_settle), [], "a takeover may still ask for it");
+    record(&mut client, &records);
+    let after = run(&mut client, |_, _| false);
+    let settle = Message::Settle { tag: 0, go: Vec::new() };
+    assert_eq!(sent(&after, is_settle), [(peer, settle)]);
+    tell(&mut client, peer, &Message::Ok { tag: 0 });
+    let hung_up = |action: &Action| match action {
+        Action::Fabric(FabricOp::HangUp { peer: from }) => *from == peer,
+        _ => false,
+    };
+    assert!(run(&mut client, |_, _| false).iter().any(hung_up));
+    assert_eq!(client.departed_deadline(), None);
+    // Nobody tells it once more when it is removed after that.
+    client.handle(
+        Instant(4),
+        Event::Command { id: CommandId(2), command: Command::Remove(MemberId(0)) },
+    );
+    run(&mut client, |_, _| false);
+    assert!(client.links[0].member.is_none());
+}
+
+#[test]
+fn a_departed_node_that_is_away_is_tried_again_so_many_times() {
+    let mut client = client(Planner::Encoder { node: 0 });
+    run(&mut client, |_, _| false);
+    let command = Command::Fail(MemberId(0));
+    client.handle(Instant(3), Event::Command { id: CommandId(1), command });
+    run(&mut client, |_, _| false);
+    let mut tries = 0;
+    while let Some(due) = client.departed_deadline() {
+        client.handle(due, Event::Tick);
+        for action in actions(&mut client) {
+            if let Action::Fabric(FabricOp::Connect { peer, .. }) = action {
+                let why = Refusal::new("nobody is there", "");
+                client.handle(due, Event::Fabric(FabricEvent::Lost { peer, why }));
+                tries += 1;
+            }
+        }
+    }
+    assert_eq!(tries, 60);
+}
+
+#[test]
+fn a_node_that_is_a_member_again_is_not_told() {
+    let mut client = client(Planner::Encoder { node: 0 });
+    run(&mut client, |_, _| false);
+    client.departs("another name of n1".to_owned());
+    let due = client.deadline().expect("it is told");
+    client.handle(due, Event::Tick);
+    let asked = run(&mut client, |_, _| false);
+    let who = sent(&asked, |message| matches!(message, Message::Identify { .. }));
+    let &[(peer, Message::Identify { tag })] = &who[..] else { panic!("{asked:?}") };
+    tell(&mut client, peer, &Message::Identity { tag, node: 1 });
+    let after = run(&mut client, |_, _| false);
+    assert_eq!(sent(&after, |message| matches!(message, Message::Grant { .. })), []);
+    assert_eq!(client.departed_deadline(), None);
+}
+
+#[test]
+fn a_returning_node_drops_what_it_has_once_voters_have_noted_its_loss() {
+    let mut client = client(Planner::Encoder { node: 0 });
+    run(&mut client, |_, _| false);
+    lose(&mut client, 0);
+    let records = sent(&run(&mut client, |_, message| is_record(message)), is_record);
+    let due = client.return_deadline().expect("it is tried again");
+    client.handle(due, Event::Tick);
+    let after = run(&mut client, |_, message| is_record(message) || is_settle(message));
+    assert_eq!(sent(&after, is_settle), [], "a takeover may still ask for it");
+    record(&mut client, &records);
+    let after = run(&mut client, |_, message| is_settle(message));
+    let own = client.links[0].peer;
+    let settles = sent(&after, is_settle);
+    assert!(matches!(settles[..], [(peer, _)] if peer == own), "{settles:?}");
+}
