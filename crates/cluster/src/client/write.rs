@@ -247,6 +247,9 @@ impl Client {
 
     /// Whether the first job may be opened; if not, it is seen to.
     fn may_write(&mut self, kind: usize) -> bool {
+        if self.journals.hold_old_records() {
+            return false;
+        }
         let Some(job) = self.jobs[kind].front_mut() else { return false };
         let (start, end) = self.space.range(job.key);
         let ticket = *job.ticket.get_or_insert_with(|| self.keeper.begin_write(start, end));
@@ -255,9 +258,6 @@ impl Client {
 
     /// Opens the first job, if there are a position and buffers for what it needs.
     fn open_first(&mut self, kind: usize) -> bool {
-        if self.journals.hold_old_records() {
-            return false;
-        }
         let job = &self.jobs[kind][0];
         let missing = self.missing(job.key, job.background);
         let of = self.positions_for(kind, missing);

@@ -154,13 +154,7 @@ fn line(event: &ArrayEvent, status: Option<&Status>) -> Option<String> {
             let why = Refusal::new(reason.clone(), next.clone());
             format!("{} is not replaced: {why}", member(id))
         }
-        ArrayEvent::DataLost { sectors } => {
-            let kib = sectors.div_ceil(2);
-            format!(
-                "no resync had made parity fit {kib} KiB of each member: what the missing members \
-                 held of them cannot be read; write it again, or restore it from a backup"
-            )
-        }
+        ArrayEvent::DataLost { sectors } => data_lost(sectors),
         ArrayEvent::MemberRefused { member: id, ref why } => {
             format!("{} is not taken back: {why}", member(id))
         }
@@ -197,6 +191,15 @@ fn line(event: &ArrayEvent, status: Option<&Status>) -> Option<String> {
             }
         }
     })
+}
+
+/// What nobody vouches for was lost, of so many sectors of each member.
+fn data_lost(sectors: u64) -> String {
+    let kib = sectors.div_ceil(2);
+    format!(
+        "no resync had made parity fit {kib} KiB of each member: what the missing members held of \
+         them cannot be read; write it again, or restore it from a backup"
+    )
 }
 
 /// Where a member failed, and what the system called it.

@@ -1,6 +1,7 @@
 //! Nodes that were lost and come back.
 
 use super::*;
+use braid_array::format::Role;
 
 /// What a node asks for when it is connected to others, by role.
 fn connects(actions: &[Action]) -> BTreeMap<u16, u32> {
@@ -69,6 +70,7 @@ fn own() -> Superblock {
         data_offset: 64,
         data_size: 1 << 10,
         resync_offset: MAX_SECTOR,
+        roles: (0..NODES).map(Role::Active).collect(),
         ..Superblock::blank()
     }
 }

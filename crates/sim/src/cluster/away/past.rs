@@ -86,8 +86,8 @@ impl Away<'_> {
     }
 
     fn copy_of(&mut self, role: u16) -> Copy {
-        let notes =
-            self.session.world.processes[self.session.nodes[usize::from(role)]].notes.clone();
+        let node = self.session.nodes[usize::from(role)];
+        let notes = self.session.world.processes[node].notes.clone();
         let mut disk = self.session.disk(role).clone();
         disk.power_cut(&mut self.session.rng);
         Copy { disk, notes }
