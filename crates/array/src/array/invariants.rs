@@ -54,10 +54,12 @@ impl Array {
         (self.requests.in_flight(), self.ios.on_members())
     }
 
-    /// Whatever is not over ends: by an answer of the executor, or by a deadline.
+    /// Whatever is not over ends: by an answer of the executor, by a deadline, or by a command.
     fn every_wait_ends(&self) -> Result<(), String> {
         let answered = self.ios.in_flight > 0 || !self.ios.abandoning.is_empty();
-        if self.idle() || answered || self.deadline().is_some() {
+        let quiet = self.requests.in_flight() == 0 && self.jobs.is_empty();
+        let paused = quiet && self.keeper.is_paused();
+        if self.idle() || paused || answered || self.deadline().is_some() {
             return Ok(());
         }
         Err("it waits, and nothing is in flight or due".to_owned())

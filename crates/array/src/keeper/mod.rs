@@ -520,7 +520,17 @@ impl Keeper {
     /// Nothing is asked for, no update is due, no background work is under way.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.out.is_empty() && self.meta.is_idle() && self.sync.is_idle()
+        self.is_idle_but_for_sync() && self.sync.is_idle()
+    }
+
+    /// All that is left is background work that goes on with a command.
+    #[must_use]
+    pub fn is_paused(&self) -> bool {
+        self.is_idle_but_for_sync() && self.sync.is_paused() && self.sync.in_flight() == 0
+    }
+
+    fn is_idle_but_for_sync(&self) -> bool {
+        self.out.is_empty() && self.meta.is_idle()
     }
 }
 

@@ -192,6 +192,10 @@ impl Sync {
         self.pace.restart(now, self.low_water());
     }
 
+    pub(crate) const fn is_paused(&self) -> bool {
+        self.paused
+    }
+
     pub(crate) fn pause(&mut self, now: Instant, paused: bool) {
         self.paused = paused;
         self.pace.restart(now, self.low_water());
