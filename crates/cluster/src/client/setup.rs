@@ -18,6 +18,9 @@ use crate::wire::PeerAddress;
 /// A volume that its last client has just left may be taken for a moment.
 const PATIENCE_MILLIS: u64 = 3000;
 const RETRY_MILLIS: u64 = 100;
+/// Nodes that hear that another is lost answer by then.
+const AFTER_LOSS_MILLIS: u64 = 1000;
+const NETWORK: &str = "look at the network between the nodes";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LinkState {
@@ -327,11 +330,31 @@ impl Client {
                 _ => {}
             }
         }
+        self.lose_unwired();
+    }
+
+    /// A node waits for another one to connect, and the connection was lost: neither answers. One
+    /// is gone on without; what the others wait for is over with that.
+    fn lose_unwired(&mut self) {
+        let now = self.keeper.now();
+        let overdue = |link: &Link| match link.state {
+            LinkState::Wiring { until, retry_at: None } => until <= now,
+            _ => false,
+        };
+        let Some(role) = self.links.iter().position(overdue) else { return };
+        let why = Refusal::new("it does not get connected to the others", NETWORK);
+        self.do_without(role as u16, why);
+        for link in &mut self.links {
+            if let LinkState::Wiring { until, retry_at: None } = &mut link.state {
+                *until = (*until).max(now.plus_millis(AFTER_LOSS_MILLIS));
+            }
+        }
     }
 
     pub(super) fn setup_deadline(&self) -> Option<Instant> {
         let retry = |link: &Link| match link.state {
-            LinkState::Opening { retry_at, .. } | LinkState::Wiring { retry_at, .. } => retry_at,
+            LinkState::Wiring { until, retry_at } => retry_at.or(Some(until)),
+            LinkState::Opening { retry_at, .. } => retry_at,
             _ => None,
         };
         let setup = matches!(self.phase, Phase::Setup);
