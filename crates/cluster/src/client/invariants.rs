@@ -37,9 +37,10 @@ impl Client {
     }
 
     /// Whatever is not over ends: by the executor, which answers what it was asked and tells what
-    /// became of a connection, or by a deadline, as nodes may answer or not.
+    /// became of a connection, by a deadline, as nodes may answer or not, or by a command.
     fn every_wait_ends(&self) -> Result<(), String> {
-        let rests = self.idle() && !matches!(self.phase, Phase::Setup);
+        let rests = self.idle() || self.quiet() && self.keeper.is_paused();
+        let rests = rests && !matches!(self.phase, Phase::Setup);
         let connects = |link: &Link| link.state == LinkState::Connecting;
         let by_executor = !self.ios.is_empty() || self.links.iter().any(connects);
         if rests || by_executor || self.deadline().is_some() {
