@@ -45,7 +45,7 @@ pub(super) fn run(away: &mut Away<'_>) -> Result<(), Failure> {
         let before = away.session.rng.between(1, 30);
         away.work(before)?;
         away.go_back()?;
-        // The node is missed at once, and what is answered is on its way to the volumes for a while.
+        // The node is missed at once; what is answered is on its way to the volumes for a while.
         away.wait(NOTICED_MS)?;
         away.be_whole()?;
         away.wait(STORED_MS)?;
