@@ -442,9 +442,11 @@ impl<M: Subject> World<M> {
 
     /// May this error say that nobody vouches for what parity says of data that is lost? Where no
     /// resync has been yet, data that is gone with a member or cannot be read must not be made up.
+    /// A request may have met sectors that were rewritten before it was answered.
     fn may_be_lost(&mut self, error: RequestError) -> bool {
-        let damaged = self.exec.disks.iter().any(Disk::damaged);
-        self.note_lost(damaged && error == RequestError::Medium);
+        let damaged = (0..self.exec.disks.len()).any(|device| self.is_damaged(device));
+        let gaps = self.parts.all().any(|part| part.rebuilt_with_gaps);
+        self.note_lost((damaged || gaps) && error == RequestError::Medium);
         self.lost_in_doubt && error == RequestError::Medium
     }
 
