@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use braid_array::action::{Command, CommandId, Event};
-use braid_array::events::ArrayEvent;
+use braid_array::events::{ArrayEvent, SyncAction};
 use braid_array::stack::Stack;
 use braid_array::status::{MemberState, Status};
 use braid_array::{Action, Buf, Instant, MemberId, Op, Request, RequestError, RequestId};
@@ -29,6 +29,9 @@ pub const SLOT_BYTES: u32 = 64 << 10;
 
 /// Buffers for each request in flight: some may have to be given up.
 pub const BUFFERS: usize = 8;
+
+/// Height of what a repair asks parity for at once, at most.
+const BLOCK_SECTORS: u64 = 8;
 
 /// A request in flight.
 #[derive(Clone, Copy, Debug)]
@@ -439,9 +442,11 @@ impl<M: Subject> World<M> {
 
     /// May this error say that nobody vouches for what parity says of data that is lost? Where no
     /// resync has been yet, data that is gone with a member or cannot be read must not be made up.
+    /// A request may have met sectors that were rewritten before it was answered.
     fn may_be_lost(&mut self, error: RequestError) -> bool {
-        let damaged = self.exec.disks.iter().any(Disk::damaged);
-        self.note_lost(damaged && error == RequestError::Medium);
+        let damaged = (0..self.exec.disks.len()).any(|device| self.is_damaged(device));
+        let gaps = self.parts.all().any(|part| part.rebuilt_with_gaps);
+        self.note_lost((damaged || gaps) && error == RequestError::Medium);
         self.lost_in_doubt && error == RequestError::Medium
     }
 
@@ -457,6 +462,8 @@ impl<M: Subject> World<M> {
                 self.note_lost(true);
                 self.exempt();
             }
+            // Who asks for it takes parity's word for what cannot be read.
+            ArrayEvent::SyncStarted(SyncAction::Repair) => self.exempt_unread(BLOCK_SECTORS),
             ArrayEvent::ReadCorrected { member, fault } => {
                 let disk = self.exec.device(member).map(|device| &self.exec.disks[device]);
                 let sector = fault.sector.unwrap_or(0);
@@ -487,12 +494,18 @@ impl<M: Subject> World<M> {
     /// The same for what cannot be read and must come from parity: the machine reconstructs units
     /// of up to 64 KiB within a chunk, not single sectors.
     pub fn exempt_unreadable(&mut self) {
+        if self.forced {
+            self.exempt_unread(self.parts.devices[0].unit_sectors());
+        }
+    }
+
+    /// Takes the promise off what cannot be read and parity is asked for, so much of it at once.
+    fn exempt_unread(&mut self, height: u64) {
         let part = &mut self.parts.devices[0];
-        if part.suspects.is_empty() || self.parts.over.is_some() || !self.forced {
+        if part.suspects.is_empty() || self.parts.over.is_some() {
             return;
         }
         let status = self.exec.machine.status();
-        let height = part.unit_sectors();
         for role in 0..part.scenario.members {
             let device = holder(&status, role).and_then(|member| self.exec.device(member));
             let Some(device) = device else { continue };
