@@ -335,7 +335,8 @@ impl Client {
     }
 
     /// Some nodes that are there are not connected to each other. The one goes that most others do
-    /// not see, so that the rest all see each other; unless the array could not do without it.
+    /// not see, so that the rest all see each other, and of two rather one that is being rebuilt;
+    /// unless the array could not do without it.
     fn part_the_cut_off(&mut self) {
         loop {
             let there = |&(a, b): &(u16, u16)| self.alive(a) && self.alive(b);
@@ -345,7 +346,8 @@ impl Client {
             self.cut_off = pairs.iter().copied().collect();
             let spared = |role: u16| !self.keeper.needs(self.member_id(role));
             let worst = ends().filter(|&role| spared(role));
-            let worst = worst.max_by_key(|&role| (complaints(role), role));
+            let lacks = |role: u16| !self.keeper.is_in_sync(role);
+            let worst = worst.max_by_key(|&role| (complaints(role), lacks(role), role));
             let Some(worst) = worst else { return };
             let reason = "it is not connected to another node";
             self.do_without(worst, Refusal::new(reason, "look at the network between the nodes"));

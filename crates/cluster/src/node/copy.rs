@@ -8,7 +8,7 @@ use super::ids::{ClientId, Violation};
 use super::out::{Flight, Out};
 use super::pipe::{Link, Pipe};
 use super::reads::within;
-use super::slot::{ReadSlot, Take, Taking};
+use super::slot::{ReadSlot, Take, Taking, Wanted};
 use super::{Node, STORAGE};
 use crate::wire::Message;
 
@@ -88,6 +88,17 @@ impl Pipe {
         );
     }
 
+    /// The other node is gone: what is read for it is put to nobody.
+    fn orphan_copies(&mut self) {
+        for slot in &mut self.reads {
+            if let ReadSlot::Reading(ask) | ReadSlot::Queued(ask) = slot
+                && matches!(ask.wanted, Wanted::Copy(_))
+            {
+                ask.wanted = Wanted::OrphanedCopy;
+            }
+        }
+    }
+
     /// The other node is gone: what it did not put does not come. The tags of those who wait.
     fn nothing_taken(&mut self) -> Vec<u32> {
         let mut waiting = Vec::new();
@@ -135,6 +146,7 @@ impl Node {
     pub(super) fn beside_lost(&mut self, id: ClientId, neighbour: u16) {
         let pipe = self.clients.get_mut(&id).and_then(|client| client.pipe.as_mut());
         let Some(pipe) = pipe.filter(|pipe| pipe.beside() == neighbour) else { return };
+        pipe.orphan_copies();
         pipe.nothing_taken().into_iter().for_each(|tag| self.not_taken(id, tag));
     }
 

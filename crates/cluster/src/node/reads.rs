@@ -61,9 +61,18 @@ impl Pipe {
     /// The store has filled a slot, or what was there is its digest now; or not.
     pub(super) fn read_done(&mut self, slot: u16, fine: bool, out: &mut Out) {
         let (ask, bytes) = match self.reads[usize::from(slot)] {
-            ReadSlot::Reading(Ask { wanted: Wanted::Copy(at), bytes, .. }) => {
+            ReadSlot::Reading(Ask {
+                wanted: wanted @ (Wanted::Copy(_) | Wanted::OrphanedCopy),
+                bytes,
+                ..
+            }) => {
                 // Where nobody is connected that would take it, that one tells.
-                let put = fine && self.put_beside((slot, at), self.read_buf(slot, bytes), out);
+                let put = match wanted {
+                    Wanted::Copy(at) if fine => {
+                        self.put_beside((slot, at), self.read_buf(slot, bytes), out)
+                    }
+                    _ => false,
+                };
                 let then = if put { ReadSlot::Putting } else { ReadSlot::Free };
                 self.reads[usize::from(slot)] = then;
                 let copied = Message::Copied { slot };

@@ -7,6 +7,8 @@ pub(super) enum Wanted {
     Digest,
     /// A copy in this slot of the node that is to take this one's place.
     Copy(u16),
+    /// The same, and that node is gone: it goes nowhere, though another one may be there by then.
+    OrphanedCopy,
 }
 
 /// A read that the client asks for.

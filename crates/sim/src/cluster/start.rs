@@ -61,6 +61,8 @@ impl Session {
     /// What is missing is off, as whoever starts it without would have to say. So is what dies in
     /// the middle of the start, where too few would be left to vote.
     fn is_forced(&mut self, missing: &[u16], read_only: bool) -> bool {
+        // It is about this start, whether anybody would have to force it or not.
+        let unforced = std::mem::take(&mut self.unforced);
         let nodes = usize::from(self.scenario.params.nodes);
         let there = nodes - missing.len() + self.witnesses_there();
         let few = there < majority(nodes + self.witnesses.len()) + 2;
@@ -68,7 +70,7 @@ impl Session {
         let parts = self.scenario.parts_only && self.newest_says(missing, feature::NODE_JOURNALS);
         let doubt = !self.soft && (!parts || read_only);
         let forced = nodes <= 4 || !missing.is_empty() && (few || doubt);
-        (forced || self.lacks_votes()) && !std::mem::take(&mut self.unforced)
+        (forced || self.lacks_votes()) && !unforced
     }
 
     /// Starts a client without the `missing` nodes.
