@@ -18,8 +18,9 @@ use crate::wire::PeerAddress;
 /// A volume that its last client has just left may be taken for a moment.
 const PATIENCE_MILLIS: u64 = 3000;
 const RETRY_MILLIS: u64 = 100;
-/// Nodes that hear that another is lost answer by then.
-const AFTER_LOSS_MILLIS: u64 = 1000;
+/// Of two nodes that do not see each other the one that dials says so, and goes: the other may be
+/// silent for so much longer, and answers when it hears of that.
+const SILENT_MILLIS: u64 = 1000;
 const NETWORK: &str = "look at the network between the nodes";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,6 +159,10 @@ impl Link {
     fn data_sector(&self) -> u64 {
         self.member.as_ref().map_or(0, |member| member.superblock.data_offset)
     }
+}
+
+const fn silent_until(until: Instant) -> Instant {
+    until.plus_millis(SILENT_MILLIS)
 }
 
 impl Client {
@@ -338,7 +343,7 @@ impl Client {
     fn lose_unwired(&mut self) {
         let now = self.keeper.now();
         let overdue = |link: &Link| match link.state {
-            LinkState::Wiring { until, retry_at: None } => until <= now,
+            LinkState::Wiring { until, retry_at: None } => silent_until(until) <= now,
             _ => false,
         };
         let Some(role) = self.links.iter().position(overdue) else { return };
@@ -346,14 +351,14 @@ impl Client {
         self.do_without(role as u16, why);
         for link in &mut self.links {
             if let LinkState::Wiring { until, retry_at: None } = &mut link.state {
-                *until = (*until).max(now.plus_millis(AFTER_LOSS_MILLIS));
+                *until = (*until).max(now);
             }
         }
     }
 
     pub(super) fn setup_deadline(&self) -> Option<Instant> {
         let retry = |link: &Link| match link.state {
-            LinkState::Wiring { until, retry_at } => retry_at.or(Some(until)),
+            LinkState::Wiring { until, retry_at } => retry_at.or(Some(silent_until(until))),
             LinkState::Opening { retry_at, .. } => retry_at,
             _ => None,
         };
