@@ -31,7 +31,7 @@ enum Stage {
     Clearing(u64),
 }
 
-/// See the module.
+/// The checkpoint that is under way, how many are complete, and when the next one is due.
 #[derive(Debug, Default)]
 pub(super) struct Checkpoints {
     stage: Stage,

@@ -28,7 +28,7 @@ pub(crate) struct Wishes {
     bad_blocks: BTreeSet<MemberId>,
     /// Chunks of the bitmap that are idle are looked for; never together with `clear_bits`.
     nominate: bool,
-    /// Who does not know today's event count must not go by the bitmap.
+    /// `events_cleared` becomes the event count that all members have.
     note_cleared: bool,
     clear_bits: bool,
     catch_up: bool,
