@@ -5,6 +5,6 @@
 # Without root: loopback, unshaped.
 set -euo pipefail
 cd "$(dirname "$(realpath "$0")")/.."
-cargo build --release --quiet -p braid-cli
+cargo build --release --quiet -p braid-cli -p braid-bench
 exec target/release/braid bench cluster --report "${1:-target/bench-cluster}" \
 	${QUICK:+--quick} ${RESUME:+--resume}

@@ -33,7 +33,7 @@ braid() { "$project/target/release/braid" "$@"; }
 md() { tests/md/run-md.sh -t 100 "$@"; }
 
 say "Building braid"
-cargo build --release --quiet -p braid-cli
+cargo build --release --quiet -p braid-cli -p braid-bench
 
 size=128M
 if [ -n "$image" ]; then

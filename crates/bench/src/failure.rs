@@ -67,10 +67,14 @@ impl Failure {
     }
 }
 
-/// An error of the system in lower case, without Rust's "(os error N)".
-pub(crate) fn system_error(error: &io::Error) -> String {
-    let text = error.to_string();
-    let text = text.split(" (os error").next().unwrap_or_default();
-    let mut chars = text.chars();
-    chars.next().map_or_else(String::new, |first| first.to_lowercase().chain(chars).collect())
+impl From<Failure> for braid_cli::Failure {
+    fn from(failure: Failure) -> Self {
+        let code = match failure.ends {
+            Ends::Usage => Self::USAGE,
+            Ends::Part | Ends::Run => Self::REFUSED,
+        };
+        Self::explained("bench", failure.object, failure.why).with_code(code)
+    }
 }
+
+pub(crate) use braid_cli::system_error;

@@ -80,9 +80,7 @@ pub fn run(ask: Ask) -> Result<Reported, Failure> {
         let _ = write(&at_the_end);
         interrupted();
     })?;
-    let braid = std::env::current_exe()
-        .map_err(|error| Failure::system("braid", &error, "call it by its full path"))?;
-    let room = Room::new(scratch, ask.members, Tool::at("braid", braid));
+    let room = Room::new(scratch, ask.members, Tool::of_braid()?);
     let comparisons: Vec<Box<dyn Comparison>> =
         ask.comparisons.into_iter().map(|one| fitted(one, &room, &folder, ask.resume)).collect();
     folder.keep_machine(&machine(&dir, &room.members))?;

@@ -4,13 +4,12 @@
 use std::fmt;
 
 use braid_array::refusal::{Next, Refusal};
-use braid_bench::Ends;
 
 use crate::invocation::next_step;
 
 /// What ends a command early.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Failure {
+pub enum Failure {
     /// To be said in one line on stderr.
     Said(Box<Said>),
     /// The exit status says it all. With 0: whoever reads our output has seen enough.
@@ -19,7 +18,7 @@ pub(crate) enum Failure {
 
 /// What is said of a failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Said {
+pub struct Said {
     /// The command, mostly.
     operation: String,
     /// What it was done to.
@@ -32,12 +31,12 @@ pub(crate) struct Said {
 
 impl Failure {
     /// Exit status of wrong usage.
-    pub(crate) const USAGE: u8 = 2;
+    pub const USAGE: u8 = 2;
     /// Exit status of everything else that went wrong.
-    pub(crate) const REFUSED: u8 = 1;
+    pub const REFUSED: u8 = 1;
 
     /// The command was right but could not or should not be carried out.
-    pub(crate) fn refused(
+    pub fn refused(
         operation: &str,
         object: impl fmt::Display,
         reason: impl fmt::Display,
@@ -47,17 +46,13 @@ impl Failure {
     }
 
     /// As [`Failure::refused`] with a reason that knows the next step already.
-    pub(crate) fn explained(
-        operation: &str,
-        object: impl fmt::Display,
-        why: impl Into<Refusal>,
-    ) -> Self {
+    pub fn explained(operation: &str, object: impl fmt::Display, why: impl Into<Refusal>) -> Self {
         let (operation, object) = (operation.to_owned(), object.to_string());
         Self::Said(Box::new(Said { operation, object, why: why.into(), code: Self::REFUSED }))
     }
 
     /// The command was typed wrongly.
-    pub(crate) fn usage(
+    pub fn usage(
         operation: &str,
         object: impl fmt::Display,
         reason: impl fmt::Display,
@@ -67,7 +62,8 @@ impl Failure {
     }
 
     /// The same with another exit status.
-    pub(crate) fn with_code(self, code: u8) -> Self {
+    #[must_use]
+    pub fn with_code(self, code: u8) -> Self {
         match self {
             Self::Said(said) => Self::Said(Box::new(Said { code, ..*said })),
             Self::Silent(_) => Self::Silent(code),
@@ -83,21 +79,12 @@ impl Failure {
     }
 
     /// The exit status.
-    pub(crate) const fn code(&self) -> u8 {
+    #[must_use]
+    pub const fn code(&self) -> u8 {
         match self {
             Self::Said(said) => said.code,
             Self::Silent(code) => *code,
         }
-    }
-}
-
-impl From<braid_bench::Failure> for Failure {
-    fn from(failure: braid_bench::Failure) -> Self {
-        let code = match failure.ends {
-            Ends::Usage => Self::USAGE,
-            Ends::Part | Ends::Run => Self::REFUSED,
-        };
-        Self::explained("bench", failure.object, failure.why).with_code(code)
     }
 }
 
@@ -124,7 +111,8 @@ pub(crate) fn one_line(text: &str) -> String {
 }
 
 /// An error of the system in lower case, without Rust's "(os error N)".
-pub(crate) fn system_error(error: &std::io::Error) -> String {
+#[must_use]
+pub fn system_error(error: &std::io::Error) -> String {
     let text = error.to_string();
     let text = text.split(" (os error").next().unwrap_or_default();
     let mut chars = text.chars();

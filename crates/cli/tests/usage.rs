@@ -2,7 +2,10 @@
 
 mod support;
 
-use support::Lab;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+
+use support::{Lab, program};
 
 #[test]
 fn wrong_words_are_refused_in_one_line() {
@@ -96,7 +99,6 @@ fn what_was_probably_meant_is_said() {
         ("help staus", "did you mean status?"),
         ("create x --levl 5", "did you mean --level?"),
         ("layout -l 5 -n 3 --schedule chian", "did you mean chain?"),
-        ("bench clustr", "did you mean cluster?"),
     ] {
         let line = lab.refused(2, words, &[], &[]);
         assert!(line.contains(said), "braid {words}: {line}");
@@ -114,6 +116,28 @@ fn a_forgotten_name_is_noticed() {
         let line = lab.refused(2, words, &members[1..], &members);
         assert!(line.contains("the name of the array is missing"), "{line}");
     }
+}
+
+/// Comparisons are another program, which may be missing; `braid` has no part of it.
+#[test]
+fn measurements_need_the_program_that_makes_them() {
+    let lab = Lab::new();
+    let alone = lab.path("braid");
+    std::fs::copy(program(), &alone).unwrap();
+    let output = lab.braid_at(&alone).env("PATH", "").args(["bench", "levels"]).output().unwrap();
+    let line = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{line}");
+    assert!(line.starts_with("braid: bench braid-bench: it is not installed; install"), "{line}");
+
+    // Whatever stands there is given the words and the run directory.
+    let script = "#!/bin/sh\necho \"$BRAID_RUN_DIR $*\"\n";
+    let other = lab.path("braid-bench");
+    std::fs::write(&other, script).unwrap();
+    std::fs::set_permissions(&other, Permissions::from_mode(0o755)).unwrap();
+    let words = ["--run-dir", "here", "bench", "levels", "--quick", "--help"];
+    let output = lab.braid_at(&alone).args(words).output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(said.ends_with("/here levels --quick --help\n"), "{said}");
 }
 
 #[test]

@@ -33,6 +33,16 @@ impl Tool {
         Ok(Self { name: name.to_owned(), path })
     }
 
+    /// The command `braid`: the one that was built or installed with this program, or one on the
+    /// path.
+    pub fn of_braid() -> Result<Self, Failure> {
+        let this = std::env::current_exe()
+            .map_err(|error| Failure::system("braid", &error, "call it by its full path"))?;
+        let path = Some(this.with_file_name("braid")).filter(|path| path.exists());
+        let missing = || Failure::refused("braid", "it is not installed", "install it first");
+        Ok(Self::at("braid", path.or_else(|| find("braid")).ok_or_else(missing)?))
+    }
+
     /// One whose place is known.
     #[must_use]
     pub fn at(name: &str, path: PathBuf) -> Self {

@@ -11,7 +11,7 @@ use super::{Size, parse_size};
 
 /// What stands in the place of a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum MemberArg {
+pub enum MemberArg {
     /// A file or block device.
     Path(PathBuf),
     /// A volume on a storage node.
@@ -24,11 +24,11 @@ pub(crate) enum MemberArg {
 
 /// A volume on a storage node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct NodeArg {
+pub struct NodeArg {
     /// `HOST:PORT`.
-    pub(crate) address: String,
+    pub address: String,
     /// Its name, if one was given.
-    pub(crate) volume: Option<String>,
+    pub volume: Option<String>,
 }
 
 const NODE: &str = "node://";

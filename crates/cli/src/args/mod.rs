@@ -2,8 +2,6 @@
 //! completions come from these definitions alone. Each command makes high arguments, checked and
 //! ready to use, of its own.
 
-mod bench;
-mod compare;
 mod members;
 mod parse;
 mod size;
@@ -14,13 +12,12 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 
-pub(crate) use bench::{
-    BenchArgs, BenchCommand, ClusterArgs, ExecArgs, LabCommand, LineArgs, LoadArgs, PeerName,
-};
-pub(crate) use compare::{AllArgs, ChunkArgs, LevelsArgs, ReportArgs, RunArgs, RunsArgs};
-pub(crate) use members::{MemberArg, NodeArg, check_address, parse_witness};
+pub use members::{MemberArg, NodeArg};
+pub(crate) use members::{check_address, parse_witness};
 pub(crate) use parse::parse;
-pub(crate) use size::{Size, parse_limit, parse_size};
+pub use parse::parse_as;
+pub(crate) use size::parse_limit;
+pub use size::{Size, parse_size};
 pub(crate) use suggest::similar;
 
 const EXIT_CODES: &str = "Exit status: 0 done; 1 refused or failed; 2 wrong usage.\n\
@@ -97,7 +94,8 @@ pub(crate) enum Command {
     Cat(CatArgs),
     /// Show where each data and parity chunk of an array lies
     Layout(LayoutArgs),
-    /// Measure, side by side, beside the bound computed first
+    /// Measure, side by side, beside the bound computed first, with the program braid-bench
+    #[command(disable_help_flag = true)]
     Bench(BenchArgs),
     /// Keep volumes for arrays over nodes, until SIGTERM; or ask nodes, and tell them what to do
     Node(NodeArgs),
@@ -473,7 +471,7 @@ pub(crate) enum ScheduleName {
 
 /// Who builds the parities while an array over nodes is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum WriteSchedule {
+pub enum WriteSchedule {
     /// The nodes, as `encoder`, or the client, whichever is less of a bottleneck at the moment
     Mix,
     /// One node, another one for every slice-set
@@ -570,6 +568,13 @@ pub(crate) struct NodeStopArgs {
     pub(crate) address: String,
     #[command(flatten)]
     pub(crate) network: NetworkArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BenchArgs {
+    /// What braid-bench is to do; see braid bench --help
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "WORD")]
+    pub(crate) words: Vec<OsString>,
 }
 
 #[derive(Debug, Args)]

@@ -7,11 +7,24 @@ use super::{Cli, similar};
 use crate::failure::Failure;
 use crate::output;
 
-/// Parses the command line. Help and version are answers, and end the command well.
+/// Parses the command line of `braid`.
 pub(crate) fn parse() -> Result<Cli, Failure> {
-    let words: Vec<_> = std::env::args_os().collect();
-    let error = match Cli::try_parse_from(&words) {
-        Ok(cli) => return Ok(cli),
+    let first = std::env::args_os().nth(1);
+    let known = first.as_ref().and_then(|word| word.to_str()).filter(|name| {
+        let command = Cli::command();
+        command.find_subcommand(name).is_some()
+    });
+    parse_as(known)
+}
+
+/// Parses the command line of a program, or of `braid OPERATION`. Help and version are answers, and
+/// end the command well.
+///
+/// # Errors
+/// Wrong usage, in one line.
+pub fn parse_as<C: Parser>(operation: Option<&str>) -> Result<C, Failure> {
+    let error = match C::try_parse() {
+        Ok(typed) => return Ok(typed),
         Err(error) => error,
     };
     match error.kind() {
@@ -23,23 +36,22 @@ pub(crate) fn parse() -> Result<Cli, Failure> {
             // The answer was given: nothing is left to say or do.
             Err(Failure::Silent(0))
         }
-        _ => Err(explain(&error, words.get(1).and_then(|word| word.to_str()))),
+        _ => Err(explain::<C>(&error, operation)),
     }
 }
 
 /// One line of clap's several: what is wrong, and where to read how it is right.
-fn explain(error: &clap::Error, first: Option<&str>) -> Failure {
-    let command = Cli::command();
-    let known = first.filter(|&name| command.find_subcommand(name).is_some());
+fn explain<C: CommandFactory>(error: &clap::Error, known: Option<&str>) -> Failure {
     let help = known.map_or_else(|| "braid --help".into(), |name| format!("braid {name} --help"));
     let object = known.map_or("command line", |_| "arguments");
     let operation = known.unwrap_or("read");
-    let meant = meant(error).map(|words| format!("did you mean {words}? ")).unwrap_or_default();
+    let meant =
+        meant::<C>(error).map(|words| format!("did you mean {words}? ")).unwrap_or_default();
     Failure::usage(operation, object, reason(error), format!("{meant}see {help}"))
 }
 
 /// What clap takes a word that it does not know for.
-fn meant(error: &clap::Error) -> Option<String> {
+fn meant<C: CommandFactory>(error: &clap::Error) -> Option<String> {
     let kinds =
         [ContextKind::SuggestedSubcommand, ContextKind::SuggestedArg, ContextKind::SuggestedValue];
     match kinds.into_iter().find_map(|kind| error.get(kind)) {
@@ -48,7 +60,7 @@ fn meant(error: &clap::Error) -> Option<String> {
         // After `braid help`.
         _ => match error.get(ContextKind::InvalidSubcommand)? {
             ContextValue::String(word) => {
-                let command = Cli::command();
+                let command = C::command();
                 similar(word, command.get_subcommands().map(|known| known.get_name()))
                     .map(str::to_owned)
             }

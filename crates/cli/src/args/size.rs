@@ -8,10 +8,13 @@ use braid_array::Refusal;
 
 /// A number of bytes, typed plainly or with K, M, G or T (powers of 1024).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Size(pub(crate) u64);
+pub struct Size(pub u64);
 
-/// Reads a size. The error says what would have been right.
-pub(crate) fn parse_size(text: &str) -> Result<Size, Refusal> {
+/// Reads a size.
+///
+/// # Errors
+/// It is none, or too large; says what would have been right.
+pub fn parse_size(text: &str) -> Result<Size, Refusal> {
     let (digits, shift) = match text.char_indices().next_back() {
         Some((at, 'K' | 'k')) => (&text[..at], 10),
         Some((at, 'M' | 'm')) => (&text[..at], 20),

@@ -25,6 +25,11 @@ mod shell;
 mod status;
 mod sync;
 
+pub use assemble::open_nodes;
+pub use nodes::fabric;
+pub use shape::{Typed, family};
+pub use shell::{completions, man_pages};
+
 /// Carries out what was asked.
 pub(crate) fn run(cli: &Cli) -> Result<(), Failure> {
     let run_dir = braid_host::control::run_dir(cli.run_dir.as_deref());
@@ -54,9 +59,9 @@ pub(crate) fn run(cli: &Cli) -> Result<(), Failure> {
         Command::Nodes(args) => node_admin::status(args),
         Command::Volume(VolumeCommand::Delete(args)) => node_admin::delete(args),
         Command::Key(args) => key::run(args),
-        Command::Bench(args) => bench::run(args),
-        Command::Completions(args) => shell::completions(args),
-        Command::Man(args) => shell::man(args),
+        Command::Bench(args) => bench::run(run_dir, args),
+        Command::Completions(args) => completions::<Cli>(args.shell),
+        Command::Man(args) => man_pages::<Cli>(&args.dir),
         Command::Assemble(args) => assemble::run(run_dir, args),
     }
 }

@@ -106,8 +106,11 @@ pub(super) fn options(typed: &NetworkArgs) -> String {
     fabric.into_iter().chain(key).collect()
 }
 
-/// How data travels, as it was typed.
-pub(super) fn fabric(operation: &str, typed: Option<&str>) -> Result<Kind, Failure> {
+/// How data travels, as it was typed; TCP where nothing was.
+///
+/// # Errors
+/// There is no such fabric.
+pub fn fabric(operation: &str, typed: Option<&str>) -> Result<Kind, Failure> {
     typed.unwrap_or("tcp").parse().map_err(|why: Refusal| {
         Failure::explained(operation, "--fabric", why).with_code(Failure::USAGE)
     })

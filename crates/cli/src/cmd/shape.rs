@@ -25,13 +25,19 @@ pub(crate) struct ArrayShape {
 
 /// What of it was typed.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Typed<'a> {
-    pub(crate) operation: &'static str,
-    pub(crate) object: &'a str,
-    pub(crate) level: &'a str,
-    pub(crate) layout: Option<&'a str>,
-    pub(crate) raid_devices: u32,
-    pub(crate) chunk: Option<Size>,
+pub struct Typed<'a> {
+    /// The command.
+    pub operation: &'static str,
+    /// What it is done to.
+    pub object: &'a str,
+    /// As in `--level`.
+    pub level: &'a str,
+    /// As in `--layout`.
+    pub layout: Option<&'a str>,
+    /// As in `--raid-devices`.
+    pub raid_devices: u32,
+    /// As in `--chunk`.
+    pub chunk: Option<Size>,
 }
 
 impl ArrayShape {
@@ -79,7 +85,8 @@ impl ArrayShape {
 }
 
 impl Typed<'_> {
-    pub(super) fn usage(&self, reason: &str, next: impl Into<Next>) -> Failure {
+    /// Wrong usage.
+    pub fn usage(&self, reason: &str, next: impl Into<Next>) -> Failure {
         Failure::usage(self.operation, self.object, reason, next)
     }
 
@@ -101,13 +108,16 @@ impl Typed<'_> {
     }
 
     /// Wrong usage, in the words of a library.
-    pub(super) fn wrong(&self, error: &dyn Advised) -> Failure {
+    pub fn wrong(&self, error: &dyn Advised) -> Failure {
         self.usage(&error.to_string(), error.next())
     }
 }
 
 /// The code of an array over nodes.
-pub(super) fn family(typed: &Typed<'_>) -> Result<Family, Failure> {
+///
+/// # Errors
+/// What was typed does not go together.
+pub fn family(typed: &Typed<'_>) -> Result<Family, Failure> {
     if typed.layout != Some(XOR2D_NAME) {
         let ArrayShape { level, layout, .. } = ArrayShape::parse(typed)?;
         return Ok(Family::Md { level, layout });

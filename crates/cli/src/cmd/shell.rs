@@ -1,21 +1,32 @@
 //! Shell completions and man pages, from the definitions of the arguments.
 
-use clap::CommandFactory;
+use std::path::Path;
 
-use crate::args::{Cli, CompletionsArgs, ManArgs};
+use clap::CommandFactory;
+use clap_complete::Shell;
+
 use crate::failure::{Failure, system_error};
 use crate::output;
 
-pub(super) fn completions(args: &CompletionsArgs) -> Result<(), Failure> {
+/// Prints the completions of a program.
+///
+/// # Errors
+/// As [`output::answer`].
+pub fn completions<C: CommandFactory>(shell: Shell) -> Result<(), Failure> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "braid", &mut script);
+    let mut command = C::command();
+    let name = command.get_name().to_owned();
+    clap_complete::generate(shell, &mut command, name, &mut script);
     output::raw(&script)
 }
 
-/// One page for the command and one for each subcommand.
-pub(super) fn man(args: &ManArgs) -> Result<(), Failure> {
-    clap_mangen::generate_to(Cli::command(), &args.dir).map_err(|error| {
+/// Writes one page for a program and one for each of its commands.
+///
+/// # Errors
+/// As the system says of the directory.
+pub fn man_pages<C: CommandFactory>(dir: &Path) -> Result<(), Failure> {
+    clap_mangen::generate_to(C::command(), dir).map_err(|error| {
         let reason = system_error(&error);
-        Failure::refused("man", args.dir.display(), reason, "name a directory you may write to")
+        Failure::refused("man", dir.display(), reason, "name a directory you may write to")
     })
 }

@@ -66,7 +66,10 @@ pub(crate) fn host_name() -> String {
 }
 
 /// Writes an answer to stdout.
-pub(crate) fn answer(text: &str) -> Result<(), Failure> {
+///
+/// # Errors
+/// As the system says; one without words where nobody reads any more.
+pub fn answer(text: &str) -> Result<(), Failure> {
     raw(text.as_bytes())
 }
 
@@ -96,7 +99,7 @@ pub(crate) fn failure(failure: &Failure) {
 }
 
 /// Says something that does not end the command.
-pub(crate) fn warning(line: &str) {
+pub fn warning(line: &str) {
     let _ = writeln!(io::stderr(), "braid: {}", one_line(line));
 }
 
@@ -106,6 +109,7 @@ pub(crate) fn is_read_by_a_program() -> bool {
 }
 
 /// May progress be shown?
-pub(crate) fn shows_progress() -> bool {
+#[must_use]
+pub fn shows_progress() -> bool {
     io::stderr().is_terminal()
 }

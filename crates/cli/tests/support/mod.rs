@@ -14,6 +14,14 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
+/// The program `braid`. Tests of another package find it beside their own program.
+pub(crate) fn program() -> PathBuf {
+    let built = option_env!("CARGO_BIN_EXE_braid").or(option_env!("CARGO_BIN_EXE_braid-bench"));
+    let path = Path::new(built.expect("a program of this workspace")).with_file_name("braid");
+    assert!(path.exists(), "{} is not built: cargo build -p braid-cli", path.display());
+    path
+}
+
 /// A directory in which arrays are made and served; all of them are stopped when it goes, and so
 /// are nodes in the background.
 pub(crate) struct Lab {
@@ -68,7 +76,12 @@ impl Lab {
 
     /// The command, in this directory, with a run directory of its own.
     pub(crate) fn braid(&self) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_braid"));
+        self.braid_at(&program())
+    }
+
+    /// The same where the program lies elsewhere.
+    pub(crate) fn braid_at(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
         command.env("BRAID_RUN_DIR", self.path("run")).current_dir(self.dir.path());
         command.stdin(Stdio::null());
         command

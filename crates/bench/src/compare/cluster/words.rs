@@ -138,6 +138,19 @@ impl Pattern {
     }
 }
 
+impl From<braid_cli::WriteSchedule> for WriteSchedule {
+    fn from(schedule: braid_cli::WriteSchedule) -> Self {
+        use braid_cli::WriteSchedule as Typed;
+        match schedule {
+            Typed::Mix => Self::Mix,
+            Typed::Encoder => Self::Encoder,
+            Typed::Chain => Self::Chain,
+            Typed::Static => Self::Static,
+            Typed::Client => Self::Client,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -23,7 +23,8 @@ mod nodes;
 
 use layers::Layers;
 pub(super) use layers::content;
-pub(super) use nodes::{ask_all, open_nodes, volumes};
+pub use nodes::open_nodes;
+pub(super) use nodes::{ask_all, volumes};
 
 /// How the array was called by who asks for it.
 #[derive(Clone, Debug, Default)]

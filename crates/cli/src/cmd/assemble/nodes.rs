@@ -85,7 +85,10 @@ pub(super) fn run(
 }
 
 /// An array of which so many members are missing, for the process's own use.
-pub(in crate::cmd) fn open_nodes(
+///
+/// # Errors
+/// It cannot be started, or other members are missing.
+pub fn open_nodes(
     members: &[NodeArg],
     missing: u16,
     schedule: WriteSchedule,

@@ -1,12 +1,10 @@
 //! `bench cluster` with real processes: over loopback for everybody, and as root on shaped links,
 //! where the bytes on every link are what the schedule says.
 
-mod support;
-
 use std::process::Command;
 
+use crate::support::{Lab, skip};
 use serde_json::Value;
-use support::{Lab, skip};
 
 fn results(lab: &Lab, words: &str) -> Vec<Value> {
     let store = lab.path("store");
@@ -94,4 +92,8 @@ fn what_cannot_be_measured_is_refused() {
         let line = lab.refused(2, &format!("bench cluster {words}"), &[], &[]);
         assert!(line.contains(expected), "{words}: {line}");
     }
+    let line = lab.refused(2, "bench clustr", &[], &[]);
+    assert!(line.contains("did you mean cluster? see braid bench --help"), "{line}");
+    assert!(lab.ok_text("bench --help", &[]).contains("Usage: braid bench <COMMAND>"));
+    assert!(lab.ok_text("bench cluster --help", &[]).contains("--schedules"));
 }

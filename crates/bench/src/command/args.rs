@@ -5,13 +5,16 @@ use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use braid_bench::compare::cluster::{self, Pattern, Policy, Storage};
-use clap::{Args, Subcommand, ValueEnum, ValueHint};
+use braid_bench::compare::cluster::{Pattern, Policy, Storage};
+use braid_cli::{MemberArg, NodeArg, Size, WriteSchedule, parse_size};
+use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
+use clap_complete::Shell;
 
-use super::compare::{AllArgs, ChunkArgs, LevelsArgs, ReportArgs, RunArgs, RunsArgs};
-use super::{MemberArg, NodeArg, Size, WriteSchedule, parse_size};
+use super::runs::{AllArgs, ChunkArgs, LevelsArgs, ReportArgs, RunArgs, RunsArgs};
 
-#[derive(Debug, Args)]
+/// Measurements of Braid and of others, side by side in one run, beside the bound computed first.
+#[derive(Debug, Parser)]
+#[command(name = "braid-bench", bin_name = "braid bench", version, max_term_width = 100)]
 pub(crate) struct BenchArgs {
     #[command(subcommand)]
     pub(crate) what: BenchCommand,
@@ -46,6 +49,17 @@ pub(crate) enum BenchCommand {
     /// One client with its load
     #[command(hide = true)]
     Load(LoadArgs),
+    /// Write shell completions to stdout
+    Completions {
+        /// Which shell
+        shell: Shell,
+    },
+    /// Write the man pages into a directory
+    Man {
+        /// Existing directory
+        #[arg(value_hint = ValueHint::DirPath)]
+        dir: PathBuf,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -168,18 +182,6 @@ impl From<PolicyName> for Policy {
     }
 }
 
-impl From<WriteSchedule> for cluster::WriteSchedule {
-    fn from(schedule: WriteSchedule) -> Self {
-        match schedule {
-            WriteSchedule::Mix => Self::Mix,
-            WriteSchedule::Encoder => Self::Encoder,
-            WriteSchedule::Chain => Self::Chain,
-            WriteSchedule::Static => Self::Static,
-            WriteSchedule::Client => Self::Client,
-        }
-    }
-}
-
 #[derive(Debug, Subcommand)]
 pub(crate) enum LabCommand {
     /// Bring a lab up; prints its hosts and their addresses
@@ -290,6 +292,8 @@ fn parse_rate(text: &str) -> Result<u64, Refusal> {
 
 #[cfg(test)]
 mod tests {
+    use braid_bench::compare::cluster;
+
     use super::*;
 
     #[test]

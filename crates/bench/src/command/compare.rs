@@ -11,11 +11,10 @@ use braid_bench::folder::Folder;
 use braid_bench::model::Comparison;
 use braid_bench::session::{self, Ask};
 use braid_bench::{compare, runner};
+use braid_cli::{Failure, output, system_error};
 use indicatif::ProgressBar;
 
-use crate::args::{AllArgs, ChunkArgs, LevelsArgs, ReportArgs, RunArgs, RunsArgs};
-use crate::failure::{Failure, system_error};
-use crate::output;
+use super::runs::{AllArgs, ChunkArgs, LevelsArgs, ReportArgs, RunArgs, RunsArgs};
 
 /// Where the report goes if it was not said.
 const REPORT: &str = "braid-bench";

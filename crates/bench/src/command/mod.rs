@@ -2,16 +2,19 @@
 
 use braid_bench::rig::{lab, leftovers, place, spaces};
 
-use crate::args::{BenchArgs, BenchCommand, ExecArgs, LabCommand};
-use crate::failure::{Failure, system_error};
-use crate::output;
+use braid_cli::{Failure, output, parse_as, system_error};
 
+use args::{BenchArgs, BenchCommand, ExecArgs, LabCommand};
+
+mod args;
 mod cluster;
 mod compare;
 mod load;
+mod runs;
 
-pub(super) fn run(args: &BenchArgs) -> Result<(), Failure> {
-    match &args.what {
+/// Does what the command line asks for.
+pub(crate) fn run() -> Result<(), Failure> {
+    match &parse_as::<BenchArgs>(Some("bench"))?.what {
         BenchCommand::Levels(args) => compare::levels(args),
         BenchCommand::Cluster(args) => cluster::run(args),
         BenchCommand::Chunk(args) => compare::chunk(args),
@@ -23,6 +26,8 @@ pub(super) fn run(args: &BenchArgs) -> Result<(), Failure> {
         BenchCommand::Lab(command) => lab_command(command),
         BenchCommand::Exec(args) => exec(args),
         BenchCommand::Line(args) => load::line(args),
+        BenchCommand::Completions { shell } => braid_cli::completions::<BenchArgs>(*shell),
+        BenchCommand::Man { dir } => braid_cli::man_pages::<BenchArgs>(dir),
     }
 }
 

@@ -7,12 +7,10 @@ use std::time::Duration;
 use braid_bench::compare::cluster::line::{self, Receiver};
 use braid_bench::compare::cluster::load::{self, Load};
 use braid_bench::compare::cluster::{Pattern, rebuild};
+use braid_cli::{Failure, fabric, open_nodes, output, system_error};
 use braid_host::serve::Private;
 
-use crate::args::{LineArgs, LoadArgs};
-use crate::cmd::{assemble, nodes};
-use crate::failure::{Failure, system_error};
-use crate::output;
+use super::args::{LineArgs, LoadArgs};
 
 /// One end of a plain stream.
 pub(super) fn line(args: &LineArgs) -> Result<(), Failure> {
@@ -31,9 +29,8 @@ pub(super) fn line(args: &LineArgs) -> Result<(), Failure> {
 pub(super) fn load(args: &LoadArgs) -> Result<(), Failure> {
     let refused =
         |reason: String| Failure::refused("bench", "load", reason, "see what the nodes say");
-    let kind = nodes::fabric("bench", Some(&args.fabric))?;
-    let array =
-        assemble::open_nodes(&args.members, args.pattern.lost(), args.schedule, kind.into())?;
+    let kind = fabric("bench", Some(&args.fabric))?;
+    let array = open_nodes(&args.members, args.pattern.lost(), args.schedule, kind.into())?;
     let array = Private::start(array).map_err(|error| refused(error.to_string()))?;
     let length = |seconds| Duration::try_from_secs_f64(seconds).unwrap_or_default();
     let load = Load {

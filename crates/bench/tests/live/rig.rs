@@ -1,20 +1,18 @@
 //! What the comparisons set up, with the real command: it stands, and nothing of it stays.
 
-mod support;
-
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use crate::support::{program, skip};
 use braid_bench::rig::{
     Array, ArraySpec, FileSystem, Kind, LimitedDisks, Limits, LoopDevice, Rate, Room,
 };
 use braid_bench::tool::Tool;
-use support::skip;
 
 fn room(scratch: &Path) -> Room {
-    Room::new(scratch.to_owned(), Vec::new(), Tool::at("braid", env!("CARGO_BIN_EXE_braid").into()))
+    Room::new(scratch.to_owned(), Vec::new(), Tool::at("braid", program()))
 }
 
 fn mounted_below(scratch: &Path) -> Vec<String> {

@@ -3,14 +3,12 @@
 use braid_array::level::Level;
 use braid_bench::compare::cluster::{Cluster, Options, Pattern, Sweep, WriteSchedule};
 use braid_bench::rig::spaces::MAX_HOSTS;
+use braid_cli::{Failure, Size, Typed, fabric, family, output};
 use braid_cluster::family::XOR2D_NAME;
 
+use super::args::{ClusterArgs, PeerName};
 use super::compare;
-use crate::args::{ClusterArgs, PeerName, RunArgs, Size};
-use crate::cmd::nodes;
-use crate::cmd::shape::{self, Typed};
-use crate::failure::Failure;
-use crate::output;
+use super::runs::RunArgs;
 
 const RUNS: std::ops::RangeInclusive<u16> = 1..=99;
 const SECONDS: std::ops::RangeInclusive<f64> = 0.1..=600.0;
@@ -44,7 +42,7 @@ fn options(args: &ClusterArgs, level: &str) -> Result<Options, Failure> {
     if args.against.is_some() && args.link.is_none() {
         return usage("another file system is measured in a lab only", "give --link a rate");
     }
-    nodes::fabric("bench", Some(&args.fabric))?;
+    fabric("bench", Some(&args.fabric))?;
     let by_default = matches!(level.parse(), Ok(Level::Raid6)).then_some(XOR2D_NAME);
     let layout = args.layout.as_deref().or(by_default);
     for &nodes in &args.nodes {
@@ -101,6 +99,6 @@ fn check_block(
         let next = "use blocks that are multiples of 4K, and up to 64 nodes";
         return Err(typed.usage("--block or --nodes is out of range", next));
     }
-    let family = shape::family(&typed)?;
-    family.code(nodes, 0).map(drop).map_err(|error| typed.wrong(&error))
+    let code = family(&typed)?;
+    code.code(nodes, 0).map(drop).map_err(|error| typed.wrong(&error))
 }

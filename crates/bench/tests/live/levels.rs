@@ -1,12 +1,10 @@
 //! `bench levels` with the real command, a job file of one's own, and one level.
 
-mod support;
-
 use std::fs;
 use std::path::Path;
 
+use crate::support::{Lab, skip};
 use serde_json::Value;
-use support::{Lab, skip};
 
 const JOB: &str = "[global]\nioengine=psync\nsize=2m\nruntime=50ms\ntime_based\nstonewall\n\
                    [small]\nrw=randwrite\nbs=4k\n[long]\nrw=read\nbs=1m\n";

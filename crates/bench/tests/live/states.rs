@@ -1,16 +1,14 @@
 //! The states of an array, set up and measured with the real command, on a very small scale.
 
-mod support;
-
 use std::fs;
 use std::path::Path;
 
+use crate::support::{program, skip};
 use braid_bench::compare::states::{Options, States};
 use braid_bench::folder::{Folder, Place};
 use braid_bench::model::{Comparison, Note};
 use braid_bench::rig::Room;
 use braid_bench::tool::Tool;
-use support::skip;
 
 const JOBS: [(&str, &str); 5] = [
     ("RAID 1 UI", "write-4"),
@@ -30,7 +28,7 @@ fn a_recovery_goes_on_while_it_is_measured_and_a_leg_is_readable_alone() {
     let directory = tempfile::tempdir().expect("a directory");
     let scratch = directory.path().join("scratch");
     fs::create_dir(&scratch).expect("a directory");
-    let braid = Tool::at("braid", env!("CARGO_BIN_EXE_braid").into());
+    let braid = Tool::at("braid", program());
     let room = Room::new(scratch.clone(), Vec::new(), braid);
     let folder = Folder::open(&directory.path().join("report")).expect("a folder");
     let member_bytes = 96 << 20;

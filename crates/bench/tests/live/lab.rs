@@ -1,14 +1,12 @@
 //! The lab of network namespaces: as root, what goes over a shaped link takes its time and is
 //! counted, and nothing stays when it is taken down.
 
-mod support;
-
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use crate::support::{Lab, program, skip};
 use serde_json::Value;
-use support::{Lab, skip};
 
 /// Takes the namespaces down whatever happens.
 struct Spaces<'a> {
@@ -27,7 +25,7 @@ impl Spaces<'_> {
     fn exec(&self, host: &str, words: &str) -> Command {
         let mut command = self.lab.braid();
         command.args(["bench", "exec", "--tied", "--lab", &self.name, "--host", host, "--"]);
-        command.arg(env!("CARGO_BIN_EXE_braid")).args(words.split_whitespace());
+        command.arg(program()).args(words.split_whitespace());
         command
     }
 

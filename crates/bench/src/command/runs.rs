@@ -4,9 +4,8 @@ use std::path::PathBuf;
 
 use braid_bench::compare::levels::Level;
 use braid_bench::compare::rivals::Rival;
+use braid_cli::{Size, parse_size};
 use clap::{Args, ValueHint};
-
-use super::{Size, parse_size};
 
 /// What all comparisons take.
 #[derive(Clone, Debug, Args)]

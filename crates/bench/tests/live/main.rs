@@ -1,0 +1,9 @@
+//! The comparisons with the real programs. `braid` has to be built, too: all of the workspace is.
+
+mod cluster;
+mod lab;
+mod levels;
+mod rig;
+mod states;
+#[path = "../../../cli/tests/support/mod.rs"]
+mod support;
