@@ -207,8 +207,9 @@ impl World {
             self.fault(process, &format!("a message of {} bytes", bytes.len()));
         }
         let told = self.watch.said(sender, [process, peer], &bytes);
-        let words = told.message.as_ref().map_or("?".to_owned(), |message| format!("{message:?}"));
         self.note(&[22, process as u64, receiver.connection as u64, bytes.len() as u64], || {
+            let message = told.message.as_ref();
+            let words = message.map_or("?".to_owned(), |message| format!("{message:?}"));
             format!("process {process} says on connection {}: {words}", sender.connection)
         });
         for buf in told.free {
