@@ -5,5 +5,5 @@ mod lab;
 mod levels;
 mod rig;
 mod states;
-#[path = "../../../cli/tests/support/mod.rs"]
+#[path = "../../../cli/tests/live/support/mod.rs"]
 mod support;

@@ -1,0 +1,135 @@
+//! How much memory the process of an array has: little while nobody asks for anything, whatever was
+//! asked for before.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::unix::fs::FileExt;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::Child;
+
+use crate::support::{Lab, skip, until};
+
+const MIB: u64 = 1 << 20;
+
+/// What an idle array has for itself.
+const OWN_KIB: u64 = 4 << 10;
+/// With the program, which all arrays share and which is larger without optimisation.
+const RESIDENT_KIB: u64 = 16 << 10;
+
+/// A field of `/proc/PID/FILE` in KiB.
+fn kib(server: &Child, file: &str, field: &str) -> u64 {
+    let path = format!("/proc/{}/{file}", server.id());
+    let text = std::fs::read_to_string(path).expect("a running server");
+    let line = text.lines().find_map(|line| line.strip_prefix(field)).expect("the field");
+    line.trim().trim_end_matches(" kB").parse().expect("a number")
+}
+
+fn own(server: &Child) -> u64 {
+    kib(server, "smaps_rollup", "Anonymous:")
+}
+
+/// Waits until an array that nobody uses has no more than it should.
+fn becomes_small(server: &Child) {
+    until("memory given back", || own(server) <= OWN_KIB);
+    let resident = kib(server, "smaps_rollup", "Rss:");
+    assert!(resident <= RESIDENT_KIB, "{resident} KiB are resident");
+}
+
+/// An array that is served.
+fn served(lab: &Lab, level: u32, members: usize, export: &str) -> Child {
+    let paths = lab.members("m", members, 300);
+    lab.ok(&format!("create x -l {level} -n {members} --assume-clean"), &paths);
+    let words = format!("assemble x --foreground --export {export}");
+    let server = lab.braid().args(words.split_whitespace()).args(&paths).spawn();
+    until("a running array", || lab.run("status x", &[]).status.success());
+    server.expect("a server")
+}
+
+fn request(kind: u16, offset: u64, len: u32) -> Vec<u8> {
+    let mut bytes = 0x2560_9513_u32.to_be_bytes().to_vec();
+    bytes.extend([0, 0]);
+    bytes.extend(kind.to_be_bytes());
+    bytes.extend([7; 8]);
+    bytes.extend(offset.to_be_bytes());
+    bytes.extend(len.to_be_bytes());
+    bytes
+}
+
+/// Reads and writes 1 GiB as an NBD client that always has 32 requests under way.
+fn gibibyte_over_nbd(socket: &Path) -> UnixStream {
+    let mut stream = UnixStream::connect(socket).expect("an export");
+    stream.read_exact(&mut [0; 18]).unwrap();
+    let hello = [&3u32.to_be_bytes(), b"IHAVEOPT".as_slice(), &1u32.to_be_bytes(), &[0; 4]];
+    stream.write_all(&hello.concat()).unwrap();
+    stream.read_exact(&mut [0; 10]).unwrap();
+    let mut bytes = vec![0; MIB as usize];
+    for round in 0..32 {
+        for part in 0..32 {
+            // Few are writes: what is written takes place on the disk.
+            let writes = round % 8 == 0;
+            let offset = (round % 8 * 32 + part) * MIB;
+            stream.write_all(&request(writes.into(), offset, 1 << 20)).unwrap();
+            if writes {
+                stream.write_all(&bytes).unwrap();
+            }
+        }
+        for _ in 0..32 {
+            let mut head = [0; 16];
+            stream.read_exact(&mut head).unwrap();
+            assert_eq!(head[..8], [0x67, 0x44, 0x66, 0x98, 0, 0, 0, 0]);
+            if round % 8 > 0 {
+                stream.read_exact(&mut bytes).unwrap();
+            }
+        }
+    }
+    stream
+}
+
+#[test]
+fn an_idle_array_gives_memory_back() {
+    for (level, members) in [(5, 3), (1, 2)] {
+        let lab = Lab::new();
+        let mut server = served(&lab, level, members, "nbd:unix:x.sock");
+        becomes_small(&server);
+        let client = gibibyte_over_nbd(&lab.path("x.sock"));
+        let most = kib(&server, "status", "VmHWM:");
+        assert!(most > RESIDENT_KIB, "level {level} never had more than {most} KiB");
+        // The client stays, and asks for nothing.
+        becomes_small(&server);
+        drop(client);
+        lab.ok("stop x", &[]);
+        server.wait().expect("an end");
+    }
+}
+
+#[test]
+fn an_idle_array_with_a_mount_gives_memory_back() {
+    if !rustix::process::geteuid().is_root() || !Path::new("/dev/fuse").exists() {
+        return skip("an_idle_array_with_a_mount_gives_memory_back", "FUSE needs root here");
+    }
+    let lab = Lab::new();
+    std::fs::create_dir(lab.path("mnt")).expect("a directory");
+    let mut server = served(&lab, 1, 2, "fuse:mnt");
+    let file = File::options().read(true).write(true).open(lab.path("mnt/x")).expect("the array");
+    std::thread::scope(|scope| {
+        for thread in 0..8 {
+            let file = &file;
+            scope.spawn(move || {
+                let mut bytes = vec![1; MIB as usize];
+                for round in 0..128 {
+                    let offset = (thread * 32 + round % 32) * MIB;
+                    if round < 16 {
+                        file.write_all_at(&bytes, offset).unwrap();
+                    } else {
+                        file.read_exact_at(&mut bytes, offset).unwrap();
+                    }
+                }
+            });
+        }
+    });
+    becomes_small(&server);
+    drop(file);
+    lab.ok("stop x", &[]);
+    server.wait().expect("an end");
+}

@@ -1,0 +1,239 @@
+//! Every next step that is a command works in the state that printed it.
+
+use std::fs::OpenOptions;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+use crate::support::Lab;
+
+/// The command at the end of what was said: after `next: `, after the last `; ` or after `: `.
+fn command_in(said: &str) -> Option<String> {
+    let line = said.lines().rev().find(|line| line.contains("braid"))?;
+    let line = line.strip_prefix("braid: ").unwrap_or(line);
+    line.rfind("braid ").map(|at| line[at..].to_owned())
+}
+
+/// Runs the command that was printed. It must succeed.
+fn follow(lab: &Lab, said: &str) -> Output {
+    let command = command_in(said).unwrap_or_else(|| panic!("no command in: {said}"));
+    let words = command.strip_prefix("braid ").expect("begins with it").to_owned();
+    let output = lab.run(&words, &[]);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}led to\n{command}\n{stderr}");
+    output
+}
+
+/// What a command that is refused or explains says.
+fn said(lab: &Lab, words: &str, members: &[PathBuf]) -> String {
+    let output = lab.run(words, members);
+    let text = if output.stdout.is_empty() { output.stderr } else { output.stdout };
+    String::from_utf8(text).expect("text")
+}
+
+fn created(lab: &Lab, options: &str, count: usize) -> Vec<PathBuf> {
+    let members = lab.members("m", count, 16);
+    lab.ok(&format!("create x {options}"), &members);
+    members
+}
+
+fn wipe(member: &Path) {
+    let file = OpenOptions::new().write(true).open(member).unwrap();
+    file.write_all_at(&[0; 4096], 4096).unwrap();
+}
+
+/// A state of members and files: what is typed there, and whether what is printed then starts it.
+struct Case {
+    what: &'static str,
+    make: fn(&Lab) -> Vec<PathBuf>,
+}
+
+const CASES: &[Case] = &[
+    Case { what: "complete", make: |lab| created(lab, "-l 5 -n 3 --assume-clean", 3) },
+    Case {
+        what: "a superblock zeroed",
+        make: |lab| {
+            let members = created(lab, "-l 5 -n 3 --assume-clean", 3);
+            wipe(&members[1]);
+            members
+        },
+    },
+    Case {
+        what: "a member away",
+        make: |lab| {
+            let mut members = created(lab, "-l 5 -n 3 --assume-clean", 3);
+            members.remove(1);
+            members
+        },
+    },
+    Case {
+        what: "a member away and not clean",
+        make: |lab| {
+            let mut members = created(lab, "-l 6 -n 4", 4);
+            members.remove(1);
+            members
+        },
+    },
+    Case {
+        what: "a superblock zeroed, not clean",
+        make: |lab| {
+            let members = created(lab, "-l 6 -n 4", 4);
+            wipe(&members[2]);
+            members
+        },
+    },
+    Case {
+        what: "a member of another array, one away",
+        make: |lab| {
+            let mut members = created(lab, "-l 6 -n 4 --assume-clean", 4);
+            let other = lab.members("o", 2, 16);
+            lab.ok("create y -l 1 -n 2 --assume-clean", &other);
+            members.truncate(3);
+            members.push(other[0].clone());
+            members
+        },
+    },
+    Case {
+        what: "a stale member that is needed",
+        make: |lab| {
+            let members = created(lab, "-l 5 -n 3 --assume-clean", 3);
+            lab.ok("assemble x", &members);
+            lab.ok("fail x", &members[..1]);
+            lab.ok("stop x", &[]);
+            members[..2].to_vec()
+        },
+    },
+];
+
+#[test]
+fn what_assemble_and_cat_advise_works() {
+    for Case { what, make } in CASES {
+        for words in [
+            "assemble",
+            "assemble x",
+            "assemble --readonly",
+            "assemble --rename z",
+            "assemble --explain",
+            "assemble --explain x",
+            "assemble --explain --readonly",
+            "cat --length 4096",
+        ] {
+            let lab = Lab::new();
+            let members = make(&lab);
+            let output = lab.run(words, &members);
+            let started = output.status.success() && !words.contains("explain");
+            if started {
+                continue;
+            }
+            let text = said(&lab, words, &members);
+            let steps: Vec<&str> = text.lines().filter(|line| line.starts_with("next: ")).collect();
+            // One for each array that is explained.
+            let followed = match &steps[..] {
+                [] => vec![follow(&lab, &text)],
+                steps => steps.iter().map(|step| follow(&lab, step)).collect(),
+            };
+            let output = &followed[0];
+            if words.starts_with("cat") {
+                assert!(!output.stdout.is_empty(), "{what}: {text}");
+                continue;
+            }
+            let name = if words.contains("rename") { "z" } else { "x" };
+            // It runs, and did what was asked for: `--readonly` stays that.
+            let status = lab.run(&format!("status {name} --json"), &[]);
+            assert!(status.status.success(), "{what}: {words}: {text}");
+            let status = String::from_utf8(status.stdout).unwrap();
+            let read_only = status.contains("read-only");
+            assert_eq!(read_only, words.contains("readonly"), "{what}: {words}: {text}");
+        }
+    }
+}
+
+#[test]
+fn what_is_advised_for_a_running_array_works() {
+    let lab = Lab::new();
+    let members = created(&lab, "-l 1 -n 2 --assume-clean", 2);
+    let spare = lab.members("s", 2, 16);
+    lab.ok("assemble x", &members);
+    for (words, paths) in [
+        ("assemble --explain", &members[..]),
+        ("fail x", &spare[..1]),
+        ("remove x", &spare[..1]),
+        ("replace x", &spare[..1]),
+        ("re-add x", &spare[..1]),
+        ("status y", &[]),
+        ("detail y", &[]),
+        ("stop y", &[]),
+        ("check y", &[]),
+    ] {
+        let text = said(&lab, words, paths);
+        follow(&lab, &text);
+    }
+    // `re-add` of a stranger led to `add`.
+    assert!(lab.ok_text("detail x", &[]).contains(&spare[0].display().to_string()));
+
+    for words in ["assemble x", "assemble --rename z", "create z -l 1 -n 2 --force"] {
+        let lab = Lab::new();
+        let members = created(&lab, "-l 1 -n 2 --assume-clean", 2);
+        lab.ok("assemble x", &members);
+        let text = said(&lab, words, &members);
+        follow(&lab, &text);
+        lab.ok(words, &members);
+    }
+}
+
+#[test]
+fn what_create_prints_starts_the_array() {
+    let lab = Lab::new();
+    for (name, options) in [("a", "-l 5 -n 3"), ("it's", "-l 1 -n 3"), ("b", "-l 10 -n 4 missing")]
+    {
+        let members = lab.members(&format!("{name}-"), 3, 16);
+        let mut command = lab.braid();
+        command.args(["create", name]).args(options.split(' ')).args(&members);
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let text = String::from_utf8(output.stdout).unwrap();
+        let bin = Path::new(env!("CARGO_BIN_EXE_braid")).parent().unwrap();
+        let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
+        let mut shell = std::process::Command::new("sh");
+        shell.args(["-c", text.trim_end()]).env("PATH", path).env("BRAID_RUN_DIR", lab.path("run"));
+        assert!(shell.output().unwrap().status.success(), "{text}");
+        lab.ok(&format!("status {name}"), &[]);
+    }
+}
+
+#[test]
+fn what_is_advised_for_members_in_a_bad_state_works() {
+    let lab = Lab::new();
+    let members = created(&lab, "-l 1 -n 3 --assume-clean", 3);
+    lab.ok("assemble x", &members);
+    lab.ok("fail x", &members[2..]);
+    let text = said(&lab, "fail x", &members[2..]);
+    follow(&lab, &text);
+    let left = lab.ok_text("detail x", &[]);
+    assert!(!left.contains(&members[2].display().to_string()), "it is removed: {text}");
+
+    lab.ok("sync x --max 0", &[]);
+    lab.ok("add x", &members[2..]);
+    let text = said(&lab, "check x", &[]);
+    assert!(text.contains("recovery is running"), "{text}");
+    lab.ok("sync x --max none", &[]);
+    follow(&lab, &text);
+    let told = lab.ok_text("status x", &[]);
+    assert!(told.contains("[UUU]"), "it was watched to the end: {told}");
+}
+
+/// Both halves of a mirror went on alone, equally far: one can be looked at.
+#[test]
+fn what_is_advised_for_split_halves_works() {
+    let lab = Lab::new();
+    let members = created(&lab, "-l 1 -n 2 --assume-clean", 2);
+    for half in &members {
+        lab.ok("assemble x --run", std::slice::from_ref(half));
+        lab.ok("stop x", &[]);
+    }
+    let text = said(&lab, "assemble", &members);
+    assert!(text.contains("two halves of a split array"), "{text}");
+    follow(&lab, &text);
+    let status = lab.ok_text("status x --json", &[]);
+    assert!(status.contains("read-only"), "{status}");
+}

@@ -1,0 +1,141 @@
+//! Stores without room: what is written waits until there is some.
+
+use std::fs::File;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::support::export::{ask, connect, noise};
+use crate::support::nodes::{Node, detail, members};
+use crate::support::{Lab, skip, until};
+use serde_json::Value;
+
+/// File systems of memory, unmounted with this.
+struct Stores(Vec<PathBuf>);
+
+impl Stores {
+    /// Five of this size, if we may mount any.
+    fn mount(lab: &Lab, mib: u32) -> Option<Self> {
+        let mut stores = Self(Vec::new());
+        for number in 0..5 {
+            let store = lab.path(&format!("s{number}"));
+            std::fs::create_dir(&store).unwrap();
+            let size = format!("size={mib}M");
+            let mut mount = Command::new("mount");
+            mount.args(["-t", "tmpfs", "-o", &size, "braid-test"]).arg(&store);
+            if !mount.output().is_ok_and(|output| output.status.success()) {
+                return None;
+            }
+            stores.0.push(store);
+        }
+        Some(stores)
+    }
+
+    fn ballast(store: &Path) -> PathBuf {
+        store.join(".ballast")
+    }
+
+    /// Takes all the room there is.
+    fn fill(&self) {
+        for store in &self.0 {
+            let mut file = File::create(Self::ballast(store)).unwrap();
+            while file.write_all(&[0x11; 4096]).is_ok() {}
+        }
+    }
+
+    fn make_room(&self) {
+        self.0.iter().for_each(|store| std::fs::remove_file(Self::ballast(store)).unwrap());
+    }
+}
+
+impl Drop for Stores {
+    fn drop(&mut self) {
+        for store in &self.0 {
+            // The nodes may have files there that are still open.
+            let _ = Command::new("umount").arg("-l").arg(store).output();
+        }
+    }
+}
+
+fn waiting(lab: &Lab) -> Value {
+    detail(lab, "x")["waiting"].clone()
+}
+
+/// An array that is served by nodes whose stores have become full, and what was flushed before.
+fn full(lab: &Lab, stores: &Stores, options: &str) -> (Vec<Node>, Vec<u8>) {
+    let start = |store: &PathBuf| {
+        Node::start(lab, "127.0.0.1:0", &format!("--store {} --ring 64M", store.display()))
+    };
+    let nodes: Vec<Node> = stores.0.iter().map(start).collect();
+    let all = members(&nodes, "");
+    lab.ok(&format!("create x -l 6 -n 5 -c 64K --size 16M --journal-size 16M{all}"), &[]);
+    lab.ok(&format!("assemble x{all} --export nbd:unix:x.sock {options}"), &[]);
+    let size = detail(lab, "x")["size_bytes"].as_u64().unwrap();
+    let mut stream = connect(&lab.path("x.sock"), "x", usize::try_from(size).unwrap());
+    let flushed = noise(64 << 10);
+    ask(&mut stream, 1, 0, &flushed).expect("an answer");
+    ask(&mut stream, 3, 0, &[]).expect("an answer");
+    stores.fill();
+    (nodes, flushed)
+}
+
+/// Small writes where nothing was written so far.
+fn write_more(lab: &Lab) -> std::thread::JoinHandle<()> {
+    let size = detail(lab, "x")["size_bytes"].as_u64().unwrap();
+    let mut stream = connect(&lab.path("x.sock"), "x", usize::try_from(size).unwrap());
+    std::thread::spawn(move || {
+        for number in 0..24 {
+            ask(&mut stream, 1, (8 << 20) + number * (1 << 20), &[0x77; 4096]).expect("an answer");
+        }
+        ask(&mut stream, 3, 0, &[]).expect("an answer");
+    })
+}
+
+fn holds(lab: &Lab, flushed: &[u8]) {
+    let content = lab.ok("cat x", &[]);
+    assert!(content[..flushed.len()] == *flushed, "what was flushed is there");
+    for number in 0..24 {
+        let at = (8 << 20) + number * (1 << 20);
+        assert!(content[at..at + 4096] == [0x77; 4096], "write {number}");
+    }
+}
+
+#[test]
+fn writes_wait_until_there_is_room() {
+    let lab = Lab::new();
+    let Some(stores) = Stores::mount(&lab, 40) else {
+        return skip("writes_wait_until_there_is_room", "tmpfs cannot be mounted");
+    };
+    let (_nodes, flushed) = full(&lab, &stores, "--fail-timeout 600");
+    let writer = write_more(&lab);
+    until("a write that waits for room", || {
+        let waiting = waiting(&lab);
+        waiting["requests"].as_u64() > Some(0) && waiting["reason"].to_string().contains("room")
+    });
+    assert!(!writer.is_finished(), "it waits");
+    stores.make_room();
+    until("the end of the writes", || writer.is_finished());
+    writer.join().expect("no error");
+    until("an array that goes on", || waiting(&lab).is_null());
+    holds(&lab, &flushed);
+    lab.ok("stop x", &[]);
+}
+
+#[test]
+fn writes_that_have_waited_for_room_long_enough_fail() {
+    let lab = Lab::new();
+    let Some(stores) = Stores::mount(&lab, 40) else {
+        return skip("writes_that_have_waited_long_enough_fail", "tmpfs cannot be mounted");
+    };
+    let (_nodes, flushed) = full(&lab, &stores, "--fail-timeout 3");
+    let writer = write_more(&lab);
+    until("a write that waits", || waiting(&lab)["requests"].as_u64() > Some(0));
+    until("a write that fails", || writer.is_finished());
+    assert!(writer.join().is_err());
+    stores.make_room();
+    // With room, the same is written.
+    until("an array that goes on", || waiting(&lab).is_null());
+    write_more(&lab).join().expect("there is room");
+    holds(&lab, &flushed);
+    lab.ok("stop x", &[]);
+}

@@ -1,0 +1,159 @@
+//! Wrong usage: exit status 2, one line, no byte on any member changed.
+
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+
+use crate::support::{Lab, program};
+
+#[test]
+fn wrong_words_are_refused_in_one_line() {
+    let lab = Lab::new();
+    let members = lab.members("m", 3, 8);
+    let table = [
+        ("", "no command"),
+        ("frobnicate", "frobnicate"),
+        ("create", "required"),
+        ("create x --level 5", "required"),
+        ("create x --level 5 --raid-devices three", "three"),
+        ("create x --level 5 --raid-devices 3 --frob", "--frob"),
+        ("detail", "required"),
+        ("detail x --json --export", "cannot be used with"),
+        ("sync x --max fast", "none for no limit"),
+        ("sync x --min 2M --max 1M", "more than"),
+        ("sync x --min 1X", "not a size"),
+        ("sync x --pause --resume", "cannot be used with"),
+        ("cat", "required"),
+        ("completions nosuchshell", "nosuchshell"),
+        ("assemble", "which one"),
+        ("assemble x --export iscsi:y", "export"),
+        ("assemble x --export ublk", "not in this version"),
+        ("assemble x --export nbd:tcp:host", "port"),
+        ("assemble .hidden m0", "begin with '.'"),
+        ("assemble --rename x:y m0", "cannot contain ':'"),
+        ("assemble 123456789012345678901234567890123 m0", "33 bytes"),
+        ("create --level 1 -n 2 -- -x m0 m1", "begin with '-'"),
+        ("create x:y --level 1 -n 2 m0 m1", "cannot contain ':'"),
+        ("create 123456789012345678901234567890123 --level 1 -n 2 m0 m1", "33 bytes"),
+        ("layout --level 5 --raid-devices 1", "members"),
+        ("layout --level 7 --raid-devices 3", "level"),
+    ];
+    for (words, said) in table {
+        let line = lab.refused(2, words, &[], &members);
+        assert!(line.contains(said), "braid {words}: {line}");
+    }
+}
+
+#[test]
+fn options_of_create_out_of_range_are_refused() {
+    let lab = Lab::new();
+    let members = lab.members("m", 4, 8);
+    let table = [
+        ("--level 5 --raid-devices 3 --chunk 0", "chunk"),
+        ("--level 5 --raid-devices 3 --chunk 3K", "chunk"),
+        ("--level 5 --raid-devices 3 --chunk 8388607T", "chunk"),
+        ("--level 5 --raid-devices 3 --chunk 64KB", "not a size"),
+        ("--level 1 --raid-devices 3 --chunk 64K", "chunk"),
+        ("--level 5 --raid-devices 3 --size 1", "size"),
+        ("--level 5 --raid-devices 3 --size 1000", "--size 1000K"),
+        ("--level 5 --raid-devices 3 --size 40960", "--size 40960K"),
+        ("--level 5 --raid-devices 3 --size 1T", "size"),
+        ("--level 0 --raid-devices 3 --size 4M", "size"),
+        ("--level 5 --raid-devices 3 --layout n2", "layout"),
+        ("--level 6 --raid-devices 3", "members"),
+        ("--level 6 --raid-devices 3 --layout xor2d", "nodes"),
+        ("--level 10 --raid-devices 3 --layout n4", "layout n4"),
+        ("--level 5 --raid-devices 3 --bitmap external", "bitmap"),
+        ("--level 0 --raid-devices 3 --bitmap internal", "bitmap"),
+        ("--level 5 --raid-devices 3 --consistency-policy ppl", "not in this version"),
+        ("--level 5 --raid-devices 3 --consistency-policy journal", "not in this version"),
+        ("--level 5 --raid-devices 3 --consistency-policy bitmap --bitmap none", "contradict"),
+        ("--level 5 --raid-devices 4", "4 are needed; write 'missing'"),
+        ("--level 5 --raid-devices 2", "2 are needed; leave 1 out, or say --raid-devices 3"),
+        ("--level riad5 --raid-devices 3", "did you mean raid5?"),
+        ("--level 6 --raid-devices 3 --layout left-symetric", "did you mean left-symmetric?"),
+        ("--level 5 --raid-devices 3 --spare-devices 1", "spares"),
+        ("--level 5 --raid-devices 0", "members"),
+        ("--level 5 --raid-devices 4294967295", "members"),
+        ("--level linear --raid-devices 2 --spare-devices 1", "spares"),
+    ];
+    for (words, said) in table {
+        let words = format!("create x {words}");
+        let line = lab.refused(2, &words, &members[..3], &members);
+        assert!(line.contains(said), "braid {words}: {line}");
+    }
+    for name in [".x", "a:b", "0123456789012345678901234567890123"] {
+        let words = format!("create {name} --level 5 --raid-devices 3");
+        let line = lab.refused(2, &words, &members[..3], &members);
+        assert!(line.contains("name"), "{line}");
+    }
+}
+
+#[test]
+fn what_was_probably_meant_is_said() {
+    let lab = Lab::new();
+    let members = lab.members("m", 3, 8);
+    for (words, said) in [
+        ("staus", "did you mean status?"),
+        ("help staus", "did you mean status?"),
+        ("create x --levl 5", "did you mean --level?"),
+        ("layout -l 5 -n 3 --schedule chian", "did you mean chain?"),
+    ] {
+        let line = lab.refused(2, words, &[], &[]);
+        assert!(line.contains(said), "braid {words}: {line}");
+    }
+    let words = "create x -l 5 -n 4 mising";
+    let line = lab.refused(1, words, &members, &members);
+    assert!(line.contains("mising: no such file or device; did you mean missing?"), "{line}");
+}
+
+#[test]
+fn a_forgotten_name_is_noticed() {
+    let lab = Lab::new();
+    let members = lab.members("m", 4, 8);
+    for words in ["create m0 -l 5 -n 3", "create ./m0 -l 5 -n 4", "create node://h:1 -l 5 -n 3"] {
+        let line = lab.refused(2, words, &members[1..], &members);
+        assert!(line.contains("the name of the array is missing"), "{line}");
+    }
+}
+
+/// Comparisons are another program, which may be missing; `braid` has no part of it.
+#[test]
+fn measurements_need_the_program_that_makes_them() {
+    let lab = Lab::new();
+    let alone = lab.path("braid");
+    std::fs::copy(program(), &alone).unwrap();
+    let output = lab.braid_at(&alone).env("PATH", "").args(["bench", "levels"]).output().unwrap();
+    let line = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{line}");
+    assert!(line.starts_with("braid: bench braid-bench: it is not installed; install"), "{line}");
+
+    // Whatever stands there is given the words and the run directory.
+    let script = "#!/bin/sh\necho \"$BRAID_RUN_DIR $*\"\n";
+    let other = lab.path("braid-bench");
+    std::fs::write(&other, script).unwrap();
+    std::fs::set_permissions(&other, Permissions::from_mode(0o755)).unwrap();
+    let words = ["--run-dir", "here", "bench", "levels", "--quick", "--help"];
+    let output = lab.braid_at(&alone).args(words).output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(said.ends_with("/here levels --quick --help\n"), "{said}");
+}
+
+#[test]
+fn help_version_completions_and_man_pages_are_answers() {
+    let lab = Lab::new();
+    assert!(lab.ok_text("--help", &[]).contains("Exit status"));
+    assert!(lab.ok_text("--version", &[]).starts_with("braid "));
+    let help = lab.ok_text("create --help", &[]);
+    assert!(help.contains("--raid-devices"));
+    assert_eq!(lab.ok_text("help create", &[]), help);
+    assert!(lab.ok_text("help", &[]).contains("Exit status"));
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(lab.ok_text(&format!("completions {shell}"), &[]).contains("raid-devices"));
+    }
+    let dir = lab.path("man");
+    std::fs::create_dir(&dir).unwrap();
+    lab.ok("man", std::slice::from_ref(&dir));
+    let page = std::fs::read_to_string(dir.join("braid-create.1")).unwrap();
+    assert!(page.contains("assume\\-clean"));
+    assert!(dir.join("braid.1").exists());
+}
