@@ -6,7 +6,7 @@ SECONDS_EACH ?= 60
 ROUNDS ?= 100
 IMAGE ?=
 
-.PHONY: help demo test ci setup test-rxe sim mutants model survive fuzz
+.PHONY: help demo test ci release setup test-rxe sim mutants model survive fuzz
 .PHONY: bench bench-quick bench-full bench-parity bench-fabric bench-cluster
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -24,6 +24,9 @@ test-rxe: ## the fabric over RDMA, on soft RoCE in a guest
 	@scripts/rxe-test.sh
 
 ci: test ## what the continuous integration runs
+
+release: ## what is given away, in target/programs: braid and braid-bench, debug information beside them
+	@scripts/release.sh
 
 setup: ## install the Debian packages that are missing (as root; otherwise say which)
 	@scripts/setup.sh test bench
