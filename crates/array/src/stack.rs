@@ -298,10 +298,12 @@ fn sum_up(status: &mut Status) {
     let mismatch_sectors = worked().map(|array| array.mismatch_sectors).sum();
     let held_up = worked().find_map(|array| array.held_up.clone());
     let unreadable_sectors = worked().map(|array| array.unreadable_sectors).sum();
+    let trusted_sectors = worked().map(|array| array.trusted_sectors).sum();
     let uncompared_sectors = worked().map(|array| array.uncompared_sectors).sum();
     let unsynced_sectors = worked().map(|array| array.unsynced_sectors).sum();
     status.held_up = held_up;
     status.unreadable_sectors = unreadable_sectors;
+    status.trusted_sectors = trusted_sectors;
     status.uncompared_sectors = uncompared_sectors;
     status.unsynced_sectors = unsynced_sectors;
     status.sync = sync.unwrap_or_default();

@@ -255,6 +255,13 @@ impl Keeper {
         self.notify(ArrayEvent::Mismatch { array_sector, sectors, member, block });
     }
 
+    /// A repair made these readable from parity, and no resync has made that fit.
+    pub(crate) fn note_trusted(&mut self, trusted: Vec<Unread>) {
+        for Unread { array_sector, sectors, members } in trusted {
+            self.sync.trusted.add(array_sector, sectors, &members);
+        }
+    }
+
     /// A unit was compared and nothing differs any more: a resync has nothing left to do there.
     fn note_in_line(&mut self, unit: Unit, work: &Work, equal: bool) {
         let in_line = match work {
