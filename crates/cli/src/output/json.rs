@@ -3,9 +3,7 @@
 use braid_array::SECTOR_BYTES;
 use braid_array::events::SyncAction;
 use braid_array::format::superblock::devflag;
-use braid_array::status::{
-    ArrayState, MemberState, MemberStatus, Status, WitnessStatus,
-};
+use braid_array::status::{ArrayState, MemberState, MemberStatus, Status, WitnessStatus};
 use braid_host::control::wire::{ControlStatus, Mismatch};
 use serde::Serialize;
 
