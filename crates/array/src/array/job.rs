@@ -36,7 +36,7 @@ pub(crate) enum Kind {
     Rebuild { unit: Unit, targets: Vec<MemberId> },
     /// Rewrite a unit that a member holds and could not read, and read it again.
     Mend { unit: Unit, target: MemberId, fault: Fault },
-    /// Compare what a member was given of a unit with what the one that it replaces holds.
+    /// Compare what a member was given of a unit with what the others say.
     Verify { unit: Unit, target: MemberId },
     /// Compare a unit's redundancy with its data.
     Check { unit: Unit, fix: Fix },

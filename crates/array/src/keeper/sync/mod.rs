@@ -45,7 +45,7 @@ enum Phase {
     Running,
     /// All units are done; waits for the update that makes that durable.
     Finishing(u64),
-    /// What was copied is read back, from this place on.
+    /// What was written is read back, from this place on.
     Verifying(u64),
     /// Members rebuilt have taken their roles over; waits for the update that says so.
     TakingOver(u64),

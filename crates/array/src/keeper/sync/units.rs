@@ -46,7 +46,7 @@ pub enum Work {
     Rebuild(Vec<MemberId>),
     /// Copy what the member that is being copied holds of it.
     Copy,
-    /// Compare what this member was given of it with what the one that it replaces holds.
+    /// Compare what this member was given of it with what the others say.
     Verify(MemberId),
 }
 
