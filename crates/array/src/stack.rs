@@ -61,7 +61,8 @@ pub struct Stack {
 }
 
 impl Stack {
-    /// Puts `outer` on top of `inner`; member `i` of `outer` is `inner[i]`.
+    /// Puts `outer` on top of `inner`; member `i` of `outer` is `inner[i]`. Arrays beyond its members
+    /// can become such.
     ///
     /// # Errors
     /// When there are more than 63 inner arrays, the most a leaf id can tell apart.
@@ -73,8 +74,12 @@ impl Stack {
         let backlog = inner.iter().map(|_| VecDeque::new()).collect();
         let members = outer.status().members;
         let title = |id| members.iter().find(|member| member.member == id);
-        let titles = (0..inner.len() as u16)
-            .map(|number| title(MemberId(number)).map_or_else(String::new, |m| m.device.clone()))
+        let titles = (0..)
+            .zip(&inner)
+            .map(|(number, array)| match title(MemberId(number)) {
+                Some(member) => member.device.clone(),
+                None => array.status().superblock.title(),
+            })
             .collect();
         Ok(Self {
             outer,
