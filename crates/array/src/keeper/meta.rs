@@ -203,7 +203,7 @@ impl Keeper {
             .members
             .iter_live()
             .filter_map(|(id, member)| match member.state {
-                State::Rebuilding { offset, .. } => Some((id, self.told_as_rebuilt(offset))),
+                State::Rebuilding { offset, .. } => Some((id, offset)),
                 _ => None,
             })
             .collect();

@@ -27,19 +27,6 @@ impl Keeper {
         }
     }
 
-    /// How far superblocks may say that a member is rebuilt that is rebuilt so far. Whoever finds it
-    /// rebuilt to its end takes it for in sync: that is not said before it was read back.
-    pub(in crate::keeper) fn told_as_rebuilt(&self, offset: u64) -> u64 {
-        let end = self.space.member_sectors();
-        if self.rules.reads_back { offset.min(self.last_unit(end)) } else { offset }
-    }
-
-    /// The place of the last unit below this one.
-    fn last_unit(&self, end: u64) -> u64 {
-        let unit = self.space.unit_sectors();
-        end.saturating_sub(1) / unit * unit
-    }
-
     /// Asks for the next units of the sample, from this place on.
     pub(super) fn pump_verify(&mut self, mut next: u64) {
         while self.sync.interrupted.is_none()
@@ -68,7 +55,7 @@ impl Keeper {
     /// The place that follows this one in the sample.
     fn next_of_sample(&self, place: u64) -> u64 {
         let (unit, end) = (self.space.unit_sectors(), self.sync.end);
-        let last = self.last_unit(end);
+        let last = end.saturating_sub(1) / unit * unit;
         let step = (end / MOST).next_multiple_of(unit).max(unit * ONE_IN);
         if place < last { last.min(place + step) } else { end }
     }
