@@ -70,7 +70,10 @@ fn start_without_force(world: &mut World, missing: usize) -> Start {
     decide(candidates, Options { run: true, ..Options::default() }).start
 }
 
-const SHAPES: [(i32, u32, u32, u32); 3] = [(4, 0, 4, 32), (5, 2, 3, 16), (5, 0, 4, 32)];
+/// Level, layout, members and chunk.
+type Shape = (i32, u32, u32, u32);
+
+const SHAPES: [Shape; 3] = [(4, 0, 4, 32), (5, 2, 3, 16), (5, 0, 4, 32)];
 
 #[test]
 fn what_no_parity_vouches_for_is_lost_with_a_member_and_never_made_up() {
@@ -285,7 +288,7 @@ fn a_repair_tells_what_it_took_on_trust() {
     // Left-symmetric: of level 6, P of such a stripe is on disk 3, Q on disk 0. No resync has been
     // there when it is paused.
     let row = MEMBER_SECTORS / 4 * 3;
-    let cases: [((i32, u32, u32, u32), &[u16], u64); 6] = [
+    let cases: [(Shape, &[u16], u64); 6] = [
         ((4, 0, 4, 32), &[0], 8),
         ((5, 2, 3, 16), &[0], 8),
         ((5, 2, 3, 16), &[2], 0),

@@ -121,7 +121,7 @@ impl Layers {
         let left_out = move |device: &str, why: String| {
             let taken_back = self.beside().find(|layer| title(&layer.assembly) == device);
             let back = taken_back.map_or_else(String::new, |layer| {
-                let device = layer.assembly.newest.as_ref().map_or_else(String::new, short_name);
+                let device = layer.assembly.newest.as_deref().map_or_else(String::new, short_name);
                 let next = Invocation::Add { array: Some(name.clone()), device };
                 format!("; {} rebuilds it", next_step(&next.into()))
             });
@@ -218,7 +218,7 @@ fn title(assembly: &Assembly) -> String {
 }
 
 /// The same in commands.
-fn short_name(superblock: &Box<Superblock>) -> String {
+fn short_name(superblock: &Superblock) -> String {
     let name = superblock.name();
     name.split_once(':').map_or(name.as_str(), |(_, name)| name).to_owned()
 }
