@@ -61,8 +61,8 @@ pub struct Stack {
 }
 
 impl Stack {
-    /// Puts `outer` on top of `inner`; member `i` of `outer` is `inner[i]`. Arrays beyond its members
-    /// can become such.
+    /// Puts `outer` on top of `inner`; member `i` of `outer` is `inner[i]`. Arrays beyond its
+    /// members can become such.
     ///
     /// # Errors
     /// When there are more than 63 inner arrays, the most a leaf id can tell apart.

@@ -217,8 +217,8 @@ impl Array {
         mirror::rebuild(&copies, &places, rows, taken)
     }
 
-    /// Reads what a member was given of a unit, and compares it with what the others say, where they
-    /// can: not what is being rebuilt as well, and not sums that may not fit.
+    /// Reads what a member was given of a unit, and compares it with what the others say, where
+    /// they can: not what is being rebuilt as well, and not sums that may not fit.
     fn plan_verify(
         &self,
         unit: Unit,

@@ -85,8 +85,8 @@ impl Stack {
         Err(Refusal::new(reason, Next::by("fail that as a whole first", fail)))
     }
 
-    /// An inner array becomes a member of the outer one anew, also where it is to be taken back: what
-    /// it holds is not looked at, it is given everything.
+    /// An inner array becomes a member of the outer one anew, also where it is to be taken back:
+    /// what it holds is not looked at, it is given everything.
     fn join(&mut self, index: usize) -> NewMember {
         let array = &mut self.inner[index];
         array.set_dispensable(false);
