@@ -101,6 +101,11 @@ pub enum ArrayEvent {
         /// Of each member.
         sectors: u64,
     },
+    /// A repair rewrote what could not be read from parity that no resync had made fit.
+    ParityTrusted {
+        /// Of the array.
+        sectors: u64,
+    },
     /// Background work began.
     SyncStarted(SyncAction),
     /// Background work ended.
@@ -186,6 +191,7 @@ impl ArrayEvent {
             | Self::Remark { .. }
             | Self::StopAsked
             | Self::DataLost { .. }
+            | Self::ParityTrusted { .. }
             | Self::SyncStarted(_)
             | Self::SyncFinished { .. }) => other,
         }

@@ -61,7 +61,8 @@ pub struct Stack {
 }
 
 impl Stack {
-    /// Puts `outer` on top of `inner`; member `i` of `outer` is `inner[i]`.
+    /// Puts `outer` on top of `inner`; member `i` of `outer` is `inner[i]`. Arrays beyond its
+    /// members can become such.
     ///
     /// # Errors
     /// When there are more than 63 inner arrays, the most a leaf id can tell apart.
@@ -73,8 +74,12 @@ impl Stack {
         let backlog = inner.iter().map(|_| VecDeque::new()).collect();
         let members = outer.status().members;
         let title = |id| members.iter().find(|member| member.member == id);
-        let titles = (0..inner.len() as u16)
-            .map(|number| title(MemberId(number)).map_or_else(String::new, |m| m.device.clone()))
+        let titles = (0..)
+            .zip(&inner)
+            .map(|(number, array)| match title(MemberId(number)) {
+                Some(member) => member.device.clone(),
+                None => array.status().superblock.title(),
+            })
             .collect();
         Ok(Self {
             outer,
@@ -298,10 +303,12 @@ fn sum_up(status: &mut Status) {
     let mismatch_sectors = worked().map(|array| array.mismatch_sectors).sum();
     let held_up = worked().find_map(|array| array.held_up.clone());
     let unreadable_sectors = worked().map(|array| array.unreadable_sectors).sum();
+    let trusted_sectors = worked().map(|array| array.trusted_sectors).sum();
     let uncompared_sectors = worked().map(|array| array.uncompared_sectors).sum();
     let unsynced_sectors = worked().map(|array| array.unsynced_sectors).sum();
     status.held_up = held_up;
     status.unreadable_sectors = unreadable_sectors;
+    status.trusted_sectors = trusted_sectors;
     status.uncompared_sectors = uncompared_sectors;
     status.unsynced_sectors = unsynced_sectors;
     status.sync = sync.unwrap_or_default();

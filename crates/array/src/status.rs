@@ -100,7 +100,7 @@ impl SyncStatus {
     }
 }
 
-/// A place that background work could not read.
+/// A place that background work, or what went before it, could not read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Unreadable {
@@ -108,7 +108,7 @@ pub struct Unreadable {
     pub array_sector: u64,
     /// Sectors of the array.
     pub sectors: u64,
-    /// Members that could not read what they hold there.
+    /// Members that could not read what they held there.
     pub members: Vec<MemberId>,
 }
 
@@ -188,6 +188,11 @@ pub struct Status {
     pub unreadable_sectors: u64,
     /// The first of the places where they are.
     pub unreadable: Vec<Unreadable>,
+    /// Array sectors that could not be read, and that the last repair rewrote from parity which no
+    /// resync had made fit: right or wrong.
+    pub trusted_sectors: u64,
+    /// The first of the places where they are.
+    pub trusted: Vec<Unreadable>,
     /// Array sectors that the last check or repair had nothing to compare with, for want of
     /// members.
     pub uncompared_sectors: u64,
@@ -255,6 +260,8 @@ impl Status {
             mismatch_sectors: None,
             unreadable_sectors: 0,
             unreadable: Vec::new(),
+            trusted_sectors: 0,
+            trusted: Vec::new(),
             uncompared_sectors: 0,
             unsynced_sectors: 0,
             held_up: None,

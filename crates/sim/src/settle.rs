@@ -161,6 +161,14 @@ fn make_whole(world: &mut World<impl Subject>) -> Result<(), Failure> {
         return Ok(());
     }
     let status = world.exec.machine.status();
+    if status.degraded == 0 && status.superblock.level == 6 && status.unreadable_sectors > 0 {
+        // Two parities say different things of what cannot be read: a repair takes neither, and it
+        // stays so until it is written.
+        world.note_lost(true);
+        if world.lost_in_doubt {
+            return Ok(());
+        }
+    }
     Err(Failure(format!("still degraded by {} with blank members added", status.degraded)))
 }
 

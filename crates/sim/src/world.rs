@@ -450,7 +450,8 @@ impl<M: Subject> World<M> {
         self.lost_in_doubt && error == RequestError::Medium
     }
 
-    fn note_lost(&mut self, lost: bool) {
+    /// Something is gone or cannot be read: where no resync has ended, nobody may vouch for it.
+    pub fn note_lost(&mut self, lost: bool) {
         let doubtful = |part: &Part| part.scenario.has_parity() && !part.synced;
         self.lost_in_doubt |= lost && self.parts.all().any(doubtful);
     }

@@ -9,6 +9,7 @@
 use super::Array;
 use super::job::{Compared, Job, Kind};
 use crate::keeper::{BLOCK_SECTORS, Fix, Unit, Unread};
+use crate::plan::parity::StripeView;
 use crate::plan::parity_sync::{self, Target};
 use crate::plan::{Place, Plan, RoleView, Rows, Taken, Unrecoverable, mirror};
 use crate::{RequestError, SECTOR_BYTES};
@@ -20,8 +21,9 @@ enum Step {
     Write(Plan),
     /// There is nothing to compare it with.
     Alone,
-    /// This makes it readable again; then it is to be compared.
-    MendFirst(Plan),
+    /// This makes it readable again; then it is to be compared. What of it parity alone tells,
+    /// which may not fit.
+    MendFirst(Plan, Vec<Unread>),
 }
 
 /// Cannot be done as asked, but perhaps block by block.
@@ -42,11 +44,15 @@ impl Array {
         };
         let job = self.jobs.get_mut(index);
         job.checked.clear();
-        job.incomplete = matches!(step, Step::MendFirst(_));
+        job.incomplete = matches!(step, Step::MendFirst(..));
         job.alone = matches!(step, Step::Alone);
         let (plan, compared) = match step {
             Step::Compare(plan, compared) => (plan, Some(compared)),
-            Step::Write(plan) | Step::MendFirst(plan) => (plan, None),
+            Step::Write(plan) => (plan, None),
+            Step::MendFirst(plan, trusted) => {
+                job.trusted = trusted;
+                (plan, None)
+            }
             Step::Alone => (Plan::default(), None),
         };
         job.compared = compared;
@@ -71,25 +77,11 @@ impl Array {
         if too_high(unit, view.cells.iter()) {
             return Err(UNREAD);
         }
+        if fix == Fix::Resync {
+            return self.resync_stripe(&view, rows, taken);
+        }
         let unread = |Unrecoverable| UNREAD;
         let is_data = |strip: &usize| view.is_data(*strip);
-        if fix == Fix::Resync {
-            let held = |strip: &usize| {
-                !self.keeper.is_vouched_for() || view.cells[*strip].unreadable.is_some()
-            };
-            let untold: Vec<usize> = lost.iter().copied().filter(is_data).filter(held).collect();
-            return match untold[..] {
-                [] => parity_sync::resync_degraded(&view, rows, taken).map(Step::Write),
-                [strip] if lost.len() == 1 && view.sums_of(strip) > 1 => {
-                    parity_sync::vouch(&view, strip, rows, taken).map(|check| {
-                        let strips = check.strips;
-                        Step::Compare(check.plan, Compared::Vouched { strip, strips })
-                    })
-                }
-                _ => Err(Unrecoverable),
-            }
-            .map_err(unread);
-        }
         let unreadable = |strip: &usize| view.cells[*strip].unreadable.is_some();
         if let [strip] = lost[..]
             && !unreadable(&strip)
@@ -103,7 +95,14 @@ impl Array {
         if job.again || untold && fix == Fix::Nothing {
             return Err(UNREAD);
         }
-        // Who asks for it takes parity's word for what a member that is there cannot read.
+        if let [strip] = lost[..]
+            && untold
+            && view.sums_of(strip) > 1
+        {
+            return vouch(&view, strip, rows, taken);
+        }
+        // Who asks for it takes the word of the only parity that is left for what a member that is
+        // there cannot read.
         let sums_count = lost.iter().all(unreadable);
         let targets: Vec<Target> = lost
             .iter()
@@ -112,7 +111,34 @@ impl Array {
             .filter_map(|(strip, place)| Some(Target { strip, place: place? }))
             .collect();
         view.sums_count |= sums_count;
-        parity_sync::rebuild(&view, &targets, rows, taken).map(Step::MendFirst).map_err(unread)
+        let trusted = if untold { self.unread_of(job, unit) } else { Vec::new() };
+        let plan = parity_sync::rebuild(&view, &targets, rows, taken).map_err(unread)?;
+        Ok(Step::MendFirst(plan, trusted))
+    }
+
+    /// Of a unit of which something is lost.
+    fn resync_stripe(
+        &self,
+        view: &StripeView,
+        rows: Rows,
+        taken: &mut Taken,
+    ) -> Result<Step, RequestError> {
+        let lost = view.lost();
+        let held = |strip: &usize| {
+            !self.keeper.is_vouched_for() || view.cells[*strip].unreadable.is_some()
+        };
+        let data = lost.iter().copied().filter(|strip| view.is_data(*strip));
+        let untold: Vec<usize> = data.filter(held).collect();
+        match untold[..] {
+            [] => {
+                let plan = parity_sync::resync_degraded(view, rows, taken);
+                plan.map(Step::Write).map_err(|Unrecoverable| UNREAD)
+            }
+            [strip] if lost.len() == 1 && view.sums_of(strip) > 1 => {
+                vouch(view, strip, rows, taken)
+            }
+            _ => Err(UNREAD),
+        }
     }
 
     fn check_copies(
@@ -139,7 +165,8 @@ impl Array {
                 return Err(UNREAD);
             }
             let plan = mirror::rebuild(&copies, &unread, rows, taken);
-            return plan.map(Step::MendFirst).map_err(|Unrecoverable| UNREAD);
+            let plan = plan.map_err(|Unrecoverable| UNREAD)?;
+            return Ok(Step::MendFirst(plan, Vec::new()));
         }
         // Which of several copies is wrong can only be told of all pairs.
         let pairs = fix != Fix::Resync && u64::from(unit.sectors) <= BLOCK_SECTORS;
@@ -239,6 +266,17 @@ impl Array {
     fn strip_sector(&self, unit: Unit, index: u64) -> u64 {
         self.array_sector(unit) + index * u64::from(self.geometry.chunk_sectors())
     }
+}
+
+/// A strip that several sums are about: only where these agree it is known what it held.
+fn vouch(
+    view: &StripeView,
+    strip: usize,
+    rows: Rows,
+    taken: &mut Taken,
+) -> Result<Step, RequestError> {
+    let check = parity_sync::vouch(view, strip, rows, taken).map_err(|Unrecoverable| UNREAD)?;
+    Ok(Step::Compare(check.plan, Compared::Vouched { strip, strips: check.strips }))
 }
 
 /// Something in a unit cannot be read, and it may be as little as a block of it.

@@ -10,11 +10,11 @@
 use slab::Slab;
 
 use super::Array;
-use super::mending::Unread;
+use super::mending;
 use super::work::goes_on_in_blocks;
 use crate::action::Checked;
 use crate::events::Fault;
-use crate::keeper::{Fix, Unit};
+use crate::keeper::{Fix, Unit, Unread};
 use crate::plan::mirror::HeldCopy;
 use crate::plan::parity::{Segment, Source};
 use crate::plan::{Plan, RoleView, Taken};
@@ -36,7 +36,7 @@ pub(crate) enum Kind {
     Rebuild { unit: Unit, targets: Vec<MemberId> },
     /// Rewrite a unit that a member holds and could not read, and read it again.
     Mend { unit: Unit, target: MemberId, fault: Fault },
-    /// Compare what a member was given of a unit with what the one that it replaces holds.
+    /// Compare what a member was given of a unit with what the others say.
     Verify { unit: Unit, target: MemberId },
     /// Compare a unit's redundancy with its data.
     Check { unit: Unit, fix: Fix },
@@ -81,13 +81,15 @@ pub(crate) struct Job {
     pub(crate) checked: Vec<Checked>,
     /// Members not to read from, and those of them whose medium failed and wants rewriting.
     pub(crate) avoid: Vec<MemberId>,
-    pub(crate) unread: Vec<Unread>,
+    pub(crate) unread: Vec<mending::Unread>,
     pub(crate) read_failed: bool,
     pub(crate) write_failed: Option<RequestError>,
     /// Where in sync space background work has it in its books.
     pub(crate) place: u64,
     /// It does not compare the unit, but makes it readable to be compared.
     pub(crate) incomplete: bool,
+    /// What it makes readable from parity that may not fit.
+    pub(crate) trusted: Vec<Unread>,
     /// There is nothing to compare the unit with.
     pub(crate) alone: bool,
     /// The unit was made readable before.
@@ -114,6 +116,7 @@ impl Job {
             write_failed: None,
             place: 0,
             incomplete: false,
+            trusted: Vec::new(),
             alone: false,
             again: false,
             buffer_held: false,

@@ -60,6 +60,7 @@ const RULES: Rules = Rules {
     stop_patience_ms: 60_000,
     marks_ahead: 0,
     lane_takes_spares: false,
+    reads_back: true,
 };
 
 /// A running array.

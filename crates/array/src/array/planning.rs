@@ -65,7 +65,8 @@ impl Array {
             Kind::MirrorWrite { .. } | Kind::ZeroStripes { .. } => 0,
             Kind::Read { .. } if !self.has_parity() => 0,
             Kind::Rebuild { .. } | Kind::Mend { .. } if !self.has_parity() => 1,
-            Kind::Verify { .. } => 2,
+            Kind::Verify { .. } if !self.has_parity() => 2,
+            Kind::Verify { .. } => self.geometry.raid_disks() as usize + 1,
             Kind::Check { .. } if !self.has_parity() => self.geometry.copies() as usize,
             _ => self.geometry.raid_disks() as usize,
         }
@@ -216,8 +217,8 @@ impl Array {
         mirror::rebuild(&copies, &places, rows, taken)
     }
 
-    /// Reads what a member was given of a unit, and what the one that it replaces holds, where
-    /// that can be read.
+    /// Reads what a member was given of a unit, and compares it with what the others say, where
+    /// they can: not what is being rebuilt as well, and not sums that may not fit.
     fn plan_verify(
         &self,
         unit: Unit,
@@ -225,35 +226,72 @@ impl Array {
         avoid: &[MemberId],
         taken: &mut Taken,
     ) -> Result<Plan, RequestError> {
-        let (rows, sectors) = (Rows::new(0, unit.sectors), u64::from(unit.sectors));
-        let cells: Vec<RoleView> = if self.has_parity() {
-            self.stripe_view(unit, avoid).cells
-        } else {
-            self.copies(unit.start, sectors, avoid).collect()
-        };
-        let held = cells.iter().find_map(|cell| {
-            let mut writers = cell.writers.into_iter().flatten();
-            Some((cell, writers.find(|place| place.member == target)?))
-        });
-        let member = self.keeper.members.get(target);
-        let (Some((cell, place)), Some(member)) = (held, member) else {
-            return Err(RequestError::Failed);
-        };
         if avoid.contains(&target) {
             return Err(RequestError::Medium);
         }
-        let mut plan = Plan::default();
-        if member.bad_blocks.overlaps(place.sector, sectors) {
+        let rebuilt = self.keeper.members.iter().filter(|(_, member)| member.state.is_rebuilding());
+        let unproven: Vec<MemberId> =
+            avoid.iter().copied().chain(rebuilt.map(|(id, _)| id)).collect();
+        let (place, told) = if self.has_parity() {
+            self.told_by_stripe(unit, target, &unproven, taken)?
+        } else {
+            self.told_by_copies(unit, target, &unproven, taken)?
+        };
+        let member = self.keeper.members.get(target).ok_or(RequestError::Failed)?;
+        if member.bad_blocks.overlaps(place.sector, u64::from(unit.sectors)) {
+            return Ok(Plan::default());
+        }
+        let rows = Rows::new(0, unit.sectors);
+        let given = rows.of(taken.take());
+        let Some((mut plan, told)) = told else {
+            let mut plan = Plan::default();
+            plan.read_into(place, rows, given);
             return Ok(plan);
-        }
-        let given = taken.take();
-        plan.read(place, rows, given);
-        if let Some(source) = cell.reader.filter(|source| source.member != target) {
-            let held = taken.take();
-            plan.read(source, rows, held);
-            plan.computes.push_back(Compute::Compare { a: rows.of(given), b: rows.of(held) });
-        }
+        };
+        plan.read_into(place, rows, given);
+        plan.computes.push_back(Compute::Compare { a: given, b: told });
         Ok(plan)
+    }
+
+    /// Where a member holds its strip of a unit, and how the rest of the stripe tells what it is.
+    fn told_by_stripe(
+        &self,
+        unit: Unit,
+        target: MemberId,
+        unproven: &[MemberId],
+        taken: &mut Taken,
+    ) -> Result<(Place, Option<(Plan, Buf)>), RequestError> {
+        let view = self.stripe_view(unit, unproven);
+        let Target { strip, place } = self.target(&view, target).ok_or(RequestError::Failed)?;
+        let known = view.parity_valid || view.cells[strip].reader.is_some();
+        let rows = Rows::new(0, unit.sectors);
+        let told = known.then(|| parity_sync::fetch(&view, strip, rows, taken));
+        Ok((place, told.and_then(Result::ok)))
+    }
+
+    /// The same of a mirror, where other copies tell it.
+    fn told_by_copies(
+        &self,
+        unit: Unit,
+        target: MemberId,
+        unproven: &[MemberId],
+        taken: &mut Taken,
+    ) -> Result<(Place, Option<(Plan, Buf)>), RequestError> {
+        let (rows, sectors) = (Rows::new(0, unit.sectors), u64::from(unit.sectors));
+        let copies: Vec<RoleView> = self.copies(unit.start, sectors, unproven).collect();
+        let of_target = |copy: &RoleView| {
+            let mut writers = copy.writers.into_iter().flatten();
+            Some((*copy, writers.find(|place| place.member == target)?))
+        };
+        let (own, place) = copies.iter().find_map(of_target).ok_or(RequestError::Failed)?;
+        let in_step = self.keeper.in_step(unit.start, unit.end());
+        let other = copies.iter().filter(|_| in_step).find_map(|copy| copy.reader);
+        let told = own.reader.or(other).map(|source| {
+            let (mut plan, held) = (Plan::default(), rows.of(taken.take()));
+            plan.read_into(source, rows, held);
+            (plan, held)
+        });
+        Ok((place, told))
     }
 
     /// The strip of a stripe that a member holds.

@@ -27,7 +27,8 @@ impl Array {
             return;
         };
         if result.is_ok() && job.incomplete {
-            let Job { kind, place, .. } = job;
+            let Job { kind, place, trusted, .. } = job;
+            self.keeper.note_trusted(trusted);
             self.start_job(Job { place, again: true, ..Job::new(kind, false) });
             return;
         }

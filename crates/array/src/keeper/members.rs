@@ -40,6 +40,10 @@ impl State {
         !matches!(self, Self::Faulty { .. })
     }
 
+    pub(crate) const fn is_rebuilding(self) -> bool {
+        matches!(self, Self::Rebuilding { .. })
+    }
+
     pub(crate) const fn public(self) -> MemberState {
         match self {
             Self::InSync { .. } | Self::Leaving { .. } => MemberState::InSync,

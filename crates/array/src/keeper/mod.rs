@@ -101,6 +101,8 @@ pub struct Rules {
     pub marks_ahead: usize,
     /// The lane says when a spare gets a role, and which: it has to reach it first.
     pub lane_takes_spares: bool,
+    /// A sample of what members were given is read back before they take a role over.
+    pub reads_back: bool,
 }
 
 /// What a keeper has to know of its lane, when it is driven.

@@ -60,6 +60,8 @@ impl Keeper {
             mismatch_sectors: self.sync.checked_once.then_some(self.sync.mismatch_sectors),
             unreadable_sectors: self.sync.unread.sectors,
             unreadable: self.sync.unread.places(),
+            trusted_sectors: self.sync.trusted.sectors,
+            trusted: self.sync.trusted.places(),
             uncompared_sectors: self.sync.uncompared_sectors,
             unsynced_sectors,
             held_up: self.held_up(),

@@ -49,6 +49,27 @@ pub fn rebuild(
     Ok(plan)
 }
 
+/// Plans the bringing of a strip into memory: read where it can be, computed otherwise. It, and the
+/// plan.
+///
+/// # Errors
+/// As for [`rebuild`].
+pub fn fetch(
+    view: &StripeView,
+    strip: usize,
+    rows: Rows,
+    taken: &mut Taken,
+) -> Result<(Plan, Buf), Unrecoverable> {
+    let mut plan = Plan::default();
+    let mut slots = Slots::new(view, taken);
+    if view.cells[strip].reader.is_none() {
+        view.data_can_be_computed()?;
+        bring_back(view, &[strip], rows, &mut plan, &mut slots)?;
+    }
+    read_strip(view, strip, rows, &mut plan, &mut slots);
+    Ok((plan, rows.of(slots.get(strip))))
+}
+
 /// Computes strips that cannot be read in their slots.
 fn bring_back(
     view: &StripeView,

@@ -54,7 +54,7 @@ impl Stack {
                 let reason = "it has lost too many members of its own";
                 return self.outer.refuse(id, Refusal::new(reason, "add a member to it first"));
             }
-            **new = self.join(number, new.readd);
+            **new = self.join(number);
         }
         self.outer.handle(self.now, Event::Command { id, command });
     }
@@ -85,18 +85,18 @@ impl Stack {
         Err(Refusal::new(reason, Next::by("fail that as a whole first", fail)))
     }
 
-    /// An inner array becomes a member of the outer one anew.
-    fn join(&mut self, index: usize, readd: bool) -> NewMember {
+    /// An inner array becomes a member of the outer one anew, also where it is to be taken back:
+    /// what it holds is not looked at, it is given everything.
+    fn join(&mut self, index: usize) -> NewMember {
         let array = &mut self.inner[index];
         array.set_dispensable(false);
         NewMember {
             member: MemberId(index as u16),
             device: self.titles[index].clone(),
             device_sectors: array.array_sectors(),
-            // What it holds is not looked at: it is given everything.
             superblock: None,
             bad_blocks: Default::default(),
-            readd,
+            readd: false,
             device_uuid: array.status().superblock.set_uuid,
         }
     }
@@ -112,7 +112,7 @@ impl Stack {
         let (command, then) = if self.outer.has(member) {
             (Command::Remove(member), Some(Then::Rejoin(number)))
         } else {
-            (Command::Add(Box::new(self.join(index, false))), None)
+            (Command::Add(Box::new(self.join(index))), None)
         };
         if let Some(pending) = self.pending.iter_mut().find(|pending| pending.id == id) {
             pending.waiting = 1;

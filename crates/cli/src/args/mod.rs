@@ -36,7 +36,10 @@ const ADD_HELP: &str = "\
     status shows. Without it one gets it that it was a member of, or that lacks most. An array of \
     level 0 or linear gets one in the place of a member that was failed and removed, once the \
     array around it goes on without it; when it lacks none, it is rebuilt as a whole. MEMBER may \
-    be the name of such an array, to take one back that was removed: it is given everything.";
+    be the name of such an array, to take one back that was removed: it is given everything. What \
+    is rebuilt on a device is read back by sample, as by braid replace, before it is in sync: if \
+    that cannot be read or differs from what the other members say, the device fails, and the \
+    array stays degraded. This is not done in arrays over nodes.";
 
 const REPLACE_HELP: &str = "\
     Before MEMBER is made faulty, a sample of the copy is read back and compared with it: of \
@@ -80,7 +83,8 @@ pub(crate) enum Command {
     /// Attach a device as a spare, or a node in the place of a lost one; recovery starts when the
     /// array is degraded
     Add(AddArgs),
-    /// Take a member back into its old role, copying only what the bitmap marks
+    /// Take a member back into its old role, copying only what the bitmap marks (an array within
+    /// an array is given everything)
     ReAdd(MemberOfArgs),
     /// Copy a member to a spare while it still serves, then make it faulty
     Replace(ReplaceArgs),

@@ -90,8 +90,12 @@ fn outcome(array: &ControlStatus, kind: Kind) -> String {
     if alone > 0 {
         let _ = write!(ended, ", {alone} sectors have nothing left to be compared with");
     }
+    let trusted = if kind == Kind::Repair { array.array.trusted_sectors } else { 0 };
+    if trusted > 0 {
+        let _ = write!(ended, ", {trusted} sectors were taken from parity that may not fit");
+    }
     let mut text = match (array.array.mismatch_sectors, kind) {
-        (None | Some(0), _) if unread + alone > 0 => {
+        (None | Some(0), _) if unread + alone + trusted > 0 => {
             format!("{ended}, no mismatches in the rest\n")
         }
         (None | Some(0), _) => format!("{ended}, no mismatches\n"),

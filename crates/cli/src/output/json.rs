@@ -3,9 +3,7 @@
 use braid_array::SECTOR_BYTES;
 use braid_array::events::SyncAction;
 use braid_array::format::superblock::devflag;
-use braid_array::status::{
-    ArrayState, MemberState, MemberStatus, Status, Unreadable, WitnessStatus,
-};
+use braid_array::status::{ArrayState, MemberState, MemberStatus, Status, WitnessStatus};
 use braid_host::control::wire::{ControlStatus, Mismatch};
 use serde::Serialize;
 
@@ -54,6 +52,10 @@ pub(crate) struct ArrayJson {
     unreadable_bytes: u64,
     /// The first of the places where that is.
     unreadable_ranges: Vec<UnreadableJson>,
+    /// What could not be read, and the last repair rewrote from parity that may not fit.
+    trusted_bytes: u64,
+    /// The first of the places where that is.
+    trusted_ranges: Vec<UnreadableJson>,
     /// Bytes of each member that a resync could not bring in line.
     unsynced_bytes: u64,
     /// More members are away than the array can do without: what becomes of requests.
@@ -166,7 +168,8 @@ pub(crate) fn array(array: &ControlStatus) -> ArrayJson {
             nodes_with_encrypted_slices: how.nodes_with_sealed_slices,
         }),
         mismatch_ranges: array.mismatches.iter().map(|it| mismatch(&array.array, it)).collect(),
-        unreadable_ranges: unreadable(&array.array),
+        unreadable_ranges: places(&array.array, unread::places(&array.array)),
+        trusted_ranges: places(&array.array, unread::trusted(&array.array)),
         ..described(array.name.clone(), &array.array)
     }
 }
@@ -220,6 +223,8 @@ fn described(name: String, status: &Status) -> ArrayJson {
         uncompared_bytes: status.uncompared_sectors * SECTOR_BYTES,
         unreadable_bytes: status.unreadable_sectors * SECTOR_BYTES,
         unreadable_ranges: Vec::new(),
+        trusted_bytes: status.trusted_sectors * SECTOR_BYTES,
+        trusted_ranges: Vec::new(),
         unsynced_bytes: status.unsynced_sectors * SECTOR_BYTES,
         waiting: status.waiting.as_ref().map(|waiting| WaitingJson {
             requests: waiting.requests,
@@ -243,14 +248,14 @@ fn mismatch(status: &Status, found: &Mismatch) -> MismatchJson {
     }
 }
 
-fn unreadable(status: &Status) -> Vec<UnreadableJson> {
-    let json = |(place, within): (&Unreadable, Option<String>)| UnreadableJson {
+fn places(status: &Status, places: Vec<unread::Placed<'_>>) -> Vec<UnreadableJson> {
+    let json = |(place, within): unread::Placed<'_>| UnreadableJson {
         array_offset_bytes: place.array_sector * SECTOR_BYTES,
         bytes: place.sectors * SECTOR_BYTES,
         devices: unread::devices(status, place).into_iter().map(str::to_owned).collect(),
         within,
     };
-    unread::places(status).into_iter().map(json).collect()
+    places.into_iter().map(json).collect()
 }
 
 fn state_words(status: &Status) -> Vec<&'static str> {

@@ -1,18 +1,29 @@
-//! What background work could not read, for people.
+//! What background work could not read, or took parity's word for, for people.
 
 use std::fmt::Write as _;
 
 use braid_array::SECTOR_BYTES;
 use braid_array::status::{Status, Unreadable};
 
-/// The places of an array and of those within it, each with the array that its offset is of, where
-/// that is another one.
-pub(crate) fn places(status: &Status) -> Vec<(&Unreadable, Option<String>)> {
-    let own = status.unreadable.iter().map(|place| (place, None));
+/// A place, and the array that its offset is of, where that is another one.
+pub(crate) type Placed<'a> = (&'a Unreadable, Option<String>);
+
+/// What could not be read of an array and of those within it.
+pub(crate) fn places(status: &Status) -> Vec<Placed<'_>> {
+    places_of(status, |array| &array.unreadable)
+}
+
+/// What a repair rewrote from parity that may not fit.
+pub(crate) fn trusted(status: &Status) -> Vec<Placed<'_>> {
+    places_of(status, |array| &array.trusted)
+}
+
+fn places_of(status: &Status, of: impl Fn(&Status) -> &[Unreadable]) -> Vec<Placed<'_>> {
+    let own = of(status).iter().map(|place| (place, None));
     let within = status
         .children
         .iter()
-        .flat_map(|child| child.unreadable.iter().map(|place| (place, Some(child.short_name()))));
+        .flat_map(|child| of(child).iter().map(|place| (place, Some(child.short_name()))));
     own.chain(within).collect()
 }
 
@@ -22,19 +33,32 @@ pub(crate) fn devices<'a>(status: &'a Status, place: &Unreadable) -> Vec<&'a str
     members.map(|member| member.device.as_str()).collect()
 }
 
-/// One line for each of the first `most` places.
+/// One line for each of the first `most` places of each kind.
 pub(crate) fn lines(status: &Status, most: usize) -> String {
+    let unread = |devices: &str| match devices {
+        "" => "could not be read".to_owned(),
+        devices => format!("could not be read from {devices}"),
+    };
+    let rewritten = |devices: &str| {
+        let on = if devices.is_empty() { String::new() } else { format!(" on {devices}") };
+        format!("were rewritten{on} from parity that may not fit; compare them with a backup")
+    };
+    lines_of(status, &places(status), most, unread)
+        + &lines_of(status, &trusted(status), most, rewritten)
+}
+
+fn lines_of(
+    status: &Status,
+    places: &[Placed<'_>],
+    most: usize,
+    fate: impl Fn(&str) -> String,
+) -> String {
     let mut text = String::new();
-    let places = places(status);
     for (place, within) in places.iter().take(most) {
         let (sectors, offset) = (place.sectors, place.array_sector * SECTOR_BYTES);
         let within = within.as_ref().map_or_else(String::new, |name| format!(" of {name}"));
-        let devices = devices(status, place).join(", ");
-        let from = if devices.is_empty() { devices } else { format!(" from {devices}") };
-        let _ = writeln!(
-            text,
-            "  {sectors} sectors at array offset {offset}{within} could not be read{from}"
-        );
+        let fate = fate(&devices(status, place).join(", "));
+        let _ = writeln!(text, "  {sectors} sectors at array offset {offset}{within} {fate}");
     }
     if places.len() > most {
         let _ = writeln!(text, "  and in {} more places", places.len() - most);

@@ -188,3 +188,77 @@ fn a_new_member_goes_where_it_is_told_to() {
     assert!(right.contains("new0") && right.contains("m2"), "{text}");
     assert!(!left.contains("new0") && !left.contains("m2"), "{text}");
 }
+
+/// The array around it went on without it: it is whole, and lacks what was written meanwhile.
+#[test]
+fn an_array_within_that_was_not_there_is_taken_back() {
+    for command in ["add", "re-add"] {
+        let lab = Lab::new();
+        let (members, mut content) = striped(&lab);
+        lab.ok("stop top", &[]);
+        let on = lab.path("mnt");
+        let export = format!("--export fuse:{}", on.display());
+        lab.ok(&format!("assemble --run top {export}"), &members[2..4]);
+        let top = std::fs::File::options().write(true).open(on.join("top")).unwrap();
+        content[4096..12288].fill(0x77);
+        top.write_all_at(&content[4096..12288], 4096).unwrap();
+        top.sync_all().unwrap();
+        drop(top);
+        let line = lab.refused(1, &format!("{command} top left"), &[], &[]);
+        assert!(line.contains("top has no array left in it; stop it, and assemble it"), "{line}");
+        lab.ok("stop top", &[]);
+
+        let output = lab.run("assemble top", &members[..4]);
+        let warning = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success(), "{warning}");
+        assert!(warning.contains(":left (") && warning.contains("is left out: stale"), "{warning}");
+        assert!(warning.contains("; braid add top left rebuilds it\n"), "{warning}");
+        assert!(!healthy(&lab));
+        lab.ok(&format!("{command} top left"), &[]);
+        until("recovery", || healthy(&lab));
+        lab.ok("fail top right", &[]);
+        assert!(lab.ok("cat top", &[]) == content, "{command}");
+        lab.ok("remove top right", &[]);
+        lab.ok("add top right", &[]);
+        until("recovery", || healthy(&lab));
+        lab.ok("stop top", &[]);
+        lab.ok("assemble top", &members[..4]);
+        assert!(healthy(&lab));
+        assert!(lab.ok("cat top", &[]) == content, "{command}");
+    }
+}
+
+/// As docs/nested.md says: the arrays are served one by one, and the new one is given everything.
+#[test]
+fn an_array_within_that_lost_a_member_while_stopped_is_made_anew() {
+    let lab = Lab::new();
+    let (members, content) = striped(&lab);
+    lab.ok("stop top", &[]);
+    let line = lab.refused(1, "assemble top", &members[1..4], &members);
+    assert!(
+        line.ends_with(&format!(
+            "; find the missing members, or start without them: {}\n",
+            command("--run top ", &members[2..4])
+        )),
+        "{line}"
+    );
+    let left = [members[4].clone(), members[1].clone()];
+    lab.ok("create left -l 0 -n 2 --chunk 64K --force", &left);
+    let mut halves = Vec::new();
+    for (name, pair) in [("left", &left[..]), ("right", &members[2..4])] {
+        let on = lab.path(&format!("mnt-{name}"));
+        lab.ok(&format!("assemble {name} --export fuse:{}", on.display()), pair);
+        halves.push(on.join(name));
+    }
+    lab.ok("assemble --run top", &halves[1..]);
+    lab.ok("add top", &halves[..1]);
+    until("recovery", || healthy(&lab));
+    for name in ["top", "left", "right"] {
+        lab.ok(&format!("stop {name}"), &[]);
+    }
+    let whole = [&left[..], &members[2..4]].concat();
+    lab.ok("assemble top", &whole);
+    assert!(healthy(&lab));
+    lab.ok("fail top right", &[]);
+    assert!(lab.ok("cat top", &[]) == content);
+}

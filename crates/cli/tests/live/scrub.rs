@@ -118,3 +118,32 @@ fn a_resync_that_could_not_read_is_held_up_until_it_is_resumed() {
     lab.ok("stop home", &[]);
     assert_eq!(superblock(&members[0]).1.resync_offset, 64, "marked from there on");
 }
+
+/// Of what waits for a resync and cannot be read, parity alone tells something.
+#[test]
+fn a_repair_says_what_it_took_from_parity_that_may_not_fit() {
+    let lab = Lab::new();
+    let members = damaged(&lab, "5", 3, &[]);
+    note_bad(&members[..1], 64, 16);
+    for member in &members {
+        let (file, mut superblock) = superblock(member);
+        superblock.resync_offset = 0;
+        file.write_all_at(&superblock.encode(), 4096).unwrap();
+    }
+    lab.ok("assemble home", &members);
+    lab.ok("status home --watch", &[]);
+    let (code, text) = exit(&lab, "repair home --wait");
+    let device = members[0].display();
+    let place = format!(
+        "16 sectors at array offset 32768 were rewritten on {device} from parity that may not fit; \
+         compare them with a backup\n"
+    );
+    let ended = "home: repair complete, 16 sectors were taken from parity that may not fit, \
+                 no mismatches in the rest\n";
+    assert_eq!((code, text), (Some(0), format!("{ended}  {place}")));
+    assert!(lab.ok_text("status home", &[]).contains(&place));
+    let json: Value = serde_json::from_str(&lab.ok_text("status home --json", &[])).unwrap();
+    assert_eq!(json["trusted_bytes"], 8192);
+    assert_eq!(json["trusted_ranges"][0]["array_offset_bytes"], 32768);
+    assert_eq!(json["unsynced_bytes"], 0);
+}

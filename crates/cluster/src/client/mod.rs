@@ -107,6 +107,7 @@ const RULES: Rules = Rules {
     stop_patience_ms: 10_000,
     marks_ahead: 4,
     lane_takes_spares: true,
+    reads_back: false,
 };
 
 /// What the keeper has to know; a quarter of the positions is left to users whatever it does.

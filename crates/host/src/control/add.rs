@@ -40,6 +40,9 @@ impl Served {
                 "fail and remove it first, to add it anew",
             ));
         }
+        if within.is_none() && !status.children.is_empty() && !path.exists() {
+            return Err(self.no_array_within(path));
+        }
         if path.starts_with("node:") {
             return Err(Refusal::new(
                 format!("is on a node, and {} is an array of this machine's devices", self.name),
@@ -84,6 +87,15 @@ impl Served {
             ..new_member(array, device.path.display().to_string(), readd)?
         };
         self.command_with(Command::Add(Box::new(new)), Some(device))
+    }
+
+    /// Neither a device nor an array that is in this array of arrays.
+    fn no_array_within(&self, path: &Path) -> Refusal {
+        let called = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
+        let reason = format!("no device, and {} has no array {called} in it", self.name);
+        let stop = Invocation::Stop { array: Some(self.name.clone()), force: false };
+        let advice = format!("stop it, and assemble it with the members of {called} as well");
+        Refusal::new(reason, Next::by(advice, stop))
     }
 
     /// The array that a new device goes to. Of an array of arrays that is the one asked for; or the

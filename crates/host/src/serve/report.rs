@@ -87,6 +87,7 @@ fn about(event: &ArrayEvent) -> Option<About> {
         ArrayEvent::ArrayFailed => about(Level::ERROR, "array failed", None, none),
         ArrayEvent::Waits { .. } => about(Level::WARN, "array waits", None, none),
         ArrayEvent::DataLost { .. } => about(Level::ERROR, "data lost", None, none),
+        ArrayEvent::ParityTrusted { .. } => about(Level::WARN, "parity trusted", None, none),
         ArrayEvent::MemberFull { member, fault } => {
             about(Level::ERROR, "member full", Some(member), fault)
         }
@@ -155,6 +156,11 @@ fn line(event: &ArrayEvent, status: Option<&Status>) -> Option<String> {
             format!("{} is not replaced: {why}", member(id))
         }
         ArrayEvent::DataLost { sectors } => data_lost(sectors),
+        ArrayEvent::ParityTrusted { sectors } => format!(
+            "repair took parity's word for {sectors} sectors that could not be read and waited for \
+             a resync: what they hold may be wrong; braid status says where they are, compare them \
+             with a backup"
+        ),
         ArrayEvent::MemberRefused { member: id, ref why } => {
             format!("{} is not taken back: {why}", member(id))
         }
@@ -258,6 +264,8 @@ mod tests {
         let interrupted = SyncEnd::Interrupted { reason: "a member failed".into() };
         let interrupted = finished(SyncAction::Recovery, 0, interrupted);
         assert_eq!(interrupted, "recovery interrupted: a member failed");
+        let trusted = line(ArrayEvent::ParityTrusted { sectors: 8 }).unwrap();
+        assert!(trusted.starts_with("repair took parity's word for 8 sectors"), "{trusted}");
         let (member, block) = (None, None);
         let mismatch = ArrayEvent::Mismatch { array_sector: 0, sectors: 8, member, block };
         assert_eq!(line(mismatch), None);

@@ -7,6 +7,7 @@ use super::world::Fate;
 use super::*;
 use crate::action::{Command, IoError};
 use crate::assemble::{Options, Start, decide};
+use crate::events::{SyncAction, SyncEnd};
 
 /// How much is read at once: parts of a strip, a unit at most.
 const PART: u64 = 8;
@@ -69,7 +70,10 @@ fn start_without_force(world: &mut World, missing: usize) -> Start {
     decide(candidates, Options { run: true, ..Options::default() }).start
 }
 
-const SHAPES: [(i32, u32, u32, u32); 3] = [(4, 0, 4, 32), (5, 2, 3, 16), (5, 0, 4, 32)];
+/// Level, layout, members and chunk.
+type Shape = (i32, u32, u32, u32);
+
+const SHAPES: [Shape; 3] = [(4, 0, 4, 32), (5, 2, 3, 16), (5, 0, 4, 32)];
 
 #[test]
 fn what_no_parity_vouches_for_is_lost_with_a_member_and_never_made_up() {
@@ -229,4 +233,119 @@ fn without_a_log_to_note_it_in_the_resync_stays_pending() {
     world.disks.iter_mut().flatten().for_each(Disk::flush);
     world.cut_power_and_restart();
     assert!(parts(&mut world).iter().all(Option::is_some));
+}
+
+/// With two parities of which one says something else; half of the array is as it was written.
+fn torn_raid6(change: impl Fn(&mut Config)) -> World {
+    let mut full = World::new(6, 2, 4, 16);
+    fill(&mut full);
+    full.command(Command::Stop);
+    let tear = |world: &mut World| {
+        world.take_disks_of(full);
+        let torn = world.disks[2].as_mut().unwrap();
+        torn.write(DATA_OFFSET, &noise(77, (MEMBER_SECTORS / 2 * SECTOR_BYTES) as usize), true);
+    };
+    waiting((6, 2, 4, 16), change, tear)
+}
+
+/// Nor does a repair make it up, or a disk in its place, wherever it is noted that it is lost.
+#[test]
+fn a_repair_of_raid6_without_a_member_takes_no_parity_for_data() {
+    for with_log in [true, false] {
+        for missing in [0, 1, 3] {
+            let what = format!("disk {missing}, log {with_log}");
+            let mut world = torn_raid6(|config| {
+                let members = config.members.iter_mut().map(|member| &mut member.superblock);
+                for superblock in members.chain([&mut config.superblock]).filter(|_| !with_log) {
+                    superblock.bblog_size_sectors = 0;
+                }
+            });
+            let before = parts(&mut world);
+            world.begin_command(Command::ForceFail(MemberId(missing)));
+            world.begin_command(Command::Pause(false));
+            world.run();
+            let now = lost(&before, &parts(&mut world), &what);
+            assert!(now > 0, "{what}: nothing is torn");
+            world.command(Command::Scrub { repair: true });
+            assert_eq!(lost(&before, &parts(&mut world), &what), now, "{what}: repaired");
+            let status = world.array.status();
+            assert_eq!((status.mismatch_sectors, status.trusted_sectors), (Some(0), 0), "{what}");
+            assert!(status.unreadable_sectors > 0, "{what}");
+            world.command(Command::Remove(MemberId(missing)));
+            world.add_disk();
+            world.run();
+            world.command(Command::Scrub { repair: true });
+            let rebuilt = lost(&before, &parts(&mut world), &what);
+            assert!(rebuilt >= now, "{what}: {rebuilt} of {now} parts");
+        }
+    }
+}
+
+/// Asked to, a repair takes the word of the only parity there is, and says of how much. Of two that
+/// say different things it takes none.
+#[test]
+fn a_repair_tells_what_it_took_on_trust() {
+    // Left-symmetric: of level 6, P of such a stripe is on disk 3, Q on disk 0. No resync has been
+    // there when it is paused.
+    let row = MEMBER_SECTORS / 4 * 3;
+    let cases: [(Shape, &[u16], u64); 6] = [
+        ((4, 0, 4, 32), &[0], 8),
+        ((5, 2, 3, 16), &[0], 8),
+        ((5, 2, 3, 16), &[2], 0),
+        ((6, 2, 4, 16), &[1], 0),
+        ((6, 2, 4, 16), &[1, 3], 8),
+        ((6, 2, 4, 16), &[1, 2], 16),
+    ];
+    for (shape, broken, trusted) in cases {
+        let what = format!("{shape:?}, {broken:?} broken");
+        let mut world = scattered(shape, |_| {});
+        let before = parts(&mut world);
+        world.bad.extend(broken.iter().map(|disk| (MemberId(*disk), DATA_OFFSET + row + 3)));
+        world.begin_command(Command::Pause(false));
+        world.run();
+        world.command(Command::Scrub { repair: true });
+        let parity_alone = shape.0 == 5 && broken == [2];
+        let known = trusted > 0 || parity_alone;
+        assert_eq!(world.bad.is_empty(), known, "{what}");
+        let end = world.ended(SyncAction::Repair).unwrap();
+        assert_eq!(end == SyncEnd::Complete, known, "{what}: {end:?}");
+        let told = world.events.iter().any(
+            |event| matches!(event, ArrayEvent::ParityTrusted { sectors } if *sectors == trusted),
+        );
+        assert_eq!(told, trusted > 0, "{what}: {:?}", world.events);
+        let status = world.array.status();
+        assert_eq!(status.trusted_sectors, trusted, "{what}");
+        let listed: u64 = status.trusted.iter().map(|place| place.sectors).sum();
+        assert_eq!(listed, trusted, "{what}: {:?}", status.trusted);
+        let members = |place: &crate::status::Unreadable| place.members.len() == broken.len();
+        assert!(status.trusted.iter().all(members), "{what}: {:?}", status.trusted);
+        let now = parts(&mut world);
+        let changed = (0..now.len()).filter(|part| now[*part] != before[*part]).count() as u64;
+        assert_eq!(changed * PART, if known { trusted } else { 8 }, "{what}: what was told");
+        assert_eq!(now.contains(&None), !known, "{what}");
+        // A check afterwards takes nothing, and does not hide it; the next repair has none.
+        world.check();
+        assert_eq!(world.array.status().trusted_sectors, trusted, "{what}: after a check");
+        world.command(Command::Scrub { repair: true });
+        assert_eq!(world.array.status().trusted_sectors, 0, "{what}: the next repair");
+    }
+}
+
+/// What two parities agree on is not taken on trust.
+#[test]
+fn a_repair_restores_what_two_parities_agree_on() {
+    let mut world = torn_raid6(|_| {});
+    let before = parts(&mut world);
+    // Behind what is torn; the resync does not come that far before.
+    world.begin_command(Command::Pause(false));
+    let row = MEMBER_SECTORS / 2;
+    world.bad.push((MemberId(1), DATA_OFFSET + row + 3));
+    world.bad.push((MemberId(2), DATA_OFFSET + row + 3));
+    world.run();
+    assert_eq!(world.array.status().unsynced_sectors, 8);
+    world.bad.retain(|(member, _)| *member == MemberId(1));
+    world.command(Command::Scrub { repair: true });
+    let status = world.array.status();
+    assert_eq!((status.trusted_sectors, status.unsynced_sectors), (0, 0));
+    assert!(world.bad.is_empty() && parts(&mut world) == before);
 }

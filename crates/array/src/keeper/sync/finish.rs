@@ -84,6 +84,9 @@ impl Keeper {
             self.all_resynced();
             self.wish_superblock(true);
         }
+        if action == SyncAction::Repair && self.sync.trusted.sectors > 0 {
+            self.notify(ArrayEvent::ParityTrusted { sectors: self.sync.trusted.sectors });
+        }
         if complete {
             if self.sync.copies {
                 self.passes_are_over();

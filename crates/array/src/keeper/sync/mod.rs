@@ -45,7 +45,7 @@ enum Phase {
     Running,
     /// All units are done; waits for the update that makes that durable.
     Finishing(u64),
-    /// What was copied is read back, from this place on.
+    /// What was written is read back, from this place on.
     Verifying(u64),
     /// Members rebuilt have taken their roles over; waits for the update that says so.
     TakingOver(u64),
@@ -92,6 +92,8 @@ pub(crate) struct Sync {
     /// Of the array, which the latest check or repair had nothing to compare with.
     pub(crate) uncompared_sectors: u64,
     pub(crate) checked_once: bool,
+    /// What the latest repair took from parity where that may not fit.
+    pub(crate) trusted: Places,
     pace: Pace,
     checkpoint_at: Instant,
 }
@@ -122,6 +124,7 @@ impl Default for Sync {
             mismatch_sectors: 0,
             uncompared_sectors: 0,
             checked_once: false,
+            trusted: Places::default(),
             pace: Pace::default(),
             checkpoint_at: Instant::default(),
         }
@@ -285,6 +288,9 @@ impl Keeper {
             self.sync.mismatch_sectors = 0;
             self.sync.uncompared_sectors = 0;
             self.sync.checked_once = true;
+            if action == SyncAction::Repair {
+                self.sync.trusted = Places::default();
+            }
             self.begin_sync(action, 0, self.space.sync_sectors());
         }
     }

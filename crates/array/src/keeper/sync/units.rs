@@ -46,7 +46,7 @@ pub enum Work {
     Rebuild(Vec<MemberId>),
     /// Copy what the member that is being copied holds of it.
     Copy,
-    /// Compare what this member was given of it with what the one that it replaces holds.
+    /// Compare what this member was given of it with what the others say.
     Verify(MemberId),
 }
 
@@ -253,6 +253,13 @@ impl Keeper {
     ) {
         self.sync.mismatch_sectors += u64::from(sectors);
         self.notify(ArrayEvent::Mismatch { array_sector, sectors, member, block });
+    }
+
+    /// A repair made these readable from parity, and no resync has made that fit.
+    pub(crate) fn note_trusted(&mut self, trusted: Vec<Unread>) {
+        for Unread { array_sector, sectors, members } in trusted {
+            self.sync.trusted.add(array_sector, sectors, &members);
+        }
     }
 
     /// A unit was compared and nothing differs any more: a resync has nothing left to do there.

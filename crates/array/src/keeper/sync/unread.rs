@@ -1,4 +1,4 @@
-//! What background work could not read.
+//! Places of the array: what background work could not read, what it took on trust.
 
 use crate::MemberId;
 use crate::status::Unreadable;
@@ -15,7 +15,7 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    /// Counts sectors of the array that these members were to hold and could not read.
+    /// Counts sectors of the array that these members hold, or were to hold, and could not read.
     pub(super) fn add(&mut self, array_sector: u64, sectors: u64, members: &[MemberId]) {
         self.sectors += sectors;
         let adjoins = |place: &&mut Unreadable| {

@@ -1,23 +1,25 @@
-//! A member that is replaced goes for good, so what was copied is read back before: a sample of
-//! units is compared with what the old one holds. A new one that cannot read them, or holds
-//! something else, fails, and the old one stays.
+//! What a member was given is read back before it takes a role over: of what was rebuilt on it, a
+//! sample of units is compared with what the others say. One that cannot read them, or holds
+//! something else, fails; a member that it was to replace stays.
 
 use super::{Done, Phase, Unit, Work};
 use crate::MemberId;
 use crate::events::{Fault, SyncAction};
 use crate::keeper::Keeper;
+use crate::keeper::intent::Intent;
 use crate::keeper::members::State;
 
-/// One unit in so many is read back, and the last one: two hundredths of what was copied.
+/// One unit in so many is read back, and the last one: two hundredths of what was written.
 const ONE_IN: u64 = 64;
 /// No more than about so many, each of which may be a seek.
 const MOST: u64 = 1024;
 
 impl Keeper {
-    /// What was done is durable: what members are to take over from others is read back first.
+    /// What was done is durable: what members are to take over with is read back first.
     pub(super) fn begin_to_verify(&mut self) {
-        let copied = self.sync.action == SyncAction::Recovery && !self.replacements().is_empty();
-        if copied && self.sync.interrupted.is_none() && !self.failed {
+        let rebuilt = self.sync.action == SyncAction::Recovery && !self.rebuilt().is_empty();
+        let complete = self.sync.interrupted.is_none() && !self.failed;
+        if rebuilt && complete && self.rules.reads_back {
             self.sync.phase = Phase::Verifying(0);
             self.pump_verify(0);
         } else {
@@ -32,9 +34,12 @@ impl Keeper {
             && next < self.sync.end
             && self.sync.units.len() < self.rules.units_at_once
         {
-            for (id, role) in self.replacements() {
-                let (unit, _) = self.unit_of_role(role, next);
-                if unit.sectors > 0 {
+            for (id, role, marked_below) in self.rebuilt() {
+                let (unit, sectors) = self.unit_of_role(role, next);
+                let dirty = |intent: &Intent| intent.dirty(unit.start, unit.end());
+                // What a returning member had all along was not given to it.
+                let given = next + sectors > marked_below || self.intent.as_ref().is_none_or(dirty);
+                if unit.sectors > 0 && given {
                     self.ask_for(next, unit, Work::Verify(id));
                 }
             }
@@ -55,29 +60,33 @@ impl Keeper {
         if place < last { last.min(place + step) } else { end }
     }
 
-    /// Members that have all of a role that another one holds.
-    fn replacements(&self) -> Vec<(MemberId, u16)> {
+    /// Members that have all of the role that they are to take over: that, and below which row they
+    /// were given only what the bitmap marks.
+    fn rebuilt(&self) -> Vec<(MemberId, u16, u64)> {
         let end = self.space.member_sectors();
-        let copied = self.members.iter().filter(|(id, _)| self.sync.targets.contains(id));
-        copied
+        let targets = self.members.iter().filter(|(id, _)| self.sync.targets.contains(id));
+        targets
             .filter_map(|(id, member)| match member.state {
-                State::Rebuilding { role, offset, replacement: true, .. } if offset >= end => {
-                    Some((id, role))
+                State::Rebuilding { role, offset, marked_below, .. } if offset >= end => {
+                    Some((id, role, marked_below))
                 }
                 _ => None,
             })
             .collect()
     }
 
-    /// A unit of what was copied to a member was read back, or could not be.
+    /// A unit of what a member was given was read back, or could not be.
     pub(super) fn verified(&mut self, id: MemberId, unit: Unit, done: &Done) {
-        let reason = match done {
-            Done::Well { equal: false } => "does not hold what was copied to it",
-            Done::Unread(_) => "what was copied to it cannot be read back",
-            // It, or the array, has failed meanwhile.
-            Done::Well { equal: true } | Done::Alone | Done::Full | Done::Failed => return,
-        };
         let Some(member) = self.members.get(id) else { return };
+        let copied = matches!(member.state, State::Rebuilding { replacement: true, .. });
+        let reason = match (done, copied) {
+            (Done::Well { equal: false }, true) => "does not hold what was copied to it",
+            (Done::Well { equal: false }, false) => "does not hold what was rebuilt on it",
+            (Done::Unread(_), true) => "what was copied to it cannot be read back",
+            (Done::Unread(_), false) => "what was rebuilt on it cannot be read back",
+            // It, or the array, has failed meanwhile.
+            (Done::Well { equal: true } | Done::Alone | Done::Full | Done::Failed, _) => return,
+        };
         let row = member.state.role().and_then(|role| self.space.row_of(role, unit.start));
         let sector = row.map(|row| member.absolute(row));
         self.fail_member(id, reason, Fault { sector, errno: None });

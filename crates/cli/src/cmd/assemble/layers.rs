@@ -3,7 +3,7 @@
 
 use braid_array::SECTOR_BYTES;
 use braid_array::assemble::{Assembly, Candidate, Config, MemberConfig, Options, Start, Verdict};
-use braid_array::format::SuperblockError;
+use braid_array::format::{Superblock, SuperblockError};
 use braid_array::refusal::{Invocation, Next};
 use braid_host::member::{self, MemberFile};
 use braid_host::reader::Reader;
@@ -12,6 +12,7 @@ use braid_host::serve::Assembled;
 use super::{Called, judge};
 use crate::cmd::found::{self, Found};
 use crate::failure::Failure;
+use crate::invocation::next_step;
 
 /// Devices and what they make.
 pub(super) struct Layer {
@@ -114,12 +115,22 @@ impl Layers {
         Next::by(advice, Invocation::Examine { devices })
     }
 
-    /// The devices that are left out, and why.
-    pub(super) fn left_out(&self) -> impl Iterator<Item = String> + '_ {
-        let left_out = |device: &str, why: String| format!("{device} is left out: {why}");
+    /// The devices that are left out of the array of this name, and why.
+    pub(super) fn left_out(&self, name: &str) -> impl Iterator<Item = String> + '_ {
+        let name = name.to_owned();
+        let left_out = move |device: &str, why: String| {
+            let taken_back = self.beside().find(|layer| title(&layer.assembly) == device);
+            let back = taken_back.map_or_else(String::new, |layer| {
+                let device = layer.assembly.newest.as_deref().map_or_else(String::new, short_name);
+                let next = Invocation::Add { array: Some(name.clone()), device };
+                format!("; {} rebuilds it", next_step(&next.into()))
+            });
+            format!("{device} is left out: {why}{back}")
+        };
+        let why_not = left_out.clone();
         let unused = self.inner.iter().filter_map(move |layer| match &layer.assembly.start {
             Start::Refused { reason, .. } => {
-                Some(left_out(&title(&layer.assembly), format!("cannot be started: {reason}")))
+                Some(why_not(&title(&layer.assembly), format!("cannot be started: {reason}")))
             }
             Start::Ready { .. } => None,
         });
@@ -129,6 +140,20 @@ impl Layers {
             .filter(|(_, verdict)| !verdict.attached())
             .map(move |(device, verdict)| left_out(device, verdict.to_string()));
         unused.chain(out)
+    }
+
+    /// The arrays that were members of the one that is served, which went on without them. They
+    /// are whole, and can be taken back.
+    fn beside(&self) -> impl Iterator<Item = &Layer> {
+        let stale = |layer: &&Layer| {
+            let name = title(&layer.assembly);
+            let mut verdicts = self.top.verdicts.iter();
+            let known = verdicts.any(|(device, verdict)| {
+                *device == name && matches!(verdict, Verdict::Stale { .. })
+            });
+            known && matches!(layer.assembly.start, Start::Ready { .. })
+        };
+        self.inner.iter().filter(stale)
     }
 
     /// The devices that are in.
@@ -146,6 +171,7 @@ impl Layers {
 
     /// What is to be served.
     pub(super) fn assembled(self, object: &str) -> Result<Assembled, Failure> {
+        let beside: Vec<String> = self.beside().map(|layer| title(&layer.assembly)).collect();
         let config = ready(object, self.top)?;
         if self.inner.is_empty() {
             let (config, members) = with_members(config, self.devices);
@@ -154,12 +180,13 @@ impl Layers {
         let mut arrays = Vec::new();
         for layer in self.inner {
             let name = title(&layer.assembly);
-            if config.members.iter().any(|member| member.device == name) {
+            let is_in = config.members.iter().any(|member| member.device == name);
+            if is_in || beside.contains(&name) {
                 arrays.push((name, with_members(ready(object, layer.assembly)?, layer.found)));
             }
         }
         let inner = found::in_order(&config, &mut arrays, |(name, _)| name.clone());
-        let inner: Vec<_> = inner.into_iter().map(|(_, array)| array).collect();
+        let inner: Vec<_> = inner.into_iter().chain(arrays).map(|(_, array)| array).collect();
         let mut outer = config;
         let blocks = inner.iter().map(|(config, _)| config.block_bytes);
         outer.block_bytes = blocks.fold(outer.block_bytes, u32::max);
@@ -188,6 +215,12 @@ fn with_members(mut config: Config, found: Vec<Found>) -> (Config, Vec<MemberFil
 /// How an inner array is called as a member.
 fn title(assembly: &Assembly) -> String {
     assembly.newest.as_ref().map_or_else(String::new, |sb| sb.title())
+}
+
+/// The same in commands.
+fn short_name(superblock: &Superblock) -> String {
+    let name = superblock.name();
+    name.split_once(':').map_or(name.as_str(), |(_, name)| name).to_owned()
 }
 
 fn attached(assembly: &Assembly) -> impl Iterator<Item = &str> {

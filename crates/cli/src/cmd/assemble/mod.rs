@@ -195,7 +195,7 @@ fn serve(run_dir: &Path, plan: Chosen, daemon: Option<Daemon>) -> Result<(), Fai
     }
     let name = plan.called.run_name(layers.top.newest.as_deref(), &plan.object)?;
     let others = left_out.iter().map(|(device, why)| format!("{device} is left out: {why}"));
-    for left_out in others.chain(layers.left_out()) {
+    for left_out in others.chain(layers.left_out(&name)) {
         output::warning(&format!("assemble {name}: {left_out}"));
     }
     let array = layers.assembled(&plan.object)?;
