@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use serde_json::{Value, json};
 use support::export::{fill, noise};
-use support::nodes::{Node, in_memory, in_stores, members};
+use support::nodes::{Node, detail, in_memory, in_stores, members};
 use support::{Lab, until};
 
 fn status(lab: &Lab, address: &str) -> Value {
@@ -44,6 +44,49 @@ fn nodes_say_what_they_keep_and_volumes_in_use_stay() {
     assert!(!stores[0].join("x").exists());
     let line = lab.refused(1, &format!("node delete {node} x"), &[], &[]);
     assert!(line.contains("no volume"), "{line}");
+}
+
+#[test]
+fn a_vote_is_forgotten_when_somebody_says_so_and_nothing_stands_against_it() {
+    let lab = Lab::new();
+    let (nodes, stores) = in_stores(&lab);
+    let all = members(&nodes, "");
+    lab.ok(&format!("create x -l 5 -n 4 --size 1M{all}"), &[]);
+    lab.ok(&format!("assemble x{all}"), &[]);
+    let uuid = detail(&lab, "x")["uuid"].as_str().expect("a UUID").to_owned();
+    let node = &nodes[0].address;
+    let forget = format!("node forget {node} {uuid}");
+    assert_eq!(status(&lab, node)["votes_without_member"], json!([]));
+    let line = lab.refused(1, &forget, &[], &[]);
+    assert!(line.contains("volume x carries a member of the array"), "{line}");
+    lab.ok("stop x", &[]);
+    until("a volume that is free", || status(&lab, node)["volumes"][0]["client"].is_null());
+
+    let output = lab.run(&format!("node delete {node} x"), &[]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success() && said.ends_with(&format!("braid {forget}\n")), "{said}");
+    let votes = || {
+        let names = std::fs::read_dir(&stores[0]).unwrap().map(|entry| entry.unwrap().file_name());
+        names.filter(|name| name.to_string_lossy().ends_with(".vote")).count()
+    };
+    assert_eq!(votes(), 1);
+    let vote = status(&lab, node)["votes_without_member"][0].clone();
+    assert_eq!(
+        (&vote["array_uuid"], &vote["forget"]),
+        (&json!(uuid), &json!(format!("braid {forget}")))
+    );
+    assert!(vote["granted_epoch"].as_u64() > Some(0), "{vote}");
+    let text = lab.ok_text(&format!("node status {node}"), &[]);
+    assert!(text.contains(&format!("votes for array {uuid}, epoch ")), "{text}");
+    assert!(text.ends_with(&format!(": braid {forget}\n")), "{text}");
+
+    lab.ok(&forget, &[]);
+    assert_eq!(votes(), 0);
+    assert_eq!(status(&lab, node)["votes_without_member"], json!([]));
+    let line = lab.refused(1, &forget, &[], &[]);
+    assert!(line.contains("has no vote of this array"), "{line}");
+    let line = lab.refused(2, &format!("node forget {node} x"), &[], &[]);
+    assert!(line.contains("is no UUID of an array"), "{line}");
 }
 
 #[test]
@@ -120,7 +163,9 @@ fn nobody_without_the_key_looks_after_nodes() {
     let address = &node.address;
     let create = format!("create x -l 0 -n 1 --force --size 1M --key {own} node://{address}");
     lab.ok(&create, &[]);
-    for words in [format!("node delete {address} x"), format!("node stop {address}")] {
+    let forget = format!("node forget {address} {}", "00112233:".repeat(4).trim_end_matches(':'));
+    let delete = format!("node delete {address} x");
+    for words in [delete, forget, format!("node stop {address}")] {
         let line = lab.refused(1, &words, &[], &[]);
         assert!(line.contains("wants the cluster key"), "{line}");
         let line = lab.refused(1, &format!("{words} --key {other}"), &[], &[]);

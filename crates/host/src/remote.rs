@@ -98,6 +98,8 @@ pub struct NodeSurvey {
     pub witness: bool,
     /// The volumes, in order of their names.
     pub volumes: Vec<VolumeInfo>,
+    /// Arrays of which it keeps a vote, by their UUIDs.
+    pub votes: Vec<[u8; 16]>,
 }
 
 /// What a node says that has granted an array.
@@ -228,9 +230,9 @@ impl Remote {
     /// [`RemoteError`].
     pub fn survey(&mut self) -> Result<NodeSurvey, RemoteError> {
         let mut all: Option<NodeSurvey> = None;
+        let mut after = String::new();
         loop {
-            let last = all.as_ref().and_then(|all| all.volumes.last());
-            let after = last.map_or_else(String::new, |volume| volume.name.clone());
+            let behind = after.clone();
             let Message::NodeInfo {
                 version,
                 total_bytes,
@@ -240,13 +242,13 @@ impl Remote {
                 clients,
                 witness,
                 volumes,
-                more,
+                votes,
+                next,
                 ..
-            } = self.ask(|tag| Message::NodeStatus { tag, after })?
+            } = self.ask(|tag| Message::NodeStatus { tag, after: behind })?
             else {
                 return Err(out_of_turn());
             };
-            let more = more && !volumes.is_empty();
             let all = all.get_or_insert_with(|| NodeSurvey {
                 version,
                 total_bytes,
@@ -256,11 +258,15 @@ impl Remote {
                 clients,
                 witness,
                 volumes: Vec::new(),
+                votes: Vec::new(),
             });
             all.volumes.extend(volumes);
-            if !more {
+            all.votes.extend(votes);
+            // It only ever goes forward.
+            if next <= after {
                 return Ok(all.clone());
             }
+            after = next;
         }
     }
 
@@ -295,6 +301,15 @@ impl Remote {
             }
             _ => Err(out_of_turn()),
         }
+    }
+
+    /// Has the node forget for good what it granted and was told of an array. Nothing may have been
+    /// asked on this connection but this.
+    ///
+    /// # Errors
+    /// [`RemoteError`]; it knows nothing of the array, has a member of it, or a client has that.
+    pub fn forget(&mut self, array: [u8; 16]) -> Result<(), RemoteError> {
+        self.done(|tag| Message::Forget { tag, array })
     }
 
     /// Has the node note how an array stands that it has granted.

@@ -529,6 +529,11 @@ pub(crate) enum NodeCommand {
     Status(NodesArgs),
     /// Remove a volume; refused while it is in use
     Delete(VolumeArgs),
+    /// Have a node forget what it has voted of an array. It refuses while one of its volumes carries
+    /// a member of the array, or a client has the array. Nodes do not know of each other: you vouch
+    /// that the array is gone from all nodes, or that this node was replaced in it and all of its
+    /// nodes and witnesses have been there since. Otherwise writes may be lost
+    Forget(ForgetArgs),
     /// End a node, as SIGTERM does
     Stop(NodeStopArgs),
 }
@@ -559,6 +564,18 @@ pub(crate) struct VolumeArgs {
     pub(crate) address: String,
     /// Name of the volume
     pub(crate) volume: String,
+    #[command(flatten)]
+    pub(crate) network: NetworkArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ForgetArgs {
+    /// Where the node listens, HOST:PORT
+    #[arg(value_name = "ADDR")]
+    pub(crate) address: String,
+    /// The array's UUID, as `braid node status` prints it
+    #[arg(value_name = "ARRAY-UUID")]
+    pub(crate) array: String,
     #[command(flatten)]
     pub(crate) network: NetworkArgs,
 }

@@ -53,6 +53,8 @@ pub(super) struct Site {
     pub(super) bad_sectors: BTreeSet<u64>,
     /// There is no room for what is written.
     pub(super) full: bool,
+    /// Notes cannot be removed.
+    pub(super) keeps_notes: bool,
     pub(super) flushes: usize,
     /// Sectors that can be written.
     pub(super) unreadable: Vec<u64>,
@@ -98,6 +100,7 @@ impl World {
             down: false,
             bad_sectors: BTreeSet::new(),
             full: false,
+            keeps_notes: false,
             flushes: 0,
             unreadable: Vec::new(),
             writes: 0,
@@ -192,6 +195,16 @@ impl World {
         self.cut((CLIENT, peer), false);
     }
 
+    /// The only node ends at once, with all that was under way, and starts again.
+    pub(super) fn crash(&mut self) {
+        self.pending.clear();
+        self.links.clear();
+        let site = &mut self.sites[0];
+        let space = Scratch { offset: 4096, bytes: site.arena.len() as u64 - 4096 };
+        site.node = Node::new(space, 0, 200);
+        site.open.clear();
+    }
+
     /// Breaks what connects two nodes.
     pub(super) fn break_link(&mut self, a: usize, b: usize) {
         let ends = self.links.iter().find(|(from, to)| from.0 == a && to.0 == b);
@@ -280,6 +293,13 @@ impl World {
                 let bytes = self.sites[site].notes.get(&name).cloned().unwrap_or_default();
                 self.sites[site].node.handle(Instant(0), Event::Loaded { io, bytes });
             }
+            Pending::Note(site, io, NoteOp::Remove { name }) => {
+                let result = match self.sites[site].keeps_notes {
+                    true => Err(IoError::GONE),
+                    false => Ok(drop(self.sites[site].notes.remove(&name))),
+                };
+                self.answer(site, io, result);
+            }
             Pending::Note(site, io, NoteOp::Write { name, at, bytes }) => {
                 let note = self.sites[site].notes.entry(name).or_default();
                 let range = at as usize..at as usize + bytes.len();
@@ -365,12 +385,8 @@ impl World {
             }
             Action::Note { io, op } => self.pending.push(Pending::Note(site, io, op)),
             Action::Fabric(op) => self.fabric(site, op),
-            Action::Survey { io, .. } => {
-                let volumes = self.sites[site].volumes.iter();
-                let volumes = volumes.map(|(name, held)| (name.clone(), held.len() as u64));
-                let volumes = volumes.collect();
-                let survey = Survey { total_bytes: 9, free_bytes: 5, volumes, more: false };
-                let result = Ok(survey);
+            Action::Survey { io, after, most } => {
+                let result = Ok(self.sites[site].survey(&after, most));
                 self.pending.push(Pending::Event(site, Event::Survey { io, result }));
             }
             Action::Notify(event) => self.sites[site].said.push(event),
@@ -459,6 +475,18 @@ impl Site {
         self.writes += usize::from(matches!(op, IoOp::Write { .. }));
         self.durable_writes += usize::from(matches!(op, IoOp::Write { fua: true, .. }));
         Ok(())
+    }
+
+    fn survey(&self, after: &str, most: usize) -> Survey {
+        let names: BTreeSet<&String> = self.volumes.keys().chain(self.notes.keys()).collect();
+        let behind = || names.iter().filter(|name| name.as_str() > after);
+        let listed: Vec<String> = behind().take(most).map(|&name| name.clone()).collect();
+        let more = behind().count() > most;
+        let (notes, volumes): (Vec<String>, Vec<String>) =
+            listed.into_iter().partition(|name| self.notes.contains_key(name));
+        let size = |name: String| (name.clone(), self.volumes[&name].len() as u64);
+        let volumes = volumes.into_iter().map(size).collect();
+        Survey { total_bytes: 9, free_bytes: 5, volumes, notes, more }
     }
 
     fn compute(&mut self, compute: &Compute) -> Outcome {
