@@ -84,6 +84,9 @@ macro_rules! messages {
         }
 
         impl Message {
+            /// The first byte of each message that there is.
+            pub const KINDS: &[u8] = &[$($number,)*];
+
             fn put(&self, out: &mut Vec<u8>, epoch: u32) {
                 match self {
                     $(Self::$name { $($field,)* } => {
