@@ -3,10 +3,12 @@
 mod support;
 
 use std::fs::File;
+use std::net::TcpStream;
 use std::os::unix::net::UnixDatagram;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
-use rustix::process::{Pid, Resource, Rlimit, prlimit};
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 use serde_json::{Value, json};
 use support::export::{fill, noise};
 use support::nodes::{Node, detail, in_memory, in_stores, members};
@@ -118,6 +120,36 @@ fn a_node_outlives_the_limit_of_the_size_of_files() {
     assert_eq!(status(&lab, &nodes[1].address)["state"], "ready");
     assert!(lab.ok_text("status x", &[]).contains("[U_UU]"));
     lab.ok("stop x", &[]);
+}
+
+/// A descriptor that this process opens has this number at least.
+fn lowest_free(pid: i32) -> u64 {
+    let open = |number: &u64| !Path::new(&format!("/proc/{pid}/fd/{number}")).exists();
+    (0..).find(open).expect("a number")
+}
+
+#[test]
+fn a_node_without_descriptors_says_so_and_goes_on_when_some_are_free() {
+    let lab = Lab::new();
+    let address = lab.ok_text("node --listen 127.0.0.1:0 --memory --ring 64M", &[]);
+    let address = address.trim_end();
+    let run = lab.path("run");
+    let pid = std::fs::read_to_string(run.join(format!("node-{address}.pid"))).expect("a pid");
+    let pid: i32 = pid.trim_end().parse().expect("a number");
+    assert_eq!(status(&lab, address)["state"], "ready");
+    // What the last one used is given back after the answer.
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    let few = Rlimit { current: Some(lowest_free(pid) + 8), maximum };
+    prlimit(Pid::from_raw(pid), Resource::Nofile, few).expect("it is ours");
+    let log = run.join(format!("node-{address}.log"));
+    let said = || std::fs::read_to_string(&log).unwrap_or_default();
+    let many: Vec<TcpStream> = (0..32).filter_map(|_| TcpStream::connect(address).ok()).collect();
+    until("a node without descriptors", || {
+        said().contains("no connection can be taken: too many open files")
+    });
+    assert!(said().contains("LimitNOFILE"), "{}", said());
+    drop(many);
+    until("a node with some", || status(&lab, address)["state"] == "ready");
 }
 
 #[test]
