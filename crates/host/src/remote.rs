@@ -5,7 +5,7 @@ mod line;
 
 use std::fmt::Display;
 use std::io;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use braid_array::SECTOR_BYTES;
 use braid_array::assemble::read_bitmap;
@@ -118,6 +118,8 @@ pub struct Granted {
 pub struct Remote {
     line: Line,
     patience: Duration,
+    /// When all answers are to be there, if that was said.
+    until: Option<Instant>,
     tag: u32,
     /// What the node says of itself, and of the volume that is open.
     node: Option<u64>,
@@ -151,6 +153,7 @@ impl Remote {
             FabricEvent::Connected { .. } => Ok(Self {
                 line,
                 patience,
+                until: None,
                 tag: 0,
                 node: None,
                 used: false,
@@ -164,9 +167,15 @@ impl Remote {
         }
     }
 
-    /// No later answer may take longer than this.
-    pub const fn have_patience(&mut self, patience: Duration) {
-        self.patience = patience;
+    /// All later answers are to be there by then.
+    pub const fn wait_until(&mut self, until: Instant) {
+        self.until = Some(until);
+    }
+
+    /// How long the next answer may take.
+    fn left(&self) -> Duration {
+        let left = |until: Instant| until.saturating_duration_since(Instant::now());
+        self.until.map_or(self.patience, left)
     }
 
     /// Makes a volume that reads as zeroes, and opens it.
@@ -426,7 +435,7 @@ impl Remote {
     fn try_exchange(&mut self, make: impl FnOnce(u32) -> Message) -> Result<Message, RemoteError> {
         self.tag += 1;
         self.line.send(make(self.tag).encode(NO_EPOCH));
-        let event = self.line.event(self.patience);
+        let event = self.line.event(self.left());
         match event.map_err(|error| RemoteError::of_system(&error, self.patience))? {
             FabricEvent::Message { bytes, .. } => self.answer(&bytes),
             FabricEvent::Lost { why, .. } => {

@@ -136,24 +136,19 @@ fn connect(operation: &str, address: &str, network: Network) -> Result<Remote, F
 fn look(address: &str, network: Network) -> Seen {
     let until = Instant::now() + PATIENCE;
     let found = Remote::connect_within(address, network, PATIENCE).and_then(|mut remote| {
-        remote.have_patience(left(until));
+        remote.wait_until(until);
         let survey = remote.survey()?;
         let names = survey.volumes.iter().map(|volume| volume.name.as_str());
         let content = |name| content(address, name, network, until).unwrap_or(Content::Unknown);
         let contents: Vec<Content> = names.map(content).collect();
-        let votes = votes(&mut remote, &survey.votes, &contents, until);
+        let votes = votes(&mut remote, &survey.votes, &contents);
         Ok(Found { survey, contents, votes })
     });
     Seen { address: address.to_owned(), found }
 }
 
 /// Those of arrays that have no member here. What lies on a volume that cannot be read may be one.
-fn votes(
-    remote: &mut Remote,
-    all: &[[u8; 16]],
-    contents: &[Content],
-    until: Instant,
-) -> Vec<([u8; 16], u32)> {
+fn votes(remote: &mut Remote, all: &[[u8; 16]], contents: &[Content]) -> Vec<([u8; 16], u32)> {
     if contents.iter().any(|content| matches!(content, Content::Unknown)) {
         return Vec::new();
     }
@@ -161,15 +156,8 @@ fn votes(
         contents.iter().any(|on| matches!(on, Content::Member { uuid, .. } if uuid == array))
     };
     let alone = all.iter().copied().filter(|array| !has_member(array));
-    let vote = |array| {
-        remote.have_patience(left(until));
-        Some((array, remote.vote(array).ok()?.granted))
-    };
+    let vote = |array| Some((array, remote.vote(array).ok()?.granted));
     alone.map_while(vote).collect()
-}
-
-fn left(until: Instant) -> Duration {
-    until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1))
 }
 
 /// On a connection of its own: one has no more than one volume open.
@@ -179,8 +167,9 @@ fn content(
     network: Network,
     until: Instant,
 ) -> Result<Content, RemoteError> {
-    let mut remote = Remote::connect_within(address, network, left(until))?;
-    remote.have_patience(left(until));
+    let left = until.saturating_duration_since(Instant::now());
+    let mut remote = Remote::connect_within(address, network, left)?;
+    remote.wait_until(until);
     match remote::probe(&mut remote, address, volume, false)?.superblock {
         Ok(superblock) => {
             let (uuid, name) = (superblock.set_uuid, short_name(&superblock.name()).to_owned());
