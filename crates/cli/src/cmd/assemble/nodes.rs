@@ -28,7 +28,7 @@ use crate::cmd::families::{Unclear, title};
 use crate::cmd::found::is_called;
 use crate::cmd::launch::{self, launch};
 use crate::cmd::nodes::{
-    Missing, check_witnesses, failed, network, options as network_options, same_node,
+    Missing, STORE, check_witnesses, failed, network, options as network_options, same_node,
 };
 use crate::failure::Failure;
 use crate::invocation::next_step;
@@ -65,17 +65,17 @@ pub(super) fn run(
             let object = node.map_or_else(|| object.clone(), NodeArg::to_string);
             Failure::refused("assemble", object, reason, called.named(next))
         })?;
-        let Judged { assembly, missing } = judged;
-        let name = called.run_name(assembly.newest.as_deref(), &object)?;
-        let not_in: Vec<String> = missing
+        let name = called.run_name(judged.assembly.newest.as_deref(), &object)?;
+        let not_in: Vec<String> = judged
+            .missing
             .iter()
             .map(Missing::to_string)
-            .chain(not_taken(&plan, &assembly.verdicts))
+            .chain(not_taken(&plan, &judged.assembly.verdicts))
             .collect();
         not_in.iter().for_each(|line| output::warning(&format!("assemble {name}: {line}")));
-        let absent = missing.into_iter().map(|one| one.node).collect();
         let how = How { schedule: args.schedule.unwrap_or(WriteSchedule::Mix), timeout, network };
-        let config = config_of(&name, (plan, absent), &how, args.force)?;
+        let config = config_of(&name, plan, &how, args.force)?;
+        let config = judged.without(config);
         let config = ClientConfig { witnesses: args.witness.clone(), ..config };
         let fail_timeout = Duration::from_secs(args.fail_timeout);
         let again = Some(Again { judge: judge_again(name.clone(), &config, how), fail_timeout });
@@ -98,7 +98,7 @@ pub(in crate::cmd) fn open_nodes(
     match judged.start() {
         Ok(plan) if plan.degraded() == usize::from(missing) => {
             let how = How { schedule, timeout, network };
-            let config = config_of(&object, (plan.clone(), Vec::new()), &how, missing > 0)?;
+            let config = config_of(&object, plan.clone(), &how, missing > 0)?;
             Ok(Assembled::Cluster { config, network, again: None, missing: Vec::new() })
         }
         Ok(plan) => {
@@ -176,6 +176,8 @@ struct Judged {
     assembly: Assembly,
     /// Members of which nothing is known, and why.
     missing: Vec<Missing>,
+    /// Volumes that belong to arrays of other names.
+    others: Vec<Verdicted>,
 }
 
 impl Judged {
@@ -191,6 +193,24 @@ impl Judged {
             }
             (Start::Refused(_), Some(first)) => Err((Some(&first.node), first.error.why.clone())),
         }
+    }
+
+    /// What the client has to know of those that are not in.
+    fn without(self, config: ClientConfig) -> ClientConfig {
+        let members = config.members.iter().flatten();
+        let taken: Vec<String> = members.map(|m| member_name(&m.address, &m.volume)).collect();
+        let left_out = self.assembly.verdicts.into_iter().chain(self.others);
+        let left_out =
+            left_out.filter(|(member, verdict)| !verdict.attached() && !taken.contains(member));
+        let left_out =
+            left_out.map(|(member, verdict)| (member, Refusal::new(verdict.to_string(), STORE)));
+        let missing = self.missing.iter().map(|one| (one.node.to_string(), one.why()));
+        let not_in = missing.chain(left_out).collect();
+        let place = |one: &Missing| {
+            let NodeArg { address, volume } = one.node.clone();
+            (address, volume.unwrap_or_default())
+        };
+        ClientConfig { absent: self.missing.iter().map(place).collect(), not_in, ..config }
     }
 }
 
@@ -246,11 +266,13 @@ fn judge(
     // On connections of their own, all at once.
     let look = ask_all(&volumes, |node| probe(&mut connect(node)?, node));
     let mut looked_at = known(&mut volumes, look, &mut missing)?;
+    let mut foreign = Vec::new();
     if let Some(name) = name {
         for (index, verdict) in others(name, &looked_at)?.into_iter().rev() {
             let node = volumes.remove(index);
             looked_at.remove(index);
             output::warning(&format!("assemble {name}: {node} is left out: {verdict}"));
+            foreign.push((node.to_string(), verdict));
         }
     }
     if take_over {
@@ -280,7 +302,7 @@ fn judge(
         return Err(Failure::refused("assemble", &volumes[index], reason, MOVE));
     }
     let assembly = decide(&candidates, options);
-    Ok(Judged { assembly, missing })
+    Ok(Judged { assembly, missing, others: foreign })
 }
 
 /// The volumes that belong to arrays of other names: by index, and whose they are.
@@ -417,7 +439,7 @@ fn foretell_start(
     let network = network("assemble", &args.network).map_err(Failure::into_refusal)?;
     let timeout = Duration::from_secs(args.node_timeout);
     let how = How { schedule: WriteSchedule::Mix, timeout, network };
-    let config = config_of("", (plan.clone(), Vec::new()), &how, force);
+    let config = config_of("", plan.clone(), &how, force);
     let config = config.map_err(Failure::into_refusal)?;
     let array = config.members.iter().flatten().next().map(|member| member.superblock.set_uuid);
     let members: Vec<(String, Voter)> =
@@ -490,9 +512,8 @@ fn judge_again(name: String, config: &ClientConfig, how: How) -> Judge {
         let judged = judge(&volumes, None, options, how.network, (false, how.timeout));
         let judged = judged.map_err(Failure::into_refusal)?;
         let plan = judged.start().cloned().map_err(|(_, why)| why)?;
-        let absent = judged.missing.into_iter().map(|one| one.node).collect();
-        let config = config_of(&name, (plan, absent), &how, false);
-        let config = config.map_err(Failure::into_refusal)?;
+        let config = config_of(&name, plan, &how, false).map_err(Failure::into_refusal)?;
+        let config = judged.without(config);
         let same = Params { session: shape.session, epoch: shape.epoch, ..config.params } == shape;
         if of(&config.members) != array || !same {
             return Err(Refusal::new("its nodes hold another array now", "stop it"));
@@ -504,7 +525,7 @@ fn judge_again(name: String, config: &ClientConfig, how: How) -> Judge {
 /// What the client is made of.
 fn config_of(
     name: &str,
-    (plan, absent): (Startable, Vec<NodeArg>),
+    plan: Startable,
     &How { schedule, timeout, .. }: &How,
     force: bool,
 ) -> Result<ClientConfig, Failure> {
@@ -521,10 +542,8 @@ fn config_of(
     let (session, _) = Uuid::new_v4().as_u64_pair();
     // Where this epoch is not enough the nodes say so.
     let config = ClientConfig::new(Params { session, epoch: 1, ..params }, plan.members);
-    let places = absent.into_iter().map(|node| (node.address, node.volume.unwrap_or_default()));
     Ok(ClientConfig {
         found: plan.found,
-        absent: places.collect(),
         spares: plan.spares,
         bitmap: plan.bitmap,
         read_only: plan.read_only,
