@@ -1,4 +1,5 @@
-//! Members on nodes, with few or no nodes: what is wrong is said in one line, and nobody waits long.
+//! Members on nodes, with few or no nodes: what is wrong is said in one line, and nobody waits
+//! long.
 
 mod support;
 

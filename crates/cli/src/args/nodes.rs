@@ -98,10 +98,12 @@ pub(crate) enum NodeCommand {
     Status(NodesArgs),
     /// Remove a volume; refused while it is in use
     Delete(VolumeArgs),
-    /// Have a node forget what it has voted of an array. It refuses while one of its volumes carries
-    /// a member of the array, or a client has the array. Nodes do not know of each other: you vouch
-    /// that the array is gone from all nodes, or that this node was replaced in it and all of its
-    /// nodes and witnesses have been there since. Otherwise writes may be lost
+    /// Have a node forget what it has voted of an array; you vouch that nothing needs that
+    ///
+    /// The node refuses while one of its volumes carries a member of the array, or a client has
+    /// the array. Nodes do not know of each other: you vouch that the array is gone from all
+    /// nodes, or that this node was replaced in it and all of its nodes and witnesses have been
+    /// there together since. Otherwise writes may be lost.
     Forget(ForgetArgs),
     /// End a node, as SIGTERM does
     Stop(NodeStopArgs),

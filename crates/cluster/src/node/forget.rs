@@ -16,7 +16,6 @@ use braid_array::fabric::Survey;
 use super::ids::{ArrayId, ClientId, Violation};
 use super::limit::{is_of, text_of};
 use super::out::Flight;
-use super::session::Client;
 use super::survey::last_name;
 use super::{Node, STORAGE, volumes, votes};
 use crate::assemble::SUPERBLOCK_SECTOR;
@@ -135,8 +134,8 @@ impl Node {
             let reason = format!("the superblock of volume {name} has just been written");
             return Some(Refusal::new(reason, "try again"));
         }
-        let has_it = |client: &Client| client.vote.is_some_and(|(of, _)| of == array);
-        self.clients.values().any(has_it).then(|| {
+        let votes = self.clients.values().filter_map(|client| client.vote);
+        votes.map(|(of, _)| of).any(|of| of == array).then(|| {
             let reason = "a client has the array, or is gone and left something of it unfinished";
             let next = "stop the array first; if its client is gone, start the node again";
             Refusal::new(reason, next)

@@ -1,4 +1,5 @@
-//! Whose a volume is: for clients whose key is limited to one array, and before a vote is forgotten.
+//! Whose a volume is: for clients whose key is limited to one array, and before a vote is
+//! forgotten.
 //!
 //! ```text
 //! OpenVolume ─► open ── its superblock is read ─► of the array: as for everybody

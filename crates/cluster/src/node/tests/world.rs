@@ -289,24 +289,7 @@ impl World {
                 let result = Ok(self.sites[site].compute(&compute));
                 self.sites[site].node.handle(Instant(0), Event::Done { io, result });
             }
-            Pending::Note(site, io, NoteOp::Read { name }) => {
-                let bytes = self.sites[site].notes.get(&name).cloned().unwrap_or_default();
-                self.sites[site].node.handle(Instant(0), Event::Loaded { io, bytes });
-            }
-            Pending::Note(site, io, NoteOp::Remove { name }) => {
-                let result = match self.sites[site].keeps_notes {
-                    true => Err(IoError::GONE),
-                    false => Ok(drop(self.sites[site].notes.remove(&name))),
-                };
-                self.answer(site, io, result);
-            }
-            Pending::Note(site, io, NoteOp::Write { name, at, bytes }) => {
-                let note = self.sites[site].notes.entry(name).or_default();
-                let range = at as usize..at as usize + bytes.len();
-                note.resize(note.len().max(range.end), 0);
-                note[range].copy_from_slice(&bytes);
-                self.answer(site, io, Ok(()));
-            }
+            Pending::Note(site, io, op) => self.note(site, io, op),
             Pending::Put(owner, (site, peer), source, to, imm) => {
                 let bytes = match (source, owner) {
                     (Source::Bytes(bytes), _) => bytes,
@@ -354,6 +337,29 @@ impl World {
                 self.sites[site].node.handle(Instant(0), Event::Fabric(event));
             }
         }
+    }
+
+    fn note(&mut self, site: usize, io: IoId, op: NoteOp) {
+        let at = &mut self.sites[site];
+        let result = match op {
+            NoteOp::Read { name } => {
+                let bytes = at.notes.get(&name).cloned().unwrap_or_default();
+                return at.node.handle(Instant(0), Event::Loaded { io, bytes });
+            }
+            NoteOp::Remove { .. } if at.keeps_notes => Err(IoError::GONE),
+            NoteOp::Remove { name } => {
+                at.notes.remove(&name);
+                Ok(())
+            }
+            NoteOp::Write { name, at: start, bytes } => {
+                let note = at.notes.entry(name).or_default();
+                let range = start as usize..start as usize + bytes.len();
+                note.resize(note.len().max(range.end), 0);
+                note[range].copy_from_slice(&bytes);
+                Ok(())
+            }
+        };
+        self.answer(site, io, result);
     }
 
     /// Takes in what the nodes want done.
