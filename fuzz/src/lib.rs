@@ -2,6 +2,7 @@
 //! driver in `main`.
 #![forbid(unsafe_code)]
 
+mod foretell;
 mod hello;
 mod messages;
 pub mod mutate;

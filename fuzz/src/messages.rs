@@ -3,15 +3,23 @@
 
 use braid_cluster::pipeline::{Params, Pipeline};
 use braid_cluster::view::{View, Witness};
-use braid_cluster::wire::{Message, PeerAddress};
+use braid_cluster::wire::{Item, Message, Noted, PeerAddress, VolumeInfo};
 use braid_cluster::{Family, Mode, Planner, Roles, Set, Touched};
 
 use crate::mutate::{Random, mutate};
 
-/// Messages of a good session, with a few bytes changed.
+/// Messages of a good session and others, with a few bytes changed.
 pub(crate) fn make(random: &mut Random) -> Vec<u8> {
     let mut bytes = Vec::new();
-    for message in session(random) {
+    let mut messages = session(random);
+    // Some of all others, at any place.
+    for message in others(random) {
+        if random.below(8) == 0 {
+            let at = random.below(messages.len() + 1);
+            messages.insert(at, message);
+        }
+    }
+    for message in messages {
         let mut encoded = message.encode(random.below(3) as u32);
         if random.below(3) == 0 {
             let reach = encoded.len();
@@ -23,16 +31,20 @@ pub(crate) fn make(random: &mut Random) -> Vec<u8> {
     bytes
 }
 
-fn session(random: &mut Random) -> Vec<Message> {
+fn params(random: &mut Random) -> Params {
     let nodes = 4 + random.below(4) as u16;
     let planner = Planner::Encoder { node: 0 };
-    let params = Params::for_array(Family::Xor2d, nodes, 4096 << random.below(6), 100, planner)
-        .expect("4 to 7 nodes");
+    Params::for_array(Family::Xor2d, nodes, 4096 << random.below(6), 100, planner)
+        .expect("4 to 7 nodes")
+}
+
+/// A slice-set of a pipeline.
+fn set(random: &mut Random, params: Params) -> Set {
     let blocks = Pipeline::new(params).expect("a pipeline").data_blocks();
     let mut touched = Touched::none(blocks);
     (0..1 + random.below(3)).for_each(|_| touched.insert(random.below(blocks as usize) as u32));
     let position = random.below(params.wide.count.into()) as u16;
-    let set = Set {
+    Set {
         position,
         turn: random.below(2) as u32,
         version: random.next(),
@@ -40,16 +52,26 @@ fn session(random: &mut Random) -> Vec<Message> {
         offset: 0,
         len: 4096,
         mode: [Mode::Full, Mode::Delta, Mode::Reconstruct][random.below(3)],
-        planner: Planner::Encoder { node: position % nodes },
+        planner: Planner::Encoder { node: position % params.nodes },
         fua: random.below(2) == 0,
         touched: if random.below(2) == 0 { Touched::all(blocks) } else { touched },
         missing: Roles([0, 0, 1, 1 << random.below(64)][random.below(4)]),
         log: random.below(2) == 0,
-    };
-    let peer = PeerAddress { role: 1, address: "10.0.0.2:7000".into(), ring: 0 };
-    let (members, voters) = (vec![random.next(); nodes.into()], vec![random.next(); 3]);
+    }
+}
+
+fn view(random: &mut Random) -> View {
+    let (members, voters) = (vec![random.next(); random.below(8)], vec![random.next(); 3]);
     let witnesses = vec![Witness { node: 1, address: "10.0.0.9:7000".into() }; random.below(3)];
-    let view = View { epoch: 1, count: 1, members, voters, witnesses, ..View::default() };
+    View { epoch: 1, count: 1, members, voters, witnesses, ..View::default() }
+}
+
+/// What a client says, in order.
+fn session(random: &mut Random) -> Vec<Message> {
+    let params = params(random);
+    let (set, view) = (set(random, params), view(random));
+    let position = set.position;
+    let peer = PeerAddress { role: 1, address: "10.0.0.2:7000".into(), ring: 0 };
     let (tag, name) = (random.below(9) as u32, "volume".to_owned());
     vec![
         Message::CreateVolume { tag, name: name.clone(), bytes: 1 << 20 },
@@ -73,6 +95,90 @@ fn session(random: &mut Random) -> Vec<Message> {
         Message::UseAll { tag },
         Message::GiveBack { tag, all: random.below(2) == 0 },
         Message::DeleteVolume { tag },
+    ]
+}
+
+/// What else is said, by clients, nodes and administrators.
+fn others(random: &mut Random) -> Vec<Message> {
+    let (tag, turn) = (random.below(9) as u32, random.below(2) as u32);
+    let [node, number, bytes] = [(); 3].map(|()| random.next() >> random.below(64));
+    let (slot, position) = (random.below(8) as u16, random.below(8) as u16);
+    let (version, array) = ((random.below(3) as u32, number), [1; 16]);
+    let (text, flag) = ("text".repeat(random.below(20)), random.below(2) == 0);
+    let mut all = vec![
+        Message::Volume { tag, bytes, node, used: flag },
+        Message::Meta { tag, bytes: vec![1; 512] },
+        Message::Prepared { tag, ring: number, journal_bytes: bytes, parts_only: flag },
+        Message::Closed { position, turn, fine: flag },
+        Message::Copied { slot },
+        Message::ReadFailed { slot },
+        Message::Ok { tag },
+        Message::Refused { tag, busy: flag, reason: text.clone(), advice: text.clone() },
+        Message::Missing { imm: random.next() as u32 },
+        Message::Granted { tag, view: view(random), incarnation: number, node },
+        Message::Outvoted { tag, granted: turn },
+        Message::ReadVote { tag, array },
+        Message::VoteIs { tag, granted: turn, view: view(random), incarnation: number, node },
+        Message::Forget { tag, array },
+        Message::Inventory { tag, from: slot },
+        Message::Settle { tag, go: vec![version; random.below(3)] },
+        Message::Records { tag, from: turn },
+        Message::Replay { tag, above: version, without: vec![version; random.below(3)] },
+        Message::Trim { tag, mark: version, all: flag },
+        Message::Ping { tag },
+        Message::Pong { tag, storage_silent_ms: turn },
+        Message::NodeStatus { tag, after: text },
+        Message::RemoveVolume { tag },
+        Message::Shutdown { tag },
+        Message::Identify { tag },
+        Message::Identity { tag, node },
+    ];
+    all.extend(with_lists(random, tag));
+    all
+}
+
+fn with_lists(random: &mut Random, tag: u32) -> [Message; 4] {
+    let params = params(random);
+    let (version, fine) = ((1, random.next()), random.below(2) == 0);
+    let staged = Some(set(random, params)).filter(|_| fine);
+    let roles = Roles(random.next());
+    let volume = VolumeInfo { name: "volume".into(), bytes: 1 << 20, written: fine };
+    [
+        Message::Staged {
+            position: 1,
+            turn: 1,
+            fine,
+            own_fault: !fine,
+            no_room: fine,
+            cut_off: roles,
+            received_bytes: random.next(),
+        },
+        Message::Stock {
+            tag,
+            params: Some(params).filter(|_| fine),
+            items: vec![Item { version, staged, fine }; random.below(3)],
+            next: 1,
+        },
+        Message::Recorded {
+            tag,
+            mark: version,
+            items: vec![Noted { version, holders: roles, void: fine }; random.below(3)],
+            next: 1,
+        },
+        Message::NodeInfo {
+            tag,
+            version: "1.2.3".into(),
+            node: random.next(),
+            total_bytes: random.next(),
+            free_bytes: random.next(),
+            ring_bytes: random.next(),
+            ring_used_bytes: random.next(),
+            clients: 1,
+            witness: fine,
+            volumes: vec![volume; random.below(3)],
+            votes: vec![[7; 16]; random.below(3)],
+            next: "volume".repeat(random.below(2)),
+        },
     ]
 }
 
@@ -111,5 +217,21 @@ fn look_at(pipeline: &mut Pipeline, set: &Set) {
             assert!(slot.offset + u64::from(slot.len) <= ring, "{slot:?} of {ring}: {set:?}");
         }
         let _ = plan.part(node, set.mode, &set.touched);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn each_message_that_there_is_is_among_them() {
+        let random = &mut Random::new(1);
+        let all = session(random).into_iter().chain(others(random));
+        let made: BTreeSet<u8> = all.map(|message| message.encode(0)[0]).collect();
+        let known: BTreeSet<u8> = Message::KINDS.iter().copied().collect();
+        assert_eq!(made, known, "kinds of messages");
     }
 }

@@ -1,7 +1,7 @@
 //! The decoders, each with a way to make bytes for it.
 
 use crate::mutate::{Random, mutate};
-use crate::{hello, messages, start};
+use crate::{foretell, hello, messages, start};
 use braid_array::assemble::{Candidate, Options, Start, decide};
 use braid_array::format::{BadBlocks, Bitmap, BitmapSuperblock, Superblock, Version};
 use braid_cluster::Roles;
@@ -31,6 +31,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "nbd", make: make_nbd, run: fuzz_session },
     Target { name: "hello", make: hello::make, run: hello::run },
     Target { name: "messages", make: messages::make, run: messages::run },
+    Target { name: "foretell", make: foretell::make, run: foretell::run },
     Target { name: "journal", make: make_journal, run: run_journal },
     Target { name: "votes", make: make_votes, run: run_votes },
 ];

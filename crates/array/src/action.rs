@@ -81,9 +81,9 @@ pub enum Action {
     Survey {
         /// Comes back with the answer.
         io: IoId,
-        /// Volumes with names behind this one.
+        /// Volumes and notes with names behind this one.
         after: String,
-        /// At most so many.
+        /// At most so many of both.
         most: usize,
     },
     /// Something to do with a volume; answered by `Event::Volume`.

@@ -165,6 +165,12 @@ pub enum NoteOp {
         /// What.
         bytes: Vec<u8>,
     },
+    /// Remove a note. Answered by `Event::Done`: when it is gone for good, or cannot be removed, or
+    /// may be there again after a power cut.
+    Remove {
+        /// Which.
+        name: String,
+    },
 }
 
 /// An open volume.
@@ -185,6 +191,8 @@ pub struct Survey {
     pub free_bytes: u64,
     /// Volumes in order of their names, and their sizes in bytes.
     pub volumes: Vec<(String, u64)>,
-    /// There are more after these.
+    /// Names of notes, in order.
+    pub notes: Vec<String>,
+    /// There are more volumes or notes, with names behind all of these.
     pub more: bool,
 }

@@ -138,6 +138,18 @@ pub struct ViewStatus {
     pub voters: Vec<String>,
     /// Those of them that have no member.
     pub witnesses: Vec<WitnessStatus>,
+    /// While a role has no member: those that might have it and could not be taken in.
+    pub absent: Vec<AbsentStatus>,
+}
+
+/// A place where a member may lie, and could not be taken in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct AbsentStatus {
+    /// What the member would be called.
+    pub device: String,
+    /// Why.
+    pub why: Refusal,
 }
 
 /// A node that votes and has no member.

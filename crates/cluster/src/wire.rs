@@ -14,7 +14,7 @@ use codec::Field;
 pub use codec::WireError;
 
 /// The version of this protocol. Processes of another version part when they meet.
-pub const PROTOCOL_VERSION: u16 = 6;
+pub const PROTOCOL_VERSION: u16 = 7;
 
 /// The longest name of a volume.
 pub const MAX_NAME_BYTES: usize = 64;
@@ -48,8 +48,8 @@ pub struct VolumeInfo {
     pub written: bool,
 }
 
-/// Volumes in one `NodeInfo` at most.
-pub const MAX_VOLUMES: usize = 64;
+/// Volumes and votes in one `NodeInfo` at most.
+pub const MAX_LISTED: usize = 64;
 
 /// A slice-set of a client that is gone, as it is at a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,6 +84,9 @@ macro_rules! messages {
         }
 
         impl Message {
+            /// The first byte of each message that there is.
+            pub const KINDS: &[u8] = &[$($number,)*];
+
             fn put(&self, out: &mut Vec<u8>, epoch: u32) {
                 match self {
                     $(Self::$name { $($field,)* } => {
@@ -416,6 +419,15 @@ messages! {
         /// The node, by a number that no other has.
         node: u64,
     }
+    /// Client, alone on a connection: the node shall not know any more what it granted and was told
+    /// of this array. Refused while a volume of the node carries a member of it, or a client has
+    /// it. Answer: `Ok`, when that is durable.
+    39 Forget {
+        /// Tag.
+        tag: u32,
+        /// The array's id.
+        array: [u8; 16],
+    }
     /// Client that was granted the array: what is here of its predecessor's slice-sets? Answer:
     /// `Stock`.
     34 Inventory {
@@ -497,7 +509,7 @@ messages! {
     42 NodeStatus {
         /// Tag.
         tag: u32,
-        /// Volumes with names behind this one.
+        /// Volumes and votes behind this one, `next` of the last answer.
         after: String,
     }
     /// Node: this.
@@ -522,8 +534,10 @@ messages! {
         witness: bool,
         /// Volumes, in order of their names.
         volumes: Vec<VolumeInfo>,
-        /// There are more after these.
-        more: bool,
+        /// Arrays of which it keeps a vote.
+        votes: Vec<[u8; 16]>,
+        /// Behind which one to go on; empty at the end.
+        next: String,
     }
     /// Client: remove the volume that it has open for writing, if nobody else has. Answer: `Ok`.
     44 RemoveVolume {

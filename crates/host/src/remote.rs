@@ -5,7 +5,7 @@ mod line;
 
 use std::fmt::Display;
 use std::io;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use braid_array::SECTOR_BYTES;
 use braid_array::assemble::read_bitmap;
@@ -98,6 +98,8 @@ pub struct NodeSurvey {
     pub witness: bool,
     /// The volumes, in order of their names.
     pub volumes: Vec<VolumeInfo>,
+    /// Arrays of which it keeps a vote, by their UUIDs.
+    pub votes: Vec<[u8; 16]>,
 }
 
 /// What a node says that has granted an array.
@@ -116,6 +118,8 @@ pub struct Granted {
 pub struct Remote {
     line: Line,
     patience: Duration,
+    /// When all answers are to be there, if that was said.
+    until: Option<Instant>,
     tag: u32,
     /// What the node says of itself, and of the volume that is open.
     node: Option<u64>,
@@ -149,6 +153,7 @@ impl Remote {
             FabricEvent::Connected { .. } => Ok(Self {
                 line,
                 patience,
+                until: None,
                 tag: 0,
                 node: None,
                 used: false,
@@ -162,9 +167,15 @@ impl Remote {
         }
     }
 
-    /// No later answer may take longer than this.
-    pub const fn have_patience(&mut self, patience: Duration) {
-        self.patience = patience;
+    /// All later answers are to be there by then.
+    pub const fn wait_until(&mut self, until: Instant) {
+        self.until = Some(until);
+    }
+
+    /// How long the next answer may take.
+    fn left(&self) -> Duration {
+        let left = |until: Instant| until.saturating_duration_since(Instant::now());
+        self.until.map_or(self.patience, left)
     }
 
     /// Makes a volume that reads as zeroes, and opens it.
@@ -228,9 +239,9 @@ impl Remote {
     /// [`RemoteError`].
     pub fn survey(&mut self) -> Result<NodeSurvey, RemoteError> {
         let mut all: Option<NodeSurvey> = None;
+        let mut after = String::new();
         loop {
-            let last = all.as_ref().and_then(|all| all.volumes.last());
-            let after = last.map_or_else(String::new, |volume| volume.name.clone());
+            let behind = after.clone();
             let Message::NodeInfo {
                 version,
                 total_bytes,
@@ -240,13 +251,13 @@ impl Remote {
                 clients,
                 witness,
                 volumes,
-                more,
+                votes,
+                next,
                 ..
-            } = self.ask(|tag| Message::NodeStatus { tag, after })?
+            } = self.ask(|tag| Message::NodeStatus { tag, after: behind })?
             else {
                 return Err(out_of_turn());
             };
-            let more = more && !volumes.is_empty();
             let all = all.get_or_insert_with(|| NodeSurvey {
                 version,
                 total_bytes,
@@ -256,11 +267,15 @@ impl Remote {
                 clients,
                 witness,
                 volumes: Vec::new(),
+                votes: Vec::new(),
             });
             all.volumes.extend(volumes);
-            if !more {
+            all.votes.extend(votes);
+            // It only ever goes forward.
+            if next <= after {
                 return Ok(all.clone());
             }
+            after = next;
         }
     }
 
@@ -295,6 +310,15 @@ impl Remote {
             }
             _ => Err(out_of_turn()),
         }
+    }
+
+    /// Has the node forget for good what it granted and was told of an array. Nothing may have been
+    /// asked on this connection but this.
+    ///
+    /// # Errors
+    /// [`RemoteError`]; it knows nothing of the array, has a member of it, or a client has that.
+    pub fn forget(&mut self, array: [u8; 16]) -> Result<(), RemoteError> {
+        self.done(|tag| Message::Forget { tag, array })
     }
 
     /// Has the node note how an array stands that it has granted.
@@ -411,7 +435,7 @@ impl Remote {
     fn try_exchange(&mut self, make: impl FnOnce(u32) -> Message) -> Result<Message, RemoteError> {
         self.tag += 1;
         self.line.send(make(self.tag).encode(NO_EPOCH));
-        let event = self.line.event(self.patience);
+        let event = self.line.event(self.left());
         match event.map_err(|error| RemoteError::of_system(&error, self.patience))? {
             FabricEvent::Message { bytes, .. } => self.answer(&bytes),
             FabricEvent::Lost { why, .. } => {

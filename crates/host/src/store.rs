@@ -89,15 +89,18 @@ impl Store {
         }
     }
 
-    /// What there is: at most so many volumes, with names behind `after`.
+    /// What there is: at most so many volumes and notes, with names behind `after`.
     pub(crate) fn survey(&self, after: &str, most: usize) -> Result<Survey, Refusal> {
-        let mut volumes = self.place.volumes()?;
-        volumes.retain(|(name, _)| name.as_str() > after);
-        volumes.sort();
-        let more = volumes.len() > most;
-        volumes.truncate(most);
+        let mut all = self.place.list()?;
+        all.retain(|(name, _)| name.as_str() > after);
+        all.sort();
+        let more = all.len() > most;
+        all.truncate(most);
         let (total_bytes, free_bytes) = self.place.room()?;
-        Ok(Survey { total_bytes, free_bytes, volumes, more })
+        let (notes, volumes): (Vec<_>, Vec<_>) =
+            all.into_iter().partition(|(name, _)| name.ends_with(NOTE_ENDING));
+        let notes = notes.into_iter().map(|(name, _)| name).collect();
+        Ok(Survey { total_bytes, free_bytes, volumes, notes, more })
     }
 
     /// Its number, by which arrays count who votes for them: drawn once, and kept with the volumes.
@@ -172,9 +175,10 @@ impl Store {
                 Err(error) => Err(error),
             },
             NoteOp::Write { name, at, bytes } => self.place.write_note(name, *at, bytes),
+            NoteOp::Remove { name } => self.place.remove_note(name),
         };
         if let Err(error) = &result {
-            tracing::error!(error = %describe(error), "a note is not kept");
+            tracing::error!(error = %describe(error), "a note is not kept as it should be");
         }
         Event::Done { io, result: result.map(|()| Outcome::Done).map_err(|_| IoError::GONE) }
     }
@@ -341,6 +345,20 @@ impl Place {
         }
     }
 
+    /// It is gone for good when the directory says so.
+    fn remove_note(&mut self, name: &str) -> io::Result<()> {
+        match self {
+            Self::Memory { notes, .. } => {
+                notes.remove(name);
+                Ok(())
+            }
+            Self::Directory { path, handle, .. } => {
+                std::fs::remove_file(path.join(name))?;
+                handle.sync_all()
+            }
+        }
+    }
+
     /// Is there a vote of any array?
     fn has_voted(&self) -> bool {
         let Self::Directory { path, .. } = self else { return false };
@@ -350,24 +368,25 @@ impl Place {
         std::fs::read_dir(path).is_ok_and(|entries| entries.flatten().any(|entry| is_vote(&entry)))
     }
 
-    /// Names and sizes.
-    fn volumes(&self) -> Result<Vec<(String, u64)>, Refusal> {
+    /// Names and sizes of volumes and notes.
+    fn list(&self) -> Result<Vec<(String, u64)>, Refusal> {
         match self {
-            Self::Memory { volumes, .. } => {
+            Self::Memory { volumes, notes } => {
                 let volume = |(name, file): (&String, &File)| {
                     Some((name.clone(), file.metadata().ok()?.len()))
                 };
-                Ok(volumes.iter().filter_map(volume).collect())
+                let notes = notes.iter().map(|(name, note)| (name.clone(), note.len() as u64));
+                Ok(volumes.iter().filter_map(volume).chain(notes).collect())
             }
             Self::Directory { path, .. } => {
                 let entries = std::fs::read_dir(path).map_err(|error| refused("listed", &error))?;
-                let volume = |entry: std::fs::DirEntry| {
+                let file = |entry: std::fs::DirEntry| {
                     let name = entry.file_name().into_string().ok();
-                    let name = name.filter(|name| check_name(name).is_ok())?;
+                    let name = name.filter(|name| valid_volume_name(name))?;
                     let data = entry.metadata().ok().filter(Metadata::is_file)?;
                     Some((name, data.len()))
                 };
-                Ok(entries.flatten().filter_map(volume).collect())
+                Ok(entries.flatten().filter_map(file).collect())
             }
         }
     }

@@ -29,16 +29,21 @@ pub(super) fn run(args: &KeyArgs) -> Result<(), Failure> {
 
 /// The key of one array, from the cluster key.
 fn derive(array: &str, key_file: &KeyFileArgs) -> Result<Key, Failure> {
-    let uuid = uuid_of_text(array).ok_or_else(|| {
-        let next = "give what `braid detail NAME` or `braid examine MEMBER` prints";
-        Failure::usage("key derive", array, "is no UUID of an array", next)
-    })?;
+    let uuid = uuid("key derive", array)?;
     let cluster = find(key_file)?.ok_or_else(|| {
         let reason = "there is no cluster key to derive it from";
         Failure::refused("key derive", array, reason, "give its file with --key FILE")
     })?;
     whole("key derive", array, cluster)?;
     Ok(cluster.limited_to(uuid))
+}
+
+/// The array that was typed.
+pub(super) fn uuid(operation: &str, array: &str) -> Result<[u8; 16], Failure> {
+    uuid_of_text(array).ok_or_else(|| {
+        let next = "give what `braid detail NAME` or `braid examine MEMBER` prints";
+        Failure::usage(operation, array, "is no UUID of an array", next)
+    })
 }
 
 /// Is this a cluster key, rather than that of one array?

@@ -54,6 +54,7 @@ pub(crate) fn run(cli: &Cli) -> Result<(), Failure> {
             None => node::run(run_dir, args),
             Some(NodeCommand::Status(args)) => node_admin::status(args),
             Some(NodeCommand::Delete(args)) => node_admin::delete(args),
+            Some(NodeCommand::Forget(args)) => node_admin::forget(args),
             Some(NodeCommand::Stop(args)) => node_admin::stop(args),
         },
         Command::Nodes(args) => node_admin::status(args),

@@ -1,15 +1,17 @@
-//! `braid node status`, `delete` and `stop`: looking after storage nodes.
+//! `braid node status`, `delete`, `forget` and `stop`: looking after storage nodes.
 
 use std::time::{Duration, Instant};
 
-use braid_array::Refusal;
-use braid_array::format::SuperblockError;
+use braid_array::format::{SuperblockError, Version};
+use braid_array::{Refusal, SECTOR_BYTES};
 use braid_host::fabric::Network;
+use braid_host::key::text_of_uuid;
 use braid_host::remote::{self, NodeSurvey, Remote, RemoteError, RemoteErrorKind};
 use serde_json::{Value, json};
 
+use super::key;
 use super::nodes::{failed, network};
-use crate::args::{NodeStopArgs, NodesArgs, VolumeArgs, check_address};
+use crate::args::{ForgetArgs, NodeStopArgs, NodesArgs, VolumeArgs, check_address};
 use crate::failure::Failure;
 use crate::invocation::shell_word;
 use crate::output;
@@ -22,14 +24,27 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// What is known of a node.
 struct Seen {
     address: String,
-    /// What it says, and of each of its volumes what lies on it.
-    found: Result<(NodeSurvey, Vec<Content>), RemoteError>,
+    found: Result<Found, RemoteError>,
+}
+
+/// What a node says.
+struct Found {
+    survey: NodeSurvey,
+    /// What lies on each of its volumes.
+    contents: Vec<Content>,
+    /// Arrays of which it keeps a vote and no member, and the epochs granted.
+    votes: Vec<([u8; 16], u32)>,
 }
 
 /// What lies on a volume.
 enum Content {
-    /// A member of the array of this name; the epoch of whoever served it last.
-    Member(String, u32),
+    /// A member of an array.
+    Member {
+        uuid: [u8; 16],
+        name: String,
+        /// Of whoever served it last.
+        epoch: u32,
+    },
     /// Nothing where its superblock goes: `create` writes that last, so it may have been
     /// interrupted.
     Nothing,
@@ -67,8 +82,37 @@ pub(super) fn delete(args: &VolumeArgs) -> Result<(), Failure> {
     let network = network("node delete", &args.network)?;
     let object = format!("node://{}/{}", args.address, args.volume);
     let mut remote = connect("node delete", &args.address, network)?;
-    let deleted = remote.open_volume(&args.volume, true).and_then(|_| remote.remove_volume());
-    deleted.map_err(|error| failed("node delete", &object, &error))
+    let stays = remove(&mut remote, &args.volume);
+    if let Some(array) = stays.map_err(|error| failed("node delete", &object, &error))? {
+        output::warning(&format!(
+            "{object} is removed; what the node has voted of its array stays, as a client may \
+             count on it: once the array is gone, or has replaced this node and has had all of \
+             its nodes since, {}",
+            forgetting(&args.address, array)
+        ));
+    }
+    Ok(())
+}
+
+/// Removes a volume. Returns the array of which the node still keeps a vote.
+fn remove(remote: &mut Remote, volume: &str) -> Result<Option<[u8; 16]>, RemoteError> {
+    let bytes = remote.open_volume(volume, true)?;
+    let array = match Version::V1_2.location(bytes / SECTOR_BYTES) {
+        // Whether it can be read stands against nothing.
+        Some(_) => remote::superblock(remote)?.ok().map(|superblock| superblock.set_uuid),
+        None => None,
+    };
+    remote.remove_volume()?;
+    let Some(array) = array else { return Ok(None) };
+    Ok(Some(array).filter(|_| remote.vote(array).is_ok_and(|vote| vote.granted > 0)))
+}
+
+pub(super) fn forget(args: &ForgetArgs) -> Result<(), Failure> {
+    checked("node forget", &args.address)?;
+    let array = key::uuid("node forget", &args.array)?;
+    let network = network("node forget", &args.network)?;
+    let mut remote = connect("node forget", &args.address, network)?;
+    remote.forget(array).map_err(|error| failed("node forget", &args.address, &error))
 }
 
 pub(super) fn stop(args: &NodeStopArgs) -> Result<(), Failure> {
@@ -92,18 +136,28 @@ fn connect(operation: &str, address: &str, network: Network) -> Result<Remote, F
 fn look(address: &str, network: Network) -> Seen {
     let until = Instant::now() + PATIENCE;
     let found = Remote::connect_within(address, network, PATIENCE).and_then(|mut remote| {
-        remote.have_patience(left(until));
+        remote.wait_until(until);
         let survey = remote.survey()?;
         let names = survey.volumes.iter().map(|volume| volume.name.as_str());
         let content = |name| content(address, name, network, until).unwrap_or(Content::Unknown);
-        let contents = names.map(content).collect();
-        Ok((survey, contents))
+        let contents: Vec<Content> = names.map(content).collect();
+        let votes = votes(&mut remote, &survey.votes, &contents);
+        Ok(Found { survey, contents, votes })
     });
     Seen { address: address.to_owned(), found }
 }
 
-fn left(until: Instant) -> Duration {
-    until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1))
+/// Those of arrays that have no member here. What lies on a volume that cannot be read may be one.
+fn votes(remote: &mut Remote, all: &[[u8; 16]], contents: &[Content]) -> Vec<([u8; 16], u32)> {
+    if contents.iter().any(|content| matches!(content, Content::Unknown)) {
+        return Vec::new();
+    }
+    let has_member = |array: &[u8; 16]| {
+        contents.iter().any(|on| matches!(on, Content::Member { uuid, .. } if uuid == array))
+    };
+    let alone = all.iter().copied().filter(|array| !has_member(array));
+    let vote = |array| Some((array, remote.vote(array).ok()?.granted));
+    alone.map_while(vote).collect()
 }
 
 /// On a connection of its own: one has no more than one volume open.
@@ -113,13 +167,14 @@ fn content(
     network: Network,
     until: Instant,
 ) -> Result<Content, RemoteError> {
-    let mut remote = Remote::connect_within(address, network, left(until))?;
-    remote.have_patience(left(until));
+    let left = until.saturating_duration_since(Instant::now());
+    let mut remote = Remote::connect_within(address, network, left)?;
+    remote.wait_until(until);
     match remote::probe(&mut remote, address, volume, false)?.superblock {
         Ok(superblock) => {
-            let name = short_name(&superblock.name()).to_owned();
-            let epoch = remote.vote(superblock.set_uuid)?.granted;
-            Ok(Content::Member(name, epoch))
+            let (uuid, name) = (superblock.set_uuid, short_name(&superblock.name()).to_owned());
+            let epoch = remote.vote(uuid)?.granted;
+            Ok(Content::Member { uuid, name, epoch })
         }
         Err(SuperblockError::NoMagic) if remote::is_blank(&mut remote)? => Ok(Content::Nothing),
         Err(SuperblockError::NoMagic) => Ok(Content::Foreign),
@@ -141,31 +196,23 @@ pub(super) fn removal(address: &str, volume: &str) -> String {
     format!("braid node delete {} {}", shell_word(address), shell_word(volume))
 }
 
+/// What has a node forget an array.
+fn forgetting(address: &str, array: [u8; 16]) -> String {
+    format!("braid node forget {} {}", shell_word(address), text_of_uuid(array))
+}
+
 fn text(seen: &Seen) -> String {
-    let (survey, contents) = match &seen.found {
+    let Found { survey, contents, votes } = match &seen.found {
         Ok(found) => found,
         Err(RemoteError { why: Refusal { reason, next }, .. }) => {
             return format!("{}: {reason}; {}\n", seen.address, next.advice);
         }
     };
-    let NodeSurvey {
-        version, total_bytes, free_bytes, ring_bytes, ring_used_bytes, clients, ..
-    } = survey;
-    if survey.witness {
-        return format!("{}: version {version}, a witness: it keeps no volumes\n", seen.address);
-    }
-    let mut text = format!(
-        "{}: version {version}, {} of {} free, ring memory {} of {} in use, clients {clients}\n",
-        seen.address,
-        size(*free_bytes),
-        size(*total_bytes),
-        size(*ring_used_bytes),
-        size(*ring_bytes),
-    );
+    let mut text = head(&seen.address, survey);
     for (volume, content) in survey.volumes.iter().zip(contents) {
         let used = if volume.written { ", in use" } else { "" };
         let of = match content {
-            Content::Member(array, epoch) => format!("member of {array}, epoch {epoch}"),
+            Content::Member { name, epoch, .. } => format!("member of {name}, epoch {epoch}"),
             Content::Nothing if volume.written => "no superblock yet".to_owned(),
             Content::Nothing => format!(
                 "no superblock, maybe left over from a create that was interrupted; {}",
@@ -176,11 +223,36 @@ fn text(seen: &Seen) -> String {
         };
         text += &format!("  {}: {}{used}, {of}\n", volume.name, size(volume.bytes));
     }
+    for &(array, epoch) in votes {
+        let (uuid, command) = (text_of_uuid(array), forgetting(&seen.address, array));
+        let once = "once that is gone, or has replaced this node";
+        text += &format!(
+            "  votes for array {uuid}, epoch {epoch}, without a member of it; {once}: {command}\n"
+        );
+    }
     text
 }
 
+/// What is said of the node as a whole.
+fn head(address: &str, survey: &NodeSurvey) -> String {
+    let NodeSurvey {
+        version, total_bytes, free_bytes, ring_bytes, ring_used_bytes, clients, ..
+    } = survey;
+    if survey.witness {
+        return format!("{address}: version {version}, a witness: it keeps no volumes\n");
+    }
+    format!(
+        "{address}: version {version}, {} of {} free, ring memory {} of {} in use, \
+         clients {clients}\n",
+        size(*free_bytes),
+        size(*total_bytes),
+        size(*ring_used_bytes),
+        size(*ring_bytes),
+    )
+}
+
 fn as_json(seen: &Seen) -> Value {
-    let (survey, contents) = match &seen.found {
+    let Found { survey, contents, votes } = match &seen.found {
         Ok(found) => found,
         Err(error) => {
             let state =
@@ -191,7 +263,7 @@ fn as_json(seen: &Seen) -> Value {
     };
     let volumes = survey.volumes.iter().zip(contents).map(|(volume, content)| {
         let (array, epoch) = match content {
-            Content::Member(array, epoch) => (Some(array), Some(epoch)),
+            Content::Member { name, epoch, .. } => (Some(name), Some(epoch)),
             Content::Nothing | Content::Foreign | Content::Unknown => (None, None),
         };
         let client = volume.written.then_some("in use");
@@ -204,6 +276,10 @@ fn as_json(seen: &Seen) -> Value {
             "leftover": matches!(content, Content::Nothing) && !volume.written,
         })
     });
+    let votes = votes.iter().map(|&(array, epoch)| {
+        let forget = forgetting(&seen.address, array);
+        json!({ "array_uuid": text_of_uuid(array), "granted_epoch": epoch, "forget": forget })
+    });
     json!({
         "address": seen.address,
         "state": "ready",
@@ -215,5 +291,6 @@ fn as_json(seen: &Seen) -> Value {
         "clients": survey.clients,
         "witness": survey.witness,
         "volumes": volumes.collect::<Vec<_>>(),
+        "votes_without_member": votes.collect::<Vec<_>>(),
     })
 }

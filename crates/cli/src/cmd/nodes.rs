@@ -56,7 +56,7 @@ pub(super) struct Missing {
 
 /// What helps where a node is there and does not have the volume any more. Never to create it: the
 /// others have it.
-const STORE: &str = "bring its store back, or add another node in its place";
+pub(super) const STORE: &str = "bring its store back, or add another node in its place";
 
 impl Missing {
     /// If the array may start without the member.

@@ -7,7 +7,7 @@ use braid_array::SECTOR_BYTES;
 use braid_array::events::SyncAction;
 use braid_array::format::superblock::devflag;
 use braid_array::format::{Superblock, Version};
-use braid_array::status::{ArrayState, MemberState, MemberStatus, Status};
+use braid_array::status::{AbsentStatus, ArrayState, MemberState, MemberStatus, Status};
 use braid_host::control::wire::ControlStatus;
 use braid_host::fabric::Protection;
 
@@ -217,6 +217,10 @@ fn members(text: &mut String, status: &Status) {
     }
     for member in others {
         member_line(text, status, member, None);
+    }
+    for AbsentStatus { device, why } in status.view.iter().flat_map(|view| &view.absent) {
+        let _ = writeln!(text, "\n       -       -        -        -      absent   {device}");
+        let _ = writeln!(text, "                                            not taken in: {why}");
     }
 }
 

@@ -3,7 +3,9 @@
 use braid_array::SECTOR_BYTES;
 use braid_array::events::SyncAction;
 use braid_array::format::superblock::devflag;
-use braid_array::status::{ArrayState, MemberState, MemberStatus, Status, WitnessStatus};
+use braid_array::status::{
+    AbsentStatus, ArrayState, MemberState, MemberStatus, Status, WitnessStatus,
+};
 use braid_host::control::wire::{ControlStatus, Mismatch};
 use serde::Serialize;
 
@@ -136,7 +138,7 @@ struct MemberJson {
     state: Vec<&'static str>,
     events: u64,
     errors: u64,
-    /// Why it is not taken back, though its node is there.
+    /// Why it is not taken back, though its node is there; or was not taken in.
     refused: Option<String>,
 }
 
@@ -278,7 +280,7 @@ fn state_words(status: &Status) -> Vec<&'static str> {
     words
 }
 
-/// All members, and one entry for each role that nobody holds.
+/// All members, one entry for each role that nobody holds, and those that were not taken in.
 fn members(status: &Status) -> Vec<MemberJson> {
     let mut members: Vec<MemberJson> = status.members.iter().map(member).collect();
     let roles = u16::try_from(status.superblock.raid_disks).unwrap_or(u16::MAX);
@@ -299,8 +301,21 @@ fn members(status: &Status) -> Vec<MemberJson> {
             });
         }
     }
+    members.extend(status.view.iter().flat_map(|view| &view.absent).map(absent));
     members.sort_by_key(|member| (member.role.is_none(), member.role, member.number));
     members
+}
+
+fn absent(absent: &AbsentStatus) -> MemberJson {
+    MemberJson {
+        role: None,
+        number: None,
+        device: Some(absent.device.clone()),
+        state: vec!["absent"],
+        events: 0,
+        errors: 0,
+        refused: Some(absent.why.to_string()),
+    }
 }
 
 fn member(member: &MemberStatus) -> MemberJson {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use braid_array::status::{ArrayState, MemberState, MemberStatus, Status, Waiting};
+use braid_array::status::{AbsentStatus, ArrayState, MemberState, MemberStatus, Status, Waiting};
 use braid_array::{Refusal, SECTOR_BYTES};
 use braid_host::control::wire::ControlStatus;
 
@@ -80,6 +80,9 @@ fn head_and_members(name: &str, status: &Status) -> String {
     members.sort_by_key(|member| (member.role.is_none(), member.role, member.number));
     for member in members {
         text.push_str(&member_line(member));
+    }
+    for AbsentStatus { device, why } in status.view.iter().flat_map(|view| &view.absent) {
+        let _ = writeln!(text, "    -  absent      {device}, not taken in: {why}");
     }
     for witness in status.view.iter().flat_map(|view| &view.witnesses) {
         let state = if witness.reachable { "reachable" } else { "not reachable" };

@@ -52,6 +52,20 @@ fn starts_without(spoil: impl FnOnce(&Path), why: &str) {
     assert!(said.contains(&format!("{spoiled} is ")) && said.contains(why), "{said}");
     assert!(!said.contains("create"), "{said}");
     assert_eq!(detail(&lab, "x")["state"].as_array().unwrap().len(), 2, "clean, degraded");
+    let refused = || {
+        let all = detail(&lab, "x")["members"].as_array().expect("members").clone();
+        let member = all.into_iter().find(|member| member["device"] == *spoiled);
+        member.map(|member| (member["state"].clone(), member["refused"].clone()))
+    };
+    let (state, told) = refused().expect("a row of it");
+    assert_eq!(state, serde_json::json!(["absent"]));
+    let told = told.as_str().expect("a reason");
+    assert!(told.contains(why) && told.contains("in its place"), "{told}");
+    for words in ["status x", "detail x"] {
+        let text = lab.ok_text(words, &[]);
+        assert!(text.contains(&spoiled) && text.contains("not taken in: "), "{text}");
+        assert!(text.contains(why), "{text}");
+    }
     assert!(lab.ok("cat x", &[]) == content);
     let log = std::fs::read_to_string(lab.path("run/x.log")).unwrap();
     assert!(log.contains(&format!("{spoiled} is ")) && log.contains(why), "{log}");

@@ -109,9 +109,10 @@ fn nodes_that_were_not_there_at_the_start_come_in_by_themselves() {
     let content: Vec<u8> = content.iter().map(|byte| byte ^ 0x5a).collect();
     fill(&lab.path("x.sock"), "x", &content);
     assert_eq!(lab.run("detail x --test", &[]).status.code(), Some(1));
+    assert_eq!(in_state(&lab, "absent"), [format!("node://{address}/x")]);
     let storage = format!("--store {} --ring 64M", stores[2].display());
     let _late = Node::start(&lab, &address, &storage);
-    until("a fourth member", || detail(&lab, "x")["members"].to_string().contains(&address));
+    until("a fourth member", || in_state(&lab, "absent").is_empty());
     is_whole(&lab, &content);
     lab.ok("stop x", &[]);
 }

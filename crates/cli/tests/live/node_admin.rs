@@ -1,14 +1,17 @@
 //! Looking after storage nodes: what they keep, what is left over, and their end.
 
 use std::fs::File;
+use std::net::TcpStream;
 use std::os::unix::net::UnixDatagram;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::support::export::{fill, noise};
-use crate::support::nodes::{Node, in_memory, in_stores, members};
-use crate::support::{Lab, until};
-use rustix::process::{Pid, Resource, Rlimit, prlimit};
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 use serde_json::{Value, json};
+
+use crate::support::export::{fill, noise};
+use crate::support::nodes::{Node, detail, in_memory, in_stores, members};
+use crate::support::{Lab, until};
 
 fn status(lab: &Lab, address: &str) -> Value {
     let output = lab.run(&format!("node status {address} --json"), &[]);
@@ -45,6 +48,49 @@ fn nodes_say_what_they_keep_and_volumes_in_use_stay() {
 }
 
 #[test]
+fn a_vote_is_forgotten_when_somebody_says_so_and_nothing_stands_against_it() {
+    let lab = Lab::new();
+    let (nodes, stores) = in_stores(&lab);
+    let all = members(&nodes, "");
+    lab.ok(&format!("create x -l 5 -n 4 --size 1M{all}"), &[]);
+    lab.ok(&format!("assemble x{all}"), &[]);
+    let uuid = detail(&lab, "x")["uuid"].as_str().expect("a UUID").to_owned();
+    let node = &nodes[0].address;
+    let forget = format!("node forget {node} {uuid}");
+    assert_eq!(status(&lab, node)["votes_without_member"], json!([]));
+    let line = lab.refused(1, &forget, &[], &[]);
+    assert!(line.contains("volume x carries a member of the array"), "{line}");
+    lab.ok("stop x", &[]);
+    until("a volume that is free", || status(&lab, node)["volumes"][0]["client"].is_null());
+
+    let output = lab.run(&format!("node delete {node} x"), &[]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success() && said.ends_with(&format!("braid {forget}\n")), "{said}");
+    let votes = || {
+        let names = std::fs::read_dir(&stores[0]).unwrap().map(|entry| entry.unwrap().file_name());
+        names.filter(|name| name.to_string_lossy().ends_with(".vote")).count()
+    };
+    assert_eq!(votes(), 1);
+    let vote = status(&lab, node)["votes_without_member"][0].clone();
+    assert_eq!(
+        (&vote["array_uuid"], &vote["forget"]),
+        (&json!(uuid), &json!(format!("braid {forget}")))
+    );
+    assert!(vote["granted_epoch"].as_u64() > Some(0), "{vote}");
+    let text = lab.ok_text(&format!("node status {node}"), &[]);
+    assert!(text.contains(&format!("votes for array {uuid}, epoch ")), "{text}");
+    assert!(text.ends_with(&format!(": braid {forget}\n")), "{text}");
+
+    lab.ok(&forget, &[]);
+    assert_eq!(votes(), 0);
+    assert_eq!(status(&lab, node)["votes_without_member"], json!([]));
+    let line = lab.refused(1, &forget, &[], &[]);
+    assert!(line.contains("has no vote of this array"), "{line}");
+    let line = lab.refused(2, &format!("node forget {node} x"), &[], &[]);
+    assert!(line.contains("is no UUID of an array"), "{line}");
+}
+
+#[test]
 fn what_others_keep_in_a_store_is_not_offered_for_removal() {
     let lab = Lab::new();
     let (nodes, stores) = in_stores(&lab);
@@ -73,6 +119,36 @@ fn a_node_outlives_the_limit_of_the_size_of_files() {
     assert_eq!(status(&lab, &nodes[1].address)["state"], "ready");
     assert!(lab.ok_text("status x", &[]).contains("[U_UU]"));
     lab.ok("stop x", &[]);
+}
+
+/// A descriptor that this process opens has this number at least.
+fn lowest_free(pid: i32) -> u64 {
+    let open = |number: &u64| !Path::new(&format!("/proc/{pid}/fd/{number}")).exists();
+    (0..).find(open).expect("a number")
+}
+
+#[test]
+fn a_node_without_descriptors_says_so_and_goes_on_when_some_are_free() {
+    let lab = Lab::new();
+    let address = lab.ok_text("node --listen 127.0.0.1:0 --memory --ring 64M", &[]);
+    let address = address.trim_end();
+    let run = lab.path("run");
+    let pid = std::fs::read_to_string(run.join(format!("node-{address}.pid"))).expect("a pid");
+    let pid: i32 = pid.trim_end().parse().expect("a number");
+    assert_eq!(status(&lab, address)["state"], "ready");
+    // What the last one used is given back after the answer.
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    let few = Rlimit { current: Some(lowest_free(pid) + 8), maximum };
+    prlimit(Pid::from_raw(pid), Resource::Nofile, few).expect("it is ours");
+    let log = run.join(format!("node-{address}.log"));
+    let said = || std::fs::read_to_string(&log).unwrap_or_default();
+    let many: Vec<TcpStream> = (0..32).filter_map(|_| TcpStream::connect(address).ok()).collect();
+    until("a node without descriptors", || {
+        said().contains("no connection can be taken: too many open files")
+    });
+    assert!(said().contains("LimitNOFILE"), "{}", said());
+    drop(many);
+    until("a node with some", || status(&lab, address)["state"] == "ready");
 }
 
 #[test]
@@ -118,7 +194,9 @@ fn nobody_without_the_key_looks_after_nodes() {
     let address = &node.address;
     let create = format!("create x -l 0 -n 1 --force --size 1M --key {own} node://{address}");
     lab.ok(&create, &[]);
-    for words in [format!("node delete {address} x"), format!("node stop {address}")] {
+    let forget = format!("node forget {address} {}", "00112233:".repeat(4).trim_end_matches(':'));
+    let delete = format!("node delete {address} x");
+    for words in [delete, forget, format!("node stop {address}")] {
         let line = lab.refused(1, &words, &[], &[]);
         assert!(line.contains("wants the cluster key"), "{line}");
         let line = lab.refused(1, &format!("{words} --key {other}"), &[], &[]);

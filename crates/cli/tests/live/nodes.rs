@@ -1,10 +1,14 @@
-//! Members on nodes, as far as no node is needed: what is wrong is said in one line.
+//! Members on nodes, with few or no nodes: what is wrong is said in one line, and nobody waits
+//! long.
 
-use std::io::Write;
-use std::net::{Ipv4Addr, SocketAddrV4, TcpListener};
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, Shutdown, SocketAddrV4, TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+use rustix::net::{AddressFamily, SocketType};
 
 use crate::support::Lab;
-use rustix::net::{AddressFamily, SocketType};
+use crate::support::nodes::in_memory;
 
 /// So many members on distinct nodes at which nobody is asked.
 fn nodes(count: usize) -> String {
@@ -86,6 +90,68 @@ fn who_is_no_node_is_told_by_name() {
     let text = lab.ok_text(&format!("assemble --explain x node://{nobody}/x"), &[]);
     assert!(text.contains("out  node://") && text.contains("refuses the connection"), "{text}");
     assert!(text.contains("cannot start"), "{text}");
+}
+
+/// Passes on what is said to this node at once, and each answer of it after a while.
+fn slow(node: &str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (address, node) = (listener.local_addr().unwrap().to_string(), node.to_owned());
+    std::thread::spawn(move || {
+        for client in listener.incoming() {
+            let (client, node) = (client.unwrap(), TcpStream::connect(&node).unwrap());
+            let (said, heard) = (client.try_clone().unwrap(), node.try_clone().unwrap());
+            std::thread::spawn(move || pass_on(said, heard, Duration::ZERO));
+            std::thread::spawn(move || pass_on(node, client, Duration::from_millis(600)));
+        }
+    });
+    address
+}
+
+fn pass_on(mut from: TcpStream, mut to: TcpStream, after: Duration) {
+    let mut bytes = vec![0; 1 << 16];
+    // Either may be gone.
+    while let Ok(len @ 1..) = from.read(&mut bytes) {
+        std::thread::sleep(after);
+        if to.write_all(&bytes[..len]).is_err() {
+            break;
+        }
+    }
+    let _ = to.shutdown(Shutdown::Both);
+}
+
+#[test]
+fn nodes_that_answer_late_or_never_are_not_waited_for_one_after_the_other() {
+    let lab = Lab::new();
+    let nodes = in_memory(&lab, 1);
+    // Each of them takes three seconds and more to look at.
+    for number in 0..5 {
+        let member = format!("node://{}", nodes[0].address);
+        lab.ok(&format!("create a{number} -l 0 -n 1 --force --size 1M {member}"), &[]);
+    }
+    let silent: Vec<TcpListener> =
+        (0..3).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+    let silent = silent.iter().map(|node| node.local_addr().unwrap().to_string());
+    let slow = slow(&nodes[0].address);
+    let all: Vec<String> = silent.chain([slow.clone(), nodes[0].address.clone()]).collect();
+    let begun = Instant::now();
+    let output = lab.run(&format!("nodes {} --json", all.join(" ")), &[]);
+    // Five, and what a busy machine takes for that.
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    assert_eq!(output.status.code(), Some(1));
+    let seen: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let states: Vec<&str> = seen["nodes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|node| node["state"].as_str().unwrap())
+        .collect();
+    assert_eq!(states, ["silent", "silent", "silent", "ready", "ready"]);
+    let known = |node: usize| {
+        let volumes = seen["nodes"][node]["volumes"].as_array().unwrap().clone();
+        volumes.iter().filter(|volume| !volume["array"].is_null()).count()
+    };
+    assert_eq!(known(4), 5);
+    assert!(known(3) < 5, "it was slow, and cut short");
 }
 
 #[test]

@@ -52,10 +52,23 @@ fn why_a_node_is_not_taken_back_is_told() {
     let node = holding("foreign", Some(&stores[3].join("x")));
     told("its volume is of another array");
     node.kill();
-    let _node = start(&stores[1]);
+    let node = start(&stores[1]);
     until("a whole array", || {
         let seen = detail(&lab, "x");
         seen["members"].as_array().is_some_and(|all| all.iter().all(|m| m["state"][0] == "in-sync"))
     });
+    lab.ok("stop x", &[]);
+
+    // The same of one that is not the member from the start.
+    node.kill();
+    let _node = start(&lab.path("foreign"));
+    lab.ok(&format!("assemble x{all}"), &[]);
+    let members = detail(&lab, "x")["members"].as_array().expect("members").clone();
+    let absent: Vec<&Value> = members.iter().filter(|m| m["state"][0] == "absent").collect();
+    assert_eq!(absent.len(), 1, "{members:?}");
+    assert_eq!(absent[0]["device"], format!("node://{address}/x"));
+    let told = absent[0]["refused"].as_str().expect("a reason");
+    assert!(told.contains("other") && told.contains("in its place"), "{told}");
+    assert!(lab.ok_text("status x", &[]).contains("not taken in: "));
     lab.ok("stop x", &[]);
 }

@@ -3,17 +3,25 @@
 //! them save where they are. So what lies there is looked at first, on a connection of its own:
 //! that tells whose place it has.
 
+use std::collections::BTreeMap;
+
 use braid_array::action::NewMember;
 use braid_array::fabric::{FabricEvent, FabricOp, PeerId};
 use braid_array::format::{BadBlocks, Role, Superblock, Version};
-use braid_array::{Action, SECTOR_BYTES};
+use braid_array::status::AbsentStatus;
+use braid_array::{Action, Refusal, SECTOR_BYTES};
 
 use super::newcomer::Origin;
+use super::refused::{ANOTHERS, is_of_another};
 use super::rejoin::{PATIENCE_MILLIS, SUPERBLOCK_BYTES, pause_millis};
 use super::setup::LinkState;
 use super::{Client, Instant, Message};
 use crate::assemble::SUPERBLOCK_SECTOR;
 use crate::member::{VolumeAddress, member_name};
+
+/// What helps when the member is not where it was.
+const IN_ITS_PLACE: &str =
+    "start the node on the store that it had, or add another node in its place";
 
 /// One of them.
 #[derive(Debug)]
@@ -41,14 +49,20 @@ struct Look {
 pub(super) struct Absents {
     list: Vec<Absent>,
     look: Option<Look>,
+    /// Why these and others are not in, by name.
+    why: BTreeMap<String, Refusal>,
 }
 
 impl Absents {
-    /// Addresses of nodes, and the volumes there.
-    pub(super) fn new(places: Vec<(String, String)>) -> Self {
+    /// Addresses of nodes, and the volumes there; and what is known of these and others.
+    pub(super) fn new(places: Vec<(String, String)>, why: Vec<(String, Refusal)>) -> Self {
         let due = Instant(0).plus_millis(pause_millis(0));
         let absent = |(address, volume)| Absent { address, volume, tries: 0, due };
-        Self { list: places.into_iter().map(absent).collect(), look: None }
+        Self {
+            list: places.into_iter().map(absent).collect(),
+            look: None,
+            why: why.into_iter().collect(),
+        }
     }
 
     pub(super) fn are_looked_at_by(&self, peer: PeerId) -> bool {
@@ -74,6 +88,7 @@ impl Absents {
 
     /// It is a member again.
     pub(super) fn forget(&mut self, device: &str) {
+        self.why.remove(device);
         if let Some(number) = self.position(device) {
             self.list.remove(number);
         }
@@ -85,6 +100,22 @@ impl Client {
     fn is_open(&self, role: u16) -> bool {
         let nobody = self.links[usize::from(role)].state == LinkState::Missing;
         nobody && self.keeper.is_vacant(role)
+    }
+
+    /// Who is not in, while anybody could be.
+    pub(super) fn absent_status(&self) -> Vec<AbsentStatus> {
+        let vacant = (0..self.params().nodes).any(|role| self.is_open(role));
+        let absent = self.absents.why.iter().filter(|_| vacant);
+        absent
+            .map(|(device, why)| AbsentStatus { device: device.clone(), why: why.clone() })
+            .collect()
+    }
+
+    /// That is what stands against one that was looked at.
+    fn absent_since(&mut self, number: usize, why: Refusal) {
+        let Some(absent) = self.absents.list.get(number) else { return };
+        let device = member_name(&absent.address, &absent.volume);
+        self.absents.why.insert(device, why);
     }
 
     fn may_look_for_absent(&self) -> bool {
@@ -147,8 +178,9 @@ impl Client {
                 return self.say_to(peer, &Message::OpenVolume { tag: 0, name, write: false });
             }
             FabricEvent::Message { bytes, .. } => Message::decode(&bytes),
-            FabricEvent::Lost { .. } => {
+            FabricEvent::Lost { why, .. } => {
                 self.absents.look = None;
+                self.absent_since(number, why);
                 return self.absent_again(number);
             }
             FabricEvent::Accepted { .. } | FabricEvent::Placed { .. } => return,
@@ -165,6 +197,10 @@ impl Client {
                 self.leave_absent();
                 self.absent_is(number, volume_bytes, &bytes);
             }
+            Ok((_, Message::Refused { reason, .. })) => {
+                self.leave_absent();
+                self.absent_since(number, Refusal::new(reason, IN_ITS_PLACE));
+            }
             _ => self.leave_absent(),
         }
     }
@@ -177,9 +213,14 @@ impl Client {
     /// It has this superblock: is it a member, and nobody has its place?
     fn absent_is(&mut self, number: usize, volume_bytes: u64, superblock: &[u8]) {
         let decoded = Superblock::decode(Version::V1_2, SUPERBLOCK_SECTOR, superblock);
-        let ours = |found: &Superblock| found.set_uuid == self.array_id();
-        let Some(found) = decoded.ok().filter(ours) else { return };
+        if let Some(Refusal { reason, .. }) = is_of_another(self.array_id(), &decoded) {
+            return self.absent_since(number, Refusal::new(reason, IN_ITS_PLACE));
+        }
+        let Ok(found) = decoded else { return };
         let Role::Active(role) = found.role() else { return };
+        if role < self.params().nodes && !self.is_open(role) {
+            return self.absent_since(number, Refusal::new(ANOTHERS, IN_ITS_PLACE));
+        }
         let Some(member) = self.keeper.free_id() else { return };
         if role >= self.params().nodes || !self.is_open(role) || !self.may_look_for_absent() {
             return;

@@ -1,5 +1,6 @@
 //! What a client is made of.
 
+use braid_array::Refusal;
 use braid_array::assemble::Config;
 use braid_array::format::Bitmap;
 
@@ -19,6 +20,8 @@ pub struct ClientConfig {
     pub found: Vec<Option<Found>>,
     /// Members that could not be reached: their nodes' addresses, and the volumes there.
     pub absent: Vec<(String, String)>,
+    /// Why these and others, by name, are not among the members.
+    pub not_in: Vec<(String, Refusal)>,
     /// Who takes the place of a member that stays away.
     pub spares: Vec<ClientMember>,
     /// Nodes that are to vote though they have no member, besides those that views name.
@@ -54,6 +57,7 @@ impl ClientConfig {
             members,
             found: Vec::new(),
             absent: Vec::new(),
+            not_in: Vec::new(),
             spares: Vec::new(),
             witnesses: Vec::new(),
             bitmap: None,

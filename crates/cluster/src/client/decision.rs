@@ -98,7 +98,8 @@ pub(super) fn decide(findings: &Findings<'_>) -> Result<Decision, Refusal> {
     // are there again are given what they missed, and no parity is in doubt.
     let kept = |role: u16| {
         let same = |grant: &Grant| {
-            newest.is_some_and(|view| view.members[usize::from(role)] == grant.incarnation)
+            let known = newest.and_then(|view| view.members.get(usize::from(role)));
+            known.is_some_and(|&incarnation| incarnation == grant.incarnation)
         };
         holds(role) && grants.get(&role).is_some_and(same)
     };

@@ -322,7 +322,7 @@ impl Client {
             wiring: None,
             newcomer: None,
             filling: filling::Filling::default(),
-            absents: absent::Absents::new(config.absent),
+            absents: absent::Absents::new(config.absent, config.not_in),
             departed: departed::Departed::default(),
             spares: spare::Spares::new(config.spare_patience_ms),
             witnesses: Witnesses::new(params.nodes, named),

@@ -13,24 +13,37 @@ use crate::node::PARTING_TAG;
 pub(super) const ITS_STORE: &str =
     "start the node on the store that it had, or remove the member and add the node again";
 
-/// Why what lies on a volume is not the member that was lost, if it is not.
-pub(super) fn is_other(
-    member: &Superblock,
+pub(super) const ANOTHERS: &str = "its volume is that of another member of the array";
+
+/// Why what lies on a volume is no member of the array, if it is none.
+pub(super) fn is_of_another(
+    array: [u8; 16],
     found: &Result<Superblock, SuperblockError>,
 ) -> Option<Refusal> {
     let reason = match found {
         Err(SuperblockError::NoMagic) => "its volume is empty: it has no superblock".to_owned(),
         Err(error) => format!("the superblock of its volume is damaged: {error}"),
-        Ok(found) if found.set_uuid != member.set_uuid => {
+        Ok(found) if found.set_uuid != array => {
             format!("its volume is of another array, {}", found.uuid_text())
         }
-        Ok(found) if found.device_uuid != member.device_uuid => {
-            "its volume is that of another member of the array".to_owned()
-        }
-        Ok(found) if found.data_offset != member.data_offset => {
-            "its volume was made anew: the data begins at another sector".to_owned()
-        }
         Ok(_) => return None,
+    };
+    Some(Refusal::new(reason, ITS_STORE))
+}
+
+/// Why what lies on a volume is not the member that was lost, if it is not.
+pub(super) fn is_other(
+    member: &Superblock,
+    found: &Result<Superblock, SuperblockError>,
+) -> Option<Refusal> {
+    let another = is_of_another(member.set_uuid, found);
+    let (Ok(found), None) = (found, &another) else { return another };
+    let reason = if found.device_uuid != member.device_uuid {
+        ANOTHERS
+    } else if found.data_offset != member.data_offset {
+        "its volume was made anew: the data begins at another sector"
+    } else {
+        return None;
     };
     Some(Refusal::new(reason, ITS_STORE))
 }

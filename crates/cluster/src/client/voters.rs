@@ -26,6 +26,7 @@ impl Client {
             in_sync: roles.filter(|&role| self.takeover.view.has(role)).collect(),
             voters: voters.iter().map(named).collect(),
             witnesses: self.witnesses.status(),
+            absent: self.absent_status(),
         })
     }
 

@@ -58,6 +58,7 @@ pub(super) fn denied(array: &ArrayId, message: &Message) -> Option<Denied> {
         Message::Connect { .. } => None,
         Message::Grant { tag, .. }
         | Message::ReadVote { tag, .. }
+        | Message::Forget { tag, .. }
         | Message::CreateVolume { tag, .. }
         | Message::DeleteVolume { tag }
         | Message::RemoveVolume { tag }
@@ -75,7 +76,7 @@ pub(super) fn is_of(array: &ArrayId, superblock: &[u8]) -> bool {
         && superblock.get(16..32) == Some(array)
 }
 
-fn text_of(array: ArrayId) -> String {
+pub(super) fn text_of(array: ArrayId) -> String {
     uuid_text(Version::V1_2, array)
 }
 

@@ -1,4 +1,5 @@
-//! Whose volumes clients get whose key is limited to one array.
+//! Whose a volume is: for clients whose key is limited to one array, and before a vote is
+//! forgotten.
 //!
 //! ```text
 //! OpenVolume ─► open ── its superblock is read ─► of the array: as for everybody
@@ -21,14 +22,14 @@ use crate::assemble::SUPERBLOCK_SECTOR;
 const LOOK_BYTES: u32 = 4096;
 
 impl Node {
-    /// Has a look at a volume that a limited client wants. It counts among its users meanwhile, so
-    /// that the volume stays what it is.
+    /// Has a look at a volume for a client. It counts among its users meanwhile, so that the volume
+    /// stays what it is.
     pub(super) fn look(&mut self, name: &Arc<str>, ask: Ask, volume: Volume) {
         let Some(client) = self.clients.get_mut(&ask.client) else { return };
         client.looking = Some(Looking { name: Arc::clone(name), volume, ask });
         let end = SUPERBLOCK_SECTOR * SECTOR_BYTES + u64::from(LOOK_BYTES);
         if volume.bytes < end {
-            return self.looked(ask.client, None);
+            return self.looked(ask.client, Some(&[]));
         }
         let (op, sector) = (meta::MetaOp::Read(LOOK_BYTES), SUPERBLOCK_SECTOR);
         self.ask_meta(meta::Ask { client: ask.client, tag: ask.tag, sector, op });
@@ -45,6 +46,10 @@ impl Node {
             return;
         };
         let Some(Looking { name, ask, .. }) = client.looking.take() else { return };
+        if client.search.is_some() {
+            self.stop_looking(&name, id);
+            return self.searched(id, &name, found);
+        }
         let Some(array) = client.limit else { return };
         let own = found.is_some_and(|found| is_of(&array, found));
         client.asking = false;

@@ -102,7 +102,7 @@ impl Node {
                 MetaOp::Write(bytes) => {
                     let buf = page.slice(0, bytes.len() as u32);
                     self.out.push(Action::Store { buf, bytes });
-                    let flight = Flight::MetaWrite { client, tag, page };
+                    let flight = Flight::MetaWrite { client, tag, page, sector };
                     self.out.io(flight, member, IoOp::Write { sector, buf, fua: true });
                 }
             }
@@ -141,7 +141,14 @@ impl Node {
         self.give_page(page);
     }
 
-    pub(super) fn meta_written(&mut self, client: ClientId, tag: u32, page: Buf, fine: bool) {
+    pub(super) fn meta_written(
+        &mut self,
+        (client, tag): (ClientId, u32),
+        page: Buf,
+        sector: u64,
+        fine: bool,
+    ) {
+        self.notice_write(client, sector);
         if fine {
             self.answer(client, &Message::Ok { tag });
         } else {

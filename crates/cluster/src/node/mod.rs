@@ -7,6 +7,7 @@
 //! refused.
 
 mod copy;
+mod forget;
 mod ids;
 mod invariants;
 mod journal;
@@ -199,12 +200,15 @@ impl Node {
             Flight::MetaRead { client, tag, page, bytes } => {
                 self.meta_read((client, tag), page, bytes, fine);
             }
-            Flight::MetaWrite { client, tag, page } => self.meta_written(client, tag, page, fine),
+            Flight::MetaWrite { client, tag, page, sector } => {
+                self.meta_written((client, tag), page, sector, fine);
+            }
             Flight::Take { client, tag, slot } => self.copy_stored(client, tag, slot, fine),
             Flight::LastFlush { volume } => self.last_flush(&volume, fine),
             Flight::Settle { orphan } => self.settle_io_done(orphan, fine),
             Flight::VoteRead { array } => self.vote_read(array, None),
             Flight::VoteWrite { array } => self.vote_written(array, fine),
+            Flight::VoteRemove { array } => self.vote_removed(array, fine),
             Flight::Journal { client } => self.journal_done(client, fine),
             Flight::JournalTrim { client } => self.journal_trimmed(client, fine),
             Flight::MetaLoad { .. }
@@ -212,6 +216,7 @@ impl Node {
             | Flight::JournalSum { .. }
             | Flight::Volume { .. }
             | Flight::Survey { .. }
+            | Flight::Search { .. }
             | Flight::Same { .. } => {}
         }
         if let Some(client) = client {
@@ -305,12 +310,17 @@ impl Machine for Node {
                     self.volume_answered(&volume, result);
                 }
             }
-            Event::Survey { io, result } => {
-                if let Some(Flight::Survey { client, tag }) = self.out.answered(io) {
+            Event::Survey { io, result } => match self.out.answered(io) {
+                Some(Flight::Survey { client, tag }) => {
                     self.surveyed(client, tag, result);
                     self.settle(client);
                 }
-            }
+                Some(Flight::Search { client }) => {
+                    self.volumes_listed(client, result);
+                    self.settle(client);
+                }
+                _ => {}
+            },
             Event::Fabric(event) => self.fabric(event),
             Event::Command { id, command } => self.command(id, &command),
             Event::Tick => {}

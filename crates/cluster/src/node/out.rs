@@ -35,7 +35,7 @@ pub(super) enum Flight {
     /// The same from the page into a message.
     MetaLoad { client: ClientId, tag: u32, page: Buf },
     /// A few bytes on their way from a page into the store.
-    MetaWrite { client: ClientId, tag: u32, page: Buf },
+    MetaWrite { client: ClientId, tag: u32, page: Buf, sector: u64 },
     /// Something of the journal.
     Journal { client: ClientId },
     /// What was read of the journal, on its way into a message.
@@ -52,8 +52,12 @@ pub(super) enum Flight {
     VoteRead { array: ArrayId },
     /// The same, written.
     VoteWrite { array: ArrayId },
+    /// The same, removed.
+    VoteRemove { array: ArrayId },
     /// A look at the store.
     Survey { client: ClientId, tag: u32 },
+    /// The same, for volumes to search.
+    Search { client: ClientId },
     /// An operation on a volume.
     Volume { volume: Arc<str> },
 }
@@ -86,6 +90,7 @@ impl Flight {
             | Self::Take { client, .. }
             | Self::Flush { client, .. }
             | Self::Survey { client, .. }
+            | Self::Search { client }
             | Self::MetaRead { client, .. }
             | Self::MetaLoad { client, .. }
             | Self::Journal { client }
@@ -97,6 +102,7 @@ impl Flight {
             Self::LastFlush { .. }
             | Self::VoteRead { .. }
             | Self::VoteWrite { .. }
+            | Self::VoteRemove { .. }
             | Self::Volume { .. } => None,
         }
     }

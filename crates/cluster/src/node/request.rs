@@ -16,6 +16,7 @@ const fn is_of_votes(message: &Message) -> bool {
         message,
         Message::Grant { .. }
             | Message::ReadVote { .. }
+            | Message::Forget { .. }
             | Message::Record { .. }
             | Message::Inventory { .. }
             | Message::Settle { .. }
@@ -39,6 +40,9 @@ impl Node {
             let what = votes::Want::Read;
             self.ask_vote(array, votes::Ask { client: id, tag, what });
             return Ok(());
+        }
+        if let Message::Forget { tag, array } = message {
+            return self.search_volumes(id, tag, array);
         }
         let (array, _) = client.vote.ok_or(Violation("a request before Grant"))?;
         match message {

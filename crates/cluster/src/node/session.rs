@@ -3,6 +3,7 @@
 use braid_array::Refusal;
 use braid_array::fabric::{PeerId, Volume};
 
+use super::forget::Search;
 use super::ids::{ArrayId, ClientId, Violation};
 use super::limit::{Denied, beyond, denied};
 use super::orphans::Settling;
@@ -44,8 +45,10 @@ pub(super) struct Client {
     /// The array that it was granted, and the epoch.
     pub(super) vote: Option<(ArrayId, u32)>,
     pub(super) held: Option<Held>,
-    /// Before that, when its key is limited.
+    /// Before that, when its key is limited; or while it has the node search its volumes.
     pub(super) looking: Option<Looking>,
+    /// While it waits for a vote to be forgotten.
+    pub(super) search: Option<Search>,
     /// Waits for a volume.
     pub(super) asking: bool,
     pub(super) pipe: Option<Pipe>,
@@ -303,6 +306,7 @@ impl Node {
             Message::Join { session, role, array } => self.join(peer, (session, array), role),
             Message::Grant { .. }
             | Message::ReadVote { .. }
+            | Message::Forget { .. }
             | Message::CreateVolume { .. }
             | Message::OpenVolume { .. }
             | Message::NodeStatus { .. }

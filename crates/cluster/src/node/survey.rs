@@ -7,12 +7,13 @@ use braid_array::{Action, Refusal};
 use super::Node;
 use super::ids::ClientId;
 use super::out::Flight;
-use crate::wire::{MAX_VOLUMES, Message, VolumeInfo};
+use super::votes::array_of_note;
+use crate::wire::{MAX_LISTED, Message, VolumeInfo};
 
 impl Node {
     /// Somebody wants to know; has a look at the store.
     pub(super) fn survey(&mut self, client: ClientId, tag: u32, after: String) {
-        self.out.survey(Flight::Survey { client, tag }, after, MAX_VOLUMES);
+        self.out.survey(Flight::Survey { client, tag }, after, MAX_LISTED);
     }
 
     /// Somebody wants the node to end.
@@ -22,10 +23,12 @@ impl Node {
     }
 
     pub(super) fn surveyed(&mut self, client: ClientId, tag: u32, result: Result<Survey, Refusal>) {
-        let Survey { total_bytes, free_bytes, volumes, more } = match result {
+        let found = match result {
             Ok(survey) => survey,
             Err(why) => return self.refuse(client, tag, why),
         };
+        let next = last_name(&found).filter(|_| found.more).unwrap_or_default().to_owned();
+        let Survey { total_bytes, free_bytes, volumes, notes, .. } = found;
         let info = |(name, bytes): (String, u64)| {
             let written = self.volumes.is_written(&name);
             VolumeInfo { name, bytes, written }
@@ -43,8 +46,15 @@ impl Node {
             clients: u32::try_from(clients).unwrap_or(u32::MAX),
             witness: self.witness,
             volumes,
-            more,
+            votes: notes.iter().filter_map(|note| array_of_note(note)).collect(),
+            next,
         };
         self.answer(client, &info);
     }
+}
+
+/// The name behind which there may be more.
+pub(super) fn last_name(found: &Survey) -> Option<&str> {
+    let volume = found.volumes.last().map(|(name, _)| name.as_str());
+    volume.max(found.notes.last().map(String::as_str))
 }

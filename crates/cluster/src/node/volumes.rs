@@ -127,7 +127,7 @@ impl Node {
         else {
             return;
         };
-        if client.limit.is_some() {
+        if client.limit.is_some() || client.search.is_some() {
             entry.users.push(ask.client);
             return self.look(name, ask, volume);
         }
@@ -179,6 +179,9 @@ impl Node {
                     if let Some(array) = client.limit {
                         self.out.remark("volume", format!("volume {name}: {}", why.reason));
                         why = not_its_own(array, name);
+                    }
+                    if client.search.take().is_some() {
+                        why.reason = format!("volume {name}: {}", why.reason);
                     }
                 }
                 self.refuse(ask.client, ask.tag, why);

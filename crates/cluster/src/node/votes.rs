@@ -3,6 +3,7 @@
 //! ```text
 //! Grant ── the vote file says so ── older clients' pipelines end ── their I/O is over ──► Granted
 //! Record ── the vote file says so ──► Ok
+//! Forget ── the vote file is gone for good ──► Ok
 //! ```
 //! One thing after the other for each array.
 
@@ -40,6 +41,8 @@ pub(super) enum Want {
     Record(View),
     /// To know how it stands.
     Read,
+    /// To have all of it forgotten.
+    Forget,
 }
 
 /// How far the vote file of an array is.
@@ -51,6 +54,8 @@ enum File {
     Idle,
     /// It is about to say this, for somebody.
     Writing(Box<(Vote, Ask)>),
+    /// It is being removed, for somebody.
+    Removing(Ask),
 }
 
 #[derive(Debug)]
@@ -58,6 +63,8 @@ struct Entry {
     vote: Vote,
     /// Of the newest slot.
     sequence: u64,
+    /// There is a file.
+    kept: bool,
     file: File,
     waiting: VecDeque<Ask>,
     /// The slice-sets that the last pipeline here has stored.
@@ -79,6 +86,13 @@ fn note_name(array: ArrayId) -> String {
         let _ = write!(name, "{dash}{byte:02x}");
     }
     name + NOTE_ENDING
+}
+
+/// The array whose note is called so, if it is one.
+pub(super) fn array_of_note(name: &str) -> Option<ArrayId> {
+    let digits: String = name.strip_suffix(NOTE_ENDING)?.split('-').collect();
+    let number = u128::from_str_radix(&digits, 16).ok()?;
+    Some(number.to_be_bytes()).filter(|&array| note_name(array) == name)
 }
 
 impl Votes {
@@ -109,6 +123,7 @@ impl Node {
         let entry = Entry {
             vote: Vote::default(),
             sequence: 0,
+            kept: false,
             file: File::Loading,
             waiting: VecDeque::from([ask]),
             stock: Vec::new(),
@@ -132,6 +147,7 @@ impl Node {
             return;
         };
         (entry.sequence, entry.vote) = Vote::newest(&array, bytes).unwrap_or_default();
+        entry.kept = !bytes.is_empty();
         entry.file = File::Idle;
         self.work_votes(array);
     }
@@ -153,6 +169,10 @@ impl Node {
                     let (tag, Vote { granted, view, .. }) = (ask.tag, vote);
                     let is = Message::VoteIs { tag, granted, view, incarnation, node };
                     self.answer(ask.client, &is);
+                    continue;
+                }
+                Want::Forget => {
+                    self.begin_forgetting(array, ask);
                     continue;
                 }
                 Want::Grant(epoch, client)
@@ -197,8 +217,11 @@ impl Node {
         }
         entry.vote = vote;
         entry.sequence += 1;
+        entry.kept = true;
         match what {
-            Want::Record(_) | Want::Read => self.answer(client, &Message::Ok { tag }),
+            Want::Record(_) | Want::Read | Want::Forget => {
+                self.answer(client, &Message::Ok { tag })
+            }
             Want::Grant(epoch, _) => {
                 entry.granting = Some((client, tag));
                 if let Some(known) = self.clients.get_mut(&client) {
@@ -209,6 +232,49 @@ impl Node {
             }
         }
         self.work_votes(array);
+    }
+
+    /// Removes the vote file, if nothing stands against it.
+    fn begin_forgetting(&mut self, array: ArrayId, ask: Ask) {
+        if let Some(why) = self.stands_against_forgetting(array, &ask) {
+            self.refuse_busy(ask.client, ask.tag, why);
+            return;
+        }
+        let Some(entry) = self.votes.entries.get_mut(&array) else { return };
+        if entry.kept {
+            entry.file = File::Removing(ask);
+            let op = NoteOp::Remove { name: note_name(array) };
+            return self.out.note(Flight::VoteRemove { array }, op);
+        }
+        let why = Refusal::new("the node has no vote of this array", "check the UUID");
+        self.refuse(ask.client, ask.tag, why);
+        self.drop_vote(array);
+    }
+
+    /// The vote file is gone for good, or not: then what it said still holds, as it may be there
+    /// again when the node starts again.
+    pub(super) fn vote_removed(&mut self, array: ArrayId, fine: bool) {
+        let Some(entry) = self.votes.entries.get_mut(&array) else { return };
+        let File::Removing(Ask { client, tag, .. }) =
+            std::mem::replace(&mut entry.file, File::Idle)
+        else {
+            return;
+        };
+        if !fine {
+            self.refuse(client, tag, Refusal::new("cannot remove the vote file", STORAGE));
+            return self.work_votes(array);
+        }
+        self.drop_vote(array);
+        self.note_forgotten(array);
+        self.answer(client, &Message::Ok { tag });
+    }
+
+    /// There is nothing to know of an array any more; who waits begins with that.
+    fn drop_vote(&mut self, array: ArrayId) {
+        let Some(entry) = self.votes.entries.remove(&array) else { return };
+        for ask in entry.waiting {
+            self.ask_vote(array, ask);
+        }
     }
 
     /// Tells those who wait for older clients' last I/O that it is over.

@@ -100,6 +100,7 @@ impl<A: Field, B: Field> Field for (A, B) {
 /// What messages hold lists of: their number, then one after the other. (Bytes go as a whole.)
 trait Listed: Field {}
 impl Listed for u64 {}
+impl Listed for [u8; 16] {}
 impl Listed for (u16, u32) {}
 impl Listed for (u32, u64) {}
 impl Listed for PeerAddress {}

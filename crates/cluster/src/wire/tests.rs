@@ -20,9 +20,10 @@ fn of_administrators() -> Vec<Message> {
             witness: true,
             volumes: vec![
                 VolumeInfo { name: "n".repeat(64), bytes: 1 << 40, written: true };
-                MAX_VOLUMES
+                MAX_LISTED
             ],
-            more: true,
+            votes: Vec::new(),
+            next: "n".repeat(255),
         },
         Message::RemoveVolume { tag: 10 },
         Message::Identify { tag: 3 },

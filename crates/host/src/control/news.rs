@@ -32,9 +32,10 @@ impl News {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The member whose failure ended the array, and why it failed.
-    pub(crate) fn fatal(&self) -> Option<(MemberId, Refusal)> {
-        self.fatal.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// Why there is no array: the member whose failure ended it, or else the first that failed.
+    pub(crate) fn cause(&self) -> Option<(MemberId, Refusal)> {
+        let fatal = self.fatal.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        fatal.or_else(|| self.failed().into_iter().next())
     }
 
     /// Takes an event in, on the engine's thread.
@@ -111,12 +112,13 @@ mod tests {
             fault: Fault::default(),
             next: Next::default(),
         };
+        assert_eq!(news.cause(), None);
         news.report(&failed(0, "has missed writes"));
-        assert_eq!(news.fatal(), None);
+        assert_eq!(news.cause(), Some((MemberId(0), Refusal::plain("has missed writes"))));
         news.report(&failed(1, "needs a larger ring"));
         news.report(&ArrayEvent::ArrayFailed);
         news.report(&failed(2, "is hung up on"));
-        assert_eq!(news.fatal(), Some((MemberId(1), Refusal::plain("needs a larger ring"))));
+        assert_eq!(news.cause(), Some((MemberId(1), Refusal::plain("needs a larger ring"))));
         assert_eq!(news.failed().len(), 3);
     }
 

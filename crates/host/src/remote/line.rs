@@ -15,7 +15,7 @@ use crate::system::refused_by_system;
 use crate::token::Token;
 
 /// How long what was sent may take to be on its way at the end.
-const FAREWELL: Duration = Duration::from_secs(2);
+pub(super) const FAREWELL: Duration = Duration::from_secs(2);
 
 const PEER: PeerId = PeerId(0);
 

@@ -1,7 +1,6 @@
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::thread::JoinHandle;
-use std::time::Instant;
 
 use braid_cluster::wire::PROTOCOL_VERSION;
 
@@ -150,4 +149,46 @@ fn a_volume_is_probed_for_its_superblock() {
     let found = probe(&mut remote, &address, "a", false).unwrap();
     assert_eq!((found.bytes, found.superblock), (1 << 20, Err(SuperblockError::NoMagic)));
     assert_eq!(node.join().unwrap()[1].1, Message::ReadMeta { tag: 2, sector: 8, bytes: 4096 });
+}
+
+/// Each of which comes soon enough, were it the only one.
+#[test]
+fn all_answers_of_a_node_are_waited_for_until_one_moment() {
+    const ANSWERS: u32 = 20;
+    let (address, node) = server(|mut stream| {
+        stream.write_all(&hello().encode()).unwrap();
+        stream.read_exact(&mut [0; 16]).unwrap();
+        while let Some((_, Message::RemoveVolume { tag })) = receive(&mut stream) {
+            std::thread::sleep(Duration::from_millis(100));
+            send(&mut stream, &Message::Ok { tag });
+        }
+    });
+    let mut remote = connect(&address).unwrap();
+    remote.wait_until(Instant::now() + Duration::from_secs(1));
+    let answers: Result<Vec<()>, _> = (0..ANSWERS).map(|_| remote.remove_volume()).collect();
+    let error = answers.expect_err("two seconds are more than one");
+    assert_eq!(error.kind, RemoteErrorKind::Unreachable);
+    drop(remote);
+    // It may have found nobody who takes its answer.
+    let _ = node.join();
+}
+
+/// A connection ends when nobody has patience any more, not with a farewell that nobody takes.
+#[test]
+fn a_node_that_says_nothing_is_not_waited_for_at_the_end() {
+    let (end, ended) = std::sync::mpsc::channel::<()>();
+    let (address, node) = server(move |mut stream| {
+        stream.write_all(&hello().encode()).unwrap();
+        // Until the other end of this is gone.
+        let _ = ended.recv();
+    });
+    let mut remote = connect(&address).unwrap();
+    let begun = Instant::now();
+    remote.wait_until(begun);
+    let error = remote.remove_volume().unwrap_err();
+    assert_eq!(error.kind, RemoteErrorKind::Unreachable);
+    drop(remote);
+    assert!(begun.elapsed() < line::FAREWELL, "{:?}", begun.elapsed());
+    drop(end);
+    node.join().unwrap();
 }

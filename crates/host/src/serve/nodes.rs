@@ -71,7 +71,7 @@ impl Nodes {
         if status.as_ref().is_some_and(|status| self.goes_on(status)) {
             return Ok(lost);
         }
-        let failed = news.fatal().or_else(|| news.failed().into_iter().next());
+        let failed = news.cause();
         let device = failed.as_ref().and_then(|(id, _)| device(*id, status.as_ref()));
         Err(match device.zip(failed) {
             Some((device, (_, Refusal { reason, next }))) => {

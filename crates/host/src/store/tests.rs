@@ -118,3 +118,32 @@ fn a_number_that_was_never_durable_is_drawn_anew_unless_the_node_has_voted() {
     let error = id().unwrap_err().to_string();
     assert!(error.contains("holds 0 bytes") && error.contains("another voter"), "{error}");
 }
+
+#[test]
+fn notes_are_listed_and_removed() {
+    let directory = tempfile::tempdir().unwrap();
+    for mut store in [Store::directory(directory.path()).unwrap(), Store::memory()] {
+        let mut executor = executor();
+        for name in ["a", "c"] {
+            store.carry_out(&mut executor, create(name, 4096)).unwrap();
+        }
+        let note = |name: &str| format!("{name}{NOTE_ENDING}");
+        for name in ["b", "d"] {
+            let op = NoteOp::Write { name: note(name), at: 0, bytes: vec![1; 512] };
+            store.note(IoId(0), &op);
+        }
+        let first = store.survey("", 3).unwrap();
+        assert_eq!((first.volumes.len(), &first.notes, first.more), (2, &vec![note("b")], true));
+        let rest = store.survey("c", 3).unwrap();
+        assert_eq!((rest.volumes.len(), &rest.notes, rest.more), (0, &vec![note("d")], false));
+        let op = NoteOp::Remove { name: note("b") };
+        let done = |store: &mut Store| match store.note(IoId(0), &op) {
+            Event::Done { result, .. } => result,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(done(&mut store), Ok(Outcome::Done));
+        assert_eq!(store.survey("", 9).unwrap().notes, [note("d")]);
+        let read = store.note(IoId(0), &NoteOp::Read { name: note("b") });
+        assert!(matches!(&read, Event::Loaded { bytes, .. } if bytes.is_empty()), "{read:?}");
+    }
+}

@@ -124,6 +124,7 @@ impl World {
         self.note(&[16, process as u64, io.0], || match &op {
             NoteOp::Read { name } => format!("process {process} looks {name} up"),
             NoteOp::Write { name, at, .. } => format!("process {process} notes {name} at {at}"),
+            NoteOp::Remove { name } => format!("process {process} removes {name}"),
         });
         let work = Work { process, io, claims: Vec::new(), kind: Kind::Note(op) };
         self.begin(self.temper.disk_nanos, work);
@@ -164,6 +165,11 @@ impl World {
             Kind::Note(NoteOp::Read { name }) => {
                 let bytes = self.processes[process].notes.get(&name).cloned().unwrap_or_default();
                 Event::Loaded { io, bytes }
+            }
+            Kind::Note(NoteOp::Remove { name }) => {
+                self.durable += 1;
+                self.processes[process].notes.remove(&name);
+                Event::Done { io, result: Ok(Outcome::Done) }
             }
             Kind::Note(NoteOp::Write { name, at, bytes }) => {
                 self.durable += 1;

@@ -80,6 +80,7 @@ fn requests() -> Vec<Message> {
         Message::Shutdown { tag: 9 },
         Message::Grant { tag: 9, array: OTHER, epoch: 1, client: 1 },
         Message::ReadVote { tag: 9, array: OTHER },
+        Message::Forget { tag: 9, array: ARRAY },
     ]
 }
 

@@ -1,5 +1,6 @@
 mod array;
 mod degraded;
+mod forget;
 mod hostile;
 mod limit;
 mod orphans;

@@ -53,6 +53,8 @@ pub(super) struct Site {
     pub(super) bad_sectors: BTreeSet<u64>,
     /// There is no room for what is written.
     pub(super) full: bool,
+    /// Notes cannot be removed.
+    pub(super) keeps_notes: bool,
     pub(super) flushes: usize,
     /// Sectors that can be written.
     pub(super) unreadable: Vec<u64>,
@@ -98,6 +100,7 @@ impl World {
             down: false,
             bad_sectors: BTreeSet::new(),
             full: false,
+            keeps_notes: false,
             flushes: 0,
             unreadable: Vec::new(),
             writes: 0,
@@ -192,6 +195,16 @@ impl World {
         self.cut((CLIENT, peer), false);
     }
 
+    /// The only node ends at once, with all that was under way, and starts again.
+    pub(super) fn crash(&mut self) {
+        self.pending.clear();
+        self.links.clear();
+        let site = &mut self.sites[0];
+        let space = Scratch { offset: 4096, bytes: site.arena.len() as u64 - 4096 };
+        site.node = Node::new(space, 0, 200);
+        site.open.clear();
+    }
+
     /// Breaks what connects two nodes.
     pub(super) fn break_link(&mut self, a: usize, b: usize) {
         let ends = self.links.iter().find(|(from, to)| from.0 == a && to.0 == b);
@@ -276,17 +289,7 @@ impl World {
                 let result = Ok(self.sites[site].compute(&compute));
                 self.sites[site].node.handle(Instant(0), Event::Done { io, result });
             }
-            Pending::Note(site, io, NoteOp::Read { name }) => {
-                let bytes = self.sites[site].notes.get(&name).cloned().unwrap_or_default();
-                self.sites[site].node.handle(Instant(0), Event::Loaded { io, bytes });
-            }
-            Pending::Note(site, io, NoteOp::Write { name, at, bytes }) => {
-                let note = self.sites[site].notes.entry(name).or_default();
-                let range = at as usize..at as usize + bytes.len();
-                note.resize(note.len().max(range.end), 0);
-                note[range].copy_from_slice(&bytes);
-                self.answer(site, io, Ok(()));
-            }
+            Pending::Note(site, io, op) => self.note(site, io, op),
             Pending::Put(owner, (site, peer), source, to, imm) => {
                 let bytes = match (source, owner) {
                     (Source::Bytes(bytes), _) => bytes,
@@ -336,6 +339,29 @@ impl World {
         }
     }
 
+    fn note(&mut self, site: usize, io: IoId, op: NoteOp) {
+        let at = &mut self.sites[site];
+        let result = match op {
+            NoteOp::Read { name } => {
+                let bytes = at.notes.get(&name).cloned().unwrap_or_default();
+                return at.node.handle(Instant(0), Event::Loaded { io, bytes });
+            }
+            NoteOp::Remove { .. } if at.keeps_notes => Err(IoError::GONE),
+            NoteOp::Remove { name } => {
+                at.notes.remove(&name);
+                Ok(())
+            }
+            NoteOp::Write { name, at: start, bytes } => {
+                let note = at.notes.entry(name).or_default();
+                let range = start as usize..start as usize + bytes.len();
+                note.resize(note.len().max(range.end), 0);
+                note[range].copy_from_slice(&bytes);
+                Ok(())
+            }
+        };
+        self.answer(site, io, result);
+    }
+
     /// Takes in what the nodes want done.
     fn drain(&mut self) {
         for site in 0..self.sites.len() {
@@ -365,12 +391,8 @@ impl World {
             }
             Action::Note { io, op } => self.pending.push(Pending::Note(site, io, op)),
             Action::Fabric(op) => self.fabric(site, op),
-            Action::Survey { io, .. } => {
-                let volumes = self.sites[site].volumes.iter();
-                let volumes = volumes.map(|(name, held)| (name.clone(), held.len() as u64));
-                let volumes = volumes.collect();
-                let survey = Survey { total_bytes: 9, free_bytes: 5, volumes, more: false };
-                let result = Ok(survey);
+            Action::Survey { io, after, most } => {
+                let result = Ok(self.sites[site].survey(&after, most));
                 self.pending.push(Pending::Event(site, Event::Survey { io, result }));
             }
             Action::Notify(event) => self.sites[site].said.push(event),
@@ -459,6 +481,18 @@ impl Site {
         self.writes += usize::from(matches!(op, IoOp::Write { .. }));
         self.durable_writes += usize::from(matches!(op, IoOp::Write { fua: true, .. }));
         Ok(())
+    }
+
+    fn survey(&self, after: &str, most: usize) -> Survey {
+        let names: BTreeSet<&String> = self.volumes.keys().chain(self.notes.keys()).collect();
+        let behind = || names.iter().filter(|name| name.as_str() > after);
+        let listed: Vec<String> = behind().take(most).map(|&name| name.clone()).collect();
+        let more = behind().count() > most;
+        let (notes, volumes): (Vec<String>, Vec<String>) =
+            listed.into_iter().partition(|name| self.notes.contains_key(name));
+        let size = |name: String| (name.clone(), self.volumes[&name].len() as u64);
+        let volumes = volumes.into_iter().map(size).collect();
+        Survey { total_bytes: 9, free_bytes: 5, volumes, notes, more }
     }
 
     fn compute(&mut self, compute: &Compute) -> Outcome {

@@ -1,0 +1,83 @@
+//! What the client of an array over nodes is made of, at its start and when it starts again.
+
+use std::time::Duration;
+
+use braid_array::Refusal;
+use braid_cluster::assemble::{Options, Startable};
+use braid_cluster::client::SPARE_PATIENCE_MS;
+use braid_cluster::pipeline::Params;
+use braid_cluster::{ClientConfig, ClientMember, Planner, VolumeAddress};
+use braid_host::fabric::Network;
+use braid_host::serve::Judge;
+use uuid::Uuid;
+
+use super::judge::judge;
+use crate::args::{NodeArg, WriteSchedule};
+use crate::failure::Failure;
+
+/// How an array over nodes is served.
+#[derive(Clone, Copy)]
+pub(super) struct How {
+    pub(super) schedule: WriteSchedule,
+    pub(super) timeout: Duration,
+    pub(super) network: Network,
+}
+
+/// Judges the array again, as it was when it was started: see [`Again`].
+pub(super) fn judge_again(name: String, config: &ClientConfig, how: How) -> Judge {
+    let of = |members: &[Option<ClientMember>]| {
+        members.iter().flatten().next().map(|member| member.superblock.set_uuid)
+    };
+    let (array, shape) = (of(&config.members), config.params);
+    Box::new(move |places| {
+        let node = |place: &VolumeAddress| NodeArg {
+            address: place.address.clone(),
+            volume: Some(place.volume.clone()),
+        };
+        let volumes: Vec<NodeArg> = places.iter().map(node).collect();
+        let options = Options { unclean: true, ..Options::default() };
+        let judged = judge(&volumes, None, options, how.network, (false, how.timeout));
+        let judged = judged.map_err(Failure::into_refusal)?;
+        let plan = judged.start().cloned().map_err(|(_, why)| why)?;
+        let config = config_of(&name, plan, &how, false).map_err(Failure::into_refusal)?;
+        let config = judged.without(config);
+        let same = Params { session: shape.session, epoch: shape.epoch, ..config.params } == shape;
+        if of(&config.members) != array || !same {
+            return Err(Refusal::new("its nodes hold another array now", "stop it"));
+        }
+        Ok(config)
+    })
+}
+
+/// What the client is made of.
+pub(super) fn config_of(
+    name: &str,
+    plan: Startable,
+    &How { schedule, timeout, .. }: &How,
+    force: bool,
+) -> Result<ClientConfig, Failure> {
+    let planner = match schedule {
+        WriteSchedule::Mix | WriteSchedule::Encoder => Planner::Encoder { node: 0 },
+        WriteSchedule::Chain => Planner::Chain,
+        WriteSchedule::Static => Planner::Static,
+        WriteSchedule::Client => Planner::Client,
+    };
+    let nodes = u16::try_from(plan.members.len())
+        .map_err(|error| Failure::refused("assemble", name, error, "use fewer members"))?;
+    let params = Params::for_array(plan.family, nodes, plan.chunk_bytes, plan.stripes, planner)
+        .map_err(|error| Failure::explained("assemble", name, error))?;
+    let (session, _) = Uuid::new_v4().as_u64_pair();
+    // Where this epoch is not enough the nodes say so.
+    let config = ClientConfig::new(Params { session, epoch: 1, ..params }, plan.members);
+    Ok(ClientConfig {
+        found: plan.found,
+        spares: plan.spares,
+        bitmap: plan.bitmap,
+        read_only: plan.read_only,
+        mix: schedule == WriteSchedule::Mix,
+        spare_patience_ms: SPARE_PATIENCE_MS,
+        node_timeout_ms: u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX),
+        force,
+        ..config
+    })
+}

@@ -1,0 +1,278 @@
+//! Which volumes are members of an array, and whether it starts with those.
+
+use std::collections::BTreeSet;
+use std::fmt::Display;
+use std::time::{Duration, Instant};
+
+use braid_array::Refusal;
+use braid_array::assemble::Verdict;
+use braid_array::format::Superblock;
+use braid_cluster::ClientConfig;
+use braid_cluster::assemble::{
+    Assembly, Candidate, Options, Start, Startable, decide, member_name,
+};
+use braid_host::fabric::Network;
+use braid_host::remote::{self, Remote, RemoteError, RemoteErrorKind};
+use uuid::Uuid;
+
+use crate::args::NodeArg;
+use crate::cmd::families::{Unclear, title};
+use crate::cmd::found::is_called;
+use crate::cmd::nodes::{Missing, STORE, failed, same_node};
+use crate::failure::Failure;
+use crate::output;
+use crate::output::explained::Judged as Verdicted;
+
+/// How long a volume that is in use may take to become free, for all together.
+const PATIENCE: Duration = Duration::from_secs(3);
+const RETRY: Duration = Duration::from_millis(100);
+const MOVE: &str = "move it to another node";
+
+/// The volumes, by full name.
+pub(in crate::cmd) fn volumes(
+    operation: &str,
+    name: Option<&str>,
+    nodes: &[NodeArg],
+) -> Result<Vec<NodeArg>, Failure> {
+    let mut volumes: Vec<NodeArg> = Vec::new();
+    for node in nodes {
+        let Some(volume) = node.volume.as_deref().or(name) else {
+            let next = "write node://HOST:PORT/VOLUME, or a name before the members";
+            return Err(Failure::usage(operation, node, "which volume was not said", next));
+        };
+        let node = NodeArg { address: node.address.clone(), volume: Some(volume.to_owned()) };
+        if volumes.contains(&node) {
+            return Err(Failure::usage(operation, node, "was given twice", "name it once"));
+        }
+        if let Some(other) = volumes.iter().find(|other| other.address == node.address) {
+            let reason = on_the_node_of(other);
+            return Err(Failure::usage(operation, node, reason, MOVE));
+        }
+        volumes.push(node);
+    }
+    Ok(volumes)
+}
+
+pub(super) fn probe(remote: &mut Remote, node: &NodeArg) -> Result<Candidate, RemoteError> {
+    let volume = node.volume.as_deref().unwrap_or_default();
+    remote::probe(remote, &node.address, volume, false)
+}
+
+/// As `probe`, on a connection of its own. A client that has the volume may be about to go, or its
+/// node may not have heard yet that it has: it gets a moment.
+fn probe_free(
+    node: &NodeArg,
+    connect: impl Fn(&NodeArg) -> Result<Remote, RemoteError>,
+    until: Instant,
+) -> Result<(Remote, Candidate), RemoteError> {
+    loop {
+        let mut remote = connect(node)?;
+        let found = probe(&mut remote, node)?;
+        match remote.used() {
+            false => return Ok((remote, found)),
+            true if Instant::now() < until => std::thread::sleep(RETRY),
+            true => {
+                return Err(RemoteError { why: in_use(), kind: RemoteErrorKind::Busy });
+            }
+        }
+    }
+}
+
+pub(super) fn in_use() -> Refusal {
+    let next = "stop that array first, or take it over with --take-over";
+    Refusal::new("is in use by another client", next)
+}
+
+pub(super) fn on_the_node_of(other: impl Display) -> String {
+    format!("is on the same node as {other}")
+}
+
+/// What was found of an array.
+pub(super) struct Judged {
+    pub(super) assembly: Assembly,
+    /// Members of which nothing is known, and why.
+    pub(super) missing: Vec<Missing>,
+    /// Volumes that belong to arrays of other names.
+    others: Vec<Verdicted>,
+}
+
+impl Judged {
+    /// How it starts, if it does; why not may be a member that is missing.
+    pub(super) fn start(&self) -> Result<&Startable, (Option<&NodeArg>, Refusal)> {
+        match (&self.assembly.start, self.missing.first()) {
+            (Start::Ready(plan), _) => Ok(plan),
+            (Start::Refused(why), None) => Err((None, why.clone())),
+            (Start::Refused(why), Some(first)) if self.assembly.newest.is_some() => {
+                let Refusal { reason, next } = first.why();
+                let reason = format!("{reason}, and without it {}", why.reason);
+                Err((Some(&first.node), Refusal { reason, next }))
+            }
+            (Start::Refused(_), Some(first)) => Err((Some(&first.node), first.error.why.clone())),
+        }
+    }
+
+    /// What the client has to know of those that are not in.
+    pub(super) fn without(self, config: ClientConfig) -> ClientConfig {
+        let members = config.members.iter().flatten();
+        let taken: Vec<String> = members.map(|m| member_name(&m.address, &m.volume)).collect();
+        let left_out = self.assembly.verdicts.into_iter().chain(self.others);
+        let left_out =
+            left_out.filter(|(member, verdict)| !verdict.attached() && !taken.contains(member));
+        let left_out =
+            left_out.map(|(member, verdict)| (member, Refusal::new(verdict.to_string(), STORE)));
+        let missing = self.missing.iter().map(|one| (one.node.to_string(), one.why()));
+        let not_in = missing.chain(left_out).collect();
+        let place = |one: &Missing| {
+            let NodeArg { address, volume } = one.node.clone();
+            (address, volume.unwrap_or_default())
+        };
+        ClientConfig { absent: self.missing.iter().map(place).collect(), not_in, ..config }
+    }
+}
+
+/// Asks all nodes at the same time; in their order, what each had to say.
+pub(in crate::cmd) fn ask_all<T: Send>(
+    volumes: &[NodeArg],
+    ask: impl Fn(&NodeArg) -> Result<T, RemoteError> + Sync,
+) -> Vec<Result<T, RemoteError>> {
+    std::thread::scope(|scope| {
+        let ask = &ask;
+        let asked: Vec<_> = volumes.iter().map(|node| scope.spawn(move || ask(node))).collect();
+        let join = |asked: std::thread::ScopedJoinHandle<'_, _>| match asked.join() {
+            Ok(answer) => answer,
+            Err(panic) => std::panic::resume_unwind(panic),
+        };
+        asked.into_iter().map(join).collect()
+    })
+}
+
+/// What is known of volumes. Those of which it is nothing are taken out of `volumes`.
+fn known<T>(
+    volumes: &mut Vec<NodeArg>,
+    answers: Vec<Result<T, RemoteError>>,
+    missing: &mut Vec<Missing>,
+) -> Result<Vec<T>, Failure> {
+    let mut found = Vec::new();
+    for (node, answer) in std::mem::take(volumes).into_iter().zip(answers) {
+        match answer {
+            Ok(answer) => {
+                found.push(answer);
+                volumes.push(node);
+            }
+            Err(error) => {
+                let without = Missing::new(&node, error);
+                missing.push(without.map_err(|error| failed("assemble", &node, &error))?);
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Reads all superblocks of the array of this name, if one is given, and sees that nobody else has
+/// any of the volumes, unless they are to be taken over.
+pub(super) fn judge(
+    volumes: &[NodeArg],
+    name: Option<&str>,
+    options: Options,
+    network: Network,
+    (take_over, timeout): (bool, Duration),
+) -> Result<Judged, Failure> {
+    let connect = |node: &NodeArg| Remote::connect_within(&node.address, network, timeout);
+    let (mut volumes, mut missing) = (volumes.to_vec(), Vec::new());
+    // On connections of their own, all at once.
+    let look = ask_all(&volumes, |node| probe(&mut connect(node)?, node));
+    let mut looked_at = known(&mut volumes, look, &mut missing)?;
+    let mut foreign = Vec::new();
+    if let Some(name) = name {
+        for (index, verdict) in others(name, &looked_at)?.into_iter().rev() {
+            let node = volumes.remove(index);
+            looked_at.remove(index);
+            output::warning(&format!("assemble {name}: {node} is left out: {verdict}"));
+            foreign.push((node.to_string(), verdict));
+        }
+    }
+    if take_over {
+        // What the client at work changes until then would be missed.
+        let (client, _) = Uuid::new_v4().as_u64_pair();
+        let arrays =
+            looked_at.iter().filter_map(|found| Some(found.superblock.as_ref().ok()?.set_uuid));
+        for array in arrays.collect::<BTreeSet<_>>() {
+            // Who cannot be reached is told of next.
+            let _ = ask_all(&volumes, |node| connect(node)?.fence(array, client));
+        }
+    }
+    let until = Instant::now() + PATIENCE;
+    let hold = |node: &NodeArg| {
+        if !take_over {
+            return probe_free(node, connect, until);
+        }
+        let mut remote = connect(node)?;
+        let candidate = probe(&mut remote, node)?;
+        Ok((remote, candidate))
+    };
+    let found = volumes.iter().map(hold).collect();
+    let found = known(&mut volumes, found, &mut missing)?;
+    let (remotes, candidates): (Vec<Remote>, Vec<Candidate>) = found.into_iter().unzip();
+    if let Some((index, other)) = same_node(&remotes) {
+        let reason = on_the_node_of(&volumes[other]);
+        return Err(Failure::refused("assemble", &volumes[index], reason, MOVE));
+    }
+    let assembly = decide(&candidates, options);
+    Ok(Judged { assembly, missing, others: foreign })
+}
+
+/// The volumes that belong to arrays of other names: by index, and whose they are.
+pub(super) fn others(
+    name: &str,
+    candidates: &[Candidate],
+) -> Result<Vec<(usize, Verdict)>, Failure> {
+    let superblocks = || candidates.iter().map(|candidate| candidate.superblock.as_ref().ok());
+    if !superblocks().flatten().any(|superblock| is_called(superblock, name)) {
+        let mut titles: Vec<String> = superblocks().flatten().map(title).collect();
+        titles.sort();
+        titles.dedup();
+        // What has no name of its own goes by any.
+        let nameless = superblocks().flatten().all(|superblock| superblock.name().is_empty());
+        return match titles.len() {
+            0 => Ok(Vec::new()),
+            1 if nameless => Ok(Vec::new()),
+            _ => Err(Unclear::Other(titles).refusal("assemble", name)),
+        };
+    }
+    let called = superblocks().flatten().filter(|superblock| is_called(superblock, name));
+    let mut arrays: Vec<String> = called.map(title).collect();
+    arrays.sort();
+    arrays.dedup();
+    if arrays.len() > 1 {
+        return Err(Unclear::Several(arrays).refusal("assemble", name));
+    }
+    let other = |(index, superblock): (usize, Option<&Superblock>)| {
+        let other = superblock.filter(|superblock| !is_called(superblock, name))?;
+        Some((index, Verdict::Foreign { uuid: other.uuid_text(), name: other.name() }))
+    };
+    Ok(superblocks().enumerate().filter_map(other).collect())
+}
+
+/// What is to be said of members that are there and not in.
+pub(super) fn not_taken(plan: &Startable, verdicts: &[(String, Verdict)]) -> Vec<String> {
+    let taken = plan.members.iter().flatten();
+    let taken: Vec<String> = taken.map(|m| member_name(&m.address, &m.volume)).collect();
+    let out = verdicts.iter().filter(|(_, verdict)| !verdict.attached());
+    let line = |(member, verdict): &(String, Verdict)| {
+        let fate = match taken.contains(member) {
+            true => "is given what it missed",
+            false => "is left out",
+        };
+        format!("{member} {fate}: {verdict}")
+    };
+    // Whether it starts without is for the nodes to say.
+    let missing = Some(missing(plan)).filter(|_| plan.degraded() > 0);
+    out.map(line).chain(missing).collect()
+}
+
+pub(super) fn missing(plan: &Startable) -> String {
+    match plan.degraded() {
+        1 => "a member is missing".to_owned(),
+        count => format!("{count} members are missing"),
+    }
+}
