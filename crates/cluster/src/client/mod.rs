@@ -260,14 +260,6 @@ pub struct Client {
     zeroes: Buf,
 }
 
-/// Parities are made by nodes; which ones the client makes is said by the mix.
-fn made_by_nodes(params: Params) -> Params {
-    match params.planner {
-        Planner::Client => Params { planner: Planner::Encoder { node: 0 }, ..params },
-        _ => params,
-    }
-}
-
 /// What is left behind the first bytes.
 fn behind(scratch: Scratch, bytes: u32) -> Scratch {
     let bytes = u64::from(bytes);
@@ -291,7 +283,7 @@ impl Client {
     /// When there is no such array, as a line for people.
     pub fn new(config: ClientConfig, scratch: Scratch) -> Result<Self, String> {
         let mix = Mix::new(config.params.planner, config.mix, config.params.nodes);
-        let params = made_by_nodes(config.params);
+        let params = config.pipeline_params();
         let pipeline = Pipeline::new(params).map_err(|error| error.to_string())?;
         if config.members.len() != usize::from(params.nodes) {
             return Err("the number of members is not that of the array".to_owned());
