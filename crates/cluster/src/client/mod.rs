@@ -33,6 +33,7 @@ mod pace;
 mod parts;
 mod presence;
 mod read;
+mod read_back;
 mod refused;
 mod rejoin;
 mod requests;
@@ -150,6 +151,8 @@ enum Use {
     Decode { job: u32 },
     /// A step of a comparison.
     Compare { key: Key },
+    /// The same of what was copied.
+    ReadBack,
 }
 
 /// What a message to a node asks.
@@ -218,6 +221,7 @@ pub struct Client {
     newcomer: Option<newcomer::Newcomer>,
     /// What is copied to it, if it is to take the place of a member that serves.
     filling: filling::Filling,
+    read_back: read_back::ReadBack,
     absents: absent::Absents,
     departed: departed::Departed,
     spares: spare::Spares,
@@ -313,6 +317,7 @@ impl Client {
             wiring: None,
             newcomer: None,
             filling: filling::Filling::default(),
+            read_back: read_back::ReadBack::default(),
             absents: absent::Absents::new(config.absent),
             departed: departed::Departed::default(),
             spares: spare::Spares::new(config.spare_patience_ms),
@@ -454,6 +459,7 @@ impl Client {
             Some(Use::Sum { position, equation }) => self.parity_done(position, equation),
             Some(Use::Decode { job }) => self.decode_step_done(job),
             Some(Use::Compare { key }) => self.compare_step_done(key, result),
+            Some(Use::ReadBack) => self.read_back_compared(result),
             None => {}
         }
     }
@@ -579,6 +585,7 @@ impl Machine for Client {
             && self.ios.is_empty()
             && self.quiet()
             && self.questions.is_empty()
+            && self.read_back.buffers() == 0
             && self.keeper.is_idle()
     }
 
