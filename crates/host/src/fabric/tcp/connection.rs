@@ -223,7 +223,9 @@ pub(in crate::fabric) fn prepare(stream: &TcpStream) -> io::Result<()> {
 pub(in crate::fabric) fn bear_silence(socket: impl AsFd, silence: Duration) -> io::Result<()> {
     let idle = (silence / 2).as_secs().clamp(1, MAX_IDLE_SECONDS);
     sockopt::set_tcp_keepidle(&socket, Duration::from_secs(idle))?;
+    // The kernel takes no more.
     let millis = u32::try_from(silence.as_millis()).unwrap_or(u32::MAX);
+    let millis = millis.min(i32::MAX.unsigned_abs());
     Ok(sockopt::set_tcp_user_timeout(&socket, millis)?)
 }
 
@@ -275,7 +277,7 @@ mod tests {
         for (silence, millis, idle) in [
             (Duration::from_secs(1), 1000, Duration::from_secs(1)),
             (Duration::from_secs(48), 48_000, Duration::from_secs(24)),
-            (Duration::from_millis(u32::MAX.into()), u32::MAX, longest),
+            (Duration::from_millis(u32::MAX.into()), i32::MAX.unsigned_abs(), longest),
         ] {
             bear_silence(&stream, silence).unwrap();
             assert_eq!(borne(&stream), (millis, idle));
