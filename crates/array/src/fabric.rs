@@ -41,6 +41,14 @@ pub enum FabricOp {
         /// Where; cut off where the arena ends.
         window: Range<u64>,
     },
+    /// From now on the connection is over when the peer's machine answers nothing for so long,
+    /// rounded up to what the fabric can tell.
+    BearSilence {
+        /// Whose.
+        peer: PeerId,
+        /// In milliseconds.
+        millis: u32,
+    },
     /// Write a buffer into the peer's arena. Answered by `Event::Done` when the buffer may be
     /// reused; that says nothing of the other side.
     Put {

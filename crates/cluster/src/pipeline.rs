@@ -31,7 +31,7 @@ pub use params::Params;
 pub use ways::{brought_back, lost_blocks, way};
 
 use std::collections::{BTreeMap, VecDeque};
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 
 use braid_array::refusal::{Advised, Next};
@@ -436,6 +436,8 @@ impl Pipeline {
 pub const MAX_NODES: u16 = 64;
 /// The longest block.
 pub const MAX_CHUNK_BYTES: u32 = 1 << 30;
+/// The longest time that nodes bear each other's silence, and the shortest.
+const SILENCES_MS: RangeInclusive<u32> = 100..=3_600_000;
 /// The longest slot.
 pub const MAX_SLOT_BYTES: u32 = 1 << 20;
 
@@ -451,6 +453,7 @@ fn check(params: &Params) -> Result<(), PipelineError> {
         (slot(narrow) && narrow.bytes <= wide.bytes, "the size of narrow positions"),
         (wide.count.saturating_add(narrow.count) <= MAX_POSITIONS, "the number of positions"),
         (slot(reads) && (1..=4096).contains(&reads.count), "the slots for reads"),
+        (SILENCES_MS.contains(&params.silence_ms), "how long nodes may be silent"),
     ];
     match checks.into_iter().find(|(fine, _)| !fine) {
         Some((_, what)) => Err(PipelineError::Range(what)),

@@ -34,6 +34,8 @@ pub struct Disk {
     hung: bool,
     /// Has no room for what is written.
     full: bool,
+    /// Says that it has written, and has not.
+    forgetful: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -70,6 +72,7 @@ impl Disk {
             blind: false,
             hung: false,
             full: false,
+            forgetful: false,
         }
     }
 
@@ -140,6 +143,11 @@ impl Disk {
         self.full = full;
     }
 
+    /// From now on all writes are lost, and nobody is told.
+    pub const fn go_forgetful(&mut self) {
+        self.forgetful = true;
+    }
+
     /// Nothing can be read.
     #[must_use]
     pub const fn blind(&self) -> bool {
@@ -198,6 +206,9 @@ impl Disk {
 
     /// Writes a range that is writable.
     pub fn write(&mut self, sector: u64, bytes: &[u8], fua: bool) {
+        if self.forgetful {
+            return;
+        }
         self.remember(sector, bytes.len(), fua);
         let at = sector as usize * SECTOR;
         self.image[at..at + bytes.len()].copy_from_slice(bytes);
@@ -205,6 +216,9 @@ impl Disk {
 
     /// Zeroes a range that is writable.
     pub fn write_zeroes(&mut self, sector: u64, sectors: u64, fua: bool) {
+        if self.forgetful {
+            return;
+        }
         let bytes = sectors as usize * SECTOR;
         self.remember(sector, bytes, fua);
         let at = sector as usize * SECTOR;

@@ -55,6 +55,7 @@ fn client(nodes: u16, planner: Planner) -> Session {
         wide: slots(CHUNK_BYTES as u32),
         narrow: slots(4096),
         reads: slots(CHUNK_BYTES as u32),
+        silence_ms: 4000,
     };
     let mut session = Session::new(Scenario::calm(params), Rng::new(1), Trace::new(false));
     session.start_client(&[], false).expect("an array");

@@ -44,6 +44,7 @@ fn array(family: Family, nodes: u16) -> Session {
         wide: slots(SLICE_BYTES),
         narrow: slots(4096),
         reads: slots(SLICE_BYTES),
+        silence_ms: 4000,
     };
     let mut session = Session::new(Scenario::calm(params), Rng::new(1), Trace::new(false));
     session.start_client(&[], false).expect("an array");

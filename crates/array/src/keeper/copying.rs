@@ -121,6 +121,18 @@ impl Keeper {
         self.copying.as_ref().is_some_and(|copying| copying.stage == Stage::Done)
     }
 
+    /// Has the old one got something in this range of sync space that the new one has not?
+    #[must_use]
+    pub fn copy_has_not(&self, start: u64, end: u64) -> bool {
+        self.copying.as_ref().is_none_or(|copying| copying.lacks(start, end))
+    }
+
+    /// Is whoever takes a role over given what is in this range of sync space?
+    #[must_use]
+    pub fn is_marked(&self, start: u64, end: u64) -> bool {
+        self.intent.as_ref().is_none_or(|intent| intent.dirty(start, end))
+    }
+
     /// What was copied is durable: the old member is done without, and its role is free for who has
     /// nearly all of it. False when that cannot be now, and the copy goes on.
     pub fn let_copied_go(&mut self) -> bool {

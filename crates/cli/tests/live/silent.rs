@@ -100,6 +100,41 @@ fn a_node_that_hangs_while_the_array_is_served_is_lost() {
     assert!(begun.elapsed() < SOON);
 }
 
+/// The time of day, in seconds, at which each line of a log was written that says this.
+fn said_at(log: &str, what: &str) -> Vec<f64> {
+    let time = |line: &str| {
+        let (_, time) = line.split_once('T')?;
+        let time = time.split_once('Z')?.0.split(':').map(|part| part.parse().ok());
+        time.collect::<Option<Vec<f64>>>()
+            .map(|parts| parts[0] * 3600.0 + parts[1] * 60.0 + parts[2])
+    };
+    log.lines().filter(|line| line.contains(what)).filter_map(time).collect()
+}
+
+#[test]
+fn two_nodes_that_hang_at_the_same_time_are_lost_at_the_same_time() {
+    let lab = Lab::new();
+    let nodes = in_memory(&lab, 5);
+    let all = members(&nodes, "");
+    let words = "-l 6 --layout xor2d -n 5 --size 1M --assume-clean";
+    lab.ok(&format!("create x {words}{all}"), &[]);
+    lab.ok(&format!("assemble x{all} --node-timeout 4"), &[]);
+    nodes[..2].iter().for_each(|node| node.signal(Signal::STOP));
+    // One block after the other: the first that lies on either of them waits for that one alone.
+    for block in 0..64 {
+        let offset = block * 4096;
+        assert_eq!(lab.ok(&format!("cat x --offset {offset} --length 4K"), &[]), [0; 4096]);
+    }
+    let log = std::fs::read_to_string(lab.path("run").join("x.log")).unwrap();
+    let lost = said_at(&log, "has not answered for 4 s");
+    assert_eq!(lost.len(), 2, "{log}");
+    // Otherwise the second would be lost a timeout later.
+    let apart = (lost[1] - lost[0]).rem_euclid(86_400.0);
+    assert!(apart < 2.0, "{apart} s apart: {log}");
+    nodes[..2].iter().for_each(|node| node.signal(Signal::CONT));
+    lab.ok("stop x", &[]);
+}
+
 #[test]
 fn a_node_that_hangs_in_set_up_counts_as_missing() {
     let lab = Lab::new();

@@ -6,6 +6,7 @@ use braid_array::format::Bitmap;
 
 use crate::member::{self, ClientMember, Found};
 use crate::pipeline::Params;
+use crate::schedule::Planner;
 
 /// An array over nodes.
 #[derive(Clone, Debug)]
@@ -72,6 +73,16 @@ impl ClientConfig {
         }
     }
 
+    /// The pipeline, with what follows from the rest of this. Parities are made by nodes; which
+    /// ones the client makes is said by the mix.
+    pub(super) fn pipeline_params(&self) -> Params {
+        let planner = match self.params.planner {
+            Planner::Client => Planner::Encoder { node: 0 },
+            planner => planner,
+        };
+        Params { planner, silence_ms: silence_ms(self.node_timeout_ms), ..self.params }
+    }
+
     /// The array, as its keeper takes it; `None` without members.
     pub(super) fn kept(&self) -> Option<Config> {
         let (spares, bitmap) = (self.spares.clone(), self.bitmap.clone());
@@ -85,3 +96,21 @@ pub const SPARE_PATIENCE_MS: u64 = 600_000;
 
 /// What `node_timeout_ms` is unless somebody says otherwise.
 pub const NODE_TIMEOUT_MS: u64 = 5000;
+
+/// What nodes bear of each other: less than the client bears of them, as those that do not see each
+/// other both answer the client. In whole seconds, for less cannot be told everywhere.
+fn silence_ms(node_timeout_ms: u64) -> u32 {
+    let seconds = (node_timeout_ms * 4 / 5 / 1000).clamp(1, 3600);
+    seconds as u32 * 1000
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_bear_less_of_each_other_than_the_client_does() {
+        let bear = [1000, 2000, 3000, NODE_TIMEOUT_MS, 60_000, 3_600_000].map(silence_ms);
+        assert_eq!(bear, [1000, 1000, 2000, 4000, 48_000, 2_880_000]);
+    }
+}

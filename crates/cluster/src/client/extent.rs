@@ -60,4 +60,6 @@ pub(super) enum Whose {
     Digest(Key),
     /// The copy of a member: which block of it.
     Copy(u32),
+    /// The same, read back.
+    ReadBack,
 }

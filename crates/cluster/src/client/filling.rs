@@ -1,8 +1,9 @@
 //! A member that is replaced while it serves: a spare is given a copy of it, and then its role.
 //!
 //! ```text
-//!  connected, as who comes back ─► wired to the old one ─► copying ─► little left: flushing
-//!    any failure: all is as before                                        ▼
+//!  connected, as who comes back ─► wired to the old one ─► copying ─► little left: flushing,
+//!    any failure: all is as before                                     reading back
+//!                                                                         ▼
 //!        comes back, or a spare ◄── failure ── wired to all ◄── the old one goes, exchanged
 //! ```
 //! The new node has a connection of its own, behind those to the members, and no part in anything
@@ -61,6 +62,11 @@ fn too_few_votes() -> Refusal {
 }
 
 impl Filling {
+    /// Nobody may write in this slice while it is read back.
+    pub(super) fn hold(&mut self, key: Key) {
+        self.slices.insert(key, Slice { left: 0, fine: true });
+    }
+
     /// The slices in which nobody may write.
     pub(super) fn slices(&self) -> impl Iterator<Item = Key> {
         self.slices.keys().copied()
@@ -162,7 +168,7 @@ impl Client {
         let beside = self.beside();
         let begun = matches!(
             self.links[usize::from(beside)].state,
-            LinkState::Returning(Step::Copying | Step::Flushing)
+            LinkState::Returning(Step::Copying | Step::Flushing | Step::ReadingBack)
         );
         let gone = match self.keeper.spares().any(|one| one.device == spare) {
             true if self.keeper.is_copied(old) => None,
@@ -173,6 +179,7 @@ impl Client {
             self.newcomer_hears(beside, Refusal::new(reason, "add a spare, replace it again"));
             return self.return_fails(beside);
         }
+        self.read_back(place);
         if !self.is_filling() {
             return;
         }
@@ -190,7 +197,7 @@ impl Client {
     }
 
     /// Whoever is asked has this long.
-    fn give_time(&mut self) {
+    pub(super) fn give_time(&mut self) {
         let until = self.keeper.now().plus_millis(PATIENCE_MILLIS);
         let beside = self.beside();
         self.links[usize::from(beside)].due = Some(until);
@@ -263,16 +270,22 @@ impl Client {
     }
 
     fn slice_over(&mut self, key: Key, done: Done) {
+        self.let_slice_go(key);
+        self.task_over(key, done);
+    }
+
+    /// The slice may be written again.
+    pub(super) fn let_slice_go(&mut self, key: Key) {
         self.filling.slices.remove(&key);
         if let Some(area) = self.areas.get_mut(&key) {
             area.readers -= 1;
         }
         self.list(key);
-        self.task_over(key, done);
     }
 
     /// There is nobody to copy to any more.
     pub(super) fn filling_ends(&mut self, place: u16) {
+        self.abandon_read_back(place);
         self.links[usize::from(place)].queue.retain(|piece| !matches!(piece.whose, Whose::Copy(_)));
         let next = self.filling.next;
         let filling = std::mem::replace(&mut self.filling, Filling { next, ..Filling::default() });
@@ -285,7 +298,7 @@ impl Client {
         }
     }
 
-    /// All that was copied is durable: the new one takes the place of the old one.
+    /// All that was copied is durable, and can be read: the new one takes the place of the old one.
     pub(super) fn exchange(&mut self) {
         let (beside, now) = (self.beside(), self.keeper.now());
         let Some((place, _, _)) = self.newcomer.as_ref().and_then(|one| one.copied()) else {

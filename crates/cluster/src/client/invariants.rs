@@ -85,7 +85,8 @@ impl Client {
         let sets: usize = self.open.values().map(|open| open.staged.len()).sum();
         let decodes: usize = self.decodes.jobs.values().map(|job| job.buffers()).sum();
         let compares: usize = self.compares.values().map(super::Compare::buffers).sum();
-        let found = self.staging.free() + sets + decodes + compares;
+        let read_back = self.read_back.buffers();
+        let found = self.staging.free() + sets + decodes + compares + read_back;
         let all = self.staging.all();
         if found != all { Err(format!("{found} of {all} buffers")) } else { Ok(()) }
     }
@@ -98,7 +99,7 @@ impl Client {
                 Use::Copy { position } | Use::Sum { position, .. } => {
                     under_way.entry(*position).or_default().1 += 1;
                 }
-                Use::Decode { .. } | Use::Compare { .. } => {}
+                Use::Decode { .. } | Use::Compare { .. } | Use::ReadBack => {}
             }
         }
         let puts: u32 = under_way.values().map(|(puts, _)| puts).sum();

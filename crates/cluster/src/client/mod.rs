@@ -33,6 +33,7 @@ mod pace;
 mod parts;
 mod presence;
 mod read;
+mod read_back;
 mod refused;
 mod rejoin;
 mod requests;
@@ -151,6 +152,8 @@ enum Use {
     Decode { job: u32 },
     /// A step of a comparison.
     Compare { key: Key },
+    /// The same of what was copied.
+    ReadBack,
 }
 
 /// What a message to a node asks.
@@ -219,6 +222,7 @@ pub struct Client {
     newcomer: Option<newcomer::Newcomer>,
     /// What is copied to it, if it is to take the place of a member that serves.
     filling: filling::Filling,
+    read_back: read_back::ReadBack,
     absents: absent::Absents,
     departed: departed::Departed,
     spares: spare::Spares,
@@ -261,14 +265,6 @@ pub struct Client {
     zeroes: Buf,
 }
 
-/// Parities are made by nodes; which ones the client makes is said by the mix.
-fn made_by_nodes(params: Params) -> Params {
-    match params.planner {
-        Planner::Client => Params { planner: Planner::Encoder { node: 0 }, ..params },
-        _ => params,
-    }
-}
-
 /// What is left behind the first bytes.
 fn behind(scratch: Scratch, bytes: u32) -> Scratch {
     let bytes = u64::from(bytes);
@@ -292,7 +288,7 @@ impl Client {
     /// When there is no such array, as a line for people.
     pub fn new(config: ClientConfig, scratch: Scratch) -> Result<Self, String> {
         let mix = Mix::new(config.params.planner, config.mix, config.params.nodes);
-        let params = made_by_nodes(config.params);
+        let params = config.pipeline_params();
         let pipeline = Pipeline::new(params).map_err(|error| error.to_string())?;
         if config.members.len() != usize::from(params.nodes) {
             return Err("the number of members is not that of the array".to_owned());
@@ -322,6 +318,7 @@ impl Client {
             wiring: None,
             newcomer: None,
             filling: filling::Filling::default(),
+            read_back: read_back::ReadBack::default(),
             absents: absent::Absents::new(config.absent, config.not_in),
             departed: departed::Departed::default(),
             spares: spare::Spares::new(config.spare_patience_ms),
@@ -463,6 +460,7 @@ impl Client {
             Some(Use::Sum { position, equation }) => self.parity_done(position, equation),
             Some(Use::Decode { job }) => self.decode_step_done(job),
             Some(Use::Compare { key }) => self.compare_step_done(key, result),
+            Some(Use::ReadBack) => self.read_back_compared(result),
             None => {}
         }
     }
@@ -588,6 +586,7 @@ impl Machine for Client {
             && self.ios.is_empty()
             && self.quiet()
             && self.questions.is_empty()
+            && self.read_back.buffers() == 0
             && self.keeper.is_idle()
     }
 

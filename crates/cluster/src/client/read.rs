@@ -83,7 +83,9 @@ impl Client {
                 let sector = data_sector + byte / SECTOR_BYTES;
                 let (bytes, to) = (len, piece.into.offset);
                 let read = match piece.whose {
-                    Whose::Digest(_) => Message::Digest { slot, sector, bytes, to },
+                    Whose::Digest(_) | Whose::ReadBack => {
+                        Message::Digest { slot, sector, bytes, to }
+                    }
                     Whose::Copy(number) => {
                         Message::Copy { slot, sector, bytes, into: self.copied_into(number) }
                     }
@@ -107,6 +109,7 @@ impl Client {
             Whose::Compare(key) | Whose::Digest(key) => {
                 self.compare_read_done(key, piece.cell, true);
             }
+            Whose::ReadBack => self.read_back_came(role == self.beside(), true),
             Whose::Copy(_) => self.part_with(role, "it sends what belongs elsewhere"),
         }
     }
@@ -123,6 +126,10 @@ impl Client {
         let Some(piece) = self.free_slot(role, u32::from(slot)) else {
             return self.part_with(role, "it answers what was not asked");
         };
+        if role == self.beside() {
+            // It is no member yet.
+            return self.read_back_came(true, false);
+        }
         let tried = Tried { sector: None, changes: false, must_land: false };
         self.keeper.failed_io(self.member_id(role), tried, IoError::MEDIUM);
         self.read_elsewhere(piece);
@@ -152,6 +159,7 @@ impl Client {
             Whose::Decode(job) => self.decode_read_failed(job, cell.node),
             Whose::Compare(key) | Whose::Digest(key) => self.compare_read_done(key, cell, false),
             Whose::Copy(number) => self.block_over(number, false),
+            Whose::ReadBack => self.read_back_came(false, false),
         }
     }
 

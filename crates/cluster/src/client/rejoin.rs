@@ -209,7 +209,7 @@ impl Client {
             }
             (Step::Emptying, Ok(_)) => self.prepared_again(role),
             (Step::Wiring, answer) => self.rewired(role, answer.is_ok()),
-            (Step::Flushing, Ok(_)) => self.exchange(),
+            (Step::Flushing, Ok(_)) => self.begin_to_read_back(),
             (Step::Opening, Err(why)) if !newcomer => {
                 self.refuse_return(role, Refusal::new(why.reason, ITS_STORE));
             }

@@ -25,4 +25,6 @@ pub(super) enum Step {
     Copying,
     /// What was copied is made durable.
     Flushing,
+    /// A sample of that is read back.
+    ReadingBack,
 }

@@ -51,6 +51,7 @@ fn config(planner: Planner) -> ClientConfig {
         wide: slots(3),
         narrow: slots(3),
         reads: slots(2),
+        silence_ms: 4000,
     };
     let superblock = Superblock {
         raid_disks: NODES.into(),

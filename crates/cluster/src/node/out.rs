@@ -195,6 +195,10 @@ impl Out {
         self.push(Action::Fabric(FabricOp::Admit { peer, window }));
     }
 
+    pub(super) fn bear_silence(&mut self, peer: PeerId, millis: u32) {
+        self.push(Action::Fabric(FabricOp::BearSilence { peer, millis }));
+    }
+
     pub(super) fn volume(&mut self, volume: Arc<str>, op: VolumeOp) {
         let io = self.depart(Flight::Volume { volume });
         self.push(Action::Volume { io, op });

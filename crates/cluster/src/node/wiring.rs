@@ -149,7 +149,8 @@ impl Node {
         let (Some(pipe), Some((array, _))) = (client.pipe.as_mut(), client.vote) else { return };
         self.conns.insert(peer, Conn::Node(id, role));
         pipe.neighbours[usize::from(role)].link = Link::Up(peer);
-        let session = pipe.pipeline.params().session;
+        let Params { session, silence_ms, .. } = *pipe.pipeline.params();
+        self.out.bear_silence(peer, silence_ms);
         self.out.admit(peer, pipe.window());
         self.out.send(peer, pipe.epoch(), &Message::Join { session, role: pipe.role, array });
         self.check_connected(id);
@@ -177,6 +178,7 @@ impl Node {
             return Err(stranger);
         }
         pipe.neighbours[usize::from(at)].link = Link::Up(peer);
+        self.out.bear_silence(peer, pipe.pipeline.params().silence_ms);
         self.out.admit(peer, pipe.window());
         self.conns.insert(peer, Conn::Node(id, at));
         self.check_connected(id);

@@ -19,6 +19,9 @@ const NARROW_BYTES: u32 = 16 << 10;
 /// Reads that can be under way at one node.
 const READ_WINDOW_BYTES: u32 = 2 << 20;
 
+/// What nodes bear of each other unless somebody says otherwise, in milliseconds.
+const SILENCE_MS: u32 = 4000;
+
 /// What client and nodes agree on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Params {
@@ -43,6 +46,8 @@ pub struct Params {
     pub narrow: Slots,
     /// At every node, for reads.
     pub reads: Slots,
+    /// How long a node bears it that another says nothing, in milliseconds.
+    pub silence_ms: u32,
 }
 
 impl Params {
@@ -77,6 +82,7 @@ impl Params {
             wide: Slots { count: wide as u16, bytes: slice_bytes },
             narrow: Slots { count: narrow, bytes: NARROW_BYTES.min(slice_bytes) },
             reads: Slots { count: reads as u16, bytes: read_bytes },
+            silence_ms: SILENCE_MS,
         })
     }
 

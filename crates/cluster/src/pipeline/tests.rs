@@ -19,6 +19,7 @@ fn params(family: Family, nodes: u16, planner: Planner) -> Params {
         wide: Slots { count: 2 * nodes, bytes: 65536 },
         narrow: Slots { count: nodes + 1, bytes: 16384 },
         reads: Slots { count: 4, bytes: 65536 },
+        silence_ms: 4000,
     }
 }
 

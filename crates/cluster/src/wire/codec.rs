@@ -194,6 +194,7 @@ impl Field for Params {
         for slots in [self.wide, self.narrow, self.reads] {
             slots.put(out);
         }
+        self.silence_ms.put(out);
     }
     fn get(input: &mut &[u8]) -> Result<Self, WireError> {
         let (session, epoch, nodes) = (u64::get(input)?, u32::get(input)?, u16::get(input)?);
@@ -211,6 +212,7 @@ impl Field for Params {
             wide: Slots::get(input)?,
             narrow: Slots::get(input)?,
             reads: Slots::get(input)?,
+            silence_ms: u32::get(input)?,
         })
     }
 }

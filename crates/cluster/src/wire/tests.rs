@@ -32,6 +32,22 @@ fn of_administrators() -> Vec<Message> {
     ]
 }
 
+fn params(slots: Slots) -> Params {
+    Params {
+        session: 0x1234_5678_9abc_def0,
+        epoch: 3,
+        family: Family::Xor2d,
+        nodes: 5,
+        chunk_bytes: 65536,
+        stripes: 1000,
+        planner: Planner::Encoder { node: 0 },
+        wide: slots,
+        narrow: Slots { count: 64, bytes: 16384 },
+        reads: slots,
+        silence_ms: 4000,
+    }
+}
+
 fn view() -> View {
     let (members, voters, voted) = (vec![5, 0, 7], vec![1, 2, 3, 4], vec![9, 2, 3, 4]);
     let witnesses = vec![Witness { node: 4, address: "[::1]:7000".into() }];
@@ -58,18 +74,7 @@ fn some() -> Vec<Message> {
     };
     let whole =
         Set { mode: Mode::Full, touched: Touched::all(12), missing: Roles::NONE, ..set.clone() };
-    let params = Params {
-        session: 0x1234_5678_9abc_def0,
-        epoch: 3,
-        family: Family::Xor2d,
-        nodes: 5,
-        chunk_bytes: 65536,
-        stripes: 1000,
-        planner: Planner::Encoder { node: 0 },
-        wide: slots,
-        narrow: Slots { count: 64, bytes: 16384 },
-        reads: slots,
-    };
+    let params = params(slots);
     let address = PeerAddress { role: 4, address: "10.0.0.4:7000".into(), ring: 4096 };
     let view = view();
     vec![

@@ -110,6 +110,10 @@ impl World {
                     self.end(id).window = Some(window);
                 }
             }
+            FabricOp::BearSilence { peer, .. } => {
+                // Here both ends are told when a connection breaks.
+                self.standing(process, peer, "patience");
+            }
             FabricOp::Put { io, peer, from, to, imm } => {
                 let to = Buf { offset: to, len: from.len };
                 if let Some(sender) = self.standing(process, peer, "a put") {

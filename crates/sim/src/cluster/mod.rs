@@ -7,16 +7,17 @@
 //! and in the end compares everything with what lies on the volumes ([`content`]). At times another
 //! array lives on the same nodes ([`guest`]), a client goes on whose array was taken over
 //! ([`zombie`]), another node takes the place of a lost one ([`newcomer`]) or of one that serves
-//! ([`replacement`]), more nodes go away than the array can do without ([`away`]), nodes vote that
-//! hold nothing ([`witness`]), or a byte changes on a volume ([`rot`]). Lives end at a drawn
-//! [`moment`], have their [`lull`]s, and some clients come for a [`brief`] time; and some seeds are
-//! about many that follow one another ([`relay`]).
+//! ([`replacement`]), and those leave the array ([`departed`]); more nodes go away than the array
+//! can do without ([`away`]), nodes vote that hold nothing ([`witness`]), or a byte changes on a
+//! volume ([`rot`]). Lives end at a drawn [`moment`], have their [`lull`]s, and some clients come
+//! for a [`brief`] time; and some seeds are about many that follow one another ([`relay`]).
 
 mod absent;
 mod away;
 mod brief;
 pub mod claims;
 pub mod content;
+mod departed;
 pub mod fabric;
 mod fence;
 pub mod guest;

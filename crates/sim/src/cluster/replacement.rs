@@ -5,10 +5,7 @@ use braid_array::status::MemberState;
 
 use super::newcomer::Newcomer;
 use super::session::{Session, VOLUME};
-use crate::world::Failure;
 
-/// How long the client may take to tell a node that it has left the array.
-const FREE_MILLIS: u64 = 60_000;
 /// The command that begins it.
 const REPLACE: CommandId = CommandId(5);
 /// Why the old one goes, or is gone since a client did that whose array is being taken over.
@@ -78,48 +75,6 @@ impl Session {
         self.world.note(&[58, role.into()], || format!("REPLACE role {role}"));
         let event = Event::Command { id: REPLACE, command: Command::Replace(member) };
         self.world.handle(self.client, event);
-    }
-
-    /// Nobody needs a node any more whose member was replaced. If the client lives that replaced
-    /// it, it runs on all the same, as the client has to tell it.
-    pub(super) fn departs(&mut self, process: usize) {
-        let tells = self.scenario.replaces && self.world.processes[self.client].alive;
-        match tells && self.world.processes[process].alive {
-            true => self.departed.push(process),
-            false => self.world.kill(process),
-        }
-    }
-
-    /// They are off.
-    pub(super) fn drop_departed(&mut self) {
-        for process in std::mem::take(&mut self.departed) {
-            self.world.kill(process);
-        }
-    }
-
-    /// Nodes whose members were replaced keep nothing that waits for another client.
-    pub(super) fn departed_are_free(&mut self) -> Result<(), Failure> {
-        self.look_at_spare();
-        let until = self.world.now().plus_millis(FREE_MILLIS);
-        while let Some(name) = self.keeps_leftovers() {
-            let told = !self.failed && (self.mild || !self.troubled);
-            if !told {
-                break;
-            }
-            if self.world.now() >= until || !self.step()? {
-                let what = format!("{name} has left the array and keeps its volume open");
-                return Err(Failure(what));
-            }
-        }
-        self.drop_departed();
-        Ok(())
-    }
-
-    /// The name of one that does.
-    fn keeps_leftovers(&self) -> Option<String> {
-        let mut departed = self.departed.iter().map(|&process| &self.world.processes[process]);
-        let keeps = departed.find(|process| process.volumes[VOLUME].open.is_some());
-        keeps.map(|process| process.name.clone())
     }
 
     /// It dies of a power cut, and is back at once.

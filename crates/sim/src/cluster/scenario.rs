@@ -316,6 +316,7 @@ pub(super) fn params(rng: &mut Rng, family: Family, nodes: u16) -> Params {
         wide: Slots { count: 1, bytes: wide_bytes },
         narrow: Slots { count: 1, bytes: narrow_bytes },
         reads: Slots { count: 1, bytes: wide_bytes },
+        silence_ms: 4000,
     };
     let planner = match wanted {
         0..6 => Planner::Encoder { node: 0 },
@@ -340,6 +341,7 @@ pub(super) fn params(rng: &mut Rng, family: Family, nodes: u16) -> Params {
         wide: slots(each + rng.between(0, most), wide_bytes),
         narrow: slots(narrow, narrow_bytes),
         reads: slots(rng.between(1, 8), wide_bytes),
+        silence_ms: 4000,
         ..params(chosen)
     }
 }

@@ -176,6 +176,46 @@ fn what_cannot_be_read_of_it_comes_from_the_others() {
     }
 }
 
+/// What becomes of a member whose copy is of no use: why.
+#[track_caller]
+fn stays_as_the_copy_is_of_no_use(array: &mut Array<Nodes>, spare: MemberId) -> String {
+    let code = array.code;
+    let why = is_not_replaced(array);
+    assert_eq!(state(array, OLD), Some(MemberState::InSync), "{code:?}");
+    assert_eq!(state(array, spare), Some(MemberState::Faulty), "{code:?}");
+    let told = |event: &ArrayEvent| match event {
+        ArrayEvent::MemberFailed { member, reason, .. } => *member == spare && *reason == *why,
+        _ => false,
+    };
+    assert!(array.events.iter().any(told), "{code:?}");
+    assert_eq!(array.status().degraded, 0, "{code:?}");
+    array.content_is_right();
+    array.members_agree();
+    why
+}
+
+#[test]
+fn a_copy_that_was_not_stored_takes_nothing_over() {
+    for code in codes() {
+        let (mut array, spare) = whole(code);
+        array.lane.disk(usize::from(spare.0)).go_forgetful();
+        array.order(Command::Replace(OLD));
+        let why = stays_as_the_copy_is_of_no_use(&mut array, spare);
+        assert_eq!(why, "it does not hold what was copied to it", "{code:?}");
+    }
+}
+
+#[test]
+fn a_copy_that_cannot_be_read_takes_nothing_over() {
+    for code in codes() {
+        let (mut array, spare) = half_copied(code);
+        array.lane.disk(usize::from(spare.0)).go_blind();
+        array.unlimited();
+        let why = stays_as_the_copy_is_of_no_use(&mut array, spare);
+        assert_eq!(why, "what was copied to it cannot be read back", "{code:?}");
+    }
+}
+
 #[test]
 fn it_is_refused_and_ended_with_reasons() {
     for code in codes() {

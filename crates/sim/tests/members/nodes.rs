@@ -61,6 +61,7 @@ fn params(code: Code) -> Params {
         wide: slots(2, chunk_bytes),
         narrow: slots(2, 4096),
         reads: slots(8, chunk_bytes),
+        silence_ms: 4000,
     }
 }
 

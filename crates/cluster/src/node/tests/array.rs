@@ -67,6 +67,7 @@ pub(super) fn params(family: Family, nodes: u16, planner: Planner) -> Params {
         wide: Slots { count: nodes, bytes: SLICE },
         narrow: Slots { count: nodes, bytes: 4096 },
         reads: Slots { count: 3, bytes: 8192 },
+        silence_ms: 3000,
     }
 }
 

@@ -50,6 +50,13 @@ const fn opened(tag: u32, used: bool) -> Message {
 }
 
 #[test]
+fn both_ends_of_a_connection_of_nodes_bear_what_the_client_says() {
+    let array = Array::connected(Family::Xor2d, 5, ENCODER, 1);
+    let silences: Vec<u32> = array.world.silences.values().copied().collect();
+    assert_eq!(silences, [array.pipeline.params().silence_ms; 5 * 4]);
+}
+
+#[test]
 fn one_client_writes_and_others_read() {
     let mut world = World::new(1, 1 << 20, 1);
     let (a, b, c) = (world.dial(0), world.dial(0), world.dial(0));

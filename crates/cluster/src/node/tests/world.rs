@@ -73,6 +73,8 @@ pub(super) struct World {
     links: BTreeMap<End, End>,
     /// Where what comes over a node's end may land.
     windows: BTreeMap<End, Range<u64>>,
+    /// What they bear of whom they are connected to, in milliseconds.
+    pub(super) silences: BTreeMap<End, u32>,
     pending: Vec<Pending>,
     seed: u64,
     /// What the client has heard: from which of its connections, and what.
@@ -113,6 +115,7 @@ impl World {
             sites: (0..nodes as u64).map(site).collect(),
             links: BTreeMap::new(),
             windows: BTreeMap::new(),
+            silences: BTreeMap::new(),
             pending: Vec::new(),
             seed: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
             heard: Vec::new(),
@@ -433,6 +436,9 @@ impl World {
             }
             FabricOp::Admit { peer, window } => {
                 self.windows.insert((site, peer), window);
+            }
+            FabricOp::BearSilence { peer, millis } => {
+                self.silences.insert((site, peer), millis);
             }
             FabricOp::HangUp { peer } | FabricOp::Cut { peer } => self.cut((site, peer), false),
         }

@@ -23,6 +23,7 @@ use std::net::{IpAddr, TcpListener};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use braid_array::action::Event;
 use braid_array::fabric::{FabricEvent, FabricOp, PeerId};
@@ -277,6 +278,13 @@ impl Fabric for Ofi {
             FabricOp::Admit { peer, window } => {
                 if let Some(link) = self.peers.get(&peer).and_then(|peer| peer.link.as_ref()) {
                     link.admit(self.devices.place.window(window));
+                }
+            }
+            FabricOp::BearSilence { peer, millis } => {
+                if let Some(link) = self.peers.get(&peer).and_then(|peer| peer.link.as_ref()) {
+                    // If that fails it bears as much as any other.
+                    let silence = Duration::from_millis(u64::from(millis));
+                    let _ = connection::bear_silence(link.stream(), silence);
                 }
             }
             FabricOp::Put { io, peer, from, to, imm } => {

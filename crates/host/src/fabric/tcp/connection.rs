@@ -22,10 +22,15 @@ use crate::fabric::seal::Seals;
 use crate::system::describe;
 use crate::token::{FabricToken, Token};
 
-/// A peer whose kernel does not answer for so long is gone. Shorter than clients wait for nodes:
-/// only by this two nodes notice that they are cut off from each other, and until then both say to
-/// the client that they are there.
+/// A peer whose kernel does not answer for so long is gone, unless the machine has said otherwise:
+/// of nodes that are cut off from each other both say to the client that they are there, and only
+/// by this they notice it.
 const SILENCE: Duration = Duration::from_secs(4);
+
+/// What the kernel asks for an answer while nothing is sent: how often, and at the latest after
+/// how long the first time.
+const PROBE_INTERVAL: Duration = Duration::from_secs(1);
+const MAX_IDLE_SECONDS: u64 = 32_767;
 
 /// What may lie in the kernel, and what of that unsent. Kept small: how fast puts are answered
 /// shall tell how fast the link is. It holds a round trip of 0.3 ms at 10 Gbit/s.
@@ -76,6 +81,13 @@ impl Connection {
     /// From now on the peer may put here.
     pub(super) fn admit(&mut self, window: Range<u64>) {
         self.input.admit(window);
+    }
+
+    /// From now on it breaks when the peer has been silent for so long.
+    pub(super) fn bear_silence(&mut self, silence: Duration) {
+        if let Err(error) = bear_silence(&self.socket, silence) {
+            self.break_off(format!("its socket cannot be set up: {}", describe(&error)));
+        }
     }
 
     /// Receives what comes next.
@@ -200,12 +212,21 @@ pub(in crate::fabric) fn prepare(stream: &TcpStream) -> io::Result<()> {
     // The kernel doubles it for its own needs.
     sockopt::set_socket_send_buffer_size(socket, SEND_BUFFER_BYTES / 2)?;
     sockopt::set_socket_keepalive(socket, true)?;
-    sockopt::set_tcp_keepidle(socket, SILENCE / 2)?;
-    sockopt::set_tcp_keepintvl(socket, Duration::from_secs(1))?;
-    sockopt::set_tcp_keepcnt(socket, 5)?;
-    let silence = u32::try_from(SILENCE.as_millis()).unwrap_or(u32::MAX);
-    sockopt::set_tcp_user_timeout(socket, silence)?;
+    sockopt::set_tcp_keepintvl(socket, PROBE_INTERVAL)?;
+    bear_silence(stream, SILENCE)?;
     set_unsent_limit(stream)
+}
+
+/// The connection breaks when the peer's kernel has not answered for so long. While nothing is
+/// being sent the kernel asks for an answer, and counts in seconds: the first is asked for early
+/// enough for another one to be due, and that makes two seconds at least.
+pub(in crate::fabric) fn bear_silence(socket: impl AsFd, silence: Duration) -> io::Result<()> {
+    let idle = (silence / 2).as_secs().clamp(1, MAX_IDLE_SECONDS);
+    sockopt::set_tcp_keepidle(&socket, Duration::from_secs(idle))?;
+    // The kernel takes no more.
+    let millis = u32::try_from(silence.as_millis()).unwrap_or(u32::MAX);
+    let millis = millis.min(i32::MAX.unsigned_abs());
+    Ok(sockopt::set_tcp_user_timeout(&socket, millis)?)
 }
 
 /// TCP_NOTSENT_LOWAT.
@@ -231,5 +252,36 @@ pub(super) fn why(errno: Errno) -> String {
         Errno::TIMEDOUT => "it does not answer any more".into(),
         Errno::CONNRESET | Errno::PIPE => "it broke the connection off".into(),
         _ => format!("the connection fails: {}", describe(&errno.into())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    /// Of a socket: how long it waits for what it has sent, and for anything at all.
+    fn borne(stream: &TcpStream) -> (u32, Duration) {
+        let (sent, idle) = (sockopt::tcp_user_timeout(stream), sockopt::tcp_keepidle(stream));
+        (sent.unwrap(), idle.unwrap())
+    }
+
+    #[test]
+    fn a_connection_bears_as_much_silence_as_was_said() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        prepare(&stream).unwrap();
+        assert_eq!(borne(&stream), (4000, Duration::from_secs(2)));
+        let longest = Duration::from_secs(MAX_IDLE_SECONDS);
+        for (silence, millis, idle) in [
+            (Duration::from_secs(1), 1000, Duration::from_secs(1)),
+            (Duration::from_secs(48), 48_000, Duration::from_secs(24)),
+            (Duration::from_millis(u32::MAX.into()), i32::MAX.unsigned_abs(), longest),
+        ] {
+            bear_silence(&stream, silence).unwrap();
+            assert_eq!(borne(&stream), (millis, idle));
+            assert!(sockopt::socket_keepalive(&stream).unwrap());
+        }
     }
 }

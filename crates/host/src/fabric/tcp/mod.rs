@@ -15,6 +15,7 @@ use std::io;
 use std::net::TcpListener;
 use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 use braid_array::action::Event;
 use braid_array::fabric::{FabricEvent, FabricOp, PeerId};
@@ -235,6 +236,12 @@ impl Fabric for Tcp {
             FabricOp::Admit { peer, window } => {
                 if let Some(index) = self.index(peer) {
                     self.connections[index].admit(self.place.window(window));
+                }
+            }
+            FabricOp::BearSilence { peer, millis } => {
+                if let Some(index) = self.index(peer) {
+                    let silence = Duration::from_millis(u64::from(millis));
+                    self.connections[index].bear_silence(silence);
                 }
             }
             FabricOp::Put { io, peer, from, to, imm } => {
