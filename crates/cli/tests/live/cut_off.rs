@@ -1,14 +1,12 @@
 //! Two nodes that are cut off from each other, and both see the client: the array goes on without
 //! one of them. As root, in network namespaces.
 
-mod support;
-
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use support::export::{ask, connect, noise};
-use support::{Lab, skip, until};
+use crate::support::export::{ask, connect, noise};
+use crate::support::{Lab, skip, until};
 
 const BYTES: usize = 3 << 20;
 /// Nodes bear 4 s of each other's silence unless the array says otherwise, so nobody who does not
