@@ -167,8 +167,13 @@ impl Node {
                 Want::Read => {
                     let (incarnation, node) = (self.incarnation, self.id);
                     let (tag, Vote { granted, view, .. }) = (ask.tag, vote);
+                    let is_kept = entry.kept;
                     let is = Message::VoteIs { tag, granted, view, incarnation, node };
                     self.answer(ask.client, &is);
+                    // Whoever asks of arrays that are none must not use up the room for others.
+                    if !is_kept {
+                        self.drop_vote(array);
+                    }
                     continue;
                 }
                 Want::Forget => {

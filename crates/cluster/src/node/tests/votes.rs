@@ -118,3 +118,15 @@ fn a_client_without_a_grant_has_no_pipeline_to_write_through() {
     assert!(matches!(answer, Some(Message::Refused { tag: PARTING_TAG, .. })), "{answer:?}");
     assert_eq!(world.lost, [peer]);
 }
+
+#[test]
+fn questions_about_arrays_that_are_none_take_no_room() {
+    let mut world = World::new(1, 1 << 20, 1);
+    let peer = world.dial(0);
+    for number in 0..5000_u128 {
+        world.send(peer, &Message::ReadVote { tag: 6, array: number.to_be_bytes() });
+        world.run();
+    }
+    let client = world.dial(0);
+    world.grant(client, ARRAY, 5);
+}
