@@ -36,7 +36,7 @@ sim: ## simulate SEEDS=20000 arrays, NESTED_SEEDS=2000 of arrays, CLUSTER_SEEDS=
 	cargo run --release -p braid-sim -- --nested --seeds $(NESTED_SEEDS)
 	cargo run --release -p braid-sim -- --cluster --seeds $(CLUSTER_SEEDS)
 
-mutants: ## break each rule of arrays over nodes in a copy, and see that the simulator notices
+mutants: ## break each rule of arrays over nodes, and see that the simulator notices
 	@scripts/mutants.sh
 
 model: ## explore a model of arrays over nodes, then without each of their rules

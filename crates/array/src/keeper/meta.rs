@@ -147,7 +147,7 @@ impl Keeper {
     /// The first move of a checkpoint: what is idle now may be cleared after the second.
     pub(super) fn wish_first_move(&mut self) -> u64 {
         self.meta.next.nominate = true;
-        self.wish_superblock(true)
+        self.wish_superblock(!crate::broken("clear-after-flush"))
     }
 
     /// The second move of a checkpoint: all members have made the first.
@@ -321,7 +321,10 @@ impl Keeper {
         let (note, clear) = (running.wishes.note_cleared, running.wishes.clear_bits);
         // What all members say.
         let events = self.superblock.events;
-        if superblock {
+        let first = running.wishes.nominate;
+        let stays = crate::broken("events-move") && (first || note)
+            || crate::broken("events-move-twice") && note;
+        if superblock && !stays {
             self.superblock.events += 1;
         }
         if let Some(intent) = &mut self.intent {
@@ -329,10 +332,10 @@ impl Keeper {
             if note && whole {
                 // Before any bit goes: after a crash nobody may know of that alone.
                 intent.bitmap.superblock.events_cleared = events;
-            } else if note {
+            } else if note && !crate::broken("clear-when-whole") {
                 intent.forget_nominated();
             }
-            if clear && whole {
+            if clear && (whole || crate::broken("clear-when-whole")) {
                 intent.clear_nominated(&mut pages);
             }
             if superblock {

@@ -468,7 +468,7 @@ impl Keeper {
     pub fn end_write(&mut self, start: u64, end: u64, failed: bool) {
         self.clean.writing -= 1;
         self.checkpoints.note_write();
-        let keep = self.members.degraded() > 0 || failed;
+        let keep = self.members.degraded() > 0 && !crate::broken("clear-when-whole") || failed;
         if let Some(intent) = &mut self.intent {
             intent.end(start, end, keep);
         }

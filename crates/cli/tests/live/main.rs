@@ -1,4 +1,5 @@
-//! The command with real members, processes and kernels. One program, as each would link all of Braid.
+//! The command with real members, processes and kernels. All in one program: each would have all of
+//! Braid linked in.
 
 mod array_key;
 mod away;

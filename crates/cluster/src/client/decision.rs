@@ -73,7 +73,9 @@ pub(super) struct Findings<'a> {
 /// Decides who holds the array.
 pub(super) fn decide(findings: &Findings<'_>) -> Result<Decision, Refusal> {
     let Findings { epoch, nodes, grants, in_sync, alone, marked, recorded, .. } = *findings;
-    let newest = grants.values().map(|grant| &grant.view).max_by_key(|view| view.order());
+    let newest = grants.values().map(|grant| &grant.view).max_by_key(|view| {
+        if braid_array::broken("view-order") { (view.count, view.epoch) } else { view.order() }
+    });
     let newest = newest.filter(|view| view.epoch > 0);
     let majority = majority(nodes.into());
     let of_members = || grants.range(..nodes).map(|(_, grant)| grant.node);
@@ -99,7 +101,8 @@ pub(super) fn decide(findings: &Findings<'_>) -> Result<Decision, Refusal> {
     let kept = |role: u16| {
         let same = |grant: &Grant| {
             let known = newest.and_then(|view| view.members.get(usize::from(role)));
-            known.is_some_and(|&incarnation| incarnation == grant.incarnation)
+            braid_array::broken("restart-noticed")
+                || known.is_some_and(|&incarnation| incarnation == grant.incarnation)
         };
         holds(role) && grants.get(&role).is_some_and(same)
     };
@@ -110,7 +113,11 @@ pub(super) fn decide(findings: &Findings<'_>) -> Result<Decision, Refusal> {
     let holds = |role: u16| if alone_hold { kept(role) } else { holds(role) };
     let incarnation = |role| grants.get(&role).filter(|_| holds(role)).map_or(0, |g| g.incarnation);
     let whole = (0..nodes).all(|role| incarnation(role) != 0 || findings.lost.contains(&role));
-    let doubtful = marked && !fits && (findings.parities || recorded) && !findings.ppl;
+    let doubtful = marked
+        && !fits
+        && (findings.parities || recorded)
+        && !findings.ppl
+        && !braid_array::broken("dirty-degraded");
     if doubtful && !whole && !findings.vouched {
         return Err(Refusal::new(DOUBT, "bring the others back, or accept the risk with --force"));
     }
@@ -121,7 +128,15 @@ pub(super) fn decide(findings: &Findings<'_>) -> Result<Decision, Refusal> {
     let stale = (0..nodes).filter(|role| grants.contains_key(role)).filter(stale).collect();
     let voted = newest.map_or_else(Vec::new, |view| view.voted.clone());
     let witnesses = newest.map_or_else(Vec::new, |view| view.witnesses.clone());
-    let view = View { epoch, count: 1, torn: marked && !fits, members, voters, voted, witnesses };
+    let view = View {
+        epoch,
+        count: 1,
+        torn: marked && !fits && !braid_array::broken("torn-recorded"),
+        members,
+        voters,
+        voted,
+        witnesses,
+    };
     Ok(Decision { view, stale, soft, fits })
 }
 
@@ -150,12 +165,22 @@ pub(super) fn going(
         let has = |item: &Item| item.version == version && item.fine;
         stocks.get(role).is_some_and(|stock| stock.iter().any(has))
     };
+    let stored = |role: &u16, version| {
+        let has = |item: &Item| item.version == version && item.fine && item.staged.is_none();
+        stocks.get(role).is_some_and(|stock| stock.iter().any(has))
+    };
     let goes = |&(version, set): &((u32, u64), &Set)| {
         let whole = !set.missing.iter().any(&here);
         whole
             && parts(set).is_some_and(|roles| {
                 let mut roles = roles.iter().filter(|role| here(**role));
-                roles.all(|role| held(role, version))
+                if braid_array::broken("all-hold") {
+                    roles.any(|role| held(role, version))
+                } else if braid_array::broken("prepared-counts") {
+                    roles.any(|role| stored(role, version))
+                } else {
+                    roles.all(|role| held(role, version))
+                }
             })
     };
     sets.into_iter().filter(goes).map(|(version, _)| version).collect()

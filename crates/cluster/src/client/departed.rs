@@ -79,6 +79,9 @@ impl Client {
     /// The member on this node has left the array.
     pub(super) fn departs(&mut self, address: String) {
         self.departed.forget(&address);
+        if braid_array::broken("departed-told") {
+            return;
+        }
         self.departed.nodes.push(Node { address, tries: 0, due: self.keeper.now() });
     }
 

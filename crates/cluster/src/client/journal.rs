@@ -84,6 +84,7 @@ pub(super) struct Journals {
 /// Which of the recorded slice-sets do not go, and up to which one all are stored.
 fn decide(lists: &BTreeMap<u16, (Version, Vec<Noted>)>) -> (Version, Vec<Version>) {
     let mark = lists.values().map(|(mark, _)| *mark).max().unwrap_or_default();
+    let mark = if braid_array::broken("trim-mark") { (0, 0) } else { mark };
     let mut found: BTreeMap<Version, (BTreeSet<u16>, bool, u64)> = BTreeMap::new();
     for (&role, (_, items)) in lists {
         for item in items.iter().filter(|item| item.version > mark) {
@@ -95,7 +96,12 @@ fn decide(lists: &BTreeMap<u16, (Version, Vec<Noted>)>) -> (Version, Vec<Version
     }
     let dropped = |(_, (have, void, holders)): &(Version, (BTreeSet<u16>, bool, u64))| {
         let lacks = |role: &u16| *holders >> role & 1 == 1 && !have.contains(role);
-        *void || lists.keys().any(lacks)
+        *void
+            || if braid_array::broken("all-hold") {
+                lists.keys().all(lacks)
+            } else {
+                lists.keys().any(lacks)
+            }
     };
     (mark, found.into_iter().filter(dropped).map(|(version, _)| version).collect())
 }
@@ -146,8 +152,10 @@ impl Journals {
     }
 
     /// May a node have a part in the array that was lost when this was the latest version?
-    pub(super) const fn allow(&self, lost_at: u64) -> bool {
-        !self.are_used() || self.trimmed >= lost_at && self.trim.is_none() && !self.left
+    pub(super) fn allow(&self, lost_at: u64) -> bool {
+        !self.are_used()
+            || braid_array::broken("join-after-trim")
+            || self.trimmed >= lost_at && self.trim.is_none() && !self.left
     }
 
     /// Is anything there from before this client came, so that nothing may be written?
@@ -359,12 +367,16 @@ impl Client {
         let half = (self.journals.bytes - self.journal_slack()) / 2;
         let trimmed = self.journals.trimmed;
         let comes = |link: &super::Link| link.state == prepared && link.lost_at > trimmed;
-        let due = self.journals.used > half || self.links.iter().any(comes);
+        let due = self.journals.used > half
+            || !braid_array::broken("join-after-trim") && self.links.iter().any(comes);
         let version = self.stored_up_to();
         let due = self.journals.left || due && version > trimmed;
         // Who is being wired would not hear of it.
         if due && self.wiring.is_none() {
-            let checkpoint = self.keeper.request_checkpoint();
+            let checkpoint = match braid_array::broken("trim-together") {
+                true => 0,
+                false => self.keeper.request_checkpoint(),
+            };
             self.journals.trim = Some((Trim::Checkpoint(checkpoint), version));
             self.journals.trims.push((version, self.version));
             self.keeper.drive_meta();

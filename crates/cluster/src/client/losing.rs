@@ -31,7 +31,9 @@ impl Client {
     /// The connection to a node is over.
     pub(super) fn lose(&mut self, role: u16, why: Refusal) {
         self.links[usize::from(role)].state = LinkState::Lost;
-        self.keeper.lose_member(self.member_id(role), why);
+        if !(braid_array::broken("reconnect") && matches!(self.phase, super::Phase::Running)) {
+            self.keeper.lose_member(self.member_id(role), why);
+        }
         self.obey();
         self.gone(role);
         self.await_return(role);

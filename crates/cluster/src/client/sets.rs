@@ -416,8 +416,11 @@ impl Client {
             }
             Stage::Open | Stage::Held => {
                 open.stage = Stage::Held;
-                if told {
-                    self.go(position);
+                if told || braid_array::broken("go-needs-view") {
+                    self.go(position, told);
+                } else if braid_array::broken("view-before-ack") && !open.set.fua {
+                    let answered = std::mem::take(&mut open.job.range.requests);
+                    answered.into_iter().for_each(|id| self.piece_over(id, Ok(())));
                 }
             }
             // Who was lost meanwhile may lack it.
@@ -427,15 +430,18 @@ impl Client {
     }
 
     /// All have the new content: it takes the place of the old.
-    fn go(&mut self, position: u16) {
+    fn go(&mut self, position: u16, told: bool) {
         let Some(open) = self.open.get_mut(&position) else { return };
         open.stage = Stage::Going;
         open.waits = open.parts.clone();
         let (turn, key, fua) = (open.set.turn, open.key(), open.set.fua);
-        let lasts = open.job.range.fua && !fua && !self.journals.cover_all();
+        let lasts = open.job.range.fua
+            && !fua
+            && !self.journals.cover_all()
+            && !braid_array::broken("flush-waits");
         let parts: Vec<u16> = open.parts.iter().copied().collect();
         let requests = &mut open.job.range.requests;
-        let answered = if fua { BTreeSet::new() } else { std::mem::take(requests) };
+        let answered = if fua || !told { BTreeSet::new() } else { std::mem::take(requests) };
         for role in parts {
             self.links[usize::from(role)].goes.push((position, turn));
             self.keeper.asked(self.member_id(role));

@@ -280,7 +280,8 @@ impl Client {
             return;
         }
         let all = |state: LinkState| self.links.iter().all(|l| l.state == state || !l.alive());
-        if self.has_too_few() && self.links.iter().any(Link::alive) {
+        let ends = self.has_too_few() && !braid_array::broken("start-ends");
+        if ends && self.links.iter().any(Link::alive) {
             self.keeper.give_up();
             self.obey();
         } else if all(LinkState::Ready) {

@@ -249,9 +249,22 @@ impl Client {
                 let why = Refusal::new("too few nodes took note of the client", START);
                 self.refuse_to_start(why);
             }
+            Stage::Settling
+                if braid_array::broken("decide-after-view")
+                    && self.takeover.have_view.is_empty() =>
+            {
+                self.takeover.stage = Stage::Recording;
+                let view = self.takeover.view.clone();
+                self.record(view);
+            }
             Stage::Recording => {
                 self.takeover.stage = Stage::Settling;
-                self.ask_all(Question::Settle);
+                if !braid_array::broken("decide-after-view") {
+                    self.ask_all(Question::Settle);
+                }
+                if braid_array::broken("settled-before-serving") {
+                    self.takeover.waiting.clear();
+                }
                 self.take_over();
             }
             Stage::Settling => {
@@ -346,12 +359,18 @@ impl Client {
         let staged = stocks.values().flatten().any(|item| item.staged.is_some());
         *soft &= !broken;
         *fits &= !broken || recorded;
-        view.torn |= broken && !recorded;
+        view.torn |= broken && !recorded && !braid_array::broken("torn-recorded");
         if self.keeper.is_read_only() && !staged && !live {
             // Nothing changes that anybody has to know of.
             return self.take_over();
         }
         let view = view.clone();
+        if braid_array::broken("decide-after-view") {
+            self.takeover.stage = Stage::Settling;
+            self.takeover.have_view.clear();
+            self.ask_all(Question::Settle);
+            return self.take_over();
+        }
         self.record(view);
     }
 
@@ -362,7 +381,7 @@ impl Client {
         // Where a person answers for the voters they need not know any more who was lost.
         let stops = self.keeper.is_stopping() && !self.needs_votes();
         let over = self.keeper.is_read_only() || stops || self.writes_over();
-        let torn = self.keeper.has_to_resync();
+        let torn = self.keeper.has_to_resync() && !braid_array::broken("torn-recorded");
         let mut view = self.takeover.view.clone();
         for (role, member) in (0..).zip(&mut view.members) {
             let holds = self.alive(role) && self.keeper.is_in_sync(role);
@@ -397,6 +416,9 @@ impl Client {
     /// gives up when too many are, or too few are left to note it.
     pub(super) fn lost_are_recorded(&mut self) -> bool {
         if !self.takeover.waiting.is_empty() {
+            return false;
+        }
+        if self.writes_over() && braid_array::broken("start-ends") {
             return false;
         }
         let mut view = self.takeover.view.clone();

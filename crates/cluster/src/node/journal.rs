@@ -146,6 +146,9 @@ impl Journal {
     pub(super) fn steps(&self, above: Version, without: &[Version]) -> VecDeque<IoOp> {
         let mut records: Vec<&(u64, Record)> = self.found.iter().collect();
         records.sort_by_key(|(_, record)| (record.version, record.sequence));
+        if braid_array::broken("replay-order") {
+            records.reverse();
+        }
         let goes = |version: Version| version > above && !without.contains(&version);
         let mut steps = VecDeque::new();
         for (at, record) in records.into_iter().filter(|(_, record)| goes(record.version)) {

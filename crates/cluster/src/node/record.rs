@@ -116,7 +116,8 @@ impl Node {
                     log.filter(|_| journal.trimming.is_none() && !(all && journal.batch.is_some()));
                 let log = log.ok_or(Violation("a second Trim at a time"))?;
                 let (tail, first) = if all { log.empty() } else { log.begins(mark) };
-                let mark = mark.max(header.mark);
+                let passed = !(all && braid_array::broken("mark-passed-on"));
+                let mark = if passed { mark.max(header.mark) } else { header.mark };
                 let sequence = header.sequence + 1;
                 let header = Header { sequence, tail, first, mark, ..header };
                 journal.trimming = Some((tag, header));

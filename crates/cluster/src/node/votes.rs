@@ -206,6 +206,9 @@ impl Node {
             };
             entry.file = File::Writing(Box::new((vote, ask)));
             self.out.note(Flight::VoteWrite { array }, op);
+            if braid_array::broken("promise-durable") {
+                return self.vote_written(array, true);
+            }
         }
     }
 
@@ -232,7 +235,9 @@ impl Node {
                 if let Some(known) = self.clients.get_mut(&client) {
                     known.vote = Some((array, epoch));
                 }
-                self.end_older(array, epoch, client);
+                if !braid_array::broken("epoch-refused") {
+                    self.end_older(array, epoch, client);
+                }
                 self.go_on_granting();
             }
         }
@@ -293,7 +298,7 @@ impl Node {
                 let older = older.is_some_and(|(_, epoch)| epoch <= granted) && id != asks;
                 older && self.out.uses(id)
             });
-            if !busy {
+            if !busy || braid_array::broken("epoch-refused") {
                 entry.granting = None;
                 over.push((asks, tag, entry.vote.view.clone()));
             }

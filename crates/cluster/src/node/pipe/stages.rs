@@ -49,7 +49,13 @@ impl Pipe {
             cut_off: running.cut_off,
             received_bytes: out.received_bytes,
         };
+        let early = running.fine && braid_array::broken("barrier");
+        let (set, part) = (running.set.clone(), Arc::clone(&running.part));
         out.send(self.peer, self.epoch(), &staged);
+        for task in part.tasks.iter().filter(|_| early) {
+            let Some(op) = self.store(&set, &task.work, &part, false) else { continue };
+            out.io(crate::node::out::Flight::Settle { orphan: self.client }, self.member, op);
+        }
     }
 
     /// The client says that a slice-set takes the place of what is stored.

@@ -1,0 +1,18 @@
+//! Rules that keep data when nodes, clients or the power fail can be switched off, one at a time,
+//! to see that the simulator notices: `BRAID_MUTANT=RULE`, in builds with the feature `mutants`.
+
+/// Is this rule switched off?
+#[cfg(feature = "mutants")]
+#[must_use]
+pub fn broken(rule: &str) -> bool {
+    static RULE: std::sync::OnceLock<String> = std::sync::OnceLock::new();
+    RULE.get_or_init(|| std::env::var("BRAID_MUTANT").unwrap_or_default()) == rule
+}
+
+/// Is this rule switched off? None ever is.
+#[cfg(not(feature = "mutants"))]
+#[inline]
+#[must_use]
+pub const fn broken(_rule: &str) -> bool {
+    false
+}
