@@ -5,12 +5,13 @@ fail() { echo "FAIL $*"; exit 1; }
 
 # patiently COMMAND...: again while md answers EBUSY, for 60 s at most. It does so for a moment
 # while it looks for what is to be synced, also when it says that it is idle, or while it closes
-# devices.
+# devices. Of devices that another array still has mdadm may say that they are not suitable, or that
+# it does not zero them, and no more.
 patiently() {
 	local end=$((SECONDS + 60)) said
 	until said=$("$@" 2>&1); do
 		case $said in
-		*[Bb]usy* | *"exclusive access"*) ;;
+		*[Bb]usy* | *"exclusive access"* | *"not suitable for any"* | *"not zeroing"*) ;;
 		*) fail "$*: $(tail -n 3 <<<"$said") $(dmesg | tail -n 3)" ;;
 		esac
 		[ $SECONDS -lt $end ] || fail "$*: busy for 60 s: $said; $(tail -n 8 /proc/mdstat)"

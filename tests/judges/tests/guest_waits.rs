@@ -27,6 +27,13 @@ const BUSY: &str = r#"
     wait
     md --stop /dev/md1
     detach
+
+    # As mdadm has it of devices that are busy, now and then.
+    for words in "device loop0 not suitable for any style of array" "for write - not zeroing"; do
+        rm -f asked
+        once() { [ ! -e asked ] || return 0; : >asked; echo "mdadm: $words"; return 1; }
+        patiently once
+    done
 "#;
 
 #[test]
