@@ -1,9 +1,9 @@
-//! The machine: one array, whose members are reached from this process. Its [`Keeper`] says who
-//! they are and what is to be done with them; here requests and units of background work are
-//! carried out.
+//! The machine of an array whose members are reached from this process: [`Array`], which is a
+//! [`Keeper`] and the lane *here*. The keeper says who the members are and what is to be done with
+//! them; the files of this folder carry out requests and units of background work.
 //!
-//! - [`requests`](self) cuts requests into pieces; [`job`](self) takes those that need a lock,
-//!   a plan or metadata through their stages; [`planning`](self) makes their plans.
+//! - [`requests`](self) cuts requests into pieces; [`job`](self) takes those that need a lock, a
+//!   plan or metadata through their stages; [`planning`](self) makes their plans.
 //! - [`work`](self) makes jobs of what the keeper asks for in the background.
 
 mod abandon;
@@ -63,7 +63,21 @@ const RULES: Rules = Rules {
     reads_back: true,
 };
 
-/// A running array.
+/// A running array over files and devices of this process. It owns the keeper, the requests, the
+/// I/O in flight, the locks of ranges, and the scratch: its part of the executor's arena. Members
+/// and bytes are the executor's, which carries out the [`Action`]s of the array.
+///
+/// Order of calls: [`scratch_bytes`](Self::scratch_bytes) says how much memory to set aside, in
+/// bytes, [`new`](Self::new) starts the machine, [`set_epoch`](Self::set_epoch) tells the time of
+/// day. Then follow the calls of [`Machine`] and [`BlockMachine`]: `poll` until it is empty,
+/// `submit` for requests, `handle` for answers, commands and ticks. `Command::Stop` ends the array:
+/// when the command is answered, the superblocks say clean.
+///
+/// A request is cut into pieces. Simple pieces become I/O at once. Each other piece becomes a job,
+/// which waits for the lock of its range, for the superblocks and bitmap to tell of the write, and
+/// for scratch; then it reads, computes and writes. Writes to one stripe unit are gathered until
+/// `poll` has nothing else to return. Errors of members go to the keeper, and redundancy makes up
+/// for them while the level can.
 #[derive(Debug)]
 pub struct Array {
     keeper: Keeper,

@@ -28,7 +28,11 @@ enum Stage {
     Done,
 }
 
-/// See the module.
+/// The copy that is under way; a keeper has at most one. [`Keeper::begin_copying`] makes it, and
+/// the whole member is lacking then. Units of [`Work::Copy`](super::Work::Copy) reduce what is
+/// lacking, pass after pass, and writes add to it, until little is left. It ends with
+/// [`Keeper::let_copied_go`], when the role becomes free for the new member, or with
+/// [`Keeper::end_copying`], when the old member stays.
 #[derive(Debug)]
 pub(super) struct Copying {
     old: MemberId,

@@ -1,10 +1,14 @@
-//! What superblocks say of an array whose nodes have journals: what is written may be recorded
-//! there and not where it belongs, and whole stripes neither here nor there.
+//! What superblocks say of an array whose nodes have journals.
 
 use super::Keeper;
 use crate::format::superblock::feature;
 
-/// See the module.
+/// Which feature bits superblocks need because of journals: writes may be recorded in a journal and
+/// not be in their place (`NODE_JOURNALS`), journals do not record whole stripes (`NODE_PPL`), and
+/// some whole stripes may be stored in part without a record (`NODE_UNRECORDED`). An array without
+/// journals needs none: `journal_bytes` is 0 until [`Keeper::records_elsewhere`]. A clean
+/// superblock carries none either, unless journals lack whole stripes and a part of the array waits
+/// for a resync.
 #[derive(Debug, Default)]
 pub(super) struct Elsewhere {
     /// What each journal holds; 0 without any.

@@ -1,11 +1,9 @@
-//! The keeper of an array: who its members are and in which state, what superblocks and bitmap say
-//! of them, background work, commands, failure, status. It decides and records, the same over disks
-//! and over nodes, and user data never come near it.
+//! The keeper of an array, the same over disks and over nodes: [`Keeper`] decides and records who
+//! the members are and in which state, what superblocks and bitmap say of them, background work,
+//! commands, failure, status. User data never come near it. One file for each of these subjects.
 //!
-//! What has to be done with members it asks of its *lane* ([`Ask`]), which carries requests and
-//! units of background work out, and tells the keeper of failures ([`Keeper::failed_io`]) and of
-//! what became of each thing that was asked. A lane takes what is asked in order, before it does
-//! anything else.
+//! The keeper has a *lane*, which reaches the members: the lane carries out what the keeper asks
+//! for ([`Ask`]) and reports the results.
 
 mod checkpoint;
 mod command;
@@ -122,7 +120,31 @@ impl Traffic<'_> {
     }
 }
 
-/// See the module.
+/// The state of one array without its user data: members, superblocks, event count, write-intent
+/// bitmap, background work, commands under way, failure and stop. It does no I/O and has no clock.
+/// It queues [`Ask`]s; its lane carries these out in order, before anything else, and reports.
+///
+/// Order of calls by a lane:
+///
+/// 1. [`new`](Self::new), then [`begin`](Self::begin) once, which queues the superblock updates
+///    that are due before the first request. [`set_epoch`](Self::set_epoch) may come at any time.
+/// 2. For each event [`at`](Self::at), then the report: [`command`](Self::command),
+///    [`update_done`](Self::update_done), [`work_done`](Self::work_done),
+///    [`failed_io`](Self::failed_io); [`tick`](Self::tick) when [`deadline`](Self::deadline) has
+///    passed.
+/// 3. For each request [`admits`](Self::admits), [`request_came`](Self::request_came), in the end
+///    [`request_over`](Self::request_over). Around each write to members
+///    [`begin_write`](Self::begin_write), which returns a ticket, and
+///    [`end_write`](Self::end_write): the write may start once [`is_told`](Self::is_told) is true
+///    of the ticket.
+/// 4. After all of these [`drive_meta`](Self::drive_meta), [`drive_sync`](Self::drive_sync),
+///    [`drive_removals`](Self::drive_removals) and [`drive_stop`](Self::drive_stop), and after each
+///    of them [`next_ask`](Self::next_ask) until it returns `None`.
+///
+/// An array is served in full; or for reads only, when it is read-only or when it [cannot go on
+/// changing](Self::writes_over); or it has [failed](Self::has_failed): more members are gone than
+/// the level can do without. It ends as [stopped](Self::has_stopped). Once it is not served in full
+/// no metadata are written.
 #[derive(Debug)]
 pub struct Keeper {
     pub(crate) now: Instant,
@@ -137,7 +159,8 @@ pub struct Keeper {
     pub(crate) read_only: bool,
     /// More members are gone than the level can do without.
     pub(crate) failed: bool,
-    /// See [`is_vouched_for`](Self::is_vouched_for).
+    /// The array was started by force where sums may not fit, and no resync has ended since: see
+    /// [`is_vouched_for`](Self::is_vouched_for).
     vouched: bool,
     /// A member is gone or does not do its part, and the array cannot go on changing without it.
     writes_over: bool,
