@@ -1,21 +1,4 @@
-//! A client that outlives its nodes: when more of them are away than the array can do without,
-//! requests wait, and a new client goes on once the nodes are back.
-//!
-//! ```text
-//! Serving ── too many away ──► Ending ── nothing in flight ──► Looking ── found ──► Starting
-//!    ▲                            ▲                                                    │
-//!    │                            └────────── too few once more, or refused ───────────┤
-//!    └────────────────────────────────── nodes are connected ──────────────────────────┘
-//! ```
-//! The first client, too, is followed by another one when somebody else has changed the members
-//! before it was granted the array.
-//!
-//! The client lets the array go as one that dies does, and the next one takes it over by the same
-//! rules ([`takeover`](crate::client)), so nothing here decides what is kept. What is new is that
-//! requests outlive it: those that were not answered are given to the next client. What was
-//! answered and not flushed may be gone, if nodes have lost their memories: then the next flush
-//! fails, once. If another client has had the array meanwhile it is over: programs above rely on
-//! what that one may have changed.
+//! A client that outlives its nodes, [`Lasting`].
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Debug;
@@ -73,7 +56,33 @@ struct Away {
     why: Option<Refusal>,
 }
 
-/// See the module.
+/// Serves an array over nodes for as long as its process lives. When more nodes are away than the
+/// array can do without, requests wait, and a new [`Client`] goes on once the nodes are back. It
+/// owns the client, a [`Finder`], which looks for the nodes, and all requests that were not
+/// answered.
+///
+/// ```text
+/// First ── nodes are connected ──► Serving
+/// Serving ── too many away ──► Ending ── nothing in flight ──► Looking ── found ──► Starting
+///    ▲                            ▲                                                    │
+///    │                            └────────── too few once more, or refused ───────────┤
+///    └────────────────────────────────── nodes are connected ──────────────────────────┘
+/// ```
+/// The first client, too, is followed by another one when somebody else has changed the members
+/// before it was granted the array.
+///
+/// Order of calls: [`new`](Self::new), [`set_epoch`](Self::set_epoch), then the calls of
+/// [`Machine`] and [`BlockMachine`], as of a client. Between two clients `submit` takes requests
+/// and holds them, and commands of the last client are refused when the next one begins. Once nodes
+/// have been away for `fail_timeout_ms` milliseconds the held requests fail, and further ones at
+/// once, until a client serves again.
+///
+/// The client lets the array go as one that dies does, and the next one takes it over by the same
+/// rules ([`takeover`](crate::client)), so nothing here decides what is kept. What is new is that
+/// requests outlive it: those that were not answered are given to the next client. What was
+/// answered and not flushed may be gone, if nodes have lost their memories: then the next flush
+/// fails, once. If another client has had the array meanwhile it is over: programs above rely on
+/// what that one may have changed.
 #[derive(Debug)]
 pub struct Lasting {
     client: Client,

@@ -1,23 +1,5 @@
-//! A pipeline: what one client and the nodes of one array agree on before the first slice flows.
-//! It fixes, for every node, where in its ring each slice of each slice-set goes; nothing has to be
-//! asked while slices flow, and no slice ever waits for room.
-//!
-//! A pipeline has positions, each for one open slice-set. `wide` positions take whole slices,
-//! `narrow` ones short ranges, for small writes. The encoder belongs to the position: it is
-//! `position mod nodes`. The right to open a slice-set is a free position (the credit): it comes
-//! back when every node that has a part has closed its part. So memory is bounded by the positions,
-//! and a slow node slows its writers.
-//!
-//! A node's ring holds for each position, in this order: a slot for every slice that can arrive, a
-//! slot for every sum that cannot be formed in place, and a slot for the old content of every row.
-//! Then there are slots from which reads are answered; the client gives those out itself.
-//!
-//! In front lies the *base*: what a client may use at any time. It is as small as can be: positions
-//! of which one is left with its encoder, whoever is missing, and few slots for reads. The client
-//! asks for the rest while it has use for it.
-//!
-//! The room is the same whichever roles are missing in a slice-set: an encoder has room for all
-//! data, and everybody else gets what he stores.
+//! A pipeline: what one client and the nodes of one array agree on before the first slice flows, so
+//! that nothing has to be asked while slices flow, and no slice ever waits for room.
 
 mod course;
 mod params;
@@ -91,7 +73,34 @@ const BASE_READS: u16 = 2;
 /// So many different sets of missing roles have plans that are kept.
 const KEPT_PLANS: usize = 4;
 
-/// See the module.
+/// Where, for every node, each slice of each slice-set goes in the node's ring. It follows from the
+/// [`Params`] alone: the client makes them, sends them to the nodes, and all come to the same
+/// layout.
+///
+/// Order of calls: [`new`](Self::new) checks the parameters and lays the rings out.
+/// [`plan_of`](Self::plan_of) says of a slice-set whether it may be opened, and which transfers it
+/// takes; with that plan [`arrival`](Self::arrival), [`fresh`](Self::fresh) and [`old`](Self::old)
+/// say in which slots its slices lie, [`read_slot`](Self::read_slot) where reads are answered from.
+/// Slots are offsets and lengths in bytes from the beginning of a ring. The plans of the last few
+/// sets of missing roles are kept.
+///
+/// A pipeline has positions, each for one open slice-set. `wide` positions take whole slices,
+/// `narrow` ones short ranges, for small writes. The encoder belongs to the position: it is
+/// `position mod nodes`. The right to open a slice-set is a free position (the credit): it comes
+/// back when every node that has a part has closed its part. So memory is bounded by the positions,
+/// and a slow node slows its writers.
+///
+/// A node's ring holds for each position, in this order: a slot for every slice that can arrive, a
+/// slot for every sum that cannot be formed in place, and a slot for the old content of every row.
+/// Behind positions there are slots from which reads are answered; the client gives those out
+/// itself.
+///
+/// In front lies the *base*: what a client may use at any time. It is as small as can be: positions
+/// of which one is left with its encoder, whoever is missing, and few slots for reads. The other
+/// positions and slots follow; the client asks for them while it has use for them.
+///
+/// The room is the same whichever roles are missing in a slice-set: an encoder has room for all
+/// data, and everybody else gets what he stores.
 #[derive(Debug)]
 pub struct Pipeline {
     params: Params,

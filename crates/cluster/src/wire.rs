@@ -111,7 +111,7 @@ macro_rules! messages {
 messages! {
     /// Client: make a volume that reads as zeroes, and open it. Answer: `Volume`.
     1 CreateVolume {
-        /// Tag.
+        /// The number that the answer carries, chosen by the sender.
         tag: u32,
         /// Name.
         name: String,
@@ -121,7 +121,7 @@ messages! {
     /// Client: open a volume. One connection at a time may have it open for writing, others may
     /// read it meanwhile. Answer: `Volume`.
     2 OpenVolume {
-        /// Tag.
+        /// The number that the answer carries, chosen by the sender.
         tag: u32,
         /// Name.
         name: String,
@@ -130,12 +130,12 @@ messages! {
     }
     /// Client: remove the open volume, if this connection made it. Answer: `Ok`.
     3 DeleteVolume {
-        /// Tag.
+        /// The number that the answer carries, chosen by the sender.
         tag: u32,
     }
     /// Node: the volume is open; the other requests are about it from here on.
     4 Volume {
-        /// Tag.
+        /// The number that the request carried.
         tag: u32,
         /// Size.
         bytes: u64,
@@ -146,7 +146,7 @@ messages! {
     }
     /// Client: read a few bytes of the volume. Answer: `Meta`.
     5 ReadMeta {
-        /// Tag.
+        /// The number that the answer carries, chosen by the sender.
         tag: u32,
         /// First sector.
         sector: u64,
@@ -155,14 +155,14 @@ messages! {
     }
     /// Node: what was to be read.
     6 Meta {
-        /// Tag.
+        /// The number that the request carried.
         tag: u32,
         /// The bytes.
         bytes: Vec<u8>,
     }
     /// Client: write a few bytes of the volume, durably. Answer: `Ok`.
     7 WriteMeta {
-        /// Tag.
+        /// The number that the answer carries, chosen by the sender.
         tag: u32,
         /// First sector.
         sector: u64,
@@ -171,7 +171,7 @@ messages! {
     }
     /// Client: set up this node's end of a pipeline. Answer: `Prepared`.
     8 Prepare {
-        /// Tag.
+        /// The number that the answer carries, chosen by the sender.
         tag: u32,
         /// The role of this node.
         role: u16,
@@ -182,7 +182,7 @@ messages! {
     }
     /// Node: it is set up.
     9 Prepared {
-        /// Tag.
+        /// The number that the request carried.
         tag: u32,
         /// Where the ring begins in the node's arena: what `Pipeline` counts from.
         ring: u64,
@@ -196,7 +196,7 @@ messages! {
     /// place, to which it is copied; or waits for that one's connection, where no address is told.
     /// Answer: `Ok`, when all connections stand.
     10 Connect {
-        /// Tag.
+        /// The number that the answer carries, chosen by the sender.
         tag: u32,
         /// The other nodes that are there.
         peers: Vec<PeerAddress>,
@@ -268,7 +268,7 @@ messages! {
     /// Client: store what the node that is copied puts into a slot. Answer: `Ok`, when that is
     /// done.
     83 Take {
-        /// Tag.
+        /// The number that the answer carries, chosen by the sender.
         tag: u32,
         /// The slot, into which no read may be under way.
         slot: u16,
@@ -285,18 +285,18 @@ messages! {
     /// Client: everything closed so far shall be durable. Answer: `Ok`, or `Refused` when that
     /// failed.
     16 Flush {
-        /// Tag.
+        /// The number that the answer carries, chosen by the sender.
         tag: u32,
     }
     /// Node: done.
     17 Ok {
-        /// Tag.
+        /// The number that the request carried.
         tag: u32,
     }
     /// Node: not done. With a tag that is nobody's, [`PARTING_TAG`](crate::node::PARTING_TAG), the
     /// reason why the node hangs up; or, of a client, why it does not take the node back.
     18 Refused {
-        /// Tag.
+        /// The number that the request carried, or `PARTING_TAG`.
         tag: u32,
         /// Somebody else has what was asked for, and may give it back.
         busy: bool,
@@ -351,12 +351,12 @@ messages! {
     /// Client: may all of the ring be used? Answer: `Ok`, or `Refused` when others use the memory;
     /// until then, and after that, the base alone.
     24 UseAll {
-        /// Tag.
+        /// The number that the answer carries, chosen by the sender.
         tag: u32,
     }
     /// Client: of the ring, nothing but the base is used any more. Answer: `Ok`.
     25 GiveBack {
-        /// Tag.
+        /// The number that the answer carries, chosen by the sender.
         tag: u32,
         /// The base neither, until the answer.
         all: bool,
@@ -364,7 +364,7 @@ messages! {
     /// Client, first on a connection: nobody of a lower epoch shall change anything of this array
     /// any more. Answer: `Granted`, when that is so, or `Outvoted`.
     30 Grant {
-        /// Tag.
+        /// The number that the answer carries, chosen by the sender.
         tag: u32,
         /// Its id.
         array: [u8; 16],
@@ -375,7 +375,7 @@ messages! {
     }
     /// Node: it is granted, durably, and nothing of an older client is under way here.
     31 Granted {
-        /// Tag.
+        /// The number that the request carried.
         tag: u32,
         /// The newest view that was recorded here.
         view: View,
@@ -387,28 +387,28 @@ messages! {
     /// Node: another client was granted this epoch or a higher one. With
     /// [`PARTING_TAG`](crate::node::PARTING_TAG) to a client whose time is over by that.
     32 Outvoted {
-        /// Tag.
+        /// The number that the request carried, or `PARTING_TAG`.
         tag: u32,
         /// The highest epoch granted.
         granted: u32,
     }
     /// Client: this is how the array stands. Answer: `Ok`, when it is durable.
     33 Record {
-        /// Tag.
+        /// The number that the answer carries, chosen by the sender.
         tag: u32,
         /// It.
         view: View,
     }
     /// Anybody: what would be granted of this array? Nothing changes by that. Answer: `VoteIs`.
     37 ReadVote {
-        /// Tag.
+        /// The number that the answer carries, chosen by the sender.
         tag: u32,
         /// Its id.
         array: [u8; 16],
     }
     /// Node: that.
     38 VoteIs {
-        /// Tag.
+        /// The number that the request carried.
         tag: u32,
         /// The highest epoch granted.
         granted: u32,
@@ -423,7 +423,7 @@ messages! {
     /// of this array. Refused while a volume of the node carries a member of it, or a client has
     /// it. Answer: `Ok`, when that is durable.
     39 Forget {
-        /// Tag.
+        /// The number that the answer carries, chosen by the sender.
         tag: u32,
         /// The array's id.
         array: [u8; 16],
@@ -431,14 +431,14 @@ messages! {
     /// Client that was granted the array: what is here of its predecessor's slice-sets? Answer:
     /// `Stock`.
     34 Inventory {
-        /// Tag.
+        /// The number that the answer carries, chosen by the sender.
         tag: u32,
         /// From this one on.
         from: u16,
     }
     /// Node: that is here.
     35 Stock {
-        /// Tag.
+        /// The number that the request carried.
         tag: u32,
         /// What the pipeline was, if something is staged.
         params: Option<Params>,
@@ -450,21 +450,21 @@ messages! {
     /// Client: of what is staged here of its predecessors' these go, and all others are dropped.
     /// Answer: `Ok`, when they are durable.
     36 Settle {
-        /// Tag.
+        /// The number that the answer carries, chosen by the sender.
         tag: u32,
         /// By epoch and version.
         go: Vec<(u32, u64)>,
     }
     /// Client: what did the journal hold when the pipeline was set up? Answer: `Recorded`.
     76 Records {
-        /// Tag.
+        /// The number that the answer carries, chosen by the sender.
         tag: u32,
         /// From this one on.
         from: u32,
     }
     /// Node: this.
     77 Recorded {
-        /// Tag.
+        /// The number that the request carried.
         tag: u32,
         /// Slice-sets up to this one are stored durably by all.
         mark: (u32, u64),
@@ -476,7 +476,7 @@ messages! {
     /// Client: store what is recorded, in order of epoch and version. Answer: `Ok`, when it is
     /// durable.
     78 Replay {
-        /// Tag.
+        /// The number that the answer carries, chosen by the sender.
         tag: u32,
         /// Nothing up to this one.
         above: (u32, u64),
@@ -486,7 +486,7 @@ messages! {
     /// Client: everybody has stored durably what was written up to this slice-set: it need not be
     /// recorded any more. Answer: `Ok`, when that is noted durably.
     79 Trim {
-        /// Tag.
+        /// The number that the answer carries, chosen by the sender.
         tag: u32,
         /// It.
         mark: (u32, u64),
@@ -495,26 +495,26 @@ messages! {
     }
     /// Client: is the node there? Answer, whatever else it is at: `Pong`.
     40 Ping {
-        /// Tag.
+        /// The number that the answer carries, chosen by the sender.
         tag: u32,
     }
     /// Node: it is.
     41 Pong {
-        /// Tag.
+        /// The number that the request carried.
         tag: u32,
         /// How long the oldest operation on its storage has not been answered, in milliseconds.
         storage_silent_ms: u32,
     }
     /// Client: what is this node? Needs no volume. Answer: `NodeInfo`.
     42 NodeStatus {
-        /// Tag.
+        /// The number that the answer carries, chosen by the sender.
         tag: u32,
         /// Volumes and votes behind this one, `next` of the last answer.
         after: String,
     }
     /// Node: this.
     43 NodeInfo {
-        /// Tag.
+        /// The number that the request carried.
         tag: u32,
         /// Its version, for people.
         version: String,
@@ -541,23 +541,23 @@ messages! {
     }
     /// Client: remove the volume that it has open for writing, if nobody else has. Answer: `Ok`.
     44 RemoveVolume {
-        /// Tag.
+        /// The number that the answer carries, chosen by the sender.
         tag: u32,
     }
     /// Client: end the node. Needs no volume. Answer: `Ok`.
     45 Shutdown {
-        /// Tag.
+        /// The number that the answer carries, chosen by the sender.
         tag: u32,
     }
     /// Client: which node is this? Needs no volume, and is to be asked before `Grant`, which ends
     /// what the client has there already. Answer: `Identity`.
     64 Identify {
-        /// Tag.
+        /// The number that the answer carries, chosen by the sender.
         tag: u32,
     }
     /// Node: this.
     65 Identity {
-        /// Tag.
+        /// The number that the request carried.
         tag: u32,
         /// By a number that no other node has.
         node: u64,

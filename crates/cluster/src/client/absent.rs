@@ -1,7 +1,4 @@
-//! Members whose nodes could not be reached when the array was assembled. They come back by
-//! themselves as those do that were lost (see [`rejoin`](super::rejoin)); but nothing is known of
-//! them save where they are. So what lies there is looked at first, on a connection of its own:
-//! that tells whose place it has.
+//! Members whose nodes could not be reached when the array was assembled.
 
 use std::collections::BTreeMap;
 
@@ -44,7 +41,11 @@ struct Look {
     volume_bytes: u64,
 }
 
-/// See the module.
+/// Absent members, and the look at one of them that is under way. They come back by themselves as
+/// those do that were lost (see [`rejoin`](super::rejoin)); but nothing is known of them save where
+/// they are. So the client first connects to the node and reads the superblock: that tells whose
+/// place the member has. Then it becomes a [`newcomer`](super::newcomer). A node that does not
+/// answer is tried again later, and later. `why` keeps the reasons that status tells.
 #[derive(Debug)]
 pub(super) struct Absents {
     list: Vec<Absent>,

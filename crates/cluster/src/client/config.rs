@@ -8,7 +8,13 @@ use crate::member::{self, ClientMember, Found};
 use crate::pipeline::Params;
 use crate::schedule::Planner;
 
-/// An array over nodes.
+/// What a [`Client`](super::Client) is made from: the pipeline's parameters, the members as their
+/// superblocks tell of them, where else members may be, and how to treat nodes that are away.
+///
+/// [`new`](Self::new) has defaults for all but the pipeline and the members; the caller then sets
+/// the other fields that it means, and gives this to
+/// [`Client::scratch_bytes`](super::Client::scratch_bytes) and [`Client::new`](super::Client::new).
+/// Lists "by role" have one entry for each role of the array.
 #[derive(Clone, Debug)]
 pub struct ClientConfig {
     /// The pipeline. With `Planner::Client` the client makes the parities of whole stripes itself.

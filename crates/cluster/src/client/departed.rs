@@ -1,14 +1,4 @@
-//! Nodes whose members have left the array: replaced, failed or removed. They may keep slice-sets
-//! prepared, with their rings and volumes, until a client resolves them, and no takeover asks them
-//! any more. So each is told to drop these, on a connection of its own, once no view that a later
-//! client may take for the newest has its member in sync.
-//!
-//! ```text
-//! Connecting ─► Asking ─► Granting ─► Granted ── out of all views ──► Settling ─► over
-//!     ▲ └─────────┴──────────┴───────────┴──────────────────────────────┴── lost, refuses, or late
-//!     └── later, and later, so many times
-//! ```
-//! A node that was away all that time keeps them until it starts again, or is added again.
+//! Nodes whose members have left the array are told to drop the slice-sets that they keep of it.
 
 use braid_array::Action;
 use braid_array::fabric::{FabricEvent, FabricOp, PeerId};
@@ -50,7 +40,17 @@ struct Node {
     due: Instant,
 }
 
-/// See the module.
+/// Nodes whose members were replaced, failed or removed. They may keep slice-sets prepared, with
+/// their rings and volumes, until a client resolves these, and no takeover asks them any more. So
+/// each is told to drop them, on a connection of its own, one node at a time, once no view that a
+/// later client may take for the newest has its member in sync.
+///
+/// ```text
+/// Connecting ─► Asking ─► Granting ─► Granted ── out of all views ──► Settling ─► over
+///     ▲ └─────────┴──────────┴───────────┴──────────────────────────────┴── lost, refuses, or late
+///     └── later, and later, so many times
+/// ```
+/// A node that was away all that time keeps them until it starts again, or is added again.
 #[derive(Debug, Default)]
 pub(super) struct Departed {
     nodes: Vec<Node>,

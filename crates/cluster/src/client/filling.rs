@@ -1,16 +1,4 @@
 //! A member that is replaced while it serves: a spare is given a copy of it, and then its role.
-//!
-//! ```text
-//!  connected, as who comes back ─► wired to the old one ─► copying ─► little left: flushing,
-//!    any failure: all is as before                                     reading back
-//!                                                                         ▼
-//!        comes back, or a spare ◄── failure ── wired to all ◄── the old one goes, exchanged
-//! ```
-//! The new node has a connection of its own, behind those to the members, and no part in anything
-//! that is written. The old one reads what belongs to a slice and puts it to the new one, which the
-//! client tells where to store it; nobody writes to the slice meanwhile. When they are exchanged
-//! the new one comes the way of a node that comes back (see [`rejoin`](super::rejoin)), and gets
-//! from the others what the bitmap marks.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -44,7 +32,20 @@ struct OnItsWay {
     into: u16,
 }
 
-/// See the module.
+/// The copy on its way from a serving member to its copy target: slices, and of these the blocks
+/// that wait for a slot at the target or are under way.
+///
+/// ```text
+///  connected, as who comes back ─► wired to the old one ─► copying ─► little left: flushing,
+///    any failure: all is as before                                     reading back
+///                                                                         ▼
+///        comes back, or a spare ◄── failure ── wired to all ◄── the old one goes, exchanged
+/// ```
+/// The new node has a connection of its own, behind those to the members, and no part in anything
+/// that is written. The old one reads what belongs to a slice and puts it to the new one, which the
+/// client tells where to store it; nobody writes to the slice meanwhile. When they are exchanged
+/// the new one comes the way of a node that comes back (see [`rejoin`](super::rejoin)), and gets
+/// from the others what the bitmap marks.
 #[derive(Debug, Default)]
 pub(super) struct Filling {
     slices: BTreeMap<Key, Slice>,

@@ -1,17 +1,5 @@
-//! The journals of the nodes: replayed before the array is served, and trimmed when what they hold
-//! is stored durably everywhere.
-//!
-//! ```text
-//! prepared ─► Listing ─► Telling ─► Replaying ─► Telling ─► Over
-//!             then, at first and whenever they are half full: checkpoint ─► trim
-//! ```
-//! A slice-set of the predecessor is stored when all who have a part in it, and hold the array,
-//! have it recorded: it may have been answered. No other was. A node that is lost before it has
-//! listed what it recorded does not hold the array any more, and views say so before the others
-//! store anything: otherwise a later client that finds it again would decide differently. The same
-//! holds for one that is lost before it has stored what goes, before the others forget that. Before
-//! they do the keeper makes a checkpoint: a copy of a volume from before it, which may lack what
-//! they had recorded, is stale by its event count.
+//! The journals of the nodes, as the client sees them: replayed before the array is served, and
+//! trimmed when what they hold is stored durably everywhere.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -50,7 +38,21 @@ enum Trim {
     Noting,
 }
 
-/// See the module.
+/// What the client knows of the nodes' journals: how many bytes each log holds, how much of that
+/// may be in use, what was recorded before this client came, and up to which version all is
+/// trimmed.
+///
+/// ```text
+/// prepared ─► Listing ─► Telling ─► Replaying ─► Telling ─► Over
+///             then, at first and whenever they are half full: checkpoint ─► trim
+/// ```
+/// A slice-set of the predecessor is stored when all who have a part in it, and hold the array,
+/// have it recorded: it may have been answered. No other was. A node that is lost before it has
+/// listed what it recorded does not hold the array any more, and views say so before the others
+/// store anything: otherwise a later client that finds it again would decide differently. The same
+/// holds for one that is lost before it has stored what goes, before the others forget that. Before
+/// they do the keeper makes a checkpoint: a copy of a volume from before it, which may lack what
+/// they had recorded, is stale by its event count.
 #[derive(Debug)]
 pub(super) struct Journals {
     /// By role, how much its log holds, and whether it is for parts of stripes alone.

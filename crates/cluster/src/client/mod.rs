@@ -1,14 +1,10 @@
-//! The client machine: one array over nodes, for the exports of the process that assembled it.
+//! The machine that serves one array over nodes, [`Client`]: its keeper, and the lane *nodes*.
 //!
 //! It plans everything. Writes are gathered by slice of a stripe ([`gather`]) and go out as
-//! slice-sets ([`write`]); reads go to the nodes that hold the data, or to others whose sum gives
-//! it back ([`read`], [`decode`]). [`setup`] connects. Who the members are, what the superblocks
-//! say, background work and commands are the keeper's; [`obey`], [`work`] and [`compare`] carry
-//! that out.
-//!
-//! Two slice-sets never change the same slice of a stripe at once, and nothing is decoded from a
-//! slice that is being written. When a node is lost, reads and writes go on without it, as far as
-//! the code allows: see [`sets`].
+//! slice-sets ([`write`], [`sets`]); reads go to the nodes that hold the data, or to others whose
+//! sum gives it back ([`read`], [`decode`]). [`setup`] connects. Who the members are, what the
+//! superblocks say, background work and commands are the keeper's; [`obey`], [`work`] and
+//! [`compare`] carry that out.
 
 mod absent;
 mod compare;
@@ -199,7 +195,29 @@ enum Phase {
     Stopped,
 }
 
-/// See the module.
+/// One array over nodes, in the process that assembled it and serves it. It owns the keeper of the
+/// array, a session with each node, the requests of exports, the slice-sets that are open, and the
+/// background work under way. It does no I/O itself: it sends messages and puts slices into the
+/// nodes' rings by the fabric, and adds slices up in its part of the executor's arena.
+///
+/// It goes through three phases. In *setup* it connects, takes the array over (it gets the votes,
+/// resolves what the last client left, and records a view), opens the volumes and wires the
+/// pipelines; requests are not taken yet: `submit` returns [`Full`]. Then it is *running*, and goes
+/// on without nodes that are lost, as far as the code allows; nodes that come back are taken in
+/// again. In the end it is *stopped*. A client that another one has taken the array from serves
+/// nothing any more.
+///
+/// Order of calls: [`scratch_bytes`](Self::scratch_bytes) says how much memory to set aside, in
+/// bytes; [`new`](Self::new) queues the first connections; [`set_epoch`](Self::set_epoch) tells the
+/// time of day. Then follow the calls of [`Machine`] and [`BlockMachine`]: `poll` until it is
+/// empty, `handle` for what comes over the fabric, results, commands and ticks, `submit` for
+/// requests.
+///
+/// A write becomes part of a slice-set, which is opening, preparing (every node that has a part in
+/// it makes the new content in memory), committing, and finished; or aborted, and then tried again
+/// or failed. The request is answered when the slice-set is committing, with FUA when it is
+/// finished. So a stripe is old or new, as a whole, whoever is lost. Two slice-sets never change
+/// the same slice of a stripe at once, and nothing is decoded from a slice that is being written.
 #[derive(Debug)]
 pub struct Client {
     pipeline: Pipeline,

@@ -1,7 +1,5 @@
-//! Nodes that are taken in while the array runs: an administrator adds one, which takes the place
-//! of one that was lost or removed; or one was [absent](super::absent) from the start. It comes
-//! the way of a node that comes back (see [`rejoin`](super::rejoin)), and gets all that belongs to
-//! its role.
+//! Nodes that are taken in while the array runs, in the place of one that was lost, removed or
+//! absent.
 
 use braid_array::action::{CommandId, NewMember};
 use braid_array::events::ArrayEvent;
@@ -32,7 +30,12 @@ pub(super) enum Origin {
 /// A member, and when it would have been tried again.
 type Before = Option<(ClientMember, Option<MemberId>, Option<Instant>)>;
 
-/// See the module.
+/// The node that is being taken in; there is at most one at a time. An administrator adds it, it
+/// was [absent](super::absent) from the start, it is a spare that is wanted, or a member is copied
+/// to it ([`filling`](super::filling)). It goes through the steps of a node that comes back (see
+/// [`rejoin`](super::rejoin)), takes the role `place`, and is given all that belongs to that role.
+/// When it is lost or refused, the connection of the role is that of the former member again, and
+/// the command, if there is one, is refused.
 #[derive(Debug)]
 pub(super) struct Newcomer {
     origin: Origin,

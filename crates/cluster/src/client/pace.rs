@@ -52,7 +52,11 @@ fn median(mut all: Vec<u64>) -> u64 {
     *all.select_nth_unstable(middle).1
 }
 
-/// See the module.
+/// How long the latest answers of each node took. [`asked`](Self::asked) and
+/// [`answered`](Self::answered) time an operation; [`Client::look_at_pace`] compares the medians,
+/// ten times a second at most. A node is slow when its median is 4 times that of the others and
+/// above 50 ms; it is told of once, and stays slow until its median is down to 2 times that of the
+/// others, or 25 ms.
 #[derive(Debug)]
 pub(super) struct Pace {
     /// Under way, by role, and since when.

@@ -13,7 +13,10 @@ use braid_array::format::superblock::feature;
 use super::{Client, Key};
 use crate::set::Set;
 
-/// See the module.
+/// What the client knows of slice-sets that no journal records: whether there may be any (`only`),
+/// the version of the latest, and up to which version all are durable. A flush advances that. Where
+/// an older record of the same slice may still be replayed, a whole stripe is recorded as well; so
+/// the latest recorded version of each slice is kept until a trim.
 #[derive(Debug)]
 pub(super) struct Parts {
     /// Whole stripes are not recorded.

@@ -1,9 +1,4 @@
-//! What was copied to a node is read back before it takes the place of a member that serves: of a
-//! sample of slices both tell the digests of what they have stored. A node that cannot read them,
-//! or has stored something else, is failed, and the old member stays.
-//!
-//! One block after the other; nobody writes to its slice meanwhile. What was written after it was
-//! copied is not looked at: the bitmap marks it.
+//! What was copied to a node is read back before it takes the place of a member that serves.
 
 use braid_array::code::Cell;
 use braid_array::{Action, Buf, Compute, IoError, Outcome, Refusal, SECTOR_BYTES};
@@ -20,7 +15,11 @@ const ONE_IN: u64 = 64;
 const MOST: u64 = 1024;
 const ADVICE: &str = "see whether its storage is well, and replace the member by another one";
 
-/// See the module.
+/// The comparison of a copy with its original, by a sample of slices: both nodes tell the digests
+/// of what they have stored. It runs between [`Client::begin_to_read_back`] and the exchange of the
+/// two, one block at a time, and nobody writes to the slice of that block meanwhile. Slices that
+/// were written since they were copied do not count: the bitmap marks them. A copy target that
+/// cannot read a block, or has stored something else, is failed, and the old member stays.
 #[derive(Debug, Default)]
 pub(super) struct ReadBack {
     /// First place of the next slice in the space of background work.

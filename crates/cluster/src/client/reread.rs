@@ -1,12 +1,5 @@
-//! What lies on the members once the votes are granted. Before that the last client may change it:
-//! how the array starts was judged by superblocks and bitmaps that were read earlier. From then on
-//! nothing of it lands any more, so that if they are the same they stay it. Nothing is recorded
-//! before that is known, as a view that names the nodes as they are now says that none of them has
-//! forgotten anything.
-//!
-//! ```text
-//! the volume is opened, for reading ─► its superblock ─► its bitmap, page by page ─► next voter
-//! ```
+//! What lies on the members is read once more when the votes are granted, and compared with what
+//! the start of the array was judged by.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +14,15 @@ use crate::member::Found;
 
 const PAGE_SECTORS: u64 = PAGE_BYTES as u64 / SECTOR_BYTES;
 
-/// See the module.
+/// Superblocks and bitmaps of the members, as found when the array was judged, against what lies
+/// there now. Until the votes are granted the last client may change them; from then on nothing of
+/// it lands any more, so that if they are the same they stay it. If anything `changed` the client
+/// gives up, and is to be made anew. Nothing is recorded before that is known, as a view that names
+/// the nodes as they are now says that none of them has forgotten anything.
+///
+/// ```text
+/// the volume is opened, for reading ─► its superblock ─► its bitmap, page by page ─► next voter
+/// ```
 #[derive(Debug)]
 pub(super) struct Reread {
     /// By role, what lay there when it was judged.

@@ -1,13 +1,4 @@
-//! How much of the nodes' rings the client uses: the base, or all.
-//!
-//! ```text
-//!  base ── no position or slot is free ──► asks all nodes ── all grant it ──► all
-//!   ▲                                            │ one refuses                 │
-//!   ├──────── given back by those that did ◄─────┘                             │
-//!   └──────── given back, with what lies in the base ◄─── idle for a while ◄───┘
-//! ```
-//! A node that comes back grants its base: until it has granted the rest, the base is used
-//! everywhere.
+//! How much of the nodes' rings the client uses.
 
 use super::setup::LinkState;
 use super::{Client, Instant, Message, OpenSet, Question};
@@ -19,7 +10,17 @@ const IDLE_MILLIS: u64 = 5_000;
 /// Who was refused asks again after that.
 const RETRY_MILLIS: u64 = 5_000;
 
-/// See the module.
+/// What the client may use of the nodes' rings: the base of each, or all of it. All of it is used
+/// only while every node that is there has granted that.
+///
+/// ```text
+///  base ── no position or slot is free ──► asks all nodes ── all grant it ──► all
+///   ▲                                            │ one refuses                 │
+///   ├──────── given back by those that did ◄─────┘                             │
+///   └──────── given back, with what lies in the base ◄─── idle for a while ◄───┘
+/// ```
+/// A node that comes back grants its base: until it has granted the rest, the base is used
+/// everywhere.
 #[derive(Debug, Default)]
 pub(super) struct Share {
     /// They have granted all of their rings.

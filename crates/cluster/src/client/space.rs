@@ -1,6 +1,4 @@
-//! The sync space of an array over nodes: slices of stripes, one after the other. A slice takes as
-//! much of it as it has rows on each node, or of the array for raid10, so that places between
-//! stripes are md's.
+//! How the stripes of an array over nodes look to its keeper.
 
 use braid_array::SECTOR_BYTES;
 use braid_array::code::Losses;
@@ -11,7 +9,10 @@ use super::Key;
 use crate::family::{Family, FamilyError, XOR2D_NAME};
 use crate::pipeline::Pipeline;
 
-/// See the module.
+/// The sync space of an array over nodes, in sectors: the slices of all stripes, one after the
+/// other. A slice takes as much of it as it has rows on each node, or of the array for raid10, so
+/// that places between stripes are md's. [`key`](Self::key) finds the slice at a place,
+/// [`range`](Self::range) the places of a slice. The client and the keeper each have a copy.
 #[derive(Clone, Debug)]
 pub(super) struct Space {
     family: Family,

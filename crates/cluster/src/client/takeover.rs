@@ -1,14 +1,5 @@
 //! How a client becomes the only one: the voters grant it an epoch, it finds out who holds what was
 //! acknowledged, and records that before it serves.
-//!
-//! ```text
-//! Granting ── all that are there ──► Rereading ── enough ──► Listing ──► Recording ──► Settling
-//!     ▲ └── outvoted: once more, with a higher epoch                                      ▼
-//!                                                                                       Over
-//! ```
-//! Of its predecessor's slice-sets those go that all have who have a part in them and hold what was
-//! acknowledged: it may have answered them. No other was answered. That is decided before the view
-//! is recorded, and carried out after: whoever comes next decides the same.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,7 +18,7 @@ use crate::wire::Item;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Granting,
-    /// See [`reread`](super::reread).
+    /// It is read again what lies on the members: see [`reread`](super::reread).
     Rereading,
     Listing,
     Recording,
@@ -35,7 +26,19 @@ enum Stage {
     Over,
 }
 
-/// See the module.
+/// The takeover of an array, and from then on what the voters have on record: grants, the
+/// slice-sets that the predecessor left, the newest view, and the voters that have stored it.
+///
+/// ```text
+/// Granting ── all that are there ──► Rereading ── enough ──► Listing ──► Recording ──► Settling
+///     ▲ └── outvoted: once more, with a higher epoch                                      ▼
+///                                                                                       Over
+/// ```
+/// Of the predecessor's slice-sets those are committed that are prepared at all nodes that have a
+/// part in them and hold what was acknowledged: the predecessor may have answered them. All others
+/// are aborted. That is decided before the view is recorded, and carried out after: whoever comes
+/// next decides the same. A takeover that cannot go on ends with `refused`, or with `fenced` when
+/// another client has the array.
 #[derive(Debug)]
 pub(super) struct Takeover {
     /// The array's id.

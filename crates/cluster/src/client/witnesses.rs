@@ -1,13 +1,5 @@
 //! Witnesses: nodes that vote and have no member. With them a majority of the voters can be there
 //! where most of the members' nodes are not.
-//!
-//! ```text
-//! Away ─► Dialing ─► Here: grants, records
-//!   ▲ └──────┴─────────┴── lost, refuses, or owes an answer for too long
-//!   └── later, and later
-//! ```
-//! Every view says where they are, so whoever asks one member hears of all of them. In a takeover
-//! they have numbers behind the roles.
 
 use braid_array::Action;
 use braid_array::fabric::{FabricEvent, FabricOp, PeerId};
@@ -48,7 +40,16 @@ struct Witness {
     tries: u32,
 }
 
-/// See the module.
+/// The witnesses of the array: those that the administrator names, and those that views name, with
+/// the connection to each.
+///
+/// ```text
+/// Away ─► Dialing ─► Here: grants, records
+///   ▲ └──────┴─────────┴── lost, refuses, or owes an answer for too long
+///   └── later, and later
+/// ```
+/// Every view says where they are, so whoever asks one member hears of all of them. In a takeover
+/// they have numbers behind the roles.
 #[derive(Debug)]
 pub(super) struct Witnesses {
     list: Vec<Witness>,

@@ -1,4 +1,5 @@
-//! The journal of a pipeline: what is recorded there, what is found, and what is under way.
+//! The journal of a pipeline, as data: what it is at, what it found, what is under way.
+//! [`record`](super::record) carries it out.
 
 use std::collections::VecDeque;
 
@@ -73,7 +74,11 @@ pub(super) struct Recorded {
     pub(super) contents: Vec<Buf>,
 }
 
-/// See the module.
+/// One member's journal, from `Prepare` until the pipeline ends. At the start it reads the headers,
+/// looks for records and checks their contents, and makes what it found durable; then what the log
+/// held is known (`found`) and may be replayed. Once the client has had it emptied it is `used`:
+/// slice-sets are recorded in batches before they count as prepared, and a trim writes a header by
+/// which older records count no more.
 #[derive(Debug)]
 pub(super) struct Journal {
     pub(super) array: ArrayId,

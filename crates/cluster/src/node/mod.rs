@@ -1,10 +1,4 @@
-//! The node machine: dumb storage with a pipeline engine. It keeps volumes for clients, takes its
-//! part of each slice-set as the client's [`Pipeline`](crate::Pipeline) says, and answers reads.
-//!
-//! A client that breaks the rules loses its connection, and its pipeline ends; it cannot do harm to
-//! others, nor to this process. Memory is bounded: every pipeline has one ring, of which the base
-//! is granted when it is set up, and the rest when the client asks for it; what does not fit is
-//! refused.
+//! The node machine, [`Node`]: dumb storage with a pipeline engine.
 
 mod copy;
 mod forget;
@@ -77,7 +71,24 @@ enum Life {
     Stopped,
 }
 
-/// See the module.
+/// A storage node, or a witness, as a machine: it keeps volumes for clients, takes its part of each
+/// slice-set as the client's [`Pipeline`](crate::Pipeline) says, and answers reads. It owns the
+/// connections, the clients with their pipelines, the open volumes, the votes, and the memory of
+/// rings. Volumes, vote files and bytes are the executor's.
+///
+/// Order of calls: [`new`](Self::new), then [`as_witness`](Self::as_witness) or
+/// [`with_limit`](Self::with_limit) where these apply; then the calls of [`Machine`], `poll` and
+/// `handle`. A node serves no block requests, has no deadline, and knows one command,
+/// `Command::Stop`: it hangs up on everybody, closes the volumes, answers, and is stopped.
+///
+/// Order of messages on a client's connection: be granted the array, open a volume, set up a
+/// pipeline and have it connected to the other nodes; then slice-sets, reads and flushes. What a
+/// client that is gone leaves prepared stays until its successor resolves it. A client that breaks
+/// the rules loses its connection, and its pipeline ends; it cannot do harm to others, nor to this
+/// process.
+///
+/// Memory is bounded: every pipeline has one ring, of which the base is granted when it is set up,
+/// and the rest when the client asks for it; what does not fit is refused.
 #[derive(Debug)]
 pub struct Node {
     id: u64,

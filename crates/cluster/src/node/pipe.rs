@@ -1,16 +1,4 @@
 //! This node's end of one pipeline: the slice-sets that are open, and the tasks of each.
-//!
-//! ```text
-//! position:  Idle ── Open ──► running ── all but stores over, Staged sent ──► staged
-//!            staged ── Go ──► stores ── all over, Closed sent ──► Idle
-//!            staged ── Drop ──► Closed sent, nothing stored ──► Idle
-//! task:      waits for others ──► started ──► over, well or not
-//! ```
-//!
-//! A task that cannot be done ends badly, and so do those that wait for it; the node that misses
-//! something because of that is told by `Missing`. So every slice-set comes to its stores at every
-//! living node, and nothing in the store has changed until then: the client decides whether the
-//! new content takes the place of the old, everywhere or nowhere.
 
 mod left;
 mod stages;
@@ -136,7 +124,22 @@ pub(super) struct Giving {
     pub(super) all: bool,
 }
 
-/// See the module.
+/// A pipeline at this node, from `Prepare` until its client is gone and what it left is resolved.
+/// It owns the node's part of each open slice-set, the slots for reads, the connections to the
+/// other nodes and the journal; its ring is a part of the node's arena.
+///
+/// ```text
+/// position:  Idle ── Open ──► running ── all but stores over, Staged sent ──► staged
+///            staged ── Go ──► stores ── all over, Closed sent ──► Idle
+///            staged ── Drop ──► Closed sent, nothing stored ──► Idle
+/// task:      waits for others ──► started ──► over, well or not
+/// ```
+/// With a journal a slice-set is recorded before `Staged` is sent.
+///
+/// A task that cannot be done ends badly, and so do those that wait for it; the node that misses
+/// something because of that is told by `Missing`. So every slice-set comes to its stores at every
+/// living node, and nothing in the store has changed until then: the client decides whether the new
+/// content takes the place of the old, everywhere or nowhere.
 #[derive(Debug)]
 pub(super) struct Pipe {
     pub(super) client: ClientId,

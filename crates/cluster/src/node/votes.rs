@@ -1,11 +1,4 @@
 //! What this node has granted, and the views that it was told of.
-//!
-//! ```text
-//! Grant ── the vote file says so ── older clients' pipelines end ── their I/O is over ──► Granted
-//! Record ── the vote file says so ──► Ok
-//! Forget ── the vote file is gone for good ──► Ok
-//! ```
-//! One thing after the other for each array.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write;
@@ -32,7 +25,7 @@ pub(super) struct Ask {
     pub(super) what: Want,
 }
 
-/// See [`Ask`].
+/// What an [`Ask`] is for.
 #[derive(Clone, Debug)]
 pub(super) enum Want {
     /// To be granted this epoch, as this client.
@@ -73,7 +66,16 @@ struct Entry {
     granting: Option<(ClientId, u32)>,
 }
 
-/// See the module.
+/// The votes of this node, one entry for each array that was asked of: the vote as its file has it,
+/// what is under way with the file, and the asks that wait.
+///
+/// ```text
+/// Grant ── the vote file says so ── older clients' pipelines end ── their I/O is over ──► Granted
+/// Record ── the vote file says so ──► Ok
+/// Forget ── the vote file is gone for good ──► Ok
+/// ```
+/// One thing after the other for each array. [`Node::ask_vote`] begins; [`Node::vote_read`],
+/// [`Node::vote_written`] and [`Node::vote_removed`] go on when the executor has answered.
 #[derive(Debug, Default)]
 pub(super) struct Votes {
     entries: BTreeMap<ArrayId, Entry>,

@@ -1,8 +1,4 @@
 //! Who sends what to whom while the blocks of one role come back.
-//!
-//! Each of them is a sum of blocks that others hold. It goes along a chain of those nodes: each
-//! adds what it holds and sends the sum on, the last one to the role. So the role receives every
-//! block once, and nobody sends or receives more blocks than come back.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +20,10 @@ pub struct Link {
     pub own: Vec<(u16, u8)>,
 }
 
-/// See the module.
+/// The transfers that give a role all its blocks of a stripe back. Each block is a sum of blocks
+/// that others hold. It goes along a chain of those nodes: each adds what it holds and sends the
+/// sum on, the last one to the role. So the role receives every block once, and nobody sends or
+/// receives more blocks than come back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chains {
     role: u16,
