@@ -1,6 +1,4 @@
-//! The cluster key: a file with 32 random bytes that nodes and their clients have in common. From
-//! it the key of one array is derived, for clients that are to use no other: nodes derive it anew
-//! for whoever says that it has no more than that.
+//! The cluster key, which nodes and their clients have in common, and keys of one array.
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
@@ -27,7 +25,12 @@ const PURPOSE: &[u8] = b"braid key of one array, 1\0";
 /// Its length in bytes.
 pub const KEY_BYTES: usize = 32;
 
-/// See the module.
+/// A cluster key, 32 random bytes from a file, or the key of one array. The latter is derived from
+/// the cluster key and the array's UUID, for clients that are to use no other array; the cluster
+/// key cannot be found out from it. Nodes have the cluster key, and derive the other anew for a
+/// client that says of which array its key is. [`make`](Self::make) writes a new key,
+/// [`load`](Self::load) reads one from a file that only its owner can read,
+/// [`limited_to`](Self::limited_to) derives. `Debug` does not show the bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Key {
     bytes: [u8; KEY_BYTES],

@@ -43,7 +43,8 @@ pub struct RemoteError {
     pub kind: RemoteErrorKind,
 }
 
-/// See [`RemoteError`].
+/// What kind of failure a [`RemoteError`] is, as far as it matters to an array that has a member
+/// there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RemoteErrorKind {
     /// There is no node that would answer.

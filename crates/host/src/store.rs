@@ -1,8 +1,4 @@
-//! Where a node keeps its volumes: files in a directory, or memory. A volume is a member that comes
-//! and goes by name (see `braid_array::fabric::VolumeOp`); the store gives out the ids.
-//!
-//! An acknowledged create or delete survives a power cut. The operations are few and short, and
-//! block the engine while they run.
+//! Where a node keeps its volumes and notes: files in a directory, or memory.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -30,7 +26,18 @@ mod tests;
 /// Eight bytes, the number of the store. No volume is called so.
 const ID_FILE: &str = ".id";
 
-/// See the module.
+/// The volumes and notes of one node, in a [`directory`](Self::directory), which no other node can
+/// use meanwhile, or in [`memory`](Self::memory). Notes are small files by name, such as votes.
+///
+/// A volume is a member that comes and goes by name (see `braid_array::fabric::VolumeOp`). A volume
+/// that is opened gets an id, the lowest that is free, and becomes a member of the executor under
+/// that id until it is closed or deleted; it is open at most once. The engine calls the store for
+/// what the machine asks: `carry_out` for volumes, `note` for notes, `survey` to list all.
+/// [`id`](Self::id) is the number by which arrays count this node's vote.
+///
+/// An acknowledged create or delete survives a power cut. The operations are few and short, and
+/// block the engine while they run. Errors are [`Refusal`]s that name the reason and a next step;
+/// sizes are in bytes, multiples of a sector.
 #[derive(Debug)]
 pub struct Store {
     place: Place,

@@ -11,7 +11,10 @@ const MAX_CONNECTIONS: usize = 32;
 /// Who reads the content may take any time for it. There is always room for other commands.
 pub(super) const MAX_READERS: usize = 24;
 
-/// See the module.
+/// The open connections to one control socket, shared by their threads: at most 32, and for each
+/// whether it is idle, at a command, or reading the array's content (at most 24).
+/// [`enter`](Self::enter) takes one in, or fails with `ResourceBusy` when all others are at work;
+/// the [`Place`] that it returns frees the place when dropped.
 #[derive(Debug, Default)]
 pub(super) struct Connections(Mutex<State>);
 

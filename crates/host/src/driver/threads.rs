@@ -1,5 +1,4 @@
-//! The driver for systems that do not let us have an io_uring (many containers): a few threads do
-//! file I/O with pread and pwrite, and the engine's own thread serves the sockets with poll.
+//! The driver for systems that do not let us have an io_uring (many containers).
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -21,7 +20,11 @@ use slab::Slab;
 /// I/O of one array that proceeds at the same time.
 const WORKERS: usize = 16;
 
-/// See the module.
+/// Operations under way, where there is no io_uring: threads do file I/O with pread and pwrite,
+/// each one operation at a time, and the engine's own thread serves the sockets with poll. `T`
+/// names an operation. Order of calls: [`start`](Self::start) for each operation, then
+/// [`wait`](Self::wait), which does what sockets are ready for and returns completions. The threads
+/// end when this is dropped and their work is done.
 #[derive(Debug)]
 pub(crate) struct Threads<T> {
     memory: Arc<Memory>,

@@ -10,7 +10,11 @@ use crate::driver::Driver;
 use crate::token::{Owner, Token};
 use slab::Slab;
 
-/// See the module.
+/// The driver, the arena, and the requests of all exports that the machine has not answered. An
+/// export queues one with [`request`](Self::request); the engine [submits](Self::submit) the queue
+/// in order until the machine is full, and takes a request out when it is
+/// [`completed`](Self::completed), or asks for it [again](Self::ask_again) with another buffer. The
+/// id of a request is its index here.
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) driver: Driver<Token>,

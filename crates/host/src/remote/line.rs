@@ -1,4 +1,4 @@
-//! A connection to a node outside of any engine: messages, one at a time, over any fabric.
+//! A connection to a node outside of any engine.
 
 use std::fmt;
 use std::io;
@@ -22,7 +22,10 @@ const PEER: PeerId = PeerId(0);
 /// Nobody puts anything here.
 const ARENA_BYTES: u64 = 4096;
 
-/// See the module.
+/// A connection to one node, over any fabric, for a process without an engine: it has a driver and
+/// a small arena of its own, and works only inside its calls. [`open`](Self::open) dials, the first
+/// [`event`](Self::event) tells how that went; then [`send`](Self::send) a message and wait for the
+/// next `event`. Dropped, it sends the rest, for a while, and hangs up.
 pub(super) struct Line {
     fabric: Box<dyn Fabric>,
     driver: Driver<Token>,

@@ -1,6 +1,4 @@
-//! The parts of the arena that are registered with a ring. I/O on them costs the kernel less, but
-//! they are pinned: all their pages are there. So a piece is registered when it is first used, and
-//! no longer when the arena gives it back.
+//! The parts of the arena that are registered with a ring.
 
 use io_uring::{IoUring, cqueue, squeue};
 
@@ -20,7 +18,12 @@ enum State {
     Pinned,
 }
 
-/// See the module.
+/// Which pieces of the arena are registered with a ring, as buffers of the same numbers. I/O on
+/// them costs the kernel less, but they are pinned: all their pages are there. So a piece is
+/// registered when [`index_of`](Self::index_of) is first asked for it, and no longer after
+/// [`let_go`](Self::let_go), which the driver calls when the arena gives the piece back. A piece
+/// with a part that must not be there is barred ([`bar`](Self::bar)) until [`allow`](Self::allow).
+/// Where the kernel refuses, I/O goes on without registered buffers.
 #[derive(Debug)]
 pub(super) struct Pinned {
     pieces: Vec<State>,

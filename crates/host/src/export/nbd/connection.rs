@@ -1,5 +1,4 @@
-//! One client: its socket, the bytes received and not yet understood, the commands under way and
-//! the replies to be sent. At any time there is at most one receive and one send in flight.
+//! One client of the NBD export.
 
 mod answers;
 
@@ -80,7 +79,13 @@ pub(super) enum Stop {
     Closing,
 }
 
-/// See the module.
+/// One client: its socket, the bytes received and not yet understood, the commands under way and
+/// the replies to be sent. At any time there is at most one receive and one send in flight.
+///
+/// It is in the handshake, until it [transmits](Self::transmits); then it takes commands, until it
+/// is `closing` (the last replies are still sent) or `broken`. The server calls
+/// [`advance`](Self::advance) when anything has happened to it, then `flush`, and
+/// [`dissolve`](Self::dissolve) when it is [`finished`](Self::finished).
 #[derive(Debug)]
 pub(super) struct Connection {
     /// The names of the export, and of this in it.

@@ -1,5 +1,4 @@
-//! Connections that have not come to commands yet: how many there may be, for how long, and who
-//! goes when there are more. No I/O.
+//! Connections that have not come to commands yet. No I/O.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
@@ -41,7 +40,11 @@ struct Guest {
     until: Instant,
 }
 
-/// See the module. The longest there is the first.
+/// The connections whose handshake is not over, those that came first in front: at most 16, each
+/// until its time is over. A connection [enters](Self::enter) when it is accepted and
+/// [leaves](Self::leave) when it has come to commands or is over; [`overdue`](Self::overdue) takes
+/// out one whose time is over. When there are too many, the origin with the most of them loses its
+/// oldest.
 #[derive(Debug, Default)]
 pub(super) struct Lobby(VecDeque<Guest>);
 

@@ -1,10 +1,5 @@
 //! Listeners and connections of the NBD export: who has something to do, who may come in, and who
 //! has to go.
-//!
-//! A handshake may take ten seconds. Up to 64 clients use the array, up to 48 of one machine or
-//! user; one more is told so. A client may take as long as it likes to take its replies, say a
-//! virtual machine that is paused, unless the memory of the replies is missing elsewhere: with
-//! memory short, and nothing taken for half a minute, who has most of it is hung up on.
 
 use std::io;
 use std::net::TcpListener;
@@ -71,7 +66,14 @@ impl Default for Patience {
     }
 }
 
-/// See the module.
+/// The NBD export: its listening sockets, its connections, and which of these have something to do
+/// or to send. Order of calls: [`listen`](Self::listen) for each socket; then the engine calls it
+/// as an [`Export`], from `start` to `close` and `disconnect`.
+///
+/// A handshake may take ten seconds. Up to 64 clients use the array, up to 48 of one machine or
+/// user; one more is told so. A client may take as long as it likes to take its replies, say a
+/// virtual machine that is paused, unless the memory of the replies is missing elsewhere: with
+/// memory short, and nothing taken for half a minute, who has most of it is hung up on.
 #[derive(Debug, Default)]
 pub(crate) struct Server {
     /// As the engine names it.

@@ -1,10 +1,4 @@
 //! The connection to one peer, as its thread sees it.
-//!
-//! Each side says over TCP where its endpoint is. Whoever dialled sends the first message, the
-//! other answers, and with that the connection stands. The TCP connection stays open: on it each
-//! side tells the other the key to its window, when the engine admits it, and it ends when the
-//! peer does. Who hangs up says how much he has sent, so that the other takes in all of it before
-//! he believes that it is over.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -56,7 +50,12 @@ pub(super) fn run(
     link.tell(vec![Event::Fabric(FabricEvent::Lost { peer: link.peer(), why })]);
 }
 
-/// See the module.
+/// One connection over libfabric, from the introduction to the end; its thread owns it, in [`run`].
+/// Each side says over TCP where its endpoint is. Whoever dialled sends the first message, the
+/// other answers, and with that the connection stands. The TCP connection stays open: on it each
+/// side tells the other the key to its window, when the engine admits it, and it ends when the peer
+/// does. Who hangs up says how much he has sent, so that the other takes in all of it before he
+/// believes that it is over.
 pub(super) struct Conversation<'a> {
     pub(super) link: &'a Link,
     pub(super) endpoint: Arc<Endpoint>,

@@ -1,6 +1,4 @@
-//! One end of a connection: puts and messages to one peer, and what comes from it. Every peer has
-//! an endpoint and a queue of its own, because a write that arrives tells its 32 bits but not whose
-//! they are, and because closing the endpoint is then what keeps a peer out of our memory.
+//! One end of a connection: puts and messages to one peer, and what comes from it.
 
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
@@ -36,7 +34,12 @@ pub(super) enum Happened {
     Failed { number: usize, sending: bool, error: i32 },
 }
 
-/// See the module.
+/// A libfabric endpoint with its completion queue and address vector, for one peer. Every peer has
+/// one of its own, because a write that arrives tells its 32 bits but not whose they are, and
+/// because closing the endpoint is then what keeps a peer out of our memory. Order of calls:
+/// [`open`](Self::open), [`name`](Self::name) for the peer, [`set_peer`](Self::set_peer); then
+/// [`put`](Self::put), [`send`](Self::send) and [`receive`](Self::receive), whose completions come
+/// from [`wait`](Self::wait). Dropped, it closes before its regions do.
 #[derive(Debug)]
 pub(super) struct Endpoint {
     ep: NonNull<ffi::fid_ep>,

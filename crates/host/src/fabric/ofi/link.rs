@@ -12,7 +12,11 @@ use super::News;
 use super::endpoint::Endpoint;
 use super::outbox::{Outbox, Outgoing};
 
-/// See the module. Shared by the engine and the link's thread.
+/// What the engine and the thread of one connection share. The state is opening, up (with endpoint
+/// and outbox), then over. The engine sends ([`push`](Self::push)), says where the peer may put
+/// ([`admit`](Self::admit)), and ends the connection: [`leave`](Self::leave) when all is on its
+/// way, or [`cut`](Self::cut) at once. The thread says that the connection is [`up`](Self::up),
+/// [tells](Self::tell) the engine what happens, and [ends](Self::end) it.
 #[derive(Debug)]
 pub(super) struct Link {
     peer: PeerId,

@@ -1,10 +1,5 @@
 //! The fabric over libfabric: puts are RDMA writes whose 32 bits come with them, so no processor of
-//! the receiver's is needed to place them where the hardware can do without. A peer is told the key
-//! to its own window and to nothing else; until it is, it has nowhere to write.
-//!
-//! Every connection has an endpoint, a completion queue and a thread of its own that sleeps until
-//! something happens there (`conversation`). The engine hands puts and messages to the device
-//! itself (`outbox`), and hears from the threads through an eventfd.
+//! the receiver's is needed to place them where the hardware can do without.
 
 mod conversation;
 mod domain;
@@ -115,7 +110,12 @@ struct Peer {
     known: bool,
 }
 
-/// See the module.
+/// All connections of an engine over libfabric, as a [`Fabric`]. Every connection has an endpoint,
+/// a completion queue and a thread of its own that sleeps until something happens there
+/// (`conversation`). The engine hands puts and messages to the device itself (`outbox`), and hears
+/// from the threads through an eventfd. A peer is told the key to its own window and to nothing
+/// else; until it is, it has nowhere to write. Dropping this ends all connections and joins their
+/// threads.
 #[derive(Debug)]
 pub(crate) struct Ofi {
     greeter: Greeter,

@@ -61,7 +61,12 @@ pub(super) struct Counts {
     pub(super) puts: u64,
 }
 
-/// See the module.
+/// Puts and messages to one peer, in order: those that the device has (`taken`), and those that
+/// wait because it takes no more, because no slot for messages is free, or because the peer has not
+/// admitted us yet. [`push`](Self::push) adds one, [`work`](Self::work) gives the device more, and
+/// [`gone`](Self::gone) reports that the device is done with one. More than 16 MiB of waiting
+/// messages end the connection. What has no answer at the end is [`owed`](Self::owed) to the
+/// engine.
 #[derive(Debug)]
 pub(super) struct Outbox {
     endpoint: Arc<Endpoint>,

@@ -1,10 +1,4 @@
-//! The fabric over TCP: frames (see `frame`) on one connection to each peer. A put is received by
-//! the kernel straight into its place in the arena and sent from where it lies; only headers,
-//! messages and the few bytes received together with them pass through a small buffer.
-//!
-//! A connection has at most one receive and one send in the driver, so that all are served in
-//! turn. Its life: open; then *leaving* (the machine hung up: the rest is sent, what comes is
-//! thrown away) or *broken* (told to the machine when nothing is in the driver any more).
+//! The fabric over TCP: frames (see `frame`) on one connection to each peer.
 
 pub(super) mod connection;
 mod input;
@@ -35,7 +29,14 @@ use slab::Slab;
 /// The buffer of a connection for what it receives besides puts: a message at least.
 const ROOM_BYTES: u32 = 16 << 10;
 
-/// See the module.
+/// All TCP connections of an engine, as a [`Fabric`]: those being dialed or greeted, and those that
+/// the machine knows by their `PeerId`. A put is received by the kernel straight into its place in
+/// the arena and sent from where it lies; only headers, messages and the few bytes received
+/// together with them pass through a small buffer.
+///
+/// A connection has at most one receive and one send in the driver, so that all are served in turn.
+/// Its life: open; then *leaving* (the machine hung up: the rest is sent, what comes is thrown
+/// away) or *broken* (told to the machine when nothing is in the driver any more).
 pub(crate) struct Tcp {
     place: Place,
     greeter: Greeter,
