@@ -1,6 +1,5 @@
 //! An array whose nodes go away, more of them than it can do without, and come back while its
-//! programs wait: none of their requests fails, and what was answered is there. What nodes forgot
-//! that lost their memories, the next flush tells of.
+//! programs wait.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -100,7 +99,10 @@ enum Flight {
     },
 }
 
-/// See the module.
+/// A run with one client that outlives its nodes ([`Lasting`]): nodes go away, and come back while
+/// requests wait. None of the requests fails, and what was answered is there. What nodes forgot
+/// that lost their memories, the next flush tells of: it has to fail, once. [`run`] makes it, has
+/// nodes lost and regained, stops the client, and judges every block.
 struct Away<'a> {
     session: &'a mut Session,
     client: usize,

@@ -19,7 +19,10 @@ pub const VOLUME: &str = "guest";
 /// Its largest write.
 const MAX_SECTORS: u64 = 64;
 
-/// See the module.
+/// The client of a second array, and what it has written. [`start`](Self::start) starts it,
+/// [`go_on`](Self::go_on) is called after each step of the world, [`hears`](Self::hears) with what
+/// the client says; [`finish`](Self::finish) has it stop. Once it has [stopped](Self::stopped),
+/// [`wrong`](Self::wrong) compares the volumes with what it has written.
 #[derive(Debug)]
 pub struct Guest {
     /// Its client.

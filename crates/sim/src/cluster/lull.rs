@@ -1,12 +1,15 @@
-//! When nothing is asked for though more could be: for so long that clients give memory back; or
-//! again and again for a moment, so that a life takes long and its array is never idle.
+//! When nothing is asked for though more could be.
 
 use braid_array::Instant;
 
 use super::session::Session;
 use crate::rng::Rng;
 
-/// See the module.
+/// The pauses of one life: a long one, of 4 to 12 seconds, in which clients give memory back; and
+/// short ones between any two requests, so that a life takes long and its array is never idle.
+/// Either may be missing. [`draw`](Self::draw) decides for a life; the loop that submits asks
+/// [`is_now`](Self::is_now) each time, and says [`is_over`](Self::is_over) when nothing else is
+/// due.
 #[derive(Debug)]
 pub(super) struct Lull {
     /// Before which request the long one begins.

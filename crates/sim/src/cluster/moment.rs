@@ -1,5 +1,4 @@
-//! The moment in which a life ends: any between two events, or one shortly after somebody was told
-//! what he relies on from then on.
+//! The moment in which a life ends.
 
 use super::session::Session;
 use crate::rng::Rng;
@@ -27,7 +26,9 @@ pub(super) struct Signs {
     pub(super) joined: u64,
 }
 
-/// See the module.
+/// When a life ends: after so many events, or so many events after a sign: somebody was told what
+/// he relies on from then on. Made by one of the constructors for the kind of life;
+/// [`is_now`](Self::is_now) is asked once for each event, and is true when the moment has come.
 #[derive(Debug)]
 pub(super) struct Moment {
     /// What has to happen first.

@@ -27,7 +27,11 @@ pub struct Stored {
     pub(super) replay: Replay,
 }
 
-/// See the module.
+/// A process of the pretend world: a client, or a node with its volumes and notes. The caller makes
+/// it ([`new`](Self::new), [`keep`](Self::keep) for volumes) and hands it to `World::start`; from
+/// then on the world drives its machine. A process that has died stays in the world; its disks and
+/// notes may be moved to a new one. The arena is bytes, filled with [`POISON`] where nothing was
+/// written.
 pub struct Process {
     /// For people.
     pub name: String,

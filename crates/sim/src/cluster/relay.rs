@@ -1,8 +1,4 @@
-//! Clients that follow one another on a small array, many of them, each for a short while: they
-//! die, are cut off or taken over from at any moment, above all just when a node is lost; each
-//! reaches other nodes than the one before; nodes lose their memories and come back at once, and
-//! at times all lose power. Whoever serves reads what was answered, or, after a loss of power, what
-//! was flushed; in the end, with all nodes there, everything fits.
+//! Clients that follow one another on a small array, many of them, each for a short while.
 
 use std::ops::Range;
 
@@ -60,7 +56,16 @@ struct Runner {
     stopped: bool,
 }
 
-/// See the module.
+/// A run of many short-lived clients: they die, are cut off or taken over from at any moment, above
+/// all just when a node is lost; each reaches other nodes than the one before; nodes lose their
+/// memories and come back at once, and at times all lose power. Whoever serves reads what was
+/// answered, or, after a loss of power, what was flushed; in the end, with all nodes there,
+/// everything fits.
+///
+/// [`run`] makes it. A client begins ([`begin`](Self::begin)), is asked for things and heard
+/// ([`life`](Self::life)), and ends; [`pass_on`](Self::pass_on) says with which roles the next one
+/// begins. After the last one [`finish`](Self::finish) reads all. The flags say what may be missing
+/// by now: from them follows what `blocks` may hold.
 struct Relay<'a> {
     session: &'a mut Session,
     blocks: Blocks,

@@ -1,6 +1,4 @@
-//! Slices of stripes in which parities may not fit the data: what a write hole may take. A write
-//! that was not answered leaves such slices behind, and one that is not durable when the power
-//! goes; a resync makes them right. From such a slice nothing can be decoded that is relied on.
+//! Slices of stripes in which parities may not fit the data: what a write hole may take.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -62,7 +60,15 @@ struct Unsure {
     done: Option<u64>,
 }
 
-/// See the module.
+/// The slices in which parities may not fit, by what was answered so far. A write that was not
+/// answered leaves such slices behind, and one that is not durable when the power goes; a resync
+/// makes them right. From such a slice nothing can be decoded that is relied on.
+///
+/// A write [begins](Self::begins) and [ends](Self::ends): torn if it failed, else unsure until it
+/// is durable, by FUA or a [flush](Self::flushed). [`crash`](Self::crash) makes unanswered writes
+/// torn, [`power_cut`](Self::power_cut) all that are unsure. After [`resynced`](Self::resynced)
+/// nothing is torn, but that, too, is unsure until a flush. [`suspect`](Self::suspect) asks for a
+/// sector.
 #[derive(Debug)]
 pub struct Suspects {
     map: Map,

@@ -1,5 +1,4 @@
-//! Looks over the shoulder of the machines: knows from what they say to each other where the
-//! rings lie and which slots have become free, so that what must not be written can be told.
+//! Looks over the shoulder of the machines, by what they say to each other.
 
 use std::collections::BTreeMap;
 
@@ -43,7 +42,10 @@ pub struct Sent {
     pub messages: u64,
 }
 
-/// See the module.
+/// What the messages between machines tell of the pipelines: where the rings lie, how much of them
+/// may be used, and which slots are in use by open slice-sets; and how much each process has sent.
+/// So what must not be written can be told. The fabric calls [`said`](Self::said) for each message
+/// and [`put`](Self::put) for each put; either may return a fault.
 #[derive(Debug, Default)]
 pub struct Watch {
     pipelines: BTreeMap<u64, Pipeline>,

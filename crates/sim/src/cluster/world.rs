@@ -1,7 +1,4 @@
-//! The pretend world: processes, their volumes, and the fabric between them, in virtual time.
-//!
-//! Whatever an executor and a network may legally do differently is drawn from the seed. What a
-//! machine must not do, the world notices and reports as a fault.
+//! The pretend world, [`World`]: processes, their volumes, and the fabric between them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -147,7 +144,21 @@ pub(super) enum Due {
     Wake,
 }
 
-/// See the module.
+/// Processes with their machines, their volumes, the fabric between them, and virtual time. It
+/// executes what machines ask for. Whatever an executor and a network may legally do differently is
+/// drawn from the seed, within what its [`Temper`] allows. What a machine must not do, the world
+/// notices and keeps in `faults`.
+///
+/// Order of calls: [`new`](Self::new); [`start`](Self::start) for each process, which returns the
+/// number that names it from then on; [`step`](Self::step) again and again, each of which handles
+/// the next event, I/O, message or deadline, until nothing is due. Between steps the caller hands
+/// machines commands by [`handle`](Self::handle); or requests directly, and then calls
+/// [`drain`](Self::drain), which carries out what the machine asks for. After each of these the
+/// caller takes `outputs` (answers, replies, notifications), and looks at `faults`.
+///
+/// A process runs, is frozen for a while ([`freeze`](Self::freeze), until it [thaws](Self::thaw)),
+/// or is dead for good ([`kill`](Self::kill)): then its I/O is done in part. Times are in
+/// nanoseconds.
 pub struct World {
     /// All processes, dead ones too.
     pub processes: Vec<Process>,

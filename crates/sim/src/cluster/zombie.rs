@@ -1,5 +1,5 @@
 //! Clients whose array another client has taken over while they were at work, and which go on
-//! trying: what they were answered before stays, and nothing lands that they begin after it.
+//! trying.
 
 use braid_array::events::ArrayEvent;
 use braid_array::{Action, Buf, Op, Request, RequestId};
@@ -13,7 +13,10 @@ use crate::world::Failure;
 /// Requests from here on are begun when the next client serves already.
 const STRAY: u64 = 1 << 32;
 
-/// See the module.
+/// A fenced client: another one has its array, or is about to. What it was answered before stays,
+/// and nothing lands that it begins after that. [`Session::leave_running`] makes it of the client
+/// that runs; it may write once more, which must not be answered well once its successor serves;
+/// and it has to notice that it was taken over.
 #[derive(Debug)]
 pub(super) struct Zombie {
     process: usize,

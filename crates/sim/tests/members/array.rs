@@ -15,7 +15,9 @@ const MAX_STEPS: u64 = 2_000_000;
 const SECTOR: u64 = 512;
 const SLOT_SECTORS: u64 = SLOT_BYTES / SECTOR;
 
-/// See the module.
+/// An array of a lane, as a test uses it: it writes known content and remembers what each sector
+/// has to hold, gives commands and waits for their answers, and keeps the events. Time goes on only
+/// inside its calls ([`step`](Self::step), [`until`](Self::until), [`pass`](Self::pass)).
 pub(crate) struct Array<L> {
     /// What runs it.
     pub(crate) lane: L,

@@ -55,7 +55,8 @@ fn spoil(scenario: &Scenario, disks: &mut [Disk]) {
     }
 }
 
-/// See the module.
+/// A [`Lane`] of an array over pretend disks in one process, under the simulator's executor. While
+/// no array runs the disks are in `disks`, otherwise the executor has them.
 pub(crate) struct Here {
     scenario: Scenario,
     rng: Rng,

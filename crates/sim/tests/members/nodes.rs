@@ -36,7 +36,8 @@ pub(crate) fn codes() -> Vec<Code> {
     ]
 }
 
-/// See the module.
+/// A [`Lane`] of a client and one node for each member, as processes of a pretend world. Devices
+/// are the nodes' volumes, by index of `nodes`; `client` is the process of the last client.
 pub(crate) struct Nodes {
     layout: Layout,
     params: Params,

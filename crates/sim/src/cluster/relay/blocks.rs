@@ -1,5 +1,4 @@
-//! What the blocks of an array may hold, by what its clients were told: as long as only some were
-//! lost, what was answered; after a loss of power, what was flushed, or anything since.
+//! What the blocks of an array may hold, by what its clients were told.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -26,7 +25,12 @@ struct Block {
     busy: bool,
 }
 
-/// See the module.
+/// For each block the numbers of the writes that it may be read as: now, and after a loss of power.
+/// As long as only some nodes were lost that is what was answered; after a loss of power, what was
+/// flushed, or anything since. A request takes its blocks ([`take`](Self::take)), so that no two
+/// are under way for one block, and leaves them in the end ([`leave`](Self::leave));
+/// [`write`](Self::write), [`written`](Self::written), [`flushed`](Self::flushed) and
+/// [`power_lost`](Self::power_lost) tell what happened, [`read`](Self::read) judges.
 #[derive(Debug)]
 pub(super) struct Blocks {
     blocks: Vec<Block>,

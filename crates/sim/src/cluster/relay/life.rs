@@ -19,7 +19,9 @@ enum Pace {
     Trickle(Instant),
 }
 
-/// See the module.
+/// How one client of a relay lives: how many events it has left, the moment in which it ends before
+/// that, how often it gets requests and of which kinds, and when a node is lost. Drawn by
+/// [`draw`](Self::draw) when the client begins.
 #[derive(Debug)]
 struct Life {
     /// So many events are left of it.
