@@ -19,7 +19,11 @@ const LOCK: &str = "raw/lock";
 const MACHINE: &str = "raw/machine.json";
 const NEXT: &str = "name another directory: --report DIR";
 
-/// See the module.
+/// The folder of one report. [`open`](Self::open) takes it for a run, and no other run can write
+/// into it meanwhile; [`of_report`](Self::of_report) opens it to read. A run [begins](Self::begin)
+/// each comparison, then keeps what each job, gap and the machine tell; the journal has one JSON
+/// line for each. [`options`](Self::options), [`found`](Self::found) and [`machine`](Self::machine)
+/// read that back, from which the report is made.
 #[derive(Clone, Debug)]
 pub struct Folder {
     path: PathBuf,

@@ -35,7 +35,9 @@ pub struct ArraySpec {
     pub nbd: bool,
 }
 
-/// See the module.
+/// A running array of Braid's, with the process that serves it, the mount over which it is a
+/// [`file`](Self::file), and its directory. [`start`](Self::start) creates and serves it;
+/// [`braid`](Self::braid) gives it commands. Dropped, it is stopped, and what it left is removed.
 #[derive(Debug)]
 pub struct Array {
     name: String,

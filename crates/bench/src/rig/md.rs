@@ -20,7 +20,8 @@ pub struct MdSpec<'a> {
     pub members: &'a [PathBuf],
 }
 
-/// See the module.
+/// A running array of the kernel's, over block devices. [`exists`](Self::exists) says whether the
+/// kernel has md, [`start`](Self::start) creates the array; dropped, it is stopped.
 #[derive(Debug)]
 pub struct Md {
     /// `/dev/mdN`.

@@ -15,7 +15,8 @@ const TMPFS: i64 = 0x0102_1994;
 /// What the rest of the machine keeps of its memory.
 const MEMORY_KEPT_BYTES: u64 = 512 << 20;
 
-/// See the module.
+/// The places and programs that a run may use. Copies share the count of bytes that are promised to
+/// files of members, so that no two use the same free space.
 #[derive(Clone, Debug)]
 pub struct Room {
     /// Of this run: files of members, mount points, sockets, logs; gone afterwards.

@@ -34,7 +34,9 @@ const STRIPES_IN_FLIGHT: u64 = 4;
 /// How many bytes in flight are at least enough, and at most possible.
 const IN_FLIGHT: (u64, u64) = (24 << 20, 56 << 20);
 
-/// See the module.
+/// The node processes of one setting, with their stores, and a volume for each client. `start`
+/// starts them; each measurement starts the clients of a case, and makes a new array first where
+/// the pattern needs its own. Dropped, the processes end, and then their files go.
 #[derive(Debug)]
 pub(super) struct Nodes {
     setting: Setting,

@@ -91,7 +91,8 @@ impl Options {
     }
 }
 
-/// See the module.
+/// The comparison `levels`, with its options: they decide about cases, jobs and how often these
+/// run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Levels(pub Options);
 

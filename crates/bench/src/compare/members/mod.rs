@@ -61,7 +61,8 @@ impl Options {
     }
 }
 
-/// See the module.
+/// The comparison `members`, with its options: they decide about cases, jobs and how often these
+/// run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Members(pub Options);
 

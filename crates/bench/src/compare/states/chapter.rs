@@ -7,7 +7,7 @@ use super::numbers::{Numbers, published_ratio, sized, states};
 use super::{plots, published, says, tables};
 use crate::model::{Cell, Chapter, Found, Measured, Published};
 
-/// See the module.
+/// The chapter of the comparison `states`, from its options and from what was found.
 pub(super) fn chapter(options: &Options, found: &Found) -> Chapter {
     let numbers = Numbers { options, found };
     Chapter {

@@ -93,7 +93,8 @@ impl Options {
     }
 }
 
-/// See the module.
+/// The comparison `states`, with its options: they decide about cases, jobs and how often these
+/// run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct States(pub Options);
 

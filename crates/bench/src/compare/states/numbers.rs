@@ -7,7 +7,8 @@ use super::published;
 use crate::model::{Found, Measured, Spread};
 use crate::tool::dd;
 
-/// See the module.
+/// The options of a run and what it found, from which the methods read numbers: speeds in MB/s,
+/// shares and ratios. `None` where nothing was found.
 pub(super) struct Numbers<'a> {
     pub(super) options: &'a Options,
     pub(super) found: &'a Found,

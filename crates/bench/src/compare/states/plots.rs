@@ -6,7 +6,7 @@ use super::numbers::{Numbers, sized, states};
 use super::published;
 use crate::model::{Axis, Plot, Point, Rule, Scale, Series, Spread, Style};
 
-/// See the module.
+/// The plots of the chapter, without those that have no measured point.
 pub(super) fn plots(numbers: &Numbers<'_>) -> Vec<Plot> {
     let mut plots: Vec<Plot> = Flow::ALL.map(|flow| speeds(numbers, flow)).into();
     plots.push(cached(numbers));

@@ -12,7 +12,7 @@ const DEFAULT_MIN_MB_S: f64 = 10.485_76;
 const WANTED: (f64, f64) = (0.95, 0.3);
 const WANTED_READERS: f64 = 1.5;
 
-/// See the module.
+/// The sentences of the chapter, each of them where there are numbers for it.
 pub(super) fn says(numbers: &Numbers<'_>) -> Vec<String> {
     let mut says = Vec::new();
     says.extend(Flow::ALL.into_iter().filter_map(|flow| cost(numbers, flow)));

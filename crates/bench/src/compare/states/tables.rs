@@ -6,7 +6,7 @@ use super::numbers::{Numbers, figure, published_ratio, sized, states, text};
 use super::published;
 use crate::model::Table;
 
-/// See the module.
+/// The tables of the chapter, without those that have no rows.
 pub(super) fn tables(numbers: &Numbers<'_>) -> Vec<Table> {
     let mut tables: Vec<Table> = Flow::ALL.map(|flow| speeds(numbers, flow)).into();
     tables.extend([ratios(numbers), cached(numbers), readers(numbers), cores(numbers)]);

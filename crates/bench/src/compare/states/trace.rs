@@ -23,7 +23,9 @@ const PIECE: &str = "bs=16M";
 const PIECES: u64 = 2;
 const PIECES_MB: u64 = 34;
 
-/// See the module.
+/// An array in sync, or without its last member, on which jobs are run while it goes from state to
+/// state. Each job samples five times a second what the array says of its recovery, and notes when
+/// each state began.
 pub(super) struct Tracing {
     stand: Stand,
     phase: Duration,
