@@ -12,7 +12,7 @@ use crate::schedule::Planner;
 /// superblocks tell of them, where else members may be, and how to treat nodes that are away.
 ///
 /// [`new`](Self::new) has defaults for all but the pipeline and the members; the caller then sets
-/// the other fields that it means, and gives this to
+/// the other fields where it wants something else, and gives this to
 /// [`Client::scratch_bytes`](super::Client::scratch_bytes) and [`Client::new`](super::Client::new).
 /// Lists "by role" have one entry for each role of the array.
 #[derive(Clone, Debug)]

@@ -201,7 +201,7 @@ enum Phase {
 /// nodes' rings by the fabric, and adds slices up in its part of the executor's arena.
 ///
 /// It goes through three phases. In *setup* it connects, takes the array over (it gets the votes,
-/// resolves what the last client left, and records a view), opens the volumes and wires the
+/// records a view, and resolves what the last client left), opens the volumes and wires the
 /// pipelines; requests are not taken yet: `submit` returns [`Full`]. Then it is *running*, and goes
 /// on without nodes that are lost, as far as the code allows; nodes that come back are taken in
 /// again. In the end it is *stopped*. A client that another one has taken the array from serves

@@ -18,7 +18,7 @@ use crate::wire::Item;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Granting,
-    /// It is read again what lies on the members: see [`reread`](super::reread).
+    /// What lies on the members is read again: see [`reread`](super::reread).
     Rereading,
     Listing,
     Recording,

@@ -134,7 +134,7 @@ pub(super) struct Giving {
 ///            staged ── Drop ──► Closed sent, nothing stored ──► Idle
 /// task:      waits for others ──► started ──► over, well or not
 /// ```
-/// With a journal a slice-set is recorded before `Staged` is sent.
+/// A slice-set that is to be recorded is durable in the journal before `Staged` is sent.
 ///
 /// A task that cannot be done ends badly, and so do those that wait for it; the node that misses
 /// something because of that is told by `Missing`. So every slice-set comes to its stores at every
