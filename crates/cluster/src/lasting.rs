@@ -123,7 +123,7 @@ struct Taken {
 }
 
 impl Lasting {
-    /// Serves an array; see [`Client::new`]. Requests fail that have waited for so long.
+    /// Serves an array; see [`Client::new`]. Once nodes have been away for so long requests fail, those that wait and those that come.
     ///
     /// # Errors
     /// As `Client::new`.

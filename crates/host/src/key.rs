@@ -101,7 +101,7 @@ impl Key {
         self.array
     }
 
-    /// The key of an array, from the cluster key, which cannot be found out from that.
+    /// The key of an array, from the cluster key. The cluster key cannot be found out from it.
     #[must_use]
     pub fn limited_to(&self, array: [u8; 16]) -> Self {
         let said = [PURPOSE, &array].concat();

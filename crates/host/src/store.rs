@@ -341,13 +341,14 @@ impl Place {
             }
             Self::Directory { path, handle, .. } => {
                 let path = path.join(name);
-                let made = !path.exists();
                 let mut options = OpenOptions::new();
                 let file = options.write(true).create(true).truncate(false).mode(0o600);
                 let file = file.open(&path)?;
                 file.write_all_at(bytes, at)?;
                 file.sync_all()?;
-                if made { handle.sync_all() } else { Ok(()) }
+                // Each time: one that is there may be there only because an earlier write failed,
+                // or its process died, before the directory was durable.
+                handle.sync_all()
             }
         }
     }

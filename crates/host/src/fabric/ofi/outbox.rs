@@ -15,7 +15,7 @@ use slab::Slab;
 /// Messages that can be on their way in either direction at a time.
 const MESSAGES: u32 = 64;
 
-/// Messages a peer may leave unread before it is hung up on.
+/// Bytes of messages that a peer may leave unread before it is hung up on.
 const MAX_WAITING_BYTES: usize = 16 << 20;
 
 /// The memory in which messages lie: those that come in, then those that go out.
