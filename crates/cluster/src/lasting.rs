@@ -123,7 +123,8 @@ struct Taken {
 }
 
 impl Lasting {
-    /// Serves an array; see [`Client::new`]. Once nodes have been away for so long requests fail, those that wait and those that come.
+    /// Serves an array; see [`Client::new`]. Once nodes have been away for so long requests fail:
+    /// those that wait, and those that come.
     ///
     /// # Errors
     /// As `Client::new`.
