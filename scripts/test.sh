@@ -80,6 +80,7 @@ fuzz() {
 
 simulate() {
 	cargo build --release --workspace --bin braid-sim &&
+		cargo test --release --workspace --test cluster --test seeds &&
 		target/release/braid-sim --seeds "${SEEDS:-20000}" &&
 		target/release/braid-sim --nested --seeds "${NESTED_SEEDS:-2000}" &&
 		target/release/braid-sim --cluster --seeds "${CLUSTER_SEEDS:-10000}"

@@ -31,12 +31,18 @@ fn a_seed_is_the_same_run_each_time() {
 }
 
 #[test]
+#[cfg_attr(debug_assertions, ignore = "long without optimization: cargo test --release")]
 fn faults_of_the_world_are_noticed() {
-    for (mutation, name) in Mutation::ALL {
-        let options = Options { mutation: Some(mutation), verbose: false };
-        let noticed = |seed: &u64| run_seed(*seed, options).is_err();
-        assert!((1..=1000).any(|seed| noticed(&seed)), "{name} goes unnoticed");
-    }
+    std::thread::scope(|scope| {
+        for (mutation, name) in Mutation::ALL {
+            scope.spawn(move || {
+                let options = Options { mutation: Some(mutation), verbose: false };
+                let mut seeds = 1..=1000;
+                let noticed = seeds.any(|seed| run_seed(seed, options).is_err());
+                assert!(noticed, "{name} goes unnoticed");
+            });
+        }
+    });
 }
 
 const CHUNK_BYTES: u64 = 16384;
