@@ -375,9 +375,10 @@ impl Client {
         let due = self.journals.left || due && version > trimmed;
         // Who is being wired would not hear of it.
         if due && self.wiring.is_none() {
-            let checkpoint = match braid_array::broken("trim-together") {
-                true => 0,
-                false => self.keeper.request_checkpoint(),
+            let checkpoint = if braid_array::broken("trim-together") {
+                0
+            } else {
+                self.keeper.request_checkpoint()
             };
             self.journals.trim = Some((Trim::Checkpoint(checkpoint), version));
             self.journals.trims.push((version, self.version));

@@ -123,10 +123,12 @@ impl Keeper {
     /// Recovery targets not yet rebuilt up to `end` of their data area, where `[from, to)` is the
     /// range of sync space that the bitmap would mark.
     fn targets_at(&self, end: u64, from: u64, to: u64) -> Vec<MemberId> {
-        let late = crate::broken("catch-up-from-loss");
-        let dirty = self.intent.as_ref().is_none_or(|intent| match late {
-            true => intent.needs_resync(from, to),
-            false => intent.dirty(from, to),
+        let dirty = self.intent.as_ref().is_none_or(|intent| {
+            if crate::broken("catch-up-from-loss") {
+                intent.needs_resync(from, to)
+            } else {
+                intent.dirty(from, to)
+            }
         });
         self.members
             .iter()
