@@ -10,7 +10,7 @@ mod invocation;
 pub mod output;
 
 pub use args::{MemberArg, NodeArg, Size, WriteSchedule, parse_as, parse_size};
-pub use cmd::{Typed, completions, fabric, family, man_pages, open_nodes};
+pub use cmd::{Typed, beside_this, completions, fabric, family, man_pages, open_nodes};
 pub use failure::{Failure, system_error};
 
 /// Does what the command line asks of `braid`.

@@ -36,11 +36,9 @@ impl Tool {
     /// The command `braid`: the one that was built or installed with this program, or one on the
     /// path.
     pub fn of_braid() -> Result<Self, Failure> {
-        let this = std::env::current_exe()
-            .map_err(|error| Failure::system("braid", &error, "call it by its full path"))?;
-        let path = Some(this.with_file_name("braid")).filter(|path| path.exists());
+        let path = braid_cli::beside_this("braid").or_else(|| find("braid"));
         let missing = || Failure::refused("braid", "it is not installed", "install it first");
-        Ok(Self::at("braid", path.or_else(|| find("braid")).ok_or_else(missing)?))
+        Ok(Self::at("braid", path.ok_or_else(missing)?))
     }
 
     /// One whose place is known.

@@ -2,9 +2,10 @@
 //! one of them. As root, in network namespaces.
 
 use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::spaces::{Spaces, can_be_made};
 use crate::support::export::{ask, connect, noise};
 use crate::support::{Lab, skip, until};
 
@@ -15,32 +16,7 @@ const TOLD: Duration = Duration::from_millis(3500);
 /// A machine may be slow for once.
 const TRIES: u32 = 3;
 
-/// The namespaces, and what runs in them.
-struct Spaces<'a> {
-    lab: &'a Lab,
-    name: String,
-    running: Vec<Child>,
-}
-
-impl Drop for Spaces<'_> {
-    fn drop(&mut self) {
-        for child in &mut self.running {
-            // It may have ended already.
-            let _ = child.kill().and_then(|()| child.wait());
-        }
-        let down = self.lab.run(&format!("bench lab down {}", self.name), &[]);
-        assert!(down.status.success() || std::thread::panicking(), "{down:?}");
-    }
-}
-
 impl Spaces<'_> {
-    fn exec(&self, host: &str, words: &str) -> Command {
-        let mut command = self.lab.braid();
-        command.args(["bench", "exec", "--tied", "--lab", &self.name, "--host", host, "--"]);
-        command.arg(env!("CARGO_BIN_EXE_braid")).args(words.split_whitespace());
-        command
-    }
-
     /// A node on a host; its address.
     fn node(&mut self, number: u16) -> String {
         let listen = format!("10.77.1.{}:7000", number + 1);
@@ -66,14 +42,9 @@ impl Spaces<'_> {
     }
 }
 
-fn can_cut() -> bool {
-    let root = rustix::process::geteuid().is_root();
-    root && ["ip", "bridge"].iter().all(|tool| Command::new(tool).arg("-V").output().is_ok())
-}
-
 #[test]
 fn nodes_that_do_not_see_each_other_hold_writes_up_for_less_than_the_array_says() {
-    if !can_cut() {
+    if !can_be_made(&["ip", "bridge"]) {
         return skip("nodes_that_do_not_see_each_other", "it needs root and iproute2");
     }
     let lab = Lab::new();

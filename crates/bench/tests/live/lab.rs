@@ -3,32 +3,14 @@
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
-use crate::support::{Lab, program, skip};
 use serde_json::Value;
 
-/// Takes the namespaces down whatever happens.
-struct Spaces<'a> {
-    lab: &'a Lab,
-    name: String,
-}
-
-impl Drop for Spaces<'_> {
-    fn drop(&mut self) {
-        let down = self.lab.run(&format!("bench lab down {}", self.name), &[]);
-        assert!(down.status.success() || std::thread::panicking(), "{down:?}");
-    }
-}
+use crate::spaces::{Spaces, can_be_made};
+use crate::support::{Lab, skip};
 
 impl Spaces<'_> {
-    fn exec(&self, host: &str, words: &str) -> Command {
-        let mut command = self.lab.braid();
-        command.args(["bench", "exec", "--tied", "--lab", &self.name, "--host", host, "--"]);
-        command.arg(program()).args(words.split_whitespace());
-        command
-    }
-
     /// What a host has sent and received, in bytes.
     fn bytes(&self, host: &str) -> (u64, u64) {
         let text = self.lab.ok_text(&format!("bench lab bytes {}", self.name), &[]);
@@ -39,21 +21,15 @@ impl Spaces<'_> {
     }
 }
 
-fn is_root() -> bool {
-    // Without root there is no way to make a namespace.
-    std::fs::read_to_string("/proc/self/status")
-        .is_ok_and(|text| text.lines().any(|line| line.starts_with("Uid:\t0\t0")))
-}
-
 #[test]
 fn links_are_shaped_and_counted_and_nothing_stays() {
-    if !is_root() || Command::new("ip").arg("-V").output().is_err() {
+    if !can_be_made(&["ip"]) {
         return skip("links_are_shaped", "it needs root and iproute2");
     }
     let lab = Lab::new();
     let name = format!("test{}", std::process::id());
     let hosts = lab.ok_text(&format!("bench lab up {name} --nodes 2 --link 40M"), &[]);
-    let spaces = Spaces { lab: &lab, name: name.clone() };
+    let spaces = Spaces { lab: &lab, name: name.clone(), running: Vec::new() };
     assert_eq!(hosts, "c0 10.77.0.1\nn0 10.77.1.1\nn1 10.77.1.2\n");
     let line = lab.refused(1, &format!("bench lab up {name}"), &[], &[]);
     assert!(line.contains("up already"), "{line}");

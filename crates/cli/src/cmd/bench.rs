@@ -12,7 +12,7 @@ const INSTALL: &str = "install it, or put it beside braid; in the sources: cargo
                        -p braid-bench";
 
 pub(super) fn run(run_dir: &Path, args: &BenchArgs) -> Result<(), Failure> {
-    let program = beside_this().unwrap_or_else(|| PROGRAM.into());
+    let program = beside_this(PROGRAM).unwrap_or_else(|| PROGRAM.into());
     let error = Command::new(program).env("BRAID_RUN_DIR", run_dir).args(&args.words).exec();
     let reason = match error.kind() {
         std::io::ErrorKind::NotFound => "it is not installed".to_owned(),
@@ -21,8 +21,9 @@ pub(super) fn run(run_dir: &Path, args: &BenchArgs) -> Result<(), Failure> {
     Err(Failure::refused("bench", PROGRAM, reason, INSTALL))
 }
 
-/// The one that was built or installed with this program.
-fn beside_this() -> Option<PathBuf> {
-    let program = std::env::current_exe().ok()?.with_file_name(PROGRAM);
+/// The program of this name that was built or installed with the one that runs.
+#[must_use]
+pub fn beside_this(name: &str) -> Option<PathBuf> {
+    let program = std::env::current_exe().ok()?.with_file_name(name);
     program.exists().then_some(program)
 }

@@ -26,6 +26,7 @@ mod status;
 mod sync;
 
 pub use assemble::open_nodes;
+pub use bench::beside_this;
 pub use nodes::fabric;
 pub use shape::{Typed, family};
 pub use shell::{completions, man_pages};

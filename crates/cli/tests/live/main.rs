@@ -6,7 +6,6 @@ mod away;
 mod chosen;
 mod cluster;
 mod content;
-mod cut_off;
 mod devices;
 mod doubt;
 mod emptied;
