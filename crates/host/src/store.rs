@@ -361,7 +361,11 @@ impl Place {
                 Ok(())
             }
             Self::Directory { path, handle, .. } => {
-                std::fs::remove_file(path.join(name))?;
+                // Gone already where an earlier removal failed before the directory was durable.
+                match std::fs::remove_file(path.join(name)) {
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                    removed => removed?,
+                }
                 handle.sync_all()
             }
         }

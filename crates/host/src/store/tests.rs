@@ -143,6 +143,8 @@ fn notes_are_listed_and_removed() {
         };
         assert_eq!(done(&mut store), Ok(Outcome::Done));
         assert_eq!(store.survey("", 9).unwrap().notes, [note("d")]);
+        // Said again after the directory could not be made durable.
+        assert_eq!(done(&mut store), Ok(Outcome::Done));
         let read = store.note(IoId(0), &NoteOp::Read { name: note("b") });
         assert!(matches!(&read, Event::Loaded { bytes, .. } if bytes.is_empty()), "{read:?}");
     }
