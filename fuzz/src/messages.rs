@@ -3,8 +3,8 @@
 
 use braid_cluster::pipeline::{Params, Pipeline};
 use braid_cluster::view::{View, Witness};
-use braid_cluster::wire::{Item, Message, Noted, PeerAddress, VolumeInfo};
-use braid_cluster::{Family, Mode, Planner, Roles, Set, Touched};
+use braid_cluster::wire::{JournalEntry, Leftover, Message, PeerAddress, VolumeInfo};
+use braid_cluster::{Family, Planner, Roles, Set, Touched, WriteStrategy};
 
 use crate::mutate::{Random, mutate};
 
@@ -46,12 +46,16 @@ fn set(random: &mut Random, params: Params) -> Set {
     let position = random.below(params.wide.count.into()) as u16;
     Set {
         position,
-        turn: random.below(2) as u32,
+        generation: random.below(2) as u32,
         version: random.next(),
         stripe: random.below(100) as u64,
         offset: 0,
         len: 4096,
-        mode: [Mode::Full, Mode::Delta, Mode::Reconstruct][random.below(3)],
+        strategy: [
+            WriteStrategy::FullStripe,
+            WriteStrategy::ReadModifyWrite,
+            WriteStrategy::Reconstruct,
+        ][random.below(3)],
         planner: Planner::Encoder { node: position % params.nodes },
         fua: random.below(2) == 0,
         touched: if random.below(2) == 0 { Touched::all(blocks) } else { touched },
@@ -76,31 +80,31 @@ fn session(random: &mut Random) -> Vec<Message> {
     vec![
         Message::CreateVolume { tag, name: name.clone(), bytes: 1 << 20 },
         Message::Grant { tag, array: [1; 16], epoch: random.below(3) as u32, client: 1 },
-        Message::Go { sets: vec![(position, random.below(2) as u32)] },
-        Message::Drop { position, turn: random.below(2) as u32 },
+        Message::Commit { sets: vec![(position, random.below(2) as u32)] },
+        Message::Abort { position, generation: random.below(2) as u32 },
         Message::Without { role: random.below(8) as u16 },
         Message::Join { session: random.next(), role: random.below(8) as u16, array: [1; 16] },
         Message::OpenVolume { tag, name, write: true },
-        Message::Record { tag, view },
+        Message::StoreView { tag, view },
         Message::ReadMeta { tag, sector: 8, bytes: 4096 },
         Message::WriteMeta { tag, sector: 8, bytes: vec![1; 512] },
-        Message::Prepare { tag, role: 0, data_sector: 64, params },
+        Message::OpenPipeline { tag, role: 0, data_sector: 64, params },
         Message::Connect { tag, peers: vec![peer] },
-        Message::Open { set },
+        Message::BeginSet { set },
         Message::Read { slot: 1, sector: 64, bytes: 4096, to: 0 },
         Message::Digest { slot: 2, sector: 64, bytes: 4096, to: 0 },
         Message::Copy { slot: 3, sector: 64, bytes: 4096, into: 0 },
-        Message::Take { tag, slot: 0, sector: 64, bytes: 4096 },
+        Message::StoreCopied { tag, slot: 0, sector: 64, bytes: 4096 },
         Message::Flush { tag },
-        Message::UseAll { tag },
-        Message::GiveBack { tag, all: random.below(2) == 0 },
+        Message::LeaseRing { tag },
+        Message::ReturnRing { tag, all: random.below(2) == 0 },
         Message::DeleteVolume { tag },
     ]
 }
 
 /// What else is said, by clients, nodes and administrators.
 fn others(random: &mut Random) -> Vec<Message> {
-    let (tag, turn) = (random.below(9) as u32, random.below(2) as u32);
+    let (tag, generation) = (random.below(9) as u32, random.below(2) as u32);
     let [node, number, bytes] = [(); 3].map(|()| random.next() >> random.below(64));
     let (slot, position) = (random.below(8) as u16, random.below(8) as u16);
     let (version, array) = ((random.below(3) as u32, number), [1; 16]);
@@ -108,25 +112,25 @@ fn others(random: &mut Random) -> Vec<Message> {
     let mut all = vec![
         Message::Volume { tag, bytes, node, used: flag },
         Message::Meta { tag, bytes: vec![1; 512] },
-        Message::Prepared { tag, ring: number, journal_bytes: bytes, parts_only: flag },
-        Message::Closed { position, turn, fine: flag },
+        Message::PipelineReady { tag, ring: number, journal_bytes: bytes, parts_only: flag },
+        Message::Finished { position, generation, ok: flag },
         Message::Copied { slot },
         Message::ReadFailed { slot },
         Message::Ok { tag },
         Message::Refused { tag, busy: flag, reason: text.clone(), advice: text.clone() },
         Message::Missing { imm: random.next() as u32 },
         Message::Granted { tag, view: view(random), incarnation: number, node },
-        Message::Outvoted { tag, granted: turn },
+        Message::Outvoted { tag, granted: generation },
         Message::ReadVote { tag, array },
-        Message::VoteIs { tag, granted: turn, view: view(random), incarnation: number, node },
+        Message::VoteIs { tag, granted: generation, view: view(random), incarnation: number, node },
         Message::Forget { tag, array },
-        Message::Inventory { tag, from: slot },
-        Message::Settle { tag, go: vec![version; random.below(3)] },
-        Message::Records { tag, from: turn },
-        Message::Replay { tag, above: version, without: vec![version; random.below(3)] },
-        Message::Trim { tag, mark: version, all: flag },
+        Message::ListLeftovers { tag, from: slot },
+        Message::ResolveLeftovers { tag, commit: vec![version; random.below(3)] },
+        Message::ListJournal { tag, from: generation },
+        Message::ReplayJournal { tag, above: version, without: vec![version; random.below(3)] },
+        Message::TrimJournal { tag, mark: version, all: flag },
         Message::Ping { tag },
-        Message::Pong { tag, storage_silent_ms: turn },
+        Message::Pong { tag, storage_silent_ms: generation },
         Message::NodeStatus { tag, after: text },
         Message::RemoveVolume { tag },
         Message::Shutdown { tag },
@@ -139,30 +143,30 @@ fn others(random: &mut Random) -> Vec<Message> {
 
 fn with_lists(random: &mut Random, tag: u32) -> [Message; 4] {
     let params = params(random);
-    let (version, fine) = ((1, random.next()), random.below(2) == 0);
-    let staged = Some(set(random, params)).filter(|_| fine);
+    let (version, ok) = ((1, random.next()), random.below(2) == 0);
+    let staged = Some(set(random, params)).filter(|_| ok);
     let roles = Roles(random.next());
-    let volume = VolumeInfo { name: "volume".into(), bytes: 1 << 20, written: fine };
+    let volume = VolumeInfo { name: "volume".into(), bytes: 1 << 20, written: ok };
     [
-        Message::Staged {
+        Message::Prepared {
             position: 1,
-            turn: 1,
-            fine,
-            own_fault: !fine,
-            no_room: fine,
+            generation: 1,
+            ok,
+            own_fault: !ok,
+            no_room: ok,
             cut_off: roles,
             received_bytes: random.next(),
         },
-        Message::Stock {
+        Message::Leftovers {
             tag,
-            params: Some(params).filter(|_| fine),
-            items: vec![Item { version, staged, fine }; random.below(3)],
+            params: Some(params).filter(|_| ok),
+            items: vec![Leftover { version, staged, ok }; random.below(3)],
             next: 1,
         },
-        Message::Recorded {
+        Message::JournalEntries {
             tag,
             mark: version,
-            items: vec![Noted { version, holders: roles, void: fine }; random.below(3)],
+            items: vec![JournalEntry { version, holders: roles, void: ok }; random.below(3)],
             next: 1,
         },
         Message::NodeInfo {
@@ -174,7 +178,7 @@ fn with_lists(random: &mut Random, tag: u32) -> [Message; 4] {
             ring_bytes: random.next(),
             ring_used_bytes: random.next(),
             clients: 1,
-            witness: fine,
+            witness: ok,
             volumes: vec![volume; random.below(3)],
             votes: vec![[7; 16]; random.below(3)],
             next: "volume".repeat(random.below(2)),
@@ -193,8 +197,8 @@ pub(crate) fn run(mut bytes: &[u8]) {
         let Ok((epoch, decoded)) = Message::decode(message) else { continue };
         assert_eq!(decoded.encode(epoch), message, "encoding changed {decoded:?}");
         match decoded {
-            Message::Prepare { params, .. } => pipeline = Pipeline::new(params).ok(),
-            Message::Open { set } => {
+            Message::OpenPipeline { params, .. } => pipeline = Pipeline::new(params).ok(),
+            Message::BeginSet { set } => {
                 if let Some(pipeline) = &mut pipeline {
                     look_at(pipeline, &set);
                 }
@@ -216,7 +220,7 @@ fn look_at(pipeline: &mut Pipeline, set: &Set) {
         for slot in slots {
             assert!(slot.offset + u64::from(slot.len) <= ring, "{slot:?} of {ring}: {set:?}");
         }
-        let _ = plan.part(node, set.mode, &set.touched);
+        let _ = plan.part(node, set.strategy, &set.touched);
     }
 }
 

@@ -1,15 +1,15 @@
 //! A pipeline: what one client and the nodes of one array agree on before the first slice flows, so
 //! that nothing has to be asked while slices flow, and no slice ever waits for room.
 
-mod course;
 mod params;
+mod placed;
 mod restore;
 #[cfg(test)]
 mod tests;
 mod ways;
 
-pub use course::Course;
 pub use params::Params;
+pub use placed::PlacedSchedule;
 pub use ways::{brought_back, lost_blocks, way};
 
 use std::collections::{BTreeMap, VecDeque};
@@ -21,7 +21,7 @@ use braid_array::{Buf, SECTOR_BYTES};
 
 use crate::family::FamilyError;
 use crate::schedule::{Planner, Schedule};
-use crate::set::{MAX_POSITIONS, MAX_TRANSFERS, Mode, Roles, Set};
+use crate::set::{MAX_POSITIONS, MAX_TRANSFERS, Roles, Set, WriteStrategy};
 use braid_array::code::Losses;
 
 /// Slots of one kind.
@@ -65,7 +65,7 @@ struct Room {
 }
 
 /// Plans by what stripes they are for, by planner, and by the role that gets its blocks back.
-type Plans = BTreeMap<(u16, Planner, Option<u16>), Arc<Course>>;
+type Plans = BTreeMap<(u16, Planner, Option<u16>), Arc<PlacedSchedule>>;
 
 /// Slots for reads in the base.
 const BASE_READS: u16 = 2;
@@ -276,7 +276,7 @@ impl Pipeline {
     }
 
     /// The plan for a stripe when all are there; `None` when the family has no such schedule.
-    pub fn plan(&mut self, stripe: u64, planner: Planner) -> Option<Arc<Course>> {
+    pub fn plan(&mut self, stripe: u64, planner: Planner) -> Option<Arc<PlacedSchedule>> {
         self.plan_without(stripe, planner, Roles::NONE)
     }
 
@@ -285,7 +285,7 @@ impl Pipeline {
         stripe: u64,
         planner: Planner,
         missing: Roles,
-    ) -> Option<Arc<Course>> {
+    ) -> Option<Arc<PlacedSchedule>> {
         let Params { family, nodes, .. } = self.params;
         let variant = (stripe % u64::from(family.period(nodes))) as u16;
         if let Some(plan) = self.plans_of(missing).get(&(variant, planner, None)) {
@@ -301,7 +301,7 @@ impl Pipeline {
         if schedule.transfers().len() > MAX_TRANSFERS {
             return None;
         }
-        let plan = Arc::new(Course::new(code, schedule, missing));
+        let plan = Arc::new(PlacedSchedule::new(code, schedule, missing));
         self.plans_of(missing).insert((variant, planner, None), Arc::clone(&plan));
         Some(plan)
     }
@@ -317,7 +317,7 @@ impl Pipeline {
     }
 
     /// The plan of a slice-set that a client may open here; `None` when it may not.
-    pub fn plan_of(&mut self, set: &Set) -> Option<Arc<Course>> {
+    pub fn plan_of(&mut self, set: &Set) -> Option<Arc<PlacedSchedule>> {
         let Params { chunk_bytes, stripes, nodes, .. } = self.params;
         let fits = set.position < self.positions()
             && set.stripe < stripes
@@ -326,19 +326,19 @@ impl Pipeline {
             && (set.offset | set.len).is_multiple_of(SECTOR_BYTES as u32)
             && set.touched.blocks() == self.data_blocks;
         let fits = fits && set.missing.iter().all(|role| role < nodes);
-        if let Mode::Restore(role) = set.mode {
+        if let WriteStrategy::Restore(role) = set.strategy {
             return if fits { self.plan_restore(set, role) } else { None };
         }
         let survived = self.losses.survives(|role| set.missing.contains(role));
         let known = match set.planner {
-            Planner::Client => set.mode == Mode::Full && set.touched.is_all(),
+            Planner::Client => set.strategy == WriteStrategy::FullStripe && set.touched.is_all(),
             other => Some(other) == self.planner_without(set.position, set.missing),
         };
         if !(fits && survived && known) {
             return None;
         }
         let plan = self.plan_without(set.stripe, set.planner, set.missing)?;
-        ways::allowed(&plan.code, set.mode, &set.touched, set.missing).then_some(plan)
+        ways::allowed(&plan.code, set.strategy, &set.touched, set.missing).then_some(plan)
     }
 
     /// Bytes of a node's ring.
@@ -370,7 +370,7 @@ impl Pipeline {
 
     /// The slot for an arriving transfer, in the ring of the node it goes to; as long as the set.
     #[must_use]
-    pub fn arrival(&self, plan: &Course, set: &Set, transfer: usize) -> Buf {
+    pub fn arrival(&self, plan: &PlacedSchedule, set: &Set, transfer: usize) -> Buf {
         let to = plan.schedule.transfers()[transfer].to;
         self.slot(set, to, plan.rank(transfer))
     }
@@ -464,7 +464,7 @@ fn check(params: &Params) -> Result<(), PipelineError> {
         (slot(reads) && (1..=4096).contains(&reads.count), "the slots for reads"),
         (SILENCES_MS.contains(&params.silence_ms), "how long nodes may be silent"),
     ];
-    match checks.into_iter().find(|(fine, _)| !fine) {
+    match checks.into_iter().find(|(ok, _)| !ok) {
         Some((_, what)) => Err(PipelineError::Range(what)),
         None => Ok(()),
     }

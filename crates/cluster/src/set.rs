@@ -134,24 +134,24 @@ impl FromIterator<u16> for Roles {
 /// How the parities of a slice-set come about. A schedule adds up the values of data blocks; the
 /// modes differ in what those values are and in what becomes of the sums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Mode {
+pub enum WriteStrategy {
     /// The value of a touched block is its new content, which replaces the old. Sums are the new
     /// parities. Either all blocks are touched, or there are copies only and no parities: then what
     /// has no touched block in it stays as it is.
-    Full,
-    /// As `Full`, but the value of a block that is not touched is what its node reads from its
+    FullStripe,
+    /// As `FullStripe`, but the value of a block that is not touched is what its node reads from its
     /// store. With no block touched this makes the parities right again.
     Reconstruct,
     /// The value of a touched block is the new content plus the old, which its node reads; the new
     /// content replaces the old. Of a block whose node is missing, the client puts that value. Sums
     /// are added to the old parities. What has no touched block in it stays as it is.
-    Delta,
+    ReadModifyWrite,
     /// No block gets new content: this role gets all its blocks of the slice back, from what the
     /// others hold that are not missing. See [`Chains`](crate::schedule::Chains).
     Restore(u16),
     /// The stripe reads as zeroes, all of it: all blocks are touched, and no content travels. The
     /// nodes give the space back.
-    Blank,
+    Zero,
 }
 
 /// One slice-set, as the client opens it at every node that has a part in it.
@@ -160,7 +160,7 @@ pub struct Set {
     /// Its place in the pipeline; free again when all nodes have closed it.
     pub position: u16,
     /// How often the position has been used, so that what is late can be told.
-    pub turn: u32,
+    pub generation: u32,
     /// Grows with every slice-set of an epoch; the order of slice-sets over the same bytes.
     pub version: u64,
     /// Which stripe.
@@ -170,7 +170,7 @@ pub struct Set {
     /// Length of the range.
     pub len: u32,
     /// What is added up.
-    pub mode: Mode,
+    pub strategy: WriteStrategy,
     /// Who adds it up.
     pub planner: Planner,
     /// Durable at every node before that node closes it.
@@ -184,13 +184,15 @@ pub struct Set {
 }
 
 impl Set {
-    /// Is what nodes do in it the same as in many others, of the same mode?
+    /// Is what nodes do in it the same as in many others, of the same strategy?
     #[must_use]
     pub fn is_common(&self) -> bool {
-        match self.mode {
-            Mode::Full => self.touched.is_all(),
-            Mode::Reconstruct | Mode::Delta | Mode::Blank => false,
-            Mode::Restore(_) => true,
+        match self.strategy {
+            WriteStrategy::FullStripe => self.touched.is_all(),
+            WriteStrategy::Reconstruct | WriteStrategy::ReadModifyWrite | WriteStrategy::Zero => {
+                false
+            }
+            WriteStrategy::Restore(_) => true,
         }
     }
 }
@@ -210,8 +212,8 @@ pub struct Imm {
     pub position: u16,
     /// Number of the transfer in its schedule.
     pub transfer: u16,
-    /// The lowest 10 bits of the turn.
-    pub turn: u16,
+    /// The lowest 10 bits of the generation.
+    pub generation: u16,
 }
 
 impl Imm {
@@ -219,19 +221,19 @@ impl Imm {
     #[must_use]
     pub fn of(set: &Set, transfer: usize) -> Self {
         let transfer = u16::try_from(transfer).expect("below MAX_TRANSFERS");
-        Self { position: set.position, transfer, turn: Self::turn(set.turn) }
+        Self { position: set.position, transfer, generation: Self::generation(set.generation) }
     }
 
-    /// What of a turn fits into an announcement.
+    /// What of a generation fits into an announcement.
     #[must_use]
-    pub const fn turn(turn: u32) -> u16 {
-        (turn & 0x3ff) as u16
+    pub const fn generation(generation: u32) -> u16 {
+        (generation & 0x3ff) as u16
     }
 
     /// As 32 bits.
     #[must_use]
     pub fn encode(self) -> u32 {
-        u32::from(self.turn) << (TRANSFER_BITS + POSITION_BITS)
+        u32::from(self.generation) << (TRANSFER_BITS + POSITION_BITS)
             | u32::from(self.position) << TRANSFER_BITS
             | u32::from(self.transfer)
     }
@@ -240,7 +242,7 @@ impl Imm {
     #[must_use]
     pub const fn decode(bits: u32) -> Self {
         Self {
-            turn: (bits >> (TRANSFER_BITS + POSITION_BITS)) as u16,
+            generation: (bits >> (TRANSFER_BITS + POSITION_BITS)) as u16,
             position: (bits >> TRANSFER_BITS & (MAX_POSITIONS as u32 - 1)) as u16,
             transfer: (bits & (MAX_TRANSFERS as u32 - 1)) as u16,
         }
@@ -253,11 +255,11 @@ mod tests {
 
     #[test]
     fn announcements_come_back() {
-        for (position, transfer, turn) in [(0, 0, 0), (1023, 4095, 1023), (5, 77, 512)] {
-            let imm = Imm { position, transfer, turn };
+        for (position, transfer, generation) in [(0, 0, 0), (1023, 4095, 1023), (5, 77, 512)] {
+            let imm = Imm { position, transfer, generation };
             assert_eq!(Imm::decode(imm.encode()), imm);
         }
-        assert_eq!(Imm::turn(1024 + 3), 3);
+        assert_eq!(Imm::generation(1024 + 3), 3);
     }
 
     #[test]

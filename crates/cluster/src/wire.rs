@@ -53,18 +53,18 @@ pub const MAX_LISTED: usize = 64;
 
 /// A slice-set of a client that is gone, as it is at a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Item {
+pub struct Leftover {
     /// The client's epoch and its number for the slice-set.
     pub version: (u32, u64),
     /// It, if it is staged; otherwise it was stored.
     pub staged: Option<Set>,
     /// Nothing went wrong with that.
-    pub fine: bool,
+    pub ok: bool,
 }
 
 /// A record of a journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Noted {
+pub struct JournalEntry {
     /// The client's epoch and its number for the slice-set.
     pub version: (u32, u64),
     /// Roles that have a part in it.
@@ -169,8 +169,8 @@ messages! {
         /// A multiple of 512, at most 4096.
         bytes: Vec<u8>,
     }
-    /// Client: set up this node's end of a pipeline. Answer: `Prepared`.
-    8 Prepare {
+    /// Client: set up this node's end of a pipeline. Answer: `PipelineReady`.
+    8 OpenPipeline {
         /// The number that the answer carries, chosen by the sender.
         tag: u32,
         /// The role of this node.
@@ -181,7 +181,7 @@ messages! {
         params: Params,
     }
     /// Node: it is set up.
-    9 Prepared {
+    9 PipelineReady {
         /// The number that the request carried.
         tag: u32,
         /// Where the ring begins in the node's arena: what `Pipeline` counts from.
@@ -210,20 +210,20 @@ messages! {
         /// The array that its client was granted: the pipeline is to be of the same.
         array: [u8; 16],
     }
-    /// Client: a slice-set begins. Answer: `Staged`. Its slices may arrive before this does.
-    12 Open {
-        /// It.
+    /// Client: a slice-set begins. Answer: `Prepared`. Its slices may arrive before this does.
+    12 BeginSet {
+        /// The slice-set.
         set: Set,
     }
-    /// Node: its part of a slice-set is over. After `Go` all of it is in the store (and durable
-    /// when that was asked for); after `Drop` nothing of it.
-    13 Closed {
+    /// Node: its part of a slice-set is over. After `Commit` all of it is in the store (and durable
+    /// when that was asked for); after `Abort` nothing of it.
+    13 Finished {
         /// The position, which is free here.
         position: u16,
-        /// Its turn.
-        turn: u32,
-        /// Everything went well. After `Go`, if not, the content of its range is undefined here.
-        fine: bool,
+        /// Its generation.
+        generation: u32,
+        /// Everything went well. After `Commit`, if not, the content of its range is undefined here.
+        ok: bool,
     }
     /// Client: read from the volume into a slot, and put that into the client's arena, announced
     /// by the number of the slot. Failure: `ReadFailed`.
@@ -267,7 +267,7 @@ messages! {
     }
     /// Client: store what the node that is copied puts into a slot. Answer: `Ok`, when that is
     /// done.
-    83 Take {
+    83 StoreCopied {
         /// The number that the answer carries, chosen by the sender.
         tag: u32,
         /// The slot, into which no read may be under way.
@@ -311,15 +311,15 @@ messages! {
         imm: u32,
     }
     /// Node: the new content of its part of a slice-set is in its memory, or cannot be had; nothing
-    /// is stored, and nothing will be sent or needed any more but the client's decision: `Go` or
-    /// `Drop`. A slice-set whose slices the client has all put is staged by every node that lives.
-    20 Staged {
+    /// is stored, and nothing will be sent or needed any more but the client's decision: `Commit` or
+    /// `Abort`. A slice-set whose slices the client has all put is staged by every node that lives.
+    20 Prepared {
         /// The position.
         position: u16,
-        /// Its turn.
-        turn: u32,
+        /// Its generation.
+        generation: u32,
         /// The content is there.
-        fine: bool,
+        ok: bool,
         /// It is not, because of this node's store.
         own_fault: bool,
         /// That has no room.
@@ -331,17 +331,17 @@ messages! {
         received_bytes: u64,
     }
     /// Client: what is staged here takes the place of what is stored, and is to go on at all other
-    /// nodes too. Answer to each: `Closed`.
-    21 Go {
-        /// Positions and their turns.
+    /// nodes too. Answer to each: `Finished`.
+    21 Commit {
+        /// Positions, each with its generation.
         sets: Vec<(u16, u32)>,
     }
-    /// Client: what is staged here is not stored. Answer: `Closed`.
-    22 Drop {
+    /// Client: what is staged here is not stored. Answer: `Finished`.
+    22 Abort {
         /// The position.
         position: u16,
-        /// Its turn.
-        turn: u32,
+        /// Its generation.
+        generation: u32,
     }
     /// Client: a node is not of the array any more; nothing of it will come.
     23 Without {
@@ -350,12 +350,12 @@ messages! {
     }
     /// Client: may all of the ring be used? Answer: `Ok`, or `Refused` when others use the memory;
     /// until then, and after that, the base alone.
-    24 UseAll {
+    24 LeaseRing {
         /// The number that the answer carries, chosen by the sender.
         tag: u32,
     }
     /// Client: of the ring, nothing but the base is used any more. Answer: `Ok`.
-    25 GiveBack {
+    25 ReturnRing {
         /// The number that the answer carries, chosen by the sender.
         tag: u32,
         /// The base neither, until the answer.
@@ -393,7 +393,7 @@ messages! {
         granted: u32,
     }
     /// Client: this is how the array stands. Answer: `Ok`, when it is durable.
-    33 Record {
+    33 StoreView {
         /// The number that the answer carries, chosen by the sender.
         tag: u32,
         /// It.
@@ -429,53 +429,53 @@ messages! {
         array: [u8; 16],
     }
     /// Client that was granted the array: what is here of its predecessor's slice-sets? Answer:
-    /// `Stock`.
-    34 Inventory {
+    /// `Leftovers`.
+    34 ListLeftovers {
         /// The number that the answer carries, chosen by the sender.
         tag: u32,
         /// From this one on.
         from: u16,
     }
     /// Node: that is here.
-    35 Stock {
+    35 Leftovers {
         /// The number that the request carried.
         tag: u32,
         /// What the pipeline was, if something is staged.
         params: Option<Params>,
         /// Slice-sets, the latest at each position.
-        items: Vec<Item>,
+        items: Vec<Leftover>,
         /// With which one to go on; 0 at the end.
         next: u16,
     }
     /// Client: of what is staged here of its predecessors' these go, and all others are dropped.
     /// Answer: `Ok`, when they are durable.
-    36 Settle {
+    36 ResolveLeftovers {
         /// The number that the answer carries, chosen by the sender.
         tag: u32,
         /// By epoch and version.
-        go: Vec<(u32, u64)>,
+        commit: Vec<(u32, u64)>,
     }
-    /// Client: what did the journal hold when the pipeline was set up? Answer: `Recorded`.
-    76 Records {
+    /// Client: what did the journal hold when the pipeline was set up? Answer: `JournalEntries`.
+    76 ListJournal {
         /// The number that the answer carries, chosen by the sender.
         tag: u32,
         /// From this one on.
         from: u32,
     }
     /// Node: this.
-    77 Recorded {
+    77 JournalEntries {
         /// The number that the request carried.
         tag: u32,
         /// Slice-sets up to this one are stored durably by all.
         mark: (u32, u64),
         /// Records, the oldest first.
-        items: Vec<Noted>,
+        items: Vec<JournalEntry>,
         /// With which one to go on; 0 at the end.
         next: u32,
     }
     /// Client: store what is recorded, in order of epoch and version. Answer: `Ok`, when it is
     /// durable.
-    78 Replay {
+    78 ReplayJournal {
         /// The number that the answer carries, chosen by the sender.
         tag: u32,
         /// Nothing up to this one.
@@ -485,7 +485,7 @@ messages! {
     }
     /// Client: everybody has stored durably what was written up to this slice-set: it need not be
     /// recorded any more. Answer: `Ok`, when that is noted durably.
-    79 Trim {
+    79 TrimJournal {
         /// The number that the answer carries, chosen by the sender.
         tag: u32,
         /// It.

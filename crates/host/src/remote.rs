@@ -327,7 +327,7 @@ impl Remote {
     /// # Errors
     /// [`RemoteError`].
     pub fn record(&mut self, view: View) -> Result<(), RemoteError> {
-        match self.ask(|tag| Message::Record { tag, view })? {
+        match self.ask(|tag| Message::StoreView { tag, view })? {
             Message::Ok { .. } => Ok(()),
             _ => Err(out_of_turn()),
         }
@@ -472,7 +472,7 @@ impl Remote {
 }
 
 fn out_of_turn() -> RemoteError {
-    RemoteError::nonsense("out of turn")
+    RemoteError::nonsense("out of generation")
 }
 
 /// The superblock of the volume that is open, or why there is none to trust.

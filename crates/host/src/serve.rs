@@ -16,7 +16,7 @@ use braid_array::events::ArrayEvent;
 use braid_array::name::check_name;
 use braid_array::stack::Stack;
 use braid_array::{AnyMachine, Array, BlockMachine, Instant, MemberId, Refusal, SECTOR_BYTES};
-use braid_cluster::{Client, ClientConfig, Lasting};
+use braid_cluster::{Client, ClientConfig, FailoverClient};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::{Handle, Signals};
 
@@ -183,10 +183,11 @@ impl Machinery {
             Some(Again { judge, fail_timeout }) => {
                 let search = Search::new(judge).map_err(|error| refused_by_system(&error))?;
                 let millis = u64::try_from(fail_timeout.as_millis()).unwrap_or(u64::MAX);
-                let lasting = Lasting::new(config, arena.scratch(), Box::new(search), millis);
-                let mut lasting = lasting.map_err(no_array)?;
-                lasting.set_epoch(micros);
-                Box::new(lasting)
+                let failover =
+                    FailoverClient::new(config, arena.scratch(), Box::new(search), millis);
+                let mut failover = failover.map_err(no_array)?;
+                failover.set_epoch(micros);
+                Box::new(failover)
             }
             None => {
                 let mut client = Client::new(config, arena.scratch()).map_err(no_array)?;

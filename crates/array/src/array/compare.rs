@@ -234,7 +234,7 @@ impl Array {
             let sectors = differing.count_ones() * (4096 / SECTOR_BYTES) as u32;
             let array_sector = self.array_sector(unit);
             self.keeper.mismatch(array_sector, sectors, wrong, None);
-            self.obey();
+            self.carry_out();
         }
         Ok((fix != Fix::Nothing).then_some(plan))
     }

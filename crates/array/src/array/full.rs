@@ -45,7 +45,7 @@ impl Array {
         if !self.keeper.is_full(member, fault) {
             return false;
         }
-        self.obey();
+        self.carry_out();
         let at = self.keeper.now.plus_millis(AGAIN_MS);
         self.waiting_for_room.push(PutOff { at, member, op, owner });
         true

@@ -205,6 +205,6 @@ impl Array {
         let changes = matches!(op, IoOp::Write { .. } | IoOp::WriteZeroes { .. } | IoOp::Flush);
         let must_land = self.must_land(owner);
         self.keeper.failed_io(id, Tried { sector: op.sector(), changes, must_land }, error);
-        self.obey();
+        self.carry_out();
     }
 }

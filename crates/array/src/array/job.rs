@@ -380,7 +380,7 @@ impl Array {
         }
         if result == Err(RequestError::NoSpace) && job.writes_data() {
             self.keeper.note_torn(start, end);
-            self.obey();
+            self.carry_out();
         }
         if result.is_ok() {
             self.note_fitting(&job);

@@ -56,7 +56,7 @@ impl Array {
 
     fn is_worth_mending(&mut self, id: MemberId, fault: Fault) -> bool {
         let worth = self.keeper.worth_mending(id, fault);
-        self.obey();
+        self.carry_out();
         worth
     }
 
@@ -70,7 +70,7 @@ impl Array {
     /// What was rewritten cannot be read all the same.
     pub(crate) fn not_correctable(&mut self, id: MemberId, op: IoOp, error: IoError) {
         self.keeper.not_correctable(id, Fault { sector: op.sector(), errno: error.errno });
-        self.obey();
+        self.carry_out();
     }
 
     /// A unit that could not be read was rewritten and read, or could not be.
@@ -83,7 +83,7 @@ impl Array {
     ) {
         self.mending.retain(|held| *held != (id, unit));
         self.keeper.mended(id, fault, result.is_ok());
-        self.obey();
+        self.carry_out();
     }
 
     /// Tells of what a job could not read, and nobody could make up for.

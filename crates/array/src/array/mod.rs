@@ -8,6 +8,7 @@
 
 mod abandon;
 mod answers;
+mod carry_out;
 mod compare;
 mod full;
 mod invariants;
@@ -15,7 +16,6 @@ mod io;
 mod job;
 mod locks;
 mod mending;
-mod obey;
 mod planning;
 mod requests;
 mod scratch;
@@ -153,7 +153,7 @@ impl Array {
             waiting_for_room: Vec::new(),
         };
         array.keeper.begin();
-        array.settle();
+        array.run_ready();
         Ok(array)
     }
 
@@ -183,7 +183,7 @@ impl Array {
     }
 
     /// Runs everything that can run without waiting.
-    fn settle(&mut self) {
+    fn run_ready(&mut self) {
         loop {
             self.drive_abandoned();
             self.drive_put_off();
@@ -243,7 +243,7 @@ impl Machine for Array {
             Event::Command { id, command } => self.take_command(id, command),
             Event::Tick => {
                 self.keeper.tick();
-                self.obey();
+                self.carry_out();
             }
             // A local array loads nothing and has no peers and no volumes.
             Event::Loaded { .. }
@@ -257,11 +257,11 @@ impl Machine for Array {
         if let Some(action) = self.actions.pop_front() {
             return Some(action);
         }
-        self.settle();
+        self.run_ready();
         if self.actions.is_empty() && !self.queues.staged.is_empty() {
             // The executor has handed in all it has: what could be gathered has been.
             self.start_staged();
-            self.settle();
+            self.run_ready();
         }
         self.actions.pop_front()
     }

@@ -50,7 +50,7 @@ impl Array {
             _ => return,
         };
         self.keeper.work_done(job.place, unit, &work, done);
-        self.obey();
+        self.carry_out();
     }
 
     /// A unit that could not be done as a whole is done block by block.

@@ -2,7 +2,7 @@
 
 use super::members::{Member, State};
 use super::place::{Room, place};
-use super::{Ask, Keeper, Redundancy, Traffic};
+use super::{Keeper, LaneCommand, Redundancy, Traffic};
 use crate::MemberId;
 use crate::action::{Command, CommandId, NewMember};
 use crate::assemble::{
@@ -115,7 +115,7 @@ impl Keeper {
             let told = before.max(self.meta.ticket()).max(self.failure_ticket);
             self.replies.push((told, id));
         } else {
-            self.out.push_back(Ask::Reply(id, answer));
+            self.out.push_back(LaneCommand::Reply(id, answer));
         }
     }
 
@@ -377,7 +377,7 @@ impl Keeper {
             }
             Some(ticket) if self.meta.is_done(ticket) && self.meta.is_idle() && !self.stop.over => {
                 self.stop.over = true;
-                self.out.push_back(Ask::Reply(id, Ok(())));
+                self.out.push_back(LaneCommand::Reply(id, Ok(())));
             }
             Some(_) => {}
         }

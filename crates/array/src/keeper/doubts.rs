@@ -97,8 +97,8 @@ impl Keeper {
     }
 
     /// What a member could not read was rewritten and read, or could not be.
-    pub fn mended(&mut self, id: MemberId, fault: Fault, fine: bool) {
-        if !fine {
+    pub fn mended(&mut self, id: MemberId, fault: Fault, ok: bool) {
+        if !ok {
             self.notify(ArrayEvent::ReadFailed { member: id, fault });
         } else if self.members.live(id) {
             if let Some(member) = self.members.get_mut(id) {

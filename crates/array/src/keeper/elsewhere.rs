@@ -10,7 +10,7 @@ use crate::format::superblock::feature;
 /// superblock carries none either, unless journals lack whole stripes and a part of the array waits
 /// for a resync.
 #[derive(Debug, Default)]
-pub(super) struct Elsewhere {
+pub(super) struct JournalFeatures {
     /// What each journal holds; 0 without any.
     pub(super) journal_bytes: u64,
     /// Whole stripes are not recorded.
@@ -19,7 +19,7 @@ pub(super) struct Elsewhere {
     unrecorded: Option<u64>,
 }
 
-impl Elsewhere {
+impl JournalFeatures {
     /// Nothing is being written, and a flush comes next.
     pub(super) const fn all_is_durable(&mut self) {
         self.unrecorded = None;
@@ -52,7 +52,7 @@ impl Keeper {
     pub fn records_elsewhere(&mut self, journal_bytes: u64, parts_only: bool) {
         // What the last client left is not durable yet.
         let unrecorded = self.superblock.has(feature::NODE_UNRECORDED).then_some(0);
-        self.elsewhere = Elsewhere { journal_bytes, parts_only, unrecorded };
+        self.elsewhere = JournalFeatures { journal_bytes, parts_only, unrecorded };
         if self.clean.active {
             self.clean.ticket = self.wish_superblock(false);
         }

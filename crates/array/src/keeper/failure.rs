@@ -10,7 +10,7 @@
 use std::borrow::Cow;
 
 use super::members::State;
-use super::{Ask, Keeper};
+use super::{Keeper, LaneCommand};
 use crate::MemberId;
 use crate::action::{IoError, IoErrorKind};
 use crate::events::{ArrayEvent, Fault};
@@ -98,7 +98,7 @@ impl Keeper {
         self.know_what_waits();
         self.members.set_state(id, State::Faulty { role });
         self.pass_role_on(role);
-        self.out.push_back(Ask::GiveUp(id));
+        self.out.push_back(LaneCommand::GiveUp(id));
         self.notify(ArrayEvent::MemberFailed { member: id, reason, fault, next });
         self.sync_member_lost(id, role);
         if fatal && !self.failed {
@@ -117,7 +117,7 @@ impl Keeper {
         for id in live {
             let role = self.members.get(id).and_then(|member| member.state.role());
             self.members.set_state(id, State::Faulty { role });
-            self.out.push_back(Ask::GiveUp(id));
+            self.out.push_back(LaneCommand::GiveUp(id));
         }
         self.writes_over = true;
         if !self.failed {

@@ -10,7 +10,7 @@
 use std::collections::BTreeSet;
 
 use super::members::{Member, Members, State};
-use super::{Ask, Keeper};
+use super::{Keeper, LaneCommand};
 use crate::MemberId;
 use crate::format::superblock::{Role, feature};
 use crate::format::{Bitmap, Superblock};
@@ -251,7 +251,7 @@ impl Keeper {
     fn ask_to_write(&mut self, writes: Vec<MetaWrite>) {
         let Some(running) = &mut self.meta.running else { return };
         running.pending += writes.len();
-        self.out.extend(writes.into_iter().map(Ask::Write));
+        self.out.extend(writes.into_iter().map(LaneCommand::Write));
     }
 
     fn begin_flush(&mut self) {
@@ -259,7 +259,7 @@ impl Keeper {
         if running.wishes.flush {
             let members: Vec<MemberId> = self.members.iter_live().map(|(id, _)| id).collect();
             running.pending = members.len();
-            self.out.extend(members.into_iter().map(Ask::Flush));
+            self.out.extend(members.into_iter().map(LaneCommand::Flush));
         }
     }
 
@@ -401,12 +401,12 @@ impl Keeper {
         if let Some(intent) = &mut self.intent {
             intent.told(self.meta.done);
         }
-        self.out.push_back(Ask::Updated);
+        self.out.push_back(LaneCommand::Updated);
         let (meta, out) = (&self.meta, &mut self.out);
         self.replies.retain(|(ticket, id)| {
             let waits = !meta.is_done(*ticket);
             if !waits {
-                out.push_back(Ask::Reply(*id, Ok(())));
+                out.push_back(LaneCommand::Reply(*id, Ok(())));
             }
             waits
         });

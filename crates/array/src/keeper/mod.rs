@@ -3,7 +3,7 @@
 //! commands, failure, status. User data never come near it. One file for each of these subjects.
 //!
 //! The keeper has a *lane*, which reaches the members: the lane carries out what the keeper asks
-//! for ([`Ask`]) and reports the results.
+//! for ([`LaneCommand`]) and reports the results.
 
 mod checkpoint;
 mod command;
@@ -35,7 +35,7 @@ use crate::{Instant, MemberId, Op, Refusal, RequestError};
 
 use checkpoint::Checkpoints;
 use copying::Copying;
-use elsewhere::Elsewhere;
+use elsewhere::JournalFeatures;
 pub use failure::Tried;
 use intent::Intent;
 pub use invariants::Carried;
@@ -52,7 +52,7 @@ pub const SAFE_MODE_MS: u64 = 200;
 
 /// What a keeper asks of its lane.
 #[derive(Clone, Debug)]
-pub enum Ask {
+pub enum LaneCommand {
     /// All that was written to a member so far is to be durable. Answer: [`Keeper::update_done`].
     Flush(MemberId),
     /// Metadata are to be on a member, durably. Answer: [`Keeper::update_done`], also when the
@@ -122,7 +122,7 @@ impl Traffic<'_> {
 
 /// The state of one array without its user data: members, superblocks, event count, write-intent
 /// bitmap, background work, commands under way, failure and stop. It does no I/O and has no clock.
-/// It queues [`Ask`]s; its lane carries these out in order, before anything else, and reports.
+/// It queues [`LaneCommand`]s; its lane carries these out in order, before anything else, and reports.
 ///
 /// Order of calls by a lane:
 ///
@@ -139,7 +139,7 @@ impl Traffic<'_> {
 ///    of the ticket.
 /// 4. After all of these [`drive_meta`](Self::drive_meta), [`drive_sync`](Self::drive_sync),
 ///    [`drive_removals`](Self::drive_removals) and [`drive_stop`](Self::drive_stop), and after each
-///    of them [`next_ask`](Self::next_ask) until it returns `None`.
+///    of them [`next_command`](Self::next_command) until it returns `None`.
 ///
 /// An array is served in full; or for reads only, when it is read-only or when it [cannot go on
 /// changing](Self::writes_over); or it has [failed](Self::has_failed): more members are gone than
@@ -166,7 +166,7 @@ pub struct Keeper {
     writes_over: bool,
     clean: Clean,
     /// What is written may be recorded there, and not where it belongs.
-    elsewhere: Elsewhere,
+    elsewhere: JournalFeatures,
     /// The update that tells the members of the last failure.
     failure_ticket: u64,
     /// The first of the two updates that do so.
@@ -184,7 +184,7 @@ pub struct Keeper {
     /// Commands done but for the superblocks.
     replies: Vec<(u64, CommandId)>,
     checkpoints: Checkpoints,
-    out: VecDeque<Ask>,
+    out: VecDeque<LaneCommand>,
 }
 
 /// Whether the superblocks say clean, and how much of the array is in sync.
@@ -243,7 +243,7 @@ impl Keeper {
             failed: false,
             vouched: config.force && needed,
             writes_over: false,
-            elsewhere: Elsewhere::default(),
+            elsewhere: JournalFeatures::default(),
             clean: Clean {
                 // Stopped within a resync, the members say how far it came, and a write must first
                 // take that back.
@@ -319,7 +319,7 @@ impl Keeper {
     }
 
     /// The next thing to do, if there is one.
-    pub fn next_ask(&mut self) -> Option<Ask> {
+    pub fn next_command(&mut self) -> Option<LaneCommand> {
         self.out.pop_front()
     }
 
@@ -436,7 +436,7 @@ impl Keeper {
     }
 
     pub(crate) fn notify(&mut self, event: ArrayEvent) {
-        self.out.push_back(Ask::Notify(event));
+        self.out.push_back(LaneCommand::Notify(event));
     }
 
     /// May this be asked of the array now?

@@ -1,7 +1,7 @@
 //! Members that answer nothing, or have no room: how long they are waited for.
 
 use super::members::State;
-use super::{Ask, Keeper, Traffic};
+use super::{Keeper, LaneCommand, Traffic};
 use crate::action::CommandId;
 use crate::events::{ArrayEvent, Fault};
 use crate::{Instant, MemberId};
@@ -49,7 +49,7 @@ impl Keeper {
                     self.removals.push(removal);
                     continue;
                 }
-                self.out.push_back(Ask::Disown(id));
+                self.out.push_back(LaneCommand::Disown(id));
             }
             let before = self.meta.ticket();
             let answer = self.remove_command(id);

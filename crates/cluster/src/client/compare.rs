@@ -21,9 +21,9 @@ use braid_array::keeper::{Done, Fix, Unread};
 use braid_array::{Compute, IoError, MemberId, Outcome};
 
 use super::extent::{Extent, Piece, Whose};
-use super::{BLOCK_BYTES, BTreeMap, Buf, Client, Key, SECTOR_BYTES, Use, VecDeque};
+use super::{BLOCK_BYTES, BTreeMap, Buf, Client, IoPurpose, Key, SECTOR_BYTES, VecDeque};
 use crate::digest::digest_bytes;
-use crate::pipeline::Course;
+use crate::pipeline::PlacedSchedule;
 use crate::set::Roles;
 use doubt::{Doubt, Misfit};
 
@@ -34,7 +34,7 @@ const BLOCKS: u32 = u64::BITS;
 #[derive(Debug)]
 pub(super) struct Compare {
     fix: Fix,
-    plan: Arc<Course>,
+    plan: Arc<PlacedSchedule>,
     /// Where it lies in the blocks of its stripe.
     extent: Extent,
     stage: Stage,
@@ -132,10 +132,10 @@ impl Client {
         pieces.into_iter().for_each(|piece| self.queue(piece));
     }
 
-    pub(super) fn compare_read_done(&mut self, key: Key, cell: Cell, fine: bool) {
+    pub(super) fn compare_read_done(&mut self, key: Key, cell: Cell, ok: bool) {
         let Some(compare) = self.compares.get_mut(&key) else { return };
         compare.reads -= 1;
-        if !fine {
+        if !ok {
             compare.unread.push(cell);
         }
         self.compare_goes_on(key);
@@ -166,7 +166,7 @@ impl Client {
             }
             if let Some((compute, about)) = compare.work.pop_front() {
                 compare.busy = Some(about);
-                let io = self.io(Use::Compare { key });
+                let io = self.io(IoPurpose::Compare { key });
                 return self.actions.push_back(super::Action::Compute { io, compute });
             }
             match compare.stage {

@@ -7,7 +7,7 @@ use braid_array::Refusal;
 
 use crate::set::Set;
 use crate::view::{View, Witness, majority};
-use crate::wire::Item;
+use crate::wire::Leftover;
 
 const DOUBT: &str = "members are missing and the array was not stopped cleanly, and too few of \
                      the others have run ever since, so parity that is needed to compute the \
@@ -154,20 +154,20 @@ fn who_to_start(grants: &BTreeMap<u16, Grant>, witnesses: &[Witness]) -> String 
 /// Which slice-sets go: those that all hold who have a part in them, and are `here`. One from which
 /// any of these was left out, as lost, was not answered: nobody had noted that.
 pub(super) fn going(
-    stocks: &BTreeMap<u16, Vec<Item>>,
+    leftovers: &BTreeMap<u16, Vec<Leftover>>,
     here: impl Fn(u16) -> bool,
     parts: impl Fn(&Set) -> Option<Vec<u16>>,
 ) -> Vec<(u32, u64)> {
     let staged =
-        stocks.values().flatten().filter_map(|item| Some((item.version, item.staged.as_ref()?)));
+        leftovers.values().flatten().filter_map(|item| Some((item.version, item.staged.as_ref()?)));
     let sets: BTreeMap<(u32, u64), &Set> = staged.collect();
     let held = |role: &u16, version| {
-        let has = |item: &Item| item.version == version && item.fine;
-        stocks.get(role).is_some_and(|stock| stock.iter().any(has))
+        let has = |item: &Leftover| item.version == version && item.ok;
+        leftovers.get(role).is_some_and(|leftovers| leftovers.iter().any(has))
     };
     let stored = |role: &u16, version| {
-        let has = |item: &Item| item.version == version && item.fine && item.staged.is_none();
-        stocks.get(role).is_some_and(|stock| stock.iter().any(has))
+        let has = |item: &Leftover| item.version == version && item.ok && item.staged.is_none();
+        leftovers.get(role).is_some_and(|leftovers| leftovers.iter().any(has))
     };
     let goes = |&(version, set): &((u32, u64), &Set)| {
         let whole = !set.missing.iter().any(&here);
@@ -190,28 +190,28 @@ pub(super) fn going(
 mod tests {
     use super::*;
     use crate::Planner;
-    use crate::set::{Mode, Roles, Touched};
+    use crate::set::{Roles, Touched, WriteStrategy};
 
     #[test]
     fn what_left_one_out_who_holds_the_array_was_not_answered() {
         let set = Set {
             position: 0,
-            turn: 0,
+            generation: 0,
             version: 7,
             stripe: 0,
             offset: 0,
             len: 4096,
-            mode: Mode::Full,
+            strategy: WriteStrategy::FullStripe,
             planner: Planner::Client,
             fua: false,
             touched: Touched::all(1),
             missing: Roles(0b100),
             log: false,
         };
-        let item = Item { version: (1, 7), staged: Some(set), fine: true };
-        let stocks = BTreeMap::from([(0, vec![item.clone()]), (1, vec![item])]);
+        let item = Leftover { version: (1, 7), staged: Some(set), ok: true };
+        let leftovers = BTreeMap::from([(0, vec![item.clone()]), (1, vec![item])]);
         let parts = |_: &Set| Some(vec![0, 1]);
-        assert_eq!(going(&stocks, |role| role < 2, parts), [(1, 7)]);
-        assert_eq!(going(&stocks, |role| role < 3, parts), []);
+        assert_eq!(going(&leftovers, |role| role < 2, parts), [(1, 7)]);
+        assert_eq!(going(&leftovers, |role| role < 3, parts), []);
     }
 }

@@ -9,7 +9,7 @@
 //! written.
 
 use super::extent::{Extent, Piece, Spot, Want, Whom, Whose};
-use super::{BTreeMap, BTreeSet, Buf, Cell, Client, Key, RequestError, Use, VecDeque};
+use super::{BTreeMap, BTreeSet, Buf, Cell, Client, IoPurpose, Key, RequestError, VecDeque};
 use braid_array::code::{Recovery, Step, StripeCode};
 use braid_array::keeper::{Redundancy, SyncSpace};
 
@@ -311,10 +311,10 @@ impl Client {
         Some(Recovery::by_equations(code, &sums))
     }
 
-    pub(super) fn decode_read_done(&mut self, job: u32, fine: bool) {
+    pub(super) fn decode_read_done(&mut self, job: u32, ok: bool) {
         let Some(decode) = self.decodes.jobs.get_mut(&job) else { return };
         decode.reads -= 1;
-        decode.failed |= !fine;
+        decode.failed |= !ok;
         self.decode_step(job);
     }
 
@@ -344,7 +344,7 @@ impl Client {
             Some(Work::Answer(cell, want)) => (vec![decode.blocks[cell]], vec![1], want.into),
             None => return self.decode_over(job),
         };
-        self.sum(Use::Decode { job }, inputs, coefs, output);
+        self.sum(IoPurpose::Decode { job }, inputs, coefs, output);
     }
 
     pub(super) fn decode_step_done(&mut self, job: u32) {

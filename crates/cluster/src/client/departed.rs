@@ -199,7 +199,7 @@ impl Client {
         if let Some(Step::Granted { incarnation }) = step
             && self.is_out(incarnation)
         {
-            let settle = Message::Settle { tag: 0, go: Vec::new() };
+            let settle = Message::ResolveLeftovers { tag: 0, commit: Vec::new() };
             self.say_to_departed(Step::Settling, &settle);
         }
     }

@@ -12,7 +12,7 @@ use super::newcomer::Origin;
 use super::rejoin::PATIENCE_MILLIS;
 use super::setup::{Link, LinkState};
 use super::step::Step;
-use super::{Client, Key, Message, Question};
+use super::{Client, Key, Message, RequestKind};
 use crate::wire::PeerAddress;
 
 /// A slice that is being copied.
@@ -21,7 +21,7 @@ struct Slice {
     /// Blocks of it that are not over.
     left: u16,
     /// All that are over were copied.
-    fine: bool,
+    ok: bool,
 }
 
 /// A block of one that is on its way, into a slot there.
@@ -65,7 +65,7 @@ fn too_few_votes() -> Refusal {
 impl Filling {
     /// Nobody may write in this slice while it is read back.
     pub(super) fn hold(&mut self, key: Key) {
-        self.slices.insert(key, Slice { left: 0, fine: true });
+        self.slices.insert(key, Slice { left: 0, ok: true });
     }
 
     /// The slices in which nobody may write.
@@ -121,7 +121,7 @@ impl Client {
         // Without an address it waits for the old one, which connects.
         let others = peer(String::new(), self.links[usize::from(place)].ring);
         self.wires(beside, [place, beside].into());
-        self.ask(place, Question::Rewire, |tag| Message::Connect { tag, peers });
+        self.ask(place, RequestKind::Rewire, |tag| Message::Connect { tag, peers });
         self.return_step(beside, Step::Wiring, |tag| Message::Connect { tag, peers: others });
     }
 
@@ -156,7 +156,7 @@ impl Client {
         }
         let left = self.pipeline.rows();
         self.areas.entry(key).or_default().readers += 1;
-        self.filling.slices.insert(key, Slice { left, fine: true });
+        self.filling.slices.insert(key, Slice { left, ok: true });
         self.filling.waiting.extend((0..left).map(|row| (key, row)));
         true
     }
@@ -234,8 +234,8 @@ impl Client {
         let sector = self.data_sector(beside) + byte / SECTOR_BYTES;
         let bytes = self.slice_len(key.1);
         self.give_time();
-        let message = |tag| Message::Take { tag, slot, sector, bytes };
-        self.ask_uncounted(beside, Question::Take(number), message);
+        let message = |tag| Message::StoreCopied { tag, slot, sector, bytes };
+        self.ask_uncounted(beside, RequestKind::StoreCopied(number), message);
     }
 
     /// The new one has stored it, or cannot.
@@ -253,19 +253,19 @@ impl Client {
     }
 
     /// A block is copied, or cannot be read.
-    pub(super) fn block_over(&mut self, number: u32, fine: bool) {
+    pub(super) fn block_over(&mut self, number: u32, ok: bool) {
         let Some(OnItsWay { key, into, .. }) = self.filling.under_way.remove(&number) else {
             return;
         };
         self.filling.free.push(into);
         let Some(slice) = self.filling.slices.get_mut(&key) else { return };
         slice.left -= 1;
-        slice.fine &= fine;
+        slice.ok &= ok;
         if slice.left == 0 {
-            let fine = slice.fine;
+            let ok = slice.ok;
             self.slice_over(
                 key,
-                if fine { Done::Well { equal: true } } else { Done::Unread(vec![]) },
+                if ok { Done::Well { equal: true } } else { Done::Unread(vec![]) },
             );
         }
     }
@@ -291,7 +291,7 @@ impl Client {
         let next = self.filling.next;
         let filling = std::mem::replace(&mut self.filling, Filling { next, ..Filling::default() });
         for key in filling.slices.into_keys() {
-            self.filling.slices.insert(key, Slice { left: 0, fine: false });
+            self.filling.slices.insert(key, Slice { left: 0, ok: false });
             self.slice_over(key, Done::Failed);
         }
         if self.links[usize::from(place)].state == LinkState::Ready {
@@ -316,7 +316,7 @@ impl Client {
             link.due = None;
             return;
         }
-        self.obey();
+        self.carry_out();
         let none = Link::new(None, None, self.params().reads.count);
         let link = std::mem::replace(&mut self.links[usize::from(beside)], none);
         let old = std::mem::replace(&mut self.links[usize::from(place)], link);

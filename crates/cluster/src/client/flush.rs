@@ -1,6 +1,6 @@
 //! Flushes: what was answered is stored first, then made durable by all nodes.
 
-use super::{BTreeSet, Client, Message, Question, RequestError, RequestId};
+use super::{BTreeSet, Client, Message, RequestError, RequestId, RequestKind};
 
 /// A flush on its way to the nodes.
 #[derive(Debug)]
@@ -43,7 +43,7 @@ impl Client {
         flush.covers = Some(stored);
         flush.left = Some(roles.len() as u32);
         for role in &roles {
-            self.ask(*role, Question::Flush(number), |tag| Message::Flush { tag });
+            self.ask(*role, RequestKind::Flush(number), |tag| Message::Flush { tag });
         }
         self.end_flush(number);
     }

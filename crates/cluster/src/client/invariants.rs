@@ -4,7 +4,7 @@ use braid_array::MemberId;
 use braid_array::keeper::Carried;
 
 use super::setup::LinkState;
-use super::{BTreeMap, Client, Key, Link, Machine, Phase, Question, Use, VecDeque};
+use super::{BTreeMap, Client, IoPurpose, Key, Link, Machine, Phase, RequestKind, VecDeque};
 
 impl Client {
     pub(super) fn check_all(&self) -> Result<(), String> {
@@ -15,7 +15,7 @@ impl Client {
         for (number, flush) in &self.flushes {
             let mut asked = self.questions.values().map(|(_, question)| question);
             let flushes =
-                |question: &&Question| matches!(question, Question::Flush(n) if n == number);
+                |question: &&RequestKind| matches!(question, RequestKind::Flush(n) if n == number);
             let left = asked.by_ref().filter(flushes).count();
             if left != flush.left.unwrap_or(0) as usize {
                 return Err(format!("{left} nodes flush, counted {:?}", flush.left));
@@ -58,7 +58,7 @@ impl Client {
             let (start, end) = self.space.range(key);
             (start, end, writing)
         };
-        let metas = |(_, question): &&(u16, Question)| matches!(question, Question::Meta);
+        let metas = |(_, question): &&(u16, RequestKind)| matches!(question, RequestKind::Meta);
         self.keeper.invariants(Carried {
             writers: self.requests.values().filter(|request| request.op.changes_data()).count(),
             writes: &writes.map(range).collect::<Vec<_>>(),
@@ -95,11 +95,11 @@ impl Client {
         let mut under_way: BTreeMap<u16, (u32, u32)> = BTreeMap::new();
         for what in self.ios.values() {
             match what {
-                Use::Put { position } => under_way.entry(*position).or_default().0 += 1,
-                Use::Copy { position } | Use::Sum { position, .. } => {
+                IoPurpose::Put { position } => under_way.entry(*position).or_default().0 += 1,
+                IoPurpose::Copy { position } | IoPurpose::Sum { position, .. } => {
                     under_way.entry(*position).or_default().1 += 1;
                 }
-                Use::Decode { .. } | Use::Compare { .. } | Use::ReadBack => {}
+                IoPurpose::Decode { .. } | IoPurpose::Compare { .. } | IoPurpose::ReadBack => {}
             }
         }
         let puts: u32 = under_way.values().map(|(puts, _)| puts).sum();

@@ -7,12 +7,12 @@ use braid_array::format::Superblock;
 use braid_array::format::superblock::feature;
 use braid_array::{Refusal, SECTOR_BYTES};
 
-use super::parts::Parts;
+use super::parts::PartialParityLog;
 use super::setup::LinkState;
 use super::step::Step;
-use super::{Client, Message, Phase, Question};
+use super::{Client, Message, Phase, RequestKind};
 use crate::journal::{HEADERS_BYTES, Kind, PAGE_BYTES, Record, Version};
-use crate::wire::Noted;
+use crate::wire::JournalEntry;
 
 const STORAGE: &str = "look at the storage of that node";
 
@@ -62,7 +62,7 @@ pub(super) struct Journals {
     /// The superblocks say that slice-sets may be recorded and not stored.
     pub(super) live: bool,
     /// Which are not recorded.
-    pub(super) parts: Parts,
+    pub(super) parts: PartialParityLog,
     start: Start,
     /// What was recorded before this client came is still there: nothing is written before it is
     /// gone.
@@ -70,7 +70,7 @@ pub(super) struct Journals {
     /// Roles from which an answer is still to come.
     waiting: BTreeSet<u16>,
     /// By role, what was recorded.
-    lists: BTreeMap<u16, (Version, Vec<Noted>)>,
+    lists: BTreeMap<u16, (Version, Vec<JournalEntry>)>,
     /// By version, the most that a slice-set takes of a log.
     sizes: BTreeMap<u64, u64>,
     used: u64,
@@ -84,7 +84,7 @@ pub(super) struct Journals {
 }
 
 /// Which of the recorded slice-sets do not go, and up to which one all are stored.
-fn decide(lists: &BTreeMap<u16, (Version, Vec<Noted>)>) -> (Version, Vec<Version>) {
+fn decide(lists: &BTreeMap<u16, (Version, Vec<JournalEntry>)>) -> (Version, Vec<Version>) {
     let mark = lists.values().map(|(mark, _)| *mark).max().unwrap_or_default();
     let mark = if braid_array::broken("trim-mark") { (0, 0) } else { mark };
     let mut found: BTreeMap<Version, (BTreeSet<u16>, bool, u64)> = BTreeMap::new();
@@ -114,7 +114,7 @@ impl Journals {
             told: vec![(0, false); usize::from(nodes) + 1],
             bytes: 0,
             live: superblock.has(feature::NODE_JOURNALS),
-            parts: Parts::new(superblock),
+            parts: PartialParityLog::new(superblock),
             start: Start::Nothing,
             left: false,
             waiting: BTreeSet::new(),
@@ -211,7 +211,7 @@ impl Client {
                 self.journals.parts.only = parts_only;
                 self.keeper.records_elsewhere(least, parts_only);
                 self.journals.start = Start::Listing;
-                self.ask_journals(|tag| Message::Records { tag, from: 0 });
+                self.ask_journals(|tag| Message::ListJournal { tag, from: 0 });
             }
         }
         self.journals.start == Start::Over
@@ -232,7 +232,7 @@ impl Client {
         let roles: Vec<u16> = self.alive_roles().collect();
         self.journals.waiting.extend(&roles);
         for role in roles {
-            self.ask(role, Question::Journal, &message);
+            self.ask(role, RequestKind::Journal, &message);
         }
     }
 
@@ -242,18 +242,18 @@ impl Client {
         role: u16,
         tag: u32,
         mark: Version,
-        items: Vec<Noted>,
+        items: Vec<JournalEntry>,
         next: u32,
     ) {
-        if !matches!(self.question(role, tag), Some(Question::Journal)) {
+        if !matches!(self.question(role, tag), Some(RequestKind::Journal)) {
             return self.part_with(role, "it lists what was not asked");
         }
         let (known, list) = self.journals.lists.entry(role).or_default();
         *known = mark;
         list.extend(items);
         if next > 0 && next as usize == list.len() {
-            let message = |tag| Message::Records { tag, from: next };
-            return self.ask(role, Question::Journal, message);
+            let message = |tag| Message::ListJournal { tag, from: next };
+            return self.ask(role, RequestKind::Journal, message);
         }
         self.journals_without(role);
     }
@@ -315,8 +315,8 @@ impl Client {
         for role in lists.into_keys().filter(|_| live) {
             let without = without.clone();
             self.journals.waiting.insert(role);
-            let message = |tag| Message::Replay { tag, above, without };
-            self.ask(role, Question::Journal, message);
+            let message = |tag| Message::ReplayJournal { tag, above, without };
+            self.ask(role, RequestKind::Journal, message);
         }
         self.start_journals();
     }
@@ -350,7 +350,7 @@ impl Client {
                     self.journals.flushed(Some(version));
                     let mark = (self.params().epoch, version);
                     let all = self.journals.left;
-                    self.ask_journals(|tag| Message::Trim { tag, mark, all });
+                    self.ask_journals(|tag| Message::TrimJournal { tag, mark, all });
                 }
             }
             Some((Trim::Noting, version)) => {
@@ -383,14 +383,14 @@ impl Client {
             self.journals.trim = Some((Trim::Checkpoint(checkpoint), version));
             self.journals.trims.push((version, self.version));
             self.keeper.drive_meta();
-            self.obey();
+            self.carry_out();
         }
     }
 
     /// What a journal is told that a node has which comes back: nothing of it counts.
     pub(super) fn empty_journal(&self) -> impl FnOnce(u32) -> Message + use<> {
         let mark = (self.params().epoch, self.journals.trimmed);
-        move |tag| Message::Trim { tag, mark, all: true }
+        move |tag| Message::TrimJournal { tag, mark, all: true }
     }
 }
 
@@ -401,7 +401,7 @@ mod tests {
 
     #[test]
     fn what_all_have_goes_and_nothing_that_is_trimmed_or_void() {
-        let noted = |version, holders, void| Noted { version: (1, version), holders, void };
+        let noted = |version, holders, void| JournalEntry { version: (1, version), holders, void };
         let all = Roles(0b111);
         let list = |mark, items| ((1, mark), items);
         let lists = BTreeMap::from([

@@ -35,7 +35,7 @@ impl Client {
         self.leave_departed();
         self.leave_witnesses();
         self.keeper.give_up();
-        self.obey();
+        self.carry_out();
     }
 
     /// Nothing of it is in flight any more.

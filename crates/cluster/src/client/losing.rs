@@ -5,7 +5,7 @@ use braid_array::{Action, Refusal};
 
 use super::presence::Presence;
 use super::setup::LinkState;
-use super::{Client, Message, Question};
+use super::{Client, Message, RequestKind};
 
 impl Client {
     /// Gives a node up that misbehaves.
@@ -15,7 +15,7 @@ impl Client {
         }
         let why = Refusal::new(reason, "use the same version of braid everywhere");
         self.keeper.lose_member(self.member_id(role), why);
-        self.obey();
+        self.carry_out();
     }
 
     /// Whoever does not answer may not take what was sent either: nobody waits for that.
@@ -34,7 +34,7 @@ impl Client {
         if !(braid_array::broken("reconnect") && matches!(self.phase, super::Phase::Running)) {
             self.keeper.lose_member(self.member_id(role), why);
         }
-        self.obey();
+        self.carry_out();
         self.gone(role);
         self.await_return(role);
     }
@@ -47,8 +47,8 @@ impl Client {
         link.presence = Presence::default();
         self.pace.forget(role);
         self.share.forget(role);
-        let left_open: Vec<Question> = {
-            let asked = |&(_, &(asked, _)): &(&u32, &(u16, Question))| asked == role;
+        let left_open: Vec<RequestKind> = {
+            let asked = |&(_, &(asked, _)): &(&u32, &(u16, RequestKind))| asked == role;
             let tags: Vec<u32> = self.questions.iter().filter(asked).map(|(&tag, _)| tag).collect();
             tags.iter().filter_map(|tag| self.questions.remove(tag)).map(|(_, q)| q).collect()
         };
@@ -56,14 +56,18 @@ impl Client {
         self.others_without(role);
         for question in left_open {
             match question {
-                Question::Flush(number) => self.flush_answered(number),
-                Question::Meta => self.meta_answered(),
-                Question::Rewire => self.rewired(role, false),
-                Question::Journal => {}
-                Question::Open | Question::Prepare | Question::Connect | Question::Ping => {}
-                Question::Grant | Question::Inventory | Question::Return => {}
-                Question::UseAll | Question::GiveBack | Question::Take(_) => {}
-                Question::Record(_) | Question::Reread | Question::Settle => {}
+                RequestKind::Flush(number) => self.flush_answered(number),
+                RequestKind::Meta => self.meta_answered(),
+                RequestKind::Rewire => self.rewired(role, false),
+                RequestKind::Journal => {}
+                RequestKind::OpenVolume
+                | RequestKind::OpenPipeline
+                | RequestKind::Connect
+                | RequestKind::Ping => {}
+                RequestKind::Grant | RequestKind::ListLeftovers | RequestKind::Return => {}
+                RequestKind::LeaseRing | RequestKind::ReturnRing | RequestKind::StoreCopied(_) => {}
+                RequestKind::StoreView(_) | RequestKind::Reread | RequestKind::ResolveLeftovers => {
+                }
             }
         }
         self.take_over_without(role);

@@ -1,10 +1,10 @@
 //! What comes from nodes: who has to hear of it, and what it answers.
 
 use super::decision::Grant;
-use super::pace::Errand;
+use super::pace::TimedOperation;
 use super::sets::StoreFault;
 use super::setup::LinkState;
-use super::{Client, FabricEvent, Message, Question, Refusal};
+use super::{Client, FabricEvent, Message, Refusal, RequestKind};
 
 impl Client {
     pub(super) fn fabric(&mut self, event: FabricEvent) {
@@ -47,13 +47,13 @@ impl Client {
 
     pub(super) fn message(&mut self, role: u16, message: Message) {
         match message {
-            Message::Staged { .. } | Message::Closed { .. } if !self.alive(role) => {
+            Message::Prepared { .. } | Message::Finished { .. } if !self.alive(role) => {
                 self.part_with(role, "it has a part in nothing");
             }
-            Message::Staged {
+            Message::Prepared {
                 position,
-                turn,
-                fine,
+                generation,
+                ok,
                 own_fault,
                 no_room,
                 cut_off,
@@ -61,9 +61,11 @@ impl Client {
             } => {
                 self.mix.received(role, received_bytes);
                 let fault = own_fault.then_some(StoreFault { no_room });
-                self.staged(role, (position, turn), fine, fault, cut_off);
+                self.staged(role, (position, generation), ok, fault, cut_off);
             }
-            Message::Closed { position, turn, fine } => self.closed(role, position, turn, fine),
+            Message::Finished { position, generation, ok } => {
+                self.closed(role, position, generation, ok)
+            }
             Message::Copied { slot } => self.read_copied(role, slot),
             Message::ReadFailed { slot } => self.read_failed(role, slot),
             Message::Ok { tag } => self.answered(role, tag, Ok(None)),
@@ -90,15 +92,15 @@ impl Client {
             Message::Granted { tag, view, incarnation, node } => {
                 self.granted(role, tag, Grant { view, incarnation, node });
             }
-            Message::Stock { tag, params, items, next } => {
-                self.stock(role, tag, params, items, next);
+            Message::Leftovers { tag, params, items, next } => {
+                self.leftovers(role, tag, params, items, next);
             }
             Message::Outvoted { tag, granted } => self.outvoted(role, tag, granted),
-            Message::Prepared { tag, ring, journal_bytes, parts_only } => {
+            Message::PipelineReady { tag, ring, journal_bytes, parts_only } => {
                 self.journal_told(role, journal_bytes, parts_only);
                 self.answered(role, tag, Ok(Some(ring)));
             }
-            Message::Recorded { tag, mark, items, next } => {
+            Message::JournalEntries { tag, mark, items, next } => {
                 self.recorded(role, tag, mark, items, next);
             }
             Message::Refused { tag, reason, advice, .. } => {
@@ -109,17 +111,17 @@ impl Client {
     }
 
     /// What a node answers.
-    pub(super) fn question(&mut self, role: u16, tag: u32) -> Option<Question> {
+    pub(super) fn question(&mut self, role: u16, tag: u32) -> Option<RequestKind> {
         self.questions.get(&tag).filter(|(asked, _)| *asked == role)?;
         self.keeper.answered(self.member_id(role));
-        self.pace.answered(role, Errand::Request(tag), self.keeper.now());
+        self.pace.answered(role, TimedOperation::Request(tag), self.keeper.now());
         Some(self.questions.remove(&tag)?.1)
     }
 
     /// A question is answered.
     pub(super) fn answered(&mut self, role: u16, tag: u32, answer: Result<Option<u64>, Refusal>) {
         let returning = self.links[usize::from(role)].state;
-        if let (LinkState::Returning(step), Some((asked, Question::Return))) =
+        if let (LinkState::Returning(step), Some((asked, RequestKind::Return))) =
             (returning, self.questions.get(&tag).copied())
             && asked == role
         {
@@ -129,35 +131,37 @@ impl Client {
         let Some(question) = self.question(role, tag) else {
             return self.part_with(role, "it answers what was not asked");
         };
-        if let (Question::Flush(_) | Question::Meta, Err(why)) = (question, &answer) {
+        if let (RequestKind::Flush(_) | RequestKind::Meta, Err(why)) = (question, &answer) {
             self.do_without(role, why.clone());
         }
         match question {
-            Question::Grant | Question::Inventory => self.vote_refused(role, answer.err()),
-            Question::Reread => match answer {
+            RequestKind::Grant | RequestKind::ListLeftovers => {
+                self.vote_refused(role, answer.err())
+            }
+            RequestKind::Reread => match answer {
                 Ok(_) => self.reread_next(role),
                 Err(why) => self.vote_refused(role, Some(why)),
             },
-            Question::Settle => match answer {
+            RequestKind::ResolveLeftovers => match answer {
                 Ok(_) => self.voter_answered(role),
                 Err(why) => self.vote_refused(role, Some(why)),
             },
-            Question::Record(order) => match answer {
+            RequestKind::StoreView(order) => match answer {
                 Ok(_) => self.view_recorded(role, order),
                 Err(why) => self.vote_refused(role, Some(why)),
             },
-            Question::Open | Question::Prepare | Question::Connect => {
+            RequestKind::OpenVolume | RequestKind::OpenPipeline | RequestKind::Connect => {
                 self.setup_answered(role, question, answer);
             }
-            Question::Flush(number) => self.flush_answered(number),
-            Question::Meta => self.meta_answered(),
-            Question::UseAll => self.use_answered(role, answer.is_ok()),
-            Question::GiveBack => self.given_back(role),
-            Question::Rewire => self.rewired(role, answer.is_ok()),
-            Question::Journal => self.journal_answered(role, answer.err()),
-            Question::Take(number) => self.copy_taken(number, answer),
-            Question::Return => {}
-            Question::Ping => {}
+            RequestKind::Flush(number) => self.flush_answered(number),
+            RequestKind::Meta => self.meta_answered(),
+            RequestKind::LeaseRing => self.use_answered(role, answer.is_ok()),
+            RequestKind::ReturnRing => self.given_back(role),
+            RequestKind::Rewire => self.rewired(role, answer.is_ok()),
+            RequestKind::Journal => self.journal_answered(role, answer.err()),
+            RequestKind::StoreCopied(number) => self.copy_taken(number, answer),
+            RequestKind::Return => {}
+            RequestKind::Ping => {}
         }
     }
 }

@@ -3,10 +3,11 @@
 //! It plans everything. Writes are gathered by slice of a stripe ([`gather`]) and go out as
 //! slice-sets ([`write`], [`sets`]); reads go to the nodes that hold the data, or to others whose
 //! sum gives it back ([`read`], [`decode`]). [`setup`] connects. Who the members are, what the
-//! superblocks say, background work and commands are the keeper's; [`obey`], [`work`] and
+//! superblocks say, background work and commands are the keeper's; [`carry_out`], [`work`] and
 //! [`compare`] carry that out.
 
 mod absent;
+mod carry_out;
 mod compare;
 mod config;
 mod decision;
@@ -24,7 +25,6 @@ mod losing;
 mod messages;
 mod mix;
 mod newcomer;
-mod obey;
 mod pace;
 mod parts;
 mod presence;
@@ -68,7 +68,7 @@ use crate::member;
 pub use crate::member::{ClientMember, Found};
 use crate::pipeline::{Params, Pipeline};
 use crate::schedule::Planner;
-use crate::set::Mode;
+use crate::set::WriteStrategy;
 use crate::wire::Message;
 use braid_array::code::Cell;
 use compare::Compare;
@@ -80,7 +80,7 @@ pub use foretell::{Voter, foretell, witnesses as witnesses_of};
 use gather::Gather;
 use journal::Journals;
 use mix::Mix;
-use pace::{Errand, Pace};
+use pace::{LatencyTracker, TimedOperation};
 use requests::{Pending, Zeroing};
 use sets::OpenSet;
 use setup::Link;
@@ -137,7 +137,7 @@ struct Area {
 
 /// What an I/O in flight is for.
 #[derive(Clone, Copy, Debug)]
-enum Use {
+enum IoPurpose {
     /// A slice is being sent.
     Put { position: u16 },
     /// The pieces of a slice are being put together.
@@ -154,24 +154,24 @@ enum Use {
 
 /// What a message to a node asks.
 #[derive(Clone, Copy, Debug)]
-enum Question {
+enum RequestKind {
     Grant,
     /// What it is in the order of views.
-    Record((u32, u32)),
-    Inventory,
+    StoreView((u32, u32)),
+    ListLeftovers,
     /// What lies on its volume now.
     Reread,
-    Settle,
-    Open,
-    Prepare,
+    ResolveLeftovers,
+    OpenVolume,
+    OpenPipeline,
     Connect,
     /// The number of the flush.
     Flush(u32),
     /// For the keeper's update.
     Meta,
     /// For the use of all of its ring, or to take memory back.
-    UseAll,
-    GiveBack,
+    LeaseRing,
+    ReturnRing,
     /// Of a node that comes back.
     Return,
     /// To take one in that comes back.
@@ -179,7 +179,7 @@ enum Question {
     /// What the journal holds, or to store or forget that.
     Journal,
     /// To store a block that is copied: its number.
-    Take(u32),
+    StoreCopied(u32),
     /// Whether it is there.
     Ping,
 }
@@ -230,7 +230,7 @@ pub struct Client {
     actions: VecDeque<Action>,
     links: Vec<Link>,
     node_timeout_ms: u64,
-    questions: BTreeMap<u32, (u16, Question)>,
+    questions: BTreeMap<u32, (u16, RequestKind)>,
     /// What members are told when voters have noted who was lost.
     untold: VecDeque<MetaWrite>,
     next_peer: u32,
@@ -246,7 +246,7 @@ pub struct Client {
     spares: spare::Spares,
     witnesses: Witnesses,
     next_tag: u32,
-    ios: BTreeMap<IoId, Use>,
+    ios: BTreeMap<IoId, IoPurpose>,
     next_io: u64,
     requests: BTreeMap<RequestId, Pending>,
     zeroing: VecDeque<Zeroing>,
@@ -262,13 +262,13 @@ pub struct Client {
     /// Free positions of either kind, those longest free first.
     free: [VecDeque<u16>; 2],
     share: Share,
-    turns: Vec<u32>,
+    generations: Vec<u32>,
     open: BTreeMap<u16, OpenSet>,
     version: u64,
     /// Puts that have not been answered.
     unsent: usize,
     mix: Mix,
-    pace: Pace,
+    pace: LatencyTracker,
     /// Somebody vouches for the sums of what was not stopped cleanly.
     forced: bool,
     /// Pairs of nodes that are not connected and should be.
@@ -353,12 +353,12 @@ impl Client {
             first_kind: 0,
             free: [wide, narrow],
             share: Share::default(),
-            turns: vec![0; usize::from(pipeline.positions())],
+            generations: vec![0; usize::from(pipeline.positions())],
             open: BTreeMap::new(),
             version: 0,
             unsent: 0,
             mix,
-            pace: Pace::new(params.nodes),
+            pace: LatencyTracker::new(params.nodes),
             forced,
             cut_off: BTreeSet::new(),
             decodes: Decodes::default(),
@@ -422,7 +422,7 @@ impl Client {
         (0..self.params().nodes).filter(|&role| !self.readable(role)).collect()
     }
 
-    fn io(&mut self, what: Use) -> IoId {
+    fn io(&mut self, what: IoPurpose) -> IoId {
         let io = IoId(self.next_io);
         self.next_io += 1;
         self.ios.insert(io, what);
@@ -436,7 +436,7 @@ impl Client {
     }
 
     /// Sends a message that is answered with its tag.
-    fn ask(&mut self, role: u16, question: Question, message: impl FnOnce(u32) -> Message) {
+    fn ask(&mut self, role: u16, question: RequestKind, message: impl FnOnce(u32) -> Message) {
         self.keeper.asked(self.member_id(role));
         self.ask_uncounted(role, question, message);
     }
@@ -445,26 +445,26 @@ impl Client {
     fn ask_uncounted(
         &mut self,
         role: u16,
-        question: Question,
+        question: RequestKind,
         message: impl FnOnce(u32) -> Message,
     ) {
         let tag = self.next_tag;
         self.next_tag = self.next_tag.wrapping_add(1);
         self.questions.insert(tag, (role, question));
-        if matches!(question, Question::Flush(_) | Question::Meta) {
-            self.pace.asked(role, Errand::Request(tag), self.keeper.now());
+        if matches!(question, RequestKind::Flush(_) | RequestKind::Meta) {
+            self.pace.asked(role, TimedOperation::Request(tag), self.keeper.now());
         }
         self.send(role, &message(tag));
     }
 
-    fn sum(&mut self, what: Use, inputs: Vec<Buf>, coefs: Vec<u8>, output: Buf) {
+    fn sum(&mut self, what: IoPurpose, inputs: Vec<Buf>, coefs: Vec<u8>, output: Buf) {
         let io = self.io(what);
         let compute = Compute::Sum { inputs, coefs, outputs: vec![output], accumulate: false };
         self.actions.push_back(Action::Compute { io, compute });
     }
 
     /// Adds a buffer to another.
-    fn sum_into(&mut self, what: Use, input: Buf, to: Buf) {
+    fn sum_into(&mut self, what: IoPurpose, input: Buf, to: Buf) {
         let io = self.io(what);
         let (inputs, outputs) = (vec![input], vec![to]);
         let compute = Compute::Sum { inputs, coefs: vec![1], outputs, accumulate: true };
@@ -473,12 +473,12 @@ impl Client {
 
     fn io_done(&mut self, io: IoId, result: Result<Outcome, IoError>) {
         match self.ios.remove(&io) {
-            Some(Use::Put { position }) => self.put_done(position),
-            Some(Use::Copy { position }) => self.copy_done(position),
-            Some(Use::Sum { position, equation }) => self.parity_done(position, equation),
-            Some(Use::Decode { job }) => self.decode_step_done(job),
-            Some(Use::Compare { key }) => self.compare_step_done(key, result),
-            Some(Use::ReadBack) => self.read_back_compared(result),
+            Some(IoPurpose::Put { position }) => self.put_done(position),
+            Some(IoPurpose::Copy { position }) => self.copy_done(position),
+            Some(IoPurpose::Sum { position, equation }) => self.parity_done(position, equation),
+            Some(IoPurpose::Decode { job }) => self.decode_step_done(job),
+            Some(IoPurpose::Compare { key }) => self.compare_step_done(key, result),
+            Some(IoPurpose::ReadBack) => self.read_back_compared(result),
             None => {}
         }
     }
@@ -512,7 +512,7 @@ impl Client {
     }
 
     /// Does whatever can be done without waiting.
-    fn settle(&mut self) {
+    fn run_ready(&mut self) {
         if matches!(self.phase, Phase::Setup | Phase::Stopped) {
             return;
         }
@@ -566,7 +566,7 @@ impl Machine for Client {
                 self.look_for_silence();
                 if matches!(self.phase, Phase::Running) {
                     self.keeper.tick();
-                    self.obey();
+                    self.carry_out();
                 }
             }
             Event::Fabric(event) => self.fabric(event),
@@ -577,7 +577,7 @@ impl Machine for Client {
 
     fn poll(&mut self) -> Option<Action> {
         if self.actions.is_empty() {
-            self.settle();
+            self.run_ready();
         }
         self.actions.pop_front()
     }

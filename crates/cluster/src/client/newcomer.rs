@@ -269,7 +269,7 @@ impl Client {
         if let Some((member, ..)) = before {
             self.departs(member.address);
         }
-        self.obey();
+        self.carry_out();
     }
 
     fn try_take_in(&mut self, role: u16) -> Result<(), Refusal> {
@@ -340,7 +340,7 @@ impl Client {
         let Refusal { reason, next } = why;
         let event = ArrayEvent::NotReplaced { member: old, reason: reason.into(), next };
         self.actions.push_back(Action::Notify(event));
-        self.obey();
+        self.carry_out();
     }
 
     /// Nobody waits for what was asked of a member that is gone.

@@ -25,7 +25,7 @@ const PERIOD_MILLIS: u64 = 100;
 
 /// What a node was asked to do alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Errand {
+pub(super) enum TimedOperation {
     /// Read into a slot.
     Read(u16),
     /// Store the slice-set at a position.
@@ -58,9 +58,9 @@ fn median(mut all: Vec<u64>) -> u64 {
 /// above 50 ms; it is told of once, and stays slow until its median is down to 2 times that of the
 /// others, or 25 ms.
 #[derive(Debug)]
-pub(super) struct Pace {
+pub(super) struct LatencyTracker {
     /// Under way, by role, and since when.
-    asked: BTreeMap<(u16, Errand), Instant>,
+    asked: BTreeMap<(u16, TimedOperation), Instant>,
     /// By role.
     answers: Vec<Answers>,
     next_look: Instant,
@@ -74,19 +74,19 @@ struct Slow {
     others_micros: u64,
 }
 
-impl Pace {
+impl LatencyTracker {
     pub(super) fn new(nodes: u16) -> Self {
         let answers = vec![Answers::default(); usize::from(nodes)];
         Self { asked: BTreeMap::new(), answers, next_look: Instant::default() }
     }
 
     /// A node is asked.
-    pub(super) fn asked(&mut self, role: u16, errand: Errand, now: Instant) {
+    pub(super) fn asked(&mut self, role: u16, errand: TimedOperation, now: Instant) {
         self.asked.insert((role, errand), now);
     }
 
     /// It has answered.
-    pub(super) fn answered(&mut self, role: u16, errand: Errand, now: Instant) {
+    pub(super) fn answered(&mut self, role: u16, errand: TimedOperation, now: Instant) {
         let Some(since) = self.asked.remove(&(role, errand)) else { return };
         let micros = &mut self.answers[usize::from(role)].micros;
         if micros.len() == ANSWERS {
@@ -160,27 +160,27 @@ mod tests {
     }
 
     /// Every node of five answers so many times, each after its time in milliseconds.
-    fn answer(pace: &mut Pace, times: u64, takes: [u64; 5]) -> Option<Slow> {
+    fn answer(pace: &mut LatencyTracker, times: u64, takes: [u64; 5]) -> Option<Slow> {
         let begin = pace.next_look;
         let mut begins = None;
         for number in 0..times {
             let asked = begin.plus_millis(number * 1000);
             for (role, millis) in (0..).zip(takes) {
-                pace.asked(role, Errand::Store(7), asked);
-                pace.answered(role, Errand::Store(7), asked.plus_millis(millis));
+                pace.asked(role, TimedOperation::Store(7), asked);
+                pace.answered(role, TimedOperation::Store(7), asked.plus_millis(millis));
             }
             begins = begins.or(pace.look(asked.plus_millis(900)));
         }
         begins
     }
 
-    fn named(pace: &Pace) -> Vec<(u16, u64)> {
+    fn named(pace: &LatencyTracker) -> Vec<(u16, u64)> {
         (0..5).filter_map(|role| Some((role, pace.slow_ms(role)?))).collect()
     }
 
     #[test]
     fn the_slow_one_is_named_once_and_until_it_keeps_pace() {
-        let mut pace = Pace::new(5);
+        let mut pace = LatencyTracker::new(5);
         assert_eq!(answer(&mut pace, 20, [5, 6, 4, 5, 30]), None);
         let slow = answer(&mut pace, 20, [5, 6, 300, 5, 30]).expect("it is slow");
         assert_eq!((slow.role, slow.micros, slow.others_micros), (2, 300_000, 6000));
@@ -198,26 +198,26 @@ mod tests {
 
     #[test]
     fn nobody_is_slow_among_the_slow() {
-        let mut pace = Pace::new(5);
+        let mut pace = LatencyTracker::new(5);
         assert_eq!(answer(&mut pace, 20, [100, 200, 350, 100, 90]), None);
         assert_eq!(named(&pace), []);
     }
 
     #[test]
     fn of_a_few_answers_nothing_is_concluded() {
-        let mut pace = Pace::new(5);
+        let mut pace = LatencyTracker::new(5);
         assert_eq!(answer(&mut pace, 4, [5, 900, 5, 5, 5]), None);
         assert!(answer(&mut pace, 1, [5, 900, 5, 5, 5]).is_some());
     }
 
     #[test]
     fn what_was_not_asked_is_no_answer() {
-        let mut pace = Pace::new(2);
-        pace.asked(0, Errand::Read(3), at(0));
-        pace.answered(0, Errand::Read(4), at(9));
-        pace.answered(1, Errand::Read(3), at(9));
+        let mut pace = LatencyTracker::new(2);
+        pace.asked(0, TimedOperation::Read(3), at(0));
+        pace.answered(0, TimedOperation::Read(4), at(9));
+        pace.answered(1, TimedOperation::Read(3), at(9));
         assert!(pace.answers.iter().all(|answers| answers.micros.is_empty()));
-        pace.answered(0, Errand::Read(3), at(9));
+        pace.answered(0, TimedOperation::Read(3), at(9));
         assert_eq!(pace.answers[0].micros, [9000]);
     }
 }

@@ -18,7 +18,7 @@ use crate::set::Set;
 /// an older record of the same slice may still be replayed, a whole stripe is recorded as well; so
 /// the latest recorded version of each slice is kept until a trim.
 #[derive(Debug)]
-pub(super) struct Parts {
+pub(super) struct PartialParityLog {
     /// Whole stripes are not recorded.
     pub(super) only: bool,
     /// The superblocks of the last client say so.
@@ -34,7 +34,7 @@ pub(super) struct Parts {
     pub(super) flushed: Option<u64>,
 }
 
-impl Parts {
+impl PartialParityLog {
     pub(super) fn new(superblock: &Superblock) -> Self {
         Self {
             only: false,

@@ -6,7 +6,7 @@ use braid_array::keeper::Tried;
 
 use super::extent::{Extent, Piece, Spot, Want, Whom, Whose};
 use super::{
-    BTreeMap, Buf, Client, Errand, Message, Request, RequestError, RequestId, SECTOR_BYTES,
+    BTreeMap, Buf, Client, Message, Request, RequestError, RequestId, SECTOR_BYTES, TimedOperation,
 };
 
 impl Client {
@@ -93,7 +93,7 @@ impl Client {
                 };
                 self.send(role, &read);
                 self.keeper.asked(self.member_id(role));
-                self.pace.asked(role, Errand::Read(slot), self.keeper.now());
+                self.pace.asked(role, TimedOperation::Read(slot), self.keeper.now());
             }
         }
     }
@@ -140,7 +140,7 @@ impl Client {
         let piece = link.slots.get_mut(slot as usize)?.take()?;
         link.free_slots.push(slot as u16);
         self.keeper.answered(self.member_id(role));
-        self.pace.answered(role, Errand::Read(slot as u16), self.keeper.now());
+        self.pace.answered(role, TimedOperation::Read(slot as u16), self.keeper.now());
         Some(piece)
     }
 

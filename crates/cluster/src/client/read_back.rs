@@ -6,7 +6,7 @@ use braid_array::{Action, Buf, Compute, IoError, Outcome, Refusal, SECTOR_BYTES}
 use super::extent::{Extent, Piece, Whose};
 use super::setup::LinkState;
 use super::step::Step;
-use super::{Client, Key, Message, SyncSpace, Use};
+use super::{Client, IoPurpose, Key, Message, SyncSpace};
 use crate::digest::digest_bytes;
 
 /// One slice in so many is read back, and the last one.
@@ -124,11 +124,11 @@ impl Client {
     }
 
     /// One of them, the new one or the old one, has told its digest, or cannot read the block.
-    pub(super) fn read_back_came(&mut self, new: bool, fine: bool) {
+    pub(super) fn read_back_came(&mut self, new: bool, ok: bool) {
         let beside = self.beside();
         let Some(block) = &mut self.read_back.block else { return };
         block.left -= 1;
-        block.unread[usize::from(new)] |= !fine;
+        block.unread[usize::from(new)] |= !ok;
         if new && !block.abandoned {
             self.links[usize::from(beside)].due = None;
         }
@@ -142,7 +142,7 @@ impl Client {
             (_, [true, false]) => self.next_block(),
             (_, [false, false]) => {
                 let [a, b] = block.bufs.map(|buf| buf.slice(0, digest_bytes(buf.len)));
-                let io = self.io(Use::ReadBack);
+                let io = self.io(IoPurpose::ReadBack);
                 let compute = Compute::Compare { a, b };
                 self.actions.push_back(Action::Compute { io, compute });
             }
@@ -194,7 +194,7 @@ impl Client {
         if let Some(spare) = spare {
             self.keeper.lose_member(spare, why);
         }
-        self.obey();
+        self.carry_out();
     }
 
     /// There is nobody to read it from any more; the old one may still answer, and until then its

@@ -19,7 +19,7 @@ use super::decision::Grant;
 use super::refused::{ITS_STORE, is_other};
 use super::setup::LinkState;
 use super::step::Step;
-use super::{BTreeSet, Client, Instant, Message, Phase, Question};
+use super::{BTreeSet, Client, Instant, Message, Phase, RequestKind};
 use crate::assemble::SUPERBLOCK_SECTOR;
 use crate::member::member_name;
 use crate::wire::PeerAddress;
@@ -46,7 +46,7 @@ pub(super) struct Wiring {
     role: u16,
     /// Nodes that have not answered.
     left: BTreeSet<u16>,
-    fine: bool,
+    ok: bool,
 }
 
 impl Client {
@@ -118,7 +118,7 @@ impl Client {
         message: impl FnOnce(u32) -> Message,
     ) {
         self.links[usize::from(role)].state = LinkState::Returning(step);
-        self.ask_uncounted(role, Question::Return, message);
+        self.ask_uncounted(role, RequestKind::Return, message);
     }
 
     pub(super) fn return_connected(&mut self, role: u16) {
@@ -167,7 +167,7 @@ impl Client {
                 false => self.takeover.grants.get(&role),
             };
             if grant.is_some_and(|grant| self.is_out(grant.incarnation)) {
-                let settle = |tag| Message::Settle { tag, go: Vec::new() };
+                let settle = |tag| Message::ResolveLeftovers { tag, commit: Vec::new() };
                 self.return_step(role, Step::Settling, settle);
             }
         }
@@ -246,7 +246,7 @@ impl Client {
     pub(super) fn prepare_returned(&mut self, role: u16) {
         let (params, data_sector) = (*self.params(), self.data_sector(role));
         let place = self.place_of(role);
-        let message = |tag| Message::Prepare { tag, role: place, data_sector, params };
+        let message = |tag| Message::OpenPipeline { tag, role: place, data_sector, params };
         self.return_step(role, Step::Preparing, message);
     }
 
@@ -295,22 +295,22 @@ impl Client {
         self.wires(role, left);
         for other in &others {
             let peers = own.clone();
-            self.ask(other.role, Question::Rewire, |tag| Message::Connect { tag, peers });
+            self.ask(other.role, RequestKind::Rewire, |tag| Message::Connect { tag, peers });
         }
         self.return_step(role, Step::Wiring, |tag| Message::Connect { tag, peers: others });
     }
 
     /// These are being wired to one that comes back.
     pub(super) fn wires(&mut self, role: u16, left: BTreeSet<u16>) {
-        self.wiring = Some(Wiring { role, left, fine: true });
+        self.wiring = Some(Wiring { role, left, ok: true });
     }
 
     /// One of those that are being wired has answered, or is lost, or both.
-    pub(super) fn rewired(&mut self, one: u16, fine: bool) {
+    pub(super) fn rewired(&mut self, one: u16, ok: bool) {
         let Some(wiring) = &mut self.wiring else { return };
-        wiring.fine &= fine;
+        wiring.ok &= ok;
         wiring.left.remove(&one);
-        if !wiring.fine && !wiring.left.is_empty() {
+        if !wiring.ok && !wiring.left.is_empty() {
             // The others need not wait for it.
             let role = wiring.role;
             self.others_without(role);
@@ -318,7 +318,7 @@ impl Client {
         let Some(wiring) = self.wiring.take_if(|wiring| wiring.left.is_empty()) else { return };
         let stands = self.links[usize::from(wiring.role)].state;
         if stands == LinkState::Returning(Step::Wiring) {
-            if wiring.fine && self.may_return() {
+            if wiring.ok && self.may_return() {
                 self.take_back(wiring.role);
             } else {
                 self.return_fails(wiring.role);
@@ -360,7 +360,7 @@ impl Client {
                 self.hang_up_on(role);
             }
         }
-        self.obey();
+        self.carry_out();
     }
 
     /// It did not come back this time.

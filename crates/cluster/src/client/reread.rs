@@ -8,7 +8,7 @@ use braid_array::format::bitmap::PAGE_BYTES;
 use braid_array::format::superblock::READ_BYTES;
 use braid_array::format::{Bitmap, Superblock, Version};
 
-use super::{Client, Message, Question};
+use super::{Client, Message, RequestKind};
 use crate::assemble::SUPERBLOCK_SECTOR;
 use crate::member::Found;
 
@@ -95,7 +95,7 @@ impl Client {
             let Some(member) = &self.links[usize::from(role)].member else { continue };
             let name = member.volume.clone();
             let open = |tag| Message::OpenVolume { tag, name, write: false };
-            self.ask(role, Question::Reread, open);
+            self.ask(role, RequestKind::Reread, open);
         }
     }
 
@@ -103,7 +103,7 @@ impl Client {
     pub(super) fn reread_next(&mut self, role: u16) {
         match self.takeover.reread.next(role) {
             Some((sector, bytes)) => {
-                self.ask(role, Question::Reread, |tag| Message::ReadMeta { tag, sector, bytes });
+                self.ask(role, RequestKind::Reread, |tag| Message::ReadMeta { tag, sector, bytes });
             }
             None => {
                 self.takeover.reread.judge(role);
@@ -113,7 +113,7 @@ impl Client {
     }
 
     pub(super) fn reread_came(&mut self, role: u16, tag: u32, bytes: Vec<u8>) {
-        if !matches!(self.question(role, tag), Some(Question::Reread)) {
+        if !matches!(self.question(role, tag), Some(RequestKind::Reread)) {
             return self.part_with(role, "it tells what was not asked");
         }
         self.takeover.reread.take(role, &bytes);

@@ -5,7 +5,7 @@
 use braid_array::keeper::Done;
 
 use super::write::PendingSet;
-use super::{Client, Key, MemberId, Mode, Planner, Redundancy, SyncSpace};
+use super::{Client, Key, MemberId, Planner, Redundancy, SyncSpace, WriteStrategy};
 use crate::set::{Roles, Set, Touched};
 
 impl Client {
@@ -37,16 +37,16 @@ impl Client {
         let Some(position) = at.and_then(|at| self.free[of].remove(at)) else { return false };
         let Some(job) = self.jobs[kind].pop_front() else { return false };
         self.version += 1;
-        let turn = self.turns[usize::from(position)];
-        self.turns[usize::from(position)] = turn.wrapping_add(1);
+        let generation = self.generations[usize::from(position)];
+        self.generations[usize::from(position)] = generation.wrapping_add(1);
         let set = Set {
             position,
-            turn,
+            generation,
             version: self.version,
             stripe: job.key.0,
             offset: job.range.offset,
             len: job.range.len,
-            mode: Mode::Restore(role),
+            strategy: WriteStrategy::Restore(role),
             planner: Planner::Chain,
             fua: false,
             touched: Touched::none(self.pipeline.data_blocks()),
@@ -60,8 +60,8 @@ impl Client {
 
 impl PendingSet {
     /// This role has its blocks; has another one to get its?
-    pub(super) fn goes_on_after(&mut self, mode: Mode) -> bool {
-        if let Mode::Restore(role) = mode {
+    pub(super) fn goes_on_after(&mut self, strategy: WriteStrategy) -> bool {
+        if let WriteStrategy::Restore(role) = strategy {
             self.restores.remove(role);
         }
         !self.restores.is_empty()

@@ -17,11 +17,11 @@ use braid_array::code::Content;
 use super::extent::{Extent, Want, Whom};
 use super::write::PendingSet;
 use super::{
-    Action, BTreeMap, BTreeSet, Buf, Cell, Client, Errand, FabricOp, Key, Message, Mode,
-    RequestError, Use,
+    Action, BTreeMap, BTreeSet, Buf, Cell, Client, FabricOp, IoPurpose, Key, Message, RequestError,
+    TimedOperation, WriteStrategy,
 };
 use crate::member;
-use crate::pipeline::{Course, brought_back};
+use crate::pipeline::{PlacedSchedule, brought_back};
 use crate::schedule::Endpoint;
 use crate::set::{Imm, Roles, Set};
 
@@ -54,7 +54,7 @@ enum Stage {
 #[derive(Debug)]
 pub(super) struct OpenSet {
     pub(super) set: Set,
-    plan: Arc<Course>,
+    plan: Arc<PlacedSchedule>,
     pub(super) job: PendingSet,
     /// The new content, by data index; or what is put in place of it.
     sources: BTreeMap<u32, Buf>,
@@ -73,7 +73,7 @@ pub(super) struct OpenSet {
     /// Those of them that have not said what is waited for.
     pub(super) waits: BTreeSet<u16>,
     stage: Stage,
-    fine: bool,
+    ok: bool,
 }
 
 impl OpenSet {
@@ -114,18 +114,27 @@ impl Client {
             let whole = staged.pop().expect("a buffer for every scattered slice");
             let mut at = 0;
             for &piece in pieces {
-                self.sum(Use::Copy { position }, vec![piece], vec![1], whole.slice(at, piece.len));
+                self.sum(
+                    IoPurpose::Copy { position },
+                    vec![piece],
+                    vec![1],
+                    whole.slice(at, piece.len),
+                );
                 at += piece.len;
                 computing += 1;
             }
             sources.insert(index, whole);
         }
-        let put = (set.mode, &set.touched);
+        let put = (set.strategy, &set.touched);
         let (mut wanted, mut olds) = (Vec::new(), BTreeMap::new());
         for index in brought_back(&plan.code, put, &job.range.touched, set.missing) {
             let into = staged.pop().expect("a buffer for every block that is brought back");
             wanted.push(Want { index, into, whom: Whom::Set(position) });
-            let contents = if set.mode == Mode::Delta { &mut olds } else { &mut sources };
+            let contents = if set.strategy == WriteStrategy::ReadModifyWrite {
+                &mut olds
+            } else {
+                &mut sources
+            };
             contents.insert(index, into);
         }
         let (stripe, at, len) = (set.stripe, set.offset, set.len);
@@ -142,7 +151,7 @@ impl Client {
             waits: BTreeSet::new(),
             parts: BTreeSet::new(),
             stage: Stage::Open,
-            fine: true,
+            ok: true,
             set,
         };
         self.open.insert(position, open);
@@ -157,8 +166,8 @@ impl Client {
     pub(super) fn fetched(&mut self, position: u16, result: Result<(), RequestError>) {
         let Some(open) = self.open.get_mut(&position) else { return };
         open.fetching -= 1;
-        open.fine &= result.is_ok();
-        if open.fine {
+        open.ok &= result.is_ok();
+        if open.ok {
             return self.flow(position);
         }
         open.job.tries = MAX_TRIES;
@@ -168,7 +177,7 @@ impl Client {
     pub(super) fn copy_done(&mut self, position: u16) {
         let Some(open) = self.open.get_mut(&position) else { return };
         open.computing -= 1;
-        if open.fine {
+        if open.ok {
             self.flow(position);
         } else {
             self.advance(position);
@@ -186,17 +195,17 @@ impl Client {
             return self.differ(position);
         }
         let (set, plan) = (open.set.clone(), Arc::clone(&open.plan));
-        let involved = plan.involved(set.mode, &set.touched);
+        let involved = plan.involved(set.strategy, &set.touched);
         open.parts = involved.into_iter().filter(|&role| here[usize::from(role)]).collect();
         open.waits = open.parts.clone();
         let parts: Vec<u16> = open.parts.iter().copied().collect();
         let sources = open.sources.clone();
         for role in parts {
-            self.send(role, &Message::Open { set: set.clone() });
+            self.send(role, &Message::BeginSet { set: set.clone() });
             self.keeper.asked(self.member_id(role));
         }
         let mut sums = Vec::new();
-        for (transfer, content) in plan.sent_by_client(set.mode, &set.touched) {
+        for (transfer, content) in plan.sent_by_client(set.strategy, &set.touched) {
             match content {
                 Content::Data(index) => self.put(position, transfer, sources[&index]),
                 Content::Sum(equation) => sums.push(equation),
@@ -216,7 +225,7 @@ impl Client {
             .filter_map(|(index, old)| Some((open.sources.insert(index, old)?, old)))
             .collect();
         for (new, old) in changes {
-            self.sum_into(Use::Copy { position }, new, old);
+            self.sum_into(IoPurpose::Copy { position }, new, old);
         }
     }
 
@@ -237,7 +246,7 @@ impl Client {
         open.computing = sums.len() as u32;
         let outputs: Vec<Buf> = sums.iter().map(|(equation, ..)| open.staged[*equation]).collect();
         for ((equation, inputs, coefs), output) in sums.into_iter().zip(outputs) {
-            self.sum(Use::Sum { position, equation }, inputs, coefs, output);
+            self.sum(IoPurpose::Sum { position, equation }, inputs, coefs, output);
         }
     }
 
@@ -263,7 +272,7 @@ impl Client {
         let to = link.ring + self.pipeline.arrival(&open.plan, &open.set, transfer).offset;
         let imm = Imm::of(&open.set, transfer).encode();
         let peer = link.peer;
-        let io = self.io(Use::Put { position });
+        let io = self.io(IoPurpose::Put { position });
         let Some(open) = self.open.get_mut(&position) else { return };
         open.puts += 1;
         self.unsent += 1;
@@ -283,16 +292,16 @@ impl Client {
     pub(super) fn staged(
         &mut self,
         role: u16,
-        (position, turn): (u16, u32),
-        fine: bool,
+        (position, generation): (u16, u32),
+        ok: bool,
         fault: Option<StoreFault>,
         cut_off: Roles,
     ) {
-        if !self.said(role, position, turn, Stage::Open) {
+        if !self.said(role, position, generation, Stage::Open) {
             return self.part_with(role, "it has staged what is not open");
         }
         if let Some(open) = self.open.get_mut(&position) {
-            open.fine &= fine;
+            open.ok &= ok;
         }
         if let Some(fault) = fault {
             self.has_a_fault(role, position, fault);
@@ -358,15 +367,15 @@ impl Client {
     }
 
     /// A node has closed its part.
-    pub(super) fn closed(&mut self, role: u16, position: u16, turn: u32, fine: bool) {
-        let known = self.said(role, position, turn, Stage::Going)
-            || self.said(role, position, turn, Stage::Dropped);
+    pub(super) fn closed(&mut self, role: u16, position: u16, generation: u32, ok: bool) {
+        let known = self.said(role, position, generation, Stage::Going)
+            || self.said(role, position, generation, Stage::Dropped);
         if !known {
             return self.part_with(role, "it closes what is not open");
         }
-        self.pace.answered(role, Errand::Store(position), self.keeper.now());
+        self.pace.answered(role, TimedOperation::Store(position), self.keeper.now());
         let going = self.open.get(&position).is_some_and(OpenSet::is_going);
-        if !fine && going {
+        if !ok && going {
             let why = Refusal::new("what was written cannot be stored", SEE_ITS_LOG);
             self.store_fails(role, why);
         }
@@ -374,9 +383,10 @@ impl Client {
     }
 
     /// Takes note that a node has said what was waited for at this stage; was it?
-    fn said(&mut self, role: u16, position: u16, turn: u32, stage: Stage) -> bool {
+    fn said(&mut self, role: u16, position: u16, generation: u32, stage: Stage) -> bool {
         let Some(open) = self.open.get_mut(&position) else { return false };
-        let said = open.set.turn == turn && open.stage == stage && open.waits.remove(&role);
+        let said =
+            open.set.generation == generation && open.stage == stage && open.waits.remove(&role);
         if said {
             self.keeper.answered(self.member_id(role));
         }
@@ -411,7 +421,7 @@ impl Client {
         let (over, told) = (self.writes_over(), self.losses_told());
         let Some(open) = self.open.get_mut(&position).filter(|open| open.is_due()) else { return };
         match open.stage {
-            Stage::Open | Stage::Held if !open.fine || open.parts.is_empty() || over => {
+            Stage::Open | Stage::Held if !open.ok || open.parts.is_empty() || over => {
                 self.drop_set(position);
             }
             Stage::Open | Stage::Held => {
@@ -434,7 +444,7 @@ impl Client {
         let Some(open) = self.open.get_mut(&position) else { return };
         open.stage = Stage::Going;
         open.waits = open.parts.clone();
-        let (turn, key, fua) = (open.set.turn, open.key(), open.set.fua);
+        let (generation, key, fua) = (open.set.generation, open.key(), open.set.fua);
         let lasts = open.job.range.fua
             && !fua
             && !self.journals.cover_all()
@@ -443,9 +453,9 @@ impl Client {
         let requests = &mut open.job.range.requests;
         let answered = if fua || !told { BTreeSet::new() } else { std::mem::take(requests) };
         for role in parts {
-            self.links[usize::from(role)].goes.push((position, turn));
+            self.links[usize::from(role)].goes.push((position, generation));
             self.keeper.asked(self.member_id(role));
-            self.pace.asked(role, Errand::Store(position), self.keeper.now());
+            self.pace.asked(role, TimedOperation::Store(position), self.keeper.now());
         }
         if let Some(area) = self.areas.get_mut(&key) {
             area.going += 1;
@@ -467,7 +477,7 @@ impl Client {
         for role in 0..self.params().nodes {
             let sets = std::mem::take(&mut self.links[usize::from(role)].goes);
             if !sets.is_empty() && self.alive(role) {
-                self.send(role, &Message::Go { sets });
+                self.send(role, &Message::Commit { sets });
             }
         }
     }
@@ -476,12 +486,12 @@ impl Client {
         let Some(open) = self.open.get_mut(&position) else { return };
         open.stage = Stage::Dropped;
         open.waits = open.parts.clone();
-        let turn = open.set.turn;
+        let generation = open.set.generation;
         let parts: Vec<u16> = open.parts.iter().copied().collect();
         for &role in &parts {
             // One that is just being given up is taken out of it next.
             if self.alive(role) {
-                self.send(role, &Message::Drop { position, turn });
+                self.send(role, &Message::Abort { position, generation });
             }
             self.keeper.asked(self.member_id(role));
         }
@@ -507,19 +517,19 @@ impl Client {
             return self.jobs[kind].push_front(job);
         }
         self.mix.credit(self.keeper.now(), more);
-        let (key, fine) = (job.key, !self.keeper.has_failed());
-        if fine && job.goes_on_after(set.mode) {
+        let (key, ok) = (job.key, !self.keeper.has_failed());
+        if ok && job.goes_on_after(set.strategy) {
             self.set_closed(key, position);
             return self.jobs[kind].push_front(job);
         }
         if job.background {
-            self.work_set_over(key, fine);
+            self.work_set_over(key, ok);
         } else {
-            self.write_over(key, !fine);
+            self.write_over(key, !ok);
         }
         self.set_closed(key, position);
         self.area_free(key);
-        let result = if fine { Ok(()) } else { Err(RequestError::Failed) };
+        let result = if ok { Ok(()) } else { Err(RequestError::Failed) };
         for id in job.range.requests {
             self.piece_over(id, result);
         }

@@ -12,7 +12,7 @@ use braid_array::{Action, MemberId, Refusal};
 
 use super::presence::Presence;
 use super::step::Step;
-use super::{Client, ClientMember, Instant, Message, Phase, Piece, Question, VecDeque};
+use super::{Client, ClientMember, Instant, Message, Phase, Piece, RequestKind, VecDeque};
 use crate::wire::PeerAddress;
 
 /// A volume that its last client has just left may be taken for a moment.
@@ -33,7 +33,7 @@ pub(super) enum LinkState {
     Opening {
         /// A refusal is final from here on.
         until: Instant,
-        /// Ask again then.
+        /// LaneCommand again then.
         retry_at: Option<Instant>,
     },
     Preparing,
@@ -42,7 +42,7 @@ pub(super) enum LinkState {
     Wiring {
         /// A refusal is final from here on: until then one of them may turn out to be lost.
         until: Instant,
-        /// Ask again then.
+        /// LaneCommand again then.
         retry_at: Option<Instant>,
     },
     Ready,
@@ -67,7 +67,7 @@ pub(super) struct Link {
     pub(super) free_slots: Vec<u16>,
     /// Reads that wait for a slot.
     pub(super) queue: VecDeque<Piece>,
-    /// Slice-sets that are to go there, by position and turn.
+    /// Slice-sets that are to go there, by position and generation.
     pub(super) goes: Vec<(u16, u32)>,
     /// When it is tried again to get it back, or the attempt given up.
     pub(super) due: Option<Instant>,
@@ -207,49 +207,51 @@ impl Client {
     fn open_volume(&mut self, role: u16) {
         let Some(member) = &self.links[usize::from(role)].member else { return };
         let (name, write) = (member.volume.clone(), !self.looks);
-        self.ask(role, Question::Open, |tag| Message::OpenVolume { tag, name, write });
+        self.ask(role, RequestKind::OpenVolume, |tag| Message::OpenVolume { tag, name, write });
     }
 
     pub(super) fn setup_answered(
         &mut self,
         role: u16,
-        question: Question,
+        question: RequestKind,
         answer: Result<Option<u64>, Refusal>,
     ) {
         let now = self.keeper.now();
         let link = &mut self.links[usize::from(role)];
         match (question, answer, link.state) {
-            (Question::Open, Ok(_), LinkState::Opening { .. }) => {
+            (RequestKind::OpenVolume, Ok(_), LinkState::Opening { .. }) => {
                 link.state = LinkState::Preparing;
                 let (params, data_sector) = (*self.params(), self.data_sector(role));
-                self.ask(role, Question::Prepare, |tag| Message::Prepare {
+                self.ask(role, RequestKind::OpenPipeline, |tag| Message::OpenPipeline {
                     tag,
                     role,
                     data_sector,
                     params,
                 });
             }
-            (Question::Open, Err(_), LinkState::Opening { until, .. }) if now < until => {
+            (RequestKind::OpenVolume, Err(_), LinkState::Opening { until, .. }) if now < until => {
                 let retry_at = Some(now.plus_millis(RETRY_MILLIS));
                 link.state = LinkState::Opening { until, retry_at };
             }
-            (Question::Open, Err(why), _) => self.give_up(role, why),
-            (Question::Prepare, Ok(Some(ring)), LinkState::Preparing) => {
+            (RequestKind::OpenVolume, Err(why), _) => self.give_up(role, why),
+            (RequestKind::OpenPipeline, Ok(Some(ring)), LinkState::Preparing) => {
                 link.ring = ring;
                 link.state = LinkState::Prepared;
                 self.setup_goes_on();
             }
-            (Question::Prepare, Err(why), _) => self.give_up(role, why),
-            (Question::Connect, Ok(None), LinkState::Wiring { .. }) => {
+            (RequestKind::OpenPipeline, Err(why), _) => self.give_up(role, why),
+            (RequestKind::Connect, Ok(None), LinkState::Wiring { .. }) => {
                 link.state = LinkState::Ready;
                 self.setup_goes_on();
             }
-            (Question::Connect, Err(_), LinkState::Wiring { until, .. }) if now < until => {
+            (RequestKind::Connect, Err(_), LinkState::Wiring { until, .. }) if now < until => {
                 let retry_at = Some(now.plus_millis(RETRY_MILLIS));
                 link.state = LinkState::Wiring { until, retry_at };
             }
             // Two nodes that are there do not see each other.
-            (Question::Connect, Err(why), LinkState::Wiring { .. }) => self.do_without(role, why),
+            (RequestKind::Connect, Err(why), LinkState::Wiring { .. }) => {
+                self.do_without(role, why)
+            }
             _ => self.part_with(role, "it does not keep to the protocol"),
         }
     }
@@ -260,7 +262,7 @@ impl Client {
         self.takeover.refused.get_or_insert(why.clone());
         self.keeper.lose_member(self.member_id(role), why);
         self.keeper.give_up();
-        self.obey();
+        self.carry_out();
     }
 
     pub(super) fn hang_up_all(&mut self) {
@@ -283,7 +285,7 @@ impl Client {
         let ends = self.has_too_few() && !braid_array::broken("start-ends");
         if ends && self.links.iter().any(Link::alive) {
             self.keeper.give_up();
-            self.obey();
+            self.carry_out();
         } else if all(LinkState::Ready) {
             self.phase = Phase::Running;
             self.keeper.begin();
@@ -313,7 +315,7 @@ impl Client {
             Some(PeerAddress { role: other, address, ring: link.ring })
         };
         let peers: Vec<PeerAddress> = (0..).zip(&self.links).filter_map(peer).collect();
-        self.ask(role, Question::Connect, |tag| Message::Connect { tag, peers });
+        self.ask(role, RequestKind::Connect, |tag| Message::Connect { tag, peers });
     }
 
     /// Asks again for volumes that were taken, and to connect.

@@ -1,8 +1,8 @@
 //! How much of the nodes' rings the client uses.
 
 use super::setup::LinkState;
-use super::{Client, Instant, Message, OpenSet, Question};
-use crate::pipeline::Course;
+use super::{Client, Instant, Message, OpenSet, RequestKind};
+use crate::pipeline::PlacedSchedule;
 use crate::set::{Roles, Set};
 
 /// After so long without traffic memory is given back.
@@ -115,7 +115,7 @@ impl Client {
     }
 
     /// Where another node than its home encodes a lone block, more travels: more is wanted.
-    pub(super) fn miss_home(&mut self, set: &Set, plan: &Course) {
+    pub(super) fn miss_home(&mut self, set: &Set, plan: &PlacedSchedule) {
         let home = || set.touched.iter().next().map(|i| plan.code.data()[i as usize].node);
         let nodes = self.params().nodes;
         self.share.short |= set.touched.count() == 1 && home() != Some(set.position % nodes);
@@ -171,7 +171,7 @@ impl Client {
         let asked: Roles = (0..self.params().nodes).filter(lacks).collect();
         self.share.asked = asked;
         for role in asked.iter() {
-            self.ask(role, Question::UseAll, |tag| Message::UseAll { tag });
+            self.ask(role, RequestKind::LeaseRing, |tag| Message::LeaseRing { tag });
         }
     }
 
@@ -180,14 +180,14 @@ impl Client {
         self.share.giving = roles;
         self.share.resting = all && !roles.is_empty();
         for role in roles.iter() {
-            self.ask(role, Question::GiveBack, |tag| Message::GiveBack { tag, all });
+            self.ask(role, RequestKind::ReturnRing, |tag| Message::ReturnRing { tag, all });
         }
     }
 
     /// A node has granted all of its ring, or not.
-    pub(super) fn use_answered(&mut self, role: u16, fine: bool) {
+    pub(super) fn use_answered(&mut self, role: u16, ok: bool) {
         self.share.asked.remove(role);
-        if fine {
+        if ok {
             self.share.granted.insert(role);
         } else {
             self.share.refused = true;

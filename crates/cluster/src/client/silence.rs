@@ -10,7 +10,7 @@
 use braid_array::{Instant, Refusal};
 
 use super::presence::Presence;
-use super::{Client, Link, Message, Phase, Question};
+use super::{Client, Link, Message, Phase, RequestKind};
 
 /// After this part of the time that a node may say nothing, all are asked; and again after as long.
 const PART: u64 = 4;
@@ -61,7 +61,7 @@ impl Client {
             self.pings_due(first).filter(|&(_, due)| due <= now).collect();
         for (role, _) in due {
             self.links[usize::from(role)].presence.asked_of = Some(first);
-            self.ask(role, Question::Ping, |tag| Message::Ping { tag });
+            self.ask(role, RequestKind::Ping, |tag| Message::Ping { tag });
         }
     }
 
@@ -84,7 +84,7 @@ impl Client {
             "see whether the node and its storage are well, and whether the network reaches it",
         );
         self.keeper.lose_member(self.member_id(role), why);
-        self.obey();
+        self.carry_out();
         if !self.alive(role) {
             self.await_return(role);
         }

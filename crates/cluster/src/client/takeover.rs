@@ -9,11 +9,11 @@ use braid_array::{Action, Refusal};
 use super::decision::{Decision, Findings, Grant, START, decide, going};
 use super::reread::Reread;
 use super::setup::LinkState;
-use super::{Client, ClientConfig, Message, Phase, Question, Redundancy, SyncSpace};
+use super::{Client, ClientConfig, Message, Phase, Redundancy, RequestKind, SyncSpace};
 use crate::pipeline::{Params, Pipeline};
 use crate::set::Set;
 use crate::view::View;
-use crate::wire::Item;
+use crate::wire::Leftover;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
@@ -64,11 +64,11 @@ pub(super) struct Takeover {
     /// Roles that are there and missed something: as voters they are asked all the same.
     stale: Vec<u16>,
     /// By role, what nodes have of the predecessor's slice-sets.
-    stocks: BTreeMap<u16, Vec<Item>>,
+    leftovers: BTreeMap<u16, Vec<Leftover>>,
     /// The predecessor's pipeline.
     left: Option<Params>,
     /// Which of them go.
-    go: Vec<(u32, u64)>,
+    commit: Vec<(u32, u64)>,
     /// All who hold the array have all that they had: with what goes everything fits.
     soft: bool,
     /// Or journals have it.
@@ -100,9 +100,9 @@ impl Takeover {
             reread: Reread::new(config.found.clone()),
             lost: BTreeSet::new(),
             stale: Vec::new(),
-            stocks: BTreeMap::new(),
+            leftovers: BTreeMap::new(),
             left: None,
-            go: Vec::new(),
+            commit: Vec::new(),
             soft: false,
             fits: false,
             view: View::default(),
@@ -143,7 +143,7 @@ impl Client {
     pub(super) fn ask_grant(&mut self, role: u16) {
         self.links[usize::from(role)].state = LinkState::Granting;
         let grant = self.grant();
-        self.ask(role, Question::Grant, grant);
+        self.ask(role, RequestKind::Grant, grant);
     }
 
     /// What asks a node for its vote.
@@ -155,7 +155,7 @@ impl Client {
 
     /// A node has granted what we asked for.
     pub(super) fn granted(&mut self, role: u16, tag: u32, grant: Grant) {
-        if !matches!(self.question(role, tag), Some(Question::Grant)) {
+        if !matches!(self.question(role, tag), Some(RequestKind::Grant)) {
             return self.part_with(role, "it grants what was not asked");
         }
         self.learn_of_witnesses(&grant.view);
@@ -166,7 +166,7 @@ impl Client {
     /// Another client was granted an epoch as high as ours, or higher.
     pub(super) fn outvoted(&mut self, role: u16, tag: u32, granted: u32) {
         match self.question(role, tag) {
-            Some(Question::Grant) if !self.takeover.follows => self.grant_refused(role, granted),
+            Some(RequestKind::Grant) if !self.takeover.follows => self.grant_refused(role, granted),
             // It is the parting word of the node, or refuses a view of ours.
             _ => self.fenced(role),
         }
@@ -204,7 +204,7 @@ impl Client {
     pub(super) fn vote_refused(&mut self, role: u16, why: Option<Refusal>) {
         let nonsense = || Refusal::new("it does not keep to the protocol", "update it");
         self.keeper.lose_member(self.member_id(role), why.unwrap_or_else(nonsense));
-        self.obey();
+        self.carry_out();
     }
 
     pub(super) fn voter_answered(&mut self, role: u16) {
@@ -263,7 +263,7 @@ impl Client {
             Stage::Recording => {
                 self.takeover.stage = Stage::Settling;
                 if !braid_array::broken("decide-after-view") {
-                    self.ask_all(Question::Settle);
+                    self.ask_all(RequestKind::ResolveLeftovers);
                 }
                 if braid_array::broken("settled-before-serving") {
                     self.takeover.waiting.clear();
@@ -276,14 +276,14 @@ impl Client {
                 for role in std::mem::take(&mut self.takeover.stale) {
                     let why = Refusal::new("has missed writes", "it is given them");
                     self.keeper.lose_member(self.member_id(role), why);
-                    self.obey();
+                    self.carry_out();
                     self.await_return(role);
                 }
                 // Not before it is known who misses something: the bitmap still says what.
                 if self.takeover.fits {
                     self.keeper.nothing_to_resync();
                 }
-                self.obey();
+                self.carry_out();
                 let roles: Vec<u16> = self.alive_roles().collect();
                 roles.into_iter().for_each(|role| self.open_volume_of(role));
             }
@@ -321,28 +321,28 @@ impl Client {
         self.keep_witnesses_of(&decision.view);
         self.takeover.view = decision.view;
         self.takeover.stage = Stage::Listing;
-        self.ask_all(Question::Inventory);
+        self.ask_all(RequestKind::ListLeftovers);
         self.take_over();
     }
 
     /// A node says what it has of the predecessor's slice-sets.
-    pub(super) fn stock(
+    pub(super) fn leftovers(
         &mut self,
         role: u16,
         tag: u32,
         params: Option<Params>,
-        items: Vec<Item>,
+        items: Vec<Leftover>,
         next: u16,
     ) {
-        if !matches!(self.question(role, tag), Some(Question::Inventory)) {
+        if !matches!(self.question(role, tag), Some(RequestKind::ListLeftovers)) {
             return self.part_with(role, "it lists what was not asked");
         }
         self.takeover.left = params.or(self.takeover.left);
-        let stock = self.takeover.stocks.entry(role).or_default();
-        stock.extend(items);
-        if next > 0 && usize::from(next) == stock.len() {
-            let message = |tag| Message::Inventory { tag, from: next };
-            return self.ask(role, Question::Inventory, message);
+        let leftovers = self.takeover.leftovers.entry(role).or_default();
+        leftovers.extend(items);
+        if next > 0 && usize::from(next) == leftovers.len() {
+            let message = |tag| Message::ListLeftovers { tag, from: next };
+            return self.ask(role, RequestKind::ListLeftovers, message);
         }
         self.voter_answered(role);
     }
@@ -351,15 +351,15 @@ impl Client {
     fn record_first(&mut self) {
         self.takeover.stage = Stage::Recording;
         let (recorded, live) = (self.all_is_recorded(), self.journals.live);
-        let Takeover { view, stocks, left, grants, go, soft, fits, .. } = &mut self.takeover;
+        let Takeover { view, leftovers, left, grants, commit, soft, fits, .. } = &mut self.takeover;
         let parts = |set: &Set| {
             let mut pipeline = Pipeline::new((*left)?).ok()?;
-            Some(pipeline.plan_of(set)?.involved(set.mode, &set.touched).into_iter().collect())
+            Some(pipeline.plan_of(set)?.involved(set.strategy, &set.touched).into_iter().collect())
         };
         let here = |role: u16| view.has(role) && grants.contains_key(&role);
-        *go = going(stocks, here, parts);
-        let broken = stocks.values().flatten().any(|item| !item.fine);
-        let staged = stocks.values().flatten().any(|item| item.staged.is_some());
+        *commit = going(leftovers, here, parts);
+        let broken = leftovers.values().flatten().any(|item| !item.ok);
+        let staged = leftovers.values().flatten().any(|item| item.staged.is_some());
         *soft &= !broken;
         *fits &= !broken || recorded;
         view.torn |= broken && !recorded && !braid_array::broken("torn-recorded");
@@ -371,7 +371,7 @@ impl Client {
         if braid_array::broken("decide-after-view") {
             self.takeover.stage = Stage::Settling;
             self.takeover.have_view.clear();
-            self.ask_all(Question::Settle);
+            self.ask_all(RequestKind::ResolveLeftovers);
             return self.take_over();
         }
         self.record(view);
@@ -441,14 +441,14 @@ impl Client {
     }
 
     /// Asks all that are there.
-    fn ask_all(&mut self, question: Question) {
+    fn ask_all(&mut self, question: RequestKind) {
         let roles: Vec<u16> = self.alive_roles().collect();
         self.takeover.waiting.extend(&roles);
         for role in roles {
-            let go = self.takeover.go.clone();
+            let commit = self.takeover.commit.clone();
             self.ask(role, question, |tag| match question {
-                Question::Inventory => Message::Inventory { tag, from: 0 },
-                _ => Message::Settle { tag, go },
+                RequestKind::ListLeftovers => Message::ListLeftovers { tag, from: 0 },
+                _ => Message::ResolveLeftovers { tag, commit },
             });
         }
     }
@@ -477,7 +477,7 @@ impl Client {
         self.takeover.waiting.extend(&roles);
         for role in roles {
             let view = view.clone();
-            self.ask(role, Question::Record(order), |tag| Message::Record { tag, view });
+            self.ask(role, RequestKind::StoreView(order), |tag| Message::StoreView { tag, view });
         }
         self.record_at_witnesses(&view);
         self.takeover.view = view;

@@ -91,14 +91,14 @@ fn answer(role: u16, message: &Message) -> Option<Message> {
             let incarnation = incarnation(role);
             Some(Message::Granted { tag, view, incarnation, node: role.into() })
         }
-        Message::Prepare { tag, .. } => {
-            Some(Message::Prepared { tag, ring: 0, journal_bytes: 0, parts_only: false })
+        Message::OpenPipeline { tag, .. } => {
+            Some(Message::PipelineReady { tag, ring: 0, journal_bytes: 0, parts_only: false })
         }
-        Message::Inventory { tag, .. } => {
-            Some(Message::Stock { tag, params: None, items: Vec::new(), next: 0 })
+        Message::ListLeftovers { tag, .. } => {
+            Some(Message::Leftovers { tag, params: None, items: Vec::new(), next: 0 })
         }
-        Message::Settle { tag, .. }
-        | Message::Record { tag, .. }
+        Message::ResolveLeftovers { tag, .. }
+        | Message::StoreView { tag, .. }
         | Message::Connect { tag, .. }
         | Message::WriteMeta { tag, .. }
         | Message::Flush { tag } => Some(Message::Ok { tag }),
@@ -190,7 +190,7 @@ fn a_parity_formed_after_its_node_was_lost_is_not_sent() {
         staged(&mut client, role, (position, 0), true);
     }
     // The others have all that is theirs: it goes without the parity.
-    let goes = |message: &Message| matches!(message, Message::Go { .. });
+    let goes = |message: &Message| matches!(message, Message::Commit { .. });
     let went = run(&mut client, |_, _| false);
     assert_eq!((said(&went, goes), completed(&went)), (2, Some(Ok(()))));
 }
@@ -237,13 +237,13 @@ fn a_node_lost_while_they_are_wired_costs_no_other() {
     submit(&mut client, Op::Write { fua: false }, STRIPE_SECTORS, 8);
     let writes = run(&mut client, |_, _| false);
     let without = |message: &Message| match message {
-        Message::Open { set } => set.missing == Roles(1 << 2),
+        Message::BeginSet { set } => set.missing == Roles(1 << 2),
         _ => false,
     };
     assert!(said(&writes, without) > 0, "{writes:?}");
 }
 
-/// Begins to write the first stripe: position and turn of its slice-set, of which all is sent.
+/// Begins to write the first stripe: position and generation of its slice-set, of which all is sent.
 fn begin_write(client: &mut Client) -> (u16, u32) {
     begin(client, false)
 }
@@ -257,8 +257,8 @@ fn begin(client: &mut Client, fua: bool) -> (u16, u32) {
                 client.handle(Instant(2), Event::Done { io, result: Ok(Outcome::Done) });
             }
             Action::Fabric(FabricOp::Send { bytes, .. }) => {
-                if let Ok((_, Message::Open { set })) = Message::decode(&bytes) {
-                    place = Some((set.position, set.turn));
+                if let Ok((_, Message::BeginSet { set })) = Message::decode(&bytes) {
+                    place = Some((set.position, set.generation));
                 }
             }
             _ => {}
@@ -268,13 +268,21 @@ fn begin(client: &mut Client, fua: bool) -> (u16, u32) {
 }
 
 /// A node says that it has its part of a slice-set.
-fn staged(client: &mut Client, role: u16, (position, turn): (u16, u32), fine: bool) {
-    let (own_fault, cut_off) = (!fine, Roles::NONE);
+fn staged(client: &mut Client, role: u16, (position, generation): (u16, u32), ok: bool) {
+    let (own_fault, cut_off) = (!ok, Roles::NONE);
     let (no_room, received_bytes) = (false, 0);
     hear(
         client,
         role,
-        &Message::Staged { position, turn, fine, own_fault, no_room, cut_off, received_bytes },
+        &Message::Prepared {
+            position,
+            generation,
+            ok,
+            own_fault,
+            no_room,
+            cut_off,
+            received_bytes,
+        },
     );
 }
 
@@ -283,14 +291,14 @@ fn store(client: &mut Client, place: (u16, u32)) {
     for role in 0..NODES {
         staged(client, role, place, true);
     }
-    let (position, turn) = place;
+    let (position, generation) = place;
     let goes = said(&run(client, |_, _| false), |message| match message {
-        Message::Go { sets } => sets.contains(&place),
+        Message::Commit { sets } => sets.contains(&place),
         _ => false,
     });
     assert_eq!(goes, usize::from(NODES));
     for role in 0..NODES {
-        hear(client, role, &Message::Closed { position, turn, fine: true });
+        hear(client, role, &Message::Finished { position, generation, ok: true });
     }
 }
 
@@ -319,35 +327,35 @@ fn written() -> Client {
 fn a_write_is_answered_once_all_have_it_and_read_once_it_is_stored() {
     let mut client = client(Planner::Encoder { node: 0 });
     run(&mut client, |_, _| false);
-    let (position, turn) = begin_write(&mut client);
+    let (position, generation) = begin_write(&mut client);
     for role in 0..NODES {
         let so_far = run(&mut client, |_, _| false);
         assert_eq!((completed(&so_far), said(&so_far, |_| true)), (None, 0));
-        staged(&mut client, role, (position, turn), true);
+        staged(&mut client, role, (position, generation), true);
     }
     let answered = run(&mut client, |_, _| false);
-    let goes = |message: &Message| matches!(message, Message::Go { .. });
+    let goes = |message: &Message| matches!(message, Message::Commit { .. });
     assert_eq!((said(&answered, goes), completed(&answered)), (usize::from(NODES), Some(Ok(()))));
     read_block(&mut client, 0);
     submit(&mut client, Op::Flush, 0, 0);
     let waiting = run(&mut client, |_, _| false);
     assert_eq!((reads(&waiting), said(&waiting, |_| true)), (vec![], 0));
     for role in 0..NODES {
-        hear(&mut client, role, &Message::Closed { position, turn, fine: true });
+        hear(&mut client, role, &Message::Finished { position, generation, ok: true });
     }
     let after = run(&mut client, |_, _| false);
     assert_eq!(reads(&after).len(), 1);
     assert_eq!(completed(&after), Some(Ok(())), "the flush");
 
     // One that is to be durable is not answered before it is stored.
-    let (position, turn) = begin(&mut client, true);
+    let (position, generation) = begin(&mut client, true);
     for role in 0..NODES {
-        staged(&mut client, role, (position, turn), true);
+        staged(&mut client, role, (position, generation), true);
     }
     let gone = run(&mut client, |_, _| false);
     assert_eq!((said(&gone, goes), completed(&gone)), (usize::from(NODES), None));
     for role in 0..NODES {
-        hear(&mut client, role, &Message::Closed { position, turn, fine: true });
+        hear(&mut client, role, &Message::Finished { position, generation, ok: true });
     }
     assert_eq!(completed(&run(&mut client, |_, _| false)), Some(Ok(())));
 }
@@ -356,13 +364,13 @@ fn a_write_is_answered_once_all_have_it_and_read_once_it_is_stored() {
 fn a_write_whose_last_part_failed_is_written_without_that_node() {
     let mut client = client(Planner::Encoder { node: 0 });
     run(&mut client, |_, _| false);
-    let (position, turn) = begin_write(&mut client);
-    for (role, fine) in [(0, true), (1, true), (2, false)] {
+    let (position, generation) = begin_write(&mut client);
+    for (role, ok) in [(0, true), (1, true), (2, false)] {
         assert_eq!(completed(&run(&mut client, |_, _| false)), None);
-        staged(&mut client, role, (position, turn), fine);
+        staged(&mut client, role, (position, generation), ok);
     }
     let after = run(&mut client, |_, _| false);
-    let drops = |message: &Message| matches!(message, Message::Drop { .. });
+    let drops = |message: &Message| matches!(message, Message::Abort { .. });
     assert_eq!((said(&after, drops), completed(&after)), (2, None));
     // And it is told whose fault that was.
     let told = |action: &Action| match action {
@@ -371,7 +379,7 @@ fn a_write_whose_last_part_failed_is_written_without_that_node() {
     };
     assert_eq!(after.iter().find_map(told), Some(MemberId(2)));
     for role in [0, 1] {
-        hear(&mut client, role, &Message::Closed { position, turn, fine: true });
+        hear(&mut client, role, &Message::Finished { position, generation, ok: true });
     }
     let mut again = None;
     for action in run(&mut client, |_, _| false) {
@@ -380,17 +388,17 @@ fn a_write_whose_last_part_failed_is_written_without_that_node() {
                 client.handle(Instant(4), Event::Done { io, result: Ok(Outcome::Done) });
             }
             Action::Fabric(FabricOp::Send { bytes, .. }) => {
-                if let Ok((_, Message::Open { set })) = Message::decode(&bytes) {
+                if let Ok((_, Message::BeginSet { set })) = Message::decode(&bytes) {
                     assert_eq!((set.missing, set.touched.is_all()), (Roles(1 << 2), true));
-                    again = Some((set.position, set.turn));
+                    again = Some((set.position, set.generation));
                 }
             }
             _ => {}
         }
     }
-    let (position, turn) = again.expect("it is tried again");
+    let (position, generation) = again.expect("it is tried again");
     for role in [0, 1] {
-        staged(&mut client, role, (position, turn), true);
+        staged(&mut client, role, (position, generation), true);
     }
     assert_eq!(completed(&run(&mut client, |_, _| false)), Some(Ok(())));
     assert_eq!(client.status().members.iter().map(|m| m.errors).collect::<Vec<_>>(), [0, 0, 1]);
@@ -579,8 +587,8 @@ fn a_stop_does_not_wait_for_a_node_that_says_nothing() {
     assert_eq!(answer, Some(Ok(())));
     assert!(due >= Instant(2).plus_millis(5000), "a slow node gets its time");
     for role in [0, 2] {
-        let (position, turn) = place;
-        hear(&mut client, role, &Message::Closed { position, turn, fine: true });
+        let (position, generation) = place;
+        hear(&mut client, role, &Message::Finished { position, generation, ok: true });
     }
     let after = run(&mut client, |_, _| false);
     assert!(after.iter().any(|action| matches!(action, Action::Reply { result: Ok(()), .. })));
@@ -592,7 +600,7 @@ fn a_part_of_the_stripe_after_a_whole_one_waits_for_the_rest() {
     let opened = |actions: &[Action]| -> Vec<u64> {
         let opens = actions.iter().filter_map(|action| match action {
             Action::Fabric(FabricOp::Send { bytes, .. }) => match Message::decode(bytes) {
-                Ok((_, Message::Open { set })) => Some(set.stripe),
+                Ok((_, Message::BeginSet { set })) => Some(set.stripe),
                 _ => None,
             },
             _ => None,
@@ -601,16 +609,23 @@ fn a_part_of_the_stripe_after_a_whole_one_waits_for_the_rest() {
     };
     let mut client = client(Planner::Encoder { node: 0 });
     run(&mut client, |_, _| false);
-    let (position, turn) = begin_write(&mut client);
+    let (position, generation) = begin_write(&mut client);
     submit(&mut client, Op::Write { fua: false }, STRIPE_SECTORS, STRIPE_SECTORS / 2);
     // Not because of some time, but because the stripe before it is not answered yet.
     client.handle(Instant(900_000_000), Event::Tick);
     assert_eq!(opened(&run(&mut client, |_, _| false)), [0; 0]);
     for role in 0..NODES {
-        let (fine, own_fault, cut_off) = (true, false, Roles::NONE);
+        let (ok, own_fault, cut_off) = (true, false, Roles::NONE);
         let (no_room, received_bytes) = (false, 0);
-        let message =
-            Message::Staged { position, turn, fine, own_fault, no_room, cut_off, received_bytes };
+        let message = Message::Prepared {
+            position,
+            generation,
+            ok,
+            own_fault,
+            no_room,
+            cut_off,
+            received_bytes,
+        };
         let (peer, bytes) = (client.links[usize::from(role)].peer, message.encode(1));
         let event = Event::Fabric(FabricEvent::Message { peer, bytes });
         client.handle(Instant(900_000_001), event);
@@ -624,7 +639,7 @@ fn a_part_of_the_stripe_after_a_whole_one_waits_for_the_rest() {
     client.handle(due, Event::Tick);
     assert_eq!(opened(&run(&mut client, |_, _| false)), [1]);
     for role in 0..NODES {
-        hear(&mut client, role, &Message::Closed { position, turn, fine: true });
+        hear(&mut client, role, &Message::Finished { position, generation, ok: true });
     }
 
     // A stripe of which a part was written holds up nobody.

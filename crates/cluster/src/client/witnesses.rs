@@ -7,7 +7,7 @@ use braid_array::status::WitnessStatus;
 
 use super::decision::Grant;
 use super::rejoin::pause_millis;
-use super::{Client, Instant, Message, Phase, Question};
+use super::{Client, Instant, Message, Phase, RequestKind};
 use crate::view::{View, Witness as Known};
 
 /// Of an array.
@@ -33,7 +33,7 @@ struct Witness {
     peer: PeerId,
     state: State,
     /// What it owes an answer to.
-    asked: Option<(u32, Question)>,
+    asked: Option<(u32, RequestKind)>,
     /// When it is dialed again, or not waited for any longer.
     due: Option<Instant>,
     /// Attempts that failed.
@@ -166,8 +166,8 @@ impl Client {
 
     fn record_at(&mut self, at: usize, view: View) {
         self.takeover.waiting.insert(self.witnesses.list[at].number);
-        let question = Question::Record(view.order());
-        self.ask_witness(at, question, |tag| Message::Record { tag, view });
+        let question = RequestKind::StoreView(view.order());
+        self.ask_witness(at, question, |tag| Message::StoreView { tag, view });
     }
 
     /// Asks all of them for their votes again that are there.
@@ -176,12 +176,12 @@ impl Client {
             if self.witnesses.list[at].state == State::Here {
                 self.takeover.waiting.insert(self.witnesses.list[at].number);
                 let grant = self.grant();
-                self.ask_witness(at, Question::Grant, grant);
+                self.ask_witness(at, RequestKind::Grant, grant);
             }
         }
     }
 
-    fn ask_witness(&mut self, at: usize, what: Question, message: impl FnOnce(u32) -> Message) {
+    fn ask_witness(&mut self, at: usize, what: RequestKind, message: impl FnOnce(u32) -> Message) {
         let tag = self.next_tag;
         self.next_tag = self.next_tag.wrapping_add(1);
         let due = self.keeper.now().plus_millis(self.node_timeout_ms);
@@ -197,7 +197,7 @@ impl Client {
             FabricEvent::Connected { .. } => {
                 self.witnesses.list[at].state = State::Here;
                 let grant = self.grant();
-                self.ask_witness(at, Question::Grant, grant);
+                self.ask_witness(at, RequestKind::Grant, grant);
             }
             FabricEvent::Message { bytes, .. } => match Message::decode(&bytes) {
                 Ok((_, message)) => self.witness_says(at, message),
@@ -213,21 +213,22 @@ impl Client {
         let (number, asked) = (one.number, one.asked.take());
         one.due = None;
         match (message, asked) {
-            (Message::Granted { tag, view, incarnation, node }, Some((asked, Question::Grant)))
-                if tag == asked =>
-            {
+            (
+                Message::Granted { tag, view, incarnation, node },
+                Some((asked, RequestKind::Grant)),
+            ) if tag == asked => {
                 (one.node, one.tries) = (Some(node), 0);
                 self.witness_granted(at, Grant { view, incarnation, node });
             }
-            (Message::Ok { tag }, Some((asked, Question::Record(order)))) if tag == asked => {
+            (Message::Ok { tag }, Some((asked, RequestKind::StoreView(order)))) if tag == asked => {
                 self.view_recorded(number, order);
             }
-            (Message::Outvoted { granted, .. }, Some((_, Question::Grant)))
+            (Message::Outvoted { granted, .. }, Some((_, RequestKind::Grant)))
                 if matches!(self.phase, Phase::Setup) && !self.takeover.follows =>
             {
                 self.grant_refused(number, granted);
             }
-            (Message::Outvoted { granted, .. }, Some((_, Question::Grant)))
+            (Message::Outvoted { granted, .. }, Some((_, RequestKind::Grant)))
                 if granted <= self.params().epoch && !matches!(self.phase, Phase::Setup) =>
             {
                 self.cut_witness(at);
@@ -346,7 +347,7 @@ impl Client {
     pub(super) fn look_at_votes(&mut self) {
         if self.needs_votes() && !self.takeover.view_holds() && !self.losses_noted() {
             self.keeper.give_up();
-            self.obey();
+            self.carry_out();
         }
     }
 }

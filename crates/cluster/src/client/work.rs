@@ -15,7 +15,7 @@ pub(super) struct Task {
     /// Slice-sets of it that are not over.
     pub(super) sets: u32,
     /// All that are over went well.
-    fine: bool,
+    ok: bool,
 }
 
 impl Task {
@@ -32,7 +32,7 @@ impl Task {
 
 impl Client {
     pub(super) fn add_work(&mut self, place: u64, unit: Unit, work: Work) {
-        self.waiting_work.push_back(Task { place, unit, work, sets: 1, fine: true });
+        self.waiting_work.push_back(Task { place, unit, work, sets: 1, ok: true });
     }
 
     /// Begins with the units whose slices are free.
@@ -76,17 +76,17 @@ impl Client {
 
     /// The slice-set of background work in this slice is over. One that could not be made lacks
     /// what lost nodes hold, and will until they are back: the rest goes on.
-    pub(super) fn work_set_over(&mut self, key: Key, mut fine: bool) {
+    pub(super) fn work_set_over(&mut self, key: Key, mut ok: bool) {
         if let Some(task) = self.working.get_mut(&key) {
             task.sets -= 1;
-            task.fine &= fine;
-            fine = task.fine;
+            task.ok &= ok;
+            ok = task.ok;
             if task.sets > 0 {
                 return;
             }
         }
         self.forget_compare(key);
-        let done = match fine {
+        let done = match ok {
             true => Done::Well { equal: false },
             false if self.writes_over() => Done::Failed,
             false => Done::Unread(self.lost_of(key)),
@@ -117,6 +117,6 @@ impl Client {
 
     fn work_over(&mut self, task: &Task, done: Done) {
         self.keeper.work_done(task.place, task.unit, &task.work, done);
-        self.obey();
+        self.carry_out();
     }
 }

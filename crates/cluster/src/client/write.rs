@@ -8,8 +8,10 @@ use braid_array::code::StripeCode;
 
 use super::gather::{Fragment, Patience, Stretch};
 use super::work::Task;
-use super::{Area, BTreeMap, BTreeSet, Buf, Client, Gather, Key, Mode, Planner, RequestError};
-use crate::pipeline::Course;
+use super::{
+    Area, BTreeMap, BTreeSet, Buf, Client, Gather, Key, Planner, RequestError, WriteStrategy,
+};
+use crate::pipeline::PlacedSchedule;
 use crate::pipeline::{brought_back, lost_blocks, way};
 use crate::set::{Roles, Set, Touched};
 
@@ -192,13 +194,13 @@ impl Client {
         touched: &Touched,
         missing: Roles,
         background: bool,
-    ) -> (Mode, Touched) {
+    ) -> (WriteStrategy, Touched) {
         if !background {
             return way(code, touched, missing);
         }
         let mut put = touched.clone();
         lost_blocks(code, self.lost().into_iter().collect()).for_each(|index| put.insert(index));
-        (if put.is_all() { Mode::Full } else { Mode::Reconstruct }, put)
+        (if put.is_all() { WriteStrategy::FullStripe } else { WriteStrategy::Reconstruct }, put)
     }
 
     /// Gives positions to jobs, first come first served among those of a kind. Both may need the
@@ -282,12 +284,12 @@ impl Client {
         let scattered = job.range.pieces.values().filter(|pieces| pieces.len() > 1).count();
         let planner = self.pipeline.planner(0);
         let Some(plan) = self.pipeline.plan(stripe, planner) else { return false };
-        let (mode, touched) = match blank {
-            true => (Mode::Blank, range.clone()),
+        let (strategy, touched) = match blank {
+            true => (WriteStrategy::Zero, range.clone()),
             false => self.way(&plan.code, &range, missing, background),
         };
         let sums = if by_client { plan.code.equations().len() } else { 0 };
-        let fetched = brought_back(&plan.code, (mode, &touched), &range, missing).len();
+        let fetched = brought_back(&plan.code, (strategy, &touched), &range, missing).len();
         if fetched > 0 && !self.room_to_fetch(&plan.code, scattered + fetched) {
             return false;
         }
@@ -308,12 +310,12 @@ impl Client {
         self.version += 1;
         let set = Set {
             position,
-            turn: self.turns[usize::from(position)],
+            generation: self.generations[usize::from(position)],
             version: self.version,
             stripe,
             offset: job.range.offset,
             len,
-            mode,
+            strategy,
             planner,
             fua: job.range.fua && !(log && self.journals.are_used()),
             touched,
@@ -322,7 +324,7 @@ impl Client {
         };
         self.miss_home(&set, &plan);
         self.note_opened(&set);
-        self.turns[usize::from(position)] = set.turn.wrapping_add(1);
+        self.generations[usize::from(position)] = set.generation.wrapping_add(1);
         self.open_set(job, set, staged);
         true
     }
@@ -343,7 +345,7 @@ impl Client {
     fn position(
         &self,
         kind: usize,
-        plan: &Course,
+        plan: &PlacedSchedule,
         touched: &Touched,
         missing: Roles,
         by_client: bool,

@@ -130,7 +130,7 @@ impl Node {
     pub(super) fn take(&mut self, id: ClientId, take: Take) -> Result<(), Violation> {
         let Some(client) = self.clients.get_mut(&id) else { return Ok(()) };
         let end_bytes = client.held.as_ref().map_or(0, |held| held.volume.bytes);
-        let pipe = client.pipe.as_mut().ok_or(Violation("a copy before Prepare"))?;
+        let pipe = client.pipe.as_mut().ok_or(Violation("a copy before OpenPipeline"))?;
         if !pipe.take(take, end_bytes, &mut self.out)? {
             self.not_taken(id, take.tag);
         }
@@ -151,11 +151,11 @@ impl Node {
     }
 
     /// What was copied is in the store, or cannot be stored.
-    pub(super) fn copy_stored(&mut self, id: ClientId, tag: u32, slot: u16, fine: bool) {
+    pub(super) fn copy_stored(&mut self, id: ClientId, tag: u32, slot: u16, ok: bool) {
         if let Some(pipe) = self.clients.get_mut(&id).and_then(|client| client.pipe.as_mut()) {
             pipe.takes[usize::from(slot)] = Taking::Nothing;
         }
-        if fine {
+        if ok {
             self.answer(id, &Message::Ok { tag });
         } else {
             self.refuse(id, tag, Refusal::new("the volume cannot be written", STORAGE));

@@ -60,7 +60,7 @@ pub(super) struct Batch {
     pub(super) step: Step,
     /// Operations that are not answered.
     pub(super) left: usize,
-    pub(super) fine: bool,
+    pub(super) ok: bool,
     pub(super) records: Vec<Recorded>,
 }
 
@@ -74,7 +74,7 @@ pub(super) struct Recorded {
     pub(super) contents: Vec<Buf>,
 }
 
-/// One member's journal, from `Prepare` until the pipeline ends. At the start it reads the headers,
+/// One member's journal, from `OpenPipeline` until the pipeline ends. At the start it reads the headers,
 /// looks for records and checks their contents, and makes what it found durable; then what the log
 /// held is known (`found`) and may be replayed. Once the client has had it emptied it is `used`:
 /// slice-sets are recorded in batches before they count as prepared, and a trim writes a header by
@@ -93,7 +93,7 @@ pub(super) struct Journal {
     pub(super) positions: u16,
     /// No record has more of them.
     pub(super) rows: u16,
-    /// The tag of `Prepare`.
+    /// The tag of `OpenPipeline`.
     pub(super) prepare: u32,
     pub(super) start: Start,
     /// What lies in the buffer at the start: byte of the log, and how much.

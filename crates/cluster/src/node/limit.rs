@@ -29,7 +29,9 @@ pub(super) fn denied(array: &ArrayId, message: &Message) -> Option<Denied> {
         {
             None
         }
-        Message::Record { .. } | Message::Inventory { .. } | Message::Settle { .. } => None,
+        Message::StoreView { .. }
+        | Message::ListLeftovers { .. }
+        | Message::ResolveLeftovers { .. } => None,
         // Tells no more than that there is a node.
         Message::Identify { .. } | Message::Ping { .. } => None,
         // It is looked at first.
@@ -38,19 +40,19 @@ pub(super) fn denied(array: &ArrayId, message: &Message) -> Option<Denied> {
         Message::ReadMeta { .. }
         | Message::WriteMeta { .. }
         | Message::Flush { .. }
-        | Message::Prepare { .. }
-        | Message::Records { .. }
-        | Message::Replay { .. }
-        | Message::Trim { .. }
-        | Message::UseAll { .. }
-        | Message::GiveBack { .. }
-        | Message::Open { .. }
-        | Message::Go { .. }
-        | Message::Drop { .. }
+        | Message::OpenPipeline { .. }
+        | Message::ListJournal { .. }
+        | Message::ReplayJournal { .. }
+        | Message::TrimJournal { .. }
+        | Message::LeaseRing { .. }
+        | Message::ReturnRing { .. }
+        | Message::BeginSet { .. }
+        | Message::Commit { .. }
+        | Message::Abort { .. }
         | Message::Read { .. }
         | Message::Digest { .. }
         | Message::Copy { .. }
-        | Message::Take { .. }
+        | Message::StoreCopied { .. }
         | Message::Refused { .. }
         | Message::Without { .. } => None,
         // The node that is sent joins pipelines of the same array alone, and does not tell why it

@@ -119,9 +119,9 @@ impl Node {
         (client, tag): (ClientId, u32),
         page: Buf,
         bytes: u32,
-        fine: bool,
+        ok: bool,
     ) {
-        if fine && self.is_here(client) {
+        if ok && self.is_here(client) {
             self.out.load(Flight::MetaLoad { client, tag, page }, page.slice(0, bytes));
         } else if self.is_looking(client) {
             self.looked(client, None);
@@ -146,10 +146,10 @@ impl Node {
         (client, tag): (ClientId, u32),
         page: Buf,
         sector: u64,
-        fine: bool,
+        ok: bool,
     ) {
         self.notice_write(client, sector);
-        if fine {
+        if ok {
             self.answer(client, &Message::Ok { tag });
         } else {
             self.refuse(client, tag, Refusal::new("the volume cannot be written", STORAGE));

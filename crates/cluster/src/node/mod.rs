@@ -179,7 +179,7 @@ impl Node {
     }
 
     fn done(&mut self, flight: Flight, failure: Option<IoError>) {
-        let (client, fine) = (flight.client(), failure.is_none());
+        let (client, ok) = (flight.client(), failure.is_none());
         if let Some(error) = failure.filter(|_| flight.is_of_storage()) {
             self.remark_on_storage(&flight, error);
             let pipe = client.and_then(|client| pipe_of(&mut self.clients, client));
@@ -190,12 +190,12 @@ impl Node {
         match flight {
             Flight::Task { client, position, task } => {
                 if let Some(pipe) = pipe_of(&mut self.clients, client) {
-                    pipe.done(position, task, fine, &mut self.out);
+                    pipe.done(position, task, ok, &mut self.out);
                 }
             }
             Flight::Read { client, slot } | Flight::Digest { client, slot } => {
                 if let Some(pipe) = pipe_of(&mut self.clients, client) {
-                    pipe.read_done(slot, fine, &mut self.out);
+                    pipe.read_done(slot, ok, &mut self.out);
                 }
             }
             Flight::ReadPut { client, slot } => {
@@ -204,24 +204,24 @@ impl Node {
                 }
                 self.go_on_giving(client);
             }
-            Flight::Flush { client, tag } if fine => self.answer(client, &Message::Ok { tag }),
+            Flight::Flush { client, tag } if ok => self.answer(client, &Message::Ok { tag }),
             Flight::Flush { client, tag } => {
                 self.refuse(client, tag, Refusal::new("the volume cannot be flushed", STORAGE));
             }
             Flight::MetaRead { client, tag, page, bytes } => {
-                self.meta_read((client, tag), page, bytes, fine);
+                self.meta_read((client, tag), page, bytes, ok);
             }
             Flight::MetaWrite { client, tag, page, sector } => {
-                self.meta_written((client, tag), page, sector, fine);
+                self.meta_written((client, tag), page, sector, ok);
             }
-            Flight::Take { client, tag, slot } => self.copy_stored(client, tag, slot, fine),
-            Flight::LastFlush { volume } => self.last_flush(&volume, fine),
-            Flight::Settle { orphan } => self.settle_io_done(orphan, fine),
+            Flight::Take { client, tag, slot } => self.copy_stored(client, tag, slot, ok),
+            Flight::LastFlush { volume } => self.last_flush(&volume, ok),
+            Flight::Resolve { orphan } => self.resolve_io_done(orphan, ok),
             Flight::VoteRead { array } => self.vote_read(array, None),
-            Flight::VoteWrite { array } => self.vote_written(array, fine),
-            Flight::VoteRemove { array } => self.vote_removed(array, fine),
-            Flight::Journal { client } => self.journal_done(client, fine),
-            Flight::JournalTrim { client } => self.journal_trimmed(client, fine),
+            Flight::VoteWrite { array } => self.vote_written(array, ok),
+            Flight::VoteRemove { array } => self.vote_removed(array, ok),
+            Flight::Journal { client } => self.journal_done(client, ok),
+            Flight::JournalTrim { client } => self.journal_trimmed(client, ok),
             Flight::MetaLoad { .. }
             | Flight::JournalLoad { .. }
             | Flight::JournalSum { .. }
@@ -231,7 +231,7 @@ impl Node {
             | Flight::Same { .. } => {}
         }
         if let Some(client) = client {
-            self.settle(client);
+            self.run_ready(client);
         }
     }
 
@@ -292,13 +292,13 @@ impl Machine for Node {
                         if let Some(pipe) = pipe_of(&mut self.clients, client) {
                             pipe.compared((position, task), same, &mut self.out);
                         }
-                        self.settle(client);
+                        self.run_ready(client);
                     }
                     Some(Flight::JournalSum { client, record }) => {
                         if let Ok(Outcome::Crc(crc)) = result {
                             self.journal_summed(client, record, crc);
                         }
-                        self.settle(client);
+                        self.run_ready(client);
                     }
                     Some(flight) => self.done(flight, result.err()),
                     None => {}
@@ -307,12 +307,12 @@ impl Machine for Node {
             Event::Loaded { io, bytes } => match self.out.answered(io) {
                 Some(Flight::MetaLoad { client, tag, page }) => {
                     self.meta_loaded(client, tag, page, bytes);
-                    self.settle(client);
+                    self.run_ready(client);
                 }
                 Some(Flight::VoteRead { array }) => self.vote_read(array, Some(&bytes)),
                 Some(Flight::JournalLoad { client }) => {
                     self.journal_loaded(client, &bytes);
-                    self.settle(client);
+                    self.run_ready(client);
                 }
                 _ => {}
             },
@@ -324,11 +324,11 @@ impl Machine for Node {
             Event::Survey { io, result } => match self.out.answered(io) {
                 Some(Flight::Survey { client, tag }) => {
                     self.surveyed(client, tag, result);
-                    self.settle(client);
+                    self.run_ready(client);
                 }
                 Some(Flight::Search { client }) => {
                     self.volumes_listed(client, result);
-                    self.settle(client);
+                    self.run_ready(client);
                 }
                 _ => {}
             },

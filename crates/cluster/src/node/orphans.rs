@@ -7,7 +7,7 @@ use super::ids::{ArrayId, ClientId};
 use super::out::Flight;
 use super::{Node, STORAGE};
 use crate::pipeline::Params;
-use crate::wire::{Item, Message};
+use crate::wire::{Leftover, Message};
 
 /// What fits into a message.
 const MAX_STOCK_BYTES: usize = 6000;
@@ -21,7 +21,7 @@ pub(super) struct Settling {
     /// Operations that are not answered.
     left: usize,
     flushing: bool,
-    fine: bool,
+    ok: bool,
 }
 
 impl Node {
@@ -33,11 +33,11 @@ impl Node {
 
     /// A client asks what its predecessor has left here.
     pub(super) fn inventory(&mut self, id: ClientId, tag: u32, array: ArrayId, from: u16) {
-        let mut all: Vec<Item> = self.votes.stock(array).to_vec();
+        let mut all: Vec<Leftover> = self.votes.leftovers(array).to_vec();
         let mut params: Option<Params> = None;
         for orphan in self.orphans_of(array) {
             if let Some(pipe) = self.clients.get(&orphan).and_then(|client| client.pipe.as_ref()) {
-                all.extend(pipe.stock());
+                all.extend(pipe.leftovers());
                 params = Some(*pipe.pipeline.params());
             }
         }
@@ -53,7 +53,7 @@ impl Node {
         }
         let next = from.saturating_add(items.len() as u16);
         let next = if usize::from(next) < all.len() { next } else { 0 };
-        self.answer(id, &Message::Stock { tag, params, items, next });
+        self.answer(id, &Message::Leftovers { tag, params, items, next });
     }
 
     /// A client says what becomes of what its predecessors have left here.
@@ -69,8 +69,8 @@ impl Node {
             let Some(client) = self.clients.get_mut(&orphan) else { continue };
             let Some(pipe) = &client.pipe else { continue };
             let left = pipe.store_left(go, &mut self.out);
-            let (go, flushing, fine) = (go.to_vec(), false, true);
-            client.settling = Some(Settling { by: id, tag, go, left, flushing, fine });
+            let (go, flushing, ok) = (go.to_vec(), false, true);
+            client.settling = Some(Settling { by: id, tag, go, left, flushing, ok });
         }
         if orphans.is_empty() {
             self.answer(id, &Message::Ok { tag });
@@ -79,11 +79,11 @@ impl Node {
     }
 
     /// An operation of a decision is over.
-    pub(super) fn settle_io_done(&mut self, orphan: ClientId, fine: bool) {
+    pub(super) fn resolve_io_done(&mut self, orphan: ClientId, ok: bool) {
         let client = self.clients.get_mut(&orphan);
         if let Some(settling) = client.and_then(|client| client.settling.as_mut()) {
             settling.left -= 1;
-            settling.fine &= fine;
+            settling.ok &= ok;
         }
         self.go_on_settling(orphan);
     }
@@ -94,18 +94,18 @@ impl Node {
         if settling.left > 0 {
             return;
         }
-        if settling.fine && !settling.flushing {
+        if settling.ok && !settling.flushing {
             (settling.flushing, settling.left) = (true, 1);
-            return self.out.io(Flight::Settle { orphan }, pipe.member, IoOp::Flush);
+            return self.out.io(Flight::Resolve { orphan }, pipe.member, IoOp::Flush);
         }
-        let Some(Settling { by, tag, go, fine, .. }) = client.settling.take() else { return };
-        if fine {
+        let Some(Settling { by, tag, go, ok, .. }) = client.settling.take() else { return };
+        if ok {
             pipe.left_is_over(&go);
-            self.settle(orphan);
+            self.run_ready(orphan);
         }
         let same = |settling: &Settling| settling.by == by && settling.tag == tag;
         let mut others = self.clients.values().filter_map(|client| client.settling.as_ref());
-        if !fine {
+        if !ok {
             let why = Refusal::new("what was left here cannot be stored", STORAGE);
             self.refuse(by, tag, why);
         } else if !others.any(same) {
@@ -119,7 +119,7 @@ impl Node {
         for id in orphans.map(|(&id, _)| id).collect::<Vec<_>>() {
             let pipe = self.clients.get_mut(&id).and_then(|client| client.pipe.as_mut());
             pipe.into_iter().for_each(|pipe| pipe.left_is_over(&[]));
-            self.settle(id);
+            self.run_ready(id);
         }
     }
 }

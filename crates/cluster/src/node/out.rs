@@ -45,7 +45,7 @@ pub(super) enum Flight {
     /// The header of the journal.
     JournalTrim { client: ClientId },
     /// Something of the decision on what a client has left.
-    Settle { orphan: ClientId },
+    Resolve { orphan: ClientId },
     /// The last flush before a volume is closed.
     LastFlush { volume: Arc<str> },
     /// The vote file of an array is being read.
@@ -98,7 +98,7 @@ impl Flight {
             | Self::JournalSum { client, .. }
             | Self::JournalTrim { client }
             | Self::MetaWrite { client, .. } => Some(*client),
-            Self::Settle { orphan } => Some(*orphan),
+            Self::Resolve { orphan } => Some(*orphan),
             Self::LastFlush { .. }
             | Self::VoteRead { .. }
             | Self::VoteWrite { .. }

@@ -1,5 +1,5 @@
 //! What one node does in a slice-set, as tasks that wait for one another. A program says which sums
-//! go where; here it is said in full: what is read before, where sums are formed in each mode, and
+//! go where; here it is said in full: what is read before, where sums are formed in each strategy, and
 //! what must be over before a slot is written.
 
 mod restore;
@@ -7,10 +7,10 @@ mod restore;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::pipeline::Course;
+use crate::pipeline::PlacedSchedule;
 use crate::program::{Destination, Output, Step};
 use crate::schedule::{Endpoint, Input};
-use crate::set::{Mode, Touched};
+use crate::set::{Touched, WriteStrategy};
 use braid_array::code::{Cell, Content};
 
 /// A slot of the position.
@@ -69,20 +69,25 @@ pub(super) struct Task {
 /// The tasks of a node.
 #[derive(Debug)]
 pub(super) struct Part {
-    pub(super) plan: Arc<Course>,
+    pub(super) plan: Arc<PlacedSchedule>,
     pub(super) tasks: Vec<Task>,
     /// Transfer and task, by transfer.
     arrivals: Vec<(usize, u16)>,
 }
 
 impl Part {
-    pub(super) fn new(plan: Arc<Course>, node: u16, mode: Mode, touched: &Touched) -> Self {
+    pub(super) fn new(
+        plan: Arc<PlacedSchedule>,
+        node: u16,
+        strategy: WriteStrategy,
+        touched: &Touched,
+    ) -> Self {
         if let Some(chains) = &plan.chains {
             return Self::of_chains(Arc::clone(&plan), chains, node, touched);
         }
-        let program = plan.part(node, mode, touched);
-        let mut builder = Builder::new(&plan, node, mode, touched);
-        if mode == Mode::Blank {
+        let program = plan.part(node, strategy, touched);
+        let mut builder = Builder::new(&plan, node, strategy, touched);
+        if strategy == WriteStrategy::Zero {
             builder.blank();
         }
         let mut fresh = 0;
@@ -120,9 +125,9 @@ impl Part {
 }
 
 struct Builder<'a> {
-    plan: &'a Course,
+    plan: &'a PlacedSchedule,
     node: u16,
-    mode: Mode,
+    strategy: WriteStrategy,
     touched: &'a Touched,
     tasks: Vec<Task>,
     /// By transfer: the task that waits for it.
@@ -134,11 +139,16 @@ struct Builder<'a> {
 }
 
 impl<'a> Builder<'a> {
-    const fn new(plan: &'a Course, node: u16, mode: Mode, touched: &'a Touched) -> Self {
+    const fn new(
+        plan: &'a PlacedSchedule,
+        node: u16,
+        strategy: WriteStrategy,
+        touched: &'a Touched,
+    ) -> Self {
         Self {
             plan,
             node,
-            mode,
+            strategy,
             touched,
             tasks: Vec::new(),
             arrivals: BTreeMap::new(),
@@ -147,7 +157,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    fn part(self, plan: &Arc<Course>) -> Part {
+    fn part(self, plan: &Arc<PlacedSchedule>) -> Part {
         let (plan, arrivals) = (Arc::clone(plan), self.arrivals.into_iter().collect());
         Part { plan, tasks: self.tasks, arrivals }
     }
@@ -175,7 +185,7 @@ impl Builder<'_> {
     /// Stores new content; not before the old has been read, when its value is needed.
     fn store_data(&mut self, row: u16, transfer: usize, value_needed: bool) {
         let mut after = vec![self.arrive(transfer)];
-        if self.mode == Mode::Delta && value_needed {
+        if self.strategy == WriteStrategy::ReadModifyWrite && value_needed {
             after.push(self.old(row));
         }
         self.task(Work::Store { row, from: Place::Arrival(transfer), unless: None }, &after);
@@ -194,7 +204,7 @@ impl Builder<'_> {
         let values: Vec<(Place, u16)> =
             step.inputs.iter().map(|input| self.value(input.transfer)).collect();
         let (from, done) = match step.destination {
-            Destination::Store { row } if self.mode == Mode::Delta => {
+            Destination::Store { row } if self.strategy == WriteStrategy::ReadModifyWrite => {
                 let output = Place::Old(row);
                 let old = self.old(row);
                 (output, self.sum(&step.inputs, &values, output, Some(old)))
@@ -249,7 +259,7 @@ impl Builder<'_> {
             Some(row) if !self.plan.arrives(transfer, self.touched) => {
                 (slot, self.task(Work::Read { row, into: slot }, &[]))
             }
-            Some(row) if self.mode == Mode::Delta => {
+            Some(row) if self.strategy == WriteStrategy::ReadModifyWrite => {
                 let after = [self.arrive(transfer), self.old(row)];
                 let output = Place::Old(row);
                 let sum = Work::Sum { inputs: vec![(slot, 1)], output, accumulate: true };

@@ -18,7 +18,7 @@ use super::part::{Part, Place};
 use super::slot::{ReadSlot, Taking};
 use crate::pipeline::Pipeline;
 use crate::schedule::{Endpoint, Planner};
-use crate::set::{Imm, Mode, Roles, Set};
+use crate::set::{Imm, Roles, Set, WriteStrategy};
 
 /// So many parts are kept: what the largest array needs while nobody is missing.
 const KEPT_PARTS: usize = 1 << 12;
@@ -72,7 +72,7 @@ struct Live {
     /// Stores that are not over.
     stores: usize,
     stage: Stage,
-    fine: bool,
+    ok: bool,
     /// What cannot be done here is the fault of this node's store.
     own_fault: bool,
     /// Nodes to which no connection stands that is needed.
@@ -107,7 +107,7 @@ struct Early {
 #[derive(Debug, Default)]
 struct Position {
     /// Of the latest slice-set.
-    turn: Option<u32>,
+    generation: Option<u32>,
     running: Option<Live>,
     /// The version of the latest slice-set that went, and whether all of it is stored.
     stored: Option<(u64, bool)>,
@@ -124,7 +124,7 @@ pub(super) struct Giving {
     pub(super) all: bool,
 }
 
-/// A pipeline at this node, from `Prepare` until its client is gone and what it left is resolved.
+/// A pipeline at this node, from `OpenPipeline` until its client is gone and what it left is resolved.
 /// It owns the node's part of each open slice-set, the slots for reads, the connections to the
 /// other nodes and the journal; its ring is a part of the node's arena.
 ///
@@ -134,7 +134,7 @@ pub(super) struct Giving {
 ///            staged ── Drop ──► Closed sent, nothing stored ──► Idle
 /// task:      waits for others ──► started ──► over, well or not
 /// ```
-/// A slice-set that is to be recorded is durable in the journal before `Staged` is sent.
+/// A slice-set that is to be recorded is durable in the journal before `Prepared` is sent.
 ///
 /// A task that cannot be done ends badly, and so do those that wait for it; the node that misses
 /// something because of that is told by `Missing`. So every slice-set comes to its stores at every
@@ -169,7 +169,7 @@ pub(super) struct Pipe {
     /// Positions with a slice-set.
     open: usize,
     /// Of slice-sets that are common, by what they depend on.
-    parts: BTreeMap<(Roles, u16, Planner, Mode), Arc<Part>>,
+    parts: BTreeMap<(Roles, u16, Planner, WriteStrategy), Arc<Part>>,
     pub(super) journal: Option<Box<Journal>>,
     /// The store had no room for something of it.
     pub(super) no_room: bool,
@@ -257,24 +257,26 @@ impl Pipe {
         let part = if set.is_common() {
             let params = self.pipeline.params();
             let variant = set.stripe % u64::from(params.family.period(params.nodes));
-            let new = || Arc::new(Part::new(plan, self.role, set.mode, &set.touched));
+            let new = || Arc::new(Part::new(plan, self.role, set.strategy, &set.touched));
             if self.parts.len() >= KEPT_PARTS {
                 self.parts.clear();
             }
-            let key = (set.missing, variant as u16, set.planner, set.mode);
+            let key = (set.missing, variant as u16, set.planner, set.strategy);
             Arc::clone(self.parts.entry(key).or_insert_with(new))
         } else {
-            Arc::new(Part::new(plan, self.role, set.mode, &set.touched))
+            Arc::new(Part::new(plan, self.role, set.strategy, &set.touched))
         };
         let number = set.position;
         let position = &mut self.positions[usize::from(number)];
-        if position.running.is_some() || position.turn.is_some_and(|turn| turn >= set.turn) {
+        if position.running.is_some()
+            || position.generation.is_some_and(|generation| generation >= set.generation)
+        {
             return Err(Violation("a slice-set at a position that is not free"));
         }
-        position.turn = Some(set.turn);
+        position.generation = Some(set.generation);
         let early = std::mem::take(&mut position.early);
-        if early.iter().any(|early| early.imm.turn != Imm::turn(set.turn)) {
-            return Err(Violation("a slice of another turn"));
+        if early.iter().any(|early| early.imm.generation != Imm::generation(set.generation)) {
+            return Err(Violation("a slice of another generation"));
         }
         position.states.clear();
         let waiting = |needs| State { needs, spoiled: false, phase: Phase::Waiting };
@@ -288,7 +290,7 @@ impl Pipe {
             before,
             stores,
             stage: Stage::Running,
-            fine: true,
+            ok: true,
             own_fault: false,
             cut_off: Roles::default(),
         });

@@ -59,7 +59,7 @@ impl Pipe {
     }
 
     /// The store has filled a slot, or what was there is its digest now; or not.
-    pub(super) fn read_done(&mut self, slot: u16, fine: bool, out: &mut Out) {
+    pub(super) fn read_done(&mut self, slot: u16, ok: bool, out: &mut Out) {
         let (ask, bytes) = match self.reads[usize::from(slot)] {
             ReadSlot::Reading(Ask {
                 wanted: wanted @ (Wanted::Copy(_) | Wanted::OrphanedCopy),
@@ -68,7 +68,7 @@ impl Pipe {
             }) => {
                 // Where nobody is connected that would take it, that one tells.
                 let put = match wanted {
-                    Wanted::Copy(at) if fine => {
+                    Wanted::Copy(at) if ok => {
                         self.put_beside((slot, at), self.read_buf(slot, bytes), out)
                     }
                     _ => false,
@@ -76,10 +76,10 @@ impl Pipe {
                 let then = if put { ReadSlot::Putting } else { ReadSlot::Free };
                 self.reads[usize::from(slot)] = then;
                 let copied = Message::Copied { slot };
-                let said = if fine { copied } else { Message::ReadFailed { slot } };
+                let said = if ok { copied } else { Message::ReadFailed { slot } };
                 return out.send(self.peer, self.epoch(), &said);
             }
-            ReadSlot::Reading(ask) if fine && ask.wanted == Wanted::Digest => {
+            ReadSlot::Reading(ask) if ok && ask.wanted == Wanted::Digest => {
                 self.reads[usize::from(slot)] = ReadSlot::Digesting(ask);
                 let flight = Flight::Digest { client: self.client, slot };
                 return out.compute(flight, digest(self.read_buf(slot, ask.bytes)));
@@ -88,7 +88,7 @@ impl Pipe {
             ReadSlot::Digesting(ask) => (ask, digest_bytes(ask.bytes)),
             ReadSlot::Free | ReadSlot::Putting | ReadSlot::Queued(_) => return,
         };
-        if fine {
+        if ok {
             self.reads[usize::from(slot)] = ReadSlot::Putting;
             let flight = Flight::ReadPut { client: self.client, slot };
             out.put(flight, self.peer, self.read_buf(slot, bytes), ask.to, u32::from(slot));

@@ -17,7 +17,7 @@ use super::pipe::Pipe;
 use super::{Node, STORAGE, pipe_of};
 use crate::journal::{Header, Kind, PAGE_BYTES, Record};
 use crate::set::Set;
-use crate::wire::{Message, Noted};
+use crate::wire::{JournalEntry, Message};
 
 /// Records in one message.
 const MAX_LISTED: usize = 256;
@@ -28,7 +28,7 @@ impl Node {
     }
 
     /// An operation of a journal is over.
-    pub(super) fn journal_done(&mut self, id: ClientId, fine: bool) {
+    pub(super) fn journal_done(&mut self, id: ClientId, ok: bool) {
         if !self.is_here(id) {
             return;
         }
@@ -37,20 +37,20 @@ impl Node {
         match &mut journal.start {
             Start::Known => {
                 if let Some(pipe) = pipe_of(&mut self.clients, id) {
-                    pipe.batch_done(fine, &mut self.out);
+                    pipe.batch_done(ok, &mut self.out);
                 }
             }
-            Start::Headers | Start::Look(_) | Start::Check(_) => self.journal_read(id, fine),
-            Start::Flushing => self.found_is_durable(id, fine),
+            Start::Headers | Start::Look(_) | Start::Check(_) => self.journal_read(id, ok),
+            Start::Flushing => self.found_is_durable(id, ok),
             Start::Replay { tag, steps } => {
                 let (tag, next) = (*tag, steps.pop_front());
                 debug_assert!(positions > 0);
                 match next {
-                    Some(op) if fine => self.out.io(Flight::Journal { client: id }, member, op),
+                    Some(op) if ok => self.out.io(Flight::Journal { client: id }, member, op),
                     _ => {
                         journal.start = Start::Known;
                         let why = Refusal::new("the journal cannot be replayed", STORAGE);
-                        if fine {
+                        if ok {
                             self.answer(id, &Message::Ok { tag });
                         } else {
                             self.refuse(id, tag, why);
@@ -85,32 +85,32 @@ impl Node {
         let journal = journal.ok_or(Violation("a request to a journal that is not there"))?;
         let Some(header) = journal.header else { return Ok(()) };
         match *message {
-            Message::Records { tag, .. } if journal.unreadable => {
+            Message::ListJournal { tag, .. } if journal.unreadable => {
                 let why = Refusal::new("its journal cannot be read", STORAGE);
                 self.refuse(id, tag, why);
             }
-            Message::Records { tag, from } => {
-                let noted = |(_, record): &(u64, Record)| Noted {
+            Message::ListJournal { tag, from } => {
+                let noted = |(_, record): &(u64, Record)| JournalEntry {
                     version: record.version,
                     holders: record.holders,
                     void: record.kind == Kind::Void,
                 };
                 let from = from as usize;
                 let items = journal.found.iter().skip(from).take(MAX_LISTED).map(noted);
-                let items: Vec<Noted> = items.collect();
+                let items: Vec<JournalEntry> = items.collect();
                 let end = from.saturating_add(items.len());
                 let next = if end < journal.found.len() { end as u32 } else { 0 };
                 let mark = header.mark;
-                self.answer(id, &Message::Recorded { tag, mark, items, next });
+                self.answer(id, &Message::JournalEntries { tag, mark, items, next });
             }
-            Message::Replay { tag, above, ref without } => {
+            Message::ReplayJournal { tag, above, ref without } => {
                 let mut steps = journal.steps(above, without);
                 if let Some(op) = steps.pop_front() {
                     out.io(Flight::Journal { client: id }, journal.member, op);
                 }
                 journal.start = Start::Replay { tag, steps };
             }
-            Message::Trim { tag, mark, all } => {
+            Message::TrimJournal { tag, mark, all } => {
                 let log = journal.log.as_mut();
                 let log =
                     log.filter(|_| journal.trimming.is_none() && !(all && journal.batch.is_some()));
@@ -133,10 +133,10 @@ impl Node {
     }
 
     /// The log begins later, durably, or not.
-    pub(super) fn journal_trimmed(&mut self, id: ClientId, fine: bool) {
+    pub(super) fn journal_trimmed(&mut self, id: ClientId, ok: bool) {
         let Some(journal) = self.journal_of(id) else { return };
         let Some((tag, header)) = journal.trimming.take() else { return };
-        if !fine {
+        if !ok {
             return self.refuse(id, tag, Refusal::new("the journal cannot be written", STORAGE));
         }
         journal.header = Some(header);
@@ -168,7 +168,7 @@ impl Pipe {
         let idle = |journal: &Journal| journal.batch.is_none() && !journal.waiting.is_empty();
         let Some(mut journal) = self.journal.take_if(|journal| idle(journal)) else { return };
         let waiting = std::mem::take(&mut journal.waiting);
-        let mut batch = Batch { step: Step::Sums, left: 0, fine: true, records: Vec::new() };
+        let mut batch = Batch { step: Step::Sums, left: 0, ok: true, records: Vec::new() };
         let mut refused = Vec::new();
         for position in waiting {
             let (record, contents) = self.record_of(position);
@@ -220,18 +220,18 @@ impl Pipe {
             (kind, rows, contents) = (Kind::Void, Vec::new(), Vec::new());
         }
         // Who is left out, and holds the array all the same, lacks it: then it was not answered.
-        let involved = part.plan.involved(set.mode, &set.touched).into_iter();
+        let involved = part.plan.involved(set.strategy, &set.touched).into_iter();
         let holders = involved.chain(set.missing.iter()).collect();
         let version = (self.epoch(), set.version);
         let (sequence, crc) = (0, 0);
         (Record { version, sequence, kind, holders, len: set.len, rows, crc }, contents)
     }
 
-    fn batch_done(&mut self, fine: bool, out: &mut Out) {
+    fn batch_done(&mut self, ok: bool, out: &mut Out) {
         let batch = self.journal.as_mut().and_then(|journal| journal.batch.as_mut());
         if let Some(batch) = batch {
             batch.left -= 1;
-            batch.fine &= fine;
+            batch.ok &= ok;
         }
         self.go_on_with_batch(out);
     }
@@ -259,7 +259,7 @@ impl Pipe {
                         }
                     }
                 }
-                Step::Writes if batch.fine => {
+                Step::Writes if batch.ok => {
                     (batch.step, batch.left) = (Step::Flush, 1);
                     out.io(flight.clone(), journal.member, IoOp::Flush);
                 }
@@ -267,9 +267,9 @@ impl Pipe {
             }
         }
         let Some(batch) = journal.batch.take_if(|batch| batch.left == 0) else { return };
-        journal.broken |= !batch.fine;
+        journal.broken |= !batch.ok;
         for Recorded { position, .. } in batch.records {
-            self.recorded(position, batch.fine, out);
+            self.recorded(position, batch.ok, out);
         }
         self.begin_batch(out);
     }

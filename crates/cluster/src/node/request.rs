@@ -17,9 +17,9 @@ const fn is_of_votes(message: &Message) -> bool {
         Message::Grant { .. }
             | Message::ReadVote { .. }
             | Message::Forget { .. }
-            | Message::Record { .. }
-            | Message::Inventory { .. }
-            | Message::Settle { .. }
+            | Message::StoreView { .. }
+            | Message::ListLeftovers { .. }
+            | Message::ResolveLeftovers { .. }
     )
 }
 
@@ -46,12 +46,12 @@ impl Node {
         }
         let (array, _) = client.vote.ok_or(Violation("a request before Grant"))?;
         match message {
-            Message::Record { tag, view } => {
+            Message::StoreView { tag, view } => {
                 let what = votes::Want::Record(view);
                 self.ask_vote(array, votes::Ask { client: id, tag, what });
             }
-            Message::Inventory { tag, from } => self.inventory(id, tag, array, from),
-            Message::Settle { tag, go } => self.settle_left(id, tag, array, &go),
+            Message::ListLeftovers { tag, from } => self.inventory(id, tag, array, from),
+            Message::ResolveLeftovers { tag, commit: go } => self.settle_left(id, tag, array, &go),
             _ => {}
         }
         Ok(())
@@ -61,7 +61,9 @@ impl Node {
     pub(super) fn request(&mut self, id: ClientId, message: Message) -> Result<(), Violation> {
         match message {
             _ if is_of_votes(&message) => return self.vote_request(id, message),
-            Message::Records { .. } | Message::Replay { .. } | Message::Trim { .. } => {
+            Message::ListJournal { .. }
+            | Message::ReplayJournal { .. }
+            | Message::TrimJournal { .. } => {
                 return self.journal_request(id, &message);
             }
             Message::CreateVolume { tag, name, bytes } => {
@@ -84,7 +86,7 @@ impl Node {
                 self.shut_down(id, tag);
                 return Ok(());
             }
-            Message::Take { tag, slot, sector, bytes } => {
+            Message::StoreCopied { tag, slot, sector, bytes } => {
                 return self.take(id, Take { tag, slot, sector, bytes });
             }
             _ => {}
@@ -95,10 +97,10 @@ impl Node {
             | Message::RemoveVolume { tag }
             | Message::ReadMeta { tag, .. }
             | Message::WriteMeta { tag, .. }
-            | Message::Prepare { tag, .. }
+            | Message::OpenPipeline { tag, .. }
             | Message::Connect { tag, .. }
-            | Message::UseAll { tag }
-            | Message::GiveBack { tag, .. }
+            | Message::LeaseRing { tag }
+            | Message::ReturnRing { tag, .. }
             | Message::Flush { tag } => *tag,
             _ => return Err(Violation("a message that clients do not send")),
         };
@@ -112,12 +114,12 @@ impl Node {
                 let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
                 self.meta_request(id, tag, (sector, len), meta::MetaOp::Write(bytes), &held);
             }
-            Message::Prepare { role, data_sector, params, .. } => {
+            Message::OpenPipeline { role, data_sector, params, .. } => {
                 return self.prepare(id, tag, (role, data_sector), params, &held);
             }
             Message::Connect { peers, .. } => return self.connect(id, tag, peers),
-            Message::UseAll { .. } => return self.use_all(id, tag),
-            Message::GiveBack { all, .. } => return self.give_back(id, tag, all),
+            Message::LeaseRing { .. } => return self.use_all(id, tag),
+            Message::ReturnRing { all, .. } => return self.give_back(id, tag, all),
             _ => {
                 let flight = Flight::Flush { client: id, tag };
                 self.out.io(flight, held.volume.member, IoOp::Flush);

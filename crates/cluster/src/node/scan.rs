@@ -12,7 +12,7 @@ use crate::journal::{HEADERS_BYTES, Header, Log, Look, PAGE_BYTES, Record};
 use crate::wire::Message;
 
 impl Node {
-    /// A pipeline stands: is there a journal on its volume? `Prepare` is answered when that is
+    /// A pipeline stands: is there a journal on its volume? `OpenPipeline` is answered when that is
     /// known.
     pub(super) fn look_for_journal(&mut self, id: ClientId, tag: u32, volume_bytes: u64) {
         let Some(client) = self.clients.get_mut(&id) else { return };
@@ -58,7 +58,7 @@ impl Node {
         pipe.journal = Some(Box::new(journal));
     }
 
-    /// Answers `Prepare`. Without a log there is no journal.
+    /// Answers `OpenPipeline`. Without a log there is no journal.
     pub(super) fn prepared(&mut self, id: ClientId, tag: u32, log_bytes: Option<u64>) {
         let Some(pipe) = self.clients.get_mut(&id).and_then(|client| client.pipe.as_mut()) else {
             return;
@@ -68,21 +68,21 @@ impl Node {
         let header = pipe.journal.as_ref().and_then(|journal| journal.header);
         unused.into_iter().for_each(|journal| self.give_ring(journal.pages));
         let parts_only = header.is_some_and(|header| header.parts_only);
-        self.answer(id, &Message::Prepared { tag, ring, journal_bytes, parts_only });
+        self.answer(id, &Message::PipelineReady { tag, ring, journal_bytes, parts_only });
     }
 
     /// A part of the journal has been read, or cannot be. Whether that is needed is for the client
     /// to say.
-    pub(super) fn journal_read(&mut self, id: ClientId, fine: bool) {
+    pub(super) fn journal_read(&mut self, id: ClientId, ok: bool) {
         let Some(journal) = self.journal_of(id) else { return };
         let (tag, needed) = (journal.prepare, journal.wanted().map(|(_, len)| len));
         let (at, len) = journal.window;
         match needed {
-            None if fine => {
+            None if ok => {
                 let buf = journal.page(0, HEADERS_BYTES);
                 self.out.load(Flight::JournalLoad { client: id }, buf);
             }
-            Some(_) if fine => self.scan(id),
+            Some(_) if ok => self.scan(id),
             // What is behind it may not be needed.
             Some(needed) if len > needed => self.read_log(id, at, needed),
             Some(_) => {
@@ -176,11 +176,11 @@ impl Node {
 
     /// What was found is durable, or may not be: a node that died may have left records that were
     /// on their way, and what they say is decided now for good.
-    pub(super) fn found_is_durable(&mut self, id: ClientId, fine: bool) {
+    pub(super) fn found_is_durable(&mut self, id: ClientId, ok: bool) {
         let Some(journal) = self.journal_of(id) else { return };
         let (tag, end) = (journal.prepare, journal.header.map_or(0, |header| header.log_bytes));
         journal.start = Start::Known;
-        journal.unreadable |= !fine;
+        journal.unreadable |= !ok;
         self.prepared(id, tag, Some(end));
     }
 

@@ -186,12 +186,12 @@ impl Node {
                 self.out.hang_up(peer);
             }
         }
-        self.settle(id);
+        self.run_ready(id);
     }
 
     /// Takes leave of a client that is gone, once nothing uses its memory and its volume, unless it
     /// has left what the next one decides about.
-    pub(super) fn settle(&mut self, id: ClientId) {
+    pub(super) fn run_ready(&mut self, id: ClientId) {
         if self.clients.get(&id).is_none_or(Client::is_here) || self.out.uses(id) {
             return;
         }
@@ -208,7 +208,7 @@ impl Node {
             }
             self.sessions.remove(&pipe.pipeline.params().session);
             if let Some((array, _)) = client.vote.filter(|_| pipe.write) {
-                self.votes.keep_stock(array, pipe.stock());
+                self.votes.keep_leftovers(array, pipe.leftovers());
             }
         }
         let looking = client.looking.map(|looking| looking.name);
@@ -285,7 +285,7 @@ impl Node {
         placed: bool,
     ) -> Result<(), Violation> {
         let Some(client) = self.clients.get_mut(&id) else { return Ok(()) };
-        let pipe = client.pipe.as_mut().ok_or(Violation("a slice before Prepare"))?;
+        let pipe = client.pipe.as_mut().ok_or(Violation("a slice before OpenPipeline"))?;
         let result = pipe.arrived(imm, from, placed, &mut self.out);
         match (result, client.peer) {
             (Err(violation), Some(peer)) if from != Endpoint::Client => {
@@ -340,18 +340,20 @@ impl Node {
                 }
                 Ok(())
             }
-            Message::Open { set } => {
-                let pipe = client.pipe.as_mut().ok_or(Violation("a slice-set before Prepare"))?;
+            Message::BeginSet { set } => {
+                let pipe =
+                    client.pipe.as_mut().ok_or(Violation("a slice-set before OpenPipeline"))?;
                 pipe.open(set, &mut self.out)
             }
-            Message::Go { sets } => {
-                let early = Violation("Go before Prepare");
+            Message::Commit { sets } => {
+                let early = Violation("Commit before OpenPipeline");
                 let pipe = client.pipe.as_mut().ok_or(early)?;
-                sets.into_iter().try_for_each(|(at, turn)| pipe.go(at, turn, &mut self.out))
+                sets.into_iter()
+                    .try_for_each(|(at, generation)| pipe.go(at, generation, &mut self.out))
             }
-            Message::Drop { position, turn } => {
-                let early = Violation("Drop before Prepare");
-                client.pipe.as_mut().ok_or(early)?.drop_set(position, turn, &mut self.out)
+            Message::Abort { position, generation } => {
+                let early = Violation("Abort before OpenPipeline");
+                client.pipe.as_mut().ok_or(early)?.drop_set(position, generation, &mut self.out)
             }
             Message::Without { role } => self.without(id, role),
             Message::Refused { tag: PARTING_TAG, reason, .. } => {
@@ -382,7 +384,7 @@ impl Node {
 
     fn read(&mut self, id: ClientId, slot: u16, ask: Ask) -> Result<(), Violation> {
         let Some(client) = self.clients.get_mut(&id) else { return Ok(()) };
-        let pipe = client.pipe.as_mut().ok_or(Violation("a read before Prepare"))?;
+        let pipe = client.pipe.as_mut().ok_or(Violation("a read before OpenPipeline"))?;
         let end = client.held.as_ref().map_or(0, |held| held.volume.bytes);
         pipe.read(slot, ask, end, &mut self.out)
     }

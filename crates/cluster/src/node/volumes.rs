@@ -244,8 +244,8 @@ impl Node {
     }
 
     /// The flush before the end is answered.
-    pub(super) fn last_flush(&mut self, name: &Arc<str>, fine: bool) {
-        if !fine {
+    pub(super) fn last_flush(&mut self, name: &Arc<str>, ok: bool) {
+        if !ok {
             let reason = format!("volume {name} cannot be flushed");
             self.stop_trouble(Refusal::new(reason, STORAGE));
         }

@@ -10,7 +10,7 @@ use super::ids::{ArrayId, ClientId};
 use super::out::Flight;
 use super::{Node, STORAGE};
 use crate::view::{View, Vote, slot_byte};
-use crate::wire::{Item, Message};
+use crate::wire::{Leftover, Message};
 
 /// How the notes of arrays end, after the array's id. No volume is called so.
 pub const NOTE_ENDING: &str = ".vote";
@@ -61,7 +61,7 @@ struct Entry {
     file: File,
     waiting: VecDeque<Ask>,
     /// The slice-sets that the last pipeline here has stored.
-    stock: Vec<Item>,
+    leftovers: Vec<Leftover>,
     /// Who is granted an epoch when nothing of older clients is under way any more.
     granting: Option<(ClientId, u32)>,
 }
@@ -99,14 +99,14 @@ pub(super) fn array_of_note(name: &str) -> Option<ArrayId> {
 
 impl Votes {
     /// What the last pipeline of an array has stored here.
-    pub(super) fn stock(&self, array: ArrayId) -> &[Item] {
-        self.entries.get(&array).map_or(&[], |entry| &entry.stock)
+    pub(super) fn leftovers(&self, array: ArrayId) -> &[Leftover] {
+        self.entries.get(&array).map_or(&[], |entry| &entry.leftovers)
     }
 
     /// A pipeline has ended, and this is what it has stored.
-    pub(super) fn keep_stock(&mut self, array: ArrayId, stock: Vec<Item>) {
+    pub(super) fn keep_leftovers(&mut self, array: ArrayId, leftovers: Vec<Leftover>) {
         if let Some(entry) = self.entries.get_mut(&array) {
-            entry.stock = stock;
+            entry.leftovers = leftovers;
         }
     }
 }
@@ -128,7 +128,7 @@ impl Node {
             kept: false,
             file: File::Loading,
             waiting: VecDeque::from([ask]),
-            stock: Vec::new(),
+            leftovers: Vec::new(),
             granting: None,
         };
         self.votes.entries.insert(array, entry);
@@ -215,13 +215,13 @@ impl Node {
     }
 
     /// The vote file says what it should, or not.
-    pub(super) fn vote_written(&mut self, array: ArrayId, fine: bool) {
+    pub(super) fn vote_written(&mut self, array: ArrayId, ok: bool) {
         let Some(entry) = self.votes.entries.get_mut(&array) else { return };
         let File::Writing(writing) = std::mem::replace(&mut entry.file, File::Idle) else {
             return;
         };
         let (vote, Ask { client, tag, what }) = *writing;
-        if !fine {
+        if !ok {
             self.refuse(client, tag, Refusal::new("cannot write the vote file", STORAGE));
             return self.work_votes(array);
         }
@@ -265,14 +265,14 @@ impl Node {
 
     /// The vote file is gone for good, or not: then what it said still holds, as it may be there
     /// again when the node starts again.
-    pub(super) fn vote_removed(&mut self, array: ArrayId, fine: bool) {
+    pub(super) fn vote_removed(&mut self, array: ArrayId, ok: bool) {
         let Some(entry) = self.votes.entries.get_mut(&array) else { return };
         let File::Removing(Ask { client, tag, .. }) =
             std::mem::replace(&mut entry.file, File::Idle)
         else {
             return;
         };
-        if !fine {
+        if !ok {
             self.refuse(client, tag, Refusal::new("cannot remove the vote file", STORAGE));
             return self.work_votes(array);
         }

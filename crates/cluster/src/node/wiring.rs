@@ -95,7 +95,7 @@ impl Node {
         peers: Vec<PeerAddress>,
     ) -> Result<(), Violation> {
         let Some(client) = self.clients.get_mut(&id) else { return Ok(()) };
-        let pipe = client.pipe.as_mut().ok_or(Violation("Connect before Prepare"))?;
+        let pipe = client.pipe.as_mut().ok_or(Violation("Connect before OpenPipeline"))?;
         // Who only reads has no use for it, and may not send this node anywhere.
         if !pipe.write || peers.iter().any(|peer| peer.address.len() > MAX_ADDRESS_BYTES) {
             return Err(Violation("a Connect that no array needs"));
@@ -188,7 +188,7 @@ impl Node {
     /// Another node is not of the array any more: nothing of it may land here.
     pub(super) fn without(&mut self, id: ClientId, role: u16) -> Result<(), Violation> {
         let pipe = self.clients.get_mut(&id).and_then(|client| client.pipe.as_mut());
-        let pipe = pipe.ok_or(Violation("Without before Prepare"))?;
+        let pipe = pipe.ok_or(Violation("Without before OpenPipeline"))?;
         let at = pipe.neighbour(role);
         let stranger = role >= pipe.pipeline.params().nodes;
         let neighbour = pipe.neighbours.get(usize::from(at)).filter(|_| !stranger);

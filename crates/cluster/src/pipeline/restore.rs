@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use super::{Course, Params, Pipeline};
+use super::{Params, Pipeline, PlacedSchedule};
 use crate::schedule::{Chains, Planner};
 use crate::set::{MAX_TRANSFERS, Set};
 
 impl Pipeline {
     /// The plan of a slice-set that gives this role its blocks back; `None` when it may not be
     /// opened, or those who have a part in it cannot.
-    pub(super) fn plan_restore(&mut self, set: &Set, role: u16) -> Option<Arc<Course>> {
+    pub(super) fn plan_restore(&mut self, set: &Set, role: u16) -> Option<Arc<PlacedSchedule>> {
         let Params { family, nodes, .. } = self.params;
         let (missing, planner) = (set.missing, Planner::Chain);
         let mut lost = missing;
@@ -34,7 +34,7 @@ impl Pipeline {
         if chains.links().len() > MAX_TRANSFERS {
             return None;
         }
-        let plan = Arc::new(Course::of_chains(code, chains, missing));
+        let plan = Arc::new(PlacedSchedule::of_chains(code, chains, missing));
         self.plans_of(missing).insert(key, Arc::clone(&plan));
         Some(plan)
     }

@@ -30,12 +30,12 @@ fn md(level: Level) -> Family {
 fn set(pipeline: &Pipeline, position: u16, stripe: u64) -> Set {
     Set {
         position,
-        turn: 0,
+        generation: 0,
         version: 0,
         stripe,
         offset: 0,
         len: pipeline.position_bytes(position),
-        mode: Mode::Full,
+        strategy: WriteStrategy::FullStripe,
         planner: pipeline.planner(position),
         fua: false,
         touched: Touched::all(pipeline.data_blocks()),
@@ -52,7 +52,7 @@ fn slots(pipeline: &mut Pipeline, set: &Set) -> BTreeMap<u16, Vec<Buf>> {
         slots.entry(transfer.to).or_default().push(pipeline.arrival(&plan, set, number));
     }
     for node in 0..pipeline.params().nodes {
-        let part = plan.part(node, set.mode, &set.touched);
+        let part = plan.part(node, set.strategy, &set.touched);
         let fresh = part.steps().iter().filter(|step| step.output == Output::Fresh).count();
         let own = slots.entry(node).or_default();
         own.extend((0..fresh as u32).map(|number| pipeline.fresh(set, node, number)));
@@ -130,10 +130,14 @@ fn sums_of_small_writes_have_room() {
                 continue;
             }
             let position = round % nodes;
-            let set = Set { mode: Mode::Delta, touched, ..set(&pipeline, position, 1) };
+            let set = Set {
+                strategy: WriteStrategy::ReadModifyWrite,
+                touched,
+                ..set(&pipeline, position, 1)
+            };
             let plan = pipeline.plan_of(&set).expect("a plan");
             for node in 0..nodes {
-                let part = plan.part(node, set.mode, &set.touched);
+                let part = plan.part(node, set.strategy, &set.touched);
                 let fresh = part.steps().iter().filter(|step| step.output == Output::Fresh);
                 let end = pipeline.fresh(&set, node, fresh.count() as u32).offset;
                 let old = pipeline.old(&set, node, 0).offset;
@@ -168,11 +172,11 @@ fn slice_sets_without_some_roles_keep_to_the_same_slots() {
                     continue;
                 };
                 assert_eq!(
-                    plan.involved(set.mode, &set.touched).len() as u32,
+                    plan.involved(set.strategy, &set.touched).len() as u32,
                     u32::from(nodes) - missing.count()
                 );
                 for role in missing.iter() {
-                    assert!(plan.part(role, set.mode, &set.touched).steps().is_empty());
+                    assert!(plan.part(role, set.strategy, &set.touched).steps().is_empty());
                 }
                 for node in (0..nodes).filter(|&node| !missing.contains(node)) {
                     let sent = plan.schedule.transfers().iter().enumerate();
@@ -185,7 +189,7 @@ fn slice_sets_without_some_roles_keep_to_the_same_slots() {
                     assert_eq!(starts.len(), count, "{family:?} without {missing:?}");
                     let fresh = pipeline.fresh(&set, node, 0).offset;
                     assert!(starts.last().is_none_or(|&last| last < fresh));
-                    let part = plan.part(node, set.mode, &set.touched);
+                    let part = plan.part(node, set.strategy, &set.touched);
                     let sums = part.steps().iter().filter(|step| step.output == Output::Fresh);
                     let end = pipeline.fresh(&set, node, sums.count() as u32).offset;
                     assert!(end <= pipeline.old(&set, node, 0).offset);
@@ -204,11 +208,15 @@ fn a_small_write_moves_what_it_must() {
         touched.insert(index);
         let home = pipeline.plan(0, Planner::Client).expect("a plan").code.data()[index as usize];
         // The home of the block encodes: it sends the difference to both parities.
-        let set = Set { mode: Mode::Delta, touched, ..set(&pipeline, 10 + home.node, 3) };
+        let set = Set {
+            strategy: WriteStrategy::ReadModifyWrite,
+            touched,
+            ..set(&pipeline, 10 + home.node, 3)
+        };
         let plan = pipeline.plan_of(&set).expect("a plan");
         let (mut stored, mut sent) = (0, 0);
-        for node in plan.involved(set.mode, &set.touched) {
-            for step in plan.part(node, set.mode, &set.touched).steps() {
+        for node in plan.involved(set.strategy, &set.touched) {
+            for step in plan.part(node, set.strategy, &set.touched).steps() {
                 match step.destination {
                     Destination::Node { .. } => sent += 1,
                     Destination::Store { .. } => stored += 1,
@@ -238,8 +246,17 @@ fn what_a_client_may_not_open_has_no_plan() {
         Set { planner: Planner::Chain, ..good.clone() },
         Set { touched: Touched::all(13), ..good.clone() },
         Set { touched: some.clone(), ..good.clone() },
-        Set { touched: Touched::none(12), mode: Mode::Delta, ..good.clone() },
-        Set { planner: Planner::Client, mode: Mode::Delta, touched: some, ..good },
+        Set {
+            touched: Touched::none(12),
+            strategy: WriteStrategy::ReadModifyWrite,
+            ..good.clone()
+        },
+        Set {
+            planner: Planner::Client,
+            strategy: WriteStrategy::ReadModifyWrite,
+            touched: some,
+            ..good
+        },
     ];
     for set in bad {
         assert!(pipeline.plan_of(&set).is_none(), "{set:?}");
@@ -262,17 +279,18 @@ fn roles_are_missing_only_where_the_rest_can_be_written() {
     assert_eq!((lost.len(), lost_blocks(&code, Roles(1 << 4)).count()), (3, 0));
     let there = (0..12).find(|index| !lost.contains(index)).expect("nine of them");
     let whole = Set { missing: Roles(1 << 1), ..set(&pipeline, 3, 9) };
-    let part = |mode, indices: &[u32]| Set { mode, touched: some(indices), ..whole.clone() };
+    let part =
+        |strategy, indices: &[u32]| Set { strategy, touched: some(indices), ..whole.clone() };
     let good = [
         whole.clone(),
         Set { planner: Planner::Client, ..whole.clone() },
         Set { planner: Planner::Client, position: 1, ..whole.clone() },
         Set { missing: Roles(1 << 1 | 1 << 4), ..whole.clone() },
-        part(Mode::Delta, &[there]),
-        part(Mode::Delta, &[there, lost[0]]),
-        part(Mode::Reconstruct, &lost),
-        Set { missing: Roles(1 << 4), ..part(Mode::Reconstruct, &[]) },
-        Set { missing: Roles(1 << 4), ..part(Mode::Delta, &lost) },
+        part(WriteStrategy::ReadModifyWrite, &[there]),
+        part(WriteStrategy::ReadModifyWrite, &[there, lost[0]]),
+        part(WriteStrategy::Reconstruct, &lost),
+        Set { missing: Roles(1 << 4), ..part(WriteStrategy::Reconstruct, &[]) },
+        Set { missing: Roles(1 << 4), ..part(WriteStrategy::ReadModifyWrite, &lost) },
     ];
     for set in good {
         assert!(pipeline.plan_of(&set).is_some(), "{set:?}");
@@ -283,10 +301,10 @@ fn roles_are_missing_only_where_the_rest_can_be_written() {
         Set { missing: Roles(0b111), ..whole.clone() },
         Set { missing: Roles(u64::MAX), ..whole.clone() },
         Set { missing: Roles(1 << 3), ..whole.clone() },
-        part(Mode::Delta, &[]),
-        part(Mode::Reconstruct, &[]),
-        part(Mode::Reconstruct, all_but_last),
-        part(Mode::Full, &lost),
+        part(WriteStrategy::ReadModifyWrite, &[]),
+        part(WriteStrategy::Reconstruct, &[]),
+        part(WriteStrategy::Reconstruct, all_but_last),
+        part(WriteStrategy::FullStripe, &lost),
     ];
     for set in bad {
         assert!(pipeline.plan_of(&set).is_none(), "{set:?}");

@@ -1,7 +1,7 @@
 //! In which ways a part of a stripe may be written when some roles have no part in it, and which of
 //! them is best.
 
-use crate::set::{Mode, Roles, Touched};
+use crate::set::{Roles, Touched, WriteStrategy};
 use braid_array::code::{Cell, Part, StripeCode, Way};
 
 /// The data blocks that the missing roles hold, by index, ascending.
@@ -13,7 +13,7 @@ pub fn lost_blocks(code: &StripeCode, missing: Roles) -> impl Iterator<Item = u3
 /// The way to write these blocks with the fewest reads and writes of members; and all blocks that
 /// are put then. See [`brought_back`] for what the client has to have before.
 #[must_use]
-pub fn way(code: &StripeCode, touched: &Touched, missing: Roles) -> (Mode, Touched) {
+pub fn way(code: &StripeCode, touched: &Touched, missing: Roles) -> (WriteStrategy, Touched) {
     let part = Part {
         code,
         covered: &|index| touched.contains(index as u32),
@@ -22,17 +22,19 @@ pub fn way(code: &StripeCode, touched: &Touched, missing: Roles) -> (Mode, Touch
         in_step: true,
     };
     let mut put = touched.clone();
-    let mode = match part.way() {
-        Way::Whole => Mode::Full,
-        Way::Delta => Mode::Delta,
-        Way::Reconstruct => Mode::Reconstruct,
-        Way::Recover if is_less_by_difference(code, touched, missing) => Mode::Delta,
+    let strategy = match part.way() {
+        Way::Whole => WriteStrategy::FullStripe,
+        Way::Delta => WriteStrategy::ReadModifyWrite,
+        Way::Reconstruct => WriteStrategy::Reconstruct,
+        Way::Recover if is_less_by_difference(code, touched, missing) => {
+            WriteStrategy::ReadModifyWrite
+        }
         Way::Recover => {
             lost_blocks(code, missing).for_each(|index| put.insert(index));
-            if put.is_all() { Mode::Full } else { Mode::Reconstruct }
+            if put.is_all() { WriteStrategy::FullStripe } else { WriteStrategy::Reconstruct }
         }
     };
-    (mode, put)
+    (strategy, put)
 }
 
 /// The lost blocks that the client has to bring back before it puts these blocks, of which some
@@ -40,12 +42,14 @@ pub fn way(code: &StripeCode, touched: &Touched, missing: Roles) -> (Mode, Touch
 /// the client puts in place of the new content.
 pub fn brought_back(
     code: &StripeCode,
-    (mode, put): (Mode, &Touched),
+    (strategy, put): (WriteStrategy, &Touched),
     written: &Touched,
     missing: Roles,
 ) -> Vec<u32> {
-    match mode {
-        Mode::Delta => lost_blocks(code, missing).filter(|&index| put.contains(index)).collect(),
+    match strategy {
+        WriteStrategy::ReadModifyWrite => {
+            lost_blocks(code, missing).filter(|&index| put.contains(index)).collect()
+        }
         _ => put.iter().filter(|&index| !written.contains(index)).collect(),
     }
 }
@@ -77,17 +81,26 @@ fn read_for(code: &StripeCode, lost: Cell, missing: Roles) -> usize {
     sums.min().unwrap_or(code.data().len())
 }
 
-/// May a slice-set be opened that puts these blocks in this mode? Every value that goes into a sum
+/// May a slice-set be opened that puts these blocks in this strategy? Every value that goes into a sum
 /// has to come from somewhere: a block's from its node's store or from the client.
-pub(super) fn allowed(code: &StripeCode, mode: Mode, touched: &Touched, missing: Roles) -> bool {
-    match mode {
+pub(super) fn allowed(
+    code: &StripeCode,
+    strategy: WriteStrategy,
+    touched: &Touched,
+    missing: Roles,
+) -> bool {
+    match strategy {
         // Where no sum is formed, blocks do not depend on each other.
-        Mode::Full => touched.count() > 0 && (touched.is_all() || !sums(code, missing)),
-        Mode::Delta => touched.count() > 0,
-        Mode::Reconstruct => lost_blocks(code, missing).all(|index| touched.contains(index)),
-        Mode::Blank => touched.is_all(),
+        WriteStrategy::FullStripe => {
+            touched.count() > 0 && (touched.is_all() || !sums(code, missing))
+        }
+        WriteStrategy::ReadModifyWrite => touched.count() > 0,
+        WriteStrategy::Reconstruct => {
+            lost_blocks(code, missing).all(|index| touched.contains(index))
+        }
+        WriteStrategy::Zero => touched.is_all(),
         // It has no sums of data to form, but chains.
-        Mode::Restore(_) => false,
+        WriteStrategy::Restore(_) => false,
     }
 }
 
@@ -121,24 +134,24 @@ mod tests {
         let home = |code: &StripeCode, index: usize| code.data()[index].node;
         let parity = raid5.equations()[0].parity.node;
         let two = [home(&raid6, 0), home(&raid6, 1)];
-        let best = |code, touched: &[u32], missing: &[u16], mode, put: &[u32]| {
+        let best = |code, touched: &[u32], missing: &[u16], strategy, put: &[u32]| {
             let missing = missing.iter().copied().collect();
             let found = way(code, &some(code, touched), missing);
-            assert_eq!(found, (mode, some(code, put)), "{touched:?} without {missing:?}");
+            assert_eq!(found, (strategy, some(code, put)), "{touched:?} without {missing:?}");
         };
-        best(&mirror, &[0], &[home(&mirror, 0)], Mode::Full, &[0]);
-        best(&raid5, &[0], &[], Mode::Delta, &[0]);
+        best(&mirror, &[0], &[home(&mirror, 0)], WriteStrategy::FullStripe, &[0]);
+        best(&raid5, &[0], &[], WriteStrategy::ReadModifyWrite, &[0]);
         // Another one is lost: its value does not change.
-        best(&raid5, &[1], &[home(&raid5, 0)], Mode::Delta, &[1]);
-        best(&raid5, &[1, 2, 3], &[home(&raid5, 0)], Mode::Delta, &[1, 2, 3]);
+        best(&raid5, &[1], &[home(&raid5, 0)], WriteStrategy::ReadModifyWrite, &[1]);
+        best(&raid5, &[1, 2, 3], &[home(&raid5, 0)], WriteStrategy::ReadModifyWrite, &[1, 2, 3]);
         // The old content is lost, the new goes into a sum with all the others.
-        best(&raid5, &[0], &[home(&raid5, 0)], Mode::Reconstruct, &[0]);
+        best(&raid5, &[0], &[home(&raid5, 0)], WriteStrategy::Reconstruct, &[0]);
         // No sum is held.
-        best(&raid5, &[0], &[parity], Mode::Full, &[0]);
-        best(&raid6, &[2], &two, Mode::Delta, &[2]);
-        best(&raid6, &[0], &two, Mode::Delta, &[0]);
-        best(&raid6, &[0, 2], &two, Mode::Reconstruct, &[0, 1, 2]);
-        best(&raid6, &[0, 2, 3, 4, 5], &two, Mode::Full, &[0, 1, 2, 3, 4, 5]);
+        best(&raid5, &[0], &[parity], WriteStrategy::FullStripe, &[0]);
+        best(&raid6, &[2], &two, WriteStrategy::ReadModifyWrite, &[2]);
+        best(&raid6, &[0], &two, WriteStrategy::ReadModifyWrite, &[0]);
+        best(&raid6, &[0, 2], &two, WriteStrategy::Reconstruct, &[0, 1, 2]);
+        best(&raid6, &[0, 2, 3, 4, 5], &two, WriteStrategy::FullStripe, &[0, 1, 2, 3, 4, 5]);
     }
 
     #[test]
@@ -147,7 +160,7 @@ mod tests {
         let lost = lost_blocks(&code, [3].into_iter().collect()).next().expect("it has data");
         let written = some(&code, &[lost]);
         let found = way(&code, &written, [3].into_iter().collect());
-        assert_eq!(found, (Mode::Delta, written.clone()));
+        assert_eq!(found, (WriteStrategy::ReadModifyWrite, written.clone()));
         let all = brought_back(&code, (found.0, &found.1), &written, [3].into_iter().collect());
         assert_eq!(all, [lost]);
     }
@@ -160,8 +173,8 @@ mod tests {
                 let touched = some(&code, &touched);
                 for (a, b) in (0..code.nodes()).flat_map(|a| (0..=a).map(move |b| (a, b))) {
                     let missing = [a, b].into_iter().collect();
-                    let (mode, put) = way(&code, &touched, missing);
-                    assert!(allowed(&code, mode, &put, missing), "{put:?} without {missing:?}");
+                    let (strategy, put) = way(&code, &touched, missing);
+                    assert!(allowed(&code, strategy, &put, missing), "{put:?} without {missing:?}");
                     let lost: Vec<u32> = lost_blocks(&code, missing).collect();
                     for index in 0..touched.blocks() {
                         let decoded = put.contains(index) && !touched.contains(index);

@@ -3,9 +3,9 @@
 use crate::family::Family;
 use crate::pipeline::{Params, Slots};
 use crate::schedule::Planner;
-use crate::set::{Mode, Roles, Set, Touched};
+use crate::set::{Roles, Set, Touched, WriteStrategy};
 use crate::view::{View, Witness};
-use crate::wire::{Item, Noted, PeerAddress, VolumeInfo};
+use crate::wire::{JournalEntry, Leftover, PeerAddress, VolumeInfo};
 
 /// Bytes that are no message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -70,16 +70,16 @@ record!(Slots { count, bytes });
 record!(PeerAddress { role, address, ring });
 record!(Witness { node, address });
 record!(VolumeInfo { name, bytes, written });
-record!(Noted { version, holders, void });
-record!(Item { version, staged, fine });
+record!(JournalEntry { version, holders, void });
+record!(Leftover { version, staged, ok });
 record!(Set {
     position,
-    turn,
+    generation,
     version,
     stripe,
     offset,
     len,
-    mode,
+    strategy,
     planner,
     fua,
     touched,
@@ -106,8 +106,8 @@ impl Listed for (u32, u64) {}
 impl Listed for PeerAddress {}
 impl Listed for Witness {}
 impl Listed for VolumeInfo {}
-impl Listed for Item {}
-impl Listed for Noted {}
+impl Listed for Leftover {}
+impl Listed for JournalEntry {}
 
 impl<T: Listed> Field for Vec<T> {
     fn put(&self, out: &mut Vec<u8>) {
@@ -217,14 +217,14 @@ impl Field for Params {
     }
 }
 
-impl Field for Mode {
+impl Field for WriteStrategy {
     fn put(&self, out: &mut Vec<u8>) {
         let number: u8 = match self {
-            Self::Full => 0,
+            Self::FullStripe => 0,
             Self::Reconstruct => 1,
-            Self::Delta => 2,
+            Self::ReadModifyWrite => 2,
             Self::Restore(_) => 3,
-            Self::Blank => 4,
+            Self::Zero => 4,
         };
         number.put(out);
         if let Self::Restore(role) = self {
@@ -233,12 +233,12 @@ impl Field for Mode {
     }
     fn get(input: &mut &[u8]) -> Result<Self, WireError> {
         match u8::get(input)? {
-            0 => Ok(Self::Full),
+            0 => Ok(Self::FullStripe),
             1 => Ok(Self::Reconstruct),
-            2 => Ok(Self::Delta),
+            2 => Ok(Self::ReadModifyWrite),
             3 => Ok(Self::Restore(u16::get(input)?)),
-            4 => Ok(Self::Blank),
-            _ => Err(WireError::Value("mode")),
+            4 => Ok(Self::Zero),
+            _ => Err(WireError::Value("strategy")),
         }
     }
 }

@@ -1,7 +1,7 @@
 use super::*;
 use crate::family::Family;
 use crate::schedule::Planner;
-use crate::set::{Mode, Roles, Touched};
+use crate::set::{Roles, Touched, WriteStrategy};
 use crate::view::{View, Witness};
 
 /// What administrators say, and hear.
@@ -60,20 +60,24 @@ fn some() -> Vec<Message> {
     [3, 11].into_iter().for_each(|index| touched.insert(index));
     let set = Set {
         position: 7,
-        turn: 5,
+        generation: 5,
         version: 1 << 40,
         stripe: 99,
         offset: 4096,
         len: 8192,
-        mode: Mode::Delta,
+        strategy: WriteStrategy::ReadModifyWrite,
         planner: Planner::Encoder { node: 2 },
         fua: true,
         touched,
         missing: Roles(1 << 63 | 5),
         log: true,
     };
-    let whole =
-        Set { mode: Mode::Full, touched: Touched::all(12), missing: Roles::NONE, ..set.clone() };
+    let whole = Set {
+        strategy: WriteStrategy::FullStripe,
+        touched: Touched::all(12),
+        missing: Roles::NONE,
+        ..set.clone()
+    };
     let params = params(slots);
     let address = PeerAddress { role: 4, address: "10.0.0.4:7000".into(), ring: 4096 };
     let view = view();
@@ -82,24 +86,24 @@ fn some() -> Vec<Message> {
         Message::OpenVolume { tag: 1, name: "v".into(), write: true },
         Message::Volume { tag: 1, bytes: 1 << 30, node: 1 << 60, used: true },
         Message::WriteMeta { tag: 2, sector: 8, bytes: vec![7; 4096] },
-        Message::Prepare { tag: 3, role: 1, data_sector: 2048, params },
+        Message::OpenPipeline { tag: 3, role: 1, data_sector: 2048, params },
         Message::Connect { tag: 4, peers: vec![address.clone(), address] },
         Message::Join { session: 1, role: 2, array: [3; 16] },
-        Message::Open { set: set.clone() },
-        Message::Open { set: whole },
-        Message::Open { set: Set { mode: Mode::Restore(300), ..set.clone() } },
-        Message::Closed { position: 7, turn: 5, fine: false },
-        Message::Staged {
+        Message::BeginSet { set: set.clone() },
+        Message::BeginSet { set: whole },
+        Message::BeginSet { set: Set { strategy: WriteStrategy::Restore(300), ..set.clone() } },
+        Message::Finished { position: 7, generation: 5, ok: false },
+        Message::Prepared {
             position: 7,
-            turn: 5,
-            fine: false,
+            generation: 5,
+            ok: false,
             own_fault: true,
             no_room: true,
             cut_off: Roles(1 << 63),
             received_bytes: 1 << 50,
         },
-        Message::Go { sets: vec![(7, 5), (1023, u32::MAX)] },
-        Message::Drop { position: 7, turn: 5 },
+        Message::Commit { sets: vec![(7, 5), (1023, u32::MAX)] },
+        Message::Abort { position: 7, generation: 5 },
         Message::Without { role: 3 },
         Message::Read { slot: 3, sector: 4096, bytes: 65536, to: 1 << 33 },
         Message::Digest { slot: 3, sector: 4096, bytes: 65536, to: 1 << 33 },
@@ -109,8 +113,8 @@ fn some() -> Vec<Message> {
         Message::Pong { tag: 10, storage_silent_ms: 7000 },
         Message::Grant { tag: 1, array: [9; 16], epoch: 7, client: 8 },
         Message::Granted { tag: 1, view: view.clone(), incarnation: 1 << 63, node: 3 },
-        Message::Record { tag: 2, view },
-        stock(set, params),
+        Message::StoreView { tag: 2, view },
+        leftovers(set, params),
     ]
 }
 
@@ -119,18 +123,18 @@ fn takeover() -> Vec<Message> {
         Message::Outvoted { tag: 1, granted: 8 },
         Message::ReadVote { tag: 1, array: [9; 16] },
         Message::VoteIs { tag: 1, granted: 8, view: View::default(), incarnation: 9, node: 3 },
-        Message::Inventory { tag: 3, from: 9 },
-        Message::Stock { tag: 3, params: None, items: Vec::new(), next: 0 },
-        Message::Settle { tag: 4, go: vec![(7, 1 << 40), (8, 1)] },
+        Message::ListLeftovers { tag: 3, from: 9 },
+        Message::Leftovers { tag: 3, params: None, items: Vec::new(), next: 0 },
+        Message::ResolveLeftovers { tag: 4, commit: vec![(7, 1 << 40), (8, 1)] },
     ]
 }
 
-fn stock(set: Set, params: Params) -> Message {
+fn leftovers(set: Set, params: Params) -> Message {
     let items = vec![
-        Item { version: (7, 1 << 40), staged: Some(set), fine: true },
-        Item { version: (7, 3), staged: None, fine: false },
+        Leftover { version: (7, 1 << 40), staged: Some(set), ok: true },
+        Leftover { version: (7, 3), staged: None, ok: false },
     ];
-    Message::Stock { tag: 3, params: Some(params), items, next: 1 }
+    Message::Leftovers { tag: 3, params: Some(params), items, next: 1 }
 }
 
 #[test]

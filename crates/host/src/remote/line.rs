@@ -70,11 +70,11 @@ impl Line {
                 self.silent = true;
                 return Err(io::ErrorKind::TimedOut.into());
             }
-            self.turn(left)?;
+            self.generation(left)?;
         }
     }
 
-    fn turn(&mut self, limit: Duration) -> io::Result<()> {
+    fn generation(&mut self, limit: Duration) -> io::Result<()> {
         self.fabric.flush(&mut self.driver);
         let mut completions = Vec::new();
         self.driver.wait(Some(limit), &mut completions)?;
@@ -101,7 +101,7 @@ impl Drop for Line {
             if self.silent || begun.elapsed() > FAREWELL {
                 self.fabric.disconnect();
             }
-            if self.turn(FAREWELL / 8).is_err() {
+            if self.generation(FAREWELL / 8).is_err() {
                 return;
             }
         }

@@ -119,7 +119,7 @@ fn answers_that_mean_nothing_are_no_answers() {
     let answers = [
         Message::Ok { tag: 7 },
         Message::Meta { tag: 1, bytes: vec![0; 1024] },
-        Message::Closed { position: 0, turn: 0, fine: true },
+        Message::Finished { position: 0, generation: 0, ok: true },
         Message::Volume { tag: 1, bytes: 4096, node: 5, used: true },
     ];
     for answer in answers {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use braid_array::Refusal;
 use braid_cluster::ClientConfig;
 use braid_cluster::VolumeAddress;
-use braid_cluster::lasting::Finder;
+use braid_cluster::failover::Finder;
 
 /// How long it waits before it asks the nodes once more.
 const PAUSE: Duration = Duration::from_secs(1);

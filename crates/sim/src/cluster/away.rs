@@ -10,7 +10,7 @@ use braid_array::format::superblock::MAX_SECTOR;
 use braid_array::{Action, AnyMachine, Buf, Op, Refusal, Request, RequestError, RequestId};
 use braid_cluster::VolumeAddress;
 use braid_cluster::client::{Client, ClientConfig};
-use braid_cluster::lasting::{Finder, Lasting};
+use braid_cluster::failover::{FailoverClient, Finder};
 
 use super::process::Process;
 use super::scenario::Scenario;
@@ -73,14 +73,14 @@ struct Block {
 impl Block {
     /// A flush of values below this one is over; if something was `told` that was in doubt, then by
     /// this.
-    fn flushed(&mut self, before: u64, fine: bool, told: bool) {
+    fn flushed(&mut self, before: u64, ok: bool, told: bool) {
         let Some(last) = self.values.iter().rposition(|value| *value < before) else { return };
         let unflushed = self.unflushed && last + 1 == self.values.len();
         // One that failed has made nothing durable; else what was in doubt is there.
-        self.unsure |= unflushed && !fine;
-        self.unsure &= !(told && unflushed && fine);
+        self.unsure |= unflushed && !ok;
+        self.unsure &= !(told && unflushed && ok);
         self.unflushed &= !unflushed;
-        if fine && !self.unsure {
+        if ok && !self.unsure {
             self.values.drain(..last);
         }
     }
@@ -99,7 +99,7 @@ enum Flight {
     },
 }
 
-/// A run with one client that outlives its nodes ([`Lasting`]): nodes go away, and come back while
+/// A run with one client that outlives its nodes ([`FailoverClient`]): nodes go away, and come back while
 /// requests wait. None of the requests fails, and what was answered is there. What nodes forgot
 /// that lost their memories, the next flush tells of: it has to fail, once. [`run`] makes it, has
 /// nodes lost and regained, stops the client, and judges every block.
@@ -168,7 +168,7 @@ fn start(session: &mut Session, search: &Search) -> Result<usize, Failure> {
     let bytes = Client::scratch_bytes(&config);
     let scratch = Scratch { offset: slots, bytes };
     let finder = Box::new(search.clone());
-    let client = Lasting::new(config, scratch, finder, FAIL_TIMEOUT_MS).map_err(Failure)?;
+    let client = FailoverClient::new(config, scratch, finder, FAIL_TIMEOUT_MS).map_err(Failure)?;
     let client = AnyMachine::Block(Box::new(client));
     let limit = session.scenario.limited.then_some(ARRAY);
     let process = Process::new("lasting".to_owned(), client, (slots + bytes) as usize, None);

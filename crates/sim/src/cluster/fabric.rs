@@ -238,16 +238,16 @@ impl World {
     /// What arrives of a message.
     fn altered(&self, bytes: Vec<u8>) -> Vec<u8> {
         match Message::decode(&bytes) {
-            Ok((epoch, Message::Settle { tag, .. }))
+            Ok((epoch, Message::ResolveLeftovers { tag, .. }))
                 if self.temper.mutation == Some(Mutation::ForgetLeft) =>
             {
-                Message::Settle { tag, go: Vec::new() }.encode(epoch)
+                Message::ResolveLeftovers { tag, commit: Vec::new() }.encode(epoch)
             }
-            Ok((epoch, Message::Open { mut set }))
+            Ok((epoch, Message::BeginSet { mut set }))
                 if self.temper.mutation == Some(Mutation::UnrecordedOver) =>
             {
                 set.log &= !set.touched.is_all();
-                Message::Open { set }.encode(epoch)
+                Message::BeginSet { set }.encode(epoch)
             }
             Ok((epoch, Message::Refused { tag, reason, .. }))
                 if self.temper.mutation == Some(Mutation::PretendGrant)
@@ -419,7 +419,7 @@ impl World {
         self.later(FabricDue::PutLand(number));
     }
 
-    fn put_done(&mut self, number: usize, fine: bool) {
+    fn put_done(&mut self, number: usize, ok: bool) {
         let Put { sender, io, done, .. } = self.puts[number];
         let process = self.end(sender).process;
         if done || !self.processes[process].alive {
@@ -429,7 +429,7 @@ impl World {
         if let Some(id) = self.puts[number].source.take() {
             self.processes[process].claims.release(id);
         }
-        let result = if fine { Ok(Outcome::Done) } else { Err(IoError::GONE) };
+        let result = if ok { Ok(Outcome::Done) } else { Err(IoError::GONE) };
         self.note(&[26, process as u64, io.0], || {
             format!("process {process} has put io {}: {result:?}", io.0)
         });
@@ -502,8 +502,8 @@ impl World {
         }
         self.stop_arrivals(id);
         while let Some(number) = self.puts.iter().position(|put| put.sender == id && !put.done) {
-            let fine = self.rng.percent(30);
-            self.put_done(number, fine);
+            let ok = self.rng.percent(30);
+            self.put_done(number, ok);
         }
         if self.end(id).state != state {
             // It has hung up while it heard of its puts.

@@ -282,8 +282,8 @@ impl Relay<'_> {
                 let flight = flight.ok_or_else(|| Failure("completed twice".to_owned()))?;
                 runner.sure &= result.is_ok();
                 let sure = runner.sure;
-                let fine = result.is_ok();
-                self.session.world.note(&[77, process as u64, id.0, u64::from(fine)], || {
+                let ok = result.is_ok();
+                self.session.world.note(&[77, process as u64, id.0, u64::from(ok)], || {
                     format!("COMPLETE {process} {} {flight:?} {result:?}", id.0)
                 });
                 self.completed((process, is_own), id.0, flight, result, sure)

@@ -115,7 +115,7 @@ impl Scenario {
         let mut aside = Rng::new(rng.clone().next());
         let mirror = forgets || aside.percent(4);
         let (family, nodes) = if mirror { (MIRROR, 2) } else { family(rng) };
-        // So many small writes that the turns of a position begin again.
+        // So many small writes that the generations of a position begin again.
         let long = nodes <= 8 && rng.percent(1);
         let params = match long {
             true => few_positions(params(rng, family, nodes)),

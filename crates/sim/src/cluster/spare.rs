@@ -19,12 +19,12 @@ impl Session {
     }
 
     /// The command is answered: whoever gave it writes what the spare carries.
-    pub(super) fn spare_added(&mut self, fine: bool) {
+    pub(super) fn spare_added(&mut self, ok: bool) {
         let Some(spare) = self.spare else { return };
         let status = self.world.processes[self.client].client().status();
         let device = format!("node://n{}/{VOLUME}", spare.id);
         let member = status.members.iter().find(|member| member.device == device);
-        let number = member.filter(|member| fine && member.state == MemberState::Spare);
+        let number = member.filter(|member| ok && member.state == MemberState::Spare);
         let Some(number) = number.map(|member| member.number) else {
             // It was given a role at once, or refused.
             self.newcomer = self.spare.take();

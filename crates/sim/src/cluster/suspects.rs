@@ -99,10 +99,10 @@ impl Suspects {
     }
 
     /// A write was answered.
-    pub fn ends(&mut self, write: u64, fine: bool, durable: bool) {
+    pub fn ends(&mut self, write: u64, ok: bool, durable: bool) {
         self.now += 1;
         let Some(at) = self.unsure.iter().position(|unsure| unsure.write == write) else { return };
-        if !fine {
+        if !ok {
             let unsure = self.unsure.remove(at);
             self.torn.extend(unsure.slices);
         } else if durable {

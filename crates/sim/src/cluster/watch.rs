@@ -63,9 +63,9 @@ impl Ring {
     /// What is said of how much of it may be used.
     const fn hears(&mut self, message: &Message) {
         match (message, self.asked) {
-            (Message::UseAll { tag }, _) => self.asked = Some(*tag),
+            (Message::LeaseRing { tag }, _) => self.asked = Some(*tag),
             (Message::Ok { tag }, Some(asked)) if asked == *tag => self.whole = true,
-            (Message::GiveBack { .. }, _) => (self.whole, self.asked) = (false, None),
+            (Message::ReturnRing { .. }, _) => (self.whole, self.asked) = (false, None),
             _ => {}
         }
     }
@@ -94,7 +94,7 @@ impl Watch {
         };
         let session = self.sessions.get(&sender.connection).copied();
         match (&message, session) {
-            (Message::Prepare { role, params, .. }, _) => {
+            (Message::OpenPipeline { role, params, .. }, _) => {
                 self.sessions.insert(sender.connection, params.session);
                 // What was open before, on a connection that is over, is not any more.
                 self.open.retain(|(at, session, _), _| (*at, *session) != (to, params.session));
@@ -107,13 +107,13 @@ impl Watch {
                     Err(error) => told.fault = Some(format!("prepares what cannot be: {error}")),
                 }
             }
-            (Message::Prepared { ring, .. }, Some(session)) => {
+            (Message::PipelineReady { ring, .. }, Some(session)) => {
                 if let Some(own) = self.rings.get_mut(&(from, session)) {
                     own.start = Some(*ring);
                 }
             }
             (
-                Message::UseAll { .. } | Message::Ok { .. } | Message::GiveBack { .. },
+                Message::LeaseRing { .. } | Message::Ok { .. } | Message::ReturnRing { .. },
                 Some(session),
             ) => {
                 let node = if matches!(message, Message::Ok { .. }) { from } else { to };
@@ -128,15 +128,15 @@ impl Watch {
             (Message::Join { session, .. }, _) => {
                 self.sessions.insert(sender.connection, *session);
             }
-            (Message::Open { set }, Some(session)) => {
+            (Message::BeginSet { set }, Some(session)) => {
                 let before = self.open.insert((to, session, set.position), set.clone());
                 let beyond = |pipeline: &Pipeline| !pipeline.base().contains(&set.position);
                 let twice = before.map(|set| format!("opens position {} twice", set.position));
                 told.fault = twice.or_else(|| self.beyond(to, session, beyond));
             }
-            (Message::Closed { position, turn, .. }, Some(session)) => {
+            (Message::Finished { position, generation, .. }, Some(session)) => {
                 match self.open.remove(&(from, session, *position)) {
-                    Some(set) if set.turn == *turn => {
+                    Some(set) if set.generation == *generation => {
                         told.free = self.slots(from, session, &set);
                     }
                     other => told.fault = Some(format!("closes position {position}: {other:?}")),
@@ -176,7 +176,7 @@ impl Watch {
         if plan.chains.is_some() {
             slots.extend((0..pipeline.rows()).map(|row| pipeline.idle(set, role, row)));
         }
-        let part = plan.part(role, set.mode, &set.touched);
+        let part = plan.part(role, set.strategy, &set.touched);
         let fresh = part.steps().iter().filter(|step| step.output == Output::Fresh).count();
         slots.extend((0..fresh as u32).map(|number| pipeline.fresh(set, role, number)));
         slots.extend((0..pipeline.rows()).map(|row| pipeline.old(set, role, row)));

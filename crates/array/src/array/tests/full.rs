@@ -40,7 +40,7 @@ fn write_now(world: &mut World, data: &[u8]) -> Vec<Result<(), RequestError>> {
     let buf = world.data_buf(data.len());
     world.bytes(buf).copy_from_slice(data);
     world.request(Op::Write { fua: false }, 0, data.len() as u64 / SECTOR_BYTES, buf);
-    world.settle();
+    world.run_until_idle();
     std::mem::take(&mut world.answers).into_iter().map(|(_, result)| result).collect()
 }
 
@@ -48,7 +48,7 @@ fn write_now(world: &mut World, data: &[u8]) -> Vec<Result<(), RequestError>> {
 fn wait(world: &mut World, what: &str, holds: impl Fn(&World) -> bool) {
     while !holds(world) {
         assert!(world.pass_time(), "{what}: it stands still");
-        world.settle();
+        world.run_until_idle();
     }
 }
 
@@ -59,7 +59,7 @@ fn a_write_without_room_is_refused_and_the_members_stay() {
             let what = format!("level {level} layout {layout:#x}, everywhere: {everywhere}");
             let mut world = World::new(level, layout, disks, chunk);
             let content = fill(&mut world);
-            world.settle();
+            world.run_until_idle();
             let full = fill_up(&mut world, DATA_OFFSET, move |id| everywhere || id == MemberId(1));
             let new = noise(99, 64 << 10);
             assert_eq!(write_now(&mut world, &new), [Err(RequestError::NoSpace)], "{what}");
@@ -88,13 +88,13 @@ fn a_degraded_parity_array_waits_for_room() {
         let mut world = World::new(level, layout, disks, chunk);
         let mut content = fill(&mut world);
         world.command(Command::Fail(MemberId(0)));
-        world.settle();
+        world.run_until_idle();
         let full = fill_up(&mut world, DATA_OFFSET, |_| true);
         let new = noise(7, 4096);
         assert_eq!(write_now(&mut world, &new), [], "level {level}: it is answered");
         for _ in 0..10 {
             assert!(world.pass_time());
-            world.settle();
+            world.run_until_idle();
         }
         full.set(false);
         wait(&mut world, "a write", |world| !world.answers.is_empty());
@@ -109,7 +109,7 @@ fn a_degraded_parity_array_waits_for_room() {
 fn metadata_waits_for_room() {
     for ever in [false, true] {
         let mut world = World::new(1, 0, 2, 0);
-        world.settle();
+        world.run_until_idle();
         let full = fill_up(&mut world, 0, |id| id == MemberId(1));
         let new = noise(3, 512);
         assert_eq!(write_now(&mut world, &new), [], "a write comes before the superblocks");

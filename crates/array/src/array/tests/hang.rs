@@ -29,7 +29,7 @@ fn ask(world: &mut World, op: Op, content: &[u8]) -> usize {
         }
         world.request(op, number as u64 * 128, bytes.len() as u64 / SECTOR_BYTES, buf);
     }
-    world.settle();
+    world.run_until_idle();
     content.len().div_ceil(65536)
 }
 
@@ -37,7 +37,7 @@ fn ask(world: &mut World, op: Op, content: &[u8]) -> usize {
 fn fail(world: &mut World) -> Vec<Result<(), RequestError>> {
     let (id, command) = (crate::action::CommandId(0), Command::Fail(MemberId(1)));
     world.array.handle(world.now, Event::Command { id, command });
-    world.settle();
+    world.run_until_idle();
     world.answers.retain(|(id, _)| *id != RequestId(0));
     results(world)
 }
@@ -140,7 +140,7 @@ fn a_leaf_that_hangs_is_given_up_in_an_array_of_arrays() {
             world.request(Op::Read, number as u64 * 128, 128, buf);
         }
         let small = noise(4, 512);
-        world.settle();
+        world.run_until_idle();
         for stripe in 0..8 {
             world.begin_write(1024 + stripe * 32, &small);
         }

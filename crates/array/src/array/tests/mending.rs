@@ -158,7 +158,7 @@ fn a_sector_asked_for_by_many_is_one_error() {
     for _ in 0..60 {
         let buf = world.data_buf(8 * 512);
         world.request(Op::Read, 0, 8, buf);
-        world.settle();
+        world.run_until_idle();
     }
     world.hold_nothing();
     world.run();

@@ -130,7 +130,7 @@ fn a_full_table_takes_requests_again_when_one_is_done() {
         let late =
             Request { id: crate::RequestId(u64::MAX), op: Op::Read, sector: 0, sectors: 1, buf };
         assert_eq!(world.array.submit(world.now, late), Err(Full), "level {level}");
-        world.settle();
+        world.run_until_idle();
         assert_eq!(world.array.submit(world.now, late), Err(Full), "level {level}");
         world.release();
         assert_eq!(world.answers.len(), MAX_REQUESTS, "level {level}: the one refused is not in");

@@ -63,7 +63,7 @@ impl World {
         self.held.clear();
         self.answers.clear();
         self.hold(which);
-        self.settle();
+        self.run_until_idle();
     }
 
     /// Adds a new disk full of what must not be read; its number, which its member has, too.

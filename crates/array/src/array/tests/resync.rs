@@ -89,7 +89,7 @@ fn after_an_unclean_stop_a_replacement_is_given_everything_again() {
         });
         scatter(&mut world);
         let sectors = world.array.array_sectors();
-        world.settle();
+        world.run_until_idle();
         world.run();
         let heir = MemberId(disks as u16);
         assert!(world.events.contains(&ArrayEvent::MemberActive(heir)), "level {level}");

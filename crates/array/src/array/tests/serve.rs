@@ -93,7 +93,7 @@ fn a_sequential_stream_fills_stripes_while_other_io_is_on_its_way() {
     world.hold(|_, op| matches!(op, IoOp::Read { .. }));
     let buf = world.data_buf(4096);
     world.request(Op::Read, 1024, 8, buf);
-    world.settle();
+    world.run_until_idle();
     world.issued.clear();
     assert!(!world.begin_write(256, &noise(2, 128 * 512)), "half a stripe waits for the rest");
     assert!(world.begin_write(384, &noise(3, 128 * 512)), "the rest makes it whole");

@@ -31,7 +31,7 @@ fn parts(world: &mut World) -> Vec<Option<Vec<u8>>> {
 fn try_read(world: &mut World, sector: u64) -> Option<Vec<u8>> {
     let buf = world.data_buf((PART * SECTOR_BYTES) as usize);
     world.request(Op::Read, sector, PART, buf);
-    world.settle();
+    world.run_until_idle();
     let answers = std::mem::take(&mut world.answers);
     answers[0].1.ok().map(|()| world.bytes(buf).to_vec())
 }
@@ -89,7 +89,7 @@ fn what_no_parity_vouches_for_is_lost_with_a_member_and_never_made_up() {
                 });
                 let buf = Buf::default();
                 world.request(Op::Flush, 0, 0, buf);
-                world.settle();
+                world.run_until_idle();
                 world.answers.clear();
             } else {
                 let reason = world.refused(Command::Fail(MemberId(0)));

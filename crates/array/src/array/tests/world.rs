@@ -183,7 +183,7 @@ impl World {
     /// Runs until nothing is left to do but what is held back, at any time within an hour; the
     /// answers that came.
     pub(super) fn run(&mut self) -> Vec<Answer> {
-        self.settle();
+        self.run_until_idle();
         while self.pass_time() {}
         std::mem::take(&mut self.answers)
     }
@@ -196,12 +196,12 @@ impl World {
         }
         self.now = self.now.max(at);
         self.array.handle(self.now, Event::Tick);
-        self.settle();
+        self.run_until_idle();
         true
     }
 
     /// Does all there is to do without time passing.
-    pub(super) fn settle(&mut self) {
+    pub(super) fn run_until_idle(&mut self) {
         while let Some(action) = self.array.poll() {
             match action {
                 Action::Io { io, member, op } => {
@@ -259,7 +259,7 @@ impl World {
             let result = self.member_io(member, op);
             self.array.handle(self.now, Event::Done { io, result });
         }
-        self.settle();
+        self.run_until_idle();
     }
 
     /// Releases what is held back, step by step, until this has come to pass.
@@ -320,7 +320,7 @@ impl World {
         let buf = self.data_buf(data.len());
         self.bytes(buf).copy_from_slice(data);
         self.request(Op::Write { fua: false }, sector, data.len() as u64 / SECTOR_BYTES, buf);
-        self.settle();
+        self.run_until_idle();
         !std::mem::take(&mut self.answers).is_empty()
     }
 
@@ -329,7 +329,7 @@ impl World {
         let id = CommandId(self.next);
         self.next += 1;
         self.array.handle(self.now, Event::Command { id, command });
-        self.settle();
+        self.run_until_idle();
         !std::mem::take(&mut self.answers).is_empty()
     }
 

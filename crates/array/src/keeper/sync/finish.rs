@@ -4,7 +4,7 @@ use super::{Phase, Ranges, TORN};
 use crate::events::{ArrayEvent, SyncAction, SyncEnd};
 use crate::format::superblock::MAX_SECTOR;
 use crate::keeper::members::State;
-use crate::keeper::{Ask, Keeper};
+use crate::keeper::{Keeper, LaneCommand};
 
 impl Keeper {
     /// What was done is durable: members rebuilt to the end hold their roles now.
@@ -47,7 +47,7 @@ impl Keeper {
         for (id, state) in members {
             if let State::Leaving { role } = state {
                 self.members.set_state(id, State::Faulty { role: Some(role) });
-                self.out.push_back(Ask::GiveUp(id));
+                self.out.push_back(LaneCommand::GiveUp(id));
             }
         }
         self.sync_finished();

@@ -6,7 +6,7 @@ use crate::events::{ArrayEvent, StripeBlock, SyncAction};
 use crate::format::superblock::MAX_SECTOR;
 use crate::keeper::copying::Copying;
 use crate::keeper::members::State;
-use crate::keeper::{Ask, Keeper};
+use crate::keeper::{Keeper, LaneCommand};
 
 /// A range of sync space that one operation works on, within one chunk; at most as high as
 /// [`SyncSpace::unit_sectors`](crate::keeper::SyncSpace::unit_sectors) says.
@@ -196,7 +196,7 @@ impl Keeper {
 
     pub(super) fn ask_for(&mut self, place: u64, unit: Unit, work: Work) {
         *self.sync.units.entry(place).or_default() += 1;
-        self.out.push_back(Ask::Work { place, unit, work });
+        self.out.push_back(LaneCommand::Work { place, unit, work });
     }
 
     /// The lane does a unit in so many more parts than one; each is answered for itself.

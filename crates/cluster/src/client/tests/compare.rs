@@ -24,7 +24,7 @@ fn asked(actions: &[Action]) -> Vec<(u16, u16)> {
 fn opened(actions: &[Action]) -> Vec<Set> {
     let open = |action: &Action| match action {
         Action::Fabric(FabricOp::Send { bytes, .. }) => match Message::decode(bytes) {
-            Ok((_, Message::Open { set })) => Some(set),
+            Ok((_, Message::BeginSet { set })) => Some(set),
             _ => None,
         },
         _ => None,
@@ -210,7 +210,11 @@ fn a_write_waits_for_the_comparison_of_its_slice_alone() {
     let (wanted, mut rest) = comparisons(&mut client);
     wanted.iter().for_each(|&(io, _)| differs(&mut client, io, 0));
     rest.extend(run(&mut client, |_, _| false));
-    assert!(opened(&rest).iter().any(|set| set.stripe == 0 && set.mode == Mode::Full));
+    assert!(
+        opened(&rest)
+            .iter()
+            .any(|set| set.stripe == 0 && set.strategy == WriteStrategy::FullStripe)
+    );
 }
 
 #[test]
@@ -233,12 +237,15 @@ fn the_slice_set_of_a_repair_comes_before_a_write_that_waited() {
     let after = run(&mut client, |_, _| false);
     let sets = opened(&after);
     assert_eq!(sets.len(), 1, "{sets:?}");
-    let (stripe, mode, touched) = (sets[0].stripe, sets[0].mode, sets[0].touched.count());
-    assert_eq!((stripe, mode, touched), (0, Mode::Reconstruct, 0));
+    let (stripe, strategy, touched) = (sets[0].stripe, sets[0].strategy, sets[0].touched.count());
+    assert_eq!((stripe, strategy, touched), (0, WriteStrategy::Reconstruct, 0));
     assert_eq!(told(&after), [(0, 8, None)]);
-    store(&mut client, (sets[0].position, sets[0].turn));
+    store(&mut client, (sets[0].position, sets[0].generation));
     let sets = opened(&run(&mut client, |_, _| false));
-    assert!(sets.iter().any(|set| set.stripe == 0 && set.mode == Mode::Full), "{sets:?}");
+    assert!(
+        sets.iter().any(|set| set.stripe == 0 && set.strategy == WriteStrategy::FullStripe),
+        "{sets:?}"
+    );
 }
 
 #[test]

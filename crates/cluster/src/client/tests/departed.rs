@@ -21,18 +21,18 @@ fn tell(client: &mut Client, peer: PeerId, message: &Message) {
 }
 
 fn is_record(message: &Message) -> bool {
-    matches!(message, Message::Record { .. })
+    matches!(message, Message::StoreView { .. })
 }
 
 fn is_settle(message: &Message) -> bool {
-    matches!(message, Message::Settle { .. })
+    matches!(message, Message::ResolveLeftovers { .. })
 }
 
 /// Voters note the view that they were asked to.
 fn record(client: &mut Client, asked: &[(PeerId, Message)]) {
     assert_eq!(asked.len(), 2, "{asked:?}");
     for (peer, message) in asked {
-        let Message::Record { tag, .. } = message else { unreachable!("it is one") };
+        let Message::StoreView { tag, .. } = message else { unreachable!("it is one") };
         tell(client, *peer, &Message::Ok { tag: *tag });
     }
 }
@@ -67,7 +67,7 @@ fn a_failed_member_drops_what_it_has_once_voters_have_noted_that() {
     assert_eq!(sent(&after, is_settle), [], "a takeover may still ask for it");
     record(&mut client, &records);
     let after = run(&mut client, |_, _| false);
-    let settle = Message::Settle { tag: 0, go: Vec::new() };
+    let settle = Message::ResolveLeftovers { tag: 0, commit: Vec::new() };
     assert_eq!(sent(&after, is_settle), [(peer, settle)]);
     tell(&mut client, peer, &Message::Ok { tag: 0 });
     let hung_up = |action: &Action| match action {

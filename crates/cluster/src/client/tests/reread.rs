@@ -8,7 +8,7 @@ use braid_array::format::superblock::feature;
 
 use super::*;
 use crate::assemble::SUPERBLOCK_SECTOR;
-use crate::lasting::{Finder, Lasting};
+use crate::failover::{FailoverClient, Finder};
 use crate::member::VolumeAddress;
 
 /// More than a page has the bits of.
@@ -85,7 +85,7 @@ fn talk(
 }
 
 fn recorded(said: &[Message]) -> usize {
-    said.iter().filter(|message| matches!(message, Message::Record { .. })).count()
+    said.iter().filter(|message| matches!(message, Message::StoreView { .. })).count()
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn members_that_are_as_they_were_are_gone_on_with() {
     let (superblock, bitmap) = (superblock(), bitmap(&[35_000]));
     let (said, events) = talk(&mut client, (&superblock, &bitmap), &mut Vec::new());
     let reads = |message: &&Message| matches!(message, Message::ReadMeta { .. });
-    let first_record = said.iter().position(|said| matches!(said, Message::Record { .. }));
+    let first_record = said.iter().position(|said| matches!(said, Message::StoreView { .. }));
     let last_read = said.iter().rposition(|said| matches!(said, Message::ReadMeta { .. }));
     assert!(first_record > last_read, "{said:?}");
     // A superblock, and two pages of a bitmap, of each.
@@ -137,7 +137,7 @@ fn another_client_begins_with_what_they_hold_now() {
     let config = judged();
     let scratch = Scratch { offset: 1 << 20, bytes: Client::scratch_bytes(&config) };
     let mut lasting =
-        Lasting::new(config, scratch, Box::new(Board::default()), 60_000).expect("a raid5");
+        FailoverClient::new(config, scratch, Box::new(Board::default()), 60_000).expect("a raid5");
     let (superblock, bitmap) = (superblock(), bitmap(&[]));
     let mut epochs = Vec::new();
     let (said, events) = talk(&mut lasting, (&superblock, &bitmap), &mut epochs);

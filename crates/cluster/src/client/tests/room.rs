@@ -8,12 +8,12 @@ fn fails_a_write(no_room: bool) -> (Client, Vec<Action>) {
     run(&mut client, |_, _| false);
     lose(&mut client, 2);
     run(&mut client, |_, _| false);
-    let (position, turn) = begin_write(&mut client);
+    let (position, generation) = begin_write(&mut client);
     let (cut_off, received_bytes) = (Roles::NONE, 0);
-    let (fine, own_fault) = (false, true);
-    staged(&mut client, 1, (position, turn), true);
+    let (ok, own_fault) = (false, true);
+    staged(&mut client, 1, (position, generation), true);
     let staged =
-        Message::Staged { position, turn, fine, own_fault, no_room, cut_off, received_bytes };
+        Message::Prepared { position, generation, ok, own_fault, no_room, cut_off, received_bytes };
     hear(&mut client, 0, &staged);
     let after = run(&mut client, |_, _| false);
     (client, after)
@@ -31,6 +31,6 @@ fn a_store_without_room_that_the_array_needs_is_waited_for() {
 fn what_a_store_cannot_read_fails_that_write_alone() {
     let (client, after) = fails_a_write(false);
     assert!(!client.has_too_few() && client.alive(0));
-    let dropped = |message: &Message| matches!(message, Message::Drop { .. });
+    let dropped = |message: &Message| matches!(message, Message::Abort { .. });
     assert!(said(&after, dropped) > 0, "{after:?}");
 }

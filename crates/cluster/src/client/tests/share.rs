@@ -21,14 +21,14 @@ fn told(
 
 fn asks(client: &Client, after: &[Action]) -> Vec<(u16, u32)> {
     told(client, after, |message| match message {
-        Message::UseAll { tag } => Some(*tag),
+        Message::LeaseRing { tag } => Some(*tag),
         _ => None,
     })
 }
 
 fn gives(client: &Client, after: &[Action], everything: bool) -> Vec<(u16, u32)> {
     told(client, after, |message| match message {
-        Message::GiveBack { tag, all } if *all == everything => Some(*tag),
+        Message::ReturnRing { tag, all } if *all == everything => Some(*tag),
         _ => None,
     })
 }

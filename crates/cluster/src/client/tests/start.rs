@@ -12,14 +12,16 @@ const JOURNAL_BYTES: u64 = 1 << 20;
 /// What a node says to a message of a start, with a journal in which nothing is recorded.
 fn answer_with_journal(role: u16, message: &Message) -> Option<Message> {
     match *message {
-        Message::Prepare { tag, .. } => {
+        Message::OpenPipeline { tag, .. } => {
             let journal_bytes = JOURNAL_BYTES;
-            Some(Message::Prepared { tag, ring: 0, journal_bytes, parts_only: false })
+            Some(Message::PipelineReady { tag, ring: 0, journal_bytes, parts_only: false })
         }
-        Message::Records { tag, .. } => {
-            Some(Message::Recorded { tag, mark: (0, 0), items: Vec::new(), next: 0 })
+        Message::ListJournal { tag, .. } => {
+            Some(Message::JournalEntries { tag, mark: (0, 0), items: Vec::new(), next: 0 })
         }
-        Message::Replay { tag, .. } | Message::Trim { tag, .. } => Some(Message::Ok { tag }),
+        Message::ReplayJournal { tag, .. } | Message::TrimJournal { tag, .. } => {
+            Some(Message::Ok { tag })
+        }
         _ => answer(role, message),
     }
 }

@@ -19,7 +19,7 @@ fn ask(op: Op, sector: u64, sectors: u64) -> (Vec<u64>, usize) {
                     client.handle(Instant(2), Event::Done { io, result: Ok(Outcome::Done) });
                 }
                 Action::Fabric(FabricOp::Send { peer, bytes }) => {
-                    if let Ok((_, Message::Open { set })) = Message::decode(&bytes) {
+                    if let Ok((_, Message::BeginSet { set })) = Message::decode(&bytes) {
                         opened.push((peer.0 as u16, set));
                     }
                 }
@@ -28,13 +28,13 @@ fn ask(op: Op, sector: u64, sectors: u64) -> (Vec<u64>, usize) {
             }
         }
         for (role, set) in &opened {
-            staged(&mut client, *role, (set.position, set.turn), true);
+            staged(&mut client, *role, (set.position, set.generation), true);
         }
-        for (role, Set { position, turn, mode, stripe, .. }) in opened {
-            if mode == Mode::Blank && role == 0 {
+        for (role, Set { position, generation, strategy, stripe, .. }) in opened {
+            if strategy == WriteStrategy::Zero && role == 0 {
                 blank.push(stripe);
             }
-            hear(&mut client, role, &Message::Closed { position, turn, fine: true });
+            hear(&mut client, role, &Message::Finished { position, generation, ok: true });
         }
         if answer.is_some() {
             break;

@@ -3,19 +3,19 @@
 use std::sync::Arc;
 
 use super::{Builder, Part, Place, Work};
-use crate::pipeline::Course;
+use crate::pipeline::PlacedSchedule;
 use crate::schedule::{Chains, Link};
-use crate::set::{Mode, Touched};
+use crate::set::{Touched, WriteStrategy};
 
 impl Part {
     pub(super) fn of_chains(
-        plan: Arc<Course>,
+        plan: Arc<PlacedSchedule>,
         chains: &Chains,
         node: u16,
         touched: &Touched,
     ) -> Self {
-        let mode = Mode::Restore(chains.role());
-        let mut builder = Builder::new(&plan, node, mode, touched);
+        let strategy = WriteStrategy::Restore(chains.role());
+        let mut builder = Builder::new(&plan, node, strategy, touched);
         for (transfer, link) in chains.links().iter().enumerate() {
             if link.from == node {
                 builder.link(transfer, link);

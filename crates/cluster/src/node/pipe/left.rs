@@ -2,7 +2,7 @@
 
 use super::{Live, Pipe, Stage};
 use crate::node::out::{Flight, Out};
-use crate::wire::Item;
+use crate::wire::Leftover;
 
 impl Pipe {
     /// Slice-sets whose new content is here whole, whatever of it is stored.
@@ -10,7 +10,7 @@ impl Pipe {
         let running = self.positions.iter().filter_map(|position| position.running.as_ref());
         running.filter(|live| match live.stage {
             Stage::Running | Stage::Recording | Stage::Dropped => false,
-            Stage::Staged => live.fine,
+            Stage::Staged => live.ok,
             Stage::Going => true,
         })
     }
@@ -21,12 +21,12 @@ impl Pipe {
     }
 
     /// What a client that comes next is told of.
-    pub(in crate::node) fn stock(&self) -> Vec<Item> {
+    pub(in crate::node) fn leftovers(&self) -> Vec<Leftover> {
         let epoch = self.epoch();
         let stored = self.positions.iter().filter_map(|position| position.stored);
-        let stored = stored.map(|(version, fine)| (version, None, fine));
+        let stored = stored.map(|(version, ok)| (version, None, ok));
         let staged = self.held().map(|live| (live.set.version, Some(live.set.clone()), true));
-        let item = |(version, staged, fine)| Item { version: (epoch, version), staged, fine };
+        let item = |(version, staged, ok)| Leftover { version: (epoch, version), staged, ok };
         staged.chain(stored).map(item).collect()
     }
 
@@ -39,7 +39,7 @@ impl Pipe {
             }
             for task in &part.tasks {
                 let Some(op) = self.store(set, &task.work, part, false) else { continue };
-                out.io(Flight::Settle { orphan: self.client }, self.member, op);
+                out.io(Flight::Resolve { orphan: self.client }, self.member, op);
                 count += 1;
             }
         }

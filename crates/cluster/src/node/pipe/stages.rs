@@ -13,7 +13,7 @@ impl Pipe {
         let Some((set, _)) = self.running(number) else { return };
         let recorded = self.is_recorded(set);
         let Some(running) = &mut self.positions[usize::from(number)].running else { return };
-        if recorded && running.fine {
+        if recorded && running.ok {
             running.stage = Stage::Recording;
             return self.record(number, out);
         }
@@ -21,10 +21,10 @@ impl Pipe {
     }
 
     /// It is recorded, or cannot be.
-    pub(in crate::node) fn recorded(&mut self, number: u16, fine: bool, out: &mut Out) {
+    pub(in crate::node) fn recorded(&mut self, number: u16, ok: bool, out: &mut Out) {
         let Some(running) = &mut self.positions[usize::from(number)].running else { return };
-        running.fine &= fine;
-        running.own_fault |= !fine;
+        running.ok &= ok;
+        running.own_fault |= !ok;
         match running.stage {
             Stage::Dropped => self.close(number, out),
             _ => self.tell_staged(number, out),
@@ -40,21 +40,21 @@ impl Pipe {
     pub(super) fn tell_staged(&mut self, number: u16, out: &mut Out) {
         let Some(running) = &mut self.positions[usize::from(number)].running else { return };
         running.stage = Stage::Staged;
-        let staged = Message::Staged {
+        let staged = Message::Prepared {
             position: number,
-            turn: running.set.turn,
-            fine: running.fine,
+            generation: running.set.generation,
+            ok: running.ok,
             own_fault: running.own_fault,
             no_room: running.own_fault && self.no_room,
             cut_off: running.cut_off,
             received_bytes: out.received_bytes,
         };
-        let early = running.fine && braid_array::broken("barrier");
+        let early = running.ok && braid_array::broken("barrier");
         let (set, part) = (running.set.clone(), Arc::clone(&running.part));
         out.send(self.peer, self.epoch(), &staged);
         for task in part.tasks.iter().filter(|_| early) {
             let Some(op) = self.store(&set, &task.work, &part, false) else { continue };
-            out.io(crate::node::out::Flight::Settle { orphan: self.client }, self.member, op);
+            out.io(crate::node::out::Flight::Resolve { orphan: self.client }, self.member, op);
         }
     }
 
@@ -62,11 +62,11 @@ impl Pipe {
     pub(in crate::node) fn go(
         &mut self,
         number: u16,
-        turn: u32,
+        generation: u32,
         out: &mut Out,
     ) -> Result<(), Violation> {
-        let running = self.decided(number, turn)?;
-        if !running.fine {
+        let running = self.decided(number, generation)?;
+        if !running.ok {
             return Err(Violation("a slice-set goes that is not whole"));
         }
         running.stage = Stage::Going;
@@ -87,13 +87,13 @@ impl Pipe {
     pub(in crate::node) fn drop_set(
         &mut self,
         number: u16,
-        turn: u32,
+        generation: u32,
         out: &mut Out,
     ) -> Result<(), Violation> {
-        let running = self.decided(number, turn)?;
-        let fine = running.fine;
+        let running = self.decided(number, generation)?;
+        let ok = running.ok;
         // What is recorded of it must not come back after what is written there next.
-        if fine && self.running(number).is_some_and(|(set, _)| self.is_recorded(set)) {
+        if ok && self.running(number).is_some_and(|(set, _)| self.is_recorded(set)) {
             if let Some(running) = &mut self.positions[usize::from(number)].running {
                 running.stage = Stage::Dropped;
             }
@@ -105,10 +105,11 @@ impl Pipe {
     }
 
     /// The slice-set that a client decides about.
-    fn decided(&mut self, number: u16, turn: u32) -> Result<&mut Live, Violation> {
+    fn decided(&mut self, number: u16, generation: u32) -> Result<&mut Live, Violation> {
         let position = self.positions.get_mut(usize::from(number));
         let running = position.and_then(|position| position.running.as_mut());
-        let waits = |live: &&mut Live| live.set.turn == turn && live.stage == Stage::Staged;
+        let waits =
+            |live: &&mut Live| live.set.generation == generation && live.stage == Stage::Staged;
         running.filter(waits).ok_or(Violation("a decision on what is not staged"))
     }
 
@@ -116,10 +117,13 @@ impl Pipe {
         let Some(running) = self.positions[usize::from(number)].running.take() else { return };
         self.open -= 1;
         if running.stage == Stage::Going {
-            self.positions[usize::from(number)].stored = Some((running.set.version, running.fine));
+            self.positions[usize::from(number)].stored = Some((running.set.version, running.ok));
         }
-        let closed =
-            Message::Closed { position: number, turn: running.set.turn, fine: running.fine };
+        let closed = Message::Finished {
+            position: number,
+            generation: running.set.generation,
+            ok: running.ok,
+        };
         out.send(self.peer, self.epoch(), &closed);
     }
 }

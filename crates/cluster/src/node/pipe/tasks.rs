@@ -87,7 +87,7 @@ impl Pipe {
             return Err(Violation("more slices than the slice-set has"));
         };
         let task = running.part.arrival(usize::from(imm.transfer));
-        let task = task.filter(|_| imm.turn == Imm::turn(running.set.turn));
+        let task = task.filter(|_| imm.generation == Imm::generation(running.set.generation));
         let task = task.ok_or(Violation("a slice that the slice-set has not"))?;
         let sender = match running.part.tasks[usize::from(task)].work {
             Work::Arrive { from, .. } => Some(from),
@@ -104,17 +104,17 @@ impl Pipe {
     }
 
     /// The executor has carried a task out.
-    pub(in crate::node) fn done(&mut self, number: u16, task: u16, fine: bool, out: &mut Out) {
-        let fine = fine || self.peeked_in_vain(number, task);
+    pub(in crate::node) fn done(&mut self, number: u16, task: u16, ok: bool, out: &mut Out) {
+        let ok = ok || self.peeked_in_vain(number, task);
         if let Some(running) = &mut self.positions[usize::from(number)].running
-            && !fine
+            && !ok
         {
             match running.part.tasks[usize::from(task)].work {
                 Work::Put { node, .. } => running.cut_off.insert(node),
                 _ => running.own_fault = true,
             }
         }
-        self.over(number, task, fine, out);
+        self.over(number, task, ok, out);
     }
 
     /// A connection to another node is over: what it did not send will not come.
@@ -133,11 +133,11 @@ impl Pipe {
         }
     }
 
-    fn over(&mut self, number: u16, task: u16, fine: bool, out: &mut Out) {
+    fn over(&mut self, number: u16, task: u16, ok: bool, out: &mut Out) {
         let position = &mut self.positions[usize::from(number)];
         let Some(running) = &mut position.running else { return };
         position.states[usize::from(task)].phase = Phase::Over;
-        running.fine &= fine;
+        running.ok &= ok;
         let part = Arc::clone(&running.part);
         if part.tasks[usize::from(task)].work.is_store() {
             running.stores -= 1;
@@ -153,7 +153,7 @@ impl Pipe {
         for &next in &part.tasks[usize::from(task)].next {
             let state = &mut self.positions[usize::from(number)].states[usize::from(next)];
             state.needs -= 1;
-            state.spoiled |= !fine;
+            state.spoiled |= !ok;
             match (state.needs, state.spoiled) {
                 _ if part.tasks[usize::from(next)].work.is_store() => {}
                 (0, false) => self.start(number, next, out),

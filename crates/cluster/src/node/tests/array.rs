@@ -10,7 +10,7 @@ use super::world::World;
 use crate::family::Family;
 use crate::pipeline::{Params, Pipeline, Slots};
 use crate::schedule::Planner;
-use crate::set::{Imm, Mode, Roles, Set, Touched};
+use crate::set::{Imm, Roles, Set, Touched, WriteStrategy};
 use crate::wire::{Message, PeerAddress};
 
 /// The array's id.
@@ -52,7 +52,7 @@ pub(super) struct Array {
     pub(super) pipeline: Pipeline,
     /// By stripe, then data index: what the blocks must hold.
     model: Vec<Vec<Vec<u8>>>,
-    turns: Vec<u32>,
+    generations: Vec<u32>,
 }
 
 pub(super) fn params(family: Family, nodes: u16, planner: Planner) -> Params {
@@ -96,7 +96,7 @@ impl Array {
         world.run();
         for (role, &peer) in peers.iter().enumerate() {
             let (params, role) = (*pipeline.params(), role as u16);
-            let message = Message::Prepare { tag: 2, role, data_sector: DATA_SECTOR, params };
+            let message = Message::OpenPipeline { tag: 2, role, data_sector: DATA_SECTOR, params };
             world.send(peer, &message);
         }
         world.run();
@@ -104,14 +104,14 @@ impl Array {
         for (peer, message) in std::mem::take(&mut world.heard) {
             match message {
                 Message::Volume { tag: 1, bytes: found, .. } => assert_eq!(found, bytes),
-                Message::Prepared { tag: 2, ring, .. } => rings[peer.0 as usize] = ring,
+                Message::PipelineReady { tag: 2, ring, .. } => rings[peer.0 as usize] = ring,
                 other => panic!("{other:?}"),
             }
         }
         let blocks = vec![vec![0; CHUNK as usize]; pipeline.data_blocks() as usize];
         let model = vec![blocks; stripes as usize];
-        let turns = vec![0; usize::from(pipeline.positions())];
-        Self { world, peers, rings, pipeline, model, turns }
+        let generations = vec![0; usize::from(pipeline.positions())];
+        Self { world, peers, rings, pipeline, model, generations }
     }
 
     /// With all connections between the nodes.
@@ -154,16 +154,16 @@ impl Array {
 
     /// The next slice-set at a position, a whole slice.
     pub(super) fn set(&mut self, position: u16, stripe: u64) -> Set {
-        let turn = &mut self.turns[usize::from(position)];
-        *turn += 1;
+        let generation = &mut self.generations[usize::from(position)];
+        *generation += 1;
         Set {
             position,
-            turn: *turn,
+            generation: *generation,
             version: 0,
             stripe,
             offset: 0,
             len: SLICE,
-            mode: Mode::Full,
+            strategy: WriteStrategy::FullStripe,
             planner: self.pipeline.planner(position),
             fua: false,
             touched: Touched::all(self.pipeline.data_blocks()),
@@ -197,17 +197,17 @@ impl Array {
             self.model[stripe][index as usize][range.clone()].copy_from_slice(&bytes);
         }
         let plan = self.pipeline.plan_of(set).expect("it may be opened");
-        for node in plan.involved(set.mode, &set.touched) {
-            self.world.send(self.peers[usize::from(node)], &Message::Open { set: set.clone() });
+        for node in plan.involved(set.strategy, &set.touched) {
+            self.world.send(self.peers[usize::from(node)], &Message::BeginSet { set: set.clone() });
         }
-        for (number, content) in plan.sent_by_client(set.mode, &set.touched) {
+        for (number, content) in plan.sent_by_client(set.strategy, &set.touched) {
             let terms = match content {
                 Content::Data(index) => Terms::block(index),
                 Content::Sum(number) => plan.code.terms(plan.code.equations()[number].parity),
             };
             let mut bytes = self.content(set.stripe, &terms)[range.clone()].to_vec();
             let home = plan.code.cell(number).node;
-            if set.mode == Mode::Delta && set.missing.contains(home) {
+            if set.strategy == WriteStrategy::ReadModifyWrite && set.missing.contains(home) {
                 let old = &old[number][range.clone()];
                 braid_parity::combine(&mut [&mut bytes], &[1], &[old], true);
             }
@@ -253,20 +253,20 @@ impl Array {
         let heard = std::mem::take(&mut self.world.heard);
         for (peer, message) in heard {
             match message {
-                Message::Staged { position, turn, fine, .. } => {
+                Message::Prepared { position, generation, ok, .. } => {
                     let (peers, whole) =
-                        staged.entry((position, turn)).or_insert_with(|| (Vec::new(), true));
+                        staged.entry((position, generation)).or_insert_with(|| (Vec::new(), true));
                     peers.push(peer);
-                    *whole &= fine;
+                    *whole &= ok;
                 }
                 other => self.world.heard.push((peer, other)),
             }
         }
-        for ((position, turn), (peers, whole)) in staged {
+        for ((position, generation), (peers, whole)) in staged {
             for peer in peers {
                 let message = match whole {
-                    true => Message::Go { sets: vec![(position, turn)] },
-                    false => Message::Drop { position, turn },
+                    true => Message::Commit { sets: vec![(position, generation)] },
+                    false => Message::Abort { position, generation },
                 };
                 self.world.send(peer, &message);
             }
@@ -279,16 +279,16 @@ impl Array {
         let mut closed: BTreeMap<(u16, u32), usize> = BTreeMap::new();
         for (peer, message) in std::mem::take(&mut self.world.heard) {
             match message {
-                Message::Closed { position, turn, fine: true, .. } => {
-                    *closed.entry((position, turn)).or_default() += 1;
+                Message::Finished { position, generation, ok: true, .. } => {
+                    *closed.entry((position, generation)).or_default() += 1;
                 }
                 other => panic!("{peer:?} says {other:?}"),
             }
         }
         for set in sets {
             let plan = self.pipeline.plan_of(set).expect("it may be opened");
-            let involved = plan.involved(set.mode, &set.touched).len();
-            assert_eq!(closed.remove(&(set.position, set.turn)), Some(involved), "{set:?}");
+            let involved = plan.involved(set.strategy, &set.touched).len();
+            assert_eq!(closed.remove(&(set.position, set.generation)), Some(involved), "{set:?}");
         }
         assert!(closed.is_empty());
         assert!(self.world.sites.iter().all(|site| braid_array::Machine::idle(&site.node)));

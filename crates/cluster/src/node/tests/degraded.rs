@@ -8,7 +8,7 @@ use super::array::{Array, CHUNK, RUBBISH, levels, md};
 use crate::family::Family;
 use crate::pipeline::{lost_blocks, way};
 use crate::schedule::Planner;
-use crate::set::{Mode, Roles, Set, Touched};
+use crate::set::{Roles, Set, Touched, WriteStrategy};
 
 fn copies(near: u8) -> Family {
     let layout = Raid10Layout { near, far: 1, offset: false, far_sets: FarSets::Original };
@@ -33,13 +33,14 @@ fn write_without(array: &mut Array, missing: Roles) {
         let stripe = (first + u64::from(position)) % stripes;
         let code = code(array, stripe);
         let new = array.some();
-        let Some((mode, touched)) = pick(array, &code, &new, missing) else { continue };
-        let by_client = mode == Mode::Full && touched.is_all() && array.world.random(2) == 0;
+        let Some((strategy, touched)) = pick(array, &code, &new, missing) else { continue };
+        let by_client =
+            strategy == WriteStrategy::FullStripe && touched.is_all() && array.world.random(2) == 0;
         let planner = if by_client { Planner::Client } else { planner };
         let (from, to) = (array.world.random(8) as u32, array.world.random(8) as u32);
         let (offset, len) = (from.min(to) * 512, (from.max(to) - from.min(to) + 1) * 512);
         let whole = array.set(position, stripe);
-        let set = Set { mode, touched, planner, offset, len, missing, ..whole };
+        let set = Set { strategy, touched, planner, offset, len, missing, ..whole };
         array.write_some(&set, &new);
         sets.push(set);
     }
@@ -53,13 +54,13 @@ fn pick(
     code: &StripeCode,
     new: &Touched,
     missing: Roles,
-) -> Option<(Mode, Touched)> {
+) -> Option<(WriteStrategy, Touched)> {
     let mut with_lost = new.clone();
     lost_blocks(code, missing).for_each(|index| with_lost.insert(index));
     match array.world.random(4) {
-        0 => Some((Mode::Full, Touched::all(new.blocks()))),
-        1 => Some((Mode::Reconstruct, with_lost)),
-        2 => (new.count() > 0).then(|| (Mode::Delta, new.clone())),
+        0 => Some((WriteStrategy::FullStripe, Touched::all(new.blocks()))),
+        1 => Some((WriteStrategy::Reconstruct, with_lost)),
+        2 => (new.count() > 0).then(|| (WriteStrategy::ReadModifyWrite, new.clone())),
         _ => Some(way(code, new, missing)),
     }
 }

@@ -25,7 +25,7 @@ fn world(seed: u64) -> World {
     let client = world.dial(0);
     world.grant(client, ARRAY, 5);
     let view = View { epoch: 5, count: 2, members: vec![100], voters: vec![0], ..View::default() };
-    let recorded = ask(&mut world, client, &Message::Record { tag: 8, view });
+    let recorded = ask(&mut world, client, &Message::StoreView { tag: 8, view });
     assert_eq!(recorded, Message::Ok { tag: 8 });
     world.hang_up(client);
     world.run();

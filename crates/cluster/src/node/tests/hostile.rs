@@ -8,7 +8,7 @@ use crate::family::Family;
 use crate::node::PARTING_TAG;
 use crate::pipeline::Params;
 use crate::schedule::Planner;
-use crate::set::{Imm, Mode, Set, Touched};
+use crate::set::{Imm, Set, Touched, WriteStrategy};
 use crate::wire::{Message, PeerAddress};
 
 /// An array of five nodes.
@@ -43,7 +43,7 @@ fn clients_that_break_the_rules_are_hung_up() {
     });
     is_violation(|array, peer| {
         let params = params(Family::Xor2d, 5, ENCODER);
-        let message = Message::Prepare { tag: 1, role: 0, data_sector: 16, params };
+        let message = Message::OpenPipeline { tag: 1, role: 0, data_sector: 16, params };
         array.world.send(peer, &message);
     });
     is_violation(|array, peer| {
@@ -58,7 +58,7 @@ fn clients_that_break_the_rules_are_hung_up() {
         });
     }
     let copy = Message::Copy { slot: 0, sector: 16, bytes: 512, into: 4096 };
-    let take = |bytes| Message::Take { tag: 1, slot: 0, sector: 16, bytes };
+    let take = |bytes| Message::StoreCopied { tag: 1, slot: 0, sector: 16, bytes };
     for message in [copy, take(0), take(1 << 30), take(100)] {
         is_violation(|array, peer| array.world.send(peer, &message));
     }
@@ -79,11 +79,11 @@ fn who_only_reads_sends_nodes_nowhere() {
     let name = "v".to_owned();
     array.world.send(reader, &Message::OpenVolume { tag: 1, name, write: false });
     let params = Params { session: 78, stripes: 1, ..params(Family::Xor2d, 5, ENCODER) };
-    let prepare = Message::Prepare { tag: 2, role: 0, data_sector: 16, params };
+    let prepare = Message::OpenPipeline { tag: 2, role: 0, data_sector: 16, params };
     array.world.send(reader, &prepare);
     array.world.run();
     let prepared = |(peer, message): &(PeerId, Message)| {
-        *peer == reader && matches!(message, Message::Prepared { .. })
+        *peer == reader && matches!(message, Message::PipelineReady { .. })
     };
     assert!(array.world.heard.iter().any(prepared), "{:?}", array.world.heard);
     let peers = vec![PeerAddress { role: 1, address: "1".into(), ring: 0 }];
@@ -105,33 +105,35 @@ fn slice_sets_that_make_no_sense_end_the_pipeline() {
         is_violation(|array, peer| {
             let mut set = array.set(0, 0);
             change(&mut set);
-            array.world.send(peer, &Message::Open { set });
+            array.world.send(peer, &Message::BeginSet { set });
         });
     }
-    // At a position that is not free, and in a turn that is over.
+    // At a position that is not free, and in a generation that is over.
     is_violation(|array, peer| {
         let set = array.set(0, 0);
-        array.world.send(peer, &Message::Open { set: set.clone() });
-        array.world.send(peer, &Message::Open { set: Set { turn: set.turn + 1, ..set } });
+        array.world.send(peer, &Message::BeginSet { set: set.clone() });
+        array
+            .world
+            .send(peer, &Message::BeginSet { set: Set { generation: set.generation + 1, ..set } });
     });
     is_violation(|array, peer| {
         let set = array.set(0, 0);
         array.write(&set);
         array.run();
-        array.world.send(peer, &Message::Open { set });
+        array.world.send(peer, &Message::BeginSet { set });
     });
 }
 
 #[test]
 fn decisions_on_what_is_not_staged_end_the_pipeline() {
-    let go = |position, turn| Message::Go { sets: vec![(position, turn)] };
+    let go = |position, generation| Message::Commit { sets: vec![(position, generation)] };
     is_violation(|array, peer| array.world.send(peer, &go(0, 1)));
     is_violation(|array, peer| array.world.send(peer, &go(u16::MAX, 0)));
     is_violation(|array, peer| array.world.send(peer, &Message::Without { role: 5 }));
-    for again in [go(0, 1), go(0, 2), Message::Drop { position: 0, turn: 1 }] {
+    for again in [go(0, 1), go(0, 2), Message::Abort { position: 0, generation: 1 }] {
         is_violation(|array, peer| {
             let set = array.set(0, 0);
-            array.world.send(peer, &Message::Open { set });
+            array.world.send(peer, &Message::BeginSet { set });
             array.world.run();
             // Its slices have not come.
             array.world.send(peer, &again);
@@ -147,7 +149,7 @@ fn decisions_on_what_is_not_staged_end_the_pipeline() {
 
 #[test]
 fn slices_that_nobody_waits_for_end_the_pipeline() {
-    let imm = |position, transfer, turn| Imm { position, transfer, turn }.encode();
+    let imm = |position, transfer, generation| Imm { position, transfer, generation }.encode();
     let some = |array: &mut Array, peer, imms: &[u32]| {
         let to = array.rings[0];
         imms.iter().for_each(|&imm| array.world.put(peer, to, imm, vec![0; 512]));
@@ -159,17 +161,17 @@ fn slices_that_nobody_waits_for_end_the_pipeline() {
         let many: Vec<u32> = (0..50).map(|transfer| imm(1, transfer, 1)).collect();
         some(array, peer, &many);
     });
-    // Of another turn, before and after the slice-set is open; from nobody of it; twice.
+    // Of another generation, before and after the slice-set is open; from nobody of it; twice.
     is_violation(|array, peer| {
         some(array, peer, &[imm(0, 0, 9)]);
         array.world.run();
         let set = array.set(0, 0);
-        array.world.send(peer, &Message::Open { set });
+        array.world.send(peer, &Message::BeginSet { set });
     });
     for transfers in [&[4000][..], &[20], &[0, 0]] {
         is_violation(|array, peer| {
             let set = array.set(0, 0);
-            array.world.send(peer, &Message::Open { set });
+            array.world.send(peer, &Message::BeginSet { set });
             array.world.run();
             let imms: Vec<u32> = transfers.iter().map(|&transfer| imm(0, transfer, 1)).collect();
             some(array, peer, &imms);
@@ -242,11 +244,11 @@ fn nobody_puts_over_the_ring_of_another() {
     array.world.send(other, &Message::OpenVolume { tag: 1, name, write: true });
     array.world.run();
     let params = Params { session: 78, stripes: 1, ..params(Family::Xor2d, 5, ENCODER) };
-    let prepare = Message::Prepare { tag: 2, role: 0, data_sector: 0, params };
+    let prepare = Message::OpenPipeline { tag: 2, role: 0, data_sector: 0, params };
     array.world.send(other, &prepare);
     array.world.run();
     let prepared = |(peer, message): &(PeerId, Message)| {
-        *peer == other && matches!(message, Message::Prepared { .. })
+        *peer == other && matches!(message, Message::PipelineReady { .. })
     };
     assert!(array.world.heard.iter().any(prepared), "{:?}", array.world.heard);
     for peer in [stranger, other] {
@@ -268,7 +270,7 @@ fn a_false_node_is_found_out() {
         array.world.send(liar, &message);
         let set = array.set(5, 0);
         array.world.run();
-        array.world.send(array.peers[2], &Message::Open { set });
+        array.world.send(array.peers[2], &Message::BeginSet { set });
         array.world.run();
         assert!(array.world.lost.contains(&liar) || array.world.lost.contains(&array.peers[2]));
     }
@@ -294,7 +296,7 @@ fn a_client_that_vanishes_leaves_nothing_but_what_the_next_decides_on() {
             assert!(array.world.sites[site].node.idle());
             let next = array.world.dial(site);
             array.world.grant(next, ARRAY, 2);
-            array.world.send(next, &Message::Settle { tag: 1, go: Vec::new() });
+            array.world.send(next, &Message::ResolveLeftovers { tag: 1, commit: Vec::new() });
             array.world.run();
         }
         for site in &array.world.sites {
@@ -319,7 +321,7 @@ fn any_message(array: &mut Array) -> Message {
         5 | 6 => {
             let session = u64::from(number / 2);
             let params = Params { session, ..params(Family::Xor2d, 5, ENCODER) };
-            Message::Prepare { tag, role: number, data_sector: 16, params }
+            Message::OpenPipeline { tag, role: number, data_sector: 16, params }
         }
         7 | 8 => {
             let mut peer = |role: u16| PeerAddress {
@@ -333,8 +335,9 @@ fn any_message(array: &mut Array) -> Message {
         10 => {
             let set = array.set(number, 1);
             let touched = array.some();
-            let mode = [Mode::Delta, Mode::Reconstruct][usize::from(number % 2)];
-            Message::Open { set: Set { mode, touched, ..set } }
+            let strategy = [WriteStrategy::ReadModifyWrite, WriteStrategy::Reconstruct]
+                [usize::from(number % 2)];
+            Message::BeginSet { set: Set { strategy, touched, ..set } }
         }
         11 if number.is_multiple_of(2) => {
             Message::Digest { slot: number, sector, bytes: 4096, to: 0 }

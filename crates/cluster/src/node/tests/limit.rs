@@ -234,11 +234,11 @@ fn limited(seed: u64) -> (Array, Vec<PeerId>) {
         let params = Params { epoch: 2, ..params(Family::Xor2d, 5, ENCODER) };
         array.world.run();
         let role = site as u16;
-        let prepare = Message::Prepare { tag: 2, role, data_sector: DATA_SECTOR, params };
+        let prepare = Message::OpenPipeline { tag: 2, role, data_sector: DATA_SECTOR, params };
         array.world.send(peer, &prepare);
         array.world.run();
         match array.world.heard.pop() {
-            Some((_, Message::Prepared { tag: 2, ring, .. })) => array.rings[site] = ring,
+            Some((_, Message::PipelineReady { tag: 2, ring, .. })) => array.rings[site] = ring,
             other => panic!("{other:?}"),
         }
         peers.push(peer);

@@ -10,7 +10,7 @@ fn a_volume_with_leftovers_is_refused_until_they_are_resolved() {
     let set = array.set(0, 1);
     array.write(&set);
     array.world.run();
-    let all_prepared = array.world.heard.iter().all(|(_, m)| matches!(m, Message::Staged { .. }));
+    let all_prepared = array.world.heard.iter().all(|(_, m)| matches!(m, Message::Prepared { .. }));
     assert!(all_prepared && array.world.heard.len() == 5, "{:?}", array.world.heard);
     for peer in array.peers.clone() {
         array.world.hang_up(peer);
@@ -44,7 +44,7 @@ fn a_volume_with_leftovers_is_refused_until_they_are_resolved() {
 
     let next = array.world.dial(0);
     array.world.grant(next, ARRAY, 2);
-    array.world.send(next, &Message::Settle { tag: 3, go: Vec::new() });
+    array.world.send(next, &Message::ResolveLeftovers { tag: 3, commit: Vec::new() });
     array.world.run();
     assert_eq!(array.world.heard.pop(), Some((next, Message::Ok { tag: 3 })));
     array.world.send(other, &open(true));

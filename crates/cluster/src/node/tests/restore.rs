@@ -7,13 +7,13 @@ use super::array::{Array, CHUNK, RUBBISH, levels, md};
 use crate::family::Family;
 use crate::pipeline::Params;
 use crate::schedule::Planner;
-use crate::set::{Mode, Roles, Set, Touched};
+use crate::set::{Roles, Set, Touched, WriteStrategy};
 
 fn restore(array: &mut Array, (position, stripe): (u16, u64), role: u16, missing: Roles) -> Set {
     let touched = Touched::none(array.pipeline.data_blocks());
-    let (mode, planner) = (Mode::Restore(role), Planner::Chain);
+    let (strategy, planner) = (WriteStrategy::Restore(role), Planner::Chain);
     let whole = array.set(position, stripe);
-    Set { mode, planner, touched, missing, ..whole }
+    Set { strategy, planner, touched, missing, ..whole }
 }
 
 fn cells(array: &Array, roles: Roles) -> Vec<Cell> {
@@ -93,20 +93,20 @@ fn each_node_of_a_level_comes_back() {
 #[test]
 fn what_cannot_be_restored_is_not_opened() {
     let mut array = Array::connected(Family::Xor2d, 5, Planner::Encoder { node: 0 }, 1);
-    let fine = restore(&mut array, (0, 0), 1, Roles(1 << 3));
+    let ok = restore(&mut array, (0, 0), 1, Roles(1 << 3));
     let blocks = array.pipeline.data_blocks();
     let wrong = [
-        Set { mode: Mode::Restore(5), ..fine.clone() },
-        Set { mode: Mode::Restore(u16::MAX), ..fine.clone() },
-        Set { missing: Roles(1 << 1), ..fine.clone() },
-        Set { missing: Roles(1 << 5), ..fine.clone() },
-        Set { missing: Roles(1 << 2 | 1 << 3), ..fine.clone() },
-        Set { planner: Planner::Client, ..fine.clone() },
-        Set { planner: Planner::Encoder { node: 0 }, ..fine.clone() },
-        Set { touched: Touched::all(blocks), ..fine.clone() },
-        Set { offset: CHUNK, ..fine.clone() },
+        Set { strategy: WriteStrategy::Restore(5), ..ok.clone() },
+        Set { strategy: WriteStrategy::Restore(u16::MAX), ..ok.clone() },
+        Set { missing: Roles(1 << 1), ..ok.clone() },
+        Set { missing: Roles(1 << 5), ..ok.clone() },
+        Set { missing: Roles(1 << 2 | 1 << 3), ..ok.clone() },
+        Set { planner: Planner::Client, ..ok.clone() },
+        Set { planner: Planner::Encoder { node: 0 }, ..ok.clone() },
+        Set { touched: Touched::all(blocks), ..ok.clone() },
+        Set { offset: CHUNK, ..ok.clone() },
     ];
-    assert!(array.pipeline.plan_of(&fine).is_some());
+    assert!(array.pipeline.plan_of(&ok).is_some());
     for set in wrong {
         assert!(array.pipeline.plan_of(&set).is_none(), "{set:?}");
     }

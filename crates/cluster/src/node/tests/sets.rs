@@ -1,4 +1,4 @@
-//! Slice-sets of every code, schedule and mode, in any order of events.
+//! Slice-sets of every code, schedule and strategy, in any order of events.
 
 use braid_array::events::ArrayEvent;
 use braid_array::level::{Layout, Level};
@@ -6,7 +6,7 @@ use braid_array::level::{Layout, Level};
 use super::array::{Array, CHUNK, ENCODER};
 use crate::family::Family;
 use crate::schedule::Planner;
-use crate::set::{Mode, Set, Touched};
+use crate::set::{Set, Touched, WriteStrategy};
 use crate::wire::Message;
 
 fn md(level: Level) -> Family {
@@ -77,11 +77,11 @@ fn the_client_can_make_the_parities() {
 }
 
 /// A part of a half block, some blocks of it.
-fn small(array: &mut Array, position: u16, stripe: u64, mode: Mode) -> Set {
+fn small(array: &mut Array, position: u16, stripe: u64, strategy: WriteStrategy) -> Set {
     let (from, to) = (array.world.random(8) as u32, array.world.random(8) as u32);
     let (offset, len) = (from.min(to) * 512, (from.max(to) - from.min(to) + 1) * 512);
     let touched = array.some();
-    Set { mode, touched, offset, len, ..array.set(position, stripe) }
+    Set { strategy, touched, offset, len, ..array.set(position, stripe) }
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn small_writes_add_differences() {
         for mut array in arrays(seed) {
             write_all(&mut array, Array::set);
             write_all(&mut array, |array, position, stripe| {
-                small(array, position, stripe, Mode::Delta)
+                small(array, position, stripe, WriteStrategy::ReadModifyWrite)
             });
         }
     }
@@ -102,7 +102,7 @@ fn large_writes_read_the_rest() {
         for mut array in arrays(seed) {
             write_all(&mut array, Array::set);
             write_all(&mut array, |array, position, stripe| {
-                small(array, position, stripe, Mode::Reconstruct)
+                small(array, position, stripe, WriteStrategy::Reconstruct)
             });
         }
     }
@@ -114,7 +114,7 @@ fn copies_need_no_old_content() {
         for planner in [ENCODER, Planner::Chain] {
             let mut array = Array::connected(md(level), 4, planner, 5);
             write_all(&mut array, |array, position, stripe| {
-                small(array, position, stripe, Mode::Full)
+                small(array, position, stripe, WriteStrategy::FullStripe)
             });
         }
     }
@@ -128,7 +128,7 @@ fn parities_are_made_right_again() {
     array.world.sites[4].volumes.get_mut("v").expect("its volume")[16 * 512..].fill(0xaa);
     assert_ne!(array.wrong_rows(0, 4), []);
     write_all(&mut array, |array, position, stripe| Set {
-        mode: Mode::Reconstruct,
+        strategy: WriteStrategy::Reconstruct,
         touched: Touched::none(array.pipeline.data_blocks()),
         ..array.set(position, stripe)
     });
@@ -165,7 +165,7 @@ fn a_lost_neighbour_ends_what_needs_it_and_reads_go_on() {
         let mut closed = Vec::new();
         for (_, message) in std::mem::take(&mut array.world.heard) {
             match message {
-                Message::Closed { position, turn: 1, .. } => closed.push(position),
+                Message::Finished { position, generation: 1, .. } => closed.push(position),
                 other => panic!("{other:?}"),
             }
         }
@@ -187,7 +187,7 @@ fn a_lost_neighbour_ends_what_needs_it_and_reads_go_on() {
 
 #[test]
 fn a_store_that_fails_is_told_and_harms_no_parity() {
-    for mode in [Mode::Full, Mode::Delta] {
+    for strategy in [WriteStrategy::FullStripe, WriteStrategy::ReadModifyWrite] {
         let mut array = Array::connected(Family::Xor2d, 5, ENCODER, 8);
         write_all(&mut array, Array::set);
         array.world.sites[1].bad_sectors.insert(16);
@@ -196,26 +196,27 @@ fn a_store_that_fails_is_told_and_harms_no_parity() {
         let mine = |cell: &&braid_array::code::Cell| cell.node == 1 && cell.row == 0;
         let index = code.data().iter().position(|cell| mine(&cell)).expect("node 1 holds data");
         touched.insert(index as u32);
-        let touched = if mode == Mode::Full { Touched::all(12) } else { touched };
-        let set = Set { mode, touched, ..array.set(0, 0) };
+        let touched =
+            if strategy == WriteStrategy::FullStripe { Touched::all(12) } else { touched };
+        let set = Set { strategy, touched, ..array.set(0, 0) };
         array.write(&set);
         array.run();
         let heard = std::mem::take(&mut array.world.heard);
-        let fine = |(peer, message): &(_, Message)| match message {
-            Message::Closed { fine, .. } => (array.peers[1] == *peer, *fine),
+        let ok = |(peer, message): &(_, Message)| match message {
+            Message::Finished { ok, .. } => (array.peers[1] == *peer, *ok),
             other => panic!("{other:?}"),
         };
-        let told: Vec<(bool, bool)> = heard.iter().map(fine).collect();
-        assert!(told.contains(&(true, false)), "{mode:?}: {told:?}");
+        let told: Vec<(bool, bool)> = heard.iter().map(ok).collect();
+        assert!(told.contains(&(true, false)), "{strategy:?}: {told:?}");
         let plan = array.pipeline.plan_of(&set).expect("a plan");
-        assert_eq!(told.len(), plan.involved(mode, &set.touched).len());
-        if mode == Mode::Full {
+        assert_eq!(told.len(), plan.involved(strategy, &set.touched).len());
+        if strategy == WriteStrategy::FullStripe {
             // All others are fine: the slice itself was there.
-            assert!(told.iter().all(|&(own, fine)| own != fine));
+            assert!(told.iter().all(|&(own, ok)| own != ok));
             assert!((2..5).all(|node| array.wrong_rows(0, node).is_empty()));
         } else {
             // Nothing was added to any parity: the difference is not known.
-            assert_eq!(told.iter().filter(|(_, fine)| *fine).count(), 0, "{told:?}");
+            assert_eq!(told.iter().filter(|(_, ok)| *ok).count(), 0, "{told:?}");
         }
     }
 }
@@ -227,7 +228,7 @@ fn a_store_without_room_says_so() {
     let set = array.set(0, 0);
     array.write(&set);
     array.run();
-    let closed = |message: &Message| matches!(message, Message::Closed { fine: false, .. });
+    let closed = |message: &Message| matches!(message, Message::Finished { ok: false, .. });
     let lost = array.world.heard.iter().filter(|(_, message)| closed(message));
     assert_eq!(lost.map(|(peer, _)| *peer).collect::<Vec<_>>(), [array.peers[1]]);
     let room = |event: &ArrayEvent| match event {
@@ -250,11 +251,12 @@ fn every_slice_set_ends_at_every_node() {
             }
             let mut parts = 0;
             for position in 0..array.pipeline.positions() {
-                let mode = [Mode::Delta, Mode::Reconstruct][array.world.random(2) as usize];
-                let set = small(&mut array, position, u64::from(position), mode);
+                let strategy = [WriteStrategy::ReadModifyWrite, WriteStrategy::Reconstruct]
+                    [array.world.random(2) as usize];
+                let set = small(&mut array, position, u64::from(position), strategy);
                 array.write(&set);
                 let plan = array.pipeline.plan_of(&set).expect("it may be opened");
-                parts += plan.involved(mode, &set.touched).len();
+                parts += plan.involved(strategy, &set.touched).len();
             }
             if array.world.random(2) == 0 {
                 for _ in 0..array.world.random(300) {
@@ -267,7 +269,7 @@ fn every_slice_set_ends_at_every_node() {
             assert!(array.world.sites.iter().all(|site| braid_array::Machine::idle(&site.node)));
             for (peer, message) in std::mem::take(&mut array.world.heard) {
                 match message {
-                    Message::Closed { fine, .. } => bad += usize::from(!fine),
+                    Message::Finished { ok, .. } => bad += usize::from(!ok),
                     other => panic!("{peer:?} says {other:?}"),
                 }
                 parts -= 1;

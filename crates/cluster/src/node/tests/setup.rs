@@ -199,7 +199,7 @@ fn a_pipeline_that_does_not_fit_is_refused() {
     }
     let good = params(Family::Xor2d, 5, ENCODER);
     let prepare =
-        |role, data_sector, params| Message::Prepare { tag: 4, role, data_sector, params };
+        |role, data_sector, params| Message::OpenPipeline { tag: 4, role, data_sector, params };
     refused(ask(&mut world, a, &prepare(5, 16, good)), "no role 5 of 5 nodes");
     let large = crate::pipeline::Params { stripes: 1000, ..good };
     refused(ask(&mut world, a, &prepare(0, 16, large)), "too small");
@@ -211,14 +211,16 @@ fn a_pipeline_that_does_not_fit_is_refused() {
     refused(ask(&mut world, a, &prepare(0, 16, hungry)), "larger --ring");
     assert_eq!(world.sites[0].node.ring_use().used_bytes, 0);
     let answer = ask(&mut world, a, &prepare(0, 16, good));
-    assert!(matches!(answer, Some(Message::Prepared { tag: 4, ring, .. }) if ring % 4096 == 0));
+    assert!(
+        matches!(answer, Some(Message::PipelineReady { tag: 4, ring, .. }) if ring % 4096 == 0)
+    );
     assert!(world.sites[0].node.ring_use().used_bytes > 0);
     refused(ask(&mut world, b, &prepare(0, 16, good)), "session");
     world.hang_up(a);
     world.run();
     assert_eq!(world.sites[0].node.ring_use().used_bytes, 0);
     let answer = ask(&mut world, b, &prepare(0, 16, good));
-    assert!(matches!(answer, Some(Message::Prepared { .. })));
+    assert!(matches!(answer, Some(Message::PipelineReady { .. })));
 }
 
 #[test]

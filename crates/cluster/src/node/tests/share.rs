@@ -31,17 +31,17 @@ fn a_ring_is_granted_and_given_back() {
     assert!(2 * base < ring, "{base} of {ring}");
     let mut array = Array::lean(Family::Xor2d, NODES, 2 * ring);
     assert_eq!(used(&array), base);
-    assert_eq!(ask(&mut array, &Message::UseAll { tag: 9 }), [Message::Ok { tag: 9 }]);
+    assert_eq!(ask(&mut array, &Message::LeaseRing { tag: 9 }), [Message::Ok { tag: 9 }]);
     assert_eq!(used(&array), ring);
     let start = array.rings[0] as usize;
     array.world.sites[0].arena[start..start + ring as usize].fill(7);
-    let back = Message::GiveBack { tag: 10, all: false };
+    let back = Message::ReturnRing { tag: 10, all: false };
     assert_eq!(ask(&mut array, &back), [Message::Ok { tag: 10 }]);
     assert_eq!(used(&array), base);
     let arena = &array.world.sites[0].arena[start..start + ring as usize];
     let (kept, gone) = arena.split_at(base as usize);
     assert!(kept.iter().all(|&byte| byte == 7) && gone.iter().all(|&byte| byte == 0xee));
-    ask(&mut array, &Message::GiveBack { tag: 11, all: true });
+    ask(&mut array, &Message::ReturnRing { tag: 11, all: true });
     assert!(array.world.sites[0].arena[start..start + base as usize].iter().all(|&b| b == 0xee));
     assert_eq!(used(&array), base, "it may be used again without a question");
 }
@@ -50,7 +50,7 @@ fn a_ring_is_granted_and_given_back() {
 fn what_does_not_fit_is_refused_and_the_base_stays() {
     let (base, ring) = bytes();
     let mut array = Array::lean(Family::Xor2d, NODES, ring);
-    let answers = ask(&mut array, &Message::UseAll { tag: 9 });
+    let answers = ask(&mut array, &Message::LeaseRing { tag: 9 });
     assert!(matches!(answers[..], [Message::Refused { tag: 9, busy: true, .. }]), "{answers:?}");
     assert_eq!(used(&array), base);
 }
@@ -65,7 +65,7 @@ fn what_was_not_granted_must_not_be_used() {
     };
     let open = |array: &mut Array| {
         let set = array.set(position(array), 0);
-        ask(array, &Message::Open { set });
+        ask(array, &Message::BeginSet { set });
     };
     let mut array = lean();
     open(&mut array);
@@ -77,9 +77,9 @@ fn what_was_not_granted_must_not_be_used() {
     assert!(array.world.lost.contains(&array.peers[0]));
     // With a grant it may, and then not give back what is open.
     let mut array = lean();
-    ask(&mut array, &Message::UseAll { tag: 9 });
+    ask(&mut array, &Message::LeaseRing { tag: 9 });
     open(&mut array);
     assert!(!array.world.lost.contains(&array.peers[0]));
-    ask(&mut array, &Message::GiveBack { tag: 10, all: false });
+    ask(&mut array, &Message::ReturnRing { tag: 10, all: false });
     assert!(array.world.lost.contains(&array.peers[0]));
 }

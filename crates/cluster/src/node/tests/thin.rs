@@ -4,7 +4,7 @@ use braid_array::code::Content;
 
 use super::array::{Array, ENCODER};
 use crate::family::Family;
-use crate::set::{Mode, Set, Touched};
+use crate::set::{Set, Touched, WriteStrategy};
 
 /// Written everywhere in one stripe.
 fn written(stripe: u64, seed: u64) -> Array {
@@ -26,7 +26,7 @@ fn a_stripe_that_is_trimmed_reads_as_zeroes_and_needs_no_space() {
     for seed in 0..10 {
         let mut array = written(3, seed);
         let before = writes(&array);
-        let set = Set { mode: Mode::Blank, ..array.set(2, 3) };
+        let set = Set { strategy: WriteStrategy::Zero, ..array.set(2, 3) };
         array.blank(&set);
         array.run();
         array.expect_closed(&[set]);
@@ -40,7 +40,7 @@ fn a_stripe_that_is_trimmed_reads_as_zeroes_and_needs_no_space() {
 #[test]
 fn a_part_of_a_stripe_cannot_be_trimmed() {
     let mut array = written(3, 1);
-    let whole = Set { mode: Mode::Blank, ..array.set(2, 3) };
+    let whole = Set { strategy: WriteStrategy::Zero, ..array.set(2, 3) };
     assert!(array.pipeline.plan_of(&whole).is_some());
     let mut touched = Touched::none(whole.touched.blocks());
     touched.insert(1);
@@ -50,7 +50,7 @@ fn a_part_of_a_stripe_cannot_be_trimmed() {
 /// Makes the parities of a stripe right.
 fn resync(array: &mut Array, stripe: u64) {
     let touched = Touched::none(array.pipeline.data_blocks());
-    let set = Set { mode: Mode::Reconstruct, touched, ..array.set(1, stripe) };
+    let set = Set { strategy: WriteStrategy::Reconstruct, touched, ..array.set(1, stripe) };
     array.write(&set);
     array.run();
     array.expect_closed(&[set]);

@@ -27,7 +27,7 @@ fn view(epoch: u32, count: u32) -> View {
 }
 
 const fn record(view: View) -> Message {
-    Message::Record { tag: 8, view }
+    Message::StoreView { tag: 8, view }
 }
 
 fn note(world: &World) -> Option<Vote> {
@@ -113,7 +113,7 @@ fn a_client_without_a_grant_has_no_pipeline_to_write_through() {
     let create = Message::CreateVolume { tag: 1, name: "v".to_owned(), bytes: 1 << 20 };
     assert!(ask(&mut world, peer, &create).is_some());
     let params = super::array::params(Family::Xor2d, 5, ENCODER);
-    let prepare = Message::Prepare { tag: 4, role: 0, data_sector: 16, params };
+    let prepare = Message::OpenPipeline { tag: 4, role: 0, data_sector: 16, params };
     let answer = ask(&mut world, peer, &prepare);
     assert!(matches!(answer, Some(Message::Refused { tag: PARTING_TAG, .. })), "{answer:?}");
     assert_eq!(world.lost, [peer]);

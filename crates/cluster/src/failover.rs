@@ -1,4 +1,4 @@
-//! A client that outlives its nodes, [`Lasting`].
+//! A client that outlives its nodes, [`FailoverClient`].
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Debug;
@@ -84,7 +84,7 @@ struct Away {
 /// fails, once. If another client has had the array meanwhile it is over: programs above rely on
 /// what that one may have changed.
 #[derive(Debug)]
-pub struct Lasting {
+pub struct FailoverClient {
     client: Client,
     scratch: Scratch,
     finder: Box<dyn Finder>,
@@ -122,7 +122,7 @@ struct Taken {
     answered: u64,
 }
 
-impl Lasting {
+impl FailoverClient {
     /// Serves an array; see [`Client::new`]. Once nodes have been away for so long requests fail:
     /// those that wait, and those that come.
     ///
@@ -385,7 +385,7 @@ impl Lasting {
     }
 }
 
-impl Machine for Lasting {
+impl Machine for FailoverClient {
     fn handle(&mut self, now: Instant, event: Event) {
         self.now = now;
         let tick = matches!(event, Event::Tick);
@@ -441,7 +441,7 @@ impl Machine for Lasting {
     }
 }
 
-impl BlockMachine for Lasting {
+impl BlockMachine for FailoverClient {
     fn submit(&mut self, now: Instant, request: Request) -> Result<(), Full> {
         self.now = now;
         if self.is_serving() && self.held.is_empty() {

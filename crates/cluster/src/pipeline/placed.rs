@@ -2,12 +2,12 @@
 
 use crate::program::{Operation, Program};
 use crate::schedule::{Chains, Endpoint, Schedule};
-use crate::set::{Mode, Roles, Touched};
+use crate::set::{Roles, Touched, WriteStrategy};
 use braid_array::code::{Content, StripeCode};
 
 /// A schedule with all that nodes have to know of it.
 #[derive(Debug)]
-pub struct Course {
+pub struct PlacedSchedule {
     /// The code of the stripe.
     pub code: StripeCode,
     /// The schedule.
@@ -24,7 +24,7 @@ pub struct Course {
     pub(super) fresh: Vec<u32>,
 }
 
-impl Course {
+impl PlacedSchedule {
     pub(super) fn new(code: StripeCode, schedule: Schedule, missing: Roles) -> Self {
         let mut received = vec![0; usize::from(code.nodes())];
         let rank = |to: u16| {
@@ -64,24 +64,24 @@ impl Course {
 
     /// Does this transfer take place in such a slice-set?
     #[must_use]
-    pub fn live(&self, transfer: usize, mode: Mode, touched: &Touched) -> bool {
+    pub fn live(&self, transfer: usize, strategy: WriteStrategy, touched: &Touched) -> bool {
         let transfer = &self.schedule.transfers()[transfer];
         let wanted = || transfer.terms.iter().any(|(index, _)| touched.contains(index));
-        mode != Mode::Blank
+        strategy != WriteStrategy::Zero
             && !self.missing.contains(transfer.to)
-            && (mode == Mode::Reconstruct || touched.is_all() || wanted())
+            && (strategy == WriteStrategy::Reconstruct || touched.is_all() || wanted())
     }
 
     /// What a node does in such a slice-set, save along chains; nothing when it has no part in it.
     /// The inputs that are data indices below the number of blocks are values in the sense of
-    /// [`Mode`]. An input that the node gets from its own store does not arrive: see
-    /// [`Course::arrives`].
+    /// [`WriteStrategy`]. An input that the node gets from its own store does not arrive: see
+    /// [`PlacedSchedule::arrives`].
     #[must_use]
-    pub fn part(&self, node: u16, mode: Mode, touched: &Touched) -> Program {
+    pub fn part(&self, node: u16, strategy: WriteStrategy, touched: &Touched) -> Program {
         if self.missing.contains(node) || self.chains.is_some() {
             return Program::default();
         }
-        let live = |transfer| self.live(transfer, mode, touched);
+        let live = |transfer| self.live(transfer, strategy, touched);
         let stored = |index: u32| touched.contains(index);
         Program::partial(&self.schedule, &self.code, node, &live, &stored)
     }
@@ -97,13 +97,13 @@ impl Course {
     /// new content of a block, or the sum of an equation, which the client forms.
     pub fn sent_by_client(
         &self,
-        mode: Mode,
+        strategy: WriteStrategy,
         touched: &Touched,
     ) -> impl Iterator<Item = (usize, Content)> {
         let transfers = self.schedule.transfers().iter().enumerate();
         let sent = transfers.filter(move |&(number, transfer)| {
             transfer.from == Endpoint::Client
-                && self.live(number, mode, touched)
+                && self.live(number, strategy, touched)
                 && self.arrives(number, touched)
         });
         // Data blocks come first, then, when it sends them, the sums: just as cells are numbered.
@@ -112,7 +112,7 @@ impl Course {
 
     /// The nodes with a part in such a slice-set.
     #[must_use]
-    pub fn involved(&self, mode: Mode, touched: &Touched) -> Vec<u16> {
+    pub fn involved(&self, strategy: WriteStrategy, touched: &Touched) -> Vec<u16> {
         let nodes = (0..self.code.nodes()).filter(|&node| !self.missing.contains(node));
         if let Some(chains) = &self.chains {
             let ends = chains.links().iter().flat_map(|link| [link.from, link.to]);
@@ -123,10 +123,10 @@ impl Course {
         }
         let mut receives = vec![false; usize::from(self.code.nodes())];
         for (number, transfer) in self.schedule.transfers().iter().enumerate() {
-            receives[usize::from(transfer.to)] |= self.live(number, mode, touched);
+            receives[usize::from(transfer.to)] |= self.live(number, strategy, touched);
         }
         let takes_part = |&node: &u16| {
-            receives[usize::from(node)] && !self.part(node, mode, touched).steps().is_empty()
+            receives[usize::from(node)] && !self.part(node, strategy, touched).steps().is_empty()
         };
         nodes.filter(takes_part).collect()
     }

@@ -5,25 +5,29 @@ use super::io::Owner;
 use super::job::Stage;
 use super::scratch::PAGE_BYTES;
 use crate::action::{Action, Command, CommandId};
-use crate::keeper::{Ask, Traffic};
+use crate::keeper::{LaneCommand, Traffic};
 use crate::{Buf, IoOp};
 
 impl Array {
     /// Does what the keeper asks for, in order.
-    pub(super) fn obey(&mut self) {
-        while let Some(ask) = self.keeper.next_ask() {
+    pub(super) fn carry_out(&mut self) {
+        while let Some(ask) = self.keeper.next_command() {
             match ask {
-                Ask::Flush(member) => self.issue(member, IoOp::Flush, Owner::Meta { page: None }),
-                Ask::Write(write) => {
+                LaneCommand::Flush(member) => {
+                    self.issue(member, IoOp::Flush, Owner::Meta { page: None })
+                }
+                LaneCommand::Write(write) => {
                     self.meta_writes.push_back(write);
                     self.pump_pages();
                 }
-                Ask::Updated => self.updated(),
-                Ask::Work { place, unit, work } => self.start_work(place, unit, work),
-                Ask::GiveUp(member) => self.ios.give_up(member),
-                Ask::Disown(member) => self.ios.disown(member),
-                Ask::Reply(id, result) => self.actions.push_back(Action::Reply { id, result }),
-                Ask::Notify(event) => self.actions.push_back(Action::Notify(event)),
+                LaneCommand::Updated => self.updated(),
+                LaneCommand::Work { place, unit, work } => self.start_work(place, unit, work),
+                LaneCommand::GiveUp(member) => self.ios.give_up(member),
+                LaneCommand::Disown(member) => self.ios.disown(member),
+                LaneCommand::Reply(id, result) => {
+                    self.actions.push_back(Action::Reply { id, result })
+                }
+                LaneCommand::Notify(event) => self.actions.push_back(Action::Notify(event)),
             }
         }
     }
@@ -31,13 +35,13 @@ impl Array {
     /// Has the keeper do what it can do now.
     pub(super) fn drive_keeper(&mut self) {
         self.keeper.drive_meta();
-        self.obey();
+        self.carry_out();
         self.keeper.drive_sync();
-        self.obey();
+        self.carry_out();
         self.with_traffic(|keeper, traffic| keeper.drive_removals(traffic));
         self.with_traffic(|keeper, traffic| keeper.drive_stop(traffic));
         self.keeper.drive_meta();
-        self.obey();
+        self.carry_out();
     }
 
     pub(super) fn take_command(&mut self, id: CommandId, command: Command) {
@@ -52,7 +56,7 @@ impl Array {
             gave_up: &|id| ios.abandoned_on(id),
         };
         drive(keeper, traffic);
-        self.obey();
+        self.carry_out();
     }
 
     /// Writes metadata while there are pages to hold them.
@@ -78,7 +82,7 @@ impl Array {
             self.pool.give_page(Buf { offset, len: PAGE_BYTES });
         }
         self.keeper.update_done();
-        self.obey();
+        self.carry_out();
         self.pump_pages();
     }
 

@@ -1,21 +1,21 @@
 //! What the keeper asks for, said to the nodes.
 
-use braid_array::keeper::{Ask, Keeper, MetaWrite, Traffic};
+use braid_array::keeper::{Keeper, LaneCommand, MetaWrite, Traffic};
 use braid_array::{Action, MemberId, Refusal};
 
-use super::{Client, Message, Phase, Question};
+use super::{Client, Message, Phase, RequestKind};
 
 impl Client {
     /// Does what the keeper asks for, in order.
-    pub(super) fn obey(&mut self) {
-        while let Some(ask) = self.keeper.next_ask() {
+    pub(super) fn carry_out(&mut self) {
+        while let Some(ask) = self.keeper.next_command() {
             match ask {
-                Ask::Flush(member) => self.ask_meta(member, |tag| Message::Flush { tag }),
-                Ask::Write(write) if self.may_tell_members() => self.write_meta(write),
-                Ask::Write(write) => self.untold.push_back(write),
-                Ask::Work { place, unit, work } => self.add_work(place, unit, work),
-                Ask::GiveUp(member) => self.let_go_of(member),
-                Ask::Reply(id, result) => {
+                LaneCommand::Flush(member) => self.ask_meta(member, |tag| Message::Flush { tag }),
+                LaneCommand::Write(write) if self.may_tell_members() => self.write_meta(write),
+                LaneCommand::Write(write) => self.untold.push_back(write),
+                LaneCommand::Work { place, unit, work } => self.add_work(place, unit, work),
+                LaneCommand::GiveUp(member) => self.let_go_of(member),
+                LaneCommand::Reply(id, result) => {
                     if self.keeper.has_stopped() {
                         self.hang_up_all();
                         // Nobody answers any more.
@@ -24,9 +24,9 @@ impl Client {
                     }
                     self.actions.push_back(Action::Reply { id, result });
                 }
-                Ask::Notify(event) => self.actions.push_back(Action::Notify(event)),
+                LaneCommand::Notify(event) => self.actions.push_back(Action::Notify(event)),
                 // Slice-sets look at every turn whether they may begin; ids do not change.
-                Ask::Updated | Ask::Disown(_) => {}
+                LaneCommand::Updated | LaneCommand::Disown(_) => {}
             }
         }
     }
@@ -55,13 +55,13 @@ impl Client {
                 false => self.write_meta(write),
             }
         }
-        self.obey();
+        self.carry_out();
     }
 
     /// Asks something for the keeper's update.
     fn ask_meta(&mut self, member: MemberId, message: impl FnOnce(u32) -> Message) {
         match self.role_of(member).filter(|&role| self.alive(role)) {
-            Some(role) => self.ask(role, Question::Meta, message),
+            Some(role) => self.ask(role, RequestKind::Meta, message),
             None => self.keeper.update_done(),
         }
     }
@@ -69,7 +69,7 @@ impl Client {
     /// Something asked for the keeper's update is answered.
     pub(super) fn meta_answered(&mut self) {
         self.keeper.update_done();
-        self.obey();
+        self.carry_out();
     }
 
     /// Has the keeper do what it can do now, and opens the slice-sets that wait for it. Did any go
@@ -79,15 +79,15 @@ impl Client {
             let updates = self.keeper.updates();
             self.tell_members();
             self.keeper.drive_sync();
-            self.obey();
+            self.carry_out();
             self.start_work();
             self.open_sets();
             self.keeper.drive_meta();
-            self.obey();
+            self.carry_out();
             self.with_traffic(|keeper, traffic| keeper.drive_removals(traffic));
             self.with_traffic(|keeper, traffic| keeper.drive_stop(traffic));
             self.keeper.drive_meta();
-            self.obey();
+            self.carry_out();
             if self.go_on_told() {
                 return true;
             }
@@ -101,7 +101,7 @@ impl Client {
         let quiet = self.quiet();
         let never = |_| false;
         drive(&mut self.keeper, Traffic { quiet, plans: &never, gave_up: &never });
-        self.obey();
+        self.carry_out();
     }
 
     /// The keeper waits no longer for a node.
@@ -115,7 +115,7 @@ impl Client {
     /// flush, too: the next may succeed without what this one should have made durable.
     pub(super) fn do_without(&mut self, role: u16, why: Refusal) {
         self.keeper.lose_member(self.member_id(role), why);
-        self.obey();
+        self.carry_out();
     }
 
     pub(super) fn role_of(&self, member: MemberId) -> Option<u16> {
