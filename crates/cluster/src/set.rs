@@ -139,8 +139,8 @@ pub enum WriteStrategy {
     /// parities. Either all blocks are touched, or there are copies only and no parities: then what
     /// has no touched block in it stays as it is.
     FullStripe,
-    /// As `FullStripe`, but the value of a block that is not touched is what its node reads from its
-    /// store. With no block touched this makes the parities right again.
+    /// As `FullStripe`, but the value of a block that is not touched is what its node reads from
+    /// its store. With no block touched this makes the parities right again.
     Reconstruct,
     /// The value of a touched block is the new content plus the old, which its node reads; the new
     /// content replaces the old. Of a block whose node is missing, the client puts that value. Sums

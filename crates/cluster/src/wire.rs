@@ -311,8 +311,8 @@ messages! {
         imm: u32,
     }
     /// Node: the new content of its part of a slice-set is in its memory, or cannot be had; nothing
-    /// is stored, and nothing will be sent or needed any more but the client's decision: `Commit` or
-    /// `Abort`. A slice-set whose slices the client has all put is staged by every node that lives.
+    /// is stored, and nothing will be sent or needed any more but the client's decision: `Commit`
+    /// or `Abort`. A slice-set whose slices the client has all put is staged by every node that lives.
     20 Prepared {
         /// The position.
         position: u16,

@@ -122,7 +122,8 @@ impl Traffic<'_> {
 
 /// The state of one array without its user data: members, superblocks, event count, write-intent
 /// bitmap, background work, commands under way, failure and stop. It does no I/O and has no clock.
-/// It queues [`LaneCommand`]s; its lane carries these out in order, before anything else, and reports.
+/// It queues [`LaneCommand`]s; its lane carries these out in order, before anything else, and
+/// reports.
 ///
 /// Order of calls by a lane:
 ///

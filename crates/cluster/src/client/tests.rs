@@ -243,7 +243,8 @@ fn a_node_lost_while_they_are_wired_costs_no_other() {
     assert!(said(&writes, without) > 0, "{writes:?}");
 }
 
-/// Begins to write the first stripe: position and generation of its slice-set, of which all is sent.
+/// Begins to write the first stripe: position and generation of its slice-set, of which all is
+/// sent.
 fn begin_write(client: &mut Client) -> (u16, u32) {
     begin(client, false)
 }

@@ -74,7 +74,8 @@ pub(super) struct Recorded {
     pub(super) contents: Vec<Buf>,
 }
 
-/// One member's journal, from `OpenPipeline` until the pipeline ends. At the start it reads the headers,
+/// One member's journal, from `OpenPipeline` until the pipeline ends. At the start it reads the
+/// headers,
 /// looks for records and checks their contents, and makes what it found durable; then what the log
 /// held is known (`found`) and may be replayed. Once the client has had it emptied it is `used`:
 /// slice-sets are recorded in batches before they count as prepared, and a trim writes a header by

@@ -1,5 +1,6 @@
 //! What one node does in a slice-set, as tasks that wait for one another. A program says which sums
-//! go where; here it is said in full: what is read before, where sums are formed in each strategy, and
+//! go where; here it is said in full: what is read before, where sums are formed in each
+//! strategy, and
 //! what must be over before a slot is written.
 
 mod restore;

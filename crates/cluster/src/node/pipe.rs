@@ -124,7 +124,8 @@ pub(super) struct Giving {
     pub(super) all: bool,
 }
 
-/// A pipeline at this node, from `OpenPipeline` until its client is gone and what it left is resolved.
+/// A pipeline at this node, from `OpenPipeline` until its client is gone and what it left is
+/// resolved.
 /// It owns the node's part of each open slice-set, the slots for reads, the connections to the
 /// other nodes and the journal; its ring is a part of the node's arena.
 ///

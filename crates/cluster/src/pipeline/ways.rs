@@ -81,7 +81,8 @@ fn read_for(code: &StripeCode, lost: Cell, missing: Roles) -> usize {
     sums.min().unwrap_or(code.data().len())
 }
 
-/// May a slice-set be opened that puts these blocks in this strategy? Every value that goes into a sum
+/// May a slice-set be opened that puts these blocks in this strategy? Every value that goes into a
+/// sum
 /// has to come from somewhere: a block's from its node's store or from the client.
 pub(super) fn allowed(
     code: &StripeCode,
