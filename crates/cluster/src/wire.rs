@@ -222,7 +222,8 @@ messages! {
         position: u16,
         /// Its generation.
         generation: u32,
-        /// Everything went well. After `Commit`, if not, the content of its range is undefined here.
+        /// Everything went well. After `Commit`, if not, the content of its range is undefined
+        /// here.
         ok: bool,
     }
     /// Client: read from the volume into a slot, and put that into the client's arena, announced
@@ -312,7 +313,8 @@ messages! {
     }
     /// Node: the new content of its part of a slice-set is in its memory, or cannot be had; nothing
     /// is stored, and nothing will be sent or needed any more but the client's decision: `Commit`
-    /// or `Abort`. A slice-set whose slices the client has all put is staged by every node that lives.
+    /// or `Abort`. A slice-set whose slices the client has all put is prepared by every node that
+    /// lives.
     20 Prepared {
         /// The position.
         position: u16,
