@@ -3,16 +3,16 @@
 use std::collections::BTreeMap;
 
 use braid_array::action::NewMember;
-use braid_array::fabric::{FabricEvent, FabricOp, PeerId};
+use braid_array::fabric::{FabricEvent, PeerId};
 use braid_array::format::{BadBlocks, Role, Superblock, Version};
 use braid_array::status::AbsentStatus;
-use braid_array::{Action, Refusal, SECTOR_BYTES};
+use braid_array::{Refusal, SECTOR_BYTES};
 
 use super::newcomer::Origin;
 use super::refused::{ANOTHERS, is_of_another};
-use super::rejoin::{PATIENCE_MILLIS, SUPERBLOCK_BYTES, pause_millis};
-use super::setup::LinkState;
-use super::{Client, Instant, Message};
+use super::rejoin::{SUPERBLOCK_BYTES, pause_millis};
+use super::setup::SessionState;
+use super::{Client, Instant, Message, PATIENCE_MILLIS};
 use crate::assemble::SUPERBLOCK_SECTOR;
 use crate::member::{VolumeAddress, member_name};
 
@@ -99,13 +99,13 @@ impl Absents {
 impl Client {
     /// Has a role nobody whom it waits for?
     fn is_open(&self, role: u16) -> bool {
-        let nobody = self.links[usize::from(role)].state == LinkState::Missing;
+        let nobody = self.sessions[usize::from(role)].state == SessionState::Missing;
         nobody && self.keeper.is_vacant(role)
     }
 
     /// Who is not in, while anybody could be.
     pub(super) fn absent_status(&self) -> Vec<AbsentStatus> {
-        let vacant = (0..self.params().nodes).any(|role| self.is_open(role));
+        let vacant = (0..self.shared.params().nodes).any(|role| self.is_open(role));
         let absent = self.absents.why.iter().filter(|_| vacant);
         absent
             .map(|(device, why)| AbsentStatus { device: device.clone(), why: why.clone() })
@@ -121,7 +121,9 @@ impl Client {
 
     fn may_look_for_absent(&self) -> bool {
         let wanted = !self.absents.list.is_empty() && self.newcomer.is_none();
-        wanted && self.may_return() && (0..self.params().nodes).any(|role| self.is_open(role))
+        wanted
+            && self.may_return()
+            && (0..self.shared.params().nodes).any(|role| self.is_open(role))
     }
 
     pub(super) fn absent_deadline(&self) -> Option<Instant> {
@@ -140,17 +142,15 @@ impl Client {
             return;
         }
         let Some(number) = self.absents.list.iter().position(|one| one.due <= now) else { return };
-        let peer = self.new_peer();
+        let peer = self.out.connect(self.absents.list[number].address.clone());
         let until = now.plus_millis(PATIENCE_MILLIS);
         self.absents.look = Some(Look { number, peer, until, volume_bytes: 0 });
-        let address = self.absents.list[number].address.clone();
-        self.actions.push_back(Action::Fabric(FabricOp::Connect { peer, address }));
     }
 
     /// Hangs up on one that is looked at; it is tried again later.
     pub(super) fn leave_absent(&mut self) {
         if let Some(look) = self.absents.look.take() {
-            self.actions.push_back(Action::Fabric(FabricOp::HangUp { peer: look.peer }));
+            self.out.hang_up(look.peer);
             self.absent_again(look.number);
         }
     }
@@ -176,7 +176,7 @@ impl Client {
         let message = match event {
             FabricEvent::Connected { .. } => {
                 let name = self.absents.list[number].volume.clone();
-                return self.say_to(peer, &Message::OpenVolume { tag: 0, name, write: false });
+                return self.out.send(peer, &Message::OpenVolume { tag: 0, name, write: false });
             }
             FabricEvent::Message { bytes, .. } => Message::decode(&bytes),
             FabricEvent::Lost { why, .. } => {
@@ -190,7 +190,7 @@ impl Client {
             Ok((_, Message::Volume { bytes, used: false, .. })) => {
                 look.volume_bytes = bytes;
                 let (sector, bytes) = (SUPERBLOCK_SECTOR, SUPERBLOCK_BYTES);
-                self.say_to(peer, &Message::ReadMeta { tag: 0, sector, bytes });
+                self.out.send(peer, &Message::ReadMeta { tag: 0, sector, bytes });
             }
             Ok((_, Message::Meta { bytes, .. })) => {
                 let volume_bytes = look.volume_bytes;
@@ -206,11 +206,6 @@ impl Client {
         }
     }
 
-    pub(super) fn say_to(&mut self, peer: PeerId, message: &Message) {
-        let bytes = message.encode(self.params().epoch);
-        self.actions.push_back(Action::Fabric(FabricOp::Send { peer, bytes }));
-    }
-
     /// It has this superblock: is it a member, and nobody has its place?
     fn absent_is(&mut self, number: usize, volume_bytes: u64, superblock: &[u8]) {
         let decoded = Superblock::decode(Version::V1_2, SUPERBLOCK_SECTOR, superblock);
@@ -219,11 +214,12 @@ impl Client {
         }
         let Ok(found) = decoded else { return };
         let Role::Active(role) = found.role() else { return };
-        if role < self.params().nodes && !self.is_open(role) {
+        if role < self.shared.params().nodes && !self.is_open(role) {
             return self.absent_since(number, Refusal::new(ANOTHERS, IN_ITS_PLACE));
         }
         let Some(member) = self.keeper.free_id() else { return };
-        if role >= self.params().nodes || !self.is_open(role) || !self.may_look_for_absent() {
+        if role >= self.shared.params().nodes || !self.is_open(role) || !self.may_look_for_absent()
+        {
             return;
         }
         let absent = &self.absents.list[number];

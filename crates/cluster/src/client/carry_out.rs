@@ -1,47 +1,104 @@
-//! What the keeper asks for, said to the nodes.
+//! What the keeper asks for, said to the nodes; and nodes that are to be lost.
 
 use braid_array::keeper::{Keeper, LaneCommand, MetaWrite, Traffic};
-use braid_array::{Action, MemberId, Refusal};
+use braid_array::{MemberId, Refusal};
 
+use super::out::{Loss, LossKind};
 use super::{Client, Message, Phase, RequestKind};
+use crate::member;
 
 impl Client {
-    /// Does what the keeper asks for, in order.
-    pub(super) fn carry_out(&mut self) {
-        while let Some(ask) = self.keeper.next_command() {
-            match ask {
-                LaneCommand::Flush(member) => self.ask_meta(member, |tag| Message::Flush { tag }),
-                LaneCommand::Write(write) if self.may_tell_members() => self.write_meta(write),
-                LaneCommand::Write(write) => self.untold.push_back(write),
-                LaneCommand::Work { place, unit, work } => self.add_work(place, unit, work),
-                LaneCommand::GiveUp(member) => self.let_go_of(member),
-                LaneCommand::Reply(id, result) => {
-                    if self.keeper.has_stopped() {
-                        self.hang_up_all();
-                        // Nobody answers any more.
-                        self.questions.clear();
-                        self.phase = Phase::Stopped;
-                    }
-                    self.actions.push_back(Action::Reply { id, result });
+    /// Carries out what waits, before anything else is done: losses one at a time, each with what
+    /// the keeper asks for because of it, in order.
+    pub(super) fn drain(&mut self) {
+        loop {
+            if let Some(command) = self.keeper.next_command() {
+                self.carry_out(command);
+            } else if let Some(loss) = self.out.next_loss() {
+                self.carry_out_loss(loss);
+            } else {
+                let (engine, mut cx) = self.engine();
+                if !engine.losses_carried_out(&mut cx) {
+                    return;
                 }
-                LaneCommand::Notify(event) => self.actions.push_back(Action::Notify(event)),
-                // Slice-sets look at every turn whether they may begin; ids do not change.
-                LaneCommand::Updated | LaneCommand::Disown(_) => {}
             }
+        }
+    }
+
+    fn carry_out(&mut self, command: LaneCommand) {
+        match command {
+            LaneCommand::Flush(member) => self.request_meta(member, |tag| Message::Flush { tag }),
+            LaneCommand::Write(write) if self.may_tell_members() => self.write_meta(write),
+            LaneCommand::Write(write) => self.untold.push_back(write),
+            LaneCommand::Work { place, unit, work } => self.engine.add_work(place, unit, work),
+            LaneCommand::GiveUp(member) => self.retire(member),
+            LaneCommand::Reply(id, result) => {
+                if self.keeper.has_stopped() {
+                    self.hang_up_all();
+                    // Nobody answers any more.
+                    self.out.requests.clear();
+                    self.phase = Phase::Stopped;
+                }
+                self.out.reply(id, result);
+            }
+            LaneCommand::Notify(event) => self.out.notify(event),
+            // Slice-sets look in each turn whether they may begin; ids do not change.
+            LaneCommand::Updated | LaneCommand::Disown(_) => {}
+        }
+    }
+
+    fn carry_out_loss(&mut self, Loss { role, why, kind }: Loss) {
+        if !self.alive(role) {
+            return self.lose_stranger(role, why);
+        }
+        let id = self.member_id(role);
+        if kind == LossKind::Store && self.keeper.needs(id) {
+            self.waits_for_store(role, &why);
+        }
+        self.keeper.lose_member(id, why);
+        while let Some(command) = self.keeper.next_command() {
+            self.carry_out(command);
+        }
+        if kind == LossKind::Returns && !self.alive(role) {
+            self.await_return(role);
+        }
+    }
+
+    /// The array goes on without a node that is there, at once.
+    pub(super) fn lose_now(&mut self, role: u16, why: Refusal, kind: LossKind) {
+        self.carry_out_loss(Loss { role, why, kind });
+    }
+
+    /// A node that is no member now does not keep to the protocol, or cannot be used.
+    pub(super) fn lose_stranger(&mut self, role: u16, why: Refusal) {
+        if matches!(self.sessions[usize::from(role)].state, super::SessionState::Returning(_)) {
+            self.newcomer_hears(role, why);
+            self.return_fails(role);
+        }
+    }
+
+    /// The array cannot go on without a node whose store fails: it waits for it.
+    fn waits_for_store(&mut self, role: u16, why: &Refusal) {
+        if let Some(member) = &self.sessions[usize::from(role)].member {
+            let name = member::member_name(&member.address, &member.volume);
+            let reason = format!("{name}: {}", why.reason);
+            self.takeover.refused = Some(Refusal::new(reason, why.next.clone()));
         }
     }
 
     fn write_meta(&mut self, write: MetaWrite) {
         let MetaWrite { member, sector, bytes } = write;
-        self.ask_meta(member, |tag| Message::WriteMeta { tag, sector, bytes });
+        self.request_meta(member, |tag| Message::WriteMeta { tag, sector, bytes });
     }
 
     /// Superblocks that say who was lost are written when voters have noted it, where it takes
     /// them. Otherwise a client that finds only those who were lost, and their votes, and goes on
     /// with them, would leave superblocks behind that are newer than its own. But where somebody
     /// is in sync anew they come first, as views wait for that.
-    fn may_tell_members(&self) -> bool {
-        !self.needs_votes() || self.losses_noted() || !self.keeper.arrivals_told()
+    fn may_tell_members(&mut self) -> bool {
+        self.refresh();
+        let noted = || self.members.losses_noted(&self.keeper);
+        !self.members.needs_votes(&self.keeper) || noted() || !self.keeper.arrivals_told()
     }
 
     /// Writes what had to wait for votes; if there are not enough of them, nothing.
@@ -50,45 +107,41 @@ impl Client {
             return;
         }
         for write in std::mem::take(&mut self.untold) {
-            match self.writes_over() {
-                true => self.keeper.update_done(),
-                false => self.write_meta(write),
+            if self.writes_over() {
+                self.keeper.update_done();
+            } else {
+                self.write_meta(write);
             }
         }
-        self.carry_out();
     }
 
-    /// Asks something for the keeper's update.
-    fn ask_meta(&mut self, member: MemberId, message: impl FnOnce(u32) -> Message) {
+    /// Requests something for the keeper's update.
+    fn request_meta(&mut self, member: MemberId, message: impl FnOnce(u32) -> Message) {
         match self.role_of(member).filter(|&role| self.alive(role)) {
-            Some(role) => self.ask(role, RequestKind::Meta, message),
+            Some(role) => self.request(role, RequestKind::Meta, message),
             None => self.keeper.update_done(),
         }
     }
 
-    /// Something asked for the keeper's update is answered.
-    pub(super) fn meta_answered(&mut self) {
-        self.keeper.update_done();
-        self.carry_out();
-    }
-
     /// Has the keeper do what it can do now, and opens the slice-sets that wait for it. Did any go
     /// on, so that there may be more to do?
-    pub(super) fn drive_keeper(&mut self) -> bool {
+    pub(super) fn advance_keeper(&mut self) -> bool {
         loop {
             let updates = self.keeper.updates();
             self.tell_members();
             self.keeper.drive_sync();
-            self.carry_out();
-            self.start_work();
-            self.open_sets();
+            self.drain();
+            let (engine, mut cx) = self.engine();
+            engine.start_work(&mut cx);
+            engine.open_sets(&mut cx);
             self.keeper.drive_meta();
-            self.carry_out();
+            self.drain();
             self.with_traffic(|keeper, traffic| keeper.drive_removals(traffic));
             self.with_traffic(|keeper, traffic| keeper.drive_stop(traffic));
             self.keeper.drive_meta();
-            self.carry_out();
-            if self.go_on_told() {
+            self.drain();
+            let (engine, mut cx) = self.engine();
+            if engine.losses_told(&mut cx) {
                 return true;
             }
             if self.keeper.updates() == updates {
@@ -101,24 +154,13 @@ impl Client {
         let quiet = self.quiet();
         let never = |_| false;
         drive(&mut self.keeper, Traffic { quiet, plans: &never, gave_up: &never });
-        self.carry_out();
+        self.drain();
     }
 
     /// The keeper waits no longer for a node.
-    fn let_go_of(&mut self, member: MemberId) {
+    fn retire(&mut self, member: MemberId) {
         if let Some(role) = self.role_of(member).filter(|&role| self.alive(role)) {
             self.hang_up_on(role);
         }
-    }
-
-    /// A node is there and does not do its part: it cannot be relied on any more. That holds for a
-    /// flush, too: the next may succeed without what this one should have made durable.
-    pub(super) fn do_without(&mut self, role: u16, why: Refusal) {
-        self.keeper.lose_member(self.member_id(role), why);
-        self.carry_out();
-    }
-
-    pub(super) fn role_of(&self, member: MemberId) -> Option<u16> {
-        (0..self.params().nodes).find(|&role| self.links[usize::from(role)].id == Some(member))
     }
 }

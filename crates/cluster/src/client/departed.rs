@@ -1,10 +1,9 @@
 //! Nodes whose members have left the array are told to drop the slice-sets that they keep of it.
 
-use braid_array::Action;
-use braid_array::fabric::{FabricEvent, FabricOp, PeerId};
+use braid_array::fabric::{FabricEvent, PeerId};
 
-use super::rejoin::{PATIENCE_MILLIS, pause_millis};
-use super::{Client, Instant, Message};
+use super::rejoin::pause_millis;
+use super::{Client, Instant, Message, PATIENCE_MILLIS};
 
 /// About ten minutes.
 const MAX_TRIES: u32 = 60;
@@ -105,23 +104,22 @@ impl Client {
     }
 
     fn visit(&mut self, address: String) {
-        let is_there = |link: &super::Link| {
-            link.member.as_ref().is_some_and(|member| member.address == address)
+        let is_there = |session: &super::Session| {
+            session.member.as_ref().is_some_and(|member| member.address == address)
         };
-        match (0..).zip(&self.links).find(|(_, link)| is_there(link)) {
+        match (0..).zip(&self.sessions).find(|(_, session)| is_there(session)) {
             Some((role, _)) if self.is_newcomer(role) => {
                 return self.departed.postpone(&address, self.keeper.now());
             }
             // It is told on its way back.
-            Some((_, link)) if link.alive() || link.due.is_some() => {
+            Some((_, session)) if session.alive() || session.due.is_some() => {
                 return self.departed.forget(&address);
             }
             _ => {}
         }
-        let (peer, step) = (self.new_peer(), Step::Connecting);
+        let peer = self.out.connect(address.clone());
         let until = self.keeper.now().plus_millis(PATIENCE_MILLIS);
-        self.departed.visit = Some(Visit { peer, address: address.clone(), step, until });
-        self.actions.push_back(Action::Fabric(FabricOp::Connect { peer, address }));
+        self.departed.visit = Some(Visit { peer, address, step: Step::Connecting, until });
     }
 
     /// The node is about to become a member again: a grant would end its new connection.
@@ -134,7 +132,7 @@ impl Client {
     /// Hangs up on one that is being told; it is tried again later.
     pub(super) fn leave_departed(&mut self) {
         if let Some(visit) = self.departed.visit.take() {
-            self.actions.push_back(Action::Fabric(FabricOp::HangUp { peer: visit.peer }));
+            self.out.hang_up(visit.peer);
             self.departed.postpone(&visit.address, self.keeper.now());
         }
     }
@@ -143,7 +141,7 @@ impl Client {
     fn departed_is_over(&mut self) {
         let Some(visit) = self.departed.visit.take() else { return };
         self.departed.forget(&visit.address);
-        self.actions.push_back(Action::Fabric(FabricOp::HangUp { peer: visit.peer }));
+        self.out.hang_up(visit.peer);
     }
 
     /// What comes over the connection.
@@ -189,7 +187,7 @@ impl Client {
     fn say_to_departed(&mut self, step: Step, message: &Message) {
         self.departed_goes_on(step);
         if let Some(peer) = self.departed.visit.as_ref().map(|visit| visit.peer) {
-            self.say_to(peer, message);
+            self.out.send(peer, message);
         }
     }
 
@@ -206,9 +204,9 @@ impl Client {
 
     /// Is this the node of a member that is there or comes back, or of a witness?
     fn has_part(&self, node: u64) -> bool {
-        let nodes = self.params().nodes;
+        let nodes = self.shared.params().nodes;
         let connected =
-            |voter: u16| voter >= nodes || self.links[usize::from(voter)].is_connected();
+            |voter: u16| voter >= nodes || self.sessions[usize::from(voter)].is_connected();
         self.takeover.grants.iter().any(|(&voter, grant)| grant.node == node && connected(voter))
     }
 }

@@ -3,7 +3,7 @@
 
 use braid_array::Refusal;
 
-use super::setup::LinkState;
+use super::setup::SessionState;
 use super::{Client, ClientConfig, ClientMember, Phase};
 use crate::member::{VolumeAddress, member_parts};
 
@@ -26,8 +26,8 @@ impl Client {
 
     /// Gives up all connections, and with them whatever is under way.
     pub(crate) fn let_go(&mut self) {
-        for role in 0..=self.beside() {
-            if matches!(self.links[usize::from(role)].state, LinkState::Returning(_)) {
+        for role in 0..=self.copy_target() {
+            if matches!(self.sessions[usize::from(role)].state, SessionState::Returning(_)) {
                 self.return_fails(role);
             }
         }
@@ -35,19 +35,20 @@ impl Client {
         self.leave_departed();
         self.leave_witnesses();
         self.keeper.give_up();
-        self.carry_out();
+        self.drain();
     }
 
     /// Nothing of it is in flight any more.
     pub(crate) fn has_let_go(&self) -> bool {
-        let connected = self.links.iter().any(super::Link::is_connected);
-        self.actions.is_empty() && self.ios.is_empty() && self.requests.is_empty() && !connected
+        let connected = self.sessions.iter().any(super::Session::is_connected);
+        let nothing = self.out.is_empty() && self.out.ios.is_empty();
+        nothing && self.engine.has_no_requests(&self.shared) && !connected
     }
 
     /// Where its members are, spares and those that it has lost, or not found so far, too.
     pub(crate) fn places(&self) -> Vec<VolumeAddress> {
-        let links = self.links.iter().take(usize::from(self.beside()));
-        let members = links.filter_map(|link| link.member.as_ref());
+        let sessions = self.sessions.iter().take(usize::from(self.copy_target()));
+        let members = sessions.filter_map(|session| session.member.as_ref());
         let place = |ClientMember { address, volume, .. }: &ClientMember| VolumeAddress {
             address: address.clone(),
             volume: volume.clone(),
@@ -70,13 +71,13 @@ impl Client {
     /// Whatever was answered before it is there. Journals for parts of stripes alone do not have
     /// what gave whole stripes new content.
     pub(crate) fn has_kept_all(&self) -> bool {
-        self.takeover.fits() || self.journals.are_used() && !self.journals.parts.only
+        self.takeover.fits() || self.engine.journals.are_used() && !self.engine.journals.parts.only
     }
 
     /// The client that comes after this one, to which nobody may come in between.
     pub(crate) fn followed_by(&self, config: ClientConfig) -> ClientConfig {
         let params = config.params;
-        let params = crate::pipeline::Params { epoch: self.params().epoch + 1, ..params };
-        ClientConfig { params, follows: true, first_peer: self.next_peer, ..config }
+        let params = crate::pipeline::Params { epoch: self.shared.params().epoch + 1, ..params };
+        ClientConfig { params, follows: true, first_peer: self.out.next_peer(), ..config }
     }
 }

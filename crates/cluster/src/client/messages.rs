@@ -1,10 +1,12 @@
 //! What comes from nodes: who has to hear of it, and what it answers.
 
 use super::decision::Grant;
-use super::pace::TimedOperation;
-use super::sets::StoreFault;
-use super::setup::LinkState;
+use super::engine::{Prepared, StoreFault};
+use super::latency::TimedOperation;
+use super::out::LossKind;
+use super::setup::SessionState;
 use super::{Client, FabricEvent, Message, Refusal, RequestKind};
+use crate::wire::JournalEntry;
 
 impl Client {
     pub(super) fn fabric(&mut self, event: FabricEvent) {
@@ -24,10 +26,11 @@ impl Client {
         if let Some(at) = self.witnesses.at(peer) {
             return self.witness_event(at, event);
         }
-        let role = self.links.iter().position(|link| link.peer == peer && link.is_connected());
+        let role =
+            self.sessions.iter().position(|session| session.peer == peer && session.is_connected());
         let Some(role) = role.map(|role| role as u16) else { return };
         let returns = !self.alive(role);
-        self.links[usize::from(role)].presence.heard = self.keeper.now();
+        self.sessions[usize::from(role)].presence.heard = self.keeper.now();
         match event {
             FabricEvent::Connected { .. } if returns => self.return_connected(role),
             FabricEvent::Lost { why, .. } if returns => {
@@ -37,10 +40,13 @@ impl Client {
             FabricEvent::Accepted { .. } => {}
             FabricEvent::Connected { .. } => self.connected(role),
             FabricEvent::Lost { why, .. } => self.lose(role, why),
-            FabricEvent::Placed { imm, .. } => self.read_placed(role, imm),
+            FabricEvent::Placed { imm, .. } => {
+                let (engine, mut cx) = self.engine();
+                engine.placed(&mut cx, role, imm);
+            }
             FabricEvent::Message { bytes, .. } => match Message::decode(&bytes) {
                 Ok((_, message)) => self.message(role, message),
-                Err(_) => self.part_with(role, "it does not speak the protocol"),
+                Err(_) => self.out.violates(role, "it does not speak the protocol"),
             },
         }
     }
@@ -48,7 +54,7 @@ impl Client {
     pub(super) fn message(&mut self, role: u16, message: Message) {
         match message {
             Message::Prepared { .. } | Message::Finished { .. } if !self.alive(role) => {
-                self.part_with(role, "it has a part in nothing");
+                self.out.violates(role, "it has a part in nothing");
             }
             Message::Prepared {
                 position,
@@ -59,19 +65,28 @@ impl Client {
                 cut_off,
                 received_bytes,
             } => {
-                self.mix.received(role, received_bytes);
                 let fault = own_fault.then_some(StoreFault { no_room });
-                self.staged(role, (position, generation), ok, fault, cut_off);
+                let prepared = Prepared { role, position, generation, ok, fault, cut_off };
+                let (engine, mut cx) = self.engine();
+                engine.sets.mix.received(role, received_bytes);
+                engine.prepared(&mut cx, prepared);
             }
             Message::Finished { position, generation, ok } => {
-                self.closed(role, position, generation, ok)
+                let (engine, mut cx) = self.engine();
+                engine.finished(&mut cx, role, (position, generation), ok);
             }
-            Message::Copied { slot } => self.read_copied(role, slot),
-            Message::ReadFailed { slot } => self.read_failed(role, slot),
+            Message::Copied { slot } => {
+                let (engine, mut cx) = self.engine();
+                engine.copied(&mut cx, role, slot);
+            }
+            Message::ReadFailed { slot } => {
+                let (engine, mut cx) = self.engine();
+                engine.read_failed(&mut cx, role, slot);
+            }
             Message::Ok { tag } => self.answered(role, tag, Ok(None)),
             Message::Volume { tag, bytes, .. } => self.answered(role, tag, Ok(Some(bytes))),
             Message::Meta { tag, bytes } if self.is_looked_at(role, tag) => {
-                self.questions.remove(&tag);
+                self.out.requests.remove(&tag);
                 self.return_looked(role, &bytes);
             }
             Message::Meta { tag, bytes } => self.reread_came(role, tag, bytes),
@@ -85,7 +100,7 @@ impl Client {
                 self.return_granted(role, tag, Some(grant));
             }
             Message::Outvoted { tag, granted }
-                if !self.alive(role) && granted <= self.params().epoch =>
+                if !self.alive(role) && granted <= self.shared.params().epoch =>
             {
                 self.return_granted(role, tag, None);
             }
@@ -97,71 +112,108 @@ impl Client {
             }
             Message::Outvoted { tag, granted } => self.outvoted(role, tag, granted),
             Message::PipelineReady { tag, ring, journal_bytes, parts_only } => {
-                self.journal_told(role, journal_bytes, parts_only);
+                self.engine.journals.told(role, journal_bytes, parts_only);
                 self.answered(role, tag, Ok(Some(ring)));
             }
             Message::JournalEntries { tag, mark, items, next } => {
-                self.recorded(role, tag, mark, items, next);
+                self.journal_listed(role, tag, (mark, items), next);
             }
             Message::Refused { tag, reason, advice, .. } => {
                 self.answered(role, tag, Err(Refusal::new(reason, advice)));
             }
-            _ => self.part_with(role, "it does not keep to the protocol"),
+            _ => self.out.violates(role, "it does not keep to the protocol"),
         }
     }
 
     /// What a node answers.
-    pub(super) fn question(&mut self, role: u16, tag: u32) -> Option<RequestKind> {
-        self.questions.get(&tag).filter(|(asked, _)| *asked == role)?;
+    pub(super) fn take_request(&mut self, role: u16, tag: u32) -> Option<RequestKind> {
+        self.out.requests.get(&tag).filter(|(asked, _)| *asked == role)?;
         self.keeper.answered(self.member_id(role));
-        self.pace.answered(role, TimedOperation::Request(tag), self.keeper.now());
-        Some(self.questions.remove(&tag)?.1)
+        self.out.latency.end(role, TimedOperation::Request(tag), self.keeper.now());
+        Some(self.out.requests.remove(&tag)?.1)
     }
 
-    /// A question is answered.
+    /// A kind is answered.
     pub(super) fn answered(&mut self, role: u16, tag: u32, answer: Result<Option<u64>, Refusal>) {
-        let returning = self.links[usize::from(role)].state;
-        if let (LinkState::Returning(step), Some((asked, RequestKind::Return))) =
-            (returning, self.questions.get(&tag).copied())
+        let returning = self.sessions[usize::from(role)].state;
+        if let (SessionState::Returning(step), Some((asked, RequestKind::Return))) =
+            (returning, self.out.requests.get(&tag).copied())
             && asked == role
         {
-            self.questions.remove(&tag);
+            self.out.requests.remove(&tag);
             return self.return_answered(role, step, answer);
         }
-        let Some(question) = self.question(role, tag) else {
-            return self.part_with(role, "it answers what was not asked");
+        let Some(kind) = self.take_request(role, tag) else {
+            return self.out.violates(role, "it answers what was not asked");
         };
-        if let (RequestKind::Flush(_) | RequestKind::Meta, Err(why)) = (question, &answer) {
-            self.do_without(role, why.clone());
-        }
-        match question {
-            RequestKind::Grant | RequestKind::ListLeftovers => {
-                self.vote_refused(role, answer.err())
+        match (kind, answer) {
+            (RequestKind::Grant | RequestKind::ListLeftovers, answer) => {
+                self.vote_refused(role, answer.err());
             }
-            RequestKind::Reread => match answer {
-                Ok(_) => self.reread_next(role),
-                Err(why) => self.vote_refused(role, Some(why)),
-            },
-            RequestKind::ResolveLeftovers => match answer {
-                Ok(_) => self.voter_answered(role),
-                Err(why) => self.vote_refused(role, Some(why)),
-            },
-            RequestKind::StoreView(order) => match answer {
-                Ok(_) => self.view_recorded(role, order),
-                Err(why) => self.vote_refused(role, Some(why)),
-            },
-            RequestKind::OpenVolume | RequestKind::OpenPipeline | RequestKind::Connect => {
-                self.setup_answered(role, question, answer);
+            (
+                RequestKind::Reread | RequestKind::ResolveLeftovers | RequestKind::StoreView(_),
+                Err(why),
+            ) => self.vote_refused(role, Some(why)),
+            (RequestKind::Reread, Ok(_)) => self.reread_next(role),
+            (RequestKind::ResolveLeftovers, Ok(_)) => self.voter_answered(role),
+            (RequestKind::StoreView(order), Ok(_)) => self.view_recorded(role, order),
+            (
+                RequestKind::OpenVolume | RequestKind::OpenPipeline | RequestKind::Connect,
+                answer,
+            ) => self.setup_answered(role, kind, answer),
+            (RequestKind::Meta, answer) => {
+                if let Err(why) = answer {
+                    self.lose_now(role, why, LossKind::Fault);
+                }
+                self.keeper.update_done();
             }
-            RequestKind::Flush(number) => self.flush_answered(number),
-            RequestKind::Meta => self.meta_answered(),
-            RequestKind::LeaseRing => self.use_answered(role, answer.is_ok()),
-            RequestKind::ReturnRing => self.given_back(role),
-            RequestKind::Rewire => self.rewired(role, answer.is_ok()),
-            RequestKind::Journal => self.journal_answered(role, answer.err()),
-            RequestKind::StoreCopied(number) => self.copy_taken(number, answer),
-            RequestKind::Return => {}
-            RequestKind::Ping => {}
+            (RequestKind::Rewire, answer) => self.rewired(role, answer.is_ok()),
+            (RequestKind::Journal, answer) => self.journal_answered(role, answer.err()),
+            (RequestKind::StoreCopied(_), Err(why)) => self.lose_stranger(role, why),
+            (RequestKind::Flush(_), Err(why)) => {
+                self.lose_now(role, why, LossKind::Fault);
+                self.engine_answered(role, kind, false);
+            }
+            (
+                RequestKind::Flush(_)
+                | RequestKind::LeaseRing
+                | RequestKind::ReturnRing
+                | RequestKind::StoreCopied(_),
+                answer,
+            ) => self.engine_answered(role, kind, answer.is_ok()),
+            (RequestKind::Return | RequestKind::Ping, _) => {}
         }
+    }
+
+    fn engine_answered(&mut self, role: u16, kind: RequestKind, ok: bool) {
+        let (engine, mut cx) = self.engine();
+        engine.answered(&mut cx, role, kind, ok);
+    }
+
+    /// A node lists what its journal holds.
+    fn journal_listed(
+        &mut self,
+        role: u16,
+        tag: u32,
+        (mark, items): ((u32, u64), Vec<JournalEntry>),
+        next: u32,
+    ) {
+        if !matches!(self.take_request(role, tag), Some(RequestKind::Journal)) {
+            return self.out.violates(role, "it lists what was not asked");
+        }
+        let (engine, mut cx) = self.engine();
+        engine.journals.listed(&mut cx, role, mark, items, next);
+        self.start_journals();
+    }
+
+    /// A journal has done what it was asked for, or cannot.
+    fn journal_answered(&mut self, role: u16, refused: Option<Refusal>) {
+        if let Some(why) = refused
+            && self.engine.journals.are_needed()
+        {
+            self.lose_now(role, why, LossKind::Fault);
+        }
+        self.engine.journals.without(role);
+        self.start_journals();
     }
 }

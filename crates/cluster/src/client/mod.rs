@@ -1,100 +1,72 @@
-//! The machine that serves one array over nodes, [`Client`]: its keeper, and the lane *nodes*.
+//! The machine that serves one array over nodes, [`Client`].
 //!
-//! It plans everything. Writes are gathered by slice of a stripe ([`gather`]) and go out as
-//! slice-sets ([`write`], [`sets`]); reads go to the nodes that hold the data, or to others whose
-//! sum gives it back ([`read`], [`decode`]). [`setup`] connects. Who the members are, what the
-//! superblocks say, background work and commands are the keeper's; [`carry_out`], [`work`] and
-//! [`compare`] carry that out.
+//! It plans everything. The [`engine`] carries out requests and background work as slice-sets and
+//! reads, over the members that [`membership`] names at a moment. The sessions with the nodes are
+//! the other half: [`setup`] connects, [`takeover`] gets the votes, [`losing`] goes on without
+//! nodes, [`rejoin`] takes them back. Who the members are, what the superblocks say, background
+//! work and commands are the keeper's; [`carry_out`] does what it asks.
 
 mod absent;
 mod carry_out;
-mod compare;
 mod config;
+mod copy_target;
 mod decision;
-mod decode;
 mod departed;
-mod extent;
-mod filling;
-mod flush;
+mod engine;
 mod foretell;
-mod gather;
 mod invariants;
-mod journal;
+mod latency;
 mod letting_go;
 mod losing;
+mod membership;
 mod messages;
-mod mix;
 mod newcomer;
-mod pace;
-mod parts;
+mod out;
 mod presence;
-mod read;
-mod read_back;
 mod refused;
 mod rejoin;
-mod requests;
 mod reread;
-mod restore;
-mod sets;
 mod setup;
-mod share;
 mod silence;
-mod space;
 mod spare;
-mod staging;
 mod step;
 mod takeover;
 #[cfg(test)]
 mod tests;
 mod voters;
 mod witnesses;
-mod work;
-mod write;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 
 use braid_array::action::{Command, CommandId, Event};
 use braid_array::array::Scratch;
-use braid_array::fabric::{FabricEvent, FabricOp};
+use braid_array::fabric::FabricEvent;
 use braid_array::keeper::{Keeper, MetaWrite, Redundancy, Rules, SyncSpace};
 use braid_array::request::Full;
 use braid_array::status::Status;
 use braid_array::{
-    Action, BlockMachine, Buf, Compute, Instant, IoError, IoId, Machine, MemberId, Outcome,
-    Refusal, Request, RequestError, RequestId, SECTOR_BYTES,
+    Action, BlockMachine, Instant, Machine, MemberId, Refusal, Request, RequestError, SECTOR_BYTES,
 };
 
 use crate::member;
 pub use crate::member::{ClientMember, Found};
 use crate::pipeline::{Params, Pipeline};
-use crate::schedule::Planner;
-use crate::set::WriteStrategy;
 use crate::wire::Message;
-use braid_array::code::Cell;
-use compare::Compare;
 pub use config::{ClientConfig, NODE_TIMEOUT_MS, SPARE_PATIENCE_MS};
-use decode::Decodes;
-use extent::Piece;
-use flush::Flush;
+use engine::{Cx, Engine, Mix, Shared, Space};
 pub use foretell::{Voter, foretell, witnesses as witnesses_of};
-use gather::Gather;
-use journal::Journals;
-use mix::Mix;
-use pace::{LatencyTracker, TimedOperation};
-use requests::{Pending, Zeroing};
-use sets::OpenSet;
-use setup::Link;
-use share::Share;
-use space::Space;
-use staging::Staging;
+use membership::{Entry, Membership, writes_over};
+use out::{Out, RequestKind};
+use setup::{Session, SessionState};
+use step::Step;
 use takeover::Takeover;
 pub use witnesses::MAX_WITNESSES;
 use witnesses::Witnesses;
-use work::Task;
-use write::PendingSet;
 
 /// Requests are multiples of this.
 const BLOCK_BYTES: u32 = 4096;
+/// How long a step of a negotiation may take.
+const PATIENCE_MILLIS: u64 = 10_000;
 
 const RULES: Rules = Rules {
     scrubs_whole: true,
@@ -115,74 +87,6 @@ fn rules(params: &Params, forced: bool) -> Rules {
 
 /// A slice of a stripe: the stripe, and the number of the slice in its blocks.
 type Key = (u64, u32);
-
-/// What goes on in a slice of a stripe.
-#[derive(Debug, Default)]
-struct Area {
-    /// Slice-sets that are open or wait to be opened.
-    sets: u32,
-    /// It is one of the whole stripe.
-    whole: bool,
-    /// Decodings under way.
-    readers: u32,
-    /// Slice-sets that are being stored: their requests are answered.
-    going: u32,
-    /// Reads that wait until they are stored.
-    late_reads: Vec<Piece>,
-    /// Writes that come next, in order.
-    gathers: VecDeque<Gather>,
-    /// It is in the list of areas to look at.
-    listed: bool,
-}
-
-/// What an I/O in flight is for.
-#[derive(Clone, Copy, Debug)]
-enum IoPurpose {
-    /// A slice is being sent.
-    Put { position: u16 },
-    /// The pieces of a slice are being put together.
-    Copy { position: u16 },
-    /// A parity is being formed: the number of its equation.
-    Sum { position: u16, equation: usize },
-    /// A step of a decoding.
-    Decode { job: u32 },
-    /// A step of a comparison.
-    Compare { key: Key },
-    /// The same of what was copied.
-    ReadBack,
-}
-
-/// What a message to a node asks.
-#[derive(Clone, Copy, Debug)]
-enum RequestKind {
-    Grant,
-    /// What it is in the order of views.
-    StoreView((u32, u32)),
-    ListLeftovers,
-    /// What lies on its volume now.
-    Reread,
-    ResolveLeftovers,
-    OpenVolume,
-    OpenPipeline,
-    Connect,
-    /// The number of the flush.
-    Flush(u32),
-    /// For the keeper's update.
-    Meta,
-    /// For the use of all of its ring, or to take memory back.
-    LeaseRing,
-    ReturnRing,
-    /// Of a node that comes back.
-    Return,
-    /// To take one in that comes back.
-    Rewire,
-    /// What the journal holds, or to store or forget that.
-    Journal,
-    /// To store a block that is copied: its number.
-    StoreCopied(u32),
-    /// Whether it is there.
-    Ping,
-}
 
 /// How far the array is.
 #[derive(Clone, Debug)]
@@ -220,73 +124,28 @@ enum Phase {
 /// the same slice of a stripe at once, and nothing is decoded from a slice that is being written.
 #[derive(Debug)]
 pub struct Client {
-    pipeline: Pipeline,
-    keeper: Keeper,
-    space: Space,
     phase: Phase,
+    keeper: Keeper,
+    out: Out,
+    members: Membership,
+    shared: Shared,
+    engine: Engine,
+    /// By role; that with the copy target comes last.
+    sessions: Vec<Session>,
     takeover: Takeover,
-    journals: Journals,
+    /// It takes the array over from nobody, and changes nothing.
     looks: bool,
-    actions: VecDeque<Action>,
-    links: Vec<Link>,
     node_timeout_ms: u64,
-    questions: BTreeMap<u32, (u16, RequestKind)>,
     /// What members are told when voters have noted who was lost.
     untold: VecDeque<MetaWrite>,
-    next_peer: u32,
     /// A node that comes back is being wired to the others.
     wiring: Option<rejoin::Wiring>,
     /// A node that is to be of the array.
     newcomer: Option<newcomer::Newcomer>,
-    /// What is copied to it, if it is to take the place of a member that serves.
-    filling: filling::Filling,
-    read_back: read_back::ReadBack,
     absents: absent::Absents,
     departed: departed::Departed,
     spares: spare::Spares,
     witnesses: Witnesses,
-    next_tag: u32,
-    ios: BTreeMap<IoId, IoPurpose>,
-    next_io: u64,
-    requests: BTreeMap<RequestId, Pending>,
-    zeroing: VecDeque<Zeroing>,
-    /// Where the latest writes began and ended.
-    latest: VecDeque<(u64, u64)>,
-    areas: BTreeMap<Key, Area>,
-    /// Areas with writes that may begin.
-    listed: VecDeque<Key>,
-    /// Slice-sets that wait for a position: whole slices, short ranges.
-    jobs: [VecDeque<PendingSet>; 2],
-    /// Which of them comes first.
-    first_kind: usize,
-    /// Free positions of either kind, those longest free first.
-    free: [VecDeque<u16>; 2],
-    share: Share,
-    generations: Vec<u32>,
-    open: BTreeMap<u16, OpenSet>,
-    version: u64,
-    /// Puts that have not been answered.
-    unsent: usize,
-    mix: Mix,
-    pace: LatencyTracker,
-    /// Somebody vouches for the sums of what was not stopped cleanly.
-    forced: bool,
-    /// Pairs of nodes that are not connected and should be.
-    cut_off: BTreeSet<(u16, u16)>,
-    decodes: Decodes,
-    flushes: BTreeMap<u32, Flush>,
-    /// Background work whose slices are not free yet, and what is under way, by its slice.
-    waiting_work: VecDeque<Task>,
-    working: BTreeMap<Key, Task>,
-    compares: BTreeMap<Key, Compare>,
-    staging: Staging,
-    zeroes: Buf,
-}
-
-/// What is left behind the first bytes.
-fn behind(scratch: Scratch, bytes: u32) -> Scratch {
-    let bytes = u64::from(bytes);
-    Scratch { offset: scratch.offset + bytes, bytes: scratch.bytes.saturating_sub(bytes) }
 }
 
 impl Client {
@@ -295,7 +154,8 @@ impl Client {
     pub fn scratch_bytes(config: &ClientConfig) -> u64 {
         let params = &config.params;
         let Ok(code) = params.family.code(params.nodes, 0) else { return 0 };
-        let (data, sums) = (code.data().len() as u64, code.equations().len() as u64);
+        let data = code.data().len() as u64;
+        let sums = code.equations().len() as u64;
         let buffers = u64::from(params.wide.count) * sums + 2 * (data + sums) + 64;
         (buffers + 1) * u64::from(params.wide.bytes)
     }
@@ -311,66 +171,35 @@ impl Client {
         if config.members.len() != usize::from(params.nodes) {
             return Err("the number of members is not that of the array".to_owned());
         }
-        let zeroes = Buf { offset: scratch.offset, len: params.wide.bytes };
-        let (wide, narrow) = (0..pipeline.positions()).partition(|&p| p < params.wide.count);
         let space = Space::new(&pipeline).map_err(|error| error.to_string())?;
         let forced = (config.force || config.looks) && member::vouched_for(&config.members);
         let kept = config.kept().ok_or("an array has members")?;
         let takeover = Takeover::new(kept.superblock.set_uuid, &config);
-        let journals = Journals::new(params.nodes, &kept.superblock);
+        let engine = Engine::new(&pipeline, mix, &kept.superblock);
         let keeper = member::keeper(kept, Box::new(space.clone()), rules(&params, forced))?;
         let named = if config.read_only || config.looks { Vec::new() } else { config.witnesses };
+        let sessions = Session::all(config.members);
         let mut client = Self {
-            keeper,
-            space,
             phase: Phase::Setup,
+            keeper,
+            out: Out::new(params.nodes, params.epoch, config.first_peer),
+            members: Membership::of(sessions.iter().map(Session::entry)),
+            shared: Shared::new(pipeline, space, forced, scratch),
+            engine,
+            sessions,
             takeover,
-            journals,
             looks: config.looks,
-            actions: VecDeque::new(),
-            links: Link::all(config.members, params.reads.count),
             node_timeout_ms: config.node_timeout_ms,
-            questions: BTreeMap::new(),
             untold: VecDeque::new(),
-            next_peer: config.first_peer,
             wiring: None,
             newcomer: None,
-            filling: filling::Filling::default(),
-            read_back: read_back::ReadBack::default(),
             absents: absent::Absents::new(config.absent, config.not_in),
             departed: departed::Departed::default(),
             spares: spare::Spares::new(config.spare_patience_ms),
             witnesses: Witnesses::new(params.nodes, named),
-            next_tag: 1,
-            ios: BTreeMap::new(),
-            next_io: 0,
-            requests: BTreeMap::new(),
-            zeroing: VecDeque::new(),
-            latest: VecDeque::new(),
-            areas: BTreeMap::new(),
-            listed: VecDeque::new(),
-            jobs: [VecDeque::new(), VecDeque::new()],
-            first_kind: 0,
-            free: [wide, narrow],
-            share: Share::default(),
-            generations: vec![0; usize::from(pipeline.positions())],
-            open: BTreeMap::new(),
-            version: 0,
-            unsent: 0,
-            mix,
-            pace: LatencyTracker::new(params.nodes),
-            forced,
-            cut_off: BTreeSet::new(),
-            decodes: Decodes::default(),
-            flushes: BTreeMap::new(),
-            waiting_work: VecDeque::new(),
-            working: BTreeMap::new(),
-            compares: BTreeMap::new(),
-            staging: Staging::new(behind(scratch, zeroes.len), zeroes.len),
-            zeroes,
-            pipeline,
         };
         client.begin();
+        client.drain();
         Ok(client)
     }
 
@@ -379,27 +208,37 @@ impl Client {
         self.keeper.set_epoch(micros);
     }
 
-    fn params(&self) -> &Params {
-        self.pipeline.params()
+    /// The engine, and what it is called with: the members as they are now.
+    fn engine(&mut self) -> (&mut Engine, Cx<'_>) {
+        self.refresh();
+        let Self { keeper, members, out, shared, engine, .. } = self;
+        (engine, Cx { keeper, members, out, shared })
     }
 
-    const fn slice_bytes(&self) -> u32 {
-        self.pipeline.params().wide.bytes
-    }
-
-    /// Length of this slice of a block: the last one may be shorter.
-    fn slice_len(&self, slice: u32) -> u32 {
-        let start = slice * self.slice_bytes();
-        (self.params().chunk_bytes - start).min(self.slice_bytes())
+    fn refresh(&mut self) {
+        for (entry, session) in self.members.entries.iter_mut().zip(&self.sessions) {
+            *entry = session.entry();
+        }
+        self.members.claimed = self.takeover.claimed_roles();
+        self.members.vouched = self.takeover.force;
+        self.members.wiring = self.wiring.is_some();
+        let prepared = SessionState::Returning(Step::Prepared);
+        let prepared = self.sessions.iter().filter(|session| session.state == prepared);
+        self.members.prepared_since = prepared.map(|session| session.lost_at).max();
     }
 
     /// What the keeper calls the member of a role that is there.
     fn member_id(&self, role: u16) -> MemberId {
-        self.links[usize::from(role)].id.unwrap_or(MemberId(u16::MAX))
+        self.sessions[usize::from(role)].id.unwrap_or(MemberId(u16::MAX))
     }
 
     fn alive(&self, role: u16) -> bool {
-        self.links[usize::from(role)].alive()
+        self.sessions[usize::from(role)].alive()
+    }
+
+    fn role_of(&self, member: MemberId) -> Option<u16> {
+        (0..self.shared.params().nodes)
+            .find(|&role| self.sessions[usize::from(role)].id == Some(member))
     }
 
     /// Is the node of this role there, with all that it is to hold?
@@ -407,92 +246,35 @@ impl Client {
         self.alive(role) && self.keeper.is_in_sync(role)
     }
 
-    /// Can anything be lost?
-    fn redundant(&self) -> bool {
-        self.space.redundancy() != Redundancy::None
-    }
-
     /// Nothing may change any more.
     fn writes_over(&self) -> bool {
-        self.keeper.writes_over() || self.keeper.has_failed()
+        writes_over(&self.keeper)
     }
 
-    /// The roles whose nodes are missing or lost, or do not have all of theirs yet.
-    fn lost(&self) -> Vec<u16> {
-        (0..self.params().nodes).filter(|&role| !self.readable(role)).collect()
-    }
-
-    fn io(&mut self, what: IoPurpose) -> IoId {
-        let io = IoId(self.next_io);
-        self.next_io += 1;
-        self.ios.insert(io, what);
-        io
+    /// Which session is that with a node to which a member is copied.
+    fn copy_target(&self) -> u16 {
+        self.shared.params().nodes
     }
 
     fn send(&mut self, role: u16, message: &Message) {
-        let bytes = message.encode(self.params().epoch);
-        let peer = self.links[usize::from(role)].peer;
-        self.actions.push_back(Action::Fabric(FabricOp::Send { peer, bytes }));
+        self.out.send(self.sessions[usize::from(role)].peer, message);
     }
 
-    /// Sends a message that is answered with its tag.
-    fn ask(&mut self, role: u16, question: RequestKind, message: impl FnOnce(u32) -> Message) {
+    /// Sends a member a message that is answered with its tag.
+    fn request(&mut self, role: u16, kind: RequestKind, message: impl FnOnce(u32) -> Message) {
         self.keeper.asked(self.member_id(role));
-        self.ask_uncounted(role, question, message);
+        self.request_of_stranger(role, kind, message);
     }
 
     /// The same of a node that is no member now.
-    fn ask_uncounted(
+    fn request_of_stranger(
         &mut self,
         role: u16,
-        question: RequestKind,
+        kind: RequestKind,
         message: impl FnOnce(u32) -> Message,
     ) {
-        let tag = self.next_tag;
-        self.next_tag = self.next_tag.wrapping_add(1);
-        self.questions.insert(tag, (role, question));
-        if matches!(question, RequestKind::Flush(_) | RequestKind::Meta) {
-            self.pace.asked(role, TimedOperation::Request(tag), self.keeper.now());
-        }
-        self.send(role, &message(tag));
-    }
-
-    fn sum(&mut self, what: IoPurpose, inputs: Vec<Buf>, coefs: Vec<u8>, output: Buf) {
-        let io = self.io(what);
-        let compute = Compute::Sum { inputs, coefs, outputs: vec![output], accumulate: false };
-        self.actions.push_back(Action::Compute { io, compute });
-    }
-
-    /// Adds a buffer to another.
-    fn sum_into(&mut self, what: IoPurpose, input: Buf, to: Buf) {
-        let io = self.io(what);
-        let (inputs, outputs) = (vec![input], vec![to]);
-        let compute = Compute::Sum { inputs, coefs: vec![1], outputs, accumulate: true };
-        self.actions.push_back(Action::Compute { io, compute });
-    }
-
-    fn io_done(&mut self, io: IoId, result: Result<Outcome, IoError>) {
-        match self.ios.remove(&io) {
-            Some(IoPurpose::Put { position }) => self.put_done(position),
-            Some(IoPurpose::Copy { position }) => self.copy_done(position),
-            Some(IoPurpose::Sum { position, equation }) => self.parity_done(position, equation),
-            Some(IoPurpose::Decode { job }) => self.decode_step_done(job),
-            Some(IoPurpose::Compare { key }) => self.compare_step_done(key, result),
-            Some(IoPurpose::ReadBack) => self.read_back_compared(result),
-            None => {}
-        }
-    }
-
-    /// Goes on with what waited for superblocks to tell of those who were lost; was there any?
-    fn go_on_told(&mut self) -> bool {
-        if !self.losses_told() {
-            return false;
-        }
-        let went_on = self.advance_held();
-        let numbers: Vec<u32> = self.flushes.keys().copied().collect();
-        let before = self.flushes.len();
-        numbers.into_iter().for_each(|number| self.end_flush(number));
-        went_on || self.flushes.len() < before
+        let peer = self.sessions[usize::from(role)].peer;
+        self.out.request((role, peer), kind, self.keeper.now(), message);
     }
 
     fn command(&mut self, id: CommandId, command: Command) {
@@ -511,15 +293,26 @@ impl Client {
         self.with_traffic(|keeper, traffic| keeper.command(id, command, traffic));
     }
 
-    /// Does whatever can be done without waiting.
+    /// Does whatever can be done without waiting: what the keeper and the engine can go on with,
+    /// then what follows from that for views and nodes that come and go, and in the end what nodes
+    /// are told of slice-sets and reads.
     fn run_ready(&mut self) {
         if matches!(self.phase, Phase::Setup | Phase::Stopped) {
             return;
         }
-        self.work_on_zeroes();
+        self.drain();
+        let (engine, mut cx) = self.engine();
+        engine.begin(&mut cx);
         loop {
-            self.start_gathers();
-            if !self.drive_keeper() && !self.trim_journals() && !self.start_decodes() {
+            let (engine, mut cx) = self.engine();
+            engine.start_gathers(&mut cx);
+            if self.advance_keeper() {
+                continue;
+            }
+            let (engine, mut cx) = self.engine();
+            let went_on = engine.trim(&mut cx) || engine.start_decodes(&mut cx);
+            self.drain();
+            if !went_on {
                 break;
             }
         }
@@ -527,26 +320,27 @@ impl Client {
         self.record_changes();
         self.drop_leftovers();
         self.settle_departed();
-        self.look_at_pace();
-        self.send_goes();
+        self.look_at_latency();
+        let (engine, mut cx) = self.engine();
+        engine.send_commits(&mut cx);
         self.wire_returned();
-        self.fill();
-        self.send_reads();
-        self.look_at_share();
+        self.advance_copy();
+        self.drain();
+        let (engine, mut cx) = self.engine();
+        engine.send_reads(&mut cx);
     }
 
     /// Nothing that the exports asked for is under way.
     fn quiet(&self) -> bool {
-        self.requests.is_empty() && self.no_sets() && self.flushes.is_empty()
+        self.engine.is_quiet(&self.shared)
     }
 
-    fn no_sets(&self) -> bool {
-        self.open.is_empty() && self.jobs.iter().all(VecDeque::is_empty)
-    }
-
-    /// No write is under way that has not been answered.
-    fn all_answered(&self) -> bool {
-        !self.open.values().any(OpenSet::is_unanswered) && self.jobs.iter().all(VecDeque::is_empty)
+    fn takes(&self, request: &Request) -> Result<(), RequestError> {
+        if !matches!(self.phase, Phase::Running) || self.keeper.is_stopping() {
+            return Err(RequestError::Failed);
+        }
+        request.fits(self.array_sectors(), BLOCK_BYTES)?;
+        self.keeper.admits(request.op)
     }
 }
 
@@ -554,7 +348,10 @@ impl Machine for Client {
     fn handle(&mut self, now: Instant, event: Event) {
         self.keeper.at(now);
         match event {
-            Event::Done { io, result } => self.io_done(io, result),
+            Event::Done { io, result } => {
+                let (engine, mut cx) = self.engine();
+                engine.io_done(&mut cx, io, result);
+            }
             Event::Command { id, command } => self.command(id, command),
             Event::Tick => {
                 self.setup_tick();
@@ -566,45 +363,46 @@ impl Machine for Client {
                 self.look_for_silence();
                 if matches!(self.phase, Phase::Running) {
                     self.keeper.tick();
-                    self.carry_out();
                 }
             }
             Event::Fabric(event) => self.fabric(event),
             // The client has no volumes, and loads nothing.
             Event::Volume { .. } | Event::Survey { .. } | Event::Loaded { .. } => {}
         }
+        self.drain();
     }
 
     fn poll(&mut self) -> Option<Action> {
-        if self.actions.is_empty() {
+        if self.out.is_empty() {
             self.run_ready();
         }
-        self.actions.pop_front()
+        self.out.pop()
     }
 
     fn deadline(&self) -> Option<Instant> {
-        let due =
-            |key: &Key| self.areas.get(key)?.gathers.front()?.patience.next(self.keeper.now());
-        let gathers = self.listed.iter().filter_map(due);
         let running = matches!(self.phase, Phase::Running);
-        let keeper = self.keeper.deadline().filter(|_| running);
-        let returns = self
-            .return_deadline()
-            .into_iter()
-            .chain(self.absent_deadline())
-            .chain(self.departed_deadline())
-            .chain(self.spare_deadline());
-        let own = [self.setup_deadline(), self.silence_deadline(), self.witness_deadline(), keeper];
-        let returns = returns.chain(self.share_deadline());
-        gathers.chain(own.into_iter().flatten()).chain(returns).min()
+        let returns = running && !self.keeper.is_stopping();
+        [
+            self.engine.deadline(&self.shared, self.keeper.now(), returns),
+            self.keeper.deadline().filter(|_| running),
+            self.setup_deadline(),
+            self.silence_deadline(),
+            self.witness_deadline(),
+            self.return_deadline(),
+            self.absent_deadline(),
+            self.departed_deadline(),
+            self.spare_deadline(),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 
     fn idle(&self) -> bool {
-        self.actions.is_empty()
-            && self.ios.is_empty()
-            && self.quiet()
-            && self.questions.is_empty()
-            && self.read_back.buffers() == 0
+        self.out.is_empty()
+            && self.out.ios.is_empty()
+            && self.out.requests.is_empty()
+            && self.engine.holds_nothing(&self.shared)
             && self.keeper.is_idle()
     }
 
@@ -616,13 +414,16 @@ impl Machine for Client {
 impl BlockMachine for Client {
     fn submit(&mut self, now: Instant, request: Request) -> Result<(), Full> {
         self.keeper.at(now);
-        match self.phase {
-            Phase::Setup => Err(Full),
-            _ => {
-                self.take_request(request);
-                Ok(())
-            }
+        if matches!(self.phase, Phase::Setup) {
+            return Err(Full);
         }
+        if let Err(error) = self.takes(&request) {
+            self.out.push(Action::Complete { id: request.id, result: Err(error) });
+            return Ok(());
+        }
+        let (engine, mut cx) = self.engine();
+        engine.submit(&mut cx, &request);
+        Ok(())
     }
 
     fn status(&self) -> Status {
@@ -634,7 +435,7 @@ impl BlockMachine for Client {
     }
 
     fn array_sectors(&self) -> u64 {
-        self.pipeline.array_bytes() / SECTOR_BYTES
+        self.shared.pipeline.array_bytes() / SECTOR_BYTES
     }
 
     fn block_bytes(&self) -> u32 {

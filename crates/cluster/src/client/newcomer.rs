@@ -3,11 +3,10 @@
 
 use braid_array::action::{CommandId, NewMember};
 use braid_array::events::ArrayEvent;
-use braid_array::fabric::FabricOp;
-use braid_array::{Action, MemberId, Refusal, SECTOR_BYTES};
+use braid_array::{MemberId, Refusal, SECTOR_BYTES};
 
 use super::decision::Grant;
-use super::setup::LinkState;
+use super::setup::SessionState;
 use super::step::Step;
 use super::{Client, ClientMember, Instant, Message, Phase};
 use crate::member::member_parts;
@@ -32,7 +31,7 @@ type Before = Option<(ClientMember, Option<MemberId>, Option<Instant>)>;
 
 /// The node that is being taken in; there is at most one at a time. An administrator adds it, it
 /// was [absent](super::absent) from the start, it is a spare that is wanted, or a member is copied
-/// to it ([`filling`](super::filling)). It goes through the steps of a node that comes back (see
+/// to it ([`copy_target`](super::copy_target)). It goes through the steps of a node that comes back (see
 /// [`rejoin`](super::rejoin)), takes the role `place`, and is given all that belongs to that role.
 /// When it is lost or refused, the connection of the role is that of the former member again, and
 /// the command, if there is one, is refused.
@@ -86,7 +85,7 @@ impl Client {
     /// Begins to take a node in; the command is answered when it is a member.
     pub(super) fn add(&mut self, command: CommandId, new: NewMember) {
         if let Err(why) = self.try_add(command, new) {
-            self.actions.push_back(Action::Reply { id: command, result: Err(why) });
+            self.out.reply(command, Err(why));
         }
     }
 
@@ -142,19 +141,20 @@ impl Client {
             Refusal::new(reason, "add node://HOST:PORT/VOLUME")
         })?;
         new.member = self.keeper.id_for(&new.device).ok_or_else(moved)?;
-        new.device_sectors = self.sectors_before_journal(new.device_sectors);
+        new.device_sectors = self.engine.journals.sectors_before(new.device_sectors);
         let superblock = self.keeper.candidate(&new, role)?;
         self.end_untold();
         let place = role;
-        let role = if matches!(origin, Origin::Copy { .. }) { self.beside() } else { place };
-        if matches!(self.links[usize::from(role)].state, LinkState::Returning(_)) {
+        let copy = matches!(origin, Origin::Copy { .. });
+        let role = if copy { self.copy_target() } else { place };
+        if matches!(self.sessions[usize::from(role)].state, SessionState::Returning(_)) {
             self.return_fails(role);
         }
-        let link = &mut self.links[usize::from(role)];
+        let session = &mut self.sessions[usize::from(role)];
         let (address, volume) = (address.to_owned(), volume.to_owned());
-        let before = link.member.replace(ClientMember { address, volume, superblock });
-        let before = before.map(|member| (member, link.id.take(), link.due));
-        (link.lost_at, link.refused) = (self.version, None);
+        let before = session.member.replace(ClientMember { address, volume, superblock });
+        let before = before.map(|member| (member, session.id.take(), session.due));
+        (session.lost_at, session.refused) = (self.engine.sets.version(), None);
         let (grant, why) = (None, None);
         self.newcomer = Some(Newcomer { origin, new, role, place, before, grant, why });
         self.dial_again(role);
@@ -166,10 +166,10 @@ impl Client {
     fn place_for(&self, new: &NewMember) -> Option<u16> {
         let own = new.superblock.as_deref().map(|superblock| superblock.role());
         let vacant = |role: &u16| self.keeper.is_vacant(*role) && !self.alive(*role);
-        (0..self.params().nodes).filter(vacant).min_by_key(|&role| {
-            let link = &self.links[usize::from(role)];
+        (0..self.shared.params().nodes).filter(vacant).min_by_key(|&role| {
+            let session = &self.sessions[usize::from(role)];
             let had = own == Some(braid_array::format::Role::Active(role));
-            (!had, link.member.is_some(), link.due.is_some())
+            (!had, session.member.is_some(), session.due.is_some())
         })
     }
 
@@ -191,10 +191,10 @@ impl Client {
 
     /// It is this node.
     pub(super) fn newcomer_is(&mut self, role: u16, tag: u32, node: u64) {
-        let asked = matches!(self.questions.remove(&tag), Some((asked, _)) if asked == role);
-        let state = self.links[usize::from(role)].state;
-        if !asked || state != LinkState::Returning(Step::Asking) {
-            return self.part_with(role, "it tells what was not asked");
+        let asked = matches!(self.out.requests.remove(&tag), Some((asked, _)) if asked == role);
+        let state = self.sessions[usize::from(role)].state;
+        if !asked || state != SessionState::Returning(Step::Asking) {
+            return self.out.violates(role, "it tells what was not asked");
         }
         let other = |(&other, known): (&u16, &Grant)| {
             known.node == node && other != role && !self.keeper.is_vacant(other)
@@ -216,7 +216,7 @@ impl Client {
 
     /// The volume of a newcomer is open, and has this size: is there a place for it?
     pub(super) fn newcomer_opened(&mut self, role: u16, bytes: u64) {
-        let device_sectors = self.sectors_before_journal(bytes / SECTOR_BYTES);
+        let device_sectors = self.engine.journals.sectors_before(bytes / SECTOR_BYTES);
         let Some(newcomer) = &mut self.newcomer else { return };
         if matches!(newcomer.origin, Origin::Spare | Origin::Copy { .. }) {
             // Nobody was connected to it: it may be anything by now.
@@ -228,7 +228,7 @@ impl Client {
             newcomer.new.member = id;
             self.keeper.candidate(&newcomer.new, role)
         });
-        match (candidate, &mut self.links[usize::from(role)].member) {
+        match (candidate, &mut self.sessions[usize::from(role)].member) {
             (Ok(superblock), Some(member)) => {
                 member.superblock = superblock;
                 self.prepare_returned(role);
@@ -248,18 +248,17 @@ impl Client {
 
     /// A newcomer is wired: the keeper has a member more.
     pub(super) fn take_in(&mut self, role: u16) {
-        if role == self.beside() {
-            return self.begin_filling();
+        if role == self.copy_target() {
+            return self.begin_copying();
         }
         if let Err(why) = self.try_take_in(role) {
             self.newcomer_hears(role, why);
             return self.return_fails(role);
         }
-        let link = &mut self.links[usize::from(role)];
-        link.state = LinkState::Ready;
-        link.due = None;
-        link.tries = 0;
-        link.stands_anew();
+        let session = &mut self.sessions[usize::from(role)];
+        session.tries = 0;
+        session.stands_anew();
+        self.shared.reads.stands_anew(role);
         let (grant, before) = match self.newcomer.take() {
             Some(newcomer) => (newcomer.grant, newcomer.before),
             None => (None, None),
@@ -269,7 +268,6 @@ impl Client {
         if let Some((member, ..)) = before {
             self.departs(member.address);
         }
-        self.carry_out();
     }
 
     fn try_take_in(&mut self, role: u16) -> Result<(), Refusal> {
@@ -280,9 +278,9 @@ impl Client {
             return Err(moved());
         }
         newcomer.new.member = self.keeper.id_for(&newcomer.new.device).ok_or_else(moved)?;
-        let link = &mut self.links[usize::from(role)];
+        let session = &mut self.sessions[usize::from(role)];
         // Its pipeline begins there.
-        let place = link.member.as_ref().map(|member| member.superblock.data_offset);
+        let place = session.member.as_ref().map(|member| member.superblock.data_offset);
         if Some(self.keeper.candidate(&newcomer.new, role)?.data_offset) != place {
             return Err(moved());
         }
@@ -297,7 +295,7 @@ impl Client {
                 self.keeper.member_returned(&newcomer.new, role)?;
             }
         }
-        link.id = Some(newcomer.new.member);
+        session.id = Some(newcomer.new.member);
         Ok(())
     }
 
@@ -306,23 +304,23 @@ impl Client {
         let Some(newcomer) = self.newcomer.take_if(|newcomer| newcomer.role == role) else {
             return;
         };
-        let link = &mut self.links[usize::from(role)];
+        let session = &mut self.sessions[usize::from(role)];
         match newcomer.before {
             Some((member, id, due)) => {
                 // Who was failed by the administrator stays away; who is to be tried again has his
                 // turn next, however often others are tried in his place.
-                (link.member, link.id, link.due) = (Some(member), id, due);
+                (session.member, session.id, session.due) = (Some(member), id, due);
             }
             None => {
-                (link.member, link.id, link.due) = (None, None, None);
-                link.state = LinkState::Missing;
+                (session.member, session.id, session.due) = (None, None, None);
+                session.state = SessionState::Missing;
             }
         }
         let long = || Refusal::new("does not get ready", "");
         let Refusal { reason, next } = newcomer.why.unwrap_or_else(long);
         let why = Refusal { reason, next: next.or("see the log of its node, try again") };
         if matches!(newcomer.origin, Origin::Copy { .. }) {
-            self.filling_ends(newcomer.place);
+            self.copy_ends(newcomer.place);
         }
         let id = match newcomer.origin {
             Origin::Command(id) | Origin::Copy { command: Some(id), .. } => id,
@@ -331,7 +329,7 @@ impl Client {
             Origin::Absent => return self.absent_fails(&newcomer.new.device),
             Origin::Spare => return self.spare_fails(),
         };
-        self.actions.push_back(Action::Reply { id, result: Err(why) });
+        self.out.reply(id, Err(why));
     }
 
     /// A copy has ended before its end; nobody waits for it.
@@ -339,8 +337,7 @@ impl Client {
         self.keeper.end_copying(why.reason.clone());
         let Refusal { reason, next } = why;
         let event = ArrayEvent::NotReplaced { member: old, reason: reason.into(), next };
-        self.actions.push_back(Action::Notify(event));
-        self.carry_out();
+        self.out.notify(event);
     }
 
     /// Nobody waits for what was asked of a member that is gone.
@@ -358,19 +355,19 @@ impl Client {
             self.newcomer_hears(role, Refusal::new("the array changes no more", "see its state"));
             self.return_fails(role);
         }
-        for role in 0..self.params().nodes {
-            let link = &mut self.links[usize::from(role)];
-            if link.id.is_none_or(|id| self.keeper.knows(id)) || link.alive() {
+        for role in 0..self.shared.params().nodes {
+            let session = &mut self.sessions[usize::from(role)];
+            if session.id.is_none_or(|id| self.keeper.knows(id)) || session.alive() {
                 continue;
             }
-            if matches!(link.state, LinkState::Returning(_)) {
-                self.actions.push_back(Action::Fabric(FabricOp::HangUp { peer: link.peer }));
+            if matches!(session.state, SessionState::Returning(_)) {
+                self.out.hang_up(session.peer);
                 self.return_lost(role);
             }
-            let link = &mut self.links[usize::from(role)];
-            let member = link.member.take();
-            (link.id, link.due, link.refused) = (None, None, None);
-            link.state = LinkState::Missing;
+            let session = &mut self.sessions[usize::from(role)];
+            let member = session.member.take();
+            (session.id, session.due, session.refused) = (None, None, None);
+            session.state = SessionState::Missing;
             if let Some(member) = member {
                 self.departs(member.address);
             }

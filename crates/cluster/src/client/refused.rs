@@ -1,10 +1,10 @@
 //! Members whose nodes are there again and are not taken back: why. It is told once for each
 //! reason, however often they are tried: to people, and to the node for its log.
 
+use braid_array::Refusal;
 use braid_array::events::ArrayEvent;
 use braid_array::format::{Superblock, SuperblockError};
 use braid_array::status::Status;
-use braid_array::{Action, Refusal};
 
 use super::{Client, Message};
 use crate::node::PARTING_TAG;
@@ -53,7 +53,7 @@ impl Client {
     pub(super) fn refuse_return(&mut self, role: u16, why: Refusal) {
         if self.is_newcomer(role) {
             self.newcomer_hears(role, why);
-        } else if self.links[usize::from(role)].refused.as_ref() != Some(&why) {
+        } else if self.sessions[usize::from(role)].refused.as_ref() != Some(&why) {
             let told = Message::Refused {
                 tag: PARTING_TAG,
                 busy: false,
@@ -63,17 +63,17 @@ impl Client {
             self.send(role, &told);
             let member = self.member_id(role);
             let event = ArrayEvent::MemberRefused { member, why: why.clone() };
-            self.actions.push_back(Action::Notify(event));
-            self.links[usize::from(role)].refused = Some(why);
+            self.out.notify(event);
+            self.sessions[usize::from(role)].refused = Some(why);
         }
         self.return_fails(role);
     }
 
     pub(super) fn mark_refused(&self, status: &mut Status) {
-        for link in &self.links {
-            let member = status.members.iter_mut().find(|member| Some(member.member) == link.id);
+        for session in &self.sessions {
+            let member = status.members.iter_mut().find(|member| Some(member.member) == session.id);
             if let Some(member) = member {
-                member.refused.clone_from(&link.refused);
+                member.refused.clone_from(&session.refused);
             }
         }
     }

@@ -11,15 +11,14 @@
 
 use braid_array::action::NewMember;
 use braid_array::events::ArrayEvent;
-use braid_array::fabric::{FabricOp, PeerId};
 use braid_array::format::{BadBlocks, Superblock, Version};
-use braid_array::{Action, Refusal, SECTOR_BYTES};
+use braid_array::{Refusal, SECTOR_BYTES};
 
 use super::decision::Grant;
 use super::refused::{ITS_STORE, is_other};
-use super::setup::LinkState;
+use super::setup::SessionState;
 use super::step::Step;
-use super::{BTreeSet, Client, Instant, Message, Phase, RequestKind};
+use super::{BTreeSet, Client, Instant, Message, PATIENCE_MILLIS, Phase, RequestKind};
 use crate::assemble::SUPERBLOCK_SECTOR;
 use crate::member::member_name;
 use crate::wire::PeerAddress;
@@ -27,8 +26,6 @@ use crate::wire::PeerAddress;
 /// The first attempt comes so long after the loss, each further one later than that before.
 const FIRST_MILLIS: u64 = 1_000;
 const LAST_MILLIS: u64 = 10_000;
-/// How long an attempt may take.
-pub(super) const PATIENCE_MILLIS: u64 = 10_000;
 /// Bytes of a superblock that are read.
 pub(super) const SUPERBLOCK_BYTES: u32 = 4096;
 
@@ -53,61 +50,53 @@ impl Client {
     /// The connection to a node was lost: it is tried again after a while.
     pub(super) fn await_return(&mut self, role: u16) {
         let now = self.keeper.now();
-        let link = &mut self.links[usize::from(role)];
-        link.due = Some(now.plus_millis(pause_millis(link.tries)));
-        link.tries = (link.tries + 1).min(10);
-        link.lost_at = self.version;
+        let session = &mut self.sessions[usize::from(role)];
+        session.due = Some(now.plus_millis(pause_millis(session.tries)));
+        session.tries = (session.tries + 1).min(10);
+        session.lost_at = self.engine.sets.version();
     }
 
     pub(super) fn may_return(&self) -> bool {
         let stays = self.writes_over() || self.keeper.is_read_only() || self.keeper.is_stopping();
-        self.redundant() && !stays && matches!(self.phase, Phase::Running)
+        self.shared.redundant() && !stays && matches!(self.phase, Phase::Running)
     }
 
     pub(super) fn return_deadline(&self) -> Option<Instant> {
         let may_return = self.may_return();
-        let due = |link: &super::Link| match link.state {
-            LinkState::Lost if may_return => link.due,
-            LinkState::Returning(_) => link.due,
+        let due = |session: &super::Session| match session.state {
+            SessionState::Lost if may_return => session.due,
+            SessionState::Returning(_) => session.due,
             _ => None,
         };
-        self.links.iter().filter_map(due).min()
+        self.sessions.iter().filter_map(due).min()
     }
 
     /// Begins with nodes whose time has come, and gives up what takes too long, also when nobody is
     /// to return any more.
     pub(super) fn return_tick(&mut self) {
-        for role in 0..=self.beside() {
-            let link = &self.links[usize::from(role)];
-            if link.due.is_none_or(|due| due > self.keeper.now()) {
+        for role in 0..=self.copy_target() {
+            let session = &self.sessions[usize::from(role)];
+            if session.due.is_none_or(|due| due > self.keeper.now()) {
                 continue;
             }
-            match link.state {
-                LinkState::Lost if self.may_return() => self.dial_again(role),
-                LinkState::Returning(_) => self.return_fails(role),
+            match session.state {
+                SessionState::Lost if self.may_return() => self.dial_again(role),
+                SessionState::Returning(_) => self.return_fails(role),
                 _ => {}
             }
         }
     }
 
-    /// The number of the next connection.
-    pub(super) fn new_peer(&mut self) -> PeerId {
-        let peer = self.next_peer;
-        self.next_peer = (peer + 1) % PeerId::FIRST_ACCEPTED;
-        PeerId(peer)
-    }
-
     pub(super) fn dial_again(&mut self, role: u16) {
-        let until = self.keeper.now().plus_millis(PATIENCE_MILLIS);
-        let peer = self.new_peer();
-        let link = &mut self.links[usize::from(role)];
-        let Some(member) = &link.member else { return };
+        let Some(member) = &self.sessions[usize::from(role)].member else { return };
         let address = member.address.clone();
-        link.peer = peer;
-        link.state = LinkState::Returning(Step::Connecting);
-        link.due = Some(until);
         self.leave_if_visited(&address);
-        self.actions.push_back(Action::Fabric(FabricOp::Connect { peer, address }));
+        let peer = self.out.connect(address);
+        let until = self.keeper.now().plus_millis(PATIENCE_MILLIS);
+        let session = &mut self.sessions[usize::from(role)];
+        session.peer = peer;
+        session.state = SessionState::Returning(Step::Connecting);
+        session.due = Some(until);
     }
 
     /// Goes a step further with a node that comes back, by asking this of it.
@@ -117,14 +106,13 @@ impl Client {
         step: Step,
         message: impl FnOnce(u32) -> Message,
     ) {
-        self.links[usize::from(role)].state = LinkState::Returning(step);
-        self.ask_uncounted(role, RequestKind::Return, message);
+        self.sessions[usize::from(role)].state = SessionState::Returning(step);
+        self.request_of_stranger(role, RequestKind::Return, message);
     }
 
     pub(super) fn return_connected(&mut self, role: u16) {
-        let peer = self.links[usize::from(role)].peer;
-        let admit = FabricOp::Admit { peer, window: 0..u64::MAX };
-        self.actions.push_back(Action::Fabric(admit));
+        let peer = self.sessions[usize::from(role)].peer;
+        self.out.admit(peer);
         if self.is_newcomer(role) {
             return self.ask_who_it_is(role);
         }
@@ -138,10 +126,10 @@ impl Client {
 
     /// A node that comes back has granted what it had, or not.
     pub(super) fn return_granted(&mut self, role: u16, tag: u32, grant: Option<Grant>) {
-        let granting = LinkState::Returning(Step::Granting);
-        let asked = self.questions.remove(&tag).is_some_and(|(asked, _)| asked == role);
-        let link = &self.links[usize::from(role)];
-        let Some(grant) = grant.filter(|_| asked && link.state == granting) else {
+        let granting = SessionState::Returning(Step::Granting);
+        let asked = self.out.requests.remove(&tag).is_some_and(|(asked, _)| asked == role);
+        let session = &self.sessions[usize::from(role)];
+        let Some(grant) = grant.filter(|_| asked && session.state == granting) else {
             return self.return_fails(role);
         };
         if self.is_newcomer(role) {
@@ -150,16 +138,16 @@ impl Client {
             self.takeover.grants.insert(role, grant);
             self.takeover.voters_due = true;
         }
-        self.links[usize::from(role)].state = LinkState::Returning(Step::Granted);
+        self.sessions[usize::from(role)].state = SessionState::Returning(Step::Granted);
         self.drop_leftovers();
     }
 
     /// Has nodes that come back drop what they have of slice-sets, once no takeover may ask them
     /// for that: these went on without them.
     pub(super) fn drop_leftovers(&mut self) {
-        for role in 0..=self.beside() {
-            let granted = LinkState::Returning(Step::Granted);
-            if self.links[usize::from(role)].state != granted {
+        for role in 0..=self.copy_target() {
+            let granted = SessionState::Returning(Step::Granted);
+            if self.sessions[usize::from(role)].state != granted {
                 continue;
             }
             let grant = match self.is_newcomer(role) {
@@ -180,10 +168,10 @@ impl Client {
         answer: Result<Option<u64>, Refusal>,
     ) {
         let newcomer = self.is_newcomer(role);
-        let link = &mut self.links[usize::from(role)];
+        let session = &mut self.sessions[usize::from(role)];
         match (step, answer) {
             (Step::Settling, Ok(_)) => {
-                let Some(member) = &link.member else { return };
+                let Some(member) = &session.member else { return };
                 let name = member.volume.clone();
                 let message = |tag| Message::OpenVolume { tag, name, write: true };
                 self.return_step(role, Step::Opening, message);
@@ -192,15 +180,15 @@ impl Client {
                 self.newcomer_opened(role, bytes);
             }
             (Step::Opening, Ok(Some(bytes))) => {
-                link.volume_bytes = bytes;
+                session.volume_bytes = bytes;
                 self.look_at_returned(role);
             }
             (Step::Preparing, Ok(Some(ring))) => {
-                link.ring = ring;
-                if !self.journals.are_used() {
+                session.ring = ring;
+                if !self.engine.journals.are_used() {
                     self.prepared_again(role);
-                } else if self.journal_suffices(role) {
-                    let message = self.empty_journal();
+                } else if self.engine.journals.suffices(role) {
+                    let message = self.engine.journals.empty(self.shared.params().epoch);
                     self.return_step(role, Step::Emptying, message);
                 } else {
                     let reason = "its volume has no journal that is large enough";
@@ -226,67 +214,67 @@ impl Client {
 
     /// Is this the answer to what was asked of a node that comes back, to see what it is?
     pub(super) fn is_looked_at(&self, role: u16, tag: u32) -> bool {
-        let looking = LinkState::Returning(Step::Looking);
-        let asked = matches!(self.questions.get(&tag), Some((asked, _)) if *asked == role);
-        asked && self.links[usize::from(role)].state == looking
+        let looking = SessionState::Returning(Step::Looking);
+        let asked = matches!(self.out.requests.get(&tag), Some((asked, _)) if *asked == role);
+        asked && self.sessions[usize::from(role)].state == looking
     }
 
     /// What lies on the volume of a node that comes back.
     pub(super) fn return_looked(&mut self, role: u16, bytes: &[u8]) {
         let found = Superblock::decode(Version::V1_2, SUPERBLOCK_SECTOR, bytes);
-        let link = &mut self.links[usize::from(role)];
-        let Some(member) = &link.member else { return self.return_fails(role) };
+        let session = &mut self.sessions[usize::from(role)];
+        let Some(member) = &session.member else { return self.return_fails(role) };
         if let Some(why) = is_other(&member.superblock, &found) {
             return self.refuse_return(role, why);
         }
-        link.returned = found.ok().map(Box::new);
+        session.returned = found.ok().map(Box::new);
         self.prepare_returned(role);
     }
 
     pub(super) fn prepare_returned(&mut self, role: u16) {
-        let (params, data_sector) = (*self.params(), self.data_sector(role));
+        let (params, data_sector) = (*self.shared.params(), self.data_sector(role));
         let place = self.place_of(role);
         let message = |tag| Message::OpenPipeline { tag, role: place, data_sector, params };
         self.return_step(role, Step::Preparing, message);
     }
 
     fn prepared_again(&mut self, role: u16) {
-        let version = self.version;
-        let beside = self.beside();
-        let link = &mut self.links[usize::from(role)];
-        if role == beside {
+        let version = self.engine.sets.version();
+        let target = self.copy_target();
+        let session = &mut self.sessions[usize::from(role)];
+        if role == target {
             // It has no part in anything yet.
-            link.lost_at = 0;
-        } else if self.journals.are_used() {
+            session.lost_at = 0;
+        } else if self.engine.journals.are_used() {
             // Records that name its role are from before: none may be left.
-            link.lost_at = version;
+            session.lost_at = version;
         }
-        link.state = LinkState::Returning(Step::Prepared);
+        session.state = SessionState::Returning(Step::Prepared);
         self.wire_returned();
     }
 
     /// Wires the next node that is prepared, one after the other.
     pub(super) fn wire_returned(&mut self) {
-        let prepared = LinkState::Returning(Step::Prepared);
+        let prepared = SessionState::Returning(Step::Prepared);
         if self.wiring.is_some() {
             return;
         }
         // What was under way when it was lost must not reach it any more.
-        let oldest = self.open.values().map(|open| open.set.version).min().unwrap_or(u64::MAX);
-        let ready = |link: &super::Link| {
-            let over = link.lost_at < oldest && self.journals.allow(link.lost_at);
-            link.state == prepared && over
+        let oldest = self.engine.sets.oldest().unwrap_or(u64::MAX);
+        let ready = |session: &super::Session| {
+            let over = session.lost_at < oldest && self.engine.journals.allow(session.lost_at);
+            session.state == prepared && over
         };
-        let role = self.links.iter().position(ready);
+        let role = self.sessions.iter().position(ready);
         let Some(role) = role.map(|role| role as u16) else { return };
-        if role == self.beside() {
-            return self.wire_beside(self.place_of(role));
+        if role == self.copy_target() {
+            return self.wire_copy_target(self.place_of(role));
         }
-        let address = |(role, link): (u16, &super::Link)| {
-            let address = link.member.as_ref()?.address.clone();
-            Some(PeerAddress { role, address, ring: link.ring })
+        let address = |(role, session): (u16, &super::Session)| {
+            let address = session.member.as_ref()?.address.clone();
+            Some(PeerAddress { role, address, ring: session.ring })
         };
-        let all: Vec<PeerAddress> = (0..).zip(&self.links).filter_map(address).collect();
+        let all: Vec<PeerAddress> = (0..).zip(&self.sessions).filter_map(address).collect();
         let (own, others): (Vec<_>, Vec<_>) = all
             .into_iter()
             .filter(|peer| peer.role == role || self.alive(peer.role))
@@ -295,7 +283,7 @@ impl Client {
         self.wires(role, left);
         for other in &others {
             let peers = own.clone();
-            self.ask(other.role, RequestKind::Rewire, |tag| Message::Connect { tag, peers });
+            self.request(other.role, RequestKind::Rewire, |tag| Message::Connect { tag, peers });
         }
         self.return_step(role, Step::Wiring, |tag| Message::Connect { tag, peers: others });
     }
@@ -316,8 +304,8 @@ impl Client {
             self.others_without(role);
         }
         let Some(wiring) = self.wiring.take_if(|wiring| wiring.left.is_empty()) else { return };
-        let stands = self.links[usize::from(wiring.role)].state;
-        if stands == LinkState::Returning(Step::Wiring) {
+        let stands = self.sessions[usize::from(wiring.role)].state;
+        if stands == SessionState::Returning(Step::Wiring) {
             if wiring.ok && self.may_return() {
                 self.take_back(wiring.role);
             } else {
@@ -330,54 +318,54 @@ impl Client {
     /// The node is wired: the keeper has the member again.
     fn take_back(&mut self, role: u16) {
         // Whoever was there before may have been complained about.
-        self.cut_off.retain(|&(a, b)| a != role && b != role);
+        self.engine.sets.is_connected(role);
         if self.is_newcomer(role) {
             return self.take_in(role);
         }
         let member_id = self.member_id(role);
-        let link = &mut self.links[usize::from(role)];
-        let (Some(member), Some(superblock)) = (&link.member, link.returned.take()) else { return };
+        let session = &mut self.sessions[usize::from(role)];
+        let (Some(member), Some(superblock)) = (&session.member, session.returned.take()) else {
+            return;
+        };
         let new = NewMember {
             member: member_id,
             device: member_name(&member.address, &member.volume),
-            device_sectors: link.volume_bytes / SECTOR_BYTES,
+            device_sectors: session.volume_bytes / SECTOR_BYTES,
             device_uuid: superblock.device_uuid,
             superblock: Some(superblock),
             bad_blocks: BadBlocks::default(),
             readd: false,
         };
-        link.state = LinkState::Ready;
-        link.due = None;
-        link.stands_anew();
+        session.stands_anew();
+        self.shared.reads.stands_anew(role);
         let known = braid_array::broken("reconnect") && self.keeper.is_in_sync(role);
         match if known { Ok(()) } else { self.keeper.member_returned(&new, role) } {
-            Ok(()) => self.links[usize::from(role)].tries = 0,
+            Ok(()) => self.sessions[usize::from(role)].tries = 0,
             // It has a past of its own.
             Err(why) => {
-                self.links[usize::from(role)].refused = Some(why.clone());
+                self.sessions[usize::from(role)].refused = Some(why.clone());
                 let event = ArrayEvent::MemberRefused { member: member_id, why };
-                self.actions.push_back(Action::Notify(event));
+                self.out.notify(event);
                 self.hang_up_on(role);
             }
         }
-        self.carry_out();
     }
 
     /// It did not come back this time.
     pub(super) fn return_fails(&mut self, role: u16) {
-        let peer = self.links[usize::from(role)].peer;
-        self.actions.push_back(Action::Fabric(FabricOp::HangUp { peer }));
+        let peer = self.sessions[usize::from(role)].peer;
+        self.out.hang_up(peer);
         self.return_lost(role);
     }
 
     /// The connection to a node that was coming back is over.
     pub(super) fn return_lost(&mut self, role: u16) {
-        let state = self.links[usize::from(role)].state;
-        self.links[usize::from(role)].state = LinkState::Lost;
-        self.questions.retain(|_, (asked, _)| *asked != role);
+        let state = self.sessions[usize::from(role)].state;
+        self.sessions[usize::from(role)].state = SessionState::Lost;
+        self.out.requests.retain(|_, (asked, _)| *asked != role);
         self.await_return(role);
         self.newcomer_lost(role);
-        if state == LinkState::Returning(Step::Wiring) {
+        if state == SessionState::Returning(Step::Wiring) {
             self.rewired(role, false);
         }
     }

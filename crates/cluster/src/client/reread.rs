@@ -92,10 +92,10 @@ impl Client {
         let roles: Vec<u16> = self.alive_roles().filter(known).collect();
         self.takeover.waiting.extend(&roles);
         for role in roles {
-            let Some(member) = &self.links[usize::from(role)].member else { continue };
+            let Some(member) = &self.sessions[usize::from(role)].member else { continue };
             let name = member.volume.clone();
             let open = |tag| Message::OpenVolume { tag, name, write: false };
-            self.ask(role, RequestKind::Reread, open);
+            self.request(role, RequestKind::Reread, open);
         }
     }
 
@@ -103,7 +103,11 @@ impl Client {
     pub(super) fn reread_next(&mut self, role: u16) {
         match self.takeover.reread.next(role) {
             Some((sector, bytes)) => {
-                self.ask(role, RequestKind::Reread, |tag| Message::ReadMeta { tag, sector, bytes });
+                self.request(role, RequestKind::Reread, |tag| Message::ReadMeta {
+                    tag,
+                    sector,
+                    bytes,
+                });
             }
             None => {
                 self.takeover.reread.judge(role);
@@ -113,8 +117,8 @@ impl Client {
     }
 
     pub(super) fn reread_came(&mut self, role: u16, tag: u32, bytes: Vec<u8>) {
-        if !matches!(self.question(role, tag), Some(RequestKind::Reread)) {
-            return self.part_with(role, "it tells what was not asked");
+        if !matches!(self.take_request(role, tag), Some(RequestKind::Reread)) {
+            return self.out.violates(role, "it tells what was not asked");
         }
         self.takeover.reread.take(role, &bytes);
         self.reread_next(role);

@@ -6,13 +6,13 @@
 //! Nodes are wired to each other when all are prepared. Who only has a look asks for no votes, and
 //! needs no wires for reads.
 
-use braid_array::fabric::{FabricOp, PeerId};
+use braid_array::fabric::PeerId;
 use braid_array::format::Superblock;
 use braid_array::{Action, MemberId, Refusal};
 
 use super::presence::Presence;
 use super::step::Step;
-use super::{Client, ClientMember, Instant, Message, Phase, Piece, RequestKind, VecDeque};
+use super::{Client, ClientMember, Entry, Instant, Message, Phase, RequestKind};
 use crate::wire::PeerAddress;
 
 /// A volume that its last client has just left may be taken for a moment.
@@ -24,7 +24,7 @@ const SILENT_MILLIS: u64 = 1000;
 const NETWORK: &str = "look at the network between the nodes";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum LinkState {
+pub(super) enum SessionState {
     /// The array begins without it.
     Missing,
     Connecting,
@@ -53,22 +53,15 @@ pub(super) enum LinkState {
 
 /// The connection to one node.
 #[derive(Debug)]
-pub(super) struct Link {
+pub(super) struct Session {
     pub(super) member: Option<ClientMember>,
     /// What the keeper calls it.
     pub(super) id: Option<MemberId>,
     pub(super) peer: PeerId,
-    pub(super) state: LinkState,
+    pub(super) state: SessionState,
     pub(super) presence: Presence,
     /// Where the ring begins in the node's arena.
     pub(super) ring: u64,
-    /// By slot: what it is read for.
-    pub(super) slots: Vec<Option<Piece>>,
-    pub(super) free_slots: Vec<u16>,
-    /// Reads that wait for a slot.
-    pub(super) queue: VecDeque<Piece>,
-    /// Slice-sets that are to go there, by position and generation.
-    pub(super) goes: Vec<(u16, u32)>,
     /// When it is tried again to get it back, or the attempt given up.
     pub(super) due: Option<Instant>,
     /// Since when it has been gone.
@@ -84,20 +77,20 @@ pub(super) struct Link {
     pub(super) refused: Option<Refusal>,
 }
 
-impl Link {
+impl Session {
     /// The connections to all members, by role, and one to a node that is to take the place of one.
-    pub(super) fn all(members: Vec<Option<ClientMember>>, slots: u16) -> Vec<Self> {
+    pub(super) fn all(members: Vec<Option<ClientMember>>) -> Vec<Self> {
         let mut ids = (0..).map(MemberId);
-        let link = |member: Option<ClientMember>| {
+        let session = |member: Option<ClientMember>| {
             let id = member.as_ref().and_then(|_| ids.next());
-            Self::new(member, id, slots)
+            Self::new(member, id)
         };
-        members.into_iter().map(link).chain([Self::new(None, None, slots)]).collect()
+        members.into_iter().map(session).chain([Self::new(None, None)]).collect()
     }
 
     /// The peer is numbered when the connection is asked for.
-    pub(super) fn new(member: Option<ClientMember>, id: Option<MemberId>, slots: u16) -> Self {
-        let state = if member.is_some() { LinkState::Connecting } else { LinkState::Missing };
+    pub(super) fn new(member: Option<ClientMember>, id: Option<MemberId>) -> Self {
+        let state = if member.is_some() { SessionState::Connecting } else { SessionState::Missing };
         Self {
             member,
             id,
@@ -105,10 +98,6 @@ impl Link {
             state,
             presence: Presence::default(),
             ring: 0,
-            slots: (0..slots).map(|_| None).collect(),
-            free_slots: (0..slots).rev().collect(),
-            queue: VecDeque::new(),
-            goes: Vec::new(),
             due: None,
             gone_at: None,
             lost_at: 0,
@@ -119,41 +108,50 @@ impl Link {
         }
     }
 
+    /// With nobody.
+    pub(super) fn none() -> Self {
+        Self::new(None, None)
+    }
+
     pub(super) fn alive(&self) -> bool {
-        !matches!(self.state, LinkState::Missing | LinkState::Lost | LinkState::Returning(_))
+        !matches!(
+            self.state,
+            SessionState::Missing | SessionState::Lost | SessionState::Returning(_)
+        )
     }
 
     /// A member is at the other end.
     pub(super) fn can_be_asked(&self) -> bool {
-        self.alive() && self.state != LinkState::Connecting
+        self.alive() && self.state != SessionState::Connecting
     }
 
     /// Somebody may be at the other end.
     pub(super) fn is_connected(&self) -> bool {
-        self.alive() || matches!(self.state, LinkState::Returning(_))
+        self.alive() || matches!(self.state, SessionState::Returning(_))
     }
 
-    /// Nothing is under way on a connection that is new.
+    /// The connection is new.
     pub(super) fn stands_anew(&mut self) {
-        self.slots.fill_with(|| None);
-        self.free_slots = (0..self.slots.len() as u16).rev().collect();
-        self.goes.clear();
-        (self.gone_at, self.refused) = (None, None);
+        self.state = SessionState::Ready;
+        self.due = None;
+        self.gone_at = None;
+        self.refused = None;
     }
 
     fn needs_no_wires(&mut self) {
-        self.state = LinkState::Ready;
+        self.state = SessionState::Ready;
     }
 
-    /// A free slot for a read, below this one.
-    pub(super) fn take_slot(&mut self, end: u16) -> Option<u16> {
-        let at = self.free_slots.iter().rposition(|&slot| slot < end)?;
-        Some(self.free_slots.swap_remove(at))
-    }
-
-    /// Reads on their way or waiting.
-    pub(super) fn load(&self) -> usize {
-        self.queue.len() + self.slots.len() - self.free_slots.len()
+    /// As the engine sees it.
+    pub(super) fn entry(&self) -> Entry {
+        Entry {
+            peer: self.peer,
+            id: self.id,
+            alive: self.alive(),
+            ready: self.state == SessionState::Ready,
+            ring: self.ring,
+            data_sector: self.data_sector(),
+        }
     }
 
     fn data_sector(&self) -> u64 {
@@ -168,14 +166,12 @@ const fn silent_until(until: Instant) -> Instant {
 impl Client {
     /// Connects to every node.
     pub(super) fn begin(&mut self) {
-        let bytes = vec![0; self.zeroes.len as usize];
-        self.actions.push_back(Action::Store { buf: self.zeroes, bytes });
-        for link in &mut self.links {
-            let Some(member) = &link.member else { continue };
-            link.peer = PeerId(self.next_peer);
-            self.next_peer = (self.next_peer + 1) % PeerId::FIRST_ACCEPTED;
-            let op = FabricOp::Connect { peer: link.peer, address: member.address.clone() };
-            self.actions.push_back(Action::Fabric(op));
+        let buf = self.shared.zeroes();
+        self.out.push(Action::Store { buf, bytes: vec![0; buf.len as usize] });
+        for session in &mut self.sessions {
+            if let Some(member) = &session.member {
+                session.peer = self.out.connect(member.address.clone());
+            }
         }
         self.dial_witnesses();
         self.setup_goes_on();
@@ -183,7 +179,7 @@ impl Client {
 
     /// First sector of the data on a member.
     pub(super) fn data_sector(&self, role: u16) -> u64 {
-        self.links[usize::from(role)].data_sector()
+        self.sessions[usize::from(role)].data_sector()
     }
 
     pub(super) fn connected(&mut self, role: u16) {
@@ -196,63 +192,66 @@ impl Client {
 
     pub(super) fn open_volume_of(&mut self, role: u16) {
         let until = self.keeper.now().plus_millis(PATIENCE_MILLIS);
-        let link = &mut self.links[usize::from(role)];
-        link.state = LinkState::Opening { until, retry_at: None };
+        let session = &mut self.sessions[usize::from(role)];
+        session.state = SessionState::Opening { until, retry_at: None };
         // It puts what is read into any buffer of a request.
-        let admit = FabricOp::Admit { peer: link.peer, window: 0..u64::MAX };
-        self.actions.push_back(Action::Fabric(admit));
+        self.out.admit(session.peer);
         self.open_volume(role);
     }
 
     fn open_volume(&mut self, role: u16) {
-        let Some(member) = &self.links[usize::from(role)].member else { return };
-        let (name, write) = (member.volume.clone(), !self.looks);
-        self.ask(role, RequestKind::OpenVolume, |tag| Message::OpenVolume { tag, name, write });
+        let Some(member) = &self.sessions[usize::from(role)].member else { return };
+        let name = member.volume.clone();
+        let write = !self.looks;
+        self.request(role, RequestKind::OpenVolume, |tag| Message::OpenVolume { tag, name, write });
     }
 
     pub(super) fn setup_answered(
         &mut self,
         role: u16,
-        question: RequestKind,
+        kind: RequestKind,
         answer: Result<Option<u64>, Refusal>,
     ) {
         let now = self.keeper.now();
-        let link = &mut self.links[usize::from(role)];
-        match (question, answer, link.state) {
-            (RequestKind::OpenVolume, Ok(_), LinkState::Opening { .. }) => {
-                link.state = LinkState::Preparing;
-                let (params, data_sector) = (*self.params(), self.data_sector(role));
-                self.ask(role, RequestKind::OpenPipeline, |tag| Message::OpenPipeline {
+        let session = &mut self.sessions[usize::from(role)];
+        match (kind, answer, session.state) {
+            (RequestKind::OpenVolume, Ok(_), SessionState::Opening { .. }) => {
+                session.state = SessionState::Preparing;
+                let params = *self.shared.params();
+                let data_sector = self.data_sector(role);
+                self.request(role, RequestKind::OpenPipeline, |tag| Message::OpenPipeline {
                     tag,
                     role,
                     data_sector,
                     params,
                 });
             }
-            (RequestKind::OpenVolume, Err(_), LinkState::Opening { until, .. }) if now < until => {
+            (RequestKind::OpenVolume, Err(_), SessionState::Opening { until, .. })
+                if now < until =>
+            {
                 let retry_at = Some(now.plus_millis(RETRY_MILLIS));
-                link.state = LinkState::Opening { until, retry_at };
+                session.state = SessionState::Opening { until, retry_at };
             }
             (RequestKind::OpenVolume, Err(why), _) => self.give_up(role, why),
-            (RequestKind::OpenPipeline, Ok(Some(ring)), LinkState::Preparing) => {
-                link.ring = ring;
-                link.state = LinkState::Prepared;
+            (RequestKind::OpenPipeline, Ok(Some(ring)), SessionState::Preparing) => {
+                session.ring = ring;
+                session.state = SessionState::Prepared;
                 self.setup_goes_on();
             }
             (RequestKind::OpenPipeline, Err(why), _) => self.give_up(role, why),
-            (RequestKind::Connect, Ok(None), LinkState::Wiring { .. }) => {
-                link.state = LinkState::Ready;
+            (RequestKind::Connect, Ok(None), SessionState::Wiring { .. }) => {
+                session.state = SessionState::Ready;
                 self.setup_goes_on();
             }
-            (RequestKind::Connect, Err(_), LinkState::Wiring { until, .. }) if now < until => {
+            (RequestKind::Connect, Err(_), SessionState::Wiring { until, .. }) if now < until => {
                 let retry_at = Some(now.plus_millis(RETRY_MILLIS));
-                link.state = LinkState::Wiring { until, retry_at };
+                session.state = SessionState::Wiring { until, retry_at };
             }
             // Two nodes that are there do not see each other.
-            (RequestKind::Connect, Err(why), LinkState::Wiring { .. }) => {
-                self.do_without(role, why)
+            (RequestKind::Connect, Err(why), SessionState::Wiring { .. }) => {
+                self.out.lose(role, why)
             }
-            _ => self.part_with(role, "it does not keep to the protocol"),
+            _ => self.out.violates(role, "it does not keep to the protocol"),
         }
     }
 
@@ -262,16 +261,15 @@ impl Client {
         self.takeover.refused.get_or_insert(why.clone());
         self.keeper.lose_member(self.member_id(role), why);
         self.keeper.give_up();
-        self.carry_out();
     }
 
     pub(super) fn hang_up_all(&mut self) {
         self.leave_absent();
         self.leave_departed();
         self.leave_witnesses();
-        for link in self.links.iter_mut().filter(|link| link.is_connected()) {
-            link.state = LinkState::Lost;
-            self.actions.push_back(Action::Fabric(FabricOp::HangUp { peer: link.peer }));
+        for session in self.sessions.iter_mut().filter(|session| session.is_connected()) {
+            session.state = SessionState::Lost;
+            self.out.hang_up(session.peer);
         }
     }
 
@@ -281,27 +279,53 @@ impl Client {
         if !matches!(self.phase, Phase::Setup) {
             return;
         }
-        let all = |state: LinkState| self.links.iter().all(|l| l.state == state || !l.alive());
+        let all =
+            |state: SessionState| self.sessions.iter().all(|l| l.state == state || !l.alive());
         let ends = self.has_too_few() && !braid_array::broken("start-ends");
-        if ends && self.links.iter().any(Link::alive) {
+        if ends && self.sessions.iter().any(Session::alive) {
             self.keeper.give_up();
-            self.carry_out();
-        } else if all(LinkState::Ready) {
+        } else if all(SessionState::Ready) {
             self.phase = Phase::Running;
             self.keeper.begin();
-        } else if all(LinkState::Prepared) && self.looks {
-            self.links.iter_mut().filter(|link| link.alive()).for_each(Link::needs_no_wires);
+        } else if all(SessionState::Prepared) && self.looks {
+            self.sessions
+                .iter_mut()
+                .filter(|session| session.alive())
+                .for_each(Session::needs_no_wires);
             self.setup_goes_on();
-        } else if all(LinkState::Prepared) && self.journals_are_ready() {
+        } else if all(SessionState::Prepared) && self.journals_are_ready() {
             self.wire();
+        }
+    }
+
+    fn journals_are_ready(&mut self) -> bool {
+        let (engine, mut cx) = self.engine();
+        engine.journals.are_ready(&mut cx)
+    }
+
+    /// Goes on with what journals held when nothing is waited for, and views say who was lost.
+    pub(super) fn start_journals(&mut self) {
+        if !matches!(self.phase, Phase::Setup) {
+            return;
+        }
+        while self.engine.journals.wants_views() {
+            if !self.lost_are_recorded() {
+                return;
+            }
+            let view = self.takeover.view.clone();
+            let (engine, mut cx) = self.engine();
+            if engine.journals.views_told(&mut cx, &view) {
+                return self.setup_goes_on();
+            }
         }
     }
 
     fn wire(&mut self) {
         let until = self.keeper.now().plus_millis(PATIENCE_MILLIS);
-        for role in 0..self.params().nodes {
+        for role in 0..self.shared.params().nodes {
             if self.alive(role) {
-                self.links[usize::from(role)].state = LinkState::Wiring { until, retry_at: None };
+                self.sessions[usize::from(role)].state =
+                    SessionState::Wiring { until, retry_at: None };
                 self.ask_to_connect(role);
             }
         }
@@ -309,13 +333,13 @@ impl Client {
 
     /// Has a node connect to the others that are there.
     fn ask_to_connect(&mut self, role: u16) {
-        let peer = |(other, link): (u16, &Link)| {
-            let there = link.alive() && other != role;
-            let address = link.member.as_ref().filter(|_| there)?.address.clone();
-            Some(PeerAddress { role: other, address, ring: link.ring })
+        let peer = |(other, session): (u16, &Session)| {
+            let there = session.alive() && other != role;
+            let address = session.member.as_ref().filter(|_| there)?.address.clone();
+            Some(PeerAddress { role: other, address, ring: session.ring })
         };
-        let peers: Vec<PeerAddress> = (0..).zip(&self.links).filter_map(peer).collect();
-        self.ask(role, RequestKind::Connect, |tag| Message::Connect { tag, peers });
+        let peers: Vec<PeerAddress> = (0..).zip(&self.sessions).filter_map(peer).collect();
+        self.request(role, RequestKind::Connect, |tag| Message::Connect { tag, peers });
     }
 
     /// Asks again for volumes that were taken, and to connect.
@@ -323,16 +347,16 @@ impl Client {
         if !matches!(self.phase, Phase::Setup) {
             return;
         }
-        for role in 0..self.params().nodes {
+        for role in 0..self.shared.params().nodes {
             let now = self.keeper.now();
-            let link = &mut self.links[usize::from(role)];
-            match link.state {
-                LinkState::Opening { until, retry_at: Some(at) } if at <= now => {
-                    link.state = LinkState::Opening { until, retry_at: None };
+            let session = &mut self.sessions[usize::from(role)];
+            match session.state {
+                SessionState::Opening { until, retry_at: Some(at) } if at <= now => {
+                    session.state = SessionState::Opening { until, retry_at: None };
                     self.open_volume(role);
                 }
-                LinkState::Wiring { until, retry_at: Some(at) } if at <= now => {
-                    link.state = LinkState::Wiring { until, retry_at: None };
+                SessionState::Wiring { until, retry_at: Some(at) } if at <= now => {
+                    session.state = SessionState::Wiring { until, retry_at: None };
                     self.ask_to_connect(role);
                 }
                 _ => {}
@@ -345,27 +369,29 @@ impl Client {
     /// is gone on without; what the others wait for is over with that.
     fn lose_unwired(&mut self) {
         let now = self.keeper.now();
-        let overdue = |link: &Link| match link.state {
-            LinkState::Wiring { until, retry_at: None } => silent_until(until) <= now,
+        let overdue = |session: &Session| match session.state {
+            SessionState::Wiring { until, retry_at: None } => silent_until(until) <= now,
             _ => false,
         };
-        let Some(role) = self.links.iter().position(overdue) else { return };
+        let Some(role) = self.sessions.iter().position(overdue) else { return };
         let why = Refusal::new("it does not get connected to the others", NETWORK);
-        self.do_without(role as u16, why);
-        for link in &mut self.links {
-            if let LinkState::Wiring { until, retry_at: None } = &mut link.state {
+        self.out.lose(role as u16, why);
+        for session in &mut self.sessions {
+            if let SessionState::Wiring { until, retry_at: None } = &mut session.state {
                 *until = (*until).max(now);
             }
         }
     }
 
     pub(super) fn setup_deadline(&self) -> Option<Instant> {
-        let retry = |link: &Link| match link.state {
-            LinkState::Wiring { until, retry_at } => retry_at.or(Some(silent_until(until))),
-            LinkState::Opening { retry_at, .. } => retry_at,
+        let retry = |session: &Session| match session.state {
+            SessionState::Wiring { until, retry_at } => retry_at.or(Some(silent_until(until))),
+            SessionState::Opening { retry_at, .. } => retry_at,
             _ => None,
         };
-        let setup = matches!(self.phase, Phase::Setup);
-        self.links.iter().filter(|_| setup).filter_map(retry).min()
+        if !matches!(self.phase, Phase::Setup) {
+            return None;
+        }
+        self.sessions.iter().filter_map(retry).min()
     }
 }

@@ -9,8 +9,9 @@
 
 use braid_array::{Instant, Refusal};
 
+use super::out::LossKind;
 use super::presence::Presence;
-use super::{Client, Link, Message, Phase, RequestKind};
+use super::{Client, Message, Phase, RequestKind, Session};
 
 /// After this part of the time that a node may say nothing, all are asked; and again after as long.
 const PART: u64 = 4;
@@ -19,27 +20,27 @@ impl Client {
     /// Roles of nodes that owe something, and since when they have said nothing.
     fn silent(&self) -> impl Iterator<Item = (u16, Instant)> {
         let stopped = matches!(self.phase, Phase::Stopped);
-        let owing = self.keeper.owing().filter(move |_| !stopped);
+        let owing = (!stopped).then(|| self.keeper.owing()).into_iter().flatten();
         owing.filter_map(|(member, since)| Some((self.role_of(member)?, since)))
     }
 
     /// When a node that owes something is given up.
     fn given_up_at(&self, role: u16, since: Instant) -> Instant {
-        let Presence { asked_of, heard, .. } = self.links[usize::from(role)].presence;
+        let Presence { asked_of, heard, .. } = self.sessions[usize::from(role)].presence;
         let since = asked_of.map_or(since, |first| first.max(heard).min(since));
         since.plus_millis(self.node_timeout_ms)
     }
 
     /// When each node is asked whether it is there, as others have said nothing since then.
     fn pings_due(&self, since: Instant) -> impl Iterator<Item = (u16, Instant)> {
-        let asks = move |link: &Link| {
-            let Presence { asked_of, answered, storage_due, .. } = link.presence;
+        let asks = move |session: &Session| {
+            let Presence { asked_of, answered, storage_due, .. } = session.presence;
             let again = since.max(answered).plus_millis(self.node_timeout_ms / PART);
             let due = storage_due.map_or(again, |due| due.min(again));
-            (link.can_be_asked() && asked_of.is_none()).then_some(due)
+            (session.can_be_asked() && asked_of.is_none()).then_some(due)
         };
-        let links = self.links.iter().take(usize::from(self.params().nodes));
-        (0..).zip(links).filter_map(move |(role, link)| Some((role, asks(link)?)))
+        let sessions = self.sessions.iter().take(usize::from(self.shared.params().nodes));
+        (0..).zip(sessions).filter_map(move |(role, session)| Some((role, asks(session)?)))
     }
 
     pub(super) fn silence_deadline(&self) -> Option<Instant> {
@@ -60,17 +61,19 @@ impl Client {
         let due: Vec<(u16, Instant)> =
             self.pings_due(first).filter(|&(_, due)| due <= now).collect();
         for (role, _) in due {
-            self.links[usize::from(role)].presence.asked_of = Some(first);
-            self.ask(role, RequestKind::Ping, |tag| Message::Ping { tag });
+            self.sessions[usize::from(role)].presence.asked_of = Some(first);
+            self.request(role, RequestKind::Ping, |tag| Message::Ping { tag });
         }
     }
 
     /// A node says that it is there, and how long its storage has not answered.
     pub(super) fn heard_of_storage(&mut self, role: u16, silent_ms: u32) {
-        let (now, silent_ms) = (self.keeper.now(), u64::from(silent_ms));
+        let now = self.keeper.now();
+        let silent_ms = u64::from(silent_ms);
         let left_ms = self.node_timeout_ms.saturating_sub(silent_ms);
-        let presence = &mut self.links[usize::from(role)].presence;
-        (presence.asked_of, presence.answered) = (None, now);
+        let presence = &mut self.sessions[usize::from(role)].presence;
+        presence.asked_of = None;
+        presence.answered = now;
         presence.storage_due = (silent_ms > 0).then(|| now.plus_millis(left_ms));
         if left_ms == 0 {
             self.give_up_silent(role, "its storage has not answered");
@@ -83,10 +86,6 @@ impl Client {
             format!("{what} for {seconds} s"),
             "see whether the node and its storage are well, and whether the network reaches it",
         );
-        self.keeper.lose_member(self.member_id(role), why);
-        self.carry_out();
-        if !self.alive(role) {
-            self.await_return(role);
-        }
+        self.lose_now(role, why, LossKind::Returns);
     }
 }

@@ -7,7 +7,7 @@ use braid_array::{Instant, Refusal};
 use super::Client;
 use super::newcomer::Origin;
 use super::rejoin::pause_millis;
-use super::setup::LinkState;
+use super::setup::SessionState;
 
 /// Attempts to use one.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ impl Client {
     ) -> Result<(), Refusal> {
         let full = || Refusal::new("it has too many members", "remove one first");
         new.member = self.keeper.free_id().ok_or_else(full)?;
-        new.device_sectors = self.sectors_before_journal(new.device_sectors);
+        new.device_sectors = self.engine.journals.sectors_before(new.device_sectors);
         let add = Command::Add(Box::new(new));
         self.with_traffic(|keeper, traffic| keeper.command(command, add, traffic));
         Ok(())
@@ -45,16 +45,16 @@ impl Client {
         if !self.keeper.is_vacant(role) || self.alive(role) {
             return None;
         }
-        let link = &self.links[usize::from(role)];
-        let waited_for = match link.state {
-            LinkState::Missing => !self.absents.are_none(),
-            LinkState::Returning(_) => true,
-            _ => link.due.is_some(),
+        let session = &self.sessions[usize::from(role)];
+        let waited_for = match session.state {
+            SessionState::Missing => !self.absents.are_none(),
+            SessionState::Returning(_) => true,
+            _ => session.due.is_some(),
         };
-        let gone_at = link.gone_at.unwrap_or_default();
+        let gone_at = session.gone_at.unwrap_or_default();
         let due = if waited_for { gone_at.plus_millis(self.spares.patience_ms) } else { gone_at };
         // Who is just coming back is not sent away, but that takes only so long.
-        let attempt = link.due.filter(|_| matches!(link.state, LinkState::Returning(_)));
+        let attempt = session.due.filter(|_| matches!(session.state, SessionState::Returning(_)));
         Some(attempt.map_or(due, |until| due.max(until)))
     }
 
@@ -62,7 +62,7 @@ impl Client {
     fn next_for_spare(&self) -> Option<(Instant, u16)> {
         self.keeper.spares().next()?;
         let may = self.may_return() && !self.is_taking_in();
-        let roles = (0..self.params().nodes).filter(|_| may);
+        let roles = (0..self.shared.params().nodes).filter(|_| may);
         let due = |role| Some((self.role_due(role)?.max(self.spares.due), role));
         roles.filter_map(due).min()
     }

@@ -3,15 +3,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use braid_array::Refusal;
 use braid_array::events::ArrayEvent;
-use braid_array::{Action, Refusal};
 
 use super::decision::{Decision, Findings, Grant, START, decide, going};
+use super::out::LossKind;
 use super::reread::Reread;
-use super::setup::LinkState;
+use super::setup::SessionState;
 use super::{Client, ClientConfig, Message, Phase, Redundancy, RequestKind, SyncSpace};
 use crate::pipeline::{Params, Pipeline};
-use crate::set::Set;
+use crate::set::{Roles, Set};
 use crate::view::View;
 use crate::wire::Leftover;
 
@@ -122,9 +123,9 @@ impl Takeover {
         self.reread.changed() && matches!(self.stage, Stage::Over)
     }
 
-    /// May a later client believe that this role holds the array?
-    pub(super) fn claims(&self, role: u16) -> bool {
-        self.claimed.iter().any(|&(claimed, _)| claimed == role)
+    /// The roles of which a later client may believe that they hold the array.
+    pub(super) fn claimed_roles(&self) -> Roles {
+        self.claimed.iter().map(|&(role, _)| role).collect()
     }
 
     /// Those who hold the array by the view.
@@ -141,22 +142,22 @@ impl Takeover {
 impl Client {
     /// Asks a node that is connected for its vote.
     pub(super) fn ask_grant(&mut self, role: u16) {
-        self.links[usize::from(role)].state = LinkState::Granting;
+        self.sessions[usize::from(role)].state = SessionState::Granting;
         let grant = self.grant();
-        self.ask(role, RequestKind::Grant, grant);
+        self.request(role, RequestKind::Grant, grant);
     }
 
     /// What asks a node for its vote.
     pub(super) fn grant(&self) -> impl FnOnce(u32) -> Message + use<> {
-        let (array, epoch) = (self.takeover.array, self.params().epoch);
-        let client = self.params().session;
+        let (array, epoch) = (self.takeover.array, self.shared.params().epoch);
+        let client = self.shared.params().session;
         move |tag| Message::Grant { tag, array, epoch, client }
     }
 
     /// A node has granted what we asked for.
     pub(super) fn granted(&mut self, role: u16, tag: u32, grant: Grant) {
-        if !matches!(self.question(role, tag), Some(RequestKind::Grant)) {
-            return self.part_with(role, "it grants what was not asked");
+        if !matches!(self.take_request(role, tag), Some(RequestKind::Grant)) {
+            return self.out.violates(role, "it grants what was not asked");
         }
         self.learn_of_witnesses(&grant.view);
         self.takeover.grants.insert(role, grant);
@@ -165,7 +166,7 @@ impl Client {
 
     /// Another client was granted an epoch as high as ours, or higher.
     pub(super) fn outvoted(&mut self, role: u16, tag: u32, granted: u32) {
-        match self.question(role, tag) {
+        match self.take_request(role, tag) {
             Some(RequestKind::Grant) if !self.takeover.follows => self.grant_refused(role, granted),
             // It is the parting word of the node, or refuses a view of ours.
             _ => self.fenced(role),
@@ -181,7 +182,7 @@ impl Client {
     /// Another client has the array: nothing that we say is listened to any more.
     pub(super) fn fenced(&mut self, role: u16) {
         self.takeover.fenced = true;
-        self.actions.push_back(Action::Notify(ArrayEvent::TakenOver));
+        self.out.notify(ArrayEvent::TakenOver);
         let why = Refusal::new("another client has taken the array over", "use that one");
         self.give_up(role, why);
     }
@@ -204,7 +205,6 @@ impl Client {
     pub(super) fn vote_refused(&mut self, role: u16, why: Option<Refusal>) {
         let nonsense = || Refusal::new("it does not keep to the protocol", "update it");
         self.keeper.lose_member(self.member_id(role), why.unwrap_or_else(nonsense));
-        self.carry_out();
     }
 
     pub(super) fn voter_answered(&mut self, role: u16) {
@@ -228,8 +228,10 @@ impl Client {
             return;
         }
         match self.takeover.stage {
-            Stage::Granting if self.takeover.outvoted >= self.params().epoch => {
-                self.pipeline.set_epoch(self.takeover.outvoted.saturating_add(1));
+            Stage::Granting if self.takeover.outvoted >= self.shared.params().epoch => {
+                let epoch = self.takeover.outvoted.saturating_add(1);
+                self.shared.pipeline.set_epoch(epoch);
+                self.out.epoch = epoch;
                 self.takeover.grants.clear();
                 let roles: Vec<u16> = self.alive_roles().collect();
                 self.takeover.waiting.extend(&roles);
@@ -242,7 +244,7 @@ impl Client {
                 self.take_over();
             }
             Stage::Rereading if self.takeover.reread.changed() => {
-                self.actions.push_back(Action::Notify(ArrayEvent::MembersChanged));
+                self.out.notify(ArrayEvent::MembersChanged);
                 let reason = "another client changed the array while it was being started";
                 self.refuse_to_start(Refusal::new(reason, "start it again"));
             }
@@ -275,15 +277,12 @@ impl Client {
                 self.takeover.voters_due = true;
                 for role in std::mem::take(&mut self.takeover.stale) {
                     let why = Refusal::new("has missed writes", "it is given them");
-                    self.keeper.lose_member(self.member_id(role), why);
-                    self.carry_out();
-                    self.await_return(role);
+                    self.lose_now(role, why, LossKind::Returns);
                 }
                 // Not before it is known who misses something: the bitmap still says what.
                 if self.takeover.fits {
                     self.keeper.nothing_to_resync();
                 }
-                self.carry_out();
                 let roles: Vec<u16> = self.alive_roles().collect();
                 roles.into_iter().for_each(|role| self.open_volume_of(role));
             }
@@ -294,18 +293,18 @@ impl Client {
     /// Who holds the array, by the votes that are granted.
     pub(super) fn decision(&self) -> Result<Decision, Refusal> {
         let findings = Findings {
-            epoch: self.params().epoch,
-            nodes: self.params().nodes,
+            epoch: self.shared.params().epoch,
+            nodes: self.shared.params().nodes,
             grants: &self.takeover.grants,
             in_sync: &|role| self.keeper.is_in_sync(role),
             lost: &self.takeover.lost,
             alone: self.stands_alone(),
             vouched: self.takeover.force,
-            survives: &|lost| self.space.survives(lost),
-            parities: matches!(self.space.redundancy(), Redundancy::Parity(_)),
+            survives: &|lost| self.shared.space.survives(lost),
+            parities: matches!(self.shared.space.redundancy(), Redundancy::Parity(_)),
             marked: self.keeper.has_to_resync(),
-            recorded: self.all_is_recorded(),
-            ppl: self.journals.live && self.journals.parts.were_only,
+            recorded: self.engine.journals.all_is_recorded(),
+            ppl: self.engine.journals.live && self.engine.journals.parts.were_only,
         };
         decide(&findings)
     }
@@ -334,15 +333,15 @@ impl Client {
         items: Vec<Leftover>,
         next: u16,
     ) {
-        if !matches!(self.question(role, tag), Some(RequestKind::ListLeftovers)) {
-            return self.part_with(role, "it lists what was not asked");
+        if !matches!(self.take_request(role, tag), Some(RequestKind::ListLeftovers)) {
+            return self.out.violates(role, "it lists what was not asked");
         }
         self.takeover.left = params.or(self.takeover.left);
         let leftovers = self.takeover.leftovers.entry(role).or_default();
         leftovers.extend(items);
         if next > 0 && usize::from(next) == leftovers.len() {
             let message = |tag| Message::ListLeftovers { tag, from: next };
-            return self.ask(role, RequestKind::ListLeftovers, message);
+            return self.request(role, RequestKind::ListLeftovers, message);
         }
         self.voter_answered(role);
     }
@@ -350,7 +349,8 @@ impl Client {
     /// All is known: what is decided is recorded.
     fn record_first(&mut self) {
         self.takeover.stage = Stage::Recording;
-        let (recorded, live) = (self.all_is_recorded(), self.journals.live);
+        let recorded = self.engine.journals.all_is_recorded();
+        let live = self.engine.journals.live;
         let Takeover { view, leftovers, left, grants, commit, soft, fits, .. } = &mut self.takeover;
         let parts = |set: &Set| {
             let mut pipeline = Pipeline::new((*left)?).ok()?;
@@ -418,7 +418,7 @@ impl Client {
     /// Does whoever comes later hear of all who were lost? They are recorded if not; the client
     /// gives up when too many are, or too few are left to note it.
     pub(super) fn lost_are_recorded(&mut self) -> bool {
-        if !self.takeover.waiting.is_empty() {
+        if !self.takeover.waiting.is_empty() || self.out.has_losses() {
             return false;
         }
         if self.writes_over() && braid_array::broken("start-ends") {
@@ -441,21 +441,16 @@ impl Client {
     }
 
     /// Asks all that are there.
-    fn ask_all(&mut self, question: RequestKind) {
+    fn ask_all(&mut self, kind: RequestKind) {
         let roles: Vec<u16> = self.alive_roles().collect();
         self.takeover.waiting.extend(&roles);
         for role in roles {
             let commit = self.takeover.commit.clone();
-            self.ask(role, question, |tag| match question {
+            self.request(role, kind, |tag| match kind {
                 RequestKind::ListLeftovers => Message::ListLeftovers { tag, from: 0 },
                 _ => Message::ResolveLeftovers { tag, commit },
             });
         }
-    }
-
-    /// Do journals hold whatever members may have lost?
-    const fn all_is_recorded(&self) -> bool {
-        self.journals.live && !self.journals.parts.left
     }
 
     /// No majority is asked for: a person answers for the others, or nothing is changed.
@@ -477,7 +472,10 @@ impl Client {
         self.takeover.waiting.extend(&roles);
         for role in roles {
             let view = view.clone();
-            self.ask(role, RequestKind::StoreView(order), |tag| Message::StoreView { tag, view });
+            self.request(role, RequestKind::StoreView(order), |tag| Message::StoreView {
+                tag,
+                view,
+            });
         }
         self.record_at_witnesses(&view);
         self.takeover.view = view;
@@ -491,6 +489,6 @@ impl Client {
     }
 
     pub(super) fn alive_roles(&self) -> impl Iterator<Item = u16> {
-        (0..self.params().nodes).filter(|&role| self.alive(role))
+        (0..self.shared.params().nodes).filter(|&role| self.alive(role))
     }
 }

@@ -18,10 +18,16 @@ mod silence;
 mod start;
 mod trim;
 
+use std::collections::BTreeMap;
+
+use braid_array::fabric::FabricOp;
+use braid_array::{Buf, Outcome, RequestId};
+
 use super::*;
+use crate::Planner;
 use crate::family::Family;
 use crate::pipeline::Slots;
-use crate::set::{Roles, Set};
+use crate::set::{Roles, Set, WriteStrategy};
 use crate::view::View;
 
 const NODES: u16 = 3;
@@ -72,7 +78,7 @@ fn actions(client: &mut Client) -> Vec<Action> {
 }
 
 fn hear(client: &mut Client, role: u16, message: &Message) {
-    let (peer, bytes) = (client.links[usize::from(role)].peer, message.encode(1));
+    let (peer, bytes) = (client.sessions[usize::from(role)].peer, message.encode(1));
     client.handle(Instant(2), Event::Fabric(FabricEvent::Message { peer, bytes }));
 }
 
@@ -123,9 +129,9 @@ fn run(client: &mut Client, ignores: impl Fn(u16, &Message) -> bool) -> Vec<Acti
                 }
                 Action::Fabric(FabricOp::Send { peer, bytes }) => {
                     let (_, message) = Message::decode(bytes).expect("a message");
-                    let of_peer = |link: &Link| link.peer == *peer;
+                    let of_peer = |link: &Session| link.peer == *peer;
                     // Nobody answers on a connection that is no member's.
-                    let role = client.links.iter().position(of_peer).map(|role| role as u16);
+                    let role = client.sessions.iter().position(of_peer).map(|role| role as u16);
                     let says =
                         |role: u16| answer(role, &message).filter(|_| !ignores(role, &message));
                     match role.and_then(|role| Some((role, says(role)?))) {
@@ -140,7 +146,7 @@ fn run(client: &mut Client, ignores: impl Fn(u16, &Message) -> bool) -> Vec<Acti
 }
 
 fn lose(client: &mut Client, role: u16) {
-    let (peer, why) = (client.links[usize::from(role)].peer, Refusal::new("gone", ""));
+    let (peer, why) = (client.sessions[usize::from(role)].peer, Refusal::new("gone", ""));
     client.handle(Instant(3), Event::Fabric(FabricEvent::Lost { peer, why }));
 }
 
@@ -185,7 +191,7 @@ fn a_parity_formed_after_its_node_was_lost_is_not_sent() {
     let after = run(&mut client, |_, _| false);
     let puts = |action: &&Action| matches!(action, Action::Fabric(FabricOp::Put { .. }));
     assert_eq!((after.iter().filter(puts).count(), completed(&after)), (0, None));
-    let (&position, _) = client.open.first_key_value().expect("a slice-set");
+    let position = client.engine.open_positions()[0];
     for role in [0, 1] {
         staged(&mut client, role, (position, 0), true);
     }
@@ -504,7 +510,7 @@ fn what_is_kept_makes_room_for_what_is_read() {
     run(&mut client, |_, _| false);
     lose(&mut client, 0);
     let room = 7;
-    client.staging.take(client.staging.free() - room, 4096).expect("free buffers");
+    client.shared.leave_buffers(room);
     for round in 0..2 {
         // Stripes of three blocks each, two of which have room.
         for block in 0..20 {
@@ -515,11 +521,10 @@ fn what_is_kept_makes_room_for_what_is_read() {
             assert_eq!(over, [(block, Ok(()))], "round {round}");
         }
     }
-    while let Some(job) = client.decodes.kept.pop_front() {
-        client.forget(job);
-    }
-    assert_eq!(client.staging.free(), room);
-    assert!(client.decodes.jobs.is_empty() && client.decodes.shared.is_empty());
+    let (engine, cx) = client.engine();
+    engine.forget_all_kept(cx.shared);
+    assert_eq!(client.shared.free_buffers(), room);
+    assert!(client.engine.has_no_decodings());
 }
 
 #[test]
@@ -627,7 +632,7 @@ fn a_part_of_the_stripe_after_a_whole_one_waits_for_the_rest() {
             cut_off,
             received_bytes,
         };
-        let (peer, bytes) = (client.links[usize::from(role)].peer, message.encode(1));
+        let (peer, bytes) = (client.sessions[usize::from(role)].peer, message.encode(1));
         let event = Event::Fabric(FabricEvent::Message { peer, bytes });
         client.handle(Instant(900_000_001), event);
     }

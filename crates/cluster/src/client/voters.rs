@@ -13,13 +13,13 @@ impl Client {
     pub(super) fn view_status(&self) -> Option<ViewStatus> {
         let View { epoch, count, voters, .. } = &self.takeover.view;
         let of = |voter: u64| {
-            let mut grants = self.takeover.grants.range(..self.params().nodes);
+            let mut grants = self.takeover.grants.range(..self.shared.params().nodes);
             let (&role, _) = grants.find(|(_, Grant { node, .. })| *node == voter)?;
-            Some(self.links[usize::from(role)].member.as_ref()?.address.clone())
+            Some(self.sessions[usize::from(role)].member.as_ref()?.address.clone())
         };
         let of = |voter: u64| of(voter).or_else(|| self.witnesses.address_of(voter));
         let named = |&voter: &u64| of(voter).unwrap_or_else(|| format!("{voter:016x}"));
-        let roles = 0..self.params().nodes;
+        let roles = 0..self.shared.params().nodes;
         (*epoch > 0).then(|| ViewStatus {
             epoch: *epoch,
             count: *count,
@@ -51,7 +51,7 @@ impl Client {
     /// The nodes that ought to vote. Where a role's node has not been heard of, one of the old
     /// voters stays in its place.
     fn due_voters(&self, old: &[u64]) -> Vec<u64> {
-        let nodes = self.params().nodes;
+        let nodes = self.shared.params().nodes;
         let of_members = || self.takeover.grants.range(..nodes).map(|(_, grant)| grant.node);
         let witnesses = || self.witnesses.known().map(|witness| witness.node);
         let known = |voter: &u64| of_members().chain(witnesses()).any(|node| node == *voter);

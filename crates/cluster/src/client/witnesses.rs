@@ -1,8 +1,7 @@
 //! Witnesses: nodes that vote and have no member. With them a majority of the voters can be there
 //! where most of the members' nodes are not.
 
-use braid_array::Action;
-use braid_array::fabric::{FabricEvent, FabricOp, PeerId};
+use braid_array::fabric::{FabricEvent, PeerId};
 use braid_array::status::WitnessStatus;
 
 use super::decision::Grant;
@@ -113,11 +112,11 @@ impl Client {
     }
 
     fn dial_witness(&mut self, at: usize) {
-        let (peer, due) = (self.new_peer(), self.keeper.now().plus_millis(self.node_timeout_ms));
+        let due = self.keeper.now().plus_millis(self.node_timeout_ms);
         let one = &mut self.witnesses.list[at];
-        (one.peer, one.state, one.due) = (peer, State::Dialing, Some(due));
-        let address = one.address.clone();
-        self.actions.push_back(Action::Fabric(FabricOp::Connect { peer, address }));
+        one.peer = self.out.connect(one.address.clone());
+        one.state = State::Dialing;
+        one.due = Some(due);
     }
 
     /// In a takeover: a voter tells where others are.
@@ -150,7 +149,7 @@ impl Client {
         self.takeover.grants.remove(&one.number);
         self.takeover.waiting.remove(&one.number);
         if one.state != State::Away {
-            self.actions.push_back(Action::Fabric(FabricOp::HangUp { peer: one.peer }));
+            self.out.hang_up(one.peer);
         }
     }
 
@@ -166,8 +165,8 @@ impl Client {
 
     fn record_at(&mut self, at: usize, view: View) {
         self.takeover.waiting.insert(self.witnesses.list[at].number);
-        let question = RequestKind::StoreView(view.order());
-        self.ask_witness(at, question, |tag| Message::StoreView { tag, view });
+        let kind = RequestKind::StoreView(view.order());
+        self.ask_witness(at, kind, |tag| Message::StoreView { tag, view });
     }
 
     /// Asks all of them for their votes again that are there.
@@ -182,13 +181,12 @@ impl Client {
     }
 
     fn ask_witness(&mut self, at: usize, what: RequestKind, message: impl FnOnce(u32) -> Message) {
-        let tag = self.next_tag;
-        self.next_tag = self.next_tag.wrapping_add(1);
+        let tag = self.out.tag();
         let due = self.keeper.now().plus_millis(self.node_timeout_ms);
         let one = &mut self.witnesses.list[at];
         (one.asked, one.due) = (Some((tag, what)), Some(due));
         let peer = one.peer;
-        self.say_to(peer, &message(tag));
+        self.out.send(peer, &message(tag));
     }
 
     /// What comes over the connection to one.
@@ -229,7 +227,7 @@ impl Client {
                 self.grant_refused(number, granted);
             }
             (Message::Outvoted { granted, .. }, Some((_, RequestKind::Grant)))
-                if granted <= self.params().epoch && !matches!(self.phase, Phase::Setup) =>
+                if granted <= self.shared.params().epoch && !matches!(self.phase, Phase::Setup) =>
             {
                 self.cut_witness(at);
             }
@@ -268,7 +266,7 @@ impl Client {
 
     fn cut_witness(&mut self, at: usize) {
         let peer = self.witnesses.list[at].peer;
-        self.actions.push_back(Action::Fabric(FabricOp::Cut { peer }));
+        self.out.cut(peer);
         self.witness_lost(at);
     }
 
@@ -286,7 +284,7 @@ impl Client {
     pub(super) fn leave_witnesses(&mut self) {
         for one in self.witnesses.list.iter_mut().filter(|one| one.state != State::Away) {
             (one.state, one.asked, one.due) = (State::Away, None, None);
-            self.actions.push_back(Action::Fabric(FabricOp::HangUp { peer: one.peer }));
+            self.out.hang_up(one.peer);
         }
     }
 
@@ -310,14 +308,9 @@ impl Client {
         }
     }
 
-    /// Do voters have to know who was lost? Not where a person answers for the others.
-    pub(super) fn needs_votes(&self) -> bool {
-        !(self.takeover.force || self.keeper.is_read_only() || self.writes_over())
-    }
-
     /// If the node of this role were lost, could the others take note of that?
     pub(super) fn votes_suffice_without(&self, role: u16) -> bool {
-        let nodes = self.params().nodes;
+        let nodes = self.shared.params().nodes;
         let is_here = |voter| {
             let of = |one: &Witness| one.number == voter && one.state == State::Here;
             self.witnesses.list.iter().any(of)
@@ -330,16 +323,14 @@ impl Client {
         !self.needs_votes() || self.takeover.view.holds(&here)
     }
 
-    /// Whoever comes later hears of all who were lost: what was written without them may be
-    /// answered.
-    pub(super) fn losses_told(&self) -> bool {
-        self.keeper.failures_told() && (!self.needs_votes() || self.losses_noted())
+    /// Do voters have to know who was lost? Not where a person answers for the others.
+    pub(super) fn needs_votes(&self) -> bool {
+        !(self.takeover.force || self.keeper.is_read_only() || self.writes_over())
     }
 
     /// Do views leave all out who were lost?
-    pub(super) fn losses_noted(&self) -> bool {
-        let lost = |role: u16| self.takeover.claims(role) && !self.readable(role);
-        !(0..self.params().nodes).any(lost)
+    fn losses_noted(&self) -> bool {
+        self.takeover.claimed_roles().iter().all(|role| self.readable(role))
     }
 
     /// Too few voters are there to take note of a loss, and nobody waits for another: nothing can
@@ -347,7 +338,6 @@ impl Client {
     pub(super) fn look_at_votes(&mut self) {
         if self.needs_votes() && !self.takeover.view_holds() && !self.losses_noted() {
             self.keeper.give_up();
-            self.carry_out();
         }
     }
 }

@@ -82,7 +82,7 @@ fn a_failed_member_drops_what_it_has_once_voters_have_noted_that() {
         Event::Command { id: CommandId(2), command: Command::Remove(MemberId(0)) },
     );
     run(&mut client, |_, _| false);
-    assert!(client.links[0].member.is_none());
+    assert!(client.sessions[0].member.is_none());
 }
 
 #[test]
@@ -134,7 +134,7 @@ fn a_returning_node_drops_what_it_has_once_voters_have_noted_its_loss() {
     assert_eq!(sent(&after, is_settle), [], "a takeover may still ask for it");
     record(&mut client, &records);
     let after = run(&mut client, |_, message| is_settle(message));
-    let own = client.links[0].peer;
+    let own = client.sessions[0].peer;
     let settles = sent(&after, is_settle);
     assert!(matches!(settles[..], [(peer, _)] if peer == own), "{settles:?}");
 }

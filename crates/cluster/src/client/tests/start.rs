@@ -59,8 +59,8 @@ fn start(client: &mut Client, answers: usize, lost: &[u16]) -> usize {
             continue;
         }
         let Some((peer, message)) = asked.pop_front() else { return given };
-        let of_peer = |link: &Link| link.peer == peer && link.is_connected();
-        let Some(role) = client.links.iter().position(of_peer) else { continue };
+        let of_peer = |link: &Session| link.peer == peer && link.is_connected();
+        let Some(role) = client.sessions.iter().position(of_peer) else { continue };
         let event = match message {
             None => FabricEvent::Connected { peer },
             Some(message) => match answer_with_journal(role as u16, &message) {
@@ -83,6 +83,6 @@ fn a_start_that_loses_too_many_ends_at_whatever_moment() {
         let mut client = with_journals();
         start(&mut client, moment, &[1, 2]);
         assert!(client.is_set_up() && client.has_too_few(), "after {moment} answers");
-        assert!(client.links.iter().all(|link| !link.is_connected()), "after {moment} answers");
+        assert!(client.sessions.iter().all(|link| !link.is_connected()), "after {moment} answers");
     }
 }

@@ -7,12 +7,13 @@ use braid_array::format::Superblock;
 use braid_array::format::superblock::feature;
 use braid_array::{Refusal, SECTOR_BYTES};
 
-use super::parts::PartialParityLog;
-use super::setup::LinkState;
-use super::step::Step;
-use super::{Client, Message, Phase, RequestKind};
+use super::context::{Cx, Shared};
+use super::partial::PartialParityLog;
+use crate::client::out::RequestKind;
 use crate::journal::{HEADERS_BYTES, Kind, PAGE_BYTES, Record, Version};
-use crate::wire::JournalEntry;
+use crate::set::Set;
+use crate::view::View;
+use crate::wire::{JournalEntry, Message};
 
 const STORAGE: &str = "look at the storage of that node";
 
@@ -54,15 +55,15 @@ enum Trim {
 /// they do the keeper makes a checkpoint: a copy of a volume from before it, which may lack what
 /// they had recorded, is stale by its event count.
 #[derive(Debug)]
-pub(super) struct Journals {
+pub(in crate::client) struct Journals {
     /// By role, how much its log holds, and whether it is for parts of stripes alone.
     told: Vec<(u64, bool)>,
     /// How much all of them hold; 0 without journals.
     bytes: u64,
     /// The superblocks say that slice-sets may be recorded and not stored.
-    pub(super) live: bool,
+    pub(in crate::client) live: bool,
     /// Which are not recorded.
-    pub(super) parts: PartialParityLog,
+    pub(in crate::client) parts: PartialParityLog,
     start: Start,
     /// What was recorded before this client came is still there: nothing is written before it is
     /// gone.
@@ -109,7 +110,7 @@ fn decide(lists: &BTreeMap<u16, (Version, Vec<JournalEntry>)>) -> (Version, Vec<
 }
 
 impl Journals {
-    pub(super) fn new(nodes: u16, superblock: &Superblock) -> Self {
+    pub(in crate::client) fn new(nodes: u16, superblock: &Superblock) -> Self {
         Self {
             told: vec![(0, false); usize::from(nodes) + 1],
             bytes: 0,
@@ -139,7 +140,7 @@ impl Journals {
     }
 
     /// Is what is answered in journals?
-    pub(super) const fn are_used(&self) -> bool {
+    pub(in crate::client) const fn are_used(&self) -> bool {
         self.bytes > 0
     }
 
@@ -154,7 +155,7 @@ impl Journals {
     }
 
     /// May a node have a part in the array that was lost when this was the latest version?
-    pub(super) fn allow(&self, lost_at: u64) -> bool {
+    pub(in crate::client) fn allow(&self, lost_at: u64) -> bool {
         !self.are_used()
             || braid_array::broken("join-after-trim")
             || self.trimmed >= lost_at && self.trim.is_none() && !self.left
@@ -164,199 +165,185 @@ impl Journals {
     pub(super) const fn hold_old_records(&self) -> bool {
         self.left
     }
-}
 
-impl Client {
     /// A node has told how much its log holds.
-    pub(super) fn journal_told(&mut self, role: u16, bytes: u64, parts_only: bool) {
-        self.journals.told[usize::from(role)] = (bytes, parts_only);
+    pub(in crate::client) fn told(&mut self, role: u16, bytes: u64, parts_only: bool) {
+        self.told[usize::from(role)] = (bytes, parts_only);
     }
 
     /// Has a node that comes back a journal that is as large as is needed?
-    pub(super) fn journal_suffices(&self, role: u16) -> bool {
-        self.journals.told[usize::from(role)].0 >= self.journals.bytes
+    pub(in crate::client) fn suffices(&self, role: u16) -> bool {
+        self.told[usize::from(role)].0 >= self.bytes
     }
 
     /// What a volume of this size has for the data, and what comes before them.
-    pub(super) fn sectors_before_journal(&self, volume_sectors: u64) -> u64 {
-        let taken = |bytes: u64| (HEADERS_BYTES + bytes).div_ceil(SECTOR_BYTES);
-        let taken = if self.journals.are_used() { taken(self.journals.bytes) } else { 0 };
+    pub(in crate::client) fn sectors_before(&self, volume_sectors: u64) -> u64 {
+        if !self.are_used() {
+            return volume_sectors;
+        }
+        let taken = (HEADERS_BYTES + self.bytes).div_ceil(SECTOR_BYTES);
         volume_sectors.saturating_sub(taken)
     }
 
-    /// The most that a slice-set takes of a log, with what says that it is void.
-    fn recorded_bytes(&self, len: u32) -> u64 {
-        Record::bytes_of(Kind::Content, self.pipeline.rows().into(), len) + PAGE_BYTES
-    }
-
-    /// What a log may not have room for, though it is free: at its end, before it begins anew.
-    fn journal_slack(&self) -> u64 {
-        2 * self.recorded_bytes(self.params().wide.bytes)
+    /// Do journals hold whatever members may have lost?
+    pub(in crate::client) const fn all_is_recorded(&self) -> bool {
+        self.live && !self.parts.left
     }
 
     /// Nodes are prepared: is what they had recorded where it belongs? Otherwise that is seen to.
-    pub(super) fn journals_are_ready(&mut self) -> bool {
-        if self.journals.live {
-            self.lose_those_without();
-        }
-        if self.journals.start == Start::Nothing {
-            let told = |role: u16| self.journals.told[usize::from(role)];
-            let least = self.alive_roles().map(|role| told(role).0).min().unwrap_or(0);
-            let parts_only = self.alive_roles().all(|role| told(role).1);
-            let reads = self.keeper.is_read_only() && !self.journals.live;
-            if reads || least < 3 * self.journal_slack() {
-                self.journals.start = Start::Over;
+    pub(in crate::client) fn are_ready(&mut self, cx: &mut Cx<'_>) -> bool {
+        if self.start == Start::Nothing {
+            if self.live && self.lose_those_without(cx) {
+                return false;
+            }
+            let told = |role: u16| self.told[usize::from(role)];
+            let least = cx.members.alive_roles().map(|role| told(role).0).min().unwrap_or(0);
+            let parts_only = cx.members.alive_roles().all(|role| told(role).1);
+            let reads = cx.keeper.is_read_only() && !self.live;
+            if reads || least < 3 * slack(cx.shared) {
+                self.start = Start::Over;
             } else {
-                self.journals.bytes = least;
-                self.journals.parts.only = parts_only;
-                self.keeper.records_elsewhere(least, parts_only);
-                self.journals.start = Start::Listing;
-                self.ask_journals(|tag| Message::ListJournal { tag, from: 0 });
+                self.bytes = least;
+                self.parts.only = parts_only;
+                cx.keeper.records_elsewhere(least, parts_only);
+                self.start = Start::Listing;
+                self.request_all(cx, |tag| Message::ListJournal { tag, from: 0 });
             }
         }
-        self.journals.start == Start::Over
+        self.start == Start::Over
     }
 
-    /// What a node had recorded may be needed: one that cannot tell has lost it.
-    fn lose_those_without(&mut self) {
-        let without = |&role: &u16| self.journals.told[usize::from(role)].0 == 0;
-        let without: Vec<u16> = self.alive_roles().filter(without).collect();
-        for role in without {
-            if self.journals.start == Start::Nothing {
-                self.do_without(role, Refusal::new("its journal cannot be read", STORAGE));
-            }
+    /// What a node had recorded may be needed: one that cannot tell has lost it. Is there any?
+    fn lose_those_without(&self, cx: &mut Cx<'_>) -> bool {
+        let without = |role: &u16| self.told[usize::from(*role)].0 == 0;
+        let without: Vec<u16> = cx.members.alive_roles().filter(without).collect();
+        for &role in &without {
+            cx.lose(role, Refusal::new("its journal cannot be read", STORAGE));
         }
+        !without.is_empty()
     }
 
-    fn ask_journals(&mut self, message: impl Fn(u32) -> Message) {
-        let roles: Vec<u16> = self.alive_roles().collect();
-        self.journals.waiting.extend(&roles);
+    fn request_all(&mut self, cx: &mut Cx<'_>, message: impl Fn(u32) -> Message) {
+        let roles: Vec<u16> = cx.members.alive_roles().collect();
+        self.waiting.extend(&roles);
         for role in roles {
-            self.ask(role, RequestKind::Journal, &message);
+            cx.request(role, RequestKind::Journal, &message);
         }
     }
 
     /// A node lists what it has recorded.
-    pub(super) fn recorded(
+    pub(in crate::client) fn listed(
         &mut self,
+        cx: &mut Cx<'_>,
         role: u16,
-        tag: u32,
         mark: Version,
         items: Vec<JournalEntry>,
         next: u32,
     ) {
-        if !matches!(self.question(role, tag), Some(RequestKind::Journal)) {
-            return self.part_with(role, "it lists what was not asked");
-        }
-        let (known, list) = self.journals.lists.entry(role).or_default();
+        let (known, list) = self.lists.entry(role).or_default();
         *known = mark;
         list.extend(items);
         if next > 0 && next as usize == list.len() {
             let message = |tag| Message::ListJournal { tag, from: next };
-            return self.ask(role, RequestKind::Journal, message);
+            return cx.request(role, RequestKind::Journal, message);
         }
-        self.journals_without(role);
+        self.waiting.remove(&role);
     }
 
-    /// A journal has done what it was asked for, or cannot.
-    pub(super) fn journal_answered(&mut self, role: u16, refused: Option<Refusal>) {
-        // Nothing that was recorded is needed after a clean stop.
-        let needed = self.journals.live || self.journals.start != Start::Listing;
-        if let Some(why) = refused.filter(|_| needed) {
-            self.do_without(role, why);
-        }
-        self.journals_without(role);
+    /// Does it matter that a journal cannot do what it was asked for? Nothing that was recorded is
+    /// needed after a clean stop.
+    pub(in crate::client) fn are_needed(&self) -> bool {
+        self.live || self.start != Start::Listing
     }
 
     /// Nothing is waited for any more from this node.
-    pub(super) fn journals_without(&mut self, role: u16) {
-        self.journals.waiting.remove(&role);
-        if matches!(self.phase, Phase::Setup) {
-            self.start_journals();
-        }
+    pub(in crate::client) fn without(&mut self, role: u16) {
+        self.waiting.remove(&role);
     }
 
-    /// Goes on with what journals held when nothing is waited for.
-    pub(super) fn start_journals(&mut self) {
-        if !self.journals.waiting.is_empty() {
-            return;
-        }
-        match self.journals.start {
-            Start::Nothing | Start::Over => {}
-            Start::Listing => {
-                self.journals.start = Start::Telling { stored: false };
-                self.start_journals();
-            }
-            Start::Telling { stored } => {
-                if !self.lost_are_recorded() {
-                    return;
-                }
-                if !stored {
-                    return self.replay_journals();
-                }
-                self.journals.left = true;
-                self.journals.start = Start::Over;
-                self.setup_goes_on();
-            }
-            Start::Replaying => {
-                self.journals.start = Start::Telling { stored: true };
-                self.start_journals();
-            }
-        }
-    }
-
-    /// All have listed what they recorded: what goes of that is stored.
-    fn replay_journals(&mut self) {
-        self.journals.start = Start::Replaying;
-        let mut lists = std::mem::take(&mut self.journals.lists);
-        lists.retain(|&role, _| self.alive(role) && self.takeover.view.has(role));
-        let (above, without) = decide(&lists);
-        let live = self.journals.live;
-        for role in lists.into_keys().filter(|_| live) {
-            let without = without.clone();
-            self.journals.waiting.insert(role);
-            let message = |tag| Message::ReplayJournal { tag, above, without };
-            self.ask(role, RequestKind::Journal, message);
-        }
-        self.start_journals();
-    }
-
-    /// Is there room to record one more slice-set? Then it is taken, for that of this version.
-    pub(super) fn has_room_to_record(&self, len: u32) -> bool {
-        let used = self.journals.used + self.recorded_bytes(len) + self.journal_slack();
-        !self.journals.are_used() || used <= self.journals.bytes
-    }
-
-    pub(super) fn take_room_to_record(&mut self, version: u64, len: u32) {
-        let bytes = self.recorded_bytes(len);
-        self.journals.sizes.insert(version, bytes);
-        self.journals.used += bytes;
-    }
-
-    /// Has journals trimmed that are half full, or that a node which comes back has no part in. Is
-    /// there room again?
-    pub(super) fn trim_journals(&mut self) -> bool {
-        // Where too many are lost nobody will know of those who could not flush.
-        let over = self.writes_over() || self.keeper.is_read_only();
-        if !self.journals.are_used() || !self.journals.waiting.is_empty() || over {
+    /// Do views have to leave out all nodes that were lost, before the start goes on?
+    pub(in crate::client) fn wants_views(&mut self) -> bool {
+        if !self.waiting.is_empty() {
             return false;
         }
-        match self.journals.trim {
-            None => self.begin_trim(),
+        match self.start {
+            Start::Listing => self.start = Start::Telling { stored: false },
+            Start::Replaying => self.start = Start::Telling { stored: true },
+            Start::Nothing | Start::Over | Start::Telling { .. } => {}
+        }
+        matches!(self.start, Start::Telling { .. })
+    }
+
+    /// Views leave out all nodes that were lost: what goes of what was recorded is stored. Is that
+    /// over?
+    pub(in crate::client) fn views_told(&mut self, cx: &mut Cx<'_>, view: &View) -> bool {
+        if matches!(self.start, Start::Telling { stored: true }) {
+            self.left = true;
+            self.start = Start::Over;
+            return true;
+        }
+        self.start = Start::Replaying;
+        let mut lists = std::mem::take(&mut self.lists);
+        lists.retain(|&role, _| cx.members.alive(role) && view.has(role));
+        let (above, without) = decide(&lists);
+        if self.live {
+            for role in lists.into_keys() {
+                let without = without.clone();
+                self.waiting.insert(role);
+                let message = |tag| Message::ReplayJournal { tag, above, without };
+                cx.request(role, RequestKind::Journal, message);
+            }
+        }
+        false
+    }
+
+    /// Is there all that a slice-set needs, which is to be recorded or not?
+    pub(super) fn may_open(&self, cx: &mut Cx<'_>, log: bool, len: u32) -> bool {
+        if !log {
+            return cx.keeper.may_store_unrecorded();
+        }
+        let used = self.used + recorded_bytes(cx.shared, len) + slack(cx.shared);
+        !self.are_used() || used <= self.bytes
+    }
+
+    /// A slice-set of a write is being opened.
+    pub(super) fn note_opened(&mut self, shared: &Shared, set: &Set) {
+        if !self.are_used() {
+            return;
+        }
+        if !set.log {
+            return self.parts.note_unrecorded(set.version);
+        }
+        let bytes = recorded_bytes(shared, set.len);
+        self.sizes.insert(set.version, bytes);
+        self.used += bytes;
+        self.parts.note_recorded((set.stripe, set.offset / shared.slice_bytes()), set.version);
+    }
+
+    /// Has journals trimmed that are half full, or that a node which comes back has no part in. All
+    /// slice-sets up to `stored` are stored, and `latest` is the newest. Is there room again?
+    pub(super) fn trim(&mut self, cx: &mut Cx<'_>, stored: u64, latest: u64) -> bool {
+        // Where too many are lost nobody will know of those who could not flush.
+        let over = cx.writes_over() || cx.keeper.is_read_only();
+        if !self.are_used() || !self.waiting.is_empty() || over {
+            return false;
+        }
+        match self.trim {
+            None => self.begin_trim(cx, stored, latest),
             Some((Trim::Checkpoint(number), version)) => {
                 // Who could not flush must not count any more.
-                if self.keeper.checkpoint_is_complete(number) && self.losses_told() {
-                    self.journals.trim = Some((Trim::Noting, version));
-                    self.journals.flushed(Some(version));
-                    let mark = (self.params().epoch, version);
-                    let all = self.journals.left;
-                    self.ask_journals(|tag| Message::TrimJournal { tag, mark, all });
+                if cx.keeper.checkpoint_is_complete(number) && cx.losses_told() {
+                    self.trim = Some((Trim::Noting, version));
+                    self.flushed(Some(version));
+                    let mark = (cx.shared.params().epoch, version);
+                    let all = self.left;
+                    self.request_all(cx, |tag| Message::TrimJournal { tag, mark, all });
                 }
             }
             Some((Trim::Noting, version)) => {
-                self.journals.trimmed_to(version);
-                if self.journals.cover_all() {
-                    self.keeper.nothing_is_unrecorded();
+                self.trimmed_to(version);
+                if self.cover_all() {
+                    cx.keeper.nothing_is_unrecorded();
                 }
                 return true;
             }
@@ -364,34 +351,40 @@ impl Client {
         false
     }
 
-    fn begin_trim(&mut self) {
-        let prepared = LinkState::Returning(Step::Prepared);
-        let half = (self.journals.bytes - self.journal_slack()) / 2;
-        let trimmed = self.journals.trimmed;
-        let comes = |link: &super::Link| link.state == prepared && link.lost_at > trimmed;
-        let due = self.journals.used > half
-            || !braid_array::broken("join-after-trim") && self.links.iter().any(comes);
-        let version = self.stored_up_to();
-        let due = self.journals.left || due && version > trimmed;
+    fn begin_trim(&mut self, cx: &mut Cx<'_>, stored: u64, latest: u64) {
+        let half = (self.bytes - slack(cx.shared)) / 2;
+        let trimmed = self.trimmed;
+        let comes = cx.members.prepared_since.is_some_and(|lost_at| lost_at > trimmed);
+        let due = self.used > half || !braid_array::broken("join-after-trim") && comes;
+        let due = self.left || due && stored > trimmed;
         // Who is being wired would not hear of it.
-        if due && self.wiring.is_none() {
+        if due && !cx.members.wiring {
             let checkpoint = if braid_array::broken("trim-together") {
                 0
             } else {
-                self.keeper.request_checkpoint()
+                cx.keeper.request_checkpoint()
             };
-            self.journals.trim = Some((Trim::Checkpoint(checkpoint), version));
-            self.journals.trims.push((version, self.version));
-            self.keeper.drive_meta();
-            self.carry_out();
+            self.trim = Some((Trim::Checkpoint(checkpoint), stored));
+            self.trims.push((stored, latest));
+            cx.keeper.drive_meta();
         }
     }
 
     /// What a journal is told that a node has which comes back: nothing of it counts.
-    pub(super) fn empty_journal(&self) -> impl FnOnce(u32) -> Message + use<> {
-        let mark = (self.params().epoch, self.journals.trimmed);
+    pub(in crate::client) fn empty(&self, epoch: u32) -> impl FnOnce(u32) -> Message + use<> {
+        let mark = (epoch, self.trimmed);
         move |tag| Message::TrimJournal { tag, mark, all: true }
     }
+}
+
+/// The most that a slice-set takes of a log, with what says that it is void.
+fn recorded_bytes(shared: &Shared, len: u32) -> u64 {
+    Record::bytes_of(Kind::Content, shared.pipeline.rows().into(), len) + PAGE_BYTES
+}
+
+/// What a log may not have room for, though it is free: at its end, before it begins anew.
+fn slack(shared: &Shared) -> u64 {
+    2 * recorded_bytes(shared, shared.params().wide.bytes)
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 //! ```text
 //!  Digests ─► Screening ─► over
 //!                 └─► Reading ─► Fitting ─► Doubting ─► over
-//!                                               └─► Righting ─► Mending ─► over
+//!                                               └─► Righting ─► Repairing ─► over
 //! ```
 //! Nothing is written to the slice meanwhile. A repair ends with a slice-set that makes every sum
 //! anew, of the data as they are or, where a data block is known to be wrong, of what the others
@@ -13,18 +13,21 @@
 
 mod doubt;
 
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use braid_array::code::{Cell, Content, Recovery, Term};
 use braid_array::events::StripeBlock;
 use braid_array::keeper::{Done, Fix, Unread};
-use braid_array::{Compute, IoError, MemberId, Outcome};
+use braid_array::{Buf, Compute, IoError, MemberId, Outcome, SECTOR_BYTES};
 
+use super::context::{Cx, Note};
+use super::decode::Decodes;
 use super::extent::{Extent, Piece, Whose};
-use super::{BLOCK_BYTES, BTreeMap, Buf, Client, IoPurpose, Key, SECTOR_BYTES, VecDeque};
+use crate::client::out::IoPurpose;
+use crate::client::{BLOCK_BYTES, Key};
 use crate::digest::digest_bytes;
 use crate::pipeline::PlacedSchedule;
-use crate::set::Roles;
 use doubt::{Doubt, Misfit};
 
 /// Blocks that one comparison tells apart. No pipeline has longer slices than these are.
@@ -32,7 +35,7 @@ const BLOCKS: u32 = u64::BITS;
 
 /// A slice that is being compared.
 #[derive(Debug)]
-pub(super) struct Compare {
+struct Compare {
     fix: Fix,
     plan: Arc<PlacedSchedule>,
     /// Where it lies in the blocks of its stripe.
@@ -70,7 +73,7 @@ enum Stage {
     /// What should it hold?
     Righting,
     /// The slice-set of a repair is on its way.
-    Mending,
+    Repairing,
 }
 
 /// What a computation is for.
@@ -86,28 +89,39 @@ enum About {
     },
 }
 
-impl Client {
+/// Comparisons under way, by slice.
+#[derive(Debug, Default)]
+pub(super) struct Compares {
+    map: BTreeMap<Key, Compare>,
+}
+
+impl Compares {
     /// Begins with a slice that nobody uses, while all nodes are there. False when there are no
     /// buffers: then it is to be tried again.
-    pub(super) fn compare(&mut self, key: Key, fix: Fix) -> bool {
-        let planner = self.pipeline.planner(0);
-        let Some(plan) = self.pipeline.plan(key.0, planner) else { return false };
-        let (at, len) = (key.1 * self.slice_bytes(), self.slice_len(key.1));
+    pub(super) fn begin(
+        &mut self,
+        cx: &mut Cx<'_>,
+        decodes: &mut Decodes,
+        key: Key,
+        fix: Fix,
+    ) -> bool {
+        let planner = cx.shared.pipeline.planner(0);
+        let Some(plan) = cx.shared.pipeline.plan(key.0, planner) else { return false };
+        let extent = cx.shared.whole_slice(key);
         let cells: Vec<Cell> = plan.code.cells().collect();
         // A slice-set whose parities the client makes must not wait for one comparison after the
         // other.
-        let (own, spare) = (cells.len() + 2, plan.code.equations().len());
-        let Some(mut staged) = self.stage(own + spare, len) else { return false };
-        self.staging.give(staged.split_off(own));
+        let own = cells.len() + 2;
+        let all = own + plan.code.equations().len();
+        let Some(mut staged) = decodes.stage(cx.shared, all, extent.len) else { return false };
+        cx.shared.staging.give(staged.split_off(own));
         let formed = [staged[cells.len()], staged[cells.len() + 1]];
-        let blocks: BTreeMap<Cell, Buf> = cells.into_iter().zip(staged).collect();
-        let extent = Extent { stripe: key.0, index: 0, at, len };
-        let compare = Compare {
+        let mut compare = Compare {
             fix,
             extent,
             stage: Stage::Digests,
             reads: 0,
-            blocks,
+            blocks: cells.into_iter().zip(staged).collect(),
             formed,
             unread: Vec::new(),
             work: VecDeque::new(),
@@ -117,32 +131,28 @@ impl Client {
             righted: Vec::new(),
             plan,
         };
-        self.compares.insert(key, compare);
-        self.areas.entry(key).or_default().readers += 1;
-        self.ask_of_all(key, Whose::Digest(key));
+        cx.shared.areas.reader_begins(key);
+        compare.read_all(cx, Whose::Digest(key));
+        self.map.insert(key, compare);
         true
     }
 
-    /// Asks all nodes for what they have of a slice.
-    fn ask_of_all(&mut self, key: Key, whose: Whose) {
-        let Some(compare) = self.compares.get_mut(&key) else { return };
-        compare.reads = compare.blocks.len() as u32;
-        let piece = |(&cell, &into)| Piece { cell, extent: compare.extent, into, whose };
-        let pieces: Vec<Piece> = compare.blocks.iter().map(piece).collect();
-        pieces.into_iter().for_each(|piece| self.queue(piece));
-    }
-
-    pub(super) fn compare_read_done(&mut self, key: Key, cell: Cell, ok: bool) {
-        let Some(compare) = self.compares.get_mut(&key) else { return };
+    pub(super) fn read_done(&mut self, cx: &mut Cx<'_>, key: Key, cell: Cell, ok: bool) {
+        let Some(compare) = self.map.get_mut(&key) else { return };
         compare.reads -= 1;
         if !ok {
             compare.unread.push(cell);
         }
-        self.compare_goes_on(key);
+        self.advance(cx, key);
     }
 
-    pub(super) fn compare_step_done(&mut self, key: Key, result: Result<Outcome, IoError>) {
-        let Some(compare) = self.compares.get_mut(&key) else { return };
+    pub(super) fn step_done(
+        &mut self,
+        cx: &mut Cx<'_>,
+        key: Key,
+        result: Result<Outcome, IoError>,
+    ) {
+        let Some(compare) = self.map.get_mut(&key) else { return };
         let differs = match result {
             Ok(Outcome::Checked(checked)) => checked.differs(),
             _ => 0,
@@ -154,149 +164,140 @@ impl Client {
             }
             Some(About::Next) | None => {}
         }
-        self.compare_goes_on(key);
+        self.advance(cx, key);
     }
 
     /// Does the next thing.
-    fn compare_goes_on(&mut self, key: Key) {
+    fn advance(&mut self, cx: &mut Cx<'_>, key: Key) {
         loop {
-            let Some(compare) = self.compares.get_mut(&key) else { return };
+            let Some(compare) = self.map.get_mut(&key) else { return };
             if compare.reads > 0 || compare.busy.is_some() {
                 return;
             }
             if let Some((compute, about)) = compare.work.pop_front() {
                 compare.busy = Some(about);
-                let io = self.io(IoPurpose::Compare { key });
-                return self.actions.push_back(super::Action::Compute { io, compute });
+                return cx.out.compute(IoPurpose::Compare { key }, compute);
             }
             match compare.stage {
                 Stage::Digests | Stage::Reading if !compare.unread.is_empty() => {
-                    let unread = self.unread_of(key);
-                    return self.compare_ends(key, Done::Unread(unread));
+                    let unread = compare.unread(cx, key);
+                    return self.end(cx, key, Done::Unread(unread));
                 }
                 Stage::Digests => compare.fit(Stage::Screening),
-                Stage::Screening => return self.screened(key),
+                Stage::Screening => return self.screened(cx, key),
                 Stage::Reading => compare.fit(Stage::Fitting),
                 Stage::Fitting => compare.doubt(),
                 Stage::Doubting => {
-                    if self.compare_found(key) {
-                        return;
+                    if let Some(done) = compare.found(cx, key) {
+                        return self.end(cx, key, done);
                     }
                 }
-                Stage::Righting => return self.mend(key),
-                Stage::Mending => return,
+                Stage::Righting => return compare.repair(cx, key),
+                Stage::Repairing => return,
             }
         }
     }
 
     /// It is known whether digests differ: if not, contents do not.
-    fn screened(&mut self, key: Key) {
-        let Some(compare) = self.compares.get_mut(&key) else { return };
+    fn screened(&mut self, cx: &mut Cx<'_>, key: Key) {
+        let Some(compare) = self.map.get_mut(&key) else { return };
         if compare.differs.iter().all(|&differs| differs == 0) {
-            return self.compare_ends(key, Done::Well { equal: true });
+            return self.end(cx, key, Done::Well { equal: true });
         }
         compare.stage = Stage::Reading;
         // Somebody may have been lost meanwhile.
-        if !self.lost().is_empty() {
-            return self.compare_ends(key, Done::Failed);
+        if !cx.lost().is_empty() {
+            return self.end(cx, key, Done::Failed);
         }
-        self.ask_of_all(key, Whose::Compare(key));
+        compare.read_all(cx, Whose::Compare(key));
     }
 
-    /// It is known what differs. Is that all there is to do?
-    fn compare_found(&mut self, key: Key) -> bool {
-        let Some(compare) = self.compares.get_mut(&key) else { return true };
-        let misfits: Vec<Misfit> = compare.doubts.iter().flat_map(Doubt::misfits).collect();
-        let (fix, equal) = (compare.fix, misfits.is_empty());
-        if fix == Fix::Repair {
-            compare.right(&misfits);
+    fn end(&mut self, cx: &mut Cx<'_>, key: Key, done: Done) {
+        if let Some(compare) = self.map.get(&key) {
+            cx.reader_gone(&compare.extent);
         }
-        misfits.iter().for_each(|misfit| self.tell(key, misfit));
-        if equal || fix != Fix::Repair {
-            self.compare_ends(key, Done::Well { equal });
-            return true;
-        }
-        false
-    }
-
-    /// Tells of blocks that do not fit.
-    fn tell(&mut self, key: Key, misfit: &Misfit) {
-        let Some(Compare { plan, extent, .. }) = self.compares.get(&key) else { return };
-        let index = match misfit.wrong {
-            Some(cell) => doubt::first_data(&plan.code, cell),
-            None => misfit.first_data,
-        };
-        let at = extent.at + misfit.blocks.trailing_zeros() * BLOCK_BYTES;
-        let sectors = misfit.blocks.count_ones() * BLOCK_BYTES / SECTOR_BYTES as u32;
-        let array_sector = self.array_sector(key.0, index, at);
-        let member = misfit.wrong.map(|cell| self.member_id(cell.node));
-        let row = misfit.wrong.map(|cell| cell.row);
-        let block = Some(StripeBlock { stripe: key.0, row });
-        self.keeper.mismatch(array_sector, sectors, member, block);
-    }
-
-    /// The slice-set takes the slice over from the reader, so that no write comes between.
-    fn mend(&mut self, key: Key) {
-        let Some(compare) = self.compares.get_mut(&key) else { return };
-        compare.stage = Stage::Mending;
-        let data = compare.plan.code.data();
-        let content = |&index: &u32| (index, compare.blocks[&data[index as usize]]);
-        let contents = compare.righted.iter().map(content).collect();
-        let extent = compare.extent;
-        self.add_background_job(key, contents, Roles::NONE);
-        self.reader_gone(&extent);
-    }
-
-    fn compare_ends(&mut self, key: Key, done: Done) {
-        if let Some(extent) = self.compares.get(&key).map(|compare| compare.extent) {
-            self.reader_gone(&extent);
-        }
-        self.forget_compare(key);
-        self.task_over(key, done);
+        self.forget(cx, key);
+        cx.note(Note::TaskOver { key, done });
     }
 
     /// Gives the buffers back.
-    pub(super) fn forget_compare(&mut self, key: Key) {
-        if let Some(compare) = self.compares.remove(&key) {
-            self.staging.give(compare.blocks.into_values().chain(compare.formed));
+    pub(super) fn forget(&mut self, cx: &mut Cx<'_>, key: Key) {
+        if let Some(compare) = self.map.remove(&key) {
+            cx.shared.staging.give(compare.blocks.into_values().chain(compare.formed));
         }
     }
 
-    /// What of the array could not be read, and from whom.
-    fn unread_of(&self, key: Key) -> Vec<Unread> {
-        let Some(Compare { plan, extent, unread, .. }) = self.compares.get(&key) else {
-            return Vec::new();
-        };
-        let mut lost: BTreeMap<u32, Vec<MemberId>> = BTreeMap::new();
-        for &cell in unread {
-            let index = doubt::first_data(&plan.code, cell);
-            lost.entry(index).or_default().push(self.member_id(cell.node));
-        }
-        let sectors = u64::from(extent.len) / SECTOR_BYTES;
-        let unread = |(index, members)| Unread {
-            array_sector: self.array_sector(key.0, index, extent.at),
-            sectors,
-            members,
-        };
-        lost.into_iter().map(unread).collect()
+    /// How many buffers comparisons hold.
+    pub(super) fn buffers(&self) -> usize {
+        self.map.values().map(|compare| compare.blocks.len() + compare.formed.len()).sum()
     }
 
-    /// Where in the array this byte of a data block lies.
-    pub(super) fn array_sector(&self, stripe: u64, index: u32, at: u32) -> u64 {
-        let block = stripe * u64::from(self.pipeline.data_blocks()) + u64::from(index);
-        (block * u64::from(self.params().chunk_bytes) + u64::from(at)) / SECTOR_BYTES
+    /// The slices that are read.
+    pub(super) fn keys(&self) -> impl Iterator<Item = Key> {
+        let reading = self.map.iter().filter(|(_, compare)| compare.stage != Stage::Repairing);
+        reading.map(|(&key, _)| key)
     }
 }
 
 impl Compare {
-    /// How many buffers it holds.
-    pub(super) fn buffers(&self) -> usize {
-        self.blocks.len() + self.formed.len()
+    /// Asks all nodes for what they have of the slice.
+    fn read_all(&mut self, cx: &mut Cx<'_>, whose: Whose) {
+        self.reads = self.blocks.len() as u32;
+        for (&cell, &into) in &self.blocks {
+            cx.shared.reads.queue(Piece { cell, extent: self.extent, into, whose });
+        }
     }
 
-    /// Is it a reader of its slice?
-    pub(super) fn reads(&self) -> bool {
-        self.stage != Stage::Mending
+    /// It is known what differs. What becomes of the comparison, if that is all there is to do?
+    fn found(&mut self, cx: &mut Cx<'_>, key: Key) -> Option<Done> {
+        let misfits: Vec<Misfit> = self.doubts.iter().flat_map(Doubt::misfits).collect();
+        let equal = misfits.is_empty();
+        if self.fix == Fix::Repair {
+            self.right(&misfits);
+        }
+        misfits.iter().for_each(|misfit| self.tell(cx, key, misfit));
+        (equal || self.fix != Fix::Repair).then_some(Done::Well { equal })
+    }
+
+    /// Tells of blocks that do not fit.
+    fn tell(&self, cx: &mut Cx<'_>, key: Key, misfit: &Misfit) {
+        let index = match misfit.wrong {
+            Some(cell) => doubt::first_data(&self.plan.code, cell),
+            None => misfit.first_data,
+        };
+        let at = self.extent.at + misfit.blocks.trailing_zeros() * BLOCK_BYTES;
+        let sectors = misfit.blocks.count_ones() * BLOCK_BYTES / SECTOR_BYTES as u32;
+        let array_sector = cx.shared.array_sector(key.0, index, at);
+        let member = misfit.wrong.map(|cell| cx.members.id(cell.node));
+        let row = misfit.wrong.map(|cell| cell.row);
+        let block = Some(StripeBlock { stripe: key.0, row });
+        cx.keeper.mismatch(array_sector, sectors, member, block);
+    }
+
+    /// The slice-set takes the slice over from the reader, so that no write comes between: notes
+    /// are passed on before anything else begins.
+    fn repair(&mut self, cx: &mut Cx<'_>, key: Key) {
+        self.stage = Stage::Repairing;
+        let data = self.plan.code.data();
+        let content = |&index: &u32| (index, self.blocks[&data[index as usize]]);
+        let contents = self.righted.iter().map(content).collect();
+        cx.note(Note::Repair { key, contents });
+        cx.reader_gone(&self.extent);
+    }
+
+    /// What of the array could not be read, and from whom.
+    fn unread(&self, cx: &Cx<'_>, key: Key) -> Vec<Unread> {
+        let mut lost: BTreeMap<u32, Vec<MemberId>> = BTreeMap::new();
+        for &cell in &self.unread {
+            let index = doubt::first_data(&self.plan.code, cell);
+            lost.entry(index).or_default().push(cx.members.id(cell.node));
+        }
+        let unread = |(index, members)| Unread {
+            array_sector: cx.shared.array_sector(key.0, index, self.extent.at),
+            sectors: u64::from(self.extent.len) / SECTOR_BYTES,
+            members,
+        };
+        lost.into_iter().map(unread).collect()
     }
 
     /// Has each sum compared with what is stored of it, or the same of digests.

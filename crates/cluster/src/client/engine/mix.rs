@@ -19,7 +19,7 @@ const GAIN: f64 = 0.35;
 
 /// Which slice-sets the client makes the parities of.
 #[derive(Clone, Debug)]
-pub(super) enum Mix {
+pub(in crate::client) enum Mix {
     /// None.
     Nodes,
     /// All that are whole.
@@ -30,7 +30,7 @@ pub(super) enum Mix {
 
 /// The share, and what decides about it.
 #[derive(Clone, Debug)]
-pub(super) struct Share {
+pub(in crate::client) struct Share {
     /// 0 to 1.
     share: f64,
     /// What the share has added up to since the client's last.
@@ -47,7 +47,7 @@ pub(super) struct Share {
 
 impl Mix {
     /// As this planner says, or both when that is allowed.
-    pub(super) fn new(planner: Planner, both: bool, nodes: u16) -> Self {
+    pub(in crate::client) fn new(planner: Planner, both: bool, nodes: u16) -> Self {
         match planner {
             Planner::Client => Self::Client,
             _ if both => Self::of_both(nodes),
@@ -75,7 +75,7 @@ impl Mix {
     }
 
     /// A node tells what it has received so far.
-    pub(super) fn received(&mut self, role: u16, bytes: u64) {
+    pub(in crate::client) fn received(&mut self, role: u16, bytes: u64) {
         if let Self::Share(share) = self {
             let (first, last) = &mut share.received_bytes[usize::from(role)];
             if *last == 0 {

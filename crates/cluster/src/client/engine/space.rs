@@ -5,7 +5,7 @@ use braid_array::code::Losses;
 use braid_array::keeper::{Redundancy, SyncSpace};
 use braid_array::level::Level;
 
-use super::Key;
+use crate::client::Key;
 use crate::family::{Family, FamilyError, XOR2D_NAME};
 use crate::pipeline::Pipeline;
 
@@ -14,7 +14,7 @@ use crate::pipeline::Pipeline;
 /// that places between stripes are md's. [`key`](Self::key) finds the slice at a place,
 /// [`range`](Self::range) the places of a slice. The client and the keeper each have a copy.
 #[derive(Clone, Debug)]
-pub(super) struct Space {
+pub(in crate::client) struct Space {
     family: Family,
     nodes: u16,
     losses: Losses,
@@ -28,7 +28,7 @@ pub(super) struct Space {
 }
 
 impl Space {
-    pub(super) fn new(pipeline: &Pipeline) -> Result<Self, FamilyError> {
+    pub(in crate::client) fn new(pipeline: &Pipeline) -> Result<Self, FamilyError> {
         let params = pipeline.params();
         let rows = u64::from(pipeline.rows());
         let in_array = matches!(params.family, Family::Md { level: Level::Raid10, .. });
@@ -46,13 +46,13 @@ impl Space {
     }
 
     /// The slice that a place is in.
-    pub(super) const fn key(&self, sector: u64) -> Key {
+    pub(in crate::client) const fn key(&self, sector: u64) -> Key {
         let (stripe, within) = (sector / self.per_stripe(), sector % self.per_stripe());
         (stripe, (within / (self.slice_sectors * self.width)) as u32)
     }
 
     /// Where in the space a slice lies.
-    pub(super) fn range(&self, (stripe, slice): Key) -> (u64, u64) {
+    pub(in crate::client) fn range(&self, (stripe, slice): Key) -> (u64, u64) {
         let first = u64::from(slice) * self.slice_sectors;
         let last = (first + self.slice_sectors).min(self.chunk_sectors);
         let start = stripe * self.per_stripe();

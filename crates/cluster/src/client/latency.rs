@@ -6,9 +6,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use braid_array::Instant;
 use braid_array::events::ArrayEvent;
 use braid_array::status::Status;
-use braid_array::{Action, Instant};
 
 use super::Client;
 
@@ -52,8 +52,8 @@ fn median(mut all: Vec<u64>) -> u64 {
     *all.select_nth_unstable(middle).1
 }
 
-/// How long the latest answers of each node took. [`asked`](Self::asked) and
-/// [`answered`](Self::answered) time an operation; [`Client::look_at_pace`] compares the medians,
+/// How long the latest answers of each node took. [`begin`](Self::begin) and
+/// [`end`](Self::end) time an operation; [`Client::look_at_latency`] compares the medians,
 /// ten times a second at most. A node is slow when its median is 4 times that of the others and
 /// above 50 ms; it is told of once, and stays slow until its median is down to 2 times that of the
 /// others, or 25 ms.
@@ -81,13 +81,13 @@ impl LatencyTracker {
     }
 
     /// A node is asked.
-    pub(super) fn asked(&mut self, role: u16, errand: TimedOperation, now: Instant) {
-        self.asked.insert((role, errand), now);
+    pub(super) fn begin(&mut self, role: u16, operation: TimedOperation, now: Instant) {
+        self.asked.insert((role, operation), now);
     }
 
     /// It has answered.
-    pub(super) fn answered(&mut self, role: u16, errand: TimedOperation, now: Instant) {
-        let Some(since) = self.asked.remove(&(role, errand)) else { return };
+    pub(super) fn end(&mut self, role: u16, operation: TimedOperation, now: Instant) {
+        let Some(since) = self.asked.remove(&(role, operation)) else { return };
         let micros = &mut self.answers[usize::from(role)].micros;
         if micros.len() == ANSWERS {
             micros.pop_front();
@@ -135,18 +135,18 @@ impl LatencyTracker {
 
 impl Client {
     /// Says so, once, when a node has become slow.
-    pub(super) fn look_at_pace(&mut self) {
-        let slow = self.pace.look(self.keeper.now());
+    pub(super) fn look_at_latency(&mut self) {
+        let slow = self.out.latency.look(self.keeper.now());
         let Some(Slow { role, micros, others_micros }) = slow else { return };
         let (member, ms, others_ms) = (self.member_id(role), micros / 1000, others_micros / 1000);
         let event = ArrayEvent::MemberSlow { member, ms, others_ms };
-        self.actions.push_back(Action::Notify(event));
+        self.out.notify(event);
     }
 
     /// The state of the array, with who is slow.
     pub(super) fn mark_slow(&self, status: &mut Status) {
         for member in &mut status.members {
-            member.slow_ms = member.role.and_then(|role| self.pace.slow_ms(role));
+            member.slow_ms = member.role.and_then(|role| self.out.latency.slow_ms(role));
         }
     }
 }
@@ -160,64 +160,64 @@ mod tests {
     }
 
     /// Every node of five answers so many times, each after its time in milliseconds.
-    fn answer(pace: &mut LatencyTracker, times: u64, takes: [u64; 5]) -> Option<Slow> {
-        let begin = pace.next_look;
+    fn answer(tracker: &mut LatencyTracker, times: u64, takes: [u64; 5]) -> Option<Slow> {
+        let begin = tracker.next_look;
         let mut begins = None;
         for number in 0..times {
             let asked = begin.plus_millis(number * 1000);
             for (role, millis) in (0..).zip(takes) {
-                pace.asked(role, TimedOperation::Store(7), asked);
-                pace.answered(role, TimedOperation::Store(7), asked.plus_millis(millis));
+                tracker.begin(role, TimedOperation::Store(7), asked);
+                tracker.end(role, TimedOperation::Store(7), asked.plus_millis(millis));
             }
-            begins = begins.or(pace.look(asked.plus_millis(900)));
+            begins = begins.or(tracker.look(asked.plus_millis(900)));
         }
         begins
     }
 
-    fn named(pace: &LatencyTracker) -> Vec<(u16, u64)> {
-        (0..5).filter_map(|role| Some((role, pace.slow_ms(role)?))).collect()
+    fn named(tracker: &LatencyTracker) -> Vec<(u16, u64)> {
+        (0..5).filter_map(|role| Some((role, tracker.slow_ms(role)?))).collect()
     }
 
     #[test]
     fn the_slow_one_is_named_once_and_until_it_keeps_pace() {
-        let mut pace = LatencyTracker::new(5);
-        assert_eq!(answer(&mut pace, 20, [5, 6, 4, 5, 30]), None);
-        let slow = answer(&mut pace, 20, [5, 6, 300, 5, 30]).expect("it is slow");
+        let mut tracker = LatencyTracker::new(5);
+        assert_eq!(answer(&mut tracker, 20, [5, 6, 4, 5, 30]), None);
+        let slow = answer(&mut tracker, 20, [5, 6, 300, 5, 30]).expect("it is slow");
         assert_eq!((slow.role, slow.micros, slow.others_micros), (2, 300_000, 6000));
-        assert_eq!(named(&pace), [(2, 300)]);
+        assert_eq!(named(&tracker), [(2, 300)]);
         // Not said again, and not over while it is nearly as slow.
-        assert_eq!(answer(&mut pace, 20, [5, 6, 400, 5, 30]), None);
-        assert_eq!(answer(&mut pace, 20, [5, 6, 40, 5, 30]), None);
-        assert_eq!(named(&pace), [(2, 40)]);
-        assert_eq!(answer(&mut pace, 20, [5, 6, 20, 5, 30]), None);
-        assert_eq!(named(&pace), []);
-        assert!(answer(&mut pace, 20, [5, 6, 300, 5, 30]).is_some());
-        pace.forget(2);
-        assert_eq!(named(&pace), []);
+        assert_eq!(answer(&mut tracker, 20, [5, 6, 400, 5, 30]), None);
+        assert_eq!(answer(&mut tracker, 20, [5, 6, 40, 5, 30]), None);
+        assert_eq!(named(&tracker), [(2, 40)]);
+        assert_eq!(answer(&mut tracker, 20, [5, 6, 20, 5, 30]), None);
+        assert_eq!(named(&tracker), []);
+        assert!(answer(&mut tracker, 20, [5, 6, 300, 5, 30]).is_some());
+        tracker.forget(2);
+        assert_eq!(named(&tracker), []);
     }
 
     #[test]
     fn nobody_is_slow_among_the_slow() {
-        let mut pace = LatencyTracker::new(5);
-        assert_eq!(answer(&mut pace, 20, [100, 200, 350, 100, 90]), None);
-        assert_eq!(named(&pace), []);
+        let mut tracker = LatencyTracker::new(5);
+        assert_eq!(answer(&mut tracker, 20, [100, 200, 350, 100, 90]), None);
+        assert_eq!(named(&tracker), []);
     }
 
     #[test]
     fn of_a_few_answers_nothing_is_concluded() {
-        let mut pace = LatencyTracker::new(5);
-        assert_eq!(answer(&mut pace, 4, [5, 900, 5, 5, 5]), None);
-        assert!(answer(&mut pace, 1, [5, 900, 5, 5, 5]).is_some());
+        let mut tracker = LatencyTracker::new(5);
+        assert_eq!(answer(&mut tracker, 4, [5, 900, 5, 5, 5]), None);
+        assert!(answer(&mut tracker, 1, [5, 900, 5, 5, 5]).is_some());
     }
 
     #[test]
     fn what_was_not_asked_is_no_answer() {
-        let mut pace = LatencyTracker::new(2);
-        pace.asked(0, TimedOperation::Read(3), at(0));
-        pace.answered(0, TimedOperation::Read(4), at(9));
-        pace.answered(1, TimedOperation::Read(3), at(9));
-        assert!(pace.answers.iter().all(|answers| answers.micros.is_empty()));
-        pace.answered(0, TimedOperation::Read(3), at(9));
-        assert_eq!(pace.answers[0].micros, [9000]);
+        let mut tracker = LatencyTracker::new(2);
+        tracker.begin(0, TimedOperation::Read(3), at(0));
+        tracker.end(0, TimedOperation::Read(4), at(9));
+        tracker.end(1, TimedOperation::Read(3), at(9));
+        assert!(tracker.answers.iter().all(|answers| answers.micros.is_empty()));
+        tracker.end(0, TimedOperation::Read(3), at(9));
+        assert_eq!(tracker.answers[0].micros, [9000]);
     }
 }

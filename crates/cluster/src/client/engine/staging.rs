@@ -6,7 +6,7 @@ use braid_array::array::Scratch;
 
 /// Equal buffers in the client's part of the arena.
 #[derive(Debug)]
-pub(super) struct Staging {
+pub(in crate::client) struct Staging {
     bytes: u32,
     free: Vec<u64>,
     all: usize,
@@ -14,30 +14,30 @@ pub(super) struct Staging {
 
 impl Staging {
     /// As many as fit into `scratch`.
-    pub(super) fn new(scratch: Scratch, bytes: u32) -> Self {
+    pub(in crate::client) fn new(scratch: Scratch, bytes: u32) -> Self {
         let count = scratch.bytes / u64::from(bytes);
         let offset = |i: u64| scratch.offset + i * u64::from(bytes);
         Self { bytes, free: (0..count).rev().map(offset).collect(), all: count as usize }
     }
 
     /// So many buffers of this length, or none.
-    pub(super) fn take(&mut self, count: usize, len: u32) -> Option<Vec<Buf>> {
+    pub(in crate::client) fn take(&mut self, count: usize, len: u32) -> Option<Vec<Buf>> {
         assert!(len <= self.bytes, "longer than a slice");
         let keep = self.free.len().checked_sub(count)?;
         Some(self.free.split_off(keep).into_iter().map(|offset| Buf { offset, len }).collect())
     }
 
     /// Takes them back.
-    pub(super) fn give(&mut self, bufs: impl IntoIterator<Item = Buf>) {
+    pub(in crate::client) fn give(&mut self, bufs: impl IntoIterator<Item = Buf>) {
         self.free.extend(bufs.into_iter().map(|buf| buf.offset));
     }
 
-    pub(super) const fn all(&self) -> usize {
+    pub(in crate::client) const fn all(&self) -> usize {
         self.all
     }
 
     /// How many are left.
-    pub(super) const fn free(&self) -> usize {
+    pub(in crate::client) const fn free(&self) -> usize {
         self.free.len()
     }
 }

@@ -1,0 +1,160 @@
+//! Slices of stripes in which something goes on.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use braid_array::Instant;
+
+use super::extent::Piece;
+use super::gather::{Fragment, Gather, Patience};
+use crate::client::Key;
+
+/// What goes on in a slice of a stripe.
+#[derive(Debug, Default)]
+pub(super) struct Area {
+    /// Slice-sets that are open or wait to be opened.
+    pub(super) sets: u32,
+    /// The latest is one of the whole stripe.
+    pub(super) whole: bool,
+    /// Decodings, comparisons and copies under way.
+    pub(super) readers: u32,
+    /// Slice-sets that are being stored: their requests are answered.
+    pub(super) committing: u32,
+    /// Reads that wait until they are stored.
+    pub(super) late_reads: Vec<Piece>,
+    /// Writes that come next, in order.
+    pub(super) gathers: VecDeque<Gather>,
+    /// It is in the list of areas to look at.
+    pub(super) listed: bool,
+}
+
+impl Area {
+    /// Is it written or read by anything that the other must not disturb?
+    pub(super) const fn is_used(&self) -> bool {
+        self.sets > 0 || self.readers > 0
+    }
+}
+
+/// The slices in use, and those of them with writes that may begin.
+#[derive(Debug, Default)]
+pub(super) struct Areas {
+    map: BTreeMap<Key, Area>,
+    listed: VecDeque<Key>,
+}
+
+impl Areas {
+    pub(super) fn get(&self, key: Key) -> Option<&Area> {
+        self.map.get(&key)
+    }
+
+    pub(super) fn get_mut(&mut self, key: Key) -> Option<&mut Area> {
+        self.map.get_mut(&key)
+    }
+
+    pub(super) fn entry(&mut self, key: Key) -> &mut Area {
+        self.map.entry(key).or_default()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&Key, &Area)> {
+        self.map.iter()
+    }
+
+    /// Does a slice-set change this slice, or wait to?
+    pub(super) fn is_written(&self, key: Key) -> bool {
+        self.get(key).is_some_and(|area| area.sets > 0)
+    }
+
+    pub(super) fn is_used(&self, key: Key) -> bool {
+        self.get(key).is_some_and(Area::is_used)
+    }
+
+    /// Puts a slice on the list of those to look at.
+    pub(super) fn list(&mut self, key: Key) {
+        if let Some(area) = self.map.get_mut(&key)
+            && !area.listed
+        {
+            area.listed = true;
+            self.listed.push_back(key);
+        }
+    }
+
+    pub(super) fn listed(&self) -> &VecDeque<Key> {
+        &self.listed
+    }
+
+    /// Takes the next one off that list.
+    pub(super) fn next_listed(&mut self) -> Option<Key> {
+        let key = self.listed.pop_front()?;
+        if let Some(area) = self.map.get_mut(&key) {
+            area.listed = false;
+        }
+        Some(key)
+    }
+
+    /// Adds a write to what is gathered for a slice.
+    pub(super) fn gather(&mut self, key: Key, fragment: Fragment, patience: Patience) {
+        let area = self.entry(key);
+        match area.gathers.back_mut() {
+            Some(last) if !last.overlaps(&fragment) => last.add(fragment, patience),
+            _ => {
+                let mut gather = Gather::new(patience);
+                gather.add(fragment, patience);
+                area.gathers.push_back(gather);
+            }
+        }
+        self.list(key);
+    }
+
+    /// When a gathered write begins next, if nothing else happens.
+    pub(super) fn deadline(&self, now: Instant) -> Option<Instant> {
+        let due = |key: &Key| self.get(*key)?.gathers.front()?.patience.next(now);
+        self.listed.iter().filter_map(due).min()
+    }
+
+    /// Whether the stripe before it is being written as a whole: then the writer goes on in this
+    /// one as soon as that is answered.
+    pub(super) fn is_next(&self, (stripe, slice): Key) -> bool {
+        let before = stripe.checked_sub(1).and_then(|before| self.get((before, slice)));
+        before.is_some_and(|area| area.whole)
+    }
+
+    /// Forgets a slice in which nothing goes on.
+    pub(super) fn tidy(&mut self, key: Key) {
+        if self.get(key).is_some_and(|area| !area.is_used() && area.gathers.is_empty()) {
+            self.map.remove(&key);
+        }
+    }
+
+    pub(super) fn reader_begins(&mut self, key: Key) {
+        self.entry(key).readers += 1;
+    }
+
+    pub(super) fn reader_gone(&mut self, key: Key) {
+        if let Some(area) = self.map.get_mut(&key) {
+            area.readers -= 1;
+        }
+        self.list(key);
+    }
+
+    /// A slice-set is over.
+    pub(super) fn set_over(&mut self, key: Key, now: Instant) {
+        let Some(area) = self.map.get_mut(&key) else { return };
+        area.sets -= 1;
+        if area.sets > 0 {
+            return;
+        }
+        self.list(key);
+        self.answered(key, now);
+    }
+
+    /// A stripe is answered. Who hears that it is written as a whole has a moment to send more.
+    pub(super) fn answered(&mut self, key: Key, now: Instant) {
+        let whole = self.map.get_mut(&key).is_some_and(|area| std::mem::take(&mut area.whole));
+        if !whole {
+            return;
+        }
+        let next = self.map.get_mut(&(key.0 + 1, key.1));
+        if let Some(gather) = next.and_then(|area| area.gathers.front_mut()) {
+            gather.patience.extend(Patience::some(now));
+        }
+    }
+}

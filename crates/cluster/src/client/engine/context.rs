@@ -1,0 +1,190 @@
+//! What every machine of the engine gets with each call.
+
+use std::collections::VecDeque;
+
+use braid_array::keeper::{Done, Keeper, Redundancy, SyncSpace};
+use braid_array::{Action, Buf, Instant, Refusal, RequestError, RequestId, SECTOR_BYTES};
+
+use super::areas::Areas;
+use super::extent::{Extent, Piece};
+use super::queue::PendingSet;
+use super::reads::Reads;
+use super::requests::Requests;
+use super::space::Space;
+use super::staging::Staging;
+use crate::client::Key;
+use crate::client::membership::{Membership, writes_over};
+use crate::client::out::{Out, RequestKind};
+use crate::pipeline::{Params, Pipeline};
+use crate::set::Roles;
+use crate::wire::Message;
+
+/// What one machine of the engine has for another: the engine passes it on when the call is over.
+#[derive(Debug)]
+pub(super) enum Note {
+    /// A block is there that a slice-set wanted back, or cannot be had.
+    Fetched { position: u16, result: Result<(), RequestError> },
+    /// A read that waited for a slice-set to be stored.
+    Read(Piece),
+    /// What was answered is to be durable before this request is.
+    Flush(RequestId),
+    /// A slice-set was stored by all nodes that have a part in it.
+    Stored { key: Key, position: u16 },
+    /// A slice-set was aborted, or has more to do: it waits for a position again.
+    Again { job: PendingSet, wide: bool },
+    /// A slice-set of background work is over.
+    WorkSetOver { key: Key, ok: bool },
+    /// Background work on a slice is over.
+    TaskOver { key: Key, done: Done },
+    /// A slice is to be repaired: data blocks get this content, and all sums are made anew.
+    Repair { key: Key, contents: Vec<(u32, Buf)> },
+}
+
+/// What the machines of the engine share: the pipeline, the slices of stripes that are in use, the
+/// client's buffers, reads on their way to nodes, requests, and notes from one machine to another.
+#[derive(Debug)]
+pub(in crate::client) struct Shared {
+    pub(in crate::client) pipeline: Pipeline,
+    pub(in crate::client) space: Space,
+    pub(super) staging: Staging,
+    pub(super) areas: Areas,
+    pub(in crate::client) reads: Reads,
+    pub(super) requests: Requests,
+    pub(super) zeroes: Buf,
+    /// Somebody vouches for the sums of what was not stopped cleanly.
+    pub(super) forced: bool,
+    pub(super) notes: VecDeque<Note>,
+}
+
+impl Shared {
+    pub(in crate::client) fn params(&self) -> &Params {
+        self.pipeline.params()
+    }
+
+    pub(super) const fn slice_bytes(&self) -> u32 {
+        self.pipeline.params().wide.bytes
+    }
+
+    /// Length of this slice of a block: the last one may be shorter.
+    pub(super) fn slice_len(&self, slice: u32) -> u32 {
+        let start = slice * self.slice_bytes();
+        (self.params().chunk_bytes - start).min(self.slice_bytes())
+    }
+
+    pub(super) fn key_of(&self, range: &Extent) -> Key {
+        (range.stripe, range.at / self.slice_bytes())
+    }
+
+    /// All of a slice, in each block of its stripe.
+    pub(super) fn whole_slice(&self, key: Key) -> Extent {
+        let at = key.1 * self.slice_bytes();
+        Extent { stripe: key.0, index: 0, at, len: self.slice_len(key.1) }
+    }
+
+    /// The first part of a byte range of the array.
+    pub(super) fn extent(&self, start: u64, end: u64) -> Extent {
+        let chunk = u64::from(self.params().chunk_bytes);
+        let slice = u64::from(self.slice_bytes());
+        let block = start / chunk;
+        let at = start % chunk;
+        let data = u64::from(self.pipeline.data_blocks());
+        let len = (slice - at % slice).min(chunk - at).min(end - start);
+        Extent {
+            stripe: block / data,
+            index: (block % data) as u32,
+            at: at as u32,
+            len: len as u32,
+        }
+    }
+
+    /// Where in the array this byte of a data block lies.
+    pub(super) fn array_sector(&self, stripe: u64, index: u32, at: u32) -> u64 {
+        let block = stripe * u64::from(self.pipeline.data_blocks()) + u64::from(index);
+        (block * u64::from(self.params().chunk_bytes) + u64::from(at)) / SECTOR_BYTES
+    }
+
+    /// Can anything be lost?
+    pub(in crate::client) fn redundant(&self) -> bool {
+        self.space.redundancy() != Redundancy::None
+    }
+}
+
+/// One call of the engine: who the members are, where commands for the outside go, and what the
+/// machines of the engine share. The keeper is asked whether something may begin, and told what is
+/// over; it calls nobody.
+pub(in crate::client) struct Cx<'a> {
+    pub(in crate::client) keeper: &'a mut Keeper,
+    pub(in crate::client) members: &'a Membership,
+    pub(in crate::client) out: &'a mut Out,
+    pub(in crate::client) shared: &'a mut Shared,
+}
+
+impl Cx<'_> {
+    pub(super) fn now(&self) -> Instant {
+        self.keeper.now()
+    }
+
+    pub(super) fn readable(&self, role: u16) -> bool {
+        self.members.readable(self.keeper, role)
+    }
+
+    /// The roles whose nodes are missing or lost, or do not have all of theirs yet.
+    pub(super) fn lost(&self) -> Roles {
+        (0..self.members.nodes()).filter(|&role| !self.readable(role)).collect()
+    }
+
+    /// Nothing may change any more.
+    pub(super) fn writes_over(&self) -> bool {
+        writes_over(self.keeper)
+    }
+
+    pub(super) fn losses_told(&self) -> bool {
+        self.members.losses_told(self.keeper, self.out)
+    }
+
+    pub(super) fn send(&mut self, role: u16, message: &Message) {
+        self.out.send(self.members.entry(role).peer, message);
+    }
+
+    /// Sends a member a message that is answered with its tag.
+    pub(super) fn request(
+        &mut self,
+        role: u16,
+        kind: RequestKind,
+        message: impl FnOnce(u32) -> Message,
+    ) {
+        self.keeper.asked(self.members.id(role));
+        self.out.request((role, self.members.entry(role).peer), kind, self.keeper.now(), message);
+    }
+
+    /// A member owes an answer to something that has no tag.
+    pub(super) fn owes(&mut self, role: u16) {
+        self.keeper.asked(self.members.id(role));
+    }
+
+    /// It has answered that, or is not waited for any more.
+    pub(super) fn answered(&mut self, role: u16) {
+        self.keeper.answered(self.members.id(role));
+    }
+
+    pub(super) fn lose(&mut self, role: u16, why: Refusal) {
+        self.out.lose(role, why);
+    }
+
+    pub(super) fn note(&mut self, note: Note) {
+        self.shared.notes.push_back(note);
+    }
+
+    /// A read of this slice is over.
+    pub(super) fn reader_gone(&mut self, range: &Extent) {
+        let key = self.shared.key_of(range);
+        self.shared.areas.reader_gone(key);
+    }
+
+    /// One part of a request is over.
+    pub(super) fn part_over(&mut self, id: RequestId, result: Result<(), RequestError>) {
+        let Some((op, result)) = self.shared.requests.part_over(id, result) else { return };
+        self.keeper.request_over(op);
+        self.out.push(Action::Complete { id, result });
+    }
+}

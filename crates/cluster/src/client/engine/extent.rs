@@ -1,0 +1,72 @@
+//! Parts of requests: where they lie, and who wants them.
+
+use braid_array::code::Cell;
+use braid_array::{Buf, RequestId};
+
+use crate::client::Key;
+
+/// A part of a request, or of what background work is at, that lies in one slice of one block.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::client) struct Extent {
+    pub(in crate::client) stripe: u64,
+    /// Data index.
+    pub(in crate::client) index: u32,
+    /// First byte, from the beginning of the block.
+    pub(in crate::client) at: u32,
+    pub(in crate::client) len: u32,
+}
+
+impl Extent {
+    /// Where it lies in the blocks of its stripe.
+    pub(in crate::client) const fn range(&self) -> Range {
+        (self.stripe, self.at, self.len)
+    }
+}
+
+/// A block that somebody wants.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::client) struct Want {
+    /// Data index.
+    pub(in crate::client) index: u32,
+    pub(in crate::client) into: Buf,
+    pub(in crate::client) whom: Whom,
+}
+
+/// Who wants a block that is brought back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::client) enum Whom {
+    Request(RequestId),
+    /// The slice-set at a position: the block is lost, and goes into sums.
+    Set(u16),
+}
+
+/// Stripe, first byte in its blocks, length.
+pub(in crate::client) type Range = (u64, u32, u32);
+
+/// What a node is asked to read.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::client) struct Piece {
+    /// Which block: row of the stripe and node.
+    pub(in crate::client) cell: Cell,
+    pub(in crate::client) extent: Extent,
+    pub(in crate::client) into: Buf,
+    pub(in crate::client) whose: Whose,
+}
+
+/// What a read is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::client) enum Whose {
+    Request(RequestId),
+    Decode(u32),
+    /// The comparison of this slice.
+    Compare(Key),
+    /// The same, which does with digests as long as these fit.
+    Digest(Key),
+    /// The copy of a member: which block of it, and the slot at the copy target.
+    Copy {
+        number: u32,
+        into: u16,
+    },
+    /// The same, read back.
+    ReadBack,
+}

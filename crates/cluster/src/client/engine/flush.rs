@@ -1,0 +1,128 @@
+//! Flushes: what was answered is stored first, then made durable by all nodes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use braid_array::{RequestError, RequestId};
+
+use super::context::Cx;
+use super::journals::Journals;
+use super::sets::Sets;
+use crate::client::out::RequestKind;
+use crate::wire::Message;
+
+/// A flush on its way to the nodes.
+#[derive(Debug)]
+struct Flush {
+    request: RequestId,
+    /// Positions of slice-sets that were answered and have to be stored first.
+    after: BTreeSet<u16>,
+    /// Nodes that have not answered, once they were asked.
+    left: Option<u32>,
+    /// All slice-sets up to this version are stored by then.
+    covers: Option<u64>,
+}
+
+/// Flushes under way, by number.
+#[derive(Debug, Default)]
+pub(super) struct Flushes {
+    map: BTreeMap<u32, Flush>,
+}
+
+impl Flushes {
+    pub(super) fn is_empty(&self) -> bool {
+        self.map.is_empty()
+    }
+
+    /// Has the nodes make durable what was answered, once it is stored.
+    pub(super) fn begin(
+        &mut self,
+        cx: &mut Cx<'_>,
+        sets: &Sets,
+        journals: &mut Journals,
+        request: RequestId,
+    ) {
+        let number = cx.out.tag();
+        let mut flush = Flush { request, after: BTreeSet::new(), left: None, covers: None };
+        if journals.cover_all() || journals.are_used() && braid_array::broken("flush-waits") {
+            // What was answered is recorded durably.
+            flush.left = Some(0);
+            self.map.insert(number, flush);
+            return self.end(cx, journals, number);
+        }
+        flush.after = sets.committing().collect();
+        self.map.insert(number, flush);
+        self.send(cx, sets, journals, number);
+    }
+
+    /// A slice-set was stored: flushes need not wait for it any more.
+    pub(super) fn stored(
+        &mut self,
+        cx: &mut Cx<'_>,
+        sets: &Sets,
+        journals: &mut Journals,
+        position: u16,
+    ) {
+        let waited =
+            |(&number, flush): (&u32, &mut Flush)| flush.after.remove(&position).then_some(number);
+        let waited: Vec<u32> = self.map.iter_mut().filter_map(waited).collect();
+        for number in waited {
+            self.send(cx, sets, journals, number);
+        }
+    }
+
+    fn send(&mut self, cx: &mut Cx<'_>, sets: &Sets, journals: &mut Journals, number: u32) {
+        let Some(flush) = self.map.get_mut(&number) else { return };
+        if !flush.after.is_empty() {
+            return;
+        }
+        let roles: Vec<u16> = cx.members.alive_roles().collect();
+        flush.covers = Some(sets.stored_up_to());
+        flush.left = Some(roles.len() as u32);
+        for role in roles {
+            cx.request(role, RequestKind::Flush(number), |tag| Message::Flush { tag });
+        }
+        self.end(cx, journals, number);
+    }
+
+    /// A node has made everything durable, or is not of the array any more.
+    pub(super) fn answered(&mut self, cx: &mut Cx<'_>, journals: &mut Journals, number: u32) {
+        let left = self.map.get_mut(&number).and_then(|flush| flush.left.as_mut());
+        if let Some(left) = left {
+            *left -= 1;
+        }
+        self.end(cx, journals, number);
+    }
+
+    /// A flush is over when all have answered, and superblocks tell of those who could not.
+    fn end(&mut self, cx: &mut Cx<'_>, journals: &mut Journals, number: u32) {
+        let Some(&Flush { request, left, covers, .. }) = self.map.get(&number) else { return };
+        if left != Some(0) || !cx.losses_told() {
+            return;
+        }
+        self.map.remove(&number);
+        if cx.keeper.has_failed() {
+            return cx.part_over(request, Err(RequestError::Failed));
+        }
+        journals.flushed(covers);
+        cx.part_over(request, Ok(()));
+    }
+
+    /// Ends what waited for superblocks to tell of losses. Did any end?
+    pub(super) fn losses_told(&mut self, cx: &mut Cx<'_>, journals: &mut Journals) -> bool {
+        let before = self.map.len();
+        let numbers: Vec<u32> = self.map.keys().copied().collect();
+        numbers.into_iter().for_each(|number| self.end(cx, journals, number));
+        self.map.len() < before
+    }
+
+    /// Are as many answers to come as are counted? `asked` says of how many nodes a flush is asked.
+    pub(super) fn check(&self, asked: impl Fn(u32) -> usize) -> Result<(), String> {
+        for (&number, flush) in &self.map {
+            let left = asked(number);
+            if left != flush.left.unwrap_or(0) as usize {
+                return Err(format!("{left} nodes flush, counted {:?}", flush.left));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,532 @@
+//! The engine: requests, slice-sets, reads and background work, over members that it is told.
+//!
+//! Each machine is a file, gets a [`Cx`] with each call, and calls only those below it. What one
+//! has for another that is not below it is a [`Note`], which [`Engine`] passes on before it returns.
+//!
+//! ```text
+//! writes ─► areas, gathered by slice ─► queue ─► position, lease, journals ─► sets ─► nodes
+//! reads of requests, decode, compare, copies, read_back ─► reads ─► nodes
+//! work: units that the keeper asks for, as slice-sets, comparisons and copies;  flush
+//! ```
+
+mod areas;
+mod compare;
+mod context;
+mod copies;
+mod decode;
+mod extent;
+mod flush;
+mod gather;
+mod invariants;
+mod journals;
+mod lease;
+mod mix;
+mod partial;
+mod position;
+#[cfg(test)]
+mod probe;
+mod queue;
+mod read_back;
+mod reads;
+mod requests;
+mod sets;
+mod space;
+mod staging;
+mod work;
+
+use std::collections::BTreeMap;
+
+use braid_array::array::Scratch;
+use braid_array::format::Superblock;
+use braid_array::keeper::{Done, Fix, Tried, Unit, Work as What};
+use braid_array::{
+    Buf, Instant, IoError, IoId, Op, Outcome, Request, RequestError, RequestId, SECTOR_BYTES,
+};
+
+use areas::Areas;
+use compare::Compares;
+use context::Note;
+pub(super) use context::{Cx, Shared};
+use copies::Copies;
+use decode::Decodes;
+use extent::{Extent, Piece, Range, Whose};
+pub(super) use extent::{Want, Whom};
+use flush::Flushes;
+use journals::Journals;
+use lease::Lease;
+pub(super) use mix::Mix;
+use queue::{Below, Queue};
+use read_back::ReadBack;
+pub(super) use read_back::Verdict;
+use reads::Reads;
+use requests::{Requests, Writes};
+pub(super) use sets::{Prepared, Sets, StoreFault};
+pub(super) use space::Space;
+use staging::Staging;
+use work::{Task, Work};
+
+use super::out::{IoPurpose, RequestKind};
+use crate::pipeline::Pipeline;
+use crate::set::Roles;
+
+impl Shared {
+    pub(super) fn new(pipeline: Pipeline, space: Space, forced: bool, scratch: Scratch) -> Self {
+        let params = *pipeline.params();
+        let len = params.wide.bytes;
+        let zeroes = Buf { offset: scratch.offset, len };
+        let bytes = scratch.bytes.saturating_sub(len.into());
+        let rest = Scratch { offset: scratch.offset + u64::from(len), bytes };
+        Self {
+            pipeline,
+            space,
+            staging: Staging::new(rest, len),
+            areas: Areas::default(),
+            reads: Reads::new(params.nodes, params.reads.count),
+            requests: Requests::default(),
+            zeroes,
+            forced,
+            notes: std::collections::VecDeque::new(),
+        }
+    }
+
+    /// The buffer that is to hold zeroes.
+    pub(super) const fn zeroes(&self) -> Buf {
+        self.zeroes
+    }
+}
+
+/// The machines that carry out requests and background work. The client calls it with a [`Cx`]:
+/// `submit` for requests, `io_done`, `placed`, `copied`, `read_failed` and `answered` for results,
+/// `without` for a node that is lost, and in each turn `begin`, then `start_work`, `open_sets`,
+/// `losses_told`, `trim` and `start_decodes` until nothing goes on, then `send`.
+#[derive(Debug)]
+pub(super) struct Engine {
+    writes: Writes,
+    queue: Queue,
+    pub(super) sets: Sets,
+    lease: Lease,
+    pub(super) journals: Journals,
+    decodes: Decodes,
+    work: Work,
+    compares: Compares,
+    flushes: Flushes,
+    pub(super) copies: Copies,
+    pub(super) read_back: ReadBack,
+}
+
+impl Engine {
+    pub(super) fn new(pipeline: &Pipeline, mix: Mix, superblock: &Superblock) -> Self {
+        let params = pipeline.params();
+        Self {
+            writes: Writes::default(),
+            queue: Queue::default(),
+            sets: Sets::new(pipeline.positions(), params.wide.count, params.nodes, mix),
+            lease: Lease::default(),
+            journals: Journals::new(params.nodes, superblock),
+            decodes: Decodes::default(),
+            work: Work::default(),
+            compares: Compares::default(),
+            flushes: Flushes::default(),
+            copies: Copies::default(),
+            read_back: ReadBack::default(),
+        }
+    }
+
+    /// Takes a request that may be served.
+    pub(super) fn submit(&mut self, cx: &mut Cx<'_>, request: &Request) {
+        cx.keeper.request_came(request.op);
+        cx.shared.requests.begin(request.id, request.op);
+        match request.op {
+            Op::Read => self.read(cx, request),
+            Op::Write { fua } => self.writes.write(cx, request, fua),
+            Op::WriteZeroes { .. } | Op::Discard => self.writes.zero(cx, request),
+            Op::Flush => {
+                cx.shared.requests.add_part(request.id);
+                self.flushes.begin(cx, &self.sets, &mut self.journals, request.id);
+            }
+        }
+        cx.part_over(request.id, Ok(()));
+        self.pass_on(cx);
+    }
+
+    /// Cuts a read into parts: each from the node that holds it, straight into the request's
+    /// buffer. Parts of the same range of a stripe are kept together when a node is gone: what is
+    /// read for one serves the others.
+    fn read(&mut self, cx: &mut Cx<'_>, request: &Request) {
+        let start = request.sector * SECTOR_BYTES;
+        let end = start + u64::from(request.buf.len);
+        let all_there = cx.lost().is_empty();
+        let mut together: BTreeMap<Range, (Extent, Vec<Want>)> = BTreeMap::new();
+        let mut next = start;
+        while next < end {
+            let extent = cx.shared.extent(next, end);
+            let into = request.buf.slice((next - start) as u32, extent.len);
+            cx.shared.requests.add_part(request.id);
+            if all_there {
+                read_part(cx, request.id, extent, into);
+            } else {
+                let (_, wanted) = together.entry(extent.range()).or_insert((extent, Vec::new()));
+                wanted.push(Want { index: extent.index, into, whom: Whom::Request(request.id) });
+            }
+            next += u64::from(extent.len);
+        }
+        for (extent, wanted) in together.into_values() {
+            self.decodes.decode(cx, extent, wanted);
+        }
+    }
+
+    /// An operation of the executor is done.
+    pub(super) fn io_done(&mut self, cx: &mut Cx<'_>, io: IoId, result: Result<Outcome, IoError>) {
+        match cx.out.ios.remove(&io) {
+            Some(IoPurpose::Put { position }) => self.sets.put_done(cx, position),
+            Some(IoPurpose::Copy { position }) => self.sets.copy_done(cx, position),
+            Some(IoPurpose::Sum { position, equation }) => {
+                self.sets.parity_done(cx, position, equation);
+            }
+            Some(IoPurpose::Decode { job }) => self.decodes.step_done(cx, job),
+            Some(IoPurpose::Compare { key }) => self.compares.step_done(cx, key, result),
+            Some(IoPurpose::ReadBack) => self.read_back.compared(cx, result),
+            None => {}
+        }
+        self.pass_on(cx);
+    }
+
+    /// A node has put what was read.
+    pub(super) fn placed(&mut self, cx: &mut Cx<'_>, role: u16, slot: u32) {
+        let Some(piece) = take_read(cx, role, slot) else {
+            return cx.out.violates(role, "it sends what was not asked for");
+        };
+        match piece.whose {
+            Whose::Request(id) => cx.part_over(id, Ok(())),
+            Whose::Decode(job) => self.decodes.read_done(cx, job, true),
+            Whose::Compare(key) | Whose::Digest(key) => {
+                self.compares.read_done(cx, key, piece.cell, true);
+            }
+            Whose::ReadBack => {
+                let new = role == cx.members.copy_target();
+                self.read_back.came(cx, new, true);
+            }
+            Whose::Copy { .. } => cx.out.violates(role, "it sends what belongs elsewhere"),
+        }
+        self.pass_on(cx);
+    }
+
+    /// A node that is copied has put what was read to the other one.
+    pub(super) fn copied(&mut self, cx: &mut Cx<'_>, role: u16, slot: u16) {
+        match take_read(cx, role, slot.into()).map(|piece| piece.whose) {
+            Some(Whose::Copy { number, .. }) => self.copies.sent(cx, number),
+            _ => cx.out.violates(role, "it copies what was not asked for"),
+        }
+        self.pass_on(cx);
+    }
+
+    pub(super) fn read_failed(&mut self, cx: &mut Cx<'_>, role: u16, slot: u16) {
+        let Some(piece) = take_read(cx, role, slot.into()) else {
+            return cx.out.violates(role, "it answers what was not asked");
+        };
+        if role == cx.members.copy_target() {
+            // It is no member yet.
+            self.read_back.came(cx, true, false);
+        } else {
+            let tried = Tried { sector: None, changes: false, must_land: false };
+            cx.keeper.failed_io(cx.members.id(role), tried, IoError::MEDIUM);
+            self.read_elsewhere(cx, piece);
+        }
+        self.pass_on(cx);
+    }
+
+    /// A node could not read this; perhaps the others can give it back.
+    fn read_elsewhere(&mut self, cx: &mut Cx<'_>, piece: Piece) {
+        let Piece { cell, extent, into, whose } = piece;
+        match whose {
+            Whose::Request(request) => {
+                let wanted = vec![Want { index: extent.index, into, whom: Whom::Request(request) }];
+                if cx.readable(cell.node) {
+                    self.decodes.decode_without(extent, wanted, cell.node);
+                } else {
+                    self.decodes.decode(cx, extent, wanted);
+                }
+            }
+            Whose::Decode(job) => self.decodes.read_failed(cx, job, cell.node),
+            Whose::Compare(key) | Whose::Digest(key) => {
+                self.compares.read_done(cx, key, cell, false);
+            }
+            Whose::Copy { number, .. } => self.copies.block_over(cx, number, false),
+            Whose::ReadBack => self.read_back.came(cx, false, false),
+        }
+    }
+
+    pub(super) fn prepared(&mut self, cx: &mut Cx<'_>, prepared: Prepared) {
+        self.sets.prepared(cx, prepared);
+        self.pass_on(cx);
+    }
+
+    pub(super) fn finished(&mut self, cx: &mut Cx<'_>, role: u16, set: (u16, u32), ok: bool) {
+        self.sets.finished(cx, role, set, ok);
+        self.pass_on(cx);
+    }
+
+    /// A node has answered a message that the engine sent, or is lost and will not.
+    pub(super) fn answered(&mut self, cx: &mut Cx<'_>, role: u16, kind: RequestKind, ok: bool) {
+        match kind {
+            RequestKind::Flush(number) => {
+                self.flushes.answered(cx, &mut self.journals, number);
+            }
+            RequestKind::LeaseRing => self.lease.answered(role, ok, cx.now()),
+            RequestKind::ReturnRing => self.lease.returned(role),
+            RequestKind::StoreCopied(number) => self.copies.stored(cx, number),
+            _ => {}
+        }
+        self.pass_on(cx);
+    }
+
+    /// A node is lost: nothing is waited for from it, and slice-sets go on without it.
+    pub(super) fn without(&mut self, cx: &mut Cx<'_>, role: u16) {
+        self.lease.forget(role);
+        self.sets.without(cx, role);
+        self.pass_on(cx);
+    }
+
+    /// All losses are carried out: goes on with what waited for that. Was there any? Then others may
+    /// follow.
+    pub(super) fn losses_carried_out(&mut self, cx: &mut Cx<'_>) -> bool {
+        let went_on = self.sets.losses_carried_out(cx);
+        self.pass_on(cx);
+        self.sets.lose_cut_off(cx);
+        went_on || cx.out.has_losses()
+    }
+
+    /// What was to be read from a node that is lost goes elsewhere.
+    pub(super) fn reads_without(&mut self, cx: &mut Cx<'_>, role: u16) {
+        for piece in cx.shared.reads.drain(role) {
+            self.read_elsewhere(cx, piece);
+        }
+        self.pass_on(cx);
+    }
+
+    /// The copy of a member ends before its end.
+    pub(super) fn end_copy(&mut self, cx: &mut Cx<'_>, role: u16) {
+        self.read_back.end(cx, role);
+        self.copies.end(cx);
+        self.pass_on(cx);
+    }
+
+    /// Passes on what one machine has for another.
+    fn pass_on(&mut self, cx: &mut Cx<'_>) {
+        while let Some(note) = cx.shared.notes.pop_front() {
+            match note {
+                Note::Fetched { position, result } => self.sets.fetched(cx, position, result),
+                Note::Read(piece) if cx.members.alive(piece.cell.node) => {
+                    cx.shared.reads.queue(piece);
+                }
+                Note::Read(piece) => self.read_elsewhere(cx, piece),
+                Note::Flush(id) => self.flushes.begin(cx, &self.sets, &mut self.journals, id),
+                Note::Stored { key, position } => self.stored(cx, key, position),
+                Note::Again { job, wide } => self.queue.again(cx, job, wide),
+                Note::WorkSetOver { key, ok } => {
+                    if let Some(done) = self.work.set_over(cx, key, ok) {
+                        self.compares.forget(cx, key);
+                        self.work.over(cx, key, done);
+                    }
+                }
+                Note::TaskOver { key, done } => self.work.over(cx, key, done),
+                Note::Repair { key, contents } => {
+                    self.queue.add_background(cx, key, contents, Roles::NONE);
+                }
+            }
+        }
+    }
+
+    /// What waited for a slice-set to be stored need not wait for it any more.
+    fn stored(&mut self, cx: &mut Cx<'_>, key: super::Key, position: u16) {
+        let wide = position < cx.shared.params().wide.count;
+        self.sets.mix.credit(cx.now(), self.queue.waits(wide));
+        if let Some(area) = cx.shared.areas.get_mut(key) {
+            area.committing -= 1;
+            if area.committing == 0 {
+                let late = std::mem::take(&mut area.late_reads);
+                late.into_iter().for_each(|piece| cx.note(Note::Read(piece)));
+            }
+        }
+        self.flushes.stored(cx, &self.sets, &mut self.journals, position);
+    }
+
+    /// The keeper asks for a unit of background work.
+    pub(super) fn add_work(&mut self, place: u64, unit: Unit, what: What) {
+        self.work.add(place, unit, what);
+    }
+
+    /// Begins with the units whose slices are free.
+    pub(super) fn start_work(&mut self, cx: &mut Cx<'_>) {
+        for _ in 0..self.work.waiting() {
+            let Some(task) = self.work.next() else { break };
+            self.start_task(cx, task);
+        }
+        self.pass_on(cx);
+    }
+
+    fn start_task(&mut self, cx: &mut Cx<'_>, task: Task) {
+        let key = cx.shared.space.key(task.unit.start);
+        if cx.writes_over() {
+            return task.end(cx, Done::Failed);
+        }
+        if cx.shared.areas.is_used(key) {
+            return self.work.wait(task);
+        }
+        match &task.what {
+            What::Copy if self.copies.copy(cx, key) => self.work.begin(key, task),
+            // Spares are no members here before they hold a role: they are copied to.
+            What::Copy | What::Verify(_) => task.end(cx, Done::Failed),
+            What::Rebuild(targets) => {
+                let restores = work::restorable(cx, key, targets);
+                self.work.begin(key, task);
+                self.queue.add_background(cx, key, Vec::new(), restores);
+            }
+            // Sums are made anew of what is there.
+            What::Compare(Fix::Resync) => {
+                self.work.begin(key, task);
+                self.queue.add_background(cx, key, Vec::new(), Roles::NONE);
+            }
+            // Nothing can be compared with what is not there.
+            What::Compare(_) if !cx.lost().is_empty() => task.end(cx, Done::Failed),
+            What::Compare(fix) if self.compares.begin(cx, &mut self.decodes, key, *fix) => {
+                self.work.begin(key, task);
+            }
+            What::Compare(_) => self.work.wait(task),
+        }
+    }
+
+    /// Begins with ranges of zeroes.
+    pub(super) fn begin(&mut self, cx: &mut Cx<'_>) {
+        self.writes.advance_zeroes(cx);
+        self.pass_on(cx);
+    }
+
+    /// Turns what was gathered into slice-sets, where its time has come.
+    pub(super) fn start_gathers(&mut self, cx: &mut Cx<'_>) {
+        self.queue.start_gathers(cx, &self.sets, &self.lease);
+        self.pass_on(cx);
+    }
+
+    /// Opens the slice-sets that may be opened.
+    pub(super) fn open_sets(&mut self, cx: &mut Cx<'_>) {
+        let mut below = Below {
+            sets: &mut self.sets,
+            lease: &mut self.lease,
+            journals: &mut self.journals,
+            decodes: &mut self.decodes,
+            work: &mut self.work,
+        };
+        self.queue.open_sets(cx, &mut below);
+        self.pass_on(cx);
+    }
+
+    /// Goes on with what waited for superblocks to tell of those who were lost; was there any?
+    pub(super) fn losses_told(&mut self, cx: &mut Cx<'_>) -> bool {
+        if !cx.losses_told() {
+            return false;
+        }
+        let sets = self.sets.losses_told(cx);
+        self.pass_on(cx);
+        let flushes = self.flushes.losses_told(cx, &mut self.journals);
+        self.pass_on(cx);
+        sets || flushes
+    }
+
+    /// Has journals trimmed; is there room again?
+    pub(super) fn trim(&mut self, cx: &mut Cx<'_>) -> bool {
+        self.journals.trim(cx, self.sets.stored_up_to(), self.sets.version())
+    }
+
+    /// Begins decodings; may others have what one had that failed?
+    pub(super) fn start_decodes(&mut self, cx: &mut Cx<'_>) -> bool {
+        let failed = self.decodes.start(cx);
+        self.pass_on(cx);
+        failed
+    }
+
+    /// Goes on with the copy of a member.
+    pub(super) fn advance_copy(&mut self, cx: &mut Cx<'_>) {
+        self.read_back.advance(cx, &mut self.decodes);
+        self.copies.advance(cx);
+        self.pass_on(cx);
+    }
+
+    /// Tells the nodes which slice-sets are committed.
+    pub(super) fn send_commits(&mut self, cx: &mut Cx<'_>) {
+        self.sets.send_commits(cx);
+    }
+
+    /// Sends reads that find a slot, and sees to how much of the rings is used.
+    pub(super) fn send_reads(&mut self, cx: &mut Cx<'_>) {
+        let end = self.lease.slots_end(cx);
+        let Shared { reads, pipeline, .. } = &mut *cx.shared;
+        if reads.send(end, pipeline, cx.members, cx.keeper, cx.out) {
+            self.lease.is_short();
+        }
+        let idle = self.is_idle(cx.shared);
+        self.lease.advance(cx, &self.sets, idle);
+    }
+
+    /// Does nothing lie in the nodes' rings, nor wait to?
+    fn is_idle(&self, shared: &Shared) -> bool {
+        self.has_no_sets()
+            && !lease::is_in_use(shared, &self.sets, true)
+            && shared.reads.nothing_waits()
+    }
+
+    /// Is no slice-set open, and does none wait?
+    pub(super) fn has_no_sets(&self) -> bool {
+        self.sets.is_empty() && self.queue.is_empty()
+    }
+
+    /// Nothing that the exports asked for is under way.
+    pub(super) fn is_quiet(&self, shared: &Shared) -> bool {
+        shared.requests.is_empty() && self.has_no_sets() && self.flushes.is_empty()
+    }
+
+    /// Is every request answered?
+    pub(super) fn has_no_requests(&self, shared: &Shared) -> bool {
+        shared.requests.is_empty()
+    }
+
+    /// Is there nothing to do, background work and what is kept excepted?
+    pub(super) fn holds_nothing(&self, shared: &Shared) -> bool {
+        self.is_quiet(shared) && self.read_back.buffers() == 0
+    }
+
+    /// When a gathered write begins, or memory is returned; the latter only while it serves.
+    pub(super) fn deadline(
+        &self,
+        shared: &Shared,
+        now: Instant,
+        returns_memory: bool,
+    ) -> Option<Instant> {
+        let rest = self.lease.rest_due(self.is_idle(shared)).filter(|_| returns_memory);
+        shared.areas.deadline(now).into_iter().chain(rest).min()
+    }
+}
+
+fn read_part(cx: &mut Cx<'_>, id: RequestId, extent: Extent, into: Buf) {
+    let planner = cx.shared.pipeline.planner(0);
+    let Some(plan) = cx.shared.pipeline.plan(extent.stripe, planner) else {
+        return cx.part_over(id, Err(RequestError::Failed));
+    };
+    let cell = plan.code.data()[extent.index as usize];
+    let piece = Piece { cell, extent, into, whose: Whose::Request(id) };
+    let key = cx.shared.key_of(&extent);
+    match cx.shared.areas.get_mut(key) {
+        // What was answered has to be seen, and is not stored yet.
+        Some(area) if area.committing > 0 => area.late_reads.push(piece),
+        _ => cx.shared.reads.queue(piece),
+    }
+}
+
+/// A read is answered; what it was for.
+fn take_read(cx: &mut Cx<'_>, role: u16, slot: u32) -> Option<Piece> {
+    let piece = cx.shared.reads.take(role, slot)?;
+    let now = cx.now();
+    cx.answered(role);
+    cx.out.latency.end(role, super::latency::TimedOperation::Read(slot as u16), now);
+    Some(piece)
+}

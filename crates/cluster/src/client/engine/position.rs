@@ -1,0 +1,59 @@
+//! Which free position a slice-set gets.
+
+use super::context::Cx;
+use super::lease::Lease;
+use super::sets::Sets;
+use crate::pipeline::PlacedSchedule;
+use crate::set::{Roles, Touched};
+
+/// What a slice-set wants of its position.
+pub(super) struct Wanted<'a> {
+    /// Wide or narrow.
+    pub(super) kind: usize,
+    pub(super) plan: &'a PlacedSchedule,
+    pub(super) touched: &'a Touched,
+    pub(super) missing: Roles,
+    /// The client makes the parities: no encoder is needed.
+    pub(super) by_client: bool,
+}
+
+impl Wanted<'_> {
+    /// The position whose encoder has least to send; otherwise the one that is free longest. Those
+    /// whose encoder is missing rest, unless the client makes the parities. The place among the
+    /// free positions of the kind.
+    pub(super) fn choose(&self, cx: &Cx<'_>, sets: &Sets, lease: &Lease) -> Option<usize> {
+        let nodes = cx.members.nodes();
+        let usable = lease.usable(cx);
+        let pipeline = &cx.shared.pipeline;
+        let encoded =
+            |position| self.by_client || pipeline.planner_without(position, self.missing).is_some();
+        let free = || sets.free(self.kind).enumerate().filter(|&(_, p)| encoded(p) && usable(p));
+        if self.touched.is_all() || self.touched.count() == 0 {
+            return free().next().map(|(at, _)| at);
+        }
+        let kept = self.kept(nodes);
+        // The home of a lone block, else whoever keeps most.
+        let lone = self.touched.count() == 1;
+        let home = self.touched.iter().next().map(|i| self.plan.code.data()[i as usize].node);
+        let worth = |position: u16| {
+            let node = position % nodes;
+            if lone { u32::from(Some(node) == home) } else { kept[usize::from(node)] }
+        };
+        let most = free().map(|(_, position)| worth(position)).max()?;
+        free().find(|&(_, position)| worth(position) == most).map(|(at, _)| at)
+    }
+
+    /// By node, how many blocks it keeps for itself, which do not travel.
+    fn kept(&self, nodes: u16) -> Vec<u32> {
+        let mut kept = vec![0u32; usize::from(nodes)];
+        let code = &self.plan.code;
+        for index in self.touched.iter() {
+            let cell = code.data()[index as usize];
+            kept[usize::from(cell.node)] += 1;
+            for &sum in code.involved(cell) {
+                kept[usize::from(code.equations()[sum].parity.node)] += 1;
+            }
+        }
+        kept
+    }
+}

@@ -1,0 +1,419 @@
+//! Slice-sets on their way to a position: from what was gathered.
+//!
+//! ```text
+//!  gathered ─► pending ─► first in line: told to the keeper, buffers, a position ─► open
+//! ```
+
+use std::collections::{BTreeSet, VecDeque};
+
+use braid_array::keeper::Done;
+use braid_array::{Buf, RequestError};
+
+use super::context::{Cx, Note};
+use super::decode::Decodes;
+use super::gather::{Gather, Stretch};
+use super::journals::Journals;
+use super::lease::Lease;
+use super::position::Wanted;
+use super::sets::{MAX_TRIES, Sets};
+use super::work::Work;
+use crate::client::Key;
+use crate::pipeline::PlacedSchedule;
+use crate::pipeline::{brought_back, lost_blocks, way};
+use crate::schedule::Planner;
+use crate::set::{Roles, Set, Touched, WriteStrategy};
+
+/// A slice-set that waits for a position.
+#[derive(Debug)]
+pub(super) struct PendingSet {
+    pub(super) key: Key,
+    /// The client makes the parities; undecided until the slice-set is first in line.
+    by_client: Option<bool>,
+    pub(super) range: Stretch,
+    /// It changes no data: the superblocks say already what it is for.
+    pub(super) background: bool,
+    /// Otherwise they say that data may change once this is told.
+    ticket: Option<u64>,
+    /// Roles that get their blocks from the others, one slice-set for each.
+    restores: Roles,
+    /// How often it was aborted.
+    pub(super) tries: u32,
+}
+
+impl PendingSet {
+    fn new(key: Key, range: Stretch) -> Self {
+        Self {
+            key,
+            by_client: None,
+            range,
+            background: false,
+            ticket: None,
+            restores: Roles::NONE,
+            tries: 0,
+        }
+    }
+
+    /// The first part of it, which is so long.
+    fn cut_off(&mut self, len: u32) -> Self {
+        let front = Self { range: self.range.cut_off(len), ..*self };
+        if !self.background {
+            // The keeper hears of both.
+            self.ticket = None;
+        }
+        front
+    }
+
+    /// One role has its blocks, if that was it; has another one to get its?
+    pub(super) fn goes_on_after(&mut self, strategy: WriteStrategy) -> bool {
+        if let WriteStrategy::Restore(role) = strategy {
+            self.restores.remove(role);
+        }
+        !self.restores.is_empty()
+    }
+}
+
+/// The machines that a slice-set needs to get a position.
+pub(super) struct Below<'a> {
+    pub(super) sets: &'a mut Sets,
+    pub(super) lease: &'a mut Lease,
+    pub(super) journals: &'a mut Journals,
+    pub(super) decodes: &'a mut Decodes,
+    pub(super) work: &'a mut Work,
+}
+
+/// Slice-sets that wait for a position: whole slices, and short ranges. First come first served
+/// among those of a kind.
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    pending: [VecDeque<PendingSet>; 2],
+    /// Which kind comes first.
+    first_kind: usize,
+}
+
+impl Queue {
+    pub(super) fn is_empty(&self) -> bool {
+        self.pending.iter().all(VecDeque::is_empty)
+    }
+
+    /// Does any wait of those that are whole slices, or of the others?
+    pub(super) fn waits(&self, wide: bool) -> bool {
+        !self.pending[usize::from(!wide)].is_empty()
+    }
+
+    /// Turns what was gathered into slice-sets, where it is complete or has waited long enough.
+    pub(super) fn start_gathers(&mut self, cx: &mut Cx<'_>, sets: &Sets, lease: &Lease) {
+        let hurry = cx.keeper.is_stopping();
+        let listed = cx.shared.areas.listed().len();
+        if listed == 0 {
+            return;
+        }
+        // Nothing is gained by sending more than the link or the positions take.
+        let lost = cx.lost();
+        let saturated = sets.is_sending() || !lease.has_position(cx, sets.free(0), lost);
+        for _ in 0..listed {
+            let Some(key) = cx.shared.areas.next_listed() else { break };
+            let blocks = u64::from(cx.shared.pipeline.data_blocks());
+            let whole = blocks * u64::from(cx.shared.slice_len(key.1));
+            let alone = sets.all_answered() && self.is_empty();
+            let now = cx.now();
+            let Some(area) = cx.shared.areas.get(key) else { continue };
+            let Some(first) = area.gathers.front() else {
+                cx.shared.areas.tidy(key);
+                continue;
+            };
+            if area.is_used() {
+                // Listed again when they are over.
+                continue;
+            }
+            let complete = first.bytes() == whole || area.gathers.len() > 1;
+            let patience = match first.patience {
+                patience if alone => patience.alone,
+                patience if saturated => patience.full,
+                patience => patience.busy,
+            };
+            let waited = patience <= now && !cx.shared.areas.is_next(key);
+            if (complete || waited || hurry)
+                && let Some(gather) = cx.shared.areas.entry(key).gathers.pop_front()
+            {
+                self.start(cx, key, &gather);
+            }
+            cx.shared.areas.list(key);
+        }
+    }
+
+    fn start(&mut self, cx: &mut Cx<'_>, key: Key, gather: &Gather) {
+        for range in gather.cut(cx.shared.pipeline.data_blocks()) {
+            range.requests.iter().for_each(|&id| cx.shared.requests.add_part(id));
+            self.add(cx, PendingSet::new(key, range));
+        }
+        gather.requests().for_each(|id| cx.part_over(id, Ok(())));
+    }
+
+    fn add(&mut self, cx: &mut Cx<'_>, pending: PendingSet) {
+        let whole = pending.range.touched.is_all();
+        if let Some(area) = cx.shared.areas.get_mut(pending.key) {
+            area.sets += 1;
+            area.whole = whole;
+        }
+        let short = pending.range.len <= cx.shared.params().narrow.bytes && !whole;
+        self.pending[usize::from(short)].push_back(pending);
+    }
+
+    /// A slice-set that makes the parities of a slice right, whatever they are now. Data blocks get
+    /// the content of these buffers, which are whole slices. Or one that gives roles what they are
+    /// to hold, for each of them.
+    pub(super) fn add_background(
+        &mut self,
+        cx: &mut Cx<'_>,
+        key: Key,
+        contents: Vec<(u32, Buf)>,
+        restores: Roles,
+    ) {
+        cx.shared.areas.entry(key);
+        let mut touched = Touched::none(cx.shared.pipeline.data_blocks());
+        contents.iter().for_each(|&(index, _)| touched.insert(index));
+        let slice = cx.shared.whole_slice(key);
+        let range = Stretch {
+            offset: slice.at,
+            len: slice.len,
+            touched,
+            pieces: contents.into_iter().map(|(index, buf)| (index, vec![buf])).collect(),
+            requests: BTreeSet::new(),
+            fua: false,
+            blank: false,
+        };
+        let pending = PendingSet {
+            by_client: Some(false),
+            background: true,
+            ticket: Some(0),
+            restores,
+            ..PendingSet::new(key, range)
+        };
+        self.add(cx, pending);
+    }
+
+    /// A slice-set was aborted, or has another role to restore: it is first in line.
+    pub(super) fn again(&mut self, cx: &mut Cx<'_>, pending: PendingSet, wide: bool) {
+        if cx.writes_over() || pending.tries > MAX_TRIES {
+            return fail(cx, pending);
+        }
+        self.pending[usize::from(!wide)].push_front(pending);
+    }
+
+    /// Gives positions to slice-sets. Both kinds may need the same positions, so they take turns.
+    pub(super) fn open_sets(&mut self, cx: &mut Cx<'_>, below: &mut Below<'_>) {
+        let mut stuck = 0;
+        while stuck < 2 {
+            let kind = self.first_kind;
+            self.first_kind = 1 - kind;
+            stuck = if self.open_next(cx, below, kind) { 0 } else { stuck + 1 };
+        }
+    }
+
+    fn open_next(&mut self, cx: &mut Cx<'_>, below: &mut Below<'_>, kind: usize) -> bool {
+        if cx.writes_over() {
+            let pending = self.pending[kind].pop_front();
+            return pending.map(|pending| fail(cx, pending)).is_some();
+        }
+        self.may_write(cx, below.journals, kind) && self.open_first(cx, below, kind)
+    }
+
+    /// Whether the first slice-set may be opened; if not, it is seen to.
+    fn may_write(&mut self, cx: &mut Cx<'_>, journals: &Journals, kind: usize) -> bool {
+        if journals.hold_old_records() {
+            return false;
+        }
+        let Some(pending) = self.pending[kind].front_mut() else { return false };
+        let (start, end) = cx.shared.space.range(pending.key);
+        let ticket = *pending.ticket.get_or_insert_with(|| cx.keeper.begin_write(start, end));
+        cx.keeper.is_told(ticket)
+    }
+
+    /// Makes the first slice-set as short as the positions are that it gets.
+    fn cut_first(&mut self, cx: &mut Cx<'_>, work: &mut Work, kind: usize, most: u32) {
+        let first = &mut self.pending[kind][0];
+        if first.range.len <= most {
+            return;
+        }
+        let front = first.cut_off(most);
+        front.range.requests.iter().for_each(|&id| cx.shared.requests.add_part(id));
+        if let Some(area) = cx.shared.areas.get_mut(front.key) {
+            area.sets += 1;
+        }
+        if front.background {
+            work.has_one_set_more(front.key);
+        }
+        self.pending[kind].push_front(front);
+    }
+
+    /// Opens the first slice-set, if there are a position and buffers for what it needs.
+    fn open_first(&mut self, cx: &mut Cx<'_>, below: &mut Below<'_>, kind: usize) -> bool {
+        let first = &self.pending[kind][0];
+        let missing = below.work.missing(cx, first.key, first.background);
+        let of = below.lease.positions_for(cx, kind, missing);
+        if !below.lease.has_position(cx, below.sets.free(of), missing) {
+            below.lease.is_short();
+            return false;
+        }
+        let params = cx.shared.params();
+        let longest = if of == 0 { params.wide.bytes } else { params.narrow.bytes };
+        self.cut_first(cx, below.work, kind, longest);
+        if let Some(role) = self.pending[kind][0].restores.iter().next() {
+            return self.open_restore(cx, below, (kind, of), role);
+        }
+        let redundant = cx.shared.redundant();
+        let first = &mut self.pending[kind][0];
+        let whole = first.range.touched.is_all();
+        let blank = whole && first.range.blank;
+        let makes = || whole && redundant && !blank && below.sets.mix.client_makes_next();
+        let by_client = *first.by_client.get_or_insert_with(makes);
+        let stripe = first.key.0;
+        let planner = cx.shared.pipeline.planner(0);
+        let Some(plan) = cx.shared.pipeline.plan(stripe, planner) else { return false };
+        let (strategy, touched) = strategy(cx, &plan, first, missing);
+        let scattered = first.range.pieces.values().filter(|pieces| pieces.len() > 1).count();
+        let sums = if by_client { plan.code.equations().len() } else { 0 };
+        let put = (strategy, &touched);
+        let fetched = brought_back(&plan.code, put, &first.range.touched, missing).len();
+        let len = first.range.len;
+        if fetched > 0 && !room_to_fetch(cx, below, &plan, scattered + fetched) {
+            return false;
+        }
+        let partial = &below.journals.parts;
+        let log = !whole || first.background || partial.is_whole_recorded(first.key);
+        if !below.journals.may_open(cx, log, len) {
+            return false;
+        }
+        let wanted = Wanted { kind: of, plan: &plan, touched: &touched, missing, by_client };
+        let Some(at) = wanted.choose(cx, below.sets, below.lease) else { return false };
+        let buffers = scattered + sums + fetched;
+        let Some(staged) = below.decodes.stage(cx.shared, buffers, len) else { return false };
+        let Some(pending) = self.pending[kind].pop_front() else { return false };
+        let Some((position, generation, version)) = below.sets.use_position(of, at) else {
+            return false;
+        };
+        let encoder = cx.shared.pipeline.planner_without(position, missing);
+        let planner = if by_client { Some(Planner::Client) } else { encoder };
+        let Some(planner) = planner else { return false };
+        let set = Set {
+            position,
+            generation,
+            version,
+            stripe,
+            offset: pending.range.offset,
+            len,
+            strategy,
+            planner,
+            fua: pending.range.fua && !(log && below.journals.are_used()),
+            touched,
+            missing,
+            log,
+        };
+        below.lease.miss_home(cx.members.nodes(), &set, &plan);
+        below.journals.note_opened(cx.shared, &set);
+        below.sets.open(cx, below.decodes, pending, set, staged);
+        true
+    }
+
+    /// Opens the first slice-set, which gives this role its blocks, if there is a position. False
+    /// when it has to wait.
+    fn open_restore(
+        &mut self,
+        cx: &mut Cx<'_>,
+        below: &mut Below<'_>,
+        (kind, of): (usize, usize),
+        role: u16,
+    ) -> bool {
+        if !cx.members.alive(role) {
+            // It is lost again: nothing of the slice is wrong.
+            let Some(pending) = self.pending[kind].pop_front() else { return false };
+            cx.note(Note::TaskOver { key: pending.key, done: Done::Failed });
+            let now = cx.now();
+            cx.shared.areas.set_over(pending.key, now);
+            return true;
+        }
+        let mut missing = cx.lost();
+        missing.remove(role);
+        let usable = below.lease.usable(cx);
+        let Some(at) = below.sets.free(of).position(usable) else { return false };
+        let Some((position, generation, version)) = below.sets.use_position(of, at) else {
+            return false;
+        };
+        let Some(pending) = self.pending[kind].pop_front() else { return false };
+        let set = Set {
+            position,
+            generation,
+            version,
+            stripe: pending.key.0,
+            offset: pending.range.offset,
+            len: pending.range.len,
+            strategy: WriteStrategy::Restore(role),
+            planner: Planner::Chain,
+            fua: false,
+            touched: Touched::none(cx.shared.pipeline.data_blocks()),
+            missing,
+            log: false,
+        };
+        below.sets.open(cx, below.decodes, pending, set, Vec::new());
+        true
+    }
+
+    /// The slices of slice-sets that wait, and whether the keeper knows of them as writes.
+    pub(super) fn keys(&self) -> impl Iterator<Item = (Key, bool)> {
+        let all = self.pending.iter().flatten();
+        all.map(|pending| (pending.key, !pending.background && pending.ticket.is_some()))
+    }
+}
+
+/// Nothing of it was sent: the slice is as it was.
+fn fail(cx: &mut Cx<'_>, pending: PendingSet) {
+    let key = pending.key;
+    if pending.background {
+        cx.note(Note::WorkSetOver { key, ok: false });
+    } else if pending.ticket.is_some() {
+        let (start, end) = cx.shared.space.range(key);
+        cx.keeper.end_write(start, end, false);
+    }
+    let now = cx.now();
+    cx.shared.areas.set_over(key, now);
+    for id in pending.range.requests {
+        cx.part_over(id, Err(RequestError::Failed));
+    }
+}
+
+/// The way to write a part of a stripe with the fewest reads and writes of members, and all blocks
+/// that are put then; background work makes the parities right, whatever they are, and gives nodes
+/// what they lack.
+fn strategy(
+    cx: &Cx<'_>,
+    plan: &PlacedSchedule,
+    pending: &PendingSet,
+    missing: Roles,
+) -> (WriteStrategy, Touched) {
+    let range = &pending.range;
+    if range.touched.is_all() && range.blank {
+        return (WriteStrategy::Zero, range.touched.clone());
+    }
+    if !pending.background {
+        return way(&plan.code, &range.touched, missing);
+    }
+    let mut put = range.touched.clone();
+    lost_blocks(&plan.code, cx.lost()).for_each(|index| put.insert(index));
+    let all = put.is_all();
+    (if all { WriteStrategy::FullStripe } else { WriteStrategy::Reconstruct }, put)
+}
+
+/// Whether lost blocks of a stripe can be brought back while slice-sets hold buffers that wait for
+/// that: so that none waits for buffers that others hold for the same reason.
+fn room_to_fetch(
+    cx: &mut Cx<'_>,
+    below: &mut Below<'_>,
+    plan: &PlacedSchedule,
+    own: usize,
+) -> bool {
+    let stripe = plan.code.data().len() + plan.code.equations().len();
+    let needed = own + stripe * (below.sets.fetching() + 1);
+    let Some(taken) = below.decodes.stage(cx.shared, needed, 512) else { return false };
+    cx.shared.staging.give(taken);
+    true
+}

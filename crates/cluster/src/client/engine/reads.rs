@@ -1,0 +1,164 @@
+//! Reads on their way to nodes. A client gives out the nodes' read slots itself; what finds none
+//! free waits here.
+
+use std::collections::VecDeque;
+
+use braid_array::SECTOR_BYTES;
+use braid_array::keeper::Keeper;
+
+use super::extent::{Extent, Piece, Whose};
+use crate::client::latency::TimedOperation;
+use crate::client::membership::Membership;
+use crate::client::out::Out;
+use crate::pipeline::Pipeline;
+use crate::wire::Message;
+
+/// The read slots of one node, and what waits for them.
+#[derive(Debug)]
+struct Port {
+    /// By slot: what it is read for.
+    slots: Vec<Option<Piece>>,
+    free: Vec<u16>,
+    queue: VecDeque<Piece>,
+}
+
+/// The read slots of all nodes, by role; those of the copy target come last.
+#[derive(Debug)]
+pub(in crate::client) struct Reads {
+    ports: Vec<Port>,
+    slots: u16,
+}
+
+impl Reads {
+    pub(in crate::client) fn new(nodes: u16, slots: u16) -> Self {
+        let port = |_| Port {
+            slots: (0..slots).map(|_| None).collect(),
+            free: (0..slots).rev().collect(),
+            queue: VecDeque::new(),
+        };
+        Self { ports: (0..=nodes).map(port).collect(), slots }
+    }
+
+    pub(super) fn queue(&mut self, piece: Piece) {
+        self.ports[usize::from(piece.cell.node)].queue.push_back(piece);
+    }
+
+    /// Reads on their way to a node, or waiting.
+    pub(super) fn load(&self, role: u16) -> usize {
+        let port = &self.ports[usize::from(role)];
+        port.queue.len() + port.slots.len() - port.free.len()
+    }
+
+    /// Is a slot from this one on in use, at any node?
+    pub(super) fn any_from(&self, first: u16) -> bool {
+        self.ports.iter().any(|port| port.slots.iter().skip(first.into()).any(Option::is_some))
+    }
+
+    pub(super) fn nothing_waits(&self) -> bool {
+        self.ports.iter().all(|port| port.queue.is_empty())
+    }
+
+    /// Slots in use at a node.
+    pub(super) fn used(&self, role: u16) -> usize {
+        self.ports[usize::from(role)].slots.iter().flatten().count()
+    }
+
+    pub(super) fn is_counted(&self, role: u16) -> bool {
+        let port = &self.ports[usize::from(role)];
+        self.used(role) + port.free.len() == port.slots.len()
+    }
+
+    /// Uses a free slot below this one for a read that the caller sends.
+    pub(super) fn occupy(&mut self, role: u16, end: u16, piece: Piece) -> Option<u16> {
+        let port = &mut self.ports[usize::from(role)];
+        let at = port.free.iter().rposition(|&slot| slot < end)?;
+        let slot = port.free.swap_remove(at);
+        port.slots[usize::from(slot)] = Some(piece);
+        Some(slot)
+    }
+
+    /// Sends what finds a slot below this one. Is anything left over?
+    pub(super) fn send(
+        &mut self,
+        end: u16,
+        pipeline: &Pipeline,
+        members: &Membership,
+        keeper: &mut Keeper,
+        out: &mut Out,
+    ) -> bool {
+        let mut short = false;
+        for role in 0..members.nodes() {
+            while let Some(piece) = self.ports[usize::from(role)].queue.pop_front() {
+                let Some(slot) = self.occupy(role, end, piece) else {
+                    self.ports[usize::from(role)].queue.push_front(piece);
+                    short = true;
+                    break;
+                };
+                let entry = members.entry(role);
+                out.send(entry.peer, &message(pipeline, &piece, slot, entry.data_sector));
+                keeper.asked(members.id(role));
+                out.latency.begin(role, TimedOperation::Read(slot), keeper.now());
+            }
+        }
+        short
+    }
+
+    /// A node has answered a read; what it was for.
+    pub(super) fn take(&mut self, role: u16, slot: u32) -> Option<Piece> {
+        let port = &mut self.ports[usize::from(role)];
+        let piece = port.slots.get_mut(slot as usize)?.take()?;
+        port.free.push(slot as u16);
+        Some(piece)
+    }
+
+    /// Everything that waits or is under way at a node that is gone.
+    pub(super) fn drain(&mut self, role: u16) -> Vec<Piece> {
+        let port = &mut self.ports[usize::from(role)];
+        let mut pieces: Vec<Piece> = port.queue.drain(..).collect();
+        pieces.extend(port.slots.iter_mut().filter_map(Option::take));
+        pieces
+    }
+
+    /// Nothing is under way on a connection that is new.
+    pub(in crate::client) fn stands_anew(&mut self, role: u16) {
+        let slots = self.slots;
+        let port = &mut self.ports[usize::from(role)];
+        port.slots.fill_with(|| None);
+        port.free = (0..slots).rev().collect();
+    }
+
+    /// The copy target takes over a role: its port goes with it.
+    pub(in crate::client) fn exchange(&mut self, role: u16) {
+        let target = self.ports.len() - 1;
+        self.ports.swap(usize::from(role), target);
+        let fresh = Self::new(0, self.slots).ports.remove(0);
+        self.ports[target] = fresh;
+    }
+
+    /// Takes back what waits for a slot and is of this kind; how many.
+    pub(super) fn withdraw(&mut self, role: u16, which: impl Fn(Whose) -> bool) -> usize {
+        let queue = &mut self.ports[usize::from(role)].queue;
+        let before = queue.len();
+        queue.retain(|piece| !which(piece.whose));
+        before - queue.len()
+    }
+
+    /// The same of what is under way, whose answers nobody waits for; the slots stay used.
+    pub(super) fn abandon(&mut self, role: u16, which: impl Fn(Whose) -> bool) -> usize {
+        let slots = self.ports[usize::from(role)].slots.iter_mut();
+        slots.filter_map(|slot| slot.take_if(|piece| which(piece.whose))).count()
+    }
+}
+
+/// What asks a node to read.
+fn message(pipeline: &Pipeline, piece: &Piece, slot: u16, data_sector: u64) -> Message {
+    let Extent { stripe, at, len, .. } = piece.extent;
+    let sector = data_sector + pipeline.member_byte(stripe, piece.cell.row, at) / SECTOR_BYTES;
+    let bytes = len;
+    let to = piece.into.offset;
+    match piece.whose {
+        Whose::Digest(_) | Whose::ReadBack => Message::Digest { slot, sector, bytes, to },
+        Whose::Copy { into, .. } => Message::Copy { slot, sector, bytes, into },
+        _ => Message::Read { slot, sector, bytes, to },
+    }
+}

@@ -1,0 +1,106 @@
+//! The nodes of an array, as the engine sees them.
+
+use braid_array::MemberId;
+use braid_array::fabric::PeerId;
+use braid_array::keeper::Keeper;
+
+use super::out::Out;
+use crate::set::Roles;
+
+/// A node with a role, or the copy target behind them.
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    pub(super) peer: PeerId,
+    /// The member, as the keeper calls it.
+    pub(super) id: Option<MemberId>,
+    /// It has a part in what is written.
+    pub(super) alive: bool,
+    /// It is wired to the others.
+    pub(super) ready: bool,
+    /// Where the ring begins in the node's arena.
+    pub(super) ring: u64,
+    /// First sector of the data on the member.
+    pub(super) data_sector: u64,
+}
+
+/// The nodes of the array at one moment: made anew by the client, from its sessions, the views and
+/// the negotiations under way, before each call of the engine.
+#[derive(Debug)]
+pub(super) struct Membership {
+    /// By role; the copy target comes last.
+    pub(super) entries: Vec<Entry>,
+    /// Roles that hold the array by a view that a later client may take for the newest.
+    pub(super) claimed: Roles,
+    /// A person answers for it that voters who are not there are off.
+    pub(super) vouched: bool,
+    /// A node is being wired to others.
+    pub(super) wiring: bool,
+    /// The latest version that was open when one of the nodes was lost that are prepared again.
+    pub(super) prepared_since: Option<u64>,
+}
+
+impl Membership {
+    /// Nothing is known but the nodes.
+    pub(super) fn of(entries: impl Iterator<Item = Entry>) -> Self {
+        Self {
+            entries: entries.collect(),
+            claimed: Roles::NONE,
+            vouched: false,
+            wiring: false,
+            prepared_since: None,
+        }
+    }
+
+    pub(super) fn nodes(&self) -> u16 {
+        self.entries.len() as u16 - 1
+    }
+
+    /// The number of the copy target's session, behind the roles.
+    pub(super) fn copy_target(&self) -> u16 {
+        self.nodes()
+    }
+
+    pub(super) fn entry(&self, role: u16) -> &Entry {
+        &self.entries[usize::from(role)]
+    }
+
+    pub(super) fn alive(&self, role: u16) -> bool {
+        self.entry(role).alive
+    }
+
+    pub(super) fn alive_roles(&self) -> impl Iterator<Item = u16> + use<'_> {
+        (0..self.nodes()).filter(|&role| self.alive(role))
+    }
+
+    /// What the keeper calls the member of a role that is there.
+    pub(super) fn id(&self, role: u16) -> MemberId {
+        self.entry(role).id.unwrap_or(MemberId(u16::MAX))
+    }
+
+    /// Is the node of this role there, with all that it is to hold?
+    pub(super) fn readable(&self, keeper: &Keeper, role: u16) -> bool {
+        self.alive(role) && keeper.is_in_sync(role)
+    }
+
+    /// Do voters have to know who was lost? Not where a person answers for the others.
+    pub(super) fn needs_votes(&self, keeper: &Keeper) -> bool {
+        !(self.vouched || keeper.is_read_only() || writes_over(keeper))
+    }
+
+    /// Do views leave all out that were lost?
+    pub(super) fn losses_noted(&self, keeper: &Keeper) -> bool {
+        !self.claimed.iter().any(|role| !self.readable(keeper, role))
+    }
+
+    /// Whoever comes later hears of all that were lost: what was written without them may be
+    /// answered.
+    pub(super) fn losses_told(&self, keeper: &Keeper, out: &Out) -> bool {
+        let noted = !self.needs_votes(keeper) || self.losses_noted(keeper);
+        !out.has_losses() && keeper.failures_told() && noted
+    }
+}
+
+/// Nothing may change any more.
+pub(super) fn writes_over(keeper: &Keeper) -> bool {
+    keeper.writes_over() || keeper.has_failed()
+}
