@@ -16,6 +16,8 @@ impl Client {
                 self.carry_out(command);
             } else if let Some(loss) = self.out.next_loss() {
                 self.carry_out_loss(loss);
+            } else if let Some(event) = self.ownership.next_event() {
+                self.ownership_event(event);
             } else {
                 let (engine, mut cx) = self.engine();
                 if !engine.losses_carried_out(&mut cx) {
@@ -82,7 +84,7 @@ impl Client {
         if let Some(member) = &self.sessions[usize::from(role)].member {
             let name = member::member_name(&member.address, &member.volume);
             let reason = format!("{name}: {}", why.reason);
-            self.takeover.refused = Some(Refusal::new(reason, why.next.clone()));
+            self.ownership.refuse(Refusal::new(reason, why.next.clone()));
         }
     }
 

@@ -4,7 +4,7 @@
 use braid_array::Refusal;
 use braid_array::array::Scratch;
 
-use super::decision::Grant;
+use super::ownership::decision::Grant;
 use super::{Client, ClientConfig, ClientMember};
 use crate::view::{View, Witness};
 
@@ -55,6 +55,8 @@ pub fn foretell(
         Grant { view, incarnation, node }
     };
     let all = granted.into_iter().chain(behind);
-    client.takeover.grants = all.map(|(number, voter)| (number, grant(voter))).collect();
-    client.decision().map(drop)
+    let grants = all.map(|(number, voter)| (number, grant(voter))).collect();
+    let (ownership, cx, facts) = client.ownership();
+    ownership.foretell(grants);
+    ownership.decision(&cx, facts).map(drop)
 }

@@ -3,7 +3,7 @@
 use braid_array::MemberId;
 use braid_array::keeper::Carried;
 
-use super::setup::SessionState;
+use super::sessions::setup::SessionState;
 use super::{Client, Machine, Phase, RequestKind, Session};
 
 impl Client {

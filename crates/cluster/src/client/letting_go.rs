@@ -3,25 +3,26 @@
 
 use braid_array::Refusal;
 
-use super::setup::SessionState;
+use super::sessions::setup::SessionState;
 use super::{Client, ClientConfig, ClientMember, Phase};
 use crate::member::{VolumeAddress, member_parts};
 
 impl Client {
     /// It cannot go on: more nodes are away than the array can do without.
     pub(crate) fn has_too_few(&self) -> bool {
-        let ends = self.keeper.is_read_only() || self.keeper.is_stopping() || self.takeover.fenced;
+        let ends =
+            self.keeper.is_read_only() || self.keeper.is_stopping() || self.ownership.is_fenced();
         self.writes_over() && !ends
     }
 
     /// It was not started: its members hold something else than what it was made from.
     pub(crate) const fn is_outdated(&self) -> bool {
-        self.takeover.is_outdated()
+        self.ownership.is_outdated()
     }
 
     /// Why it could not start, if it was not for nodes that it lost.
     pub(crate) const fn refused(&self) -> Option<&Refusal> {
-        self.takeover.refused.as_ref()
+        self.ownership.refused()
     }
 
     /// Gives up all connections, and with them whatever is under way.
@@ -31,9 +32,9 @@ impl Client {
                 self.return_fails(role);
             }
         }
-        self.leave_absent();
-        self.leave_departed();
-        self.leave_witnesses();
+        self.absents.close(&mut self.out, self.keeper.now());
+        self.departed.close(&mut self.out, self.keeper.now());
+        self.ownership.close(&mut self.out);
         self.keeper.give_up();
         self.drain();
     }
@@ -71,7 +72,7 @@ impl Client {
     /// Whatever was answered before it is there. Journals for parts of stripes alone do not have
     /// what gave whole stripes new content.
     pub(crate) fn has_kept_all(&self) -> bool {
-        self.takeover.fits() || self.engine.journals.are_used() && !self.engine.journals.parts.only
+        self.ownership.fits() || self.engine.journals.are_used() && !self.engine.journals.parts.only
     }
 
     /// The client that comes after this one, to which nobody may come in between.

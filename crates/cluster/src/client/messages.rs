@@ -1,12 +1,13 @@
 //! What comes from nodes: who has to hear of it, and what it answers.
 
-use super::decision::Grant;
 use super::engine::{Prepared, StoreFault};
 use super::latency::TimedOperation;
 use super::out::LossKind;
-use super::setup::SessionState;
+use super::ownership::decision::Grant;
+use super::sessions::setup::SessionState;
 use super::{Client, FabricEvent, Message, Refusal, RequestKind};
-use crate::wire::JournalEntry;
+use crate::pipeline::Params;
+use crate::wire::{JournalEntry, Leftover};
 
 impl Client {
     pub(super) fn fabric(&mut self, event: FabricEvent) {
@@ -23,8 +24,9 @@ impl Client {
         if self.departed.is_visited_by(peer) {
             return self.departed_event(event);
         }
-        if let Some(at) = self.witnesses.at(peer) {
-            return self.witness_event(at, event);
+        if self.ownership.is_witness(peer) {
+            let (ownership, mut cx, facts) = self.ownership();
+            return ownership.witness_event(&mut cx, facts, peer, event);
         }
         let role =
             self.sessions.iter().position(|session| session.peer == peer && session.is_connected());
@@ -89,7 +91,7 @@ impl Client {
                 self.out.requests.remove(&tag);
                 self.return_looked(role, &bytes);
             }
-            Message::Meta { tag, bytes } => self.reread_came(role, tag, bytes),
+            Message::Meta { tag, bytes } => self.reread_came(role, tag, &bytes),
             Message::Pong { tag, storage_silent_ms } => {
                 self.answered(role, tag, Ok(None));
                 self.heard_of_storage(role, storage_silent_ms);
@@ -108,7 +110,7 @@ impl Client {
                 self.granted(role, tag, Grant { view, incarnation, node });
             }
             Message::Leftovers { tag, params, items, next } => {
-                self.leftovers(role, tag, params, items, next);
+                self.leftovers(role, tag, (params, items, next));
             }
             Message::Outvoted { tag, granted } => self.outvoted(role, tag, granted),
             Message::PipelineReady { tag, ring, journal_bytes, parts_only } => {
@@ -154,9 +156,18 @@ impl Client {
                 RequestKind::Reread | RequestKind::ResolveLeftovers | RequestKind::StoreView(_),
                 Err(why),
             ) => self.vote_refused(role, Some(why)),
-            (RequestKind::Reread, Ok(_)) => self.reread_next(role),
-            (RequestKind::ResolveLeftovers, Ok(_)) => self.voter_answered(role),
-            (RequestKind::StoreView(order), Ok(_)) => self.view_recorded(role, order),
+            (RequestKind::Reread, Ok(_)) => {
+                let (ownership, mut cx, facts) = self.ownership();
+                ownership.reread(&mut cx, facts, role, None);
+            }
+            (RequestKind::ResolveLeftovers, Ok(_)) => {
+                let (ownership, mut cx, facts) = self.ownership();
+                ownership.answered(&mut cx, facts, role);
+            }
+            (RequestKind::StoreView(order), Ok(_)) => {
+                let (ownership, mut cx, facts) = self.ownership();
+                ownership.view_recorded(&mut cx, facts, role, order);
+            }
             (
                 RequestKind::OpenVolume | RequestKind::OpenPipeline | RequestKind::Connect,
                 answer,
@@ -183,6 +194,46 @@ impl Client {
             ) => self.engine_answered(role, kind, answer.is_ok()),
             (RequestKind::Return | RequestKind::Ping, _) => {}
         }
+    }
+
+    /// A node has granted what was requested.
+    fn granted(&mut self, role: u16, tag: u32, grant: Grant) {
+        if !matches!(self.take_request(role, tag), Some(RequestKind::Grant)) {
+            return self.out.violates(role, "it grants what was not asked");
+        }
+        let (ownership, mut cx, facts) = self.ownership();
+        ownership.granted(&mut cx, facts, role, grant);
+    }
+
+    /// Another client was granted an epoch as high as ours, or higher.
+    fn outvoted(&mut self, role: u16, tag: u32, granted: u32) {
+        let kind = self.take_request(role, tag);
+        let (ownership, mut cx, facts) = self.ownership();
+        ownership.outvoted(&mut cx, facts, (role, granted), kind);
+    }
+
+    /// A node says what it has of the predecessor's slice-sets.
+    fn leftovers(&mut self, role: u16, tag: u32, leftovers: (Option<Params>, Vec<Leftover>, u16)) {
+        if !matches!(self.take_request(role, tag), Some(RequestKind::ListLeftovers)) {
+            return self.out.violates(role, "it lists what was not asked");
+        }
+        let (ownership, mut cx, facts) = self.ownership();
+        ownership.leftovers(&mut cx, facts, role, leftovers);
+    }
+
+    /// A part of what lies on a member now.
+    fn reread_came(&mut self, role: u16, tag: u32, bytes: &[u8]) {
+        if !matches!(self.take_request(role, tag), Some(RequestKind::Reread)) {
+            return self.out.violates(role, "it tells what was not asked");
+        }
+        let (ownership, mut cx, facts) = self.ownership();
+        ownership.reread(&mut cx, facts, role, Some(bytes));
+    }
+
+    /// A node cannot vote, or not keep what it was told.
+    fn vote_refused(&mut self, role: u16, why: Option<Refusal>) {
+        let nonsense = || Refusal::new("it does not keep to the protocol", "update it");
+        self.lose_now(role, why.unwrap_or_else(nonsense), LossKind::Fault);
     }
 
     fn engine_answered(&mut self, role: u16, kind: RequestKind, ok: bool) {

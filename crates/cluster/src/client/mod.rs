@@ -2,46 +2,30 @@
 //!
 //! It plans everything. The [`engine`] carries out requests and background work as slice-sets and
 //! reads, over the members that [`membership`] names at a moment. The sessions with the nodes are
-//! the other half: [`setup`] connects, [`takeover`] gets the votes, [`losing`] goes on without
-//! nodes, [`rejoin`] takes them back. Who the members are, what the superblocks say, background
+//! the other half: [`sessions`] are with the nodes, [`ownership`] has the votes and views. Who the members are, what the superblocks say, background
 //! work and commands are the keeper's; [`carry_out`] does what it asks.
 
-mod absent;
 mod carry_out;
 mod config;
-mod copy_target;
-mod decision;
-mod departed;
 mod engine;
 mod foretell;
 mod invariants;
 mod latency;
 mod letting_go;
-mod losing;
 mod membership;
 mod messages;
-mod newcomer;
 mod out;
-mod presence;
-mod refused;
-mod rejoin;
-mod reread;
-mod setup;
-mod silence;
-mod spare;
-mod step;
-mod takeover;
+mod ownership;
+mod sessions;
 #[cfg(test)]
 mod tests;
-mod voters;
-mod witnesses;
 
 use std::collections::{BTreeSet, VecDeque};
 
 use braid_array::action::{Command, CommandId, Event};
 use braid_array::array::Scratch;
 use braid_array::fabric::FabricEvent;
-use braid_array::keeper::{Keeper, MetaWrite, Redundancy, Rules, SyncSpace};
+use braid_array::keeper::{Keeper, MetaWrite, Rules};
 use braid_array::request::Full;
 use braid_array::status::Status;
 use braid_array::{
@@ -56,12 +40,13 @@ pub use config::{ClientConfig, NODE_TIMEOUT_MS, SPARE_PATIENCE_MS};
 use engine::{Cx, Engine, Mix, Shared, Space};
 pub use foretell::{Voter, foretell, witnesses as witnesses_of};
 use membership::{Entry, Membership, writes_over};
-use out::{Out, RequestKind};
-use setup::{Session, SessionState};
-use step::Step;
-use takeover::Takeover;
-pub use witnesses::MAX_WITNESSES;
-use witnesses::Witnesses;
+use out::{LossKind, Out, RequestKind};
+pub use ownership::MAX_WITNESSES;
+use ownership::{Facts, Ownership, OwnershipEvent};
+use sessions::rejoin::{self, pause_millis};
+use sessions::setup::{Session, SessionState};
+use sessions::step::Step;
+use sessions::{absent, departed, newcomer, spare};
 
 /// Requests are multiples of this.
 const BLOCK_BYTES: u32 = 4096;
@@ -132,7 +117,7 @@ pub struct Client {
     engine: Engine,
     /// By role; that with the copy target comes last.
     sessions: Vec<Session>,
-    takeover: Takeover,
+    ownership: Ownership,
     /// It takes the array over from nobody, and changes nothing.
     looks: bool,
     node_timeout_ms: u64,
@@ -145,7 +130,6 @@ pub struct Client {
     absents: absent::Absents,
     departed: departed::Departed,
     spares: spare::Spares,
-    witnesses: Witnesses,
 }
 
 impl Client {
@@ -174,10 +158,9 @@ impl Client {
         let space = Space::new(&pipeline).map_err(|error| error.to_string())?;
         let forced = (config.force || config.looks) && member::vouched_for(&config.members);
         let kept = config.kept().ok_or("an array has members")?;
-        let takeover = Takeover::new(kept.superblock.set_uuid, &config);
+        let ownership = Ownership::new(kept.superblock.set_uuid, &config);
         let engine = Engine::new(&pipeline, mix, &kept.superblock);
         let keeper = member::keeper(kept, Box::new(space.clone()), rules(&params, forced))?;
-        let named = if config.read_only || config.looks { Vec::new() } else { config.witnesses };
         let sessions = Session::all(config.members);
         let mut client = Self {
             phase: Phase::Setup,
@@ -187,7 +170,7 @@ impl Client {
             shared: Shared::new(pipeline, space, forced, scratch),
             engine,
             sessions,
-            takeover,
+            ownership,
             looks: config.looks,
             node_timeout_ms: config.node_timeout_ms,
             untold: VecDeque::new(),
@@ -196,7 +179,6 @@ impl Client {
             absents: absent::Absents::new(config.absent, config.not_in),
             departed: departed::Departed::default(),
             spares: spare::Spares::new(config.spare_patience_ms),
-            witnesses: Witnesses::new(params.nodes, named),
         };
         client.begin();
         client.drain();
@@ -215,12 +197,61 @@ impl Client {
         (engine, Cx { keeper, members, out, shared })
     }
 
+    /// The votes and views, what they are called with, and what they go by.
+    fn ownership(&mut self) -> (&mut Ownership, Cx<'_>, Facts) {
+        self.refresh();
+        let journals = &self.engine.journals;
+        let facts = Facts {
+            starting: matches!(self.phase, Phase::Setup),
+            may_return: self.may_return(),
+            recorded: journals.all_is_recorded(),
+            live: journals.live,
+            ppl: journals.live && journals.parts.were_only,
+        };
+        let Self { keeper, members, out, shared, ownership, .. } = self;
+        (ownership, Cx { keeper, members, out, shared }, facts)
+    }
+
+    /// If the node of this role were lost, could the others take note of that?
+    fn votes_suffice_without(&mut self, role: u16) -> bool {
+        let (ownership, cx, _) = self.ownership();
+        ownership.votes_suffice_without(&cx, role)
+    }
+
+    /// Will no later client ask this incarnation of a node for what it has prepared?
+    fn is_out(&mut self, incarnation: u64) -> bool {
+        let (ownership, cx, _) = self.ownership();
+        ownership.is_out(&cx, incarnation)
+    }
+
+    /// What votes and views have come to.
+    fn ownership_event(&mut self, event: OwnershipEvent) {
+        match event {
+            OwnershipEvent::Resolved { stale, fits } => {
+                for role in stale {
+                    let why = Refusal::new("has missed writes", "it is given them");
+                    self.lose_now(role, why, LossKind::Returns);
+                }
+                // Not before it is known who misses something: the bitmap still says what.
+                if fits {
+                    self.keeper.nothing_to_resync();
+                }
+                for role in 0..self.shared.params().nodes {
+                    if self.alive(role) {
+                        self.open_volume_of(role);
+                    }
+                }
+            }
+            OwnershipEvent::Answered => self.start_journals(),
+        }
+    }
+
     fn refresh(&mut self) {
         for (entry, session) in self.members.entries.iter_mut().zip(&self.sessions) {
             *entry = session.entry();
         }
-        self.members.claimed = self.takeover.claimed_roles();
-        self.members.vouched = self.takeover.force;
+        self.members.claimed = self.ownership.claimed_roles();
+        self.members.vouched = self.ownership.vouched;
         self.members.wiring = self.wiring.is_some();
         let prepared = SessionState::Returning(Step::Prepared);
         let prepared = self.sessions.iter().filter(|session| session.state == prepared);
@@ -239,11 +270,6 @@ impl Client {
     fn role_of(&self, member: MemberId) -> Option<u16> {
         (0..self.shared.params().nodes)
             .find(|&role| self.sessions[usize::from(role)].id == Some(member))
-    }
-
-    /// Is the node of this role there, with all that it is to hold?
-    fn readable(&self, role: u16) -> bool {
-        self.alive(role) && self.keeper.is_in_sync(role)
     }
 
     /// Nothing may change any more.
@@ -317,9 +343,11 @@ impl Client {
             }
         }
         self.forget_removed();
-        self.record_changes();
+        let (ownership, mut cx, _) = self.ownership();
+        ownership.record_changes(&mut cx);
+        self.drain();
         self.drop_leftovers();
-        self.settle_departed();
+        self.resolve_departed();
         self.look_at_latency();
         let (engine, mut cx) = self.engine();
         engine.send_commits(&mut cx);
@@ -356,10 +384,12 @@ impl Machine for Client {
             Event::Tick => {
                 self.setup_tick();
                 self.return_tick();
-                self.look_for_absent();
+                let wanted = self.may_look_for_absent();
+                self.absents.tick(wanted, &mut self.out, now);
                 self.look_for_departed();
                 self.use_spares();
-                self.look_for_witnesses();
+                let (ownership, mut cx, facts) = self.ownership();
+                ownership.tick(&mut cx, facts);
                 self.look_for_silence();
                 if matches!(self.phase, Phase::Running) {
                     self.keeper.tick();
@@ -387,10 +417,10 @@ impl Machine for Client {
             self.keeper.deadline().filter(|_| running),
             self.setup_deadline(),
             self.silence_deadline(),
-            self.witness_deadline(),
+            self.ownership.deadline(self.may_return()),
             self.return_deadline(),
-            self.absent_deadline(),
-            self.departed_deadline(),
+            self.absents.deadline(self.may_look_for_absent()),
+            self.departed.deadline(self.may_return()),
             self.spare_deadline(),
         ]
         .into_iter()
@@ -430,7 +460,12 @@ impl BlockMachine for Client {
         let mut status = self.keeper.status();
         self.mark_slow(&mut status);
         self.mark_refused(&mut status);
-        status.view = self.view_status();
+        let address =
+            |role: u16| Some(self.sessions[usize::from(role)].member.as_ref()?.address.clone());
+        status.view = self.ownership.status(self.shared.params().nodes, address);
+        if let Some(view) = &mut status.view {
+            view.absent = self.absent_status();
+        }
         status
     }
 

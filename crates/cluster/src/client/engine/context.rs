@@ -147,7 +147,7 @@ impl Cx<'_> {
     }
 
     /// Sends a member a message that is answered with its tag.
-    pub(super) fn request(
+    pub(in crate::client) fn request(
         &mut self,
         role: u16,
         kind: RequestKind,

@@ -1,6 +1,6 @@
 //! Who holds an array that another client takes over.
 
-use super::super::decision::{Decision, Findings, Grant, decide};
+use super::super::ownership::decision::{Decision, Findings, Grant, decide};
 use super::*;
 use crate::view::{View, Witness};
 
@@ -56,7 +56,7 @@ fn what_is_not_recorded_keeps_nobody_from_starting_and_is_not_believed() {
     let findings = findings(&grants, true, false);
     decide(&findings).expect_err("parities are in doubt");
     let ppl = decide(&Findings { ppl: true, ..findings }).expect("it starts");
-    assert!(ppl.view.torn && !ppl.fits && !ppl.soft);
+    assert!(ppl.view.torn && !ppl.fits && !ppl.intact);
     let recorded = decide(&Findings { recorded: true, ppl: true, ..findings }).expect("it starts");
     assert!(!recorded.view.torn && recorded.fits);
     assert_eq!(holders(&ppl), [0, 1, 2, 3]);
@@ -77,7 +77,7 @@ fn those_who_never_died_hold_it_if_they_are_enough() {
         (&[0, 2, 4], &[], &[0, 2, 4], &[]),
     ] {
         let decision = decided(&grants(there, anew, false), true, false).expect("a majority");
-        assert!(decision.soft && !decision.view.torn, "{there:?} {anew:?}");
+        assert!(decision.intact && !decision.view.torn, "{there:?} {anew:?}");
         assert_eq!((holders(&decision), decision.stale), (holds.to_vec(), stale.to_vec()));
     }
 }
@@ -86,7 +86,7 @@ fn those_who_never_died_hold_it_if_they_are_enough() {
 fn parities_are_in_doubt_where_too_few_never_died() {
     let complete = decided(&grants(&[0, 1, 2, 3, 4], &[1, 2, 3], false), true, false);
     let complete = complete.expect("all are there");
-    assert!(!complete.soft && complete.view.torn, "a resync is due");
+    assert!(!complete.intact && complete.view.torn, "a resync is due");
     assert_eq!(holders(&complete), [0, 1, 2, 3, 4]);
 
     for (there, anew, torn) in [(&[0, 1, 2, 3][..], &[1, 2][..], false), (&[0, 1, 2, 3], &[], true)]
@@ -95,7 +95,7 @@ fn parities_are_in_doubt_where_too_few_never_died() {
         let refused = decided(&grants, true, false).expect_err("nobody vouches for it");
         assert!(refused.to_string().contains("parity"), "{refused}");
         let vouched = decided(&grants, true, true).expect("somebody does");
-        assert!(!vouched.soft && vouched.view.torn);
+        assert!(!vouched.intact && vouched.view.torn);
         // Stopped cleanly, nothing is in doubt.
         let clean = decided(&grants, false, false).expect("nothing was under way");
         assert_eq!(holders(&clean), there);

@@ -75,7 +75,7 @@ fn a_failed_member_drops_what_it_has_once_voters_have_noted_that() {
         _ => false,
     };
     assert!(run(&mut client, |_, _| false).iter().any(hung_up));
-    assert_eq!(client.departed_deadline(), None);
+    assert_eq!(client.departed.deadline(client.may_return()), None);
     // Nobody tells it once more when it is removed after that.
     client.handle(
         Instant(4),
@@ -93,7 +93,7 @@ fn a_departed_node_that_is_away_is_tried_again_so_many_times() {
     client.handle(Instant(3), Event::Command { id: CommandId(1), command });
     run(&mut client, |_, _| false);
     let mut tries = 0;
-    while let Some(due) = client.departed_deadline() {
+    while let Some(due) = client.departed.deadline(client.may_return()) {
         client.handle(due, Event::Tick);
         for action in actions(&mut client) {
             if let Action::Fabric(FabricOp::Connect { peer, .. }) = action {
@@ -119,7 +119,7 @@ fn a_node_that_is_a_member_again_is_not_told() {
     tell(&mut client, peer, &Message::Identity { tag, node: 1 });
     let after = run(&mut client, |_, _| false);
     assert_eq!(sent(&after, |message| matches!(message, Message::Grant { .. })), []);
-    assert_eq!(client.departed_deadline(), None);
+    assert_eq!(client.departed.deadline(client.may_return()), None);
 }
 
 #[test]

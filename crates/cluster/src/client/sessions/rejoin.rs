@@ -14,12 +14,12 @@ use braid_array::events::ArrayEvent;
 use braid_array::format::{BadBlocks, Superblock, Version};
 use braid_array::{Refusal, SECTOR_BYTES};
 
-use super::decision::Grant;
 use super::refused::{ITS_STORE, is_other};
 use super::setup::SessionState;
 use super::step::Step;
-use super::{BTreeSet, Client, Instant, Message, PATIENCE_MILLIS, Phase, RequestKind};
 use crate::assemble::SUPERBLOCK_SECTOR;
+use crate::client::ownership::decision::Grant;
+use crate::client::{BTreeSet, Client, Instant, Message, PATIENCE_MILLIS, Phase, RequestKind};
 use crate::member::member_name;
 use crate::wire::PeerAddress;
 
@@ -27,10 +27,10 @@ use crate::wire::PeerAddress;
 const FIRST_MILLIS: u64 = 1_000;
 const LAST_MILLIS: u64 = 10_000;
 /// Bytes of a superblock that are read.
-pub(super) const SUPERBLOCK_BYTES: u32 = 4096;
+pub(in crate::client) const SUPERBLOCK_BYTES: u32 = 4096;
 
 /// How long to wait after so many attempts.
-pub(super) fn pause_millis(tries: u32) -> u64 {
+pub(in crate::client) fn pause_millis(tries: u32) -> u64 {
     FIRST_MILLIS.checked_shl(tries.min(10)).unwrap_or(LAST_MILLIS).min(LAST_MILLIS)
 }
 
@@ -39,7 +39,7 @@ const NEW_VOLUME: &str = "remove it (`braid node delete`) and add the node again
 
 /// The nodes are being wired to one that comes back.
 #[derive(Debug)]
-pub(super) struct Wiring {
+pub(in crate::client) struct Wiring {
     role: u16,
     /// Nodes that have not answered.
     left: BTreeSet<u16>,
@@ -48,7 +48,7 @@ pub(super) struct Wiring {
 
 impl Client {
     /// The connection to a node was lost: it is tried again after a while.
-    pub(super) fn await_return(&mut self, role: u16) {
+    pub(in crate::client) fn await_return(&mut self, role: u16) {
         let now = self.keeper.now();
         let session = &mut self.sessions[usize::from(role)];
         session.due = Some(now.plus_millis(pause_millis(session.tries)));
@@ -56,14 +56,14 @@ impl Client {
         session.lost_at = self.engine.sets.version();
     }
 
-    pub(super) fn may_return(&self) -> bool {
+    pub(in crate::client) fn may_return(&self) -> bool {
         let stays = self.writes_over() || self.keeper.is_read_only() || self.keeper.is_stopping();
         self.shared.redundant() && !stays && matches!(self.phase, Phase::Running)
     }
 
-    pub(super) fn return_deadline(&self) -> Option<Instant> {
+    pub(in crate::client) fn return_deadline(&self) -> Option<Instant> {
         let may_return = self.may_return();
-        let due = |session: &super::Session| match session.state {
+        let due = |session: &crate::client::Session| match session.state {
             SessionState::Lost if may_return => session.due,
             SessionState::Returning(_) => session.due,
             _ => None,
@@ -73,7 +73,7 @@ impl Client {
 
     /// Begins with nodes whose time has come, and gives up what takes too long, also when nobody is
     /// to return any more.
-    pub(super) fn return_tick(&mut self) {
+    pub(in crate::client) fn return_tick(&mut self) {
         for role in 0..=self.copy_target() {
             let session = &self.sessions[usize::from(role)];
             if session.due.is_none_or(|due| due > self.keeper.now()) {
@@ -87,10 +87,11 @@ impl Client {
         }
     }
 
-    pub(super) fn dial_again(&mut self, role: u16) {
+    pub(in crate::client) fn dial_again(&mut self, role: u16) {
         let Some(member) = &self.sessions[usize::from(role)].member else { return };
         let address = member.address.clone();
-        self.leave_if_visited(&address);
+        let now = self.keeper.now();
+        self.departed.close_if_visited(&address, &mut self.out, now);
         let peer = self.out.connect(address);
         let until = self.keeper.now().plus_millis(PATIENCE_MILLIS);
         let session = &mut self.sessions[usize::from(role)];
@@ -100,7 +101,7 @@ impl Client {
     }
 
     /// Goes a step further with a node that comes back, by asking this of it.
-    pub(super) fn return_step(
+    pub(in crate::client) fn return_step(
         &mut self,
         role: u16,
         step: Step,
@@ -110,7 +111,7 @@ impl Client {
         self.request_of_stranger(role, RequestKind::Return, message);
     }
 
-    pub(super) fn return_connected(&mut self, role: u16) {
+    pub(in crate::client) fn return_connected(&mut self, role: u16) {
         let peer = self.sessions[usize::from(role)].peer;
         self.out.admit(peer);
         if self.is_newcomer(role) {
@@ -119,13 +120,13 @@ impl Client {
         self.return_grant(role);
     }
 
-    pub(super) fn return_grant(&mut self, role: u16) {
-        let grant = self.grant();
+    pub(in crate::client) fn return_grant(&mut self, role: u16) {
+        let grant = self.ownership.grant(self.shared.params());
         self.return_step(role, Step::Granting, grant);
     }
 
     /// A node that comes back has granted what it had, or not.
-    pub(super) fn return_granted(&mut self, role: u16, tag: u32, grant: Option<Grant>) {
+    pub(in crate::client) fn return_granted(&mut self, role: u16, tag: u32, grant: Option<Grant>) {
         let granting = SessionState::Returning(Step::Granting);
         let asked = self.out.requests.remove(&tag).is_some_and(|(asked, _)| asked == role);
         let session = &self.sessions[usize::from(role)];
@@ -135,8 +136,7 @@ impl Client {
         if self.is_newcomer(role) {
             self.newcomer_granted(grant);
         } else {
-            self.takeover.grants.insert(role, grant);
-            self.takeover.voters_due = true;
+            self.ownership.has_granted(role, Some(grant));
         }
         self.sessions[usize::from(role)].state = SessionState::Returning(Step::Granted);
         self.drop_leftovers();
@@ -144,24 +144,26 @@ impl Client {
 
     /// Has nodes that come back drop what they have of slice-sets, once no takeover may ask them
     /// for that: these went on without them.
-    pub(super) fn drop_leftovers(&mut self) {
+    pub(in crate::client) fn drop_leftovers(&mut self) {
         for role in 0..=self.copy_target() {
             let granted = SessionState::Returning(Step::Granted);
             if self.sessions[usize::from(role)].state != granted {
                 continue;
             }
-            let grant = match self.is_newcomer(role) {
-                true => self.newcomer.as_ref().and_then(super::newcomer::Newcomer::grant),
-                false => self.takeover.grants.get(&role),
+            let grant = if self.is_newcomer(role) {
+                self.newcomer.as_ref().and_then(super::newcomer::Newcomer::grant)
+            } else {
+                self.ownership.grant_of(role)
             };
-            if grant.is_some_and(|grant| self.is_out(grant.incarnation)) {
+            let Some(incarnation) = grant.map(|grant| grant.incarnation) else { continue };
+            if self.is_out(incarnation) {
                 let settle = |tag| Message::ResolveLeftovers { tag, commit: Vec::new() };
                 self.return_step(role, Step::Settling, settle);
             }
         }
     }
 
-    pub(super) fn return_answered(
+    pub(in crate::client) fn return_answered(
         &mut self,
         role: u16,
         step: Step,
@@ -206,21 +208,21 @@ impl Client {
         }
     }
 
-    pub(super) fn look_at_returned(&mut self, role: u16) {
+    pub(in crate::client) fn look_at_returned(&mut self, role: u16) {
         let (sector, bytes) = (SUPERBLOCK_SECTOR, SUPERBLOCK_BYTES);
         let message = |tag| Message::ReadMeta { tag, sector, bytes };
         self.return_step(role, Step::Looking, message);
     }
 
     /// Is this the answer to what was asked of a node that comes back, to see what it is?
-    pub(super) fn is_looked_at(&self, role: u16, tag: u32) -> bool {
+    pub(in crate::client) fn is_looked_at(&self, role: u16, tag: u32) -> bool {
         let looking = SessionState::Returning(Step::Looking);
         let asked = matches!(self.out.requests.get(&tag), Some((asked, _)) if *asked == role);
         asked && self.sessions[usize::from(role)].state == looking
     }
 
     /// What lies on the volume of a node that comes back.
-    pub(super) fn return_looked(&mut self, role: u16, bytes: &[u8]) {
+    pub(in crate::client) fn return_looked(&mut self, role: u16, bytes: &[u8]) {
         let found = Superblock::decode(Version::V1_2, SUPERBLOCK_SECTOR, bytes);
         let session = &mut self.sessions[usize::from(role)];
         let Some(member) = &session.member else { return self.return_fails(role) };
@@ -231,7 +233,7 @@ impl Client {
         self.prepare_returned(role);
     }
 
-    pub(super) fn prepare_returned(&mut self, role: u16) {
+    pub(in crate::client) fn prepare_returned(&mut self, role: u16) {
         let (params, data_sector) = (*self.shared.params(), self.data_sector(role));
         let place = self.place_of(role);
         let message = |tag| Message::OpenPipeline { tag, role: place, data_sector, params };
@@ -254,14 +256,14 @@ impl Client {
     }
 
     /// Wires the next node that is prepared, one after the other.
-    pub(super) fn wire_returned(&mut self) {
+    pub(in crate::client) fn wire_returned(&mut self) {
         let prepared = SessionState::Returning(Step::Prepared);
         if self.wiring.is_some() {
             return;
         }
         // What was under way when it was lost must not reach it any more.
         let oldest = self.engine.sets.oldest().unwrap_or(u64::MAX);
-        let ready = |session: &super::Session| {
+        let ready = |session: &crate::client::Session| {
             let over = session.lost_at < oldest && self.engine.journals.allow(session.lost_at);
             session.state == prepared && over
         };
@@ -270,7 +272,7 @@ impl Client {
         if role == self.copy_target() {
             return self.wire_copy_target(self.place_of(role));
         }
-        let address = |(role, session): (u16, &super::Session)| {
+        let address = |(role, session): (u16, &crate::client::Session)| {
             let address = session.member.as_ref()?.address.clone();
             Some(PeerAddress { role, address, ring: session.ring })
         };
@@ -289,12 +291,12 @@ impl Client {
     }
 
     /// These are being wired to one that comes back.
-    pub(super) fn wires(&mut self, role: u16, left: BTreeSet<u16>) {
+    pub(in crate::client) fn wires(&mut self, role: u16, left: BTreeSet<u16>) {
         self.wiring = Some(Wiring { role, left, ok: true });
     }
 
     /// One of those that are being wired has answered, or is lost, or both.
-    pub(super) fn rewired(&mut self, one: u16, ok: bool) {
+    pub(in crate::client) fn rewired(&mut self, one: u16, ok: bool) {
         let Some(wiring) = &mut self.wiring else { return };
         wiring.ok &= ok;
         wiring.left.remove(&one);
@@ -352,14 +354,14 @@ impl Client {
     }
 
     /// It did not come back this time.
-    pub(super) fn return_fails(&mut self, role: u16) {
+    pub(in crate::client) fn return_fails(&mut self, role: u16) {
         let peer = self.sessions[usize::from(role)].peer;
         self.out.hang_up(peer);
         self.return_lost(role);
     }
 
     /// The connection to a node that was coming back is over.
-    pub(super) fn return_lost(&mut self, role: u16) {
+    pub(in crate::client) fn return_lost(&mut self, role: u16) {
         let state = self.sessions[usize::from(role)].state;
         self.sessions[usize::from(role)].state = SessionState::Lost;
         self.out.requests.retain(|_, (asked, _)| *asked != role);

@@ -9,9 +9,9 @@
 
 use braid_array::{Instant, Refusal};
 
-use super::out::LossKind;
 use super::presence::Presence;
-use super::{Client, Message, Phase, RequestKind, Session};
+use crate::client::out::LossKind;
+use crate::client::{Client, Message, Phase, RequestKind, Session};
 
 /// After this part of the time that a node may say nothing, all are asked; and again after as long.
 const PART: u64 = 4;
@@ -43,14 +43,14 @@ impl Client {
         (0..).zip(sessions).filter_map(move |(role, session)| Some((role, asks(session)?)))
     }
 
-    pub(super) fn silence_deadline(&self) -> Option<Instant> {
+    pub(in crate::client) fn silence_deadline(&self) -> Option<Instant> {
         let first = self.silent().map(|(_, since)| since).min()?;
         let given_up = self.silent().map(|(role, since)| self.given_up_at(role, since));
         given_up.chain(self.pings_due(first).map(|(_, due)| due)).min()
     }
 
     /// Loses nodes that do not say that they are there; asks all when one says nothing.
-    pub(super) fn look_for_silence(&mut self) {
+    pub(in crate::client) fn look_for_silence(&mut self) {
         let now = self.keeper.now();
         let over = |&(role, since): &(u16, Instant)| self.given_up_at(role, since) <= now;
         let over: Vec<(u16, Instant)> = self.silent().filter(over).collect();
@@ -67,7 +67,7 @@ impl Client {
     }
 
     /// A node says that it is there, and how long its storage has not answered.
-    pub(super) fn heard_of_storage(&mut self, role: u16, silent_ms: u32) {
+    pub(in crate::client) fn heard_of_storage(&mut self, role: u16, silent_ms: u32) {
         let now = self.keeper.now();
         let silent_ms = u64::from(silent_ms);
         let left_ms = self.node_timeout_ms.saturating_sub(silent_ms);

@@ -6,17 +6,17 @@ use braid_array::events::ArrayEvent;
 use braid_array::format::{Superblock, SuperblockError};
 use braid_array::status::Status;
 
-use super::{Client, Message};
+use crate::client::{Client, Message};
 use crate::node::PARTING_TAG;
 
 /// What helps when another volume lies there than the member's.
-pub(super) const ITS_STORE: &str =
+pub(in crate::client) const ITS_STORE: &str =
     "start the node on the store that it had, or remove the member and add the node again";
 
-pub(super) const ANOTHERS: &str = "its volume is that of another member of the array";
+pub(in crate::client) const ANOTHERS: &str = "its volume is that of another member of the array";
 
 /// Why what lies on a volume is no member of the array, if it is none.
-pub(super) fn is_of_another(
+pub(in crate::client) fn is_of_another(
     array: [u8; 16],
     found: &Result<Superblock, SuperblockError>,
 ) -> Option<Refusal> {
@@ -32,7 +32,7 @@ pub(super) fn is_of_another(
 }
 
 /// Why what lies on a volume is not the member that was lost, if it is not.
-pub(super) fn is_other(
+pub(in crate::client) fn is_other(
     member: &Superblock,
     found: &Result<Superblock, SuperblockError>,
 ) -> Option<Refusal> {
@@ -50,7 +50,7 @@ pub(super) fn is_other(
 
 impl Client {
     /// The node of this role cannot be taken back as it is; it is tried again later.
-    pub(super) fn refuse_return(&mut self, role: u16, why: Refusal) {
+    pub(in crate::client) fn refuse_return(&mut self, role: u16, why: Refusal) {
         if self.is_newcomer(role) {
             self.newcomer_hears(role, why);
         } else if self.sessions[usize::from(role)].refused.as_ref() != Some(&why) {
@@ -69,7 +69,7 @@ impl Client {
         self.return_fails(role);
     }
 
-    pub(super) fn mark_refused(&self, status: &mut Status) {
+    pub(in crate::client) fn mark_refused(&self, status: &mut Status) {
         for session in &self.sessions {
             let member = status.members.iter_mut().find(|member| Some(member.member) == session.id);
             if let Some(member) = member {

@@ -4,11 +4,11 @@ use braid_array::Refusal;
 
 use super::presence::Presence;
 use super::setup::SessionState;
-use super::{Client, Message, RequestKind};
+use crate::client::{Client, Message, RequestKind};
 
 impl Client {
     /// Whoever does not answer may not take what was sent either: nobody waits for that.
-    pub(super) fn hang_up_on(&mut self, role: u16) {
+    pub(in crate::client) fn hang_up_on(&mut self, role: u16) {
         self.out.cut(self.sessions[usize::from(role)].peer);
         self.gone(role);
         if let Some(member) = &self.sessions[usize::from(role)].member {
@@ -17,9 +17,11 @@ impl Client {
     }
 
     /// The connection to a node is over.
-    pub(super) fn lose(&mut self, role: u16, why: Refusal) {
+    pub(in crate::client) fn lose(&mut self, role: u16, why: Refusal) {
         self.sessions[usize::from(role)].state = SessionState::Lost;
-        if !(braid_array::broken("reconnect") && matches!(self.phase, super::Phase::Running)) {
+        if !(braid_array::broken("reconnect")
+            && matches!(self.phase, crate::client::Phase::Running))
+        {
             self.keeper.lose_member(self.member_id(role), why);
         }
         self.gone(role);
@@ -48,7 +50,8 @@ impl Client {
                 _ => {}
             }
         }
-        self.take_over_without(role);
+        let (ownership, mut cx, facts) = self.ownership();
+        ownership.without(&mut cx, facts, role);
         self.engine.journals.without(role);
         self.start_journals();
         self.setup_goes_on();
@@ -57,7 +60,7 @@ impl Client {
     }
 
     /// The nodes hang up on one that is lost, so that nothing of it comes any more.
-    pub(super) fn others_without(&mut self, lost: u16) {
+    pub(in crate::client) fn others_without(&mut self, lost: u16) {
         if lost == self.copy_target() {
             // Only the one that is copied is connected to it, and is told by itself.
             return;

@@ -4,14 +4,14 @@
 use braid_array::action::{Command, CommandId, NewMember};
 use braid_array::{Instant, Refusal};
 
-use super::Client;
 use super::newcomer::Origin;
 use super::rejoin::pause_millis;
 use super::setup::SessionState;
+use crate::client::Client;
 
 /// Attempts to use one.
 #[derive(Debug)]
-pub(super) struct Spares {
+pub(in crate::client) struct Spares {
     /// How long a member is waited for that may come back by itself, in milliseconds.
     patience_ms: u64,
     /// Attempts that failed, and when there may be another.
@@ -20,14 +20,14 @@ pub(super) struct Spares {
 }
 
 impl Spares {
-    pub(super) const fn new(patience_ms: u64) -> Self {
+    pub(in crate::client) const fn new(patience_ms: u64) -> Self {
         Self { patience_ms, tries: 0, due: Instant(0) }
     }
 }
 
 impl Client {
     /// All members are there: a node that is added is a spare.
-    pub(super) fn add_spare(
+    pub(in crate::client) fn add_spare(
         &mut self,
         command: CommandId,
         mut new: NewMember,
@@ -67,12 +67,12 @@ impl Client {
         roles.filter_map(due).min()
     }
 
-    pub(super) fn spare_deadline(&self) -> Option<Instant> {
+    pub(in crate::client) fn spare_deadline(&self) -> Option<Instant> {
         self.next_for_spare().map(|(due, _)| due)
     }
 
     /// Gives a spare the role of a member that stays away.
-    pub(super) fn use_spares(&mut self) {
+    pub(in crate::client) fn use_spares(&mut self) {
         let now = self.keeper.now();
         let Some((_, role)) = self.next_for_spare().filter(|&(due, _)| due <= now) else { return };
         // If one cannot be reached another one may.
@@ -85,7 +85,7 @@ impl Client {
     }
 
     /// It did not get the role this time.
-    pub(super) fn spare_fails(&mut self) {
+    pub(in crate::client) fn spare_fails(&mut self) {
         self.spares.due = self.keeper.now().plus_millis(pause_millis(self.spares.tries));
         self.spares.tries = self.spares.tries.wrapping_add(1);
     }

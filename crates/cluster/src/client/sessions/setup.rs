@@ -12,7 +12,7 @@ use braid_array::{Action, MemberId, Refusal};
 
 use super::presence::Presence;
 use super::step::Step;
-use super::{Client, ClientMember, Entry, Instant, Message, Phase, RequestKind};
+use crate::client::{Client, ClientMember, Entry, Instant, Message, Phase, RequestKind};
 use crate::wire::PeerAddress;
 
 /// A volume that its last client has just left may be taken for a moment.
@@ -24,7 +24,7 @@ const SILENT_MILLIS: u64 = 1000;
 const NETWORK: &str = "look at the network between the nodes";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum SessionState {
+pub(in crate::client) enum SessionState {
     /// The array begins without it.
     Missing,
     Connecting,
@@ -53,33 +53,33 @@ pub(super) enum SessionState {
 
 /// The connection to one node.
 #[derive(Debug)]
-pub(super) struct Session {
-    pub(super) member: Option<ClientMember>,
+pub(in crate::client) struct Session {
+    pub(in crate::client) member: Option<ClientMember>,
     /// What the keeper calls it.
-    pub(super) id: Option<MemberId>,
-    pub(super) peer: PeerId,
-    pub(super) state: SessionState,
-    pub(super) presence: Presence,
+    pub(in crate::client) id: Option<MemberId>,
+    pub(in crate::client) peer: PeerId,
+    pub(in crate::client) state: SessionState,
+    pub(in crate::client) presence: Presence,
     /// Where the ring begins in the node's arena.
-    pub(super) ring: u64,
+    pub(in crate::client) ring: u64,
     /// When it is tried again to get it back, or the attempt given up.
-    pub(super) due: Option<Instant>,
+    pub(in crate::client) due: Option<Instant>,
     /// Since when it has been gone.
-    pub(super) gone_at: Option<Instant>,
+    pub(in crate::client) gone_at: Option<Instant>,
     /// No slice-set of a later version was opened before it was lost.
-    pub(super) lost_at: u64,
+    pub(in crate::client) lost_at: u64,
     /// Attempts that failed.
-    pub(super) tries: u32,
+    pub(in crate::client) tries: u32,
     /// Size and superblock of its volume, as found when it came back.
-    pub(super) volume_bytes: u64,
-    pub(super) returned: Option<Box<Superblock>>,
+    pub(in crate::client) volume_bytes: u64,
+    pub(in crate::client) returned: Option<Box<Superblock>>,
     /// Why it was not taken back the last time, though its node was there.
-    pub(super) refused: Option<Refusal>,
+    pub(in crate::client) refused: Option<Refusal>,
 }
 
 impl Session {
     /// The connections to all members, by role, and one to a node that is to take the place of one.
-    pub(super) fn all(members: Vec<Option<ClientMember>>) -> Vec<Self> {
+    pub(in crate::client) fn all(members: Vec<Option<ClientMember>>) -> Vec<Self> {
         let mut ids = (0..).map(MemberId);
         let session = |member: Option<ClientMember>| {
             let id = member.as_ref().and_then(|_| ids.next());
@@ -89,7 +89,7 @@ impl Session {
     }
 
     /// The peer is numbered when the connection is asked for.
-    pub(super) fn new(member: Option<ClientMember>, id: Option<MemberId>) -> Self {
+    pub(in crate::client) fn new(member: Option<ClientMember>, id: Option<MemberId>) -> Self {
         let state = if member.is_some() { SessionState::Connecting } else { SessionState::Missing };
         Self {
             member,
@@ -109,11 +109,11 @@ impl Session {
     }
 
     /// With nobody.
-    pub(super) fn none() -> Self {
+    pub(in crate::client) fn none() -> Self {
         Self::new(None, None)
     }
 
-    pub(super) fn alive(&self) -> bool {
+    pub(in crate::client) fn alive(&self) -> bool {
         !matches!(
             self.state,
             SessionState::Missing | SessionState::Lost | SessionState::Returning(_)
@@ -121,17 +121,17 @@ impl Session {
     }
 
     /// A member is at the other end.
-    pub(super) fn can_be_asked(&self) -> bool {
+    pub(in crate::client) fn can_be_asked(&self) -> bool {
         self.alive() && self.state != SessionState::Connecting
     }
 
     /// Somebody may be at the other end.
-    pub(super) fn is_connected(&self) -> bool {
+    pub(in crate::client) fn is_connected(&self) -> bool {
         self.alive() || matches!(self.state, SessionState::Returning(_))
     }
 
     /// The connection is new.
-    pub(super) fn stands_anew(&mut self) {
+    pub(in crate::client) fn stands_anew(&mut self) {
         self.state = SessionState::Ready;
         self.due = None;
         self.gone_at = None;
@@ -143,7 +143,7 @@ impl Session {
     }
 
     /// As the engine sees it.
-    pub(super) fn entry(&self) -> Entry {
+    pub(in crate::client) fn entry(&self) -> Entry {
         Entry {
             peer: self.peer,
             id: self.id,
@@ -165,7 +165,7 @@ const fn silent_until(until: Instant) -> Instant {
 
 impl Client {
     /// Connects to every node.
-    pub(super) fn begin(&mut self) {
+    pub(in crate::client) fn begin(&mut self) {
         let buf = self.shared.zeroes();
         self.out.push(Action::Store { buf, bytes: vec![0; buf.len as usize] });
         for session in &mut self.sessions {
@@ -173,24 +173,29 @@ impl Client {
                 session.peer = self.out.connect(member.address.clone());
             }
         }
-        self.dial_witnesses();
+        if !self.looks {
+            let (ownership, mut cx, _) = self.ownership();
+            ownership.begin(&mut cx);
+        }
         self.setup_goes_on();
     }
 
     /// First sector of the data on a member.
-    pub(super) fn data_sector(&self, role: u16) -> u64 {
+    pub(in crate::client) fn data_sector(&self, role: u16) -> u64 {
         self.sessions[usize::from(role)].data_sector()
     }
 
-    pub(super) fn connected(&mut self, role: u16) {
+    pub(in crate::client) fn connected(&mut self, role: u16) {
         if self.looks {
             self.open_volume_of(role);
         } else {
-            self.ask_grant(role);
+            self.sessions[usize::from(role)].state = SessionState::Granting;
+            let (ownership, mut cx, _) = self.ownership();
+            ownership.request_grant(&mut cx, role);
         }
     }
 
-    pub(super) fn open_volume_of(&mut self, role: u16) {
+    pub(in crate::client) fn open_volume_of(&mut self, role: u16) {
         let until = self.keeper.now().plus_millis(PATIENCE_MILLIS);
         let session = &mut self.sessions[usize::from(role)];
         session.state = SessionState::Opening { until, retry_at: None };
@@ -206,7 +211,7 @@ impl Client {
         self.request(role, RequestKind::OpenVolume, |tag| Message::OpenVolume { tag, name, write });
     }
 
-    pub(super) fn setup_answered(
+    pub(in crate::client) fn setup_answered(
         &mut self,
         role: u16,
         kind: RequestKind,
@@ -257,16 +262,15 @@ impl Client {
 
     /// The node is there, but another client has the volume, or it has no room: the array must not
     /// go on as if the node were dead.
-    pub(super) fn give_up(&mut self, role: u16, why: Refusal) {
-        self.takeover.refused.get_or_insert(why.clone());
-        self.keeper.lose_member(self.member_id(role), why);
-        self.keeper.give_up();
+    pub(in crate::client) fn give_up(&mut self, role: u16, why: Refusal) {
+        let (ownership, mut cx, _) = self.ownership();
+        ownership.give_up(&mut cx, role, why);
     }
 
-    pub(super) fn hang_up_all(&mut self) {
-        self.leave_absent();
-        self.leave_departed();
-        self.leave_witnesses();
+    pub(in crate::client) fn hang_up_all(&mut self) {
+        self.absents.close(&mut self.out, self.keeper.now());
+        self.departed.close(&mut self.out, self.keeper.now());
+        self.ownership.close(&mut self.out);
         for session in self.sessions.iter_mut().filter(|session| session.is_connected()) {
             session.state = SessionState::Lost;
             self.out.hang_up(session.peer);
@@ -275,7 +279,7 @@ impl Client {
 
     /// Wires the nodes when all are prepared; serves when all are ready. When too many are lost the
     /// others are given up, whatever they were asked: each comes by here when it is gone.
-    pub(super) fn setup_goes_on(&mut self) {
+    pub(in crate::client) fn setup_goes_on(&mut self) {
         if !matches!(self.phase, Phase::Setup) {
             return;
         }
@@ -304,15 +308,16 @@ impl Client {
     }
 
     /// Goes on with what journals held when nothing is waited for, and views say who was lost.
-    pub(super) fn start_journals(&mut self) {
+    pub(in crate::client) fn start_journals(&mut self) {
         if !matches!(self.phase, Phase::Setup) {
             return;
         }
         while self.engine.journals.wants_views() {
-            if !self.lost_are_recorded() {
+            let (ownership, mut cx, _) = self.ownership();
+            if !ownership.lost_are_recorded(&mut cx) {
                 return;
             }
-            let view = self.takeover.view.clone();
+            let view = self.ownership.view().clone();
             let (engine, mut cx) = self.engine();
             if engine.journals.views_told(&mut cx, &view) {
                 return self.setup_goes_on();
@@ -343,7 +348,7 @@ impl Client {
     }
 
     /// Asks again for volumes that were taken, and to connect.
-    pub(super) fn setup_tick(&mut self) {
+    pub(in crate::client) fn setup_tick(&mut self) {
         if !matches!(self.phase, Phase::Setup) {
             return;
         }
@@ -383,7 +388,7 @@ impl Client {
         }
     }
 
-    pub(super) fn setup_deadline(&self) -> Option<Instant> {
+    pub(in crate::client) fn setup_deadline(&self) -> Option<Instant> {
         let retry = |session: &Session| match session.state {
             SessionState::Wiring { until, retry_at } => retry_at.or(Some(silent_until(until))),
             SessionState::Opening { retry_at, .. } => retry_at,

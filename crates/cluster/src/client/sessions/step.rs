@@ -2,7 +2,7 @@
 
 /// How far a node that comes back is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(in crate::client) enum Step {
     Connecting,
     /// A newcomer is asked which node it is.
     Asking,

@@ -13,11 +13,11 @@
 use braid_array::action::CommandId;
 use braid_array::{MemberId, Refusal};
 
-use super::engine::Verdict;
 use super::newcomer::Origin;
 use super::setup::{Session, SessionState};
 use super::step::Step;
-use super::{Client, Message, PATIENCE_MILLIS, RequestKind};
+use crate::client::engine::Verdict;
+use crate::client::{Client, Message, PATIENCE_MILLIS, RequestKind};
 use crate::wire::PeerAddress;
 
 const ADVICE: &str = "see whether its storage is well, and replace the member by another one";
@@ -29,7 +29,12 @@ fn too_few_votes() -> Refusal {
 
 impl Client {
     /// Begins to replace a member by a spare, by this one if it is named.
-    pub(super) fn replace(&mut self, id: CommandId, old: MemberId, spare: Option<MemberId>) {
+    pub(in crate::client) fn replace(
+        &mut self,
+        id: CommandId,
+        old: MemberId,
+        spare: Option<MemberId>,
+    ) {
         if let Err(why) = self.try_replace(id, old, spare) {
             self.out.reply(id, Err(why));
         }
@@ -58,7 +63,7 @@ impl Client {
     }
 
     /// The node of a copy is prepared: the old one connects to it.
-    pub(super) fn wire_copy_target(&mut self, role: u16) {
+    pub(in crate::client) fn wire_copy_target(&mut self, role: u16) {
         let target = self.copy_target();
         let session = &self.sessions[usize::from(target)];
         let Some(member) = session.member.as_ref().filter(|_| self.alive(role)) else {
@@ -74,7 +79,7 @@ impl Client {
     }
 
     /// They are connected: the copy begins.
-    pub(super) fn begin_copying(&mut self) {
+    pub(in crate::client) fn begin_copying(&mut self) {
         let target = self.copy_target();
         let place = self.place_of(target);
         let Some((command, old)) = self.newcomer.as_mut().and_then(|one| one.begin_copy()) else {
@@ -104,7 +109,7 @@ impl Client {
     }
 
     /// Goes on with the copy, and exchanges the two once little is left.
-    pub(super) fn advance_copy(&mut self) {
+    pub(in crate::client) fn advance_copy(&mut self) {
         let Some((place, old, spare)) = self.newcomer.as_ref().and_then(|one| one.copied()) else {
             return;
         };
@@ -147,7 +152,7 @@ impl Client {
     }
 
     /// All that was copied is durable.
-    pub(super) fn begin_to_read_back(&mut self) {
+    pub(in crate::client) fn begin_to_read_back(&mut self) {
         self.engine.read_back.begin(self.place_of(self.copy_target()));
         self.copy_step(Step::ReadingBack);
     }
@@ -165,7 +170,7 @@ impl Client {
     }
 
     /// There is nobody to copy to any more.
-    pub(super) fn copy_ends(&mut self, place: u16) {
+    pub(in crate::client) fn copy_ends(&mut self, place: u16) {
         let (engine, mut cx) = self.engine();
         engine.end_copy(&mut cx, place);
         if self.sessions[usize::from(place)].state == SessionState::Ready {

@@ -14,64 +14,64 @@ const DOUBT: &str = "members are missing and the array was not stopped cleanly, 
                      missing data may be wrong";
 const BEHIND: &str =
     "of those who hold all that was written too few are there; the others missed writes";
-pub(super) const START: &str = "start the other nodes, or use --force";
+pub(in crate::client) const START: &str = "start the other nodes, or use --force";
 
 /// What a node has granted.
 #[derive(Clone, Debug)]
-pub(super) struct Grant {
+pub(in crate::client) struct Grant {
     /// The newest view that it was told of.
-    pub(super) view: View,
+    pub(in crate::client) view: View,
     /// As a member of which it would be in sync now.
-    pub(super) incarnation: u64,
+    pub(in crate::client) incarnation: u64,
     /// Who it is as a voter.
-    pub(super) node: u64,
+    pub(in crate::client) node: u64,
 }
 
 /// Who holds an array now.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Decision {
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(in crate::client) struct Decision {
     /// To be recorded.
-    pub(super) view: View,
+    pub(in crate::client) view: View,
     /// Roles that are there and missed something.
-    pub(super) stale: Vec<u16>,
+    pub(in crate::client) stale: Vec<u16>,
     /// Nobody who holds it has lost anything since it was last recorded.
-    pub(super) soft: bool,
+    pub(in crate::client) intact: bool,
     /// Or what it lost is in journals.
-    pub(super) fits: bool,
+    pub(in crate::client) fits: bool,
 }
 
 /// Is everything there without the roles of which this is true?
-pub(super) type Survives<'a> = &'a dyn Fn(&dyn Fn(u16) -> bool) -> bool;
+pub(in crate::client) type Survives<'a> = &'a dyn Fn(&dyn Fn(u16) -> bool) -> bool;
 
 /// What a client finds when it has been granted an epoch.
 #[derive(Clone, Copy)]
-pub(super) struct Findings<'a> {
-    pub(super) epoch: u32,
-    pub(super) nodes: u16,
+pub(in crate::client) struct Findings<'a> {
+    pub(in crate::client) epoch: u32,
+    pub(in crate::client) nodes: u16,
     /// By role, of the nodes that are there; those of witnesses behind the roles.
-    pub(super) grants: &'a BTreeMap<u16, Grant>,
+    pub(in crate::client) grants: &'a BTreeMap<u16, Grant>,
     /// The superblocks say of this role that it has all that belongs to it.
-    pub(super) in_sync: &'a dyn Fn(u16) -> bool,
+    pub(in crate::client) in_sync: &'a dyn Fn(u16) -> bool,
     /// They were there when it began: it goes on without them as it does later.
-    pub(super) lost: &'a BTreeSet<u16>,
+    pub(in crate::client) lost: &'a BTreeSet<u16>,
     /// A majority is not asked for.
-    pub(super) alone: bool,
+    pub(in crate::client) alone: bool,
     /// Somebody answers for the parities.
-    pub(super) vouched: bool,
+    pub(in crate::client) vouched: bool,
     /// Can the array do without these roles?
-    pub(super) survives: Survives<'a>,
+    pub(in crate::client) survives: Survives<'a>,
     /// What is lost is computed from parities.
-    pub(super) parities: bool,
+    pub(in crate::client) parities: bool,
     /// The superblocks say that parts of the array may not fit.
-    pub(super) marked: bool,
+    pub(in crate::client) marked: bool,
     /// Save for what journals hold.
-    pub(super) recorded: bool,
+    pub(in crate::client) recorded: bool,
     /// What journals do not hold is not believed, and goes on where that is not needed.
-    pub(super) ppl: bool,
+    pub(in crate::client) ppl: bool,
 }
 
 /// Decides who holds the array.
-pub(super) fn decide(findings: &Findings<'_>) -> Result<Decision, Refusal> {
+pub(in crate::client) fn decide(findings: &Findings<'_>) -> Result<Decision, Refusal> {
     let Findings { epoch, nodes, grants, in_sync, alone, marked, recorded, .. } = *findings;
     let newest = grants.values().map(|grant| &grant.view).max_by_key(|view| {
         if braid_array::broken("view-order") { (view.count, view.epoch) } else { view.order() }
@@ -106,10 +106,10 @@ pub(super) fn decide(findings: &Findings<'_>) -> Result<Decision, Refusal> {
         };
         holds(role) && grants.get(&role).is_some_and(same)
     };
-    let soft = newest.is_some_and(|view| !view.torn) && (findings.survives)(&|role| !kept(role));
+    let intact = newest.is_some_and(|view| !view.torn) && (findings.survives)(&|role| !kept(role));
     // What those have lost who died is in their journals.
-    let fits = soft || recorded && newest.is_some_and(|view| !view.torn);
-    let alone_hold = soft && marked && !recorded;
+    let fits = intact || recorded && newest.is_some_and(|view| !view.torn);
+    let alone_hold = intact && marked && !recorded;
     let holds = |role: u16| if alone_hold { kept(role) } else { holds(role) };
     let incarnation = |role| grants.get(&role).filter(|_| holds(role)).map_or(0, |g| g.incarnation);
     let whole = (0..nodes).all(|role| incarnation(role) != 0 || findings.lost.contains(&role));
@@ -137,7 +137,7 @@ pub(super) fn decide(findings: &Findings<'_>) -> Result<Decision, Refusal> {
         voted,
         witnesses,
     };
-    Ok(Decision { view, stale, soft, fits })
+    Ok(Decision { view, stale, intact, fits })
 }
 
 /// What helps where too few of those who vote are there.
@@ -151,9 +151,9 @@ fn who_to_start(grants: &BTreeMap<u16, Grant>, witnesses: &[Witness]) -> String 
     }
 }
 
-/// Which slice-sets go: those that all hold who have a part in them, and are `here`. One from which
+/// Which slice-sets are committed: those that all hold who have a part in them, and are `here`. One from which
 /// any of these was left out, as lost, was not answered: nobody had noted that.
-pub(super) fn going(
+pub(in crate::client) fn committed(
     leftovers: &BTreeMap<u16, Vec<Leftover>>,
     here: impl Fn(u16) -> bool,
     parts: impl Fn(&Set) -> Option<Vec<u16>>,
@@ -211,7 +211,7 @@ mod tests {
         let item = Leftover { version: (1, 7), staged: Some(set), ok: true };
         let leftovers = BTreeMap::from([(0, vec![item.clone()]), (1, vec![item])]);
         let parts = |_: &Set| Some(vec![0, 1]);
-        assert_eq!(going(&leftovers, |role| role < 2, parts), [(1, 7)]);
-        assert_eq!(going(&leftovers, |role| role < 3, parts), []);
+        assert_eq!(committed(&leftovers, |role| role < 2, parts), [(1, 7)]);
+        assert_eq!(committed(&leftovers, |role| role < 3, parts), []);
     }
 }

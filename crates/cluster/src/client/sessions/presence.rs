@@ -4,13 +4,13 @@ use braid_array::Instant;
 
 /// What is known of whether a node is there.
 #[derive(Debug, Default)]
-pub(super) struct Presence {
+pub(in crate::client) struct Presence {
     /// It was asked, and has not answered: as some node had said nothing since then.
-    pub(super) asked_of: Option<Instant>,
+    pub(in crate::client) asked_of: Option<Instant>,
     /// When it last answered that.
-    pub(super) answered: Instant,
+    pub(in crate::client) answered: Instant,
     /// When it last said anything.
-    pub(super) heard: Instant,
+    pub(in crate::client) heard: Instant,
     /// When its storage has said nothing for too long.
-    pub(super) storage_due: Option<Instant>,
+    pub(in crate::client) storage_due: Option<Instant>,
 }

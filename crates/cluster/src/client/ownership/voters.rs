@@ -4,43 +4,49 @@
 
 use braid_array::status::ViewStatus;
 
-use super::Client;
+use super::Ownership;
 use super::decision::Grant;
 use crate::view::View;
 
-impl Client {
-    /// The view that is recorded, or on its way.
-    pub(super) fn view_status(&self) -> Option<ViewStatus> {
-        let View { epoch, count, voters, .. } = &self.takeover.view;
-        let of = |voter: u64| {
-            let mut grants = self.takeover.grants.range(..self.shared.params().nodes);
+impl Ownership {
+    /// The view that is recorded, or on its way. `address` says where the node of a role is.
+    pub(in crate::client) fn status(
+        &self,
+        nodes: u16,
+        address: impl Fn(u16) -> Option<String>,
+    ) -> Option<ViewStatus> {
+        let View { epoch, count, voters, .. } = &self.view;
+        if *epoch == 0 {
+            return None;
+        }
+        let of_member = |voter: u64| {
+            let mut grants = self.grants.range(..nodes);
             let (&role, _) = grants.find(|(_, Grant { node, .. })| *node == voter)?;
-            Some(self.sessions[usize::from(role)].member.as_ref()?.address.clone())
+            address(role)
         };
-        let of = |voter: u64| of(voter).or_else(|| self.witnesses.address_of(voter));
+        let of = |voter: u64| of_member(voter).or_else(|| self.witnesses.address_of(voter));
         let named = |&voter: &u64| of(voter).unwrap_or_else(|| format!("{voter:016x}"));
-        let roles = 0..self.shared.params().nodes;
-        (*epoch > 0).then(|| ViewStatus {
+        Some(ViewStatus {
             epoch: *epoch,
             count: *count,
-            in_sync: roles.filter(|&role| self.takeover.view.has(role)).collect(),
+            in_sync: (0..nodes).filter(|&role| self.view.has(role)).collect(),
             voters: voters.iter().map(named).collect(),
             witnesses: self.witnesses.status(),
-            absent: self.absent_status(),
+            absent: Vec::new(),
         })
     }
 
     /// Makes the next step in a view that is about to be recorded, if one is due.
-    pub(super) fn change_voters(&self, view: &mut View) {
+    pub(super) fn change_voters(&self, view: &mut View, nodes: u16) {
         if !view.voted.is_empty() {
-            if self.takeover.view_holds() {
+            if self.view_holds() {
                 view.voted.clear();
                 view.witnesses.retain(|witness| view.voters.contains(&witness.node));
             }
             return;
         }
-        if self.takeover.voters_due {
-            let due = self.due_voters(&view.voters);
+        if self.voters_due {
+            let due = self.due_voters(&view.voters, nodes);
             view.witnesses = self.witnesses.known().collect();
             if due != view.voters {
                 view.voted = std::mem::replace(&mut view.voters, due);
@@ -50,9 +56,8 @@ impl Client {
 
     /// The nodes that ought to vote. Where a role's node has not been heard of, one of the old
     /// voters stays in its place.
-    fn due_voters(&self, old: &[u64]) -> Vec<u64> {
-        let nodes = self.shared.params().nodes;
-        let of_members = || self.takeover.grants.range(..nodes).map(|(_, grant)| grant.node);
+    fn due_voters(&self, old: &[u64], nodes: u16) -> Vec<u64> {
+        let of_members = || self.grants.range(..nodes).map(|(_, grant)| grant.node);
         let witnesses = || self.witnesses.known().map(|witness| witness.node);
         let known = |voter: &u64| of_members().chain(witnesses()).any(|node| node == *voter);
         let unknown = usize::from(nodes).saturating_sub(of_members().count());

@@ -8,9 +8,12 @@ use braid_array::format::bitmap::PAGE_BYTES;
 use braid_array::format::superblock::READ_BYTES;
 use braid_array::format::{Bitmap, Superblock, Version};
 
-use super::{Client, Message, RequestKind};
 use crate::assemble::SUPERBLOCK_SECTOR;
+use crate::client::engine::Cx;
+use crate::client::out::RequestKind;
+use crate::client::{ClientConfig, ClientMember};
 use crate::member::Found;
+use crate::wire::Message;
 
 const PAGE_SECTORS: u64 = PAGE_BYTES as u64 / SECTOR_BYTES;
 
@@ -27,6 +30,8 @@ const PAGE_SECTORS: u64 = PAGE_BYTES as u64 / SECTOR_BYTES;
 pub(super) struct Reread {
     /// By role, what lay there when it was judged.
     found: Vec<Option<Found>>,
+    /// By role, the names of the volumes.
+    volumes: Vec<Option<String>>,
     /// By role, how much of its bitmap was read, once the superblock was.
     bitmaps: BTreeMap<u16, Pages>,
     changed: bool,
@@ -40,8 +45,37 @@ struct Pages {
 }
 
 impl Reread {
-    pub(super) const fn new(found: Vec<Option<Found>>) -> Self {
-        Self { found, bitmaps: BTreeMap::new(), changed: false }
+    pub(super) fn new(config: &ClientConfig) -> Self {
+        let volume = |member: &ClientMember| member.volume.clone();
+        let volumes = config.members.iter().map(|member| member.as_ref().map(volume)).collect();
+        let found = config.found.clone();
+        Self { found, volumes, bitmaps: BTreeMap::new(), changed: false }
+    }
+
+    /// Reads from all that are there; their roles. Who only reads goes by what there was.
+    pub(super) fn begin(&self, cx: &mut Cx<'_>) -> Vec<u16> {
+        if cx.keeper.is_read_only() {
+            return Vec::new();
+        }
+        let known = |role: &u16| self.found(*role).is_some();
+        let roles: Vec<u16> = cx.members.alive_roles().filter(known).collect();
+        for &role in &roles {
+            let Some(name) = self.volumes[usize::from(role)].clone() else { continue };
+            let open = |tag| Message::OpenVolume { tag, name, write: false };
+            cx.request(role, RequestKind::Reread, open);
+        }
+        roles
+    }
+
+    /// Asks for what comes next. Is all of the member read?
+    pub(super) fn go_on(&mut self, cx: &mut Cx<'_>, role: u16) -> bool {
+        let Some((sector, bytes)) = self.next(role) else {
+            self.judge(role);
+            return true;
+        };
+        let message = |tag| Message::ReadMeta { tag, sector, bytes };
+        cx.request(role, RequestKind::Reread, message);
+        false
     }
 
     /// Something else lies on a member now.
@@ -65,7 +99,7 @@ impl Reread {
     }
 
     /// A part has come.
-    fn take(&mut self, role: u16, bytes: &[u8]) {
+    pub(super) fn take(&mut self, role: u16, bytes: &[u8]) {
         if let Some(pages) = self.bitmaps.get_mut(&role) {
             pages.count += 1;
             pages.bytes.extend_from_slice(bytes);
@@ -81,46 +115,5 @@ impl Reread {
         let Some(Pages { bytes, .. }) = self.bitmaps.remove(&role) else { return };
         let Some(before) = self.found(role).and_then(|found| found.bitmap.as_ref()) else { return };
         self.changed |= Bitmap::decode(&bytes).as_ref() != Ok(before);
-    }
-}
-
-impl Client {
-    /// Reads from all who are there. Who only reads goes by what there was.
-    pub(super) fn reread(&mut self) {
-        let read_only = self.keeper.is_read_only();
-        let known = |&role: &u16| self.takeover.reread.found(role).is_some() && !read_only;
-        let roles: Vec<u16> = self.alive_roles().filter(known).collect();
-        self.takeover.waiting.extend(&roles);
-        for role in roles {
-            let Some(member) = &self.sessions[usize::from(role)].member else { continue };
-            let name = member.volume.clone();
-            let open = |tag| Message::OpenVolume { tag, name, write: false };
-            self.request(role, RequestKind::Reread, open);
-        }
-    }
-
-    /// Asks for what comes next.
-    pub(super) fn reread_next(&mut self, role: u16) {
-        match self.takeover.reread.next(role) {
-            Some((sector, bytes)) => {
-                self.request(role, RequestKind::Reread, |tag| Message::ReadMeta {
-                    tag,
-                    sector,
-                    bytes,
-                });
-            }
-            None => {
-                self.takeover.reread.judge(role);
-                self.voter_answered(role);
-            }
-        }
-    }
-
-    pub(super) fn reread_came(&mut self, role: u16, tag: u32, bytes: Vec<u8>) {
-        if !matches!(self.take_request(role, tag), Some(RequestKind::Reread)) {
-            return self.out.violates(role, "it tells what was not asked");
-        }
-        self.takeover.reread.take(role, &bytes);
-        self.reread_next(role);
     }
 }

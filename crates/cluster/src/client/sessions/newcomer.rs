@@ -5,15 +5,15 @@ use braid_array::action::{CommandId, NewMember};
 use braid_array::events::ArrayEvent;
 use braid_array::{MemberId, Refusal, SECTOR_BYTES};
 
-use super::decision::Grant;
 use super::setup::SessionState;
 use super::step::Step;
-use super::{Client, ClientMember, Instant, Message, Phase};
+use crate::client::ownership::decision::Grant;
+use crate::client::{Client, ClientMember, Instant, Message, Phase};
 use crate::member::member_parts;
 
 /// Why one is taken in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Origin {
+pub(in crate::client) enum Origin {
     /// An administrator adds it.
     Command(CommandId),
     /// It was not there at the start.
@@ -36,7 +36,7 @@ type Before = Option<(ClientMember, Option<MemberId>, Option<Instant>)>;
 /// When it is lost or refused, the connection of the role is that of the former member again, and
 /// the command, if there is one, is refused.
 #[derive(Debug)]
-pub(super) struct Newcomer {
+pub(in crate::client) struct Newcomer {
     origin: Origin,
     new: NewMember,
     /// Which connection is its own: that of its role, or the one beside the members.
@@ -56,7 +56,7 @@ fn moved() -> Refusal {
 
 impl Newcomer {
     /// The copy begins: the command that is to be answered, and the member that is copied.
-    pub(super) fn begin_copy(&mut self) -> Option<(Option<CommandId>, MemberId)> {
+    pub(in crate::client) fn begin_copy(&mut self) -> Option<(Option<CommandId>, MemberId)> {
         match &mut self.origin {
             Origin::Copy { command, old } => Some((command.take(), *old)),
             _ => None,
@@ -64,26 +64,26 @@ impl Newcomer {
     }
 
     /// If a member is copied to it: the role, that member, and where it is itself.
-    pub(super) fn copied(&self) -> Option<(u16, MemberId, String)> {
+    pub(in crate::client) fn copied(&self) -> Option<(u16, MemberId, String)> {
         match self.origin {
             Origin::Copy { old, .. } => Some((self.place, old, self.new.device.clone())),
             _ => None,
         }
     }
 
-    pub(super) const fn grant(&self) -> Option<&Grant> {
+    pub(in crate::client) const fn grant(&self) -> Option<&Grant> {
         self.grant.as_ref()
     }
 
     /// It has the connection of its role, which was that of the member before.
-    pub(super) fn exchanged(&mut self, role: u16, before: Before) {
+    pub(in crate::client) fn exchanged(&mut self, role: u16, before: Before) {
         (self.origin, self.role, self.before) = (Origin::Copied, role, before);
     }
 }
 
 impl Client {
     /// Begins to take a node in; the command is answered when it is a member.
-    pub(super) fn add(&mut self, command: CommandId, new: NewMember) {
+    pub(in crate::client) fn add(&mut self, command: CommandId, new: NewMember) {
         if let Err(why) = self.try_add(command, new) {
             self.out.reply(command, Err(why));
         }
@@ -101,7 +101,7 @@ impl Client {
     }
 
     /// May members come and go?
-    pub(super) fn may_change(&self) -> Result<(), Refusal> {
+    pub(in crate::client) fn may_change(&self) -> Result<(), Refusal> {
         self.keeper.is_changeable()?;
         if !matches!(self.phase, Phase::Running) || self.keeper.is_stopping() {
             return Err(Refusal::new("the array is being started or stopped", "try again then"));
@@ -124,13 +124,13 @@ impl Client {
 
     /// Is a node being taken in, other than one to which a member is copied? The place of one that
     /// is missing goes before that.
-    pub(super) fn is_taking_in(&self) -> bool {
+    pub(in crate::client) fn is_taking_in(&self) -> bool {
         let copied = |one: &Newcomer| matches!(one.origin, Origin::Copy { command: None, .. });
         self.newcomer.as_ref().is_some_and(|one| !copied(one))
     }
 
     /// Begins to take a node in as the member of this role.
-    pub(super) fn begin_newcomer(
+    pub(in crate::client) fn begin_newcomer(
         &mut self,
         origin: Origin,
         mut new: NewMember,
@@ -173,33 +173,31 @@ impl Client {
         })
     }
 
-    pub(super) fn is_newcomer(&self, role: u16) -> bool {
+    pub(in crate::client) fn is_newcomer(&self, role: u16) -> bool {
         self.newcomer.as_ref().is_some_and(|newcomer| newcomer.role == role)
     }
 
     /// Something stands against the node of this role, if it is a newcomer.
-    pub(super) fn newcomer_hears(&mut self, role: u16, why: Refusal) {
+    pub(in crate::client) fn newcomer_hears(&mut self, role: u16, why: Refusal) {
         if let Some(newcomer) = self.newcomer.as_mut().filter(|newcomer| newcomer.role == role) {
             newcomer.why.get_or_insert(why);
         }
     }
 
     /// A newcomer is connected. Had it another member, a grant would end that one's connection.
-    pub(super) fn ask_who_it_is(&mut self, role: u16) {
+    pub(in crate::client) fn ask_who_it_is(&mut self, role: u16) {
         self.return_step(role, Step::Asking, |tag| Message::Identify { tag });
     }
 
     /// It is this node.
-    pub(super) fn newcomer_is(&mut self, role: u16, tag: u32, node: u64) {
+    pub(in crate::client) fn newcomer_is(&mut self, role: u16, tag: u32, node: u64) {
         let asked = matches!(self.out.requests.remove(&tag), Some((asked, _)) if asked == role);
         let state = self.sessions[usize::from(role)].state;
         if !asked || state != SessionState::Returning(Step::Asking) {
             return self.out.violates(role, "it tells what was not asked");
         }
-        let other = |(&other, known): (&u16, &Grant)| {
-            known.node == node && other != role && !self.keeper.is_vacant(other)
-        };
-        if self.takeover.grants.iter().any(other) {
+        let other = |other: u16| other != role && !self.keeper.is_vacant(other);
+        if self.ownership.voters_on(node).any(other) {
             let next = "use a node of its own for each member";
             self.newcomer_hears(role, Refusal::new("is on the node of another member", next));
             return self.return_fails(role);
@@ -208,14 +206,14 @@ impl Client {
     }
 
     /// A newcomer has granted the array.
-    pub(super) fn newcomer_granted(&mut self, grant: Grant) {
+    pub(in crate::client) fn newcomer_granted(&mut self, grant: Grant) {
         if let Some(newcomer) = &mut self.newcomer {
             newcomer.grant = Some(grant);
         }
     }
 
     /// The volume of a newcomer is open, and has this size: is there a place for it?
-    pub(super) fn newcomer_opened(&mut self, role: u16, bytes: u64) {
+    pub(in crate::client) fn newcomer_opened(&mut self, role: u16, bytes: u64) {
         let device_sectors = self.engine.journals.sectors_before(bytes / SECTOR_BYTES);
         let Some(newcomer) = &mut self.newcomer else { return };
         if matches!(newcomer.origin, Origin::Spare | Origin::Copy { .. }) {
@@ -241,13 +239,13 @@ impl Client {
     }
 
     /// The role that the node of a connection has, or is to have.
-    pub(super) fn place_of(&self, role: u16) -> u16 {
+    pub(in crate::client) fn place_of(&self, role: u16) -> u16 {
         let newcomer = self.newcomer.as_ref().filter(|newcomer| newcomer.role == role);
         newcomer.map_or(role, |newcomer| newcomer.place)
     }
 
     /// A newcomer is wired: the keeper has a member more.
-    pub(super) fn take_in(&mut self, role: u16) {
+    pub(in crate::client) fn take_in(&mut self, role: u16) {
         if role == self.copy_target() {
             return self.begin_copying();
         }
@@ -263,8 +261,7 @@ impl Client {
             Some(newcomer) => (newcomer.grant, newcomer.before),
             None => (None, None),
         };
-        self.takeover.grants.extend(grant.map(|grant| (role, grant)));
-        self.takeover.voters_due = true;
+        self.ownership.has_granted(role, grant);
         if let Some((member, ..)) = before {
             self.departs(member.address);
         }
@@ -300,7 +297,7 @@ impl Client {
     }
 
     /// A newcomer is gone before it was a member: all is as before.
-    pub(super) fn newcomer_lost(&mut self, role: u16) {
+    pub(in crate::client) fn newcomer_lost(&mut self, role: u16) {
         let Some(newcomer) = self.newcomer.take_if(|newcomer| newcomer.role == role) else {
             return;
         };
@@ -326,7 +323,10 @@ impl Client {
             Origin::Command(id) | Origin::Copy { command: Some(id), .. } => id,
             Origin::Copy { old, .. } => return self.not_replaced(old, why),
             Origin::Copied => return,
-            Origin::Absent => return self.absent_fails(&newcomer.new.device),
+            Origin::Absent => {
+                let now = self.keeper.now();
+                return self.absents.failed(&newcomer.new.device, now);
+            }
             Origin::Spare => return self.spare_fails(),
         };
         self.out.reply(id, Err(why));
@@ -341,14 +341,14 @@ impl Client {
     }
 
     /// Nobody waits for what was asked of a member that is gone.
-    pub(super) fn nothing_asked_of(&mut self, member: MemberId) {
+    pub(in crate::client) fn nothing_asked_of(&mut self, member: MemberId) {
         if self.role_of(member).is_none_or(|role| !self.alive(role)) {
             self.keeper.nothing_asked(member);
         }
     }
 
     /// Members that were removed do not come back; and nobody comes while the array ends.
-    pub(super) fn forget_removed(&mut self) {
+    pub(in crate::client) fn forget_removed(&mut self) {
         if !self.may_return()
             && let Some(role) = self.newcomer.as_ref().map(|newcomer| newcomer.role)
         {

@@ -1,0 +1,343 @@
+//! Witnesses: nodes that vote and have no member. With them a majority of the voters can be there
+//! where most of the members' nodes are not.
+
+use braid_array::Instant;
+use braid_array::fabric::{FabricEvent, PeerId};
+use braid_array::status::WitnessStatus;
+
+use super::decision::Grant;
+use crate::client::out::{Out, RequestKind};
+use crate::client::pause_millis;
+use crate::view::{View, Witness as Known};
+use crate::wire::Message;
+
+/// Of an array.
+pub const MAX_WITNESSES: usize = 8;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Away,
+    Dialing,
+    Here,
+}
+
+/// One of them.
+#[derive(Debug)]
+struct Witness {
+    /// As a voter of a takeover.
+    number: u16,
+    address: String,
+    /// As a node, once that is known.
+    node: Option<u64>,
+    /// The administrator wants it, whatever views say.
+    named: bool,
+    peer: PeerId,
+    state: State,
+    /// What it owes an answer to.
+    asked: Option<(u32, RequestKind)>,
+    /// When it is dialed again, or not waited for any longer.
+    due: Option<Instant>,
+    /// Attempts that failed.
+    tries: u32,
+}
+
+/// What a witness has said or done, by its number.
+#[derive(Debug)]
+pub(super) enum Said {
+    Granted(u16, Grant),
+    Recorded(u16, (u32, u32)),
+    /// Another client was granted this epoch.
+    Outvoted(u16, RequestKind, u32),
+    Lost(u16),
+}
+
+/// The witnesses of the array: those that the administrator names, and those that views name, with
+/// the connection to each.
+///
+/// ```text
+/// Away ─► Dialing ─► Here: grants, records
+///   ▲ └──────┴─────────┴── lost, refuses, or owes an answer for too long
+///   └── later, and later
+/// ```
+/// Every view says where they are, so whoever asks one member hears of all of them. As voters they
+/// have numbers behind the roles. Methods that ask return the numbers of those that owe an answer.
+#[derive(Debug)]
+pub(in crate::client) struct Witnesses {
+    list: Vec<Witness>,
+    next: u16,
+    timeout_ms: u64,
+}
+
+impl Witnesses {
+    /// Those that the administrator names, of an array with so many roles.
+    pub(super) fn new(roles: u16, named: Vec<String>, timeout_ms: u64) -> Self {
+        let mut witnesses = Self { list: Vec::new(), next: roles, timeout_ms };
+        for address in named {
+            witnesses.add(address, None, true);
+        }
+        witnesses
+    }
+
+    fn add(&mut self, address: String, node: Option<u64>, named: bool) {
+        self.list.push(Witness {
+            number: self.next,
+            address,
+            node,
+            named,
+            peer: PeerId(u32::MAX),
+            state: State::Away,
+            asked: None,
+            due: Some(Instant(0)),
+            tries: 0,
+        });
+        self.next += 1;
+    }
+
+    /// Is one of them at the other end of a connection?
+    pub(super) fn has(&self, peer: PeerId) -> bool {
+        self.at(peer).is_some()
+    }
+
+    fn at(&self, peer: PeerId) -> Option<usize> {
+        self.list.iter().position(|one| one.peer == peer && one.state != State::Away)
+    }
+
+    fn by_number(&self, number: u16) -> Option<usize> {
+        self.list.iter().position(|one| one.number == number)
+    }
+
+    /// As views name them.
+    pub(super) fn known(&self) -> impl Iterator<Item = Known> {
+        let known = |one: &Witness| Some(Known { node: one.node?, address: one.address.clone() });
+        self.list.iter().filter_map(known)
+    }
+
+    /// The address of a voter that is one of them.
+    pub(super) fn address_of(&self, voter: u64) -> Option<String> {
+        Some(self.list.iter().find(|one| one.node == Some(voter))?.address.clone())
+    }
+
+    pub(super) fn status(&self) -> Vec<WitnessStatus> {
+        let status = |one: &Witness| WitnessStatus {
+            address: one.address.clone(),
+            reachable: one.state == State::Here,
+        };
+        self.list.iter().map(status).collect()
+    }
+
+    /// Is the witness of this number there?
+    pub(super) fn is_here(&self, number: u16) -> bool {
+        self.by_number(number).is_some_and(|at| self.list[at].state == State::Here)
+    }
+
+    /// Connects to those that have not been asked for their votes.
+    pub(super) fn dial_new(&mut self, out: &mut Out, now: Instant) -> Vec<u16> {
+        let new = |one: &&mut Witness| one.state == State::Away && one.tries == 0;
+        let due = now.plus_millis(self.timeout_ms);
+        let new = self.list.iter_mut().filter(new);
+        new.map(|one| one.dial(out, due)).collect()
+    }
+
+    /// A voter tells where others are.
+    pub(super) fn learn(&mut self, view: &View) {
+        for known in &view.witnesses {
+            if let Some(one) = self.list.iter_mut().find(|one| one.address == known.address) {
+                one.node.get_or_insert(known.node);
+            } else if self.list.len() < 2 * MAX_WITNESSES {
+                self.add(known.address.clone(), Some(known.node), false);
+            }
+        }
+    }
+
+    /// The newest view is known: others than it names are none any more. Their numbers.
+    pub(super) fn keep_those_of(&mut self, view: &View, out: &mut Out) -> Vec<u16> {
+        let stays = |one: &Witness| {
+            let is = |known: &Known| known.address == one.address || Some(known.node) == one.node;
+            one.named || view.witnesses.iter().any(is)
+        };
+        let gone = self.list.iter().filter(|one| !stays(one)).map(|one| one.number);
+        let gone: Vec<u16> = gone.collect();
+        gone.iter().for_each(|&number| self.forget(number, out));
+        gone
+    }
+
+    fn forget(&mut self, number: u16, out: &mut Out) {
+        let Some(at) = self.by_number(number) else { return };
+        let one = self.list.remove(at);
+        if one.state != State::Away {
+            out.hang_up(one.peer);
+        }
+    }
+
+    /// Another one that turns out to be the same node as this one is forgotten.
+    pub(super) fn forget_same(&mut self, number: u16, out: &mut Out) -> Option<u16> {
+        let node = self.list[self.by_number(number)?].node;
+        let same = |other: &&Witness| other.number != number && other.node == node;
+        let other = self.list.iter().find(same)?.number;
+        self.forget(other, out);
+        Some(other)
+    }
+
+    /// Has all of them record a view that are there.
+    pub(super) fn record(&mut self, view: &View, out: &mut Out, now: Instant) -> Vec<u16> {
+        let free = |one: &&mut Witness| one.state == State::Here && one.asked.is_none();
+        let due = now.plus_millis(self.timeout_ms);
+        self.list.iter_mut().filter(free).map(|one| one.record(view.clone(), out, due)).collect()
+    }
+
+    /// Has one record a view.
+    pub(super) fn record_at(&mut self, number: u16, view: View, out: &mut Out, now: Instant) {
+        let due = now.plus_millis(self.timeout_ms);
+        if let Some(at) = self.by_number(number) {
+            self.list[at].record(view, out, due);
+        }
+    }
+
+    /// Requests their votes again of all that are there.
+    pub(super) fn request_grants(
+        &mut self,
+        grant: impl Fn(u32) -> Message,
+        out: &mut Out,
+        now: Instant,
+    ) -> Vec<u16> {
+        let due = now.plus_millis(self.timeout_ms);
+        let here = self.list.iter_mut().filter(|one| one.state == State::Here);
+        here.map(|one| one.request(RequestKind::Grant, &grant, out, due)).collect()
+    }
+
+    /// What comes over the connection to one.
+    pub(super) fn event(
+        &mut self,
+        peer: PeerId,
+        event: FabricEvent,
+        grant: impl Fn(u32) -> Message,
+        out: &mut Out,
+        now: Instant,
+    ) -> Option<Said> {
+        let at = self.at(peer)?;
+        let due = now.plus_millis(self.timeout_ms);
+        match event {
+            FabricEvent::Connected { .. } => {
+                self.list[at].state = State::Here;
+                self.list[at].request(RequestKind::Grant, grant, out, due);
+                None
+            }
+            FabricEvent::Message { bytes, .. } => match Message::decode(&bytes) {
+                Ok((_, message)) => self.list[at].says(message, out, now),
+                Err(_) => Some(self.list[at].cut(out, now)),
+            },
+            FabricEvent::Lost { .. } => Some(self.list[at].lost(now)),
+            FabricEvent::Accepted { .. } | FabricEvent::Placed { .. } => None,
+        }
+    }
+
+    /// Cuts the connection to one.
+    pub(super) fn cut(&mut self, number: u16, out: &mut Out, now: Instant) {
+        if let Some(at) = self.by_number(number) {
+            self.list[at].cut(out, now);
+        }
+    }
+
+    /// They are not needed any more.
+    pub(super) fn close(&mut self, out: &mut Out) {
+        for one in self.list.iter_mut().filter(|one| one.state != State::Away) {
+            one.state = State::Away;
+            one.asked = None;
+            one.due = None;
+            out.hang_up(one.peer);
+        }
+    }
+
+    pub(super) fn deadline(&self, may_return: bool) -> Option<Instant> {
+        let waits = |one: &&Witness| one.state != State::Away || may_return;
+        self.list.iter().filter(waits).filter_map(|one| one.due).min()
+    }
+
+    /// Dials those again whose time has come, and gives up who owes an answer for too long: those
+    /// are lost.
+    pub(super) fn tick(&mut self, may_return: bool, out: &mut Out, now: Instant) -> Vec<u16> {
+        let timeout_ms = self.timeout_ms;
+        let mut lost = Vec::new();
+        for one in &mut self.list {
+            if one.due.is_none_or(|due| due > now) {
+                continue;
+            }
+            match one.state {
+                State::Away if may_return => {
+                    one.dial(out, now.plus_millis(timeout_ms));
+                }
+                State::Away => {}
+                State::Dialing | State::Here => {
+                    one.cut(out, now);
+                    lost.push(one.number);
+                }
+            }
+        }
+        lost
+    }
+}
+
+impl Witness {
+    fn dial(&mut self, out: &mut Out, due: Instant) -> u16 {
+        self.peer = out.connect(self.address.clone());
+        self.state = State::Dialing;
+        self.due = Some(due);
+        self.number
+    }
+
+    fn request(
+        &mut self,
+        kind: RequestKind,
+        message: impl FnOnce(u32) -> Message,
+        out: &mut Out,
+        due: Instant,
+    ) -> u16 {
+        let tag = out.tag();
+        self.asked = Some((tag, kind));
+        self.due = Some(due);
+        out.send(self.peer, &message(tag));
+        self.number
+    }
+
+    fn record(&mut self, view: View, out: &mut Out, due: Instant) -> u16 {
+        let kind = RequestKind::StoreView(view.order());
+        self.request(kind, |tag| Message::StoreView { tag, view }, out, due)
+    }
+
+    fn says(&mut self, message: Message, out: &mut Out, now: Instant) -> Option<Said> {
+        let asked = self.asked.take();
+        self.due = None;
+        match (message, asked) {
+            (
+                Message::Granted { tag, view, incarnation, node },
+                Some((asked, RequestKind::Grant)),
+            ) if tag == asked => {
+                self.node = Some(node);
+                self.tries = 0;
+                Some(Said::Granted(self.number, Grant { view, incarnation, node }))
+            }
+            (Message::Ok { tag }, Some((asked, RequestKind::StoreView(order)))) if tag == asked => {
+                Some(Said::Recorded(self.number, order))
+            }
+            (Message::Outvoted { granted, .. }, asked) => {
+                // Without a request it is the parting word of the node.
+                let kind = asked.map_or(RequestKind::StoreView((0, 0)), |(_, kind)| kind);
+                Some(Said::Outvoted(self.number, kind, granted))
+            }
+            _ => Some(self.cut(out, now)),
+        }
+    }
+
+    fn cut(&mut self, out: &mut Out, now: Instant) -> Said {
+        out.cut(self.peer);
+        self.lost(now)
+    }
+
+    fn lost(&mut self, now: Instant) -> Said {
+        self.state = State::Away;
+        self.asked = None;
+        self.due = Some(now.plus_millis(pause_millis(self.tries)));
+        self.tries = (self.tries + 1).min(10);
+        Said::Lost(self.number)
+    }
+}
