@@ -7,6 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 mod circles;
+mod types;
 
 const MAX_COLUMNS: usize = 100;
 const MAX_FUNCTION_LINES: usize = 70;
@@ -22,6 +23,15 @@ const ARROWS: &[(&str, &[&str], Outside)] = &[
     ("cli", &["host", "cluster", "array"], Outside::Any),
     ("bench", &["cli", "host", "cluster", "array"], Outside::Any),
 ];
+
+/// Methods and fields that a type has at most.
+const MAX_METHODS: usize = 60;
+const MAX_FIELDS: usize = 25;
+/// The crates and folders whose types are so small, and whose methods call from file to file in one
+/// direction.
+const SMALL_TYPES: &[&str] = &["crates/array/src", "crates/cluster/src", "crates/host/src"];
+/// Types that are still larger, and how large: they may only shrink.
+const LARGER_TYPES: &[(&str, usize, usize)] = &[];
 
 /// Folders whose files must not use each other in a circle: all files, or these.
 const NO_CIRCLES: &[(&str, &[&str])] = &[
@@ -169,6 +179,42 @@ fn files_use_each_other_one_way() {
         }
     }
     report(&findings);
+}
+
+/// The methods of one type call each other from file to file in one direction, and no type is more
+/// than one machine.
+#[test]
+fn types_are_one_machine_each() {
+    let mut findings = Vec::new();
+    for name in SMALL_TYPES {
+        let source = |path: PathBuf| (path.clone(), untested(&read(&path)));
+        let within = |path: &PathBuf| {
+            let tests = path.components().any(|part| part.as_os_str() == "tests");
+            path.starts_with(root().join(name)) && !tests && stem(path) != "tests"
+        };
+        let sources: Vec<_> = sources(&["rs"]).into_iter().filter(within).map(source).collect();
+        assert!(!sources.is_empty(), "{name} holds no files");
+        for ((path, name), found) in types::types(&sources) {
+            let most = LARGER_TYPES.iter().find(|(larger, ..)| *larger == name);
+            let (_, methods, fields) = most.copied().unwrap_or(("", MAX_METHODS, MAX_FIELDS));
+            if found.methods.len() > methods || found.fields > fields {
+                let size = format!("{} methods, {} fields", found.methods.len(), found.fields);
+                findings.push(at(&path, 1, &format!("{name} has {size}")));
+            }
+            if most.is_none() {
+                let arrows = found.arrows();
+                let circles = circles::circles(&arrows);
+                let told = circles.iter().map(|circle| circle.join(", "));
+                findings.extend(told.map(|files| at(&path, 1, &format!("{name}: {files}"))));
+            }
+        }
+    }
+    report(&findings);
+}
+
+/// A source without its tests.
+fn untested(text: &str) -> String {
+    text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default().to_owned()
 }
 
 /// A plain `cargo build` is for users: it builds the command alone. What we call names more.

@@ -238,7 +238,7 @@ impl FailoverClient {
             }
             State::First if self.begins_anew() => {
                 self.anew = (self.anew.0 - 1, self.now.plus_millis(self.fail_timeout_ms));
-                self.let_go();
+                self.retire();
             }
             State::First if self.client.is_set_up() && !self.client.has_too_few() => {
                 self.state = State::Serving;
@@ -249,7 +249,7 @@ impl FailoverClient {
                 self.fail_held();
                 return any;
             }
-            State::Ending if self.client.has_let_go() => {
+            State::Ending if self.client.has_retired() => {
                 self.finder.look(self.client.places());
                 self.state = State::Looking(self.now.plus_millis(LOOK_MS));
             }
@@ -282,11 +282,11 @@ impl FailoverClient {
         if let Some(why) = self.client.refused().cloned() {
             self.waits(why);
         }
-        self.let_go();
+        self.retire();
     }
 
-    fn let_go(&mut self) {
-        self.client.let_go();
+    fn retire(&mut self) {
+        self.client.retire();
         self.state = State::Ending;
     }
 

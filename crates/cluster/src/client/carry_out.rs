@@ -33,7 +33,7 @@ impl Client {
             LaneCommand::Write(write) if self.may_tell_members() => self.write_meta(write),
             LaneCommand::Write(write) => self.untold.push_back(write),
             LaneCommand::Work { place, unit, work } => self.engine.add_work(place, unit, work),
-            LaneCommand::GiveUp(member) => self.retire(member),
+            LaneCommand::GiveUp(member) => self.give_up_on(member),
             LaneCommand::Reply(id, result) => {
                 if self.keeper.has_stopped() {
                     self.hang_up_all();
@@ -74,7 +74,7 @@ impl Client {
     /// A node that is no member now does not keep to the protocol, or cannot be used.
     pub(super) fn lose_stranger(&mut self, role: u16, why: Refusal) {
         if matches!(self.sessions[usize::from(role)].state, super::SessionState::Returning(_)) {
-            self.newcomer_hears(role, why);
+            self.target_hears(role, why);
             self.return_fails(role);
         }
     }
@@ -160,7 +160,7 @@ impl Client {
     }
 
     /// The keeper waits no longer for a node.
-    fn retire(&mut self, member: MemberId) {
+    fn give_up_on(&mut self, member: MemberId) {
         if let Some(role) = self.role_of(member).filter(|&role| self.alive(role)) {
             self.hang_up_on(role);
         }

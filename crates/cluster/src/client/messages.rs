@@ -36,7 +36,7 @@ impl Client {
         match event {
             FabricEvent::Connected { .. } if returns => self.return_connected(role),
             FabricEvent::Lost { why, .. } if returns => {
-                self.newcomer_hears(role, why);
+                self.target_hears(role, why);
                 self.return_lost(role);
             }
             FabricEvent::Accepted { .. } => {}
@@ -58,33 +58,10 @@ impl Client {
             Message::Prepared { .. } | Message::Finished { .. } if !self.alive(role) => {
                 self.out.violates(role, "it has a part in nothing");
             }
-            Message::Prepared {
-                position,
-                generation,
-                ok,
-                own_fault,
-                no_room,
-                cut_off,
-                received_bytes,
-            } => {
-                let fault = own_fault.then_some(StoreFault { no_room });
-                let prepared = Prepared { role, position, generation, ok, fault, cut_off };
-                let (engine, mut cx) = self.engine();
-                engine.sets.mix.received(role, received_bytes);
-                engine.prepared(&mut cx, prepared);
-            }
-            Message::Finished { position, generation, ok } => {
-                let (engine, mut cx) = self.engine();
-                engine.finished(&mut cx, role, (position, generation), ok);
-            }
-            Message::Copied { slot } => {
-                let (engine, mut cx) = self.engine();
-                engine.copied(&mut cx, role, slot);
-            }
-            Message::ReadFailed { slot } => {
-                let (engine, mut cx) = self.engine();
-                engine.read_failed(&mut cx, role, slot);
-            }
+            Message::Prepared { .. }
+            | Message::Finished { .. }
+            | Message::Copied { .. }
+            | Message::ReadFailed { .. } => self.engine_message(role, message),
             Message::Ok { tag } => self.answered(role, tag, Ok(None)),
             Message::Volume { tag, bytes, .. } => self.answered(role, tag, Ok(Some(bytes))),
             Message::Meta { tag, bytes } if self.is_looked_at(role, tag) => {
@@ -96,7 +73,7 @@ impl Client {
                 self.answered(role, tag, Ok(None));
                 self.heard_of_storage(role, storage_silent_ms);
             }
-            Message::Identity { tag, node } => self.newcomer_is(role, tag, node),
+            Message::Identity { tag, node } => self.target_is(role, tag, node),
             Message::Granted { tag, view, incarnation, node } if !self.alive(role) => {
                 let grant = Grant { view, incarnation, node };
                 self.return_granted(role, tag, Some(grant));
@@ -124,6 +101,37 @@ impl Client {
                 self.answered(role, tag, Err(Refusal::new(reason, advice)));
             }
             _ => self.out.violates(role, "it does not keep to the protocol"),
+        }
+    }
+
+    /// What a node says of slice-sets and reads.
+    fn engine_message(&mut self, role: u16, message: Message) {
+        let (engine, mut cx) = self.engine();
+        match message {
+            Message::Prepared {
+                position,
+                generation,
+                ok,
+                own_fault,
+                no_room,
+                cut_off,
+                received_bytes,
+            } => {
+                let fault = own_fault.then_some(StoreFault { no_room });
+                let prepared = Prepared { role, position, generation, ok, fault, cut_off };
+                engine.sets.mix.received(role, received_bytes);
+                engine.prepared(&mut cx, prepared);
+            }
+            Message::Finished { position, generation, ok } => {
+                engine.finished(&mut cx, role, (position, generation), ok);
+            }
+            Message::Copied { slot } => {
+                engine.copied(&mut cx, role, slot);
+            }
+            Message::ReadFailed { slot } => {
+                engine.read_failed(&mut cx, role, slot);
+            }
+            _ => {}
         }
     }
 

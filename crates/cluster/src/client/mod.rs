@@ -2,8 +2,9 @@
 //!
 //! It plans everything. The [`engine`] carries out requests and background work as slice-sets and
 //! reads, over the members that [`membership`] names at a moment. The sessions with the nodes are
-//! the other half: [`sessions`] are with the nodes, [`ownership`] has the votes and views. Who the members are, what the superblocks say, background
-//! work and commands are the keeper's; [`carry_out`] does what it asks.
+//! the other half: [`sessions`]. Who holds the array, by votes and views, is in [`ownership`]. Who
+//! the members are, what the superblocks say, background work and commands are the keeper's;
+//! [`carry_out`] does what it asks.
 
 mod carry_out;
 mod config;
@@ -11,11 +12,12 @@ mod engine;
 mod foretell;
 mod invariants;
 mod latency;
-mod letting_go;
 mod membership;
 mod messages;
 mod out;
 mod ownership;
+mod retire;
+mod retry;
 mod sessions;
 #[cfg(test)]
 mod tests;
@@ -43,15 +45,13 @@ use membership::{Entry, Membership, writes_over};
 use out::{LossKind, Out, RequestKind};
 pub use ownership::MAX_WITNESSES;
 use ownership::{Facts, Ownership, OwnershipEvent};
-use sessions::rejoin::{self, pause_millis};
+use sessions::returning;
 use sessions::setup::{Session, SessionState};
 use sessions::step::Step;
-use sessions::{absent, departed, newcomer, spare};
+use sessions::{absent, departed, recovery, spare};
 
 /// Requests are multiples of this.
 const BLOCK_BYTES: u32 = 4096;
-/// How long a step of a negotiation may take.
-const PATIENCE_MILLIS: u64 = 10_000;
 
 const RULES: Rules = Rules {
     scrubs_whole: true,
@@ -124,9 +124,9 @@ pub struct Client {
     /// What members are told when voters have noted who was lost.
     untold: VecDeque<MetaWrite>,
     /// A node that comes back is being wired to the others.
-    wiring: Option<rejoin::Wiring>,
+    wiring: Option<returning::Wiring>,
     /// A node that is to be of the array.
-    newcomer: Option<newcomer::Newcomer>,
+    recovery: Option<recovery::Recovery>,
     absents: absent::Absents,
     departed: departed::Departed,
     spares: spare::Spares,
@@ -175,7 +175,7 @@ impl Client {
             node_timeout_ms: config.node_timeout_ms,
             untold: VecDeque::new(),
             wiring: None,
-            newcomer: None,
+            recovery: None,
             absents: absent::Absents::new(config.absent, config.not_in),
             departed: departed::Departed::default(),
             spares: spare::Spares::new(config.spare_patience_ms),

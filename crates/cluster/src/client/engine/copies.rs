@@ -9,8 +9,9 @@ use braid_array::{Buf, Instant, SECTOR_BYTES};
 
 use super::context::{Cx, Note};
 use super::extent::{Piece, Whose};
+use crate::client::Key;
 use crate::client::out::RequestKind;
-use crate::client::{Key, PATIENCE_MILLIS};
+use crate::client::retry::PATIENCE_MILLIS;
 use crate::wire::Message;
 
 /// A slice that is being copied.

@@ -1,7 +1,8 @@
 //! The engine: requests, slice-sets, reads and background work, over members that it is told.
 //!
 //! Each machine is a file, gets a [`Cx`] with each call, and calls only those below it. What one
-//! has for another that is not below it is a [`Note`], which [`Engine`] passes on before it returns.
+//! has for another that is not below it is a [`Note`], which [`Engine`] passes on before it
+//! returns.
 //!
 //! ```text
 //! writes ─► areas, gathered by slice ─► queue ─► position, lease, journals ─► sets ─► nodes
@@ -287,8 +288,8 @@ impl Engine {
         self.pass_on(cx);
     }
 
-    /// All losses are carried out: goes on with what waited for that. Was there any? Then others may
-    /// follow.
+    /// All losses are carried out: goes on with what waited for that. Was there any? Then others
+    /// may follow.
     pub(super) fn losses_carried_out(&mut self, cx: &mut Cx<'_>) -> bool {
         let went_on = self.sets.losses_carried_out(cx);
         self.pass_on(cx);

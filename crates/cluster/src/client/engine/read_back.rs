@@ -7,8 +7,9 @@ use braid_array::{Buf, Compute, Instant, IoError, Outcome, SECTOR_BYTES};
 use super::context::{Cx, Shared};
 use super::decode::Decodes;
 use super::extent::{Piece, Whose};
+use crate::client::Key;
 use crate::client::out::IoPurpose;
-use crate::client::{Key, PATIENCE_MILLIS};
+use crate::client::retry::PATIENCE_MILLIS;
 use crate::digest::digest_bytes;
 use crate::wire::Message;
 

@@ -1,8 +1,9 @@
 //! Slice-sets that have a position, to their end.
 //!
 //! ```text
-//!  pieces put together ─► parities formed, slices sent ─► prepared by all ─► committing ─► finished
-//!                                                              │
+//!  pieces put together ─► parities formed, slices sent ─► prepared by all ─► committing
+//!                                                              │                ▼
+//!                                                              │             finished
 //!                                     content is missing: aborted ─► tried again, or failed
 //! ```
 //! Nothing in the stores changes before every node that has a part in a slice-set has its new

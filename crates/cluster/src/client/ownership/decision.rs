@@ -151,8 +151,8 @@ fn who_to_start(grants: &BTreeMap<u16, Grant>, witnesses: &[Witness]) -> String 
     }
 }
 
-/// Which slice-sets are committed: those that all hold who have a part in them, and are `here`. One from which
-/// any of these was left out, as lost, was not answered: nobody had noted that.
+/// Which slice-sets are committed: those that all hold who have a part in them, and are `here`. One
+/// from which any of these was left out, as lost, was not answered: nobody had noted that.
 pub(in crate::client) fn committed(
     leftovers: &BTreeMap<u16, Vec<Leftover>>,
     here: impl Fn(u16) -> bool,

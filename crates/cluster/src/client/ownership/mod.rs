@@ -525,7 +525,7 @@ impl Ownership {
                 *member = grant.map_or(0, |grant| grant.incarnation);
             }
         }
-        self.change_voters(&mut view, cx.shared.params().nodes);
+        self.change_voters(&mut view, cx.shared.params().nodes, self.view_holds());
         self.voters_due = false;
         let view = View { torn, ..view };
         if view == self.view {

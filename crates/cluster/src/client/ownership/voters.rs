@@ -36,10 +36,11 @@ impl Ownership {
         })
     }
 
-    /// Makes the next step in a view that is about to be recorded, if one is due.
-    pub(super) fn change_voters(&self, view: &mut View, nodes: u16) {
+    /// Makes the next step in a view that is about to be recorded, if one is due. `holds`: enough
+    /// voters have the one before.
+    pub(super) fn change_voters(&self, view: &mut View, nodes: u16, holds: bool) {
         if !view.voted.is_empty() {
-            if self.view_holds() {
+            if holds {
                 view.voted.clear();
                 view.witnesses.retain(|witness| view.voters.contains(&witness.node));
             }

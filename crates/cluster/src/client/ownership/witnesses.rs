@@ -7,7 +7,7 @@ use braid_array::status::WitnessStatus;
 
 use super::decision::Grant;
 use crate::client::out::{Out, RequestKind};
-use crate::client::pause_millis;
+use crate::client::retry::pause_millis;
 use crate::view::{View, Witness as Known};
 use crate::wire::Message;
 

@@ -8,13 +8,15 @@ use braid_array::format::{BadBlocks, Role, Superblock, Version};
 use braid_array::status::AbsentStatus;
 use braid_array::{MemberId, Refusal, SECTOR_BYTES};
 
-use super::newcomer::Origin;
+use super::recovery::Origin;
 use super::refused::{ANOTHERS, is_of_another};
-use super::rejoin::{SUPERBLOCK_BYTES, pause_millis};
+use super::returning::SUPERBLOCK_BYTES;
 use super::setup::SessionState;
 use crate::assemble::SUPERBLOCK_SECTOR;
 use crate::client::out::Out;
-use crate::client::{Client, Instant, Message, PATIENCE_MILLIS};
+use crate::client::retry::PATIENCE_MILLIS;
+use crate::client::retry::pause_millis;
+use crate::client::{Client, Instant, Message};
 use crate::member::{VolumeAddress, member_name};
 
 /// What helps when the member is not where it was.
@@ -43,9 +45,9 @@ struct Look {
 }
 
 /// Absent members, and the look at one of them that is under way. They come back by themselves as
-/// those do that were lost (see [`rejoin`](super::rejoin)); but nothing is known of them save where
+/// those do that were lost (see [`returning`](super::returning)); but nothing is known of them save where
 /// they are. So the client first connects to the node and reads the superblock: that tells whose
-/// place the member has. Then it becomes a [`newcomer`](super::newcomer). A node that does not
+/// place the member has. Then it becomes a [`recovery target`](super::recovery). A node that does not
 /// answer is tried again later, and later. `why` keeps the reasons that status tells.
 #[derive(Debug)]
 pub(in crate::client) struct Absents {
@@ -245,7 +247,7 @@ impl Client {
     }
 
     pub(in crate::client) fn may_look_for_absent(&self) -> bool {
-        let wanted = !self.absents.are_none() && self.newcomer.is_none();
+        let wanted = !self.absents.are_none() && self.recovery.is_none();
         wanted && self.may_return() && self.has_open_role()
     }
 
@@ -268,7 +270,7 @@ impl Client {
         if exists && self.may_look_for_absent() {
             let new = self.absents.member(&volume, found, member);
             // If it cannot now, it is looked at again later.
-            let _ = self.begin_newcomer(Origin::Absent, new, role);
+            let _ = self.begin_recovery(Origin::Absent, new, role);
         }
     }
 }

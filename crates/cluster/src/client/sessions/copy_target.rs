@@ -7,17 +7,18 @@
 //!        comes back, or a spare ◄── failure ── wired to all ◄── the old one retires, exchanged
 //! ```
 //! The copy target has a session of its own, behind those with the members. When the two are
-//! exchanged the new one comes the way of a node that comes back (see [`rejoin`](super::rejoin)),
+//! exchanged the new one comes the way of a node that comes back (see [`returning`](super::returning)),
 //! and gets from the others what the bitmap marks.
 
 use braid_array::action::CommandId;
 use braid_array::{MemberId, Refusal};
 
-use super::newcomer::Origin;
+use super::recovery::Origin;
 use super::setup::{Session, SessionState};
 use super::step::Step;
 use crate::client::engine::Verdict;
-use crate::client::{Client, Message, PATIENCE_MILLIS, RequestKind};
+use crate::client::retry::PATIENCE_MILLIS;
+use crate::client::{Client, Message, RequestKind};
 use crate::wire::PeerAddress;
 
 const ADVICE: &str = "see whether its storage is well, and replace the member by another one";
@@ -48,7 +49,7 @@ impl Client {
     ) -> Result<(), Refusal> {
         self.may_change()?;
         self.keeper.may_be_copied(old)?;
-        if self.newcomer.is_some() {
+        if self.recovery.is_some() {
             return Err(Refusal::new("another node is being added", "wait for that, try again"));
         }
         let new = self.keeper.spares().find(|one| spare.is_none_or(|spare| spare == one.member));
@@ -59,7 +60,7 @@ impl Client {
         if !self.votes_suffice_without(role) {
             return Err(too_few_votes());
         }
-        self.begin_newcomer(Origin::Copy { command: Some(command), old }, new, role)
+        self.begin_recovery(Origin::Copy { command: Some(command), old }, new, role)
     }
 
     /// The node of a copy is prepared: the old one connects to it.
@@ -82,11 +83,11 @@ impl Client {
     pub(in crate::client) fn begin_copying(&mut self) {
         let target = self.copy_target();
         let place = self.place_of(target);
-        let Some((command, old)) = self.newcomer.as_mut().and_then(|one| one.begin_copy()) else {
+        let Some((command, old)) = self.recovery.as_mut().and_then(|one| one.begin_copy()) else {
             return self.return_fails(target);
         };
         if let Err(why) = self.keeper.begin_copying(old) {
-            self.newcomer_hears(target, why);
+            self.target_hears(target, why);
             return self.return_fails(target);
         }
         self.shared.reads.stands_anew(target);
@@ -110,7 +111,7 @@ impl Client {
 
     /// Goes on with the copy, and exchanges the two once little is left.
     pub(in crate::client) fn advance_copy(&mut self) {
-        let Some((place, old, spare)) = self.newcomer.as_ref().and_then(|one| one.copied()) else {
+        let Some((place, old, spare)) = self.recovery.as_ref().and_then(|one| one.copied()) else {
             return;
         };
         let target = self.copy_target();
@@ -126,7 +127,7 @@ impl Client {
             None
         };
         if let Some(reason) = gone {
-            self.newcomer_hears(target, Refusal::new(reason, "add a spare, replace it again"));
+            self.target_hears(target, Refusal::new(reason, "add a spare, replace it again"));
             return self.return_fails(target);
         }
         let (engine, mut cx) = self.engine();
@@ -161,7 +162,7 @@ impl Client {
     fn not_copied(&mut self, spare: &str, reason: &'static str) {
         let target = self.copy_target();
         let why = Refusal::new(reason, ADVICE);
-        self.newcomer_hears(target, why.clone());
+        self.target_hears(target, why.clone());
         self.return_fails(target);
         let spare = self.keeper.spares().find(|one| one.device == spare).map(|one| one.member);
         if let Some(spare) = spare {
@@ -183,7 +184,7 @@ impl Client {
         let target = self.copy_target();
         if !self.votes_suffice_without(place) {
             // Nothing could be answered while the new one is taken in.
-            self.newcomer_hears(target, too_few_votes());
+            self.target_hears(target, too_few_votes());
             return self.return_fails(target);
         }
         if !self.keeper.let_copied_go() {
@@ -202,9 +203,9 @@ impl Client {
         session.due = Some(now.plus_millis(PATIENCE_MILLIS));
         session.lost_at = self.engine.sets.version();
         session.gone_at = old.gone_at;
-        if let Some(newcomer) = &mut self.newcomer {
+        if let Some(recovery) = &mut self.recovery {
             // If it fails now, the old one comes back.
-            newcomer.exchanged(place, old.member.map(|member| (member, old.id, Some(now))));
+            recovery.exchanged(place, old.member.map(|member| (member, old.id, Some(now))));
         }
         self.wire_returned();
     }

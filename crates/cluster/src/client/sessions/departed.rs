@@ -2,10 +2,11 @@
 
 use braid_array::fabric::{FabricEvent, PeerId};
 
-use super::rejoin::pause_millis;
 use super::setup::Session;
 use crate::client::out::Out;
-use crate::client::{Client, Instant, Message, PATIENCE_MILLIS};
+use crate::client::retry::PATIENCE_MILLIS;
+use crate::client::retry::pause_millis;
+use crate::client::{Client, Instant, Message};
 
 /// About ten minutes.
 const MAX_TRIES: u32 = 60;
@@ -204,7 +205,7 @@ impl Client {
                 session.member.as_ref().is_some_and(|member| member.address == address)
             };
             match (0..).zip(&self.sessions).find(|(_, session)| is_there(session)) {
-                Some((role, _)) if self.is_newcomer(role) => {
+                Some((role, _)) if self.is_recovery_target(role) => {
                     self.departed.postpone(&address, now);
                 }
                 // It is told on its way back.

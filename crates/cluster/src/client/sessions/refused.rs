@@ -51,8 +51,8 @@ pub(in crate::client) fn is_other(
 impl Client {
     /// The node of this role cannot be taken back as it is; it is tried again later.
     pub(in crate::client) fn refuse_return(&mut self, role: u16, why: Refusal) {
-        if self.is_newcomer(role) {
-            self.newcomer_hears(role, why);
+        if self.is_recovery_target(role) {
+            self.target_hears(role, why);
         } else if self.sessions[usize::from(role)].refused.as_ref() != Some(&why) {
             let told = Message::Refused {
                 tag: PARTING_TAG,

@@ -4,10 +4,10 @@
 use braid_array::action::{Command, CommandId, NewMember};
 use braid_array::{Instant, Refusal};
 
-use super::newcomer::Origin;
-use super::rejoin::pause_millis;
+use super::recovery::Origin;
 use super::setup::SessionState;
 use crate::client::Client;
+use crate::client::retry::pause_millis;
 
 /// Attempts to use one.
 #[derive(Debug)]
@@ -79,7 +79,7 @@ impl Client {
         let count = self.keeper.spares().count().max(1);
         let next = self.keeper.spares().nth(self.spares.tries as usize % count);
         let Some(new) = next else { return };
-        if self.begin_newcomer(Origin::Spare, new, role).is_err() {
+        if self.begin_recovery(Origin::Spare, new, role).is_err() {
             self.spare_fails();
         }
     }

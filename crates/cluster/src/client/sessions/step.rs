@@ -4,7 +4,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::client) enum Step {
     Connecting,
-    /// A newcomer is asked which node it is.
+    /// A recovery target is asked which node it is.
     Asking,
     /// Does it know of no newer client?
     Granting,

@@ -67,8 +67,8 @@ fn a_failed_member_drops_what_it_has_once_voters_have_noted_that() {
     assert_eq!(sent(&after, is_settle), [], "a takeover may still ask for it");
     record(&mut client, &records);
     let after = run(&mut client, |_, _| false);
-    let settle = Message::ResolveLeftovers { tag: 0, commit: Vec::new() };
-    assert_eq!(sent(&after, is_settle), [(peer, settle)]);
+    let resolve = Message::ResolveLeftovers { tag: 0, commit: Vec::new() };
+    assert_eq!(sent(&after, is_settle), [(peer, resolve)]);
     tell(&mut client, peer, &Message::Ok { tag: 0 });
     let hung_up = |action: &Action| match action {
         Action::Fabric(FabricOp::HangUp { peer: from }) => *from == peer,

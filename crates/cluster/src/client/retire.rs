@@ -26,7 +26,7 @@ impl Client {
     }
 
     /// Gives up all connections, and with them whatever is under way.
-    pub(crate) fn let_go(&mut self) {
+    pub(crate) fn retire(&mut self) {
         for role in 0..=self.copy_target() {
             if matches!(self.sessions[usize::from(role)].state, SessionState::Returning(_)) {
                 self.return_fails(role);
@@ -40,7 +40,7 @@ impl Client {
     }
 
     /// Nothing of it is in flight any more.
-    pub(crate) fn has_let_go(&self) -> bool {
+    pub(crate) fn has_retired(&self) -> bool {
         let connected = self.sessions.iter().any(super::Session::is_connected);
         let nothing = self.out.is_empty() && self.out.ios.is_empty();
         nothing && self.engine.has_no_requests(&self.shared) && !connected

@@ -31,12 +31,12 @@ type Before = Option<(ClientMember, Option<MemberId>, Option<Instant>)>;
 
 /// The node that is being taken in; there is at most one at a time. An administrator adds it, it
 /// was [absent](super::absent) from the start, it is a spare that is wanted, or a member is copied
-/// to it ([`copy_target`](super::copy_target)). It goes through the steps of a node that comes back (see
-/// [`rejoin`](super::rejoin)), takes the role `place`, and is given all that belongs to that role.
+/// to it ([`copy_target`](super::copy_target)). It goes through the steps of a node that comes back
+/// (see [`returning`](super::returning)), takes the role `place`, and is given all that belongs to that role.
 /// When it is lost or refused, the connection of the role is that of the former member again, and
 /// the command, if there is one, is refused.
 #[derive(Debug)]
-pub(in crate::client) struct Newcomer {
+pub(in crate::client) struct Recovery {
     origin: Origin,
     new: NewMember,
     /// Which connection is its own: that of its role, or the one beside the members.
@@ -54,7 +54,7 @@ fn moved() -> Refusal {
     Refusal::new("other members have come or gone meanwhile", "add it again")
 }
 
-impl Newcomer {
+impl Recovery {
     /// The copy begins: the command that is to be answered, and the member that is copied.
     pub(in crate::client) fn begin_copy(&mut self) -> Option<(Option<CommandId>, MemberId)> {
         match &mut self.origin {
@@ -94,10 +94,10 @@ impl Client {
         let place = self.place_for(&new);
         let Some(role) = place else { return self.add_spare(command, new) };
         self.end_untold();
-        if self.newcomer.is_some() {
+        if self.recovery.is_some() {
             return Err(Refusal::new("another node is being added", "wait for that, try again"));
         }
-        self.begin_newcomer(Origin::Command(command), new, role)
+        self.begin_recovery(Origin::Command(command), new, role)
     }
 
     /// May members come and go?
@@ -112,12 +112,12 @@ impl Client {
     /// A member is missing, and another node is to have its role: nobody waits for the one that is
     /// being taken in by itself, nor for a copy.
     fn end_untold(&mut self) {
-        let untold = |one: &&Newcomer| match one.origin {
+        let untold = |one: &&Recovery| match one.origin {
             Origin::Absent | Origin::Spare | Origin::Copy { command: None, .. } => true,
             Origin::Command(_) | Origin::Copy { .. } | Origin::Copied => false,
         };
-        if let Some(role) = self.newcomer.as_ref().filter(untold).map(|one| one.role) {
-            self.newcomer_hears(role, Refusal::new("another member is missing", "begin again"));
+        if let Some(role) = self.recovery.as_ref().filter(untold).map(|one| one.role) {
+            self.target_hears(role, Refusal::new("another member is missing", "begin again"));
             self.return_fails(role);
         }
     }
@@ -125,12 +125,12 @@ impl Client {
     /// Is a node being taken in, other than one to which a member is copied? The place of one that
     /// is missing goes before that.
     pub(in crate::client) fn is_taking_in(&self) -> bool {
-        let copied = |one: &Newcomer| matches!(one.origin, Origin::Copy { command: None, .. });
-        self.newcomer.as_ref().is_some_and(|one| !copied(one))
+        let copied = |one: &Recovery| matches!(one.origin, Origin::Copy { command: None, .. });
+        self.recovery.as_ref().is_some_and(|one| !copied(one))
     }
 
     /// Begins to take a node in as the member of this role.
-    pub(in crate::client) fn begin_newcomer(
+    pub(in crate::client) fn begin_recovery(
         &mut self,
         origin: Origin,
         mut new: NewMember,
@@ -156,7 +156,7 @@ impl Client {
         let before = before.map(|member| (member, session.id.take(), session.due));
         (session.lost_at, session.refused) = (self.engine.sets.version(), None);
         let (grant, why) = (None, None);
-        self.newcomer = Some(Newcomer { origin, new, role, place, before, grant, why });
+        self.recovery = Some(Recovery { origin, new, role, place, before, grant, why });
         self.dial_again(role);
         Ok(())
     }
@@ -173,24 +173,24 @@ impl Client {
         })
     }
 
-    pub(in crate::client) fn is_newcomer(&self, role: u16) -> bool {
-        self.newcomer.as_ref().is_some_and(|newcomer| newcomer.role == role)
+    pub(in crate::client) fn is_recovery_target(&self, role: u16) -> bool {
+        self.recovery.as_ref().is_some_and(|recovery| recovery.role == role)
     }
 
-    /// Something stands against the node of this role, if it is a newcomer.
-    pub(in crate::client) fn newcomer_hears(&mut self, role: u16, why: Refusal) {
-        if let Some(newcomer) = self.newcomer.as_mut().filter(|newcomer| newcomer.role == role) {
-            newcomer.why.get_or_insert(why);
+    /// Something stands against the node of this role, if it is a recovery target.
+    pub(in crate::client) fn target_hears(&mut self, role: u16, why: Refusal) {
+        if let Some(recovery) = self.recovery.as_mut().filter(|recovery| recovery.role == role) {
+            recovery.why.get_or_insert(why);
         }
     }
 
-    /// A newcomer is connected. Had it another member, a grant would end that one's connection.
+    /// A recovery target is connected. Had it another member, a grant would end that one's connection.
     pub(in crate::client) fn ask_who_it_is(&mut self, role: u16) {
         self.return_step(role, Step::Asking, |tag| Message::Identify { tag });
     }
 
     /// It is this node.
-    pub(in crate::client) fn newcomer_is(&mut self, role: u16, tag: u32, node: u64) {
+    pub(in crate::client) fn target_is(&mut self, role: u16, tag: u32, node: u64) {
         let asked = matches!(self.out.requests.remove(&tag), Some((asked, _)) if asked == role);
         let state = self.sessions[usize::from(role)].state;
         if !asked || state != SessionState::Returning(Step::Asking) {
@@ -199,32 +199,32 @@ impl Client {
         let other = |other: u16| other != role && !self.keeper.is_vacant(other);
         if self.ownership.voters_on(node).any(other) {
             let next = "use a node of its own for each member";
-            self.newcomer_hears(role, Refusal::new("is on the node of another member", next));
+            self.target_hears(role, Refusal::new("is on the node of another member", next));
             return self.return_fails(role);
         }
         self.return_grant(role);
     }
 
-    /// A newcomer has granted the array.
-    pub(in crate::client) fn newcomer_granted(&mut self, grant: Grant) {
-        if let Some(newcomer) = &mut self.newcomer {
-            newcomer.grant = Some(grant);
+    /// A recovery target has granted the array.
+    pub(in crate::client) fn target_granted(&mut self, grant: Grant) {
+        if let Some(recovery) = &mut self.recovery {
+            recovery.grant = Some(grant);
         }
     }
 
-    /// The volume of a newcomer is open, and has this size: is there a place for it?
-    pub(in crate::client) fn newcomer_opened(&mut self, role: u16, bytes: u64) {
+    /// The volume of a recovery target is open, and has this size: is there a place for it?
+    pub(in crate::client) fn target_opened(&mut self, role: u16, bytes: u64) {
         let device_sectors = self.engine.journals.sectors_before(bytes / SECTOR_BYTES);
-        let Some(newcomer) = &mut self.newcomer else { return };
-        if matches!(newcomer.origin, Origin::Spare | Origin::Copy { .. }) {
+        let Some(recovery) = &mut self.recovery else { return };
+        if matches!(recovery.origin, Origin::Spare | Origin::Copy { .. }) {
             // Nobody was connected to it: it may be anything by now.
             return self.look_at_returned(role);
         }
-        newcomer.new.device_sectors = device_sectors;
-        let id = self.keeper.id_for(&newcomer.new.device).ok_or_else(moved);
+        recovery.new.device_sectors = device_sectors;
+        let id = self.keeper.id_for(&recovery.new.device).ok_or_else(moved);
         let candidate = id.and_then(|id| {
-            newcomer.new.member = id;
-            self.keeper.candidate(&newcomer.new, role)
+            recovery.new.member = id;
+            self.keeper.candidate(&recovery.new, role)
         });
         match (candidate, &mut self.sessions[usize::from(role)].member) {
             (Ok(superblock), Some(member)) => {
@@ -232,7 +232,7 @@ impl Client {
                 self.prepare_returned(role);
             }
             (candidate, _) => {
-                newcomer.why = candidate.err();
+                recovery.why = candidate.err();
                 self.return_fails(role);
             }
         }
@@ -240,25 +240,25 @@ impl Client {
 
     /// The role that the node of a connection has, or is to have.
     pub(in crate::client) fn place_of(&self, role: u16) -> u16 {
-        let newcomer = self.newcomer.as_ref().filter(|newcomer| newcomer.role == role);
-        newcomer.map_or(role, |newcomer| newcomer.place)
+        let recovery = self.recovery.as_ref().filter(|recovery| recovery.role == role);
+        recovery.map_or(role, |recovery| recovery.place)
     }
 
-    /// A newcomer is wired: the keeper has a member more.
+    /// A recovery target is wired: the keeper has a member more.
     pub(in crate::client) fn take_in(&mut self, role: u16) {
         if role == self.copy_target() {
             return self.begin_copying();
         }
         if let Err(why) = self.try_take_in(role) {
-            self.newcomer_hears(role, why);
+            self.target_hears(role, why);
             return self.return_fails(role);
         }
         let session = &mut self.sessions[usize::from(role)];
         session.tries = 0;
         session.stands_anew();
         self.shared.reads.stands_anew(role);
-        let (grant, before) = match self.newcomer.take() {
-            Some(newcomer) => (newcomer.grant, newcomer.before),
+        let (grant, before) = match self.recovery.take() {
+            Some(recovery) => (recovery.grant, recovery.before),
             None => (None, None),
         };
         self.ownership.has_granted(role, grant);
@@ -268,41 +268,41 @@ impl Client {
     }
 
     fn try_take_in(&mut self, role: u16) -> Result<(), Refusal> {
-        let newcomer = self.newcomer.as_mut().ok_or_else(moved)?;
-        let device = newcomer.new.device.as_str();
+        let recovery = self.recovery.as_mut().ok_or_else(moved)?;
+        let device = recovery.new.device.as_str();
         let left = !self.keeper.spares().any(|spare| spare.device == device);
-        if matches!(newcomer.origin, Origin::Spare | Origin::Copied) && left {
+        if matches!(recovery.origin, Origin::Spare | Origin::Copied) && left {
             return Err(moved());
         }
-        newcomer.new.member = self.keeper.id_for(&newcomer.new.device).ok_or_else(moved)?;
+        recovery.new.member = self.keeper.id_for(&recovery.new.device).ok_or_else(moved)?;
         let session = &mut self.sessions[usize::from(role)];
         // Its pipeline begins there.
         let place = session.member.as_ref().map(|member| member.superblock.data_offset);
-        if Some(self.keeper.candidate(&newcomer.new, role)?.data_offset) != place {
+        if Some(self.keeper.candidate(&recovery.new, role)?.data_offset) != place {
             return Err(moved());
         }
-        match newcomer.origin {
-            Origin::Command(command) => self.keeper.take_in(Some(command), &newcomer.new, role)?,
-            Origin::Spare => self.keeper.take_in(None, &newcomer.new, role)?,
-            Origin::Copied => self.keeper.take_in_copy(&newcomer.new, role)?,
+        match recovery.origin {
+            Origin::Command(command) => self.keeper.take_in(Some(command), &recovery.new, role)?,
+            Origin::Spare => self.keeper.take_in(None, &recovery.new, role)?,
+            Origin::Copied => self.keeper.take_in_copy(&recovery.new, role)?,
             Origin::Copy { .. } => return Err(moved()),
             Origin::Absent => {
                 // If the keeper does not want it, that is for good.
-                self.absents.forget(&newcomer.new.device);
-                self.keeper.member_returned(&newcomer.new, role)?;
+                self.absents.forget(&recovery.new.device);
+                self.keeper.member_returned(&recovery.new, role)?;
             }
         }
-        session.id = Some(newcomer.new.member);
+        session.id = Some(recovery.new.member);
         Ok(())
     }
 
-    /// A newcomer is gone before it was a member: all is as before.
-    pub(in crate::client) fn newcomer_lost(&mut self, role: u16) {
-        let Some(newcomer) = self.newcomer.take_if(|newcomer| newcomer.role == role) else {
+    /// A recovery target is gone before it was a member: all is as before.
+    pub(in crate::client) fn target_lost(&mut self, role: u16) {
+        let Some(recovery) = self.recovery.take_if(|recovery| recovery.role == role) else {
             return;
         };
         let session = &mut self.sessions[usize::from(role)];
-        match newcomer.before {
+        match recovery.before {
             Some((member, id, due)) => {
                 // Who was failed by the administrator stays away; who is to be tried again has his
                 // turn next, however often others are tried in his place.
@@ -314,18 +314,18 @@ impl Client {
             }
         }
         let long = || Refusal::new("does not get ready", "");
-        let Refusal { reason, next } = newcomer.why.unwrap_or_else(long);
+        let Refusal { reason, next } = recovery.why.unwrap_or_else(long);
         let why = Refusal { reason, next: next.or("see the log of its node, try again") };
-        if matches!(newcomer.origin, Origin::Copy { .. }) {
-            self.copy_ends(newcomer.place);
+        if matches!(recovery.origin, Origin::Copy { .. }) {
+            self.copy_ends(recovery.place);
         }
-        let id = match newcomer.origin {
+        let id = match recovery.origin {
             Origin::Command(id) | Origin::Copy { command: Some(id), .. } => id,
             Origin::Copy { old, .. } => return self.not_replaced(old, why),
             Origin::Copied => return,
             Origin::Absent => {
                 let now = self.keeper.now();
-                return self.absents.failed(&newcomer.new.device, now);
+                return self.absents.failed(&recovery.new.device, now);
             }
             Origin::Spare => return self.spare_fails(),
         };
@@ -350,9 +350,9 @@ impl Client {
     /// Members that were removed do not come back; and nobody comes while the array ends.
     pub(in crate::client) fn forget_removed(&mut self) {
         if !self.may_return()
-            && let Some(role) = self.newcomer.as_ref().map(|newcomer| newcomer.role)
+            && let Some(role) = self.recovery.as_ref().map(|recovery| recovery.role)
         {
-            self.newcomer_hears(role, Refusal::new("the array changes no more", "see its state"));
+            self.target_hears(role, Refusal::new("the array changes no more", "see its state"));
             self.return_fails(role);
         }
         for role in 0..self.shared.params().nodes {

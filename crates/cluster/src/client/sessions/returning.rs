@@ -19,20 +19,13 @@ use super::setup::SessionState;
 use super::step::Step;
 use crate::assemble::SUPERBLOCK_SECTOR;
 use crate::client::ownership::decision::Grant;
-use crate::client::{BTreeSet, Client, Instant, Message, PATIENCE_MILLIS, Phase, RequestKind};
+use crate::client::retry::{PATIENCE_MILLIS, pause_millis};
+use crate::client::{BTreeSet, Client, Instant, Message, Phase, RequestKind};
 use crate::member::member_name;
 use crate::wire::PeerAddress;
 
-/// The first attempt comes so long after the loss, each further one later than that before.
-const FIRST_MILLIS: u64 = 1_000;
-const LAST_MILLIS: u64 = 10_000;
 /// Bytes of a superblock that are read.
 pub(in crate::client) const SUPERBLOCK_BYTES: u32 = 4096;
-
-/// How long to wait after so many attempts.
-pub(in crate::client) fn pause_millis(tries: u32) -> u64 {
-    FIRST_MILLIS.checked_shl(tries.min(10)).unwrap_or(LAST_MILLIS).min(LAST_MILLIS)
-}
 
 /// What makes one with a journal.
 const NEW_VOLUME: &str = "remove it (`braid node delete`) and add the node again";
@@ -114,7 +107,7 @@ impl Client {
     pub(in crate::client) fn return_connected(&mut self, role: u16) {
         let peer = self.sessions[usize::from(role)].peer;
         self.out.admit(peer);
-        if self.is_newcomer(role) {
+        if self.is_recovery_target(role) {
             return self.ask_who_it_is(role);
         }
         self.return_grant(role);
@@ -133,8 +126,8 @@ impl Client {
         let Some(grant) = grant.filter(|_| asked && session.state == granting) else {
             return self.return_fails(role);
         };
-        if self.is_newcomer(role) {
-            self.newcomer_granted(grant);
+        if self.is_recovery_target(role) {
+            self.target_granted(grant);
         } else {
             self.ownership.has_granted(role, Some(grant));
         }
@@ -150,15 +143,15 @@ impl Client {
             if self.sessions[usize::from(role)].state != granted {
                 continue;
             }
-            let grant = if self.is_newcomer(role) {
-                self.newcomer.as_ref().and_then(super::newcomer::Newcomer::grant)
+            let grant = if self.is_recovery_target(role) {
+                self.recovery.as_ref().and_then(super::recovery::Recovery::grant)
             } else {
                 self.ownership.grant_of(role)
             };
             let Some(incarnation) = grant.map(|grant| grant.incarnation) else { continue };
             if self.is_out(incarnation) {
-                let settle = |tag| Message::ResolveLeftovers { tag, commit: Vec::new() };
-                self.return_step(role, Step::Settling, settle);
+                let resolve = |tag| Message::ResolveLeftovers { tag, commit: Vec::new() };
+                self.return_step(role, Step::Settling, resolve);
             }
         }
     }
@@ -169,7 +162,7 @@ impl Client {
         step: Step,
         answer: Result<Option<u64>, Refusal>,
     ) {
-        let newcomer = self.is_newcomer(role);
+        let recovery = self.is_recovery_target(role);
         let session = &mut self.sessions[usize::from(role)];
         match (step, answer) {
             (Step::Settling, Ok(_)) => {
@@ -178,8 +171,8 @@ impl Client {
                 let message = |tag| Message::OpenVolume { tag, name, write: true };
                 self.return_step(role, Step::Opening, message);
             }
-            (Step::Opening, Ok(Some(bytes))) if newcomer => {
-                self.newcomer_opened(role, bytes);
+            (Step::Opening, Ok(Some(bytes))) if recovery => {
+                self.target_opened(role, bytes);
             }
             (Step::Opening, Ok(Some(bytes))) => {
                 session.volume_bytes = bytes;
@@ -200,7 +193,7 @@ impl Client {
             (Step::Emptying, Ok(_)) => self.prepared_again(role),
             (Step::Wiring, answer) => self.rewired(role, answer.is_ok()),
             (Step::Flushing, Ok(_)) => self.begin_to_read_back(),
-            (Step::Opening, Err(why)) if !newcomer => {
+            (Step::Opening, Err(why)) if !recovery => {
                 self.refuse_return(role, Refusal::new(why.reason, ITS_STORE));
             }
             (_, Err(why)) => self.refuse_return(role, why),
@@ -321,7 +314,7 @@ impl Client {
     fn take_back(&mut self, role: u16) {
         // Whoever was there before may have been complained about.
         self.engine.sets.is_connected(role);
-        if self.is_newcomer(role) {
+        if self.is_recovery_target(role) {
             return self.take_in(role);
         }
         let member_id = self.member_id(role);
@@ -366,7 +359,7 @@ impl Client {
         self.sessions[usize::from(role)].state = SessionState::Lost;
         self.out.requests.retain(|_, (asked, _)| *asked != role);
         self.await_return(role);
-        self.newcomer_lost(role);
+        self.target_lost(role);
         if state == SessionState::Returning(Step::Wiring) {
             self.rewired(role, false);
         }
