@@ -10,7 +10,6 @@ use super::pipe::{Link, Pipe};
 use super::reads::within;
 use super::slot::{ReadSlot, Take, Taking, Wanted};
 use super::{Node, STORAGE};
-use crate::wire::Message;
 
 impl Pipe {
     /// Among the neighbours: the other node of the same role.
@@ -139,7 +138,7 @@ impl Node {
 
     fn not_taken(&mut self, id: ClientId, tag: u32) {
         let reason = "the node of the member that is copied is not connected";
-        self.refuse(id, tag, Refusal::new(reason, "look at the network between the nodes"));
+        self.out.refuse(id, tag, Refusal::new(reason, "look at the network between the nodes"));
     }
 
     /// A connection of a pipeline is over, maybe that to the other node of its role.
@@ -156,9 +155,9 @@ impl Node {
             pipe.takes[usize::from(slot)] = Taking::Nothing;
         }
         if ok {
-            self.answer(id, &Message::Ok { tag });
+            self.out.confirm(id, tag);
         } else {
-            self.refuse(id, tag, Refusal::new("the volume cannot be written", STORAGE));
+            self.out.refuse(id, tag, Refusal::new("the volume cannot be written", STORAGE));
         }
     }
 }

@@ -47,7 +47,7 @@ impl Node {
     ) -> Result<(), Violation> {
         let Some(client) = self.clients.get_mut(&id) else { return Ok(()) };
         let has = client.vote.is_some() || client.held.is_some() || client.asking;
-        if has || client.requests > 1 {
+        if has || !self.out.is_only_request(id) {
             return Err(Violation("a Forget that is not alone"));
         }
         let (names, after) = (VecDeque::new(), Some(String::new()));
@@ -59,9 +59,10 @@ impl Node {
 
     /// Takes the next volume, or has more of them listed.
     fn search_on(&mut self, id: ClientId) {
-        let Some(client) = self.clients.get_mut(&id).filter(|client| client.is_here()) else {
+        if !self.out.is_here(id) {
             return;
-        };
+        }
+        let Some(client) = self.clients.get_mut(&id) else { return };
         let Some(search) = &mut client.search else { return };
         let (tag, array) = (search.tag, search.array);
         if let Some(name) = search.names.pop_front() {
@@ -107,7 +108,7 @@ impl Node {
         let Some(client) = self.clients.get_mut(&id) else { return };
         client.asking = false;
         if let Some(search) = client.search.take() {
-            self.refuse_busy(id, search.tag, why);
+            self.out.refuse_busy(id, search.tag, why);
         }
     }
 

@@ -19,10 +19,10 @@ impl Node {
             return Err(format!("{count} pipelines, {} sessions", self.sessions.len()));
         }
         for (peer, conn) in &self.conns {
-            let client = |id| self.clients.get(id).filter(|client: &&Client| client.is_here());
+            let client = |id| self.clients.get(id).filter(|_: &&Client| self.out.is_here(*id));
             let known = match conn {
                 Conn::New(_) => true,
-                Conn::Client(id) => client(id).is_some_and(|client| client.peer == Some(*peer)),
+                Conn::Client(id) => self.out.peer_of(*id) == Some(*peer),
                 Conn::Dialing(id, _) | Conn::Node(id, _) => client(id).is_some(),
             };
             if !known {
@@ -32,7 +32,7 @@ impl Node {
         if self
             .clients
             .iter()
-            .any(|(id, client)| !client.is_here() && !self.out.uses(*id) && !client.is_orphan())
+            .any(|(id, client)| !self.out.is_here(*id) && !self.out.uses(*id) && !client.holds())
         {
             return Err("a client is gone, and what it had is not given back".to_owned());
         }
@@ -43,8 +43,8 @@ impl Node {
         if pages != self.meta.all() {
             return Err(format!("{pages} of {} pages", self.meta.all()));
         }
-        let mut here = self.clients.values().filter(|client| client.is_here());
-        here.try_for_each(|client| {
+        let mut here = self.clients.iter().filter(|(id, _)| self.out.is_here(**id));
+        here.try_for_each(|(_, client)| {
             client.pipe.as_ref().map_or(Ok(()), |pipe| pipe.check(&self.out))
         })
     }

@@ -42,9 +42,10 @@ impl Node {
 
     /// This is where its superblock should be, or it cannot be read.
     pub(super) fn looked(&mut self, id: ClientId, found: Option<&[u8]>) {
-        let Some(client) = self.clients.get_mut(&id).filter(|client| client.is_here()) else {
+        if !self.out.is_here(id) {
             return;
-        };
+        }
+        let Some(client) = self.clients.get_mut(&id) else { return };
         let Some(Looking { name, ask, .. }) = client.looking.take() else { return };
         if client.search.is_some() {
             self.stop_looking(&name, id);
@@ -56,7 +57,7 @@ impl Node {
         if own {
             self.give(&name, ask, false);
         } else {
-            self.refuse(id, ask.tag, not_its_own(array, &name));
+            self.out.refuse(id, ask.tag, not_its_own(array, &name));
         }
         self.stop_looking(&name, id);
     }

@@ -121,13 +121,13 @@ impl Node {
         bytes: u32,
         ok: bool,
     ) {
-        if ok && self.is_here(client) {
+        if ok && self.out.is_here(client) {
             self.out.load(Flight::MetaLoad { client, tag, page }, page.slice(0, bytes));
         } else if self.is_looking(client) {
             self.looked(client, None);
             self.give_page(page);
         } else {
-            self.refuse(client, tag, Refusal::new("the volume cannot be read", STORAGE));
+            self.out.refuse(client, tag, Refusal::new("the volume cannot be read", STORAGE));
             self.give_page(page);
         }
     }
@@ -136,7 +136,7 @@ impl Node {
         if self.is_looking(client) {
             self.looked(client, Some(&bytes));
         } else {
-            self.answer(client, &Message::Meta { tag, bytes });
+            self.out.answer(client, &Message::Meta { tag, bytes });
         }
         self.give_page(page);
     }
@@ -150,9 +150,9 @@ impl Node {
     ) {
         self.notice_write(client, sector);
         if ok {
-            self.answer(client, &Message::Ok { tag });
+            self.out.confirm(client, tag);
         } else {
-            self.refuse(client, tag, Refusal::new("the volume cannot be written", STORAGE));
+            self.out.refuse(client, tag, Refusal::new("the volume cannot be written", STORAGE));
         }
         self.give_page(page);
     }

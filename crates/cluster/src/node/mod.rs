@@ -45,7 +45,6 @@ use self::session::{Client, Conn};
 use self::volumes::Volumes;
 pub use self::votes::NOTE_ENDING;
 use self::votes::Votes;
-use crate::wire::Message;
 
 /// What to do when a volume cannot be read, written or flushed.
 const STORAGE: &str = "look at the storage of this node";
@@ -182,31 +181,31 @@ impl Node {
         let (client, ok) = (flight.client(), failure.is_none());
         if let Some(error) = failure.filter(|_| flight.is_of_storage()) {
             self.remark_on_storage(&flight, error);
-            let pipe = client.and_then(|client| pipe_of(&mut self.clients, client));
+            let pipe = client.and_then(|client| pipe_of(&mut self.clients, &self.out, client));
             if let Some(pipe) = pipe.filter(|_| error.kind == IoErrorKind::Full) {
                 pipe.no_room = true;
             }
         }
         match flight {
             Flight::Task { client, position, task } => {
-                if let Some(pipe) = pipe_of(&mut self.clients, client) {
+                if let Some(pipe) = pipe_of(&mut self.clients, &self.out, client) {
                     pipe.done(position, task, ok, &mut self.out);
                 }
             }
             Flight::Read { client, slot } | Flight::Digest { client, slot } => {
-                if let Some(pipe) = pipe_of(&mut self.clients, client) {
+                if let Some(pipe) = pipe_of(&mut self.clients, &self.out, client) {
                     pipe.read_done(slot, ok, &mut self.out);
                 }
             }
             Flight::ReadPut { client, slot } => {
-                if let Some(pipe) = pipe_of(&mut self.clients, client) {
+                if let Some(pipe) = pipe_of(&mut self.clients, &self.out, client) {
                     pipe.read_put(slot, &mut self.out);
                 }
                 self.go_on_giving(client);
             }
-            Flight::Flush { client, tag } if ok => self.answer(client, &Message::Ok { tag }),
+            Flight::Flush { client, tag } if ok => self.out.confirm(client, tag),
             Flight::Flush { client, tag } => {
-                self.refuse(client, tag, Refusal::new("the volume cannot be flushed", STORAGE));
+                self.out.refuse(client, tag, Refusal::new("the volume cannot be flushed", STORAGE));
             }
             Flight::MetaRead { client, tag, page, bytes } => {
                 self.meta_read((client, tag), page, bytes, ok);
@@ -277,8 +276,12 @@ impl Node {
 }
 
 /// The pipeline of a client that is still there.
-fn pipe_of(clients: &mut BTreeMap<ClientId, Client>, id: ClientId) -> Option<&mut Pipe> {
-    clients.get_mut(&id).filter(|client| client.is_here())?.pipe.as_mut()
+fn pipe_of<'a>(
+    clients: &'a mut BTreeMap<ClientId, Client>,
+    out: &Out,
+    id: ClientId,
+) -> Option<&'a mut Pipe> {
+    clients.get_mut(&id).filter(|_| out.is_here(id))?.pipe.as_mut()
 }
 
 impl Machine for Node {
@@ -289,7 +292,7 @@ impl Machine for Node {
                 let same = matches!(result, Ok(Outcome::Checked(found)) if found.differs() == 0);
                 match self.out.answered(io) {
                     Some(Flight::Same { client, position, task }) => {
-                        if let Some(pipe) = pipe_of(&mut self.clients, client) {
+                        if let Some(pipe) = pipe_of(&mut self.clients, &self.out, client) {
                             pipe.compared((position, task), same, &mut self.out);
                         }
                         self.run_ready(client);
@@ -351,7 +354,7 @@ impl Machine for Node {
         let quiet = |client: &Client| client.pipe.as_ref().is_none_or(Pipe::is_idle);
         self.out.is_quiet()
             && self.meta.is_idle()
-            && self.clients.values().filter(|c| c.is_here()).all(quiet)
+            && self.clients.iter().filter(|(id, _)| self.out.is_here(**id)).all(|(_, c)| quiet(c))
     }
 
     fn invariants(&self) -> Result<(), String> {

@@ -27,7 +27,7 @@ pub(super) struct Settling {
 impl Node {
     fn orphans_of(&self, array: ArrayId) -> Vec<ClientId> {
         let of = |vote: Option<(ArrayId, u32)>| vote.is_some_and(|(other, _)| other == array);
-        let left = self.clients.iter().filter(|(_, c)| of(c.vote) && c.is_orphan());
+        let left = self.clients.iter().filter(|(id, c)| of(c.vote) && self.is_orphan(**id));
         left.map(|(&id, _)| id).collect()
     }
 
@@ -53,7 +53,7 @@ impl Node {
         }
         let next = from.saturating_add(items.len() as u16);
         let next = if usize::from(next) < all.len() { next } else { 0 };
-        self.answer(id, &Message::Leftovers { tag, params, items, next });
+        self.out.answer(id, &Message::Leftovers { tag, params, items, next });
     }
 
     /// A client says what becomes of what its predecessors have left here.
@@ -73,7 +73,7 @@ impl Node {
             client.settling = Some(Settling { by: id, tag, go, left, flushing, ok });
         }
         if orphans.is_empty() {
-            self.answer(id, &Message::Ok { tag });
+            self.out.confirm(id, tag);
         }
         orphans.into_iter().for_each(|orphan| self.go_on_settling(orphan));
     }
@@ -107,16 +107,16 @@ impl Node {
         let mut others = self.clients.values().filter_map(|client| client.settling.as_ref());
         if !ok {
             let why = Refusal::new("what was left here cannot be stored", STORAGE);
-            self.refuse(by, tag, why);
+            self.out.refuse(by, tag, why);
         } else if !others.any(same) {
-            self.answer(by, &Message::Ok { tag });
+            self.out.confirm(by, tag);
         }
     }
 
     /// The node stops: nobody will say any more what becomes of what is left.
     pub(super) fn abandon_orphans(&mut self) {
-        let orphans = self.clients.iter().filter(|(_, client)| client.is_orphan());
-        for id in orphans.map(|(&id, _)| id).collect::<Vec<_>>() {
+        let orphans = self.clients.keys().copied().filter(|&id| self.is_orphan(id));
+        for id in orphans.collect::<Vec<_>>() {
             let pipe = self.clients.get_mut(&id).and_then(|client| client.pipe.as_mut());
             pipe.into_iter().for_each(|pipe| pipe.left_is_over(&[]));
             self.run_ready(id);

@@ -1,5 +1,7 @@
 //! What a node asks of its executor, and what it remembers until it is answered.
 
+mod answers;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,6 +12,8 @@ use braid_array::fabric::{FabricOp, NoteOp, PeerId, VolumeOp};
 use braid_array::{Action, Buf, Instant, IoId, IoOp, MemberId};
 use slab::Slab;
 
+use self::answers::Line;
+pub(super) use self::answers::refused;
 use super::ids::{ArrayId, ClientId};
 use crate::wire::Message;
 
@@ -113,6 +117,8 @@ impl Flight {
 pub(super) struct Out {
     actions: VecDeque<Action>,
     flights: Slab<Flight>,
+    /// Of clients that are connected.
+    lines: BTreeMap<ClientId, Line>,
     /// When each operation on a volume began that is not answered.
     storing: BTreeMap<IoId, Instant>,
     pub(super) now: Instant,

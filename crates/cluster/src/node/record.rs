@@ -29,14 +29,14 @@ impl Node {
 
     /// An operation of a journal is over.
     pub(super) fn journal_done(&mut self, id: ClientId, ok: bool) {
-        if !self.is_here(id) {
+        if !self.out.is_here(id) {
             return;
         }
         let Some(journal) = self.journal_of(id) else { return };
         let (positions, member) = (journal.positions, journal.member);
         match &mut journal.start {
             Start::Known => {
-                if let Some(pipe) = pipe_of(&mut self.clients, id) {
+                if let Some(pipe) = pipe_of(&mut self.clients, &self.out, id) {
                     pipe.batch_done(ok, &mut self.out);
                 }
             }
@@ -51,9 +51,9 @@ impl Node {
                         journal.start = Start::Known;
                         let why = Refusal::new("the journal cannot be replayed", STORAGE);
                         if ok {
-                            self.answer(id, &Message::Ok { tag });
+                            self.out.confirm(id, tag);
                         } else {
-                            self.refuse(id, tag, why);
+                            self.out.refuse(id, tag, why);
                         }
                     }
                 }
@@ -63,7 +63,7 @@ impl Node {
 
     /// The CRC of contents.
     pub(super) fn journal_summed(&mut self, id: ClientId, record: usize, crc: u32) {
-        if !self.is_here(id) {
+        if !self.out.is_here(id) {
             return;
         }
         let Some(journal) = self.journal_of(id) else { return };
@@ -87,7 +87,7 @@ impl Node {
         match *message {
             Message::ListJournal { tag, .. } if journal.unreadable => {
                 let why = Refusal::new("its journal cannot be read", STORAGE);
-                self.refuse(id, tag, why);
+                self.out.refuse(id, tag, why);
             }
             Message::ListJournal { tag, from } => {
                 let noted = |(_, record): &(u64, Record)| JournalEntry {
@@ -101,7 +101,7 @@ impl Node {
                 let end = from.saturating_add(items.len());
                 let next = if end < journal.found.len() { end as u32 } else { 0 };
                 let mark = header.mark;
-                self.answer(id, &Message::JournalEntries { tag, mark, items, next });
+                self.out.answer(id, &Message::JournalEntries { tag, mark, items, next });
             }
             Message::ReplayJournal { tag, above, ref without } => {
                 let mut steps = journal.steps(above, without);
@@ -137,7 +137,11 @@ impl Node {
         let Some(journal) = self.journal_of(id) else { return };
         let Some((tag, header)) = journal.trimming.take() else { return };
         if !ok {
-            return self.refuse(id, tag, Refusal::new("the journal cannot be written", STORAGE));
+            return self.out.refuse(
+                id,
+                tag,
+                Refusal::new("the journal cannot be written", STORAGE),
+            );
         }
         journal.header = Some(header);
         journal.found.clear();
@@ -145,7 +149,7 @@ impl Node {
         if let Some(log) = &mut journal.log {
             log.trim(header.first);
         }
-        self.answer(id, &Message::Ok { tag });
+        self.out.confirm(id, tag);
     }
 }
 

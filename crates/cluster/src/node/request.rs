@@ -29,7 +29,7 @@ impl Node {
         let Some(client) = self.clients.get(&id) else { return Ok(()) };
         if let Message::Grant { tag, array, epoch, client: asks } = message {
             let same = client.vote.is_none_or(|(other, _)| other == array);
-            if !same || client.held.is_some() || client.requests > 1 {
+            if !same || client.held.is_some() || !self.out.is_only_request(id) {
                 return Err(Violation("a Grant that is not the first request"));
             }
             let what = votes::Want::Grant(epoch, asks);
@@ -79,7 +79,7 @@ impl Node {
                 return Ok(());
             }
             Message::Identify { tag } => {
-                self.answer(id, &Message::Identity { tag, node: self.id });
+                self.out.answer(id, &Message::Identity { tag, node: self.id });
                 return Ok(());
             }
             Message::Shutdown { tag } => {
@@ -148,12 +148,16 @@ impl Node {
             let next = format!(
                 "use up to {MAX_NAME_BYTES} letters, digits, dots, hyphens and underscores"
             );
-            self.refuse(ask.client, ask.tag, Refusal::new("no volume can be called this", next));
+            self.out.refuse(
+                ask.client,
+                ask.tag,
+                Refusal::new("no volume can be called this", next),
+            );
             return Ok(());
         }
         if self.witness {
             let why = Refusal::new("the node is a witness: it keeps no volumes", "use another");
-            self.refuse(ask.client, ask.tag, why);
+            self.out.refuse(ask.client, ask.tag, why);
             return Ok(());
         }
         client.asking = true;
@@ -165,9 +169,13 @@ impl Node {
         let piped = self.clients.get(&id).is_some_and(|client| client.pipe.is_some());
         if !may {
             let why = Refusal::new("this connection did not make the volume", "it stays");
-            self.refuse(id, tag, why);
+            self.out.refuse(id, tag, why);
         } else if piped || self.out.uses(id) {
-            self.refuse_busy(id, tag, Refusal::new("the volume is in use", "stop the array first"));
+            self.out.refuse_busy(
+                id,
+                tag,
+                Refusal::new("the volume is in use", "stop the array first"),
+            );
         } else {
             self.delete_volume(id, tag, held);
         }
@@ -189,11 +197,11 @@ impl Node {
             let reason = format!(
                 "{bytes} bytes at sector {sector} are no metadata of a volume of {size} bytes"
             );
-            return self.refuse(id, tag, Refusal::new(reason, "use up to 4096, whole sectors"));
+            return self.out.refuse(id, tag, Refusal::new(reason, "use up to 4096, whole sectors"));
         }
         if matches!(op, meta::MetaOp::Write(_)) && !held.write {
             let why = Refusal::new("the volume is open for reading", "open it for writing");
-            return self.refuse(id, tag, why);
+            return self.out.refuse(id, tag, why);
         }
         self.ask_meta(meta::Ask { client: id, tag, sector, op });
     }

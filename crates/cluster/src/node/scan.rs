@@ -28,7 +28,7 @@ impl Node {
         let bytes = Journal::page_bytes(&pipe.pipeline);
         let Ok(pages) = self.rings.take(bytes, bytes) else {
             let why = Refusal::new("no memory is left for a journal", "start it with more --ring");
-            return self.refuse(id, tag, why);
+            return self.out.refuse(id, tag, why);
         };
         let journal = Journal {
             array,
@@ -68,7 +68,7 @@ impl Node {
         let header = pipe.journal.as_ref().and_then(|journal| journal.header);
         unused.into_iter().for_each(|journal| self.give_ring(journal.pages));
         let parts_only = header.is_some_and(|header| header.parts_only);
-        self.answer(id, &Message::PipelineReady { tag, ring, journal_bytes, parts_only });
+        self.out.answer(id, &Message::PipelineReady { tag, ring, journal_bytes, parts_only });
     }
 
     /// A part of the journal has been read, or cannot be. Whether that is needed is for the client

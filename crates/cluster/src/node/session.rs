@@ -7,6 +7,7 @@ use super::forget::Search;
 use super::ids::{ArrayId, ClientId, Violation};
 use super::limit::{Denied, beyond, denied};
 use super::orphans::Settling;
+use super::out::refused;
 use super::pipe::{Link, Pipe};
 use super::slot::{Ask, Wanted};
 use super::volumes::{Held, Looking};
@@ -14,8 +15,6 @@ use super::{Life, Node};
 use crate::schedule::Endpoint;
 use crate::wire::Message;
 
-/// Requests of one client that can be under way.
-const MAX_REQUESTS: u32 = 256;
 /// A refusal with this tag answers no request: it says why the connection ends. A client says so
 /// when it does not take the node back.
 pub const PARTING_TAG: u32 = u32::MAX;
@@ -36,12 +35,8 @@ pub(super) enum Conn {
 /// A client, until nothing of it is in flight any more.
 #[derive(Debug, Default)]
 pub(super) struct Client {
-    /// Its connection; `None` once that is over.
-    pub(super) peer: Option<PeerId>,
     /// The array that its key is good for, when that is one alone.
     pub(super) limit: Option<ArrayId>,
-    /// The highest it named.
-    pub(super) epoch: u32,
     /// The array that it was granted, and the epoch.
     pub(super) vote: Option<(ArrayId, u32)>,
     pub(super) held: Option<Held>,
@@ -52,67 +47,39 @@ pub(super) struct Client {
     /// Waits for a volume.
     pub(super) asking: bool,
     pub(super) pipe: Option<Pipe>,
-    /// Requests not answered yet.
-    pub(super) requests: u32,
     /// What becomes of what it has left.
     pub(super) settling: Option<Settling>,
 }
 
 impl Client {
-    pub(super) const fn is_here(&self) -> bool {
-        self.peer.is_some()
-    }
-
     /// What it has open.
     pub(super) fn volume(&self) -> Option<Volume> {
         let looking = || self.looking.as_ref().map(|looking| looking.volume);
         self.held.as_ref().map(|held| held.volume).or_else(looking)
     }
 
-    /// It is gone, and has left slice-sets of which the next one has to say what becomes of them.
-    pub(super) fn is_orphan(&self) -> bool {
-        !self.is_here() && self.vote.is_some() && self.pipe.as_ref().is_some_and(Pipe::holds)
+    /// It has prepared slice-sets.
+    pub(super) fn holds(&self) -> bool {
+        self.vote.is_some() && self.pipe.as_ref().is_some_and(Pipe::holds)
     }
-}
-
-/// As a message. What a stranger's bytes are part of may be long.
-pub(super) fn refused(tag: u32, busy: bool, why: Refusal) -> Message {
-    let short = |text: &str| text.chars().take(1000).collect();
-    let (reason, advice) = (short(&why.reason), short(&why.next.advice));
-    Message::Refused { tag, busy, reason, advice }
 }
 
 impl Node {
-    pub(super) fn is_here(&self, client: ClientId) -> bool {
-        self.clients.get(&client).is_some_and(Client::is_here)
-    }
-
     fn held_of(&self, client: ClientId) -> Option<&Held> {
         self.clients.get(&client)?.held.as_ref()
     }
 
-    /// Answers a request, if the client is still there.
-    pub(super) fn answer(&mut self, client: ClientId, message: &Message) {
-        let Some(client) = self.clients.get_mut(&client) else { return };
-        let Some(peer) = client.peer else { return };
-        client.requests = client.requests.saturating_sub(1);
-        self.out.send(peer, client.epoch, message);
-    }
-
-    pub(super) fn refuse(&mut self, client: ClientId, tag: u32, why: Refusal) {
-        self.answer(client, &refused(tag, false, why));
-    }
-
-    /// Refuses what somebody else has, who may give it back.
-    pub(super) fn refuse_busy(&mut self, client: ClientId, tag: u32, why: Refusal) {
-        self.answer(client, &refused(tag, true, why));
+    /// The client is gone, and has left slice-sets of which the next one has to say what becomes
+    /// of them.
+    pub(super) fn is_orphan(&self, id: ClientId) -> bool {
+        !self.out.is_here(id) && self.clients.get(&id).is_some_and(Client::holds)
     }
 
     /// Ends a connection, telling why.
     pub(super) fn part_with(&mut self, peer: PeerId, why: Violation) {
         self.out.remark("violation", format!("hung up on a connection: {}", why.0));
         let told = Refusal::new(why.0, "use the same version of braid everywhere");
-        self.out.send(peer, 0, &refused(PARTING_TAG, false, told));
+        self.out.send(peer, 0, &refused(PARTING_TAG, false, &told));
         self.out.hang_up(peer);
         self.lost(peer, why.0);
     }
@@ -150,7 +117,7 @@ impl Node {
                             Refusal::new(failed, "see why in the log of the node that tried")
                         }
                     };
-                    self.refuse(client, tag, why);
+                    self.out.refuse(client, tag, why);
                 }
                 self.beside_lost(client, role);
             }
@@ -178,7 +145,7 @@ impl Node {
     /// A client is gone: nothing of it is started any more.
     pub(super) fn end(&mut self, id: ClientId) {
         let Some(client) = self.clients.get_mut(&id) else { return };
-        client.peer = None;
+        self.out.detach(id);
         self.meta.forget(id);
         for neighbour in client.pipe.iter().flat_map(|pipe| &pipe.neighbours) {
             if let Link::Up(peer) | Link::Dialing(peer) = neighbour.link {
@@ -192,12 +159,12 @@ impl Node {
     /// Takes leave of a client that is gone, once nothing uses its memory and its volume, unless it
     /// has left what the next one decides about.
     pub(super) fn run_ready(&mut self, id: ClientId) {
-        if self.clients.get(&id).is_none_or(Client::is_here) || self.out.uses(id) {
+        if self.out.is_here(id) || self.out.uses(id) || !self.clients.contains_key(&id) {
             return;
         }
         self.go_on_granting();
         let serving = matches!(self.life, Life::Serving);
-        if self.clients.get(&id).is_none_or(|client| serving && client.is_orphan()) {
+        if serving && self.is_orphan(id) {
             return;
         }
         let Some(client) = self.clients.remove(&id) else { return };
@@ -231,7 +198,7 @@ impl Node {
         let Denied::Refuse(tag) = denied else {
             return Err(Violation("a message that the key of one array does not allow"));
         };
-        self.out.send(peer, 0, &refused(tag, false, beyond(array)));
+        self.out.send(peer, 0, &refused(tag, false, &beyond(array)));
         Ok(())
     }
 
@@ -287,7 +254,7 @@ impl Node {
         let Some(client) = self.clients.get_mut(&id) else { return Ok(()) };
         let pipe = client.pipe.as_mut().ok_or(Violation("a slice before OpenPipeline"))?;
         let result = pipe.arrived(imm, from, placed, &mut self.out);
-        match (result, client.peer) {
+        match (result, self.out.peer_of(id)) {
             (Err(violation), Some(peer)) if from != Endpoint::Client => {
                 self.part_with(peer, violation);
                 Ok(())
@@ -315,7 +282,8 @@ impl Node {
                 let id = ClientId(self.next_client);
                 self.next_client += 1;
                 let limit = self.conns.get(&peer).and_then(|&conn| self.limit_of(conn));
-                self.clients.insert(id, Client { peer: Some(peer), limit, ..Client::default() });
+                self.out.attach(id, peer);
+                self.clients.insert(id, Client { limit, ..Client::default() });
                 self.conns.insert(peer, Conn::Client(id));
                 self.client_message(id, epoch, message)
             }
@@ -330,14 +298,11 @@ impl Node {
         message: Message,
     ) -> Result<(), Violation> {
         let Some(client) = self.clients.get_mut(&id) else { return Ok(()) };
-        client.epoch = client.epoch.max(epoch);
+        self.out.raise_epoch(id, epoch);
         match message {
             Message::Ping { tag } => {
                 let storage_silent_ms = self.out.storage_silent_ms();
-                let (peer, epoch) = (client.peer, client.epoch);
-                if let Some(peer) = peer {
-                    self.out.send(peer, epoch, &Message::Pong { tag, storage_silent_ms });
-                }
+                self.out.tell(id, &Message::Pong { tag, storage_silent_ms });
                 Ok(())
             }
             Message::BeginSet { set } => {
@@ -373,10 +338,7 @@ impl Node {
                 self.read(id, slot, Ask { sector, bytes, to, wanted: Wanted::Digest })
             }
             request => {
-                if client.requests >= MAX_REQUESTS {
-                    return Err(Violation("too many requests at a time"));
-                }
-                client.requests += 1;
+                self.out.begin_request(id)?;
                 self.request(id, request)
             }
         }

@@ -3,11 +3,10 @@
 
 use braid_array::{Action, Refusal};
 
-use super::Node;
 use super::ids::{ClientId, Violation};
 use super::pipe::{Giving, Link, Pipe};
 use super::slot::{ReadSlot, Taking};
-use crate::wire::Message;
+use super::{Node, pipe_of};
 
 impl Pipe {
     /// How much of the ring may be used.
@@ -58,7 +57,7 @@ impl Node {
         if !pipe.whole {
             if !self.rings.grant(pipe.ring) {
                 let why = Refusal::new("others use the ring memory", "use less for a while");
-                self.refuse_busy(id, tag, why);
+                self.out.refuse_busy(id, tag, why);
                 return Ok(());
             }
             let base_end = pipe.window().end;
@@ -66,7 +65,7 @@ impl Node {
             self.out.push(Action::Use { range: base_end..pipe.window().end });
             self.admit_anew(id);
         }
-        self.answer(id, &Message::Ok { tag });
+        self.out.confirm(id, tag);
         Ok(())
     }
 
@@ -83,8 +82,7 @@ impl Node {
     /// Takes back what a client gives, once all that was read has left.
     pub(super) fn go_on_giving(&mut self, id: ClientId) {
         let lean = self.rings.is_lean();
-        let pipe = self.clients.get_mut(&id).filter(|client| client.is_here());
-        let Some(pipe) = pipe.and_then(|client| client.pipe.as_mut()) else { return };
+        let Some(pipe) = pipe_of(&mut self.clients, &self.out, id) else { return };
         let Some(Giving { tag, all }) = pipe.giving else { return };
         if pipe.given_reads(all).iter().any(|slot| *slot != ReadSlot::Free) {
             return;
@@ -101,7 +99,7 @@ impl Node {
                 self.admit_anew(id);
             }
         }
-        self.answer(id, &Message::Ok { tag });
+        self.out.confirm(id, tag);
     }
 
     /// Client and neighbours may put as far as the ring may be used now.

@@ -18,14 +18,14 @@ impl Node {
 
     /// Somebody wants the node to end.
     pub(super) fn shut_down(&mut self, client: ClientId, tag: u32) {
-        self.answer(client, &Message::Ok { tag });
+        self.out.confirm(client, tag);
         self.out.push(Action::Notify(ArrayEvent::StopAsked));
     }
 
     pub(super) fn surveyed(&mut self, client: ClientId, tag: u32, result: Result<Survey, Refusal>) {
         let found = match result {
             Ok(survey) => survey,
-            Err(why) => return self.refuse(client, tag, why),
+            Err(why) => return self.out.refuse(client, tag, why),
         };
         let next = last_name(&found).filter(|_| found.more).unwrap_or_default().to_owned();
         let Survey { total_bytes, free_bytes, volumes, notes, .. } = found;
@@ -49,7 +49,7 @@ impl Node {
             votes: notes.iter().filter_map(|note| array_of_note(note)).collect(),
             next,
         };
-        self.answer(client, &info);
+        self.out.answer(client, &info);
     }
 }
 

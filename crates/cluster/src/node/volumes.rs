@@ -95,13 +95,12 @@ impl Volumes {
 
 impl Node {
     pub(super) fn ask_volume(&mut self, name: Arc<str>, ask: Ask) {
+        let known = self.volumes.entries.get(&name);
+        let writer = known.and_then(|entry| entry.writer).filter(|_| ask.write);
+        let leaves = writer.is_some_and(|id| !self.out.is_here(id) && !self.is_orphan(id));
         if let Some(entry) = self.volumes.entries.get_mut(&name) {
             // Who writes may be gone, and only its last I/O is under way. What it left prepared
             // waits for another client, and nobody waits for that here.
-            let writer = entry.writer.filter(|_| ask.write);
-            let leaves = writer
-                .and_then(|id| self.clients.get(&id))
-                .is_some_and(|client| !client.is_here() && !client.is_orphan());
             match &entry.state {
                 State::Open(_) if !leaves || braid_array::broken("settled-before-serving") => {
                     self.decide(&name, ask, false)
@@ -125,10 +124,10 @@ impl Node {
     fn decide(&mut self, name: &Arc<str>, ask: Ask, opened_for_it: bool) {
         let Some(entry) = self.volumes.entries.get_mut(name) else { return };
         let State::Open(volume) = entry.state else { return };
-        let Some(client) = self.clients.get_mut(&ask.client).filter(|client| client.is_here())
-        else {
+        if !self.out.is_here(ask.client) {
             return;
-        };
+        }
+        let Some(client) = self.clients.get_mut(&ask.client) else { return };
         if client.limit.is_some() || client.search.is_some() {
             entry.users.push(ask.client);
             return self.look(name, ask, volume);
@@ -141,19 +140,17 @@ impl Node {
     pub(super) fn give(&mut self, name: &Arc<str>, ask: Ask, opened_for_it: bool) {
         let Some(entry) = self.volumes.entries.get_mut(name) else { return };
         let State::Open(volume) = entry.state else { return };
-        let writer_here =
-            entry.writer.is_some_and(|id| self.clients.get(&id).is_some_and(|c| c.is_here()));
+        let writer_here = entry.writer.is_some_and(|id| self.out.is_here(id));
         let Some(client) = self.clients.get_mut(&ask.client) else { return };
         let made = ask.create.is_some();
         if made && !opened_for_it {
             let why = Refusal::new(format!("volume {name} exists"), "choose another name");
-            return self.refuse(ask.client, ask.tag, why);
+            return self.out.refuse(ask.client, ask.tag, why);
         }
         let passed = braid_array::broken("settled-before-serving") && !writer_here;
         if let Some(writer) = entry.writer.filter(|_| ask.write && !passed) {
-            let left = self.clients.get(&writer).filter(|client| client.is_orphan());
-            let why = if left.is_some() { keeps_leftovers(name) } else { in_use(name) };
-            return self.refuse_busy(ask.client, ask.tag, why);
+            let why = if self.is_orphan(writer) { keeps_leftovers(name) } else { in_use(name) };
+            return self.out.refuse_busy(ask.client, ask.tag, why);
         }
         let held = Held { name: Arc::clone(name), volume, write: ask.write, made };
         if client.held.replace(held).is_none() {
@@ -163,9 +160,9 @@ impl Node {
             entry.writer = Some(ask.client);
         }
         let writer = entry.writer.filter(|&writer| writer != ask.client);
-        let used = writer.is_some_and(|writer| self.is_here(writer));
+        let used = writer.is_some_and(|writer| self.out.is_here(writer));
         let (tag, bytes, node) = (ask.tag, volume.bytes, self.id);
-        self.answer(ask.client, &Message::Volume { tag, bytes, node, used });
+        self.out.answer(ask.client, &Message::Volume { tag, bytes, node, used });
     }
 
     /// The executor has carried an operation out.
@@ -189,13 +186,13 @@ impl Node {
                         why.reason = format!("volume {name}: {}", why.reason);
                     }
                 }
-                self.refuse(ask.client, ask.tag, why);
+                self.out.refuse(ask.client, ask.tag, why);
                 self.forget_volume(name);
             }
             (&State::Closing(asked), result) => {
                 match (asked, result) {
-                    (Some((client, tag)), Ok(_)) => self.answer(client, &Message::Ok { tag }),
-                    (Some((client, tag)), Err(why)) => self.refuse(client, tag, why),
+                    (Some((client, tag)), Ok(_)) => self.out.confirm(client, tag),
+                    (Some((client, tag)), Err(why)) => self.out.refuse(client, tag, why),
                     (None, Ok(_)) => {}
                     (None, Err(why)) => self.stop_trouble(why),
                 }
@@ -220,7 +217,7 @@ impl Node {
     fn forget_volume(&mut self, name: &Arc<str>) {
         let Some(entry) = self.volumes.entries.remove(name) else { return };
         for ask in entry.waiting {
-            if self.is_here(ask.client) {
+            if self.out.is_here(ask.client) {
                 self.ask_volume(Arc::clone(name), ask);
             }
         }
@@ -278,7 +275,7 @@ impl Node {
         let Some(entry) = self.volumes.entries.get_mut(&held.name) else { return };
         if entry.users.len() > 1 {
             let why = Refusal::new("volume is in use by another client", "stop that one first");
-            return self.refuse_busy(client, tag, why);
+            return self.out.refuse_busy(client, tag, why);
         }
         entry.users.clear();
         entry.writer = None;

@@ -120,7 +120,7 @@ impl Node {
         }
         if self.votes.entries.len() >= MAX_ARRAYS {
             let why = Refusal::new("the node votes for too many arrays", "use another node");
-            return self.refuse(ask.client, ask.tag, why);
+            return self.out.refuse(ask.client, ask.tag, why);
         }
         let entry = Entry {
             vote: Vote::default(),
@@ -144,7 +144,7 @@ impl Node {
             self.votes.entries.remove(&array);
             for ask in waiting {
                 let why = Refusal::new("cannot read the vote file", STORAGE);
-                self.refuse(ask.client, ask.tag, why);
+                self.out.refuse(ask.client, ask.tag, why);
             }
             return;
         };
@@ -160,10 +160,10 @@ impl Node {
             && matches!(entry.file, File::Idle)
             && let Some(ask) = entry.waiting.pop_front()
         {
-            let Some(client) = self.clients.get(&ask.client).filter(|client| client.is_here())
-            else {
+            let Some(client) = self.clients.get(&ask.client) else { continue };
+            if !self.out.is_here(ask.client) {
                 continue;
-            };
+            }
             let mut vote = entry.vote.clone();
             match &ask.what {
                 Want::Read => {
@@ -171,7 +171,7 @@ impl Node {
                     let (tag, Vote { granted, view, .. }) = (ask.tag, vote);
                     let is_kept = entry.kept;
                     let is = Message::VoteIs { tag, granted, view, incarnation, node };
-                    self.answer(ask.client, &is);
+                    self.out.answer(ask.client, &is);
                     // Whoever asks of arrays that are none must not use up the room for others.
                     if !is_kept {
                         self.drop_vote(array);
@@ -196,7 +196,7 @@ impl Node {
                 }
                 _ => {
                     let (tag, granted) = (ask.tag, vote.granted);
-                    self.answer(ask.client, &Message::Outvoted { tag, granted });
+                    self.out.answer(ask.client, &Message::Outvoted { tag, granted });
                     continue;
                 }
             }
@@ -222,16 +222,14 @@ impl Node {
         };
         let (vote, Ask { client, tag, what }) = *writing;
         if !ok {
-            self.refuse(client, tag, Refusal::new("cannot write the vote file", STORAGE));
+            self.out.refuse(client, tag, Refusal::new("cannot write the vote file", STORAGE));
             return self.work_votes(array);
         }
         entry.vote = vote;
         entry.sequence += 1;
         entry.kept = true;
         match what {
-            Want::Record(_) | Want::Read | Want::Forget => {
-                self.answer(client, &Message::Ok { tag })
-            }
+            Want::Record(_) | Want::Read | Want::Forget => self.out.confirm(client, tag),
             Want::Grant(epoch, _) => {
                 entry.granting = Some((client, tag));
                 if let Some(known) = self.clients.get_mut(&client) {
@@ -249,7 +247,7 @@ impl Node {
     /// Removes the vote file, if nothing stands against it.
     fn begin_forgetting(&mut self, array: ArrayId, ask: Ask) {
         if let Some(why) = self.stands_against_forgetting(array, &ask) {
-            self.refuse_busy(ask.client, ask.tag, why);
+            self.out.refuse_busy(ask.client, ask.tag, why);
             return;
         }
         let Some(entry) = self.votes.entries.get_mut(&array) else { return };
@@ -259,7 +257,7 @@ impl Node {
             return self.out.note(Flight::VoteRemove { array }, op);
         }
         let why = Refusal::new("the node has no vote of this array", "check the UUID");
-        self.refuse(ask.client, ask.tag, why);
+        self.out.refuse(ask.client, ask.tag, why);
         self.drop_vote(array);
     }
 
@@ -273,12 +271,12 @@ impl Node {
             return;
         };
         if !ok {
-            self.refuse(client, tag, Refusal::new("cannot remove the vote file", STORAGE));
+            self.out.refuse(client, tag, Refusal::new("cannot remove the vote file", STORAGE));
             return self.work_votes(array);
         }
         self.drop_vote(array);
         self.note_forgotten(array);
-        self.answer(client, &Message::Ok { tag });
+        self.out.confirm(client, tag);
     }
 
     /// There is nothing to know of an array any more; who waits begins with that.
@@ -307,7 +305,7 @@ impl Node {
         }
         for (client, tag, view) in over {
             let (incarnation, node) = (self.incarnation, self.id);
-            self.answer(client, &Message::Granted { tag, view, incarnation, node });
+            self.out.answer(client, &Message::Granted { tag, view, incarnation, node });
         }
     }
 }

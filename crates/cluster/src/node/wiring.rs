@@ -24,7 +24,7 @@ impl Node {
         held: &Held,
     ) -> Result<(), Violation> {
         let Some(client) = self.clients.get(&id) else { return Ok(()) };
-        let peer = client.peer.filter(|_| client.pipe.is_none());
+        let peer = self.out.peer_of(id).filter(|_| client.pipe.is_none());
         let peer = peer.ok_or(Violation("a second pipeline on one connection"))?;
         if held.write && client.vote.is_none_or(|(_, granted)| granted != params.epoch) {
             return Err(Violation("a pipeline of an epoch that was not granted"));
@@ -34,7 +34,7 @@ impl Node {
                 self.out.admit(peer, pipe.window());
                 self.sessions.insert(params.session, id);
                 if let Some(client) = self.clients.get_mut(&id) {
-                    client.epoch = client.epoch.max(params.epoch);
+                    self.out.raise_epoch(id, params.epoch);
                     client.pipe = Some(pipe);
                 }
                 if held.write {
@@ -43,7 +43,7 @@ impl Node {
                     self.prepared(id, tag, None);
                 }
             }
-            Err(why) => self.refuse(id, tag, why),
+            Err(why) => self.out.refuse(id, tag, why),
         }
         Ok(())
     }
@@ -137,7 +137,7 @@ impl Node {
         let Pipe { neighbours, connecting, .. } = pipe;
         let up = |role: &u16| matches!(neighbours[usize::from(*role)].link, Link::Up(_));
         if let Some((tag, _)) = connecting.take_if(|(_, roles)| roles.iter().all(up)) {
-            self.answer(id, &Message::Ok { tag });
+            self.out.confirm(id, tag);
         }
     }
 
@@ -166,7 +166,7 @@ impl Node {
     ) -> Result<(), Violation> {
         let stranger = Violation("a node that no pipeline waits for");
         let id = self.sessions.get(&session).copied().ok_or(stranger)?;
-        let client = self.clients.get_mut(&id).filter(|client| client.is_here());
+        let client = self.clients.get_mut(&id).filter(|_| self.out.is_here(id));
         let client = client.filter(|client| client.vote.is_some_and(|(of, _)| of == array));
         let pipe = client.and_then(|client| client.pipe.as_mut()).ok_or(stranger)?;
         // One that comes back may be here before the client has told of it.
