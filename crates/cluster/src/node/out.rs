@@ -31,7 +31,7 @@ pub(super) enum Flight {
     /// The put of what was read.
     ReadPut { client: ClientId, slot: u16 },
     /// What came from the node that is copied, into the store.
-    Take { client: ClientId, tag: u32, slot: u16 },
+    StoreCopied { client: ClientId, tag: u32, slot: u16 },
     /// A flush that a client asked for.
     Flush { client: ClientId, tag: u32 },
     /// A few bytes on their way from the store into a page.
@@ -73,7 +73,7 @@ impl Flight {
             self,
             Self::Task { .. }
                 | Self::Read { .. }
-                | Self::Take { .. }
+                | Self::StoreCopied { .. }
                 | Self::Flush { .. }
                 | Self::MetaRead { .. }
                 | Self::MetaWrite { .. }
@@ -91,7 +91,7 @@ impl Flight {
             | Self::Read { client, .. }
             | Self::Digest { client, .. }
             | Self::ReadPut { client, .. }
-            | Self::Take { client, .. }
+            | Self::StoreCopied { client, .. }
             | Self::Flush { client, .. }
             | Self::Survey { client, .. }
             | Self::Search { client }
@@ -122,6 +122,7 @@ pub(super) struct Out {
     /// When each operation on a volume began that is not answered.
     storing: BTreeMap<IoId, Instant>,
     pub(super) now: Instant,
+    next_peer: u32,
     /// Of all slices that have come, for any client.
     pub(super) received_bytes: u64,
 }
@@ -195,6 +196,14 @@ impl Out {
     pub(super) fn put(&mut self, flight: Flight, peer: PeerId, from: Buf, to: u64, imm: u32) {
         let io = self.depart(flight);
         self.push(Action::Fabric(FabricOp::Put { io, peer, from, to, imm }));
+    }
+
+    /// Connects to another node.
+    pub(super) fn connect(&mut self, address: String) -> PeerId {
+        let peer = PeerId(self.next_peer);
+        self.next_peer = (self.next_peer + 1) % PeerId::FIRST_ACCEPTED;
+        self.push(Action::Fabric(FabricOp::Connect { peer, address }));
+        peer
     }
 
     pub(super) fn admit(&mut self, peer: PeerId, window: Range<u64>) {
