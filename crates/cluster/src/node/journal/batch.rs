@@ -10,10 +10,10 @@ use crate::node::out::{Flight, Out};
 /// A slice-set that is to be recorded, and where its contents lie. Its place in the log and its CRC
 /// are not known yet.
 #[derive(Debug)]
-pub(in crate::node) struct Entry {
-    pub(in crate::node) position: u16,
-    pub(in crate::node) record: Record,
-    pub(in crate::node) contents: Vec<Buf>,
+pub(crate) struct Entry {
+    pub(crate) position: u16,
+    pub(crate) record: Record,
+    pub(crate) contents: Vec<Buf>,
 }
 
 /// How far a batch is.
@@ -36,11 +36,11 @@ pub(super) struct Batch {
 }
 
 /// Whether the slice-set at a position is recorded now, or cannot be.
-pub(in crate::node) type Recorded = (u16, bool);
+pub(crate) type Recorded = (u16, bool);
 
 impl Journal {
     /// A slice-set is to be recorded when the records before are durable.
-    pub(in crate::node) fn push(&mut self, entry: Entry) {
+    pub(crate) fn push(&mut self, entry: Entry) {
         self.waiting.push(entry);
     }
 
@@ -66,7 +66,7 @@ impl Journal {
     /// Does the next thing that can be done: begins a batch, goes on with one of which nothing is
     /// under way, or ends it. What is recorded then, or cannot be; `None` when there is nothing to
     /// do.
-    pub(in crate::node) fn advance(&mut self, out: &mut Out) -> Option<Vec<Recorded>> {
+    pub(crate) fn advance(&mut self, out: &mut Out) -> Option<Vec<Recorded>> {
         let Some(batch) = &self.batch else {
             return (!self.waiting.is_empty()).then(|| self.begin_batch(out));
         };

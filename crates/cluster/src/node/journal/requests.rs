@@ -18,7 +18,7 @@ const MAX_LISTED: usize = 256;
 
 impl Journal {
     /// An operation is over.
-    pub(in crate::node) fn done(&mut self, ok: bool, out: &mut Out) -> Option<Ready> {
+    pub(crate) fn done(&mut self, ok: bool, out: &mut Out) -> Option<Ready> {
         match &mut self.start {
             Start::Known => self.batch_done(ok),
             Start::Headers | Start::Look(_) | Start::Check(_) => return self.scanned(ok, out),
@@ -39,12 +39,7 @@ impl Journal {
     }
 
     /// The CRC of contents.
-    pub(in crate::node) fn summed(
-        &mut self,
-        record: usize,
-        crc: u32,
-        out: &mut Out,
-    ) -> Option<Ready> {
+    pub(crate) fn summed(&mut self, record: usize, crc: u32, out: &mut Out) -> Option<Ready> {
         if self.record_summed(record, crc) {
             return self.done(true, out);
         }
@@ -52,11 +47,7 @@ impl Journal {
     }
 
     /// What the client asks of the journal.
-    pub(in crate::node) fn request(
-        &mut self,
-        message: &Message,
-        out: &mut Out,
-    ) -> Result<(), Violation> {
+    pub(crate) fn request(&mut self, message: &Message, out: &mut Out) -> Result<(), Violation> {
         let known = matches!(self.start, Start::Known);
         let header = self.header.filter(|_| known);
         let header = header.ok_or(Violation("a request to a journal that is not there"))?;
@@ -121,7 +112,7 @@ impl Journal {
     }
 
     /// The log begins later, durably, or not.
-    pub(in crate::node) fn trimmed(&mut self, ok: bool, out: &mut Out) {
+    pub(crate) fn trimmed(&mut self, ok: bool, out: &mut Out) {
         let Some((tag, header)) = self.trimming.take() else { return };
         if !ok {
             let why = Refusal::new("the journal cannot be written", STORAGE);

@@ -11,15 +11,15 @@ use crate::node::out::{Flight, Out};
 
 /// Where a journal may be.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::node) struct Bounds {
-    pub(in crate::node) array: ArrayId,
-    pub(in crate::node) member: MemberId,
+pub(crate) struct Bounds {
+    pub(crate) array: ArrayId,
+    pub(crate) member: MemberId,
     /// First byte of the data on the volume, and of what is behind them.
-    pub(in crate::node) data: (u64, u64),
-    pub(in crate::node) volume_bytes: u64,
-    pub(in crate::node) positions: u16,
+    pub(crate) data: (u64, u64),
+    pub(crate) volume_bytes: u64,
+    pub(crate) positions: u16,
     /// No record has more rows.
-    pub(in crate::node) rows: u16,
+    pub(crate) rows: u16,
 }
 
 impl Bounds {
@@ -30,22 +30,24 @@ impl Bounds {
     }
 
     /// Memory for a journal, beside a ring; `None` when there cannot be one.
-    pub(in crate::node) fn page_bytes(&self) -> Option<u64> {
+    pub(crate) fn page_bytes(&self) -> Option<u64> {
         self.headers_byte().map(|_| (u64::from(self.positions) + 2) * PAGE_BYTES)
     }
 }
 
-/// It is known what the log holds: so many bytes it has, or there is none.
+/// It is known what the log holds.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::node) struct Ready {
+pub(crate) struct Ready {
     /// The tag of `OpenPipeline`.
-    pub(in crate::node) tag: u32,
-    pub(in crate::node) log_bytes: Option<u64>,
+    pub(crate) tag: u32,
+    /// Its length; `None` when there is no journal.
+    pub(crate) log_bytes: Option<u64>,
 }
 
 impl Journal {
-    /// Begins to read what there is for `OpenPipeline` with this tag; `pages` is where the memory for it lies in the arena.
-    pub(in crate::node) fn start(
+    /// Begins to read what there is, for `OpenPipeline` with this tag; `pages` is where the memory
+    /// for that lies in the arena.
+    pub(crate) fn start(
         client: ClientId,
         tag: u32,
         bounds: &Bounds,
@@ -119,7 +121,7 @@ impl Journal {
     }
 
     /// Headers or the first bytes of a record have been read.
-    pub(in crate::node) fn loaded(&mut self, bytes: &[u8], out: &mut Out) -> Option<Ready> {
+    pub(crate) fn loaded(&mut self, bytes: &[u8], out: &mut Out) -> Option<Ready> {
         match self.start {
             Start::Headers => {
                 let header = Header::newest(&self.array, bytes);

@@ -23,39 +23,39 @@ pub(super) struct Line {
 }
 
 /// A refusal as a message. `busy`: another client has what was asked for, and may give it back.
-pub(in crate::node) fn refused(tag: u32, busy: bool, why: &Refusal) -> Message {
+pub(crate) fn refused(tag: u32, busy: bool, why: &Refusal) -> Message {
     let short = |text: &str| text.chars().take(MAX_TEXT).collect();
     Message::Refused { tag, busy, reason: short(&why.reason), advice: short(&why.next.advice) }
 }
 
 impl Out {
     /// A client has come.
-    pub(in crate::node) fn attach(&mut self, client: ClientId, peer: PeerId) {
+    pub(crate) fn attach(&mut self, client: ClientId, peer: PeerId) {
         self.lines.insert(client, Line { peer, epoch: 0, requests: 0 });
     }
 
     /// The connection of a client is over: nothing is answered any more.
-    pub(in crate::node) fn detach(&mut self, client: ClientId) {
+    pub(crate) fn detach(&mut self, client: ClientId) {
         self.lines.remove(&client);
     }
 
-    pub(in crate::node) fn is_here(&self, client: ClientId) -> bool {
+    pub(crate) fn is_here(&self, client: ClientId) -> bool {
         self.lines.contains_key(&client)
     }
 
-    pub(in crate::node) fn peer_of(&self, client: ClientId) -> Option<PeerId> {
+    pub(crate) fn peer_of(&self, client: ClientId) -> Option<PeerId> {
         self.lines.get(&client).map(|line| line.peer)
     }
 
     /// A client has named an epoch.
-    pub(in crate::node) fn raise_epoch(&mut self, client: ClientId, epoch: u32) {
+    pub(crate) fn raise_epoch(&mut self, client: ClientId, epoch: u32) {
         if let Some(line) = self.lines.get_mut(&client) {
             line.epoch = line.epoch.max(epoch);
         }
     }
 
     /// A client has sent a request, which is to be answered.
-    pub(in crate::node) fn begin_request(&mut self, client: ClientId) -> Result<(), Violation> {
+    pub(crate) fn begin_request(&mut self, client: ClientId) -> Result<(), Violation> {
         let Some(line) = self.lines.get_mut(&client) else { return Ok(()) };
         if line.requests >= MAX_REQUESTS {
             return Err(Violation("too many requests at a time"));
@@ -65,12 +65,12 @@ impl Out {
     }
 
     /// Is the latest request of a client the only one that is not answered?
-    pub(in crate::node) fn is_only_request(&self, client: ClientId) -> bool {
+    pub(crate) fn is_only_request(&self, client: ClientId) -> bool {
         self.lines.get(&client).is_some_and(|line| line.requests <= 1)
     }
 
     /// Answers a request, if the client is still there.
-    pub(in crate::node) fn answer(&mut self, client: ClientId, message: &Message) {
+    pub(crate) fn answer(&mut self, client: ClientId, message: &Message) {
         if let Some(line) = self.lines.get_mut(&client) {
             line.requests = line.requests.saturating_sub(1);
         }
@@ -78,27 +78,27 @@ impl Out {
     }
 
     /// Sends what answers no request, if the client is still there.
-    pub(in crate::node) fn tell(&mut self, client: ClientId, message: &Message) {
+    pub(crate) fn tell(&mut self, client: ClientId, message: &Message) {
         let Some(&Line { peer, epoch, .. }) = self.lines.get(&client) else { return };
         self.send(peer, epoch, message);
     }
 
     /// Answers that a request is done.
-    pub(in crate::node) fn confirm(&mut self, client: ClientId, tag: u32) {
+    pub(crate) fn confirm(&mut self, client: ClientId, tag: u32) {
         self.answer(client, &Message::Ok { tag });
     }
 
-    pub(in crate::node) fn refuse(&mut self, client: ClientId, tag: u32, why: Refusal) {
+    pub(crate) fn refuse(&mut self, client: ClientId, tag: u32, why: Refusal) {
         self.answer(client, &refused(tag, false, &why));
     }
 
     /// Refuses what another client has, which may give it back.
-    pub(in crate::node) fn refuse_busy(&mut self, client: ClientId, tag: u32, why: Refusal) {
+    pub(crate) fn refuse_busy(&mut self, client: ClientId, tag: u32, why: Refusal) {
         self.answer(client, &refused(tag, true, &why));
     }
 
     /// Answers that a request is done, or why not.
-    pub(in crate::node) fn answer_result(
+    pub(crate) fn answer_result(
         &mut self,
         client: ClientId,
         tag: u32,

@@ -25,10 +25,10 @@ pub(super) struct Resolving {
 
 /// A decision is in the store, or cannot be stored.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::node) struct Resolved {
-    pub(in crate::node) by: ClientId,
-    pub(in crate::node) tag: u32,
-    pub(in crate::node) ok: bool,
+pub(crate) struct Resolved {
+    pub(crate) by: ClientId,
+    pub(crate) tag: u32,
+    pub(crate) ok: bool,
 }
 
 /// As many of these as fit into a message, from one on, and the first behind them; 0 when there is

@@ -126,7 +126,7 @@ impl Pipes {
         out.admit(pipe.seat.peer, pipe.window());
         self.by_session.insert(session, client);
         out.raise_epoch(client, pipe.seat.epoch());
-        let pipe = self.pipes.entry(client).insert_entry(pipe).into_mut();
+        let pipe = self.pipes.entry(client).or_insert(pipe);
         let seat = &pipe.seat;
         let bounds = seat.array.filter(|_| seat.write).map(|array| bounds(seat, array));
         let Some((bounds, bytes)) = bounds.and_then(|bounds| Some((bounds, bounds.page_bytes()?)))

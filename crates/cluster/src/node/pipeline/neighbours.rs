@@ -43,10 +43,10 @@ struct Connecting {
 
 /// A connection that this node makes for a client's pipeline, to this neighbour.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::node) struct Dialed {
-    pub(in crate::node) peer: PeerId,
-    pub(in crate::node) client: ClientId,
-    pub(in crate::node) neighbour: u16,
+pub(crate) struct Dialed {
+    pub(crate) peer: PeerId,
+    pub(crate) client: ClientId,
+    pub(crate) neighbour: u16,
 }
 
 /// The other nodes of a pipeline, by role; behind them the other node of the same role, when this

@@ -60,7 +60,8 @@ pub(super) struct Context<'a> {
 /// An open slice-set. [`begin`](Self::begin) starts the tasks that make its new content; slices
 /// that come and answers of the executor go to the methods named after them. When
 /// [`is_made`](Self::is_made) the pipeline has it recorded and tells the client; when that commits,
-/// [`store`](Self::store) starts the stores, and the set is over when [`is_stored`](Self::is_stored).
+/// [`store`](Self::store) starts the stores, and the set is over when it
+/// [`is_stored`](Self::is_stored).
 ///
 /// ```text
 /// task:      waits for others ──► started ──► over, well or not

@@ -37,7 +37,7 @@ use crate::wire::{Message, PeerAddress};
 /// [`connect`](Self::connect) comes first, then what the client and the other nodes say and what
 /// the executor answers, in any order; each call does all that can be done then.
 #[derive(Debug)]
-pub(in crate::node) struct Pipe {
+pub(crate) struct Pipe {
     pub(super) seat: Seat,
     pub(super) neighbours: Neighbours,
     pub(super) lease: Lease,
@@ -77,12 +77,12 @@ impl Pipe {
     }
 
     /// The store has no room.
-    pub(in crate::node) fn store_is_full(&mut self) {
+    pub(crate) fn store_is_full(&mut self) {
         self.no_room = true;
     }
 
     /// The client names the other nodes; those that this node connects to.
-    pub(in crate::node) fn connect(
+    pub(crate) fn connect(
         &mut self,
         tag: u32,
         peers: Vec<PeerAddress>,
@@ -92,7 +92,7 @@ impl Pipe {
     }
 
     /// A connection that this node asked for stands.
-    pub(in crate::node) fn established(&mut self, neighbour: u16, peer: PeerId, out: &mut Out) {
+    pub(crate) fn established(&mut self, neighbour: u16, peer: PeerId, out: &mut Out) {
         let window = self.window();
         self.neighbours.established(neighbour, peer, window, &self.seat, out);
     }
@@ -113,7 +113,7 @@ impl Pipe {
     }
 
     /// A connection to another node is over. `limited`: the client is not to learn why.
-    pub(in crate::node) fn neighbour_lost(
+    pub(crate) fn neighbour_lost(
         &mut self,
         neighbour: u16,
         reason: &str,
@@ -126,7 +126,7 @@ impl Pipe {
     }
 
     /// Another node is not of the array any more: nothing of it may land here. Its connection.
-    pub(in crate::node) fn without(
+    pub(crate) fn without(
         &mut self,
         role: u16,
         out: &mut Out,
@@ -153,7 +153,7 @@ impl Pipe {
     }
 
     /// The client asks for a part of its volume.
-    pub(in crate::node) fn read(
+    pub(crate) fn read(
         &mut self,
         slot: u16,
         request: ReadRequest,
@@ -166,7 +166,7 @@ impl Pipe {
     }
 
     /// The store has filled a slot, or what was there is its digest now; or not.
-    pub(in crate::node) fn read_done(&mut self, slot: u16, ok: bool, out: &mut Out) {
+    pub(crate) fn read_done(&mut self, slot: u16, ok: bool, out: &mut Out) {
         let beside = self.neighbours.ring_of(self.neighbours.beside());
         self.reads.read_done(slot, ok, beside, &self.seat, out);
     }
@@ -177,7 +177,7 @@ impl Pipe {
     }
 
     /// The client says where the copy that comes into a slot belongs.
-    pub(in crate::node) fn store_copied(
+    pub(crate) fn store_copied(
         &mut self,
         request: StoreCopied,
         out: &mut Out,
@@ -190,7 +190,7 @@ impl Pipe {
     }
 
     /// A copy is in the store, or cannot be stored.
-    pub(in crate::node) fn copy_stored(&mut self, slot: u16, tag: u32, ok: bool, out: &mut Out) {
+    pub(crate) fn copy_stored(&mut self, slot: u16, tag: u32, ok: bool, out: &mut Out) {
         self.reads.copy_stored(slot, tag, ok, &self.seat, out);
     }
 
@@ -223,7 +223,7 @@ impl Pipe {
     }
 
     /// The client opens a slice-set.
-    pub(in crate::node) fn open(&mut self, set: Set, out: &mut Out) -> Result<(), Violation> {
+    pub(crate) fn open(&mut self, set: Set, out: &mut Out) -> Result<(), Violation> {
         let number = set.position;
         let may = self.seat.write && self.lease.may_use(number, &self.seat);
         let plan = self.seat.pipeline.plan_of(&set).filter(|_| may);
@@ -238,21 +238,17 @@ impl Pipe {
     }
 
     /// Is this neighbour the other node of the same role, which sends copies, and no slices?
-    pub(in crate::node) const fn is_beside(&self, neighbour: u16) -> bool {
+    pub(crate) const fn is_beside(&self, neighbour: u16) -> bool {
         self.neighbours.beside() == neighbour
     }
 
     /// The node beside has put a copy into a slot here.
-    pub(in crate::node) fn copy_placed(
-        &mut self,
-        imm: u32,
-        out: &mut Out,
-    ) -> Result<(), Violation> {
+    pub(crate) fn copy_placed(&mut self, imm: u32, out: &mut Out) -> Result<(), Violation> {
         self.reads.copy_placed(imm, &self.seat, out)
     }
 
     /// A slice has come (`placed`), or its sender says that it will not.
-    pub(in crate::node) fn arrived(
+    pub(crate) fn arrived(
         &mut self,
         imm: u32,
         from: Endpoint,
@@ -281,17 +277,17 @@ impl Pipe {
     }
 
     /// The executor has carried a task out.
-    pub(in crate::node) fn done(&mut self, number: u16, task: u16, ok: bool, out: &mut Out) {
+    pub(crate) fn done(&mut self, number: u16, task: u16, ok: bool, out: &mut Out) {
         self.with_set(number, out, |set, context| set.done(task, ok, context));
     }
 
     /// What is to be stored was compared with what is there.
-    pub(in crate::node) fn compared(&mut self, number: u16, task: u16, same: bool, out: &mut Out) {
+    pub(crate) fn compared(&mut self, number: u16, task: u16, same: bool, out: &mut Out) {
         self.with_set(number, out, |set, context| set.compared(task, same, context));
     }
 
     /// The client says that a slice-set takes the place of what is stored.
-    pub(in crate::node) fn commit(
+    pub(crate) fn commit(
         &mut self,
         number: u16,
         generation: u32,
@@ -305,7 +301,7 @@ impl Pipe {
     }
 
     /// The client says that a slice-set is not to be stored.
-    pub(in crate::node) fn abort(
+    pub(crate) fn abort(
         &mut self,
         number: u16,
         generation: u32,

@@ -2,7 +2,7 @@
 
 /// What a client wants of a part of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::node) enum Wanted {
+pub(crate) enum Wanted {
     Content,
     Digest,
     /// A copy in this slot of the node that is to take this one's place.
@@ -13,11 +13,11 @@ pub(in crate::node) enum Wanted {
 
 /// A read that the client asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::node) struct ReadRequest {
-    pub(in crate::node) sector: u64,
-    pub(in crate::node) bytes: u32,
-    pub(in crate::node) to: u64,
-    pub(in crate::node) wanted: Wanted,
+pub(crate) struct ReadRequest {
+    pub(crate) sector: u64,
+    pub(crate) bytes: u32,
+    pub(crate) to: u64,
+    pub(crate) wanted: Wanted,
 }
 
 /// A slot for reads. The client may know that its bytes have come, and use the slot again, before
@@ -50,9 +50,9 @@ pub(super) enum CopySlot {
 
 /// Where a copy is to be stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::node) struct StoreCopied {
-    pub(in crate::node) tag: u32,
-    pub(in crate::node) slot: u16,
-    pub(in crate::node) sector: u64,
-    pub(in crate::node) bytes: u32,
+pub(crate) struct StoreCopied {
+    pub(crate) tag: u32,
+    pub(crate) slot: u16,
+    pub(crate) sector: u64,
+    pub(crate) bytes: u32,
 }

@@ -9,16 +9,16 @@ use crate::wire::{Message, VolumeInfo};
 
 /// What the node knows of itself.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::node) struct Facts {
-    pub(in crate::node) node: u64,
-    pub(in crate::node) witness: bool,
-    pub(in crate::node) rings: RingUse,
+pub(crate) struct Facts {
+    pub(crate) node: u64,
+    pub(crate) witness: bool,
+    pub(crate) rings: RingUse,
     /// Clients that have a volume open.
-    pub(in crate::node) clients: usize,
+    pub(crate) clients: usize,
 }
 
 /// The answer to `NodeStatus`: the facts, and what was found in the store.
-pub(in crate::node) fn node_info(
+pub(crate) fn node_info(
     tag: u32,
     found: Survey,
     facts: Facts,

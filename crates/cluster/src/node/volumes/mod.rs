@@ -92,8 +92,8 @@ pub(super) enum Event {
 
 /// The volumes that are open, the clients that use them or wait for them, and the pages through
 /// which metadata passes. [`open`](Self::open) begins; answers of the executor go to the methods
-/// named after them, then [`next_event`](Self::next_event) is asked until it has none. A client that
-/// is gone is told of by [`disconnected`](Self::disconnected), and by [`release`](Self::release)
+/// named after them, then [`next_event`](Self::next_event) is asked until it has none. When a
+/// client is gone, [`disconnected`](Self::disconnected) is called, and [`release`](Self::release)
 /// when nothing of it is in flight any more.
 #[derive(Debug)]
 pub(super) struct Volumes {

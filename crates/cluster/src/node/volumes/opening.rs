@@ -46,7 +46,7 @@ pub(super) fn not_its_own(array: ArrayId, name: &str) -> Refusal {
 
 impl Volumes {
     /// A client wants a volume, whose name is valid.
-    pub(in crate::node) fn open(&mut self, name: Arc<str>, request: OpenRequest, out: &mut Out) {
+    pub(crate) fn open(&mut self, name: Arc<str>, request: OpenRequest, out: &mut Out) {
         self.users.entry(request.client).or_default().asking = true;
         let Some(entry) = self.entries.get_mut(&name) else {
             let owned = name.to_string();

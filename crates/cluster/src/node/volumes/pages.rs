@@ -10,13 +10,13 @@ use crate::node::ids::ClientId;
 use crate::node::out::{Flight, Out};
 
 /// The most that a message carries.
-pub(in crate::node) const MAX_META_BYTES: u32 = 4096;
+pub(crate) const MAX_META_BYTES: u32 = 4096;
 /// Pages.
 const PAGES: u64 = 8;
 
 /// What is to be done.
 #[derive(Debug)]
-pub(in crate::node) enum MetaOp {
+pub(crate) enum MetaOp {
     /// Read so many bytes.
     Read(u32),
     /// Write these, durably.

@@ -15,7 +15,7 @@ use crate::wire::Message;
 
 impl Volumes {
     /// The executor has carried an operation out.
-    pub(in crate::node) fn answered(
+    pub(crate) fn answered(
         &mut self,
         name: &Arc<str>,
         result: Result<Volume, Refusal>,
@@ -73,7 +73,7 @@ impl Volumes {
     }
 
     /// The flush before the end is answered.
-    pub(in crate::node) fn flushed(&mut self, name: &Arc<str>, ok: bool, out: &mut Out) {
+    pub(crate) fn flushed(&mut self, name: &Arc<str>, ok: bool, out: &mut Out) {
         if !ok {
             let reason = format!("volume {name} cannot be flushed");
             self.events.push_back(Event::Failed(Refusal::new(reason, STORAGE)));
@@ -85,7 +85,7 @@ impl Volumes {
     }
 
     /// A client needs its volume no more, and nothing of it is in flight.
-    pub(in crate::node) fn release(&mut self, client: ClientId, out: &mut Out) {
+    pub(crate) fn release(&mut self, client: ClientId, out: &mut Out) {
         let Some(user) = self.users.remove(&client) else { return };
         let looking = user.looking.map(|Looking { name, .. }| name);
         let Some(name) = user.held.map(|held| held.name).or(looking) else { return };
@@ -97,13 +97,7 @@ impl Volumes {
     }
 
     /// Removes the volume that a client made, if it alone uses it.
-    pub(in crate::node) fn delete(
-        &mut self,
-        client: ClientId,
-        tag: u32,
-        held: &Held,
-        out: &mut Out,
-    ) {
+    pub(crate) fn delete(&mut self, client: ClientId, tag: u32, held: &Held, out: &mut Out) {
         let Some(entry) = self.entries.get_mut(&held.name) else { return };
         if entry.users.len() > 1 {
             let why = Refusal::new("volume is in use by another client", "stop that one first");
@@ -121,7 +115,7 @@ impl Volumes {
     }
 
     /// A client reads or writes a few bytes of its volume.
-    pub(in crate::node) fn request_meta(
+    pub(crate) fn request_meta(
         &mut self,
         client: ClientId,
         tag: u32,
@@ -157,7 +151,7 @@ impl Volumes {
     }
 
     /// Bytes were read into a page, or cannot be.
-    pub(in crate::node) fn meta_read(
+    pub(crate) fn meta_read(
         &mut self,
         client: ClientId,
         tag: u32,
@@ -179,7 +173,7 @@ impl Volumes {
     }
 
     /// These bytes were read into a page.
-    pub(in crate::node) fn meta_loaded(
+    pub(crate) fn meta_loaded(
         &mut self,
         client: ClientId,
         tag: u32,
@@ -196,7 +190,7 @@ impl Volumes {
     }
 
     /// A page was written to a volume, or cannot be.
-    pub(in crate::node) fn meta_written(
+    pub(crate) fn meta_written(
         &mut self,
         client: ClientId,
         tag: u32,

@@ -20,7 +20,7 @@ use crate::wire::MAX_LISTED;
 
 /// A look at all volumes, one after the other.
 #[derive(Debug)]
-pub(in crate::node) struct Search {
+pub(crate) struct Search {
     tag: u32,
     array: ArrayId,
     /// Volumes to look at; one is looked at again when its superblock was written.
@@ -31,7 +31,7 @@ pub(in crate::node) struct Search {
 
 /// What the node has to do for a search.
 #[derive(Debug)]
-pub(in crate::node) enum Step {
+pub(crate) enum Step {
     /// Look at this volume.
     Look { tag: u32, name: String },
     /// Nothing was found: have the vote of this array forgotten.
@@ -43,22 +43,22 @@ pub(in crate::node) enum Step {
 /// [`listed`](Self::listed) or [`looked`](Self::looked) takes; [`finish`](Self::finish) when the
 /// vote comes to be forgotten.
 #[derive(Debug, Default)]
-pub(in crate::node) struct Searches {
+pub(crate) struct Searches {
     by_client: BTreeMap<ClientId, Search>,
 }
 
 impl Searches {
-    pub(in crate::node) fn is_searching(&self, client: ClientId) -> bool {
+    pub(crate) fn is_searching(&self, client: ClientId) -> bool {
         self.by_client.contains_key(&client)
     }
 
-    pub(in crate::node) fn begin(&mut self, client: ClientId, tag: u32, array: ArrayId) {
+    pub(crate) fn begin(&mut self, client: ClientId, tag: u32, array: ArrayId) {
         let search = Search { tag, array, names: VecDeque::new(), after: Some(String::new()) };
         self.by_client.insert(client, search);
     }
 
     /// What comes next; nothing while more volumes are being listed.
-    pub(in crate::node) fn step(&mut self, client: ClientId, out: &mut Out) -> Option<Step> {
+    pub(crate) fn step(&mut self, client: ClientId, out: &mut Out) -> Option<Step> {
         if !out.is_here(client) {
             return None;
         }
@@ -75,7 +75,7 @@ impl Searches {
     }
 
     /// These are the next volumes.
-    pub(in crate::node) fn listed(
+    pub(crate) fn listed(
         &mut self,
         client: ClientId,
         result: Result<Survey, Refusal>,
@@ -92,7 +92,7 @@ impl Searches {
     }
 
     /// This is where the superblock of a volume should be, or it cannot be read.
-    pub(in crate::node) fn looked(
+    pub(crate) fn looked(
         &mut self,
         client: ClientId,
         name: &str,
@@ -121,20 +121,20 @@ impl Searches {
     }
 
     /// A superblock of this volume was written, maybe after it was looked at.
-    pub(in crate::node) fn look_again(&mut self, name: &str) {
+    pub(crate) fn look_again(&mut self, name: &str) {
         for search in self.by_client.values_mut() {
             search.names.push_back(name.to_owned());
         }
     }
 
     /// A client is gone, or was told that its search has failed.
-    pub(in crate::node) fn retire(&mut self, client: ClientId) {
+    pub(crate) fn retire(&mut self, client: ClientId) {
         self.by_client.remove(&client);
     }
 
     /// The search of a client is over. Why its array is not forgotten, if something was written
     /// meanwhile.
-    pub(in crate::node) fn finish(&mut self, client: ClientId) -> Option<Refusal> {
+    pub(crate) fn finish(&mut self, client: ClientId) -> Option<Refusal> {
         let search = self.by_client.remove(&client)?;
         let name = search.names.front()?;
         let reason = format!("the superblock of volume {name} has just been written");

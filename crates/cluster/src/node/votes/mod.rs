@@ -94,8 +94,9 @@ struct Entry {
 /// StoreView ── the vote file says so ──► Ok
 /// Forget ── the vote file is gone for good ──► Ok
 /// ```
-/// One thing after the other for each array. [`request`](Self::request) begins; [`read`](Self::read),
-/// [`written`](Self::written) and [`removed`](Self::removed) go on when the executor has answered.
+/// One thing after the other for each array. [`request`](Self::request) begins;
+/// [`read`](Self::read), [`written`](Self::written) and [`removed`](Self::removed) go on when the
+/// executor has answered.
 /// After each of them [`run_ready`](Self::run_ready) is called until it returns nothing.
 /// [`confirm_grants`](Self::confirm_grants) is called when a client's last I/O may be over, and
 /// [`retire`](Self::retire) when it is gone.

@@ -18,7 +18,7 @@ pub(super) fn note_name(array: ArrayId) -> String {
 }
 
 /// The array whose note is called so, if it is one.
-pub(in crate::node) fn array_of_note(name: &str) -> Option<ArrayId> {
+pub(crate) fn array_of_note(name: &str) -> Option<ArrayId> {
     let digits: String = name.strip_suffix(NOTE_ENDING)?.split('-').collect();
     let array = u128::from_str_radix(&digits, 16).ok()?.to_be_bytes();
     (note_name(array) == name).then_some(array)
