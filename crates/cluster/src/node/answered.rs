@@ -6,6 +6,7 @@ use braid_array::{IoId, Outcome, Refusal};
 
 use super::ids::ClientId;
 use super::out::Flight;
+use super::pipeline::Resolved;
 use super::sessions::{Facts, node_info};
 use super::{Node, STORAGE};
 use crate::assemble::SUPERBLOCK_SECTOR;
@@ -76,8 +77,7 @@ impl Node {
             }
             Flight::ReadPut { client, slot } => self.pipes.read_put(client, slot, out),
             Flight::Flush { client, tag } => {
-                let failed = || Refusal::new("the volume cannot be flushed", STORAGE);
-                out.answer_result(client, tag, ok.then_some(()).ok_or_else(failed));
+                out.report(client, tag, ok, "the volume cannot be flushed");
             }
             Flight::MetaRead { client, tag, page, bytes } => {
                 let bytes = ok.then_some(bytes);
@@ -132,14 +132,12 @@ impl Node {
     /// An operation of a decision on what a client has left is over.
     fn resolve_done(&mut self, orphan: ClientId, ok: bool) {
         let Some(resolved) = self.pipes.resolve_done(orphan, ok, &mut self.out) else { return };
-        let (by, tag) = (resolved.by, resolved.tag);
-        if !resolved.ok {
-            let why = Refusal::new("what was left here cannot be stored", STORAGE);
-            return self.out.refuse(by, tag, why);
+        let Resolved { by, tag, ok } = resolved;
+        if ok {
+            self.resolved(orphan);
         }
-        self.resolved(orphan);
-        if !self.pipes.is_resolving(by, tag) {
-            self.out.confirm(by, tag);
+        if !ok || !self.pipes.is_resolving(by, tag) {
+            self.out.report(by, tag, ok, "what was left here cannot be stored");
         }
     }
 

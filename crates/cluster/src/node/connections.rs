@@ -86,7 +86,7 @@ impl Node {
         imm: u32,
         placed: bool,
     ) -> Result<(), Violation> {
-        let pipe = self.pipes.of(client).ok_or(Violation("a slice before OpenPipeline"))?;
+        let pipe = self.pipes.opened(client, "a slice before OpenPipeline")?;
         let result = pipe.arrived(imm, from, placed, &mut self.out);
         if let Err(violation) = result
             && from != Endpoint::Client

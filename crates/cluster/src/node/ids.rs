@@ -44,8 +44,11 @@ pub(super) fn is_of(array: &ArrayId, superblock: &[u8]) -> bool {
         && superblock.get(16..32) == Some(array)
 }
 
-/// The name behind which there may be more than a survey has found.
-pub(super) fn last_name(found: &Survey) -> Option<&str> {
+/// The name behind which there is more than a survey has found.
+pub(super) fn next_name(found: &Survey) -> Option<&str> {
+    if !found.more {
+        return None;
+    }
     let volume = found.volumes.last().map(|(name, _)| name.as_str());
     volume.max(found.notes.last().map(String::as_str))
 }

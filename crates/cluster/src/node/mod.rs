@@ -6,6 +6,7 @@ mod driving;
 mod ending;
 mod ids;
 mod journal;
+mod notes;
 mod out;
 mod pipeline;
 mod requests;
@@ -19,12 +20,12 @@ use braid_array::action::{Command, CommandId, Event};
 use braid_array::array::Scratch;
 use braid_array::{Action, Instant, Machine, Refusal};
 
+pub use self::notes::NOTE_ENDING;
 use self::out::Out;
 use self::pipeline::Pipes;
 pub use self::sessions::PARTING_TAG;
 use self::sessions::Sessions;
 use self::volumes::Volumes;
-pub use self::votes::NOTE_ENDING;
 use self::votes::{Searches, Votes};
 
 /// What to do when a volume cannot be read, written or flushed.

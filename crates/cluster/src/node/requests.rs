@@ -6,7 +6,7 @@ use braid_array::{Action, IoOp, Refusal};
 use super::Node;
 use super::ids::{ArrayId, ClientId, Held, Violation};
 use super::out::Flight;
-use super::pipeline::{Opening, Pipe, ReadRequest, StoreCopied, Wanted};
+use super::pipeline::{Opening, ReadRequest, StoreCopied, Wanted};
 use super::sessions::PARTING_TAG;
 use super::volumes::{Check, MetaOp, OpenRequest};
 use super::votes::{Request, Want};
@@ -27,24 +27,20 @@ impl Node {
                 Ok(())
             }
             Message::BeginSet { set } => {
-                let pipe = self.pipes.of(client);
-                let pipe = pipe.ok_or(Violation("a slice-set before OpenPipeline"))?;
+                let pipe = self.pipes.opened(client, "a slice-set before OpenPipeline")?;
                 pipe.open(set, &mut self.out)
             }
             Message::Commit { sets } => {
-                let pipe = self.pipes.of(client);
-                let pipe = pipe.ok_or(Violation("Commit before OpenPipeline"))?;
+                let pipe = self.pipes.opened(client, "Commit before OpenPipeline")?;
                 let mut sets = sets.into_iter();
                 sets.try_for_each(|(at, generation)| pipe.commit(at, generation, &mut self.out))
             }
             Message::Abort { position, generation } => {
-                let pipe = self.pipes.of(client);
-                let pipe = pipe.ok_or(Violation("Abort before OpenPipeline"))?;
+                let pipe = self.pipes.opened(client, "Abort before OpenPipeline")?;
                 pipe.abort(position, generation, &mut self.out)
             }
             Message::Without { role } => {
-                let pipe = self.pipes.of(client);
-                let pipe = pipe.ok_or(Violation("Without before OpenPipeline"))?;
+                let pipe = self.pipes.opened(client, "Without before OpenPipeline")?;
                 if let Some(peer) = pipe.without(role, &mut self.out)? {
                     self.sessions.remove(peer);
                 }
@@ -77,7 +73,7 @@ impl Node {
     }
 
     fn read(&mut self, client: ClientId, slot: u16, request: ReadRequest) -> Result<(), Violation> {
-        let pipe = self.pipes.of(client).ok_or(Violation("a read before OpenPipeline"))?;
+        let pipe = self.pipes.opened(client, "a read before OpenPipeline")?;
         pipe.read(slot, request, &mut self.out)
     }
 
@@ -102,7 +98,7 @@ impl Node {
                 self.open_volume(client, tag, &name, write, None)
             }
             Message::StoreCopied { tag, slot, sector, bytes } => {
-                let pipe = self.pipes.of(client).ok_or(Violation("a copy before OpenPipeline"))?;
+                let pipe = self.pipes.opened(client, "a copy before OpenPipeline")?;
                 pipe.store_copied(StoreCopied { tag, slot, sector, bytes }, &mut self.out)
             }
             Message::NodeStatus { tag, after } => {
@@ -259,8 +255,10 @@ impl Node {
         params: Params,
         held: &Held,
     ) -> Result<(), Violation> {
-        let peer = self.out.peer_of(client).filter(|_| !self.pipes.has(client));
-        let peer = peer.ok_or(Violation("a second pipeline on one connection"))?;
+        let Some(peer) = self.out.peer_of(client) else { return Ok(()) };
+        if self.pipes.has(client) {
+            return Err(Violation("a second pipeline on one connection"));
+        }
         let granted = self.votes.grant_of(client);
         if held.write && granted.is_none_or(|grant| grant.epoch != params.epoch) {
             return Err(Violation("a pipeline of an epoch that was not granted"));
@@ -277,10 +275,9 @@ impl Node {
         tag: u32,
         peers: Vec<PeerAddress>,
     ) -> Result<(), Violation> {
-        let pipe: Option<&mut Pipe> = self.pipes.of(client);
-        let pipe = pipe.ok_or(Violation("Connect before OpenPipeline"))?;
+        let pipe = self.pipes.opened(client, "Connect before OpenPipeline")?;
         for dialed in pipe.connect(tag, peers, &mut self.out)? {
-            self.sessions.dialed(dialed);
+            self.sessions.dialed(dialed.peer, client, dialed.neighbour);
         }
         Ok(())
     }

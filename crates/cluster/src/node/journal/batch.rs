@@ -4,7 +4,7 @@ use braid_array::action::Compute;
 use braid_array::{Action, Buf, IoOp, SECTOR_BYTES};
 
 use super::Journal;
-use crate::journal::{PAGE_BYTES, Record};
+use crate::journal::{Log, PAGE_BYTES, Record};
 use crate::node::out::{Flight, Out};
 
 /// A slice-set that is to be recorded, and where its contents lie. Its place in the log and its CRC
@@ -86,9 +86,10 @@ impl Journal {
         let mut batch = Batch { step: Step::Sums, unanswered: 0, ok: true, entries: Vec::new() };
         let mut refused = Vec::new();
         for mut entry in std::mem::take(&mut self.waiting) {
-            let log = self.log.as_mut().filter(|_| !self.broken);
-            let (version, bytes) = (entry.record.version, entry.record.bytes());
-            let Some((at, sequence)) = log.and_then(|log| log.append(version, bytes)) else {
+            let record = &entry.record;
+            let append = |log: &mut Log| log.append(record.version, record.bytes());
+            let room = if self.broken { None } else { self.log.as_mut().and_then(append) };
+            let Some((at, sequence)) = room else {
                 refused.push((entry.position, false));
                 continue;
             };

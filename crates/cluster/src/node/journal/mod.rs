@@ -52,8 +52,9 @@ impl Check {
     /// What comes next: byte of the log, and how much at once.
     fn next(&self, most: u32) -> (u64, u64) {
         let len = u64::from(self.record.len);
-        let (row, byte) = (self.done / len, self.done % len);
-        let at = self.look.at + self.record.row_byte(row as usize) + byte;
+        let row = (self.done / len) as usize;
+        let byte = self.done % len;
+        let at = self.look.at + self.record.row_byte(row) + byte;
         (at, (len - byte).min(most.into()))
     }
 }

@@ -29,8 +29,7 @@ impl Journal {
                     Some(op) if ok => self.io(op, out),
                     _ => {
                         self.start = Start::Known;
-                        let failed = || Refusal::new("the journal cannot be replayed", STORAGE);
-                        out.answer_result(self.client, tag, ok.then_some(()).ok_or_else(failed));
+                        out.report(self.client, tag, ok, "the journal cannot be replayed");
                     }
                 }
             }
@@ -48,9 +47,9 @@ impl Journal {
 
     /// What the client asks of the journal.
     pub(crate) fn request(&mut self, message: &Message, out: &mut Out) -> Result<(), Violation> {
-        let known = matches!(self.start, Start::Known);
-        let header = self.header.filter(|_| known);
-        let header = header.ok_or(Violation("a request to a journal that is not there"))?;
+        let (Start::Known, Some(header)) = (&self.start, self.header) else {
+            return Err(Violation("a request to a journal that is not there"));
+        };
         match *message {
             Message::ListJournal { tag, .. } if self.unreadable => {
                 out.refuse(self.client, tag, Refusal::new("its journal cannot be read", STORAGE));
@@ -114,17 +113,15 @@ impl Journal {
     /// The log begins later, durably, or not.
     pub(crate) fn trimmed(&mut self, ok: bool, out: &mut Out) {
         let Some((tag, header)) = self.trimming.take() else { return };
-        if !ok {
-            let why = Refusal::new("the journal cannot be written", STORAGE);
-            return out.refuse(self.client, tag, why);
+        if ok {
+            self.header = Some(header);
+            self.found.clear();
+            self.used = true;
+            if let Some(log) = &mut self.log {
+                log.trim(header.first);
+            }
         }
-        self.header = Some(header);
-        self.found.clear();
-        self.used = true;
-        if let Some(log) = &mut self.log {
-            log.trim(header.first);
-        }
-        out.confirm(self.client, tag);
+        out.report(self.client, tag, ok, "the journal cannot be written");
     }
 
     /// What replays the records above a version, in order.
@@ -134,11 +131,12 @@ impl Journal {
         if braid_array::broken("replay-order") {
             records.reverse();
         }
-        let goes = |version: Version| version > above && !without.contains(&version);
+        let counts = |version: Version| version > above && !without.contains(&version);
         let mut steps = VecDeque::new();
-        for (at, record) in records.into_iter().filter(|(_, record)| goes(record.version)) {
+        for (at, record) in records.into_iter().filter(|(_, record)| counts(record.version)) {
             for (number, &row) in record.rows.iter().enumerate() {
-                let (to, len) = (self.data.0.saturating_add(row), u64::from(record.len));
+                let to = self.data.0.saturating_add(row);
+                let len = u64::from(record.len);
                 if to.saturating_add(len) > self.data.1 || len == 0 {
                     continue;
                 }

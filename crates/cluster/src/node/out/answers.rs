@@ -4,6 +4,7 @@ use braid_array::Refusal;
 use braid_array::fabric::PeerId;
 
 use super::Out;
+use crate::node::STORAGE;
 use crate::node::ids::{ClientId, Violation};
 use crate::wire::Message;
 
@@ -97,16 +98,12 @@ impl Out {
         self.answer(client, &refused(tag, true, &why));
     }
 
-    /// Answers that a request is done, or why not.
-    pub(crate) fn answer_result(
-        &mut self,
-        client: ClientId,
-        tag: u32,
-        result: Result<(), Refusal>,
-    ) {
-        match result {
-            Ok(()) => self.confirm(client, tag),
-            Err(why) => self.refuse(client, tag, why),
+    /// Answers that a request is done, or that the storage has failed it.
+    pub(crate) fn report(&mut self, client: ClientId, tag: u32, ok: bool, failed: &'static str) {
+        if ok {
+            self.confirm(client, tag);
+        } else {
+            self.refuse(client, tag, Refusal::new(failed, STORAGE));
         }
     }
 }

@@ -21,7 +21,6 @@ use braid_array::{Action, Refusal, SECTOR_BYTES};
 use self::lease::Returning;
 pub(super) use self::leftovers::Resolved;
 use self::leftovers::page;
-pub(super) use self::neighbours::Dialed;
 pub(super) use self::pipe::Pipe;
 use self::ring::Rings;
 use self::seat::Seat;
@@ -83,6 +82,15 @@ impl Pipes {
         self.pipes.get_mut(&client)
     }
 
+    /// The pipeline that a client must have opened; `early` is what it says too early otherwise.
+    pub(super) fn opened(
+        &mut self,
+        client: ClientId,
+        early: &'static str,
+    ) -> Result<&mut Pipe, Violation> {
+        self.pipes.get_mut(&client).ok_or(Violation(early))
+    }
+
     /// The pipeline of a client that is still there.
     pub(super) fn serving(&mut self, client: ClientId, out: &Out) -> Option<&mut Pipe> {
         if !out.is_here(client) {
@@ -128,7 +136,7 @@ impl Pipes {
         out.raise_epoch(client, pipe.seat.epoch());
         let pipe = self.pipes.entry(client).or_insert(pipe);
         let seat = &pipe.seat;
-        let bounds = seat.array.filter(|_| seat.write).map(|array| bounds(seat, array));
+        let bounds = bounds(seat);
         let Some((bounds, bytes)) = bounds.and_then(|bounds| Some((bounds, bounds.page_bytes()?)))
         else {
             return self.answer_open(client, tag, None, out);
@@ -196,7 +204,7 @@ impl Pipes {
         if log.is_none()
             && let Some(journal) = pipe.journal.take()
         {
-            give_ring(&mut self.rings, journal.pages(), out);
+            release_ring(&mut self.rings, journal.pages(), out);
         }
         let ready = Message::PipelineReady {
             tag,
@@ -331,13 +339,12 @@ impl Pipes {
         out: &mut Out,
     ) -> Option<(ArrayId, Vec<Leftover>)> {
         let pipe = self.pipes.remove(&client)?;
-        give_ring(&mut self.rings, pipe.seat.ring, out);
+        release_ring(&mut self.rings, pipe.seat.ring, out);
         if let Some(journal) = &pipe.journal {
-            give_ring(&mut self.rings, journal.pages(), out);
+            release_ring(&mut self.rings, journal.pages(), out);
         }
         self.by_session.remove(&pipe.seat.pipeline.params().session);
-        let array = pipe.seat.array.filter(|_| pipe.seat.write)?;
-        Some((array, pipe.leftovers()))
+        Some((pipe.seat.written_array()?, pipe.leftovers()))
     }
 
     /// Has a client prepared what the next one has to decide about?
@@ -436,18 +443,19 @@ impl Pipes {
     }
 }
 
-/// Where a journal may be on the member of a pipeline.
-fn bounds(seat: &Seat, array: ArrayId) -> Bounds {
+/// Where a journal may be on the member of a pipeline that writes.
+fn bounds(seat: &Seat) -> Option<Bounds> {
+    let array = seat.written_array()?;
     let start = seat.data_sector * SECTOR_BYTES;
     let end = start + seat.pipeline.member_byte(seat.pipeline.params().stripes, 0, 0);
-    Bounds {
+    Some(Bounds {
         array,
         member: seat.member,
         data: (start, end),
         volume_bytes: seat.volume_bytes,
         positions: seat.pipeline.positions(),
         rows: seat.pipeline.rows(),
-    }
+    })
 }
 
 /// Client and neighbours may put as far as the ring may be used now.
@@ -458,8 +466,8 @@ fn admit_anew(pipe: &Pipe, out: &mut Out) {
 }
 
 /// Nobody uses a ring any more.
-fn give_ring(rings: &mut Rings, offset: u64, out: &mut Out) {
-    let range = rings.give(offset);
+fn release_ring(rings: &mut Rings, offset: u64, out: &mut Out) {
+    let range = rings.release(offset);
     if rings.is_lean() {
         out.push(Action::GiveBack { range });
     }

@@ -4,7 +4,7 @@ use braid_array::Refusal;
 use braid_array::fabric::PeerId;
 
 use super::seat::Seat;
-use crate::node::ids::{ClientId, Violation};
+use crate::node::ids::Violation;
 use crate::node::out::Out;
 use crate::pipeline::Params;
 use crate::wire::{Message, PeerAddress};
@@ -41,11 +41,10 @@ struct Connecting {
     named: Vec<u16>,
 }
 
-/// A connection that this node makes for a client's pipeline, to this neighbour.
+/// A connection that this node makes, to this neighbour.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Dialed {
     pub(crate) peer: PeerId,
-    pub(crate) client: ClientId,
     pub(crate) neighbour: u16,
 }
 
@@ -143,7 +142,7 @@ impl Neighbours {
             if role > self.role || role == self.role && !address.is_empty() {
                 let peer = out.connect(address);
                 neighbour.link = Link::Dialing(peer);
-                dialed.push(Dialed { peer, client: seat.client, neighbour: at });
+                dialed.push(Dialed { peer, neighbour: at });
             }
         }
         self.answer_connect(seat, out);

@@ -127,8 +127,8 @@ impl OpenSet {
     pub(super) fn check(&self) -> Result<usize, String> {
         let phases = || self.states.iter().map(|state| state.phase);
         let left = phases().filter(|phase| *phase != Phase::Over).count();
-        let (before, stores) = (self.before, self.stores);
-        if left != before + stores || (before > 0) != (self.stage == Stage::Preparing) {
+        let Self { before, stores, stage, .. } = *self;
+        if left != before + stores || (before > 0) != (stage == Stage::Preparing) {
             return Err(format!("{left} tasks left of a set, counted {before} + {stores}"));
         }
         Ok(phases().filter(|phase| *phase == Phase::Started).count())
@@ -159,9 +159,11 @@ impl OpenSet {
         placed: bool,
         context: &mut Context<'_>,
     ) -> Result<(), Violation> {
-        let task = self.part.arrival(usize::from(imm.transfer));
-        let task = task.filter(|_| imm.generation == Imm::generation(self.set.generation));
-        let task = task.ok_or(Violation("a slice that the slice-set has not"))?;
+        let violation = Violation("a slice that the slice-set has not");
+        let task = self.part.arrival(usize::from(imm.transfer)).ok_or(violation)?;
+        if imm.generation != Imm::generation(self.set.generation) {
+            return Err(violation);
+        }
         let sender = match self.part.tasks[usize::from(task)].work {
             Work::Arrive { from, .. } => Some(from),
             _ => None,

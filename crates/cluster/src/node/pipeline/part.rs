@@ -159,8 +159,8 @@ impl<'a> Builder<'a> {
     }
 
     fn part(self, plan: &Arc<PlacedSchedule>) -> Part {
-        let (plan, arrivals) = (Arc::clone(plan), self.arrivals.into_iter().collect());
-        Part { plan, tasks: self.tasks, arrivals }
+        let arrivals = self.arrivals.into_iter().collect();
+        Part { plan: Arc::clone(plan), tasks: self.tasks, arrivals }
     }
 }
 

@@ -225,9 +225,11 @@ impl Pipe {
     /// The client opens a slice-set.
     pub(crate) fn open(&mut self, set: Set, out: &mut Out) -> Result<(), Violation> {
         let number = set.position;
-        let may = self.seat.write && self.lease.may_use(number, &self.seat);
-        let plan = self.seat.pipeline.plan_of(&set).filter(|_| may);
-        let plan = plan.ok_or(Violation("a slice-set that may not be opened"))?;
+        let violation = Violation("a slice-set that may not be opened");
+        if !self.seat.write || !self.lease.may_use(number, &self.seat) {
+            return Err(violation);
+        }
+        let plan = self.seat.pipeline.plan_of(&set).ok_or(violation)?;
         let early = self.sets.open(set, plan, &self.seat)?;
         self.advance(number, out);
         for Early { imm, from, placed } in early {
@@ -294,7 +296,7 @@ impl Pipe {
         out: &mut Out,
     ) -> Result<(), Violation> {
         if !self.decided(number, generation)?.ok {
-            return Err(Violation("a slice-set goes that is not whole"));
+            return Err(Violation("a Commit of a slice-set that is not whole"));
         }
         self.with_set(number, out, OpenSet::store);
         Ok(())
@@ -325,7 +327,7 @@ impl Pipe {
             open.set.generation == generation && open.stage == Stage::Prepared
         };
         let open = self.sets.get_mut(number).filter(waits);
-        open.ok_or(Violation("a decision on what is not staged"))
+        open.ok_or(Violation("a decision on what is not prepared"))
     }
 
     /// Has something happen to a slice-set that is open, and goes on with it.

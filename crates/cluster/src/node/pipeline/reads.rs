@@ -8,7 +8,6 @@ use braid_array::{IoOp, Refusal, SECTOR_BYTES};
 use super::seat::Seat;
 use super::slot::{CopySlot, ReadRequest, ReadSlot, StoreCopied, Wanted};
 use crate::digest::{UNIT_BYTES, digest, digest_bytes};
-use crate::node::STORAGE;
 use crate::node::ids::{Violation, within};
 use crate::node::out::{Flight, Out};
 use crate::wire::Message;
@@ -202,8 +201,7 @@ impl Reads {
         out: &mut Out,
     ) {
         self.copies[usize::from(slot)] = CopySlot::Free;
-        let failed = || Refusal::new("the volume cannot be written", STORAGE);
-        out.answer_result(seat.client, tag, ok.then_some(()).ok_or_else(failed));
+        out.report(seat.client, tag, ok, "the volume cannot be written");
     }
 
     /// The other node of the role is gone: what is read for it goes nowhere, and what it did not

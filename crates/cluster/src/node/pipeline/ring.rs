@@ -72,7 +72,8 @@ impl Rings {
             return Err(self.free_bytes());
         }
         let end = self.space.offset + self.space.bytes;
-        let (mut from, mut longest) = (self.space.offset, 0);
+        let mut from = self.space.offset;
+        let mut longest = 0;
         let ends = self.taken.iter().map(|(&offset, taken)| (offset, offset + taken.bytes));
         for (gap_end, next) in ends.chain([(end, end)]) {
             let gap = gap_end - from;
@@ -111,7 +112,7 @@ impl Rings {
     }
 
     /// Takes one back; where it was.
-    pub(super) fn give(&mut self, offset: u64) -> Range<u64> {
+    pub(super) fn release(&mut self, offset: u64) -> Range<u64> {
         let bytes = self.taken.remove(&offset).map_or(0, |taken| taken.bytes);
         offset..offset + bytes
     }
@@ -129,7 +130,7 @@ mod tests {
         assert_eq!(rings.take(4096, 0), Ok(20480));
         assert_eq!(rings.used_bytes(), 16384);
         assert_eq!(rings.take(1 << 20, 0), Err(24576));
-        rings.give(12288);
+        rings.release(12288);
         assert_eq!(rings.take(8192 + 1, 0), Ok(24576));
         assert_eq!(rings.take(8192, 0), Ok(12288));
         assert_eq!(rings.used_bytes(), 4096 + 8192 + 4096 + 12288);
@@ -149,7 +150,7 @@ mod tests {
         assert_eq!(rings.take(65536, 32768), Err(28672));
         rings.shrink(a);
         assert!(rings.grant(b) && !rings.grant(a));
-        assert_eq!(rings.give(b), b..b + 32768);
+        assert_eq!(rings.release(b), b..b + 32768);
         assert_eq!(rings.used_bytes(), 4096);
     }
 }

@@ -36,6 +36,11 @@ impl Seat {
         self.pipeline.params().epoch
     }
 
+    /// The array, when the client writes.
+    pub(super) fn written_array(&self) -> Option<ArrayId> {
+        if self.write { self.array } else { None }
+    }
+
     /// Says something to the client that answers no request.
     pub(super) fn tell(&self, message: &Message, out: &mut Out) {
         out.send(self.peer, self.epoch(), message);

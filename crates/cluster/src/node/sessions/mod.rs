@@ -12,7 +12,6 @@ use self::limit::{Denied, beyond, denied};
 pub(super) use self::survey::{Facts, node_info};
 use super::ids::{ArrayId, ClientId, Violation};
 use super::out::{Out, refused};
-use super::pipeline::Dialed;
 use crate::wire::Message;
 
 /// A refusal with this tag answers no request: it says why the connection ends. A client says so
@@ -61,7 +60,7 @@ impl Sessions {
     }
 
     /// This node connects to another.
-    pub(super) fn dialed(&mut self, Dialed { peer, client, neighbour }: Dialed) {
+    pub(super) fn dialed(&mut self, peer: PeerId, client: ClientId, neighbour: u16) {
         self.conns.insert(peer, Conn::Dialing(client, neighbour));
     }
 

@@ -3,8 +3,8 @@
 use braid_array::fabric::Survey;
 
 use crate::node::RingUse;
-use crate::node::ids::last_name;
-use crate::node::votes::array_of_note;
+use crate::node::ids::next_name;
+use crate::node::notes::array_of_note;
 use crate::wire::{Message, VolumeInfo};
 
 /// What the node knows of itself.
@@ -24,7 +24,7 @@ pub(crate) fn node_info(
     facts: Facts,
     is_written: impl Fn(&str) -> bool,
 ) -> Message {
-    let next = last_name(&found).filter(|_| found.more).unwrap_or_default().to_owned();
+    let next = next_name(&found).unwrap_or_default().to_owned();
     let Survey { total_bytes, free_bytes, volumes, notes, .. } = found;
     let info = |(name, bytes): (String, u64)| {
         let written = is_written(&name);

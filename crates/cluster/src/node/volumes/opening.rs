@@ -141,9 +141,14 @@ impl Volumes {
         if volume.bytes < end {
             return self.looked(client, Some(Vec::new()), out);
         }
-        let (sector, member) = (SUPERBLOCK_SECTOR, volume.member);
-        let op = MetaOp::Read(LOOK_BYTES);
-        self.pages.request(PageRequest { client, tag, member, sector, op }, out);
+        let request = PageRequest {
+            client,
+            tag,
+            member: volume.member,
+            sector: SUPERBLOCK_SECTOR,
+            op: MetaOp::Read(LOOK_BYTES),
+        };
+        self.pages.request(request, out);
     }
 
     /// This is where the superblock should be of the volume that is looked at, or it cannot be

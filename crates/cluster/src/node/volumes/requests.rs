@@ -50,9 +50,8 @@ impl Volumes {
             }
             (&State::Closing(asked), result) => {
                 match (asked, result) {
-                    (Some((client, tag)), result) => {
-                        out.answer_result(client, tag, result.map(drop));
-                    }
+                    (Some((client, tag)), Ok(_)) => out.confirm(client, tag),
+                    (Some((client, tag)), Err(why)) => out.refuse(client, tag, why),
                     (None, Ok(_)) => {}
                     (None, Err(why)) => self.events.push_back(Event::Failed(why)),
                 }
@@ -198,8 +197,7 @@ impl Volumes {
         ok: bool,
         out: &mut Out,
     ) {
-        let failed = || Refusal::new("the volume cannot be written", STORAGE);
-        out.answer_result(client, tag, if ok { Ok(()) } else { Err(failed()) });
+        out.report(client, tag, ok, "the volume cannot be written");
         self.pages.release(page, out);
     }
 }

@@ -14,7 +14,7 @@ use braid_array::Refusal;
 use braid_array::fabric::Survey;
 
 use crate::node::STORAGE;
-use crate::node::ids::{ArrayId, ClientId, is_of, last_name};
+use crate::node::ids::{ArrayId, ClientId, is_of, next_name};
 use crate::node::out::{Flight, Out};
 use crate::wire::MAX_LISTED;
 
@@ -84,7 +84,7 @@ impl Searches {
         let Some(search) = self.by_client.get_mut(&client) else { return };
         match result {
             Ok(found) => {
-                search.after = last_name(&found).filter(|_| found.more).map(str::to_owned);
+                search.after = next_name(&found).map(str::to_owned);
                 search.names = found.volumes.into_iter().map(|(name, _)| name).collect();
             }
             Err(why) => self.refuse(client, why, out),

@@ -1,7 +1,6 @@
 //! What this node has granted, and the views that it was told of.
 
 mod forget;
-mod notes;
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -9,11 +8,9 @@ use braid_array::Refusal;
 use braid_array::fabric::NoteOp;
 
 pub(super) use self::forget::{Searches, Step};
-pub use self::notes::NOTE_ENDING;
-pub(super) use self::notes::array_of_note;
-use self::notes::note_name;
 use super::STORAGE;
 use super::ids::{ArrayId, ClientId, text_of};
+use super::notes::note_name;
 use super::out::{Flight, Out};
 use crate::view::{View, Vote, slot_byte};
 use crate::wire::{Leftover, Message};

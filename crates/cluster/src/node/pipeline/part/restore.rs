@@ -22,8 +22,10 @@ impl Part {
             }
             if link.to == node && node == chains.role() {
                 let arrived = builder.arrive(transfer);
-                let (row, from, into) = (link.row, Slot::Arrival(transfer), Slot::Old(link.row));
+                let row = link.row;
+                let into = Slot::Old(row);
                 let peek = builder.task(Work::Peek { row, into }, &[]);
+                let from = Slot::Arrival(transfer);
                 let store = Work::Store { row, from, unless: Some(into) };
                 builder.task(store, &[arrived, peek]);
             }

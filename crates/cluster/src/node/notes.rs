@@ -2,13 +2,13 @@
 
 use std::fmt::Write;
 
-use crate::node::ids::ArrayId;
+use super::ids::ArrayId;
 
 /// How the notes of arrays end, after the array's id. No volume is called so.
 pub const NOTE_ENDING: &str = ".vote";
 
 /// The name of an array's note.
-pub(super) fn note_name(array: ArrayId) -> String {
+pub(crate) fn note_name(array: ArrayId) -> String {
     let mut name = String::new();
     for (index, byte) in array.iter().enumerate() {
         let dash = if matches!(index, 4 | 6 | 8 | 10) { "-" } else { "" };
