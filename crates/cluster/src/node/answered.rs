@@ -79,10 +79,7 @@ impl Node {
             Flight::Flush { client, tag } => {
                 out.report(client, tag, ok, "the volume cannot be flushed");
             }
-            Flight::MetaRead { client, tag, page, bytes } => {
-                let bytes = ok.then_some(bytes);
-                self.volumes.meta_read(client, tag, page, bytes, out);
-            }
+            Flight::MetaRead { .. } => self.volumes.meta_read(&flight, ok, out),
             Flight::MetaWrite { client, tag, page, sector } => {
                 if sector == SUPERBLOCK_SECTOR
                     && let Some(held) = self.volumes.held(client)
@@ -145,7 +142,8 @@ impl Node {
     pub(super) fn loaded(&mut self, io: IoId, bytes: Vec<u8>) {
         let out = &mut self.out;
         match out.answered(io) {
-            Some(Flight::MetaLoad { client, tag, page }) => {
+            Some(Flight::MetaLoad { client, tag, page, look }) => {
+                let tag = if look { None } else { Some(tag) };
                 self.volumes.meta_loaded(client, tag, page, bytes, out);
                 self.retire(client);
             }

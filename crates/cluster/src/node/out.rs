@@ -34,10 +34,10 @@ pub(super) enum Flight {
     StoreCopied { client: ClientId, tag: u32, slot: u16 },
     /// A flush that a client asked for.
     Flush { client: ClientId, tag: u32 },
-    /// A few bytes on their way from the store into a page.
-    MetaRead { client: ClientId, tag: u32, page: Buf, bytes: u32 },
+    /// A few bytes on their way from the store into a page, for a message or a `look`.
+    MetaRead { client: ClientId, tag: u32, page: Buf, bytes: u32, look: bool },
     /// The same from the page into a message.
-    MetaLoad { client: ClientId, tag: u32, page: Buf },
+    MetaLoad { client: ClientId, tag: u32, page: Buf, look: bool },
     /// A few bytes on their way from a page into the store.
     MetaWrite { client: ClientId, tag: u32, page: Buf, sector: u64 },
     /// Something of the journal.

@@ -146,7 +146,7 @@ impl Volumes {
             tag,
             member: volume.member,
             sector: SUPERBLOCK_SECTOR,
-            op: MetaOp::Read(LOOK_BYTES),
+            op: MetaOp::Look(LOOK_BYTES),
         };
         self.pages.request(request, out);
     }

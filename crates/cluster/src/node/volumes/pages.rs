@@ -17,8 +17,10 @@ const PAGES: u64 = 8;
 /// What is to be done.
 #[derive(Debug)]
 pub(crate) enum MetaOp {
-    /// Read so many bytes.
+    /// Read so many bytes for a message.
     Read(u32),
+    /// Read so many bytes to see whose the volume is.
+    Look(u32),
     /// Write these, durably.
     Write(Vec<u8>),
 }
@@ -90,8 +92,9 @@ impl Pages {
             && let Some(PageRequest { client, tag, member, sector, op }) = self.waiting.pop_front()
         {
             match op {
-                MetaOp::Read(bytes) => {
-                    let flight = Flight::MetaRead { client, tag, page, bytes };
+                MetaOp::Read(bytes) | MetaOp::Look(bytes) => {
+                    let look = matches!(op, MetaOp::Look(_));
+                    let flight = Flight::MetaRead { client, tag, page, bytes, look };
                     out.io(flight, member, IoOp::Read { sector, buf: page.slice(0, bytes) });
                 }
                 MetaOp::Write(bytes) => {

@@ -124,7 +124,7 @@ impl Volumes {
     ) {
         let Some(held) = self.held(client) else { return };
         let bytes = match &op {
-            MetaOp::Read(bytes) => *bytes,
+            MetaOp::Read(bytes) | MetaOp::Look(bytes) => *bytes,
             MetaOp::Write(bytes) => u32::try_from(bytes.len()).unwrap_or(u32::MAX),
         };
         let whole =
@@ -145,25 +145,13 @@ impl Volumes {
         self.pages.request(PageRequest { client, tag, member, sector, op }, out);
     }
 
-    fn is_looking(&self, client: ClientId) -> bool {
-        self.users.get(&client).is_some_and(|user| user.looking.is_some())
-    }
-
     /// Bytes were read into a page, or cannot be.
-    pub(crate) fn meta_read(
-        &mut self,
-        client: ClientId,
-        tag: u32,
-        page: Buf,
-        bytes: Option<u32>,
-        out: &mut Out,
-    ) {
-        if let Some(bytes) = bytes
-            && out.is_here(client)
-        {
-            return out.load(Flight::MetaLoad { client, tag, page }, page.slice(0, bytes));
+    pub(crate) fn meta_read(&mut self, flight: &Flight, ok: bool, out: &mut Out) {
+        let &Flight::MetaRead { client, tag, page, bytes, look } = flight else { return };
+        if ok && out.is_here(client) {
+            return out.load(Flight::MetaLoad { client, tag, page, look }, page.slice(0, bytes));
         }
-        if self.is_looking(client) {
+        if look {
             self.looked(client, None, out);
         } else {
             out.refuse(client, tag, Refusal::new("the volume cannot be read", STORAGE));
@@ -171,19 +159,18 @@ impl Volumes {
         self.pages.release(page, out);
     }
 
-    /// These bytes were read into a page.
+    /// These bytes were read into a page: for the request with this tag, or for a look.
     pub(crate) fn meta_loaded(
         &mut self,
         client: ClientId,
-        tag: u32,
+        tag: Option<u32>,
         page: Buf,
         bytes: Vec<u8>,
         out: &mut Out,
     ) {
-        if self.is_looking(client) {
-            self.looked(client, Some(bytes), out);
-        } else {
-            out.answer(client, &Message::Meta { tag, bytes });
+        match tag {
+            Some(tag) => out.answer(client, &Message::Meta { tag, bytes }),
+            None => self.looked(client, Some(bytes), out),
         }
         self.pages.release(page, out);
     }
