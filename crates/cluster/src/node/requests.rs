@@ -145,7 +145,7 @@ impl Node {
             }
             Message::ListLeftovers { tag, from } => {
                 let known = self.votes.leftovers(array);
-                self.pipes.list_leftovers((client, tag), array, from, known, &mut self.out);
+                self.pipes.list_leftovers(client, tag, array, from, known, &mut self.out);
             }
             Message::ResolveLeftovers { tag, commit } => {
                 self.pipes.resolve_leftovers(client, tag, array, &commit, &mut self.out);

@@ -369,7 +369,8 @@ impl Pipes {
     /// Answers what clients have left here, after what is `known` of pipelines that have ended.
     pub(super) fn list_leftovers(
         &self,
-        (client, tag): (ClientId, u32),
+        client: ClientId,
+        tag: u32,
         array: ArrayId,
         from: u16,
         known: &[Leftover],
@@ -399,18 +400,16 @@ impl Pipes {
         if orphans.is_empty() {
             return out.confirm(by, tag);
         }
-        let mut pipes: Vec<&mut Pipe> = self
-            .pipes
-            .iter_mut()
-            .filter(|(id, _)| orphans.contains(id))
-            .map(|(_, pipe)| pipe)
-            .collect();
-        for pipe in &mut pipes {
-            pipe.resolve(by, tag, commit, out);
+        for orphan in &orphans {
+            if let Some(pipe) = self.pipes.get_mut(orphan) {
+                pipe.resolve(by, tag, commit, out);
+            }
         }
-        for pipe in pipes {
-            // Nothing is over before a flush is.
-            pipe.advance_resolving(out);
+        for orphan in &orphans {
+            if let Some(pipe) = self.pipes.get_mut(orphan) {
+                // Nothing is over before a flush is.
+                pipe.advance_resolving(out);
+            }
         }
     }
 

@@ -151,7 +151,7 @@ impl Neighbours {
 
     /// Answers `Connect` when all nodes that it names are there. That others may not be, the client
     /// hears when a slice-set needs them.
-    fn answer_connect(&mut self, seat: &Seat, out: &mut Out) {
+    pub(super) fn answer_connect(&mut self, seat: &Seat, out: &mut Out) {
         let all_up = |connecting: &Connecting| {
             connecting.named.iter().all(|&neighbour| self.connected(neighbour).is_some())
         };
@@ -256,11 +256,6 @@ impl Neighbours {
             connecting.named.retain(|&named| named != at);
         }
         Ok((at, peer))
-    }
-
-    /// Answers a `Connect` that waited for one that was removed.
-    pub(super) fn removed(&mut self, seat: &Seat, out: &mut Out) {
-        self.answer_connect(seat, out);
     }
 }
 

@@ -134,7 +134,7 @@ impl Pipe {
         let (neighbour, peer) = self.neighbours.remove(role, out)?;
         self.cut(neighbour, out);
         self.beside_lost(neighbour, out);
-        self.neighbours.removed(&self.seat, out);
+        self.neighbours.answer_connect(&self.seat, out);
         Ok(peer)
     }
 

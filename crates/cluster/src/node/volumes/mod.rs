@@ -5,7 +5,6 @@
 //!              └───── DeleteVolume ─────────────────► Closing ──► gone
 //! ```
 
-mod closing;
 mod opening;
 mod pages;
 mod requests;

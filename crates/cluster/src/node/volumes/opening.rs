@@ -1,5 +1,5 @@
-//! Whether a client gets a volume. One whose key is limited to one array gets volumes of that
-//! array alone, and a search for members of an array gets none.
+//! Whether a client gets a volume, and when one is closed. A client whose key is limited to one
+//! array gets volumes of that array alone, and a search for members of an array gets none.
 //!
 //! ```text
 //! OpenVolume ─► open ── its superblock is read ─► of the array: as for everybody
@@ -11,13 +11,13 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use braid_array::fabric::{Volume, VolumeOp};
-use braid_array::{Refusal, SECTOR_BYTES};
+use braid_array::{IoOp, Refusal, SECTOR_BYTES};
 
 use super::pages::PageRequest;
 use super::{Check, Entry, Event, Looking, MetaOp, OpenRequest, State, Volumes};
 use crate::assemble::SUPERBLOCK_SECTOR;
 use crate::node::ids::{ArrayId, ClientId, Held, is_of, text_of};
-use crate::node::out::Out;
+use crate::node::out::{Flight, Out};
 use crate::wire::Message;
 
 /// As much of a superblock as tells whose it is.
@@ -174,7 +174,12 @@ impl Volumes {
                 out.refuse(client, request.tag, not_its_own(array, &name));
             }
         }
-        self.stop_looking(&name, client, out);
+        // It is among the users once more if it has got the volume.
+        let Some(entry) = self.entries.get_mut(&name) else { return };
+        if let Some(at) = entry.users.iter().position(|&user| user == client) {
+            entry.users.remove(at);
+        }
+        self.close_if_unused(&name, false, out);
     }
 
     /// Decides about the requests that wait for a volume that is open. When it is being closed they
@@ -185,6 +190,23 @@ impl Volumes {
             && let Some(request) = entry.waiting.pop_front()
         {
             self.decide(name, request, false, out);
+        }
+    }
+
+    /// Closes a volume that nobody uses; removes it when its maker left before it was there.
+    pub(super) fn close_if_unused(&mut self, name: &Arc<str>, made: bool, out: &mut Out) {
+        let Some(entry) = self.entries.get_mut(name) else { return };
+        let State::Open(volume) = entry.state else { return };
+        if !entry.users.is_empty() {
+            return;
+        }
+        if made {
+            entry.state = State::Closing(None);
+            out.volume(Arc::clone(name), VolumeOp::Delete { member: volume.member });
+        } else {
+            entry.state = State::Flushing(volume);
+            let flight = Flight::LastFlush { volume: Arc::clone(name) };
+            out.io(flight, volume.member, IoOp::Flush);
         }
     }
 }
