@@ -33,7 +33,7 @@ impl Node {
     fn connected(&mut self, peer: PeerId) {
         let Some(Conn::Dialing(client, neighbour)) = self.sessions.conn(peer) else { return };
         let Some(pipe) = self.pipes.of(client) else { return };
-        self.sessions.is_node(peer, client, neighbour);
+        self.sessions.assign(peer, client, neighbour);
         pipe.established(neighbour, peer, &mut self.out);
     }
 
@@ -44,7 +44,7 @@ impl Node {
             Some(Heard::Join { session, array, role }) => {
                 let (client, neighbour) =
                     self.pipes.join(session, array, role, peer, &mut self.out)?;
-                self.sessions.is_node(peer, client, neighbour);
+                self.sessions.assign(peer, client, neighbour);
                 Ok(())
             }
             Some(Heard::Missing { client, neighbour, imm }) => {

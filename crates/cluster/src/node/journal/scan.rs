@@ -137,7 +137,7 @@ impl Journal {
             Start::Look(look) => {
                 let log = self.log.as_ref()?;
                 let found = Record::decode(&self.array, bytes);
-                // What nobody has recorded who meant well may take memory without end.
+                // A record that no node has written must not take memory without end.
                 let few = |record: &Record| record.rows.len() <= usize::from(self.rows);
                 match found.filter(|record| few(record) && log.is_due(look, record)) {
                     Some(record) if record.content_bytes() > 0 => {

@@ -451,7 +451,8 @@ fn entry(OpenSet { set, part, stage, .. }: &OpenSet, seat: &Seat) -> Entry {
         rows.clear();
         contents.clear();
     }
-    // Who is left out, and holds the array all the same, lacks it: then it was not answered.
+    // A node that is left out, and holds the array all the same, lacks it: then the write was not
+    // answered.
     let involved = part.plan.involved(set.strategy, &set.touched).into_iter();
     let holders = involved.chain(set.missing.iter()).collect();
     let version = (seat.epoch(), set.version);

@@ -64,8 +64,8 @@ impl Sessions {
         self.conns.insert(peer, Conn::Dialing(client, neighbour));
     }
 
-    /// A connection is that to a neighbour in a client's pipeline.
-    pub(super) fn is_node(&mut self, peer: PeerId, client: ClientId, neighbour: u16) {
+    /// A connection turns out to be that to a neighbour in a client's pipeline.
+    pub(super) fn assign(&mut self, peer: PeerId, client: ClientId, neighbour: u16) {
         self.conns.insert(peer, Conn::Node(client, neighbour));
     }
 
@@ -187,7 +187,7 @@ const fn begins(message: &Message) -> bool {
     )
 }
 
-/// Tells whoever is at the other end of a connection why it ends, and hangs up.
+/// Says on a connection why it ends, and hangs up.
 pub(super) fn hang_up(peer: PeerId, why: Violation, out: &mut Out) {
     out.remark("violation", format!("hung up on a connection: {}", why.0));
     let told = Refusal::new(why.0, "use the same version of braid everywhere");

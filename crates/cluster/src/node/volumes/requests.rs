@@ -61,7 +61,7 @@ impl Volumes {
         }
     }
 
-    /// It is closed; those who wait open it again.
+    /// A volume is closed; requests that wait open it again.
     fn remove(&mut self, name: &Arc<str>, out: &mut Out) {
         let Some(entry) = self.entries.remove(name) else { return };
         for request in entry.waiting {
