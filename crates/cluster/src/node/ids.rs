@@ -1,6 +1,17 @@
 //! What all of the node machine speaks of.
 
-/// Our name for a client.
+use std::sync::Arc;
+
+use braid_array::SECTOR_BYTES;
+use braid_array::fabric::{Survey, Volume};
+use braid_array::format::Version;
+use braid_array::format::superblock::uuid_text;
+
+/// What a superblock begins with.
+const MAGIC: [u8; 4] = 0xa92b_4efc_u32.to_le_bytes();
+const MAJOR: [u8; 4] = 1_u32.to_le_bytes();
+
+/// The node's name for a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ClientId(pub(super) u32);
 
@@ -10,3 +21,41 @@ pub(super) type ArrayId = [u8; 16];
 /// What somebody did that no peer does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Violation(pub(super) &'static str);
+
+/// The volume that a client has open.
+#[derive(Clone, Debug)]
+pub(super) struct Held {
+    pub(super) name: Arc<str>,
+    pub(super) volume: Volume,
+    pub(super) write: bool,
+    /// This client made it.
+    pub(super) made: bool,
+}
+
+pub(super) fn text_of(array: ArrayId) -> String {
+    uuid_text(Version::V1_2, array)
+}
+
+/// Is this the beginning of a superblock of the array? Its sum is not looked at: what is looked at
+/// never changes while somebody writes the rest.
+pub(super) fn is_of(array: &ArrayId, superblock: &[u8]) -> bool {
+    superblock.get(0..4) == Some(&MAGIC)
+        && superblock.get(4..8) == Some(&MAJOR)
+        && superblock.get(16..32) == Some(array)
+}
+
+/// The name behind which there is more than a survey has found.
+pub(super) fn next_name(found: &Survey) -> Option<&str> {
+    if !found.more {
+        return None;
+    }
+    let volume = found.volumes.last().map(|(name, _)| name.as_str());
+    volume.max(found.notes.last().map(String::as_str))
+}
+
+/// Does a range end within so many bytes?
+pub(super) fn within(sector: u64, bytes: u32, end_bytes: u64) -> bool {
+    let start = sector.checked_mul(SECTOR_BYTES);
+    let end = start.and_then(|start| start.checked_add(u64::from(bytes)));
+    end.is_some_and(|end| end <= end_bytes)
+}

@@ -1,51 +1,32 @@
 //! The node machine, [`Node`]: dumb storage with a pipeline engine.
 
-mod copy;
-mod forget;
+mod answered;
+mod connections;
+mod driving;
+mod ending;
 mod ids;
-mod invariants;
 mod journal;
-mod limit;
-mod look;
-mod meta;
-mod orphans;
+mod notes;
 mod out;
-mod part;
-mod pipe;
-mod reads;
-mod record;
-mod request;
-mod ring;
-mod scan;
-mod session;
-mod share;
-mod slot;
-mod survey;
+mod pipeline;
+mod requests;
+mod sessions;
 #[cfg(test)]
 mod tests;
-mod thin;
 mod volumes;
 mod votes;
-mod wiring;
 
-use std::collections::BTreeMap;
-
-use braid_array::action::{Command, CommandId, Event, IoError, IoErrorKind};
+use braid_array::action::{Command, CommandId, Event};
 use braid_array::array::Scratch;
-use braid_array::fabric::{FabricEvent, PeerId};
-use braid_array::{Action, Instant, Machine, Outcome, Refusal};
+use braid_array::{Action, Instant, Machine, Refusal};
 
-use self::ids::ClientId;
-use self::meta::Meta;
-use self::out::{Flight, Out};
-use self::pipe::Pipe;
-use self::ring::Rings;
-pub use self::session::PARTING_TAG;
-use self::session::{Client, Conn};
+pub use self::notes::NOTE_ENDING;
+use self::out::Out;
+use self::pipeline::Pipes;
+pub use self::sessions::PARTING_TAG;
+use self::sessions::Sessions;
 use self::volumes::Volumes;
-pub use self::votes::NOTE_ENDING;
-use self::votes::Votes;
-use crate::wire::Message;
+use self::votes::{Searches, Votes};
 
 /// What to do when a volume cannot be read, written or flushed.
 const STORAGE: &str = "look at the storage of this node";
@@ -59,7 +40,7 @@ pub struct RingUse {
     pub limit_bytes: u64,
 }
 
-/// Whether it serves.
+/// Whether the node serves.
 #[derive(Debug)]
 enum Life {
     Serving,
@@ -72,14 +53,24 @@ enum Life {
 }
 
 /// A storage node, or a witness, as a machine: it keeps volumes for clients, takes its part of each
-/// slice-set as the client's [`Pipeline`](crate::Pipeline) says, and answers reads. It owns the
-/// connections, the clients with their pipelines, the open volumes, the votes, and the memory of
-/// rings. Volumes, vote files and bytes are the executor's.
+/// slice-set as the client's [`Pipeline`](crate::Pipeline) says, and answers reads. Volumes, vote
+/// files and bytes are the executor's.
+///
+/// It owns machines that do not know one another, and passes on between them: *sessions* (the
+/// connections, and who is at their other ends), *volumes* that are open, *votes* and the
+/// *searches* before one is forgotten, and *pipelines* of clients, each with its journal. What they
+/// ask of the executor, and what answers clients, goes to *out*.
 ///
 /// Order of calls: [`new`](Self::new), then [`as_witness`](Self::as_witness) or
 /// [`with_limit`](Self::with_limit) where these apply; then the calls of [`Machine`], `poll` and
 /// `handle`. A node serves no block requests, has no deadline, and knows one command,
 /// `Command::Stop`: it hangs up on everybody, closes the volumes, answers, and is stopped.
+///
+/// One turn, of one event: it goes to the one machine that it is for; what that has for others
+/// (a grant that ends older clients, a decision that is stored) is passed on at once, in the order
+/// in which it came about. Then a client that is gone is retired, if nothing of it is in flight any
+/// more; then searches go on with what the volumes have found; then a node that stops looks whether
+/// all is closed.
 ///
 /// Order of messages on a client's connection: be granted the array, open a volume, set up a
 /// pipeline and have it connected to the other nodes; then slice-sets, reads and flushes. What a
@@ -92,19 +83,13 @@ enum Life {
 #[derive(Debug)]
 pub struct Node {
     id: u64,
-    incarnation: u64,
     witness: bool,
     out: Out,
-    conns: BTreeMap<PeerId, Conn>,
-    clients: BTreeMap<ClientId, Client>,
-    /// Which pipeline is whose.
-    sessions: BTreeMap<u64, ClientId>,
+    sessions: Sessions,
     volumes: Volumes,
     votes: Votes,
-    rings: Rings,
-    meta: Meta,
-    next_client: u32,
-    next_peer: u32,
+    searches: Searches,
+    pipes: Pipes,
     life: Life,
 }
 
@@ -114,21 +99,15 @@ impl Node {
     #[must_use]
     pub fn new(ring_space: Scratch, id: u64, incarnation: u64) -> Self {
         let mut space = ring_space;
-        let meta = Meta::new(&mut space);
         Self {
             id,
-            incarnation,
             witness: false,
             out: Out::default(),
-            conns: BTreeMap::new(),
-            clients: BTreeMap::new(),
-            sessions: BTreeMap::new(),
-            volumes: Volumes::default(),
-            votes: Votes::default(),
-            rings: Rings::new(space),
-            meta,
-            next_client: 0,
-            next_peer: 0,
+            sessions: Sessions::default(),
+            volumes: Volumes::new(id, &mut space),
+            votes: Votes::new(id, incarnation),
+            searches: Searches::default(),
+            pipes: Pipes::new(space),
             life: Life::Serving,
         }
     }
@@ -142,132 +121,45 @@ impl Node {
     /// One that gives pipelines this much memory, of more addresses: rings are granted in part.
     #[must_use]
     pub const fn with_limit(mut self, bytes: u64) -> Self {
-        self.rings.set_limit(bytes);
+        self.pipes.set_limit(bytes);
         self
     }
 
     /// How much memory pipelines use.
     #[must_use]
     pub fn ring_use(&self) -> RingUse {
-        RingUse { used_bytes: self.rings.used_bytes(), limit_bytes: self.rings.bytes() }
-    }
-
-    fn fabric(&mut self, event: FabricEvent) {
-        match event {
-            FabricEvent::Accepted { peer, limit } => match self.life {
-                Life::Serving => drop(self.conns.insert(peer, Conn::New(limit))),
-                Life::Stopping { .. } | Life::Stopped => self.out.hang_up(peer),
-            },
-            FabricEvent::Connected { peer } => self.connected(peer),
-            FabricEvent::Lost { peer, why } => self.lost(peer, &why.reason),
-            FabricEvent::Placed { peer, imm } => self.placed(peer, imm),
-            FabricEvent::Message { peer, bytes } => self.message(peer, &bytes),
-        }
-    }
-
-    /// For the log: the store has failed.
-    fn remark_on_storage(&mut self, flight: &Flight, error: IoError) {
-        let volume = flight.client().and_then(|id| self.clients.get(&id)?.held.clone());
-        let volume = volume.map_or_else(String::new, |held| format!(" {}", held.name));
-        let why = match (error.kind, error.errno) {
-            (IoErrorKind::Full, _) => "there is no room for what was written; make room".to_owned(),
-            (IoErrorKind::Shrunk, _) => format!("its file has become smaller; {STORAGE}"),
-            (_, Some(errno)) => format!("an operation has failed, errno {errno}; {STORAGE}"),
-            (_, None) => format!("an operation has failed; {STORAGE}"),
-        };
-        self.out.remark("storage", format!("volume{volume}: {why}"));
-    }
-
-    fn done(&mut self, flight: Flight, failure: Option<IoError>) {
-        let (client, ok) = (flight.client(), failure.is_none());
-        if let Some(error) = failure.filter(|_| flight.is_of_storage()) {
-            self.remark_on_storage(&flight, error);
-            let pipe = client.and_then(|client| pipe_of(&mut self.clients, client));
-            if let Some(pipe) = pipe.filter(|_| error.kind == IoErrorKind::Full) {
-                pipe.no_room = true;
-            }
-        }
-        match flight {
-            Flight::Task { client, position, task } => {
-                if let Some(pipe) = pipe_of(&mut self.clients, client) {
-                    pipe.done(position, task, ok, &mut self.out);
-                }
-            }
-            Flight::Read { client, slot } | Flight::Digest { client, slot } => {
-                if let Some(pipe) = pipe_of(&mut self.clients, client) {
-                    pipe.read_done(slot, ok, &mut self.out);
-                }
-            }
-            Flight::ReadPut { client, slot } => {
-                if let Some(pipe) = pipe_of(&mut self.clients, client) {
-                    pipe.read_put(slot, &mut self.out);
-                }
-                self.go_on_giving(client);
-            }
-            Flight::Flush { client, tag } if ok => self.answer(client, &Message::Ok { tag }),
-            Flight::Flush { client, tag } => {
-                self.refuse(client, tag, Refusal::new("the volume cannot be flushed", STORAGE));
-            }
-            Flight::MetaRead { client, tag, page, bytes } => {
-                self.meta_read((client, tag), page, bytes, ok);
-            }
-            Flight::MetaWrite { client, tag, page, sector } => {
-                self.meta_written((client, tag), page, sector, ok);
-            }
-            Flight::Take { client, tag, slot } => self.copy_stored(client, tag, slot, ok),
-            Flight::LastFlush { volume } => self.last_flush(&volume, ok),
-            Flight::Resolve { orphan } => self.resolve_io_done(orphan, ok),
-            Flight::VoteRead { array } => self.vote_read(array, None),
-            Flight::VoteWrite { array } => self.vote_written(array, ok),
-            Flight::VoteRemove { array } => self.vote_removed(array, ok),
-            Flight::Journal { client } => self.journal_done(client, ok),
-            Flight::JournalTrim { client } => self.journal_trimmed(client, ok),
-            Flight::MetaLoad { .. }
-            | Flight::JournalLoad { .. }
-            | Flight::JournalSum { .. }
-            | Flight::Volume { .. }
-            | Flight::Survey { .. }
-            | Flight::Search { .. }
-            | Flight::Same { .. } => {}
-        }
-        if let Some(client) = client {
-            self.run_ready(client);
-        }
+        self.pipes.ring_use()
     }
 
     fn command(&mut self, id: CommandId, command: &Command) {
         let refusal = match (command, &self.life) {
-            (Command::Stop, Life::Serving) => None,
-            (Command::Stop, _) => Some(("the node is stopping already", "wait for it")),
-            _ => Some(("a node has no array", "say it to the client that serves the array")),
+            (Command::Stop, Life::Serving) => return self.stop(id),
+            (Command::Stop, _) => Refusal::new("the node is stopping already", "wait for it"),
+            _ => {
+                let next = "say it to the client that serves the array";
+                Refusal::new("a node has no array", next)
+            }
         };
-        if let Some((reason, next)) = refusal {
-            let result = Err(Refusal::new(reason, next));
-            self.out.push(Action::Reply { id, result });
-            return;
-        }
+        self.out.push(Action::Reply { id, result: Err(refusal) });
+    }
+
+    fn stop(&mut self, id: CommandId) {
         self.life = Life::Stopping { id, trouble: None };
-        let accepted: Vec<PeerId> = self.conns.keys().copied().collect();
-        for peer in accepted {
+        for peer in self.sessions.peers() {
             // Ending a client takes its connections to other nodes away.
-            if self.conns.contains_key(&peer) {
+            if self.sessions.conn(peer).is_some() {
                 self.out.hang_up(peer);
                 self.lost(peer, "the node stops");
             }
         }
-        self.abandon_orphans();
-    }
-
-    /// Something went wrong with a volume that is being closed.
-    fn stop_trouble(&mut self, why: Refusal) {
-        if let Life::Stopping { trouble, .. } = &mut self.life {
-            trouble.get_or_insert(why);
+        for orphan in self.pipes.abandon_leftovers(&self.out) {
+            self.resolved(orphan);
         }
     }
 
     fn finish_stop(&mut self) {
         let Life::Stopping { id, trouble } = &mut self.life else { return };
-        if !self.clients.is_empty() || !self.volumes.is_empty() {
+        if !self.sessions.is_empty() || !self.volumes.is_empty() {
             return;
         }
         let result = trouble.take().map_or(Ok(()), Err);
@@ -276,66 +168,19 @@ impl Node {
     }
 }
 
-/// The pipeline of a client that is still there.
-fn pipe_of(clients: &mut BTreeMap<ClientId, Client>, id: ClientId) -> Option<&mut Pipe> {
-    clients.get_mut(&id).filter(|client| client.is_here())?.pipe.as_mut()
-}
-
 impl Machine for Node {
     fn handle(&mut self, now: Instant, event: Event) {
         self.out.now = now;
         match event {
-            Event::Done { io, result } => {
-                let same = matches!(result, Ok(Outcome::Checked(found)) if found.differs() == 0);
-                match self.out.answered(io) {
-                    Some(Flight::Same { client, position, task }) => {
-                        if let Some(pipe) = pipe_of(&mut self.clients, client) {
-                            pipe.compared((position, task), same, &mut self.out);
-                        }
-                        self.run_ready(client);
-                    }
-                    Some(Flight::JournalSum { client, record }) => {
-                        if let Ok(Outcome::Crc(crc)) = result {
-                            self.journal_summed(client, record, crc);
-                        }
-                        self.run_ready(client);
-                    }
-                    Some(flight) => self.done(flight, result.err()),
-                    None => {}
-                }
-            }
-            Event::Loaded { io, bytes } => match self.out.answered(io) {
-                Some(Flight::MetaLoad { client, tag, page }) => {
-                    self.meta_loaded(client, tag, page, bytes);
-                    self.run_ready(client);
-                }
-                Some(Flight::VoteRead { array }) => self.vote_read(array, Some(&bytes)),
-                Some(Flight::JournalLoad { client }) => {
-                    self.journal_loaded(client, &bytes);
-                    self.run_ready(client);
-                }
-                _ => {}
-            },
-            Event::Volume { io, result } => {
-                if let Some(Flight::Volume { volume }) = self.out.answered(io) {
-                    self.volume_answered(&volume, result);
-                }
-            }
-            Event::Survey { io, result } => match self.out.answered(io) {
-                Some(Flight::Survey { client, tag }) => {
-                    self.surveyed(client, tag, result);
-                    self.run_ready(client);
-                }
-                Some(Flight::Search { client }) => {
-                    self.volumes_listed(client, result);
-                    self.run_ready(client);
-                }
-                _ => {}
-            },
+            Event::Done { io, result } => self.io_done(io, result),
+            Event::Loaded { io, bytes } => self.loaded(io, bytes),
+            Event::Volume { io, result } => self.volume_answered(io, result),
+            Event::Survey { io, result } => self.surveyed(io, result),
             Event::Fabric(event) => self.fabric(event),
             Event::Command { id, command } => self.command(id, &command),
             Event::Tick => {}
         }
+        self.drive_volumes();
         self.finish_stop();
     }
 
@@ -348,13 +193,15 @@ impl Machine for Node {
     }
 
     fn idle(&self) -> bool {
-        let quiet = |client: &Client| client.pipe.as_ref().is_none_or(Pipe::is_idle);
-        self.out.is_quiet()
-            && self.meta.is_idle()
-            && self.clients.values().filter(|c| c.is_here()).all(quiet)
+        self.out.is_quiet() && self.volumes.is_idle() && self.pipes.are_idle(&self.out)
     }
 
     fn invariants(&self) -> Result<(), String> {
-        self.check()
+        self.pipes.check(&self.out)?;
+        self.sessions.check(&self.out, |client| self.pipes.has_leftovers(client))?;
+        if !self.idle() && self.out.is_quiet() && self.sessions.peers().is_empty() {
+            return Err("it waits, and nothing is in flight and nobody connected".to_owned());
+        }
+        self.volumes.check(&self.out)
     }
 }

@@ -1,5 +1,7 @@
 //! What a node asks of its executor, and what it remembers until it is answered.
 
+mod answers;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,6 +12,8 @@ use braid_array::fabric::{FabricOp, NoteOp, PeerId, VolumeOp};
 use braid_array::{Action, Buf, Instant, IoId, IoOp, MemberId};
 use slab::Slab;
 
+use self::answers::Line;
+pub(super) use self::answers::refused;
 use super::ids::{ArrayId, ClientId};
 use crate::wire::Message;
 
@@ -27,13 +31,13 @@ pub(super) enum Flight {
     /// The put of what was read.
     ReadPut { client: ClientId, slot: u16 },
     /// What came from the node that is copied, into the store.
-    Take { client: ClientId, tag: u32, slot: u16 },
+    StoreCopied { client: ClientId, tag: u32, slot: u16 },
     /// A flush that a client asked for.
     Flush { client: ClientId, tag: u32 },
-    /// A few bytes on their way from the store into a page.
-    MetaRead { client: ClientId, tag: u32, page: Buf, bytes: u32 },
+    /// A few bytes on their way from the store into a page, for a message or a `look`.
+    MetaRead { client: ClientId, tag: u32, page: Buf, bytes: u32, look: bool },
     /// The same from the page into a message.
-    MetaLoad { client: ClientId, tag: u32, page: Buf },
+    MetaLoad { client: ClientId, tag: u32, page: Buf, look: bool },
     /// A few bytes on their way from a page into the store.
     MetaWrite { client: ClientId, tag: u32, page: Buf, sector: u64 },
     /// Something of the journal.
@@ -69,7 +73,7 @@ impl Flight {
             self,
             Self::Task { .. }
                 | Self::Read { .. }
-                | Self::Take { .. }
+                | Self::StoreCopied { .. }
                 | Self::Flush { .. }
                 | Self::MetaRead { .. }
                 | Self::MetaWrite { .. }
@@ -87,7 +91,7 @@ impl Flight {
             | Self::Read { client, .. }
             | Self::Digest { client, .. }
             | Self::ReadPut { client, .. }
-            | Self::Take { client, .. }
+            | Self::StoreCopied { client, .. }
             | Self::Flush { client, .. }
             | Self::Survey { client, .. }
             | Self::Search { client }
@@ -113,9 +117,12 @@ impl Flight {
 pub(super) struct Out {
     actions: VecDeque<Action>,
     flights: Slab<Flight>,
+    /// Of clients that are connected.
+    lines: BTreeMap<ClientId, Line>,
     /// When each operation on a volume began that is not answered.
     storing: BTreeMap<IoId, Instant>,
     pub(super) now: Instant,
+    next_peer: u32,
     /// Of all slices that have come, for any client.
     pub(super) received_bytes: u64,
 }
@@ -189,6 +196,14 @@ impl Out {
     pub(super) fn put(&mut self, flight: Flight, peer: PeerId, from: Buf, to: u64, imm: u32) {
         let io = self.depart(flight);
         self.push(Action::Fabric(FabricOp::Put { io, peer, from, to, imm }));
+    }
+
+    /// Connects to another node.
+    pub(super) fn connect(&mut self, address: String) -> PeerId {
+        let peer = PeerId(self.next_peer);
+        self.next_peer = (self.next_peer + 1) % PeerId::FIRST_ACCEPTED;
+        self.push(Action::Fabric(FabricOp::Connect { peer, address }));
+        peer
     }
 
     pub(super) fn admit(&mut self, peer: PeerId, window: Range<u64>) {

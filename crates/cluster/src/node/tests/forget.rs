@@ -5,7 +5,7 @@ use braid_array::fabric::PeerId;
 use super::array::ARRAY;
 use super::world::World;
 use crate::assemble::SUPERBLOCK_SECTOR;
-use crate::node::limit::is_of;
+use crate::node::ids::{ClientId, is_of};
 use crate::view::View;
 use crate::wire::Message;
 
@@ -167,7 +167,7 @@ fn a_volume_that_becomes_a_member_meanwhile_stands_against_it() {
         let mut member = false;
         while world.step() {
             let site = &world.sites[0];
-            let searches = site.node.clients.values().any(|client| client.search.is_some());
+            let searches = (0..4).any(|id| site.node.searches.is_searching(ClientId(id)));
             member |= searches && is_of(&ARRAY, &site.volumes["a"][4096..]);
         }
         let refused = |(_, said): &(_, Message)| matches!(said, Message::Refused { tag: 9, .. });

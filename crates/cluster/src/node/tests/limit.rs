@@ -103,6 +103,23 @@ fn what_is_not_about_its_array_is_refused_first_and_later() {
 }
 
 #[test]
+fn what_is_read_meanwhile_is_not_taken_for_the_superblock() {
+    for seed in 0..20 {
+        let mut world = world(seed);
+        let peer = world.dial_limited(0, ARRAY);
+        let opened = ask(&mut world, peer, &open(1, "own", false));
+        assert!(matches!(opened, Some(Message::Volume { .. })), "{opened:?}");
+        world.send(peer, &Message::ReadMeta { tag: 2, sector: 0, bytes: 512 });
+        world.send(peer, &open(3, "own", true));
+        world.run();
+        let read = |(_, said): &(_, Message)| matches!(said, Message::Meta { tag: 2, .. });
+        let opened = |(_, said): &(_, Message)| matches!(said, Message::Volume { tag: 3, .. });
+        let heard = &world.heard;
+        assert!(heard.iter().any(read) && heard.iter().any(opened), "seed {seed}: {heard:?}");
+    }
+}
+
+#[test]
 fn what_no_client_says_ends_the_connection() {
     let join = Message::Join { session: 77, role: 0, array: ARRAY };
     let answers = [

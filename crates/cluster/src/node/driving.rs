@@ -1,0 +1,67 @@
+//! What one machine of a node has for another.
+
+use super::ids::{ArrayId, ClientId};
+use super::volumes::{self, Check, OpenRequest};
+use super::votes::{self, Request, Step, Want};
+use super::{Life, Node};
+
+impl Node {
+    /// Has the vote file of an array answer a request.
+    pub(super) fn request_vote(&mut self, array: ArrayId, request: Request) {
+        self.votes.request(array, request, &mut self.out);
+        self.drive_votes(array, None);
+    }
+
+    /// Goes on with the votes of an array, with what came of them first.
+    pub(super) fn drive_votes(&mut self, array: ArrayId, first: Option<votes::Event>) {
+        let mut event = first.or_else(|| self.votes.run_ready(array, &mut self.out));
+        while let Some(current) = event {
+            match current {
+                votes::Event::Granted { client, grant } => {
+                    if !braid_array::broken("epoch-refused") {
+                        self.end_older(grant, client);
+                    }
+                    self.votes.confirm_grants(&mut self.out);
+                }
+                votes::Event::Forget(request) => {
+                    let against = self.searches.finish(request.client);
+                    self.votes.forget(array, request, against, &mut self.out);
+                }
+            }
+            event = self.votes.run_ready(array, &mut self.out);
+        }
+    }
+
+    /// Goes on with a client's search.
+    pub(super) fn drive_search(&mut self, client: ClientId) {
+        match self.searches.step(client, &mut self.out) {
+            Some(Step::Look { tag, name }) => {
+                let check = Check::Search;
+                let request = OpenRequest { client, tag, write: false, create: None, check };
+                self.volumes.open(name.into(), request, &mut self.out);
+            }
+            Some(Step::Forget { tag, array }) => {
+                self.request_vote(array, Request { client, tag, want: Want::Forget });
+            }
+            None => {}
+        }
+    }
+
+    /// Passes on what the volumes have for others.
+    pub(super) fn drive_volumes(&mut self) {
+        while let Some(event) = self.volumes.next_event() {
+            match event {
+                volumes::Event::Searched { client, name, found } => {
+                    self.searches.looked(client, &name, found.as_deref(), &mut self.out);
+                    self.drive_search(client);
+                }
+                volumes::Event::SearchFailed { client } => self.searches.retire(client),
+                volumes::Event::Failed(why) => {
+                    if let Life::Stopping { trouble, .. } = &mut self.life {
+                        trouble.get_or_insert(why);
+                    }
+                }
+            }
+        }
+    }
+}

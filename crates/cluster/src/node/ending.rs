@@ -1,0 +1,87 @@
+//! How connections, clients and what they had come to an end.
+
+use braid_array::fabric::PeerId;
+
+use super::ids::{ClientId, Violation};
+use super::sessions::{Conn, PARTING_TAG, hang_up};
+use super::votes::Grant;
+use super::{Life, Node};
+use crate::wire::Message;
+
+impl Node {
+    /// Ends a connection on which something was said that no peer says.
+    pub(super) fn abandon(&mut self, peer: PeerId, why: Violation) {
+        hang_up(peer, why, &mut self.out);
+        self.lost(peer, why.0);
+    }
+
+    /// A connection is over.
+    pub(super) fn lost(&mut self, peer: PeerId, reason: &str) {
+        match self.sessions.remove(peer) {
+            None | Some(Conn::New(_)) => {}
+            Some(Conn::Client(client)) => {
+                if self.pipes.has(client)
+                    && let Some(held) = self.volumes.held(client)
+                {
+                    let text = format!("the client of volume {} is gone: {reason}", held.name);
+                    self.out.remark("client", text);
+                }
+                self.end(client);
+            }
+            Some(Conn::Dialing(client, neighbour) | Conn::Node(client, neighbour)) => {
+                let limited = self.sessions.limit_of(client).is_some();
+                if let Some(pipe) = self.pipes.of(client) {
+                    pipe.neighbour_lost(neighbour, reason, limited, &mut self.out);
+                }
+            }
+        }
+    }
+
+    /// A client is gone: nothing of it is started any more.
+    fn end(&mut self, client: ClientId) {
+        self.out.detach(client);
+        self.volumes.disconnected(client, self.pipes.has_leftovers(client));
+        for peer in self.pipes.disconnect(client, &mut self.out) {
+            self.sessions.remove(peer);
+        }
+        self.retire(client);
+    }
+
+    /// Nothing of other clients of this array is taken any more.
+    pub(super) fn end_older(&mut self, grant: Grant, newer: ClientId) {
+        let older = self.votes.older(grant, newer);
+        let mut peers: Vec<PeerId> = older.filter_map(|id| self.out.peer_of(id)).collect();
+        peers.sort_unstable();
+        for peer in peers {
+            let granted = grant.epoch;
+            self.out.send(peer, 0, &Message::Outvoted { tag: PARTING_TAG, granted });
+            self.out.hang_up(peer);
+            self.lost(peer, "a newer client has taken the array over");
+        }
+    }
+
+    /// Takes leave of a client that is gone, once nothing uses its memory and its volume, unless it
+    /// has left what the next one decides about.
+    pub(super) fn retire(&mut self, client: ClientId) {
+        if !self.sessions.knows(client) || self.out.is_here(client) || self.out.uses(client) {
+            return;
+        }
+        self.votes.confirm_grants(&mut self.out);
+        if matches!(self.life, Life::Serving) && self.pipes.has_leftovers(client) {
+            return;
+        }
+        self.sessions.retire(client);
+        if let Some((array, leftovers)) = self.pipes.close(client, &mut self.out) {
+            self.votes.keep_leftovers(array, leftovers);
+        }
+        self.votes.retire(client);
+        self.searches.retire(client);
+        self.volumes.release(client, &mut self.out);
+    }
+
+    /// What a client that is gone has left is resolved, or will never be.
+    pub(super) fn resolved(&mut self, orphan: ClientId) {
+        self.volumes.resolved(orphan);
+        self.retire(orphan);
+    }
+}

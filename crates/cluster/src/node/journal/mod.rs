@@ -1,0 +1,147 @@
+//! The journal of a member: what is prepared is recorded first, many slice-sets under one flush.
+//!
+//! ```text
+//! found with the volume ─► scanned ─► listed for the client ─► replayed ─► emptied ─► in use
+//! a batch: sums ── contents and first pages of the records ── flush ──► recorded
+//! ```
+//! See [`journal`](crate::journal) for what lies on the volume.
+
+mod batch;
+mod requests;
+mod scan;
+
+use std::collections::VecDeque;
+
+use braid_array::{Buf, IoOp, MemberId, SECTOR_BYTES};
+
+use self::batch::Batch;
+pub(super) use self::batch::Entry;
+pub(super) use self::scan::{Bounds, Ready};
+use super::ids::{ArrayId, ClientId};
+use super::out::{Flight, Out};
+use crate::journal::{Header, Log, Look, PAGE_BYTES, Record};
+
+/// What goes on before records are appended.
+#[derive(Debug)]
+enum Start {
+    /// The headers are being read.
+    Headers,
+    /// A record is being looked for.
+    Look(Look),
+    /// One is found: are its contents, too?
+    Check(Check),
+    /// What was found is being made durable.
+    Flushing,
+    /// What it was is known.
+    Known,
+    /// Records are being stored, in order: what is to be done yet.
+    Replay { tag: u32, steps: VecDeque<IoOp> },
+}
+
+/// A record whose contents are being looked at.
+#[derive(Debug)]
+struct Check {
+    look: Look,
+    record: Record,
+    /// So much of them, with this CRC.
+    done: u64,
+    crc: u32,
+}
+
+impl Check {
+    /// What comes next: byte of the log, and how much at once.
+    fn next(&self, most: u32) -> (u64, u64) {
+        let len = u64::from(self.record.len);
+        let row = (self.done / len) as usize;
+        let byte = self.done % len;
+        let at = self.look.at + self.record.row_byte(row) + byte;
+        (at, (len - byte).min(most.into()))
+    }
+}
+
+/// One member's journal, from `OpenPipeline` until the pipeline ends. [`start`](Self::start) reads
+/// the headers, looks for records and checks their contents, and makes what it found durable; then
+/// what the log held is known (`found`) and may be replayed. Once the client has had it emptied it
+/// is in use: slice-sets are [`push`](Self::push)ed and recorded in batches before they count as
+/// prepared, and a trim writes a header by which older records count no more. Answers of the
+/// executor go to [`done`](Self::done), [`loaded`](Self::loaded), [`summed`](Self::summed) and
+/// [`trimmed`](Self::trimmed); [`advance`](Self::advance) is called until it has nothing more.
+#[derive(Debug)]
+pub(super) struct Journal {
+    client: ClientId,
+    /// The tag of `OpenPipeline`.
+    opening: u32,
+    array: ArrayId,
+    member: MemberId,
+    /// First sector of the headers, and of the log when that is known.
+    headers_sector: u64,
+    log_sector: u64,
+    /// First byte of the data on the volume, and of what is behind them.
+    data: (u64, u64),
+    /// In the arena: a page for each position and two more.
+    pages: u64,
+    positions: u16,
+    /// No record has more of them.
+    rows: u16,
+    start: Start,
+    /// What lies in the buffer at the start: byte of the log, and how much.
+    window: (u64, u64),
+    header: Option<Header>,
+    log: Option<Log>,
+    /// What the log held at the start.
+    found: Vec<(u64, Record)>,
+    waiting: Vec<Entry>,
+    batch: Option<Batch>,
+    /// The tag of what is answered when this header is durable.
+    trimming: Option<(u32, Header)>,
+    /// The log has a hole: nothing behind it would be found.
+    broken: bool,
+    /// What it held at the start cannot be read.
+    unreadable: bool,
+    /// The client has had it emptied: from then on it records what is prepared.
+    used: bool,
+}
+
+impl Journal {
+    /// Where its memory begins in the arena.
+    pub(super) const fn pages(&self) -> u64 {
+        self.pages
+    }
+
+    /// Are slice-sets recorded?
+    pub(super) const fn is_used(&self) -> bool {
+        self.used
+    }
+
+    /// Does the log hold new parities alone, not data?
+    pub(super) fn parts_only(&self) -> bool {
+        self.header.as_ref().is_some_and(|header| header.parts_only)
+    }
+
+    /// An operation of the journal on its volume.
+    fn io(&self, op: IoOp, out: &mut Out) {
+        out.io(Flight::Journal { client: self.client }, self.member, op);
+    }
+
+    fn page(&self, number: u16, len: u64) -> Buf {
+        Buf { offset: self.pages + u64::from(number) * PAGE_BYTES, len: len as u32 }
+    }
+
+    /// Memory to look with and to replay with: nothing else uses it then.
+    fn buffer(&self) -> Buf {
+        self.page(0, u64::from(self.positions) * PAGE_BYTES)
+    }
+
+    /// Which part of the log is to be looked at next.
+    fn wanted(&self) -> Option<(u64, u64)> {
+        match &self.start {
+            Start::Look(look) => Some((look.at, PAGE_BYTES)),
+            Start::Check(check) => Some(check.next(self.buffer().len)),
+            Start::Headers | Start::Flushing | Start::Known | Start::Replay { .. } => None,
+        }
+    }
+
+    fn log_byte(&self) -> u64 {
+        self.log_sector * SECTOR_BYTES
+    }
+}

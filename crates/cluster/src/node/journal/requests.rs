@@ -1,0 +1,172 @@
+//! What clients ask of a journal at a takeover, how it is replayed, and where answers of the
+//! executor go.
+
+use std::collections::VecDeque;
+
+use braid_array::{Action, Buf, IoOp, Refusal, SECTOR_BYTES};
+
+use super::scan::Ready;
+use super::{Journal, Start};
+use crate::journal::{Header, Kind, PAGE_BYTES, Record, Version};
+use crate::node::STORAGE;
+use crate::node::ids::Violation;
+use crate::node::out::{Flight, Out};
+use crate::wire::{JournalEntry, Message};
+
+/// Records in one message.
+const MAX_LISTED: usize = 256;
+
+impl Journal {
+    /// An operation is over.
+    pub(crate) fn done(&mut self, ok: bool, out: &mut Out) -> Option<Ready> {
+        match &mut self.start {
+            Start::Known => self.batch_done(ok),
+            Start::Headers | Start::Look(_) | Start::Check(_) => return self.scanned(ok, out),
+            Start::Flushing => return self.found_is_durable(ok),
+            Start::Replay { tag, steps } => {
+                let tag = *tag;
+                match steps.pop_front() {
+                    Some(op) if ok => self.io(op, out),
+                    _ => {
+                        self.start = Start::Known;
+                        out.report(self.client, tag, ok, "the journal cannot be replayed");
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    /// The CRC of contents.
+    pub(crate) fn summed(&mut self, record: usize, crc: u32, out: &mut Out) -> Option<Ready> {
+        if self.record_summed(record, crc) {
+            return self.done(true, out);
+        }
+        self.checked(crc, out)
+    }
+
+    /// What the client asks of the journal.
+    pub(crate) fn request(&mut self, message: &Message, out: &mut Out) -> Result<(), Violation> {
+        let (Start::Known, Some(header)) = (&self.start, self.header) else {
+            return Err(Violation("a request to a journal that is not there"));
+        };
+        match *message {
+            Message::ListJournal { tag, .. } if self.unreadable => {
+                out.refuse(self.client, tag, Refusal::new("its journal cannot be read", STORAGE));
+            }
+            Message::ListJournal { tag, from } => self.list(tag, from as usize, &header, out),
+            Message::ReplayJournal { tag, above, ref without } => {
+                let mut steps = self.steps(above, without);
+                if let Some(op) = steps.pop_front() {
+                    self.io(op, out);
+                }
+                self.start = Start::Replay { tag, steps };
+            }
+            Message::TrimJournal { tag, mark, all } => {
+                return self.trim(tag, mark, all, header, out);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn list(&self, tag: u32, from: usize, header: &Header, out: &mut Out) {
+        let item = |(_, record): &(u64, Record)| JournalEntry {
+            version: record.version,
+            holders: record.holders,
+            void: record.kind == Kind::Void,
+        };
+        let items: Vec<JournalEntry> =
+            self.found.iter().skip(from).take(MAX_LISTED).map(item).collect();
+        let end = from.saturating_add(items.len());
+        let next = if end < self.found.len() { end as u32 } else { 0 };
+        out.answer(self.client, &Message::JournalEntries { tag, mark: header.mark, items, next });
+    }
+
+    /// Has the log begin later: behind what counts no more, or empties it.
+    fn trim(
+        &mut self,
+        tag: u32,
+        mark: Version,
+        all: bool,
+        header: Header,
+        out: &mut Out,
+    ) -> Result<(), Violation> {
+        let violation = Violation("a second Trim at a time");
+        if self.trimming.is_some() || all && self.is_recording() {
+            return Err(violation);
+        }
+        let log = self.log.as_mut().ok_or(violation)?;
+        let (tail, first) = if all { log.empty() } else { log.begins(mark) };
+        let passed = !(all && braid_array::broken("mark-passed-on"));
+        let mark = if passed { mark.max(header.mark) } else { header.mark };
+        let header = Header { sequence: header.sequence + 1, tail, first, mark, ..header };
+        self.trimming = Some((tag, header));
+        let buf = self.page(self.positions, PAGE_BYTES);
+        let sector = self.headers_sector + header.byte() / SECTOR_BYTES;
+        out.push(Action::Store { buf, bytes: header.encode(&self.array) });
+        let op = IoOp::Write { sector, buf, fua: true };
+        out.io(Flight::JournalTrim { client: self.client }, self.member, op);
+        Ok(())
+    }
+
+    /// The log begins later, durably, or not.
+    pub(crate) fn trimmed(&mut self, ok: bool, out: &mut Out) {
+        let Some((tag, header)) = self.trimming.take() else { return };
+        if ok {
+            self.header = Some(header);
+            self.found.clear();
+            self.used = true;
+            if let Some(log) = &mut self.log {
+                log.trim(header.first);
+            }
+        }
+        out.report(self.client, tag, ok, "the journal cannot be written");
+    }
+
+    /// What replays the records above a version, in order.
+    fn steps(&self, above: Version, without: &[Version]) -> VecDeque<IoOp> {
+        let mut records: Vec<&(u64, Record)> = self.found.iter().collect();
+        records.sort_by_key(|(_, record)| (record.version, record.sequence));
+        if braid_array::broken("replay-order") {
+            records.reverse();
+        }
+        let counts = |version: Version| version > above && !without.contains(&version);
+        let mut steps = VecDeque::new();
+        for (at, record) in records.into_iter().filter(|(_, record)| counts(record.version)) {
+            for (number, &row) in record.rows.iter().enumerate() {
+                let to = self.data.0.saturating_add(row);
+                let len = u64::from(record.len);
+                if to.saturating_add(len) > self.data.1 || len == 0 {
+                    continue;
+                }
+                match record.kind {
+                    Kind::Void => {}
+                    Kind::Blank => steps.push_back(IoOp::WriteZeroes {
+                        sector: to / SECTOR_BYTES,
+                        sectors: len / SECTOR_BYTES,
+                        unmap: true,
+                        fua: false,
+                    }),
+                    Kind::Content => {
+                        let from = self.log_byte() + at + record.row_byte(number);
+                        copy(from, to, len, self.buffer(), &mut steps);
+                    }
+                }
+            }
+        }
+        steps.push_back(IoOp::Flush);
+        steps
+    }
+}
+
+fn copy(from: u64, to: u64, len: u64, buffer: Buf, steps: &mut VecDeque<IoOp>) {
+    let mut done = 0;
+    while done < len {
+        let buf = buffer.slice(0, (len - done).min(buffer.len.into()) as u32);
+        steps.push_back(IoOp::Read { sector: (from + done) / SECTOR_BYTES, buf });
+        let sector = (to + done) / SECTOR_BYTES;
+        steps.push_back(IoOp::Write { sector, buf, fua: false });
+        done += u64::from(buf.len);
+    }
+}

@@ -1,0 +1,473 @@
+//! The pipelines of clients, with the memory of their rings.
+
+mod lease;
+mod leftovers;
+mod neighbours;
+mod open_set;
+mod part;
+mod pipe;
+mod reads;
+mod ring;
+mod seat;
+mod sets;
+mod slot;
+
+use std::collections::BTreeMap;
+
+use braid_array::array::Scratch;
+use braid_array::fabric::PeerId;
+use braid_array::{Action, Refusal, SECTOR_BYTES};
+
+use self::lease::Returning;
+pub(super) use self::leftovers::Resolved;
+use self::leftovers::page;
+pub(super) use self::pipe::Pipe;
+use self::ring::Rings;
+use self::seat::Seat;
+pub(super) use self::slot::{ReadRequest, StoreCopied, Wanted};
+use super::RingUse;
+use super::ids::{ArrayId, ClientId, Held, Violation};
+use super::journal::{Bounds, Journal, Ready};
+use super::out::Out;
+use crate::pipeline::{Params, Pipeline};
+use crate::wire::{Leftover, Message};
+
+/// What a client says of the pipeline that it opens.
+#[derive(Debug)]
+pub(super) struct Opening {
+    pub(super) client: ClientId,
+    /// The connection to the client.
+    pub(super) peer: PeerId,
+    pub(super) tag: u32,
+    /// The array that it was granted.
+    pub(super) array: Option<ArrayId>,
+    pub(super) role: u16,
+    pub(super) data_sector: u64,
+    pub(super) params: Params,
+}
+
+/// The pipelines, one at most of each client, and the memory that they use.
+/// [`open`](Self::open) sets one up; then it is used by [`of`](Self::of), but where its ring or its
+/// journal changes, which this type does. [`disconnect`](Self::disconnect) when its client is gone,
+/// and [`close`](Self::close) when nothing of it is under way any more; between these, when it has
+/// [leftovers](Self::has_leftovers), a next client resolves them.
+#[derive(Debug)]
+pub(super) struct Pipes {
+    pipes: BTreeMap<ClientId, Pipe>,
+    by_session: BTreeMap<u64, ClientId>,
+    rings: Rings,
+}
+
+impl Pipes {
+    /// None, and all of this space for rings.
+    pub(super) const fn new(space: Scratch) -> Self {
+        Self { pipes: BTreeMap::new(), by_session: BTreeMap::new(), rings: Rings::new(space) }
+    }
+
+    /// Less memory than space.
+    pub(super) const fn set_limit(&mut self, bytes: u64) {
+        self.rings.set_limit(bytes);
+    }
+
+    pub(super) fn ring_use(&self) -> RingUse {
+        RingUse { used_bytes: self.rings.used_bytes(), limit_bytes: self.rings.bytes() }
+    }
+
+    pub(super) fn has(&self, client: ClientId) -> bool {
+        self.pipes.contains_key(&client)
+    }
+
+    /// The pipeline of a client.
+    pub(super) fn of(&mut self, client: ClientId) -> Option<&mut Pipe> {
+        self.pipes.get_mut(&client)
+    }
+
+    /// The pipeline that a client must have opened; `early` is what it says too early otherwise.
+    pub(super) fn opened(
+        &mut self,
+        client: ClientId,
+        early: &'static str,
+    ) -> Result<&mut Pipe, Violation> {
+        self.pipes.get_mut(&client).ok_or(Violation(early))
+    }
+
+    /// The pipeline of a client that is still there.
+    pub(super) fn serving(&mut self, client: ClientId, out: &Out) -> Option<&mut Pipe> {
+        if !out.is_here(client) {
+            return None;
+        }
+        self.pipes.get_mut(&client)
+    }
+
+    /// All that is open waits for clients that are still there.
+    pub(super) fn are_idle(&self, out: &Out) -> bool {
+        let mut here = self.pipes.iter().filter(|(id, _)| out.is_here(**id));
+        here.all(|(_, pipe)| pipe.sets.is_idle())
+    }
+
+    /// What is not as it has to be between two events.
+    pub(super) fn check(&self, out: &Out) -> Result<(), String> {
+        let count = self.pipes.len();
+        let rings = self.rings.count();
+        let journals = self.pipes.values().filter(|pipe| pipe.journal.is_some()).count();
+        let granted =
+            |pipe: &Pipe| self.rings.granted(pipe.seat.ring) == Some(pipe.lease.bytes(&pipe.seat));
+        if count + journals != rings || !self.pipes.values().all(granted) {
+            return Err(format!("{count} pipelines, {rings} rings, or not as much of them"));
+        }
+        if count != self.by_session.len() {
+            return Err(format!("{count} pipelines, {} sessions", self.by_session.len()));
+        }
+        let mut here = self.pipes.iter().filter(|(id, _)| out.is_here(**id));
+        here.try_for_each(|(_, pipe)| pipe.check(out))
+    }
+
+    /// Sets a pipeline up on the volume that the client has. Answers now, or when it is known what
+    /// the journal on the volume holds.
+    pub(super) fn open(&mut self, opening: Opening, held: &Held, out: &mut Out) {
+        let Opening { client, tag, .. } = opening;
+        let session = opening.params.session;
+        let pipe = match self.set_up(opening, held) {
+            Ok(pipe) => pipe,
+            Err(why) => return out.refuse(client, tag, why),
+        };
+        out.admit(pipe.seat.peer, pipe.window());
+        self.by_session.insert(session, client);
+        out.raise_epoch(client, pipe.seat.epoch());
+        let pipe = self.pipes.entry(client).or_insert(pipe);
+        let seat = &pipe.seat;
+        let bounds = bounds(seat);
+        let Some((bounds, bytes)) = bounds.and_then(|bounds| Some((bounds, bounds.page_bytes()?)))
+        else {
+            return self.answer_open(client, tag, None, out);
+        };
+        let Ok(pages) = self.rings.take(bytes, bytes) else {
+            let why = Refusal::new("no memory is left for a journal", "start it with more --ring");
+            return out.refuse(client, tag, why);
+        };
+        pipe.journal = Journal::start(client, tag, &bounds, pages, out).map(Box::new);
+    }
+
+    fn set_up(&mut self, opening: Opening, held: &Held) -> Result<Pipe, Refusal> {
+        let Opening { client, peer, array, role, data_sector, params, .. } = opening;
+        if self.by_session.contains_key(&params.session) {
+            return Err(Refusal::new(
+                "a pipeline of this session is here already",
+                "give every role another node and try again",
+            ));
+        }
+        if role >= params.nodes {
+            let reason = format!("there is no role {role} of {} nodes", params.nodes);
+            return Err(Refusal::new(reason, "use a lower"));
+        }
+        let pipeline = Pipeline::new(params)?;
+        let volume_bytes = held.volume.bytes;
+        let used = pipeline.member_byte(params.stripes, 0, 0);
+        let end = data_sector.checked_mul(SECTOR_BYTES).and_then(|start| start.checked_add(used));
+        if end.is_none_or(|end| end > volume_bytes) {
+            let name = &held.name;
+            return Err(Refusal::new(
+                format!(
+                    "volume {name} of {volume_bytes} bytes is too small for its part of the array"
+                ),
+                "use the volume that the array was created on",
+            ));
+        }
+        let bytes = pipeline.ring_bytes(role);
+        let base = pipeline.base_bytes(role);
+        let lean = self.rings.is_lean();
+        let ring = self.rings.take(bytes, base).map_err(|free| {
+            let bytes = if lean { base } else { bytes };
+            Refusal::new(
+                format!("a ring of {bytes} bytes is needed and {free} are free"),
+                "start the node with a larger --ring",
+            )
+        })?;
+        let seat = Seat {
+            client,
+            peer,
+            array,
+            role,
+            write: held.write,
+            member: held.volume.member,
+            volume_bytes,
+            data_sector,
+            ring,
+            pipeline,
+        };
+        Ok(Pipe::new(seat, !lean))
+    }
+
+    /// Answers `OpenPipeline`. Without a log there is no journal.
+    fn answer_open(&mut self, client: ClientId, tag: u32, log: Option<u64>, out: &mut Out) {
+        let Some(pipe) = self.pipes.get_mut(&client) else { return };
+        if log.is_none()
+            && let Some(journal) = pipe.journal.take()
+        {
+            release_ring(&mut self.rings, journal.pages(), out);
+        }
+        let ready = Message::PipelineReady {
+            tag,
+            ring: pipe.seat.ring,
+            journal_bytes: log.unwrap_or(0),
+            parts_only: pipe.journal.as_ref().is_some_and(|journal| journal.parts_only()),
+        };
+        out.answer(client, &ready);
+    }
+
+    /// Something has come of the journal of a client that is still there.
+    pub(super) fn with_journal(
+        &mut self,
+        client: ClientId,
+        out: &mut Out,
+        act: impl FnOnce(&mut Journal, &mut Out) -> Option<Ready>,
+    ) {
+        let Some(pipe) = self.serving(client, out) else { return };
+        let Some(journal) = pipe.journal.as_deref_mut() else { return };
+        let ready = act(journal, out);
+        pipe.drive_journal(out);
+        if let Some(Ready { tag, log_bytes }) = ready {
+            self.answer_open(client, tag, log_bytes, out);
+        }
+    }
+
+    /// What the client asks of its journal.
+    pub(super) fn request_journal(
+        &mut self,
+        client: ClientId,
+        message: &Message,
+        out: &mut Out,
+    ) -> Result<(), Violation> {
+        let journal = self.pipes.get_mut(&client).and_then(|pipe| pipe.journal.as_mut());
+        let journal = journal.ok_or(Violation("a request to a journal that is not there"))?;
+        journal.request(message, out)
+    }
+
+    /// A node says which pipeline it belongs to; whose that is, and which neighbour the node. A
+    /// client of another array may know the session, and has it of the node that it sends here only
+    /// with its own array.
+    pub(super) fn join(
+        &mut self,
+        session: u64,
+        array: ArrayId,
+        role: u16,
+        peer: PeerId,
+        out: &mut Out,
+    ) -> Result<(ClientId, u16), Violation> {
+        let stranger = Violation("a node that no pipeline waits for");
+        let client = *self.by_session.get(&session).ok_or(stranger)?;
+        let pipe = self.serving(client, out).ok_or(stranger)?;
+        let neighbour = pipe.join(array, role, peer, out).ok_or(stranger)?;
+        Ok((client, neighbour))
+    }
+
+    /// What was read has left a slot.
+    pub(super) fn read_put(&mut self, client: ClientId, slot: u16, out: &mut Out) {
+        if let Some(pipe) = self.serving(client, out) {
+            pipe.read_put(slot, out);
+            self.finish_return(client, out);
+        }
+    }
+
+    /// The client wants to use all of its ring.
+    pub(super) fn lease_ring(
+        &mut self,
+        client: ClientId,
+        tag: u32,
+        out: &mut Out,
+    ) -> Result<(), Violation> {
+        let pipe = self.pipes.get_mut(&client).filter(|pipe| pipe.lease.returning.is_none());
+        let pipe = pipe.ok_or(Violation("a use of a ring that is not there"))?;
+        if !pipe.lease.whole {
+            if !self.rings.grant(pipe.seat.ring) {
+                let why = Refusal::new("others use the ring memory", "use less for a while");
+                out.refuse_busy(client, tag, why);
+                return Ok(());
+            }
+            let base_end = pipe.window().end;
+            pipe.lease.whole = true;
+            out.push(Action::Use { range: base_end..pipe.window().end });
+            admit_anew(pipe, out);
+        }
+        out.confirm(client, tag);
+        Ok(())
+    }
+
+    /// The client gives memory back.
+    pub(super) fn return_ring(
+        &mut self,
+        client: ClientId,
+        tag: u32,
+        all: bool,
+        out: &mut Out,
+    ) -> Result<(), Violation> {
+        let pipe = self.pipes.get_mut(&client);
+        let pipe = pipe.ok_or(Violation("what is given back is in use"))?;
+        pipe.begin_return(tag, all)?;
+        self.finish_return(client, out);
+        Ok(())
+    }
+
+    /// Takes back what a client gives, once all that was read has left.
+    fn finish_return(&mut self, client: ClientId, out: &mut Out) {
+        let Some(pipe) = self.pipes.get_mut(&client) else { return };
+        let Some(Returning { tag, all }) = pipe.take_returned() else { return };
+        if self.rings.is_lean() {
+            let end = pipe.window().end;
+            let was_whole = std::mem::take(&mut pipe.lease.whole);
+            let base_end = pipe.window().end;
+            self.rings.shrink(pipe.seat.ring);
+            let start = if all { pipe.seat.ring } else { base_end };
+            out.push(Action::GiveBack { range: start..end });
+            if was_whole {
+                admit_anew(pipe, out);
+            }
+        }
+        out.confirm(client, tag);
+    }
+
+    /// A client is gone: its connections to other nodes end. Which they were.
+    pub(super) fn disconnect(&self, client: ClientId, out: &mut Out) -> Vec<PeerId> {
+        self.pipes.get(&client).map_or(Vec::new(), |pipe| pipe.neighbours.hang_up(out))
+    }
+
+    /// Ends a pipeline of which nothing is under way. When its client wrote: the array, and what is
+    /// stored of it here.
+    pub(super) fn close(
+        &mut self,
+        client: ClientId,
+        out: &mut Out,
+    ) -> Option<(ArrayId, Vec<Leftover>)> {
+        let pipe = self.pipes.remove(&client)?;
+        release_ring(&mut self.rings, pipe.seat.ring, out);
+        if let Some(journal) = &pipe.journal {
+            release_ring(&mut self.rings, journal.pages(), out);
+        }
+        self.by_session.remove(&pipe.seat.pipeline.params().session);
+        Some((pipe.seat.written_array()?, pipe.leftovers()))
+    }
+
+    /// Has a client prepared what the next one has to decide about?
+    pub(super) fn has_leftovers(&self, client: ClientId) -> bool {
+        self.pipes.get(&client).is_some_and(Pipe::has_leftovers)
+    }
+
+    /// Clients that are gone, and have left slice-sets which the next one decides about.
+    fn orphans(&self, out: &Out) -> Vec<ClientId> {
+        let orphan = |(&id, pipe): (&ClientId, &Pipe)| {
+            (!out.is_here(id) && pipe.has_leftovers()).then_some(id)
+        };
+        self.pipes.iter().filter_map(orphan).collect()
+    }
+
+    fn orphans_of(&self, array: ArrayId, out: &Out) -> Vec<ClientId> {
+        let mut orphans = self.orphans(out);
+        orphans.retain(|id| self.pipes[id].seat.array == Some(array));
+        orphans
+    }
+
+    /// Answers what clients have left here, after what is `known` of pipelines that have ended.
+    pub(super) fn list_leftovers(
+        &self,
+        client: ClientId,
+        tag: u32,
+        array: ArrayId,
+        from: u16,
+        known: &[Leftover],
+        out: &mut Out,
+    ) {
+        let mut all = known.to_vec();
+        let mut params = None;
+        for orphan in self.orphans_of(array, out) {
+            let pipe = &self.pipes[&orphan];
+            all.extend(pipe.leftovers());
+            params = Some(*pipe.seat.pipeline.params());
+        }
+        let (items, next) = page(&all, from);
+        out.answer(client, &Message::Leftovers { tag, params, items, next });
+    }
+
+    /// A client says which of the slice-sets that others have left here are committed.
+    pub(super) fn resolve_leftovers(
+        &mut self,
+        by: ClientId,
+        tag: u32,
+        array: ArrayId,
+        commit: &[(u32, u64)],
+        out: &mut Out,
+    ) {
+        let orphans = self.orphans_of(array, out);
+        if orphans.is_empty() {
+            return out.confirm(by, tag);
+        }
+        for orphan in &orphans {
+            if let Some(pipe) = self.pipes.get_mut(orphan) {
+                pipe.resolve(by, tag, commit, out);
+            }
+        }
+        for orphan in &orphans {
+            if let Some(pipe) = self.pipes.get_mut(orphan) {
+                // Nothing is over before a flush is.
+                pipe.advance_resolving(out);
+            }
+        }
+    }
+
+    /// An operation of a decision is over; what that ends.
+    pub(super) fn resolve_done(
+        &mut self,
+        orphan: ClientId,
+        ok: bool,
+        out: &mut Out,
+    ) -> Option<Resolved> {
+        let pipe = self.pipes.get_mut(&orphan)?;
+        pipe.resolve_done(ok);
+        pipe.advance_resolving(out)
+    }
+
+    /// Is something of this client's decision under way?
+    pub(super) fn is_resolving(&self, by: ClientId, tag: u32) -> bool {
+        self.pipes.values().any(|pipe| pipe.is_resolving(by, tag))
+    }
+
+    /// The node stops: nobody will say any more what becomes of what is left. Whose that was.
+    pub(super) fn abandon_leftovers(&mut self, out: &Out) -> Vec<ClientId> {
+        let orphans = self.orphans(out);
+        for orphan in &orphans {
+            if let Some(pipe) = self.pipes.get_mut(orphan) {
+                pipe.close_leftovers(&[]);
+            }
+        }
+        orphans
+    }
+}
+
+/// Where a journal may be on the member of a pipeline that writes.
+fn bounds(seat: &Seat) -> Option<Bounds> {
+    let array = seat.written_array()?;
+    let start = seat.data_sector * SECTOR_BYTES;
+    let end = start + seat.pipeline.member_byte(seat.pipeline.params().stripes, 0, 0);
+    Some(Bounds {
+        array,
+        member: seat.member,
+        data: (start, end),
+        volume_bytes: seat.volume_bytes,
+        positions: seat.pipeline.positions(),
+        rows: seat.pipeline.rows(),
+    })
+}
+
+/// Client and neighbours may put as far as the ring may be used now.
+fn admit_anew(pipe: &Pipe, out: &mut Out) {
+    for peer in pipe.neighbours.peers().chain([pipe.seat.peer]) {
+        out.admit(peer, pipe.window());
+    }
+}
+
+/// Nobody uses a ring any more.
+fn release_ring(rings: &mut Rings, offset: u64, out: &mut Out) {
+    let range = rings.release(offset);
+    if rings.is_lean() {
+        out.push(Action::GiveBack { range });
+    }
+}

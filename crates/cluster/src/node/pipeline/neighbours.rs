@@ -1,0 +1,269 @@
+//! The other nodes of a pipeline, and the connections to them.
+
+use braid_array::Refusal;
+use braid_array::fabric::PeerId;
+
+use super::seat::Seat;
+use crate::node::ids::Violation;
+use crate::node::out::Out;
+use crate::pipeline::Params;
+use crate::wire::{Message, PeerAddress};
+
+/// The longest name of a host, and a port.
+const MAX_ADDRESS_BYTES: usize = 253 + 6;
+
+/// A connection to another node of the array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Link {
+    /// Not yet.
+    Absent,
+    /// This node is connecting.
+    Dialing(PeerId),
+    /// It stands.
+    Up(PeerId),
+    /// It is over.
+    Lost,
+}
+
+/// Another node of the array.
+#[derive(Clone, Debug)]
+struct Neighbour {
+    link: Link,
+    /// Its ring in its arena, and its address, once the client has told.
+    told: Option<(u64, String)>,
+}
+
+/// A `Connect` that is not answered yet.
+#[derive(Debug)]
+struct Connecting {
+    tag: u32,
+    /// The neighbours that it names and that are not given up.
+    named: Vec<u16>,
+}
+
+/// A connection that this node makes, to this neighbour.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Dialed {
+    pub(crate) peer: PeerId,
+    pub(crate) neighbour: u16,
+}
+
+/// The other nodes of a pipeline, by role; behind them the other node of the same role, when this
+/// member is copied: *beside*. [`connect`](Self::connect) names them and dials those of higher
+/// roles, which is over with [`established`](Self::established) or [`lost`](Self::lost); those of
+/// lower roles [`join`](Self::join).
+#[derive(Debug)]
+pub(super) struct Neighbours {
+    role: u16,
+    all: Vec<Neighbour>,
+    connecting: Option<Connecting>,
+}
+
+impl Neighbours {
+    pub(super) fn new(nodes: u16, role: u16) -> Self {
+        let neighbour = Neighbour { link: Link::Absent, told: None };
+        Self { role, all: vec![neighbour; usize::from(nodes) + 1], connecting: None }
+    }
+
+    const fn nodes(&self) -> u16 {
+        (self.all.len() - 1) as u16
+    }
+
+    /// Among the neighbours: the other node of the same role.
+    pub(super) const fn beside(&self) -> u16 {
+        self.nodes()
+    }
+
+    /// Where among the neighbours a role is that the client names: its own is that of the other.
+    const fn of_role(&self, role: u16) -> u16 {
+        if role == self.role { self.beside() } else { role }
+    }
+
+    /// The connection to a neighbour, when it stands.
+    pub(super) fn connected(&self, neighbour: u16) -> Option<PeerId> {
+        match self.all[usize::from(neighbour)].link {
+            Link::Up(peer) => Some(peer),
+            Link::Absent | Link::Dialing(_) | Link::Lost => None,
+        }
+    }
+
+    /// The connection to a neighbour and where its ring begins, when slices can be put there.
+    pub(super) fn ring_of(&self, neighbour: u16) -> Option<(PeerId, u64)> {
+        let peer = self.connected(neighbour)?;
+        let (ring, _) = self.all[usize::from(neighbour)].told.as_ref()?;
+        Some((peer, *ring))
+    }
+
+    /// Connections that stand.
+    pub(super) fn peers(&self) -> impl Iterator<Item = PeerId> {
+        (0..=self.nodes()).filter_map(|neighbour| self.connected(neighbour))
+    }
+
+    /// Ends all connections; which they were.
+    pub(super) fn hang_up(&self, out: &mut Out) -> Vec<PeerId> {
+        let links = self.all.iter().map(|neighbour| neighbour.link);
+        let peers: Vec<PeerId> = links.filter_map(Link::peer).collect();
+        for &peer in &peers {
+            out.hang_up(peer);
+        }
+        peers
+    }
+
+    /// The client names nodes to connect to.
+    pub(super) fn connect(
+        &mut self,
+        tag: u32,
+        peers: Vec<PeerAddress>,
+        seat: &Seat,
+        out: &mut Out,
+    ) -> Result<Vec<Dialed>, Violation> {
+        // A client that only reads has no use for it, and may not send this node anywhere.
+        if !seat.write || peers.iter().any(|peer| peer.address.len() > MAX_ADDRESS_BYTES) {
+            return Err(Violation("a Connect that no array needs"));
+        }
+        let mut roles: Vec<u16> = peers.iter().map(|peer| peer.role).collect();
+        roles.sort_unstable();
+        let twice = roles.windows(2).any(|pair| pair[0] == pair[1]);
+        let stranger = |&role: &u16| role >= self.nodes();
+        if twice || roles.iter().any(stranger) || self.connecting.is_some() {
+            return Err(Violation("a Connect that names the wrong nodes"));
+        }
+        let named = roles.iter().map(|&role| self.of_role(role)).collect();
+        self.connecting = Some(Connecting { tag, named });
+        let mut dialed = Vec::new();
+        for PeerAddress { role, address, ring } in peers {
+            let at = self.of_role(role);
+            let neighbour = &mut self.all[usize::from(at)];
+            neighbour.told = Some((ring, address.clone()));
+            if !matches!(neighbour.link, Link::Absent | Link::Lost) {
+                continue;
+            }
+            neighbour.link = Link::Absent;
+            if role > self.role || role == self.role && !address.is_empty() {
+                let peer = out.connect(address);
+                neighbour.link = Link::Dialing(peer);
+                dialed.push(Dialed { peer, neighbour: at });
+            }
+        }
+        self.answer_connect(seat, out);
+        Ok(dialed)
+    }
+
+    /// Answers `Connect` when all nodes that it names are there. That others may not be, the client
+    /// hears when a slice-set needs them.
+    pub(super) fn answer_connect(&mut self, seat: &Seat, out: &mut Out) {
+        let all_up = |connecting: &Connecting| {
+            connecting.named.iter().all(|&neighbour| self.connected(neighbour).is_some())
+        };
+        if self.connecting.as_ref().is_some_and(all_up)
+            && let Some(Connecting { tag, .. }) = self.connecting.take()
+        {
+            out.confirm(seat.client, tag);
+        }
+    }
+
+    /// A connection that this node asked for stands. The neighbour may put into this `window`.
+    pub(super) fn established(
+        &mut self,
+        neighbour: u16,
+        peer: PeerId,
+        window: std::ops::Range<u64>,
+        seat: &Seat,
+        out: &mut Out,
+    ) {
+        // A client that writes was granted one.
+        let Some(array) = seat.array else { return };
+        self.all[usize::from(neighbour)].link = Link::Up(peer);
+        let Params { session, silence_ms, .. } = *seat.pipeline.params();
+        out.bear_silence(peer, silence_ms);
+        out.admit(peer, window);
+        out.send(peer, seat.epoch(), &Message::Join { session, role: self.role, array });
+        self.answer_connect(seat, out);
+    }
+
+    /// The node of a role has connected; which neighbour it is.
+    pub(super) fn join(
+        &mut self,
+        role: u16,
+        peer: PeerId,
+        window: std::ops::Range<u64>,
+        seat: &Seat,
+        out: &mut Out,
+    ) -> Option<u16> {
+        // One that comes back may be here before the client has told of it.
+        // To one that is copied to nobody else is connected yet.
+        let others = &self.all[..usize::from(self.nodes())];
+        let copied = role == self.role && others.iter().all(|other| other.link == Link::Absent);
+        let at = self.of_role(role);
+        let link = self.all.get(usize::from(at)).map(|neighbour| neighbour.link);
+        if role >= self.role && !copied || !matches!(link, Some(Link::Absent | Link::Lost)) {
+            return None;
+        }
+        self.all[usize::from(at)].link = Link::Up(peer);
+        out.bear_silence(peer, seat.pipeline.params().silence_ms);
+        out.admit(peer, window);
+        self.answer_connect(seat, out);
+        Some(at)
+    }
+
+    /// A connection is over. When the client waits for it, this refuses its `Connect`; `limited`:
+    /// it is not to find out what listens where.
+    pub(super) fn lost(
+        &mut self,
+        neighbour: u16,
+        reason: &str,
+        limited: bool,
+        seat: &Seat,
+        out: &mut Out,
+    ) {
+        let named = self.connecting.take_if(|connecting| connecting.named.contains(&neighbour));
+        let told = &self.all[usize::from(neighbour)].told;
+        let (Some((_, address)), Some(Connecting { tag, .. })) = (told, named) else { return };
+        let failed = format!("cannot connect to node {address}");
+        let full = format!("{failed}: {reason}");
+        let why = if limited {
+            out.remark("neighbour", full);
+            Refusal::new(failed, "see why in the log of the node that tried")
+        } else {
+            Refusal::new(full, "check that it runs and can be reached from the other nodes")
+        };
+        out.refuse(seat.client, tag, why);
+    }
+
+    /// The connection to a neighbour is not used any more.
+    pub(super) fn cut(&mut self, neighbour: u16) {
+        self.all[usize::from(neighbour)].link = Link::Lost;
+    }
+
+    /// The neighbour of a role is not of the array any more: ends its connection. Which neighbour
+    /// it is, and the connection.
+    pub(super) fn remove(
+        &mut self,
+        role: u16,
+        out: &mut Out,
+    ) -> Result<(u16, Option<PeerId>), Violation> {
+        if role >= self.nodes() {
+            return Err(Violation("Without a role that is none"));
+        }
+        let at = self.of_role(role);
+        let neighbour = &mut self.all[usize::from(at)];
+        neighbour.told = None;
+        let peer = neighbour.link.peer();
+        if let Some(peer) = peer {
+            out.hang_up(peer);
+        }
+        if let Some(connecting) = &mut self.connecting {
+            connecting.named.retain(|&named| named != at);
+        }
+        Ok((at, peer))
+    }
+}
+
+impl Link {
+    const fn peer(self) -> Option<PeerId> {
+        match self {
+            Self::Up(peer) | Self::Dialing(peer) => Some(peer),
+            Self::Absent | Self::Lost => None,
+        }
+    }
+}

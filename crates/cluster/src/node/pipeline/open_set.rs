@@ -1,0 +1,338 @@
+//! An open slice-set: its tasks, what starts them and what ends them badly.
+
+use std::sync::Arc;
+
+use braid_array::IoOp;
+use braid_array::action::Compute;
+
+use super::neighbours::Neighbours;
+use super::part::{Part, Work};
+use super::seat::Seat;
+use crate::node::ids::Violation;
+use crate::node::out::{Flight, Out};
+use crate::schedule::Endpoint;
+use crate::set::{Imm, Roles, Set};
+use crate::wire::Message;
+
+/// The longest ranges that are compared.
+const MAX_COMPARED_BYTES: u32 = 256 << 10;
+
+/// How far a task is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Waiting,
+    Started,
+    Over,
+}
+
+/// A task of an open slice-set.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TaskState {
+    /// How many others it still waits for.
+    needs: u16,
+    /// One of them ended badly.
+    spoiled: bool,
+    phase: Phase,
+}
+
+/// How far a slice-set is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// Its new content is being made.
+    Preparing,
+    /// It is being recorded.
+    Recording,
+    /// It is there, or cannot be had; the client decides.
+    Prepared,
+    /// It is being recorded that it is void.
+    Aborting,
+    /// It is being stored.
+    Committing,
+}
+
+/// What tasks need of the pipeline.
+pub(super) struct Context<'a> {
+    pub(super) seat: &'a Seat,
+    pub(super) neighbours: &'a Neighbours,
+    pub(super) out: &'a mut Out,
+}
+
+/// An open slice-set. [`begin`](Self::begin) starts the tasks that make its new content; slices
+/// that come and answers of the executor go to the methods named after them. When
+/// [`is_made`](Self::is_made) the pipeline has it recorded and tells the client; when that commits,
+/// [`store`](Self::store) starts the stores, and the set is over when it
+/// [`is_stored`](Self::is_stored).
+///
+/// ```text
+/// task:      waits for others ──► started ──► over, well or not
+/// ```
+/// A task that cannot be done ends badly, and so do those that wait for it; the node that misses
+/// something because of that is told by `Missing`. So every slice-set comes to its stores at every
+/// living node, and nothing in the store has changed until then.
+#[derive(Debug)]
+pub(super) struct OpenSet {
+    pub(super) set: Set,
+    pub(super) part: Arc<Part>,
+    /// By task.
+    states: Vec<TaskState>,
+    /// Tasks before the stores that are not over.
+    before: usize,
+    /// Stores that are not over.
+    stores: usize,
+    pub(super) stage: Stage,
+    /// All that is over went well.
+    pub(super) ok: bool,
+    /// What cannot be done here is the fault of this node's store.
+    pub(super) own_fault: bool,
+    /// Nodes to which no connection stands that is needed.
+    pub(super) cut_off: Roles,
+}
+
+impl OpenSet {
+    /// `states` is memory that another one used.
+    pub(super) fn new(set: Set, part: Arc<Part>, mut states: Vec<TaskState>) -> Self {
+        states.clear();
+        let waiting = |needs| TaskState { needs, spoiled: false, phase: Phase::Waiting };
+        states.extend(part.tasks.iter().map(|task| waiting(task.needs)));
+        let stores = part.tasks.iter().filter(|task| task.work.is_store()).count();
+        let before = part.tasks.len() - stores;
+        Self {
+            set,
+            part,
+            states,
+            before,
+            stores,
+            stage: Stage::Preparing,
+            ok: true,
+            own_fault: false,
+            cut_off: Roles::default(),
+        }
+    }
+
+    /// All but the stores is over.
+    pub(super) const fn is_made(&self) -> bool {
+        self.before == 0
+    }
+
+    pub(super) const fn is_stored(&self) -> bool {
+        self.stores == 0
+    }
+
+    /// Gives the memory back.
+    pub(super) fn into_states(self) -> Vec<TaskState> {
+        self.states
+    }
+
+    /// How many tasks have been started, and are not over; what is not as it has to be.
+    pub(super) fn check(&self) -> Result<usize, String> {
+        let phases = || self.states.iter().map(|state| state.phase);
+        let left = phases().filter(|phase| *phase != Phase::Over).count();
+        let Self { before, stores, stage, .. } = *self;
+        if left != before + stores || (before > 0) != (stage == Stage::Preparing) {
+            return Err(format!("{left} tasks left of a set, counted {before} + {stores}"));
+        }
+        Ok(phases().filter(|phase| *phase == Phase::Started).count())
+    }
+
+    /// Starts the tasks that wait for nothing, and ends those that wait in vain.
+    pub(super) fn begin(&mut self, context: &mut Context<'_>) {
+        let part = Arc::clone(&self.part);
+        for (task, what) in (0..).zip(&part.tasks) {
+            match what.work {
+                Work::Arrive { from: Endpoint::Node(node), .. }
+                    if context.neighbours.ring_of(node).is_none() =>
+                {
+                    self.give_up(task, node, context);
+                }
+                Work::Arrive { .. } | Work::Store { .. } | Work::Blank { .. } => {}
+                _ if what.needs == 0 => self.start(task, context),
+                _ => {}
+            }
+        }
+    }
+
+    /// A slice has come (`placed`), or its sender says that it will not.
+    pub(super) fn arrived(
+        &mut self,
+        imm: Imm,
+        from: Endpoint,
+        placed: bool,
+        context: &mut Context<'_>,
+    ) -> Result<(), Violation> {
+        let violation = Violation("a slice that the slice-set has not");
+        let task = self.part.arrival(usize::from(imm.transfer)).ok_or(violation)?;
+        if imm.generation != Imm::generation(self.set.generation) {
+            return Err(violation);
+        }
+        let sender = match self.part.tasks[usize::from(task)].work {
+            Work::Arrive { from, .. } => Some(from),
+            _ => None,
+        };
+        if sender != Some(from) || self.states[usize::from(task)].phase != Phase::Waiting {
+            return Err(Violation("a slice twice or from a stranger"));
+        }
+        if placed {
+            context.out.received_bytes += u64::from(self.set.len);
+        }
+        self.over(task, placed, context);
+        Ok(())
+    }
+
+    /// A connection to another node is over: what it did not send will not come.
+    pub(super) fn lost(&mut self, node: u16, context: &mut Context<'_>) {
+        let part = Arc::clone(&self.part);
+        for task in part.arrivals() {
+            let work = &part.tasks[usize::from(task)].work;
+            if matches!(work, Work::Arrive { from, .. } if *from == Endpoint::Node(node)) {
+                self.give_up(task, node, context);
+            }
+        }
+    }
+
+    /// The executor has carried a task out.
+    pub(super) fn done(&mut self, task: u16, ok: bool, context: &mut Context<'_>) {
+        let ok = ok || self.peeked_in_vain(task);
+        if !ok {
+            match self.part.tasks[usize::from(task)].work {
+                Work::Put { node, .. } => self.cut_off.insert(node),
+                _ => self.own_fault = true,
+            }
+        }
+        self.over(task, ok, context);
+    }
+
+    /// What is to be stored was compared with what is there.
+    pub(super) fn compared(&mut self, task: u16, same: bool, context: &mut Context<'_>) {
+        if same {
+            self.done(task, true, context);
+        } else {
+            self.write(task, context);
+        }
+    }
+
+    /// The client has committed: the new content takes the place of the old.
+    pub(super) fn store(&mut self, context: &mut Context<'_>) {
+        self.stage = Stage::Committing;
+        let part = Arc::clone(&self.part);
+        for (task, what) in (0..).zip(&part.tasks) {
+            if what.work.is_store() {
+                self.start(task, context);
+            }
+        }
+    }
+
+    /// An arrival that will never come.
+    fn give_up(&mut self, task: u16, node: u16, context: &mut Context<'_>) {
+        if self.states[usize::from(task)].phase == Phase::Waiting {
+            self.cut_off.insert(node);
+            self.over(task, false, context);
+        }
+    }
+
+    fn over(&mut self, task: u16, ok: bool, context: &mut Context<'_>) {
+        self.states[usize::from(task)].phase = Phase::Over;
+        self.ok &= ok;
+        let part = Arc::clone(&self.part);
+        if part.tasks[usize::from(task)].work.is_store() {
+            self.stores -= 1;
+            return;
+        }
+        self.before -= 1;
+        for &next in &part.tasks[usize::from(task)].next {
+            let state = &mut self.states[usize::from(next)];
+            state.needs -= 1;
+            state.spoiled |= !ok;
+            let ready = state.needs == 0 && !part.tasks[usize::from(next)].work.is_store();
+            if ready && state.spoiled {
+                self.skip(next, context);
+            } else if ready {
+                self.start(next, context);
+            }
+        }
+    }
+
+    /// A task that lacks what it needs.
+    fn skip(&mut self, task: u16, context: &mut Context<'_>) {
+        if let Work::Put { node, transfer, .. } = self.part.tasks[usize::from(task)].work
+            && let Some(peer) = context.neighbours.connected(node)
+        {
+            let imm = Imm::of(&self.set, transfer).encode();
+            context.out.send(peer, context.seat.epoch(), &Message::Missing { imm });
+        }
+        self.over(task, false, context);
+    }
+
+    fn start(&mut self, task: u16, context: &mut Context<'_>) {
+        self.states[usize::from(task)].phase = Phase::Started;
+        let Context { seat, neighbours, out } = context;
+        let part = Arc::clone(&self.part);
+        let set = &self.set;
+        let flight = Flight::Task { client: seat.client, position: set.position, task };
+        let slot = |slot| seat.slot(&part, set, slot);
+        match &part.tasks[usize::from(task)].work {
+            Work::Arrive { .. } => unreachable!("nothing comes before it"),
+            &Work::Read { row, into } | &Work::Peek { row, into } => {
+                let op = IoOp::Read { sector: seat.sector(set, row), buf: slot(into) };
+                out.io(flight, seat.member, op);
+            }
+            Work::Store { .. } | Work::Blank { .. } => self.start_store(task, context),
+            Work::Sum { inputs, output, accumulate } => {
+                let compute = Compute::Sum {
+                    inputs: inputs.iter().map(|&(input, _)| slot(input)).collect(),
+                    coefs: inputs.iter().map(|&(_, coef)| coef).collect(),
+                    outputs: vec![slot(*output)],
+                    accumulate: *accumulate,
+                };
+                out.compute(flight, compute);
+            }
+            &Work::Put { node, transfer, from } => {
+                if let Some((peer, ring)) = neighbours.ring_of(node) {
+                    let to = seat.pipeline.arrival(&part.plan, set, transfer).offset;
+                    let imm = Imm::of(set, transfer).encode();
+                    out.put(flight, peer, slot(from), ring.wrapping_add(to), imm);
+                } else {
+                    self.cut_off.insert(node);
+                    self.over(task, false, context);
+                }
+            }
+        }
+    }
+
+    /// Begins to store. What is the same as what is there need not be written, if that could be
+    /// read: so parities that are right already stay unwritten.
+    fn start_store(&self, task: u16, context: &mut Context<'_>) {
+        let unread = self.states[usize::from(task)].spoiled;
+        if let Work::Store { from, unless: Some(old), .. } = self.part.tasks[usize::from(task)].work
+            && !unread
+            && self.set.len <= MAX_COMPARED_BYTES
+        {
+            let Context { seat, out, .. } = context;
+            let a = seat.slot(&self.part, &self.set, from);
+            let b = seat.slot(&self.part, &self.set, old);
+            let position = self.set.position;
+            let flight = Flight::Same { client: seat.client, position, task };
+            return out.compute(flight, Compute::Compare { a, b });
+        }
+        self.write(task, context);
+    }
+
+    fn write(&self, task: u16, Context { seat, out, .. }: &mut Context<'_>) {
+        let flight = Flight::Task { client: seat.client, position: self.set.position, task };
+        let work = &self.part.tasks[usize::from(task)].work;
+        if let Some(op) = seat.store(&self.set, work, &self.part, self.set.fua) {
+            out.io(flight, seat.member, op);
+        }
+    }
+
+    /// A task could not read what would only have been of use: what it was for hears of it.
+    fn peeked_in_vain(&mut self, task: u16) -> bool {
+        let task = &self.part.tasks[usize::from(task)];
+        let peek = matches!(task.work, Work::Peek { .. });
+        if peek {
+            for &next in &task.next {
+                self.states[usize::from(next)].spoiled = true;
+            }
+        }
+        peek
+    }
+}

@@ -1,0 +1,293 @@
+//! What one node does in a slice-set, as tasks that wait for one another. A program says which sums
+//! go where; here it is said in full: what is read before, where sums are formed in each
+//! strategy, and
+//! what must be over before a slot is written.
+
+mod restore;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::pipeline::PlacedSchedule;
+use crate::program::{Destination, Output, Step};
+use crate::schedule::{Endpoint, Input};
+use crate::set::{Touched, WriteStrategy};
+use braid_array::code::{Cell, Content};
+
+/// A slot of the position.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Slot {
+    /// In which this transfer arrives.
+    Arrival(usize),
+    /// In which a chain of this row would arrive, if it did not begin here.
+    Idle(u16),
+    /// For the sum of this number that is not formed in place.
+    Fresh(u32),
+    /// For the old content of this row.
+    Old(u16),
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Work {
+    /// Wait for this transfer.
+    Arrive {
+        /// Its number.
+        transfer: usize,
+        /// Who sends it.
+        from: Endpoint,
+    },
+    /// Read a row.
+    Read { row: u16, into: Slot },
+    /// Add up.
+    Sum { inputs: Vec<(Slot, u8)>, output: Slot, accumulate: bool },
+    /// Read a row, of use if that succeeds.
+    Peek { row: u16, into: Slot },
+    /// Write a row, unless it is the same as what is there.
+    Store { row: u16, from: Slot, unless: Option<Slot> },
+    /// Make a row read as zeroes.
+    Blank { row: u16 },
+    /// Send on.
+    Put { node: u16, transfer: usize, from: Slot },
+}
+
+impl Work {
+    pub(super) const fn is_store(&self) -> bool {
+        matches!(self, Self::Store { .. } | Self::Blank { .. })
+    }
+}
+
+/// One task.
+#[derive(Clone, Debug)]
+pub(super) struct Task {
+    pub(super) work: Work,
+    /// Starts when so many others are over.
+    pub(super) needs: u16,
+    /// Those that wait for this one.
+    pub(super) next: Vec<u16>,
+}
+
+/// The tasks of a node.
+#[derive(Debug)]
+pub(super) struct Part {
+    pub(super) plan: Arc<PlacedSchedule>,
+    pub(super) tasks: Vec<Task>,
+    /// Transfer and task, by transfer.
+    arrivals: Vec<(usize, u16)>,
+}
+
+impl Part {
+    pub(super) fn new(
+        plan: Arc<PlacedSchedule>,
+        node: u16,
+        strategy: WriteStrategy,
+        touched: &Touched,
+    ) -> Self {
+        if let Some(chains) = &plan.chains {
+            return Self::of_chains(Arc::clone(&plan), chains, node, touched);
+        }
+        let program = plan.part(node, strategy, touched);
+        let mut builder = Builder::new(&plan, node, strategy, touched);
+        if strategy == WriteStrategy::Zero {
+            builder.blank();
+        }
+        let mut fresh = 0;
+        for step in program.steps() {
+            let (output, next) = match step.output {
+                Output::Received(transfer) => (Slot::Arrival(transfer), fresh),
+                Output::Fresh => (Slot::Fresh(fresh), fresh + 1),
+            };
+            fresh = next;
+            match builder.own_data(step) {
+                Some((row, transfer)) => {
+                    let needed = |other: &Step| {
+                        builder.own_data(other).is_none()
+                            && other.inputs.iter().any(|input| input.transfer == transfer)
+                    };
+                    let needed = program.steps().iter().any(needed);
+                    builder.store_data(row, transfer, needed);
+                }
+                None => builder.step(step, output),
+            }
+        }
+        builder.part(&plan)
+    }
+
+    /// The task that waits for a transfer.
+    pub(super) fn arrival(&self, transfer: usize) -> Option<u16> {
+        let at = self.arrivals.binary_search_by_key(&transfer, |&(number, _)| number).ok()?;
+        Some(self.arrivals[at].1)
+    }
+
+    /// The tasks that wait for a transfer.
+    pub(super) fn arrivals(&self) -> impl Iterator<Item = u16> {
+        self.arrivals.iter().map(|&(_, task)| task)
+    }
+}
+
+struct Builder<'a> {
+    plan: &'a PlacedSchedule,
+    node: u16,
+    strategy: WriteStrategy,
+    touched: &'a Touched,
+    tasks: Vec<Task>,
+    /// By transfer: the task that waits for it.
+    arrivals: BTreeMap<usize, u16>,
+    /// By transfer: where its value lies, and from which task on.
+    values: BTreeMap<usize, (Slot, u16)>,
+    /// By row: the task that reads the old content.
+    olds: BTreeMap<u16, u16>,
+}
+
+impl<'a> Builder<'a> {
+    const fn new(
+        plan: &'a PlacedSchedule,
+        node: u16,
+        strategy: WriteStrategy,
+        touched: &'a Touched,
+    ) -> Self {
+        Self {
+            plan,
+            node,
+            strategy,
+            touched,
+            tasks: Vec::new(),
+            arrivals: BTreeMap::new(),
+            values: BTreeMap::new(),
+            olds: BTreeMap::new(),
+        }
+    }
+
+    fn part(self, plan: &Arc<PlacedSchedule>) -> Part {
+        let arrivals = self.arrivals.into_iter().collect();
+        Part { plan: Arc::clone(plan), tasks: self.tasks, arrivals }
+    }
+}
+
+impl Builder<'_> {
+    fn task(&mut self, work: Work, after: &[u16]) -> u16 {
+        let number = u16::try_from(self.tasks.len()).expect("a few for each transfer");
+        for &before in after {
+            self.tasks[usize::from(before)].next.push(number);
+        }
+        self.tasks.push(Task { work, needs: after.len() as u16, next: Vec::new() });
+        number
+    }
+
+    /// Row and transfer, when a step stores a data block of this node.
+    fn own_data(&self, step: &Step) -> Option<(u16, usize)> {
+        let Destination::Store { row } = step.destination else { return None };
+        match self.plan.code.content(Cell { row, node: self.node }) {
+            Content::Data(index) => Some((row, index as usize)),
+            Content::Sum(_) => None,
+        }
+    }
+
+    /// Stores new content; not before the old has been read, when its value is needed.
+    fn store_data(&mut self, row: u16, transfer: usize, value_needed: bool) {
+        let mut after = vec![self.arrive(transfer)];
+        if self.strategy == WriteStrategy::ReadModifyWrite && value_needed {
+            after.push(self.old(row));
+        }
+        self.task(Work::Store { row, from: Slot::Arrival(transfer), unless: None }, &after);
+    }
+
+    /// Everything of this node reads as zeroes, parities too: those of zeroes are.
+    fn blank(&mut self) {
+        let own = self.plan.code.cells().filter(|cell| cell.node == self.node);
+        for row in own.map(|cell| cell.row).collect::<Vec<u16>>() {
+            self.task(Work::Blank { row }, &[]);
+        }
+    }
+
+    /// Everything else: a sum, or one value as it is, that is sent or becomes a parity.
+    fn step(&mut self, step: &Step, output: Slot) {
+        let values: Vec<(Slot, u16)> =
+            step.inputs.iter().map(|input| self.value(input.transfer)).collect();
+        let (from, done) = match step.destination {
+            Destination::Store { row } if self.strategy == WriteStrategy::ReadModifyWrite => {
+                let output = Slot::Old(row);
+                let old = self.old(row);
+                (output, self.sum(&step.inputs, &values, output, Some(old)))
+            }
+            _ => match (&step.inputs[..], &values[..]) {
+                ([Input { coef: 1, .. }], &[only]) => only,
+                _ => (output, self.sum(&step.inputs, &values, output, None)),
+            },
+        };
+        let work = match step.destination {
+            Destination::Node { node, transfer } => Work::Put { node, transfer, from },
+            // No data changes: the parities may be right, and unwritten as the data.
+            Destination::Store { row } if self.touched.count() == 0 => {
+                let into = Slot::Old(row);
+                let peek = self.task(Work::Peek { row, into }, &[]);
+                self.task(Work::Store { row, from, unless: Some(into) }, &[done, peek]);
+                return;
+            }
+            Destination::Store { row } => Work::Store { row, from, unless: None },
+        };
+        self.task(work, &[done]);
+    }
+
+    /// A sum into `output`: added to what lies there when that is one of the values, or when `old`
+    /// brings it there.
+    fn sum(
+        &mut self,
+        inputs: &[Input],
+        values: &[(Slot, u16)],
+        output: Slot,
+        old: Option<u16>,
+    ) -> u16 {
+        let mut after: Vec<u16> = values.iter().map(|&(_, task)| task).chain(old).collect();
+        after.sort_unstable();
+        after.dedup();
+        let all = values.iter().zip(inputs).map(|(&(slot, _), input)| (slot, input.coef));
+        let others: Vec<(Slot, u8)> = all.filter(|&(slot, _)| slot != output).collect();
+        let accumulate = old.is_some() || others.len() < values.len();
+        self.task(Work::Sum { inputs: others, output, accumulate }, &after)
+    }
+
+    /// Where the value of a transfer lies, and from which task on.
+    fn value(&mut self, transfer: usize) -> (Slot, u16) {
+        if let Some(&value) = self.values.get(&transfer) {
+            return value;
+        }
+        // A lost block's value comes from the client.
+        let own = self.plan.code.data().get(transfer).filter(|cell| cell.node == self.node);
+        let row = own.map(|cell| cell.row);
+        let slot = Slot::Arrival(transfer);
+        let value = match row {
+            Some(row) if !self.plan.arrives(transfer, self.touched) => {
+                (slot, self.task(Work::Read { row, into: slot }, &[]))
+            }
+            Some(row) if self.strategy == WriteStrategy::ReadModifyWrite => {
+                let after = [self.arrive(transfer), self.old(row)];
+                let output = Slot::Old(row);
+                let sum = Work::Sum { inputs: vec![(slot, 1)], output, accumulate: true };
+                (output, self.task(sum, &after))
+            }
+            _ => (slot, self.arrive(transfer)),
+        };
+        self.values.insert(transfer, value);
+        value
+    }
+
+    fn arrive(&mut self, transfer: usize) -> u16 {
+        if let Some(&task) = self.arrivals.get(&transfer) {
+            return task;
+        }
+        let from = self.plan.schedule.transfers()[transfer].from;
+        let task = self.task(Work::Arrive { transfer, from }, &[]);
+        self.arrivals.insert(transfer, task);
+        task
+    }
+
+    fn old(&mut self, row: u16) -> u16 {
+        if let Some(&task) = self.olds.get(&row) {
+            return task;
+        }
+        let task = self.task(Work::Read { row, into: Slot::Old(row) }, &[]);
+        self.olds.insert(row, task);
+        task
+    }
+}

@@ -1,0 +1,56 @@
+//! What one node does in a slice-set that gives a role its blocks back.
+
+use std::sync::Arc;
+
+use super::{Builder, Part, Slot, Work};
+use crate::pipeline::PlacedSchedule;
+use crate::schedule::{Chains, Link};
+use crate::set::{Touched, WriteStrategy};
+
+impl Part {
+    pub(super) fn of_chains(
+        plan: Arc<PlacedSchedule>,
+        chains: &Chains,
+        node: u16,
+        touched: &Touched,
+    ) -> Self {
+        let strategy = WriteStrategy::Restore(chains.role());
+        let mut builder = Builder::new(&plan, node, strategy, touched);
+        for (transfer, link) in chains.links().iter().enumerate() {
+            if link.from == node {
+                builder.link(transfer, link);
+            }
+            if link.to == node && node == chains.role() {
+                let arrived = builder.arrive(transfer);
+                let row = link.row;
+                let into = Slot::Old(row);
+                let peek = builder.task(Work::Peek { row, into }, &[]);
+                let from = Slot::Arrival(transfer);
+                let store = Work::Store { row, from, unless: Some(into) };
+                builder.task(store, &[arrived, peek]);
+            }
+        }
+        builder.part(&plan)
+    }
+}
+
+impl Builder<'_> {
+    /// Adds what the node holds to what came, and sends the sum on.
+    fn link(&mut self, transfer: usize, link: &Link) {
+        let mut after: Vec<u16> = link.own.iter().map(|&(row, _)| self.old(row)).collect();
+        let from = match (link.before, &link.own[..]) {
+            (None, &[(row, 1)]) => Slot::Old(row),
+            (before, own) => {
+                // Nothing arrives for the first of a chain, so its sum has that room.
+                let output = before.map_or(Slot::Idle(link.row), Slot::Arrival);
+                after.extend(before.map(|before| self.arrive(before)));
+                let inputs = own.iter().map(|&(row, coef)| (Slot::Old(row), coef)).collect();
+                let accumulate = before.is_some();
+                let sum = self.task(Work::Sum { inputs, output, accumulate }, &after);
+                after = vec![sum];
+                output
+            }
+        };
+        self.task(Work::Put { node: link.to, transfer, from }, &after);
+    }
+}

@@ -1,0 +1,461 @@
+//! This node's end of one pipeline: the stages of slice-sets that are open.
+
+use std::ops::Range;
+
+use braid_array::fabric::PeerId;
+
+use super::lease::{Lease, Returning};
+use super::leftovers::Resolving;
+use super::neighbours::{Dialed, Neighbours};
+use super::open_set::{Context, OpenSet, Stage};
+use super::part::Work;
+use super::reads::Reads;
+use super::seat::Seat;
+use super::sets::{Early, Sets};
+use super::slot::{ReadRequest, StoreCopied};
+use crate::journal::{Kind, Record};
+use crate::node::ids::{ArrayId, Violation};
+use crate::node::journal::{Entry, Journal};
+use crate::node::out::{Flight, Out};
+use crate::schedule::Endpoint;
+use crate::set::{Imm, Set};
+use crate::wire::{Message, PeerAddress};
+
+/// A pipeline at this node, from `OpenPipeline` until its client is gone and what it left is
+/// resolved. It owns the open slice-sets, the slots for reads, the connections to the other nodes,
+/// the lease of its ring and the journal, which know nothing of one another; its ring is a part of
+/// the node's arena.
+///
+/// ```text
+/// position:  Idle ── BeginSet ──► preparing ── all but stores over, Prepared sent ──► prepared
+///            prepared ── Commit ──► stores ── all over, Finished sent ──► Idle
+///            prepared ── Abort ──► Finished sent, nothing stored ──► Idle
+/// ```
+/// A slice-set that is to be recorded is durable in the journal before `Prepared` is sent. The
+/// client decides whether the new content takes the place of the old, everywhere or nowhere.
+///
+/// [`connect`](Self::connect) comes first, then what the client and the other nodes say and what
+/// the executor answers, in any order; each call does all that can be done then.
+#[derive(Debug)]
+pub(crate) struct Pipe {
+    pub(super) seat: Seat,
+    pub(super) neighbours: Neighbours,
+    pub(super) lease: Lease,
+    pub(super) sets: Sets,
+    reads: Reads,
+    pub(super) journal: Option<Box<Journal>>,
+    /// The store had no room for something of it.
+    no_room: bool,
+    pub(super) resolving: Option<Resolving>,
+}
+
+impl Pipe {
+    pub(super) fn new(seat: Seat, whole: bool) -> Self {
+        let params = seat.pipeline.params();
+        Self {
+            neighbours: Neighbours::new(params.nodes, seat.role),
+            lease: Lease { whole, returning: None },
+            sets: Sets::new(seat.pipeline.positions()),
+            reads: Reads::new(params.reads.count),
+            journal: None,
+            no_room: false,
+            resolving: None,
+            seat,
+        }
+    }
+
+    /// What is not as it has to be between two events.
+    pub(super) fn check(&self, out: &Out) -> Result<(), String> {
+        let started = self.sets.check()?;
+        let tasks = out.tasks(self.seat.client);
+        if started != tasks { Err(format!("{started} tasks, {tasks} under way")) } else { Ok(()) }
+    }
+
+    /// What of the ring may be used, as part of the arena: where client and neighbours may put.
+    pub(super) fn window(&self) -> Range<u64> {
+        self.seat.ring..self.seat.ring + self.lease.bytes(&self.seat)
+    }
+
+    /// The store has no room.
+    pub(crate) fn store_is_full(&mut self) {
+        self.no_room = true;
+    }
+
+    /// The client names the other nodes; those that this node connects to.
+    pub(crate) fn connect(
+        &mut self,
+        tag: u32,
+        peers: Vec<PeerAddress>,
+        out: &mut Out,
+    ) -> Result<Vec<Dialed>, Violation> {
+        self.neighbours.connect(tag, peers, &self.seat, out)
+    }
+
+    /// A connection that this node asked for stands.
+    pub(crate) fn established(&mut self, neighbour: u16, peer: PeerId, out: &mut Out) {
+        let window = self.window();
+        self.neighbours.established(neighbour, peer, window, &self.seat, out);
+    }
+
+    /// The node of a role has connected; which neighbour it is, if the pipeline waits for it.
+    pub(super) fn join(
+        &mut self,
+        array: ArrayId,
+        role: u16,
+        peer: PeerId,
+        out: &mut Out,
+    ) -> Option<u16> {
+        if self.seat.array != Some(array) {
+            return None;
+        }
+        let window = self.window();
+        self.neighbours.join(role, peer, window, &self.seat, out)
+    }
+
+    /// A connection to another node is over. `limited`: the client is not to learn why.
+    pub(crate) fn neighbour_lost(
+        &mut self,
+        neighbour: u16,
+        reason: &str,
+        limited: bool,
+        out: &mut Out,
+    ) {
+        self.cut(neighbour, out);
+        self.neighbours.lost(neighbour, reason, limited, &self.seat, out);
+        self.beside_lost(neighbour, out);
+    }
+
+    /// Another node is not of the array any more: nothing of it may land here. Its connection.
+    pub(crate) fn without(
+        &mut self,
+        role: u16,
+        out: &mut Out,
+    ) -> Result<Option<PeerId>, Violation> {
+        let (neighbour, peer) = self.neighbours.remove(role, out)?;
+        self.cut(neighbour, out);
+        self.beside_lost(neighbour, out);
+        self.neighbours.answer_connect(&self.seat, out);
+        Ok(peer)
+    }
+
+    /// What a neighbour did not send will not come.
+    fn cut(&mut self, neighbour: u16, out: &mut Out) {
+        self.neighbours.cut(neighbour);
+        for number in self.sets.numbers() {
+            self.with_set(number, out, |set, context| set.lost(neighbour, context));
+        }
+    }
+
+    fn beside_lost(&mut self, neighbour: u16, out: &mut Out) {
+        if self.is_beside(neighbour) {
+            self.reads.beside_lost(&self.seat, out);
+        }
+    }
+
+    /// The client asks for a part of its volume.
+    pub(crate) fn read(
+        &mut self,
+        slot: u16,
+        request: ReadRequest,
+        out: &mut Out,
+    ) -> Result<(), Violation> {
+        if !self.lease.may_read_at(slot, &self.seat) {
+            return Err(Violation("a read that does not fit its slot"));
+        }
+        self.reads.read(slot, request, &self.seat, out)
+    }
+
+    /// The store has filled a slot, or what was there is its digest now; or not.
+    pub(crate) fn read_done(&mut self, slot: u16, ok: bool, out: &mut Out) {
+        let beside = self.neighbours.ring_of(self.neighbours.beside());
+        self.reads.read_done(slot, ok, beside, &self.seat, out);
+    }
+
+    /// The bytes have left a slot.
+    pub(super) fn read_put(&mut self, slot: u16, out: &mut Out) {
+        self.reads.read_put(slot, &self.seat, out);
+    }
+
+    /// The client says where the copy that comes into a slot belongs.
+    pub(crate) fn store_copied(
+        &mut self,
+        request: StoreCopied,
+        out: &mut Out,
+    ) -> Result<(), Violation> {
+        if !self.lease.may_read_at(request.slot, &self.seat) {
+            return Err(Violation("a copy that does not fit its slot"));
+        }
+        let connected = self.neighbours.connected(self.neighbours.beside()).is_some();
+        self.reads.store_copied(request, connected, &self.seat, out)
+    }
+
+    /// A copy is in the store, or cannot be stored.
+    pub(crate) fn copy_stored(&mut self, slot: u16, tag: u32, ok: bool, out: &mut Out) {
+        self.reads.copy_stored(slot, tag, ok, &self.seat, out);
+    }
+
+    /// The client gives back all that it may use, or what is beyond the base.
+    pub(super) fn begin_return(&mut self, tag: u32, all: bool) -> Result<(), Violation> {
+        let base = self.seat.pipeline.base();
+        let gone = |position: u16| all || !base.contains(&position);
+        let may = self.lease.returning.is_none()
+            && !self.sets.busy().any(gone)
+            && self.reads.may_return(self.first_returned(all));
+        if !may {
+            return Err(Violation("what is given back is in use"));
+        }
+        self.lease.returning = Some(Returning { tag, all });
+        Ok(())
+    }
+
+    /// What the client gives back, once all that was read there has left.
+    pub(super) fn take_returned(&mut self) -> Option<Returning> {
+        let Returning { all, .. } = self.lease.returning?;
+        if !self.reads.are_free(self.first_returned(all)) {
+            return None;
+        }
+        self.lease.returning.take()
+    }
+
+    /// The first slot for reads that is given back.
+    fn first_returned(&self, all: bool) -> u16 {
+        if all { 0 } else { self.seat.pipeline.base_reads() }
+    }
+
+    /// The client opens a slice-set.
+    pub(crate) fn open(&mut self, set: Set, out: &mut Out) -> Result<(), Violation> {
+        let number = set.position;
+        let violation = Violation("a slice-set that may not be opened");
+        if !self.seat.write || !self.lease.may_use(number, &self.seat) {
+            return Err(violation);
+        }
+        let plan = self.seat.pipeline.plan_of(&set).ok_or(violation)?;
+        let early = self.sets.open(set, plan, &self.seat)?;
+        self.advance(number, out);
+        for Early { imm, from, placed } in early {
+            self.slice_arrived(imm, from, placed, out)?;
+        }
+        self.with_set(number, out, OpenSet::begin);
+        Ok(())
+    }
+
+    /// Is this neighbour the other node of the same role, which sends copies, and no slices?
+    pub(crate) const fn is_beside(&self, neighbour: u16) -> bool {
+        self.neighbours.beside() == neighbour
+    }
+
+    /// The node beside has put a copy into a slot here.
+    pub(crate) fn copy_placed(&mut self, imm: u32, out: &mut Out) -> Result<(), Violation> {
+        self.reads.copy_placed(imm, &self.seat, out)
+    }
+
+    /// A slice has come (`placed`), or its sender says that it will not.
+    pub(crate) fn arrived(
+        &mut self,
+        imm: u32,
+        from: Endpoint,
+        placed: bool,
+        out: &mut Out,
+    ) -> Result<(), Violation> {
+        let imm = Imm::decode(imm);
+        if self.sets.get(imm.position).is_some() {
+            return self.slice_arrived(imm, from, placed, out);
+        }
+        let may = self.seat.write && self.lease.covers(imm.position, &self.seat);
+        self.sets.keep(Early { imm, from, placed }, may, &self.seat)
+    }
+
+    /// The same, for a slice-set that is open.
+    fn slice_arrived(
+        &mut self,
+        imm: Imm,
+        from: Endpoint,
+        placed: bool,
+        out: &mut Out,
+    ) -> Result<(), Violation> {
+        let result = self
+            .with_set(imm.position, out, |set, context| set.arrived(imm, from, placed, context));
+        result.unwrap_or(Err(Violation("more slices than the slice-set has")))
+    }
+
+    /// The executor has carried a task out.
+    pub(crate) fn done(&mut self, number: u16, task: u16, ok: bool, out: &mut Out) {
+        self.with_set(number, out, |set, context| set.done(task, ok, context));
+    }
+
+    /// What is to be stored was compared with what is there.
+    pub(crate) fn compared(&mut self, number: u16, task: u16, same: bool, out: &mut Out) {
+        self.with_set(number, out, |set, context| set.compared(task, same, context));
+    }
+
+    /// The client says that a slice-set takes the place of what is stored.
+    pub(crate) fn commit(
+        &mut self,
+        number: u16,
+        generation: u32,
+        out: &mut Out,
+    ) -> Result<(), Violation> {
+        if !self.decided(number, generation)?.ok {
+            return Err(Violation("a Commit of a slice-set that is not whole"));
+        }
+        self.with_set(number, out, OpenSet::store);
+        Ok(())
+    }
+
+    /// The client says that a slice-set is not to be stored.
+    pub(crate) fn abort(
+        &mut self,
+        number: u16,
+        generation: u32,
+        out: &mut Out,
+    ) -> Result<(), Violation> {
+        let used = self.is_journal_used();
+        let open = self.decided(number, generation)?;
+        // What is recorded of it must not come back after what is written there next.
+        if open.ok && open.set.log && used {
+            open.stage = Stage::Aborting;
+            self.record(number, out);
+        } else {
+            self.close(number, out);
+        }
+        Ok(())
+    }
+
+    /// The slice-set that a client decides about.
+    fn decided(&mut self, number: u16, generation: u32) -> Result<&mut OpenSet, Violation> {
+        let waits = |open: &&mut OpenSet| {
+            open.set.generation == generation && open.stage == Stage::Prepared
+        };
+        let open = self.sets.get_mut(number).filter(waits);
+        open.ok_or(Violation("a decision on what is not prepared"))
+    }
+
+    /// Has something happen to a slice-set that is open, and goes on with it.
+    fn with_set<T>(
+        &mut self,
+        number: u16,
+        out: &mut Out,
+        act: impl FnOnce(&mut OpenSet, &mut Context<'_>) -> T,
+    ) -> Option<T> {
+        let mut context = Context { seat: &self.seat, neighbours: &self.neighbours, out };
+        let result = act(self.sets.get_mut(number)?, &mut context);
+        self.advance(number, out);
+        Some(result)
+    }
+
+    /// Goes on with a slice-set whose tasks may be over.
+    fn advance(&mut self, number: u16, out: &mut Out) {
+        let used = self.is_journal_used();
+        let Some(open) = self.sets.get_mut(number) else { return };
+        match open.stage {
+            Stage::Preparing if open.is_made() && open.ok && open.set.log && used => {
+                open.stage = Stage::Recording;
+                self.record(number, out);
+            }
+            Stage::Preparing if open.is_made() => self.tell_prepared(number, out),
+            Stage::Committing if open.is_stored() => self.close(number, out),
+            _ => {}
+        }
+    }
+
+    fn is_journal_used(&self) -> bool {
+        self.journal.as_ref().is_some_and(|journal| journal.is_used())
+    }
+
+    /// Records a slice-set when the records before are durable.
+    fn record(&mut self, number: u16, out: &mut Out) {
+        if let Some(open) = self.sets.get(number)
+            && let Some(journal) = &mut self.journal
+        {
+            journal.push(entry(open, &self.seat));
+        }
+        self.drive_journal(out);
+    }
+
+    /// Goes on with what is recorded.
+    pub(super) fn drive_journal(&mut self, out: &mut Out) {
+        while let Some(recorded) = self.journal.as_mut().and_then(|journal| journal.advance(out)) {
+            for (number, ok) in recorded {
+                self.recorded(number, ok, out);
+            }
+        }
+    }
+
+    /// A slice-set is recorded, or cannot be.
+    fn recorded(&mut self, number: u16, ok: bool, out: &mut Out) {
+        let Some(open) = self.sets.get_mut(number) else { return };
+        open.ok &= ok;
+        open.own_fault |= !ok;
+        if open.stage == Stage::Aborting {
+            self.close(number, out);
+        } else {
+            self.tell_prepared(number, out);
+        }
+    }
+
+    /// The client hears how it went.
+    fn tell_prepared(&mut self, number: u16, out: &mut Out) {
+        let Some(open) = self.sets.get_mut(number) else { return };
+        open.stage = Stage::Prepared;
+        let prepared = Message::Prepared {
+            position: number,
+            generation: open.set.generation,
+            ok: open.ok,
+            own_fault: open.own_fault,
+            no_room: open.own_fault && self.no_room,
+            cut_off: open.cut_off,
+            received_bytes: out.received_bytes,
+        };
+        self.seat.tell(&prepared, out);
+        if open.ok && braid_array::broken("barrier") {
+            for task in &open.part.tasks {
+                let Some(op) = self.seat.store(&open.set, &task.work, &open.part, false) else {
+                    continue;
+                };
+                out.io(Flight::Resolve { orphan: self.seat.client }, self.seat.member, op);
+            }
+        }
+    }
+
+    /// A slice-set is over.
+    fn close(&mut self, number: u16, out: &mut Out) {
+        let Some(open) = self.sets.get(number) else { return };
+        let ok = open.ok;
+        let stored = (open.stage == Stage::Committing).then_some(ok);
+        let Some(Set { generation, .. }) = self.sets.close(number, stored) else { return };
+        self.seat.tell(&Message::Finished { position: number, generation, ok }, out);
+    }
+}
+
+/// What is recorded of a slice-set, and where its content lies.
+fn entry(OpenSet { set, part, stage, .. }: &OpenSet, seat: &Seat) -> Entry {
+    let mut rows = Vec::new();
+    let mut contents = Vec::new();
+    let mut kind = Kind::Content;
+    let byte = |row| seat.pipeline.member_byte(set.stripe, row, set.offset);
+    for task in &part.tasks {
+        match task.work {
+            Work::Store { row, from, .. } => {
+                rows.push(byte(row));
+                contents.push(seat.slot(part, set, from));
+            }
+            Work::Blank { row } => {
+                rows.push(byte(row));
+                kind = Kind::Blank;
+            }
+            _ => {}
+        }
+    }
+    if *stage == Stage::Aborting {
+        kind = Kind::Void;
+        rows.clear();
+        contents.clear();
+    }
+    // A node that is left out, and holds the array all the same, lacks it: then the write was not
+    // answered.
+    let involved = part.plan.involved(set.strategy, &set.touched).into_iter();
+    let holders = involved.chain(set.missing.iter()).collect();
+    let version = (seat.epoch(), set.version);
+    let record = Record { version, sequence: 0, kind, holders, len: set.len, rows, crc: 0 };
+    Entry { position: set.position, record, contents }
+}

@@ -1,0 +1,156 @@
+//! The memory that a node gives to pipelines: one ring each.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use braid_array::array::Scratch;
+
+/// Rings start at multiples of this.
+const ALIGN: u64 = 4096;
+
+/// Of the memory, one part in so many at most is given beyond what each client gets at once: so
+/// others that come find room.
+const BEYOND_PART: u64 = 2;
+
+/// A part of the space that is taken.
+#[derive(Clone, Copy, Debug)]
+struct Taken {
+    bytes: u64,
+    /// So much of it may be used: the front.
+    granted: u64,
+    /// So much could be from the beginning.
+    base: u64,
+}
+
+/// Which parts of the space are taken, and how much memory that is. There can be more space than
+/// memory: what of a ring is not granted is only a range of addresses.
+#[derive(Debug)]
+pub(super) struct Rings {
+    space: Scratch,
+    /// Memory; `None` when there is as much as space, and it cannot be given back.
+    limit: Option<u64>,
+    /// By first byte.
+    taken: BTreeMap<u64, Taken>,
+}
+
+impl Rings {
+    pub(super) const fn new(space: Scratch) -> Self {
+        Self { space, limit: None, taken: BTreeMap::new() }
+    }
+
+    /// Less memory than space.
+    pub(super) const fn set_limit(&mut self, bytes: u64) {
+        self.limit = Some(bytes);
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.limit.unwrap_or(self.space.bytes)
+    }
+
+    pub(super) fn used_bytes(&self) -> u64 {
+        self.taken.values().map(|taken| taken.granted).sum()
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.taken.len()
+    }
+
+    pub(super) fn granted(&self, offset: u64) -> Option<u64> {
+        self.taken.get(&offset).map(|taken| taken.granted)
+    }
+
+    fn free_bytes(&self) -> u64 {
+        self.bytes().saturating_sub(self.used_bytes())
+    }
+
+    /// The first gap that is long enough, with this much of it granted; otherwise what there would
+    /// be instead.
+    pub(super) fn take(&mut self, bytes: u64, granted: u64) -> Result<u64, u64> {
+        let bytes = bytes.next_multiple_of(ALIGN);
+        let granted = self.limit.map_or(bytes, |_| granted.next_multiple_of(ALIGN).min(bytes));
+        if granted > self.free_bytes() {
+            return Err(self.free_bytes());
+        }
+        let end = self.space.offset + self.space.bytes;
+        let mut from = self.space.offset;
+        let mut longest = 0;
+        let ends = self.taken.iter().map(|(&offset, taken)| (offset, offset + taken.bytes));
+        for (gap_end, next) in ends.chain([(end, end)]) {
+            let gap = gap_end - from;
+            if gap >= bytes {
+                self.taken.insert(from, Taken { bytes, granted, base: granted });
+                return Ok(from);
+            }
+            longest = gap.max(longest);
+            from = next;
+        }
+        Err(longest)
+    }
+
+    /// Grants all of one, if there is memory for it.
+    pub(super) fn grant(&mut self, offset: u64) -> bool {
+        let beyond: u64 = self.taken.values().map(|taken| taken.granted - taken.base).sum();
+        let free = self.free_bytes().min((self.bytes() / BEYOND_PART).saturating_sub(beyond));
+        let Some(taken) = self.taken.get_mut(&offset) else { return false };
+        let fits = taken.bytes - taken.granted <= free;
+        if fits {
+            taken.granted = taken.bytes;
+        }
+        fits
+    }
+
+    /// Grants no more of it than from the beginning.
+    pub(super) fn shrink(&mut self, offset: u64) {
+        if let Some(taken) = self.taken.get_mut(&offset) {
+            taken.granted = taken.base;
+        }
+    }
+
+    /// Is there less memory than space, and can it be given back?
+    pub(super) const fn is_lean(&self) -> bool {
+        self.limit.is_some()
+    }
+
+    /// Takes one back; where it was.
+    pub(super) fn release(&mut self, offset: u64) -> Range<u64> {
+        let bytes = self.taken.remove(&offset).map_or(0, |taken| taken.bytes);
+        offset..offset + bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rings_do_not_overlap_and_come_back() {
+        let mut rings = Rings::new(Scratch { offset: 8192, bytes: 40960 });
+        assert_eq!(rings.take(4096, 0), Ok(8192));
+        assert_eq!(rings.take(5000, 0), Ok(12288));
+        assert_eq!(rings.take(4096, 0), Ok(20480));
+        assert_eq!(rings.used_bytes(), 16384);
+        assert_eq!(rings.take(1 << 20, 0), Err(24576));
+        rings.release(12288);
+        assert_eq!(rings.take(8192 + 1, 0), Ok(24576));
+        assert_eq!(rings.take(8192, 0), Ok(12288));
+        assert_eq!(rings.used_bytes(), 4096 + 8192 + 4096 + 12288);
+    }
+
+    #[test]
+    fn memory_is_granted_up_to_the_limit() {
+        let mut rings = Rings::new(Scratch { offset: 0, bytes: 1 << 20 });
+        rings.set_limit(65536);
+        let a = rings.take(32768, 4096).expect("space");
+        let b = rings.take(32768, 4096).expect("space");
+        assert_eq!(rings.used_bytes(), 8192);
+        assert!(rings.grant(a) && rings.grant(a));
+        assert_eq!((rings.used_bytes(), rings.granted(a)), (36864, Some(32768)));
+        assert!(!rings.grant(b), "half is for who comes later");
+        assert_eq!(rings.granted(b), Some(4096), "refused as a whole");
+        assert_eq!(rings.take(65536, 32768), Err(28672));
+        rings.shrink(a);
+        assert!(rings.grant(b) && !rings.grant(a));
+        assert_eq!(rings.release(b), b..b + 32768);
+        assert_eq!(rings.used_bytes(), 4096);
+    }
+}

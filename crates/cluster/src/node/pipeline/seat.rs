@@ -1,0 +1,87 @@
+//! What a pipeline was set up with.
+
+use braid_array::fabric::PeerId;
+use braid_array::{Buf, IoOp, MemberId, SECTOR_BYTES};
+
+use super::part::{Part, Slot, Work};
+use crate::node::ids::{ArrayId, ClientId};
+use crate::node::out::Out;
+use crate::pipeline::Pipeline;
+use crate::set::Set;
+use crate::wire::Message;
+
+/// The node's seat in a pipeline: for which client, in which role, and where its data and its ring
+/// lie. It never changes.
+#[derive(Debug)]
+pub(super) struct Seat {
+    pub(super) client: ClientId,
+    /// The connection to the client.
+    pub(super) peer: PeerId,
+    /// The array that the client was granted; always known when it writes.
+    pub(super) array: Option<ArrayId>,
+    pub(super) role: u16,
+    /// Whether slice-sets may be opened.
+    pub(super) write: bool,
+    pub(super) member: MemberId,
+    pub(super) volume_bytes: u64,
+    /// First sector of the data on the member.
+    pub(super) data_sector: u64,
+    /// Where the ring begins in the arena.
+    pub(super) ring: u64,
+    pub(super) pipeline: Pipeline,
+}
+
+impl Seat {
+    pub(super) const fn epoch(&self) -> u32 {
+        self.pipeline.params().epoch
+    }
+
+    /// The array, when the client writes.
+    pub(super) fn written_array(&self) -> Option<ArrayId> {
+        if self.write { self.array } else { None }
+    }
+
+    /// Says something to the client that answers no request.
+    pub(super) fn tell(&self, message: &Message, out: &mut Out) {
+        out.send(self.peer, self.epoch(), message);
+    }
+
+    /// A slot of a slice-set, in the arena.
+    pub(super) fn slot(&self, part: &Part, set: &Set, slot: Slot) -> Buf {
+        let buf = match slot {
+            Slot::Arrival(transfer) => self.pipeline.arrival(&part.plan, set, transfer),
+            Slot::Idle(rank) => self.pipeline.idle(set, self.role, rank),
+            Slot::Fresh(fresh) => self.pipeline.fresh(set, self.role, fresh),
+            Slot::Old(row) => self.pipeline.old(set, self.role, row),
+        };
+        Buf { offset: self.ring + buf.offset, ..buf }
+    }
+
+    /// A slot for reads, in the arena.
+    pub(super) fn read_buf(&self, slot: u16, bytes: u32) -> Buf {
+        let buf = self.pipeline.read_slot(self.role, slot).slice(0, bytes);
+        Buf { offset: self.ring + buf.offset, ..buf }
+    }
+
+    /// Where a row of a slice-set lies on the member.
+    pub(super) fn sector(&self, set: &Set, row: u16) -> u64 {
+        let byte = self.pipeline.member_byte(set.stripe, row, set.offset);
+        self.data_sector + byte / SECTOR_BYTES
+    }
+
+    /// The operation that stores something; `None` for other tasks.
+    pub(super) fn store(&self, set: &Set, work: &Work, part: &Part, fua: bool) -> Option<IoOp> {
+        match *work {
+            Work::Store { row, from, .. } => {
+                let buf = self.slot(part, set, from);
+                Some(IoOp::Write { sector: self.sector(set, row), buf, fua })
+            }
+            Work::Blank { row } => {
+                let sectors = u64::from(set.len) / SECTOR_BYTES;
+                let sector = self.sector(set, row);
+                Some(IoOp::WriteZeroes { sector, sectors, unmap: true, fua })
+            }
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! The positions of a pipeline, and the slice-sets that are open there.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::open_set::{OpenSet, Stage, TaskState};
+use super::part::Part;
+use super::seat::Seat;
+use crate::node::ids::Violation;
+use crate::pipeline::PlacedSchedule;
+use crate::schedule::{Endpoint, Planner};
+use crate::set::{Imm, Roles, Set, WriteStrategy};
+
+/// So many parts are kept: what the largest array needs while nobody is missing.
+const KEPT_PARTS: usize = 1 << 12;
+
+/// What came for a slice-set that is not open yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Early {
+    pub(super) imm: Imm,
+    pub(super) from: Endpoint,
+    /// It came; otherwise it will not come.
+    pub(super) placed: bool,
+}
+
+/// A place for one slice-set.
+#[derive(Debug, Default)]
+struct Position {
+    /// Of the latest slice-set.
+    generation: Option<u32>,
+    open: Option<OpenSet>,
+    /// The version of the latest slice-set that was committed, and whether all of it is stored.
+    stored: Option<(u64, bool)>,
+    /// Kept for its memory.
+    states: Vec<TaskState>,
+    early: Vec<Early>,
+}
+
+/// The positions by number, with what each holds, and the parts of common slice-sets.
+#[derive(Debug)]
+pub(super) struct Sets {
+    positions: Vec<Position>,
+    /// Positions with a slice-set.
+    open: usize,
+    /// Of slice-sets that are common, by what they depend on.
+    parts: BTreeMap<(Roles, u16, Planner, WriteStrategy), Arc<Part>>,
+}
+
+impl Sets {
+    pub(super) fn new(positions: u16) -> Self {
+        let positions = (0..positions).map(|_| Position::default()).collect();
+        Self { positions, open: 0, parts: BTreeMap::new() }
+    }
+
+    pub(super) fn get(&self, number: u16) -> Option<&OpenSet> {
+        self.positions.get(usize::from(number))?.open.as_ref()
+    }
+
+    pub(super) fn get_mut(&mut self, number: u16) -> Option<&mut OpenSet> {
+        self.positions.get_mut(usize::from(number))?.open.as_mut()
+    }
+
+    /// Those that are open.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &OpenSet> {
+        self.positions.iter().filter_map(|position| position.open.as_ref())
+    }
+
+    /// Numbers of all positions.
+    pub(super) fn numbers(&self) -> std::ops::Range<u16> {
+        0..self.positions.len() as u16
+    }
+
+    /// Versions that were stored last, by position, and whether all of each is stored.
+    pub(super) fn stored(&self) -> impl Iterator<Item = (u64, bool)> {
+        self.positions.iter().filter_map(|position| position.stored)
+    }
+
+    /// Positions with a slice-set, or something of one that comes.
+    pub(super) fn busy(&self) -> impl Iterator<Item = u16> {
+        let busy = |position: &Position| position.open.is_some() || !position.early.is_empty();
+        (0..).zip(&self.positions).filter(move |(_, position)| busy(position)).map(|(at, _)| at)
+    }
+
+    /// All that is open waits for the client to decide.
+    pub(super) fn is_idle(&self) -> bool {
+        self.open == 0 || self.iter().all(|set| set.stage == Stage::Prepared)
+    }
+
+    /// How many tasks have been started, and are not over; what is not as it has to be.
+    pub(super) fn check(&self) -> Result<usize, String> {
+        if self.iter().count() != self.open {
+            return Err(format!("{} sets, counted {}", self.iter().count(), self.open));
+        }
+        self.iter().map(OpenSet::check).sum()
+    }
+
+    /// Opens a slice-set; what came for it before.
+    pub(super) fn open(
+        &mut self,
+        set: Set,
+        plan: Arc<PlacedSchedule>,
+        seat: &Seat,
+    ) -> Result<Vec<Early>, Violation> {
+        let part = self.part(&set, plan, seat);
+        let position = &mut self.positions[usize::from(set.position)];
+        let newer = position.generation.is_none_or(|generation| generation < set.generation);
+        if position.open.is_some() || !newer {
+            return Err(Violation("a slice-set at a position that is not free"));
+        }
+        position.generation = Some(set.generation);
+        let early = std::mem::take(&mut position.early);
+        if early.iter().any(|early| early.imm.generation != Imm::generation(set.generation)) {
+            return Err(Violation("a slice of another generation"));
+        }
+        let states = std::mem::take(&mut position.states);
+        position.open = Some(OpenSet::new(set, part, states));
+        self.open += 1;
+        Ok(early)
+    }
+
+    /// What this node does in a slice-set.
+    fn part(&mut self, set: &Set, plan: Arc<PlacedSchedule>, seat: &Seat) -> Arc<Part> {
+        let new = || Arc::new(Part::new(plan, seat.role, set.strategy, &set.touched));
+        if !set.is_common() {
+            return new();
+        }
+        if self.parts.len() >= KEPT_PARTS {
+            self.parts.clear();
+        }
+        let params = seat.pipeline.params();
+        let variant = set.stripe % u64::from(params.family.period(params.nodes));
+        let key = (set.missing, variant as u16, set.planner, set.strategy);
+        Arc::clone(self.parts.entry(key).or_insert_with(new))
+    }
+
+    /// Keeps what comes for a slice-set that is not open yet, if it may be that of this pipeline.
+    pub(super) fn keep(&mut self, early: Early, may: bool, seat: &Seat) -> Result<(), Violation> {
+        let number = early.imm.position;
+        let position = self.positions.get_mut(usize::from(number));
+        let position = position.ok_or(Violation("a slice for no position"))?;
+        let most = seat.pipeline.arrivals(number, seat.role) as usize;
+        let known = position.early.iter().any(|other| other.imm == early.imm);
+        if !may || known || position.early.len() >= most {
+            return Err(Violation("a slice that nobody waits for"));
+        }
+        position.early.push(early);
+        Ok(())
+    }
+
+    /// Closes a slice-set. `stored`: whether all of it is stored, when it was committed.
+    pub(super) fn close(&mut self, number: u16, stored: Option<bool>) -> Option<Set> {
+        let position = self.positions.get_mut(usize::from(number))?;
+        let open = position.open.take()?;
+        self.open -= 1;
+        let set = open.set.clone();
+        position.states = open.into_states();
+        if let Some(ok) = stored {
+            position.stored = Some((set.version, ok));
+        }
+        Some(set)
+    }
+}

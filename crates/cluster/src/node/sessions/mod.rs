@@ -1,0 +1,196 @@
+//! Connections: who is at the other end, and what is said there.
+
+mod limit;
+mod survey;
+
+use std::collections::BTreeMap;
+
+use braid_array::Refusal;
+use braid_array::fabric::PeerId;
+
+use self::limit::{Denied, beyond, denied};
+pub(super) use self::survey::{Facts, node_info};
+use super::ids::{ArrayId, ClientId, Violation};
+use super::out::{Out, refused};
+use crate::wire::Message;
+
+/// A refusal with this tag answers no request: it says why the connection ends. A client says so
+/// when it does not take the node back.
+pub const PARTING_TAG: u32 = u32::MAX;
+
+/// Who is at the other end of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Conn {
+    /// Has said nothing yet that counts. Its key may be that of one array.
+    New(Option<ArrayId>),
+    /// A client.
+    Client(ClientId),
+    /// A node that this one connects to, for a client's pipeline: which neighbour it is.
+    Dialing(ClientId, u16),
+    /// A node of a client's pipeline.
+    Node(ClientId, u16),
+}
+
+/// What was said on a connection.
+#[derive(Debug)]
+pub(super) enum Heard {
+    /// A client says this.
+    Client { client: ClientId, message: Message },
+    /// Another node says which pipeline it belongs to.
+    Join { session: u64, array: ArrayId, role: u16 },
+    /// A slice will not come from this neighbour of a client's pipeline.
+    Missing { client: ClientId, neighbour: u16, imm: u32 },
+}
+
+/// The connections of this node, and the clients: each from its first message until it is gone and
+/// nothing of it is in flight any more. A connection is [`accept`](Self::accept)ed or
+/// [`dialed`](Self::dialed); what comes is [`heard`](Self::heard) until it is
+/// [`remove`](Self::remove)d.
+#[derive(Debug, Default)]
+pub(super) struct Sessions {
+    conns: BTreeMap<PeerId, Conn>,
+    /// The array that the key of each client is good for, when that is one alone.
+    clients: BTreeMap<ClientId, Option<ArrayId>>,
+    next_client: u32,
+}
+
+impl Sessions {
+    pub(super) fn accept(&mut self, peer: PeerId, limit: Option<ArrayId>) {
+        self.conns.insert(peer, Conn::New(limit));
+    }
+
+    /// This node connects to another.
+    pub(super) fn dialed(&mut self, peer: PeerId, client: ClientId, neighbour: u16) {
+        self.conns.insert(peer, Conn::Dialing(client, neighbour));
+    }
+
+    /// A connection turns out to be that to a neighbour in a client's pipeline.
+    pub(super) fn assign(&mut self, peer: PeerId, client: ClientId, neighbour: u16) {
+        self.conns.insert(peer, Conn::Node(client, neighbour));
+    }
+
+    pub(super) fn conn(&self, peer: PeerId) -> Option<Conn> {
+        self.conns.get(&peer).copied()
+    }
+
+    /// A connection is over.
+    pub(super) fn remove(&mut self, peer: PeerId) -> Option<Conn> {
+        self.conns.remove(&peer)
+    }
+
+    pub(super) fn peers(&self) -> Vec<PeerId> {
+        self.conns.keys().copied().collect()
+    }
+
+    /// Is it a client, or one that is gone, and of which something is in flight or left?
+    pub(super) fn knows(&self, client: ClientId) -> bool {
+        self.clients.contains_key(&client)
+    }
+
+    /// Nothing of a client that is gone is in flight any more.
+    pub(super) fn retire(&mut self, client: ClientId) {
+        self.clients.remove(&client);
+    }
+
+    /// No client, nor anything of one.
+    pub(super) fn is_empty(&self) -> bool {
+        self.clients.is_empty()
+    }
+
+    /// The array that a client is limited to.
+    pub(super) fn limit_of(&self, client: ClientId) -> Option<ArrayId> {
+        self.clients.get(&client).copied().flatten()
+    }
+
+    /// Takes what has come on a connection; `None` when that is dealt with.
+    pub(super) fn heard(
+        &mut self,
+        peer: PeerId,
+        bytes: &[u8],
+        out: &mut Out,
+    ) -> Result<Option<Heard>, Violation> {
+        let Some(conn) = self.conn(peer) else { return Ok(None) };
+        let decoded = Message::decode(bytes);
+        let (epoch, message) = decoded.map_err(|_| Violation("a message that means nothing"))?;
+        let limit = match conn {
+            Conn::New(limit) => limit,
+            Conn::Client(client) => self.limit_of(client),
+            Conn::Dialing(..) | Conn::Node(..) => None,
+        };
+        if let Some(array) = limit
+            && let Some(denied) = denied(&array, &message)
+        {
+            let Denied::Refuse(tag) = denied else {
+                return Err(Violation("a message that the key of one array does not allow"));
+            };
+            out.send(peer, 0, &refused(tag, false, &beyond(array)));
+            return Ok(None);
+        }
+        let client = match (conn, &message) {
+            (Conn::Client(client), _) => client,
+            (Conn::New(_), &Message::Join { session, role, array }) => {
+                return Ok(Some(Heard::Join { session, array, role }));
+            }
+            (Conn::New(_), message) if begins(message) => self.new_client(peer, limit, out),
+            (Conn::New(_), _) => return Err(Violation("a message before OpenVolume")),
+            (Conn::Node(client, neighbour), &Message::Missing { imm }) => {
+                return Ok(Some(Heard::Missing { client, neighbour, imm }));
+            }
+            (Conn::Node(..), _) => return Err(Violation("a message that nodes do not send")),
+            (Conn::Dialing(..), _) => return Err(Violation("a message too early")),
+        };
+        out.raise_epoch(client, epoch);
+        Ok(Some(Heard::Client { client, message }))
+    }
+
+    fn new_client(&mut self, peer: PeerId, limit: Option<ArrayId>, out: &mut Out) -> ClientId {
+        let client = ClientId(self.next_client);
+        self.next_client += 1;
+        out.attach(client, peer);
+        self.clients.insert(client, limit);
+        self.conns.insert(peer, Conn::Client(client));
+        client
+    }
+
+    /// What is not as it has to be: `leaves` tells whether a client has left something.
+    pub(super) fn check(&self, out: &Out, leaves: impl Fn(ClientId) -> bool) -> Result<(), String> {
+        for (peer, conn) in &self.conns {
+            let known = match conn {
+                Conn::New(_) => true,
+                Conn::Client(id) => out.peer_of(*id) == Some(*peer),
+                Conn::Dialing(id, _) | Conn::Node(id, _) => out.is_here(*id),
+            };
+            if !known {
+                return Err(format!("connection {peer:?} is {conn:?}, which is not there"));
+            }
+        }
+        let kept = |&id: &ClientId| !out.is_here(id) && !out.uses(id) && !leaves(id);
+        if self.clients.keys().any(kept) {
+            return Err("a client is gone, and what it had is not given back".to_owned());
+        }
+        Ok(())
+    }
+}
+
+/// Can a client begin with this message?
+const fn begins(message: &Message) -> bool {
+    matches!(
+        message,
+        Message::Grant { .. }
+            | Message::ReadVote { .. }
+            | Message::Forget { .. }
+            | Message::CreateVolume { .. }
+            | Message::OpenVolume { .. }
+            | Message::NodeStatus { .. }
+            | Message::Identify { .. }
+            | Message::Shutdown { .. }
+    )
+}
+
+/// Says on a connection why it ends, and hangs up.
+pub(super) fn hang_up(peer: PeerId, why: Violation, out: &mut Out) {
+    out.remark("violation", format!("hung up on a connection: {}", why.0));
+    let told = Refusal::new(why.0, "use the same version of braid everywhere");
+    out.send(peer, 0, &refused(PARTING_TAG, false, &told));
+    out.hang_up(peer);
+}

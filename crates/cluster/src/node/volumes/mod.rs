@@ -1,0 +1,173 @@
+//! The volumes that clients have open, and the clients that wait for one.
+//!
+//! ```text
+//! Opening ──► Open ── last user gone ──► Flushing ──► Closing ──► gone
+//!              └───── DeleteVolume ─────────────────► Closing ──► gone
+//! ```
+
+mod opening;
+mod pages;
+mod requests;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use braid_array::Refusal;
+use braid_array::array::Scratch;
+use braid_array::fabric::Volume;
+
+pub(super) use self::pages::MetaOp;
+use self::pages::Pages;
+use super::ids::{ArrayId, ClientId, Held};
+use super::out::Out;
+
+/// A client that wants a volume.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OpenRequest {
+    pub(super) client: ClientId,
+    pub(super) tag: u32,
+    pub(super) write: bool,
+    /// A new one of this size.
+    pub(super) create: Option<u64>,
+    pub(super) check: Check,
+}
+
+/// What is looked at in a volume before a client gets it.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Check {
+    Nothing,
+    /// Whether its superblock is that of this array: the client's key is good for no other.
+    IsOf(ArrayId),
+    /// Its superblock, for a search; the client does not get the volume.
+    Search,
+}
+
+#[derive(Debug)]
+enum State {
+    Opening(OpenRequest),
+    Open(Volume),
+    Flushing(Volume),
+    /// With the client and tag to answer when it was to be deleted.
+    Closing(Option<(ClientId, u32)>),
+}
+
+#[derive(Debug)]
+struct Entry {
+    state: State,
+    users: Vec<ClientId>,
+    writer: Option<ClientId>,
+    waiting: VecDeque<OpenRequest>,
+}
+
+/// A volume that is open, and whose superblock is being read for a client.
+#[derive(Clone, Debug)]
+struct Looking {
+    name: Arc<str>,
+    request: OpenRequest,
+}
+
+/// What a client has to do with volumes.
+#[derive(Debug, Default)]
+struct User {
+    /// It waits for a volume.
+    asking: bool,
+    held: Option<Held>,
+    looking: Option<Looking>,
+    /// It is gone, and has left slice-sets which the next client decides about.
+    leftovers: bool,
+}
+
+/// What the node has to know.
+#[derive(Debug)]
+pub(super) enum Event {
+    /// The beginning of the superblock of a volume that was looked at for a search; `None` when it
+    /// cannot be read.
+    Searched { client: ClientId, name: Arc<str>, found: Option<Vec<u8>> },
+    /// A search has ended, as a volume could not be opened. The client was told.
+    SearchFailed { client: ClientId },
+    /// A volume could not be flushed or closed.
+    Failed(Refusal),
+}
+
+/// The volumes that are open, the clients that use them or wait for them, and the pages through
+/// which metadata passes. [`open`](Self::open) begins; answers of the executor go to the methods
+/// named after them, then [`next_event`](Self::next_event) is asked until it has none. When a
+/// client is gone, [`disconnected`](Self::disconnected) is called, and [`release`](Self::release)
+/// when nothing of it is in flight any more.
+#[derive(Debug)]
+pub(super) struct Volumes {
+    node: u64,
+    entries: BTreeMap<Arc<str>, Entry>,
+    users: BTreeMap<ClientId, User>,
+    pages: Pages,
+    events: VecDeque<Event>,
+}
+
+impl Volumes {
+    /// None is open. Takes pages from the front of a space.
+    pub(super) fn new(node: u64, space: &mut Scratch) -> Self {
+        Self {
+            node,
+            entries: BTreeMap::new(),
+            users: BTreeMap::new(),
+            pages: Pages::new(space),
+            events: VecDeque::new(),
+        }
+    }
+
+    pub(super) fn next_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// No volume is open.
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Does a client write to it?
+    pub(super) fn is_written(&self, name: &str) -> bool {
+        self.entries.get(name).is_some_and(|entry| entry.writer.is_some())
+    }
+
+    /// What a client has open.
+    pub(super) fn held(&self, client: ClientId) -> Option<&Held> {
+        self.users.get(&client)?.held.as_ref()
+    }
+
+    /// Does a client wait for a volume?
+    pub(super) fn is_asking(&self, client: ClientId) -> bool {
+        self.users.get(&client).is_some_and(|user| user.asking)
+    }
+
+    /// How many clients have one open.
+    pub(super) fn holders(&self) -> usize {
+        self.users.values().filter(|user| user.held.is_some()).count()
+    }
+
+    /// No request waits for a page.
+    pub(super) fn is_idle(&self) -> bool {
+        self.pages.is_idle()
+    }
+
+    pub(super) fn check(&self, out: &Out) -> Result<(), String> {
+        self.pages.check(out.pages())
+    }
+
+    /// A client is gone, and may have left slice-sets which the next one decides about: then nobody
+    /// else writes to its volume until they are resolved.
+    pub(super) fn disconnected(&mut self, client: ClientId, leftovers: bool) {
+        self.pages.forget(client);
+        self.set_leftovers(client, leftovers);
+    }
+
+    /// What a client has left is resolved, or nobody will resolve it.
+    pub(super) fn resolved(&mut self, client: ClientId) {
+        self.set_leftovers(client, false);
+    }
+
+    fn set_leftovers(&mut self, client: ClientId, leftovers: bool) {
+        if let Some(user) = self.users.get_mut(&client) {
+            user.leftovers = leftovers;
+        }
+    }
+}

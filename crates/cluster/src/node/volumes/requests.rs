@@ -1,0 +1,190 @@
+//! What clients ask of volumes that they have, and what the executor answers.
+
+use std::sync::Arc;
+
+use braid_array::fabric::{Volume, VolumeOp};
+use braid_array::{Buf, Refusal, SECTOR_BYTES};
+
+use super::opening::not_its_own;
+use super::pages::{MAX_META_BYTES, PageRequest};
+use super::{Check, Event, Looking, MetaOp, State, Volumes};
+use crate::node::STORAGE;
+use crate::node::ids::{ClientId, Held, within};
+use crate::node::out::{Flight, Out};
+use crate::wire::Message;
+
+impl Volumes {
+    /// The executor has carried an operation out.
+    pub(crate) fn answered(
+        &mut self,
+        name: &Arc<str>,
+        result: Result<Volume, Refusal>,
+        out: &mut Out,
+    ) {
+        let Some(entry) = self.entries.get_mut(name) else { return };
+        match (&entry.state, result) {
+            (&State::Opening(request), Ok(volume)) => {
+                entry.state = State::Open(volume);
+                self.decide(name, request, true, out);
+                self.admit_waiting(name, out);
+                self.close_if_unused(name, request.create.is_some(), out);
+            }
+            (&State::Opening(request), Err(mut why)) => {
+                let client = request.client;
+                if let Some(user) = self.users.get_mut(&client) {
+                    user.asking = false;
+                    match request.check {
+                        Check::Nothing => {}
+                        Check::IsOf(array) => {
+                            out.remark("volume", format!("volume {name}: {}", why.reason));
+                            why = not_its_own(array, name);
+                        }
+                        Check::Search => {
+                            self.events.push_back(Event::SearchFailed { client });
+                            why.reason = format!("volume {name}: {}", why.reason);
+                        }
+                    }
+                }
+                out.refuse(client, request.tag, why);
+                self.remove(name, out);
+            }
+            (&State::Closing(asked), result) => {
+                match (asked, result) {
+                    (Some((client, tag)), Ok(_)) => out.confirm(client, tag),
+                    (Some((client, tag)), Err(why)) => out.refuse(client, tag, why),
+                    (None, Ok(_)) => {}
+                    (None, Err(why)) => self.events.push_back(Event::Failed(why)),
+                }
+                self.remove(name, out);
+            }
+            (State::Open(_) | State::Flushing(_), _) => {}
+        }
+    }
+
+    /// A volume is closed; requests that wait open it again.
+    fn remove(&mut self, name: &Arc<str>, out: &mut Out) {
+        let Some(entry) = self.entries.remove(name) else { return };
+        for request in entry.waiting {
+            if out.is_here(request.client) {
+                self.open(Arc::clone(name), request, out);
+            }
+        }
+    }
+
+    /// The flush before the end is answered.
+    pub(crate) fn flushed(&mut self, name: &Arc<str>, ok: bool, out: &mut Out) {
+        if !ok {
+            let reason = format!("volume {name} cannot be flushed");
+            self.events.push_back(Event::Failed(Refusal::new(reason, STORAGE)));
+        }
+        let Some(entry) = self.entries.get_mut(name) else { return };
+        let State::Flushing(volume) = entry.state else { return };
+        entry.state = State::Closing(None);
+        out.volume(Arc::clone(name), VolumeOp::Close { member: volume.member });
+    }
+
+    /// A client needs its volume no more, and nothing of it is in flight.
+    pub(crate) fn release(&mut self, client: ClientId, out: &mut Out) {
+        let Some(user) = self.users.remove(&client) else { return };
+        let looking = user.looking.map(|Looking { name, .. }| name);
+        let Some(name) = user.held.map(|held| held.name).or(looking) else { return };
+        let Some(entry) = self.entries.get_mut(&name) else { return };
+        entry.users.retain(|&user| user != client);
+        entry.writer = entry.writer.filter(|&writer| writer != client);
+        self.admit_waiting(&name, out);
+        self.close_if_unused(&name, false, out);
+    }
+
+    /// Removes the volume that a client made, if it alone uses it.
+    pub(crate) fn delete(&mut self, client: ClientId, tag: u32, held: &Held, out: &mut Out) {
+        let Some(entry) = self.entries.get_mut(&held.name) else { return };
+        if entry.users.len() > 1 {
+            let why = Refusal::new("volume is in use by another client", "stop that one first");
+            return out.refuse_busy(client, tag, why);
+        }
+        entry.users.clear();
+        entry.writer = None;
+        entry.state = State::Closing(Some((client, tag)));
+        let op = VolumeOp::Delete { member: held.volume.member };
+        out.volume(Arc::clone(&held.name), op);
+        self.pages.forget(client);
+        if let Some(user) = self.users.get_mut(&client) {
+            user.held = None;
+        }
+    }
+
+    /// A client reads or writes a few bytes of its volume.
+    pub(crate) fn request_meta(
+        &mut self,
+        client: ClientId,
+        tag: u32,
+        sector: u64,
+        op: MetaOp,
+        out: &mut Out,
+    ) {
+        let Some(held) = self.held(client) else { return };
+        let bytes = match &op {
+            MetaOp::Read(bytes) | MetaOp::Look(bytes) => *bytes,
+            MetaOp::Write(bytes) => u32::try_from(bytes.len()).unwrap_or(u32::MAX),
+        };
+        let whole =
+            bytes > 0 && bytes <= MAX_META_BYTES && u64::from(bytes).is_multiple_of(SECTOR_BYTES);
+        if !whole || !within(sector, bytes, held.volume.bytes) {
+            let size = held.volume.bytes;
+            let reason = format!(
+                "{bytes} bytes at sector {sector} are no metadata of a volume of {size} bytes"
+            );
+            let why = Refusal::new(reason, "use up to 4096, whole sectors");
+            return out.refuse(client, tag, why);
+        }
+        if matches!(op, MetaOp::Write(_)) && !held.write {
+            let why = Refusal::new("the volume is open for reading", "open it for writing");
+            return out.refuse(client, tag, why);
+        }
+        let member = held.volume.member;
+        self.pages.request(PageRequest { client, tag, member, sector, op }, out);
+    }
+
+    /// Bytes were read into a page, or cannot be.
+    pub(crate) fn meta_read(&mut self, flight: &Flight, ok: bool, out: &mut Out) {
+        let &Flight::MetaRead { client, tag, page, bytes, look } = flight else { return };
+        if ok && out.is_here(client) {
+            return out.load(Flight::MetaLoad { client, tag, page, look }, page.slice(0, bytes));
+        }
+        if look {
+            self.looked(client, None, out);
+        } else {
+            out.refuse(client, tag, Refusal::new("the volume cannot be read", STORAGE));
+        }
+        self.pages.release(page, out);
+    }
+
+    /// These bytes were read into a page: for the request with this tag, or for a look.
+    pub(crate) fn meta_loaded(
+        &mut self,
+        client: ClientId,
+        tag: Option<u32>,
+        page: Buf,
+        bytes: Vec<u8>,
+        out: &mut Out,
+    ) {
+        match tag {
+            Some(tag) => out.answer(client, &Message::Meta { tag, bytes }),
+            None => self.looked(client, Some(bytes), out),
+        }
+        self.pages.release(page, out);
+    }
+
+    /// A page was written to a volume, or cannot be.
+    pub(crate) fn meta_written(
+        &mut self,
+        client: ClientId,
+        tag: u32,
+        page: Buf,
+        ok: bool,
+        out: &mut Out,
+    ) {
+        out.report(client, tag, ok, "the volume cannot be written");
+        self.pages.release(page, out);
+    }
+}
