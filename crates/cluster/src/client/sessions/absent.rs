@@ -45,10 +45,10 @@ struct Look {
 }
 
 /// Absent members, and the look at one of them that is under way. They come back by themselves as
-/// those do that were lost (see [`returning`](super::returning)); but nothing is known of them save where
-/// they are. So the client first connects to the node and reads the superblock: that tells whose
-/// place the member has. Then it becomes a [`recovery target`](super::recovery). A node that does not
-/// answer is tried again later, and later. `why` keeps the reasons that status tells.
+/// those do that were lost (see [`returning`](super::returning)); but nothing is known of them save
+/// where they are. So the client first connects to the node and reads the superblock: that tells
+/// whose place the member has. Then it becomes a [`recovery target`](super::recovery). A node that
+/// does not answer is tried again later, and later. `why` keeps the reasons that status tells.
 #[derive(Debug)]
 pub(in crate::client) struct Absents {
     list: Vec<Absent>,

@@ -32,9 +32,9 @@ type Before = Option<(ClientMember, Option<MemberId>, Option<Instant>)>;
 /// The node that is being taken in; there is at most one at a time. An administrator adds it, it
 /// was [absent](super::absent) from the start, it is a spare that is wanted, or a member is copied
 /// to it ([`copy_target`](super::copy_target)). It goes through the steps of a node that comes back
-/// (see [`returning`](super::returning)), takes the role `place`, and is given all that belongs to that role.
-/// When it is lost or refused, the connection of the role is that of the former member again, and
-/// the command, if there is one, is refused.
+/// (see [`returning`](super::returning)), takes the role `place`, and is given all that belongs to
+/// that role. When it is lost or refused, the connection of the role is that of the former member
+/// again, and the command, if there is one, is refused.
 #[derive(Debug)]
 pub(in crate::client) struct Recovery {
     origin: Origin,
@@ -184,7 +184,8 @@ impl Client {
         }
     }
 
-    /// A recovery target is connected. Had it another member, a grant would end that one's connection.
+    /// A recovery target is connected. Had it another member, a grant would end that one's
+    /// connection.
     pub(in crate::client) fn ask_who_it_is(&mut self, role: u16) {
         self.return_step(role, Step::Asking, |tag| Message::Identify { tag });
     }
