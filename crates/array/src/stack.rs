@@ -104,10 +104,6 @@ impl Stack {
         MemberId::of_array(member.0)
     }
 
-    fn locate(leaf: MemberId) -> (usize, MemberId) {
-        (usize::from(leaf.0 / LEAVES), MemberId(leaf.0 % LEAVES))
-    }
-
     /// Hands an I/O of the outer array to the inner array it is meant for.
     fn descend(&mut self, io: IoId, member: MemberId, op: IoOp) {
         let (op, sector, sectors, buf) = match op {

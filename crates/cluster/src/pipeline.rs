@@ -306,6 +306,24 @@ impl Pipeline {
         Some(plan)
     }
 
+    /// The plan of a slice-set that gives this role its blocks back; `None` when it may not be
+    /// opened, or those who have a part in it cannot.
+    fn plan_restore(&mut self, set: &Set, role: u16) -> Option<Arc<PlacedSchedule>> {
+        let params = self.params;
+        let lost = restore::lost(params.nodes, set, role)?;
+        if !self.losses.survives(|role| lost.contains(role)) {
+            return None;
+        }
+        let variant = (set.stripe % u64::from(params.family.period(params.nodes))) as u16;
+        let key = (variant, Planner::Chain, Some(role));
+        if let Some(plan) = self.plans_of(set.missing).get(&key) {
+            return Some(Arc::clone(plan));
+        }
+        let plan = Arc::new(restore::schedule(&params, variant, role, (set.missing, lost))?);
+        self.plans_of(set.missing).insert(key, Arc::clone(&plan));
+        Some(plan)
+    }
+
     fn plans_of(&mut self, missing: Roles) -> &mut Plans {
         let known = self.plans.iter().position(|(roles, _)| *roles == missing);
         let at = known.unwrap_or_else(|| {

@@ -20,6 +20,7 @@ mod client;
 mod connections;
 mod news;
 mod replace;
+mod served;
 mod server;
 mod verbs;
 pub mod wire;
@@ -27,8 +28,8 @@ pub mod wire;
 pub use crate::run_dir::{beside, make_run_dir, run_dir, socket_path};
 pub use client::{ANSWER_WITHIN, Client, ControlError, list, member_path};
 pub use news::News;
+pub use served::{Served, StopRequest, Told};
 pub use server::Server;
-pub use verbs::{Served, StopRequest, Told};
 
 /// Listens on a Unix socket that only its owner may connect to. The socket file of a process that
 /// died is replaced; one that somebody still listens on is `AddrInUse`. Who serves from the same

@@ -5,7 +5,7 @@
 //! outer one goes on without it, its members may be exchanged; when it is whole again, it becomes
 //! a member anew, and is given everything by the others.
 
-use super::{Stack, Then};
+use super::{LEAVES, Stack, Then};
 use crate::MemberId;
 use crate::action::{Command, CommandId, Event, NewMember};
 use crate::refusal::{Invocation, Next, Refusal};
@@ -45,6 +45,11 @@ impl Stack {
             pending.into_iter().for_each(|it| it.then = Some(Then::Rejoin(index as u16)));
         }
         array.handle(self.now, Event::Command { id, command });
+    }
+
+    /// Which array a member is of, and what that calls it.
+    pub(super) fn locate(leaf: MemberId) -> (usize, MemberId) {
+        (usize::from(leaf.0 / LEAVES), MemberId(leaf.0 % LEAVES))
     }
 
     /// A command for an inner array as a member of the outer one.

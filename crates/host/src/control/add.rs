@@ -10,7 +10,7 @@ use braid_array::refusal::{Invocation, Next};
 use braid_array::status::Status;
 use braid_array::{MemberId, Refusal};
 
-use super::verbs::{Served, find_member};
+use super::served::{Served, find_member};
 use crate::member::{self, MemberFile, Mode, Signature};
 use crate::system::describe;
 

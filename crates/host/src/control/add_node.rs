@@ -12,7 +12,7 @@ use braid_cluster::journal::{HEADERS_BYTES, Header};
 use braid_cluster::wire::valid_volume_name;
 
 use super::add::random_uuid;
-use super::verbs::Served;
+use super::served::Served;
 use crate::fabric::Network;
 use crate::remote::{self, Remote, RemoteError};
 use crate::system::refused_by_system;

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use super::Client;
-use super::verbs::Served;
+use super::served::Served;
 use crate::member::lies_on;
 use crate::users::{Mounted, Mounts};
 

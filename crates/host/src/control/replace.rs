@@ -7,7 +7,7 @@ use braid_array::Refusal;
 use braid_array::action::Command;
 use braid_array::status::{MemberState, Status};
 
-use super::verbs::{Served, find_member};
+use super::served::{Served, find_member};
 
 impl Served {
     pub(super) fn replace(&self, member: &str, with: Option<&str>) -> Result<(), Refusal> {

@@ -11,7 +11,8 @@ use std::time::Duration;
 use braid_array::refusal::{Invocation, Next, Refusal};
 
 use super::connections::{Connections, MAX_READERS, Place};
-use super::verbs::{Outcome, Served, StopRequest};
+use super::served::{Served, StopRequest};
+use super::verbs::Outcome;
 use super::wire::{Answer, Reply, Request, Response, VERSION, Verb, Versioned};
 use super::{SocketFile, listen, make_run_dir, read_line, socket_path};
 use crate::system::describe;

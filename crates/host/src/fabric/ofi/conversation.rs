@@ -1,6 +1,6 @@
 //! The connection to one peer, as its thread sees it.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
 use std::thread;
@@ -14,7 +14,7 @@ use super::domain::{Region, Remote};
 use super::endpoint::{Endpoint, Happened};
 use super::ffi;
 use super::info::OfiError;
-use super::introduction::{WORD_BYTES, Word, read_name, write_name};
+use super::introduction::{Word, read_name, write_name};
 use super::link::Link;
 use super::outbox::{Counts, MESSAGE_MEMORY_BYTES, Outbox, Outgoing, inbound_slots, slot};
 use crate::arena::Memory;
@@ -65,15 +65,15 @@ pub(super) struct Conversation<'a> {
     pub(super) happened: Vec<Happened>,
     received: Counts,
     /// When we last looked at the TCP connection.
-    looked: Instant,
+    pub(super) looked: Instant,
     /// Since when one of us takes leave.
     leaving: Option<Instant>,
     said_farewell: bool,
     /// What has come of the peer's next word.
-    word: Vec<u8>,
-    farewell: Option<Counts>,
+    pub(super) word: Vec<u8>,
+    pub(super) farewell: Option<Counts>,
     /// Where the peer has told us to put, until the outbox knows.
-    admission: Option<Remote>,
+    pub(super) admission: Option<Remote>,
     /// The peer has closed the TCP connection.
     pub(super) deserted: bool,
 }
@@ -256,31 +256,6 @@ impl<'a> Conversation<'a> {
         let told = self.link.stream().write_all(&Word::Admission(region.remote()).encode());
         // So few bytes always fit; if the peer is gone, that shows soon enough.
         told.or(Ok(()))
-    }
-
-    /// Looks what the peer says over TCP.
-    pub(super) fn look(&mut self) -> Result<(), String> {
-        self.looked = Instant::now();
-        while !self.deserted {
-            let mut bytes = [0; WORD_BYTES];
-            let room = &mut bytes[..WORD_BYTES - self.word.len()];
-            match self.link.stream().read(room) {
-                Ok(0) => self.deserted = true,
-                Ok(read) => self.word.extend(&bytes[..read]),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => self.deserted = true,
-            }
-            if let Ok(word) = <[u8; WORD_BYTES]>::try_from(&self.word[..]) {
-                self.word.clear();
-                match Word::decode(&word).filter(|_| self.farewell.is_none()) {
-                    Some(Word::Admission(remote)) => self.admission = Some(remote),
-                    Some(Word::Farewell(counts)) => self.farewell = Some(counts),
-                    None => return Err("it sent bytes that mean nothing".into()),
-                }
-            }
-        }
-        Ok(())
     }
 
     /// Whether one has hung up and all was taken in.

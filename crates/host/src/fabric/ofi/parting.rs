@@ -1,10 +1,12 @@
-//! How a connection is closed, whether it was hung up on or broke.
+//! How a connection is closed, whether it was hung up on or broke; and how it is noticed that the
+//! peer does so.
 //!
 //! Providers do not expect to be closed with anything under way: completions that come in between
 //! make ofi_rxm follow pointers to what is gone. So first the device finishes what it was given;
 //! then we tell the peer by closing our half of the TCP connection, and wait until he does the
 //! same; then nothing moves any more, and the endpoint can be closed.
 
+use std::io::{self, Read};
 use std::mem;
 use std::net::Shutdown;
 use std::sync::Arc;
@@ -15,6 +17,7 @@ use braid_array::{IoError, Outcome};
 
 use super::conversation::{Conversation, SHORT_TICK};
 use super::endpoint::Happened;
+use super::introduction::{WORD_BYTES, Word};
 use super::outbox::Outbox;
 
 /// How long a peer that is dead or does not listen can delay that.
@@ -37,7 +40,7 @@ impl Conversation<'_> {
             } else {
                 (quiet, last) = (0, Instant::now());
             }
-            self.settle(&mut outbox);
+            self.take_completions(&mut outbox);
             let hasty = self.link.is_cut() && last.elapsed() > HASTE;
             let late = hasty || begun.elapsed() > PATIENCE;
             let idle = outbox.has_nothing_under_way();
@@ -70,8 +73,33 @@ impl Conversation<'_> {
         link.tell(owed.into_iter().map(gone).collect());
     }
 
+    /// Looks what the peer says over TCP.
+    pub(super) fn look(&mut self) -> Result<(), String> {
+        self.looked = Instant::now();
+        while !self.deserted {
+            let mut bytes = [0; WORD_BYTES];
+            let room = &mut bytes[..WORD_BYTES - self.word.len()];
+            match self.link.stream().read(room) {
+                Ok(0) => self.deserted = true,
+                Ok(read) => self.word.extend(&bytes[..read]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => self.deserted = true,
+            }
+            if let Ok(word) = <[u8; WORD_BYTES]>::try_from(&self.word[..]) {
+                self.word.clear();
+                match Word::decode(&word).filter(|_| self.farewell.is_none()) {
+                    Some(Word::Admission(remote)) => self.admission = Some(remote),
+                    Some(Word::Farewell(counts)) => self.farewell = Some(counts),
+                    None => return Err("it sent bytes that mean nothing".into()),
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Takes in how the puts ended. For the rest, nobody listens any more.
-    fn settle(&mut self, outbox: &mut Outbox) {
+    fn take_completions(&mut self, outbox: &mut Outbox) {
         let mut events = Vec::new();
         for happened in self.happened.drain(..) {
             let (number, result) = match happened {

@@ -1,0 +1,113 @@
+//! What a control socket speaks for: one array, and how it is asked.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+
+use braid_array::action::Command;
+use braid_array::refusal::{Invocation, Next};
+use braid_array::status::{MemberStatus, Status};
+use braid_array::{MemberId, Refusal};
+
+use super::news::News;
+use crate::door::{Door, Message};
+use crate::fabric::Network;
+use crate::member::MemberFile;
+
+/// What the control socket speaks for.
+#[derive(Debug)]
+pub struct Served {
+    /// Name of the array.
+    pub name: String,
+    /// The way to it.
+    pub door: Door,
+    /// Requests must be multiples of this.
+    pub block_bytes: u32,
+    /// How its members are talked to, when they are nodes.
+    pub network: Option<Network>,
+    /// How it is served, for people.
+    pub exports: Vec<String>,
+    /// Where its control socket lies, and those of other arrays.
+    pub run_dir: PathBuf,
+    /// When it began: seconds since 1970.
+    pub started_unix_s: u64,
+    /// Who stops it.
+    pub stop: Sender<StopRequest>,
+    /// What it reported.
+    pub news: Arc<News>,
+}
+
+/// Told how a stop went: after the members are free, or why not.
+pub type Told = Box<dyn FnOnce(Result<(), Refusal>) + Send>;
+
+/// Why the array should stop.
+pub enum StopRequest {
+    /// Somebody asked for it over the control socket, and waits.
+    Asked {
+        /// Even while programs use it.
+        force: bool,
+        /// Who waits.
+        told: Told,
+    },
+    /// A signal came.
+    Signal,
+    /// The engine has ended.
+    EngineEnded,
+    /// Another client has the array over nodes now.
+    TakenOver,
+    /// No reason to stop, but to look: the set-up of the array is over.
+    SetUp,
+}
+
+impl Served {
+    /// The state of the array.
+    pub(super) fn status(&self) -> Result<Status, Refusal> {
+        self.door.status().ok_or_else(|| self.ended())
+    }
+
+    pub(super) fn command(&self, command: Command) -> Result<(), Refusal> {
+        self.command_with(command, None)
+    }
+
+    /// Sends a command in, with the device that belongs to it, and waits for the answer.
+    pub(super) fn command_with(
+        &self,
+        command: Command,
+        device: Option<MemberFile>,
+    ) -> Result<(), Refusal> {
+        let answer = self.door.call(|done| Message::Command { command, device, done });
+        answer.ok_or_else(|| self.ended())?.map_err(|refusal| refusal.about(&self.name))
+    }
+
+    pub(super) fn ended(&self) -> Refusal {
+        Refusal::new(format!("{} has stopped", self.name), "assemble it again")
+    }
+
+    /// The member behind a path.
+    pub(super) fn member(&self, path: &str) -> Result<MemberId, Refusal> {
+        let status = self.status()?;
+        if let Some((array, _)) = status.child_called(path) {
+            return Ok(array);
+        }
+        find_member(&status, Path::new(path)).map(|member| member.member).ok_or_else(|| {
+            let detail = Invocation::Detail { array: Some(self.name.clone()) };
+            Refusal::new(
+                format!("{path} is no member of {}", self.name),
+                Next::by("see its members", detail),
+            )
+        })
+    }
+}
+
+/// The member whose device is `path`, under whatever name, in the array or one of its arrays.
+pub(super) fn find_member<'a>(status: &'a Status, path: &Path) -> Option<&'a MemberStatus> {
+    let real = |path: &Path| std::fs::canonicalize(path).ok();
+    let wanted = real(path);
+    // A member on a node may be called by its node alone.
+    let on_node = |device: &Path| path.starts_with("node:") && device.starts_with(path);
+    let named = |device: &Path| {
+        on_node(device) || device == path || (wanted.is_some() && real(device) == wanted)
+    };
+    let mut arrays = std::iter::once(status).chain(&status.children);
+    arrays.find_map(|array| array.members.iter().find(|m| named(Path::new(&m.device))))
+}
