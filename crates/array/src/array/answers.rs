@@ -70,7 +70,7 @@ impl Array {
 
     fn write_answered(&mut self, index: usize, failed: Option<Failed>, last: bool) {
         if let Some((member, _, error)) = failed
-            && self.keeper.members.live(member)
+            && self.keeper.members().live(member)
         {
             // Still live: it is the last copy or has no room, so the array goes on and the request
             // fails.

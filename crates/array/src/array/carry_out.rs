@@ -64,7 +64,7 @@ impl Array {
         while !self.meta_writes.is_empty() {
             let Some(buf) = self.pool.take_page() else { return };
             let Some(write) = self.meta_writes.pop_front() else { return };
-            if !self.keeper.members.live(write.member) {
+            if !self.keeper.members().live(write.member) {
                 self.pool.give_page(buf);
                 self.keeper.update_done();
                 continue;

@@ -24,7 +24,7 @@ impl Array {
     pub(crate) fn must_land(&self, owner: Owner) -> bool {
         match owner {
             Owner::Meta { .. } => true,
-            Owner::Job(_) => self.has_parity() && self.keeper.members.degraded() > 0,
+            Owner::Job(_) => self.has_parity() && self.keeper.members().degraded() > 0,
             Owner::PlainRead(_) | Owner::Plain { .. } | Owner::Nobody => false,
         }
     }
@@ -46,7 +46,7 @@ impl Array {
             return false;
         }
         self.carry_out();
-        let at = self.keeper.now.plus_millis(AGAIN_MS);
+        let at = self.keeper.now().plus_millis(AGAIN_MS);
         self.waiting_for_room.push(PutOff { at, member, op, owner });
         true
     }
@@ -55,9 +55,9 @@ impl Array {
     pub(crate) fn drive_put_off(&mut self) {
         for put_off in std::mem::take(&mut self.waiting_for_room) {
             let PutOff { at, member, op, owner } = put_off;
-            if !self.keeper.members.live(member) {
+            if !self.keeper.members().live(member) {
                 self.tell_owner(owner, Some((member, op, IoError::ABANDONED)), None);
-            } else if at <= self.keeper.now {
+            } else if at <= self.keeper.now() {
                 self.issue(member, op, owner);
             } else {
                 self.waiting_for_room.push(put_off);

@@ -132,10 +132,9 @@ impl Array {
     pub(crate) fn issue(&mut self, member: MemberId, op: IoOp, owner: Owner) {
         let io = self.ios.insert(Entry { owner, member: Some((member, op)) });
         self.keeper.asked(member);
-        if let IoOp::Read { sector, buf } = op
-            && let Some(m) = self.keeper.members.get_mut(member)
-        {
-            m.last_end = sector + u64::from(buf.len) / crate::SECTOR_BYTES;
+        if let IoOp::Read { sector, buf } = op {
+            let end = sector + u64::from(buf.len) / crate::SECTOR_BYTES;
+            self.keeper.note_read_up_to(member, end);
         }
         self.actions.push_back(Action::Io { io, member, op });
     }
@@ -163,15 +162,10 @@ impl Array {
                     self.note_error(id, op, entry.owner, error);
                 }
                 (Ok(_), IoOp::Read { sector, buf }) => {
-                    if let Some(member) = self.keeper.members.get_mut(id) {
-                        member.doubts.remove(sector, u64::from(buf.len) / crate::SECTOR_BYTES);
-                    }
+                    let sectors = u64::from(buf.len) / crate::SECTOR_BYTES;
+                    self.keeper.note_readable(id, sector, sectors);
                 }
-                (Ok(_), IoOp::Write { .. }) => {
-                    if let Some(member) = self.keeper.members.get_mut(id) {
-                        member.full_since = None;
-                    }
-                }
+                (Ok(_), IoOp::Write { .. }) => self.keeper.note_room(id),
                 _ => {}
             }
         }

@@ -244,7 +244,7 @@ impl Array {
 
     fn job_locked(&mut self, index: usize) {
         let job = self.jobs.get(index);
-        if job.writes_data() && !self.keeper.failed {
+        if job.writes_data() && !self.keeper.has_failed() {
             let (start, end) = self.lock_range(&job.kind);
             let ticket = self.keeper.begin_write(start, end);
             self.jobs.get_mut(index).stage = Stage::Metadata(ticket);
@@ -319,7 +319,7 @@ impl Array {
     }
 
     fn begin_writes(&mut self, index: usize) {
-        if self.keeper.failed && self.jobs.get(index).writes_data() {
+        if self.keeper.has_failed() && self.jobs.get(index).writes_data() {
             self.finish_job(index, Err(RequestError::Failed));
             return;
         }
@@ -328,7 +328,7 @@ impl Array {
         let mut issued = 0;
         for at in 0..job.plan.writes.len() {
             let io = self.jobs.get(index).plan.writes[at];
-            if self.keeper.members.live(io.member) {
+            if self.keeper.members().live(io.member) {
                 self.issue(io.member, io.op, super::io::Owner::Job(index));
                 issued += 1;
             }
@@ -341,7 +341,7 @@ impl Array {
 
     pub(super) fn job_written(&mut self, index: usize) {
         let job = self.jobs.get(index);
-        let result = if self.keeper.failed && job.writes_data() {
+        let result = if self.keeper.has_failed() && job.writes_data() {
             Err(RequestError::Failed)
         } else {
             job.write_failed.map_or(Ok(()), Err)

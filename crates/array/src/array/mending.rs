@@ -18,7 +18,7 @@ pub(crate) struct Unread {
 impl Array {
     /// Members whose medium failed under this job get the unit rewritten.
     pub(crate) fn start_mending(&mut self, job: &Job, start: u64, end: u64) {
-        if self.keeper.read_only || self.keeper.is_stopping() || !self.is_redundant() {
+        if self.keeper.is_read_only() || self.keeper.is_stopping() || !self.is_redundant() {
             return;
         }
         if self.has_parity() && !self.keeper.in_step(start, end) {
@@ -46,7 +46,7 @@ impl Array {
         if !matches!(job.kind, Kind::Mend { .. }) {
             return Vec::new();
         }
-        let written = job.plan.writes.iter().filter(|io| self.keeper.members.live(io.member));
+        let written = job.plan.writes.iter().filter(|io| self.keeper.members().live(io.member));
         let reread = |io: &crate::plan::MemberIo| match io.op {
             IoOp::Write { sector, buf, .. } => Some((io.member, IoOp::Read { sector, buf })),
             _ => None,

@@ -305,10 +305,10 @@ impl BlockMachine for Array {
     }
 
     fn read_only(&self) -> bool {
-        self.keeper.read_only
+        self.keeper.is_read_only()
     }
 
     fn free_member(&self) -> Option<MemberId> {
-        self.keeper.members.free_id()
+        self.keeper.members().free_id()
     }
 }

@@ -24,7 +24,7 @@ impl Array {
 
     /// Roles without an in-sync member.
     pub(crate) fn degraded(&self) -> u16 {
-        self.keeper.members.degraded()
+        self.keeper.members().degraded()
     }
 
     pub(crate) fn is_redundant(&self) -> bool {
@@ -78,7 +78,7 @@ impl Array {
         let sums = code.equations().iter().map(|equation| equation.parity);
         let cells = code.data().iter().copied().chain(sums);
         let (start, sectors) = (unit.start, u64::from(unit.sectors));
-        let view = |cell: Cell| self.keeper.members.view(cell.node, start, sectors, avoid);
+        let view = |cell: Cell| self.keeper.members().view(cell.node, start, sectors, avoid);
         let cells = cells.map(view).collect();
         let parity_valid = self.keeper.in_step(start, unit.end());
         let sums_count = parity_valid || self.keeper.is_vouched_for();
@@ -94,12 +94,12 @@ impl Array {
     ) -> impl Iterator<Item = RoleView> + Clone + 'a {
         (0..self.geometry.copies()).map(move |copy| {
             let strip = self.geometry.copy(sector, copy);
-            self.keeper.members.view(strip.role, strip.sector, sectors, avoid)
+            self.keeper.members().view(strip.role, strip.sector, sectors, avoid)
         })
     }
 
     pub(crate) fn lost(&self) -> RequestError {
-        if self.keeper.failed { RequestError::Failed } else { RequestError::Medium }
+        if self.keeper.has_failed() { RequestError::Failed } else { RequestError::Medium }
     }
 
     /// The plan of a job, from the state of the members now.
@@ -109,7 +109,7 @@ impl Array {
         taken: &mut Taken,
     ) -> Result<Plan, RequestError> {
         let job = self.jobs.get(index);
-        if self.keeper.failed && !matches!(job.kind, Kind::Read { .. }) {
+        if self.keeper.has_failed() && !matches!(job.kind, Kind::Read { .. }) {
             return Err(RequestError::Failed);
         }
         let lost = self.lost();
@@ -164,7 +164,7 @@ impl Array {
         let mut plan = Plan::default();
         let rows = Rows::new(0, (end - start) as u32);
         for role in 0..self.geometry.raid_disks() as u16 {
-            plan.zero(&self.keeper.members.view(role, start, end - start, &[]), rows, unmap, fua);
+            plan.zero(&self.keeper.members().view(role, start, end - start, &[]), rows, unmap, fua);
         }
         plan
     }
@@ -229,7 +229,8 @@ impl Array {
         if avoid.contains(&target) {
             return Err(RequestError::Medium);
         }
-        let rebuilt = self.keeper.members.iter().filter(|(_, member)| member.state.is_rebuilding());
+        let rebuilt =
+            self.keeper.members().iter().filter(|(_, member)| member.state.is_rebuilding());
         let unproven: Vec<MemberId> =
             avoid.iter().copied().chain(rebuilt.map(|(id, _)| id)).collect();
         let (place, told) = if self.has_parity() {
@@ -237,7 +238,7 @@ impl Array {
         } else {
             self.told_by_copies(unit, target, &unproven, taken)?
         };
-        let member = self.keeper.members.get(target).ok_or(RequestError::Failed)?;
+        let member = self.keeper.members().get(target).ok_or(RequestError::Failed)?;
         if member.bad_blocks.overlaps(place.sector, u64::from(unit.sectors)) {
             return Ok(Plan::default());
         }
@@ -342,7 +343,7 @@ impl Array {
         for copy in 0..self.geometry.copies() {
             let strip = self.geometry.copy(sector, copy);
             let Some(place) =
-                self.keeper.members.view(strip.role, strip.sector, sectors, &[]).reader
+                self.keeper.members().view(strip.role, strip.sector, sectors, &[]).reader
             else {
                 continue;
             };
@@ -350,7 +351,7 @@ impl Array {
             if !in_step {
                 return Some(place);
             }
-            let Some(member) = self.keeper.members.get(place.member) else { continue };
+            let Some(member) = self.keeper.members().get(place.member) else { continue };
             let sequential = u32::from(member.last_end != place.sector);
             let score = member.in_flight * 2 + sequential;
             if best.is_none_or(|(least, _)| score < least) {

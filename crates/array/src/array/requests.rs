@@ -110,14 +110,14 @@ impl Array {
     }
 
     fn flush_members(&mut self, index: usize) {
-        if self.keeper.read_only {
+        if self.keeper.is_read_only() {
             return;
         }
-        for id in 0..self.keeper.members.len() as u16 {
+        for id in 0..self.keeper.members().len() as u16 {
             let id = MemberId(id);
             let holds_data = self
                 .keeper
-                .members
+                .members()
                 .get(id)
                 .is_some_and(|m| m.state.is_live() && m.state.role().is_some());
             if holds_data {
@@ -167,7 +167,7 @@ impl Array {
             let (data, row) = self.parity_place(sector);
             let stripe = row / u64::from(self.geometry.chunk_sectors());
             let role = self.geometry.data_role(stripe, data);
-            self.keeper.members.view(role, row, sectors, &[]).reader
+            self.keeper.members().view(role, row, sectors, &[]).reader
         } else {
             self.choose_copy(sector, sectors)
         };
@@ -203,7 +203,7 @@ impl Array {
             return;
         }
         // A member that cannot read is asked block by block: what it can read is not computed.
-        let unreadable = failed.is_some_and(|id| self.keeper.members.live(id));
+        let unreadable = failed.is_some_and(|id| self.keeper.members().live(id));
         let unit = if unreadable { BLOCK_SECTORS } else { self.unit_sectors() };
         let total = u64::from(read.buf.len) / SECTOR_BYTES;
         let mut done = 0;
@@ -250,7 +250,7 @@ impl Array {
             return run;
         }
         let strip = self.geometry.copy(sector, 0);
-        let view = self.keeper.members.view(strip.role, strip.sector, run, &[]);
+        let view = self.keeper.members().view(strip.role, strip.sector, run, &[]);
         match (view.writers[0], cut(run)) {
             (Some(place), Source::Buf(buf)) => {
                 let op = IoOp::Write { sector: place.sector, buf, fua };
@@ -290,7 +290,7 @@ impl Array {
         let kind = Kind::Write { unit, segments: vec![segment], requests: vec![request] };
         let mut job = Job::new(kind, fua);
         job.hold_until =
-            (self.requests.sequential && !fua).then(|| self.keeper.now.plus_millis(HOLD_MS));
+            (self.requests.sequential && !fua).then(|| self.keeper.now().plus_millis(HOLD_MS));
         let job = self.jobs.insert(job);
         self.queues.staged.push_back(job);
         self.queues.open_units.insert(unit.start, job);
@@ -300,11 +300,12 @@ impl Array {
     /// sequential stream has begun waits a moment, as long as other I/O is on its way.
     pub(crate) fn start_staged(&mut self) {
         let full = u64::from(self.geometry.data_disks()) * self.unit_sectors();
-        let hurry = self.keeper.failed || self.keeper.is_stopping() || self.ios.in_flight == 0;
+        let hurry =
+            self.keeper.has_failed() || self.keeper.is_stopping() || self.ios.in_flight == 0;
         for _ in 0..self.queues.staged.len() {
             let Some(index) = self.queues.staged.pop_front() else { return };
             let job = self.jobs.get(index);
-            let held = !hurry && job.hold_until.is_some_and(|until| self.keeper.now < until);
+            let held = !hurry && job.hold_until.is_some_and(|until| self.keeper.now() < until);
             if held && job.gathered_sectors() < full {
                 self.queues.staged.push_back(index);
             } else {
@@ -364,7 +365,7 @@ impl Array {
 
     fn issue_striped(&mut self, index: usize, sector: u64, sectors: u64, op: impl Fn(u64) -> IoOp) {
         let strip = self.geometry.copy(sector, 0);
-        match self.keeper.members.view(strip.role, strip.sector, sectors, &[]).writers[0] {
+        match self.keeper.members().view(strip.role, strip.sector, sectors, &[]).writers[0] {
             Some(place) => {
                 self.issue(place.member, op(place.sector), Owner::Plain { request: index });
             }
@@ -382,8 +383,8 @@ impl Array {
         match op {
             IoOp::Discard { .. } => None,
             // The member is faulty now; what the others hold is durable.
-            IoOp::Flush if self.is_redundant() && !self.keeper.members.live(member) => {
-                self.keeper.failed.then_some(RequestError::Failed)
+            IoOp::Flush if self.is_redundant() && !self.keeper.members().live(member) => {
+                self.keeper.has_failed().then_some(RequestError::Failed)
             }
             _ if error.kind == IoErrorKind::Full => Some(RequestError::NoSpace),
             _ => Some(RequestError::Medium),

@@ -13,12 +13,12 @@ impl Array {
 
     /// Is this a member that serves, or is about to?
     pub(crate) fn is_live(&self, id: MemberId) -> bool {
-        self.keeper.members.live(id)
+        self.keeper.members().live(id)
     }
 
     /// Is this a member, be it a faulty one?
     pub(crate) fn has(&self, id: MemberId) -> bool {
-        self.keeper.members.get(id).is_some()
+        self.keeper.members().get(id).is_some()
     }
 
     /// Has it lost more members than it can do without?
