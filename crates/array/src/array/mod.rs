@@ -58,17 +58,6 @@ use space::Space;
 /// Metadata pages in flight at most.
 const PAGES: usize = 32;
 
-const RULES: Rules = Rules {
-    scrubs_whole: false,
-    keeps_torn: true,
-    marks_lost: true,
-    units_at_once: 16,
-    stop_patience_ms: 60_000,
-    marks_ahead: 0,
-    lane_takes_spares: false,
-    reads_back: true,
-};
-
 /// A running array over files and devices of this process. It owns the keeper, the requests, the
 /// I/O in flight, the locks of ranges, and the scratch: its part of the executor's arena. Members
 /// and bytes are the executor's, which carries out the [`Action`]s of the array.
@@ -122,7 +111,7 @@ impl Array {
             return Err("too little scratch memory".into());
         }
         let lane = Lane {
-            keeper: Keeper::new(now, config, Box::new(space), RULES)?,
+            keeper: Keeper::new(now, config, Box::new(space), Rules::local())?,
             map: Map { codes: Codes::new(&geometry), geometry },
             actions: VecDeque::with_capacity(1024),
             ios: Ios::with_capacity(1024),

@@ -15,6 +15,7 @@ mod intent;
 mod invariants;
 mod joining;
 mod journals;
+mod lane;
 mod members;
 mod metadata;
 mod place;
@@ -29,7 +30,7 @@ mod update;
 use crate::action::CommandId;
 use crate::assemble::Config;
 use crate::events::{ArrayEvent, Fault, StripeBlock};
-use crate::{Instant, MemberId, Op, Refusal};
+use crate::{Instant, MemberId, Op};
 
 use self::core::{Core, Out, Service};
 use checkpoint::Checkpoints;
@@ -37,6 +38,7 @@ use command::Removal;
 use failure::Failures;
 pub use failure::Tried;
 pub use invariants::Carried;
+pub use lane::{LaneCommand, Rules, Traffic};
 use members::Members;
 pub use metadata::MetaWrite;
 use metadata::Metadata;
@@ -50,76 +52,6 @@ pub use update::PAGE_BYTES;
 
 /// Idle time after which the superblocks say clean (md's `safe_mode_delay`).
 pub const SAFE_MODE_MS: u64 = 200;
-
-/// What a keeper asks of its lane.
-#[derive(Clone, Debug)]
-pub enum LaneCommand {
-    /// All that was written to a member so far is to be durable. Answer: [`Keeper::update_done`].
-    Flush(MemberId),
-    /// Metadata are to be on a member, durably. Answer: [`Keeper::update_done`], also when the
-    /// member has failed meanwhile.
-    Write(MetaWrite),
-    /// Something that operations wait for may be on the members now: see [`Keeper::is_told`].
-    Updated,
-    /// A unit of background work. Answer: [`Keeper::work_done`].
-    Work {
-        /// Its name in the keeper's books.
-        place: u64,
-        /// Where.
-        unit: Unit,
-        /// What.
-        work: Work,
-    },
-    /// What is in flight on a member is not waited for any longer: it counts as failed.
-    GiveUp(MemberId),
-    /// The id will mean another device: what was given up on it belongs to none.
-    Disown(MemberId),
-    /// The answer to a command.
-    Reply(CommandId, Result<(), Refusal>),
-    /// What people want to know.
-    Notify(ArrayEvent),
-}
-
-/// What differs between lanes.
-#[derive(Clone, Copy, Debug)]
-pub struct Rules {
-    /// A check needs all members, even where copies could be compared without one.
-    pub scrubs_whole: bool,
-    /// What was under way at an unclean stop is not called in line because nothing is left to
-    /// compare it with: what a lost member had of it cannot be told from the others.
-    pub keeps_torn: bool,
-    /// What is lost with a member while sums of it may not fit counts as that, sector by sector,
-    /// and is noted as bad where the sums are.
-    pub marks_lost: bool,
-    /// Units of background work under way at most.
-    pub units_at_once: usize,
-    /// How long a member may answer nothing while a stop waits for it.
-    pub stop_patience_ms: u64,
-    /// How many chunks of the bitmap are marked ahead of a sequential writer, where telling the
-    /// members takes long; 0 as md does.
-    pub marks_ahead: usize,
-    /// The lane says when a spare gets a role, and which: it has to reach it first.
-    pub lane_takes_spares: bool,
-    /// A sample of what members were given is read back before they take a role over.
-    pub reads_back: bool,
-}
-
-/// What a keeper has to know of its lane, when it is driven.
-#[derive(Clone, Copy)]
-pub struct Traffic<'a> {
-    /// No request and no planned operation is under way.
-    pub quiet: bool,
-    /// Does a planned operation mean this member?
-    pub plans: &'a dyn Fn(MemberId) -> bool,
-    /// Was something given up on it that has not been answered since?
-    pub gave_up: &'a dyn Fn(MemberId) -> bool,
-}
-
-impl Traffic<'_> {
-    fn is_meant(self, id: MemberId) -> bool {
-        (self.plans)(id) || (self.gave_up)(id)
-    }
-}
 
 /// The state of one array without its user data: members, superblocks, event count, write-intent
 /// bitmap, background work, commands under way, failure and stop. It does no I/O and has no clock.
