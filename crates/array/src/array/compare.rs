@@ -175,8 +175,8 @@ impl Planner<'_> {
         let pairs = fix != Fix::Resync && u64::from(unit.sectors) <= BLOCK_SECTORS;
         Ok(match mirror::check(&copies, rows, pairs, taken) {
             Some(check) => {
-                let (copies, unread) = (check.copies, check.unread);
-                Step::Compare(check.plan, Compared::Mirror { copies, unread })
+                let compared = Compared::Mirror { copies: check.copies, unread: check.unread };
+                Step::Compare(check.plan, compared)
             }
             None if fix == Fix::Resync => Step::Write(Plan::default()),
             None => Step::Alone,

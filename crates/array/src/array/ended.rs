@@ -114,8 +114,9 @@ impl Array {
         match &job.kind {
             Kind::Write { unit, segments, .. } => {
                 for Segment { rows, .. } in segments {
-                    let (start, end) = (u64::from(rows.start), u64::from(rows.end));
-                    self.lane.keeper.note_fitting(unit.start + start, unit.start + end);
+                    let start = unit.start + u64::from(rows.start);
+                    let end = unit.start + u64::from(rows.end);
+                    self.lane.keeper.note_fitting(start, end);
                 }
             }
             Kind::ZeroStripes { start, end, .. } => self.lane.keeper.note_fitting(*start, *end),

@@ -53,8 +53,8 @@ impl Array {
 
     fn who_waits(&self) -> Waiting {
         let room = || Vec::with_capacity(32);
-        let (jobs, requests, members) = (room(), room(), room());
-        let mut waiting = Waiting { jobs, requests, members, ..Waiting::default() };
+        let mut waiting =
+            Waiting { jobs: room(), requests: room(), members: room(), ..Waiting::default() };
         for (owner, member) in self.lane.ios.owners() {
             if owner != Owner::Nobody {
                 waiting.ios += 1;
@@ -146,8 +146,8 @@ impl Array {
         let taken = self.jobs.iter().filter_map(|(_, job)| job.taken.as_ref());
         let strips: u64 = taken.map(|taken| taken.bytes()).sum();
         let pages = waiting.pages as u64 * u64::from(PAGE_BYTES);
-        let (found, all) =
-            (self.lane.pool.free_bytes() + strips + pages, self.lane.pool.all_bytes());
+        let found = self.lane.pool.free_bytes() + strips + pages;
+        let all = self.lane.pool.all_bytes();
         if found != all { Err(format!("{found} of {all} bytes of scratch")) } else { Ok(()) }
     }
 

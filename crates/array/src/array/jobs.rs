@@ -10,6 +10,7 @@ use super::io::Owner;
 use super::job::{Job, Kind, Stage};
 use super::lane::Lane;
 use super::locks::Locks;
+use crate::code::Answers;
 use crate::keeper::Unit;
 use crate::plan::parity::Segment;
 use crate::plan::{MemberIo, Plan, Taken};
@@ -41,6 +42,8 @@ pub(super) struct Jobs {
     pub(super) locks: Locks,
     /// The memory of a list of those that were granted a lock.
     granted: Vec<usize>,
+    /// What was found out about the codes of stripes.
+    answers: Answers,
     /// The memory of writes' plans that are done with, for the next ones.
     spare_plans: Vec<Plan>,
 }
@@ -197,7 +200,7 @@ impl Jobs {
         {
             self.open_units.remove(&unit.start);
         }
-        let mut taken = Taken::new(strips);
+        let mut taken = Taken::new(strips, std::mem::take(&mut self.answers));
         let planner = lane.planner();
         let planned = if lane.keeper.has_failed() && !matches!(job.kind, Kind::Read { .. }) {
             Err(RequestError::Failed)
@@ -206,6 +209,7 @@ impl Jobs {
         } else {
             planner.plan(job, &mut taken, &mut self.spare_plans, lane.pool.zero)
         };
+        self.answers = std::mem::take(&mut taken.answers);
         job.taken = Some(taken);
         match planned {
             Ok(plan) => {

@@ -24,7 +24,8 @@ impl Planner<'_> {
         let code = self.map.codes.of_stripe(&self.map.geometry, stripe);
         let sums = code.equations().iter().map(|equation| equation.parity);
         let cells = code.data().iter().copied().chain(sums);
-        let (start, sectors) = (unit.start, u64::from(unit.sectors));
+        let start = unit.start;
+        let sectors = u64::from(unit.sectors);
         let view = |cell: Cell| self.keeper.members().view(cell.node, start, sectors, avoid);
         let cells = cells.map(view).collect();
         let parity_valid = self.keeper.in_step(start, unit.end());

@@ -1,5 +1,5 @@
-//! What members could not read is kept in mind, so that nobody else is let go who makes up for it;
-//! a member that cannot read too often goes itself.
+//! What members could not read is kept in mind, so that no other member is failed that makes up for
+//! it; a member that cannot read too often is failed itself.
 
 use super::core::Core;
 use super::members::State;

@@ -5,17 +5,17 @@ use crate::action::CommandId;
 use crate::events::ArrayEvent;
 use crate::{MemberId, Refusal};
 
-/// What a keeper asks of its lane.
+/// What a keeper asks of its lane. Answers are methods of [`Keeper`](super::Keeper).
 #[derive(Clone, Debug)]
 pub enum LaneCommand {
-    /// All that was written to a member so far is to be durable. Answer: [`Keeper::update_done`](super::Keeper::update_done).
+    /// All that was written to a member so far is to be durable. Answer: `update_done`.
     Flush(MemberId),
-    /// Metadata are to be on a member, durably. Answer: [`Keeper::update_done`](super::Keeper::update_done), also when the
-    /// member has failed meanwhile.
+    /// Metadata are to be on a member, durably. Answer: `update_done`,
+    /// also when the member has failed meanwhile.
     Write(MetaWrite),
-    /// Something that operations wait for may be on the members now: see [`Keeper::is_told`](super::Keeper::is_told).
+    /// Something that operations wait for may be on the members now: see `is_told`.
     Updated,
-    /// A unit of background work. Answer: [`Keeper::work_done`](super::Keeper::work_done).
+    /// A unit of background work. Answer: `work_done`.
     Work {
         /// Its name in the keeper's books.
         place: u64,

@@ -10,7 +10,7 @@ use super::intent::Intent;
 use super::journals::JournalFeatures;
 use super::update::Update;
 use super::{Redundancy, SyncSpace};
-use crate::format::superblock::MAX_SECTOR;
+use crate::format::superblock::{MAX_SECTOR, time_code};
 use crate::format::{Bitmap, Superblock};
 use crate::{Instant, MemberId};
 
@@ -236,10 +236,10 @@ impl Metadata {
         self.clean.ticket = ticket;
     }
 
-    /// Time of day in md's coding: seconds in the low 40 bits, microseconds above.
+    /// Time of day in md's coding.
     pub(super) const fn wall_clock(&self, now: Instant) -> u64 {
         let micros = self.epoch_micros + now.0 / 1000;
-        (micros / 1_000_000) & ((1 << 40) - 1) | (micros % 1_000_000) << 40
+        time_code(micros / 1_000_000, (micros % 1_000_000) as u32)
     }
 }
 
