@@ -4,9 +4,11 @@
 use super::Array;
 use super::io::Owner;
 use super::job::{Job, Kind, Stage};
-use super::requests::MAX_REQUESTS;
+use super::jobs::Jobs;
+use super::map::Map;
+use super::requests::{MAX_REQUESTS, Requests};
 use super::scratch::PAGE_BYTES;
-use crate::keeper::Carried;
+use crate::keeper::{Carried, Keeper};
 
 /// Who waits for how much of the I/O, the computations and the writes that wait for room.
 #[derive(Default)]
@@ -25,9 +27,9 @@ struct Waiting {
 impl Array {
     pub(super) fn check(&self) -> Result<(), String> {
         let waiting = self.who_waits();
-        self.jobs_hold_locks()?;
-        self.jobs_wait(&waiting)?;
-        self.pieces_are_counted(&waiting)?;
+        jobs_hold_locks(&self.jobs, &self.lane.map)?;
+        jobs_wait(&self.jobs, &self.lane.keeper, &waiting)?;
+        pieces_are_counted(&self.requests, &waiting)?;
         self.scratch_is_somewhere(&waiting)?;
         self.queues_are_right(&waiting)?;
         let begun = |(_, job): (usize, &Job)| {
@@ -80,68 +82,6 @@ impl Array {
         waiting
     }
 
-    fn jobs_hold_locks(&self) -> Result<(), String> {
-        self.jobs.locks.check()?;
-        let mut held = 0;
-        for (index, job) in self.jobs.iter() {
-            let expected = match job.stage {
-                Stage::Staged => None,
-                stage => Some((job.kind.range(&self.lane.map), stage != Stage::Locking)),
-            };
-            let found = self.jobs.locks.held_by(index);
-            if found != expected {
-                let what = format!("{expected:?}, has {found:?}");
-                return Err(format!("job {index} in {:?} needs the lock {what}", job.stage));
-            }
-            held += usize::from(found.is_some());
-        }
-        if held != self.jobs.locks.len() {
-            return Err(format!("{} locks, {held} of jobs", self.jobs.locks.len()));
-        }
-        Ok(())
-    }
-
-    /// Each job waits for something that is to come.
-    fn jobs_wait(&self, waiting: &Waiting) -> Result<(), String> {
-        let jobs = &self.jobs;
-        for (index, job) in self.jobs.iter() {
-            let ios = waiting.jobs.get(index).copied().unwrap_or(0);
-            let waits = match job.stage {
-                Stage::Staged => jobs.staged.contains(&index),
-                Stage::Locking => true,
-                Stage::Metadata(ticket) => {
-                    jobs.meta_waiters.contains(&index) && !self.lane.keeper.is_told(ticket)
-                }
-                Stage::Scratch => jobs.scratch_waiters.contains(&index),
-                Stage::Computing => ios == 1,
-                Stage::Reading | Stage::Writing | Stage::Rereading => ios > 0 && ios == job.pending,
-            };
-            if !waits {
-                let counted = job.pending;
-                let what = format!("{ios} I/Os, counted {counted}, and is in no other queue");
-                return Err(format!("job {index} in {:?} has {what}", job.stage));
-            }
-        }
-        Ok(())
-    }
-
-    /// The pieces of each request are those under way.
-    fn pieces_are_counted(&self, waiting: &Waiting) -> Result<(), String> {
-        if self.requests.in_flight() > MAX_REQUESTS {
-            return Err("more requests than there may be".to_owned());
-        }
-        for (index, pending) in self.requests.pending() {
-            let found = waiting.requests.get(index).copied().unwrap_or(0);
-            if found != pending {
-                return Err(format!("{found} pieces of request {index}, counted {pending}"));
-            }
-            if (pending == 0) != self.requests.is_untold(index) {
-                return Err(format!("request {index} with {pending} pieces is not answered"));
-            }
-        }
-        Ok(())
-    }
-
     fn scratch_is_somewhere(&self, waiting: &Waiting) -> Result<(), String> {
         let taken = self.jobs.iter().filter_map(|(_, job)| job.taken.as_ref());
         let strips: u64 = taken.map(|taken| taken.bytes()).sum();
@@ -175,6 +115,68 @@ impl Array {
         }
         Ok(())
     }
+}
+
+/// Each job holds, or waits for, the lock of its range, and no other is held.
+fn jobs_hold_locks(jobs: &Jobs, map: &Map) -> Result<(), String> {
+    jobs.locks.check()?;
+    let mut held = 0;
+    for (index, job) in jobs.iter() {
+        let expected = match job.stage {
+            Stage::Staged => None,
+            stage => Some((job.kind.range(map), stage != Stage::Locking)),
+        };
+        let found = jobs.locks.held_by(index);
+        if found != expected {
+            let what = format!("{expected:?}, has {found:?}");
+            return Err(format!("job {index} in {:?} needs the lock {what}", job.stage));
+        }
+        held += usize::from(found.is_some());
+    }
+    if held != jobs.locks.len() {
+        return Err(format!("{} locks, {held} of jobs", jobs.locks.len()));
+    }
+    Ok(())
+}
+
+/// Each job waits for something that is to come.
+fn jobs_wait(jobs: &Jobs, keeper: &Keeper, waiting: &Waiting) -> Result<(), String> {
+    for (index, job) in jobs.iter() {
+        let ios = waiting.jobs.get(index).copied().unwrap_or(0);
+        let waits = match job.stage {
+            Stage::Staged => jobs.staged.contains(&index),
+            Stage::Locking => true,
+            Stage::Metadata(ticket) => {
+                jobs.meta_waiters.contains(&index) && !keeper.is_told(ticket)
+            }
+            Stage::Scratch => jobs.scratch_waiters.contains(&index),
+            Stage::Computing => ios == 1,
+            Stage::Reading | Stage::Writing | Stage::Rereading => ios > 0 && ios == job.pending,
+        };
+        if !waits {
+            let counted = job.pending;
+            let what = format!("{ios} I/Os, counted {counted}, and is in no other queue");
+            return Err(format!("job {index} in {:?} has {what}", job.stage));
+        }
+    }
+    Ok(())
+}
+
+/// The pieces of each request are those under way.
+fn pieces_are_counted(requests: &Requests, waiting: &Waiting) -> Result<(), String> {
+    if requests.in_flight() > MAX_REQUESTS {
+        return Err("more requests than there may be".to_owned());
+    }
+    for (index, pending) in requests.pending() {
+        let found = waiting.requests.get(index).copied().unwrap_or(0);
+        if found != pending {
+            return Err(format!("{found} pieces of request {index}, counted {pending}"));
+        }
+        if (pending == 0) != requests.is_untold(index) {
+            return Err(format!("request {index} with {pending} pieces is not answered"));
+        }
+    }
+    Ok(())
 }
 
 impl Waiting {

@@ -155,7 +155,7 @@ impl Keeper {
             return no_such_member();
         };
         match member.state {
-            State::InSync { .. } | State::Rebuilding { .. } | State::Leaving { .. } => {
+            State::InSync { .. } | State::Rebuilding { .. } | State::Retiring { .. } => {
                 refuse(format!("{} is in use", member.device), "fail it first")
             }
             State::Faulty { .. } | State::Spare => {

@@ -70,7 +70,7 @@ impl Core {
     pub(super) fn needs(&self, id: MemberId) -> bool {
         let Some(member) = self.members.get(id) else { return false };
         let State::InSync { role } = member.state else { return false };
-        self.members.leaving(role).is_none() && !self.enough_without(&[role])
+        self.members.retiring(role).is_none() && !self.enough_without(&[role])
     }
 
     /// Nothing is asked for, and no update is due.

@@ -64,7 +64,7 @@ impl Keeper {
             let entry = self.core.members.role(role);
             let beside = match member.state {
                 State::Rebuilding { replacement, .. } => replacement,
-                state => matches!(state, State::Leaving { .. }),
+                state => matches!(state, State::Retiring { .. }),
             };
             let listed = if beside { entry.beside } else { entry.holder };
             if listed != Some(id) {

@@ -18,7 +18,7 @@ pub(crate) enum State {
     /// Holds its role completely, and has been taken over from: the superblocks that say so are on
     /// their way. Until they have arrived it gets what its heir gets, and the role back should the
     /// heir fail.
-    Leaving { role: u16 },
+    Retiring { role: u16 },
     /// Waits to be needed.
     Spare,
     /// No I/O goes there any more.
@@ -34,7 +34,7 @@ impl State {
 
     pub(crate) const fn role(self) -> Option<u16> {
         match self {
-            Self::InSync { role } | Self::Rebuilding { role, .. } | Self::Leaving { role } => {
+            Self::InSync { role } | Self::Rebuilding { role, .. } | Self::Retiring { role } => {
                 Some(role)
             }
             Self::Spare => None,
@@ -60,7 +60,7 @@ impl State {
 
     pub(crate) const fn public(self) -> MemberState {
         match self {
-            Self::InSync { .. } | Self::Leaving { .. } => MemberState::InSync,
+            Self::InSync { .. } | Self::Retiring { .. } => MemberState::InSync,
             Self::Rebuilding { .. } => MemberState::Rebuilding,
             Self::Spare => MemberState::Spare,
             Self::Faulty { .. } => MemberState::Faulty,
@@ -124,7 +124,7 @@ impl Member {
     /// Has it been given its role's contents below this sector of its data area?
     const fn holds(&self, end: u64) -> bool {
         match self.state {
-            State::InSync { .. } | State::Leaving { .. } => true,
+            State::InSync { .. } | State::Retiring { .. } => true,
             State::Rebuilding { offset, .. } => end <= offset,
             State::Spare | State::Faulty { .. } => false,
         }
@@ -164,7 +164,7 @@ impl Members {
                 State::Rebuilding { role, replacement: false, .. } => {
                     self.roles[usize::from(role)].holder = Some(id);
                 }
-                State::Rebuilding { role, replacement: true, .. } | State::Leaving { role } => {
+                State::Rebuilding { role, replacement: true, .. } | State::Retiring { role } => {
                     self.roles[usize::from(role)].beside = Some(id);
                 }
                 State::Spare | State::Faulty { .. } => {}
@@ -272,9 +272,9 @@ impl Members {
     }
 
     /// Who held this role before its holder, and still has all of it.
-    pub(super) fn leaving(&self, role: u16) -> Option<MemberId> {
+    pub(super) fn retiring(&self, role: u16) -> Option<MemberId> {
         let id = self.role(role).beside?;
-        matches!(self.get(id)?.state, State::Leaving { .. }).then_some(id)
+        matches!(self.get(id)?.state, State::Retiring { .. }).then_some(id)
     }
 
     /// A role's holder is gone: whom it took the role from has it again, or the member that was to
@@ -287,7 +287,7 @@ impl Members {
             State::Rebuilding { role, offset, marked_below, .. } => {
                 State::Rebuilding { role, offset, replacement: false, marked_below }
             }
-            State::Leaving { role } => {
+            State::Retiring { role } => {
                 // Members may have been told that it left: it says first that it has not.
                 member.arriving = true;
                 State::InSync { role }

@@ -260,7 +260,7 @@ impl Core {
         let mut arrivals = Vec::new();
         let mut others = Vec::new();
         for (member, m) in self.members.iter_live() {
-            if matches!(m.state, State::Leaving { .. }) {
+            if matches!(m.state, State::Retiring { .. }) {
                 continue;
             }
             let write = superblock_write(member, &self.superblock_of(m, clean));
@@ -326,7 +326,7 @@ impl Core {
             roles[member.superblock.dev_number as usize] = match member.state {
                 State::InSync { role } | State::Rebuilding { role, .. } => Role::Active(role),
                 State::Spare => Role::Spare,
-                State::Leaving { .. } | State::Faulty { .. } => Role::Faulty,
+                State::Retiring { .. } | State::Faulty { .. } => Role::Faulty,
             };
         }
         roles

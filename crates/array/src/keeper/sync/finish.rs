@@ -18,7 +18,7 @@ impl Sync {
         }
     }
 
-    /// Members rebuilt to the end hold their roles now; those they replace are leaving. Are there
+    /// Members rebuilt to the end hold their roles now; those they replace retire. Are there
     /// any?
     fn activate_recovered(core: &mut Core) -> bool {
         let end = core.space.member_sectors();
@@ -30,7 +30,7 @@ impl Sync {
                 continue;
             }
             if replacement && let Some(old) = core.members.role(role).holder {
-                core.members.set_state(old, State::Leaving { role });
+                core.members.set_state(old, State::Retiring { role });
                 replaced = true;
             }
             core.members.set_state(id, State::InSync { role });
@@ -46,7 +46,7 @@ impl Sync {
     pub(super) fn taken_over(&mut self, core: &mut Core) {
         let members: Vec<_> = core.members.iter().map(|(id, m)| (id, m.state)).collect();
         for (id, state) in members {
-            if let State::Leaving { role } = state {
+            if let State::Retiring { role } = state {
                 core.members.set_state(id, State::Faulty { role: Some(role) });
                 core.out.push(LaneCommand::GiveUp(id));
             }
