@@ -14,7 +14,7 @@ use super::mending::Unread;
 use super::requests::plain_error;
 use crate::action::{Action, IoError, IoErrorKind, Outcome};
 use crate::events::Fault;
-use crate::keeper::Tried;
+use crate::keeper::{LaneReport, Tried};
 use crate::{IoId, IoOp, MemberId, RequestError, SECTOR_BYTES};
 
 /// An I/O that failed, and how.
@@ -29,7 +29,7 @@ impl Array {
         }
         let mut failed = None;
         if let Some((id, op)) = entry.member {
-            self.lane.keeper.answered(id);
+            self.lane.keeper.hear(LaneReport::Answered(id));
             match (result, op) {
                 (Err(error), _) if self.put_off(id, op, entry.owner, error) => return,
                 (Err(error), _) => {
@@ -38,9 +38,9 @@ impl Array {
                 }
                 (Ok(_), IoOp::Read { sector, buf }) => {
                     let sectors = u64::from(buf.len) / SECTOR_BYTES;
-                    self.lane.keeper.note_readable(id, sector, sectors);
+                    self.lane.keeper.hear(LaneReport::Readable(id, sector, sectors));
                 }
-                (Ok(_), IoOp::Write { .. }) => self.lane.keeper.note_room(id),
+                (Ok(_), IoOp::Write { .. }) => self.lane.keeper.hear(LaneReport::HasRoom(id)),
                 _ => {}
             }
         }
@@ -54,7 +54,7 @@ impl Array {
             let buf = op.buf();
             self.lend(io, buf);
             self.lane.actions.push_back(Action::Abandon { io, buf });
-            self.lane.keeper.answered(id);
+            self.lane.keeper.hear(LaneReport::Answered(id));
             self.tell_owner(owner, Some((id, op, IoError::ABANDONED)), None);
         }
     }
@@ -103,7 +103,7 @@ impl Array {
         let changes = matches!(op, IoOp::Write { .. } | IoOp::WriteZeroes { .. } | IoOp::Flush);
         let must_land = must_land(&self.lane, owner);
         let tried = Tried { sector: op.sector(), changes, must_land };
-        self.lane.keeper.failed_io(id, tried, error);
+        self.lane.keeper.hear(LaneReport::Failed(id, tried, error));
         self.carry_out();
     }
 
@@ -175,7 +175,7 @@ impl Array {
                 job.unread.push(Unread { member, fault });
                 if let IoOp::Read { sector, buf } = op {
                     let sectors = u64::from(buf.len) / SECTOR_BYTES;
-                    self.lane.keeper.note_unreadable(member, sector, sectors);
+                    self.lane.keeper.hear(LaneReport::Unreadable(member, sector, sectors));
                 }
             }
         }
@@ -221,7 +221,7 @@ impl Array {
             if error.kind != IoErrorKind::Abandoned {
                 // What was rewritten cannot be read all the same.
                 let fault = Fault { sector: op.sector(), errno: error.errno };
-                self.lane.keeper.not_correctable(member, fault);
+                self.lane.keeper.hear(LaneReport::NotCorrectable(member, fault));
                 self.carry_out();
             }
         }

@@ -6,7 +6,7 @@ use super::job::{Job, Kind};
 use super::lane::Lane;
 use super::scratch::PAGE_BYTES;
 use crate::action::{Action, Command, CommandId};
-use crate::keeper::{Done, Keeper, LaneCommand, Traffic, Unit, Work};
+use crate::keeper::{Done, Keeper, LaneCommand, LaneReport, Traffic, Unit, Work};
 use crate::{Buf, IoOp};
 
 impl Array {
@@ -71,7 +71,7 @@ impl Array {
             let Some(write) = self.meta_writes.pop_front() else { return };
             if !self.lane.keeper.members().live(write.member) {
                 self.lane.pool.give_page(buf);
-                self.lane.keeper.update_done();
+                self.lane.keeper.hear(LaneReport::UpdateDone);
                 continue;
             }
             let buf = Buf { len: write.bytes.len() as u32, ..buf };
@@ -86,7 +86,7 @@ impl Array {
         if let Some(offset) = page {
             self.lane.pool.give_page(Buf { offset, len: PAGE_BYTES });
         }
-        self.lane.keeper.update_done();
+        self.lane.keeper.hear(LaneReport::UpdateDone);
         self.carry_out();
         self.pump_pages();
     }

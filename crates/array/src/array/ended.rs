@@ -9,7 +9,7 @@ use super::jobs::JobEvent;
 use super::mending::Unread;
 use crate::action::Action;
 use crate::events::ArrayEvent;
-use crate::keeper::Unit;
+use crate::keeper::{LaneReport, Unit};
 use crate::plan::parity::Segment;
 use crate::{IoOp, RequestError, SECTOR_BYTES};
 
@@ -40,7 +40,7 @@ impl Array {
             self.lane.keeper.end_write(start, end, result.is_err());
         }
         if result == Err(RequestError::NoSpace) && job.writes_data() {
-            self.lane.keeper.note_torn(start, end);
+            self.lane.keeper.hear(LaneReport::Torn(start, end));
             self.carry_out();
         }
         if result.is_ok() {
@@ -69,7 +69,7 @@ impl Array {
             | Kind::Read { request, .. } => requests.piece_done(lane, jobs, *request, result),
             Kind::Mend { unit, target, fault } => {
                 self.mending.end(*target, *unit);
-                self.lane.keeper.mended(*target, *fault, result.is_ok());
+                self.lane.keeper.hear(LaneReport::Mended(*target, *fault, result.is_ok()));
                 self.carry_out();
             }
             Kind::Rebuild { .. } | Kind::Check { .. } | Kind::Verify { .. } => {
@@ -116,10 +116,12 @@ impl Array {
                 for Segment { rows, .. } in segments {
                     let start = unit.start + u64::from(rows.start);
                     let end = unit.start + u64::from(rows.end);
-                    self.lane.keeper.note_fitting(start, end);
+                    self.lane.keeper.hear(LaneReport::Fitting(start, end));
                 }
             }
-            Kind::ZeroStripes { start, end, .. } => self.lane.keeper.note_fitting(*start, *end),
+            Kind::ZeroStripes { start, end, .. } => {
+                self.lane.keeper.hear(LaneReport::Fitting(*start, *end))
+            }
             _ => {}
         }
     }
@@ -135,7 +137,7 @@ impl Array {
                 IoOp::WriteZeroes { sector, sectors, .. } => (sector, sectors),
                 IoOp::Read { .. } | IoOp::Discard { .. } | IoOp::Flush => continue,
             };
-            self.lane.keeper.note_rewritten(io.member, sector, sectors);
+            self.lane.keeper.hear(LaneReport::Rewritten(io.member, sector, sectors));
         }
     }
 }

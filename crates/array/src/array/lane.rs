@@ -7,7 +7,7 @@ use super::io::{Ios, Owner};
 use super::map::Map;
 use super::planning::Planner;
 use super::scratch::Pool;
-use crate::keeper::Keeper;
+use crate::keeper::{Keeper, LaneReport};
 use crate::{Action, Compute, IoOp, MemberId, SECTOR_BYTES};
 
 /// It belongs to the array, and every part gets it as an argument.
@@ -28,9 +28,10 @@ impl Lane {
     /// Sends one I/O to a member.
     pub(super) fn issue(&mut self, member: MemberId, op: IoOp, owner: Owner) {
         let io = self.ios.insert(owner, Some((member, op)));
-        self.keeper.asked(member);
+        self.keeper.hear(LaneReport::Asked(member));
         if let IoOp::Read { sector, buf } = op {
-            self.keeper.note_read_up_to(member, sector + u64::from(buf.len) / SECTOR_BYTES);
+            let end = sector + u64::from(buf.len) / SECTOR_BYTES;
+            self.keeper.hear(LaneReport::ReadUpTo(member, end));
         }
         self.actions.push_back(Action::Io { io, member, op });
     }

@@ -3,7 +3,7 @@
 use super::Array;
 use super::job::{Job, Kind};
 use crate::RequestError;
-use crate::keeper::{BLOCK_SECTORS, Done, Unit, Work};
+use crate::keeper::{BLOCK_SECTORS, Done, LaneReport, Unit, Work};
 
 impl Array {
     /// A job of background work is done.
@@ -15,7 +15,7 @@ impl Array {
         };
         if result.is_ok() && job.incomplete {
             let Job { kind, place, trusted, .. } = job;
-            self.lane.keeper.note_trusted(trusted);
+            self.lane.keeper.hear(LaneReport::Trusted(trusted));
             self.jobs.start(Job { place, again: true, ..Job::new(kind, false) });
             return;
         }
@@ -55,6 +55,6 @@ impl Array {
             start = end;
             parts += 1;
         }
-        self.lane.keeper.work_parted(job.place, parts - 1);
+        self.lane.keeper.hear(LaneReport::WorkParted(job.place, parts - 1));
     }
 }

@@ -179,12 +179,12 @@ impl Keeper {
     }
 
     /// What was rewritten cannot be read all the same.
-    pub fn not_correctable(&mut self, id: MemberId, fault: Fault) {
+    pub(super) fn not_correctable(&mut self, id: MemberId, fault: Fault) {
         self.distrust(id, "read error not correctable", fault);
     }
 
     /// What a member could not read was rewritten and read, or could not be.
-    pub fn mended(&mut self, id: MemberId, fault: Fault, ok: bool) {
+    pub(super) fn mended(&mut self, id: MemberId, fault: Fault, ok: bool) {
         if !ok {
             self.core.out.notify(ArrayEvent::ReadFailed { member: id, fault });
         } else if self.core.members.live(id) {
@@ -196,7 +196,7 @@ impl Keeper {
     }
 
     /// What lies there was written anew: it is no longer bad.
-    pub fn note_rewritten(&mut self, id: MemberId, sector: u64, sectors: u64) {
+    pub(super) fn note_rewritten(&mut self, id: MemberId, sector: u64, sectors: u64) {
         let Some(member) = self.core.members.get_mut(id) else { return };
         member.doubts.remove(sector, sectors);
         if member.state.is_live()
@@ -204,13 +204,6 @@ impl Keeper {
             && member.bad_blocks.remove(sector, sectors)
         {
             self.core.metadata.queue_bad_blocks(id);
-        }
-    }
-
-    /// A member that lives could not read these sectors.
-    pub fn note_unreadable(&mut self, id: MemberId, sector: u64, sectors: u64) {
-        if let Some(member) = self.core.members.get_mut(id) {
-            member.doubts.add(sector, sectors);
         }
     }
 }

@@ -1,8 +1,8 @@
 //! What a keeper and its lane say to each other.
 
-use super::{MetaWrite, Unit, Work};
-use crate::action::CommandId;
-use crate::events::ArrayEvent;
+use super::{MetaWrite, Tried, Unit, Unread, Work};
+use crate::action::{CommandId, IoError};
+use crate::events::{ArrayEvent, Fault};
 use crate::{MemberId, Refusal};
 
 /// What a keeper asks of its lane. Answers are methods of [`Keeper`](super::Keeper).
@@ -32,6 +32,43 @@ pub enum LaneCommand {
     Reply(CommandId, Result<(), Refusal>),
     /// What people want to know.
     Notify(ArrayEvent),
+}
+
+/// What a lane reports of its I/O and its writes: see [`Keeper::hear`](super::Keeper::hear).
+/// Sectors are those of the member's device, or rows of sync space where they have a start and an
+/// end.
+#[derive(Debug)]
+pub enum LaneReport {
+    /// An operation on a member is on its way.
+    Asked(MemberId),
+    /// A member has answered an operation.
+    Answered(MemberId),
+    /// A read of a member ends at this sector: the next one that begins there is sequential.
+    ReadUpTo(MemberId, u64),
+    /// A member could read so many sectors from this one on.
+    Readable(MemberId, u64, u64),
+    /// A member that lives could not.
+    Unreadable(MemberId, u64, u64),
+    /// What lies there was written anew: it is no longer bad.
+    Rewritten(MemberId, u64, u64),
+    /// A member has room for what is written.
+    HasRoom(MemberId),
+    /// An operation on a member failed.
+    Failed(MemberId, Tried, IoError),
+    /// What was rewritten cannot be read all the same.
+    NotCorrectable(MemberId, Fault),
+    /// What a member could not read was rewritten and read, or could not be (`false`).
+    Mended(MemberId, Fault, bool),
+    /// A write has made sums from all data of these rows: they fit.
+    Fitting(u64, u64),
+    /// A write reached some members and not others: until a resync has been there, they may differ.
+    Torn(u64, u64),
+    /// A repair made these readable from parity, and no resync has made that fit.
+    Trusted(Vec<Unread>),
+    /// A unit of background work, by its place, is done in so many more parts than one.
+    WorkParted(u64, usize),
+    /// One thing that the running update asked for is done, or its member has failed.
+    UpdateDone,
 }
 
 /// What differs between lanes.

@@ -21,6 +21,7 @@ mod metadata;
 mod place;
 mod query;
 mod remake;
+mod report;
 mod space;
 mod status;
 mod stop;
@@ -38,7 +39,7 @@ use command::Removal;
 use failure::Failures;
 pub use failure::Tried;
 pub use invariants::Carried;
-pub use lane::{LaneCommand, Rules, Traffic};
+pub use lane::{LaneCommand, LaneReport, Rules, Traffic};
 use members::Members;
 pub use metadata::MetaWrite;
 use metadata::Metadata;
@@ -63,9 +64,8 @@ pub const SAFE_MODE_MS: u64 = 200;
 /// 1. [`new`](Self::new), then [`begin`](Self::begin) once, which queues the superblock updates
 ///    that are due before the first request. [`set_epoch`](Self::set_epoch) may come at any time.
 /// 2. For each event [`at`](Self::at), then the report: [`command`](Self::command),
-///    [`update_done`](Self::update_done), [`work_done`](Self::work_done),
-///    [`failed_io`](Self::failed_io); [`tick`](Self::tick) when [`deadline`](Self::deadline) has
-///    passed.
+///    [`work_done`](Self::work_done), [`hear`](Self::hear) for all else; [`tick`](Self::tick) when
+///    [`deadline`](Self::deadline) has passed.
 /// 3. For each request [`admits`](Self::admits), [`request_came`](Self::request_came), in the end
 ///    [`request_over`](Self::request_over). Around each write to members
 ///    [`begin_write`](Self::begin_write), which returns a ticket, and
@@ -215,27 +215,6 @@ impl Keeper {
         self.core.members.answered(id, self.core.now);
     }
 
-    /// A read of a member ends there: the next one that begins there is sequential.
-    pub(crate) fn note_read_up_to(&mut self, id: MemberId, end: u64) {
-        if let Some(member) = self.core.members.get_mut(id) {
-            member.last_end = end;
-        }
-    }
-
-    /// A member could read these sectors.
-    pub(crate) fn note_readable(&mut self, id: MemberId, sector: u64, sectors: u64) {
-        if let Some(member) = self.core.members.get_mut(id) {
-            member.doubts.remove(sector, sectors);
-        }
-    }
-
-    /// A member has room for what is written.
-    pub(crate) fn note_room(&mut self, id: MemberId) {
-        if let Some(member) = self.core.members.get_mut(id) {
-            member.full_since = None;
-        }
-    }
-
     /// What was asked of a member that is gone is not waited for.
     pub fn nothing_asked(&mut self, id: MemberId) {
         if let Some(member) = self.core.members.get_mut(id) {
@@ -293,28 +272,12 @@ impl Keeper {
         self.core.metadata.nothing_is_unrecorded();
     }
 
-    /// A write has made sums from all data of these rows: they fit.
-    pub fn note_fitting(&mut self, start: u64, end: u64) {
-        self.sync.unsynced.note_fitting(&self.core, start, end);
-    }
-
-    /// A write reached some members and not others: until a resync has been there, they may differ.
-    /// Members being rebuilt get it again.
-    pub fn note_torn(&mut self, start: u64, end: u64) {
-        self.sync.note_torn(&mut self.core, start, end);
-    }
-
     /// What was under way at an unclean stop has been brought to its end: nothing waits for a
     /// resync, and the superblocks may say so after the next flush.
     pub fn nothing_to_resync(&mut self) {
         if self.core.metadata.has_to_resync() {
             self.sync.unsynced.all_resynced(&mut self.core);
         }
-    }
-
-    /// The lane does a unit in so many more parts than one; each is answered for itself.
-    pub fn work_parted(&mut self, place: u64, more: usize) {
-        self.sync.work_parted(place, more);
     }
 
     /// A unit of background work, or a part of one, is done.
@@ -336,11 +299,6 @@ impl Keeper {
         self.sync.scrub.mismatch_sectors += u64::from(sectors);
         let event = ArrayEvent::Mismatch { array_sector, sectors, member, block };
         self.core.out.notify(event);
-    }
-
-    /// A repair made these readable from parity, and no resync has made that fit.
-    pub(crate) fn note_trusted(&mut self, trusted: Vec<Unread>) {
-        self.sync.scrub.note_trusted(trusted);
     }
 
     /// An array that this one is part of is checked, and nothing of this one can be.
