@@ -1,30 +1,147 @@
-//! What the I/O and the computations of a job bring.
+//! What the answers to I/O and computations bring.
+//!
+//! A member that has failed may never answer, and holds up no request, job, update, removal or
+//! stop. What is in flight on it counts as failed at once. Until it is really answered, the kernel
+//! may still read or write its memory: scratch is set aside so long, and a read into a request's
+//! own buffer is asked for again with another buffer.
 
 use super::Array;
+use super::full::{PutOff, must_land};
+use super::io::Owner;
 use super::job::Stage;
+use super::jobs::JobEvent;
 use super::mending::Unread;
-use crate::action::{IoError, IoErrorKind, Outcome};
+use super::requests::plain_error;
+use crate::action::{Action, IoError, IoErrorKind, Outcome};
 use crate::events::Fault;
-use crate::{IoOp, MemberId, RequestError};
+use crate::keeper::{LaneReport, Tried};
+use crate::{IoId, IoOp, MemberId, RequestError, SECTOR_BYTES};
 
 /// An I/O that failed, and how.
 type Failed = (MemberId, IoOp, IoError);
 
 impl Array {
+    /// An answer came.
+    pub(super) fn io_done(&mut self, io: IoId, result: Result<Outcome, IoError>) {
+        let entry = self.lane.ios.remove(io);
+        if entry.owner == Owner::Nobody {
+            return self.unlend(io);
+        }
+        let mut failed = None;
+        if let Some((id, op)) = entry.member {
+            self.lane.keeper.hear(LaneReport::Answered(id));
+            match (result, op) {
+                (Err(error), _) if self.put_off(id, op, entry.owner, error) => return,
+                (Err(error), _) => {
+                    failed = Some((id, op, error));
+                    self.note_error(id, op, entry.owner, error);
+                }
+                (Ok(_), IoOp::Read { sector, buf }) => {
+                    let sectors = u64::from(buf.len) / SECTOR_BYTES;
+                    self.lane.keeper.hear(LaneReport::Readable(id, sector, sectors));
+                }
+                (Ok(_), IoOp::Write { .. }) => self.lane.keeper.hear(LaneReport::HasRoom(id)),
+                _ => {}
+            }
+        }
+        self.tell_owner(entry.owner, failed, result.ok());
+    }
+
+    /// Answers what was given up, as failed.
+    pub(super) fn fail_abandoned(&mut self) {
+        while let Some(io) = self.lane.ios.abandoning.pop_front() {
+            let Some((owner, id, op)) = self.lane.ios.abandon(io) else { continue };
+            let buf = op.buf();
+            self.lend(io, buf);
+            self.lane.actions.push_back(Action::Abandon { io, buf });
+            self.lane.keeper.hear(LaneReport::Answered(id));
+            self.tell_owner(owner, Some((id, op, IoError::ABANDONED)), None);
+        }
+    }
+
+    /// Tries again what was put off and is due; what is for a member that has failed meanwhile
+    /// fails.
+    pub(super) fn retry_put_off(&mut self) {
+        for put_off in std::mem::take(&mut self.put_offs.0) {
+            let PutOff { at, member, op, owner } = put_off;
+            if !self.lane.keeper.members().live(member) {
+                self.tell_owner(owner, Some((member, op, IoError::ABANDONED)), None);
+            } else if at <= self.lane.keeper.now() {
+                self.lane.issue(member, op, owner);
+            } else {
+                self.put_offs.0.push(put_off);
+            }
+        }
+    }
+
+    /// Takes a job as far as it goes without waiting.
+    pub(super) fn advance_job(&mut self, index: usize) {
+        let event = self.jobs.advance(&mut self.lane, index);
+        self.follow(event);
+    }
+
+    /// Puts a write off that must land and has no room. False when it is none, or has waited for
+    /// too long.
+    fn put_off(&mut self, member: MemberId, op: IoOp, owner: Owner, error: IoError) -> bool {
+        if error.kind != IoErrorKind::Full || !must_land(&self.lane, owner) {
+            return false;
+        }
+        let fault = Fault { sector: op.sector(), errno: error.errno };
+        if !self.lane.keeper.is_full(member, fault) {
+            return false;
+        }
+        self.carry_out();
+        self.put_offs.add(self.lane.keeper.now(), member, op, owner);
+        true
+    }
+
+    /// Tells the keeper of an I/O that failed.
+    fn note_error(&mut self, id: MemberId, op: IoOp, owner: Owner, error: IoError) {
+        if matches!(op, IoOp::Discard { .. }) {
+            return;
+        }
+        let changes = matches!(op, IoOp::Write { .. } | IoOp::WriteZeroes { .. } | IoOp::Flush);
+        let must_land = must_land(&self.lane, owner);
+        let tried = Tried { sector: op.sector(), changes, must_land };
+        self.lane.keeper.hear(LaneReport::Failed(id, tried, error));
+        self.carry_out();
+    }
+
+    /// Tells who asked for an I/O how it went.
+    fn tell_owner(&mut self, owner: Owner, failed: Option<Failed>, outcome: Option<Outcome>) {
+        let Self { lane, requests, jobs, .. } = self;
+        match owner {
+            Owner::PlainRead(read) => {
+                requests.plain_read_done(lane, jobs, read, failed.map(|f| (f.0, f.2)));
+            }
+            Owner::Plain { request } => {
+                let error =
+                    failed.and_then(|(id, op, error)| plain_error(&lane.keeper, id, op, error));
+                requests.piece_done(lane, jobs, request, error.map_or(Ok(()), Err));
+            }
+            Owner::Job(job) => {
+                let event = self.job_answered(job, failed, outcome);
+                self.follow(event);
+            }
+            Owner::Meta { page } => self.meta_io_done(page),
+            Owner::Nobody => {}
+        }
+    }
+
     /// An I/O or computation of a job is answered.
-    pub(crate) fn job_io_done(
+    fn job_answered(
         &mut self,
         index: usize,
         failed: Option<Failed>,
         outcome: Option<Outcome>,
-    ) {
+    ) -> Option<JobEvent> {
         let job = self.jobs.get_mut(index);
         match job.stage {
             Stage::Computing => {
                 if let Some(Outcome::Checked(checked)) = outcome {
                     job.checked.push(checked);
                 }
-                return self.next_compute(index);
+                return self.jobs.compute(&mut self.lane, index);
             }
             Stage::Reading | Stage::Writing | Stage::Rereading => job.pending -= 1,
             Stage::Staged | Stage::Locking | Stage::Metadata(_) | Stage::Scratch => {
@@ -39,7 +156,12 @@ impl Array {
         }
     }
 
-    fn read_answered(&mut self, index: usize, failed: Option<Failed>, last: bool) {
+    fn read_answered(
+        &mut self,
+        index: usize,
+        failed: Option<Failed>,
+        last: bool,
+    ) -> Option<JobEvent> {
         let job = self.jobs.get_mut(index);
         if let Some((member, op, error)) = failed {
             job.read_failed = true;
@@ -51,26 +173,33 @@ impl Array {
             if matches!(error.kind, IoErrorKind::Medium | IoErrorKind::Shrunk) {
                 let fault = Fault { sector: op.sector(), errno: error.errno };
                 job.unread.push(Unread { member, fault });
-                self.note_unreadable(member, op);
+                if let IoOp::Read { sector, buf } = op {
+                    let sectors = u64::from(buf.len) / SECTOR_BYTES;
+                    self.lane.keeper.hear(LaneReport::Unreadable(member, sector, sectors));
+                }
             }
         }
         if !last {
-            return;
+            return None;
         }
-        let job = self.jobs.get(index);
         if job.buffer_held {
-            self.finish_job(index, Err(RequestError::BufferHeld));
-        } else if job.read_failed {
-            self.give_scratch(index);
-            self.plan_job(index);
-        } else {
-            self.next_compute(index);
+            return Some(JobEvent::Ended(index, Err(RequestError::BufferHeld)));
         }
+        if !job.read_failed {
+            return self.jobs.compute(&mut self.lane, index);
+        }
+        self.jobs.give_scratch(&mut self.lane, index);
+        self.jobs.plan(&mut self.lane, index)
     }
 
-    fn write_answered(&mut self, index: usize, failed: Option<Failed>, last: bool) {
+    fn write_answered(
+        &mut self,
+        index: usize,
+        failed: Option<Failed>,
+        last: bool,
+    ) -> Option<JobEvent> {
         if let Some((member, _, error)) = failed
-            && self.keeper.members.live(member)
+            && self.lane.keeper.members().live(member)
         {
             // Still live: it is the last copy or has no room, so the array goes on and the request
             // fails.
@@ -78,21 +207,29 @@ impl Array {
             let error = if full { RequestError::NoSpace } else { RequestError::Medium };
             self.jobs.get_mut(index).write_failed = Some(error);
         }
-        if last {
-            self.job_written(index);
-        }
+        if last { self.jobs.written(&mut self.lane, index) } else { None }
     }
 
-    fn reread_answered(&mut self, index: usize, failed: Option<Failed>, last: bool) {
+    fn reread_answered(
+        &mut self,
+        index: usize,
+        failed: Option<Failed>,
+        last: bool,
+    ) -> Option<JobEvent> {
         if let Some((member, op, error)) = failed {
             self.jobs.get_mut(index).read_failed = true;
             if error.kind != IoErrorKind::Abandoned {
-                self.not_correctable(member, op, error);
+                // What was rewritten cannot be read all the same.
+                let fault = Fault { sector: op.sector(), errno: error.errno };
+                self.lane.keeper.hear(LaneReport::NotCorrectable(member, fault));
+                self.carry_out();
             }
         }
-        if last {
-            let read = !self.jobs.get(index).read_failed;
-            self.finish_job(index, if read { Ok(()) } else { Err(RequestError::Medium) });
+        if !last {
+            return None;
         }
+        let failed = self.jobs.get(index).read_failed;
+        let result = if failed { Err(RequestError::Medium) } else { Ok(()) };
+        Some(JobEvent::Ended(index, result))
     }
 }

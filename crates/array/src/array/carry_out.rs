@@ -2,45 +2,49 @@
 
 use super::Array;
 use super::io::Owner;
-use super::job::Stage;
+use super::job::{Job, Kind};
+use super::lane::Lane;
 use super::scratch::PAGE_BYTES;
 use crate::action::{Action, Command, CommandId};
-use crate::keeper::{LaneCommand, Traffic};
+use crate::keeper::{Done, Keeper, LaneCommand, LaneReport, Traffic, Unit, Work};
 use crate::{Buf, IoOp};
 
 impl Array {
     /// Does what the keeper asks for, in order.
     pub(super) fn carry_out(&mut self) {
-        while let Some(ask) = self.keeper.next_command() {
-            match ask {
+        while let Some(command) = self.lane.keeper.next_command() {
+            match command {
                 LaneCommand::Flush(member) => {
-                    self.issue(member, IoOp::Flush, Owner::Meta { page: None })
+                    self.lane.issue(member, IoOp::Flush, Owner::Meta { page: None })
                 }
                 LaneCommand::Write(write) => {
                     self.meta_writes.push_back(write);
                     self.pump_pages();
                 }
-                LaneCommand::Updated => self.updated(),
-                LaneCommand::Work { place, unit, work } => self.start_work(place, unit, work),
-                LaneCommand::GiveUp(member) => self.ios.give_up(member),
-                LaneCommand::Disown(member) => self.ios.disown(member),
-                LaneCommand::Reply(id, result) => {
-                    self.actions.push_back(Action::Reply { id, result })
+                LaneCommand::Updated => {
+                    self.jobs.updated(&self.lane);
+                    self.requests.answer_told(&mut self.lane);
                 }
-                LaneCommand::Notify(event) => self.actions.push_back(Action::Notify(event)),
+                LaneCommand::Work { place, unit, work } => self.start_work(place, unit, work),
+                LaneCommand::GiveUp(member) => self.lane.ios.give_up(member),
+                LaneCommand::Disown(member) => self.lane.ios.disown(member),
+                LaneCommand::Reply(id, result) => {
+                    self.lane.actions.push_back(Action::Reply { id, result })
+                }
+                LaneCommand::Notify(event) => self.lane.actions.push_back(Action::Notify(event)),
             }
         }
     }
 
     /// Has the keeper do what it can do now.
     pub(super) fn drive_keeper(&mut self) {
-        self.keeper.drive_meta();
+        self.lane.keeper.drive_meta();
         self.carry_out();
-        self.keeper.drive_sync();
+        self.lane.keeper.drive_sync();
         self.carry_out();
         self.with_traffic(|keeper, traffic| keeper.drive_removals(traffic));
         self.with_traffic(|keeper, traffic| keeper.drive_stop(traffic));
-        self.keeper.drive_meta();
+        self.lane.keeper.drive_meta();
         self.carry_out();
     }
 
@@ -48,8 +52,9 @@ impl Array {
         self.with_traffic(|keeper, traffic| keeper.command(id, command, traffic));
     }
 
-    fn with_traffic(&mut self, drive: impl FnOnce(&mut crate::keeper::Keeper, Traffic<'_>)) {
-        let Self { keeper, requests, jobs, ios, .. } = self;
+    fn with_traffic(&mut self, drive: impl FnOnce(&mut Keeper, Traffic<'_>)) {
+        let Self { lane, requests, jobs, .. } = self;
+        let Lane { keeper, ios, .. } = lane;
         let traffic = Traffic {
             quiet: requests.in_flight() == 0 && jobs.is_empty(),
             plans: &|id| jobs.mention(id),
@@ -62,42 +67,39 @@ impl Array {
     /// Writes metadata while there are pages to hold them.
     pub(super) fn pump_pages(&mut self) {
         while !self.meta_writes.is_empty() {
-            let Some(buf) = self.pool.take_page() else { return };
+            let Some(buf) = self.lane.pool.take_page() else { return };
             let Some(write) = self.meta_writes.pop_front() else { return };
-            if !self.keeper.members.live(write.member) {
-                self.pool.give_page(buf);
-                self.keeper.update_done();
+            if !self.lane.keeper.members().live(write.member) {
+                self.lane.pool.give_page(buf);
+                self.lane.keeper.hear(LaneReport::UpdateDone);
                 continue;
             }
             let buf = Buf { len: write.bytes.len() as u32, ..buf };
-            self.actions.push_back(Action::Store { buf, bytes: write.bytes });
+            self.lane.actions.push_back(Action::Store { buf, bytes: write.bytes });
             let op = IoOp::Write { sector: write.sector, buf, fua: true };
-            self.issue(write.member, op, Owner::Meta { page: Some(buf.offset) });
+            self.lane.issue(write.member, op, Owner::Meta { page: Some(buf.offset) });
         }
     }
 
     /// An I/O of the running update is answered.
     pub(super) fn meta_io_done(&mut self, page: Option<u64>) {
         if let Some(offset) = page {
-            self.pool.give_page(Buf { offset, len: PAGE_BYTES });
+            self.lane.pool.give_page(Buf { offset, len: PAGE_BYTES });
         }
-        self.keeper.update_done();
+        self.lane.keeper.hear(LaneReport::UpdateDone);
         self.carry_out();
         self.pump_pages();
     }
 
-    /// Something that operations wait for may be on the members now.
-    fn updated(&mut self) {
-        let Self { keeper, jobs, queues, .. } = self;
-        let ready = &mut queues.ready;
-        queues.meta_waiters.retain(|index| {
-            let waits = matches!(jobs.get(*index).stage,
-                Stage::Metadata(ticket) if !keeper.is_told(ticket));
-            if !waits {
-                ready.push_back(*index);
-            }
-            waits
-        });
-        self.answer_settled();
+    /// Begins with a unit.
+    fn start_work(&mut self, place: u64, unit: Unit, work: Work) {
+        let kind = match work {
+            Work::Compare(fix) => Kind::Check { unit, fix },
+            Work::Rebuild(targets) => Kind::Rebuild { unit, targets },
+            Work::Verify(target) => Kind::Verify { unit, target },
+            // Spares are members here while they are copied to.
+            Work::Copy => return self.lane.keeper.work_done(place, unit, &work, Done::Failed),
+        };
+        self.jobs.start(Job { place, ..Job::new(kind, false) });
     }
 }

@@ -6,16 +6,16 @@
 //! strip held. Such a strip is left as it is, unless a second parity vouches for what the first
 //! says.
 
-use super::Array;
 use super::job::{Compared, Job, Kind};
+use super::planning::Planner;
 use crate::keeper::{BLOCK_SECTORS, Fix, Unit, Unread};
 use crate::plan::parity::StripeView;
 use crate::plan::parity_sync::{self, Target};
 use crate::plan::{Place, Plan, RoleView, Rows, Taken, Unrecoverable, mirror};
-use crate::{RequestError, SECTOR_BYTES};
+use crate::{MemberId, RequestError, SECTOR_BYTES};
 
 /// What to do with a unit.
-enum Step {
+pub(super) enum Step {
     Compare(Plan, Compared),
     /// There is nothing to compare; this brings it in line.
     Write(Plan),
@@ -29,34 +29,37 @@ enum Step {
 /// Cannot be done as asked, but perhaps block by block.
 const UNREAD: RequestError = RequestError::Medium;
 
-impl Array {
-    pub(crate) fn plan_check(
-        &mut self,
-        index: usize,
-        taken: &mut Taken,
-    ) -> Result<Plan, RequestError> {
-        let job = self.jobs.get(index);
-        let Kind::Check { unit, fix } = job.kind else { return Ok(Plan::default()) };
-        let step = if self.has_parity() {
-            self.check_stripe(job, unit, fix, taken)?
+/// What a comparison has found, and what is to follow.
+pub(super) struct Outcome {
+    /// What differs, where that is told.
+    pub(super) mismatch: Option<Mismatch>,
+    /// Its repair, if that is asked for.
+    pub(super) plan: Option<Plan>,
+}
+
+impl Outcome {
+    const fn plan(plan: Option<Plan>) -> Self {
+        Self { mismatch: None, plan }
+    }
+}
+
+/// Sectors of the array that do not fit, and the member that is wrong, where that can be told.
+#[derive(Clone, Copy)]
+pub(super) struct Mismatch {
+    pub(super) array_sector: u64,
+    pub(super) sectors: u32,
+    pub(super) wrong: Option<MemberId>,
+}
+
+impl Planner<'_> {
+    /// What a job that compares a unit does first.
+    pub(super) fn check(&self, job: &Job, taken: &mut Taken) -> Result<Step, RequestError> {
+        let Kind::Check { unit, fix } = job.kind else { return Ok(Step::Alone) };
+        if self.map.has_parity() {
+            self.check_stripe(job, unit, fix, taken)
         } else {
-            self.check_copies(job, unit, fix, taken)?
-        };
-        let job = self.jobs.get_mut(index);
-        job.checked.clear();
-        job.incomplete = matches!(step, Step::MendFirst(..));
-        job.alone = matches!(step, Step::Alone);
-        let (plan, compared) = match step {
-            Step::Compare(plan, compared) => (plan, Some(compared)),
-            Step::Write(plan) => (plan, None),
-            Step::MendFirst(plan, trusted) => {
-                job.trusted = trusted;
-                (plan, None)
-            }
-            Step::Alone => (Plan::default(), None),
-        };
-        job.compared = compared;
-        Ok(plan)
+            self.check_copies(job, unit, fix, taken)
+        }
     }
 
     fn check_stripe(
@@ -172,22 +175,17 @@ impl Array {
         let pairs = fix != Fix::Resync && u64::from(unit.sectors) <= BLOCK_SECTORS;
         Ok(match mirror::check(&copies, rows, pairs, taken) {
             Some(check) => {
-                let (copies, unread) = (check.copies, check.unread);
-                Step::Compare(check.plan, Compared::Mirror { copies, unread })
+                let compared = Compared::Mirror { copies: check.copies, unread: check.unread };
+                Step::Compare(check.plan, compared)
             }
             None if fix == Fix::Resync => Step::Write(Plan::default()),
             None => Step::Alone,
         })
     }
 
-    /// A unit was compared: reports what differs, and plans its repair if that is asked for.
-    pub(crate) fn after_check(
-        &mut self,
-        index: usize,
-        compared: Compared,
-    ) -> Result<Option<Plan>, RequestError> {
-        let job = self.jobs.get(index);
-        let Kind::Check { unit, fix } = job.kind else { return Ok(None) };
+    /// A unit was compared: what differs, and the plan of its repair if that is asked for.
+    pub(super) fn compared(&self, job: &Job, compared: Compared) -> Result<Outcome, RequestError> {
+        let Kind::Check { unit, fix } = job.kind else { return Ok(Outcome::plan(None)) };
         let differing: u64 = job.checked.iter().fold(0, |all, checked| all | checked.differs());
         let rows = Rows::new(0, unit.sectors);
         let checked = &job.checked;
@@ -195,9 +193,10 @@ impl Array {
             Compared::Vouched { .. } if differing != 0 => return Err(UNREAD),
             Compared::Vouched { strip, strips } => {
                 let view = self.stripe_view(unit, &job.avoid);
-                return Ok(Some(parity_sync::restore(&view, strip, rows, &strips)));
+                let plan = parity_sync::restore(&view, strip, rows, &strips);
+                return Ok(Outcome::plan(Some(plan)));
             }
-            Compared::Parity { .. } if differing == 0 => return Ok(None),
+            Compared::Parity { .. } if differing == 0 => return Ok(Outcome::plan(None)),
             Compared::Parity { strips, missing } => {
                 let view = self.stripe_view(unit, &job.avoid);
                 if fix == Fix::Repair && missing.is_some_and(|strip| view.is_data(strip)) {
@@ -213,7 +212,8 @@ impl Array {
             }
             Compared::Mirror { copies, unread } if differing == 0 => {
                 let write = fix == Fix::Resync && !unread.is_empty();
-                return Ok(write.then(|| mirror::mend(copies[0].buf, &unread, rows)));
+                let plan = write.then(|| mirror::mend(copies[0].buf, &unread, rows));
+                return Ok(Outcome::plan(plan));
             }
             Compared::Mirror { copies, .. }
                 if fix != Fix::Resync && copies.len() > 2 && too_high_to_tell(unit) =>
@@ -225,46 +225,45 @@ impl Array {
                 let wrong = verdict.wrong.and_then(|at| copies[at].role.reader);
                 let mut behind: Vec<RoleView> =
                     verdict.differing.iter().map(|at| copies[*at].role).collect();
-                behind.extend(unread.into_iter().filter(|_| fix == Fix::Resync));
+                if fix == Fix::Resync {
+                    behind.extend(unread);
+                }
                 let plan = mirror::mend(copies[verdict.right].buf, &behind, rows);
                 (wrong.map(|place| place.member), plan)
             }
         };
-        if fix != Fix::Resync {
-            let sectors = differing.count_ones() * (4096 / SECTOR_BYTES) as u32;
-            let array_sector = self.array_sector(unit);
-            self.keeper.mismatch(array_sector, sectors, wrong, None);
-            self.carry_out();
-        }
-        Ok((fix != Fix::Nothing).then_some(plan))
+        let mismatch = Mismatch {
+            array_sector: self.map.array_sector(unit),
+            sectors: differing.count_ones() * (4096 / SECTOR_BYTES) as u32,
+            wrong,
+        };
+        Ok(Outcome {
+            mismatch: (fix != Fix::Resync).then_some(mismatch),
+            plan: (fix != Fix::Nothing).then_some(plan),
+        })
     }
 
     /// What of the array is in a unit and cannot be read, and where. `job` has tried.
     pub(super) fn unread_of(&self, job: &Job, unit: Unit) -> Vec<Unread> {
         let sectors = u64::from(unit.sectors);
-        let views: Vec<RoleView> = if self.has_parity() {
+        let views: Vec<RoleView> = if self.map.has_parity() {
             self.stripe_view(unit, &job.avoid).cells
         } else {
             self.copies(unit.start, sectors, &job.avoid).collect()
         };
         let mut members: Vec<_> = views.iter().filter_map(|view| view.unreadable).collect();
         members.sort_unstable();
-        let lost: Vec<u64> = if self.has_parity() {
-            let data = 0..self.geometry.data_disks() as usize;
+        let lost: Vec<u64> = if self.map.has_parity() {
+            let data = 0..self.map.geometry.data_disks() as usize;
             let lost = data.filter(|index| views[*index].reader.is_none());
-            lost.map(|index| self.strip_sector(unit, index as u64)).collect()
+            lost.map(|index| self.map.strip_sector(unit, index as u64)).collect()
         } else {
             vec![unit.start]
         };
         // Parity that was not written is of no sector of the array: the first of its stripe.
-        let first = lost.is_empty().then(|| self.array_sector(unit));
+        let first = lost.is_empty().then(|| self.map.array_sector(unit));
         let place = |array_sector| Unread { array_sector, sectors, members: members.clone() };
         lost.into_iter().chain(first).map(place).collect()
-    }
-
-    /// First array sector of a data strip of a unit.
-    fn strip_sector(&self, unit: Unit, index: u64) -> u64 {
-        self.array_sector(unit) + index * u64::from(self.geometry.chunk_sectors())
     }
 }
 

@@ -4,10 +4,11 @@
 use super::Array;
 use super::io::Owner;
 use super::job::{Job, Kind, Stage};
-use super::requests::MAX_REQUESTS;
+use super::jobs::Jobs;
+use super::map::Map;
+use super::requests::{MAX_REQUESTS, Requests};
 use super::scratch::PAGE_BYTES;
-use crate::Machine;
-use crate::keeper::Carried;
+use crate::keeper::{Carried, Keeper};
 
 /// Who waits for how much of the I/O, the computations and the writes that wait for room.
 #[derive(Default)]
@@ -26,21 +27,19 @@ struct Waiting {
 impl Array {
     pub(super) fn check(&self) -> Result<(), String> {
         let waiting = self.who_waits();
-        self.jobs_hold_locks()?;
-        self.jobs_wait(&waiting)?;
-        self.pieces_are_counted(&waiting)?;
+        jobs_hold_locks(&self.jobs, &self.lane.map)?;
+        jobs_wait(&self.jobs, &self.lane.keeper, &waiting)?;
+        pieces_are_counted(&self.requests, &waiting)?;
         self.scratch_is_somewhere(&waiting)?;
         self.queues_are_right(&waiting)?;
-        self.every_wait_ends()?;
         let begun = |(_, job): (usize, &Job)| {
-            let begun = job.writes_data() && !matches!(job.stage, Stage::Staged | Stage::Locking);
-            let (start, end) = self.lock_range(&job.kind);
-            begun.then_some((start, end, !matches!(job.stage, Stage::Metadata(_))))
+            let (start, end) = job.kind.range(&self.lane.map);
+            job.write_begun().then_some((start, end, !matches!(job.stage, Stage::Metadata(_))))
         };
         let works = |job: &Job| {
             matches!(job.kind, Kind::Rebuild { .. } | Kind::Check { .. } | Kind::Verify { .. })
         };
-        self.keeper.invariants(Carried {
+        self.lane.keeper.invariants(Carried {
             writers: self.requests.writers(),
             writes: &self.jobs.iter().filter_map(begun).collect::<Vec<_>>(),
             work: self.jobs.iter().filter(|(_, job)| works(job)).count(),
@@ -51,32 +50,21 @@ impl Array {
 
     /// Requests that it has not answered, and I/O that its members have not.
     pub(crate) fn under_way(&self) -> (usize, usize) {
-        (self.requests.in_flight(), self.ios.on_members())
-    }
-
-    /// Whatever is not over ends: by an answer of the executor, by a deadline, or by a command.
-    fn every_wait_ends(&self) -> Result<(), String> {
-        let answered = self.ios.in_flight > 0 || !self.ios.abandoning.is_empty();
-        let quiet = self.requests.in_flight() == 0 && self.jobs.is_empty();
-        let paused = quiet && self.keeper.is_paused();
-        if self.idle() || paused || answered || self.deadline().is_some() {
-            return Ok(());
-        }
-        Err("it waits, and nothing is in flight or due".to_owned())
+        (self.requests.in_flight(), self.lane.ios.on_members())
     }
 
     fn who_waits(&self) -> Waiting {
         let room = || Vec::with_capacity(32);
-        let (jobs, requests, members) = (room(), room(), room());
-        let mut waiting = Waiting { jobs, requests, members, ..Waiting::default() };
-        for (owner, member) in self.ios.owners() {
+        let mut waiting =
+            Waiting { jobs: room(), requests: room(), members: room(), ..Waiting::default() };
+        for (owner, member) in self.lane.ios.owners() {
             if owner != Owner::Nobody {
                 waiting.ios += 1;
                 member.iter().for_each(|id| add(&mut waiting.members, usize::from(id.0)));
             }
             waiting.count(owner);
         }
-        self.waiting_for_room.iter().for_each(|put_off| waiting.count(put_off.owner));
+        self.put_offs.0.iter().for_each(|put_off| waiting.count(put_off.owner));
         for (_, job) in self.jobs.iter() {
             match &job.kind {
                 Kind::Write { requests, .. } => {
@@ -94,92 +82,31 @@ impl Array {
         waiting
     }
 
-    fn jobs_hold_locks(&self) -> Result<(), String> {
-        self.locks.check()?;
-        let mut held = 0;
-        for (index, job) in self.jobs.iter() {
-            let expected = match job.stage {
-                Stage::Staged => None,
-                stage => Some((self.lock_range(&job.kind), stage != Stage::Locking)),
-            };
-            let found = self.locks.held_by(index);
-            if found != expected {
-                let what = format!("{expected:?}, has {found:?}");
-                return Err(format!("job {index} in {:?} needs the lock {what}", job.stage));
-            }
-            held += usize::from(found.is_some());
-        }
-        if held != self.locks.len() {
-            return Err(format!("{} locks, {held} of jobs", self.locks.len()));
-        }
-        Ok(())
-    }
-
-    /// Each job waits for something that is to come.
-    fn jobs_wait(&self, waiting: &Waiting) -> Result<(), String> {
-        let queues = &self.queues;
-        for (index, job) in self.jobs.iter() {
-            let ios = waiting.jobs.get(index).copied().unwrap_or(0);
-            let waits = match job.stage {
-                Stage::Staged => queues.staged.contains(&index),
-                Stage::Locking => true,
-                Stage::Metadata(ticket) => {
-                    queues.meta_waiters.contains(&index) && !self.keeper.is_told(ticket)
-                }
-                Stage::Scratch => queues.scratch_waiters.contains(&index),
-                Stage::Computing => ios == 1,
-                Stage::Reading | Stage::Writing | Stage::Rereading => ios > 0 && ios == job.pending,
-            };
-            if !waits {
-                let counted = job.pending;
-                let what = format!("{ios} I/Os, counted {counted}, and is in no other queue");
-                return Err(format!("job {index} in {:?} has {what}", job.stage));
-            }
-        }
-        Ok(())
-    }
-
-    /// The pieces of each request are those under way.
-    fn pieces_are_counted(&self, waiting: &Waiting) -> Result<(), String> {
-        if self.requests.in_flight() > MAX_REQUESTS {
-            return Err("more requests than there may be".to_owned());
-        }
-        for (index, pending) in self.requests.pending() {
-            let found = waiting.requests.get(index).copied().unwrap_or(0);
-            if found != pending {
-                return Err(format!("{found} pieces of request {index}, counted {pending}"));
-            }
-            if (pending == 0) != self.requests.settles(index) {
-                return Err(format!("request {index} with {pending} pieces is not answered"));
-            }
-        }
-        Ok(())
-    }
-
     fn scratch_is_somewhere(&self, waiting: &Waiting) -> Result<(), String> {
         let taken = self.jobs.iter().filter_map(|(_, job)| job.taken.as_ref());
         let strips: u64 = taken.map(|taken| taken.bytes()).sum();
         let pages = waiting.pages as u64 * u64::from(PAGE_BYTES);
-        let (found, all) = (self.pool.free_bytes() + strips + pages, self.pool.all_bytes());
+        let found = self.lane.pool.free_bytes() + strips + pages;
+        let all = self.lane.pool.all_bytes();
         if found != all { Err(format!("{found} of {all} bytes of scratch")) } else { Ok(()) }
     }
 
     fn queues_are_right(&self, waiting: &Waiting) -> Result<(), String> {
-        if waiting.ios != self.ios.in_flight {
-            let counted = self.ios.in_flight;
+        if waiting.ios != self.lane.ios.in_flight {
+            let counted = self.lane.ios.in_flight;
             return Err(format!("{} I/Os in flight, counted {counted}", waiting.ios));
         }
-        if !self.queues.ready.is_empty() {
+        if !self.jobs.ready.is_empty() {
             return Err("jobs could go on, and do not".to_owned());
         }
-        if waiting.ios == 0 && self.waiting_for_room.is_empty() && !self.meta_writes.is_empty() {
+        if waiting.ios == 0 && self.put_offs.0.is_empty() && !self.meta_writes.is_empty() {
             return Err("metadata wait for a page that nobody has".to_owned());
         }
         let grows = |(start, index): (&u64, &usize)| match self.jobs.find(*index)?.kind {
             Kind::Write { unit, .. } => (unit.start == *start).then_some(()),
             _ => None,
         };
-        if self.queues.open_units.iter().any(|open| grows(open).is_none()) {
+        if self.jobs.open_units.iter().any(|open| grows(open).is_none()) {
             return Err("a unit grows that no job writes".to_owned());
         }
         let mends = self.jobs.iter().filter(|(_, job)| matches!(job.kind, Kind::Mend { .. }));
@@ -188,6 +115,68 @@ impl Array {
         }
         Ok(())
     }
+}
+
+/// Each job holds, or waits for, the lock of its range, and no other is held.
+fn jobs_hold_locks(jobs: &Jobs, map: &Map) -> Result<(), String> {
+    jobs.locks.check()?;
+    let mut held = 0;
+    for (index, job) in jobs.iter() {
+        let expected = match job.stage {
+            Stage::Staged => None,
+            stage => Some((job.kind.range(map), stage != Stage::Locking)),
+        };
+        let found = jobs.locks.held_by(index);
+        if found != expected {
+            let what = format!("{expected:?}, has {found:?}");
+            return Err(format!("job {index} in {:?} needs the lock {what}", job.stage));
+        }
+        held += usize::from(found.is_some());
+    }
+    if held != jobs.locks.len() {
+        return Err(format!("{} locks, {held} of jobs", jobs.locks.len()));
+    }
+    Ok(())
+}
+
+/// Each job waits for something that is to come.
+fn jobs_wait(jobs: &Jobs, keeper: &Keeper, waiting: &Waiting) -> Result<(), String> {
+    for (index, job) in jobs.iter() {
+        let ios = waiting.jobs.get(index).copied().unwrap_or(0);
+        let waits = match job.stage {
+            Stage::Staged => jobs.staged.contains(&index),
+            Stage::Locking => true,
+            Stage::Metadata(ticket) => {
+                jobs.meta_waiters.contains(&index) && !keeper.is_told(ticket)
+            }
+            Stage::Scratch => jobs.scratch_waiters.contains(&index),
+            Stage::Computing => ios == 1,
+            Stage::Reading | Stage::Writing | Stage::Rereading => ios > 0 && ios == job.pending,
+        };
+        if !waits {
+            let counted = job.pending;
+            let what = format!("{ios} I/Os, counted {counted}, and is in no other queue");
+            return Err(format!("job {index} in {:?} has {what}", job.stage));
+        }
+    }
+    Ok(())
+}
+
+/// The pieces of each request are those under way.
+fn pieces_are_counted(requests: &Requests, waiting: &Waiting) -> Result<(), String> {
+    if requests.in_flight() > MAX_REQUESTS {
+        return Err("more requests than there may be".to_owned());
+    }
+    for (index, pending) in requests.pending() {
+        let found = waiting.requests.get(index).copied().unwrap_or(0);
+        if found != pending {
+            return Err(format!("{found} pieces of request {index}, counted {pending}"));
+        }
+        if (pending == 0) != requests.is_untold(index) {
+            return Err(format!("request {index} with {pending} pieces is not answered"));
+        }
+    }
+    Ok(())
 }
 
 impl Waiting {

@@ -4,9 +4,6 @@ use std::collections::VecDeque;
 
 use slab::Slab;
 
-use super::Array;
-use crate::action::{Action, IoError, Outcome};
-use crate::keeper::Tried;
 use crate::{Buf, IoId, IoOp, MemberId};
 
 /// Who gets the answer.
@@ -33,10 +30,10 @@ pub(crate) struct PlainRead {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Entry {
-    owner: Owner,
+pub(super) struct Entry {
+    pub(super) owner: Owner,
     /// `None`: a computation.
-    member: Option<(MemberId, IoOp)>,
+    pub(super) member: Option<(MemberId, IoOp)>,
 }
 
 /// The table of I/O in flight; ids carry a generation so that a stray answer is noticed. The top
@@ -56,14 +53,15 @@ impl Ios {
         Self { entries: Slab::with_capacity(capacity), ..Self::default() }
     }
 
-    fn insert(&mut self, entry: Entry) -> IoId {
+    /// `member`: `None` for a computation.
+    pub(super) fn insert(&mut self, owner: Owner, member: Option<(MemberId, IoOp)>) -> IoId {
         self.generation = (self.generation + 1) & 0xff_ffff;
-        let index = self.entries.insert((self.generation, entry));
+        let index = self.entries.insert((self.generation, Entry { owner, member }));
         self.in_flight += 1;
         IoId(self.generation << 32 | index as u64)
     }
 
-    fn remove(&mut self, io: IoId) -> Entry {
+    pub(super) fn remove(&mut self, io: IoId) -> Entry {
         let index = (io.0 & 0xffff_ffff) as usize;
         let (generation, entry) =
             self.entries.try_remove(index).expect("an answer for an I/O in flight");
@@ -127,84 +125,12 @@ impl Ios {
     }
 }
 
-impl Array {
-    /// Sends one I/O to a member.
-    pub(crate) fn issue(&mut self, member: MemberId, op: IoOp, owner: Owner) {
-        let io = self.ios.insert(Entry { owner, member: Some((member, op)) });
-        self.keeper.asked(member);
-        if let IoOp::Read { sector, buf } = op
-            && let Some(m) = self.keeper.members.get_mut(member)
-        {
-            m.last_end = sector + u64::from(buf.len) / crate::SECTOR_BYTES;
+impl IoOp {
+    /// The memory it works on.
+    pub(crate) const fn buf(self) -> Option<Buf> {
+        match self {
+            Self::Read { buf, .. } | Self::Write { buf, .. } => Some(buf),
+            Self::WriteZeroes { .. } | Self::Discard { .. } | Self::Flush => None,
         }
-        self.actions.push_back(Action::Io { io, member, op });
-    }
-
-    /// Hands one computation to the executor.
-    pub(crate) fn issue_compute(&mut self, compute: crate::Compute, job: usize) {
-        let io = self.ios.insert(Entry { owner: Owner::Job(job), member: None });
-        self.actions.push_back(Action::Compute { io, compute });
-    }
-
-    /// An answer came.
-    pub(crate) fn io_done(&mut self, io: IoId, result: Result<Outcome, IoError>) {
-        let entry = self.ios.remove(io);
-        if entry.owner == Owner::Nobody {
-            self.unlend(io);
-            return;
-        }
-        let mut failed = None;
-        if let Some((id, op)) = entry.member {
-            self.keeper.answered(id);
-            match (result, op) {
-                (Err(error), _) if self.put_off(id, op, entry.owner, error) => return,
-                (Err(error), _) => {
-                    failed = Some((id, op, error));
-                    self.note_error(id, op, entry.owner, error);
-                }
-                (Ok(_), IoOp::Read { sector, buf }) => {
-                    if let Some(member) = self.keeper.members.get_mut(id) {
-                        member.doubts.remove(sector, u64::from(buf.len) / crate::SECTOR_BYTES);
-                    }
-                }
-                (Ok(_), IoOp::Write { .. }) => {
-                    if let Some(member) = self.keeper.members.get_mut(id) {
-                        member.full_since = None;
-                    }
-                }
-                _ => {}
-            }
-        }
-        self.tell_owner(entry.owner, failed, result.ok());
-    }
-
-    /// Tells who asked for an I/O how it went.
-    pub(crate) fn tell_owner(
-        &mut self,
-        owner: Owner,
-        failed: Option<(MemberId, IoOp, IoError)>,
-        outcome: Option<Outcome>,
-    ) {
-        match owner {
-            Owner::PlainRead(read) => self.plain_read_done(read, failed.map(|f| (f.0, f.2))),
-            Owner::Plain { request } => {
-                let error = failed.and_then(|(id, op, error)| self.plain_error(id, op, error));
-                self.piece_done(request, error.map_or(Ok(()), Err));
-            }
-            Owner::Job(job) => self.job_io_done(job, failed, outcome),
-            Owner::Meta { page } => self.meta_io_done(page),
-            Owner::Nobody => {}
-        }
-    }
-
-    /// Tells the keeper of an I/O that failed.
-    fn note_error(&mut self, id: MemberId, op: IoOp, owner: Owner, error: IoError) {
-        if matches!(op, IoOp::Discard { .. }) {
-            return;
-        }
-        let changes = matches!(op, IoOp::Write { .. } | IoOp::WriteZeroes { .. } | IoOp::Flush);
-        let must_land = self.must_land(owner);
-        self.keeper.failed_io(id, Tried { sector: op.sector(), changes, must_land }, error);
-        self.carry_out();
     }
 }

@@ -7,11 +7,9 @@
 //!             space)                 └─ a read failed: plan again without that member
 //! ```
 
-use slab::Slab;
-
-use super::Array;
+use super::compare::{Step, too_high_to_tell};
+use super::map::Map;
 use super::mending;
-use super::work::goes_on_in_blocks;
 use crate::action::Checked;
 use crate::events::Fault;
 use crate::keeper::{Fix, Unit, Unread};
@@ -40,6 +38,38 @@ pub(crate) enum Kind {
     Verify { unit: Unit, target: MemberId },
     /// Compare a unit's redundancy with its data.
     Check { unit: Unit, fix: Fix },
+}
+
+impl Kind {
+    /// The range of sync space a job locks.
+    pub(super) fn range(&self, map: &Map) -> (u64, u64) {
+        match *self {
+            Self::Write { unit, .. }
+            | Self::Rebuild { unit, .. }
+            | Self::Mend { unit, .. }
+            | Self::Verify { unit, .. }
+            | Self::Check { unit, .. } => (unit.start, unit.end()),
+            Self::MirrorWrite { sector, sectors, .. } => (sector, sector + sectors),
+            Self::ZeroStripes { start, end, .. } => (start, end),
+            Self::Read { sector, buf, .. } => {
+                let start = map.sync_sector(sector);
+                (start, start + u64::from(buf.len) / crate::SECTOR_BYTES)
+            }
+        }
+    }
+
+    /// Strips of scratch a job may take.
+    pub(super) fn strips_needed(&self, map: &Map) -> usize {
+        match self {
+            Self::MirrorWrite { .. } | Self::ZeroStripes { .. } => 0,
+            Self::Read { .. } if !map.has_parity() => 0,
+            Self::Rebuild { .. } | Self::Mend { .. } if !map.has_parity() => 1,
+            Self::Verify { .. } if !map.has_parity() => 2,
+            Self::Verify { .. } => map.geometry.raid_disks() as usize + 1,
+            Self::Check { .. } if !map.has_parity() => map.geometry.copies() as usize,
+            _ => map.geometry.raid_disks() as usize,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,9 +160,40 @@ impl Job {
             Kind::Write { .. } | Kind::MirrorWrite { .. } | Kind::ZeroStripes { .. }
         )
     }
-}
 
-impl Job {
+    /// Is it in the keeper's books as a write that has begun?
+    pub(super) const fn write_begun(&self) -> bool {
+        self.writes_data() && !matches!(self.stage, Stage::Staged | Stage::Locking)
+    }
+
+    /// Is this a unit that, not done as a whole, is done block by block?
+    pub(super) fn goes_on_in_blocks(&self) -> bool {
+        match self.kind {
+            Kind::Rebuild { unit, .. } | Kind::Check { unit, .. } => too_high_to_tell(unit),
+            _ => false,
+        }
+    }
+
+    /// A comparison begins by this step.
+    pub(super) fn begin_check(&mut self, step: Step) -> Plan {
+        self.checked.clear();
+        self.incomplete = matches!(step, Step::MendFirst(..));
+        self.alone = matches!(step, Step::Alone);
+        self.compared = None;
+        match step {
+            Step::Compare(plan, compared) => {
+                self.compared = Some(compared);
+                plan
+            }
+            Step::Write(plan) => plan,
+            Step::MendFirst(plan, trusted) => {
+                self.trusted = trusted;
+                plan
+            }
+            Step::Alone => Plan::default(),
+        }
+    }
+
     /// Is this a read into the buffer of a request?
     pub(super) fn reads_into(&self, op: IoOp) -> bool {
         match (&self.kind, op) {
@@ -148,263 +209,6 @@ impl Job {
                 segments.iter().map(|segment| u64::from(segment.rows.sectors())).sum()
             }
             _ => 0,
-        }
-    }
-}
-
-/// The table of jobs.
-#[derive(Debug, Default)]
-pub(crate) struct Jobs(Slab<Job>);
-
-impl Jobs {
-    pub(crate) fn insert(&mut self, job: Job) -> usize {
-        self.0.insert(job)
-    }
-
-    pub(crate) fn get(&self, index: usize) -> &Job {
-        &self.0[index]
-    }
-
-    pub(crate) fn get_mut(&mut self, index: usize) -> &mut Job {
-        &mut self.0[index]
-    }
-
-    pub(crate) fn remove(&mut self, index: usize) -> Job {
-        self.0.remove(index)
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    pub(crate) fn iter(&self) -> slab::Iter<'_, Job> {
-        self.0.iter()
-    }
-
-    pub(crate) fn find(&self, index: usize) -> Option<&Job> {
-        self.0.get(index)
-    }
-
-    /// Is I/O on this member planned?
-    pub(crate) fn mention(&self, id: MemberId) -> bool {
-        self.0.iter().any(|(_, job)| {
-            let io = job.plan.reads.iter().chain(&job.plan.writes);
-            let planned = io.clone().any(|io| io.member == id);
-            planned
-                || match &job.kind {
-                    Kind::Rebuild { targets, .. } => targets.contains(&id),
-                    Kind::Mend { target, .. } | Kind::Verify { target, .. } => *target == id,
-                    _ => false,
-                }
-        })
-    }
-}
-
-impl Array {
-    /// Puts a new job on its way.
-    pub(crate) fn start_job(&mut self, job: Job) -> usize {
-        let index = self.jobs.insert(job);
-        self.queues.ready.push_back(index);
-        index
-    }
-
-    /// The range of sync space a job locks.
-    pub(super) fn lock_range(&self, kind: &Kind) -> (u64, u64) {
-        match *kind {
-            Kind::Write { unit, .. }
-            | Kind::Rebuild { unit, .. }
-            | Kind::Mend { unit, .. }
-            | Kind::Verify { unit, .. }
-            | Kind::Check { unit, .. } => (unit.start, unit.end()),
-            Kind::MirrorWrite { sector, sectors, .. } => (sector, sector + sectors),
-            Kind::ZeroStripes { start, end, .. } => (start, end),
-            Kind::Read { sector, buf, .. } => {
-                let sectors = u64::from(buf.len) / crate::SECTOR_BYTES;
-                let start = self.sync_sector(sector);
-                (start, start + sectors)
-            }
-        }
-    }
-
-    /// Takes a job as far as it goes without waiting.
-    pub(crate) fn advance_job(&mut self, index: usize) {
-        match self.jobs.get(index).stage {
-            Stage::Staged => {
-                let (start, end) = self.lock_range(&self.jobs.get(index).kind);
-                self.jobs.get_mut(index).stage = Stage::Locking;
-                if self.locks.request(start, end, index) {
-                    self.job_locked(index);
-                }
-            }
-            Stage::Locking => self.job_locked(index),
-            Stage::Metadata(_) | Stage::Scratch => self.plan_job(index),
-            Stage::Reading | Stage::Computing | Stage::Writing | Stage::Rereading => {}
-        }
-    }
-
-    fn job_locked(&mut self, index: usize) {
-        let job = self.jobs.get(index);
-        if job.writes_data() && !self.keeper.failed {
-            let (start, end) = self.lock_range(&job.kind);
-            let ticket = self.keeper.begin_write(start, end);
-            self.jobs.get_mut(index).stage = Stage::Metadata(ticket);
-            if !self.keeper.is_told(ticket) {
-                self.queues.meta_waiters.push(index);
-                return;
-            }
-        }
-        self.plan_job(index);
-    }
-
-    pub(super) fn plan_job(&mut self, index: usize) {
-        let needed = self.strips_needed(&self.jobs.get(index).kind);
-        let Some(strips) = self.pool.take(needed) else {
-            self.jobs.get_mut(index).stage = Stage::Scratch;
-            self.queues.scratch_waiters.push_back(index);
-            return;
-        };
-        if let Kind::Write { unit, .. } = self.jobs.get(index).kind
-            && self.queues.open_units.get(&unit.start) == Some(&index)
-        {
-            self.queues.open_units.remove(&unit.start);
-        }
-        let mut taken = Taken::new(strips);
-        let planned = self.make_plan(index, &mut taken);
-        let job = self.jobs.get_mut(index);
-        job.taken = Some(taken);
-        match planned {
-            Ok(plan) => {
-                job.plan = plan;
-                job.read_failed = false;
-                self.begin_reads(index);
-            }
-            Err(error) => self.finish_job(index, Err(error)),
-        }
-    }
-
-    fn begin_reads(&mut self, index: usize) {
-        let job = self.jobs.get_mut(index);
-        job.stage = Stage::Reading;
-        let count = job.plan.reads.len();
-        job.pending = count;
-        for at in 0..count {
-            let io = self.jobs.get(index).plan.reads[at];
-            self.issue(io.member, io.op, super::io::Owner::Job(index));
-        }
-        if count == 0 {
-            self.next_compute(index);
-        }
-    }
-
-    pub(super) fn next_compute(&mut self, index: usize) {
-        let job = self.jobs.get_mut(index);
-        job.stage = Stage::Computing;
-        if let Some(compute) = job.plan.computes.pop_front() {
-            self.issue_compute(compute, index);
-            return;
-        }
-        if let Some(compared) = job.compared.take() {
-            match self.after_check(index, compared) {
-                Ok(Some(plan)) => {
-                    let job = self.jobs.get_mut(index);
-                    job.plan = plan;
-                    self.next_compute(index);
-                }
-                Ok(None) => self.finish_job(index, Ok(())),
-                Err(error) => self.finish_job(index, Err(error)),
-            }
-            return;
-        }
-        self.begin_writes(index);
-    }
-
-    fn begin_writes(&mut self, index: usize) {
-        if self.keeper.failed && self.jobs.get(index).writes_data() {
-            self.finish_job(index, Err(RequestError::Failed));
-            return;
-        }
-        let job = self.jobs.get_mut(index);
-        job.stage = Stage::Writing;
-        let mut issued = 0;
-        for at in 0..job.plan.writes.len() {
-            let io = self.jobs.get(index).plan.writes[at];
-            if self.keeper.members.live(io.member) {
-                self.issue(io.member, io.op, super::io::Owner::Job(index));
-                issued += 1;
-            }
-        }
-        self.jobs.get_mut(index).pending = issued;
-        if issued == 0 {
-            self.job_written(index);
-        }
-    }
-
-    pub(super) fn job_written(&mut self, index: usize) {
-        let job = self.jobs.get(index);
-        let result = if self.keeper.failed && job.writes_data() {
-            Err(RequestError::Failed)
-        } else {
-            job.write_failed.map_or(Ok(()), Err)
-        };
-        let rereads = self.rereads(self.jobs.get(index));
-        if result.is_err() || rereads.is_empty() {
-            self.finish_job(index, result);
-            return;
-        }
-        let job = self.jobs.get_mut(index);
-        job.stage = Stage::Rereading;
-        job.pending = rereads.len();
-        for (member, op) in rereads {
-            self.issue(member, op, super::io::Owner::Job(index));
-        }
-    }
-
-    pub(super) fn give_scratch(&mut self, index: usize) {
-        if let Some(taken) = self.jobs.get_mut(index).taken.take() {
-            self.pool.give(taken.into_bufs());
-            self.queues.ready.extend(self.queues.scratch_waiters.drain(..));
-        }
-    }
-
-    /// Ends a job: gives back what it holds and tells who waits for it.
-    pub(super) fn finish_job(&mut self, index: usize, result: Result<(), RequestError>) {
-        self.give_scratch(index);
-        let mut granted = std::mem::take(&mut self.queues.granted);
-        self.locks.release(index, &mut granted);
-        self.queues.ready.extend(granted.drain(..));
-        self.queues.granted = granted;
-        let (start, end) = self.lock_range(&self.jobs.get(index).kind);
-        let mut job = self.jobs.remove(index);
-        if job.writes_data() && !matches!(job.stage, Stage::Staged | Stage::Locking) {
-            self.keeper.end_write(start, end, result.is_err());
-        }
-        if result == Err(RequestError::NoSpace) && job.writes_data() {
-            self.keeper.note_torn(start, end);
-            self.carry_out();
-        }
-        if result.is_ok() {
-            self.note_fitting(&job);
-            self.note_rewritten(&job);
-            self.start_mending(&job, start, end);
-        } else if !goes_on_in_blocks(&job) {
-            self.tell_unread(&job);
-        }
-        if matches!(job.kind, Kind::Write { .. } | Kind::MirrorWrite { .. }) {
-            self.spare_plans.push(std::mem::take(&mut job.plan).cleared());
-        }
-        match &job.kind {
-            Kind::Write { requests, .. } => {
-                for request in requests {
-                    self.piece_done(*request, result);
-                }
-            }
-            Kind::MirrorWrite { request, .. }
-            | Kind::ZeroStripes { request, .. }
-            | Kind::Read { request, .. } => self.piece_done(*request, result),
-            Kind::Mend { unit, target, fault } => self.mended(*target, *unit, *fault, result),
-            Kind::Rebuild { .. } | Kind::Check { .. } | Kind::Verify { .. } => {
-                self.work_done(job, result);
-            }
         }
     }
 }

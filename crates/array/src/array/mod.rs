@@ -2,19 +2,24 @@
 //! [`Keeper`] and the lane *here*. The keeper says who the members are and what is to be done with
 //! them; the files of this folder carry out requests and units of background work.
 //!
-//! - [`requests`](self) cuts requests into pieces; [`job`](self) takes those that need a lock, a
-//!   plan or metadata through their stages; [`planning`](self) makes their plans.
-//! - [`work`](self) makes jobs of what the keeper asks for in the background.
+//! - `requests` cuts requests into pieces; `jobs` takes those that need a lock, a plan or metadata
+//!   through their stages; `planning` and `compare` make their plans. These own their state, get
+//!   the `lane` as an argument, and see only what is below them.
+//! - The array connects them: `answers` takes in what I/O brings, `ended` does what jobs ask for,
+//!   `work` tells the keeper of background work, `carry_out` does what the keeper asks for.
 
-mod abandon;
 mod answers;
 mod carry_out;
 mod compare;
+mod ended;
 mod full;
 mod invariants;
 mod io;
 mod job;
+mod jobs;
+mod lane;
 mod locks;
+mod map;
 mod mending;
 mod planning;
 mod requests;
@@ -27,41 +32,31 @@ mod work;
 
 pub use scratch::Scratch;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use crate::action::Event;
 use crate::assemble::Config;
 use crate::code::Codes;
 use crate::format::superblock::feature;
 use crate::geometry::{Geometry, Shape};
-use crate::keeper::{Keeper, MetaWrite, Rules, Unit};
+use crate::keeper::{Keeper, MetaWrite, Rules};
 use crate::level::{Layout, Level};
-use crate::plan::Plan;
 use crate::request::{Full, Request};
 use crate::status::Status;
 use crate::{Action, BlockMachine, Instant, Machine, MemberId};
 
-use full::PutOff;
+use full::PutOffs;
 use io::Ios;
-use job::Jobs;
-use locks::Locks;
+use jobs::Jobs;
+use lane::Lane;
+use map::Map;
+use mending::Mending;
 use requests::Requests;
 use scratch::{PAGE_BYTES, Pool, UNIT_BYTES};
 use space::Space;
 
 /// Metadata pages in flight at most.
 const PAGES: usize = 32;
-
-const RULES: Rules = Rules {
-    scrubs_whole: false,
-    keeps_torn: true,
-    marks_lost: true,
-    units_at_once: 16,
-    stop_patience_ms: 60_000,
-    marks_ahead: 0,
-    lane_takes_spares: false,
-    reads_back: true,
-};
 
 /// A running array over files and devices of this process. It owns the keeper, the requests, the
 /// I/O in flight, the locks of ranges, and the scratch: its part of the executor's arena. Members
@@ -78,40 +73,19 @@ const RULES: Rules = Rules {
 /// for scratch; then it reads, computes and writes. Writes to one stripe unit are gathered until
 /// `poll` has nothing else to return. Errors of members go to the keeper, and redundancy makes up
 /// for them while the level can.
+///
+/// After each event the array runs until idle: I/O of failed members is answered as failed, writes
+/// that were put off are tried again, jobs that wait for nothing advance, and the keeper takes its
+/// turn; its commands are carried out before anything else.
 #[derive(Debug)]
 pub struct Array {
-    keeper: Keeper,
-    geometry: Geometry,
-    codes: Codes,
-    actions: VecDeque<Action>,
+    lane: Lane,
     requests: Requests,
-    ios: Ios,
     jobs: Jobs,
-    /// The memory of mirror writes' plans that are over, for the next ones.
-    spare_plans: Vec<Plan>,
-    queues: Queues,
-    locks: Locks,
-    pool: Pool,
     /// Metadata that wait for a page to be written from.
     meta_writes: VecDeque<MetaWrite>,
-    /// Units being rewritten because a member could not read them.
-    mending: Vec<(MemberId, Unit)>,
-    /// What members have no room for, and must be written.
-    waiting_for_room: Vec<PutOff>,
-}
-
-/// Jobs by what they wait for.
-#[derive(Debug, Default)]
-struct Queues {
-    /// Nothing: they can go on.
-    ready: VecDeque<usize>,
-    /// Writes of units not yet started, and those that may still grow, by unit.
-    staged: VecDeque<usize>,
-    open_units: BTreeMap<u64, usize>,
-    meta_waiters: Vec<usize>,
-    scratch_waiters: VecDeque<usize>,
-    /// The memory of a list of those that were granted a lock.
-    granted: Vec<usize>,
+    mending: Mending,
+    put_offs: PutOffs,
 }
 
 impl Array {
@@ -136,64 +110,74 @@ impl Array {
         if strips < raid_disks as u64 + 4 || !scratch.offset.is_multiple_of(PAGE_BYTES.into()) {
             return Err("too little scratch memory".into());
         }
-        let mut array = Self {
-            keeper: Keeper::new(now, config, Box::new(space), RULES)?,
-            codes: Codes::new(&geometry),
-            geometry,
+        let lane = Lane {
+            keeper: Keeper::new(now, config, Box::new(space), Rules::local())?,
+            map: Map { codes: Codes::new(&geometry), geometry },
             actions: VecDeque::with_capacity(1024),
-            requests: Requests::new(),
             ios: Ios::with_capacity(1024),
-            jobs: Jobs::default(),
-            spare_plans: Vec::new(),
-            queues: Queues::default(),
-            locks: Locks::default(),
             pool: Pool::new(scratch, PAGES),
-            meta_writes: VecDeque::new(),
-            mending: Vec::new(),
-            waiting_for_room: Vec::new(),
         };
-        array.keeper.begin();
+        let mut array = Self {
+            lane,
+            requests: Requests::new(),
+            jobs: Jobs::default(),
+            meta_writes: VecDeque::new(),
+            mending: Mending::default(),
+            put_offs: PutOffs::default(),
+        };
+        array.lane.keeper.begin();
         array.run_ready();
         Ok(array)
     }
 
     /// Tells the machine the time of day: microseconds since 1970 at `Instant(0)`.
     pub const fn set_epoch(&mut self, micros: u64) {
-        self.keeper.set_epoch(micros);
+        self.lane.keeper.set_epoch(micros);
     }
 
     /// Its members are arrays, which give up those who do not answer themselves.
     pub(crate) const fn set_over_arrays(&mut self) {
-        self.keeper.set_over_arrays();
+        self.lane.keeper.set_over_arrays();
     }
 
     /// The array ends soon: from now on members that answer nothing are given up after a while.
     pub(crate) const fn lose_patience(&mut self, now: Instant) {
-        self.keeper.lose_patience(now);
+        self.lane.keeper.lose_patience(now);
     }
 
     /// Is there something to compare any part of the array with?
     pub(crate) fn is_comparable(&self) -> bool {
-        self.keeper.is_comparable()
+        self.lane.keeper.is_comparable()
     }
 
     /// An array that this one is part of is checked, and nothing of this one can be.
     pub(crate) fn skip_scrub(&mut self) {
-        self.keeper.skip_scrub();
+        self.lane.keeper.skip_scrub();
+    }
+
+    /// What is under way comes to its end: by an answer, by a deadline, or by a command.
+    fn every_wait_ends(&self) -> Result<(), String> {
+        let answered = self.lane.ios.in_flight > 0 || !self.lane.ios.abandoning.is_empty();
+        let quiet = self.requests.in_flight() == 0 && self.jobs.is_empty();
+        let paused = quiet && self.lane.keeper.is_paused();
+        if self.idle() || paused || answered || self.deadline().is_some() {
+            return Ok(());
+        }
+        Err("it waits, and nothing is in flight or due".to_owned())
     }
 
     /// Runs everything that can run without waiting.
     fn run_ready(&mut self) {
         loop {
-            self.drive_abandoned();
-            self.drive_put_off();
-            while let Some(job) = self.queues.ready.pop_front() {
+            self.fail_abandoned();
+            self.retry_put_off();
+            while let Some(job) = self.jobs.ready.pop_front() {
                 self.advance_job(job);
             }
-            let updates = self.keeper.updates();
+            let updates = self.lane.keeper.updates();
             self.drive_keeper();
-            let rest = self.queues.ready.is_empty() && self.ios.abandoning.is_empty();
-            if rest && self.keeper.updates() == updates {
+            let rest = self.jobs.ready.is_empty() && self.lane.ios.abandoning.is_empty();
+            if rest && self.lane.keeper.updates() == updates {
                 return;
             }
         }
@@ -237,12 +221,12 @@ fn geometry_of(config: &Config) -> Result<Geometry, String> {
 
 impl Machine for Array {
     fn handle(&mut self, now: Instant, event: Event) {
-        self.keeper.at(now);
+        self.lane.keeper.at(now);
         match event {
             Event::Done { io, result } => self.io_done(io, result),
             Event::Command { id, command } => self.take_command(id, command),
             Event::Tick => {
-                self.keeper.tick();
+                self.lane.keeper.tick();
                 self.carry_out();
             }
             // A local array loads nothing and has no peers and no volumes.
@@ -254,61 +238,63 @@ impl Machine for Array {
     }
 
     fn poll(&mut self) -> Option<Action> {
-        if let Some(action) = self.actions.pop_front() {
+        if let Some(action) = self.lane.actions.pop_front() {
             return Some(action);
         }
         self.run_ready();
-        if self.actions.is_empty() && !self.queues.staged.is_empty() {
+        if self.lane.actions.is_empty() && !self.jobs.staged.is_empty() {
             // The executor has handed in all it has: what could be gathered has been.
-            self.start_staged();
+            self.jobs.start_staged(&self.lane);
             self.run_ready();
         }
-        self.actions.pop_front()
+        self.lane.actions.pop_front()
     }
 
     fn deadline(&self) -> Option<Instant> {
-        let held = self.hold_deadline().filter(|_| !self.keeper.metadata_frozen());
-        [self.keeper.deadline(), self.put_off_until(), held].into_iter().flatten().min()
+        let frozen = self.lane.keeper.metadata_frozen();
+        let held = if frozen { None } else { self.jobs.hold_deadline() };
+        [self.lane.keeper.deadline(), self.put_offs.deadline(), held].into_iter().flatten().min()
     }
 
     fn idle(&self) -> bool {
         self.requests.in_flight() == 0
-            && self.ios.in_flight == 0
-            && self.ios.abandoning.is_empty()
+            && self.lane.ios.in_flight == 0
+            && self.lane.ios.abandoning.is_empty()
             && self.jobs.is_empty()
-            && self.keeper.is_idle()
-            && self.actions.is_empty()
-            && self.waiting_for_room.is_empty()
+            && self.lane.keeper.is_idle()
+            && self.lane.actions.is_empty()
+            && self.put_offs.0.is_empty()
     }
 
     fn invariants(&self) -> Result<(), String> {
-        self.check()
+        self.check()?;
+        self.every_wait_ends()
     }
 }
 
 impl BlockMachine for Array {
     fn submit(&mut self, now: Instant, request: Request) -> Result<(), Full> {
-        self.keeper.at(now);
-        self.take_request(request)
+        self.lane.keeper.at(now);
+        self.requests.take(&mut self.lane, &mut self.jobs, request)
     }
 
     fn status(&self) -> Status {
-        self.keeper.status()
+        self.lane.keeper.status()
     }
 
     fn array_sectors(&self) -> u64 {
-        self.geometry.array_sectors()
+        self.lane.map.geometry.array_sectors()
     }
 
     fn block_bytes(&self) -> u32 {
-        self.keeper.block_bytes()
+        self.lane.keeper.block_bytes()
     }
 
     fn read_only(&self) -> bool {
-        self.keeper.read_only
+        self.lane.keeper.is_read_only()
     }
 
     fn free_member(&self) -> Option<MemberId> {
-        self.keeper.members.free_id()
+        self.lane.keeper.members().free_id()
     }
 }

@@ -1,84 +1,32 @@
 //! From a job to its plan: the geometry says where the strips lie, the member table who can be
 //! read and who must be written, and the planners in [`crate::plan`] do the rest.
 
-use super::Array;
 use super::job::{Job, Kind};
-use super::space;
+use super::map::Map;
 use crate::action::Compute;
 use crate::code::Cell;
-use crate::keeper::Unit;
-use crate::level::Level;
-use crate::plan::parity::{self, Segment, Source, StripeView};
+use crate::keeper::{Keeper, Unit};
+use crate::plan::parity::{self, Source, StripeView};
 use crate::plan::parity_sync::{self, Target};
 use crate::plan::{Place, Plan, RoleView, Rows, Taken, Unrecoverable, mirror};
-use crate::{Buf, IoOp, MemberId, RequestError, SECTOR_BYTES};
+use crate::{Buf, MemberId, RequestError, SECTOR_BYTES};
 
-impl Array {
-    pub(crate) const fn has_parity(&self) -> bool {
-        matches!(self.geometry.level(), Level::Raid4 | Level::Raid5 | Level::Raid6)
-    }
+/// What makes plans: the members as they are now, and where bytes lie.
+#[derive(Clone, Copy)]
+pub(super) struct Planner<'a> {
+    pub(super) keeper: &'a Keeper,
+    pub(super) map: &'a Map,
+}
 
-    pub(crate) const fn is_mirror(&self) -> bool {
-        matches!(self.geometry.level(), Level::Raid1 | Level::Raid10)
-    }
-
-    /// Roles without an in-sync member.
-    pub(crate) fn degraded(&self) -> u16 {
-        self.keeper.members.degraded()
-    }
-
-    pub(crate) fn is_redundant(&self) -> bool {
-        self.keeper.is_redundant()
-    }
-
-    /// Height of a unit: it divides the chunk.
-    pub(crate) fn unit_sectors(&self) -> u64 {
-        space::unit_sectors(&self.geometry)
-    }
-
-    /// Where an array sector lies in sync space.
-    pub(crate) fn sync_sector(&self, sector: u64) -> u64 {
-        if self.has_parity() { self.parity_place(sector).1 } else { sector }
-    }
-
-    /// Data index and member sector of an array sector, for parity levels.
-    pub(crate) fn parity_place(&self, sector: u64) -> (u32, u64) {
-        let chunk = u64::from(self.geometry.chunk_sectors());
-        let data_disks = u64::from(self.geometry.data_disks());
-        let (number, within) = (sector / chunk, sector % chunk);
-        ((number % data_disks) as u32, number / data_disks * chunk + within)
-    }
-
-    /// First array sector of a unit.
-    pub(crate) fn array_sector(&self, unit: Unit) -> u64 {
-        if !self.has_parity() {
-            return unit.start;
-        }
-        let chunk = u64::from(self.geometry.chunk_sectors());
-        let data_disks = u64::from(self.geometry.data_disks());
-        unit.start / chunk * chunk * data_disks + unit.start % chunk
-    }
-
-    /// Strips of scratch a job may take.
-    pub(crate) fn strips_needed(&self, kind: &Kind) -> usize {
-        match kind {
-            Kind::MirrorWrite { .. } | Kind::ZeroStripes { .. } => 0,
-            Kind::Read { .. } if !self.has_parity() => 0,
-            Kind::Rebuild { .. } | Kind::Mend { .. } if !self.has_parity() => 1,
-            Kind::Verify { .. } if !self.has_parity() => 2,
-            Kind::Verify { .. } => self.geometry.raid_disks() as usize + 1,
-            Kind::Check { .. } if !self.has_parity() => self.geometry.copies() as usize,
-            _ => self.geometry.raid_disks() as usize,
-        }
-    }
-
-    pub(crate) fn stripe_view(&self, unit: Unit, avoid: &[MemberId]) -> StripeView {
-        let stripe = unit.start / u64::from(self.geometry.chunk_sectors());
-        let code = self.codes.of_stripe(&self.geometry, stripe);
+impl Planner<'_> {
+    pub(super) fn stripe_view(&self, unit: Unit, avoid: &[MemberId]) -> StripeView {
+        let stripe = unit.start / u64::from(self.map.geometry.chunk_sectors());
+        let code = self.map.codes.of_stripe(&self.map.geometry, stripe);
         let sums = code.equations().iter().map(|equation| equation.parity);
         let cells = code.data().iter().copied().chain(sums);
-        let (start, sectors) = (unit.start, u64::from(unit.sectors));
-        let view = |cell: Cell| self.keeper.members.view(cell.node, start, sectors, avoid);
+        let start = unit.start;
+        let sectors = u64::from(unit.sectors);
+        let view = |cell: Cell| self.keeper.members().view(cell.node, start, sectors, avoid);
         let cells = cells.map(view).collect();
         let parity_valid = self.keeper.in_step(start, unit.end());
         let sums_count = parity_valid || self.keeper.is_vouched_for();
@@ -86,43 +34,39 @@ impl Array {
     }
 
     /// The copies of a range of a mirror that does not cross a chunk.
-    pub(crate) fn copies<'a>(
+    pub(super) fn copies<'a>(
         &'a self,
         sector: u64,
         sectors: u64,
         avoid: &'a [MemberId],
     ) -> impl Iterator<Item = RoleView> + Clone + 'a {
-        (0..self.geometry.copies()).map(move |copy| {
-            let strip = self.geometry.copy(sector, copy);
-            self.keeper.members.view(strip.role, strip.sector, sectors, avoid)
+        (0..self.map.geometry.copies()).map(move |copy| {
+            let strip = self.map.geometry.copy(sector, copy);
+            self.keeper.members().view(strip.role, strip.sector, sectors, avoid)
         })
     }
 
-    pub(crate) fn lost(&self) -> RequestError {
-        if self.keeper.failed { RequestError::Failed } else { RequestError::Medium }
-    }
-
-    /// The plan of a job, from the state of the members now.
-    pub(crate) fn make_plan(
-        &mut self,
-        index: usize,
+    /// The plan of a job, from the state of the members now; not that of a comparison, which
+    /// [`check`](Self::check) makes. `memory`: of plans that are done with; `zero`: a strip of
+    /// zeroes.
+    pub(super) fn plan(
+        &self,
+        job: &Job,
         taken: &mut Taken,
+        memory: &mut Vec<Plan>,
+        zero: Buf,
     ) -> Result<Plan, RequestError> {
-        let job = self.jobs.get(index);
-        if self.keeper.failed && !matches!(job.kind, Kind::Read { .. }) {
-            return Err(RequestError::Failed);
-        }
-        let lost = self.lost();
+        let failed = self.keeper.has_failed();
+        let lost = if failed { RequestError::Failed } else { RequestError::Medium };
         let lost = |Unrecoverable| lost;
         match &job.kind {
             Kind::Write { unit, segments, .. } => {
                 let view = self.stripe_view(*unit, &job.avoid);
-                let memory = self.spare_plans.pop().unwrap_or_default();
-                let zero = self.pool.zero;
+                let memory = memory.pop().unwrap_or_default();
                 parity::write(memory, &view, segments, zero, job.fua, taken).map_err(lost)
             }
             Kind::MirrorWrite { sector, sectors, source, .. } => {
-                let memory = self.spare_plans.pop().unwrap_or_default();
+                let memory = memory.pop().unwrap_or_default();
                 Ok(self.plan_mirror_write(memory, *sector, *sectors, *source, job.fua))
             }
             Kind::ZeroStripes { start, end, unmap, .. } => {
@@ -138,7 +82,7 @@ impl Array {
                 self.plan_rebuild(*unit, &[*target], &job.avoid, taken).map_err(lost)
             }
             Kind::Verify { unit, target } => self.plan_verify(*unit, *target, &job.avoid, taken),
-            Kind::Check { .. } => self.plan_check(index, taken),
+            Kind::Check { .. } => Ok(Plan::default()),
         }
     }
 
@@ -163,8 +107,8 @@ impl Array {
     fn plan_zero_stripes(&self, start: u64, end: u64, unmap: bool, fua: bool) -> Plan {
         let mut plan = Plan::default();
         let rows = Rows::new(0, (end - start) as u32);
-        for role in 0..self.geometry.raid_disks() as u16 {
-            plan.zero(&self.keeper.members.view(role, start, end - start, &[]), rows, unmap, fua);
+        for role in 0..self.map.geometry.raid_disks() as u16 {
+            plan.zero(&self.keeper.members().view(role, start, end - start, &[]), rows, unmap, fua);
         }
         plan
     }
@@ -178,8 +122,8 @@ impl Array {
         taken: &mut Taken,
     ) -> Result<Plan, Unrecoverable> {
         let sectors = u64::from(buf.len) / SECTOR_BYTES;
-        if self.has_parity() {
-            let (index, row) = self.parity_place(sector);
+        if self.map.has_parity() {
+            let (index, row) = self.map.parity_place(sector);
             let unit = Unit { start: row, sectors: sectors as u32 };
             let view = self.stripe_view(unit, avoid);
             return parity::read(&view, index, Rows::new(0, unit.sectors), buf, taken);
@@ -201,7 +145,7 @@ impl Array {
         taken: &mut Taken,
     ) -> Result<Plan, Unrecoverable> {
         let rows = Rows::new(0, unit.sectors);
-        if self.has_parity() {
+        if self.map.has_parity() {
             let view = self.stripe_view(unit, avoid);
             let targets: Vec<Target> =
                 targets.iter().filter_map(|id| self.target(&view, *id)).collect();
@@ -229,15 +173,16 @@ impl Array {
         if avoid.contains(&target) {
             return Err(RequestError::Medium);
         }
-        let rebuilt = self.keeper.members.iter().filter(|(_, member)| member.state.is_rebuilding());
+        let rebuilt =
+            self.keeper.members().iter().filter(|(_, member)| member.state.is_rebuilding());
         let unproven: Vec<MemberId> =
             avoid.iter().copied().chain(rebuilt.map(|(id, _)| id)).collect();
-        let (place, told) = if self.has_parity() {
+        let (place, told) = if self.map.has_parity() {
             self.told_by_stripe(unit, target, &unproven, taken)?
         } else {
             self.told_by_copies(unit, target, &unproven, taken)?
         };
-        let member = self.keeper.members.get(target).ok_or(RequestError::Failed)?;
+        let member = self.keeper.members().get(target).ok_or(RequestError::Failed)?;
         if member.bad_blocks.overlaps(place.sector, u64::from(unit.sectors)) {
             return Ok(Plan::default());
         }
@@ -277,7 +222,8 @@ impl Array {
         unproven: &[MemberId],
         taken: &mut Taken,
     ) -> Result<(Place, Option<(Plan, Buf)>), RequestError> {
-        let (rows, sectors) = (Rows::new(0, unit.sectors), u64::from(unit.sectors));
+        let rows = Rows::new(0, unit.sectors);
+        let sectors = u64::from(unit.sectors);
         let copies: Vec<RoleView> = self.copies(unit.start, sectors, unproven).collect();
         let of_target = |copy: &RoleView| {
             let mut writers = copy.writers.into_iter().flatten();
@@ -285,9 +231,11 @@ impl Array {
         };
         let (own, place) = copies.iter().find_map(of_target).ok_or(RequestError::Failed)?;
         let in_step = self.keeper.in_step(unit.start, unit.end());
-        let other = copies.iter().filter(|_| in_step).find_map(|copy| copy.reader);
+        let mut others = copies.iter().filter_map(|copy| copy.reader);
+        let other = if in_step { others.next() } else { None };
         let told = own.reader.or(other).map(|source| {
-            let (mut plan, held) = (Plan::default(), rows.of(taken.take()));
+            let mut plan = Plan::default();
+            let held = rows.of(taken.take());
             plan.read_into(source, rows, held);
             (plan, held)
         });
@@ -303,46 +251,14 @@ impl Array {
         })
     }
 
-    /// What a job wrote to stripes has sums of all their data.
-    pub(crate) fn note_fitting(&mut self, job: &Job) {
-        if !self.has_parity() || !self.keeper.has_to_resync() {
-            return;
-        }
-        match &job.kind {
-            Kind::Write { unit, segments, .. } => {
-                for Segment { rows, .. } in segments {
-                    let (start, end) = (u64::from(rows.start), u64::from(rows.end));
-                    self.keeper.note_fitting(unit.start + start, unit.start + end);
-                }
-            }
-            Kind::ZeroStripes { start, end, .. } => self.keeper.note_fitting(*start, *end),
-            _ => {}
-        }
-    }
-
-    /// What a job wrote, data or parity, is no longer bad.
-    pub(crate) fn note_rewritten(&mut self, job: &Job) {
-        if !self.keeper.doubts_any() {
-            return;
-        }
-        for io in &job.plan.writes {
-            let (sector, sectors) = match io.op {
-                IoOp::Write { sector, buf, .. } => (sector, u64::from(buf.len) / SECTOR_BYTES),
-                IoOp::WriteZeroes { sector, sectors, .. } => (sector, sectors),
-                IoOp::Read { .. } | IoOp::Discard { .. } | IoOp::Flush => continue,
-            };
-            self.keeper.note_rewritten(io.member, sector, sectors);
-        }
-    }
-
     /// The member to read a mirrored range from: one that is at hand and least busy.
-    pub(crate) fn choose_copy(&self, sector: u64, sectors: u64) -> Option<Place> {
+    pub(super) fn choose_copy(&self, sector: u64, sectors: u64) -> Option<Place> {
         let in_step = self.keeper.in_step(sector, sector + sectors);
         let mut best: Option<(u32, Place)> = None;
-        for copy in 0..self.geometry.copies() {
-            let strip = self.geometry.copy(sector, copy);
+        for copy in 0..self.map.geometry.copies() {
+            let strip = self.map.geometry.copy(sector, copy);
             let Some(place) =
-                self.keeper.members.view(strip.role, strip.sector, sectors, &[]).reader
+                self.keeper.members().view(strip.role, strip.sector, sectors, &[]).reader
             else {
                 continue;
             };
@@ -350,7 +266,7 @@ impl Array {
             if !in_step {
                 return Some(place);
             }
-            let Some(member) = self.keeper.members.get(place.member) else { continue };
+            let Some(member) = self.keeper.members().get(place.member) else { continue };
             let sequential = u32::from(member.last_end != place.sector);
             let score = member.in_flight * 2 + sequential;
             if best.is_none_or(|(least, _)| score < least) {

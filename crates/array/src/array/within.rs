@@ -1,38 +1,63 @@
 //! An array within an array, and the one around it: what they have to know of each other.
 
 use super::Array;
-use crate::MemberId;
 use crate::action::{Action, CommandId};
 use crate::refusal::Refusal;
+use crate::{Buf, IoId, MemberId};
 
 impl Array {
     /// Would it lose data without this member?
     pub(crate) fn needs(&self, id: MemberId) -> bool {
-        self.keeper.needs(id)
+        self.lane.keeper.needs(id)
     }
 
     /// Is this a member that serves, or is about to?
     pub(crate) fn is_live(&self, id: MemberId) -> bool {
-        self.keeper.members.live(id)
+        self.lane.keeper.members().live(id)
     }
 
     /// Is this a member, be it a faulty one?
     pub(crate) fn has(&self, id: MemberId) -> bool {
-        self.keeper.members.get(id).is_some()
+        self.lane.keeper.members().get(id).is_some()
     }
 
     /// Has it lost more members than it can do without?
     pub(crate) const fn has_failed(&self) -> bool {
-        self.keeper.has_failed()
+        self.lane.keeper.has_failed()
     }
 
     /// Does the array around it go on without it?
     pub(crate) const fn set_dispensable(&mut self, dispensable: bool) {
-        self.keeper.set_dispensable(dispensable);
+        self.lane.keeper.set_dispensable(dispensable);
     }
 
     /// Answers a command that somebody else has judged.
     pub(crate) fn refuse(&mut self, id: CommandId, why: Refusal) {
-        self.actions.push_back(Action::Reply { id, result: Err(why) });
+        self.lane.actions.push_back(Action::Reply { id, result: Err(why) });
+    }
+
+    /// Can its level do without any member?
+    pub(crate) fn is_redundant(&self) -> bool {
+        self.lane.keeper.is_redundant()
+    }
+
+    /// Roles without an in-sync member.
+    pub(crate) fn degraded(&self) -> u16 {
+        self.lane.keeper.members().degraded()
+    }
+
+    /// The memory of an I/O that is not waited for: nobody may use it until the I/O is answered.
+    pub(crate) fn lend(&mut self, io: IoId, buf: Option<Buf>) {
+        if let Some(buf) = buf {
+            self.lane.pool.lend(io, buf);
+        }
+    }
+
+    /// An I/O that nobody waited for is answered.
+    pub(crate) fn unlend(&mut self, io: IoId) {
+        if self.lane.pool.unlend(io) {
+            self.jobs.scratch_given();
+            self.pump_pages();
+        }
     }
 }

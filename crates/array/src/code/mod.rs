@@ -9,7 +9,7 @@ pub mod stripe;
 pub mod terms;
 
 pub use choose::{Part, Way};
-pub use codes::{Codes, KnownCode};
+pub use codes::{Answers, Codes, KnownCode};
 pub use decode::{Recovery, Step, Sums};
 pub use losses::Losses;
 pub use stripe::{Cell, Content, Equation, Kind, StripeCode, Term};

@@ -6,6 +6,7 @@ pub mod bitmap;
 mod bitmap_superblock;
 mod bytes;
 pub mod superblock;
+mod superblock_error;
 mod superblock_v0;
 mod superblock_v1;
 

@@ -15,7 +15,8 @@
 //! move before the flush would let a copy pass that was made between the two; one that goes with
 //! the clearing would condemn, after a crash, those that have only one of them.
 
-use super::{Keeper, SAFE_MODE_MS};
+use super::SAFE_MODE_MS;
+use super::core::Core;
 use crate::Instant;
 
 /// How long an array is written to at most before the next checkpoint.
@@ -31,7 +32,9 @@ enum Stage {
     Clearing(u64),
 }
 
-/// The checkpoint that is under way, how many are complete, and when the next one is due.
+/// The checkpoint that is under way, how many are complete, and when the next one is due. It begins
+/// by [`begin`](Self::begin) or [`request`](Self::request), and [`advance`](Self::advance) takes it
+/// further after each update that is done.
 #[derive(Debug, Default)]
 pub(super) struct Checkpoints {
     stage: Stage,
@@ -57,68 +60,61 @@ impl Checkpoints {
     pub(super) const fn note_write(&mut self) {
         self.written = true;
     }
-}
 
-impl Keeper {
     /// Asks for a checkpoint whose flush is still to come. Returned is the number by which
-    /// [`checkpoint_is_complete`](Self::checkpoint_is_complete) knows it.
-    pub fn request_checkpoint(&mut self) -> u64 {
-        let complete = self.checkpoints.complete;
-        match self.checkpoints.stage {
+    /// [`is_complete`](Self::is_complete) knows it.
+    pub(super) fn request(&mut self, core: &mut Core) -> u64 {
+        match self.stage {
             Stage::Rest => {
-                self.begin_checkpoint();
-                return complete + 1;
+                self.begin(core);
             }
-            Stage::Clearing(_) => self.checkpoints.again = true,
+            Stage::Clearing(_) => self.again = true,
             Stage::First(_) | Stage::Second(_) => {
-                self.checkpoints.again = true;
-                return complete + 2;
+                self.again = true;
+                return self.complete + 2;
             }
         }
-        complete + 1
+        self.complete + 1
     }
 
     /// Have all members that live moved on by this checkpoint?
-    #[must_use]
-    pub const fn checkpoint_is_complete(&self, number: u64) -> bool {
-        number <= self.checkpoints.complete
+    pub(super) const fn is_complete(&self, number: u64) -> bool {
+        number <= self.complete
     }
 
     /// Begins one while none is under way; the ticket of its first move.
-    pub(super) fn begin_checkpoint(&mut self) -> u64 {
-        let sleep_ms = self.daemon_sleep_ms();
-        let first = self.wish_first_move();
-        let checkpoints = &mut self.checkpoints;
-        checkpoints.earliest = self.now.plus_millis(sleep_ms);
-        checkpoints.latest = self.now.plus_millis(PERIOD_MS);
-        checkpoints.written = self.clean.writing > 0;
-        checkpoints.stage = Stage::First(first);
+    pub(super) fn begin(&mut self, core: &mut Core) -> u64 {
+        let first = core.metadata.queue_first_move();
+        self.earliest = core.now.plus_millis(daemon_sleep_ms(core));
+        self.latest = core.now.plus_millis(PERIOD_MS);
+        self.written = core.metadata.clean.writing > 0;
+        self.stage = Stage::First(first);
         first
     }
 
     /// An update is complete: goes on.
-    pub(super) fn drive_checkpoint(&mut self) {
-        if self.metadata_frozen() {
+    pub(super) fn advance(&mut self, core: &mut Core) {
+        if core.service.metadata_frozen() {
             // Nothing moves on any more, and nothing is forgotten.
-            self.checkpoints.stage = Stage::Rest;
+            self.stage = Stage::Rest;
             return;
         }
-        match self.checkpoints.stage {
-            Stage::First(ticket) if self.meta.is_done(ticket) => {
-                let second = self.wish_second_move();
-                self.checkpoints.stage = Stage::Second(second);
-                if self.may_go_clean() {
-                    self.go_clean(second);
+        match self.stage {
+            Stage::First(ticket) if core.metadata.is_done(ticket) => {
+                let second = core.metadata.queue_second_move();
+                self.stage = Stage::Second(second);
+                if self.may_go_clean(core) {
+                    core.metadata.go_clean(second);
                 }
             }
-            Stage::Second(ticket) if self.meta.is_done(ticket) => {
-                self.checkpoints.complete += 1;
-                self.checkpoints.stage = Stage::Clearing(self.wish_clear_bits());
+            Stage::Second(ticket) if core.metadata.is_done(ticket) => {
+                self.complete += 1;
+                self.stage = Stage::Clearing(core.metadata.queue_clear_bits());
             }
-            Stage::Clearing(ticket) if self.meta.is_done(ticket) => {
-                self.checkpoints.stage = Stage::Rest;
-                if std::mem::take(&mut self.checkpoints.again) {
-                    self.begin_checkpoint();
+            Stage::Clearing(ticket) if core.metadata.is_done(ticket) => {
+                self.stage = Stage::Rest;
+                if std::mem::take(&mut self.again) {
+                    self.begin(core);
                 }
             }
             _ => {}
@@ -126,41 +122,41 @@ impl Keeper {
     }
 
     /// Is all durable that was ever written, and nothing expected to follow at once?
-    fn may_go_clean(&self) -> bool {
-        let idle_since = self.clean.last_write.plus_millis(SAFE_MODE_MS);
-        let idle = idle_since <= self.now || self.is_stopping();
-        self.clean.active && idle && !self.checkpoints.written
+    fn may_go_clean(&self, core: &Core) -> bool {
+        let idle_since = core.metadata.clean.last_write.plus_millis(SAFE_MODE_MS);
+        let idle = idle_since <= core.now || core.service.stopping;
+        core.metadata.clean.active && idle && !self.written
     }
 
     /// When the next one is due: soon where the array may be marked clean, or bits be cleared.
-    pub(super) fn checkpoint_at(&self) -> Option<Instant> {
-        let checkpoints = &self.checkpoints;
-        if checkpoints.stage != Stage::Rest || !self.meta.is_idle() {
+    pub(super) fn due_at(&self, core: &Core) -> Option<Instant> {
+        if self.stage != Stage::Rest || !core.metadata.is_idle() {
             return None;
         }
-        self.safe_mode_at().into_iter().chain(self.pass_at()).min()
-    }
-
-    /// When the array, if it stays idle, is to be marked clean.
-    fn safe_mode_at(&self) -> Option<Instant> {
-        let quiet = self.clean.writers == 0 && self.clean.writing == 0;
-        let due = self.clean.active && quiet && !self.is_stopping();
-        due.then(|| self.clean.last_write.plus_millis(SAFE_MODE_MS))
+        safe_mode_at(core).into_iter().chain(self.pass_at(core)).min()
     }
 
     /// When it is due although the array is in use.
-    fn pass_at(&self) -> Option<Instant> {
-        let checkpoints = &self.checkpoints;
-        let whole = self.members.degraded() == 0 || crate::broken("clear-when-whole");
-        let clearable = self.intent.as_ref().is_some_and(|intent| whole && intent.clearable());
+    fn pass_at(&self, core: &Core) -> Option<Instant> {
+        let whole = core.members.degraded() == 0 || crate::broken("clear-when-whole");
+        let clearable =
+            core.metadata.intent.as_ref().is_some_and(|intent| whole && intent.clearable());
         if clearable {
-            return Some(checkpoints.earliest);
+            return Some(self.earliest);
         }
-        checkpoints.written.then_some(checkpoints.latest)
+        self.written.then_some(self.latest)
     }
+}
 
-    fn daemon_sleep_ms(&self) -> u64 {
-        let seconds = self.intent.as_ref().map_or(5, |i| i.bitmap.superblock.daemon_sleep_s);
-        u64::from(seconds.clamp(1, 3600)) * 1000
-    }
+/// When the array, if it stays idle, is to be marked clean.
+fn safe_mode_at(core: &Core) -> Option<Instant> {
+    let quiet = core.metadata.clean.writers == 0 && core.metadata.clean.writing == 0;
+    let due = core.metadata.clean.active && quiet && !core.service.stopping;
+    due.then(|| core.metadata.clean.last_write.plus_millis(SAFE_MODE_MS))
+}
+
+/// How long bits stay set at least, as md has it.
+fn daemon_sleep_ms(core: &Core) -> u64 {
+    let seconds = core.metadata.intent.as_ref().map_or(5, |i| i.bitmap.superblock.daemon_sleep_s);
+    u64::from(seconds.clamp(1, 3600)) * 1000
 }

@@ -1,9 +1,9 @@
-//! What members could not read is kept in mind, so that nobody else is let go who makes up for it;
-//! a member that cannot read too often goes itself.
+//! What members could not read is kept in mind, so that no other member is failed that makes up for
+//! it; a member that cannot read too often is failed itself.
 
+use super::core::Core;
 use super::members::State;
-use super::{BLOCK_SECTORS, Keeper, UNIT_SECTORS};
-use crate::events::{ArrayEvent, Fault};
+use super::{BLOCK_SECTORS, UNIT_SECTORS};
 use crate::format::BadBlocks;
 use crate::{Instant, MemberId};
 
@@ -31,6 +31,16 @@ impl Doubts {
         self.everywhere || !self.unreadable.is_empty()
     }
 
+    /// Is this one more error than a member is worth its rewriting?
+    pub(super) fn too_many(&mut self, now: Instant, sector: u64) -> bool {
+        self.count(now, sector) > MAX_READ_ERRORS
+    }
+
+    /// The member is not to be relied on, wherever it is read.
+    pub(super) const fn doubt_everywhere(&mut self) {
+        self.everywhere = true;
+    }
+
     /// One more; how many there have been of late. Blocks side by side
     /// in a unit that fail together count once.
     fn count(&mut self, now: Instant, sector: u64) -> u32 {
@@ -49,7 +59,7 @@ impl Doubts {
         self.errors
     }
 
-    fn add(&mut self, sector: u64, sectors: u64) {
+    pub(super) fn add(&mut self, sector: u64, sectors: u64) {
         self.everywhere |= !self.unreadable.insert(sector, sectors);
     }
 
@@ -61,71 +71,7 @@ impl Doubts {
     }
 }
 
-impl Keeper {
-    /// A member that lives could not read these sectors.
-    pub fn note_unreadable(&mut self, id: MemberId, sector: u64, sectors: u64) {
-        if let Some(member) = self.members.get_mut(id) {
-            member.doubts.add(sector, sectors);
-        }
-    }
-
-    /// Counts an error of a member that holds a role; one with too many is made faulty.
-    pub fn worth_mending(&mut self, id: MemberId, fault: Fault) -> bool {
-        let now = self.now;
-        let Some(member) = self.members.get_mut(id) else { return false };
-        if !member.state.is_live() || member.state.role().is_none() {
-            return false;
-        }
-        if member.doubts.count(now, fault.sector.unwrap_or(0)) > MAX_READ_ERRORS {
-            self.distrust(id, "too many read errors", fault);
-        }
-        self.members.live(id)
-    }
-
-    /// A member does not read what it was given: it goes, unless data would go with it.
-    fn distrust(&mut self, id: MemberId, reason: &'static str, fault: Fault) {
-        if !self.needs(id) && self.made_up_for(id).is_none() {
-            self.fail_member(id, reason, fault);
-        } else if let Some(member) = self.members.get_mut(id) {
-            member.doubts.everywhere = true;
-        }
-    }
-
-    /// What was rewritten cannot be read all the same.
-    pub fn not_correctable(&mut self, id: MemberId, fault: Fault) {
-        self.distrust(id, "read error not correctable", fault);
-    }
-
-    /// What a member could not read was rewritten and read, or could not be.
-    pub fn mended(&mut self, id: MemberId, fault: Fault, ok: bool) {
-        if !ok {
-            self.notify(ArrayEvent::ReadFailed { member: id, fault });
-        } else if self.members.live(id) {
-            if let Some(member) = self.members.get_mut(id) {
-                member.superblock.corrected_reads += 1;
-            }
-            self.notify(ArrayEvent::ReadCorrected { member: id, fault });
-        }
-    }
-
-    /// What lies there was written anew: it is no longer bad.
-    pub fn note_rewritten(&mut self, id: MemberId, sector: u64, sectors: u64) {
-        let Some(member) = self.members.get_mut(id) else { return };
-        member.doubts.remove(sector, sectors);
-        if member.state.is_live()
-            && member.bad_blocks.overlaps(sector, sectors)
-            && member.bad_blocks.remove(sector, sectors)
-        {
-            self.wish_bad_blocks(id);
-        }
-    }
-
-    /// Is anything on any member known or thought to be unreadable?
-    #[must_use]
-    pub fn doubts_any(&self) -> bool {
-        self.members.iter().any(|(_, m)| !m.bad_blocks.is_empty() || m.doubts.any())
-    }
-
+impl Core {
     /// A member with sectors known not to be readable, which could not be made up for without
     /// this one.
     pub(crate) fn made_up_for(&self, id: MemberId) -> Option<MemberId> {
@@ -143,7 +89,9 @@ impl Keeper {
                         let at = third.absolute(row);
                         let bad = third.bad_blocks.overlaps(at, sectors)
                             || third.doubts.unreadable.overlaps(at, sectors);
-                        lost.extend(third.state.role().filter(|_| bad));
+                        if bad {
+                            lost.extend(third.state.role());
+                        }
                     }
                     self.enough_without(&lost)
                 };

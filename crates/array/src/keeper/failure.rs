@@ -10,11 +10,41 @@
 use std::borrow::Cow;
 
 use super::members::State;
-use super::{Keeper, LaneCommand};
+use super::metadata::Metadata;
+use super::{Keeper, LaneCommand, Redundancy};
 use crate::MemberId;
 use crate::action::{IoError, IoErrorKind};
 use crate::events::{ArrayEvent, Fault};
 use crate::refusal::{Next, Refusal};
+
+/// After so long without room for what must be written, that counts as a write error.
+const FULL_MS: u64 = 60_000;
+
+/// The updates that tell the members of the last failure: two, one after the other, for a member
+/// one event behind counts as current, and a forced start would take the failed one back with what
+/// it held before.
+#[derive(Debug, Default)]
+pub(super) struct Failures {
+    /// The second.
+    pub(super) ticket: u64,
+    /// The first, until the second is queued.
+    pub(super) first: Option<u64>,
+}
+
+impl Failures {
+    pub(super) fn queue(&mut self, metadata: &mut Metadata) {
+        let first = metadata.queue_superblock(false);
+        self.first = Some(first);
+        self.ticket = first + 1;
+    }
+
+    /// The first may be done: queues the second.
+    pub(super) fn repeat(&mut self, metadata: &mut Metadata) {
+        if self.first.take_if(|first| metadata.is_done(*first)).is_some() {
+            metadata.queue_superblock(false);
+        }
+    }
+}
 
 /// An I/O on a member that failed.
 #[derive(Clone, Copy, Debug)]
@@ -33,46 +63,32 @@ impl Keeper {
         if error.kind == IoErrorKind::Abandoned {
             return;
         }
-        if let Some(member) = self.members.get_mut(id) {
+        if let Some(member) = self.core.members.get_mut(id) {
             member.errors += 1;
         }
         let fault = Fault { sector: tried.sector, errno: error.errno };
         let refused = tried.sector.is_some() && !tried.must_land;
         if error.kind == IoErrorKind::Full && refused {
-            return self.notify(ArrayEvent::MemberFull { member: id, fault });
+            return self.core.out.notify(ArrayEvent::MemberFull { member: id, fault });
         }
         let shrunk = error.kind == IoErrorKind::Shrunk;
         let reason = match (tried.changes, error.kind) {
             // The array goes on with what it has left.
-            (false, IoErrorKind::Shrunk) if self.needs(id) => return,
+            (false, IoErrorKind::Shrunk) if self.core.needs(id) => return,
             (_, IoErrorKind::Shrunk) => "has become smaller",
             (true, _) => "write error",
             (false, IoErrorKind::Gone) => "device gone",
             (false, _) => return,
         };
         let medium = error.kind == IoErrorKind::Medium || shrunk;
-        if !self.is_redundant() || self.read_only && medium {
+        if !self.core.service.redundant || self.core.service.read_only && medium {
             return;
         }
-        let last_copy = self.is_mirror() && self.needs(id);
+        let last_copy = self.core.space.redundancy() == Redundancy::Copies && self.core.needs(id);
         if last_copy && medium {
             return;
         }
         self.fail_member(id, reason, fault);
-    }
-
-    /// Would the array fail without this member?
-    #[must_use]
-    pub fn needs(&self, id: MemberId) -> bool {
-        let Some(member) = self.members.get(id) else { return false };
-        let State::InSync { role } = member.state else { return false };
-        self.leaving(role).is_none() && !self.enough_without(&[role])
-    }
-
-    /// Can the array run on the roles that are in sync, leaving out these?
-    pub(crate) fn enough_without(&self, without: &[u16]) -> bool {
-        let lost = |role: u16| without.contains(&role) || !self.members.in_sync(role);
-        self.space.survives(&lost)
     }
 
     /// Makes a member faulty; `fault`: what it answered.
@@ -82,90 +98,112 @@ impl Keeper {
 
     /// A member is gone.
     pub fn lose_member(&mut self, id: MemberId, why: Refusal) {
-        if let Some(member) = self.members.get_mut(id) {
+        if let Some(member) = self.core.members.get_mut(id) {
             member.errors += 1;
         }
         self.lose(id, why.reason.into(), Fault::default(), why.next);
     }
 
     fn lose(&mut self, id: MemberId, reason: Cow<'static, str>, fault: Fault, next: Next) {
-        let Some(member) = self.members.get(id) else { return };
+        let Some(member) = self.core.members.get(id) else { return };
         if !member.state.is_live() {
             return;
         }
-        let fatal = self.needs(id);
+        let fatal = self.core.needs(id);
         let role = member.state.role();
-        self.know_what_waits();
-        self.members.set_state(id, State::Faulty { role });
-        self.pass_role_on(role);
-        self.out.push_back(LaneCommand::GiveUp(id));
-        self.notify(ArrayEvent::MemberFailed { member: id, reason, fault, next });
-        self.sync_member_lost(id, role);
-        if fatal && !self.failed {
-            self.failed = true;
-            self.notify(ArrayEvent::ArrayFailed);
+        self.sync.unsynced.know_what_waits(&self.core);
+        self.core.members.set_state(id, State::Faulty { role });
+        if let Some(role) = role {
+            self.core.members.pass_role_on(role);
+        }
+        let out = &mut self.core.out;
+        out.push(LaneCommand::GiveUp(id));
+        out.notify(ArrayEvent::MemberFailed { member: id, reason, fault, next });
+        self.sync.member_lost(&mut self.core, id, role);
+        if fatal && !self.core.service.failed {
+            self.core.service.failed = true;
+            self.core.out.notify(ArrayEvent::ArrayFailed);
             return;
         }
-        if !self.failed && !self.writes_over {
-            self.failure_ticket = self.wish_failure_update();
+        if !self.core.service.failed && !self.core.service.writes_over {
+            self.failures.queue(&mut self.core.metadata);
         }
     }
 
     /// The array cannot be served at all, or not any more.
     pub fn give_up(&mut self) {
-        let live: Vec<MemberId> = self.members.iter_live().map(|(id, _)| id).collect();
+        let live: Vec<MemberId> = self.core.members.iter_live().map(|(id, _)| id).collect();
         for id in live {
-            let role = self.members.get(id).and_then(|member| member.state.role());
-            self.members.set_state(id, State::Faulty { role });
-            self.out.push_back(LaneCommand::GiveUp(id));
+            let role = self.core.members.get(id).and_then(|member| member.state.role());
+            self.core.members.set_state(id, State::Faulty { role });
+            self.core.out.push(LaneCommand::GiveUp(id));
         }
-        self.writes_over = true;
-        if !self.failed {
-            self.failed = true;
-            self.notify(ArrayEvent::ArrayFailed);
+        self.core.service.writes_over = true;
+        if !self.core.service.failed {
+            self.core.service.failed = true;
+            self.core.out.notify(ArrayEvent::ArrayFailed);
         }
     }
 
-    /// Who held this role before its holder, and still has all of it.
-    fn leaving(&self, role: u16) -> Option<MemberId> {
-        let id = self.members.role(role).beside?;
-        matches!(self.members.get(id)?.state, State::Leaving { .. }).then_some(id)
+    /// A member has no room for what must be written. Is it worth trying again?
+    pub fn is_full(&mut self, id: MemberId, fault: Fault) -> bool {
+        let now = self.core.now;
+        let Some(since) = self.core.members.full_since(id, now) else { return false };
+        let again = now < since.plus_millis(FULL_MS);
+        if again {
+            self.core.out.notify(ArrayEvent::MemberFull { member: id, fault });
+        }
+        again
     }
 
-    /// A role's holder is gone: whom it took the role from has it again, or the member that was to
-    /// replace it is rebuilt as the holder.
-    fn pass_role_on(&mut self, role: Option<u16>) {
-        let entry = role.map(|role| self.members.role(role)).unwrap_or_default();
-        let (None, Some(heir)) = (entry.holder, entry.beside) else { return };
-        let Some(member) = self.members.get_mut(heir) else { return };
-        match member.state {
-            State::Rebuilding { role, offset, marked_below, .. } => {
-                let state = State::Rebuilding { role, offset, replacement: false, marked_below };
-                self.members.set_state(heir, state);
+    /// Counts an error of a member that holds a role; one with too many is made faulty.
+    pub fn worth_mending(&mut self, id: MemberId, fault: Fault) -> bool {
+        let now = self.core.now;
+        let Some(member) = self.core.members.get_mut(id) else { return false };
+        if !member.state.is_live() || member.state.role().is_none() {
+            return false;
+        }
+        if member.doubts.too_many(now, fault.sector.unwrap_or(0)) {
+            self.distrust(id, "too many read errors", fault);
+        }
+        self.core.members.live(id)
+    }
+
+    /// A member does not read what it was given: it goes, unless data would go with it.
+    fn distrust(&mut self, id: MemberId, reason: &'static str, fault: Fault) {
+        if !self.core.needs(id) && self.core.made_up_for(id).is_none() {
+            self.fail_member(id, reason, fault);
+        } else if let Some(member) = self.core.members.get_mut(id) {
+            member.doubts.doubt_everywhere();
+        }
+    }
+
+    /// What was rewritten cannot be read all the same.
+    pub(super) fn not_correctable(&mut self, id: MemberId, fault: Fault) {
+        self.distrust(id, "read error not correctable", fault);
+    }
+
+    /// What a member could not read was rewritten and read, or could not be.
+    pub(super) fn mended(&mut self, id: MemberId, fault: Fault, ok: bool) {
+        if !ok {
+            self.core.out.notify(ArrayEvent::ReadFailed { member: id, fault });
+        } else if self.core.members.live(id) {
+            if let Some(member) = self.core.members.get_mut(id) {
+                member.superblock.corrected_reads += 1;
             }
-            State::Leaving { role } => {
-                // Members may have been told that it left: it says first that it has not.
-                member.arriving = true;
-                self.members.set_state(heir, State::InSync { role });
-            }
-            State::InSync { .. } | State::Spare | State::Faulty { .. } => {}
+            self.core.out.notify(ArrayEvent::ReadCorrected { member: id, fault });
         }
     }
 
-    /// Files two updates, one after the other: a member one event behind counts as current, and
-    /// a forced start would take the failed one back with what it held before. The second one's
-    /// ticket.
-    fn wish_failure_update(&mut self) -> u64 {
-        let first = self.wish_superblock(false);
-        self.failure_repeat = Some(first);
-        first + 1
-    }
-
-    /// The first of the two updates that tell of a failure may be done: files the second.
-    pub(crate) fn repeat_failure_update(&mut self) {
-        if self.failure_repeat.is_some_and(|first| self.meta.is_done(first)) {
-            self.failure_repeat = None;
-            self.wish_superblock(false);
+    /// What lies there was written anew: it is no longer bad.
+    pub(super) fn note_rewritten(&mut self, id: MemberId, sector: u64, sectors: u64) {
+        let Some(member) = self.core.members.get_mut(id) else { return };
+        member.doubts.remove(sector, sectors);
+        if member.state.is_live()
+            && member.bad_blocks.overlaps(sector, sectors)
+            && member.bad_blocks.remove(sector, sectors)
+        {
+            self.core.metadata.queue_bad_blocks(id);
         }
     }
 }

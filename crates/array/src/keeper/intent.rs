@@ -224,9 +224,11 @@ mod tests {
 
     /// Writes so many chunks, one after the other. How often the writer had to wait.
     fn waits(intent: &mut Intent, chunks: std::ops::Range<u64>) -> u64 {
-        let (mut done, mut waits) = (0, 0);
+        let mut done = 0;
+        let mut waits = 0;
         for chunk in chunks {
-            let (start, end) = (chunk * CHUNK_SECTORS, (chunk + 1) * CHUNK_SECTORS);
+            let start = chunk * CHUNK_SECTORS;
+            let end = start + CHUNK_SECTORS;
             let ticket = intent.begin(start, end, done + 1, &mut BTreeSet::new());
             waits += u64::from(ticket > done);
             // An update was under way meanwhile.

@@ -2,6 +2,7 @@
 //! every event: what is broken here shows long before a wrong byte does.
 
 use super::members::State;
+use super::update::Update;
 use super::{Keeper, Redundancy};
 use crate::MemberId;
 use crate::events::SyncAction;
@@ -28,21 +29,25 @@ impl Keeper {
     /// # Errors
     /// What it is, for people.
     pub fn invariants(&self, lane: Carried<'_>) -> Result<(), String> {
-        if !self.out.is_empty() {
+        if !self.core.out.0.is_empty() {
             return Err("what the keeper asks for was not taken".to_owned());
         }
         self.roles_are_held_once()?;
         self.members_are_sound(lane.on)?;
         self.tickets_are_filed()?;
-        let resynced = self.clean.resynced;
+        let resynced = self.core.metadata.clean.resynced;
         let at = self.sync.first_at(SyncAction::Resync);
         if resynced != MAX_SECTOR && at.is_some_and(|at| at < resynced) {
             return Err(format!("in sync up to {resynced}, with {at:?} under way"));
         }
         let counts = [
-            ("writers", lane.writers, self.clean.writers),
+            ("writers", lane.writers, self.core.metadata.clean.writers),
             ("units of work", lane.work, self.sync.in_flight()),
-            ("parts of an update", lane.updates, self.meta.pending()),
+            (
+                "parts of an update",
+                lane.updates,
+                self.core.metadata.running.as_ref().map_or(0, Update::pending),
+            ),
         ];
         if let Some((what, real, counted)) = counts.iter().find(|(_, a, b)| a != b) {
             return Err(format!("{real} {what}, counted {counted}"));
@@ -51,26 +56,30 @@ impl Keeper {
     }
 
     fn roles_are_held_once(&self) -> Result<(), String> {
-        for (id, member) in self.members.iter() {
-            let Some(role) = member.state.role().filter(|_| member.state.is_live()) else {
+        for (id, member) in self.core.members.iter() {
+            if !member.state.is_live() {
                 continue;
-            };
-            let entry = self.members.role(role);
+            }
+            let Some(role) = member.state.role() else { continue };
+            let entry = self.core.members.role(role);
             let beside = match member.state {
                 State::Rebuilding { replacement, .. } => replacement,
-                state => matches!(state, State::Leaving { .. }),
+                state => matches!(state, State::Retiring { .. }),
             };
             let listed = if beside { entry.beside } else { entry.holder };
             if listed != Some(id) {
                 return Err(format!("role {role} is {:?}'s and {id:?}'s", listed));
             }
-            let held = entry.holder.is_some_and(|holder| self.members.live(holder));
+            let held = entry.holder.is_some_and(|holder| self.core.members.live(holder));
             if beside && !held {
                 return Err(format!("{id:?} is beside nobody in role {role}"));
             }
         }
-        let lost = |role: u16| !self.members.in_sync(role);
-        if !self.failed && !self.read_only && !self.space.survives(&lost) {
+        let lost = |role: u16| !self.core.members.in_sync(role);
+        if !self.core.service.failed
+            && !self.core.service.read_only
+            && !self.core.space.survives(&lost)
+        {
             return Err("too many members are gone, and the array has not failed".to_owned());
         }
         Ok(())
@@ -78,7 +87,7 @@ impl Keeper {
 
     fn members_are_sound(&self, on: &dyn Fn(MemberId) -> Option<usize>) -> Result<(), String> {
         let mut numbers = Vec::new();
-        for (id, member) in self.members.iter() {
+        for (id, member) in self.core.members.iter() {
             let number = member.superblock.dev_number;
             if numbers.contains(&number) {
                 return Err(format!("{id:?} has the number {number} of another member"));
@@ -90,7 +99,7 @@ impl Keeper {
             }
             if let State::Rebuilding { offset, .. } = member.state {
                 let durable = member.superblock.recovery_offset;
-                if offset > self.space.member_sectors() {
+                if offset > self.core.space.member_sectors() {
                     return Err(format!("{id:?} is rebuilt up to {offset}, beyond its end"));
                 }
                 let at = self.sync.first_at(SyncAction::Recovery);
@@ -98,7 +107,7 @@ impl Keeper {
                     return Err(format!("{id:?} is rebuilt to {offset}, with {at:?} under way"));
                 }
                 // While superblocks say that writes are under way, a resync goes over it anyway.
-                if durable > offset && self.clean.on_disk {
+                if durable > offset && self.core.metadata.clean.on_disk {
                     return Err(format!("{id:?} is rebuilt to {offset}, and says {durable}"));
                 }
             }
@@ -108,34 +117,39 @@ impl Keeper {
 
     fn tickets_are_filed(&self) -> Result<(), String> {
         // A failure takes two updates, and the second is filed when the first is done.
-        let last = self.meta.ticket() + u64::from(self.failure_repeat.is_some());
+        let last = self.core.metadata.ticket() + u64::from(self.failures.first.is_some());
         let replies = self.replies.iter().map(|(ticket, _)| *ticket);
-        let tickets = [self.failure_ticket, self.clean.ticket].into_iter().chain(replies.clone());
+        let tickets = [self.failures.ticket, self.core.metadata.clean.ticket]
+            .into_iter()
+            .chain(replies.clone());
         if let Some(ticket) = tickets.max().filter(|ticket| *ticket > last) {
             return Err(format!("update {ticket} is waited for, and {last} is the last"));
         }
-        if replies.min().is_some_and(|ticket| self.meta.is_done(ticket)) {
+        if replies.min().is_some_and(|ticket| self.core.metadata.is_done(ticket)) {
             return Err("a command that is done was not answered".to_owned());
         }
         let waiting = !self.replies.is_empty() || !self.failures_told();
-        if waiting && self.meta.is_idle() && self.failure_repeat.is_none() {
+        if waiting && self.core.metadata.is_idle() && self.failures.first.is_none() {
             return Err("an update is waited for, and none is due".to_owned());
         }
         Ok(())
     }
 
     fn writes_are_announced(&self, writes: &[(u64, u64, bool)]) -> Result<(), String> {
-        if self.space.redundancy() == Redundancy::None || self.failed {
+        if self.core.space.redundancy() == Redundancy::None || self.core.service.failed {
             return Ok(());
         }
-        if let Some(intent) = &self.intent {
+        if let Some(intent) = &self.core.metadata.intent {
             intent.check(writes)?;
         }
         for (start, end, writing) in writes {
-            if !self.clean.active {
+            if !self.core.metadata.clean.active {
                 return Err(format!("a write of {start}..{end} has begun in an idle array"));
             }
-            if *writing && (self.clean.on_disk || !self.is_told(self.clean.ticket)) {
+            if *writing
+                && (self.core.metadata.clean.on_disk
+                    || !self.core.metadata.is_done(self.core.metadata.clean.ticket))
+            {
                 return Err(format!("a write of {start}..{end} while superblocks say clean"));
             }
         }

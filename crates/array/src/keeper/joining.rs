@@ -1,77 +1,37 @@
-//! Members that come into a role of the lane's choice, where a place is a role. A spare becomes one
-//! in the same way: it is a spare until then.
+//! Members that come into a role of the lane's choice, where a place is a role: new ones, spares,
+//! those to which the last holder was copied, and those that were lost and are back.
+
+use std::borrow::Cow;
 
 use super::Keeper;
+use super::admission::Admission;
 use super::command::Answer;
 use super::members::{Member, State};
 use crate::MemberId;
 use crate::action::{CommandId, NewMember};
-use crate::format::superblock::MAX_DEV;
-use crate::format::{BadBlocks, Role, Superblock};
+use crate::assemble::Lineage;
+use crate::events::Fault;
+use crate::format::Role;
 use crate::refusal::Refusal;
 
 impl Keeper {
-    /// The lowest number that no member has.
-    #[must_use]
-    pub fn free_id(&self) -> Option<MemberId> {
-        self.members.free_id()
-    }
-
-    /// As which a device may become a member: a spare keeps its number.
-    #[must_use]
-    pub fn id_for(&self, device: &str) -> Option<MemberId> {
-        self.spare_called(device).map(|(id, _)| id).or_else(|| self.free_id())
-    }
-
-    /// Is this a member, be it a faulty one?
-    #[must_use]
-    pub fn knows(&self, id: MemberId) -> bool {
-        self.members.get(id).is_some()
-    }
-
-    /// Does nobody hold this role?
-    #[must_use]
-    pub fn is_vacant(&self, role: u16) -> bool {
-        self.members.role(role).holder.is_none()
-    }
-
-    /// The spares, as they may become members in a role.
-    pub fn spares(&self) -> impl Iterator<Item = NewMember> {
-        let spares = self.members.iter().filter(|(_, member)| member.state == State::Spare);
-        spares.map(|(id, member)| NewMember {
-            member: id,
-            device: member.device.clone(),
-            device_sectors: member.superblock.data_offset + member.superblock.data_size,
-            device_uuid: member.superblock.device_uuid,
-            superblock: None,
-            bad_blocks: BadBlocks::default(),
-            readd: false,
-        })
-    }
-
-    /// The superblock with which this would become a member in a role that is vacant.
-    ///
-    /// # Errors
-    /// Why it cannot.
-    pub fn candidate(&self, new: &NewMember, role: u16) -> Result<Superblock, Refusal> {
-        self.joining(new, role).map(|member| member.superblock)
-    }
-
     /// A candidate becomes a member, and is rebuilt. If that was commanded whoever failed in that
     /// role before is none any more, and the command is answered when superblocks tell of it.
     ///
     /// # Errors
     /// Why it does not, which the command is not told.
     pub fn take_in(&mut self, command: Option<CommandId>, new: &NewMember, role: u16) -> Answer {
-        let before = self.meta.ticket();
-        let member = self.joining(new, role)?;
-        let failed =
-            |(_, member): &(MemberId, &Member)| member.state == State::Faulty { role: Some(role) };
-        let failed = self.members.iter().find(failed).map(|(id, _)| id);
-        if let Some(id) = failed.filter(|_| command.is_some()) {
-            self.members.detach(id);
+        let before = self.core.metadata.ticket();
+        let member = Admission::new(&self.core).joining(new, role)?;
+        if command.is_some() {
+            let members = &mut self.core.members;
+            let failed = State::Faulty { role: Some(role) };
+            let found = members.iter().find(|(_, member)| member.state == failed);
+            if let Some(id) = found.map(|(id, _)| id) {
+                members.detach(id);
+            }
         }
-        self.attach_joining(new.member, member);
+        self.attach(new.member, member);
         if let Some(command) = command {
             self.reply(command, before, Ok(()));
         }
@@ -84,61 +44,22 @@ impl Keeper {
     /// # Errors
     /// Why it does not.
     pub fn take_in_copy(&mut self, new: &NewMember, role: u16) -> Answer {
-        let mut member = self.joining(new, role)?;
-        let (offset, replacement, marked_below) = (0, false, u64::MAX);
-        member.state = State::Rebuilding { role, offset, replacement, marked_below };
-        self.attach_joining(new.member, member);
+        let mut member = Admission::new(&self.core).joining(new, role)?;
+        member.state = State::rebuilding_from_start(role, u64::MAX);
+        self.attach(new.member, member);
         Ok(())
-    }
-
-    fn spare_called(&self, device: &str) -> Option<(MemberId, &Member)> {
-        let called = |member: &Member| member.state == State::Spare && member.device == device;
-        self.members.iter().find(|(_, member)| called(member))
-    }
-
-    pub(super) fn attach_joining(&mut self, id: MemberId, member: Member) {
-        self.members.attach(id, member);
-        self.wish_whole_bitmap();
-        self.wish_superblock(false);
-        self.retry_sync();
-    }
-
-    pub(super) fn joining(&self, new: &NewMember, role: u16) -> Result<Member, Refusal> {
-        let spare = self.spare_called(&new.device).map(|(_, spare)| spare.clone());
-        let mut member = spare.map_or_else(|| self.admit(new), Ok)?;
-        if let Some(number) = self.own_number(new) {
-            member.superblock.dev_number = number;
-        }
-        match member.state {
-            State::Rebuilding { role: own, .. } if own == role => {}
-            _ => {
-                member.superblock.recovery_offset = 0;
-                let (offset, replacement, marked_below) = (0, false, 0);
-                member.state = State::Rebuilding { role, offset, replacement, marked_below };
-            }
-        }
-        Ok(member)
-    }
-
-    /// The number of one that was a member before, if nobody has it now: any other may be that of
-    /// one who is away, and comes back with it.
-    fn own_number(&self, new: &NewMember) -> Option<u32> {
-        let superblock = new.superblock.as_deref()?;
-        let (number, ours) = (superblock.dev_number, self.superblock.set_uuid);
-        let taken = self.members.iter().any(|(_, m)| m.superblock.dev_number == number);
-        (superblock.set_uuid == ours && !taken && number < MAX_DEV).then_some(number)
     }
 
     /// The array was not stopped cleanly: members that were being rebuilt may lack what was written
     /// then. The bitmap marks it; without one they begin again.
     pub fn rebuild_what_was_under_way(&mut self) {
-        if !self.has_to_resync() {
+        if !self.core.metadata.has_to_resync() {
             return;
         }
-        let marked = self.intent.is_some();
-        let ids: Vec<MemberId> = self.members.iter_live().map(|(id, _)| id).collect();
+        let marked = self.core.metadata.intent.is_some();
+        let ids: Vec<MemberId> = self.core.members.iter_live().map(|(id, _)| id).collect();
         for member in ids {
-            let Some(member) = self.members.get_mut(member) else { continue };
+            let Some(member) = self.core.members.get_mut(member) else { continue };
             if let State::Rebuilding { offset, marked_below, .. } = &mut member.state {
                 *marked_below = if marked { *offset.max(marked_below) } else { 0 };
                 *offset = 0;
@@ -151,19 +72,83 @@ impl Keeper {
     /// and get the bitmap.
     pub fn tell_of_those_left_behind(&mut self) {
         let unnamed = |member: &Member| {
-            let named = self.superblock.role_of(member.superblock.dev_number);
+            let named = self.core.metadata.superblock.role_of(member.superblock.dev_number);
             member.state.role().is_some_and(|role| named != Role::Active(role))
         };
-        if self.members.iter_live().any(|(_, member)| unnamed(member)) {
-            self.wish_whole_bitmap();
-            self.wish_superblock(false);
+        if self.core.members.iter_live().any(|(_, member)| unnamed(member)) {
+            self.core.metadata.queue_whole_bitmap();
+            self.core.metadata.queue_superblock(false);
         }
     }
 
-    /// What was asked of a member that is gone is not waited for.
-    pub fn nothing_asked(&mut self, id: MemberId) {
-        if let Some(member) = self.members.get_mut(id) {
-            member.in_flight = 0;
+    /// A member that was lost is there again: what lies on it now. It gets its role back, and is
+    /// given what the bitmap says that it has missed; without a bitmap, all.
+    ///
+    /// # Errors
+    /// Why it stays out.
+    pub fn member_returned(&mut self, new: &NewMember, role: u16) -> Answer {
+        let refuse = |reason: &str, next: &'static str| Err(Refusal::new(reason, next));
+        let known = self.core.members.get(new.member).map(|member| member.state);
+        if !matches!(known, None | Some(State::Faulty { .. })) {
+            return refuse("its member was not lost", "leave it as it is");
         }
+        if self.core.service.metadata_frozen() {
+            return refuse("the array does not change", "stop it and assemble it again");
+        }
+        let id = new.member;
+        let before = self.core.members.get(id).cloned();
+        if before.is_some() {
+            self.core.members.detach(id);
+        }
+        let admission = Admission::new(&self.core);
+        let joins = if admission.lineage(new) == Some(Lineage::WentAlone) {
+            let next = "add it: it is then rebuilt as a whole";
+            Err(Refusal::new("it went on without the array", next))
+        } else {
+            admission.joining(new, role)
+        };
+        match joins {
+            Ok(mut member) => {
+                if crate::broken("catch-up") {
+                    member.state = State::InSync { role };
+                }
+                self.attach(id, member);
+                Ok(())
+            }
+            Err(why) => {
+                if let Some(member) = before {
+                    self.core.members.attach(id, member);
+                }
+                Err(why)
+            }
+        }
+    }
+
+    fn attach(&mut self, id: MemberId, member: Member) {
+        self.core.members.attach(id, member);
+        self.core.metadata.queue_whole_bitmap();
+        self.core.metadata.queue_superblock(false);
+        self.sync.retry(&self.core.members);
+    }
+
+    /// From now on a member is copied: units of [`Work::Copy`](super::Work::Copy) are asked for.
+    ///
+    /// # Errors
+    /// Why it cannot be.
+    pub fn begin_copying(&mut self, old: MemberId) -> Answer {
+        self.sync.begin_copying(&mut self.core, old)
+    }
+
+    /// It is not copied any longer: why. The member stays what it is.
+    pub fn end_copying(&mut self, reason: impl Into<Cow<'static, str>>) {
+        self.sync.end_copying(&mut self.core, reason.into());
+    }
+
+    /// What was copied is durable: the old member is done without, and its role is free for who has
+    /// nearly all of it. False when that cannot be now, and the copy goes on.
+    pub fn let_copied_go(&mut self) -> bool {
+        let Some(old) = self.sync.complete_copying(&mut self.core) else { return false };
+        self.fail_member(old, "was replaced", Fault::default());
+        true
     }
 }

@@ -18,7 +18,7 @@ pub(crate) enum State {
     /// Holds its role completely, and has been taken over from: the superblocks that say so are on
     /// their way. Until they have arrived it gets what its heir gets, and the role back should the
     /// heir fail.
-    Leaving { role: u16 },
+    Retiring { role: u16 },
     /// Waits to be needed.
     Spare,
     /// No I/O goes there any more.
@@ -26,13 +26,27 @@ pub(crate) enum State {
 }
 
 impl State {
+    /// Is given all of its role that lies behind `marked_below`, and before that what the bitmap
+    /// marks.
+    pub(super) const fn rebuilding_from_start(role: u16, marked_below: u64) -> Self {
+        Self::Rebuilding { role, offset: 0, replacement: false, marked_below }
+    }
+
     pub(crate) const fn role(self) -> Option<u16> {
         match self {
-            Self::InSync { role } | Self::Rebuilding { role, .. } | Self::Leaving { role } => {
+            Self::InSync { role } | Self::Rebuilding { role, .. } | Self::Retiring { role } => {
                 Some(role)
             }
             Self::Spare => None,
             Self::Faulty { role } => role,
+        }
+    }
+
+    /// How far it is, if it is being rebuilt.
+    pub(super) const fn rebuilt_below(self) -> Option<u64> {
+        match self {
+            Self::Rebuilding { offset, .. } => Some(offset),
+            _ => None,
         }
     }
 
@@ -46,7 +60,7 @@ impl State {
 
     pub(crate) const fn public(self) -> MemberState {
         match self {
-            Self::InSync { .. } | Self::Leaving { .. } => MemberState::InSync,
+            Self::InSync { .. } | Self::Retiring { .. } => MemberState::InSync,
             Self::Rebuilding { .. } => MemberState::Rebuilding,
             Self::Spare => MemberState::Spare,
             Self::Faulty { .. } => MemberState::Faulty,
@@ -110,7 +124,7 @@ impl Member {
     /// Has it been given its role's contents below this sector of its data area?
     const fn holds(&self, end: u64) -> bool {
         match self.state {
-            State::InSync { .. } | State::Leaving { .. } => true,
+            State::InSync { .. } | State::Retiring { .. } => true,
             State::Rebuilding { offset, .. } => end <= offset,
             State::Spare | State::Faulty { .. } => false,
         }
@@ -150,7 +164,7 @@ impl Members {
                 State::Rebuilding { role, replacement: false, .. } => {
                     self.roles[usize::from(role)].holder = Some(id);
                 }
-                State::Rebuilding { role, replacement: true, .. } | State::Leaving { role } => {
+                State::Rebuilding { role, replacement: true, .. } | State::Retiring { role } => {
                     self.roles[usize::from(role)].beside = Some(id);
                 }
                 State::Spare | State::Faulty { .. } => {}
@@ -255,6 +269,84 @@ impl Members {
     /// Roles without a completely in-sync holder.
     pub(crate) fn degraded(&self) -> u16 {
         (0..self.roles.len() as u16).filter(|role| !self.in_sync(*role)).count() as u16
+    }
+
+    /// Who held this role before its holder, and still has all of it.
+    pub(super) fn retiring(&self, role: u16) -> Option<MemberId> {
+        let id = self.role(role).beside?;
+        matches!(self.get(id)?.state, State::Retiring { .. }).then_some(id)
+    }
+
+    /// A role's holder is gone: whom it took the role from has it again, or the member that was to
+    /// replace it is rebuilt as the holder.
+    pub(super) fn pass_role_on(&mut self, role: u16) {
+        let entry = self.role(role);
+        let (None, Some(heir)) = (entry.holder, entry.beside) else { return };
+        let Some(member) = self.get_mut(heir) else { return };
+        let state = match member.state {
+            State::Rebuilding { role, offset, marked_below, .. } => {
+                State::Rebuilding { role, offset, replacement: false, marked_below }
+            }
+            State::Retiring { role } => {
+                // Members may have been told that it left: it says first that it has not.
+                member.arriving = true;
+                State::InSync { role }
+            }
+            State::InSync { .. } | State::Spare | State::Faulty { .. } => return,
+        };
+        self.set_state(heir, state);
+    }
+
+    /// The members to be rebuilt now, and from where: those that lack only what is marked go before
+    /// those that lack everything, so that where both lack something is short of one soon.
+    pub(super) fn first_to_rebuild(&self) -> Vec<(MemberId, u64)> {
+        let mut targets = self.rebuilding();
+        let marked = |&(id, _): &(MemberId, u64)| {
+            let state = self.get(id).map(|member| member.state);
+            matches!(state, Some(State::Rebuilding { marked_below: u64::MAX, .. }))
+        };
+        if targets.iter().any(marked) {
+            targets.retain(marked);
+        }
+        targets
+    }
+
+    /// Members being rebuilt, and from where.
+    pub(super) fn rebuilding(&self) -> Vec<(MemberId, u64)> {
+        self.iter().filter_map(|(id, m)| Some((id, m.state.rebuilt_below()?))).collect()
+    }
+
+    /// An operation on a member is on its way.
+    pub(super) fn asked(&mut self, id: MemberId, now: Instant) {
+        if let Some(member) = self.get_mut(id) {
+            if member.in_flight == 0 {
+                member.silent_since = now;
+            }
+            member.in_flight += 1;
+        }
+    }
+
+    /// A member has answered an operation.
+    pub(super) fn answered(&mut self, id: MemberId, now: Instant) {
+        if let Some(member) = self.get_mut(id) {
+            member.in_flight -= 1;
+            member.silent_since = now;
+        }
+    }
+
+    /// The members that live and owe an answer, and since when they have been silent.
+    pub(super) fn owing(&self) -> impl Iterator<Item = (MemberId, Instant)> {
+        let owing = self.iter_live().filter(|(_, member)| member.in_flight > 0);
+        owing.map(|(id, member)| (id, member.silent_since))
+    }
+
+    /// A member has no room for what must be written: since when, if it lives.
+    pub(super) fn full_since(&mut self, id: MemberId, now: Instant) -> Option<Instant> {
+        let member = self.get_mut(id)?;
+        if !member.state.is_live() {
+            return None;
+        }
+        Some(*member.full_since.get_or_insert(now))
     }
 
     /// What can be done with a role's strip at this range of the data area. `avoid` names members

@@ -5,120 +5,54 @@
 //! The keeper has a *lane*, which reaches the members: the lane carries out what the keeper asks
 //! for ([`LaneCommand`]) and reports the results.
 
+mod admission;
 mod checkpoint;
 mod command;
-mod copying;
+mod core;
 mod doubts;
-mod elsewhere;
 mod failure;
 mod intent;
 mod invariants;
 mod joining;
+mod journals;
+mod lane;
 mod members;
-mod meta;
+mod metadata;
 mod place;
+mod query;
 mod remake;
-mod removal;
-mod returning;
+mod report;
 mod space;
 mod status;
+mod stop;
 mod sync;
-
-use std::collections::{BTreeMap, VecDeque};
+mod update;
 
 use crate::action::CommandId;
 use crate::assemble::Config;
-use crate::events::ArrayEvent;
-use crate::format::Superblock;
-use crate::format::superblock::MAX_SECTOR;
-use crate::{Instant, MemberId, Op, Refusal, RequestError};
+use crate::events::{ArrayEvent, Fault, StripeBlock};
+use crate::{Instant, MemberId, Op};
 
+use self::core::{Core, Out, Service};
 use checkpoint::Checkpoints;
-use copying::Copying;
-use elsewhere::JournalFeatures;
+use command::Removal;
+use failure::Failures;
 pub use failure::Tried;
-use intent::Intent;
 pub use invariants::Carried;
+pub use lane::{LaneCommand, LaneReport, Rules, Traffic};
 use members::Members;
-use meta::Meta;
-pub use meta::{MetaWrite, PAGE_BYTES};
-use removal::Removal;
+pub use metadata::MetaWrite;
+use metadata::Metadata;
+use remake::Vacancies;
 pub use space::{BLOCK_SECTORS, Redundancy, SyncSpace, UNIT_SECTORS};
+use stop::Stop;
 use sync::Sync;
 pub use sync::{Done, Fix, Unit, Unread, Work};
+use update::Begun;
+pub use update::PAGE_BYTES;
 
 /// Idle time after which the superblocks say clean (md's `safe_mode_delay`).
 pub const SAFE_MODE_MS: u64 = 200;
-
-/// What a keeper asks of its lane.
-#[derive(Clone, Debug)]
-pub enum LaneCommand {
-    /// All that was written to a member so far is to be durable. Answer: [`Keeper::update_done`].
-    Flush(MemberId),
-    /// Metadata are to be on a member, durably. Answer: [`Keeper::update_done`], also when the
-    /// member has failed meanwhile.
-    Write(MetaWrite),
-    /// Something that operations wait for may be on the members now: see [`Keeper::is_told`].
-    Updated,
-    /// A unit of background work. Answer: [`Keeper::work_done`].
-    Work {
-        /// Its name in the keeper's books.
-        place: u64,
-        /// Where.
-        unit: Unit,
-        /// What.
-        work: Work,
-    },
-    /// What is in flight on a member is not waited for any longer: it counts as failed.
-    GiveUp(MemberId),
-    /// The id will mean another device: what was given up on it belongs to none.
-    Disown(MemberId),
-    /// The answer to a command.
-    Reply(CommandId, Result<(), Refusal>),
-    /// What people want to know.
-    Notify(ArrayEvent),
-}
-
-/// What differs between lanes.
-#[derive(Clone, Copy, Debug)]
-pub struct Rules {
-    /// A check needs all members, even where copies could be compared without one.
-    pub scrubs_whole: bool,
-    /// What was under way at an unclean stop is not called in line because nothing is left to
-    /// compare it with: what a lost member had of it cannot be told from the others.
-    pub keeps_torn: bool,
-    /// What is lost with a member while sums of it may not fit counts as that, sector by sector,
-    /// and is noted as bad where the sums are.
-    pub marks_lost: bool,
-    /// Units of background work under way at most.
-    pub units_at_once: usize,
-    /// How long a member may answer nothing while a stop waits for it.
-    pub stop_patience_ms: u64,
-    /// How many chunks of the bitmap are marked ahead of a sequential writer, where telling the
-    /// members takes long; 0 as md does.
-    pub marks_ahead: usize,
-    /// The lane says when a spare gets a role, and which: it has to reach it first.
-    pub lane_takes_spares: bool,
-    /// A sample of what members were given is read back before they take a role over.
-    pub reads_back: bool,
-}
-
-/// What a keeper has to know of its lane, when it is driven.
-#[derive(Clone, Copy)]
-pub struct Traffic<'a> {
-    /// No request and no planned operation is under way.
-    pub quiet: bool,
-    /// Does a planned operation mean this member?
-    pub plans: &'a dyn Fn(MemberId) -> bool,
-    /// Was something given up on it that has not been answered since?
-    pub gave_up: &'a dyn Fn(MemberId) -> bool,
-}
-
-impl Traffic<'_> {
-    fn is_meant(self, id: MemberId) -> bool {
-        (self.plans)(id) || (self.gave_up)(id)
-    }
-}
 
 /// The state of one array without its user data: members, superblocks, event count, write-intent
 /// bitmap, background work, commands under way, failure and stop. It does no I/O and has no clock.
@@ -130,9 +64,8 @@ impl Traffic<'_> {
 /// 1. [`new`](Self::new), then [`begin`](Self::begin) once, which queues the superblock updates
 ///    that are due before the first request. [`set_epoch`](Self::set_epoch) may come at any time.
 /// 2. For each event [`at`](Self::at), then the report: [`command`](Self::command),
-///    [`update_done`](Self::update_done), [`work_done`](Self::work_done),
-///    [`failed_io`](Self::failed_io); [`tick`](Self::tick) when [`deadline`](Self::deadline) has
-///    passed.
+///    [`work_done`](Self::work_done), [`hear`](Self::hear) for all else; [`tick`](Self::tick) when
+///    [`deadline`](Self::deadline) has passed.
 /// 3. For each request [`admits`](Self::admits), [`request_came`](Self::request_came), in the end
 ///    [`request_over`](Self::request_over). Around each write to members
 ///    [`begin_write`](Self::begin_write), which returns a ticket, and
@@ -142,81 +75,26 @@ impl Traffic<'_> {
 ///    [`drive_removals`](Self::drive_removals) and [`drive_stop`](Self::drive_stop), and after each
 ///    of them [`next_command`](Self::next_command) until it returns `None`.
 ///
+/// One turn of step 4, which repeats until nothing is queued: an update that is queued begins, and
+/// for each one that is done the second update of a failure is queued, the checkpoint advances, and
+/// commands and writes that waited are answered; then background work advances, members that have
+/// become quiet are removed, and the stop advances.
+///
 /// An array is served in full; or for reads only, when it is read-only or when it [cannot go on
 /// changing](Self::writes_over); or it has [failed](Self::has_failed): more members are gone than
 /// the level can do without. It ends as [stopped](Self::has_stopped). Once it is not served in full
 /// no metadata are written.
 #[derive(Debug)]
 pub struct Keeper {
-    pub(crate) now: Instant,
-    /// Microseconds since 1970 at `Instant(0)`.
-    epoch_micros: u64,
-    space: Box<dyn SyncSpace>,
-    rules: Rules,
-    /// The array-wide fields as of the last update.
-    superblock: Superblock,
-    pub(crate) members: Members,
-    block_bytes: u32,
-    pub(crate) read_only: bool,
-    /// More members are gone than the level can do without.
-    pub(crate) failed: bool,
-    /// The array was started by force where sums may not fit, and no resync has ended since: see
-    /// [`is_vouched_for`](Self::is_vouched_for).
-    vouched: bool,
-    /// A member is gone or does not do its part, and the array cannot go on changing without it.
-    writes_over: bool,
-    clean: Clean,
-    /// What is written may be recorded there, and not where it belongs.
-    elsewhere: JournalFeatures,
-    /// The update that tells the members of the last failure.
-    failure_ticket: u64,
-    /// The first of the two updates that do so.
-    failure_repeat: Option<u64>,
-    stop: Stop,
-    meta: Meta,
-    intent: Option<Intent>,
+    core: Core,
+    checkpoints: Checkpoints,
+    failures: Failures,
     sync: Sync,
+    stop: Stop,
     removals: Vec<Removal>,
-    copying: Option<Copying>,
-    /// The array that this one is a member of goes on without it.
-    dispensable: bool,
-    /// The superblocks of members removed from it since, by role.
-    vacant: BTreeMap<u16, Superblock>,
+    vacancies: Vacancies,
     /// Commands done but for the superblocks.
     replies: Vec<(u64, CommandId)>,
-    checkpoints: Checkpoints,
-    out: VecDeque<LaneCommand>,
-}
-
-/// Whether the superblocks say clean, and how much of the array is in sync.
-#[derive(Debug)]
-struct Clean {
-    /// Writes may be in flight.
-    active: bool,
-    /// The superblocks say whether they may, once this update is done.
-    ticket: u64,
-    on_disk: bool,
-    /// Sync space below is in sync; as far as superblocks may say.
-    resynced: u64,
-    durable_resynced: u64,
-    /// Requests in flight that change data.
-    writers: usize,
-    /// Operations in flight that do: some requests are answered before.
-    writing: usize,
-    last_write: Instant,
-    last_request: Option<Instant>,
-}
-
-/// How far a stop has come.
-#[derive(Debug, Default)]
-struct Stop {
-    asked: Option<CommandId>,
-    /// Since when members that answer nothing are given up after a while.
-    impatient_since: Option<Instant>,
-    /// Its members give up those who do not answer themselves.
-    over_arrays: bool,
-    ticket: Option<u64>,
-    over: bool,
 }
 
 impl Keeper {
@@ -230,353 +108,287 @@ impl Keeper {
         space: Box<dyn SyncSpace>,
         rules: Rules,
     ) -> Result<Self, String> {
-        let resynced = resynced_of(&config.superblock, space.as_ref());
-        let needed = resynced != MAX_SECTOR;
-        let intent = config.bitmap.map(|bitmap| Intent::new(bitmap, needed, rules.marks_ahead));
         let block_bytes = config.block_bytes.clamp(512, 4096);
-        let mut keeper = Self {
+        let metadata = Metadata::new(
             now,
-            epoch_micros: 0,
-            members: Members::new(config.members, usize::from(space.roles())),
-            superblock: as_md_keeps_it(config.superblock, space.as_ref(), block_bytes),
+            config.superblock,
+            config.bitmap,
             block_bytes,
+            space.as_ref(),
+            rules.marks_ahead,
+        );
+        let service = Service {
+            redundant: space.redundancy() != Redundancy::None,
             read_only: config.read_only,
             failed: false,
-            vouched: config.force && needed,
             writes_over: false,
-            elsewhere: JournalFeatures::default(),
-            clean: Clean {
-                // Stopped within a resync, the members say how far it came, and a write must first
-                // take that back.
-                active: resynced == 0,
-                ticket: 0,
-                on_disk: resynced != 0,
-                resynced,
-                durable_resynced: resynced,
-                writers: 0,
-                writing: 0,
-                last_write: now,
-                last_request: None,
-            },
-            failure_ticket: 0,
-            failure_repeat: None,
-            stop: Stop::default(),
-            meta: Meta::default(),
-            intent,
-            sync: Sync::default(),
-            removals: Vec::new(),
-            copying: None,
+            stopping: false,
+            stopped: false,
             dispensable: false,
-            vacant: BTreeMap::new(),
-            replies: Vec::new(),
-            checkpoints: Checkpoints::new(now),
-            out: VecDeque::new(),
-            space,
-            rules,
         };
-        if resynced != MAX_SECTOR {
-            keeper.members.restart_replacements();
+        let members = Members::new(config.members, usize::from(space.roles()));
+        let out = Out::default();
+        let mut core = Core { now, space, rules, service, members, metadata, out };
+        let unclean = core.metadata.has_to_resync();
+        if unclean {
+            core.members.restart_replacements();
         }
-        keeper.vouched &= keeper.members.degraded() > 0;
-        keeper.failed = !keeper.enough_without(&[]);
-        if keeper.failed && !keeper.read_only {
+        core.service.failed = !core.enough_without(&[]);
+        if core.service.failed && !config.read_only {
             return Err("too many members are missing".into());
         }
-        Ok(keeper)
+        let mut sync = Sync::default();
+        sync.unsynced.vouched = config.force && unclean && core.members.degraded() > 0;
+        Ok(Self {
+            core,
+            checkpoints: Checkpoints::new(now),
+            failures: Failures::default(),
+            sync,
+            stop: Stop::default(),
+            removals: Vec::new(),
+            vacancies: Vacancies::default(),
+            replies: Vec::new(),
+        })
     }
 
     /// Tells the time of day: microseconds since 1970 at `Instant(0)`.
     pub const fn set_epoch(&mut self, micros: u64) {
-        self.epoch_micros = micros;
-    }
-
-    /// The moment of the last call of [`at`](Self::at).
-    #[must_use]
-    pub const fn now(&self) -> Instant {
-        self.now
+        self.core.metadata.epoch_micros = micros;
     }
 
     /// Later than before, or the same moment.
     pub fn at(&mut self, now: Instant) {
-        self.now = self.now.max(now);
+        self.core.now = self.core.now.max(now);
     }
 
     /// What the superblocks must say before the first request.
     pub fn begin(&mut self) {
-        if self.metadata_frozen() {
+        let Core { service, members, metadata, .. } = &mut self.core;
+        if service.metadata_frozen() {
             return;
         }
         // A member that is missing now must be stale when it comes back.
-        let known = self.superblock.roles.iter();
+        let known = metadata.superblock.roles.iter();
         let active = known.filter(|role| matches!(role, crate::format::Role::Active(_))).count();
-        let here = self.members.iter().filter(|(_, m)| m.state.role().is_some()).count();
+        let here = members.iter().filter(|(_, m)| m.state.role().is_some()).count();
         if active != here {
-            self.failure_ticket = self.wish_superblock(false);
+            self.failures.ticket = metadata.queue_superblock(false);
         }
-        if self.members.iter().any(|(_, m)| m.superblock.events < self.superblock.events) {
-            self.wish_catch_up();
+        if members.iter().any(|(_, m)| m.superblock.events < metadata.superblock.events) {
+            metadata.queue_catch_up();
         }
-        self.wish_whole_bitmap();
+        metadata.queue_whole_bitmap();
     }
 
     /// The next thing to do, if there is one.
     pub fn next_command(&mut self) -> Option<LaneCommand> {
-        self.out.pop_front()
-    }
-
-    /// No superblock, bitmap or log may be written.
-    pub(crate) fn metadata_frozen(&self) -> bool {
-        let over = self.failed || self.writes_over || self.stop.over;
-        self.read_only || over || !self.is_redundant() && !self.is_remade()
-    }
-
-    /// Can the level do without any member?
-    #[must_use]
-    pub fn is_redundant(&self) -> bool {
-        self.space.redundancy() != Redundancy::None
-    }
-
-    fn is_mirror(&self) -> bool {
-        self.space.redundancy() == Redundancy::Copies
-    }
-
-    /// Smallest I/O that the array and every member take.
-    #[must_use]
-    pub const fn block_bytes(&self) -> u32 {
-        self.block_bytes
-    }
-
-    /// Is the array served read-only?
-    #[must_use]
-    pub const fn is_read_only(&self) -> bool {
-        self.read_only
-    }
-
-    /// Are more members gone than the level can do without?
-    #[must_use]
-    pub const fn has_failed(&self) -> bool {
-        self.failed
-    }
-
-    /// Can no more writes be served, though reads can?
-    #[must_use]
-    pub const fn writes_over(&self) -> bool {
-        self.writes_over
-    }
-
-    /// Do the superblocks say, or are about to say, that something may not fit?
-    #[must_use]
-    pub const fn is_active(&self) -> bool {
-        self.clean.active || !self.clean.on_disk || self.clean.resynced != MAX_SECTOR
-    }
-
-    /// Has the array been stopped?
-    #[must_use]
-    pub const fn has_stopped(&self) -> bool {
-        self.stop.over
-    }
-
-    /// Somebody answers for what sums say of lost data where they may not fit: it was started by
-    /// force, and no resync has come to its end since.
-    #[must_use]
-    pub const fn is_vouched_for(&self) -> bool {
-        self.vouched
+        self.core.out.0.pop_front()
     }
 
     /// No superblock is written any more, and nothing changes.
     pub const fn freeze(&mut self) {
-        self.writes_over = true;
+        self.core.service.writes_over = true;
+    }
+
+    /// Does the array that this one is a member of go on without it?
+    pub const fn set_dispensable(&mut self, dispensable: bool) {
+        self.core.service.dispensable = dispensable;
+    }
+
+    /// The array ends soon: from now on members that answer nothing are given up after a while.
+    pub const fn lose_patience(&mut self, now: Instant) {
+        self.stop.lose_patience(now);
+    }
+
+    /// Its members are arrays, which give up those who do not answer themselves.
+    pub const fn set_over_arrays(&mut self) {
+        self.stop.over_arrays = true;
     }
 
     /// An operation on a member is on its way.
     pub fn asked(&mut self, id: MemberId) {
-        if let Some(member) = self.members.get_mut(id) {
-            if member.in_flight == 0 {
-                member.silent_since = self.now;
-            }
-            member.in_flight += 1;
-        }
+        self.core.members.asked(id, self.core.now);
     }
 
     /// A member has answered an operation.
     pub fn answered(&mut self, id: MemberId) {
-        if let Some(member) = self.members.get_mut(id) {
-            member.in_flight -= 1;
-            member.silent_since = self.now;
-        }
+        self.core.members.answered(id, self.core.now);
     }
 
-    /// Is the array being stopped?
-    #[must_use]
-    pub const fn is_stopping(&self) -> bool {
-        self.stop.asked.is_some()
-    }
-
-    /// Do the superblocks of all members that live say what operations with this ticket wait for?
-    #[must_use]
-    pub const fn is_told(&self, ticket: u64) -> bool {
-        self.meta.is_done(ticket)
-    }
-
-    /// Do they say who has failed? Before that nothing is acknowledged.
-    #[must_use]
-    pub const fn failures_told(&self) -> bool {
-        self.meta.is_done(self.failure_ticket) || self.failed
-    }
-
-    /// Do they say of all who are in sync that they are?
-    #[must_use]
-    pub fn arrivals_told(&self) -> bool {
-        !self.members.any_arriving() && self.meta.arrivals() == 0
-    }
-
-    /// Time of day in md's coding: seconds in the low 40 bits, microseconds above.
-    fn wall_clock(&self) -> u64 {
-        let micros = self.epoch_micros + self.now.0 / 1000;
-        (micros / 1_000_000) & ((1 << 40) - 1) | (micros % 1_000_000) << 40
-    }
-
-    pub(crate) fn notify(&mut self, event: ArrayEvent) {
-        self.out.push_back(LaneCommand::Notify(event));
-    }
-
-    /// May this be asked of the array now?
-    ///
-    /// # Errors
-    /// [`RequestError::ReadOnly`], [`RequestError::Failed`].
-    pub const fn admits(&self, op: Op) -> Result<(), RequestError> {
-        match op {
-            Op::Read | Op::Flush => Ok(()),
-            _ if self.read_only => Err(RequestError::ReadOnly),
-            _ if self.failed || self.writes_over || self.is_stopping() => Err(RequestError::Failed),
-            _ => Ok(()),
+    /// What was asked of a member that is gone is not waited for.
+    pub fn nothing_asked(&mut self, id: MemberId) {
+        if let Some(member) = self.core.members.get_mut(id) {
+            member.in_flight = 0;
         }
     }
 
     /// A request was taken in.
     pub fn request_came(&mut self, op: Op) {
-        self.clean.writers += usize::from(op.changes_data());
-        self.clean.last_request = Some(self.now);
+        self.core.metadata.clean.writers += usize::from(op.changes_data());
+        self.core.metadata.clean.last_request = Some(self.core.now);
     }
 
     /// A request is answered.
     pub fn request_over(&mut self, op: Op) {
         if op.changes_data() {
-            self.clean.writers -= 1;
-            self.clean.last_write = self.now;
+            self.core.metadata.clean.writers -= 1;
+            self.core.metadata.clean.last_write = self.core.now;
         }
     }
 
     /// Makes sure the members will know of a write in this range of sync space before it starts:
     /// the ticket to wait for.
     pub fn begin_write(&mut self, start: u64, end: u64) -> u64 {
-        self.clean.writing += 1;
         self.checkpoints.note_write();
-        if !self.clean.active {
-            self.clean.active = true;
-            self.clean.ticket = self.wish_superblock(false);
-        }
-        let mut ticket = self.clean.ticket;
-        let mut pages = std::collections::BTreeSet::new();
-        let next = self.meta.ticket();
-        if let Some(intent) = &mut self.intent {
-            ticket = ticket.max(intent.begin(start, end, next, &mut pages));
-        }
-        for page in pages {
-            self.wish_bitmap_page(page);
-        }
-        ticket
+        self.core.metadata.begin_write(start, end)
     }
 
     /// A write that has begun is over.
     pub fn end_write(&mut self, start: u64, end: u64, failed: bool) {
-        self.clean.writing -= 1;
         self.checkpoints.note_write();
-        let keep = self.members.degraded() > 0 && !crate::broken("clear-when-whole") || failed;
-        if let Some(intent) = &mut self.intent {
-            intent.end(start, end, keep);
+        let degraded = self.core.members.degraded() > 0;
+        let keep = degraded && !crate::broken("clear-when-whole") || failed;
+        self.core.metadata.end_write(start, end, keep);
+        if let Some(copying) = &mut self.sync.copying {
+            copying.lacks.insert(start, end);
         }
-        self.note_written(start, end);
     }
 
-    /// Does a part of the array wait for a resync?
-    #[must_use]
-    pub const fn has_to_resync(&self) -> bool {
-        self.clean.resynced != MAX_SECTOR
+    /// From now on what is written may be recorded in journals that hold this much each, and not
+    /// where it belongs: superblocks that do not say clean say so. With `parts_only` whole stripes
+    /// are not recorded.
+    pub fn records_elsewhere(&mut self, journal_bytes: u64, parts_only: bool) {
+        self.core.metadata.records_elsewhere(journal_bytes, parts_only);
     }
 
-    /// Is this range of sync space known to be in step: nothing of it waits for a resync?
-    #[must_use]
-    pub fn in_step(&self, start: u64, end: u64) -> bool {
-        end <= self.clean.resynced
-            || self.intent.as_ref().is_some_and(|intent| !intent.needs_resync(start, end))
-            || self.sync.left.as_ref().is_some_and(|left| !left.overlaps(start, end))
+    /// A whole stripe is to be stored that is not recorded. Do the members know that there are such
+    /// ones?
+    pub fn may_store_unrecorded(&mut self) -> bool {
+        self.core.metadata.may_store_unrecorded()
     }
 
-    /// The deadline passed: begins the next checkpoint.
+    /// Whatever was stored and not recorded is durable, and nothing of that kind is on its way.
+    pub fn nothing_is_unrecorded(&mut self) {
+        self.core.metadata.nothing_is_unrecorded();
+    }
+
+    /// What was under way at an unclean stop has been brought to its end: nothing waits for a
+    /// resync, and the superblocks may say so after the next flush.
+    pub fn nothing_to_resync(&mut self) {
+        if self.core.metadata.has_to_resync() {
+            self.sync.unsynced.all_resynced(&mut self.core);
+        }
+    }
+
+    /// A unit of background work, or a part of one, is done.
+    pub fn work_done(&mut self, place: u64, unit: Unit, work: &Work, done: Done) {
+        if let Some(untrue) = self.sync.work_done(&mut self.core, place, unit, work, done) {
+            self.fail_member(untrue.member, untrue.reason, untrue.fault);
+        }
+    }
+
+    /// A check or repair has found sectors that do not fit; the member that is wrong, where that
+    /// can be told, and for arrays over nodes which of its blocks.
+    pub fn mismatch(
+        &mut self,
+        array_sector: u64,
+        sectors: u32,
+        member: Option<MemberId>,
+        block: Option<StripeBlock>,
+    ) {
+        self.sync.scrub.mismatch_sectors += u64::from(sectors);
+        let event = ArrayEvent::Mismatch { array_sector, sectors, member, block };
+        self.core.out.notify(event);
+    }
+
+    /// An array that this one is part of is checked, and nothing of this one can be.
+    pub(crate) fn skip_scrub(&mut self) {
+        self.sync.scrub.skip(self.core.space.array_sectors());
+    }
+
+    /// Asks for a checkpoint whose flush is still to come. Returned is the number by which
+    /// [`checkpoint_is_complete`](Self::checkpoint_is_complete) knows it.
+    pub fn request_checkpoint(&mut self) -> u64 {
+        self.checkpoints.request(&mut self.core)
+    }
+
+    /// The deadline passed: begins the next checkpoint, and gives up members that keep a stop
+    /// waiting.
     pub fn tick(&mut self) {
-        self.tick_stop();
-        if self.metadata_frozen() {
+        for id in self.stop.silent(&self.core) {
+            self.fail_member(id, "does not answer", Fault::default());
+        }
+        if self.core.service.metadata_frozen() {
             return;
         }
-        if self.checkpoint_at().is_some_and(|at| at <= self.now) {
-            self.begin_checkpoint();
+        if self.checkpoints.due_at(&self.core).is_some_and(|at| at <= self.core.now) {
+            self.checkpoints.begin(&mut self.core);
         }
     }
 
     /// When to call [`tick`](Self::tick) and the drivers at the latest.
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
-        let always = [self.removal_deadline(), self.stop_deadline()];
-        let always = always.into_iter().flatten().min();
-        if self.metadata_frozen() {
+        let now = self.core.now;
+        let removals = self.removals.iter().map(|removal| removal.until).filter(|at| *at > now);
+        let always = [removals.min(), self.stop.deadline(&self.core)].into_iter().flatten().min();
+        if self.core.service.metadata_frozen() {
             return always;
         }
-        let more = [always, self.checkpoint_at(), self.sync.deadline(self.now)];
+        let more = [always, self.checkpoints.due_at(&self.core), self.sync.deadline(now)];
         more.into_iter().flatten().min()
     }
 
-    /// All that was written is durable: the superblocks are to say so with this update.
-    const fn go_clean(&mut self, ticket: u64) {
-        self.clean.active = false;
-        self.elsewhere.all_is_durable();
-        self.clean.ticket = ticket;
+    /// Begins the next update when one is queued and none runs.
+    pub fn drive_meta(&mut self) {
+        loop {
+            let lacks = self.sync.copying.as_ref().map(|copying| &copying.lacks);
+            match self.core.begin_update(lacks) {
+                Begun::Nothing => return,
+                Begun::Dropped => return self.update_complete(),
+                Begun::Running if !self.core.advance_update() => return,
+                Begun::Running => self.update_complete(),
+            }
+        }
     }
 
-    /// Nothing is asked for, no update is due, no background work is under way.
-    #[must_use]
-    pub fn is_idle(&self) -> bool {
-        self.is_idle_but_for_sync() && self.sync.is_idle()
+    /// One thing that the running update asked for is done, or its member has failed.
+    pub fn update_done(&mut self) {
+        self.core.update_answered();
+        if self.core.advance_update() {
+            self.update_complete();
+            self.drive_meta();
+        }
     }
 
-    /// All that is left is background work that goes on with a command.
-    #[must_use]
-    pub fn is_paused(&self) -> bool {
-        self.is_idle_but_for_sync() && self.sync.is_paused() && self.sync.in_flight() == 0
+    /// What waited for an update goes on.
+    fn update_complete(&mut self) {
+        let core = &mut self.core;
+        self.failures.repeat(&mut core.metadata);
+        self.checkpoints.advance(core);
+        let done = core.metadata.done;
+        if let Some(intent) = &mut core.metadata.intent {
+            intent.told(done);
+        }
+        core.out.push(LaneCommand::Updated);
+        self.replies.retain(|(ticket, id)| {
+            if *ticket <= done {
+                core.out.push(LaneCommand::Reply(*id, Ok(())));
+            }
+            *ticket > done
+        });
     }
 
-    fn is_idle_but_for_sync(&self) -> bool {
-        self.out.is_empty() && self.meta.is_idle()
+    /// Starts, continues or ends background work.
+    pub fn drive_sync(&mut self) {
+        self.sync.drive(&mut self.core);
     }
-}
 
-/// What md makes of a superblock when it starts the array: the size is what is used of each member,
-/// and a logical block size, where there is one, that of the most demanding member.
-fn as_md_keeps_it(superblock: Superblock, space: &dyn SyncSpace, block_bytes: u32) -> Superblock {
-    let logical_block_bytes = match superblock.logical_block_bytes {
-        0 => 0,
-        kept => kept.max(block_bytes),
-    };
-    let size_sectors = match space.member_sectors() {
-        0 => superblock.size_sectors,
-        used => used,
-    };
-    Superblock { logical_block_bytes, size_sectors, ..superblock }
-}
-
-/// Sync space below this is in sync.
-fn resynced_of(superblock: &Superblock, space: &dyn SyncSpace) -> u64 {
-    let redundant = space.redundancy() != Redundancy::None;
-    let waits = redundant && superblock.resync_offset < space.sync_sectors();
-    if waits { superblock.resync_offset } else { MAX_SECTOR }
+    /// Stopping: when nothing is in flight any more, the superblocks say clean.
+    pub fn drive_stop(&mut self, traffic: Traffic<'_>) {
+        if self.stop.is_ready(&self.core, traffic.quiet && self.sync.is_idle()) {
+            self.stop.ticket = Some(self.checkpoints.begin(&mut self.core));
+        }
+        self.stop.advance(&mut self.core);
+    }
 }

@@ -2,8 +2,10 @@
 //! go, for all of it is written anew once it is whole. A new member takes the place of one that was
 //! removed, as large as that was, so that every place stays where it is.
 
-use super::Keeper;
-use super::command::{Answer, refuse};
+use std::collections::BTreeMap;
+
+use super::admission::Admission;
+use super::core::Core;
 use super::members::{Member, State};
 use crate::MemberId;
 use crate::action::NewMember;
@@ -11,37 +13,32 @@ use crate::assemble::{MemberConfig, Standing};
 use crate::format::{BadBlocks, Superblock};
 use crate::refusal::Refusal;
 
-impl Keeper {
-    /// Does the array that this one is a member of go on without it?
-    pub const fn set_dispensable(&mut self, dispensable: bool) {
-        self.dispensable = dispensable;
-    }
+/// The superblocks of members removed from an array that is remade, by role.
+#[derive(Debug, Default)]
+pub(super) struct Vacancies(BTreeMap<u16, Superblock>);
 
-    /// May members come and go although nothing makes up for them?
-    pub(super) fn is_remade(&self) -> bool {
-        self.dispensable && !self.read_only && !self.is_redundant()
-    }
-
-    /// A member goes: what its superblock says of its role and place is for the one that follows.
-    pub(super) fn note_vacancy(&mut self, id: MemberId) {
-        if self.is_remade()
-            && let Some(member) = self.members.get(id)
+impl Vacancies {
+    /// A member is removed: what its superblock says of its role and place is for the one that
+    /// follows.
+    pub(super) fn note(&mut self, core: &Core, id: MemberId) {
+        if core.service.is_remade()
+            && let Some(member) = core.members.get(id)
             && let State::Faulty { role: Some(role) } = member.state
         {
-            self.vacant.insert(role, member.superblock.clone());
+            self.0.insert(role, member.superblock.clone());
         }
     }
 
     /// A device takes the place of a member that was removed. The array serves again once it lacks
     /// none, and from then on the superblocks of all tell it from the one before.
-    pub(super) fn put_in(&mut self, new: &NewMember) -> Answer {
-        self.is_new(new)?;
-        let Some((&role, old)) = self.vacant.first_key_value() else {
-            let next = "fail and remove the member that it is to replace";
-            return refuse(format!("no member was removed that {} could follow", new.device), next);
+    pub(super) fn put_in(&mut self, core: &mut Core, new: &NewMember) -> Result<(), Refusal> {
+        Admission::new(core).is_new(new)?;
+        let Some((&role, old)) = self.0.first_key_value() else {
+            let reason = format!("no member was removed that {} could follow", new.device);
+            return Err(Refusal::new(reason, "fail and remove the member that it is to replace"));
         };
         let superblock = following(old, new)?;
-        self.vacant.remove(&role);
+        self.0.remove(&role);
         let mut member = Member::new(MemberConfig {
             device: new.device.clone(),
             device_sectors: new.device_sectors,
@@ -50,9 +47,9 @@ impl Keeper {
             standing: Standing::InSync { role },
         });
         member.arriving = true;
-        self.members.attach(new.member, member);
-        self.failed = !self.enough_without(&[]);
-        self.wish_superblock(false);
+        core.members.attach(new.member, member);
+        core.service.failed = !core.enough_without(&[]);
+        core.metadata.queue_superblock(false);
         Ok(())
     }
 }

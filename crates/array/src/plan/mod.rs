@@ -9,6 +9,7 @@ pub mod parity_sync;
 use std::collections::VecDeque;
 
 use crate::action::{Compute, IoOp};
+use crate::code::Answers;
 use crate::{Buf, MemberId, SECTOR_BYTES};
 
 /// A place on a member: the absolute device sector at which row 0 of the planned unit lies.
@@ -156,9 +157,12 @@ impl Plan {
     }
 }
 
-/// Scratch strips taken for one plan; given back as a whole when the plan ends.
+/// What one plan is made with: scratch strips, given back as a whole when the plan ends, and what
+/// was found out about codes, while it is made.
 #[derive(Debug, Default)]
 pub struct Taken {
+    /// How cells came back before.
+    pub answers: Answers,
     bufs: Vec<Buf>,
     /// The first so many are free.
     free: usize,
@@ -167,8 +171,8 @@ pub struct Taken {
 impl Taken {
     /// None is taken yet of those that are free.
     #[must_use]
-    pub const fn new(free: Vec<Buf>) -> Self {
-        Self { free: free.len(), bufs: free }
+    pub const fn new(free: Vec<Buf>, answers: Answers) -> Self {
+        Self { answers, free: free.len(), bufs: free }
     }
 
     /// One more strip.

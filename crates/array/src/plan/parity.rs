@@ -378,7 +378,8 @@ pub(super) fn recover(
     plan: &mut Plan,
     slots: &mut Slots,
 ) -> Result<(), Unrecoverable> {
-    let all = view.code.sums(&view.lost(), wanted, MAX_OUTPUTS).ok_or(Unrecoverable)?;
+    let answers = &mut slots.taken.answers;
+    let all = answers.sums(&view.code, &view.lost(), wanted, MAX_OUTPUTS).ok_or(Unrecoverable)?;
     for (sums, outputs) in all.iter().zip(outputs.chunks(MAX_OUTPUTS)) {
         let mut inputs = Vec::new();
         for &strip in &sums.inputs {

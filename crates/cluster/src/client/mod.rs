@@ -53,21 +53,9 @@ use sessions::{absent, departed, recovery, spare};
 /// Requests are multiples of this.
 const BLOCK_BYTES: u32 = 4096;
 
-const RULES: Rules = Rules {
-    scrubs_whole: true,
-    keeps_torn: true,
-    marks_lost: false,
-    units_at_once: 4,
-    stop_patience_ms: 10_000,
-    marks_ahead: 4,
-    lane_takes_spares: true,
-    reads_back: false,
-};
-
 /// What the keeper has to know; a quarter of the positions is left to users whatever it does.
 fn rules(params: &Params, forced: bool) -> Rules {
-    let units_at_once = RULES.units_at_once.max(usize::from(params.wide.count) * 3 / 4);
-    Rules { units_at_once, keeps_torn: !forced, ..RULES }
+    Rules::over_nodes(4.max(usize::from(params.wide.count) * 3 / 4), forced)
 }
 
 /// A slice of a stripe: the stripe, and the number of the slice in its blocks.

@@ -104,7 +104,7 @@ fn a_degraded_parity_array_waits_for_room() {
     }
 }
 
-/// The array cannot go on without having said it; a member that never has room is let go.
+/// The array cannot go on without having said it; a member that never has room is failed.
 #[test]
 fn metadata_waits_for_room() {
     for ever in [false, true] {

@@ -24,10 +24,10 @@ fn broken(how: impl Fn(&mut Array)) -> String {
 
 #[test]
 fn what_is_broken_is_named() {
-    assert!(broken(|array| array.ios.in_flight += 1).contains("in flight"));
-    assert!(broken(|array| drop(array.pool.take(1))).contains("bytes of scratch"));
-    assert!(broken(|array| array.queues.meta_waiters.clear()).contains("in no other queue"));
-    assert!(broken(|array| array.locks.release(0, &mut Vec::new())).contains("the lock"));
+    assert!(broken(|array| array.lane.ios.in_flight += 1).contains("in flight"));
+    assert!(broken(|array| drop(array.lane.pool.take(1))).contains("bytes of scratch"));
+    assert!(broken(|array| array.jobs.meta_waiters.clear()).contains("in no other queue"));
+    assert!(broken(|array| array.jobs.locks.release(0, &mut Vec::new())).contains("the lock"));
     let spare = crate::keeper::Unit { start: 0, sectors: 8 };
-    assert!(broken(|array| array.mending.push((MemberId(0), spare))).contains("mended"));
+    assert!(broken(|array| array.mending.begin(MemberId(0), spare)).contains("mended"));
 }

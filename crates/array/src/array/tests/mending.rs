@@ -108,7 +108,7 @@ fn read_errors_of_long_ago_count_less() {
     assert!(!failed(&world, 0), "at most 15 + 15 / 4 + ... of late");
 }
 
-/// Both copies, or two strips of a stripe: nobody is let go, and the array says what it has.
+/// Both copies, or two strips of a stripe: no member is failed, and the array says what it has.
 #[test]
 fn members_that_make_up_for_one_another_stay() {
     let mut world = World::new(5, 2, 4, 16);

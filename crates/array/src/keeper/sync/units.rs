@@ -1,103 +1,39 @@
 //! The units of background work: which are asked for, and what they mean when they are done.
 
-use super::{BUSY_MS, FULL_MS, TORN};
+use super::{BUSY_MS, Done, FULL_MS, Fix, Sync, TORN, Unit, Unread, Work};
 use crate::MemberId;
-use crate::events::{ArrayEvent, StripeBlock, SyncAction};
+use crate::events::{Fault, SyncAction};
 use crate::format::superblock::MAX_SECTOR;
-use crate::keeper::copying::Copying;
+use crate::keeper::core::Core;
 use crate::keeper::members::State;
-use crate::keeper::{Keeper, LaneCommand};
 
-/// A range of sync space that one operation works on, within one chunk; at most as high as
-/// [`SyncSpace::unit_sectors`](crate::keeper::SyncSpace::unit_sectors) says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Unit {
-    /// First sector.
-    pub start: u64,
-    /// How many.
-    pub sectors: u32,
+/// A member that does not hold what it was given.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::keeper) struct Untrue {
+    pub(in crate::keeper) member: MemberId,
+    pub(in crate::keeper) reason: &'static str,
+    pub(in crate::keeper) fault: Fault,
 }
 
-impl Unit {
-    /// First sector behind it.
-    #[must_use]
-    pub fn end(self) -> u64 {
-        self.start + u64::from(self.sectors)
-    }
-}
-
-/// What a comparison does about differences.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fix {
-    /// Tell of them.
-    Nothing,
-    /// Make parity or copies follow the data: after an unclean stop.
-    Resync,
-    /// As resync, but what the redundancy agrees is wrong is rewritten instead.
-    Repair,
-}
-
-/// What is to be done with a unit.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Work {
-    /// Compare its redundancy with its data.
-    Compare(Fix),
-    /// Give these members what they are to hold of it.
-    Rebuild(Vec<MemberId>),
-    /// Copy what the member that is being copied holds of it.
-    Copy,
-    /// Compare what this member was given of it with what the others say.
-    Verify(MemberId),
-}
-
-/// Sectors of the array that could not be read.
-#[derive(Clone, Debug)]
-pub struct Unread {
-    /// First sector of the array.
-    pub array_sector: u64,
-    /// How many.
-    pub sectors: u64,
-    /// The members that were to hold them, or what gives them back.
-    pub members: Vec<MemberId>,
-}
-
-/// What became of a unit, or of a part of it.
-#[derive(Clone, Debug)]
-pub enum Done {
-    /// It was done. `equal`: nothing differed.
-    Well {
-        /// See above; of a rebuilding it means nothing.
-        equal: bool,
-    },
-    /// There was nothing to compare it with.
-    Alone,
-    /// Something of it could not be read, and was left as it is.
-    Unread(Vec<Unread>),
-    /// A member has no room for what was to be written.
-    Full,
-    /// Not at all, for want of members.
-    Failed,
-}
-
-impl Keeper {
+impl Sync {
     /// Issues the unit at the cursor. False when it needs nothing.
-    pub(super) fn issue_unit(&mut self) -> bool {
-        let start = self.sync.cursor;
-        if self.sync.copies {
-            return self.issue_copy(start);
+    pub(super) fn issue_unit(&mut self, core: &mut Core) -> bool {
+        let start = self.cursor;
+        if self.copies {
+            return self.issue_copy(core, start);
         }
-        if self.sync.action == SyncAction::Recovery && self.space.is_by_role() {
-            return self.issue_recovery_by_role(start);
+        if self.action == SyncAction::Recovery && core.space.is_by_role() {
+            return self.issue_recovery_by_role(core, start);
         }
-        let height = self.space.unit_left(start);
-        let sectors = height.min(self.sync.end - start);
-        self.sync.cursor = start + sectors;
+        let height = core.space.unit_left(start);
+        let sectors = height.min(self.end - start);
+        self.cursor = start + sectors;
         let unit = Unit { start, sectors: sectors as u32 };
-        let work = match self.sync.action {
+        let work = match self.action {
             SyncAction::Resync => {
                 let end = unit.end();
-                let intent = self.intent.as_ref();
-                let left = self.sync.left.as_ref();
+                let intent = core.metadata.intent.as_ref();
+                let left = self.unsynced.left.as_ref();
                 if intent.is_some_and(|intent| !intent.needs_resync(start, end))
                     || left.is_some_and(|left| !left.overlaps(start, end))
                 {
@@ -108,7 +44,7 @@ impl Keeper {
             SyncAction::Check => Work::Compare(Fix::Nothing),
             SyncAction::Repair => Work::Compare(Fix::Repair),
             SyncAction::Recovery => {
-                let targets = self.targets_at(unit.end(), start, unit.end());
+                let targets = self.targets_at(core, unit.end(), start, unit.end());
                 if targets.is_empty() {
                     return false;
                 }
@@ -116,23 +52,23 @@ impl Keeper {
             }
             SyncAction::Idle => return false,
         };
-        self.ask_for(start, unit, work);
+        self.ask_for(core, start, unit, work);
         true
     }
 
     /// Recovery targets not yet rebuilt up to `end` of their data area, where `[from, to)` is the
     /// range of sync space that the bitmap would mark.
-    fn targets_at(&self, end: u64, from: u64, to: u64) -> Vec<MemberId> {
-        let dirty = self.intent.as_ref().is_none_or(|intent| {
+    fn targets_at(&self, core: &Core, end: u64, from: u64, to: u64) -> Vec<MemberId> {
+        let dirty = core.metadata.intent.as_ref().is_none_or(|intent| {
             if crate::broken("catch-up-from-loss") {
                 intent.needs_resync(from, to)
             } else {
                 intent.dirty(from, to)
             }
         });
-        self.members
+        core.members
             .iter()
-            .filter(|(id, _)| self.sync.targets.contains(id))
+            .filter(|(id, _)| self.targets.contains(id))
             .filter(|(_, member)| match member.state {
                 State::Rebuilding { offset, marked_below, .. } => {
                     (dirty || end > marked_below) && offset < end
@@ -146,74 +82,65 @@ impl Keeper {
     /// Where each role's rows lie elsewhere there, recovery goes by rows: a target's strip is
     /// a different part of the array for each target, so each is a unit of its own, and they go
     /// one after another at the same height.
-    fn issue_recovery_by_role(&mut self, start: u64) -> bool {
-        let height = self.space.rows_left(start);
-        let sectors = height.min(self.sync.end - start);
-        self.sync.cursor = start + sectors;
+    fn issue_recovery_by_role(&mut self, core: &mut Core, start: u64) -> bool {
+        let height = core.space.rows_left(start);
+        let sectors = height.min(self.end - start);
+        self.cursor = start + sectors;
         let mut issued = false;
-        for (id, _) in self.recovery_targets() {
-            let Some(role) = self.members.get(id).and_then(|m| m.state.role()) else { continue };
-            let Some((first, room)) = self.space.of_row(role, start) else { continue };
+        for (id, _) in core.members.rebuilding() {
+            let Some(role) = core.members.get(id).and_then(|m| m.state.role()) else { continue };
+            let Some((first, room)) = core.space.of_row(role, start) else { continue };
             let unit = Unit { start: first, sectors: sectors.min(room) as u32 };
-            let wanted = self.targets_at(start + sectors, first, unit.end());
+            let wanted = self.targets_at(core, start + sectors, first, unit.end());
             if unit.sectors == 0 || !wanted.contains(&id) {
                 continue;
             }
-            self.ask_for(start, unit, Work::Rebuild(vec![id]));
+            self.ask_for(core, start, unit, Work::Rebuild(vec![id]));
             issued = true;
         }
         issued
     }
 
     /// The same of a pass over a member that is copied.
-    fn issue_copy(&mut self, start: u64) -> bool {
-        let role = self.copying.as_ref().map_or(0, Copying::role);
-        let (unit, sectors) = self.unit_of_role(role, start);
-        self.sync.cursor = start + sectors;
-        let lacks = self.copy_lacks(unit.start, unit.end());
+    fn issue_copy(&mut self, core: &mut Core, start: u64) -> bool {
+        let Some(copying) = &self.copying else {
+            self.cursor = self.end;
+            return false;
+        };
+        let (unit, sectors) = self.unit_of_role(core, copying.role, start);
+        let lacks = copying.lacks_of_unit(core, unit.start, unit.end());
+        self.cursor = start + sectors;
         if lacks {
-            self.ask_for(start, unit, Work::Copy);
+            self.ask_for(core, start, unit, Work::Copy);
         }
         lacks
     }
 
-    /// The unit that this place of a role is in, and how much of the role it takes.
-    pub(super) fn unit_of_role(&self, role: u16, start: u64) -> (Unit, u64) {
-        let by_role = self.space.is_by_role();
-        let height =
-            if by_role { self.space.rows_left(start) } else { self.space.unit_left(start) };
-        let sectors = height.min(self.sync.end - start);
-        let first = self.space.of_row(role, start).filter(|_| by_role);
-        let (first, room) = first.unwrap_or((start, sectors));
-        (Unit { start: first, sectors: sectors.min(room) as u32 }, sectors)
-    }
-
     /// Holds the next unit back as the speed limits ask.
-    pub(super) fn charge_speed(&mut self) {
-        let busy = self.clean.last_request.is_some_and(|at| self.now < at.plus_millis(BUSY_MS));
-        self.sync.pace.charge(self.now, self.space.unit_sectors(), busy);
-    }
-
-    pub(super) fn ask_for(&mut self, place: u64, unit: Unit, work: Work) {
-        *self.sync.units.entry(place).or_default() += 1;
-        self.out.push_back(LaneCommand::Work { place, unit, work });
+    pub(super) fn charge_speed(&mut self, core: &Core) {
+        let last = core.metadata.clean.last_request;
+        let busy = last.is_some_and(|at| core.now < at.plus_millis(BUSY_MS));
+        self.pace.charge(core.now, core.space.unit_sectors(), busy);
     }
 
     /// The lane does a unit in so many more parts than one; each is answered for itself.
-    pub fn work_parted(&mut self, place: u64, more: usize) {
-        *self.sync.units.entry(place).or_default() += more;
+    pub(in crate::keeper) fn work_parted(&mut self, place: u64, more: usize) {
+        *self.units.entry(place).or_default() += more;
     }
 
-    /// May a unit that was not done as a whole be tried in parts?
-    #[must_use]
-    pub const fn work_goes_on(&self) -> bool {
-        self.sync.interrupted.is_none()
-    }
-
-    /// A unit of background work, or a part of one, is over.
-    pub fn work_done(&mut self, place: u64, unit: Unit, work: &Work, done: Done) {
+    /// A unit of background work, or a part of one, is done.
+    /// Returned is the member that it shows not to hold what it was given: it is to fail.
+    pub(in crate::keeper) fn work_done(
+        &mut self,
+        core: &mut Core,
+        place: u64,
+        unit: Unit,
+        work: &Work,
+        done: Done,
+    ) -> Option<Untrue> {
+        let mut failed = None;
         match (work, done) {
-            (Work::Verify(id), done) => self.verified(*id, unit, &done),
+            (Work::Verify(id), done) => failed = untrue(core, *id, unit, &done),
             (_, Done::Well { equal }) => {
                 self.note_in_line(unit, work, equal);
                 let copies = match work {
@@ -221,51 +148,34 @@ impl Keeper {
                     Work::Copy => 1,
                     Work::Compare(_) | Work::Verify(_) => 0,
                 };
-                self.sync.copied_sectors += u64::from(unit.sectors) * copies;
-                if *work == Work::Copy {
-                    self.note_copied(unit.start, unit.end());
+                self.copied_sectors += u64::from(unit.sectors) * copies;
+                if *work == Work::Copy
+                    && let Some(copying) = &mut self.copying
+                {
+                    copying.note_copied(core, unit.start, unit.end());
                 }
             }
-            (_, Done::Alone) => self.sync.uncompared_sectors += u64::from(unit.sectors),
+            (_, Done::Alone) => self.scrub.uncompared_sectors += u64::from(unit.sectors),
             (_, Done::Unread(lost)) if self.work_goes_on() => {
                 for Unread { array_sector, sectors, members } in lost {
-                    self.sync.unread.add(array_sector, sectors, &members);
+                    self.unread.add(array_sector, sectors, &members);
                 }
-                self.note_missed(place, unit, work);
+                self.note_missed(core, place, unit, work);
             }
-            (_, Done::Full) if self.work_goes_on() => self.note_full(place),
+            (_, Done::Full) if self.work_goes_on() => self.note_full(core, place),
             // Nothing from here on is done.
             (_, Done::Unread(_) | Done::Full | Done::Failed) => {
-                self.sync.cursor = self.sync.cursor.min(place);
+                self.cursor = self.cursor.min(place);
             }
         }
-        if let Some(parts) = self.sync.units.get_mut(&place) {
+        if let Some(parts) = self.units.get_mut(&place) {
             *parts -= 1;
             if *parts == 0 {
-                self.sync.units.remove(&place);
+                self.units.remove(&place);
             }
         }
-        self.note_progress();
-    }
-
-    /// A check or repair has found sectors that do not fit; the member that is wrong, where that
-    /// can be told, and for arrays over nodes which of its blocks.
-    pub fn mismatch(
-        &mut self,
-        array_sector: u64,
-        sectors: u32,
-        member: Option<MemberId>,
-        block: Option<StripeBlock>,
-    ) {
-        self.sync.mismatch_sectors += u64::from(sectors);
-        self.notify(ArrayEvent::Mismatch { array_sector, sectors, member, block });
-    }
-
-    /// A repair made these readable from parity, and no resync has made that fit.
-    pub(crate) fn note_trusted(&mut self, trusted: Vec<Unread>) {
-        for Unread { array_sector, sectors, members } in trusted {
-            self.sync.trusted.add(array_sector, sectors, &members);
-        }
+        self.note_progress(core);
+        failed
     }
 
     /// A unit was compared and nothing differs any more: a resync has nothing left to do there.
@@ -275,7 +185,7 @@ impl Keeper {
             Work::Compare(Fix::Nothing) => equal,
             Work::Compare(Fix::Resync) | Work::Rebuild(_) | Work::Copy | Work::Verify(_) => false,
         };
-        if in_line && let Some(left) = &mut self.sync.left {
+        if in_line && let Some(left) = &mut self.unsynced.left {
             left.remove(unit.start, unit.end());
         }
     }
@@ -283,24 +193,29 @@ impl Keeper {
     /// What it means that a block could not be done: it stays out of sync after a resync; a member
     /// that was to get it has a bad block, so that the rest goes on. Without room for that,
     /// recovery cannot be completed.
-    fn note_missed(&mut self, place: u64, unit: Unit, work: &Work) {
+    fn note_missed(&mut self, core: &mut Core, place: u64, unit: Unit, work: &Work) {
         let targets = match work {
             Work::Rebuild(targets) => targets.as_slice(),
             Work::Compare(Fix::Resync) => {
-                self.sync.missed.insert(unit.start, unit.end());
+                self.unsynced.missed.insert(unit.start, unit.end());
                 return;
             }
             Work::Compare(_) | Work::Verify(_) => return,
-            Work::Copy => return self.note_not_copied(unit.start, unit.end()),
+            Work::Copy => {
+                if let Some(copying) = &self.copying {
+                    copying.note_not_copied(core, unit.start, unit.end());
+                }
+                return;
+            }
         };
         for id in targets.iter().copied() {
-            let Some(member) = self.members.get_mut(id) else { continue };
+            let Some(member) = core.members.get_mut(id) else { continue };
             let Some(role) = member.state.role() else { continue };
-            let Some(row) = self.space.row_of(role, unit.start) else { continue };
+            let Some(row) = core.space.row_of(role, unit.start) else { continue };
             let sector = member.absolute(row);
             let has_log = member.superblock.bblog_size_sectors != 0;
             if has_log && member.bad_blocks.insert(sector, unit.sectors.into()) {
-                self.wish_bad_blocks(id);
+                core.metadata.queue_bad_blocks(id);
                 continue;
             }
             let what = if has_log { "a full bad-block log" } else { "no bad-block log" };
@@ -308,22 +223,22 @@ impl Keeper {
                 "{} has {what} to take sector {sector}, which could not be read elsewhere",
                 member.device
             );
-            self.sync.cursor = self.sync.cursor.min(place);
-            self.interrupt_sync(reason.clone());
-            self.sync.recovery_waits = Some(reason);
+            self.cursor = self.cursor.min(place);
+            self.interrupt(reason.clone());
+            self.recovery_waits = Some(reason);
         }
     }
 
     /// A member has no room for what the work has to write: it waits until something changes.
-    fn note_full(&mut self, place: u64) {
+    fn note_full(&mut self, core: &mut Core, place: u64) {
         let reason = "the members have no room";
-        self.sync.cursor = self.sync.cursor.min(place);
-        self.interrupt_sync(reason);
-        match self.sync.action {
-            SyncAction::Resync => self.wait_for_room(reason),
+        self.cursor = self.cursor.min(place);
+        self.interrupt(reason);
+        match self.action {
+            SyncAction::Resync => self.wait_for_room(core.now, reason),
             SyncAction::Recovery => {
-                self.sync.recovery_waits = Some(reason.into());
-                self.sync.retry_at = Some(self.now.plus_millis(FULL_MS));
+                self.recovery_waits = Some(reason.into());
+                self.retry_at = Some(core.now.plus_millis(FULL_MS));
             }
             SyncAction::Check | SyncAction::Repair | SyncAction::Idle => {}
         }
@@ -331,70 +246,56 @@ impl Keeper {
 
     /// A write reached some members and not others: until a resync has been there, they may differ.
     /// Members being rebuilt get it again.
-    pub fn note_torn(&mut self, start: u64, end: u64) {
-        if self.clean.resynced == MAX_SECTOR {
-            self.sync.left.get_or_insert_default();
-            self.sync.left_behind = true;
+    pub(in crate::keeper) fn note_torn(&mut self, core: &mut Core, start: u64, end: u64) {
+        if core.metadata.clean.resynced == MAX_SECTOR {
+            self.unsynced.left.get_or_insert_default();
+            self.unsynced.left_behind = true;
         }
-        if let Some(left) = &mut self.sync.left {
+        if let Some(left) = &mut self.unsynced.left {
             left.insert(start, end);
         }
-        self.clean.resynced = self.clean.resynced.min(start);
-        self.clean.durable_resynced = self.clean.durable_resynced.min(start);
-        let row = self.space.first_row(start);
-        for id in self.members.iter_live().map(|(id, _)| id).collect::<Vec<_>>() {
-            if let Some(member) = self.members.get_mut(id)
+        let clean = &mut core.metadata.clean;
+        clean.resynced = clean.resynced.min(start);
+        clean.durable_resynced = clean.durable_resynced.min(start);
+        let row = core.space.first_row(start);
+        for id in core.members.iter_live().map(|(id, _)| id).collect::<Vec<_>>() {
+            if let Some(member) = core.members.get_mut(id)
                 && let State::Rebuilding { offset, .. } = &mut member.state
             {
                 *offset = (*offset).min(row);
             }
         }
-        match self.sync.action {
+        match self.action {
             SyncAction::Resync => {
                 // It may have passed, and goes there again.
-                self.sync.missed.insert(start, end);
-                self.interrupt_sync(TORN);
+                self.unsynced.missed.insert(start, end);
+                self.interrupt(TORN);
             }
             SyncAction::Recovery => {
-                self.sync.cursor = self.sync.cursor.min(row);
-                self.wait_for_room(TORN);
+                self.cursor = self.cursor.min(row);
+                self.wait_for_room(core.now, TORN);
             }
-            SyncAction::Check | SyncAction::Repair | SyncAction::Idle => self.wait_for_room(TORN),
+            SyncAction::Check | SyncAction::Repair | SyncAction::Idle => {
+                self.wait_for_room(core.now, TORN);
+            }
         }
-        self.wish_superblock(false);
+        core.metadata.queue_superblock(false);
     }
+}
 
-    /// A resync is due, and not before members may have room again.
-    pub(super) fn wait_for_room(&mut self, why: &'static str) {
-        self.sync.resync_waits = Some(why.into());
-        self.sync.retry_at = Some(self.now.plus_millis(FULL_MS));
-    }
-
-    /// Moves the marks below which everything is done.
-    pub(super) fn note_progress(&mut self) {
-        let low = self.sync.low_water();
-        let done = match self.sync.action {
-            SyncAction::Recovery => self.space.rows_done_below(low),
-            _ => self.space.done_below(low),
-        };
-        match self.sync.action {
-            SyncAction::Resync => {
-                let missed = self.sync.missed.first().unwrap_or(MAX_SECTOR);
-                if self.clean.resynced != MAX_SECTOR {
-                    self.clean.resynced = self.clean.resynced.max(done.min(missed));
-                    self.note_resynced();
-                }
-            }
-            SyncAction::Recovery => {
-                for id in self.sync.targets.clone() {
-                    if let Some(member) = self.members.get_mut(id)
-                        && let State::Rebuilding { offset, .. } = &mut member.state
-                    {
-                        *offset = (*offset).max(done);
-                    }
-                }
-            }
-            SyncAction::Check | SyncAction::Repair | SyncAction::Idle => {}
-        }
-    }
+/// A unit of what a member was given was read back, or could not be: is the member to fail?
+fn untrue(core: &Core, id: MemberId, unit: Unit, done: &Done) -> Option<Untrue> {
+    let member = core.members.get(id)?;
+    let copied = matches!(member.state, State::Rebuilding { replacement: true, .. });
+    let reason = match (done, copied) {
+        (Done::Well { equal: false }, true) => "does not hold what was copied to it",
+        (Done::Well { equal: false }, false) => "does not hold what was rebuilt on it",
+        (Done::Unread(_), true) => "what was copied to it cannot be read back",
+        (Done::Unread(_), false) => "what was rebuilt on it cannot be read back",
+        // It, or the array, has failed meanwhile.
+        (Done::Well { equal: true } | Done::Alone | Done::Full | Done::Failed, _) => return None,
+    };
+    let row = member.state.role().and_then(|role| core.space.row_of(role, unit.start));
+    let sector = row.map(|row| member.absolute(row));
+    Some(Untrue { member: id, reason, fault: Fault { sector, errno: None } })
 }

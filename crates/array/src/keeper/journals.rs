@@ -1,12 +1,12 @@
 //! What superblocks say of an array whose nodes have journals.
 
-use super::Keeper;
+use super::metadata::Metadata;
 use crate::format::superblock::feature;
 
 /// Which feature bits superblocks need because of journals: writes may be recorded in a journal and
 /// not be in their place (`NODE_JOURNALS`), journals do not record whole stripes (`NODE_PPL`), and
 /// some whole stripes may be stored in part without a record (`NODE_UNRECORDED`). An array without
-/// journals needs none: `journal_bytes` is 0 until [`Keeper::records_elsewhere`]. A clean
+/// journals needs none: `journal_bytes` is 0 until [`Metadata::records_elsewhere`]. A clean
 /// superblock carries none either, unless journals lack whole stripes and a part of the array waits
 /// for a resync.
 #[derive(Debug, Default)]
@@ -45,34 +45,32 @@ impl JournalFeatures {
     }
 }
 
-impl Keeper {
+impl Metadata {
     /// From now on what is written may be recorded in journals that hold this much each, and not
     /// where it belongs: superblocks that do not say clean say so. With `parts_only` whole stripes
     /// are not recorded.
-    pub fn records_elsewhere(&mut self, journal_bytes: u64, parts_only: bool) {
+    pub(super) fn records_elsewhere(&mut self, journal_bytes: u64, parts_only: bool) {
         // What the last client left is not durable yet.
         let unrecorded = self.superblock.has(feature::NODE_UNRECORDED).then_some(0);
-        self.elsewhere = JournalFeatures { journal_bytes, parts_only, unrecorded };
+        self.journals = JournalFeatures { journal_bytes, parts_only, unrecorded };
         if self.clean.active {
-            self.clean.ticket = self.wish_superblock(false);
+            self.clean.ticket = self.queue_superblock(false);
         }
     }
 
     /// A whole stripe is to be stored that is not recorded. Do the members know that there are such
     /// ones?
-    pub fn may_store_unrecorded(&mut self) -> bool {
-        let ticket = match self.elsewhere.unrecorded {
-            Some(ticket) => ticket,
-            None => self.wish_superblock(false),
-        };
-        self.elsewhere.unrecorded = Some(ticket);
-        self.is_told(ticket)
+    pub(super) fn may_store_unrecorded(&mut self) -> bool {
+        let since = self.journals.unrecorded;
+        let ticket = since.unwrap_or_else(|| self.queue_superblock(false));
+        self.journals.unrecorded = Some(ticket);
+        self.is_done(ticket)
     }
 
     /// Whatever was stored and not recorded is durable, and nothing of that kind is on its way.
-    pub fn nothing_is_unrecorded(&mut self) {
-        if self.elsewhere.unrecorded.take().is_some() && self.clean.active {
-            self.wish_superblock(false);
+    pub(super) fn nothing_is_unrecorded(&mut self) {
+        if self.journals.unrecorded.take().is_some() && self.clean.active {
+            self.queue_superblock(false);
         }
     }
 }

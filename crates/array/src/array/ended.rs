@@ -1,0 +1,143 @@
+//! What is done about jobs: what they have found, and what follows when they are done.
+//!
+//! Sectors that cannot be read are rewritten from the rest of their stripe or another copy, and
+//! read again: only then are they called corrected.
+
+use super::Array;
+use super::job::{Job, Kind};
+use super::jobs::JobEvent;
+use super::mending::Unread;
+use crate::action::Action;
+use crate::events::ArrayEvent;
+use crate::keeper::{LaneReport, Unit};
+use crate::plan::parity::Segment;
+use crate::{IoOp, RequestError, SECTOR_BYTES};
+
+impl Array {
+    /// Does what a job asks for.
+    pub(super) fn follow(&mut self, mut event: Option<JobEvent>) {
+        while let Some(next) = event {
+            event = match next {
+                JobEvent::Differs(index, found, plan) => {
+                    let keeper = &mut self.lane.keeper;
+                    keeper.mismatch(found.array_sector, found.sectors, found.wrong, None);
+                    self.carry_out();
+                    self.jobs.repair(&mut self.lane, index, plan)
+                }
+                JobEvent::Ended(index, result) => {
+                    self.end_job(index, result);
+                    None
+                }
+            };
+        }
+    }
+
+    /// Ends a job: tells who waits for it.
+    fn end_job(&mut self, index: usize, result: Result<(), RequestError>) {
+        let mut job = self.jobs.remove(&mut self.lane, index);
+        let (start, end) = job.kind.range(&self.lane.map);
+        if job.write_begun() {
+            self.lane.keeper.end_write(start, end, result.is_err());
+        }
+        if result == Err(RequestError::NoSpace) && job.writes_data() {
+            self.lane.keeper.hear(LaneReport::Torn(start, end));
+            self.carry_out();
+        }
+        if result.is_ok() {
+            self.note_fitting(&job);
+            self.note_rewritten(&job);
+            self.start_mending(&job, start, end);
+        } else if !job.goes_on_in_blocks() {
+            // Nobody could make up for what it could not read.
+            for Unread { member, fault } in job.unread.iter().copied() {
+                let event = ArrayEvent::ReadFailed { member, fault };
+                self.lane.actions.push_back(Action::Notify(event));
+            }
+        }
+        if matches!(job.kind, Kind::Write { .. } | Kind::MirrorWrite { .. }) {
+            self.jobs.keep_memory(std::mem::take(&mut job.plan));
+        }
+        let Self { lane, requests, jobs, .. } = self;
+        match &job.kind {
+            Kind::Write { requests: waiting, .. } => {
+                for request in waiting {
+                    requests.piece_done(lane, jobs, *request, result);
+                }
+            }
+            Kind::MirrorWrite { request, .. }
+            | Kind::ZeroStripes { request, .. }
+            | Kind::Read { request, .. } => requests.piece_done(lane, jobs, *request, result),
+            Kind::Mend { unit, target, fault } => {
+                self.mending.end(*target, *unit);
+                self.lane.keeper.hear(LaneReport::Mended(*target, *fault, result.is_ok()));
+                self.carry_out();
+            }
+            Kind::Rebuild { .. } | Kind::Check { .. } | Kind::Verify { .. } => {
+                self.work_done(job, result);
+            }
+        }
+    }
+
+    /// Members whose medium failed under this job get the unit rewritten.
+    fn start_mending(&mut self, job: &Job, start: u64, end: u64) {
+        let keeper = &self.lane.keeper;
+        if keeper.is_read_only() || keeper.is_stopping() || !keeper.is_redundant() {
+            return;
+        }
+        if self.lane.map.has_parity() && !keeper.in_step(start, end) {
+            // Where parity may not fit, it does not tell what a strip held.
+            return;
+        }
+        let unit = Unit { start, sectors: (end - start) as u32 };
+        for Unread { member: id, fault } in job.unread.iter().copied() {
+            // Who asked for the same meanwhile did not find another error.
+            if self.mending.is_known(id, unit) {
+                continue;
+            }
+            let worth = self.lane.keeper.worth_mending(id, fault);
+            self.carry_out();
+            if !worth {
+                continue;
+            }
+            let mut mend = Job::new(Kind::Mend { unit, target: id, fault }, false);
+            mend.avoid.push(id);
+            self.mending.begin(id, unit);
+            self.jobs.start(mend);
+        }
+    }
+
+    /// What a job wrote to stripes has sums of all their data.
+    fn note_fitting(&mut self, job: &Job) {
+        if !self.lane.map.has_parity() || !self.lane.keeper.has_to_resync() {
+            return;
+        }
+        match &job.kind {
+            Kind::Write { unit, segments, .. } => {
+                for Segment { rows, .. } in segments {
+                    let start = unit.start + u64::from(rows.start);
+                    let end = unit.start + u64::from(rows.end);
+                    self.lane.keeper.hear(LaneReport::Fitting(start, end));
+                }
+            }
+            Kind::ZeroStripes { start, end, .. } => {
+                self.lane.keeper.hear(LaneReport::Fitting(*start, *end))
+            }
+            _ => {}
+        }
+    }
+
+    /// What a job wrote, data or parity, is no longer bad.
+    fn note_rewritten(&mut self, job: &Job) {
+        if !self.lane.keeper.doubts_any() {
+            return;
+        }
+        for io in &job.plan.writes {
+            let (sector, sectors) = match io.op {
+                IoOp::Write { sector, buf, .. } => (sector, u64::from(buf.len) / SECTOR_BYTES),
+                IoOp::WriteZeroes { sector, sectors, .. } => (sector, sectors),
+                IoOp::Read { .. } | IoOp::Discard { .. } | IoOp::Flush => continue,
+            };
+            self.lane.keeper.hear(LaneReport::Rewritten(io.member, sector, sectors));
+        }
+    }
+}

@@ -1,0 +1,340 @@
+//! The jobs in flight, and what each waits for. A job goes through its stages here; what is to be
+//! done about it elsewhere is returned.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use slab::Slab;
+
+use super::compare::Mismatch;
+use super::io::Owner;
+use super::job::{Job, Kind, Stage};
+use super::lane::Lane;
+use super::locks::Locks;
+use crate::code::Answers;
+use crate::keeper::Unit;
+use crate::plan::parity::Segment;
+use crate::plan::{MemberIo, Plan, Taken};
+use crate::{Instant, IoOp, MemberId, RequestError};
+
+/// What the array is to do about a job.
+#[must_use]
+pub(super) enum JobEvent {
+    /// It is done: [`Jobs::remove`] is due.
+    Ended(usize, Result<(), RequestError>),
+    /// A comparison has found something, which is to be told; then [`Jobs::repair`] is due.
+    Differs(usize, Mismatch, Option<Plan>),
+}
+
+/// The table of jobs, and the queues of those that wait. [`start`](Self::start) and
+/// [`gather`](Self::gather) put a job in; [`advance`](Self::advance) takes it from one stage to the
+/// next while nothing is waited for, and so do the answers to its I/O:
+/// [`plan`](Self::plan), [`compute`](Self::compute) and [`written`](Self::written).
+#[derive(Debug, Default)]
+pub(super) struct Jobs {
+    table: Slab<Job>,
+    /// Those that wait for nothing: they can go on.
+    pub(super) ready: VecDeque<usize>,
+    /// Writes of units not yet started, and those that may still grow, by unit.
+    pub(super) staged: VecDeque<usize>,
+    pub(super) open_units: BTreeMap<u64, usize>,
+    pub(super) meta_waiters: Vec<usize>,
+    pub(super) scratch_waiters: VecDeque<usize>,
+    pub(super) locks: Locks,
+    /// The memory of a list of those that were granted a lock.
+    granted: Vec<usize>,
+    /// What was found out about the codes of stripes.
+    answers: Answers,
+    /// The memory of writes' plans that are done with, for the next ones.
+    spare_plans: Vec<Plan>,
+}
+
+impl Jobs {
+    pub(super) fn get(&self, index: usize) -> &Job {
+        &self.table[index]
+    }
+
+    pub(super) fn get_mut(&mut self, index: usize) -> &mut Job {
+        &mut self.table[index]
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.table.is_empty()
+    }
+
+    pub(super) fn iter(&self) -> slab::Iter<'_, Job> {
+        self.table.iter()
+    }
+
+    pub(super) fn find(&self, index: usize) -> Option<&Job> {
+        self.table.get(index)
+    }
+
+    /// Is I/O on this member planned?
+    pub(super) fn mention(&self, id: MemberId) -> bool {
+        self.table.iter().any(|(_, job)| {
+            let io = job.plan.reads.iter().chain(&job.plan.writes);
+            let planned = io.clone().any(|io| io.member == id);
+            planned
+                || match &job.kind {
+                    Kind::Rebuild { targets, .. } => targets.contains(&id),
+                    Kind::Mend { target, .. } | Kind::Verify { target, .. } => *target == id,
+                    _ => false,
+                }
+        })
+    }
+
+    /// Puts a new job on its way.
+    pub(super) fn start(&mut self, job: Job) {
+        let index = self.table.insert(job);
+        self.ready.push_back(index);
+    }
+
+    /// Adds new contents to the open job of their unit, or opens one.
+    pub(super) fn gather(
+        &mut self,
+        unit: Unit,
+        segment: Segment,
+        request: usize,
+        fua: bool,
+        hold_until: Option<Instant>,
+    ) {
+        if let Some(&open) = self.open_units.get(&unit.start) {
+            let job = &mut self.table[open];
+            if let Kind::Write { segments, requests, .. } = &mut job.kind
+                && !segments.iter().any(|held| overlap(held, &segment))
+            {
+                segments.push(segment);
+                requests.push(request);
+                job.fua |= fua;
+                return;
+            }
+        }
+        let kind = Kind::Write { unit, segments: vec![segment], requests: vec![request] };
+        let index = self.table.insert(Job { hold_until, ..Job::new(kind, fua) });
+        self.staged.push_back(index);
+        self.open_units.insert(unit.start, index);
+    }
+
+    /// Starts the gathered writes: those whose unit is full or will not be filled. A unit that a
+    /// sequential stream has begun waits a moment, as long as other I/O is on its way.
+    pub(super) fn start_staged(&mut self, lane: &Lane) {
+        let keeper = &lane.keeper;
+        let full = u64::from(lane.map.geometry.data_disks()) * lane.map.unit_sectors();
+        let hurry = keeper.has_failed() || keeper.is_stopping() || lane.ios.in_flight == 0;
+        for _ in 0..self.staged.len() {
+            let Some(index) = self.staged.pop_front() else { return };
+            let job = self.get(index);
+            let held = !hurry && job.hold_until.is_some_and(|until| keeper.now() < until);
+            if held && job.gathered_sectors() < full {
+                self.staged.push_back(index);
+            } else {
+                self.ready.push_back(index);
+            }
+        }
+    }
+
+    /// When a gathered write has waited long enough.
+    pub(super) fn hold_deadline(&self) -> Option<Instant> {
+        self.staged.iter().filter_map(|index| self.get(*index).hold_until).min()
+    }
+
+    /// Those that waited for superblocks or bitmap go on, where the members have them now.
+    pub(super) fn updated(&mut self, lane: &Lane) {
+        let Self { table, ready, meta_waiters, .. } = self;
+        meta_waiters.retain(|index| {
+            let waits = matches!(table[*index].stage,
+                Stage::Metadata(ticket) if !lane.keeper.is_told(ticket));
+            if !waits {
+                ready.push_back(*index);
+            }
+            waits
+        });
+    }
+
+    /// There is scratch again.
+    pub(super) fn scratch_given(&mut self) {
+        self.ready.extend(self.scratch_waiters.drain(..));
+    }
+
+    /// Takes a job as far as it goes without waiting.
+    pub(super) fn advance(&mut self, lane: &mut Lane, index: usize) -> Option<JobEvent> {
+        match self.get(index).stage {
+            Stage::Staged => {
+                let (start, end) = self.get(index).kind.range(&lane.map);
+                self.get_mut(index).stage = Stage::Locking;
+                if !self.locks.request(start, end, index) {
+                    return None;
+                }
+                self.locked(lane, index)
+            }
+            Stage::Locking => self.locked(lane, index),
+            Stage::Metadata(_) | Stage::Scratch => self.plan(lane, index),
+            Stage::Reading | Stage::Computing | Stage::Writing | Stage::Rereading => None,
+        }
+    }
+
+    fn locked(&mut self, lane: &mut Lane, index: usize) -> Option<JobEvent> {
+        let job = self.get_mut(index);
+        if job.writes_data() && !lane.keeper.has_failed() {
+            let (start, end) = job.kind.range(&lane.map);
+            let ticket = lane.keeper.begin_write(start, end);
+            job.stage = Stage::Metadata(ticket);
+            if !lane.keeper.is_told(ticket) {
+                self.meta_waiters.push(index);
+                return None;
+            }
+        }
+        self.plan(lane, index)
+    }
+
+    /// Makes the plan of a job, and reads for it.
+    pub(super) fn plan(&mut self, lane: &mut Lane, index: usize) -> Option<JobEvent> {
+        let job = &mut self.table[index];
+        let Some(strips) = lane.pool.take(job.kind.strips_needed(&lane.map)) else {
+            job.stage = Stage::Scratch;
+            self.scratch_waiters.push_back(index);
+            return None;
+        };
+        if let Kind::Write { unit, .. } = job.kind
+            && self.open_units.get(&unit.start) == Some(&index)
+        {
+            self.open_units.remove(&unit.start);
+        }
+        let mut taken = Taken::new(strips, std::mem::take(&mut self.answers));
+        let planner = lane.planner();
+        let planned = if lane.keeper.has_failed() && !matches!(job.kind, Kind::Read { .. }) {
+            Err(RequestError::Failed)
+        } else if matches!(job.kind, Kind::Check { .. }) {
+            planner.check(job, &mut taken).map(|step| job.begin_check(step))
+        } else {
+            planner.plan(job, &mut taken, &mut self.spare_plans, lane.pool.zero)
+        };
+        self.answers = std::mem::take(&mut taken.answers);
+        job.taken = Some(taken);
+        match planned {
+            Ok(plan) => {
+                job.plan = plan;
+                job.read_failed = false;
+                self.begin_reads(lane, index)
+            }
+            Err(error) => Some(JobEvent::Ended(index, Err(error))),
+        }
+    }
+
+    fn begin_reads(&mut self, lane: &mut Lane, index: usize) -> Option<JobEvent> {
+        let job = self.get_mut(index);
+        job.stage = Stage::Reading;
+        job.pending = job.plan.reads.len();
+        if job.pending == 0 {
+            return self.compute(lane, index);
+        }
+        for MemberIo { member, op } in &job.plan.reads {
+            lane.issue(*member, *op, Owner::Job(index));
+        }
+        None
+    }
+
+    /// Has the next computation done; after the last one, what a comparison asks for, or the
+    /// writes.
+    pub(super) fn compute(&mut self, lane: &mut Lane, index: usize) -> Option<JobEvent> {
+        let job = self.get_mut(index);
+        job.stage = Stage::Computing;
+        if let Some(compute) = job.plan.computes.pop_front() {
+            lane.issue_compute(compute, index);
+            return None;
+        }
+        let Some(compared) = job.compared.take() else { return self.begin_writes(lane, index) };
+        match lane.planner().compared(job, compared) {
+            Ok(outcome) => match outcome.mismatch {
+                Some(mismatch) => Some(JobEvent::Differs(index, mismatch, outcome.plan)),
+                None => self.repair(lane, index, outcome.plan),
+            },
+            Err(error) => Some(JobEvent::Ended(index, Err(error))),
+        }
+    }
+
+    /// Goes on after a comparison with what it asks for.
+    pub(super) fn repair(
+        &mut self,
+        lane: &mut Lane,
+        index: usize,
+        plan: Option<Plan>,
+    ) -> Option<JobEvent> {
+        let Some(plan) = plan else { return Some(JobEvent::Ended(index, Ok(()))) };
+        self.get_mut(index).plan = plan;
+        self.compute(lane, index)
+    }
+
+    fn begin_writes(&mut self, lane: &mut Lane, index: usize) -> Option<JobEvent> {
+        let job = self.get_mut(index);
+        if lane.keeper.has_failed() && job.writes_data() {
+            return Some(JobEvent::Ended(index, Err(RequestError::Failed)));
+        }
+        job.stage = Stage::Writing;
+        job.pending = 0;
+        for MemberIo { member, op } in &job.plan.writes {
+            if lane.keeper.members().live(*member) {
+                lane.issue(*member, *op, Owner::Job(index));
+                job.pending += 1;
+            }
+        }
+        if job.pending == 0 { self.written(lane, index) } else { None }
+    }
+
+    /// All writes of a job are answered: what was mended is read again.
+    pub(super) fn written(&mut self, lane: &mut Lane, index: usize) -> Option<JobEvent> {
+        let job = self.get_mut(index);
+        let result = if lane.keeper.has_failed() && job.writes_data() {
+            Err(RequestError::Failed)
+        } else {
+            job.write_failed.map_or(Ok(()), Err)
+        };
+        let rereads = rereads(lane, job);
+        if result.is_err() || rereads.is_empty() {
+            return Some(JobEvent::Ended(index, result));
+        }
+        job.stage = Stage::Rereading;
+        job.pending = rereads.len();
+        for (member, op) in rereads {
+            lane.issue(member, op, Owner::Job(index));
+        }
+        None
+    }
+
+    pub(super) fn give_scratch(&mut self, lane: &mut Lane, index: usize) {
+        if let Some(taken) = self.get_mut(index).taken.take() {
+            lane.pool.give(taken.into_bufs());
+            self.scratch_given();
+        }
+    }
+
+    /// Takes a job out that is done: gives back what it holds.
+    pub(super) fn remove(&mut self, lane: &mut Lane, index: usize) -> Job {
+        self.give_scratch(lane, index);
+        self.locks.release(index, &mut self.granted);
+        self.ready.extend(self.granted.drain(..));
+        self.table.remove(index)
+    }
+
+    /// Keeps the memory of a plan that is done with.
+    pub(super) fn keep_memory(&mut self, plan: Plan) {
+        self.spare_plans.push(plan.cleared());
+    }
+}
+
+/// What a mended unit is read again with: the strips it was written from.
+fn rereads(lane: &Lane, job: &Job) -> Vec<(MemberId, IoOp)> {
+    if !matches!(job.kind, Kind::Mend { .. }) {
+        return Vec::new();
+    }
+    let written = job.plan.writes.iter().filter(|io| lane.keeper.members().live(io.member));
+    let reread = |io: &MemberIo| match io.op {
+        IoOp::Write { sector, buf, .. } => Some((io.member, IoOp::Read { sector, buf })),
+        _ => None,
+    };
+    written.filter_map(reread).collect()
+}
+
+fn overlap(a: &Segment, b: &Segment) -> bool {
+    a.index == b.index && a.rows.start < b.rows.end && b.rows.start < a.rows.end
+}

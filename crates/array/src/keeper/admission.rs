@@ -1,0 +1,181 @@
+//! As what a device becomes a member: as the spare it is, as the member it was, or as a new one.
+
+use super::SyncSpace;
+use super::core::Core;
+use super::members::{Member, Members, State};
+use super::metadata::Metadata;
+use super::place::{Room, place};
+use crate::MemberId;
+use crate::action::NewMember;
+use crate::assemble::{
+    Lineage, MemberConfig, Standing, adopted, check_places, check_shape, lineage,
+};
+use crate::format::superblock::{MAX_DEV, Role, feature};
+use crate::format::{BadBlocks, Bitmap, Superblock};
+use crate::refusal::Refusal;
+
+/// What decides about a device. It changes nothing: [`admit`](Self::admit) returns the member that
+/// the device would be, [`joining`](Self::joining) the same in a role of the lane's choice.
+#[derive(Clone, Copy)]
+pub(super) struct Admission<'a> {
+    space: &'a dyn SyncSpace,
+    members: &'a Members,
+    metadata: &'a Metadata,
+}
+
+impl<'a> Admission<'a> {
+    pub(super) fn new(core: &'a Core) -> Self {
+        Self { space: core.space.as_ref(), members: &core.members, metadata: &core.metadata }
+    }
+
+    pub(super) fn joining(self, new: &NewMember, role: u16) -> Result<Member, Refusal> {
+        let spare = self.spare_called(&new.device).map(|(_, spare)| spare.clone());
+        let mut member = spare.map_or_else(|| self.admit(new), Ok)?;
+        if let Some(number) = self.own_number(new) {
+            member.superblock.dev_number = number;
+        }
+        match member.state {
+            State::Rebuilding { role: own, .. } if own == role => {}
+            _ => {
+                member.superblock.recovery_offset = 0;
+                member.state = State::rebuilding_from_start(role, 0);
+            }
+        }
+        Ok(member)
+    }
+
+    /// As what a device becomes a member: it is to be given what it missed, or else a spare.
+    pub(super) fn admit(self, new: &NewMember) -> Result<Member, Refusal> {
+        self.is_new(new)?;
+        if let Some(member) = self.returning_member(new) {
+            return Ok(member);
+        }
+        if new.readd {
+            let reason = if self.lineage(new) == Some(Lineage::WentAlone) {
+                "is split from the array: each side went on alone"
+            } else {
+                "cannot take its old role back: what changed is not known"
+            };
+            let next = "add it: it is then rebuilt as a whole";
+            return Err(Refusal::new(format!("{} {reason}", new.device), next));
+        }
+        self.fresh_member(new)
+    }
+
+    /// Is this no member?
+    pub(super) fn is_new(self, new: &NewMember) -> Result<(), Refusal> {
+        if self.members.iter().any(|(_, member)| member.device == new.device) {
+            let reason = format!("{} is a member already", new.device);
+            return Err(Refusal::new(reason, "remove it first if it is faulty"));
+        }
+        if self.members.get(new.member).is_some() {
+            return Err(Refusal::new("its place in the table is taken", "try again"));
+        }
+        Ok(())
+    }
+
+    /// How a device that was a member of this array came by its state.
+    pub(super) fn lineage(self, new: &NewMember) -> Option<Lineage> {
+        let superblock = new.superblock.as_deref()?;
+        let in_sync = self.members.iter().filter_map(|(_, member)| match member.state {
+            State::InSync { role } => Some((member.superblock.dev_number, role)),
+            _ => None,
+        });
+        Some(lineage(superblock, in_sync))
+    }
+
+    /// A device that was a member and whose role is free: taken back when the bitmap tells all
+    /// that changed since it left.
+    fn returning_member(self, new: &NewMember) -> Option<Member> {
+        let superblock = new.superblock.as_deref()?;
+        let intent = self.metadata.intent.as_ref()?;
+        let Role::Active(role) = superblock.role() else { return None };
+        let number_free =
+            self.members.iter().all(|(_, m)| m.superblock.dev_number != superblock.dev_number);
+        let known = superblock.set_uuid == self.metadata.superblock.set_uuid
+            && superblock.supported_over_nodes().is_ok()
+            && superblock.events >= intent.bitmap.superblock.events_cleared
+            && u32::from(role) < u32::from(self.space.roles())
+            && self.members.role(role).holder.is_none()
+            && self.lineage(new) == Some(Lineage::LeftBehind);
+        let superblock = adopted(superblock, &self.metadata.superblock);
+        let fits = check_shape(&superblock, &self.metadata.superblock).is_ok()
+            && check_places(&superblock, new.device_sectors, self.room().bitmap_sectors).is_ok();
+        if !known || !number_free || !fits {
+            return None;
+        }
+        if superblock.has(feature::REPLACEMENT) {
+            return None;
+        }
+        // It may have been in the middle of its rebuild: then it never had what lies beyond.
+        let all_once =
+            !superblock.has(feature::RECOVERY_OFFSET) || superblock.has(feature::RECOVERY_BITMAP);
+        let marked_below = if all_once { u64::MAX } else { superblock.recovery_offset };
+        let superblock = Superblock { recovery_offset: 0, ..superblock };
+        let by_bitmap = true;
+        let mut member = Member::new(MemberConfig {
+            device: new.device.clone(),
+            device_sectors: new.device_sectors,
+            superblock,
+            bad_blocks: new.bad_blocks.clone(),
+            standing: Standing::Rebuilding { role, offset: 0, replacement: false, by_bitmap },
+        });
+        member.state = State::rebuilding_from_start(role, marked_below);
+        Some(member)
+    }
+
+    /// A superblock for a device that becomes a spare, laid out as the other members' are.
+    fn fresh_member(self, new: &NewMember) -> Result<Member, Refusal> {
+        let live: Vec<_> = self.members.iter_live().map(|(_, m)| &m.superblock).collect();
+        if live.is_empty() {
+            return Err(Refusal::new("no member is left", "stop the array and assemble it again"));
+        }
+        let mut superblock = match place(&live, new.device_sectors, self.room()) {
+            Ok(superblock) => superblock,
+            Err(needed) => {
+                let device = &new.device;
+                let sectors = new.device_sectors;
+                let next = "use a device at least as large as the other members";
+                let reason = format!("{device} is too small: {sectors} sectors, needs {needed}");
+                return Err(Refusal::new(reason, next));
+            }
+        };
+        superblock.dev_number = (0u32..)
+            .find(|n| self.members.iter().all(|(_, m)| m.superblock.dev_number != *n))
+            .unwrap_or(0);
+        superblock.device_uuid = new.device_uuid;
+        superblock.devflags = 0;
+        superblock.corrected_reads = 0;
+        superblock.recovery_offset = 0;
+        Ok(Member::new(MemberConfig {
+            device: new.device.clone(),
+            device_sectors: new.device_sectors,
+            superblock,
+            bad_blocks: BadBlocks::default(),
+            standing: Standing::Spare,
+        }))
+    }
+
+    fn room(self) -> Room {
+        let bitmap = self.metadata.intent.as_ref().map(|intent| &intent.bitmap);
+        Room {
+            used_sectors: self.space.member_sectors(),
+            bitmap_sectors: bitmap.map_or(0, Bitmap::size_sectors),
+        }
+    }
+
+    /// The number of one that was a member before, if nobody has it now: any other may be that of
+    /// one who is away, and comes back with it.
+    fn own_number(self, new: &NewMember) -> Option<u32> {
+        let superblock = new.superblock.as_deref()?;
+        let number = superblock.dev_number;
+        let ours = self.metadata.superblock.set_uuid;
+        let taken = self.members.iter().any(|(_, m)| m.superblock.dev_number == number);
+        (superblock.set_uuid == ours && !taken && number < MAX_DEV).then_some(number)
+    }
+
+    pub(super) fn spare_called(self, device: &str) -> Option<(MemberId, &'a Member)> {
+        let called = |member: &Member| member.state == State::Spare && member.device == device;
+        self.members.iter().find(|(_, member)| called(member))
+    }
+}

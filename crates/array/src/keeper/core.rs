@@ -1,0 +1,96 @@
+//! What the parts of a keeper share: the time, the shape of the array, its members, its metadata
+//! and the commands for the lane. No part sees another one.
+
+use std::collections::VecDeque;
+
+use super::members::{Members, State};
+use super::metadata::Metadata;
+use super::{LaneCommand, Redundancy, Rules, SyncSpace};
+use crate::events::ArrayEvent;
+use crate::{Instant, MemberId};
+
+/// It belongs to the keeper, and every part gets it as an argument.
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(crate) now: Instant,
+    pub(super) space: Box<dyn SyncSpace>,
+    pub(super) rules: Rules,
+    pub(super) service: Service,
+    pub(crate) members: Members,
+    pub(super) metadata: Metadata,
+    pub(super) out: Out,
+}
+
+/// How far the array is served: in full, for reads only, or not at all.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Service {
+    /// The level can do without a member.
+    pub(super) redundant: bool,
+    pub(super) read_only: bool,
+    /// More members are gone than the level can do without.
+    pub(super) failed: bool,
+    /// A member is gone or does not do its part, and the array cannot go on changing without it.
+    pub(super) writes_over: bool,
+    /// A stop was commanded, and is carried out or done.
+    pub(super) stopping: bool,
+    pub(super) stopped: bool,
+    /// The array that this one is a member of goes on without it.
+    pub(super) dispensable: bool,
+}
+
+impl Service {
+    /// No superblock, bitmap or log may be written.
+    pub(super) const fn metadata_frozen(self) -> bool {
+        let over = self.failed || self.writes_over || self.stopped;
+        self.read_only || over || !self.redundant && !self.is_remade()
+    }
+
+    /// May members come and go although nothing makes up for them?
+    pub(super) const fn is_remade(self) -> bool {
+        self.dispensable && !self.read_only && !self.redundant
+    }
+}
+
+/// The commands for the lane, in their order.
+#[derive(Debug, Default)]
+pub(super) struct Out(pub(super) VecDeque<LaneCommand>);
+
+impl Out {
+    pub(super) fn push(&mut self, command: LaneCommand) {
+        self.0.push_back(command);
+    }
+
+    pub(super) fn notify(&mut self, event: ArrayEvent) {
+        self.push(LaneCommand::Notify(event));
+    }
+}
+
+impl Core {
+    /// Would the array fail without this member?
+    pub(super) fn needs(&self, id: MemberId) -> bool {
+        let Some(member) = self.members.get(id) else { return false };
+        let State::InSync { role } = member.state else { return false };
+        self.members.retiring(role).is_none() && !self.enough_without(&[role])
+    }
+
+    /// Nothing is asked for, and no update is due.
+    pub(super) fn is_idle(&self) -> bool {
+        self.out.0.is_empty() && self.metadata.is_idle()
+    }
+
+    /// Can the array run on the roles that are in sync, leaving out these?
+    pub(super) fn enough_without(&self, without: &[u16]) -> bool {
+        let lost = |role: u16| without.contains(&role) || !self.members.in_sync(role);
+        self.space.survives(&lost)
+    }
+
+    /// Is there something to compare any part of the array with?
+    pub(super) fn is_comparable(&self) -> bool {
+        if let Redundancy::Parity(parities) = self.space.redundancy() {
+            return u32::from(self.members.degraded()) < parities;
+        }
+        // What can be missed, another one holds as well.
+        let mut roles = (0..self.space.roles()).filter(|role| self.members.in_sync(*role));
+        roles.any(|role| self.enough_without(&[role]))
+    }
+}

@@ -1,0 +1,262 @@
+//! What background work is at, and what every part of it needs to know of that.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use super::copying::Copying;
+use super::pace::Pace;
+use super::scrub::Scrub;
+use super::unread::Places;
+use super::unsynced::Unsynced;
+use super::{FULL_MS, Unit, Work};
+use crate::events::SyncAction;
+use crate::format::superblock::MAX_SECTOR;
+use crate::keeper::LaneCommand;
+use crate::keeper::core::Core;
+use crate::keeper::members::{Members, State};
+use crate::status::SyncStatus;
+use crate::{Instant, MemberId, SECTOR_BYTES};
+
+/// Where background work stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Phase {
+    #[default]
+    Idle,
+    Running,
+    /// All units are done; waits for the update that makes that durable.
+    Finishing(u64),
+    /// What was written is read back, from this place on.
+    Verifying(u64),
+    /// Members rebuilt have taken their roles over; waits for the update that says so.
+    TakingOver(u64),
+}
+
+/// Background work: at most one action at a time. It is idle, then runs unit by unit; when all
+/// units are done the progress is made durable; what was rebuilt is read back; members take their
+/// roles over; then it is idle again. An interruption ends it at the next of these steps.
+///
+/// [`drive`](Self::drive) takes every step that is due, after each event. The lane answers each
+/// unit by [`work_done`](Self::work_done). [`member_lost`](Self::member_lost) and
+/// [`retry`](Self::retry) say what has changed.
+#[derive(Debug, Default)]
+pub(in crate::keeper) struct Sync {
+    pub(in crate::keeper) action: SyncAction,
+    pub(super) phase: Phase,
+    pub(super) cursor: u64,
+    pub(super) end: u64,
+    /// Parts asked for and not answered, by the place of their unit.
+    pub(super) units: BTreeMap<u64, usize>,
+    /// The members a recovery rebuilds: those that were waiting for it when it began.
+    pub(super) targets: Vec<MemberId>,
+    /// It began with several of them.
+    pub(super) several: bool,
+    /// It rebuilds none of them, but is a pass over a member that is copied.
+    pub(super) copies: bool,
+    /// What the latest recovery has given them, in all.
+    pub(super) copied_sectors: u64,
+    pub(super) paused: bool,
+    /// Why it is to end before its end.
+    pub(super) interrupted: Option<Cow<'static, str>>,
+    pub(in crate::keeper) unsynced: Unsynced,
+    pub(in crate::keeper) copying: Option<Copying>,
+    /// Members may have room again.
+    pub(super) retry_at: Option<Instant>,
+    /// Recovery met something it cannot get past: why. Tried again when something changes.
+    pub(super) recovery_waits: Option<String>,
+    pub(in crate::keeper) unread: Places,
+    pub(in crate::keeper) scrub: Scrub,
+    pub(super) pace: Pace,
+    pub(super) checkpoint_at: Instant,
+}
+
+impl Sync {
+    /// Everything below is done.
+    pub(super) fn low_water(&self) -> u64 {
+        if self.verifies() {
+            return self.cursor;
+        }
+        self.units.keys().next().copied().unwrap_or(self.cursor).min(self.cursor)
+    }
+
+    /// Is it over but for what is read back?
+    pub(super) const fn verifies(&self) -> bool {
+        matches!(self.phase, Phase::Verifying(_))
+    }
+
+    /// Where the first unit lies that such work is at.
+    pub(in crate::keeper) fn first_at(&self, action: SyncAction) -> Option<u64> {
+        if self.action != action || self.verifies() {
+            return None;
+        }
+        self.units.keys().next().copied()
+    }
+
+    /// How far the recovery of this member has been asked for, if it is one of those under way.
+    pub(in crate::keeper) fn recovered(&self, id: MemberId) -> Option<u64> {
+        let recovering = !self.is_idle() && self.action == SyncAction::Recovery;
+        (recovering && self.targets.contains(&id)).then_some(self.cursor)
+    }
+
+    /// Is this the only one that a recovery rebuilds, ever since it began? Of several, some may
+    /// have been further.
+    pub(in crate::keeper) fn rebuilds_only(&self, id: MemberId) -> bool {
+        self.targets == [id] && !self.several
+    }
+
+    /// Parts asked for and not answered.
+    pub(in crate::keeper) fn in_flight(&self) -> usize {
+        self.units.values().sum()
+    }
+
+    pub(in crate::keeper) fn is_idle(&self) -> bool {
+        self.phase == Phase::Idle
+    }
+
+    /// Is it under way, and not held?
+    pub(in crate::keeper) fn goes_on(&self) -> bool {
+        !self.is_idle() && !self.paused && self.pace.next_at().is_some()
+    }
+
+    /// When the speed limit or the next checkpoint wants attention.
+    pub(in crate::keeper) fn deadline(&self, now: Instant) -> Option<Instant> {
+        if self.phase == Phase::Idle {
+            return self.retry_at;
+        }
+        if self.phase != Phase::Running || self.paused {
+            return None;
+        }
+        Some(self.pace.next_at().filter(|at| *at > now).unwrap_or(self.checkpoint_at))
+    }
+
+    /// Changes the limits that are given, in bytes per second and member.
+    pub(in crate::keeper) fn set_limits(
+        &mut self,
+        now: Instant,
+        min: Option<u64>,
+        max: Option<u64>,
+    ) {
+        self.pace.min_bytes_s = min.unwrap_or(self.pace.min_bytes_s);
+        self.pace.max_bytes_s = max.unwrap_or(self.pace.max_bytes_s);
+        self.pace.restart(now, self.low_water());
+    }
+
+    pub(in crate::keeper) const fn is_paused(&self) -> bool {
+        self.paused
+    }
+
+    pub(in crate::keeper) fn pause(&mut self, now: Instant, paused: bool) {
+        self.paused = paused;
+        self.pace.restart(now, self.low_water());
+    }
+
+    pub(in crate::keeper) fn status(&self, now: Instant) -> SyncStatus {
+        let limits = SyncStatus {
+            paused: self.paused,
+            copied_sectors: self.copied_sectors,
+            min_bytes_per_s: self.pace.min_bytes_s,
+            max_bytes_per_s: Some(self.pace.max_bytes_s).filter(|max| *max != u64::MAX),
+            ..SyncStatus::default()
+        };
+        if self.phase == Phase::Idle {
+            return limits;
+        }
+        let done = self.low_water();
+        let bytes_per_s = if self.paused { 0 } else { self.pace.bytes_per_s(now, done) };
+        let left = (self.end - done.min(self.end)) * SECTOR_BYTES;
+        SyncStatus {
+            action: self.action,
+            done_sectors: done,
+            total_sectors: self.end,
+            bytes_per_s,
+            finish_s: left.checked_div(bytes_per_s),
+            ..limits
+        }
+    }
+
+    /// Ends background work before its end: why.
+    pub(super) fn interrupt(&mut self, reason: impl Into<Cow<'static, str>>) {
+        let running = self.phase == Phase::Running || self.verifies();
+        if running && self.interrupted.is_none() {
+            self.interrupted = Some(reason.into());
+        }
+    }
+
+    /// Something changed: what did not work may work now.
+    pub(in crate::keeper) fn retry(&mut self, members: &Members) {
+        self.unsynced.resync_waits = None;
+        self.recovery_waits = None;
+        self.unsynced.unmarkable = false;
+        // It goes on with the others where it was.
+        let first = members.first_to_rebuild();
+        let begun = |(id, _): &(MemberId, u64)| self.targets.contains(id);
+        if self.action == SyncAction::Recovery && !first.is_empty() && !first.iter().any(begun) {
+            self.interrupt("a member that lacks less goes first");
+        }
+    }
+
+    /// Why background work that is due does not go on.
+    pub(in crate::keeper) fn held_up(&self) -> Option<String> {
+        let resync = self.unsynced.resync_waits.as_ref().map(|why| match &self.unsynced.left {
+            Some(left) => format!("{} sectors are not in sync: {why}", left.sectors()),
+            None => format!("the resync waits: {why}"),
+        });
+        if self.is_idle() { self.recovery_waits.clone().or(resync) } else { None }
+    }
+
+    /// The unit that this place of a role is in, and how much of the role it takes.
+    pub(super) fn unit_of_role(&self, core: &Core, role: u16, start: u64) -> (Unit, u64) {
+        let by_role = core.space.is_by_role();
+        let space = &core.space;
+        let height = if by_role { space.rows_left(start) } else { space.unit_left(start) };
+        let sectors = height.min(self.end - start);
+        let place = if by_role { space.of_row(role, start) } else { None };
+        let (first, room) = place.unwrap_or((start, sectors));
+        (Unit { start: first, sectors: sectors.min(room) as u32 }, sectors)
+    }
+
+    /// Asks the lane for a unit.
+    pub(super) fn ask_for(&mut self, core: &mut Core, place: u64, unit: Unit, work: Work) {
+        *self.units.entry(place).or_default() += 1;
+        core.out.push(LaneCommand::Work { place, unit, work });
+    }
+
+    /// May a unit that was not done as a whole be tried in parts?
+    pub(in crate::keeper) const fn work_goes_on(&self) -> bool {
+        self.interrupted.is_none()
+    }
+
+    /// A resync is due, and not before members may have room again.
+    pub(super) fn wait_for_room(&mut self, now: Instant, why: &'static str) {
+        self.unsynced.resync_waits = Some(why.into());
+        self.retry_at = Some(now.plus_millis(FULL_MS));
+    }
+
+    /// Moves the marks below which everything is done.
+    pub(super) fn note_progress(&mut self, core: &mut Core) {
+        let low = self.low_water();
+        let done = match self.action {
+            SyncAction::Recovery => core.space.rows_done_below(low),
+            _ => core.space.done_below(low),
+        };
+        match self.action {
+            SyncAction::Resync => {
+                let missed = self.unsynced.missed.first().unwrap_or(MAX_SECTOR);
+                let clean = &mut core.metadata.clean;
+                if clean.resynced != MAX_SECTOR {
+                    clean.resynced = clean.resynced.max(done.min(missed));
+                    self.unsynced.note_resynced(core);
+                }
+            }
+            SyncAction::Recovery => {
+                for id in self.targets.clone() {
+                    if let Some(member) = core.members.get_mut(id)
+                        && let State::Rebuilding { offset, .. } = &mut member.state
+                    {
+                        *offset = (*offset).max(done);
+                    }
+                }
+            }
+            SyncAction::Check | SyncAction::Repair | SyncAction::Idle => {}
+        }
+    }
+}

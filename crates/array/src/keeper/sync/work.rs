@@ -1,0 +1,74 @@
+//! What background work asks of the lane, and what it gets back.
+
+use crate::MemberId;
+
+/// A range of sync space that one operation works on, within one chunk; at most as high as
+/// [`SyncSpace::unit_sectors`](crate::keeper::SyncSpace::unit_sectors) says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unit {
+    /// First sector.
+    pub start: u64,
+    /// How many.
+    pub sectors: u32,
+}
+
+impl Unit {
+    /// First sector behind it.
+    #[must_use]
+    pub fn end(self) -> u64 {
+        self.start + u64::from(self.sectors)
+    }
+}
+
+/// What a comparison does about differences.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fix {
+    /// Tell of them.
+    Nothing,
+    /// Make parity or copies follow the data: after an unclean stop.
+    Resync,
+    /// As resync, but what the redundancy agrees is wrong is rewritten instead.
+    Repair,
+}
+
+/// What is to be done with a unit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// Compare its redundancy with its data.
+    Compare(Fix),
+    /// Give these members what they are to hold of it.
+    Rebuild(Vec<MemberId>),
+    /// Copy what the member that is being copied holds of it.
+    Copy,
+    /// Compare what this member was given of it with what the others say.
+    Verify(MemberId),
+}
+
+/// Sectors of the array that could not be read.
+#[derive(Clone, Debug)]
+pub struct Unread {
+    /// First sector of the array.
+    pub array_sector: u64,
+    /// How many.
+    pub sectors: u64,
+    /// The members that were to hold them, or what gives them back.
+    pub members: Vec<MemberId>,
+}
+
+/// What became of a unit, or of a part of it.
+#[derive(Clone, Debug)]
+pub enum Done {
+    /// It was done. `equal`: nothing differed.
+    Well {
+        /// See above; of a rebuilding it means nothing.
+        equal: bool,
+    },
+    /// There was nothing to compare it with.
+    Alone,
+    /// Something of it could not be read, and was left as it is.
+    Unread(Vec<Unread>),
+    /// A member has no room for what was to be written.
+    Full,
+    /// Not at all, for want of members.
+    Failed,
+}
