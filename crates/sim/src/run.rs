@@ -8,7 +8,8 @@ use braid_array::stack::Stack;
 use crate::assembly::{self, How, Refusal};
 use crate::create;
 use crate::disk::Disk;
-use crate::executor::{Executor, Mutation};
+use crate::executor::Executor;
+use crate::fault::Mutation;
 use crate::nested::{self, Nest};
 use crate::oracle::Oracle;
 use crate::part::{Part, Parts};
@@ -167,7 +168,7 @@ pub fn start<M: Subject>(
     let arena_bytes = memory.end as usize;
     trace.note(START, &[60, u64::from(how.force)], || format!("START {how:?}"));
     let exec =
-        Executor::new(machine, disks, attached, arena_bytes, START, scenario.temper, rng.fork());
+        Executor::new(machine, disks, attached, arena_bytes, START, scenario.profile, rng.fork());
     Ok((exec, how.force))
 }
 

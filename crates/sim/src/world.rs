@@ -183,7 +183,7 @@ impl<M: Subject> World<M> {
     /// Has this device bad sectors, or does something in flight remember that it had?
     pub fn is_damaged(&mut self, device: usize) -> bool {
         let oldest = self.flights.iter().flatten().map(|flight| flight.number).min();
-        let settled = self.scenario.temper.latency_nanos * 1000;
+        let settled = self.scenario.profile.disk_nanos * 1000;
         let Some(since) = self.damaged.get_mut(&device) else { return false };
         if self.exec.disks[device].damaged() {
             *since = None;

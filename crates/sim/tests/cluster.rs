@@ -8,7 +8,7 @@ use braid_cluster::{Family, Planner};
 use braid_sim::cluster::run::{Options, run_seed};
 use braid_sim::cluster::scenario::Scenario;
 use braid_sim::cluster::session::Session;
-use braid_sim::cluster::world::Mutation;
+use braid_sim::fault::Mutation;
 use braid_sim::oracle::Range;
 use braid_sim::rng::Rng;
 use braid_sim::trace::Trace;
@@ -34,7 +34,7 @@ fn a_seed_is_the_same_run_each_time() {
 #[cfg_attr(debug_assertions, ignore = "long without optimization: cargo test --release")]
 fn faults_of_the_world_are_noticed() {
     std::thread::scope(|scope| {
-        for (mutation, name) in Mutation::ALL {
+        for &(mutation, name) in Mutation::OVER_NODES {
             scope.spawn(move || {
                 let options = Options { mutation: Some(mutation), verbose: false };
                 let mut seeds = 1..=1000;
@@ -158,7 +158,7 @@ fn a_node_gets_what_it_held_unless_a_chain_leaves_something_out() {
             image[image.len() - 16 * CHUNK_BYTES as usize..].to_vec()
         };
         let before = data(&session);
-        session.world.temper.mutation = mutation;
+        session.world.profile.mutation = mutation;
         lose_and_take_back(&mut session, 1);
         assert_eq!(data(&session) == before, same, "{mutation:?}");
     }

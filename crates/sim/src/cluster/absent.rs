@@ -4,7 +4,7 @@ use braid_array::format::superblock::MAX_SECTOR;
 
 use super::content;
 use super::session::{Session, VOLUME};
-use super::world::Mutation;
+use crate::fault::Mutation;
 use crate::world::Failure;
 
 /// It is found sooner, and given what it missed.
@@ -13,7 +13,7 @@ const PATIENCE_MILLIS: u64 = 60_000;
 impl Session {
     /// What a client is told of nodes that it cannot reach.
     pub(super) fn absent(&self, missing: &[u16], read_only: bool) -> Vec<(String, String)> {
-        let forgets = self.scenario.temper.mutation == Some(Mutation::ForgetAbsent);
+        let forgets = self.scenario.profile.mutation == Some(Mutation::ForgetAbsent);
         let told = missing.iter().filter(|_| !read_only && !forgets);
         told.map(|&role| (self.address(role), VOLUME.to_owned())).collect()
     }

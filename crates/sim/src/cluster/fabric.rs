@@ -15,7 +15,8 @@ use braid_cluster::wire::Message;
 use super::claims::{ClaimId, Use};
 use super::process::POISON;
 use super::votes::is_granted;
-use super::world::{Due, Mutation, World};
+use super::world::{Due, World};
+use crate::fault::Mutation;
 
 /// One end of a connection: 0 has dialed, 1 has accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -98,7 +99,7 @@ impl World {
     }
 
     fn later(&mut self, due: FabricDue) {
-        let delay = self.delay(self.temper.net_nanos);
+        let delay = self.delay(self.profile.net_nanos);
         self.clock.schedule(delay, Due::Fabric(due));
     }
 
@@ -239,25 +240,25 @@ impl World {
     fn altered(&self, bytes: Vec<u8>) -> Vec<u8> {
         match Message::decode(&bytes) {
             Ok((epoch, Message::ResolveLeftovers { tag, .. }))
-                if self.temper.mutation == Some(Mutation::ForgetLeft) =>
+                if self.profile.mutation == Some(Mutation::ForgetLeft) =>
             {
                 Message::ResolveLeftovers { tag, commit: Vec::new() }.encode(epoch)
             }
             Ok((epoch, Message::BeginSet { mut set }))
-                if self.temper.mutation == Some(Mutation::UnrecordedOver) =>
+                if self.profile.mutation == Some(Mutation::UnrecordedOver) =>
             {
                 set.log &= !set.touched.is_all();
                 Message::BeginSet { set }.encode(epoch)
             }
             Ok((epoch, Message::Refused { tag, reason, .. }))
-                if self.temper.mutation == Some(Mutation::PretendGrant)
+                if self.profile.mutation == Some(Mutation::PretendGrant)
                     && reason.contains("ring memory") =>
             {
                 Message::Ok { tag }.encode(epoch)
             }
             // That is answered as well, and nothing is done.
             Ok((epoch, Message::Flush { tag }))
-                if self.temper.mutation == Some(Mutation::EarlyFlush) =>
+                if self.profile.mutation == Some(Mutation::EarlyFlush) =>
             {
                 Message::Connect { tag, peers: Vec::new() }.encode(epoch)
             }
@@ -484,7 +485,7 @@ impl World {
     /// Nothing more reaches this end.
     fn stop_arrivals(&mut self, id: EndId) {
         self.end(id).coming.clear();
-        if self.temper.mutation == Some(Mutation::LandLate) {
+        if self.profile.mutation == Some(Mutation::LandLate) {
             return;
         }
         for number in 0..self.puts.len() {

@@ -8,7 +8,7 @@ use braid_cluster::pipeline::Slots;
 use braid_cluster::view::majority;
 use braid_cluster::{Family, Pipeline, Planner, pipeline::Params};
 
-use super::world::{Mutation, Temper};
+use crate::fault::{FaultProfile, Mutation};
 use crate::rng::Rng;
 
 /// How a life ends.
@@ -42,7 +42,7 @@ pub struct Scenario {
     /// Whole stripes are not recorded there.
     pub parts_only: bool,
     /// How nodes, network and client's host behave.
-    pub temper: Temper,
+    pub profile: FaultProfile,
     /// Times a client runs, and how each ends.
     pub lives: Vec<End>,
     /// Requests of a life.
@@ -89,7 +89,7 @@ impl Scenario {
             bitmap_chunk_bytes: None,
             journal_bytes: 0,
             parts_only: false,
-            temper: Temper::CALM,
+            profile: FaultProfile::CALM,
             lives: Vec::new(),
             requests: 0,
             depth: 4,
@@ -146,7 +146,7 @@ impl Scenario {
             bitmap_chunk_bytes: bitmap.filter(|_| redundant),
             journal_bytes: if journal { journal_bytes(rng, &params) } else { 0 },
             parts_only: false,
-            temper: temper(rng, mutation),
+            profile: profile(rng, mutation),
             lives,
             requests: if long { rng.between(1500, 3000) } else { rng.between(20, 120) },
             depth: rng.pick(&[1, 2, 4, 8, 16, 32]),
@@ -351,14 +351,15 @@ fn few_positions(params: Params) -> Params {
     Params { wide, narrow: Slots { count: 1, ..params.narrow }, ..params }
 }
 
-pub(super) fn temper(rng: &mut Rng, mutation: Option<Mutation>) -> Temper {
-    Temper {
+pub(super) fn profile(rng: &mut Rng, mutation: Option<Mutation>) -> FaultProfile {
+    FaultProfile {
         disk_nanos: rng.pick(&[1_000, 100_000, 2_000_000]),
         net_nanos: rng.pick(&[1_000, 50_000, 1_000_000]),
         compute_nanos: rng.pick(&[1, 1_000, 100_000]),
         slow_permille: rng.pick(&[0, 5, 50]),
         discard_zeroes: rng.percent(50),
         mutation,
+        ..FaultProfile::CALM
     }
 }
 

@@ -156,7 +156,7 @@ impl Session {
     /// Nodes with fresh volumes, and no client yet.
     #[must_use]
     pub fn new(scenario: Scenario, mut rng: Rng, trace: Trace) -> Self {
-        let mut world = World::new(rng.fork(), scenario.temper, trace);
+        let mut world = World::new(rng.fork(), scenario.profile, trace);
         world.journal_sectors = scenario.journal_bytes / 4096 * 8;
         let params = scenario.params;
         let layout = Layout::new(params);

@@ -9,8 +9,9 @@ use braid_array::fabric::{FabricEvent, FabricOp, PeerId, VolumeOp};
 use braid_array::{Action, AnyMachine, Buf, Instant, IoId, IoOp, Machine};
 
 use super::process::{POISON, Process};
-use super::world::{Temper, World};
+use super::world::World;
 use crate::disk::Disk;
+use crate::fault::FaultProfile;
 use crate::rng::Rng;
 use crate::trace::Trace;
 
@@ -47,15 +48,14 @@ impl Machine for Script {
 type Heard = Arc<Mutex<Vec<Event>>>;
 
 fn world(seed: u64) -> World {
-    let temper = Temper {
+    let profile = FaultProfile {
         disk_nanos: 100_000,
         net_nanos: 50_000,
         compute_nanos: 10_000,
         slow_permille: 20,
-        discard_zeroes: false,
-        mutation: None,
+        ..FaultProfile::CALM
     };
-    World::new(Rng::new(seed), temper, Trace::new(false))
+    World::new(Rng::new(seed), profile, Trace::new(false))
 }
 
 fn start(

@@ -16,8 +16,9 @@ use braid_cluster::{Family, Pipeline, Planner};
 use braid_sim::cluster::content::{self, Layout};
 use braid_sim::cluster::process::Process;
 use braid_sim::cluster::session::VOLUME;
-use braid_sim::cluster::world::{Temper, World};
+use braid_sim::cluster::world::World;
 use braid_sim::disk::Disk;
+use braid_sim::fault::FaultProfile;
 use braid_sim::rng::Rng;
 use braid_sim::trace::Trace;
 
@@ -152,7 +153,7 @@ impl Lane for Nodes {
             disk.put(spare.super_offset, &spare.encode());
             disks.push(disk);
         }
-        let world = World::new(rng.fork(), Temper::CALM, Trace::new(false));
+        let world = World::new(rng.fork(), FaultProfile::CALM, Trace::new(false));
         let nodes = Vec::new();
         let mut lane = Self { layout, params, world, rng, nodes, client: usize::MAX };
         for (role, disk) in (0..).zip(disks) {
