@@ -3,7 +3,7 @@
 //!
 //! A seed draws an array and its troubles ([`scenario`]), lets requests and troubles come
 //! ([`workload`], [`troubles`]), cuts the power, assembles what is left ([`assembly`]), and in the
-//! end lets everything come right and compares every sector ([`settle`]). The same seed is the
+//! end lets everything come right and compares every sector ([`final_check`]). The same seed is the
 //! same run, event by event. [`nested`] has arrays of arrays in the same world, and [`cluster`]
 //! does the like for arrays over nodes.
 #![forbid(unsafe_code)]
@@ -17,6 +17,7 @@ pub mod device_io;
 pub mod disk;
 pub mod executor;
 pub mod fault;
+pub mod final_check;
 pub mod nested;
 pub mod oracle;
 pub mod part;
@@ -25,7 +26,6 @@ pub mod redundancy;
 pub mod rng;
 pub mod run;
 pub mod scenario;
-pub mod settle;
 pub mod stamp;
 pub mod subject;
 pub mod suspects;

@@ -10,13 +10,13 @@ use crate::create;
 use crate::disk::Disk;
 use crate::executor::Executor;
 use crate::fault::Mutation;
+use crate::final_check;
 use crate::nested::{self, Nest};
 use crate::oracle::Oracle;
 use crate::part::{Part, Parts};
 use crate::past;
 use crate::rng::Rng;
 use crate::scenario::Scenario;
-use crate::settle;
 use crate::subject::{Memory, START, Subject};
 use crate::trace::Trace;
 use crate::troubles;
@@ -112,27 +112,27 @@ fn run_lives<M: Subject>(
         let crash = life < lives && world.rng.percent(75);
         live(&mut world, crash, life == lives)?;
         if world.excess || world.lost_in_doubt {
-            return settle::after_excess(world);
+            return final_check::after_excess(world);
         }
         if life == lives {
             break;
         }
         let cut = crash && troubles::may_cut(&mut world);
         let snapshot = if cut { None } else { past::choose(&mut world) };
-        let mut disks = if cut { world.power_cut() } else { settle::stop(&mut world)? };
+        let mut disks = if cut { world.power_cut() } else { final_check::stop(&mut world)? };
         if world.lost_in_doubt {
             // An array within that could not be written may have been failed by the one above.
-            return Ok(settle::examined(&world, &disks));
+            return Ok(final_check::examined(&world, &disks));
         }
         if let Some(snapshot) = snapshot {
             snapshot.restore(&mut disks);
         }
         reassemble(&mut world, disks)?;
     }
-    settle::settle(&mut world)?;
+    final_check::make_right(&mut world)?;
     match world.lost_in_doubt {
-        true => settle::after_excess(world),
-        false => settle::verify(world),
+        true => final_check::after_excess(world),
+        false => final_check::verify(world),
     }
 }
 

@@ -183,13 +183,13 @@ impl<M: Subject> World<M> {
     /// Has this device bad sectors, or does something in flight remember that it had?
     pub fn is_damaged(&mut self, device: usize) -> bool {
         let oldest = self.flights.iter().flatten().map(|flight| flight.number).min();
-        let settled = self.scenario.profile.disk_nanos * 1000;
+        let patience = self.scenario.profile.disk_nanos * 1000;
         let Some(since) = self.damaged.get_mut(&device) else { return false };
         if self.exec.disks[device].damaged() {
             *since = None;
         } else if let Some((number, at)) = *since {
             let now = self.exec.now().0;
-            if oldest.is_none_or(|oldest| oldest > number) && now > at.0 + settled {
+            if oldest.is_none_or(|oldest| oldest > number) && now > at.0 + patience {
                 self.damaged.remove(&device);
                 return false;
             }

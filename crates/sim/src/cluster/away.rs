@@ -15,7 +15,7 @@ use braid_cluster::failover::{FailoverClient, Finder};
 use super::process::Process;
 use super::scenario::Scenario;
 use super::session::{ARRAY, Session};
-use super::{content, numbered};
+use super::{content, sequenced_blocks};
 use crate::rng::Rng;
 use crate::world::Failure;
 
@@ -233,7 +233,7 @@ impl Away<'_> {
         let world = &mut self.session.world;
         if let Flight::Write { values, .. } = &flight {
             let bytes = world.processes[self.client].bytes(buf);
-            numbered::fill(bytes, values[0]);
+            sequenced_blocks::fill(bytes, values[0]);
         }
         let request = Request { id: RequestId(slot as u64), op, sector, sectors, buf };
         let now = world.now();
@@ -463,7 +463,7 @@ impl Away<'_> {
             let may = &self.blocks[number];
             // Of what was not flushed a node may have stored a part.
             for sector in block.chunks_exact(512) {
-                let found = numbered::write_of(sector);
+                let found = sequenced_blocks::write_of(sector);
                 let known =
                     if may.unsure { &may.values } else { &may.values[may.values.len() - 1..] };
                 if !found.is_some_and(|found| known.contains(&found)) {

@@ -11,9 +11,9 @@ use braid_cluster::client::{Client, ClientConfig};
 use braid_cluster::view::View;
 
 use self::blocks::Blocks;
-use super::numbered::{self, BLOCK_BYTES};
 use super::process::Process;
 use super::scenario::Scenario;
+use super::sequenced_blocks::{self, BLOCK_BYTES};
 use super::session::{ARRAY, Session, VOLUME};
 use crate::rng::Rng;
 use crate::world::Failure;
@@ -71,7 +71,7 @@ struct Relay<'a> {
     blocks: Blocks,
     client: Option<Runner>,
     /// The one before, which goes on.
-    zombie: Option<Runner>,
+    fenced: Option<Runner>,
     next_value: u64,
     /// The highest epoch granted before the client came.
     granted: u32,
@@ -108,7 +108,7 @@ pub(super) fn run(session: &mut Session) -> Result<(), Failure> {
     let mut relay = Relay {
         blocks,
         client: None,
-        zombie: None,
+        fenced: None,
         next_value: 1,
         granted: 0,
         gone: Vec::new(),
@@ -202,7 +202,7 @@ impl Relay<'_> {
         let flight = match op {
             Op::Read => Flight::Read(blocks.clone()),
             Op::Write { fua } => {
-                numbered::fill(world.processes[process].bytes(buf), first);
+                sequenced_blocks::fill(world.processes[process].bytes(buf), first);
                 Flight::Write { blocks: blocks.clone(), first, fua }
             }
             _ => Flight::Flush { began: self.blocks.moment() },
@@ -273,7 +273,7 @@ impl Relay<'_> {
         let serves = self.client.as_ref().is_some_and(|client| client.serves);
         let is_own = self.client.as_ref().is_some_and(|client| client.process == process);
         // One that is none any more may answer what it wrote before the next one served.
-        let runner = if is_own { &mut self.client } else { &mut self.zombie };
+        let runner = if is_own { &mut self.client } else { &mut self.fenced };
         let heard = |runner: &&mut Runner| runner.process == process && (is_own || !serves);
         let Some(runner) = runner.as_mut().filter(heard) else { return Ok(()) };
         match action {

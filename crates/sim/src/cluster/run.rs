@@ -6,12 +6,12 @@ use std::collections::BTreeSet;
 use braid_array::Machine;
 use braid_array::events::ArrayEvent;
 
-use super::lull::Lull;
-use super::moment::Moment;
+use super::idle_phase::IdlePhase;
+use super::kill_point::KillPoint;
 use super::scenario::{End, Scenario};
 use super::session::Session;
 use super::troubles::{Trouble, inject, troubles};
-use super::{away, content, relay, rot};
+use super::{away, bit_rot, content, relay};
 use crate::fault::Mutation;
 use crate::oracle::Range;
 use crate::rng::Rng;
@@ -86,12 +86,12 @@ fn run(mut session: Session) -> Result<Report, Failure> {
         let troubles = if whole { troubles(&mut session, end) } else { Vec::new() };
         let cut = matches!(end, End::Crash | End::TakenOver | End::PowerCut)
             || !last && session.rng.percent(30);
-        let moment = match end {
+        let kill_point = match end {
             _ if cut => cut_off(&mut session),
-            End::Loss if !session.scenario.replaces => Moment::of_a_loss(&session),
-            _ => Moment::never(),
+            End::Loss if !session.scenario.replaces => KillPoint::of_a_loss(&session),
+            _ => KillPoint::never(),
         };
-        let died = live(&mut session, troubles, moment)?;
+        let died = live(&mut session, troubles, kill_point)?;
         if died && end == End::Loss && session.rng.percent(50) {
             // It was its link that failed.
             session.world.lose_what_is_under_way(session.client, |_| true);
@@ -108,7 +108,7 @@ fn run(mut session: Session) -> Result<Report, Failure> {
             }
             // Losses do not spare the client.
             End::Loss if died || session.rng.percent(20) => session.crash(),
-            _ if last => settle(&mut session)?,
+            _ if last => finish_and_stop(&mut session)?,
             End::Stop | End::Loss => stop(&mut session)?,
             End::Crash => {
                 session.crash();
@@ -150,7 +150,7 @@ fn report(session: &Session) -> Report {
 /// At times those who come next do not get far.
 fn after_a_crash(session: &mut Session) -> Result<(), Failure> {
     match !session.scenario.replaces && session.rng.percent(30) {
-        true => session.brief_clients(true),
+        true => session.short_lived_clients(true),
         false => Ok(()),
     }
 }
@@ -167,7 +167,7 @@ fn after_the_last(session: &mut Session) -> Result<(), Failure> {
         session.not_yet_told();
     }
     match session.rng.percent(40) {
-        true => session.brief_clients(false),
+        true => session.short_lived_clients(false),
         false => Ok(()),
     }
 }
@@ -186,9 +186,9 @@ fn go_on(session: &mut Session, died: bool) -> Result<bool, Failure> {
         return Ok(false);
     }
     session.go_on_with_witnesses()?;
-    live(session, Vec::new(), Moment::never())?;
+    live(session, Vec::new(), KillPoint::never())?;
     if session.rng.percent(50) {
-        settle(session)?;
+        finish_and_stop(session)?;
         return Ok(true);
     }
     // All are told who is left out.
@@ -206,8 +206,8 @@ fn rebuild_on(session: &mut Session) -> Result<(), Failure> {
     let missing: Vec<u16> =
         session.dropped.iter().copied().filter(|role| !begun.contains(role)).collect();
     session.start_client(&missing, false)?;
-    live(session, Vec::new(), Moment::never())?;
-    settle(session)?;
+    live(session, Vec::new(), KillPoint::never())?;
+    finish_and_stop(session)?;
     let left = session.rebuilding();
     // What cannot be read keeps a rebuild from its end.
     let unread = session.scenario.bad_sectors || session.half_synced;
@@ -268,23 +268,23 @@ fn revive(session: &mut Session) -> Result<(), Failure> {
     session.half_synced = false;
     let late = session.some_are_late();
     session.start_client(late.as_slice(), false)?;
-    live(session, Vec::new(), Moment::never())?;
+    live(session, Vec::new(), KillPoint::never())?;
     if let Some(role) = late {
         session.come_late(role)?;
     }
-    settle(session)
+    finish_and_stop(session)
 }
 
-fn cut_off(session: &mut Session) -> Moment {
+fn cut_off(session: &mut Session) -> KillPoint {
     let events = 40 * u64::from(session.scenario.params.nodes);
-    Moment::of_a_cut(session, session.scenario.requests * events)
+    KillPoint::of_a_cut(session, session.scenario.requests * events)
 }
 
 /// Requests and troubles. Has that moment come that ends it?
 fn live(
     session: &mut Session,
     mut troubles: Vec<(u64, Trouble)>,
-    mut moment: Moment,
+    mut kill_point: KillPoint,
 ) -> Result<bool, Failure> {
     session.planned = troubles.iter().flat_map(|(_, trouble)| trouble.roles()).collect();
     let sectors = session.layout.sectors();
@@ -296,7 +296,7 @@ fn live(
     let hold = session.rng.pick(&[50, 90, 98]);
     let mut linger: u32 = session.rng.pick(&[0, 20, 200, 1000]);
     let mut scrub_at = session.rng.percent(25).then(|| session.rng.below(requests + 1));
-    let mut lull = Lull::draw(session);
+    let mut idle = IdlePhase::draw(session);
     let mut patience = session.patience();
     loop {
         if scrub_at.take_if(|at| *at <= submitted).is_some() {
@@ -317,11 +317,11 @@ fn live(
             inject(session, trouble);
             session.outputs()?;
         }
-        let pauses = lull.is_now(session, submitted);
+        let pauses = idle.is_now(session, submitted);
         while !pauses && submitted < requests && session.submit(&mut workload) {
             submitted += 1;
             session.outputs()?;
-            if lull.is_now(session, submitted) {
+            if idle.is_now(session, submitted) {
                 break;
             }
         }
@@ -333,13 +333,13 @@ fn live(
             linger = linger.saturating_sub(1);
             patience = patience.saturating_sub(1);
         }
-        if moment.is_now(session, submitted) {
+        if kill_point.is_now(session, submitted) {
             return Ok(true);
         }
         if !session.step()? {
             match done {
                 true => return Ok(false),
-                false if pauses => lull.is_over(),
+                false if pauses => idle.is_over(),
                 false if troubles.is_empty() => {
                     return Err(Failure("nothing is due, and no request is taken".to_owned()));
                 }
@@ -359,7 +359,7 @@ fn nothing_differs(session: &mut Session) -> Result<(), Failure> {
 }
 
 /// The end of the last life: everything durable, everything right, and a clean stop.
-fn settle(session: &mut Session) -> Result<(), Failure> {
+fn finish_and_stop(session: &mut Session) -> Result<(), Failure> {
     let until = session.world.now().plus_millis(REBUILD_MILLIS);
     while session.in_flight() > 0 || session.waits_for_sync(until) {
         if session.step()? {
@@ -373,7 +373,7 @@ fn settle(session: &mut Session) -> Result<(), Failure> {
     nothing_differs(session)?;
     session.departed_are_free()?;
     if session.rng.percent(40) {
-        rot::scrub(session, false)?;
+        bit_rot::scrub(session, false)?;
         nothing_differs(session)?;
     }
     if !session.submit_one(Kind::Flush, Range::default()) {
@@ -383,7 +383,7 @@ fn settle(session: &mut Session) -> Result<(), Failure> {
         session.outputs()?;
         session.step()?;
     }
-    rot::rot(session)?;
+    bit_rot::flip_a_bit(session)?;
     stop(session)
 }
 
@@ -432,7 +432,7 @@ fn quiet(session: &mut Session) -> Result<(), Failure> {
 fn power_cut(session: &mut Session) {
     session.world.note(&[51], || "POWER CUT".to_owned());
     session.crash();
-    session.kill_zombies();
+    session.kill_fenced();
     session.drop_guest();
     session.drop_spare();
     for node in session.nodes.clone() {
@@ -471,8 +471,8 @@ fn fall_short_unrecorded(session: &mut Session) -> Result<(), Failure> {
     if !vouched && session.scenario.params.family.has_parities() {
         session.suspects.only(BTreeSet::new());
     }
-    live(session, Vec::new(), Moment::never())?;
-    settle(session)
+    live(session, Vec::new(), KillPoint::never())?;
+    finish_and_stop(session)
 }
 
 fn never_back(session: &mut Session, gone: &[u16]) {
@@ -501,8 +501,8 @@ fn fall_short(session: &mut Session) -> Result<(), Failure> {
     } else if let Some(whole) = whole {
         session.suspects.only(whole);
     }
-    live(session, Vec::new(), Moment::never())?;
-    settle(session)
+    live(session, Vec::new(), KillPoint::never())?;
+    finish_and_stop(session)
 }
 
 /// What is on the volumes, and what a client reads without as many nodes as the array survives.
@@ -510,7 +510,7 @@ fn reckon(session: &mut Session) -> Result<(), Failure> {
     quiet(session)?;
     let params = session.scenario.params;
     if !session.troubled {
-        session.zombies_know()?;
+        session.fenced_know()?;
         if let Some(misfit) = content::misfit(&session.layout, &session.disks()) {
             return Err(Failure(misfit));
         }

@@ -11,15 +11,15 @@ use braid_cluster::view::{View, Vote};
 use braid_cluster::{Pipeline, Planner};
 
 use super::content::{self, Layout};
+use super::fenced_client::FencedClient;
 use super::guest::{self, Guest};
-use super::moment::Signs;
+use super::kill_point::Signs;
 use super::newcomer::{ADD, Newcomer};
 use super::process::{Process, Stored};
 use super::scenario::Scenario;
 use super::spare::SPARE;
 use super::suspects::{Map, Suspects};
 use super::world::World;
-use super::zombie::Zombie;
 use crate::disk::Disk;
 use crate::oracle::{Moment, Oracle, Range, WriteToken};
 use crate::rng::Rng;
@@ -60,7 +60,7 @@ pub(super) enum Token {
 
 /// All that a seed needs: the scenario, the world with the processes of nodes, witnesses and
 /// clients, and what must be there by what was answered so far (`oracle`, `suspects`). At any time
-/// at most one client is *the* client; clients that were taken over are kept as zombies. Nodes and
+/// at most one client is *the* client; clients that were taken over are kept as fenced. Nodes and
 /// witnesses are named by role or number here, and by the number of their process in the world.
 ///
 /// Order of calls: [`new`](Self::new) creates the volumes and starts nodes and witnesses. For each
@@ -147,7 +147,7 @@ pub struct Session {
     /// The client has taken a request.
     pub(super) serves: bool,
     /// Clients whose array was taken over, and which are there still.
-    pub(super) zombies: Vec<Zombie>,
+    pub(super) fenced: Vec<FencedClient>,
     pub(super) waiting: Option<(Kind, Range)>,
     pub(super) began_at_step: u64,
 }
@@ -209,7 +209,7 @@ impl Session {
             scrubs: Vec::new(),
             epoch: 0,
             serves: false,
-            zombies: Vec::new(),
+            fenced: Vec::new(),
             waiting: None,
             began_at_step: 0,
         };
@@ -431,8 +431,8 @@ impl Session {
     pub fn submit(&mut self, workload: &mut Workload) -> bool {
         let Some(slot) = self.flights.iter().position(Option::is_none) else { return false };
         let (kind, range) = self.waiting.take().unwrap_or_else(|| workload.next_request());
-        if !self.zombies.is_empty() && matches!(kind, Kind::Write { .. }) && self.rng.percent(10) {
-            self.write_as_zombie(range);
+        if !self.fenced.is_empty() && matches!(kind, Kind::Write { .. }) && self.rng.percent(10) {
+            self.write_as_fenced(range);
         }
         let taken = self.submit_at(slot, kind, range);
         if !taken {
@@ -535,7 +535,7 @@ impl Session {
                 guest.hears(&action).map_err(Failure)?;
                 continue;
             }
-            if self.zombie_says(process, &action)? {
+            if self.fenced_says(process, &action)? {
                 continue;
             }
             match action {

@@ -10,8 +10,8 @@ impl Relay<'_> {
     /// The client's time is over; `just_then` somebody was told something. With which roles the
     /// next one comes.
     pub(super) fn pass_on(&mut self, just_then: bool, all: &[u16]) -> Vec<u16> {
-        if let Some(zombie) = self.zombie.take() {
-            self.session.world.kill(zombie.process);
+        if let Some(fenced) = self.fenced.take() {
+            self.session.world.kill(fenced.process);
         }
         let Session { scenario, rng, .. } = &mut *self.session;
         // Who is cut off from this client may be from the next one, too.
@@ -21,7 +21,7 @@ impl Relay<'_> {
             match self.session.rng.below(10) {
                 0..2 if client.serves => {
                     self.session.world.note(&[71], || "TAKE OVER".to_owned());
-                    self.zombie = Some(client);
+                    self.fenced = Some(client);
                 }
                 kind if kind < lost => {
                     self.lose_what_is_under_way(client.process, &away);
@@ -63,8 +63,8 @@ impl Relay<'_> {
 
     fn lose_power(&mut self, all: &[u16]) {
         self.session.world.note(&[72], || "POWER CUT".to_owned());
-        if let Some(zombie) = self.zombie.take() {
-            self.session.world.kill(zombie.process);
+        if let Some(fenced) = self.fenced.take() {
+            self.session.world.kill(fenced.process);
         }
         all.iter().for_each(|&role| self.restart(role));
         (0..self.session.witnesses.len()).for_each(|number| self.session.restart_witness(number));

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use crate::cluster::numbered::{self, BLOCK_BYTES, SECTOR_BYTES};
+use crate::cluster::sequenced_blocks::{self, BLOCK_BYTES, SECTOR_BYTES};
 use crate::world::Failure;
 
 /// A block, every word of which is the number of the write that it has from.
@@ -134,7 +134,7 @@ impl Blocks {
             }
             let sectors: BTreeSet<u64> = bytes
                 .chunks_exact(SECTOR_BYTES)
-                .map(numbered::write_of)
+                .map(sequenced_blocks::write_of)
                 .collect::<Option<_>>()
                 .ok_or_else(|| {
                     Failure(format!("a sector of block {number} is of more than one write"))

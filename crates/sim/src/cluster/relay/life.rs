@@ -4,8 +4,8 @@ use braid_array::{Instant, Op};
 use braid_cluster::pipeline::Params;
 
 use super::{MAX_BLOCKS, Relay};
-use crate::cluster::moment::Moment;
-use crate::cluster::numbered::BLOCK_BYTES;
+use crate::cluster::kill_point::KillPoint;
+use crate::cluster::sequenced_blocks::BLOCK_BYTES;
 use crate::cluster::session::Session;
 use crate::world::Failure;
 
@@ -27,7 +27,7 @@ struct Life {
     /// So many events are left of it.
     left: u64,
     /// Or until then.
-    end: Moment,
+    end: KillPoint,
     pace: Pace,
     /// When a node or witness is lost, or a connection.
     trouble_at: Option<u64>,
@@ -60,11 +60,11 @@ impl Life {
         Self {
             left,
             end: match end {
-                0..6 if slow => Moment::after_a_return(session),
-                0..1 => Moment::of_a_brief_client(session),
-                1..3 => Moment::after_a_message(session),
-                3..8 if served => Moment::after_a_message(session),
-                _ => Moment::never(),
+                0..6 if slow => KillPoint::after_a_return(session),
+                0..1 => KillPoint::of_a_short_lived_client(session),
+                1..3 => KillPoint::after_a_message(session),
+                3..8 if served => KillPoint::after_a_message(session),
+                _ => KillPoint::never(),
             },
             pace: if slow { Pace::Trickle(Instant(0)) } else { Pace::Often(often) },
             trouble_at,

@@ -13,7 +13,7 @@ use crate::world::Failure;
 const BLOCK_SECTORS: u32 = 8;
 
 /// At times, of an array that is whole.
-pub(super) fn rot(session: &mut Session) -> Result<(), Failure> {
+pub(super) fn flip_a_bit(session: &mut Session) -> Result<(), Failure> {
     let mut rng = Rng::new(session.world.trace.hash());
     let whole = !session.troubled
         && session.dropped.is_empty()

@@ -18,7 +18,7 @@ const STRAY: u64 = 1 << 32;
 /// that runs; it may write once more, which must not be answered well once its successor serves;
 /// and it has to notice that it was taken over.
 #[derive(Debug)]
-pub(super) struct Zombie {
+pub(super) struct FencedClient {
     process: usize,
     /// What was under way.
     flights: Vec<Option<Flight>>,
@@ -40,24 +40,29 @@ impl Session {
         let none = vec![None; self.flights.len()];
         let flights = std::mem::replace(&mut self.flights, none);
         self.world.note(&[54], || "TAKE OVER".to_owned());
-        self.zombies.push(Zombie { process: self.client, flights, strays: false, told: false });
+        self.fenced.push(FencedClient {
+            process: self.client,
+            flights,
+            strays: false,
+            told: false,
+        });
     }
 
     /// Clients whose array is somebody else's now lose power, too.
-    pub fn kill_zombies(&mut self) {
-        for zombie in std::mem::take(&mut self.zombies) {
-            self.world.kill(zombie.process);
+    pub fn kill_fenced(&mut self) {
+        for fenced in std::mem::take(&mut self.fenced) {
+            self.world.kill(fenced.process);
         }
     }
 
     /// One of them writes once more: before the next client serves as somebody who may be the one
     /// still, afterwards as somebody of whom nothing may land.
-    pub fn write_as_zombie(&mut self, range: Range) {
-        let Some(at) = self.zombies.len().checked_sub(1) else { return };
-        let zombie = &self.zombies[at];
-        let slot = zombie.flights.iter().position(Option::is_none);
-        let Some(slot) = slot.filter(|_| !zombie.strays && !zombie.told) else { return };
-        let process = zombie.process;
+    pub fn write_as_fenced(&mut self, range: Range) {
+        let Some(at) = self.fenced.len().checked_sub(1) else { return };
+        let fenced = &self.fenced[at];
+        let slot = fenced.flights.iter().position(Option::is_none);
+        let Some(slot) = slot.filter(|_| !fenced.strays && !fenced.told) else { return };
+        let process = fenced.process;
         let serial = self.oracle.new_serial();
         let Range { sector, sectors } = range;
         let buf = Buf { offset: slot as u64 * self.slot_bytes(), len: sectors as u32 * 512 };
@@ -70,15 +75,15 @@ impl Session {
             return;
         }
         self.world.note(&[55, id.0, sector, sectors], || {
-            format!("ZOMBIE WRITES {sector}+{sectors} serial {serial}, stray {}", stray > 0)
+            format!("FENCED CLIENT WRITES {sector}+{sectors} serial {serial}, stray {}", stray > 0)
         });
         if stray > 0 {
-            self.zombies[at].strays = true;
+            self.fenced[at].strays = true;
         } else {
             let kind = Kind::Write { fua: false };
             let token = Token::Write(self.oracle.write_submitted(range, serial));
             let write = self.suspects.begins(range);
-            self.zombies[at].flights[slot] =
+            self.fenced[at].flights[slot] =
                 Some(Flight { kind, range, token, write, equal: false });
         }
         self.world.drain(process);
@@ -88,24 +93,24 @@ impl Session {
     ///
     /// # Errors
     /// It has written what it may not.
-    pub fn zombie_says(&mut self, process: usize, action: &Action) -> Result<bool, Failure> {
-        let zombie = self.zombies.iter_mut().find(|zombie| zombie.process == process);
-        let Some(zombie) = zombie else { return Ok(false) };
+    pub fn fenced_says(&mut self, process: usize, action: &Action) -> Result<bool, Failure> {
+        let fenced = self.fenced.iter_mut().find(|fenced| fenced.process == process);
+        let Some(fenced) = fenced else { return Ok(false) };
         match action {
-            Action::Notify(ArrayEvent::TakenOver) => zombie.told = true,
+            Action::Notify(ArrayEvent::TakenOver) => fenced.told = true,
             Action::Complete { id, result } if id.0 >= STRAY => {
-                zombie.strays = false;
+                fenced.strays = false;
                 if result.is_ok() {
                     return Err(Failure("a write is answered after a takeover".to_owned()));
                 }
             }
             Action::Complete { id, result } => {
-                let flight = zombie.flights.get_mut(id.0 as usize).and_then(Option::take);
+                let flight = fenced.flights.get_mut(id.0 as usize).and_then(Option::take);
                 let Some(Flight { kind, token, write, .. }) = flight else {
-                    return Err(Failure(format!("request {} of a zombie ends twice", id.0)));
+                    return Err(Failure(format!("request {} of a fenced client ends twice", id.0)));
                 };
                 self.world.note(&[56, id.0, u64::from(result.is_ok())], || {
-                    format!("ZOMBIE'S #{} {kind:?}: {result:?}", id.0)
+                    format!("FENCED CLIENT'S #{} {kind:?}: {result:?}", id.0)
                 });
                 match token {
                     // It may have been old already.
@@ -134,8 +139,8 @@ impl Session {
     ///
     /// # Errors
     /// When one has not.
-    pub fn zombies_know(&self) -> Result<(), Failure> {
-        match self.zombies.iter().all(|zombie| zombie.told) {
+    pub fn fenced_know(&self) -> Result<(), Failure> {
+        match self.fenced.iter().all(|fenced| fenced.told) {
             true => Ok(()),
             false => Err(Failure("a client does not hear that its array is taken".to_owned())),
         }

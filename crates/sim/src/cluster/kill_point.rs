@@ -1,4 +1,4 @@
-//! The moment in which a life ends.
+//! The point at which a life ends.
 
 use super::session::Session;
 use crate::rng::Rng;
@@ -30,7 +30,7 @@ pub(super) struct Signs {
 /// he relies on from then on. Made by one of the constructors for the kind of life;
 /// [`is_now`](Self::is_now) is asked once for each event, and is true when the moment has come.
 #[derive(Debug)]
-pub(super) struct Moment {
+pub(super) struct KillPoint {
     /// What has to happen first.
     wait: Option<Wait>,
     /// So many events later; never without.
@@ -47,7 +47,7 @@ struct Wait {
     before: Option<u64>,
 }
 
-impl Moment {
+impl KillPoint {
     /// Of a life that is cut off, within so many events.
     pub(super) fn of_a_cut(session: &mut Session, events: u64) -> Self {
         let left = Some(session.rng.between(1, events));
@@ -77,7 +77,7 @@ impl Moment {
 
     /// Of a client that comes for a short while: after it, or somebody, has made a few things
     /// durable.
-    pub(super) fn of_a_brief_client(session: &mut Session) -> Self {
+    pub(super) fn of_a_short_lived_client(session: &mut Session) -> Self {
         let most = 7 * u64::from(session.scenario.params.nodes);
         let (sign, requests) = (Sign::Durable, 0);
         let wait = Some(Wait { sign, requests, skip: session.rng.below(most), before: None });

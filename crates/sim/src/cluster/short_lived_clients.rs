@@ -3,7 +3,7 @@
 
 use braid_array::status::ArrayState;
 
-use super::moment::Moment;
+use super::kill_point::KillPoint;
 use super::session::Session;
 use crate::world::Failure;
 
@@ -16,7 +16,7 @@ impl Session {
     ///
     /// # Errors
     /// One does what it must not.
-    pub(super) fn brief_clients(&mut self, all: bool) -> Result<(), Failure> {
+    pub(super) fn short_lived_clients(&mut self, all: bool) -> Result<(), Failure> {
         // Newcomers whom not all superblocks name are nobody's members yet.
         if !self.rebuilding().is_empty() {
             return Ok(());
@@ -27,7 +27,7 @@ impl Session {
             if !all && rng.percent(50) {
                 away.extend(scenario.more_losses(rng, lost));
             }
-            self.world.note(&[62], || format!("BRIEF CLIENT without {away:?}"));
+            self.world.note(&[62], || format!("SHORT-LIVED CLIENT without {away:?}"));
             self.unforced = true;
             let before = (self.lost.clone(), self.dropped.clone(), self.dead);
             let started = self.start_client(&away, false);
@@ -36,9 +36,9 @@ impl Session {
                 // Not even superblocks say that there are enough members.
                 return Ok(());
             }
-            let mut moment = Moment::of_a_brief_client(self);
+            let mut kill_point = KillPoint::of_a_short_lived_client(self);
             for _ in 0..MAX_STEPS {
-                if moment.is_now(self, 0) || !self.step()? {
+                if kill_point.is_now(self, 0) || !self.step()? {
                     break;
                 }
             }

@@ -11,7 +11,7 @@ use crate::rng::Rng;
 /// [`is_now`](Self::is_now) each time, and says [`is_over`](Self::is_over) when nothing else is
 /// due.
 #[derive(Debug)]
-pub(super) struct Lull {
+pub(super) struct IdlePhase {
     /// Before which request the long one begins.
     at: Option<u64>,
     millis: u64,
@@ -22,7 +22,7 @@ pub(super) struct Lull {
     until: Option<Instant>,
 }
 
-impl Lull {
+impl IdlePhase {
     /// Drawn aside: seeds without one are what they would be if there were none.
     pub(super) fn draw(session: &Session) -> Self {
         let mut aside = Rng::new(session.rng.clone().next());
