@@ -10,11 +10,13 @@ use crate::assembly;
 use crate::disk::Disk;
 use crate::part::{Part, arrays, devices, holder};
 use crate::redundancy::Stopped;
-use crate::run::{Report, answer, ask, start, step, syncing};
+use crate::report::Failure;
+use crate::report::Report;
+use crate::run::{answer, ask, start, step, syncing};
 use crate::subject::Subject;
 use crate::troubles;
 use crate::workload::Workload;
-use crate::world::{Failure, World};
+use crate::world::World;
 
 /// Stops the array. What its devices hold then needs no cache.
 pub fn stop(world: &mut World<impl Subject>) -> Result<Vec<Disk>, Failure> {
@@ -25,8 +27,7 @@ pub fn stop(world: &mut World<impl Subject>) -> Result<Vec<Disk>, Failure> {
     if !world.exec.machine.idle() || !world.exec.quiet() {
         return Err(Failure("stopped and not idle".to_owned()));
     }
-    let flush = world.oracle.flush_submitted();
-    world.oracle.flush_completed(flush);
+    world.judge.all_is_durable();
     let synced: Vec<bool> = world.parts.all().map(|part| part.synced).collect();
     let status = world.exec.machine.status();
     let holders = |(array, part): (&Status, &Part)| {

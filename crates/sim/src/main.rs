@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use braid_sim::fault::Mutation;
-use braid_sim::run::Report;
+use braid_sim::report::Report;
 use braid_sim::{cluster, run};
 
 const USAGE: &str = "usage: braid-sim [SEED] [--seeds N] [--start S] [--jobs J] [-v]

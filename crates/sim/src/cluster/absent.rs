@@ -5,7 +5,7 @@ use braid_array::format::superblock::MAX_SECTOR;
 use super::content;
 use super::session::{Session, VOLUME};
 use crate::fault::Mutation;
-use crate::world::Failure;
+use crate::report::Failure;
 
 /// It is found sooner, and given what it missed.
 const PATIENCE_MILLIS: u64 = 60_000;

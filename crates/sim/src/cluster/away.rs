@@ -16,8 +16,8 @@ use super::process::Process;
 use super::scenario::Scenario;
 use super::session::{ARRAY, Session};
 use super::{content, sequenced_blocks};
+use crate::report::Failure;
 use crate::rng::Rng;
-use crate::world::Failure;
 
 mod past;
 

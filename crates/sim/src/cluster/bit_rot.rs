@@ -6,8 +6,8 @@ use braid_array::level::Level;
 use braid_cluster::Family;
 
 use super::session::{Session, VOLUME};
+use crate::report::Failure;
 use crate::rng::Rng;
-use crate::world::Failure;
 
 /// Blocks that a check tells apart.
 const BLOCK_SECTORS: u32 = 8;

@@ -5,7 +5,7 @@
 use braid_array::Machine;
 
 use super::session::{Session, VOLUME};
-use crate::world::Failure;
+use crate::report::Failure;
 
 /// How long the client may take to tell one. It tries again, later and later; and who hangs may do
 /// so for a hundred seconds.

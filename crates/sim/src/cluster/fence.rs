@@ -10,7 +10,7 @@ use braid_cluster::wire::Message;
 
 use super::process::Process;
 use super::session::{ARRAY, Session};
-use crate::world::Failure;
+use crate::report::Failure;
 
 /// Asks nodes for an epoch, and does nothing with it.
 #[derive(Debug)]

@@ -1,14 +1,13 @@
 //! Clients whose array another client has taken over while they were at work, and which go on
 //! trying.
 
+use braid_array::Action;
 use braid_array::events::ArrayEvent;
-use braid_array::{Action, Buf, Op, Request, RequestId};
 
-use super::session::{Flight, Session, Token};
+use super::session::Session;
 use crate::oracle::Range;
-use crate::stamp;
+use crate::report::Failure;
 use crate::workload::Kind;
-use crate::world::Failure;
 
 /// Requests from here on are begun when the next client serves already.
 const STRAY: u64 = 1 << 32;
@@ -20,8 +19,6 @@ const STRAY: u64 = 1 << 32;
 #[derive(Debug)]
 pub(super) struct FencedClient {
     process: usize,
-    /// What was under way.
-    flights: Vec<Option<Flight>>,
     /// A write that nothing of may land is under way.
     strays: bool,
     /// It knows that the array is somebody else's.
@@ -37,21 +34,15 @@ impl Session {
         }
         self.left = true;
         self.suspects.crash();
-        let none = vec![None; self.flights.len()];
-        let flights = std::mem::replace(&mut self.flights, none);
         self.world.note(&[54], || "TAKE OVER".to_owned());
-        self.fenced.push(FencedClient {
-            process: self.client,
-            flights,
-            strays: false,
-            told: false,
-        });
+        self.fenced.push(FencedClient { process: self.client, strays: false, told: false });
     }
 
     /// Clients whose array is somebody else's now lose power, too.
     pub fn kill_fenced(&mut self) {
         for fenced in std::mem::take(&mut self.fenced) {
             self.world.kill(fenced.process);
+            self.judge.client_ends(fenced.process);
         }
     }
 
@@ -60,31 +51,30 @@ impl Session {
     pub fn write_as_fenced(&mut self, range: Range) {
         let Some(at) = self.fenced.len().checked_sub(1) else { return };
         let fenced = &self.fenced[at];
-        let slot = fenced.flights.iter().position(Option::is_none);
-        let Some(slot) = slot.filter(|_| !fenced.strays && !fenced.told) else { return };
         let process = fenced.process;
-        let serial = self.oracle.new_serial();
-        let Range { sector, sectors } = range;
-        let buf = Buf { offset: slot as u64 * self.slot_bytes(), len: sectors as u32 * 512 };
-        stamp::fill(self.world.processes[process].bytes(buf), sector, serial);
-        let stray = if self.serves { STRAY } else { 0 };
-        let (id, op) = (RequestId(slot as u64 + stray), Op::Write { fua: false });
-        let request = Request { id, op, sector, sectors, buf };
-        let now = self.world.now();
-        if self.world.processes[process].client().submit(now, request).is_err() {
+        if fenced.strays || fenced.told {
             return;
         }
+        let Some(slot) = self.judge.free_slot(process) else { return };
+        let kind = Kind::Write { fua: false };
+        let now = self.world.now();
+        let offset = slot as u64 * self.slot_bytes();
+        let client = &mut self.world.processes[process];
+        let mut draft = self.judge.draft(slot, kind, range, offset, &mut client.arena);
+        let strays = self.serves;
+        draft.request.id.0 += if strays { STRAY } else { 0 };
+        if client.client().submit(now, draft.request).is_err() {
+            return;
+        }
+        let Range { sector, sectors } = range;
+        let (id, serial) = (draft.request.id, draft.serial);
         self.world.note(&[55, id.0, sector, sectors], || {
-            format!("FENCED CLIENT WRITES {sector}+{sectors} serial {serial}, stray {}", stray > 0)
+            format!("FENCED CLIENT WRITES {sector}+{sectors} serial {serial}, stray {strays}")
         });
-        if stray > 0 {
+        if strays {
             self.fenced[at].strays = true;
         } else {
-            let kind = Kind::Write { fua: false };
-            let token = Token::Write(self.oracle.write_submitted(range, serial));
-            let write = self.suspects.begins(range);
-            self.fenced[at].flights[slot] =
-                Some(Flight { kind, range, token, write, equal: false });
+            self.begin(process, draft, false);
         }
         self.world.drain(process);
     }
@@ -105,30 +95,13 @@ impl Session {
                 }
             }
             Action::Complete { id, result } => {
-                let flight = fenced.flights.get_mut(id.0 as usize).and_then(Option::take);
-                let Some(Flight { kind, token, write, .. }) = flight else {
-                    return Err(Failure(format!("request {} of a fenced client ends twice", id.0)));
-                };
+                let flight = self.judge.answered(process, *id)?;
+                let kind = flight.kind;
                 self.world.note(&[56, id.0, u64::from(result.is_ok())], || {
                     format!("FENCED CLIENT'S #{} {kind:?}: {result:?}", id.0)
                 });
-                match token {
-                    // It may have been old already.
-                    Token::Read(moment) => self.oracle.read_abandoned(moment),
-                    Token::Write(token) => {
-                        let fua = matches!(
-                            kind,
-                            Kind::Write { fua: true } | Kind::Zeroes { fua: true, .. }
-                        );
-                        self.oracle.write_completed(token, result.is_ok(), fua);
-                        self.suspects.ends(write, result.is_ok(), fua);
-                    }
-                    Token::Flush(moment) if result.is_ok() => {
-                        self.oracle.flush_completed(moment);
-                        self.suspects.flushed(write);
-                    }
-                    Token::Flush(_) => {}
-                }
+                // What it has read may have been old already.
+                self.conclude(&flight, *result, None)?;
             }
             _ => {}
         }

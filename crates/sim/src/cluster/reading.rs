@@ -1,8 +1,8 @@
 //! Everything is read by the client that is there, and judged.
 
 use super::session::Session;
+use crate::report::Failure;
 use crate::workload::Workload;
-use crate::world::Failure;
 
 impl Session {
     /// Reads every sector once.

@@ -15,8 +15,8 @@ use super::process::Process;
 use super::scenario::Scenario;
 use super::sequenced_blocks::{self, BLOCK_BYTES};
 use super::session::{ARRAY, Session, VOLUME};
+use crate::report::Failure;
 use crate::rng::Rng;
-use crate::world::Failure;
 
 mod array;
 mod between;

@@ -14,11 +14,10 @@ use super::troubles::{Trouble, inject, troubles};
 use super::{away, bit_rot, content, relay};
 use crate::fault::Mutation;
 use crate::oracle::Range;
+use crate::report::{Failure, Report, run_caught};
 use crate::rng::Rng;
-use crate::run::Report;
 use crate::trace::Trace;
 use crate::workload::{Kind, Workload};
-use crate::world::Failure;
 
 /// A rebuild takes less, nodes that die on its way included.
 const REBUILD_MILLIS: u64 = 60_000;
@@ -46,22 +45,14 @@ pub fn run_seed(seed: u64, options: Options) -> Result<Report, String> {
         true => relay::scenario(&mut rng),
         false => Scenario::draw(&mut rng, options.mutation),
     };
-    let line = format!("cluster seed {seed}: {scenario}: ");
+    let line = format!("cluster seed {seed}: {scenario}");
     if options.verbose {
         println!("cluster seed {seed}: {scenario:?}");
     }
-    let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+    run_caught(&line, || {
         let session = Session::new(scenario, rng, Trace::new(options.verbose));
         if relay { run_relay(session) } else { run(session) }
-    }));
-    match outcome {
-        Ok(result) => result.map_err(|Failure(what)| line + &what),
-        Err(panic) => {
-            let text = panic.downcast_ref::<String>().map(String::as_str);
-            let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("?");
-            Err(line + "panic: " + text)
-        }
-    }
+    })
 }
 
 fn run_relay(mut session: Session) -> Result<Report, Failure> {
@@ -442,7 +433,7 @@ fn power_cut(session: &mut Session) {
     for disk in &mut disks {
         disk.power_cut(&mut session.rng);
     }
-    session.oracle.power_cut();
+    session.judge.power_cut();
     session.suspects.power_cut();
     session.start_nodes(disks);
     for number in 0..session.witnesses.len() {
@@ -497,7 +488,7 @@ fn fall_short(session: &mut Session) -> Result<(), Failure> {
     after_a_crash(session)?;
     session.start_client(&gone, false)?;
     if session.soft {
-        session.suspects.resynced();
+        session.suspects.resynced(session.judge.moment());
     } else if let Some(whole) = whole {
         session.suspects.only(whole);
     }
@@ -560,8 +551,7 @@ fn look(session: &mut Session, missing: &[u16]) -> Result<(), Failure> {
     let stripe_sectors = session.layout.sectors() / params.stripes;
     for stripe in 0..params.stripes {
         let bytes = content::data(&session.layout, &session.disks(), stripe, missing);
-        let moment = session.oracle.read_submitted();
-        let judged = session.judge(moment, stripe * stripe_sectors, &bytes, false);
+        let judged = session.judge_content(stripe * stripe_sectors, &bytes);
         judged.map_err(|Failure(what)| {
             Failure(format!("on the volumes without nodes {missing:?}: {what}"))
         })?;

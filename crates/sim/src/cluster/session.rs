@@ -4,7 +4,7 @@ use braid_array::action::{Command, CommandId, Event};
 use braid_array::array::Scratch;
 use braid_array::events::{ArrayEvent, SyncAction, SyncEnd};
 use braid_array::format::superblock::feature;
-use braid_array::{Action, AnyMachine, Buf, Op, Request, RequestError, RequestId};
+use braid_array::{Action, AnyMachine, RequestError, RequestId};
 use braid_cluster::node::Node;
 use braid_cluster::pipeline::Params;
 use braid_cluster::view::{View, Vote};
@@ -21,12 +21,12 @@ use super::spare::SPARE;
 use super::suspects::{Map, Suspects};
 use super::world::World;
 use crate::disk::Disk;
-use crate::oracle::{Moment, Oracle, Range, WriteToken};
+use crate::judge::{Draft, Flight, Judge, Read};
+use crate::oracle::Range;
+use crate::report::Failure;
 use crate::rng::Rng;
-use crate::stamp;
 use crate::trace::Trace;
 use crate::workload::{Kind, Workload};
-use crate::world::Failure;
 
 /// The array's id.
 pub(super) const ARRAY: [u8; 16] = [7; 16];
@@ -39,24 +39,6 @@ const MAX_STEPS: u64 = 400_000;
 
 const STOP: CommandId = CommandId(1);
 const SCRUB: CommandId = CommandId(2);
-
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Flight {
-    pub(super) kind: Kind,
-    pub(super) range: Range,
-    pub(super) token: Token,
-    /// For the suspects: a write's name, or the moment of a flush.
-    pub(super) write: u64,
-    /// All copies were equal when it was submitted.
-    pub(super) equal: bool,
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Token {
-    Read(Moment),
-    Write(WriteToken),
-    Flush(Moment),
-}
 
 /// All that a seed needs: the scenario, the world with the processes of nodes, witnesses and
 /// clients, and what must be there by what was answered so far (`oracle`, `suspects`). At any time
@@ -83,8 +65,8 @@ pub struct Session {
     pub world: World,
     /// Where blocks lie.
     pub layout: Layout,
-    /// What may be read.
-    pub oracle: Oracle,
+    /// What may be read, and the requests in flight.
+    pub judge: Judge,
     /// Where parities may not fit.
     pub suspects: Suspects,
     /// The processes of the nodes, by role.
@@ -143,7 +125,6 @@ pub struct Session {
     /// What checks and repairs have told.
     pub scrubs: Vec<ArrayEvent>,
     pub(super) epoch: u32,
-    pub(super) flights: Vec<Option<Flight>>,
     /// The client has taken a request.
     pub(super) serves: bool,
     /// Clients whose array was taken over, and which are there still.
@@ -173,11 +154,10 @@ impl Session {
             &mut rng,
         );
         let mut session = Self {
-            flights: vec![None; scenario.depth],
             scenario,
             rng,
             world,
-            oracle: Oracle::new(layout.sectors()),
+            judge: Judge::new(layout.sectors()),
             layout,
             suspects,
             nodes: Vec::new(),
@@ -215,7 +195,7 @@ impl Session {
         };
         if session.scenario.dirty && !params.family.has_parities() {
             // Whichever copy is left is what the others are made like.
-            (0..session.layout.sectors()).for_each(|sector| session.oracle.exempt(sector));
+            (0..session.layout.sectors()).for_each(|sector| session.judge.exempt(sector));
         }
         session.start_nodes(disks);
         session.start_witnesses();
@@ -271,7 +251,7 @@ impl Session {
         let mut disk = self.disk(role).clone();
         if self.rng.percent(70) {
             disk.power_cut(&mut self.rng);
-            self.oracle.power_cut();
+            self.judge.power_cut();
             self.suspects.power_cut();
         }
         let before = self.nodes[usize::from(role)];
@@ -418,7 +398,7 @@ impl Session {
     /// Requests in flight.
     #[must_use]
     pub fn in_flight(&self) -> usize {
-        self.flights.iter().flatten().count()
+        self.judge.in_flight(self.client)
     }
 
     /// Is a request waiting to be taken?
@@ -429,7 +409,7 @@ impl Session {
 
     /// Submits the next request if there is room. True when one was taken.
     pub fn submit(&mut self, workload: &mut Workload) -> bool {
-        let Some(slot) = self.flights.iter().position(Option::is_none) else { return false };
+        let Some(slot) = self.judge.free_slot(self.client) else { return false };
         let (kind, range) = self.waiting.take().unwrap_or_else(|| workload.next_request());
         if !self.fenced.is_empty() && matches!(kind, Kind::Write { .. }) && self.rng.percent(10) {
             self.write_as_fenced(range);
@@ -443,63 +423,45 @@ impl Session {
 
     /// Submits this request if there is room and the client takes it.
     pub fn submit_one(&mut self, kind: Kind, range: Range) -> bool {
-        let slot = self.flights.iter().position(Option::is_none);
+        let slot = self.judge.free_slot(self.client);
         slot.is_some_and(|slot| self.submit_at(slot, kind, range))
     }
 
     fn submit_at(&mut self, slot: usize, kind: Kind, range: Range) -> bool {
-        let len = u32::try_from(range.sectors * 512).unwrap_or(u32::MAX);
-        let mut buf = Buf { offset: slot as u64 * self.slot_bytes(), len };
-        let op = match kind {
-            Kind::Read => Op::Read,
-            Kind::Write { fua } => Op::Write { fua },
-            Kind::Zeroes { fua, unmap } => Op::WriteZeroes { fua, unmap },
-            Kind::Discard => Op::Discard,
-            Kind::Flush => Op::Flush,
-        };
-        if !matches!(op, Op::Read | Op::Write { .. }) {
-            buf.len = 0;
-        }
-        let mut serial = stamp::ZEROES;
-        let client = &mut self.world.processes[self.client];
-        if matches!(op, Op::Write { .. }) {
-            serial = self.oracle.new_serial();
-            stamp::fill(client.bytes(buf), range.sector, serial);
-        }
-        let id = RequestId(slot as u64);
-        let Range { sector, sectors } = range;
-        let request = Request { id, op, sector, sectors, buf };
+        let offset = slot as u64 * self.slot_bytes();
         let now = self.world.now();
-        if self.world.processes[self.client].client().submit(now, request).is_err() {
+        let client = &mut self.world.processes[self.client];
+        let draft = self.judge.draft(slot, kind, range, offset, &mut client.arena);
+        if client.client().submit(now, draft.request).is_err() {
             return false;
         }
         if !std::mem::replace(&mut self.serves, true) {
             // What those wrote before it was granted the array is decided.
+            self.judge.decided();
             self.suspects.crash();
         }
         if std::mem::take(&mut self.mended) && !self.troubled {
             // Every slice-set that the last client left is wholly old or new.
-            self.suspects.resynced();
+            self.suspects.resynced(self.judge.moment());
         }
+        let Range { sector, sectors } = range;
+        let serial = draft.serial;
         self.world.note(&[40, slot as u64, sector, sectors, u64::from(serial)], || {
             format!("SUBMIT #{slot} {kind:?} {sector}+{sectors} serial {serial}")
         });
-        let (token, write) = match kind {
-            Kind::Read => (Token::Read(self.oracle.read_submitted()), 0),
-            Kind::Write { .. } | Kind::Zeroes { .. } => {
-                let token = self.oracle.write_submitted(range, serial);
-                (Token::Write(token), self.suspects.begins(range))
-            }
-            Kind::Discard => {
-                let token = self.oracle.discard_submitted(range);
-                (Token::Write(token), self.suspects.begins(range))
-            }
-            Kind::Flush => (Token::Flush(self.oracle.flush_submitted()), self.suspects.moment()),
-        };
         let equal = !self.suspects.any() && self.lost.is_empty();
-        self.flights[slot] = Some(Flight { kind, range, token, write, equal });
+        self.begin(self.client, draft, equal);
         self.world.drain(self.client);
         true
+    }
+
+    /// A client has taken a request.
+    pub(super) fn begin(&mut self, client: usize, draft: Draft, equal: bool) {
+        let (kind, range) = (draft.kind, draft.range);
+        let moment = self.judge.submitted(client, draft, equal);
+        if !matches!(kind, Kind::Read | Kind::Flush) {
+            self.suspects.begins(moment, range);
+        }
     }
 
     /// Lets the next thing happen, and judges what comes out. False when nothing is due.
@@ -516,7 +478,7 @@ impl Session {
         }
         if !moved && self.in_flight() > 0 {
             let kinds: Vec<String> =
-                self.flights.iter().flatten().map(|f| format!("{:?}", f.kind)).collect();
+                self.judge.flights(self.client).map(|f| format!("{:?}", f.kind)).collect();
             return Err(Failure(format!("hangs: {} unanswered", kinds.join(", "))));
         }
         if self.world.steps - self.began_at_step > MAX_STEPS {
@@ -608,7 +570,7 @@ impl Session {
             (self.half_synced, self.in_step) = (false, true);
             // What a lost node had alone is not brought back by that.
             if self.lost.is_empty() {
-                self.suspects.resynced();
+                self.suspects.resynced(self.judge.moment());
             }
         }
         let scrub = matches!(
@@ -626,19 +588,14 @@ impl Session {
         id: RequestId,
         result: Result<(), RequestError>,
     ) -> Result<(), Failure> {
-        let slot = id.0 as usize;
-        let Some(flight) = self.flights.get_mut(slot).and_then(Option::take) else {
-            return Err(Failure(format!("request {slot} completed twice")));
-        };
-        let Flight { kind, range, token, write, equal } = flight;
+        let flight = self.judge.answered(self.client, id)?;
+        let Flight { kind, range, request, .. } = flight;
         self.world.note(&[42, id.0, u64::from(result.is_ok())], || {
-            format!("COMPLETE #{slot} {kind:?} {}+{}: {result:?}", range.sector, range.sectors)
+            format!("COMPLETE #{} {kind:?} {}+{}: {result:?}", id.0, range.sector, range.sectors)
         });
-        let len = u32::try_from(range.sectors * 512).unwrap_or(0);
-        let buf = Buf { offset: slot as u64 * self.slot_bytes(), len };
         if matches!(kind, Kind::Read | Kind::Write { .. }) {
             let claims = &self.world.processes[self.client].claims;
-            let conflict = claims.conflict(buf, super::claims::Use::Write, "a completion");
+            let conflict = claims.conflict(request.buf, super::claims::Use::Write, "a completion");
             if let Some(conflict) = conflict {
                 return Err(Failure(conflict));
             }
@@ -649,26 +606,33 @@ impl Session {
             let Range { sector, sectors } = range;
             return Err(Failure(format!("{kind:?} {sector}+{sectors} failed: {error}")));
         }
-        match token {
-            Token::Read(moment) if result.is_err() => self.oracle.read_abandoned(moment),
-            Token::Read(moment) => {
-                let bytes = self.world.processes[self.client].bytes(buf).to_vec();
-                self.judge(moment, range.sector, &bytes, equal)?;
-            }
-            Token::Write(token) => {
-                let fua =
-                    matches!(kind, Kind::Write { fua: true } | Kind::Zeroes { fua: true, .. });
-                self.oracle.write_completed(token, result.is_ok(), fua);
-                self.suspects.ends(write, result.is_ok(), fua);
-                self.signs.flushed += u64::from(fua && result.is_ok());
-                self.failed |= result.is_err();
-            }
-            Token::Flush(moment) if result.is_ok() => {
-                self.oracle.flush_completed(moment);
-                self.suspects.flushed(write);
-                self.signs.flushed += 1;
-            }
-            Token::Flush(_) => {}
+        self.signs.flushed += u64::from((kind.fua() || kind == Kind::Flush) && result.is_ok());
+        self.failed |= result.is_err() && !matches!(kind, Kind::Read | Kind::Flush);
+        self.conclude(&flight, result, Some(self.client))
+    }
+
+    /// Judges what a client has answered, and what it has read if it is still the `reader`.
+    pub(super) fn conclude(
+        &mut self,
+        flight: &Flight,
+        result: Result<(), RequestError>,
+        reader: Option<usize>,
+    ) -> Result<(), Failure> {
+        let Self { judge, suspects, world, layout, lost, .. } = self;
+        let half_written = self.dead || self.failed;
+        let excuses = Excuses { suspects, layout, lost, half_written };
+        let excused = |sector| excuses.cover(sector);
+        let read = reader.map(|process| Read {
+            bytes: world.processes[process].found(flight.request.buf),
+            stays: !suspects.any() && !half_written,
+            excused: &excused,
+        });
+        judge.conclude(flight, result, read)?;
+        match flight.kind {
+            Kind::Read => {}
+            Kind::Flush if result.is_ok() => suspects.flushed(flight.moment),
+            Kind::Flush => {}
+            kind => suspects.ends(flight.moment, judge.moment(), result.is_ok(), kind.fua()),
         }
         Ok(())
     }
@@ -687,40 +651,20 @@ impl Session {
         }
     }
 
-    /// Would this sector have to be decoded from a slice of which nothing can be decoded?
-    fn excused(&self, sector: u64) -> bool {
-        self.suspects.suspect(sector, self.dead || self.failed) && self.on_lost_node(sector)
-    }
-
     fn on_lost_node(&self, sector: u64) -> bool {
-        let place = self.suspects.map().place(sector);
-        let code = self.layout.code(place.slice.0);
-        self.lost.contains(&code.data()[place.index as usize].node)
+        let Self { suspects, layout, lost, .. } = self;
+        Excuses { suspects, layout, lost, half_written: false }.is_lost(sector)
     }
 
-    /// Compares what was read with what may be there.
+    /// Compares what was found with what may be there.
     ///
     /// # Errors
     /// The first sector that is wrong.
-    pub fn judge(
-        &mut self,
-        moment: Moment,
-        sector: u64,
-        bytes: &[u8],
-        equal: bool,
-    ) -> Result<(), Failure> {
-        let wrong = |bad: crate::oracle::Violation| Failure(bad.to_string());
-        if !self.suspects.any() && !self.dead && !self.failed {
-            let read = self.oracle.read_completed(moment, sector, bytes, equal);
-            return read.map_err(wrong);
-        }
-        for (number, data) in (sector..).zip(bytes.chunks_exact(512)) {
-            if !self.excused(number) {
-                self.oracle.read_completed(moment, number, data, false).map_err(wrong)?;
-            }
-        }
-        self.oracle.read_abandoned(moment);
-        Ok(())
+    pub fn judge_content(&mut self, sector: u64, bytes: &[u8]) -> Result<(), Failure> {
+        let Self { judge, suspects, layout, lost, .. } = self;
+        let half_written = self.dead || self.failed;
+        let excuses = Excuses { suspects, layout, lost, half_written };
+        judge.content(sector, bytes, &|sector| excuses.cover(sector))
     }
 
     /// Is the array being made right again?
@@ -752,6 +696,28 @@ impl Session {
         self.look_at_spare();
         self.not_yet_regained();
         self.suspects.crash();
-        self.flights.fill(None);
+        self.judge.client_ends(self.client);
+    }
+}
+
+/// What is excused of what is read: that which would have to be decoded from a slice of which
+/// nothing can be decoded.
+struct Excuses<'a> {
+    suspects: &'a Suspects,
+    layout: &'a Layout,
+    lost: &'a [u16],
+    /// Slices that are being written may be torn.
+    half_written: bool,
+}
+
+impl Excuses<'_> {
+    fn cover(&self, sector: u64) -> bool {
+        self.suspects.suspect(sector, self.half_written) && self.is_lost(sector)
+    }
+
+    fn is_lost(&self, sector: u64) -> bool {
+        let place = self.suspects.map().place(sector);
+        let code = self.layout.code(place.slice.0);
+        self.lost.contains(&code.data()[place.index as usize].node)
     }
 }

@@ -5,7 +5,7 @@ use braid_array::status::ArrayState;
 
 use super::kill_point::KillPoint;
 use super::session::Session;
-use crate::world::Failure;
+use crate::report::Failure;
 
 /// Of one that makes nothing durable, but asks on and on for nodes that are away.
 const MAX_STEPS: u64 = 3000;

@@ -14,7 +14,7 @@ use super::content;
 use super::process::Process;
 use super::session::{ARRAY, Session, VOLUME};
 use crate::disk::Disk;
-use crate::world::Failure;
+use crate::report::Failure;
 
 /// What lies on the members that are there.
 struct Members {
@@ -117,7 +117,7 @@ impl Session {
         let limit = self.scenario.limited.then_some(ARRAY);
         let process = Process::new(name, client, (slots + bytes) as usize, None);
         self.client = self.world.start(process.limited_to(limit));
-        self.flights.fill(None);
+        self.judge.client_begins(self.client, self.scenario.depth);
         self.waiting = None;
         self.serves = false;
         self.stopped = false;

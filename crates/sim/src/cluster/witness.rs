@@ -13,8 +13,8 @@ use super::process::Process;
 use super::session::{ARRAY, Session};
 use super::votes::note_of;
 use crate::oracle::Range;
+use crate::report::Failure;
 use crate::workload::Kind;
-use crate::world::Failure;
 
 /// Witnesses' numbers begin here.
 const FIRST: u64 = 200;
@@ -139,7 +139,7 @@ impl Session {
         self.unforced = self.newest_view().as_ref().is_some_and(kept) && !self.lacks_votes();
         self.start_client(&gone, false)?;
         if self.soft {
-            self.suspects.resynced();
+            self.suspects.resynced(self.judge.moment());
         }
         Ok(())
     }
@@ -193,7 +193,7 @@ impl Session {
             return Err(Failure("a client serves what others have gone on without".to_owned()));
         }
         if restarted {
-            self.oracle.power_cut();
+            self.judge.power_cut();
             self.suspects.power_cut();
         }
         self.read_everything()?;

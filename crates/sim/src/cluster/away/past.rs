@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use super::{Away, start};
 use crate::cluster::session::{Session, VOLUME};
 use crate::disk::Disk;
-use crate::world::Failure;
+use crate::report::Failure;
 
 /// After so long a checkpoint has begun and is over.
 const CHECKPOINT_MS: u64 = 36_000;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use crate::cluster::sequenced_blocks::{self, BLOCK_BYTES, SECTOR_BYTES};
-use crate::world::Failure;
+use crate::report::Failure;
 
 /// A block, every word of which is the number of the write that it has from.
 #[derive(Clone, Debug)]

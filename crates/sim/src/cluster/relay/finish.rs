@@ -10,7 +10,7 @@ use super::{Relay, STOP};
 use crate::cluster::content;
 use crate::cluster::scenario::Scenario;
 use crate::cluster::session::Session;
-use crate::world::Failure;
+use crate::report::Failure;
 
 impl Relay<'_> {
     /// All nodes are there: the array starts, becomes whole, holds what it may, and all fits.

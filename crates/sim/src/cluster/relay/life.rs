@@ -7,7 +7,7 @@ use super::{MAX_BLOCKS, Relay};
 use crate::cluster::kill_point::KillPoint;
 use crate::cluster::sequenced_blocks::BLOCK_BYTES;
 use crate::cluster::session::Session;
-use crate::world::Failure;
+use crate::report::Failure;
 
 /// When it is asked for something.
 #[derive(Clone, Copy, Debug)]

@@ -6,8 +6,8 @@ use braid_cluster::client::NODE_TIMEOUT_MS;
 
 use super::{Flight, Relay};
 use crate::cluster::session::Session;
+use crate::report::Failure;
 use crate::rng::Rng;
-use crate::world::Failure;
 
 impl Relay<'_> {
     /// Some clients are started that way, one after the other. Drawn aside: what came before is
