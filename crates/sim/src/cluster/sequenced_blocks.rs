@@ -2,7 +2,6 @@
 //! the write that it is of.
 
 pub(super) const BLOCK_BYTES: usize = 4096;
-pub(super) const SECTOR_BYTES: usize = 512;
 
 /// Of which write a sector is, if of one.
 pub(super) fn write_of(sector: &[u8]) -> Option<u64> {

@@ -11,7 +11,7 @@ impl Relay<'_> {
     /// next one comes.
     pub(super) fn pass_on(&mut self, just_then: bool, all: &[u16]) -> Vec<u16> {
         if let Some(fenced) = self.fenced.take() {
-            self.session.world.kill(fenced.process);
+            self.kill(fenced.process);
         }
         let Session { scenario, rng, .. } = &mut *self.session;
         // Who is cut off from this client may be from the next one, too.
@@ -25,12 +25,11 @@ impl Relay<'_> {
                 }
                 kind if kind < lost => {
                     self.lose_what_is_under_way(client.process, &away);
-                    self.session.world.kill(client.process);
+                    self.kill(client.process);
                 }
-                _ => self.session.world.kill(client.process),
+                _ => self.kill(client.process),
             }
         }
-        self.blocks.client_gone();
         let Session { scenario, rng, .. } = &mut *self.session;
         let lost = scenario.more_losses(rng, &[]);
         // Whoever has not yet done what another says that he has does it, unless he forgets it.
@@ -64,7 +63,7 @@ impl Relay<'_> {
     fn lose_power(&mut self, all: &[u16]) {
         self.session.world.note(&[72], || "POWER CUT".to_owned());
         if let Some(fenced) = self.fenced.take() {
-            self.session.world.kill(fenced.process);
+            self.kill(fenced.process);
         }
         all.iter().for_each(|&role| self.restart(role));
         (0..self.session.witnesses.len()).for_each(|number| self.session.restart_witness(number));

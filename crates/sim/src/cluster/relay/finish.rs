@@ -1,6 +1,5 @@
 //! The end of a relay: all nodes are there, and nothing happens any more.
 
-use braid_array::Op;
 use braid_array::action::{Command, Event};
 use braid_array::assemble::Verdict;
 use braid_array::format::superblock::MAX_SECTOR;
@@ -10,7 +9,9 @@ use super::{Relay, STOP};
 use crate::cluster::content;
 use crate::cluster::scenario::Scenario;
 use crate::cluster::session::Session;
+use crate::judge;
 use crate::report::Failure;
+use crate::workload::Kind;
 
 impl Relay<'_> {
     /// All nodes are there: the array starts, becomes whole, holds what it may, and all fits.
@@ -67,10 +68,10 @@ impl Relay<'_> {
     }
 
     fn read_all(&mut self) -> Result<(), Failure> {
-        let mut left: Vec<u64> = (0..self.blocks.len()).rev().collect();
+        let mut left: Vec<u64> = (0..self.blocks).rev().collect();
         while !left.is_empty() || self.in_flight() > 0 {
             if let Some(&next) = left.last()
-                && self.request(Op::Read, next..next + 1)
+                && self.request(Kind::Read, next..next + 1)
             {
                 left.pop();
             } else if !self.step()? {
@@ -81,7 +82,7 @@ impl Relay<'_> {
     }
 
     fn in_flight(&self) -> usize {
-        self.client.as_ref().map_or(0, |client| client.flights.iter().flatten().count())
+        self.client.as_ref().map_or(0, |client| self.judge.in_flight(client.process))
     }
 
     fn stop(&mut self) -> Result<(), Failure> {
@@ -114,7 +115,7 @@ impl Relay<'_> {
         for without in [&[], &lost[..]] {
             let stripe = |stripe| content::data(layout, &disks, stripe, without);
             let data: Vec<u8> = stripes.clone().flat_map(stripe).collect();
-            self.blocks.read(0, &data, false)?;
+            self.judge.content(0, &data, &judge::nothing)?;
         }
         Ok(())
     }

@@ -1,13 +1,13 @@
 //! How a client of a relay lives: for how long, and what it is asked.
 
-use braid_array::{Instant, Op};
+use braid_array::Instant;
 use braid_cluster::pipeline::Params;
 
-use super::{MAX_BLOCKS, Relay};
+use super::{BLOCK_SECTORS, MAX_BLOCKS, Relay};
 use crate::cluster::kill_point::KillPoint;
-use crate::cluster::sequenced_blocks::BLOCK_BYTES;
 use crate::cluster::session::Session;
 use crate::report::Failure;
+use crate::workload::Kind;
 
 /// When it is asked for something.
 #[derive(Clone, Copy, Debug)]
@@ -95,7 +95,7 @@ impl Life {
 /// The blocks of a stripe that are summed up with one another.
 fn corner(session: &mut Session, blocks: u64) -> Vec<u64> {
     let Params { stripes, chunk_bytes, .. } = session.scenario.params;
-    let chunk = u64::from(chunk_bytes) / BLOCK_BYTES as u64;
+    let chunk = u64::from(chunk_bytes) / (512 * BLOCK_SECTORS);
     let stripe = blocks / stripes;
     let rng = &mut session.rng;
     let first = rng.below(stripes) * stripe + rng.below(chunk);
@@ -109,7 +109,7 @@ impl Relay<'_> {
         self.gone.clear();
         self.begin(roles);
         let served = std::mem::take(&mut self.served);
-        let mut life = Life::draw(self.session, self.blocks.len(), served);
+        let mut life = Life::draw(self.session, self.blocks, served);
         while life.left > 0 && self.client.is_some() && !self.is_refused() {
             if life.trouble_at == Some(life.left) {
                 self.trouble();
@@ -136,7 +136,7 @@ impl Relay<'_> {
     /// Gives the client something to do. False when it takes nothing.
     fn submit(&mut self, life: &Life) -> bool {
         let rng = &mut self.session.rng;
-        let (count, stripes) = (self.blocks.len(), self.session.scenario.params.stripes);
+        let (count, stripes) = (self.blocks, self.session.scenario.params.stripes);
         let mut range = rng.below(count)..count;
         range.end = range.start + rng.between(1, (count - range.start).min(4));
         if life.whole || rng.percent(20) {
@@ -149,9 +149,9 @@ impl Relay<'_> {
             range.end = range.start + 1;
         }
         match rng.below(100) {
-            0..15 if life.flushes => self.request(Op::Flush, 0..0),
-            0..45 => self.request(Op::Read, range),
-            kind => self.request(Op::Write { fua: kind >= 90 && life.flushes }, range),
+            0..15 if life.flushes => self.request(Kind::Flush, 0..0),
+            0..45 => self.request(Kind::Read, range),
+            kind => self.request(Kind::Write { fua: kind >= 90 && life.flushes }, range),
         }
     }
 }
