@@ -7,17 +7,20 @@ use braid_array::action::{Command, CommandId, Event};
 use braid_array::array::Scratch;
 use braid_array::events::SyncAction;
 use braid_array::format::superblock::MAX_SECTOR;
-use braid_array::{Action, AnyMachine, Buf, Op, Refusal, Request, RequestError, RequestId};
+use braid_array::{Action, AnyMachine, Refusal, RequestError};
 use braid_cluster::VolumeAddress;
 use braid_cluster::client::{Client, ClientConfig};
 use braid_cluster::failover::{FailoverClient, Finder};
 
+use super::content;
 use super::process::Process;
 use super::scenario::Scenario;
 use super::session::{ARRAY, Session};
-use super::{content, sequenced_blocks};
+use crate::judge::{self, Flight, Judge};
+use crate::oracle::{Moment, Range};
 use crate::report::Failure;
 use crate::rng::Rng;
+use crate::workload::Kind;
 
 mod past;
 
@@ -26,6 +29,8 @@ const DEPTH: usize = 8;
 const BLOCK_SECTORS: u64 = 8;
 /// The largest of them, in blocks.
 const MAX_BLOCKS: u64 = 32;
+/// A request's buffer.
+const SLOT_BYTES: u64 = MAX_BLOCKS * BLOCK_SECTORS * 512;
 /// Beyond so many events it is said to hang.
 const MAX_STEPS: u64 = 400_000;
 /// Longer than anything takes.
@@ -57,46 +62,14 @@ impl Finder for Search {
     }
 }
 
-/// A block of the array.
-#[derive(Clone, Debug, Default)]
-struct Block {
-    /// What it may hold: what is durable, and what was written since, the latest last.
-    values: Vec<u64>,
-    /// A write of it is under way.
-    busy: bool,
-    /// The latest was answered, and no flush since.
-    unflushed: bool,
-    /// Nodes may have forgotten the latest.
-    unsure: bool,
-}
-
-impl Block {
-    /// A flush of values below this one is over; if something was `told` that was in doubt, then by
-    /// this.
-    fn flushed(&mut self, before: u64, ok: bool, told: bool) {
-        let Some(last) = self.values.iter().rposition(|value| *value < before) else { return };
-        let unflushed = self.unflushed && last + 1 == self.values.len();
-        // One that failed has made nothing durable; else what was in doubt is there.
-        self.unsure |= unflushed && !ok;
-        self.unsure &= !(told && unflushed && ok);
-        self.unflushed &= !unflushed;
-        if ok && !self.unsure {
-            self.values.drain(..last);
-        }
-    }
-}
-
-#[derive(Clone, Debug)]
-enum Flight {
-    Write {
-        first: u64,
-        values: Vec<u64>,
-        fua: bool,
-    },
-    /// Of values below this one, which were all answered.
-    Flush {
-        before: u64,
-    },
+/// Nodes lost their memories while something was not flushed.
+#[derive(Clone, Copy, Debug)]
+struct Forgotten {
+    /// What was answered until then may be lost.
+    until: Moment,
+    /// The next flush has to fail; else it fails unless what whole stripes were given is there, as
+    /// no journal has it.
+    surely: bool,
 }
 
 /// A run with one client that outlives its nodes ([`FailoverClient`]): nodes go away, and come back while
@@ -107,17 +80,16 @@ struct Away<'a> {
     session: &'a mut Session,
     client: usize,
     search: Search,
-    blocks: Vec<Block>,
-    flights: Vec<Option<Flight>>,
-    next_value: u64,
+    /// What the blocks may hold.
+    judge: Judge,
+    /// How many the array has.
+    blocks: u64,
     /// Nodes are kept away.
     held_back: bool,
     /// Nodes have lost their memories, and the client does not know yet.
     dying: bool,
-    /// The next flush has to fail.
-    owed: bool,
-    /// The next flush fails unless what whole stripes were given is there: no journal has it.
-    in_doubt: bool,
+    /// What nodes forgot that the next flush tells of.
+    forgotten: Option<Forgotten>,
     stopped: bool,
 }
 
@@ -134,22 +106,19 @@ pub(super) fn fits(scenario: &Scenario) -> bool {
 /// What is wrong.
 pub(super) fn run(session: &mut Session) -> Result<(), Failure> {
     let search = Search::default();
+    let sectors = session.layout.sectors();
     let mut away = Away {
         client: start(session, &search)?,
-        blocks: vec![
-            Block { values: vec![0], ..Block::default() };
-            (session.layout.sectors() / BLOCK_SECTORS) as usize
-        ],
+        judge: Judge::new(sectors),
+        blocks: sectors / BLOCK_SECTORS,
         session,
         search,
-        flights: vec![None; DEPTH],
-        next_value: 1,
         held_back: false,
         dying: false,
-        owed: false,
-        in_doubt: false,
+        forgotten: None,
         stopped: false,
     };
+    away.judge.client_begins(away.client, DEPTH);
     let redundant = away.session.scenario.survives(&[0]);
     if redundant && away.session.rng.percent(40) {
         past::run(&mut away)?;
@@ -157,14 +126,14 @@ pub(super) fn run(session: &mut Session) -> Result<(), Failure> {
         away.lose_and_regain()?;
     }
     away.finish()?;
-    away.judge()
+    away.judge_volumes()
 }
 
 fn start(session: &mut Session, search: &Search) -> Result<usize, Failure> {
     let all: Vec<u16> = (0..session.scenario.params.nodes).collect();
     let none = || Failure("there is no array".to_owned());
     let config = session.assembled(&all).ok_or_else(none)?;
-    let slots = DEPTH as u64 * MAX_BLOCKS * BLOCK_SECTORS * 512;
+    let slots = DEPTH as u64 * SLOT_BYTES;
     let bytes = Client::scratch_bytes(&config);
     let scratch = Scratch { offset: slots, bytes };
     let finder = Box::new(search.clone());
@@ -208,43 +177,29 @@ impl Away<'_> {
     }
 
     fn submit(&mut self) -> bool {
-        let Some(slot) = self.flights.iter().position(Option::is_none) else { return false };
+        let Some(slot) = self.judge.free_slot(self.client) else { return false };
         let rng = &mut self.session.rng;
-        let blocks = self.blocks.len() as u64;
-        let first = rng.below(blocks);
-        let count = rng.between(1, (blocks - first).min(MAX_BLOCKS));
-        let range = first as usize..(first + count) as usize;
-        let idle = self.flights.iter().all(Option::is_none);
-        let (op, flight) = if idle && rng.percent(30) {
-            (Op::Flush, Flight::Flush { before: self.next_value })
-        } else if self.blocks[range.clone()].iter().any(|block| block.busy) {
+        let first = rng.below(self.blocks);
+        let count = rng.between(1, (self.blocks - first).min(MAX_BLOCKS));
+        let mut range = Range { sector: first * BLOCK_SECTORS, sectors: count * BLOCK_SECTORS };
+        let idle = self.judge.in_flight(self.client) == 0;
+        let kind = if idle && rng.percent(30) {
+            range = Range::default();
+            Kind::Flush
+        } else if self.judge.touches(self.client, range) {
             return false;
         } else {
-            let values: Vec<u64> = (self.next_value..).take(count as usize).collect();
-            let fua = rng.percent(20);
-            (Op::Write { fua }, Flight::Write { first, values, fua })
+            Kind::Write { fua: rng.percent(20) }
         };
-        let (sector, sectors) = match op {
-            Op::Flush => (0, 0),
-            _ => (first * BLOCK_SECTORS, count * BLOCK_SECTORS),
-        };
-        let offset = slot as u64 * MAX_BLOCKS * BLOCK_SECTORS * 512;
-        let buf = Buf { offset, len: (sectors * 512) as u32 };
         let world = &mut self.session.world;
-        if let Flight::Write { values, .. } = &flight {
-            let bytes = world.processes[self.client].bytes(buf);
-            sequenced_blocks::fill(bytes, values[0]);
-        }
-        let request = Request { id: RequestId(slot as u64), op, sector, sectors, buf };
         let now = world.now();
-        if world.processes[self.client].client().submit(now, request).is_err() {
+        let client = &mut world.processes[self.client];
+        let draft =
+            self.judge.draft(slot, kind, range, slot as u64 * SLOT_BYTES, &mut client.arena);
+        if client.client().submit(now, draft.request).is_err() {
             return false;
         }
-        if let Flight::Write { .. } = flight {
-            self.next_value += count;
-            self.blocks[range].iter_mut().for_each(|block| block.busy = true);
-        }
-        self.flights[slot] = Some(flight);
+        self.judge.submitted(self.client, draft, false);
         world.drain(self.client);
         true
     }
@@ -284,19 +239,15 @@ impl Away<'_> {
                 self.session.world.break_connection(connection);
             }
         }
-        if self.dying {
-            self.blocks.iter_mut().for_each(|block| block.unsure |= block.unflushed);
-        }
         let begun = self.session.world.steps;
         while !self.search.with(|board| board.asked) {
             self.sometimes_submit(10);
             self.step(begun)?;
         }
-        if self.dying && self.blocks.iter().any(|block| block.unflushed) {
-            self.owed |= !parts_only;
-            self.in_doubt |= parts_only;
+        if std::mem::take(&mut self.dying) && !self.judge.not_durable().is_empty() {
+            let until = self.judge.moment();
+            self.forgotten = Some(Forgotten { until, surely: !parts_only });
         }
-        self.dying = false;
         for _ in 0..self.session.rng.below(200) {
             self.sometimes_submit(50);
             self.step(begun)?;
@@ -361,7 +312,7 @@ impl Away<'_> {
         if let Some(fault) = self.session.world.faults.first() {
             return Err(Failure(fault.clone()));
         }
-        let waits = self.flights.iter().flatten().count();
+        let waits = self.judge.in_flight(self.client);
         if !moved && waits > 0 || self.session.world.steps - begun > MAX_STEPS {
             return Err(Failure(format!("hangs, with {waits} requests unanswered")));
         }
@@ -371,8 +322,7 @@ impl Away<'_> {
     fn hear(&mut self, action: Action) -> Result<(), Failure> {
         match action {
             Action::Complete { id, result } => {
-                let flight = self.flights[id.0 as usize].take();
-                let flight = flight.ok_or_else(|| Failure("completed twice".to_owned()))?;
+                let flight = self.judge.answered(self.client, id)?;
                 self.completed(flight, result)
             }
             Action::Reply { result, .. } => {
@@ -392,33 +342,20 @@ impl Away<'_> {
         flight: Flight,
         result: Result<(), RequestError>,
     ) -> Result<(), Failure> {
-        match flight {
-            Flight::Write { first, values, fua } => {
-                result.map_err(|error| Failure(format!("a write failed: {error}")))?;
-                for (block, value) in self.blocks[first as usize..].iter_mut().zip(values) {
-                    block.busy = false;
-                    (block.unflushed, block.unsure) = (!fua, !fua && self.dying);
-                    if fua {
-                        block.values.clear();
-                    }
-                    block.values.push(value);
-                }
-            }
-            Flight::Flush { .. } if result.is_ok() && self.owed => {
+        if flight.kind != Kind::Flush {
+            result.map_err(|error| Failure(format!("a write failed: {error}")))?;
+            return self.judge.conclude(&flight, result, None);
+        }
+        match (self.forgotten.take(), result) {
+            (Some(Forgotten { surely: true, .. }), Ok(())) => {
                 return Err(Failure("a flush says nothing of what nodes forgot".to_owned()));
             }
             // What was answered before may be gone; it is said once.
-            Flight::Flush { before } if result.is_ok() || self.owed || self.in_doubt => {
-                let told = std::mem::take(&mut self.in_doubt) || std::mem::take(&mut self.owed);
-                for block in &mut self.blocks {
-                    block.flushed(before, result.is_ok(), told);
-                }
-            }
-            Flight::Flush { .. } => {
-                return Err(Failure("a flush failed for nothing".to_owned()));
-            }
+            (Some(_), Err(_)) => self.judge.lose_before(flight.moment),
+            (None, Err(_)) => return Err(Failure("a flush failed for nothing".to_owned())),
+            (_, Ok(())) => {}
         }
-        Ok(())
+        self.judge.conclude(&flight, result, None)
     }
 
     /// All nodes are there and have all that they should, and nothing waits.
@@ -428,7 +365,7 @@ impl Away<'_> {
             let status = self.session.world.processes[self.client].client().status();
             let idle = status.sync.action == SyncAction::Idle && status.waiting.is_none();
             let idle = idle && status.superblock.resync_offset == MAX_SECTOR;
-            let answered = self.flights.iter().all(Option::is_none);
+            let answered = self.judge.in_flight(self.client) == 0;
             if answered && idle && status.degraded == 0 && status.view.is_some() {
                 return Ok(());
             }
@@ -450,7 +387,7 @@ impl Away<'_> {
     }
 
     /// Every block holds what it may, and the sums fit.
-    fn judge(&self) -> Result<(), Failure> {
+    fn judge_volumes(&mut self) -> Result<(), Failure> {
         let disks = self.session.disks();
         let layout = &self.session.layout;
         if let Some(misfit) = content::misfit(layout, &disks) {
@@ -459,20 +396,9 @@ impl Away<'_> {
         let stripes = 0..self.session.scenario.params.stripes;
         let data: Vec<u8> =
             stripes.flat_map(|stripe| content::data(layout, &disks, stripe, &[])).collect();
-        for (number, block) in data.chunks_exact(4096).enumerate() {
-            let may = &self.blocks[number];
-            // Of what was not flushed a node may have stored a part.
-            for sector in block.chunks_exact(512) {
-                let found = sequenced_blocks::write_of(sector);
-                let known =
-                    if may.unsure { &may.values } else { &may.values[may.values.len() - 1..] };
-                if !found.is_some_and(|found| known.contains(&found)) {
-                    return Err(Failure(format!(
-                        "block {number} holds {found:?}, may hold {known:?}"
-                    )));
-                }
-            }
+        if let Some(Forgotten { until, .. }) = self.forgotten {
+            self.judge.lose_before(until);
         }
-        Ok(())
+        self.judge.content(0, &data, &judge::nothing)
     }
 }

@@ -33,7 +33,6 @@ mod replacement;
 mod replay;
 pub mod run;
 pub mod scenario;
-mod sequenced_blocks;
 pub mod session;
 mod short_lived_clients;
 mod spare;

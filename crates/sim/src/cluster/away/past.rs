@@ -49,7 +49,7 @@ pub(super) fn run(away: &mut Away<'_>) -> Result<(), Failure> {
         away.wait(NOTICED_MS)?;
         away.be_whole()?;
         away.wait(STORED_MS)?;
-        away.judge()?;
+        away.judge_volumes()?;
     }
     away.work(30)
 }
@@ -71,17 +71,24 @@ impl Away<'_> {
             Then::GoesOn => self.put_back(role, copy),
             Then::Another => {
                 self.session.world.kill(self.client);
-                self.die_with_the_client();
+                self.judge.client_ends(self.client);
                 self.put_back(role, copy);
-                self.client = start(self.session, &self.search)?;
+                self.begin_another()?;
             }
             Then::StartedAnew => {
                 self.finish()?;
                 self.put_back(role, copy);
                 self.stopped = false;
-                self.client = start(self.session, &self.search)?;
+                self.begin_another()?;
             }
         }
+        Ok(())
+    }
+
+    fn begin_another(&mut self) -> Result<(), Failure> {
+        self.client = start(self.session, &self.search)?;
+        self.judge.client_begins(self.client, super::DEPTH);
+        self.judge.decided();
         Ok(())
     }
 
@@ -101,17 +108,6 @@ impl Away<'_> {
         process.notes = copy.notes;
         process.keep(VOLUME, copy.disk);
         self.session.reboot(role);
-    }
-
-    /// What is under way may be there or not.
-    fn die_with_the_client(&mut self) {
-        for flight in self.flights.iter_mut().filter_map(Option::take) {
-            let super::Flight::Write { first, values, .. } = flight else { continue };
-            for (block, value) in self.blocks[first as usize..].iter_mut().zip(values) {
-                (block.busy, block.unsure) = (false, true);
-                block.values.push(value);
-            }
-        }
     }
 
     /// Requests for so long, one soon after the other.
