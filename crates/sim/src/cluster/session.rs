@@ -363,10 +363,9 @@ impl Session {
                 return Err(Failure("the guest does not stop".to_owned()));
             }
         }
-        let Some(guest) = self.guest.take() else { return Ok(()) };
+        let Some(mut guest) = self.guest.take() else { return Ok(()) };
         let disks: Vec<&Disk> = self.nodes.iter().map(|&node| self.guest_disk(node)).collect();
-        let wrong = guest.wrong(&disks, self.scenario.params.stripes);
-        wrong.map_or(Ok(()), |wrong| Err(Failure(wrong)))
+        guest.judge(&disks, self.scenario.params.stripes)
     }
 
     pub(super) const fn slot_bytes(&self) -> u64 {
@@ -494,7 +493,7 @@ impl Session {
     pub fn outputs(&mut self) -> Result<(), Failure> {
         for (process, action) in std::mem::take(&mut self.world.outputs) {
             if let Some(guest) = self.guest.as_mut().filter(|guest| guest.process == process) {
-                guest.hears(&action).map_err(Failure)?;
+                guest.hears(&action)?;
                 continue;
             }
             if self.fenced_says(process, &action)? {
