@@ -132,8 +132,8 @@ fn lose_and_take_back(session: &mut Session, role: u16) {
     for connection in session.world.connections_between(node, session.client) {
         session.world.break_connection(connection);
     }
-    (session.dead, session.troubled) = (true, true);
-    session.lost.push(role);
+    (session.promises.dead, session.promises.troubled) = (true, true);
+    session.promises.lost.push(role);
     let whole = |session: &mut Session| {
         session.world.processes[session.client].client().status().degraded == 0
     };
@@ -250,7 +250,7 @@ fn a_spare_has_the_role_of_a_member_that_stays_away_and_of_no_other() {
     lose_and_take_back(&mut session, 1);
     assert!(session.spare.is_some(), "the node came back within moments");
     session.world.kill(session.nodes[1]);
-    session.lost.push(1);
+    session.promises.lost.push(1);
     let patience = session.world.now().plus_millis(SPARE_PATIENCE_MS);
     while session.spare.is_some() {
         assert!(session.step().expect("no fault"), "the spare is not used");

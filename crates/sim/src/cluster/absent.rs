@@ -3,6 +3,7 @@
 use braid_array::format::superblock::MAX_SECTOR;
 
 use super::content;
+use super::promises::Happened;
 use super::session::{Session, VOLUME};
 use crate::fault::Mutation;
 use crate::report::Failure;
@@ -30,14 +31,13 @@ impl Session {
         if !self.is_clean() || self.rng.percent(50) {
             return None;
         }
-        let known = self.lost.first().copied();
+        let known = self.promises.lost.first().copied();
         let Self { scenario, rng, .. } = self;
         let role = known.or_else(|| scenario.more_losses(rng, &[]).first().copied())?;
         self.world.kill(self.nodes[usize::from(role)]);
-        (self.dead, self.troubled, self.mild) = (true, true, false);
+        self.promises.heard(Happened::NodesDie);
         if known.is_none() {
-            self.lost.push(role);
-            self.dropped.push(role);
+            self.promises.heard(Happened::Missing(role));
         }
         Some(role)
     }
@@ -49,7 +49,7 @@ impl Session {
     /// When it does not.
     pub(super) fn come_late(&mut self, role: u16) -> Result<(), Failure> {
         // Another one may have the role by now, while a third is replaced.
-        let gone = [&self.lost[..], &self.dropped[..], &[role]].concat();
+        let gone = self.promises.missing_with(&[role]);
         if !self.scenario.survives(&gone) {
             return Ok(());
         }
@@ -57,7 +57,7 @@ impl Session {
         // Nothing relies on what it had.
         self.restart_newcomer(role);
         let until = self.world.now().plus_millis(PATIENCE_MILLIS);
-        while self.left_out().contains(&role) && !self.failed {
+        while self.left_out().contains(&role) && !self.promises.failed {
             if !self.step()? || self.world.now() >= until {
                 return Err(Failure(format!("node {role} does not come in")));
             }

@@ -15,8 +15,8 @@ const BLOCK_SECTORS: u32 = 8;
 /// At times, of an array that is whole.
 pub(super) fn flip_a_bit(session: &mut Session) -> Result<(), Failure> {
     let mut rng = Rng::new(session.world.trace.hash());
-    let whole = !session.troubled
-        && session.dropped.is_empty()
+    let whole = !session.promises.troubled
+        && session.promises.dropped.is_empty()
         && !session.syncing()
         && session.scenario.params.family.is_redundant()
         && !session.disks().iter().any(|disk| disk.damaged())

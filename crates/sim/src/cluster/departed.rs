@@ -35,7 +35,7 @@ impl Session {
         let until = self.world.now().plus_millis(FREE_MILLIS);
         while let Some(name) = self.keeps_leftovers() {
             // A client that can write no more tells nobody anything.
-            if self.failed {
+            if self.promises.failed {
                 break;
             }
             if self.world.now() >= until || !self.step()? {

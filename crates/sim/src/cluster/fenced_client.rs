@@ -4,6 +4,7 @@
 use braid_array::Action;
 use braid_array::events::ArrayEvent;
 
+use super::promises::Happened;
 use super::session::Session;
 use crate::oracle::Range;
 use crate::report::Failure;
@@ -32,7 +33,7 @@ impl Session {
         if !self.serves {
             return self.crash();
         }
-        self.left = true;
+        self.promises.heard(Happened::ClientGone);
         self.suspects.crash();
         self.world.note(&[54], || "TAKE OVER".to_owned());
         self.fenced.push(FencedClient { process: self.client, strays: false, told: false });

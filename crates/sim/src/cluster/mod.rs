@@ -27,6 +27,7 @@ pub mod io;
 mod kill_point;
 pub mod newcomer;
 pub mod process;
+pub mod promises;
 mod reading;
 mod relay;
 mod replacement;

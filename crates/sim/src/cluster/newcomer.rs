@@ -8,6 +8,7 @@ use braid_array::format::{BadBlocks, Role, Superblock};
 use braid_array::{Instant, MemberId};
 
 use super::content;
+use super::promises::Happened;
 use super::session::{ARRAY, Session, VOLUME};
 
 /// The command that adds one.
@@ -102,33 +103,25 @@ impl Session {
     #[must_use]
     pub fn rebuilding(&self) -> BTreeSet<u16> {
         let runs = |role: u16| self.world.processes[self.nodes[usize::from(role)]].alive;
-        self.dropped.iter().copied().filter(|&role| self.is_new(role) && runs(role)).collect()
+        self.promises
+            .dropped
+            .iter()
+            .copied()
+            .filter(|&role| self.is_new(role) && runs(role))
+            .collect()
     }
 
     /// Is the array to be made right before the client stops?
     pub(super) fn waits_for_sync(&mut self, until: Instant) -> bool {
-        let rebuilt = !self.failed && !self.rebuilding().is_empty();
+        let rebuilt = !self.promises.failed && !self.rebuilding().is_empty();
         let goes_on = rebuilt || self.is_replacing();
-        goes_on && self.world.now() < until || !self.troubled && self.syncing()
-    }
-
-    /// A member has all that belongs to its role.
-    pub(super) fn regained(&mut self, role: u16) {
-        // What it cannot read is still lost.
-        if !self.disk(role).damaged() {
-            self.lost.retain(|&lost| lost != role);
-        }
-        self.dropped.retain(|&dropped| dropped != role);
+        goes_on && self.world.now() < until || !self.promises.troubled && self.syncing()
     }
 
     /// The client is gone before superblocks and view said that a member has all of its role.
     pub fn not_yet_regained(&mut self) {
         for role in self.half_regained() {
-            if !self.dropped.contains(&role) {
-                self.lost.retain(|&lost| lost != role);
-                self.lost.push(role);
-                self.dropped.push(role);
-            }
+            self.promises.heard(Happened::HasNotAll(role));
         }
     }
 
@@ -145,7 +138,8 @@ impl Session {
     /// Have members that were replaced all that belongs to their roles?
     #[must_use]
     pub fn is_whole(&self) -> bool {
-        self.dropped.is_empty() && (!self.scenario.replaces || self.half_regained().is_empty())
+        self.promises.dropped.is_empty()
+            && (!self.scenario.replaces || self.half_regained().is_empty())
     }
 
     /// The client is gone before any superblock or view said that a node was lost: whoever comes
@@ -160,8 +154,8 @@ impl Session {
             let names = |other: &Superblock| other.role_of(number) == Role::Active(*role);
             out.contains(role) || !superblocks.iter().all(names)
         };
-        let dropped = std::mem::take(&mut self.dropped);
-        self.dropped = dropped.into_iter().filter(told).collect();
+        let known: Vec<u16> = self.promises.dropped.iter().copied().filter(told).collect();
+        self.promises.heard(Happened::OnlyKnown(&known));
     }
 
     /// The role of a member of the client.

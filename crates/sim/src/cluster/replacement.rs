@@ -9,7 +9,7 @@ use super::session::{Session, VOLUME};
 /// The command that begins it.
 const REPLACE: CommandId = CommandId(5);
 /// Why the old one goes, or is gone since a client did that whose array is being taken over.
-const REPLACED: [&str; 2] = ["was replaced", "has missed writes"];
+pub(super) const REPLACED: [&str; 2] = ["was replaced", "has missed writes"];
 
 impl Session {
     /// At times a member is to be replaced by the spare, if there is one; and at times, whatever it
@@ -27,19 +27,6 @@ impl Session {
         }
     }
 
-    /// The client goes on without a member.
-    pub(super) fn gone_without(&mut self, role: u16, reason: &str) {
-        if self.scenario.replaces && REPLACED.contains(&reason) && !self.troubled {
-            (self.troubled, self.mild) = (true, true);
-        }
-        self.half_synced |= self.suspects.any();
-        self.dead = true;
-        self.dropped.push(role);
-        if !self.lost.contains(&role) {
-            self.lost.push(role);
-        }
-    }
-
     /// How many events a life goes on for one that is being replaced.
     pub(super) fn patience(&mut self) -> u32 {
         match self.scenario.replaces {
@@ -50,19 +37,18 @@ impl Session {
 
     /// Is a member being copied, or the new one not whole yet?
     pub fn is_replacing(&mut self) -> bool {
-        if !self.scenario.replaces || self.failed {
+        if !self.scenario.replaces || self.promises.failed {
             return false;
         }
         let status = self.world.processes[self.client].client().status();
         let copied = status.members.iter().any(|member| member.want_replacement);
-        copied || self.mild && !self.dropped.is_empty()
+        copied || self.promises.mild && !self.promises.dropped.is_empty()
     }
 
     /// While the new one lacks something nobody else may be missed whose loss is to come.
     fn replace_one(&mut self) {
         let role = self.rng.below(u64::from(self.scenario.params.nodes)) as u16;
-        let mut lost = [self.lost.clone(), self.dropped.clone(), self.planned.clone()].concat();
-        lost.push(role);
+        let lost = [self.promises.missing_with(&self.planned), vec![role]].concat();
         if self.is_replacing() && self.rng.percent(80) {
             return;
         }

@@ -8,6 +8,7 @@ use braid_array::events::ArrayEvent;
 
 use super::idle_phase::IdlePhase;
 use super::kill_point::KillPoint;
+use super::promises::Happened;
 use super::scenario::{End, Scenario};
 use super::session::Session;
 use super::troubles::{Trouble, inject, troubles};
@@ -122,11 +123,11 @@ fn run(mut session: Session) -> Result<Report, Failure> {
         after_the_last(&mut session)?;
     }
     // Where sums were never right, nobody starts it without a member.
-    let vouched = session.scenario.dirty && session.half_synced;
-    if !session.rebuilding().is_empty() && !session.failed && !vouched {
+    let vouched = session.scenario.dirty && session.promises.half_synced;
+    if !session.rebuilding().is_empty() && !session.promises.failed && !vouched {
         rebuild_on(&mut session)?;
     }
-    if session.troubled && whole(&session) && session.rng.percent(60) {
+    if session.promises.troubled && whole(&session) && session.rng.percent(60) {
         revive(&mut session)?;
     }
     reckon(&mut session)?;
@@ -195,14 +196,14 @@ fn rebuild_on(session: &mut Session) -> Result<(), Failure> {
     }
     let begun = session.rebuilding();
     let missing: Vec<u16> =
-        session.dropped.iter().copied().filter(|role| !begun.contains(role)).collect();
+        session.promises.dropped.iter().copied().filter(|role| !begun.contains(role)).collect();
     session.start_client(&missing, false)?;
     live(session, Vec::new(), KillPoint::never())?;
     finish_and_stop(session)?;
     let left = session.rebuilding();
     // What cannot be read keeps a rebuild from its end.
-    let unread = session.scenario.bad_sectors || session.half_synced;
-    match left.is_disjoint(&begun) || session.failed || unread {
+    let unread = session.scenario.bad_sectors || session.promises.half_synced;
+    match left.is_disjoint(&begun) || session.promises.failed || unread {
         true => Ok(()),
         false => Err(Failure(format!("the rebuild of roles {left:?} does not come to its end"))),
     }
@@ -211,13 +212,13 @@ fn rebuild_on(session: &mut Session) -> Result<(), Failure> {
 /// At times another node is offered in the place of one that was lost, and dies on its way; or
 /// before one is lost, as a spare.
 fn replace(session: &mut Session) {
-    if session.scenario.spare && session.in_step && session.rng.percent(2) {
+    if session.scenario.spare && session.promises.in_step && session.rng.percent(2) {
         session.scenario.spare = false;
         session.drop_guest();
         session.offer_spare();
     }
-    let lost = session.dropped.iter().any(|&role| !session.is_new(role));
-    let may = session.scenario.newcomer && session.in_step && session.newcomer.is_none();
+    let lost = session.promises.dropped.iter().any(|&role| !session.is_new(role));
+    let may = session.scenario.newcomer && session.promises.in_step && session.newcomer.is_none();
     if lost && may && session.rng.percent(2) {
         session.drop_guest();
         session.offer();
@@ -232,7 +233,7 @@ fn replace(session: &mut Session) {
 /// while some have missed writes.
 fn whole(session: &Session) -> bool {
     let damaged = session.disks().iter().any(|disk| disk.damaged());
-    !damaged && (session.dropped.is_empty() || session.is_clean())
+    !damaged && (session.promises.dropped.is_empty() || session.is_clean())
 }
 
 /// Only connections were lost, and nodes that come back: a new client takes the array up again, and
@@ -249,14 +250,9 @@ fn revive(session: &mut Session) -> Result<(), Failure> {
     for node in session.nodes.clone() {
         session.world.thaw(node);
     }
-    // Who was left out when the array was started has to be brought up to date first.
-    session.lost = session.left_out();
-    session.lost.extend(&session.dropped);
-    session.dead = !session.lost.is_empty();
     // A client that died just before may not have noticed; the next one goes on without them.
-    session.troubled = session.dead || unnoticed;
-    session.failed = false;
-    session.half_synced = false;
+    let left_out = session.left_out();
+    session.promises.heard(Happened::Revived { left_out: &left_out, unnoticed });
     let late = session.some_are_late();
     session.start_client(late.as_slice(), false)?;
     live(session, Vec::new(), KillPoint::never())?;
@@ -344,7 +340,9 @@ fn live(
 fn nothing_differs(session: &mut Session) -> Result<(), Failure> {
     let differs = |event: &ArrayEvent| matches!(event, ArrayEvent::Mismatch { .. });
     match std::mem::take(&mut session.scrubs).into_iter().find(differs) {
-        Some(found) if !session.failed => Err(Failure(format!("there is no such {found:?}"))),
+        Some(found) if !session.promises.failed => {
+            Err(Failure(format!("there is no such {found:?}")))
+        }
         _ => Ok(()),
     }
 }
@@ -393,7 +391,7 @@ fn stop(session: &mut Session) -> Result<(), Failure> {
     if !session.world.processes[session.client].machine.idle() {
         return Err(Failure("the client has stopped and is not idle".to_owned()));
     }
-    if session.rng.percent(50) || session.dead {
+    if session.rng.percent(50) || session.promises.dead {
         quiet(session)?;
     }
     Ok(())
@@ -411,7 +409,7 @@ fn quiet(session: &mut Session) -> Result<(), Failure> {
             return Err(Failure(format!("{} has lost its clients and is not idle", process.name)));
         }
         if process.alive
-            && !session.left
+            && !session.promises.left
             && process.volumes.values().any(|volume| volume.open.is_some())
         {
             return Err(Failure(format!("{} keeps a volume open", process.name)));
@@ -445,17 +443,17 @@ fn power_cut(session: &mut Session) {
 /// others held of what was being written: a client that serves says that nothing was.
 fn fall_short_unrecorded(session: &mut Session) -> Result<(), Failure> {
     power_cut(session);
-    let Session { scenario, rng, lost, .. } = session;
-    let gone = scenario.more_losses(rng, lost);
+    let Session { scenario, rng, promises, .. } = session;
+    let gone = scenario.more_losses(rng, &promises.lost);
     session.world.note(&[54], || format!("NEVER BACK {gone:?}, NO JOURNALS"));
     never_back(session, &gone);
-    let before = (session.lost.clone(), session.dropped.clone());
+    let before = session.promises.clone();
     session.unforced = !session.lacks_votes();
     let vouched = !session.unforced;
     session.start_client(&gone, false)?;
     session.unforced = false;
     if session.is_refused()? {
-        (session.lost, session.dropped) = before;
+        session.promises.take_back(before);
         session.crash();
         return Ok(());
     }
@@ -469,9 +467,8 @@ fn fall_short_unrecorded(session: &mut Session) -> Result<(), Failure> {
 fn never_back(session: &mut Session, gone: &[u16]) {
     for &role in gone {
         session.world.kill(session.nodes[usize::from(role)]);
-        (session.dead, session.troubled, session.mild) = (true, true, false);
-        session.lost.push(role);
-        session.dropped.push(role);
+        session.promises.heard(Happened::NodesDie);
+        session.promises.heard(Happened::Missing(role));
     }
 }
 
@@ -481,13 +478,13 @@ fn never_back(session: &mut Session, gone: &[u16]) {
 fn fall_short(session: &mut Session) -> Result<(), Failure> {
     let whole = session.scenario.parts_only.then(|| session.suspects.whole_stripes());
     power_cut(session);
-    let Session { scenario, rng, lost, .. } = session;
-    let gone = if rng.percent(70) { scenario.more_losses(rng, lost) } else { Vec::new() };
+    let Session { scenario, rng, promises, .. } = session;
+    let gone = if rng.percent(70) { scenario.more_losses(rng, &promises.lost) } else { Vec::new() };
     session.world.note(&[54], || format!("NEVER BACK {gone:?}"));
     never_back(session, &gone);
     after_a_crash(session)?;
     session.start_client(&gone, false)?;
-    if session.soft {
+    if session.promises.all_fits {
         session.suspects.resynced(session.judge.moment());
     } else if let Some(whole) = whole {
         session.suspects.only(whole);
@@ -500,7 +497,7 @@ fn fall_short(session: &mut Session) -> Result<(), Failure> {
 fn reckon(session: &mut Session) -> Result<(), Failure> {
     quiet(session)?;
     let params = session.scenario.params;
-    if !session.troubled {
+    if !session.promises.troubled {
         session.fenced_know()?;
         if let Some(misfit) = content::misfit(&session.layout, &session.disks()) {
             return Err(Failure(misfit));
@@ -514,12 +511,9 @@ fn reckon(session: &mut Session) -> Result<(), Failure> {
     }
     // Stopped in the moment in which a node was in sync again, the array may not have noted it.
     for role in session.left_out() {
-        if !session.lost.contains(&role) {
-            session.lost.push(role);
-        }
-        session.dropped.push(role);
+        session.promises.heard(Happened::Missing(role));
     }
-    let gone = session.lost.clone();
+    let gone = session.promises.lost.clone();
     // A node with bad sectors, or one that was cut off, may be there or not; but not later only, as
     // then it would be the one that is out.
     let there = session.rng.percent(50);
@@ -527,8 +521,7 @@ fn reckon(session: &mut Session) -> Result<(), Failure> {
         let mut missing = gone.clone();
         let more = session.scenario.more_losses(&mut session.rng, &gone);
         missing.extend(more.into_iter().take(round));
-        session.lost.clone_from(&missing);
-        session.dead |= !missing.is_empty();
+        session.promises.heard(Happened::LookedAtWithout(&missing));
         // What a client had answered when it died may lie with the nodes until the next one comes.
         let died = !session.world.processes[session.client].alive;
         if !died {

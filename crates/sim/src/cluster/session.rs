@@ -16,6 +16,8 @@ use super::guest::{self, Guest};
 use super::kill_point::Signs;
 use super::newcomer::{ADD, Newcomer};
 use super::process::{Process, Stored};
+use super::promises::{Happened, Promises};
+use super::replacement::REPLACED;
 use super::scenario::Scenario;
 use super::spare::SPARE;
 use super::suspects::{Map, Suspects};
@@ -73,6 +75,8 @@ pub struct Session {
     pub nodes: Vec<usize>,
     /// Their numbers as nodes, by role.
     pub(super) ids: Vec<u64>,
+    /// What the protocol promises.
+    pub promises: Promises,
     /// A node that the client is to take in.
     pub newcomer: Option<Newcomer>,
     /// A node that is a spare, or is to be one.
@@ -81,18 +85,8 @@ pub struct Session {
     pub(super) departed: Vec<usize>,
     /// Roles of nodes that are to be lost in this life.
     pub planned: Vec<u16>,
-    /// Nothing broke but that members were replaced.
-    pub mild: bool,
-    /// All sums fit but for what is being written: nothing waits for a resync.
-    pub in_step: bool,
     /// By role, which start of the node this is.
     pub(super) incarnations: Vec<u64>,
-    /// Nothing was lost since the last client: what it left fits, or is brought to its end.
-    pub soft: bool,
-    /// The same, until the client takes its first request.
-    pub(super) mended: bool,
-    /// Clients were lost, and may have left what nodes keep for the next one.
-    pub left: bool,
     /// The processes of the witnesses.
     pub witnesses: Vec<usize>,
     /// Nobody answers for it that nodes that are missing are off.
@@ -105,19 +99,6 @@ pub struct Session {
     outdated: bool,
     /// Another array's client on the same nodes.
     pub guest: Option<Guest>,
-    /// Nodes that are dead, cut off from the client or damaged.
-    pub lost: Vec<u16>,
-    /// A node is dead or cut off.
-    pub dead: bool,
-    /// Roles of nodes that a client has gone on without: they lack what was written since.
-    pub dropped: Vec<u16>,
-    /// Something broke: writes may fail.
-    pub troubled: bool,
-    /// A write has failed: the client writes no more, and what it had begun is torn.
-    pub failed: bool,
-    /// Something broke while parities were being made right: what the resync was at work on, the
-    /// client does not decode from.
-    pub half_synced: bool,
     /// The command to stop was answered.
     pub stopped: bool,
     /// What was told so far.
@@ -162,28 +143,18 @@ impl Session {
             suspects,
             nodes: Vec::new(),
             ids: (0..u64::from(params.nodes)).collect(),
+            promises: Promises::default(),
             newcomer: None,
             spare: None,
             departed: Vec::new(),
             planned: Vec::new(),
-            mild: false,
-            in_step: false,
             incarnations: vec![0; usize::from(params.nodes)],
-            soft: false,
-            mended: false,
-            left: false,
             witnesses: Vec::new(),
             unforced: false,
             client: usize::MAX,
             begun: (Vec::new(), false),
             outdated: false,
             guest: None,
-            lost: Vec::new(),
-            dead: false,
-            dropped: Vec::new(),
-            troubled: false,
-            failed: false,
-            half_synced: false,
             stopped: false,
             signs: Signs::default(),
             scrubs: Vec::new(),
@@ -340,7 +311,7 @@ impl Session {
     /// The other array is given up: its nodes are.
     pub fn drop_guest(&mut self) {
         if let Some(guest) = self.guest.take() {
-            self.left = true;
+            self.promises.heard(Happened::ClientGone);
             self.world.kill(guest.process);
         }
     }
@@ -439,16 +410,17 @@ impl Session {
             self.judge.decided();
             self.suspects.crash();
         }
-        if std::mem::take(&mut self.mended) && !self.troubled {
+        if self.promises.mended && !self.promises.troubled {
             // Every slice-set that the last client left is wholly old or new.
             self.suspects.resynced(self.judge.moment());
         }
+        self.promises.heard(Happened::ClientServes);
         let Range { sector, sectors } = range;
         let serial = draft.serial;
         self.world.note(&[40, slot as u64, sector, sectors, u64::from(serial)], || {
             format!("SUBMIT #{slot} {kind:?} {sector}+{sectors} serial {serial}")
         });
-        let equal = !self.suspects.any() && self.lost.is_empty();
+        let equal = !self.suspects.any() && self.promises.lost.is_empty();
         self.begin(self.client, draft, equal);
         self.world.drain(self.client);
         true
@@ -545,7 +517,7 @@ impl Session {
             return;
         }
         let resync = matches!(event, ArrayEvent::SyncStarted(SyncAction::Resync));
-        if resync && process == self.client && self.soft && !self.troubled {
+        if resync && process == self.client && self.promises.all_fits && !self.promises.troubled {
             self.world.faults.push("a resync after nothing was lost but a client".to_owned());
         }
         if let ArrayEvent::MemberFailed { member, reason, .. } = event
@@ -553,22 +525,25 @@ impl Session {
             && let Some(role) = self.role_of(*member)
         {
             self.signs.lost += 1;
-            self.gone_without(role, reason);
+            let replaced = self.scenario.replaces && REPLACED.contains(&&**reason);
+            let parities_fit = !self.suspects.any();
+            self.promises.heard(Happened::GoneWithout { role, replaced, parities_fit });
         }
         if let ArrayEvent::MemberActive(member) = event
             && process == self.client
             && let Some(role) = self.role_of(*member)
         {
-            self.regained(role);
+            let readable = !self.disk(role).damaged();
+            self.promises.heard(Happened::HasAll { role, readable });
         }
         let ended = matches!(
             event,
             ArrayEvent::SyncFinished { action: SyncAction::Resync, end: SyncEnd::Complete, .. }
         );
         if ended && process == self.client {
-            (self.half_synced, self.in_step) = (false, true);
+            self.promises.heard(Happened::Resynced);
             // What a lost node had alone is not brought back by that.
-            if self.lost.is_empty() {
+            if self.promises.lost.is_empty() {
                 self.suspects.resynced(self.judge.moment());
             }
         }
@@ -606,7 +581,9 @@ impl Session {
             return Err(Failure(format!("{kind:?} {sector}+{sectors} failed: {error}")));
         }
         self.signs.flushed += u64::from((kind.fua() || kind == Kind::Flush) && result.is_ok());
-        self.failed |= result.is_err() && !matches!(kind, Kind::Read | Kind::Flush);
+        if result.is_err() && !matches!(kind, Kind::Read | Kind::Flush) {
+            self.promises.heard(Happened::WriteFailed);
+        }
         self.conclude(&flight, result, Some(self.client))
     }
 
@@ -617,9 +594,9 @@ impl Session {
         result: Result<(), RequestError>,
         reader: Option<usize>,
     ) -> Result<(), Failure> {
-        let Self { judge, suspects, world, layout, lost, .. } = self;
-        let half_written = self.dead || self.failed;
-        let excuses = Excuses { suspects, layout, lost, half_written };
+        let Self { judge, suspects, world, layout, promises, .. } = self;
+        let half_written = promises.dead || promises.failed;
+        let excuses = Excuses { suspects, layout, lost: &promises.lost, half_written };
         let excused = |sector| excuses.cover(sector);
         let read = reader.map(|process| Read {
             bytes: world.processes[process].found(flight.request.buf),
@@ -640,19 +617,19 @@ impl Session {
         match kind {
             Kind::Read => {
                 let mut sectors = range.sector..range.sector + range.sectors;
-                sectors.any(|sector| match self.half_synced {
+                sectors.any(|sector| match self.promises.half_synced {
                     true => self.on_lost_node(sector),
                     // One that is about to fail may have torn it already.
                     false => self.suspects.suspect(sector, true) && self.on_lost_node(sector),
                 })
             }
-            _ => self.troubled && !self.mild,
+            _ => self.promises.troubled && !self.promises.mild,
         }
     }
 
     fn on_lost_node(&self, sector: u64) -> bool {
-        let Self { suspects, layout, lost, .. } = self;
-        Excuses { suspects, layout, lost, half_written: false }.is_lost(sector)
+        let Self { suspects, layout, promises, .. } = self;
+        Excuses { suspects, layout, lost: &promises.lost, half_written: false }.is_lost(sector)
     }
 
     /// Compares what was found with what may be there.
@@ -660,9 +637,9 @@ impl Session {
     /// # Errors
     /// The first sector that is wrong.
     pub fn judge_content(&mut self, sector: u64, bytes: &[u8]) -> Result<(), Failure> {
-        let Self { judge, suspects, layout, lost, .. } = self;
-        let half_written = self.dead || self.failed;
-        let excuses = Excuses { suspects, layout, lost, half_written };
+        let Self { judge, suspects, layout, promises, .. } = self;
+        let half_written = promises.dead || promises.failed;
+        let excuses = Excuses { suspects, layout, lost: &promises.lost, half_written };
         judge.content(sector, bytes, &|sector| excuses.cover(sector))
     }
 
@@ -689,7 +666,7 @@ impl Session {
 
     /// The client dies.
     pub fn crash(&mut self) {
-        self.left = true;
+        self.promises.heard(Happened::ClientGone);
         self.world.kill(self.client);
         self.added();
         self.look_at_spare();

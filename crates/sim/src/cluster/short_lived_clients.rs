@@ -22,14 +22,14 @@ impl Session {
             return Ok(());
         }
         for _ in 0..self.rng.between(1, 3) {
-            let Self { scenario, rng, lost, .. } = self;
-            let mut away = lost.clone();
+            let Self { scenario, rng, promises, .. } = self;
+            let mut away = promises.lost.clone();
             if !all && rng.percent(50) {
-                away.extend(scenario.more_losses(rng, lost));
+                away.extend(scenario.more_losses(rng, &promises.lost));
             }
             self.world.note(&[62], || format!("SHORT-LIVED CLIENT without {away:?}"));
             self.unforced = true;
-            let before = (self.lost.clone(), self.dropped.clone(), self.dead);
+            let before = self.promises.clone();
             let started = self.start_client(&away, false);
             self.unforced = false;
             if started.is_err() {
@@ -44,8 +44,7 @@ impl Session {
             }
             let client = self.world.processes[self.client].client();
             if client.status().state == ArrayState::Failed {
-                // It was refused, and gives nodes up that are not lost.
-                (self.lost, self.dropped, self.dead) = before;
+                self.promises.take_back(before);
             }
             self.crash();
         }

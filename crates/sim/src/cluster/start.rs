@@ -12,6 +12,7 @@ use braid_cluster::view::{View, majority};
 
 use super::content;
 use super::process::Process;
+use super::promises::Happened;
 use super::session::{ARRAY, Session, VOLUME};
 use crate::disk::Disk;
 use crate::report::Failure;
@@ -68,7 +69,7 @@ impl Session {
         let few = there < majority(nodes + self.witnesses.len()) + 2;
         // Before a client has served nothing says that parts of stripes alone are in doubt.
         let parts = self.scenario.parts_only && self.newest_says(missing, feature::NODE_JOURNALS);
-        let doubt = !self.soft && (!parts || read_only);
+        let doubt = !self.promises.all_fits && (!parts || read_only);
         let forced = nodes <= 4 || !missing.is_empty() && (few || doubt);
         (forced || self.lacks_votes()) && !unforced
     }
@@ -84,19 +85,22 @@ impl Session {
         let journals = self.scenario.journal_bytes > 0 && !self.some_are_unrecorded(missing);
         // What others lost is in their journals.
         let recorded = |view: &View| {
-            let there = |role: &u16| !missing.contains(role) && !self.dropped.contains(role);
+            let there =
+                |role: &u16| !missing.contains(role) && !self.promises.dropped.contains(role);
             journals && (0..).zip(&view.members).all(|(role, member)| *member != 0 || !there(&role))
         };
         let kept = |view: &View| self.have_kept_enough(view, missing);
         let fits = |view: View| !view.torn && (kept(&view) || recorded(&view));
-        self.soft = !read_only && self.newest_view().is_some_and(fits);
-        self.mended = self.soft;
+        let all_fits = !read_only && self.newest_view().is_some_and(fits);
+        self.promises.heard(Happened::ClientBegins { all_fits });
         let params = Params { session: self.rng.next(), epoch: self.epoch, ..self.scenario.params };
         // Who only reads does without nodes that are behind.
-        let behind = if read_only { Vec::new() } else { self.dropped.clone() };
-        let out = |role: &u16| missing.contains(role) || read_only && self.dropped.contains(role);
+        let behind = if read_only { Vec::new() } else { self.promises.dropped.clone() };
+        let out = |role: &u16| {
+            missing.contains(role) || read_only && self.promises.dropped.contains(role)
+        };
         let missing: Vec<u16> = (0..params.nodes).filter(out).collect();
-        let members = self.members(&missing, &behind, journals && self.soft)?;
+        let members = self.members(&missing, &behind, journals && self.promises.all_fits)?;
         let Members { by_role, found, bitmap } = members;
         let force = self.is_forced(&missing, read_only);
         let mix = self.scenario.mix;
@@ -148,7 +152,6 @@ impl Session {
         let bitmap = content::bitmap(&disks).map_err(Failure)?;
         let superblocks = disks.iter().filter_map(|disk| content::superblock(disk).ok());
         let newest = superblocks.max_by_key(|superblock| superblock.events);
-        self.in_step = true;
         let (mut by_role, mut all_found) = (Vec::new(), Vec::new());
         for role in roles {
             if missing.contains(&role) {
@@ -167,9 +170,8 @@ impl Session {
                 let marked = had_all && since.is_some_and(|since| superblock.events >= since);
                 superblock = catching_up(&superblock, newest, marked);
             }
-            // Nothing is decoded from sums that may not fit.
-            self.half_synced |= superblock.resync_offset != MAX_SECTOR && !recorded;
-            self.in_step &= self.soft || superblock.resync_offset == MAX_SECTOR;
+            let clean = superblock.resync_offset == MAX_SECTOR;
+            self.promises.heard(Happened::MemberFound { clean, recorded });
             let (address, volume) = (self.address(role), VOLUME.to_owned());
             by_role.push(Some(ClientMember { address, volume, superblock }));
             all_found.push(Some(found));

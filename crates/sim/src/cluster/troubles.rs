@@ -4,6 +4,7 @@ use braid_cluster::client::NODE_TIMEOUT_MS;
 use braid_cluster::journal::HEADERS_BYTES;
 
 use super::content;
+use super::promises::Happened;
 use super::scenario::End;
 use super::session::Session;
 
@@ -43,7 +44,7 @@ impl Trouble {
 pub(super) fn troubles(session: &mut Session, end: End) -> Vec<(u64, Trouble)> {
     let mut troubles = losses(session, end);
     // Nobody may miss it, even where all are lost of which that is so.
-    let lost = session.lost.len() + troubles.len();
+    let lost = session.promises.lost.len() + troubles.len();
     if session.can_lose_a_witness(lost) && session.rng.percent(30) {
         let number = session.rng.below(session.witnesses.len() as u64) as usize;
         troubles.push((session.rng.below(session.scenario.requests), Trouble::Witness(number)));
@@ -121,22 +122,19 @@ pub(super) fn inject(session: &mut Session, trouble: Trouble) {
     session.drop_guest();
     session.freeze_a_witness();
     session.signs.lost += 1;
-    (session.troubled, session.mild, session.left) = (true, false, true);
-    session.half_synced |= session.syncing();
+    let syncing = session.syncing();
+    session.promises.heard(Happened::Trouble { syncing });
     match trouble {
         Trouble::Kill(role) => {
-            session.lost.push(role);
-            session.dead = true;
+            session.promises.heard(Happened::NodeLost(role));
             session.world.kill(session.nodes[usize::from(role)]);
         }
         Trouble::Cut(role) => {
-            session.lost.push(role);
-            session.dead = true;
+            session.promises.heard(Happened::NodeLost(role));
             cut(session, session.nodes[usize::from(role)], session.client);
         }
         Trouble::Hang(role) => {
-            session.lost.push(role);
-            session.dead = true;
+            session.promises.heard(Happened::NodeLost(role));
             let millis = NODE_TIMEOUT_MS * session.rng.between(2, 20);
             session.world.freeze(session.nodes[usize::from(role)], millis * 1_000_000);
         }
@@ -146,7 +144,7 @@ pub(super) fn inject(session: &mut Session, trouble: Trouble) {
             cut(session, a, b);
         }
         Trouble::BadSectors(role) => {
-            session.lost.push(role);
+            session.promises.heard(Happened::NodeDamaged(role));
             let node = session.nodes[usize::from(role)];
             let volumes = &mut session.world.processes[node].volumes;
             for volume in volumes.values_mut() {

@@ -10,6 +10,7 @@ use braid_cluster::node::Node;
 use braid_cluster::view::{View, Vote, Witness, majority};
 
 use super::process::Process;
+use super::promises::Happened;
 use super::session::{ARRAY, Session};
 use super::votes::note_of;
 use crate::oracle::Range;
@@ -108,7 +109,10 @@ impl Session {
 
     /// Is it known what the array holds, so that the next client may go on with what is there?
     pub(super) fn may_go_on(&self) -> bool {
-        !self.witnesses.is_empty() && !self.failed && !self.half_synced && !self.scenario.dirty
+        !self.witnesses.is_empty()
+            && !self.promises.failed
+            && !self.promises.half_synced
+            && !self.scenario.dirty
     }
 
     /// With the client that died as many nodes are gone as the array can do without, and the next
@@ -122,23 +126,19 @@ impl Session {
                 self.restart_witness(number);
             }
         }
-        let Self { scenario, rng, lost, .. } = self;
-        let mut gone = lost.clone();
-        gone.extend(scenario.more_losses(rng, lost));
+        let Self { scenario, rng, promises, .. } = self;
+        let mut gone = promises.lost.clone();
+        gone.extend(scenario.more_losses(rng, &promises.lost));
         self.world.note(&[60], || format!("GOES ON without {gone:?}"));
         for &role in &gone {
             self.world.kill(self.nodes[usize::from(role)]);
-            (self.dead, self.troubled, self.mild) = (true, true, false);
-            for list in [&mut self.lost, &mut self.dropped] {
-                if !list.contains(&role) {
-                    list.push(role);
-                }
-            }
+            self.promises.heard(Happened::NodesDie);
+            self.promises.heard(Happened::Missing(role));
         }
         let kept = |view: &View| !view.torn && self.have_kept_enough(view, &gone);
         self.unforced = self.newest_view().as_ref().is_some_and(kept) && !self.lacks_votes();
         self.start_client(&gone, false)?;
-        if self.soft {
+        if self.promises.all_fits {
             self.suspects.resynced(self.judge.moment());
         }
         Ok(())
@@ -176,17 +176,18 @@ impl Session {
             }
             self.world.thaw(node);
         }
-        let dropped = std::mem::replace(&mut self.dropped, away.clone());
+        let before = self.promises.clone();
+        self.promises.heard(Happened::OnlyKnown(&away));
         self.unforced = true;
         let began = self.start_client(&away, false);
         if began.is_err() {
             // Not even superblocks say that it has enough members.
-            self.dropped = dropped;
+            self.promises.heard(Happened::OnlyKnown(&before.dropped));
             return Ok(false);
         }
         if self.is_refused()? {
             self.world.kill(self.client);
-            self.dropped = dropped;
+            self.promises.heard(Happened::OnlyKnown(&before.dropped));
             return Ok(false);
         }
         if told {
