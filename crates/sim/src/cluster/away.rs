@@ -106,7 +106,7 @@ pub(super) fn fits(scenario: &Scenario) -> bool {
 /// What is wrong.
 pub(super) fn run(session: &mut Session) -> Result<(), Failure> {
     let search = Search::default();
-    let sectors = session.layout.sectors();
+    let sectors = session.cluster.layout.sectors();
     let mut away = Away {
         client: start(session, &search)?,
         judge: Judge::new(sectors),
@@ -119,8 +119,8 @@ pub(super) fn run(session: &mut Session) -> Result<(), Failure> {
         stopped: false,
     };
     away.judge.client_begins(away.client, DEPTH);
-    let redundant = away.session.scenario.survives(&[0]);
-    if redundant && away.session.rng.percent(40) {
+    let redundant = away.session.cluster.scenario.survives(&[0]);
+    if redundant && away.session.cluster.rng.percent(40) {
         past::run(&mut away)?;
     } else {
         away.lose_and_regain()?;
@@ -130,32 +130,32 @@ pub(super) fn run(session: &mut Session) -> Result<(), Failure> {
 }
 
 fn start(session: &mut Session, search: &Search) -> Result<usize, Failure> {
-    let all: Vec<u16> = (0..session.scenario.params.nodes).collect();
+    let all: Vec<u16> = (0..session.cluster.scenario.params.nodes).collect();
     let none = || Failure("there is no array".to_owned());
-    let config = session.assembled(&all).ok_or_else(none)?;
+    let config = session.cluster.assembled(&all).ok_or_else(none)?;
     let slots = DEPTH as u64 * SLOT_BYTES;
     let bytes = Client::scratch_bytes(&config);
     let scratch = Scratch { offset: slots, bytes };
     let finder = Box::new(search.clone());
     let client = FailoverClient::new(config, scratch, finder, FAIL_TIMEOUT_MS).map_err(Failure)?;
     let client = AnyMachine::Block(Box::new(client));
-    let limit = session.scenario.limited.then_some(ARRAY);
+    let limit = session.cluster.scenario.limited.then_some(ARRAY);
     let process = Process::new("lasting".to_owned(), client, (slots + bytes) as usize, None);
-    Ok(session.world.start(process.limited_to(limit)))
+    Ok(session.cluster.world.start(process.limited_to(limit)))
 }
 
 impl Away<'_> {
     fn lose_and_regain(&mut self) -> Result<(), Failure> {
         for _ in 0..3 {
             self.be_whole()?;
-            let before = self.session.rng.between(1, 30);
+            let before = self.session.cluster.rng.between(1, 30);
             self.work(before)?;
             // Drawn aside: who is lost before is who would be without.
-            let mut aside = Rng::new(self.session.rng.clone().next() ^ 0x0061_6761_696e);
+            let mut aside = Rng::new(self.session.cluster.rng.clone().next() ^ 0x0061_6761_696e);
             let died = self.lose(true)?;
             // Without whole journals nobody vouches for sums where nodes forgot and others are
             // missing.
-            let Scenario { journal_bytes, parts_only, params, .. } = &self.session.scenario;
+            let Scenario { journal_bytes, parts_only, params, .. } = &self.session.cluster.scenario;
             let kept = *journal_bytes > 0 && !parts_only || !params.family.has_parities();
             while (kept || !died) && aside.percent(40) {
                 self.lose_while_it_starts(&mut aside, kept)?;
@@ -166,9 +166,9 @@ impl Away<'_> {
 
     /// Writes and flushes so many times.
     fn work(&mut self, mut requests: u64) -> Result<(), Failure> {
-        let begun = self.session.world.steps;
+        let begun = self.session.cluster.world.steps;
         while requests > 0 {
-            if self.session.rng.percent(30) && self.submit() {
+            if self.session.cluster.rng.percent(30) && self.submit() {
                 requests -= 1;
             }
             self.step(begun)?;
@@ -178,7 +178,7 @@ impl Away<'_> {
 
     fn submit(&mut self) -> bool {
         let Some(slot) = self.judge.free_slot(self.client) else { return false };
-        let rng = &mut self.session.rng;
+        let rng = &mut self.session.cluster.rng;
         let first = rng.below(self.blocks);
         let count = rng.between(1, (self.blocks - first).min(MAX_BLOCKS));
         let mut range = Range { sector: first * BLOCK_SECTORS, sectors: count * BLOCK_SECTORS };
@@ -191,7 +191,7 @@ impl Away<'_> {
         } else {
             Kind::Write { fua: rng.percent(20) }
         };
-        let world = &mut self.session.world;
+        let world = &mut self.session.cluster.world;
         let now = world.now();
         let client = &mut world.processes[self.client];
         let draft =
@@ -207,14 +207,14 @@ impl Away<'_> {
     /// More nodes go away than the array can do without, in one way or another, and come back.
     /// Do they die?
     fn lose(&mut self, may_die: bool) -> Result<bool, Failure> {
-        let nodes = self.session.scenario.params.nodes;
+        let nodes = self.session.cluster.scenario.params.nodes;
         let mut roles: Vec<u16> = (0..nodes).collect();
         // With all of them at once none is lost without which it has gone on.
-        let die = self.session.rng.percent(40) && may_die;
-        while !die && self.session.rng.percent(80) {
+        let die = self.session.cluster.rng.percent(40) && may_die;
+        while !die && self.session.cluster.rng.percent(80) {
             let mut fewer = roles.clone();
-            fewer.remove(self.session.rng.below(roles.len() as u64) as usize);
-            if self.session.scenario.survives(&fewer) {
+            fewer.remove(self.session.cluster.rng.below(roles.len() as u64) as usize);
+            if self.session.cluster.scenario.survives(&fewer) {
                 break;
             }
             roles = fewer;
@@ -223,23 +223,23 @@ impl Away<'_> {
             // A client that starts is not connected to all yet.
             roles.retain(|&role| !self.connections(role).is_empty());
         }
-        if self.session.scenario.survives(&roles) {
+        if self.session.cluster.scenario.survives(&roles) {
             return Ok(false);
         }
         self.held_back = true;
         // Journals of parts of stripes do not keep what whole stripes were given.
-        let Scenario { journal_bytes, parts_only, .. } = self.session.scenario;
+        let Scenario { journal_bytes, parts_only, .. } = self.session.cluster.scenario;
         self.dying = die && (journal_bytes == 0 || parts_only);
         for &role in &roles {
             if die {
-                self.session.world.kill(self.session.nodes[usize::from(role)]);
+                self.session.cluster.world.kill(self.session.cluster.nodes[usize::from(role)]);
                 continue;
             }
             for connection in self.connections(role) {
-                self.session.world.break_connection(connection);
+                self.session.cluster.world.break_connection(connection);
             }
         }
-        let begun = self.session.world.steps;
+        let begun = self.session.cluster.world.steps;
         while !self.search.with(|board| board.asked) {
             self.sometimes_submit(10);
             self.step(begun)?;
@@ -248,12 +248,14 @@ impl Away<'_> {
             let until = self.judge.moment();
             self.forgotten = Some(Forgotten { until, surely: !parts_only });
         }
-        for _ in 0..self.session.rng.below(200) {
+        for _ in 0..self.session.cluster.rng.below(200) {
             self.sometimes_submit(50);
             self.step(begun)?;
         }
         if die {
-            roles.iter().for_each(|&role| self.session.reboot(role));
+            for &role in &roles {
+                self.session.cluster.reboot(role);
+            }
         }
         self.held_back = false;
         Ok(die)
@@ -261,14 +263,14 @@ impl Away<'_> {
 
     /// The nodes are back, and more go away again while the client takes the array over.
     fn lose_while_it_starts(&mut self, rng: &mut Rng, may_die: bool) -> Result<(), Failure> {
-        let begun = self.session.world.steps;
+        let begun = self.session.cluster.world.steps;
         while self.search.with(|board| board.asked || board.found.is_some()) {
             self.step(begun)?;
         }
         let most = rng.pick(&[1, 10, 60, 200, 600]);
         for _ in 0..rng.below(most) {
             self.step(begun)?;
-            if self.session.world.processes[self.client].client().status().waiting.is_none() {
+            if self.session.cluster.status_of(self.client).waiting.is_none() {
                 // Without sums that fit some writes might fail now.
                 return Ok(());
             }
@@ -278,12 +280,12 @@ impl Away<'_> {
     }
 
     fn connections(&self, role: u16) -> Vec<usize> {
-        let node = self.session.nodes[usize::from(role)];
-        self.session.world.connections_between(node, self.client)
+        let node = self.session.cluster.nodes[usize::from(role)];
+        self.session.cluster.world.connections_between(node, self.client)
     }
 
     fn sometimes_submit(&mut self, percent: u64) {
-        if self.session.rng.percent(percent) {
+        if self.session.cluster.rng.percent(percent) {
             self.submit();
         }
     }
@@ -293,8 +295,8 @@ impl Away<'_> {
         if self.held_back || !self.search.with(|board| std::mem::take(&mut board.asked)) {
             return;
         }
-        let all: Vec<u16> = (0..self.session.scenario.params.nodes).collect();
-        let config = self.session.assembled(&all);
+        let all: Vec<u16> = (0..self.session.cluster.scenario.params.nodes).collect();
+        let config = self.session.cluster.assembled(&all);
         self.search.with(|board| match config {
             Some(config) => board.found = Some(config),
             None => board.asked = true,
@@ -303,17 +305,17 @@ impl Away<'_> {
 
     fn step(&mut self, begun: u64) -> Result<bool, Failure> {
         self.answer_search();
-        let moved = self.session.world.step();
-        for (process, action) in std::mem::take(&mut self.session.world.outputs) {
+        let moved = self.session.cluster.world.step();
+        for (process, action) in std::mem::take(&mut self.session.cluster.world.outputs) {
             if process == self.client {
                 self.hear(action)?;
             }
         }
-        if let Some(fault) = self.session.world.faults.first() {
+        if let Some(fault) = self.session.cluster.world.faults.first() {
             return Err(Failure(fault.clone()));
         }
         let waits = self.judge.in_flight(self.client);
-        if !moved && waits > 0 || self.session.world.steps - begun > MAX_STEPS {
+        if !moved && waits > 0 || self.session.cluster.world.steps - begun > MAX_STEPS {
             return Err(Failure(format!("hangs, with {waits} requests unanswered")));
         }
         Ok(moved)
@@ -330,7 +332,7 @@ impl Away<'_> {
                 result.map_err(|why| Failure(format!("stop refused: {why}")))
             }
             Action::Notify(event) => {
-                self.session.world.note(&[81], || format!("EVENT {event:?}"));
+                self.session.cluster.world.note(&[81], || format!("EVENT {event:?}"));
                 Ok(())
             }
             _ => Ok(()),
@@ -360,9 +362,9 @@ impl Away<'_> {
 
     /// All nodes are there and have all that they should, and nothing waits.
     fn be_whole(&mut self) -> Result<(), Failure> {
-        let begun = self.session.world.steps;
+        let begun = self.session.cluster.world.steps;
         loop {
-            let status = self.session.world.processes[self.client].client().status();
+            let status = self.session.cluster.status_of(self.client);
             let idle = status.sync.action == SyncAction::Idle && status.waiting.is_none();
             let idle = idle && status.superblock.resync_offset == MAX_SECTOR;
             let answered = self.judge.in_flight(self.client) == 0;
@@ -377,9 +379,9 @@ impl Away<'_> {
 
     fn finish(&mut self) -> Result<(), Failure> {
         self.be_whole()?;
-        let begun = self.session.world.steps;
+        let begun = self.session.cluster.world.steps;
         let event = Event::Command { id: CommandId(1), command: Command::Stop };
-        self.session.world.handle(self.client, event);
+        self.session.cluster.world.handle(self.client, event);
         while !self.stopped {
             self.step(begun)?;
         }
@@ -388,12 +390,12 @@ impl Away<'_> {
 
     /// Every block holds what it may, and the sums fit.
     fn judge_volumes(&mut self) -> Result<(), Failure> {
-        let disks = self.session.disks();
-        let layout = &self.session.layout;
+        let disks = self.session.cluster.disks();
+        let layout = &self.session.cluster.layout;
         if let Some(misfit) = content::misfit(layout, &disks) {
             return Err(Failure(misfit));
         }
-        let stripes = 0..self.session.scenario.params.stripes;
+        let stripes = 0..self.session.cluster.scenario.params.stripes;
         let data: Vec<u8> =
             stripes.flat_map(|stripe| content::data(layout, &disks, stripe, &[])).collect();
         if let Some(Forgotten { until, .. }) = self.forgotten {

@@ -71,17 +71,21 @@ impl Session {
     /// # Errors
     /// What is wrong meanwhile.
     pub(super) fn fence(&mut self) -> Result<(), Failure> {
-        self.epoch += 1;
-        let fence = Fence::new(self.epoch, self.rng.next(), self.scenario.params.nodes);
+        self.cluster.epoch += 1;
+        let fence = Fence::new(
+            self.cluster.epoch,
+            self.cluster.rng.next(),
+            self.cluster.scenario.params.nodes,
+        );
         let machine = AnyMachine::Plain(Box::new(fence));
         let process = Process::new("a fence".to_owned(), machine, 0, None);
-        let fence = self.world.start(process);
-        while !self.world.processes[fence].machine.idle() {
+        let fence = self.cluster.world.start(process);
+        while !self.cluster.world.processes[fence].machine.idle() {
             if !self.step()? {
                 return Err(Failure("nodes do not answer who takes an array over".to_owned()));
             }
         }
-        self.world.kill(fence);
+        self.cluster.world.kill(fence);
         Ok(())
     }
 }

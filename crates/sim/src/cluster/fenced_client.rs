@@ -5,7 +5,7 @@ use braid_array::Action;
 use braid_array::events::ArrayEvent;
 
 use super::promises::Happened;
-use super::session::Session;
+use super::session::{Phase, Session};
 use crate::oracle::Range;
 use crate::report::Failure;
 use crate::workload::Kind;
@@ -30,19 +30,19 @@ impl Session {
     /// The client goes on, and another one is about to take its array over. One that does not serve
     /// yet would take it back, as it may: that one is gone.
     pub fn leave_running(&mut self) {
-        if !self.serves {
+        if self.phase != Phase::Serving {
             return self.crash();
         }
         self.promises.heard(Happened::ClientGone);
         self.suspects.crash();
-        self.world.note(&[54], || "TAKE OVER".to_owned());
+        self.cluster.world.note(&[54], || "TAKE OVER".to_owned());
         self.fenced.push(FencedClient { process: self.client, strays: false, told: false });
     }
 
     /// Clients whose array is somebody else's now lose power, too.
     pub fn kill_fenced(&mut self) {
         for fenced in std::mem::take(&mut self.fenced) {
-            self.world.kill(fenced.process);
+            self.cluster.world.kill(fenced.process);
             self.judge.client_ends(fenced.process);
         }
     }
@@ -58,18 +58,18 @@ impl Session {
         }
         let Some(slot) = self.judge.free_slot(process) else { return };
         let kind = Kind::Write { fua: false };
-        let now = self.world.now();
-        let offset = slot as u64 * self.slot_bytes();
-        let client = &mut self.world.processes[process];
+        let now = self.cluster.world.now();
+        let offset = slot as u64 * self.cluster.slot_bytes();
+        let client = &mut self.cluster.world.processes[process];
         let mut draft = self.judge.draft(slot, kind, range, offset, &mut client.arena);
-        let strays = self.serves;
+        let strays = self.phase == Phase::Serving;
         draft.request.id.0 += if strays { STRAY } else { 0 };
         if client.client().submit(now, draft.request).is_err() {
             return;
         }
         let Range { sector, sectors } = range;
         let (id, serial) = (draft.request.id, draft.serial);
-        self.world.note(&[55, id.0, sector, sectors], || {
+        self.cluster.world.note(&[55, id.0, sector, sectors], || {
             format!("FENCED CLIENT WRITES {sector}+{sectors} serial {serial}, stray {strays}")
         });
         if strays {
@@ -77,7 +77,7 @@ impl Session {
         } else {
             self.begin(process, draft, false);
         }
-        self.world.drain(process);
+        self.cluster.world.drain(process);
     }
 
     /// What a client says whose array was taken over; false when it is none.
@@ -98,7 +98,7 @@ impl Session {
             Action::Complete { id, result } => {
                 let flight = self.judge.answered(process, *id)?;
                 let kind = flight.kind;
-                self.world.note(&[56, id.0, u64::from(result.is_ok())], || {
+                self.cluster.world.note(&[56, id.0, u64::from(result.is_ok())], || {
                     format!("FENCED CLIENT'S #{} {kind:?}: {result:?}", id.0)
                 });
                 // What it has read may have been old already.

@@ -26,6 +26,7 @@ mod idle_phase;
 pub mod io;
 mod kill_point;
 pub mod newcomer;
+pub mod nodes;
 pub mod process;
 pub mod promises;
 mod reading;

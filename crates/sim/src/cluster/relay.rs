@@ -100,7 +100,7 @@ pub(super) fn scenario(rng: &mut Rng) -> Scenario {
 /// # Errors
 /// What is wrong.
 pub(super) fn run(session: &mut Session) -> Result<(), Failure> {
-    let sectors = session.layout.sectors();
+    let sectors = session.cluster.layout.sectors();
     let mut relay = Relay {
         judge: Judge::new(sectors).of_whole_blocks(),
         blocks: sectors / BLOCK_SECTORS,
@@ -115,9 +115,9 @@ pub(super) fn run(session: &mut Session) -> Result<(), Failure> {
         served: false,
         session,
     };
-    let all: Vec<u16> = (0..relay.session.scenario.params.nodes).collect();
+    let all: Vec<u16> = (0..relay.session.cluster.scenario.params.nodes).collect();
     let mut roles = all.clone();
-    for _ in 0..relay.session.rng.between(4, 16) {
+    for _ in 0..relay.session.cluster.rng.between(4, 16) {
         let just_then = relay.life(&roles)?;
         roles = relay.pass_on(just_then, &all);
     }
@@ -127,13 +127,13 @@ pub(super) fn run(session: &mut Session) -> Result<(), Failure> {
 impl Relay<'_> {
     /// Starts a client from what lies on the volumes of these roles.
     fn begin(&mut self, roles: &[u16]) {
-        self.granted = self.session.votes().map(|vote| vote.granted).max().unwrap_or(0);
+        self.granted = self.session.cluster.votes().map(|vote| vote.granted).max().unwrap_or(0);
         (self.kept, self.missing) = (true, false);
-        self.began_at = self.session.world.steps;
-        let config = self.session.assembled(roles);
+        self.began_at = self.session.cluster.world.steps;
+        let config = self.session.cluster.assembled(roles);
         let process = config.and_then(|config| self.start(config, roles));
         let begun = process.is_some();
-        self.session.world.note(&[70], || format!("CLIENT with {roles:?}: {begun}"));
+        self.session.cluster.world.note(&[70], || format!("CLIENT with {roles:?}: {begun}"));
         if let Some(process) = process {
             self.judge.client_begins(process, DEPTH);
         }
@@ -149,10 +149,10 @@ impl Relay<'_> {
 
     fn start(&mut self, config: ClientConfig, roles: &[u16]) -> Option<usize> {
         let session = &mut *self.session;
-        let Scenario { params, limited, .. } = session.scenario;
-        let looks = session.rng.percent(50);
+        let Scenario { params, limited, .. } = session.cluster.scenario;
+        let looks = session.cluster.rng.percent(50);
         let others = (0..params.nodes).filter(|role| looks && !roles.contains(role));
-        let places = others.map(|role| (session.address(role), VOLUME.to_owned()));
+        let places = others.map(|role| (session.cluster.address(role), VOLUME.to_owned()));
         let absent = places.collect();
         let config = ClientConfig { absent, ..config };
         let slots = DEPTH as u64 * SLOT_BYTES;
@@ -161,24 +161,25 @@ impl Relay<'_> {
         let client = Client::new(config, Scratch { offset: slots, bytes }).ok()?;
         let client = AnyMachine::Block(Box::new(client));
         let process = Process::new("runner".to_owned(), client, (slots + bytes) as usize, None);
-        session.client = session.world.start(process.limited_to(limited.then_some(ARRAY)));
+        session.client = session.cluster.world.start(process.limited_to(limited.then_some(ARRAY)));
         Some(session.client)
     }
 
     /// Until it serves: does the client find enough of those who held the array before?
     fn look_at_those_before(&mut self) {
         let Some(client) = self.client.as_ref().filter(|client| !client.serves) else { return };
-        let views = self.session.votes().map(|vote| vote.view);
+        let views = self.session.cluster.votes().map(|vote| vote.view);
         let before = views.filter(|view| (1..=self.granted).contains(&view.epoch));
         let newest = before.max_by_key(View::order);
         let away = |role: &u16| !client.roles.contains(role) || self.gone.contains(role);
-        let nodes = self.session.scenario.params.nodes;
+        let nodes = self.session.cluster.scenario.params.nodes;
         let away: Vec<u16> = (0..nodes).filter(away).collect();
         let lacks = |view: &View| (0..nodes).any(|role| !view.has(role));
         self.missing |= !away.is_empty() || newest.as_ref().is_some_and(lacks);
-        let kept = newest.is_some_and(|v| !v.torn && self.session.have_kept_enough(&v, &away));
+        let kept =
+            newest.is_some_and(|v| !v.torn && self.session.cluster.have_kept_enough(&v, &away));
         self.kept &= kept;
-        self.short |= !self.kept && self.missing && self.session.scenario.parts_only;
+        self.short |= !self.kept && self.missing && self.session.cluster.scenario.parts_only;
     }
 
     /// Asks the client for this, unless something else is under way there. Does it take it?
@@ -196,7 +197,7 @@ impl Relay<'_> {
         if self.judge.touches(process, range) {
             return false;
         }
-        let world = &mut self.session.world;
+        let world = &mut self.session.cluster.world;
         let now = world.now();
         let client = &mut world.processes[process];
         let draft =
@@ -210,13 +211,13 @@ impl Relay<'_> {
         });
         self.it_serves();
         self.judge.submitted(process, draft, true);
-        self.session.world.drain(process);
+        self.session.cluster.world.drain(process);
         true
     }
 
     /// A client dies.
     fn kill(&mut self, process: usize) {
-        self.session.world.kill(process);
+        self.session.cluster.world.kill(process);
         self.judge.client_ends(process);
     }
 
@@ -225,7 +226,7 @@ impl Relay<'_> {
         let Some(client) = self.client.as_ref().filter(|client| !client.serves) else {
             return false;
         };
-        let status = self.session.world.processes[client.process].client().status();
+        let status = self.session.cluster.status_of(client.process);
         status.state == ArrayState::Failed
     }
 
@@ -234,13 +235,13 @@ impl Relay<'_> {
         let Some(client) = self.client.as_mut().filter(|client| !client.serves) else { return };
         (client.serves, client.sure, self.served) = (true, self.kept, true);
         let (kept, missing) = (self.kept, self.missing);
-        self.session.world.note(&[76], || format!("SERVES kept {kept} missing {missing}"));
+        self.session.cluster.world.note(&[76], || format!("SERVES kept {kept} missing {missing}"));
         self.judge.decided();
         if kept {
             return;
         }
         // What no journal has is lost where members are missing.
-        let unrecorded = missing && self.session.scenario.parts_only;
+        let unrecorded = missing && self.session.cluster.scenario.parts_only;
         let lost = if unrecorded { self.judge.not_durable() } else { Vec::new() };
         self.judge.power_cut();
         lost.into_iter().for_each(|sector| self.judge.exempt(sector));
@@ -248,16 +249,16 @@ impl Relay<'_> {
 
     fn step(&mut self) -> Result<bool, Failure> {
         self.look_at_those_before();
-        let moved = self.session.world.step();
-        for (process, action) in std::mem::take(&mut self.session.world.outputs) {
+        let moved = self.session.cluster.world.step();
+        for (process, action) in std::mem::take(&mut self.session.cluster.world.outputs) {
             self.hear(process, action)?;
         }
-        if let Some(fault) = self.session.world.faults.first() {
+        if let Some(fault) = self.session.cluster.world.faults.first() {
             return Err(Failure(fault.clone()));
         }
         let Some(client) = &self.client else { return Ok(moved) };
         let waits = self.judge.in_flight(client.process);
-        let steps = self.session.world.steps - self.began_at;
+        let steps = self.session.cluster.world.steps - self.began_at;
         if !moved && waits > 0 || steps > MAX_STEPS {
             return Err(Failure(format!("hangs, with {waits} requests unanswered")));
         }
@@ -281,7 +282,7 @@ impl Relay<'_> {
                 let flight = self.judge.answered(process, id)?;
                 runner.sure &= result.is_ok();
                 let stays = runner.sure;
-                let world = &mut self.session.world;
+                let world = &mut self.session.cluster.world;
                 world.note(&[77, process as u64, id.0, u64::from(result.is_ok())], || {
                     format!("COMPLETE {process} {} {:?} {result:?}", id.0, flight.kind)
                 });
@@ -300,7 +301,7 @@ impl Relay<'_> {
             Action::Notify(event) => {
                 let joined = matches!(event, ArrayEvent::MemberActive { .. });
                 self.session.signs.joined += u64::from(joined);
-                self.session.world.note(&[78], || format!("EVENT {process} {event:?}"));
+                self.session.cluster.world.note(&[78], || format!("EVENT {process} {event:?}"));
                 Ok(())
             }
             _ => Ok(()),

@@ -8,9 +8,10 @@ use braid_array::events::ArrayEvent;
 
 use super::idle_phase::IdlePhase;
 use super::kill_point::KillPoint;
+use super::nodes::Cluster;
 use super::promises::Happened;
 use super::scenario::{End, Scenario};
-use super::session::Session;
+use super::session::{Phase, Session};
 use super::troubles::{Trouble, inject, troubles};
 use super::{away, bit_rot, content, relay};
 use crate::fault::Mutation;
@@ -62,12 +63,12 @@ fn run_relay(mut session: Session) -> Result<Report, Failure> {
 }
 
 fn run(mut session: Session) -> Result<Report, Failure> {
-    let lives = session.scenario.lives.clone();
-    if session.rng.percent(12) && away::fits(&session.scenario) {
+    let lives = session.cluster.scenario.lives.clone();
+    if session.cluster.rng.percent(12) && away::fits(&session.cluster.scenario) {
         away::run(&mut session)?;
         return Ok(report(&session));
     }
-    if session.scenario.guest {
+    if session.cluster.scenario.guest {
         session.start_guest()?;
     }
     for (number, &end) in (1..).zip(&lives) {
@@ -77,29 +78,29 @@ fn run(mut session: Session) -> Result<Report, Failure> {
         let whole = last && session.is_whole();
         let troubles = if whole { troubles(&mut session, end) } else { Vec::new() };
         let cut = matches!(end, End::Crash | End::TakenOver | End::PowerCut)
-            || !last && session.rng.percent(30);
+            || !last && session.cluster.rng.percent(30);
         let kill_point = match end {
             _ if cut => cut_off(&mut session),
-            End::Loss if !session.scenario.replaces => KillPoint::of_a_loss(&session),
+            End::Loss if !session.cluster.scenario.replaces => KillPoint::of_a_loss(&session),
             _ => KillPoint::never(),
         };
         let died = live(&mut session, troubles, kill_point)?;
-        if died && end == End::Loss && session.rng.percent(50) {
+        if died && end == End::Loss && session.cluster.rng.percent(50) {
             // It was its link that failed.
-            session.world.lose_what_is_under_way(session.client, |_| true);
+            session.cluster.world.lose_what_is_under_way(session.client, |_| true);
         }
         match end {
-            End::PowerCut if last && session.scenario.journal_bytes == 0 => {
+            End::PowerCut if last && session.cluster.scenario.journal_bytes == 0 => {
                 fall_short_unrecorded(&mut session)?;
             }
             End::PowerCut if last => fall_short(&mut session)?,
-            End::Loss if session.may_go_on() && session.rng.percent(60) => {
+            End::Loss if session.may_go_on() && session.cluster.rng.percent(60) => {
                 if !go_on(&mut session, died)? {
                     return Ok(report(&session));
                 }
             }
             // Losses do not spare the client.
-            End::Loss if died || session.rng.percent(20) => session.crash(),
+            End::Loss if died || session.cluster.rng.percent(20) => session.crash(),
             _ if last => finish_and_stop(&mut session)?,
             End::Stop | End::Loss => stop(&mut session)?,
             End::Crash => {
@@ -119,15 +120,15 @@ fn run(mut session: Session) -> Result<Report, Failure> {
         }
     }
     session.not_yet_regained();
-    if !session.world.processes[session.client].alive {
+    if !session.cluster.world.processes[session.client].alive {
         after_the_last(&mut session)?;
     }
     // Where sums were never right, nobody starts it without a member.
-    let vouched = session.scenario.dirty && session.promises.half_synced;
+    let vouched = session.cluster.scenario.dirty && session.promises.half_synced;
     if !session.rebuilding().is_empty() && !session.promises.failed && !vouched {
         rebuild_on(&mut session)?;
     }
-    if session.promises.troubled && whole(&session) && session.rng.percent(60) {
+    if session.promises.troubled && whole(&session) && session.cluster.rng.percent(60) {
         revive(&mut session)?;
     }
     reckon(&mut session)?;
@@ -135,13 +136,13 @@ fn run(mut session: Session) -> Result<Report, Failure> {
 }
 
 fn report(session: &Session) -> Report {
-    let trace = &session.world.trace;
+    let trace = &session.cluster.world.trace;
     Report { trace_hash: trace.hash(), events: trace.events() }
 }
 
 /// At times those who come next do not get far.
 fn after_a_crash(session: &mut Session) -> Result<(), Failure> {
-    match !session.scenario.replaces && session.rng.percent(30) {
+    match !session.cluster.scenario.replaces && session.cluster.rng.percent(30) {
         true => session.short_lived_clients(true),
         false => Ok(()),
     }
@@ -151,14 +152,14 @@ fn after_a_crash(session: &mut Session) -> Result<(), Failure> {
 /// tried since.
 fn after_the_last(session: &mut Session) -> Result<(), Failure> {
     // Who has taken a role and has not all of it is known to nobody else.
-    if session.scenario.replaces {
+    if session.cluster.scenario.replaces {
         return Ok(());
     }
-    if session.rng.percent(60) {
+    if session.cluster.rng.percent(60) {
         quiet(session)?;
         session.not_yet_told();
     }
-    match session.rng.percent(40) {
+    match session.cluster.rng.percent(40) {
         true => session.short_lived_clients(false),
         false => Ok(()),
     }
@@ -167,19 +168,19 @@ fn after_the_last(session: &mut Session) -> Result<(), Failure> {
 /// The client dies, and the next one goes on with nodes and witnesses that are left. False when
 /// that is all that can be looked at.
 fn go_on(session: &mut Session, died: bool) -> Result<bool, Failure> {
-    if !died && session.rng.percent(50) {
-        let until = session.world.now().plus_millis(RETURN_MILLIS);
-        session.world.wake_at(until);
-        while session.world.now() < until && session.step()? {}
+    if !died && session.cluster.rng.percent(50) {
+        let until = session.cluster.world.now().plus_millis(RETURN_MILLIS);
+        session.cluster.world.wake_at(until);
+        while session.cluster.world.now() < until && session.step()? {}
     }
     session.crash();
     session.drop_guest();
-    if session.rng.percent(60) && session.those_behind_serve(!died)? {
+    if session.cluster.rng.percent(60) && session.those_behind_serve(!died)? {
         return Ok(false);
     }
     session.go_on_with_witnesses()?;
     live(session, Vec::new(), KillPoint::never())?;
-    if session.rng.percent(50) {
+    if session.cluster.rng.percent(50) {
         finish_and_stop(session)?;
         return Ok(true);
     }
@@ -190,8 +191,8 @@ fn go_on(session: &mut Session, died: bool) -> Result<bool, Failure> {
 
 /// The client died while a newcomer was being rebuilt: the next one goes on with that.
 fn rebuild_on(session: &mut Session) -> Result<(), Failure> {
-    session.world.note(&[54], || "REBUILD".to_owned());
-    if !session.stopped {
+    session.cluster.world.note(&[54], || "REBUILD".to_owned());
+    if session.phase != Phase::Stopped {
         session.crash();
     }
     let begun = session.rebuilding();
@@ -202,7 +203,7 @@ fn rebuild_on(session: &mut Session) -> Result<(), Failure> {
     finish_and_stop(session)?;
     let left = session.rebuilding();
     // What cannot be read keeps a rebuild from its end.
-    let unread = session.scenario.bad_sectors || session.promises.half_synced;
+    let unread = session.cluster.scenario.bad_sectors || session.promises.half_synced;
     match left.is_disjoint(&begun) || session.promises.failed || unread {
         true => Ok(()),
         false => Err(Failure(format!("the rebuild of roles {left:?} does not come to its end"))),
@@ -212,46 +213,52 @@ fn rebuild_on(session: &mut Session) -> Result<(), Failure> {
 /// At times another node is offered in the place of one that was lost, and dies on its way; or
 /// before one is lost, as a spare.
 fn replace(session: &mut Session) {
-    if session.scenario.spare && session.promises.in_step && session.rng.percent(2) {
-        session.scenario.spare = false;
+    if session.cluster.scenario.spare && session.promises.in_step && session.cluster.rng.percent(2)
+    {
+        session.cluster.scenario.spare = false;
         session.drop_guest();
         session.offer_spare();
     }
-    let lost = session.promises.dropped.iter().any(|&role| !session.is_new(role));
-    let may = session.scenario.newcomer && session.promises.in_step && session.newcomer.is_none();
-    if lost && may && session.rng.percent(2) {
+    let lost = session.promises.dropped.iter().any(|&role| !session.cluster.is_new(role));
+    let may =
+        session.cluster.scenario.newcomer && session.promises.in_step && session.newcomer.is_none();
+    if lost && may && session.cluster.rng.percent(2) {
         session.drop_guest();
         session.offer();
     } else if let Some(role) = session.rebuilding().first().copied()
-        && session.rng.below(5000) < 1
+        && session.cluster.rng.below(5000) < 1
     {
-        session.restart_newcomer(role);
+        session.cluster.restart_newcomer(role);
     }
 }
 
 /// Can every node be there again, with all that it had? What was not stopped cleanly does not start
 /// while some have missed writes.
 fn whole(session: &Session) -> bool {
-    let damaged = session.disks().iter().any(|disk| disk.damaged());
-    !damaged && (session.promises.dropped.is_empty() || session.is_clean())
+    let damaged = session.cluster.disks().iter().any(|disk| disk.damaged());
+    !damaged && (session.promises.dropped.is_empty() || session.cluster.is_clean())
 }
 
 /// Only connections were lost, and nodes that come back: a new client takes the array up again, and
 /// makes it right. A node that lost power comes back without what it had not flushed.
 fn revive(session: &mut Session) -> Result<(), Failure> {
-    session.world.note(&[53], || "REVIVE".to_owned());
-    let nodes = session.nodes.clone();
-    let dead = (0u16..).zip(nodes).filter(|&(_, node)| !session.world.processes[node].alive);
+    session.cluster.world.note(&[53], || "REVIVE".to_owned());
+    let nodes = session.cluster.nodes.clone();
+    let dead =
+        (0u16..).zip(nodes).filter(|&(_, node)| !session.cluster.world.processes[node].alive);
     let dead: Vec<u16> = dead.map(|(role, _)| role).collect();
-    let unnoticed = !dead.is_empty() && !session.world.processes[session.client].alive;
+    let unnoticed = !dead.is_empty() && !session.cluster.world.processes[session.client].alive;
     for role in dead {
-        session.reboot(role);
+        if session.cluster.reboot(role) {
+            session.judge.power_cut();
+            session.suspects.power_cut();
+        }
     }
-    for node in session.nodes.clone() {
-        session.world.thaw(node);
+    for node in session.cluster.nodes.clone() {
+        session.cluster.world.thaw(node);
     }
     // A client that died just before may not have noticed; the next one goes on without them.
-    let left_out = session.left_out();
+    let left_out = session.cluster.left_out();
     session.promises.heard(Happened::Revived { left_out: &left_out, unnoticed });
     let late = session.some_are_late();
     session.start_client(late.as_slice(), false)?;
@@ -263,8 +270,8 @@ fn revive(session: &mut Session) -> Result<(), Failure> {
 }
 
 fn cut_off(session: &mut Session) -> KillPoint {
-    let events = 40 * u64::from(session.scenario.params.nodes);
-    KillPoint::of_a_cut(session, session.scenario.requests * events)
+    let events = 40 * u64::from(session.cluster.scenario.params.nodes);
+    KillPoint::of_a_cut(session, session.cluster.scenario.requests * events)
 }
 
 /// Requests and troubles. Has that moment come that ends it?
@@ -274,20 +281,21 @@ fn live(
     mut kill_point: KillPoint,
 ) -> Result<bool, Failure> {
     session.planned = troubles.iter().flat_map(|(_, trouble)| trouble.roles()).collect();
-    let sectors = session.layout.sectors();
-    let mut workload = Workload::new(session.rng.fork(), sectors, 8);
-    workload.largest(session.scenario.largest_sectors.min(sectors));
-    let requests = session.scenario.requests;
+    let sectors = session.cluster.layout.sectors();
+    let mut workload = Workload::new(session.cluster.rng.fork(), sectors, 8);
+    workload.largest(session.cluster.scenario.largest_sectors.min(sectors));
+    let requests = session.cluster.scenario.requests;
     let mut submitted = 0;
     // How long a trouble waits for the moment it comes in.
-    let hold = session.rng.pick(&[50, 90, 98]);
-    let mut linger: u32 = session.rng.pick(&[0, 20, 200, 1000]);
-    let mut scrub_at = session.rng.percent(25).then(|| session.rng.below(requests + 1));
+    let hold = session.cluster.rng.pick(&[50, 90, 98]);
+    let mut linger: u32 = session.cluster.rng.pick(&[0, 20, 200, 1000]);
+    let mut scrub_at =
+        session.cluster.rng.percent(25).then(|| session.cluster.rng.below(requests + 1));
     let mut idle = IdlePhase::draw(session);
     let mut patience = session.patience();
     loop {
         if scrub_at.take_if(|at| *at <= submitted).is_some() {
-            let repair = session.rng.percent(50);
+            let repair = session.cluster.rng.percent(50);
             session.scrub(repair);
             session.outputs()?;
         }
@@ -297,7 +305,7 @@ fn live(
         nothing_differs(session)?;
         // The moment of a trouble is any between two events around its request.
         while let Some(at) = troubles.iter().position(|(at, _)| *at <= submitted) {
-            if session.rng.percent(hold) && submitted < requests {
+            if session.cluster.rng.percent(hold) && submitted < requests {
                 break;
             }
             let (_, trouble) = troubles.remove(at);
@@ -349,7 +357,7 @@ fn nothing_differs(session: &mut Session) -> Result<(), Failure> {
 
 /// The end of the last life: everything durable, everything right, and a clean stop.
 fn finish_and_stop(session: &mut Session) -> Result<(), Failure> {
-    let until = session.world.now().plus_millis(REBUILD_MILLIS);
+    let until = session.cluster.world.now().plus_millis(REBUILD_MILLIS);
     while session.in_flight() > 0 || session.waits_for_sync(until) {
         if session.step()? {
             continue;
@@ -361,7 +369,7 @@ fn finish_and_stop(session: &mut Session) -> Result<(), Failure> {
     }
     nothing_differs(session)?;
     session.departed_are_free()?;
-    if session.rng.percent(40) {
+    if session.cluster.rng.percent(40) {
         bit_rot::scrub(session, false)?;
         nothing_differs(session)?;
     }
@@ -380,7 +388,7 @@ fn finish_and_stop(session: &mut Session) -> Result<(), Failure> {
 fn stop(session: &mut Session) -> Result<(), Failure> {
     session.ask_to_stop();
     session.outputs()?;
-    while !session.stopped {
+    while session.phase != Phase::Stopped {
         if !session.step()? {
             return Err(Failure("a stop is never answered".to_owned()));
         }
@@ -388,10 +396,10 @@ fn stop(session: &mut Session) -> Result<(), Failure> {
     if session.in_flight() > 0 {
         return Err(Failure("stopped with requests in flight".to_owned()));
     }
-    if !session.world.processes[session.client].machine.idle() {
+    if !session.cluster.world.processes[session.client].machine.idle() {
         return Err(Failure("the client has stopped and is not idle".to_owned()));
     }
-    if session.rng.percent(50) || session.promises.dead {
+    if session.cluster.rng.percent(50) || session.promises.dead {
         quiet(session)?;
     }
     Ok(())
@@ -400,11 +408,11 @@ fn stop(session: &mut Session) -> Result<(), Failure> {
 /// Lets everything come to rest: then no node has anything left to do.
 fn quiet(session: &mut Session) -> Result<(), Failure> {
     session.end_guest()?;
-    while !session.world.quiet() {
+    while !session.cluster.world.quiet() {
         session.step()?;
     }
-    for &node in &session.nodes {
-        let process = &session.world.processes[node];
+    for &node in &session.cluster.nodes {
+        let process = &session.cluster.world.processes[node];
         if process.alive && !process.machine.idle() {
             return Err(Failure(format!("{} has lost its clients and is not idle", process.name)));
         }
@@ -419,23 +427,23 @@ fn quiet(session: &mut Session) -> Result<(), Failure> {
 }
 
 fn power_cut(session: &mut Session) {
-    session.world.note(&[51], || "POWER CUT".to_owned());
+    session.cluster.world.note(&[51], || "POWER CUT".to_owned());
     session.crash();
     session.kill_fenced();
     session.drop_guest();
     session.drop_spare();
-    for node in session.nodes.clone() {
-        session.world.kill(node);
+    for node in session.cluster.nodes.clone() {
+        session.cluster.world.kill(node);
     }
-    let mut disks = session.take_disks();
+    let mut disks = session.cluster.take_disks();
     for disk in &mut disks {
-        disk.power_cut(&mut session.rng);
+        disk.power_cut(&mut session.cluster.rng);
     }
     session.judge.power_cut();
     session.suspects.power_cut();
-    session.start_nodes(disks);
-    for number in 0..session.witnesses.len() {
-        session.restart_witness(number);
+    session.cluster.start_nodes(disks);
+    for number in 0..session.cluster.witnesses.len() {
+        session.cluster.restart_witness(number);
     }
 }
 
@@ -443,12 +451,13 @@ fn power_cut(session: &mut Session) {
 /// others held of what was being written: a client that serves says that nothing was.
 fn fall_short_unrecorded(session: &mut Session) -> Result<(), Failure> {
     power_cut(session);
-    let Session { scenario, rng, promises, .. } = session;
+    let Session { cluster, promises, .. } = session;
+    let Cluster { scenario, rng, .. } = cluster;
     let gone = scenario.more_losses(rng, &promises.lost);
-    session.world.note(&[54], || format!("NEVER BACK {gone:?}, NO JOURNALS"));
+    session.cluster.world.note(&[54], || format!("NEVER BACK {gone:?}, NO JOURNALS"));
     never_back(session, &gone);
     let before = session.promises.clone();
-    session.unforced = !session.lacks_votes();
+    session.unforced = !session.cluster.lacks_votes();
     let vouched = !session.unforced;
     session.start_client(&gone, false)?;
     session.unforced = false;
@@ -457,7 +466,7 @@ fn fall_short_unrecorded(session: &mut Session) -> Result<(), Failure> {
         session.crash();
         return Ok(());
     }
-    if !vouched && session.scenario.params.family.has_parities() {
+    if !vouched && session.cluster.scenario.params.family.has_parities() {
         session.suspects.only(BTreeSet::new());
     }
     live(session, Vec::new(), KillPoint::never())?;
@@ -466,7 +475,7 @@ fn fall_short_unrecorded(session: &mut Session) -> Result<(), Failure> {
 
 fn never_back(session: &mut Session, gone: &[u16]) {
     for &role in gone {
-        session.world.kill(session.nodes[usize::from(role)]);
+        session.cluster.world.kill(session.cluster.nodes[usize::from(role)]);
         session.promises.heard(Happened::NodesDie);
         session.promises.heard(Happened::Missing(role));
     }
@@ -476,11 +485,12 @@ fn never_back(session: &mut Session, gone: &[u16]) {
 /// was made durable is there, and every slice-set is old or new; but where whole stripes are not
 /// recorded and were being written, what is lost of them.
 fn fall_short(session: &mut Session) -> Result<(), Failure> {
-    let whole = session.scenario.parts_only.then(|| session.suspects.whole_stripes());
+    let whole = session.cluster.scenario.parts_only.then(|| session.suspects.whole_stripes());
     power_cut(session);
-    let Session { scenario, rng, promises, .. } = session;
+    let Session { cluster, promises, .. } = session;
+    let Cluster { scenario, rng, .. } = cluster;
     let gone = if rng.percent(70) { scenario.more_losses(rng, &promises.lost) } else { Vec::new() };
-    session.world.note(&[54], || format!("NEVER BACK {gone:?}"));
+    session.cluster.world.note(&[54], || format!("NEVER BACK {gone:?}"));
     never_back(session, &gone);
     after_a_crash(session)?;
     session.start_client(&gone, false)?;
@@ -496,38 +506,40 @@ fn fall_short(session: &mut Session) -> Result<(), Failure> {
 /// What is on the volumes, and what a client reads without as many nodes as the array survives.
 fn reckon(session: &mut Session) -> Result<(), Failure> {
     quiet(session)?;
-    let params = session.scenario.params;
+    let params = session.cluster.scenario.params;
     if !session.promises.troubled {
         session.fenced_know()?;
-        if let Some(misfit) = content::misfit(&session.layout, &session.disks()) {
+        if let Some(misfit) = content::misfit(&session.cluster.layout, &session.cluster.disks()) {
             return Err(Failure(misfit));
         }
         for role in 0..params.nodes {
-            let superblock = content::superblock(session.disk(role)).map_err(Failure)?;
+            let superblock = content::superblock(session.cluster.disk(role)).map_err(Failure)?;
             if superblock.resync_offset != braid_array::format::superblock::MAX_SECTOR {
                 return Err(Failure(format!("node {role} is not clean after a stop")));
             }
         }
     }
     // Stopped in the moment in which a node was in sync again, the array may not have noted it.
-    for role in session.left_out() {
+    for role in session.cluster.left_out() {
         session.promises.heard(Happened::Missing(role));
     }
     let gone = session.promises.lost.clone();
     // A node with bad sectors, or one that was cut off, may be there or not; but not later only, as
     // then it would be the one that is out.
-    let there = session.rng.percent(50);
+    let there = session.cluster.rng.percent(50);
     for round in 0..3 {
         let mut missing = gone.clone();
-        let more = session.scenario.more_losses(&mut session.rng, &gone);
+        let more = session.cluster.scenario.more_losses(&mut session.cluster.rng, &gone);
         missing.extend(more.into_iter().take(round));
         session.promises.heard(Happened::LookedAtWithout(&missing));
         // What a client had answered when it died may lie with the nodes until the next one comes.
-        let died = !session.world.processes[session.client].alive;
+        let died = !session.cluster.world.processes[session.client].alive;
         if !died {
             look(session, &missing)?;
         }
-        let dead = |role: &u16| !session.world.processes[session.nodes[usize::from(*role)]].alive;
+        let dead = |role: &u16| {
+            !session.cluster.world.processes[session.cluster.nodes[usize::from(*role)]].alive
+        };
         let without: Vec<u16> =
             missing.iter().filter(|r| dead(r) || !gone.contains(r) || !there).copied().collect();
         read_back(session, &without)?;
@@ -540,10 +552,11 @@ fn reckon(session: &mut Session) -> Result<(), Failure> {
 
 /// Decodes everything from the volumes.
 fn look(session: &mut Session, missing: &[u16]) -> Result<(), Failure> {
-    let params = session.scenario.params;
-    let stripe_sectors = session.layout.sectors() / params.stripes;
+    let params = session.cluster.scenario.params;
+    let stripe_sectors = session.cluster.layout.sectors() / params.stripes;
     for stripe in 0..params.stripes {
-        let bytes = content::data(&session.layout, &session.disks(), stripe, missing);
+        let bytes =
+            content::data(&session.cluster.layout, &session.cluster.disks(), stripe, missing);
         let judged = session.judge_content(stripe * stripe_sectors, &bytes);
         judged.map_err(|Failure(what)| {
             Failure(format!("on the volumes without nodes {missing:?}: {what}"))
@@ -554,7 +567,7 @@ fn look(session: &mut Session, missing: &[u16]) -> Result<(), Failure> {
 
 /// A new client reads everything, without some of the nodes.
 fn read_back(session: &mut Session, missing: &[u16]) -> Result<(), Failure> {
-    session.world.note(&[52], || format!("READ BACK without {missing:?}"));
+    session.cluster.world.note(&[52], || format!("READ BACK without {missing:?}"));
     let told =
         |Failure(what): Failure| Failure(format!("read back without nodes {missing:?}: {what}"));
     session.start_client(missing, true)?;

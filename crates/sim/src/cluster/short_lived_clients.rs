@@ -4,6 +4,7 @@
 use braid_array::status::ArrayState;
 
 use super::kill_point::KillPoint;
+use super::nodes::Cluster;
 use super::session::Session;
 use crate::report::Failure;
 
@@ -21,13 +22,14 @@ impl Session {
         if !self.rebuilding().is_empty() {
             return Ok(());
         }
-        for _ in 0..self.rng.between(1, 3) {
-            let Self { scenario, rng, promises, .. } = self;
+        for _ in 0..self.cluster.rng.between(1, 3) {
+            let Self { cluster, promises, .. } = self;
+            let Cluster { scenario, rng, .. } = cluster;
             let mut away = promises.lost.clone();
             if !all && rng.percent(50) {
                 away.extend(scenario.more_losses(rng, &promises.lost));
             }
-            self.world.note(&[62], || format!("SHORT-LIVED CLIENT without {away:?}"));
+            self.cluster.world.note(&[62], || format!("SHORT-LIVED CLIENT without {away:?}"));
             self.unforced = true;
             let before = self.promises.clone();
             let started = self.start_client(&away, false);
@@ -42,7 +44,7 @@ impl Session {
                     break;
                 }
             }
-            let client = self.world.processes[self.client].client();
+            let client = self.cluster.world.processes[self.client].client();
             if client.status().state == ArrayState::Failed {
                 self.promises.take_back(before);
             }

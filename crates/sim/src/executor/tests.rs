@@ -143,7 +143,7 @@ impl Bench {
         let moment = self.oracle.read_submitted();
         self.request(Op::Read, sector);
         let bytes = self.exec.bytes(self.buf).to_vec();
-        self.oracle.read_completed(moment, sector, &bytes, false).is_ok()
+        self.oracle.read_completed(moment, sector, &bytes, false, &|_| false).is_ok()
     }
 }
 

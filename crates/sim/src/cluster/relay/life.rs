@@ -44,7 +44,7 @@ impl Life {
     /// be something.
     fn draw(session: &mut Session, blocks: u64, served: bool) -> Self {
         let corner = corner(session, blocks);
-        let rng = &mut session.rng;
+        let rng = &mut session.cluster.rng;
         let slow = rng.percent(20);
         let most = rng.pick(&[30, 300, 1000, 3000, 8000]);
         let left = if slow { rng.between(500, 10_000) } else { rng.between(1, most) };
@@ -77,14 +77,14 @@ impl Life {
     /// Is it to be asked for something now?
     fn is_due(&mut self, session: &mut Session) -> bool {
         match &mut self.pace {
-            Pace::Often(percent) => session.rng.percent(*percent),
+            Pace::Often(percent) => session.cluster.rng.percent(*percent),
             Pace::Trickle(due) => {
-                let now = session.world.now();
+                let now = session.cluster.world.now();
                 let is_due = *due <= now;
                 if is_due {
                     // Less than it takes until superblocks say clean.
-                    *due = now.plus_millis(session.rng.between(10, 180));
-                    session.world.wake_at(*due);
+                    *due = now.plus_millis(session.cluster.rng.between(10, 180));
+                    session.cluster.world.wake_at(*due);
                 }
                 is_due
             }
@@ -94,10 +94,10 @@ impl Life {
 
 /// The blocks of a stripe that are summed up with one another.
 fn corner(session: &mut Session, blocks: u64) -> Vec<u64> {
-    let Params { stripes, chunk_bytes, .. } = session.scenario.params;
+    let Params { stripes, chunk_bytes, .. } = session.cluster.scenario.params;
     let chunk = u64::from(chunk_bytes) / (512 * BLOCK_SECTORS);
     let stripe = blocks / stripes;
-    let rng = &mut session.rng;
+    let rng = &mut session.cluster.rng;
     let first = rng.below(stripes) * stripe + rng.below(chunk);
     (0..stripe / chunk).map(|index| first + index * chunk).collect()
 }
@@ -113,7 +113,7 @@ impl Relay<'_> {
         while life.left > 0 && self.client.is_some() && !self.is_refused() {
             if life.trouble_at == Some(life.left) {
                 self.trouble();
-                let rng = &mut self.session.rng;
+                let rng = &mut self.session.cluster.rng;
                 if rng.percent(50) && matches!(life.pace, Pace::Often(_)) {
                     let soon = rng.pick(&[1, 4, 15, 40, 120]);
                     life.left = life.left.min(1 + rng.below(soon));
@@ -135,8 +135,8 @@ impl Relay<'_> {
 
     /// Gives the client something to do. False when it takes nothing.
     fn submit(&mut self, life: &Life) -> bool {
-        let rng = &mut self.session.rng;
-        let (count, stripes) = (self.blocks, self.session.scenario.params.stripes);
+        let rng = &mut self.session.cluster.rng;
+        let (count, stripes) = (self.blocks, self.session.cluster.scenario.params.stripes);
         let mut range = rng.below(count)..count;
         range.end = range.start + rng.between(1, (count - range.start).min(4));
         if life.whole || rng.percent(20) {

@@ -4,7 +4,7 @@
 use braid_cluster::client::NODE_TIMEOUT_MS;
 
 use super::Relay;
-use crate::cluster::session::Session;
+use crate::cluster::nodes::Cluster;
 use crate::oracle::Range;
 use crate::report::Failure;
 use crate::rng::Rng;
@@ -14,7 +14,7 @@ impl Relay<'_> {
     /// Some clients are started that way, one after the other. Drawn aside: what came before is
     /// what it would be without.
     pub(super) fn starts(&mut self, all: &[u16]) -> Result<(), Failure> {
-        let mut aside = Rng::new(self.session.rng.clone().next() ^ 0x7374_6172_7473);
+        let mut aside = Rng::new(self.session.cluster.rng.clone().next() ^ 0x7374_6172_7473);
         for _ in 0..aside.pick(&[0, 0, 1, 2, 3]) {
             self.start_that_is_shaken(&mut aside, all)?;
         }
@@ -38,7 +38,7 @@ impl Relay<'_> {
             }
         }
         for role in dead {
-            self.session.reboot(role);
+            self.session.cluster.reboot(role);
         }
         if let Some(client) = self.client.take() {
             self.kill(client.process);
@@ -51,11 +51,11 @@ impl Relay<'_> {
         let Some(client) = self.client.as_ref().map(|client| client.process) else { return };
         let percent = rng.pick(&[30, 60, 100]);
         let kind = rng.below(5);
-        for role in 0..self.session.scenario.params.nodes {
+        for role in 0..self.session.cluster.scenario.params.nodes {
             if !rng.percent(percent) || dead.contains(&role) {
                 continue;
             }
-            let Session { world, nodes, .. } = &mut *self.session;
+            let Cluster { world, nodes, .. } = &mut self.session.cluster;
             let node = nodes[usize::from(role)];
             let next = nodes[usize::from(role + 1) % nodes.len()];
             world.note(&[80], || format!("SHAKE {role}, kind {kind}"));
@@ -83,7 +83,7 @@ impl Relay<'_> {
         }
         let Some(process) = self.client.as_ref().map(|client| client.process) else { return true };
         let Some(slot) = self.judge.free_slot(process) else { return true };
-        let world = &mut self.session.world;
+        let world = &mut self.session.cluster.world;
         let now = world.now();
         let client = &mut world.processes[process];
         let range = Range::default();
