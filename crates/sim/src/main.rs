@@ -91,7 +91,8 @@ fn main() -> ExitCode {
         }
     });
     let seconds = began.elapsed().as_secs_f64();
-    let (passed, failed) = (passed.into_inner(), failed.into_inner());
+    let passed = passed.into_inner();
+    let failed = failed.into_inner();
     println!(
         "{} seeds, {} events, digest {:016x} in {seconds:.1} s: {:.0} seeds/s",
         passed + failed,
@@ -107,7 +108,9 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Args, String> {
     let jobs = std::thread::available_parallelism().map_or(1, usize::from);
     let of = Of::Array(run::Options::default());
     let mut args = Args { start: 1, seeds: 1000, jobs, first: false, verbose: false, of };
-    let (mut over_nodes, mut nested, mut mutate) = (false, false, None);
+    let mut over_nodes = false;
+    let mut nested = false;
+    let mut mutate = None;
     while let Some(word) = words.next() {
         let mut number = |name: &str| {
             let value = words.next().ok_or(format!("{name} needs a number"))?;

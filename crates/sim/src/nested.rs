@@ -113,7 +113,8 @@ impl Subject for Stack {
         memory: &mut Memory<'_>,
     ) -> Result<(Self, Attached), Refusal> {
         let mut attached = Attached::new();
-        let (mut configs, mut candidates) = (Vec::new(), Vec::new());
+        let mut configs = Vec::new();
+        let mut candidates = Vec::new();
         for (number, part) in (0..).zip(&parts.devices) {
             let (config, devices) = assembly::assemble(disks, part.set_uuid, how)?;
             for (member, device) in config.member_ids().zip(&devices) {

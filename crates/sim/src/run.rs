@@ -113,10 +113,7 @@ fn run_lives<M: Subject>(
         reassemble(&mut world, disks)?;
     }
     final_check::make_right(&mut world)?;
-    match world.lost_in_doubt {
-        true => final_check::after_excess(world),
-        false => final_check::verify(world),
-    }
+    if world.lost_in_doubt { final_check::after_excess(world) } else { final_check::verify(world) }
 }
 
 /// Starts a machine on whatever the devices say. The `Refusal` of a start that is not forced is

@@ -132,8 +132,7 @@ fn lose_and_take_back(session: &mut Session, role: u16) {
     for connection in session.cluster.world.connections_between(node, session.client) {
         session.cluster.world.break_connection(connection);
     }
-    (session.promises.dead, session.promises.troubled) = (true, true);
-    session.promises.lost.push(role);
+    session.promises.killed(role);
     let whole = |session: &mut Session| {
         session.cluster.world.processes[session.client].client().status().degraded == 0
     };
@@ -252,7 +251,7 @@ fn a_spare_has_the_role_of_a_member_that_stays_away_and_of_no_other() {
     lose_and_take_back(&mut session, 1);
     assert!(session.spare.is_some(), "the node came back within moments");
     session.cluster.world.kill(session.cluster.nodes[1]);
-    session.promises.lost.push(1);
+    session.promises.killed(1);
     let patience = session.cluster.world.now().plus_millis(SPARE_PATIENCE_MS);
     while session.spare.is_some() {
         assert!(session.step().expect("no fault"), "the spare is not used");

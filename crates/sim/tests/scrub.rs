@@ -191,7 +191,8 @@ fn where_nobody_can_tell_the_data_or_the_first_copy_is_believed() {
 fn several_blocks_of_a_slice_are_judged_each_for_itself() {
     let mut session = array(Family::Xor2d, 5);
     let code = session.cluster.layout.code(STRIPE).clone();
-    let (one, other) = (code.data()[0], code.data()[7]);
+    let one = code.data()[0];
+    let other = code.data()[7];
     flip(&mut session, one, 10);
     flip(&mut session, other, 4100);
     let (found, sectors) = scrub(&mut session, true);

@@ -16,8 +16,10 @@ impl Cluster {
     /// What a client is told of nodes that it cannot reach.
     pub(super) fn absent(&self, missing: &[u16], read_only: bool) -> Vec<(String, String)> {
         let forgets = self.scenario.profile.mutation == Some(Mutation::ForgetAbsent);
-        let told = missing.iter().filter(|_| !read_only && !forgets);
-        told.map(|&role| (self.address(role), VOLUME.to_owned())).collect()
+        if read_only || forgets {
+            return Vec::new();
+        }
+        missing.iter().map(|&role| (self.address(role), VOLUME.to_owned())).collect()
     }
 
     /// Do all superblocks say that the array was stopped cleanly?

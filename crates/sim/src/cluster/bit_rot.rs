@@ -36,9 +36,10 @@ pub(super) fn flip_a_bit(session: &mut Session) -> Result<(), Failure> {
     let stripe = rng.below(params.stripes);
     let code = session.cluster.layout.code(stripe);
     // Of data of which there is but one sum, a repair takes what they say.
-    let cells: Vec<_> = match tells {
-        true => code.cells().collect(),
-        false => code.equations().iter().map(|equation| equation.parity).collect(),
+    let cells: Vec<_> = if tells {
+        code.cells().collect()
+    } else {
+        code.equations().iter().map(|equation| equation.parity).collect()
     };
     let cell = rng.pick(&cells);
     let at = rng.below(u64::from(params.chunk_bytes));
@@ -97,8 +98,9 @@ fn expect(
             told.push((sectors, role, block));
         }
     }
-    match is_right(&told) {
-        true => Ok(()),
-        false => Err(Failure(format!("a check was to tell of {what}, and told of {told:?}"))),
+    if is_right(&told) {
+        Ok(())
+    } else {
+        Err(Failure(format!("a check was to tell of {what}, and told of {told:?}")))
     }
 }

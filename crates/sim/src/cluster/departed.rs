@@ -16,9 +16,10 @@ impl Session {
     /// that in, it runs on all the same, as the client has to tell it.
     pub(super) fn departs(&mut self, process: usize) {
         let tells = self.cluster.world.processes[self.client].alive && self.phase != Phase::Stopped;
-        match tells && self.cluster.world.processes[process].alive {
-            true => self.departed.push(process),
-            false => self.cluster.world.kill(process),
+        if tells && self.cluster.world.processes[process].alive {
+            self.departed.push(process)
+        } else {
+            self.cluster.world.kill(process)
         }
     }
 
@@ -33,26 +34,21 @@ impl Session {
     pub(super) fn departed_are_free(&mut self) -> Result<(), Failure> {
         self.look_at_spare();
         let until = self.cluster.world.now().plus_millis(FREE_MILLIS);
-        while let Some(name) = self.keeps_leftovers() {
+        while let Some(&kept) = self.departed.iter().find(|&&process| {
+            let process = &self.cluster.world.processes[process];
+            process.volumes[VOLUME].open.is_some() || !process.machine.idle()
+        }) {
             // A client that can write no more tells nobody anything.
             if self.promises.failed {
                 break;
             }
             if self.cluster.world.now() >= until || !self.step()? {
+                let name = &self.cluster.world.processes[kept].name;
                 let what = format!("{name} has left the array and keeps its volume open");
                 return Err(Failure(what));
             }
         }
         self.drop_departed();
         Ok(())
-    }
-
-    /// The name of one that does.
-    fn keeps_leftovers(&self) -> Option<String> {
-        let mut departed =
-            self.departed.iter().map(|&process| &self.cluster.world.processes[process]);
-        let keeps = departed
-            .find(|process| process.volumes[VOLUME].open.is_some() || !process.machine.idle());
-        keeps.map(|process| process.name.clone())
     }
 }

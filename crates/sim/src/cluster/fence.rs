@@ -37,7 +37,9 @@ impl Machine for Fence {
     fn handle(&mut self, _now: Instant, event: Event) {
         match event {
             Event::Fabric(FabricEvent::Connected { peer }) => {
-                let (array, epoch, client) = (ARRAY, self.epoch, self.client);
+                let array = ARRAY;
+                let epoch = self.epoch;
+                let client = self.client;
                 let bytes = Message::Grant { tag: 1, array, epoch, client }.encode(epoch);
                 self.actions.push_back(Action::Fabric(FabricOp::Send { peer, bytes }));
             }

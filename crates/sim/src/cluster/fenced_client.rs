@@ -68,7 +68,8 @@ impl Session {
             return;
         }
         let Range { sector, sectors } = range;
-        let (id, serial) = (draft.request.id, draft.serial);
+        let id = draft.request.id;
+        let serial = draft.serial;
         self.cluster.world.note(&[55, id.0, sector, sectors], || {
             format!("FENCED CLIENT WRITES {sector}+{sectors} serial {serial}, stray {strays}")
         });
@@ -114,9 +115,10 @@ impl Session {
     /// # Errors
     /// When one has not.
     pub fn fenced_know(&self) -> Result<(), Failure> {
-        match self.fenced.iter().all(|fenced| fenced.told) {
-            true => Ok(()),
-            false => Err(Failure("a client does not hear that its array is taken".to_owned())),
+        if self.fenced.iter().all(|fenced| fenced.told) {
+            Ok(())
+        } else {
+            Err(Failure("a client does not hear that its array is taken".to_owned()))
         }
     }
 }

@@ -9,6 +9,8 @@ use braid_cluster::pipeline::Params;
 
 use super::content::{self, Layout};
 use super::process::Process;
+use super::promises::Happened;
+use super::session::Session;
 use super::world::World;
 use crate::disk::Disk;
 use crate::judge::{self, Judge};
@@ -51,15 +53,18 @@ impl Guest {
         params: Params,
         rng: Rng,
     ) -> Result<Self, String> {
-        let (mut members, mut limit) = (Vec::new(), None);
+        let mut members = Vec::new();
+        let mut limit = None;
         for (role, disk) in disks.iter().enumerate() {
             let superblock = content::superblock(disk)?;
             limit = Some(superblock.set_uuid);
-            let (address, volume) = (format!("n{role}"), VOLUME.to_owned());
+            let address = format!("n{role}");
+            let volume = VOLUME.to_owned();
             members.push(Some(ClientMember { address, volume, superblock }));
         }
         let config = ClientConfig::new(params, members);
-        let (offset, bytes) = (MAX_SECTORS * 512, Client::scratch_bytes(&config));
+        let offset = MAX_SECTORS * 512;
+        let bytes = Client::scratch_bytes(&config);
         let client = Client::new(config, Scratch { offset, bytes })?;
         let arena = (offset + bytes) as usize;
         let client = AnyMachine::Block(Box::new(client));
@@ -136,5 +141,58 @@ impl Guest {
         let data: Vec<u8> = (0..stripes).flat_map(stripe).collect();
         let judged = self.judge.content(0, &data, &judge::nothing);
         judged.map_err(|Failure(what)| Failure(format!("the guest: {what}")))
+    }
+}
+
+impl Session {
+    /// Makes another array on the nodes, and starts its client.
+    ///
+    /// # Errors
+    /// When the client refuses the array.
+    pub fn start_guest(&mut self) -> Result<(), Failure> {
+        let params =
+            Params { session: self.cluster.rng.next(), epoch: 1, ..self.cluster.scenario.params };
+        let disks = content::create(
+            &self.cluster.layout,
+            [8; 16],
+            false,
+            None,
+            (0, false),
+            &mut self.cluster.rng,
+        );
+        for (&node, disk) in self.cluster.nodes.iter().zip(&disks) {
+            self.cluster.world.processes[node].keep(VOLUME, disk.clone());
+        }
+        let rng = self.cluster.rng.fork();
+        let guest = Guest::start(&mut self.cluster.world, &disks, params, rng).map_err(Failure)?;
+        self.guest = Some(guest);
+        Ok(())
+    }
+
+    /// The other array is given up: its nodes are.
+    pub fn drop_guest(&mut self) {
+        if let Some(guest) = self.guest.take() {
+            self.promises.heard(Happened::ClientGone);
+            self.cluster.world.kill(guest.process);
+        }
+    }
+
+    /// The other array comes to its end, and is looked at.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub fn end_guest(&mut self) -> Result<(), Failure> {
+        if let Some(guest) = &mut self.guest {
+            guest.finish();
+        }
+        while self.guest.as_ref().is_some_and(|guest| !guest.stopped()) {
+            if !self.step()? {
+                return Err(Failure("the guest does not stop".to_owned()));
+            }
+        }
+        let Some(mut guest) = self.guest.take() else { return Ok(()) };
+        let disks: Vec<&Disk> =
+            self.cluster.nodes.iter().map(|&node| self.cluster.guest_disk(node)).collect();
+        guest.judge(&disks, self.cluster.scenario.params.stripes)
     }
 }

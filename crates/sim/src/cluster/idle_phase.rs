@@ -36,7 +36,9 @@ impl IdlePhase {
     /// Is there one, with so many requests submitted?
     pub(super) fn is_now(&mut self, session: &mut Session, submitted: u64) -> bool {
         let now = session.cluster.world.now();
-        if let Some(rng) = self.trickle.as_mut().filter(|_| self.after < submitted) {
+        if self.after < submitted
+            && let Some(rng) = &mut self.trickle
+        {
             self.after = submitted;
             // Less than it takes until superblocks say clean.
             let until = now.plus_millis(rng.between(10, 180));

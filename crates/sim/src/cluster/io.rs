@@ -226,7 +226,8 @@ impl World {
     /// A witness notes all but the view.
     fn note_without_view(&mut self, process: usize, name: &str, at: u64, bytes: Vec<u8>) {
         let process = &mut self.processes[process];
-        let before = process.notes.get(name).filter(|_| process.volumes.is_empty());
+        let is_witness = process.volumes.is_empty();
+        let before = if is_witness { process.notes.get(name) } else { None };
         let less = before.and_then(|before| votes::without_the_view(name, &bytes, before));
         process.note(name, at, &less.unwrap_or(bytes));
     }
@@ -286,7 +287,8 @@ impl World {
                 let absent = || Refusal::plain("this volume is not open");
                 let volume = process.volume(*member).ok_or_else(absent)?;
                 volume.open = None;
-                let (name, bytes) = (volume.name.clone(), volume.disk.sectors() * SECTOR);
+                let name = volume.name.clone();
+                let bytes = volume.disk.sectors() * SECTOR;
                 if matches!(op, VolumeOp::Delete { .. }) {
                     process.volumes.remove(&name);
                 }

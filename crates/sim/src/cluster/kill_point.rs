@@ -57,7 +57,8 @@ impl KillPoint {
         }
         let sign = aside.pick(&[Sign::Durable, Sign::Durable, Sign::Flushed]);
         let most = if aside.percent(20) { 1 } else { session.cluster.scenario.requests };
-        let (requests, most) = (aside.below(most), aside.pick(&[1, 8, 60]));
+        let requests = aside.below(most);
+        let most = aside.pick(&[1, 8, 60]);
         let wait = Some(Wait { sign, requests, skip: aside.below(most), before: None });
         let most = aside.pick(&[1, 4, 30]);
         Self { wait, left: Some(aside.below(most)) }
@@ -69,7 +70,8 @@ impl KillPoint {
         if aside.percent(45) {
             return Self { wait: None, left: None };
         }
-        let (requests, skip) = (0, aside.pick(&[0, 1, 1, 2]));
+        let requests = 0;
+        let skip = aside.pick(&[0, 1, 1, 2]);
         let wait = Some(Wait { sign: Sign::Lost, requests, skip, before: None });
         let most = aside.pick(&[1, 4, 30, 300]);
         Self { wait, left: Some(aside.below(most)) }
@@ -79,7 +81,8 @@ impl KillPoint {
     /// durable.
     pub(super) fn of_a_short_lived_client(session: &mut Session) -> Self {
         let most = 7 * u64::from(session.cluster.scenario.params.nodes);
-        let (sign, requests) = (Sign::Durable, 0);
+        let sign = Sign::Durable;
+        let requests = 0;
         let wait =
             Some(Wait { sign, requests, skip: session.cluster.rng.below(most), before: None });
         let most = session.cluster.rng.pick(&[1, 1, 4, 30, 300]);
@@ -96,7 +99,8 @@ impl KillPoint {
         let sign = Sign::Sent(session.cluster.rng.pick(&kinds));
         let most =
             session.cluster.rng.pick(&[1, 1, u64::from(session.cluster.scenario.params.nodes)]);
-        let (requests, skip) = (0, session.cluster.rng.below(most));
+        let requests = 0;
+        let skip = session.cluster.rng.below(most);
         let wait = Some(Wait { sign, requests, skip, before: None });
         let most = session.cluster.rng.pick(&[1, 4, 30]);
         Self { wait, left: Some(session.cluster.rng.below(most)) }

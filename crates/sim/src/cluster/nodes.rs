@@ -194,7 +194,8 @@ impl Cluster {
         let most = |bytes: fn(&Pipeline, u16) -> u64| {
             (0..params.nodes).map(|role| bytes(&pipeline, role)).max().unwrap_or(0)
         };
-        let (ring, base) = (most(Pipeline::ring_bytes), most(Pipeline::base_bytes));
+        let ring = most(Pipeline::ring_bytes);
+        let base = most(Pipeline::base_bytes);
         let pages = u64::from(pipeline.positions() + 2) * 4096;
         // Nodes keep half of it for bases.
         let limit = |whole| 2 * (3 * (base + pages)).max(whole * (ring - base));

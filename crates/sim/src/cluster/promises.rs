@@ -145,6 +145,12 @@ impl Promises {
         }
     }
 
+    /// A node has been killed, and nobody was told.
+    pub fn killed(&mut self, role: u16) {
+        self.heard(Happened::NodesDie);
+        self.heard(Happened::NodeLost(role));
+    }
+
     fn miss(&mut self, role: u16) {
         for list in [&mut self.lost, &mut self.dropped] {
             if !list.contains(&role) {

@@ -128,7 +128,8 @@ impl Relay<'_> {
     /// Starts a client from what lies on the volumes of these roles.
     fn begin(&mut self, roles: &[u16]) {
         self.granted = self.session.cluster.votes().map(|vote| vote.granted).max().unwrap_or(0);
-        (self.kept, self.missing) = (true, false);
+        self.kept = true;
+        self.missing = false;
         self.began_at = self.session.cluster.world.steps;
         let config = self.session.cluster.assembled(roles);
         let process = config.and_then(|config| self.start(config, roles));
@@ -233,8 +234,11 @@ impl Relay<'_> {
     /// The client has taken a request: what it serves is what was left to it.
     fn it_serves(&mut self) {
         let Some(client) = self.client.as_mut().filter(|client| !client.serves) else { return };
-        (client.serves, client.sure, self.served) = (true, self.kept, true);
-        let (kept, missing) = (self.kept, self.missing);
+        client.serves = true;
+        client.sure = self.kept;
+        self.served = true;
+        let kept = self.kept;
+        let missing = self.missing;
         self.session.cluster.world.note(&[76], || format!("SERVES kept {kept} missing {missing}"));
         self.judge.decided();
         if kept {
@@ -263,7 +267,8 @@ impl Relay<'_> {
             return Err(Failure(format!("hangs, with {waits} requests unanswered")));
         }
         if client.outdated {
-            let (process, roles) = (client.process, client.roles.clone());
+            let process = client.process;
+            let roles = client.roles.clone();
             self.kill(process);
             self.begin(&roles);
         }

@@ -27,14 +27,6 @@ impl Session {
         }
     }
 
-    /// How many events a life goes on for one that is being replaced.
-    pub(super) fn patience(&mut self) -> u32 {
-        match self.cluster.scenario.replaces {
-            true => self.cluster.rng.pick(&[0, 2_000, 50_000]),
-            false => 0,
-        }
-    }
-
     /// Is a member being copied, or the new one not whole yet?
     pub fn is_replacing(&mut self) -> bool {
         if !self.cluster.scenario.replaces || self.promises.failed {
@@ -57,7 +49,10 @@ impl Session {
             member.role == Some(role) && member.state == MemberState::InSync
         };
         let member = status.members.iter().find(serves).map(|member| member.member);
-        let Some(member) = member.filter(|_| self.cluster.scenario.survives(&lost)) else { return };
+        let Some(member) = member else { return };
+        if !self.cluster.scenario.survives(&lost) {
+            return;
+        }
         self.cluster.world.note(&[58, role.into()], || format!("REPLACE role {role}"));
         let event = Event::Command { id: REPLACE, command: Command::Replace(member) };
         self.cluster.world.handle(self.client, event);

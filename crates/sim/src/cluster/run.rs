@@ -3,9 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use braid_array::Machine;
-use braid_array::events::ArrayEvent;
-
+use super::final_check::{finish_and_stop, nothing_differs, quiet, reckon, stop};
 use super::idle_phase::IdlePhase;
 use super::kill_point::KillPoint;
 use super::nodes::Cluster;
@@ -13,16 +11,12 @@ use super::promises::Happened;
 use super::scenario::{End, Scenario};
 use super::session::{Phase, Session};
 use super::troubles::{Trouble, inject, troubles};
-use super::{away, bit_rot, content, relay};
+use super::{away, relay};
 use crate::fault::Mutation;
-use crate::oracle::Range;
 use crate::report::{Failure, Report, run_caught};
 use crate::rng::Rng;
 use crate::trace::Trace;
-use crate::workload::{Kind, Workload};
-
-/// A rebuild takes less, nodes that die on its way included.
-const REBUILD_MILLIS: u64 = 60_000;
+use crate::workload::Workload;
 
 /// Who lost no more than a connection is back by then.
 const RETURN_MILLIS: u64 = 4_000;
@@ -43,10 +37,8 @@ pub struct Options {
 pub fn run_seed(seed: u64, options: Options) -> Result<Report, String> {
     let mut rng = Rng::new(seed);
     let relay = options.mutation.is_none() && relay::is_due(seed);
-    let scenario = match relay {
-        true => relay::scenario(&mut rng),
-        false => Scenario::draw(&mut rng, options.mutation),
-    };
+    let scenario =
+        if relay { relay::scenario(&mut rng) } else { Scenario::draw(&mut rng, options.mutation) };
     let line = format!("cluster seed {seed}: {scenario}");
     if options.verbose {
         println!("cluster seed {seed}: {scenario:?}");
@@ -142,9 +134,10 @@ fn report(session: &Session) -> Report {
 
 /// At times those who come next do not get far.
 fn after_a_crash(session: &mut Session) -> Result<(), Failure> {
-    match !session.cluster.scenario.replaces && session.cluster.rng.percent(30) {
-        true => session.short_lived_clients(true),
-        false => Ok(()),
+    if !session.cluster.scenario.replaces && session.cluster.rng.percent(30) {
+        session.short_lived_clients(true)
+    } else {
+        Ok(())
     }
 }
 
@@ -159,10 +152,7 @@ fn after_the_last(session: &mut Session) -> Result<(), Failure> {
         quiet(session)?;
         session.not_yet_told();
     }
-    match session.cluster.rng.percent(40) {
-        true => session.short_lived_clients(false),
-        false => Ok(()),
-    }
+    if session.cluster.rng.percent(40) { session.short_lived_clients(false) } else { Ok(()) }
 }
 
 /// The client dies, and the next one goes on with nodes and witnesses that are left. False when
@@ -204,9 +194,10 @@ fn rebuild_on(session: &mut Session) -> Result<(), Failure> {
     let left = session.rebuilding();
     // What cannot be read keeps a rebuild from its end.
     let unread = session.cluster.scenario.bad_sectors || session.promises.half_synced;
-    match left.is_disjoint(&begun) || session.promises.failed || unread {
-        true => Ok(()),
-        false => Err(Failure(format!("the rebuild of roles {left:?} does not come to its end"))),
+    if left.is_disjoint(&begun) || session.promises.failed || unread {
+        Ok(())
+    } else {
+        Err(Failure(format!("the rebuild of roles {left:?} does not come to its end")))
     }
 }
 
@@ -292,7 +283,11 @@ fn live(
     let mut scrub_at =
         session.cluster.rng.percent(25).then(|| session.cluster.rng.below(requests + 1));
     let mut idle = IdlePhase::draw(session);
-    let mut patience = session.patience();
+    // How many events a life goes on for a member that is being replaced.
+    let mut patience: u32 = 0;
+    if session.cluster.scenario.replaces {
+        patience = session.cluster.rng.pick(&[0, 2_000, 50_000]);
+    }
     loop {
         if scrub_at.take_if(|at| *at <= submitted).is_some() {
             let repair = session.cluster.rng.percent(50);
@@ -342,88 +337,6 @@ fn live(
             }
         }
     }
-}
-
-/// Whatever is written meanwhile, a check or repair finds nothing: it looks at what is whole.
-fn nothing_differs(session: &mut Session) -> Result<(), Failure> {
-    let differs = |event: &ArrayEvent| matches!(event, ArrayEvent::Mismatch { .. });
-    match std::mem::take(&mut session.scrubs).into_iter().find(differs) {
-        Some(found) if !session.promises.failed => {
-            Err(Failure(format!("there is no such {found:?}")))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// The end of the last life: everything durable, everything right, and a clean stop.
-fn finish_and_stop(session: &mut Session) -> Result<(), Failure> {
-    let until = session.cluster.world.now().plus_millis(REBUILD_MILLIS);
-    while session.in_flight() > 0 || session.waits_for_sync(until) {
-        if session.step()? {
-            continue;
-        }
-        if session.syncing() {
-            return Err(Failure("a resync stands still".to_owned()));
-        }
-        break;
-    }
-    nothing_differs(session)?;
-    session.departed_are_free()?;
-    if session.cluster.rng.percent(40) {
-        bit_rot::scrub(session, false)?;
-        nothing_differs(session)?;
-    }
-    if !session.submit_one(Kind::Flush, Range::default()) {
-        return Err(Failure("no flush is taken".to_owned()));
-    }
-    while session.in_flight() > 0 {
-        session.outputs()?;
-        session.step()?;
-    }
-    bit_rot::flip_a_bit(session)?;
-    stop(session)
-}
-
-/// Stops the client; nothing is left to do at the nodes.
-fn stop(session: &mut Session) -> Result<(), Failure> {
-    session.ask_to_stop();
-    session.outputs()?;
-    while session.phase != Phase::Stopped {
-        if !session.step()? {
-            return Err(Failure("a stop is never answered".to_owned()));
-        }
-    }
-    if session.in_flight() > 0 {
-        return Err(Failure("stopped with requests in flight".to_owned()));
-    }
-    if !session.cluster.world.processes[session.client].machine.idle() {
-        return Err(Failure("the client has stopped and is not idle".to_owned()));
-    }
-    if session.cluster.rng.percent(50) || session.promises.dead {
-        quiet(session)?;
-    }
-    Ok(())
-}
-
-/// Lets everything come to rest: then no node has anything left to do.
-fn quiet(session: &mut Session) -> Result<(), Failure> {
-    session.end_guest()?;
-    while !session.cluster.world.quiet() {
-        session.step()?;
-    }
-    for &node in &session.cluster.nodes {
-        let process = &session.cluster.world.processes[node];
-        if process.alive && !process.machine.idle() {
-            return Err(Failure(format!("{} has lost its clients and is not idle", process.name)));
-        }
-        if process.alive
-            && !session.promises.left
-            && process.volumes.values().any(|volume| volume.open.is_some())
-        {
-            return Err(Failure(format!("{} keeps a volume open", process.name)));
-        }
-    }
-    Ok(())
 }
 
 fn power_cut(session: &mut Session) {
@@ -501,76 +414,4 @@ fn fall_short(session: &mut Session) -> Result<(), Failure> {
     }
     live(session, Vec::new(), KillPoint::never())?;
     finish_and_stop(session)
-}
-
-/// What is on the volumes, and what a client reads without as many nodes as the array survives.
-fn reckon(session: &mut Session) -> Result<(), Failure> {
-    quiet(session)?;
-    let params = session.cluster.scenario.params;
-    if !session.promises.troubled {
-        session.fenced_know()?;
-        if let Some(misfit) = content::misfit(&session.cluster.layout, &session.cluster.disks()) {
-            return Err(Failure(misfit));
-        }
-        for role in 0..params.nodes {
-            let superblock = content::superblock(session.cluster.disk(role)).map_err(Failure)?;
-            if superblock.resync_offset != braid_array::format::superblock::MAX_SECTOR {
-                return Err(Failure(format!("node {role} is not clean after a stop")));
-            }
-        }
-    }
-    // Stopped in the moment in which a node was in sync again, the array may not have noted it.
-    for role in session.cluster.left_out() {
-        session.promises.heard(Happened::Missing(role));
-    }
-    let gone = session.promises.lost.clone();
-    // A node with bad sectors, or one that was cut off, may be there or not; but not later only, as
-    // then it would be the one that is out.
-    let there = session.cluster.rng.percent(50);
-    for round in 0..3 {
-        let mut missing = gone.clone();
-        let more = session.cluster.scenario.more_losses(&mut session.cluster.rng, &gone);
-        missing.extend(more.into_iter().take(round));
-        session.promises.heard(Happened::LookedAtWithout(&missing));
-        // What a client had answered when it died may lie with the nodes until the next one comes.
-        let died = !session.cluster.world.processes[session.client].alive;
-        if !died {
-            look(session, &missing)?;
-        }
-        let dead = |role: &u16| {
-            !session.cluster.world.processes[session.cluster.nodes[usize::from(*role)]].alive
-        };
-        let without: Vec<u16> =
-            missing.iter().filter(|r| dead(r) || !gone.contains(r) || !there).copied().collect();
-        read_back(session, &without)?;
-        if died {
-            look(session, &missing)?;
-        }
-    }
-    Ok(())
-}
-
-/// Decodes everything from the volumes.
-fn look(session: &mut Session, missing: &[u16]) -> Result<(), Failure> {
-    let params = session.cluster.scenario.params;
-    let stripe_sectors = session.cluster.layout.sectors() / params.stripes;
-    for stripe in 0..params.stripes {
-        let bytes =
-            content::data(&session.cluster.layout, &session.cluster.disks(), stripe, missing);
-        let judged = session.judge_content(stripe * stripe_sectors, &bytes);
-        judged.map_err(|Failure(what)| {
-            Failure(format!("on the volumes without nodes {missing:?}: {what}"))
-        })?;
-    }
-    Ok(())
-}
-
-/// A new client reads everything, without some of the nodes.
-fn read_back(session: &mut Session, missing: &[u16]) -> Result<(), Failure> {
-    session.cluster.world.note(&[52], || format!("READ BACK without {missing:?}"));
-    let told =
-        |Failure(what): Failure| Failure(format!("read back without nodes {missing:?}: {what}"));
-    session.start_client(missing, true)?;
-    session.read_everything().map_err(told)?;
-    stop(session).map_err(told)
 }

@@ -117,9 +117,10 @@ impl Scenario {
         let (family, nodes) = if mirror { (MIRROR, 2) } else { family(rng) };
         // So many small writes that the generations of a position begin again.
         let long = nodes <= 8 && rng.percent(1);
-        let params = match long {
-            true => few_positions(params(rng, family, nodes)),
-            false => params(rng, family, nodes),
+        let params = if long {
+            few_positions(params(rng, family, nodes))
+        } else {
+            params(rng, family, nodes)
         };
         let redundant = !matches!(family, Family::Md { level: Level::Raid0, .. });
         let ends = [End::Stop, End::Crash, End::TakenOver, End::PowerCut];
@@ -143,7 +144,7 @@ impl Scenario {
             params,
             mix: rng.percent(20),
             dirty: redundant && rng.percent(15) && !looked_for && !mirror,
-            bitmap_chunk_bytes: bitmap.filter(|_| redundant),
+            bitmap_chunk_bytes: if redundant { bitmap } else { None },
             journal_bytes: if journal { journal_bytes(rng, &params) } else { 0 },
             parts_only: false,
             profile: profile(rng, mutation),
@@ -172,7 +173,8 @@ impl Scenario {
         let needed = mutation.is_some_and(Mutation::is_of_whole_stripes);
         scenario.parts_only = journal && family.has_parities() && (needed || rng.percent(50));
         if needed && !scenario.parts_only {
-            (scenario.journal_bytes, scenario.lives) = (0, vec![End::Stop]);
+            scenario.journal_bytes = 0;
+            scenario.lives = vec![End::Stop];
         } else if needed {
             // Whole stripes and parts of the same ones, again and again.
             scenario.lives = vec![End::PowerCut; 3];
@@ -185,10 +187,13 @@ impl Scenario {
 
     /// Has nothing happen that does not go together.
     fn keep_apart(&mut self, aside: &mut Rng) {
-        let (journal, cut) = (self.journal_bytes > 0, self.lives.ends_with(&[End::PowerCut]));
+        let journal = self.journal_bytes > 0;
+        let cut = self.lives.ends_with(&[End::PowerCut]);
         if !journal && cut {
             // Nothing is rebuilt from sums that may not fit.
-            (self.newcomer, self.spare, self.bad_sectors) = (false, false, false);
+            self.newcomer = false;
+            self.spare = false;
+            self.bad_sectors = false;
             self.replaces = false;
         }
         if journal && aside.percent(40) {

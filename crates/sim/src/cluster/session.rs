@@ -1,13 +1,11 @@
 //! A run of clients and nodes, [`Session`]: requests in flight and their judgement.
 
+use braid_array::Action;
 use braid_array::action::{Command, CommandId, Event};
 use braid_array::events::{ArrayEvent, SyncAction, SyncEnd};
-use braid_array::{Action, RequestError, RequestId};
-use braid_cluster::pipeline::Params;
 
-use super::content::{self, Layout};
 use super::fenced_client::FencedClient;
-use super::guest::{self, Guest};
+use super::guest::Guest;
 use super::kill_point::Signs;
 use super::newcomer::{ADD, Newcomer};
 use super::nodes::Cluster;
@@ -16,13 +14,12 @@ use super::replacement::REPLACED;
 use super::scenario::Scenario;
 use super::spare::SPARE;
 use super::suspects::{Map, Suspects};
-use crate::disk::Disk;
-use crate::judge::{Draft, Flight, Judge, Read};
+use crate::judge::Judge;
 use crate::oracle::Range;
 use crate::report::Failure;
 use crate::rng::Rng;
 use crate::trace::Trace;
-use crate::workload::{Kind, Workload};
+use crate::workload::Kind;
 
 /// The array's id.
 pub(super) const ARRAY: [u8; 16] = [7; 16];
@@ -137,131 +134,6 @@ impl Session {
             fenced: Vec::new(),
             waiting: None,
             began_at_step: 0,
-        }
-    }
-
-    /// Makes another array on the nodes, and starts its client.
-    ///
-    /// # Errors
-    /// When the client refuses the array.
-    pub fn start_guest(&mut self) -> Result<(), Failure> {
-        let params =
-            Params { session: self.cluster.rng.next(), epoch: 1, ..self.cluster.scenario.params };
-        let disks = content::create(
-            &self.cluster.layout,
-            [8; 16],
-            false,
-            None,
-            (0, false),
-            &mut self.cluster.rng,
-        );
-        for (&node, disk) in self.cluster.nodes.iter().zip(&disks) {
-            self.cluster.world.processes[node].keep(guest::VOLUME, disk.clone());
-        }
-        let rng = self.cluster.rng.fork();
-        let guest = Guest::start(&mut self.cluster.world, &disks, params, rng).map_err(Failure)?;
-        self.guest = Some(guest);
-        Ok(())
-    }
-
-    /// The other array is given up: its nodes are.
-    pub fn drop_guest(&mut self) {
-        if let Some(guest) = self.guest.take() {
-            self.promises.heard(Happened::ClientGone);
-            self.cluster.world.kill(guest.process);
-        }
-    }
-
-    /// The other array comes to its end, and is looked at.
-    ///
-    /// # Errors
-    /// What is wrong.
-    pub fn end_guest(&mut self) -> Result<(), Failure> {
-        if let Some(guest) = &mut self.guest {
-            guest.finish();
-        }
-        while self.guest.as_ref().is_some_and(|guest| !guest.stopped()) {
-            if !self.step()? {
-                return Err(Failure("the guest does not stop".to_owned()));
-            }
-        }
-        let Some(mut guest) = self.guest.take() else { return Ok(()) };
-        let disks: Vec<&Disk> =
-            self.cluster.nodes.iter().map(|&node| self.cluster.guest_disk(node)).collect();
-        guest.judge(&disks, self.cluster.scenario.params.stripes)
-    }
-
-    /// Requests in flight.
-    #[must_use]
-    pub fn in_flight(&self) -> usize {
-        self.judge.in_flight(self.client)
-    }
-
-    /// Is a request waiting to be taken?
-    #[must_use]
-    pub const fn waits(&self) -> bool {
-        self.waiting.is_some()
-    }
-
-    /// Submits the next request if there is room. True when one was taken.
-    pub fn submit(&mut self, workload: &mut Workload) -> bool {
-        let Some(slot) = self.judge.free_slot(self.client) else { return false };
-        let (kind, range) = self.waiting.take().unwrap_or_else(|| workload.next_request());
-        if !self.fenced.is_empty()
-            && matches!(kind, Kind::Write { .. })
-            && self.cluster.rng.percent(10)
-        {
-            self.write_as_fenced(range);
-        }
-        let taken = self.submit_at(slot, kind, range);
-        if !taken {
-            self.waiting = Some((kind, range));
-        }
-        taken
-    }
-
-    /// Submits this request if there is room and the client takes it.
-    pub fn submit_one(&mut self, kind: Kind, range: Range) -> bool {
-        let slot = self.judge.free_slot(self.client);
-        slot.is_some_and(|slot| self.submit_at(slot, kind, range))
-    }
-
-    fn submit_at(&mut self, slot: usize, kind: Kind, range: Range) -> bool {
-        let offset = slot as u64 * self.cluster.slot_bytes();
-        let now = self.cluster.world.now();
-        let client = &mut self.cluster.world.processes[self.client];
-        let draft = self.judge.draft(slot, kind, range, offset, &mut client.arena);
-        if client.client().submit(now, draft.request).is_err() {
-            return false;
-        }
-        if self.phase != Phase::Serving {
-            self.phase = Phase::Serving;
-            // What those wrote before it was granted the array is decided.
-            self.judge.decided();
-            self.suspects.crash();
-        }
-        if self.promises.mended && !self.promises.troubled {
-            // Every slice-set that the last client left is wholly old or new.
-            self.suspects.resynced(self.judge.moment());
-        }
-        self.promises.heard(Happened::ClientServes);
-        let Range { sector, sectors } = range;
-        let serial = draft.serial;
-        self.cluster.world.note(&[40, slot as u64, sector, sectors, u64::from(serial)], || {
-            format!("SUBMIT #{slot} {kind:?} {sector}+{sectors} serial {serial}")
-        });
-        let equal = !self.suspects.any() && self.promises.lost.is_empty();
-        self.begin(self.client, draft, equal);
-        self.cluster.world.drain(self.client);
-        true
-    }
-
-    /// A client has taken a request.
-    pub(super) fn begin(&mut self, client: usize, draft: Draft, equal: bool) {
-        let (kind, range) = (draft.kind, draft.range);
-        let moment = self.judge.submitted(client, draft, equal);
-        if !matches!(kind, Kind::Read | Kind::Flush) {
-            self.suspects.begins(moment, range);
         }
     }
 
@@ -398,93 +270,6 @@ impl Session {
         }
     }
 
-    fn completed(
-        &mut self,
-        id: RequestId,
-        result: Result<(), RequestError>,
-    ) -> Result<(), Failure> {
-        let flight = self.judge.answered(self.client, id)?;
-        let Flight { kind, range, request, .. } = flight;
-        self.cluster.world.note(&[42, id.0, u64::from(result.is_ok())], || {
-            format!("COMPLETE #{} {kind:?} {}+{}: {result:?}", id.0, range.sector, range.sectors)
-        });
-        if matches!(kind, Kind::Read | Kind::Write { .. }) {
-            let claims = &self.cluster.world.processes[self.client].claims;
-            let conflict = claims.conflict(request.buf, super::claims::Use::Write, "a completion");
-            if let Some(conflict) = conflict {
-                return Err(Failure(conflict));
-            }
-        }
-        if let Err(error) = result
-            && !self.may_fail(kind, range)
-        {
-            let Range { sector, sectors } = range;
-            return Err(Failure(format!("{kind:?} {sector}+{sectors} failed: {error}")));
-        }
-        self.signs.flushed += u64::from((kind.fua() || kind == Kind::Flush) && result.is_ok());
-        if result.is_err() && !matches!(kind, Kind::Read | Kind::Flush) {
-            self.promises.heard(Happened::WriteFailed);
-        }
-        self.conclude(&flight, result, Some(self.client))
-    }
-
-    /// Judges what a client has answered, and what it has read if it is still the `reader`.
-    pub(super) fn conclude(
-        &mut self,
-        flight: &Flight,
-        result: Result<(), RequestError>,
-        reader: Option<usize>,
-    ) -> Result<(), Failure> {
-        let Self { judge, suspects, cluster, promises, .. } = self;
-        let Cluster { world, layout, .. } = cluster;
-        let half_written = promises.dead || promises.failed;
-        let excuses = Excuses { suspects, layout, lost: &promises.lost, half_written };
-        let excused = |sector| excuses.cover(sector);
-        let read = reader.map(|process| Read {
-            bytes: world.processes[process].found(flight.request.buf),
-            stays: !suspects.any() && !half_written,
-            excused: &excused,
-        });
-        judge.conclude(flight, result, read)?;
-        match flight.kind {
-            Kind::Read => {}
-            Kind::Flush if result.is_ok() => suspects.flushed(flight.moment),
-            Kind::Flush => {}
-            kind => suspects.ends(flight.moment, judge.moment(), result.is_ok(), kind.fua()),
-        }
-        Ok(())
-    }
-
-    fn may_fail(&self, kind: Kind, range: Range) -> bool {
-        match kind {
-            Kind::Read => {
-                let mut sectors = range.sector..range.sector + range.sectors;
-                sectors.any(|sector| match self.promises.half_synced {
-                    true => self.on_lost_node(sector),
-                    // One that is about to fail may have torn it already.
-                    false => self.suspects.suspect(sector, true) && self.on_lost_node(sector),
-                })
-            }
-            _ => self.promises.troubled && !self.promises.mild,
-        }
-    }
-
-    fn on_lost_node(&self, sector: u64) -> bool {
-        let Self { suspects, cluster: Cluster { layout, .. }, promises, .. } = self;
-        Excuses { suspects, layout, lost: &promises.lost, half_written: false }.is_lost(sector)
-    }
-
-    /// Compares what was found with what may be there.
-    ///
-    /// # Errors
-    /// The first sector that is wrong.
-    pub fn judge_content(&mut self, sector: u64, bytes: &[u8]) -> Result<(), Failure> {
-        let Self { judge, suspects, cluster: Cluster { layout, .. }, promises, .. } = self;
-        let half_written = promises.dead || promises.failed;
-        let excuses = Excuses { suspects, layout, lost: &promises.lost, half_written };
-        judge.content(sector, bytes, &|sector| excuses.cover(sector))
-    }
-
     /// Is the array being made right again?
     #[must_use]
     pub fn syncing(&mut self) -> bool {
@@ -515,27 +300,5 @@ impl Session {
         self.not_yet_regained();
         self.suspects.crash();
         self.judge.client_ends(self.client);
-    }
-}
-
-/// What is excused of what is read: that which would have to be decoded from a slice of which
-/// nothing can be decoded.
-struct Excuses<'a> {
-    suspects: &'a Suspects,
-    layout: &'a Layout,
-    lost: &'a [u16],
-    /// Slices that are being written may be torn.
-    half_written: bool,
-}
-
-impl Excuses<'_> {
-    fn cover(&self, sector: u64) -> bool {
-        self.suspects.suspect(sector, self.half_written) && self.is_lost(sector)
-    }
-
-    fn is_lost(&self, sector: u64) -> bool {
-        let place = self.suspects.map().place(sector);
-        let code = self.layout.code(place.slice.0);
-        self.lost.contains(&code.data()[place.index as usize].node)
     }
 }

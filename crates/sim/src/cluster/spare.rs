@@ -64,7 +64,8 @@ impl Session {
         let disk: &Disk = &self.cluster.world.processes[spare.process].volumes[VOLUME].disk;
         let is_spare = |superblock: &Superblock| superblock.role() == Role::Spare;
         let superblock = content::superblock(disk).ok().filter(is_spare);
-        let (address, volume) = (format!("n{}", spare.id), VOLUME.to_owned());
+        let address = format!("n{}", spare.id);
+        let volume = VOLUME.to_owned();
         superblock
             .map(|superblock| ClientMember { address, volume, superblock })
             .into_iter()

@@ -56,7 +56,9 @@ impl Cluster {
         let Start::Ready(plan) = self.assembly(roles).start else { return None };
         let params = Params { session: self.rng.next(), epoch: 1, ..self.scenario.params };
         let config = ClientConfig::new(params, plan.members);
-        let (found, bitmap, mix) = (plan.found, plan.bitmap, self.scenario.mix);
+        let found = plan.found;
+        let bitmap = plan.bitmap;
+        let mix = self.scenario.mix;
         Some(ClientConfig { found, bitmap, mix, ..config })
     }
 }
@@ -161,7 +163,8 @@ impl Session {
         let bitmap = content::bitmap(&disks).map_err(Failure)?;
         let superblocks = disks.iter().filter_map(|disk| content::superblock(disk).ok());
         let newest = superblocks.max_by_key(|superblock| superblock.events);
-        let (mut by_role, mut all_found) = (Vec::new(), Vec::new());
+        let mut by_role = Vec::new();
+        let mut all_found = Vec::new();
         for role in roles {
             if missing.contains(&role) {
                 by_role.push(None);
@@ -171,7 +174,9 @@ impl Session {
             let found = content::found(self.cluster.disk(role)).map_err(Failure)?;
             let mut superblock = found.superblock.clone();
             let older = |newest: &&Superblock| superblock.events + 1 < newest.events;
-            if let Some(newest) = newest.as_ref().filter(|_| behind.contains(&role)).filter(older) {
+            if behind.contains(&role)
+                && let Some(newest) = newest.as_ref().filter(older)
+            {
                 let since = bitmap.as_ref().map(|bitmap| bitmap.superblock.events_cleared);
                 // One that never had all of its role lacks more.
                 let had_all = !superblock.has(feature::RECOVERY_OFFSET)
@@ -181,7 +186,8 @@ impl Session {
             }
             let clean = superblock.resync_offset == MAX_SECTOR;
             self.promises.heard(Happened::MemberFound { clean, recorded });
-            let (address, volume) = (self.cluster.address(role), VOLUME.to_owned());
+            let address = self.cluster.address(role);
+            let volume = VOLUME.to_owned();
             by_role.push(Some(ClientMember { address, volume, superblock }));
             all_found.push(Some(found));
         }

@@ -30,14 +30,16 @@ impl Map {
     /// For these parameters and so many data blocks in a stripe.
     #[must_use]
     pub const fn new(params: &Params, data_blocks: u64) -> Self {
-        let (chunk, slice) = (params.chunk_bytes as u64, params.wide.bytes as u64);
+        let chunk = params.chunk_bytes as u64;
+        let slice = params.wide.bytes as u64;
         Self { chunk_sectors: chunk / 512, slice_sectors: slice / 512, data_blocks }
     }
 
     /// Where a sector of the array lies.
     #[must_use]
     pub const fn place(&self, sector: u64) -> Place {
-        let (block, at) = (sector / self.chunk_sectors, sector % self.chunk_sectors);
+        let block = sector / self.chunk_sectors;
+        let at = sector % self.chunk_sectors;
         Place {
             slice: (block / self.data_blocks, (at / self.slice_sectors) as u32),
             index: (block % self.data_blocks) as u32,
@@ -149,7 +151,8 @@ impl Suspects {
         let mut columns: BTreeMap<(u64, u64), BTreeSet<u64>> = BTreeMap::new();
         for Range { sector, sectors } in self.unsure.iter().map(|unsure| unsure.range) {
             for sector in (sector..sector + sectors).step_by(8) {
-                let (block, at) = (sector / chunk_sectors, sector % chunk_sectors);
+                let block = sector / chunk_sectors;
+                let at = sector % chunk_sectors;
                 let column = columns.entry((block / data_blocks, at / 8)).or_default();
                 column.insert(block % data_blocks);
             }

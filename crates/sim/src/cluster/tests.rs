@@ -118,7 +118,9 @@ fn arrivals(heard: &Heard) -> Vec<u32> {
 
 #[test]
 fn puts_arrive_whole_in_any_order_and_messages_in_theirs() {
-    let (mut orders, mut before, mut after) = (Vec::new(), 0, 0);
+    let mut orders = Vec::new();
+    let mut before = 0;
+    let mut after = 0;
     for seed in 0..200 {
         let mut world = world(seed);
         let (b, heard) = start(&mut world, "b", Vec::new(), |_| Vec::new());

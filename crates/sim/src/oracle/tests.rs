@@ -43,7 +43,8 @@ fn a_failed_write_leaves_either() {
 #[test]
 fn overlapping_writes_land_in_any_order() {
     let mut oracle = Oracle::new(8);
-    let (a, b) = (oracle.new_serial(), oracle.new_serial());
+    let a = oracle.new_serial();
+    let b = oracle.new_serial();
     let token_a = oracle.write_submitted(ONE, a);
     let token_b = oracle.write_submitted(ONE, b);
     oracle.write_completed(token_b, true, false);

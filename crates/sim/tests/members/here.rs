@@ -137,8 +137,9 @@ impl Lane for Here {
             .unwrap_or_else(|refusal| panic!("no array: {}", refusal.reason));
         let mut memory = Memory { end: SLOTS * SLOT_BYTES, rng: &mut self.rng };
         let machine = memory.start(config).expect("an array");
-        let (end, disks, rng) =
-            (memory.end as usize, std::mem::take(&mut self.disks), self.rng.fork());
+        let end = memory.end as usize;
+        let disks = std::mem::take(&mut self.disks);
+        let rng = self.rng.fork();
         let profile = self.scenario.profile;
         let mut executor = Executor::new(machine, disks, attached, end, START, profile, rng);
         executor.drain(&mut self.trace);

@@ -135,7 +135,8 @@ impl Nodes {
 
 impl Lane for Nodes {
     fn create(code: Code, setup: Setup) -> Self {
-        let (params, mut rng) = (params(code), Rng::new(1));
+        let params = params(code);
+        let mut rng = Rng::new(1);
         let layout = Layout::new(params);
         let mut disks = content::create(
             &layout,
@@ -178,10 +179,12 @@ impl Lane for Nodes {
             Start::Refused(why) => panic!("no array: {why}"),
         };
         let config = ClientConfig::new(self.params, start.members);
-        let (bitmap, spares) = (start.bitmap, start.spares);
+        let bitmap = start.bitmap;
+        let spares = start.spares;
         let spare_patience_ms = 1000;
         let config = ClientConfig { bitmap, spares, spare_patience_ms, read_only, ..config };
-        let (offset, bytes) = (SLOTS * SLOT_BYTES, Client::scratch_bytes(&config));
+        let offset = SLOTS * SLOT_BYTES;
+        let bytes = Client::scratch_bytes(&config);
         let client = Client::new(config, Scratch { offset, bytes }).expect("an array");
         let client = AnyMachine::Block(Box::new(client));
         let name = format!("client {}", self.params.epoch);

@@ -45,9 +45,10 @@ impl Relay<'_> {
                 break;
             }
             if !self.step()? {
-                return match self.short {
-                    true => Ok(()),
-                    false => Err(Failure(format!("comes to rest as {status:?}"))),
+                return if self.short {
+                    Ok(())
+                } else {
+                    Err(Failure(format!("comes to rest as {status:?}")))
                 };
             }
         }
@@ -61,9 +62,10 @@ impl Relay<'_> {
     fn is_doubtful(&self) -> Result<(), Failure> {
         let Scenario { params, journal_bytes, .. } = &self.session.cluster.scenario;
         let doubtful = params.family.has_parities() && *journal_bytes == 0 && !self.kept;
-        match doubtful {
-            true => Ok(()),
-            false => Err(Failure("all are there, and it does not start".to_owned())),
+        if doubtful {
+            Ok(())
+        } else {
+            Err(Failure("all are there, and it does not start".to_owned()))
         }
     }
 

@@ -136,7 +136,8 @@ impl Relay<'_> {
     /// Gives the client something to do. False when it takes nothing.
     fn submit(&mut self, life: &Life) -> bool {
         let rng = &mut self.session.cluster.rng;
-        let (count, stripes) = (self.blocks, self.session.cluster.scenario.params.stripes);
+        let count = self.blocks;
+        let stripes = self.session.cluster.scenario.params.stripes;
         let mut range = rng.below(count)..count;
         range.end = range.start + rng.between(1, (count - range.start).min(4));
         if life.whole || rng.percent(20) {
