@@ -72,10 +72,10 @@ struct Forgotten {
     surely: bool,
 }
 
-/// A run with one client that outlives its nodes ([`FailoverClient`]): nodes go away, and come back while
-/// requests wait. None of the requests fails, and what was answered is there. What nodes forgot
-/// that lost their memories, the next flush tells of: it has to fail, once. [`run`] makes it, has
-/// nodes lost and regained, stops the client, and judges every block.
+/// A run with one client that outlives its nodes ([`FailoverClient`]): nodes go away, and come back
+/// while requests wait. None of the requests fails, and what was answered is there. What nodes
+/// forgot that lost their memories, the next flush tells of: it has to fail, once. [`run`] makes it,
+/// has nodes lost and regained, stops the client, and judges every block.
 struct Away<'a> {
     session: &'a mut Session,
     client: usize,

@@ -3,14 +3,17 @@
 //!
 //! [`world`] runs [`process`]es: it carries out their [`io`] and what they ask of the [`fabric`],
 //! and notices by [`claims`] and by what it hears ([`watch`]) what machines must not do. A seed
-//! draws a [`scenario`]; [`run`] lets clients come and go, write ([`session`]) and meet troubles,
-//! and in the end compares everything with what lies on the volumes ([`content`]). At times another
-//! array lives on the same nodes ([`guest`]), a client goes on whose array was taken over
-//! ([`fenced_client`]), another node takes the place of a lost one ([`newcomer`]) or of one that serves
-//! ([`replacement`]), and those leave the array ([`departed`]); more nodes go away than the array
-//! can do without ([`away`]), nodes vote that hold nothing ([`witness`]), or a byte changes on a
-//! volume ([`bit_rot`]). Lives end at a drawn [`kill_point`], have their [`idle_phase`]s, and some clients come
-//! for a short time ([`short_lived_clients`]); and some seeds are about many that follow one another ([`relay`]).
+//! draws a [`scenario`]; [`run`] lets clients come and go on their [`nodes`], write ([`session`],
+//! [`requests`]) and meet troubles, which change what is [promised](promises), and in the end
+//! compares everything with what lies on the volumes ([`final_check`], [`content`]).
+//!
+//! At times another array lives on the same nodes ([`guest`]), a client goes on whose array was
+//! taken over ([`fenced_client`]), another node takes the place of a lost one ([`newcomer`]) or of
+//! one that serves ([`replacement`]), and those leave the array ([`departed`]); more nodes go away
+//! than the array can do without ([`away`]), nodes vote that hold nothing ([`witness`]), or a bit
+//! changes on a volume ([`bit_rot`]). Lives end at a drawn [`kill_point`], have an [`idle_phase`],
+//! and some clients come for a short time ([`short_lived_clients`]); and some seeds are about many
+//! that follow one another ([`relay`]).
 
 mod absent;
 mod away;

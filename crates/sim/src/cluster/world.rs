@@ -27,8 +27,8 @@ pub(super) enum Due {
 
 /// Processes with their machines, their volumes, the fabric between them, and virtual time. It
 /// executes what machines ask for. Whatever an executor and a network may legally do differently is
-/// drawn from the seed, within what its [`FaultProfile`] allows. What a machine must not do, the world
-/// notices and keeps in `faults`.
+/// drawn from the seed, within what its [`FaultProfile`] allows. What a machine must not do, the
+/// world notices and keeps in `faults`.
 ///
 /// Order of calls: [`new`](Self::new); [`start`](Self::start) for each process, which returns the
 /// number that names it from then on; [`step`](Self::step) again and again, each of which handles
