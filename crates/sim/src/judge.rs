@@ -243,7 +243,13 @@ impl Judge {
         self.oracle.exempt(sector);
     }
 
-    /// Sectors of which what was answered last is not durable.
+    /// Is all durable that was answered?
+    #[must_use]
+    pub fn answers_are_durable(&self) -> bool {
+        self.oracle.answers_are_durable()
+    }
+
+    /// Sectors that a power cut may leave as something else than what was written last.
     #[must_use]
     pub fn not_durable(&self) -> Vec<u64> {
         self.oracle.not_durable()

@@ -1,10 +1,11 @@
 //! The pretend world: the machine of `braid-array` on seeded disks that delay, reorder, fail and
-//! lose power, and an oracle that knows what each sector may hold.
+//! lose power, and a judge who knows what each sector may hold.
 //!
-//! A seed draws an array and its troubles ([`scenario`]), lets requests and troubles come
-//! ([`workload`], [`troubles`]), cuts the power, assembles what is left ([`assembly`]), and in the
-//! end lets everything come right and compares every sector ([`final_check`]). The same seed is the
-//! same run, event by event. [`nested`] has arrays of arrays in the same world, and [`cluster`]
+//! A seed draws an array, its troubles ([`scenario`]) and how devices behave ([`fault`]), lets
+//! requests and troubles come ([`workload`], [`troubles`]), cuts the power, assembles what is left
+//! ([`assembly`]), and in the end lets everything come right and compares every sector
+//! ([`final_check`]). What is read is judged by the [`judge`], here and over nodes. The same seed is
+//! the same run, event by event. [`nested`] has arrays of arrays in the same world, and [`cluster`]
 //! does the like for arrays over nodes.
 #![forbid(unsafe_code)]
 

@@ -354,7 +354,18 @@ impl Oracle {
         }
     }
 
-    /// Sectors of which what was answered last is not durable.
+    /// Is all durable that was answered?
+    #[must_use]
+    pub fn answers_are_durable(&self) -> bool {
+        let answered = |e: &Entry| e.completed != NEVER && !e.weak;
+        let lasting = |e: &Entry| !answered(e) || e.durable || e.superseded;
+        self.open.iter().all(|&sector| match &self.cells[sector as usize] {
+            Cell::Settled(_) => true,
+            Cell::Open(entries) => entries.iter().all(lasting),
+        })
+    }
+
+    /// Sectors that a power cut may leave as something else than what was written last.
     #[must_use]
     pub fn not_durable(&self) -> Vec<u64> {
         let open = self.open.iter().copied();

@@ -72,10 +72,10 @@ struct Forgotten {
     surely: bool,
 }
 
-/// A run with one client that outlives its nodes ([`FailoverClient`]): nodes go away, and come back
-/// while requests wait. None of the requests fails, and what was answered is there. What nodes
-/// forgot that lost their memories, the next flush tells of: it has to fail, once. [`run`] makes it,
-/// has nodes lost and regained, stops the client, and judges every block.
+/// A run with one client that outlives its nodes ([`FailoverClient`]): nodes go away, and come
+/// back while requests wait. None of the requests fails, and what was answered is there. What
+/// nodes forgot that lost their memories, the next flush tells of: it has to fail, once. [`run`]
+/// makes it, has nodes lost and regained, stops the client, and judges every block.
 struct Away<'a> {
     session: &'a mut Session,
     client: usize,
@@ -244,7 +244,7 @@ impl Away<'_> {
             self.sometimes_submit(10);
             self.step(begun)?;
         }
-        if std::mem::take(&mut self.dying) && !self.judge.not_durable().is_empty() {
+        if std::mem::take(&mut self.dying) && !self.judge.answers_are_durable() {
             let until = self.judge.moment();
             self.forgotten = Some(Forgotten { until, surely: !parts_only });
         }
