@@ -5,6 +5,7 @@ use braid_cluster::client::NODE_TIMEOUT_MS;
 use super::Relay;
 use crate::cluster::nodes::Cluster;
 use crate::cluster::scenario::Scenario;
+use crate::rng::Rng;
 
 impl Relay<'_> {
     /// The client's time is over; `just_then` somebody was told something. With which roles the
@@ -24,7 +25,10 @@ impl Relay<'_> {
                     self.fenced = Some(client);
                 }
                 kind if kind < lost => {
-                    self.lose_what_is_under_way(client.process, &away);
+                    // Who does not get its last messages need not be who is away then.
+                    let mut aside = Rng::new(self.session.cluster.rng.clone().next() ^ 0x6465_6166);
+                    let deaf = if aside.percent(40) { &[] } else { &away[..] };
+                    self.lose_what_is_under_way(client.process, deaf);
                     self.kill(client.process);
                 }
                 _ => self.kill(client.process),
