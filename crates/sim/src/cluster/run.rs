@@ -327,13 +327,13 @@ fn live(
             return Ok(true);
         }
         if !session.step()? {
-            match done {
-                true => return Ok(false),
-                false if pauses => idle.is_over(),
-                false if troubles.is_empty() => {
-                    return Err(Failure("nothing is due, and no request is taken".to_owned()));
-                }
-                false => {}
+            if done {
+                return Ok(false);
+            }
+            if pauses {
+                idle.is_over();
+            } else if troubles.is_empty() {
+                return Err(Failure("nothing is due, and no request is taken".to_owned()));
             }
         }
     }

@@ -130,11 +130,15 @@ impl Scenario {
         let looked_for = mutation.is_some_and(Mutation::is_of_journals);
         let journal = redundant && nodes <= 8 && (rng.percent(30) || looked_for);
         let witnessed = redundant && nodes <= 8 && (mirror || aside.percent(25));
-        lives.push(match redundant && (mirror || rng.percent(50)) {
-            _ if journal && (rng.percent(50) || looked_for) => End::PowerCut,
-            _ if redundant && !forgets && aside.percent(6) => End::PowerCut,
-            true => End::Loss,
-            false => End::Stop,
+        let lossy = redundant && (mirror || rng.percent(50));
+        let cut = journal && (rng.percent(50) || looked_for);
+        let cut = cut || redundant && !forgets && aside.percent(6);
+        lives.push(if cut {
+            End::PowerCut
+        } else if lossy {
+            End::Loss
+        } else {
+            End::Stop
         });
         let block = u64::from(params.chunk_bytes) / 512;
         let stripe = block * u64::from(data_blocks(family, nodes));

@@ -46,22 +46,17 @@ pub(super) enum Phase {
     Stopped,
 }
 
-/// All that a seed needs: the scenario, the world with the processes of nodes, witnesses and
-/// clients, and what must be there by what was answered so far (`oracle`, `suspects`). At any time
-/// at most one client is *the* client; clients that were taken over are kept as fenced. Nodes and
-/// witnesses are named by role or number here, and by the number of their process in the world.
+/// A seed's clients on its [`Cluster`]: the client that runs, what it is asked and how that is
+/// judged (`judge`, `suspects`), and what is excused by what has happened (`promises`). At any time
+/// at most one client is *the* client; clients that were taken over are kept as fenced ones. Nodes
+/// are named by role here.
 ///
-/// Order of calls: [`new`](Self::new) creates the volumes and starts nodes and witnesses. For each
-/// life `start_client`; then [`submit`](Self::submit) while there is room, and [`step`](Self::step)
-/// until nothing is due, which judges each answer, and fails where an answer is wrong, a machine
-/// breaks a rule, or nothing moves though a request is in flight. A life ends by
-/// [`ask_to_stop`](Self::ask_to_stop), [`crash`](Self::crash), a takeover
-/// ([`leave_running`](Self::leave_running)) or a power cut, after which
-/// [`take_disks`](Self::take_disks) and [`start_nodes`](Self::start_nodes) bring the nodes back.
-/// `run` has the lives of a seed one after the other.
-///
-/// The flags say what has happened so far, and with that what is excused: a failed request, a
-/// sector that cannot be told.
+/// Order of calls: [`new`](Self::new) creates the cluster. For each life `start_client`; then
+/// [`submit`](Self::submit) while there is room, and [`step`](Self::step) until nothing is due,
+/// which judges each answer, and fails where an answer is wrong, a machine breaks a rule, or nothing
+/// moves though a request is in flight. A life ends by [`ask_to_stop`](Self::ask_to_stop),
+/// [`crash`](Self::crash), a takeover ([`leave_running`](Self::leave_running)) or a power cut, after
+/// which the cluster brings the nodes back. `run` has the lives of a seed one after the other.
 pub struct Session {
     /// The nodes.
     pub cluster: Cluster,
