@@ -1,12 +1,12 @@
 //! The pretend world: the machine of `braid-array` on seeded disks that delay, reorder, fail and
 //! lose power, and a judge who knows what each sector may hold.
 //!
-//! A seed draws an array, its troubles ([`scenario`]) and how devices behave ([`fault`]), lets
-//! requests and troubles come ([`workload`], [`troubles`]), cuts the power, assembles what is left
-//! ([`assembly`]), and in the end lets everything come right and compares every sector
-//! ([`final_check`]). What is read is judged by the [`judge`], here and over nodes. The same seed is
-//! the same run, event by event. [`nested`] has arrays of arrays in the same world, and [`cluster`]
-//! does the like for arrays over nodes.
+//! A seed draws an array, its troubles ([`scenario`]) and how devices behave ([`fault`]). Requests
+//! and troubles come ([`workload`], [`troubles`]), the power is cut, and what is left is assembled
+//! ([`assembly`]). In the end everything comes right and every sector is compared
+//! ([`final_check`]). What is read is judged by the [`judge`], here and over nodes. The same seed
+//! is the same run, event by event. [`nested`] has arrays of arrays in the same world, and
+//! [`cluster`] does the like for arrays over nodes.
 #![forbid(unsafe_code)]
 
 pub mod assembly;

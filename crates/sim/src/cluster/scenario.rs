@@ -133,13 +133,7 @@ impl Scenario {
         let lossy = redundant && (mirror || rng.percent(50));
         let cut = journal && (rng.percent(50) || looked_for);
         let cut = cut || redundant && !forgets && aside.percent(6);
-        lives.push(if cut {
-            End::PowerCut
-        } else if lossy {
-            End::Loss
-        } else {
-            End::Stop
-        });
+        lives.push(last_end(cut, lossy));
         let block = u64::from(params.chunk_bytes) / 512;
         let stripe = block * u64::from(data_blocks(family, nodes));
         let bitmap = rng.pick(&[None, Some(4096), Some(16384), Some(65536), Some(1 << 20)]);
@@ -249,6 +243,16 @@ pub(super) fn journal_bytes(rng: &mut Rng, params: &Params) -> u64 {
     let rows = params.family.code(params.nodes, 0).map_or(1, |code| code.rows());
     let largest = 8192 + u64::from(rows) * u64::from(params.wide.bytes);
     rng.pick(&[6, 7, 10, 30]) * largest + 8192
+}
+
+const fn last_end(cut: bool, lossy: bool) -> End {
+    if cut {
+        End::PowerCut
+    } else if lossy {
+        End::Loss
+    } else {
+        End::Stop
+    }
 }
 
 fn data_blocks(family: Family, nodes: u16) -> u32 {

@@ -52,11 +52,11 @@ pub(super) enum Phase {
 /// are named by role here.
 ///
 /// Order of calls: [`new`](Self::new) creates the cluster. For each life `start_client`; then
-/// [`submit`](Self::submit) while there is room, and [`step`](Self::step) until nothing is due,
-/// which judges each answer, and fails where an answer is wrong, a machine breaks a rule, or nothing
-/// moves though a request is in flight. A life ends by [`ask_to_stop`](Self::ask_to_stop),
-/// [`crash`](Self::crash), a takeover ([`leave_running`](Self::leave_running)) or a power cut, after
-/// which the cluster brings the nodes back. `run` has the lives of a seed one after the other.
+/// [`submit`](Self::submit) while there is room, and [`step`](Self::step) until nothing is due. A
+/// step judges each answer, and fails where an answer is wrong, a machine breaks a rule, or
+/// nothing moves though a request is in flight. A life ends by [`ask_to_stop`](Self::ask_to_stop),
+/// [`crash`](Self::crash), a takeover ([`leave_running`](Self::leave_running)) or a power cut,
+/// after which the cluster brings the nodes back. `run` has the lives of a seed one by one.
 pub struct Session {
     /// The nodes.
     pub cluster: Cluster,
