@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use braid_array::code::{Cell, KnownCode, Recovery, StripeCode, levels::stripe_code};
+use braid_array::code::{Answers, Cell, KnownCode, Recovery, StripeCode, levels::stripe_code};
 use braid_array::level::{Layout, Level, ParityLayout};
 use braid_array::plan::parity::{Segment, Source, StripeView, read, write};
 use braid_array::plan::parity_sync::{
@@ -61,7 +61,8 @@ impl Bench {
     }
 
     fn taken(&self) -> Taken {
-        Taken::new((0..=self.strips.len()).map(|strip| self.buf(strip)).collect())
+        let bufs = (0..=self.strips.len()).map(|strip| self.buf(strip)).collect();
+        Taken::new(bufs, Answers::default())
     }
 
     /// Zeroes.

@@ -1,6 +1,6 @@
 //! A new array on blank devices, as `mdadm --create` leaves it.
 
-use braid_array::format::superblock::{MAX_SECTOR, Reshape, feature};
+use braid_array::format::superblock::{MAX_SECTOR, feature};
 use braid_array::format::{Bitmap, Role, Superblock, Version};
 use braid_array::geometry::{Geometry, Shape};
 use braid_array::level::{Layout, Level};
@@ -100,7 +100,6 @@ fn superblock(scenario: &Scenario, device_sectors: u64, data_sectors: u64) -> Su
     Superblock {
         version: scenario.version,
         feature_map,
-        set_uuid: [0; 16],
         set_name,
         ctime: 1_700_000_000,
         level: scenario.level.to_md(),
@@ -109,20 +108,12 @@ fn superblock(scenario: &Scenario, device_sectors: u64, data_sectors: u64) -> Su
         chunk_sectors: scenario.chunk_sectors,
         raid_disks: scenario.members.into(),
         bitmap_offset_sectors: if scenario.bitmap_chunk_bytes.is_some() { area } else { 0 },
-        reshape: Reshape::default(),
         data_offset: scenario.data_offset,
         data_size: data_sectors,
         super_offset,
-        recovery_offset: 0,
-        dev_number: 0,
-        corrected_reads: 0,
-        device_uuid: [0; 16],
-        devflags: 0,
-        bblog_shift: 0,
         bblog_size_sectors: if scenario.bad_block_log { AREA_SECTORS as u16 } else { 0 },
         bblog_offset_sectors: if scenario.bad_block_log { 2 * area } else { 0 },
         utime: 1_700_000_000,
-        events: 0,
         resync_offset: if scenario.birth == Birth::Resync { 0 } else { MAX_SECTOR },
         roles: (0..MAX_DEV)
             .map(|device| match device {

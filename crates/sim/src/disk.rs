@@ -297,7 +297,7 @@ impl Disk {
                     (_, Cut::Prefix(end)) => self.first + at as u64 >= end,
                     (_, Cut::Percent(percent)) => rng.percent(percent),
                 };
-                let Some(old_at) = entry.old_at.filter(|_| lost) else {
+                let (true, Some(old_at)) = (lost, entry.old_at) else {
                     kept[sector] = true;
                     continue;
                 };

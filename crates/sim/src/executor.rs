@@ -5,70 +5,17 @@
 //! it is answered, whether a computation runs at once or later.
 
 use braid_array::action::Event;
-use braid_array::{
-    Action, Buf, Compute, Instant, IoError, IoId, IoOp, Machine, MemberId, Outcome, SECTOR_BYTES,
-};
+use braid_array::{Action, Buf, Compute, Instant, IoError, IoId, IoOp, Machine, MemberId, Outcome};
 use slab::Slab;
 
 use crate::clock::Clock;
 use crate::compute;
+use crate::device_io;
 use crate::disk::Disk;
+use crate::fault::{FaultProfile, Mutation};
 use crate::rng::Rng;
 use crate::subject::{self, Attached};
 use crate::trace::Trace;
-
-const SECTOR: usize = SECTOR_BYTES as usize;
-
-/// How this run's devices and executor behave.
-#[derive(Clone, Copy, Debug)]
-pub struct Temper {
-    /// Longest ordinary service time.
-    pub latency_nanos: u64,
-    /// So many in a thousand take a hundred times longer.
-    pub slow_permille: u64,
-    /// Computations are answered later, not in the order of asking.
-    pub late_compute: bool,
-    /// A write's bytes must not change between issue and answer; checked when set.
-    pub check_stable: bool,
-    /// Discarded ranges read as zeroes; otherwise discards do nothing.
-    pub discard_zeroes: bool,
-    /// Smallest I/O the devices take.
-    pub block_bytes: u32,
-    /// A deliberate fault of the executor, which the oracle has to notice.
-    pub mutation: Option<Mutation>,
-}
-
-/// What the executor may do wrong on purpose, to show that it would be noticed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mutation {
-    /// Flushes are answered but not done.
-    DropFlush,
-    /// FUA is ignored.
-    IgnoreFua,
-    /// One computation in twenty is answered but not done.
-    SkipCompute,
-    /// One write in two hundred is answered but not done.
-    LoseWrite,
-    /// One write in two hundred lands a sector further on.
-    Misdirect,
-}
-
-impl Mutation {
-    /// All of them, with their names on the command line.
-    pub const ALL: [(Self, &'static str); 5] = [
-        (Self::DropFlush, "drop-flush"),
-        (Self::IgnoreFua, "ignore-fua"),
-        (Self::SkipCompute, "skip-compute"),
-        (Self::LoseWrite, "lose-write"),
-        (Self::Misdirect, "misdirect"),
-    ];
-
-    /// By name.
-    #[must_use]
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.iter().find(|(_, known)| *known == name).map(|(mutation, _)| *mutation)
-    }
-}
 
 /// What comes out of the machine for the world to see to.
 #[derive(Debug)]
@@ -122,7 +69,7 @@ pub struct Executor<M> {
     stalled: Vec<usize>,
     computes: Slab<(IoId, Compute)>,
     rng: Rng,
-    temper: Temper,
+    profile: FaultProfile,
 }
 
 impl<M: Machine> Executor<M> {
@@ -133,7 +80,7 @@ impl<M: Machine> Executor<M> {
         attached: Attached,
         arena_bytes: usize,
         start: Instant,
-        temper: Temper,
+        profile: FaultProfile,
         rng: Rng,
     ) -> Self {
         let mut clock = Clock::default();
@@ -151,7 +98,7 @@ impl<M: Machine> Executor<M> {
             stalled: Vec::new(),
             computes: Slab::new(),
             rng,
-            temper,
+            profile,
         }
     }
 
@@ -207,7 +154,7 @@ impl<M: Machine> Executor<M> {
         self.disks[device].set_hung(false);
         for slot in std::mem::take(&mut self.stalled) {
             if self.flights.get(slot).is_some_and(|flight| flight.device == device) {
-                let latency = self.latency();
+                let latency = self.delay(self.profile.disk_nanos);
                 self.clock.schedule(latency, Due::Io(slot));
             } else {
                 self.stalled.push(slot);
@@ -283,49 +230,37 @@ impl<M: Machine> Executor<M> {
         self.disks[self.flights[slot].device].hung()
     }
 
-    fn latency(&mut self) -> u64 {
-        let nanos = 1 + self.rng.below(self.temper.latency_nanos);
-        if self.rng.below(1000) < self.temper.slow_permille { nanos * 100 } else { nanos }
+    fn delay(&mut self, longest: u64) -> u64 {
+        let nanos = 1 + self.rng.below(longest);
+        if self.rng.below(1000) < self.profile.slow_permille { nanos * 100 } else { nanos }
     }
 
     fn issue(&mut self, io: IoId, member: MemberId, op: IoOp, trace: &mut Trace) {
         trace.note(self.now(), &[1, io.0, u64::from(member.0)], || {
-            format!("member {} {} (io {})", member.0, show(op), io.0)
+            format!("member {} {} (io {})", member.0, device_io::describe(op), io.0)
         });
-        if let Some(fault) = self.objection(op) {
-            self.outputs.push(Output::Fault(format!("{fault}: {}", show(op))));
+        let fault = match op {
+            IoOp::Read { .. } | IoOp::Flush => None,
+            _ => self.read_only.then_some("a read-only array writes"),
+        };
+        let fault = fault.or_else(|| device_io::objection(op, self.profile.block_bytes));
+        if let Some(fault) = fault {
+            let what = device_io::describe(op);
+            self.outputs.push(Output::Fault(format!("{fault}: {what}")));
         }
         let Some(device) = self.device(member) else {
             self.outputs.push(Output::Fault(format!("I/O on member {}, not attached", member.0)));
             return;
         };
         let bytes = match op {
-            IoOp::Write { buf, .. } if self.temper.check_stable => self.bytes(buf).to_vec(),
+            IoOp::Write { buf, .. } if self.profile.check_stable => self.bytes(buf).to_vec(),
             _ => Vec::new(),
         };
         let flight =
             Flight { io, device, op, mark: self.disks[device].mark(), bytes, abandoned: false };
         let slot = self.flights.insert(flight);
-        let latency = self.latency();
+        let latency = self.delay(self.profile.disk_nanos);
         self.clock.schedule(latency, Due::Io(slot));
-    }
-
-    /// What is wrong with asking for this at all.
-    fn objection(&self, op: IoOp) -> Option<&'static str> {
-        let (sector, sectors) = match op {
-            IoOp::Read { sector, buf } => (sector, u64::from(buf.len) / 512),
-            IoOp::Flush => return None,
-            _ if self.read_only => return Some("a read-only array writes"),
-            IoOp::Write { sector, buf, .. } => (sector, u64::from(buf.len) / 512),
-            IoOp::WriteZeroes { sector, sectors, .. } | IoOp::Discard { sector, sectors } => {
-                (sector, sectors)
-            }
-        };
-        let block = u64::from(self.temper.block_bytes) / 512;
-        if sectors == 0 || sector % block != 0 || sectors % block != 0 {
-            return Some("not in blocks of the device");
-        }
-        None
     }
 
     fn finish(&mut self, slot: usize, trace: &mut Trace) -> (IoId, Result<Outcome, IoError>) {
@@ -333,7 +268,11 @@ impl<M: Machine> Executor<M> {
         let result = self.perform(&flight).map(|()| Outcome::Done);
         if let Err(error) = result {
             trace.note(self.now(), &[2, flight.io.0], || {
-                format!("device {} {} FAILS: {error:?}", flight.device, show(flight.op))
+                format!(
+                    "device {} {} FAILS: {error:?}",
+                    flight.device,
+                    device_io::describe(flight.op)
+                )
             });
         }
         (flight.io, result)
@@ -342,65 +281,21 @@ impl<M: Machine> Executor<M> {
     fn perform(&mut self, flight: &Flight) -> Result<(), IoError> {
         let disk = &mut self.disks[flight.device];
         match flight.op {
-            IoOp::Read { sector, buf } => {
-                let start = buf.offset as usize;
-                let bytes = &mut self.arena[start..start + buf.len as usize];
-                if flight.abandoned {
-                    // Nobody may see what it brings.
-                    bytes.fill(0xdb);
-                }
-                disk.read(sector, bytes)
+            // Nobody may see what it brings.
+            IoOp::Read { buf, .. } if flight.abandoned => {
+                self.arena[device_io::bytes_of(buf)].fill(0xdb);
             }
-            IoOp::Write { sector, buf, fua } => self.write(flight, sector, buf, fua),
-            IoOp::WriteZeroes { sector, sectors, fua, .. } => {
-                disk.writable(sector, sectors)?;
-                disk.write_zeroes(sector, sectors, fua);
-                Ok(())
-            }
-            IoOp::Discard { sector, sectors } => {
-                disk.writable(sector, 0)?;
-                if self.temper.discard_zeroes {
-                    disk.write_zeroes(sector, sectors, false);
-                }
-                Ok(())
-            }
-            IoOp::Flush => {
-                disk.writable(0, 0)?;
-                if self.temper.mutation != Some(Mutation::DropFlush) {
-                    disk.flush(flight.mark);
-                }
-                Ok(())
-            }
-        }
-    }
-
-    fn write(&mut self, flight: &Flight, sector: u64, buf: Buf, fua: bool) -> Result<(), IoError> {
-        let disk = &mut self.disks[flight.device];
-        let start = buf.offset as usize;
-        let bytes = &self.arena[start..start + buf.len as usize];
-        if self.temper.check_stable && bytes != flight.bytes {
-            self.outputs.push(Output::Fault(format!("the buffer of {} changed", show(flight.op))));
-        }
-        if let Err(error) = disk.writable(sector, (bytes.len() / SECTOR) as u64) {
-            disk.write_some(sector, bytes, &mut self.rng);
-            return Err(error);
-        }
-        let mutate = match self.temper.mutation {
-            Some(Mutation::LoseWrite | Mutation::Misdirect) => self.rng.below(200) == 0,
-            _ => false,
-        };
-        match self.temper.mutation {
-            Some(Mutation::LoseWrite) if mutate => return Ok(()),
-            Some(Mutation::Misdirect) if mutate => {
-                if disk.writable(sector + 1, (bytes.len() / SECTOR) as u64).is_ok() {
-                    disk.write(sector + 1, bytes, fua);
-                }
-                return Ok(());
+            IoOp::Write { buf, .. }
+                if self.profile.check_stable
+                    && self.arena[device_io::bytes_of(buf)] != flight.bytes =>
+            {
+                let what = device_io::describe(flight.op);
+                self.outputs.push(Output::Fault(format!("the buffer of {what} changed")));
             }
             _ => {}
         }
-        disk.write(sector, bytes, fua && self.temper.mutation != Some(Mutation::IgnoreFua));
-        Ok(())
+        let Self { arena, profile, rng, .. } = self;
+        device_io::perform(disk, flight.op, flight.mark, arena, profile, rng)
     }
 
     fn compute(&mut self, io: IoId, compute: Compute, trace: &mut Trace) {
@@ -408,13 +303,14 @@ impl<M: Machine> Executor<M> {
             format!("compute {} (io {})", show_sum(&compute), io.0)
         });
         let slot = self.computes.insert((io, compute));
-        let latency = if self.temper.late_compute { self.latency() } else { 0 };
+        let longest = self.profile.compute_nanos;
+        let latency = if longest > 0 { self.delay(longest) } else { 0 };
         self.clock.schedule(latency, Due::Compute(slot));
     }
 
     fn finish_compute(&mut self, slot: usize) -> (IoId, Result<Outcome, IoError>) {
         let (io, compute) = self.computes.remove(slot);
-        let skip = self.temper.mutation == Some(Mutation::SkipCompute) && self.rng.below(20) == 0;
+        let skip = self.profile.mutation == Some(Mutation::SkipCompute) && self.rng.below(20) == 0;
         let outcome = if skip { Outcome::Done } else { compute::run(&mut self.arena, &compute) };
         (io, Ok(outcome))
     }
@@ -428,20 +324,8 @@ impl<M: Machine> Executor<M> {
         }
         for (_, flight) in &self.flights {
             let disk = &mut self.disks[flight.device];
-            match flight.op {
-                IoOp::Write { sector, buf, .. } => {
-                    let start = buf.offset as usize;
-                    let bytes = &self.arena[start..start + buf.len as usize];
-                    pending[flight.device].push((sector, (bytes.len() / SECTOR) as u64));
-                    disk.write_some(sector, bytes, &mut self.rng);
-                }
-                IoOp::WriteZeroes { sector, sectors, .. } => {
-                    pending[flight.device].push((sector, sectors));
-                    let bytes = vec![0; sectors as usize * SECTOR];
-                    disk.write_some(sector, &bytes, &mut self.rng);
-                }
-                _ => {}
-            }
+            let range = device_io::interrupt(disk, flight.op, &self.arena, &mut self.rng);
+            pending[flight.device].extend(range);
         }
         for disk in &mut self.disks {
             disk.flush(disk.mark());
@@ -451,21 +335,6 @@ impl<M: Machine> Executor<M> {
             disk.set_hung(false);
         }
         pending
-    }
-}
-
-fn show(op: IoOp) -> String {
-    let sectors = |buf: Buf| buf.len / SECTOR as u32;
-    match op {
-        IoOp::Read { sector, buf } => format!("read {sector}+{}", sectors(buf)),
-        IoOp::Write { sector, buf, fua } => {
-            format!("write{} {sector}+{}", if fua { "-fua" } else { "" }, sectors(buf))
-        }
-        IoOp::WriteZeroes { sector, sectors, fua, .. } => {
-            format!("write-zeroes{} {sector}+{sectors}", if fua { "-fua" } else { "" })
-        }
-        IoOp::Discard { sector, sectors } => format!("discard {sector}+{sectors}"),
-        IoOp::Flush => "flush".to_owned(),
     }
 }
 

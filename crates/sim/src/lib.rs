@@ -1,11 +1,12 @@
 //! The pretend world: the machine of `braid-array` on seeded disks that delay, reorder, fail and
-//! lose power, and an oracle that knows what each sector may hold.
+//! lose power, and a judge who knows what each sector may hold.
 //!
-//! A seed draws an array and its troubles ([`scenario`]), lets requests and troubles come
-//! ([`workload`], [`troubles`]), cuts the power, assembles what is left ([`assembly`]), and in the
-//! end lets everything come right and compares every sector ([`settle`]). The same seed is the
-//! same run, event by event. [`nested`] has arrays of arrays in the same world, and [`cluster`]
-//! does the like for arrays over nodes.
+//! A seed draws an array, its troubles ([`scenario`]) and how devices behave ([`fault`]). Requests
+//! and troubles come ([`workload`], [`troubles`]), the power is cut, and what is left is assembled
+//! ([`assembly`]). In the end everything comes right and every sector is compared
+//! ([`final_check`]). What is read is judged by the [`judge`], here and over nodes. The same seed
+//! is the same run, event by event. [`nested`] has arrays of arrays in the same world, and
+//! [`cluster`] does the like for arrays over nodes.
 #![forbid(unsafe_code)]
 
 pub mod assembly;
@@ -13,17 +14,21 @@ pub mod clock;
 pub mod cluster;
 pub mod compute;
 pub mod create;
+pub mod device_io;
 pub mod disk;
 pub mod executor;
+pub mod fault;
+pub mod final_check;
+pub mod judge;
 pub mod nested;
 pub mod oracle;
 pub mod part;
 pub mod past;
 pub mod redundancy;
+pub mod report;
 pub mod rng;
 pub mod run;
 pub mod scenario;
-pub mod settle;
 pub mod stamp;
 pub mod subject;
 pub mod suspects;

@@ -4,8 +4,9 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use braid_sim::run::Report;
-use braid_sim::{cluster, executor, run};
+use braid_sim::fault::Mutation;
+use braid_sim::report::Report;
+use braid_sim::{cluster, run};
 
 const USAGE: &str = "usage: braid-sim [SEED] [--seeds N] [--start S] [--jobs J] [-v]
   SEED         run this one; with -v print every event
@@ -90,7 +91,8 @@ fn main() -> ExitCode {
         }
     });
     let seconds = began.elapsed().as_secs_f64();
-    let (passed, failed) = (passed.into_inner(), failed.into_inner());
+    let passed = passed.into_inner();
+    let failed = failed.into_inner();
     println!(
         "{} seeds, {} events, digest {:016x} in {seconds:.1} s: {:.0} seeds/s",
         passed + failed,
@@ -106,7 +108,9 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Args, String> {
     let jobs = std::thread::available_parallelism().map_or(1, usize::from);
     let of = Of::Array(run::Options::default());
     let mut args = Args { start: 1, seeds: 1000, jobs, first: false, verbose: false, of };
-    let (mut over_nodes, mut nested, mut mutate) = (false, false, None);
+    let mut over_nodes = false;
+    let mut nested = false;
+    let mut mutate = None;
     while let Some(word) = words.next() {
         let mut number = |name: &str| {
             let value = words.next().ok_or(format!("{name} needs a number"))?;
@@ -138,16 +142,12 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Args, String> {
 }
 
 fn of_which(over_nodes: bool, verbose: bool, mutate: Option<&str>) -> Result<Of, String> {
-    fn known<T>(name: &str, found: Option<T>) -> Result<T, String> {
-        found.ok_or(format!("no mutation {name:?}"))
-    }
+    let all = if over_nodes { Mutation::OVER_NODES } else { Mutation::LOCAL };
+    let known = |name| Mutation::named(all, name).ok_or(format!("no mutation {name:?}"));
+    let mutation = mutate.map(known).transpose()?;
     Ok(if over_nodes {
-        let mutation = |name| known(name, cluster::world::Mutation::from_name(name));
-        let mutation = mutate.map(mutation).transpose()?;
         Of::Cluster(cluster::run::Options { verbose, mutation })
     } else {
-        let mutation = |name| known(name, executor::Mutation::from_name(name));
-        let mutation = mutate.map(mutation).transpose()?;
         Of::Array(run::Options { verbose, nested: false, mutation })
     })
 }

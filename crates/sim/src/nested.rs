@@ -16,7 +16,8 @@ use braid_array::{Action, Array, BlockMachine, Buf, Op, Request, RequestId, SECT
 use crate::assembly::{self, How, Refusal};
 use crate::create;
 use crate::disk::Disk;
-use crate::executor::{Executor, Mutation, Output, Temper};
+use crate::executor::{Executor, Output};
+use crate::fault::{FaultProfile, Mutation};
 use crate::part::{Part, Parts};
 use crate::rng::Rng;
 use crate::scenario::Scenario;
@@ -62,7 +63,7 @@ impl Nest {
         outer.excess = false;
         outer.spares = 0;
         outer.block_bytes = inner.block_bytes;
-        outer.temper.block_bytes = inner.block_bytes;
+        outer.profile.block_bytes = inner.block_bytes;
         outer.chunk_sectors = outer.chunk_sectors.min(16);
         outer.data_offset = outer.data_offset.min(32);
         let unit = u64::from(outer.chunk_sectors.max(8));
@@ -112,7 +113,8 @@ impl Subject for Stack {
         memory: &mut Memory<'_>,
     ) -> Result<(Self, Attached), Refusal> {
         let mut attached = Attached::new();
-        let (mut configs, mut candidates) = (Vec::new(), Vec::new());
+        let mut configs = Vec::new();
+        let mut candidates = Vec::new();
         for (number, part) in (0..).zip(&parts.devices) {
             let (config, devices) = assembly::assemble(disks, part.set_uuid, how)?;
             for (member, device) in config.member_ids().zip(&devices) {
@@ -158,20 +160,18 @@ struct Driven {
 
 impl Driven {
     fn new(config: Config, attached: Attached, disks: Vec<Disk>) -> Result<Self, String> {
-        let temper = Temper {
-            latency_nanos: 1,
-            slow_permille: 0,
-            late_compute: false,
-            check_stable: false,
+        let profile = FaultProfile {
+            disk_nanos: 1,
+            compute_nanos: 0,
             discard_zeroes: true,
             block_bytes: config.block_bytes,
-            mutation: None,
+            ..FaultProfile::CALM
         };
         let mut rng = Rng::new(0);
         let mut memory = Memory { end: u64::from(Request::MAX_BYTES), rng: &mut rng };
         let machine = memory.start(config).map_err(|refusal| refusal.reason)?;
         let arena_bytes = memory.end as usize;
-        let exec = Executor::new(machine, disks, attached, arena_bytes, START, temper, rng);
+        let exec = Executor::new(machine, disks, attached, arena_bytes, START, profile, rng);
         Ok(Self { exec, trace: Trace::new(false) })
     }
 

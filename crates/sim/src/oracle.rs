@@ -42,6 +42,14 @@ pub struct Range {
     pub sectors: u64,
 }
 
+impl Range {
+    /// Have they sectors in common?
+    #[must_use]
+    pub const fn overlaps(self, other: Self) -> bool {
+        self.sector < other.sector + other.sectors && other.sector < self.sector + self.sectors
+    }
+}
+
 /// A moment in the oracle's own time, which orders submissions and completions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment(u64);
@@ -49,9 +57,9 @@ pub struct Moment(u64);
 /// A write in flight, as the oracle gave it out.
 #[derive(Clone, Copy, Debug)]
 pub struct WriteToken {
-    range: Range,
-    serial: Serial,
-    submitted: Moment,
+    pub(crate) range: Range,
+    pub(crate) serial: Serial,
+    pub(crate) submitted: Moment,
 }
 
 /// The allowed contents of all sectors.
@@ -64,6 +72,8 @@ pub struct Oracle {
     next_serial: Serial,
     /// When the reads in flight were submitted.
     reads: Vec<Moment>,
+    /// Blocks of 4 KiB are written as a whole.
+    pub(crate) whole_blocks: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -88,7 +98,12 @@ struct Entry {
     superseded: bool,
     /// May or may not have happened: takes nobody's place.
     weak: bool,
+    /// A power cut has left it as one of several.
+    cut: bool,
 }
+
+/// Sectors of a block.
+const BLOCK_SECTORS: u64 = 8;
 
 impl Oracle {
     /// An array of zeroes.
@@ -100,6 +115,7 @@ impl Oracle {
             now: 1,
             next_serial: ZEROES + 1,
             reads: Vec::new(),
+            whole_blocks: false,
         }
     }
 
@@ -196,27 +212,51 @@ impl Oracle {
         sector: u64,
         bytes: &[u8],
         narrow: bool,
+        excused: &dyn Fn(u64) -> bool,
     ) -> Result<(), Violation> {
         self.read_abandoned(moment);
         let now = self.tick();
+        let mut before: Option<(u64, Entry)> = None;
         for (number, data) in (sector..).zip(bytes.chunks_exact(SECTOR)) {
-            let found = match &mut self.cells[number as usize] {
-                Cell::Settled(serial) => holds(data, number, *serial),
-                Cell::Open(entries) => {
-                    let is = entries
-                        .iter()
-                        .rposition(|e| e.replaced > moment.0 && holds(data, number, e.serial));
-                    if let Some(at) = is.filter(|_| narrow) {
-                        narrow_to(entries, at, moment, now);
-                    }
-                    is.is_some()
-                }
-            };
-            if !found {
+            if excused(number) {
+                continue;
+            }
+            let found = self.found(number, data, moment);
+            let Some((at, entry)) = found else {
                 return Err(self.violation(number, moment, data));
+            };
+            let same_block =
+                |(other, _): &(u64, Entry)| other / BLOCK_SECTORS == number / BLOCK_SECTORS;
+            if self.whole_blocks
+                && let Some((_, other)) = before.filter(same_block)
+                && other.serial != entry.serial
+                && !(other.cut || entry.cut)
+            {
+                return Err(Violation {
+                    sector: number,
+                    expected: format!("{} as the sector before", stamp::name(other.serial)),
+                    actual: stamp::describe(data),
+                });
+            }
+            before = Some((number, entry));
+            if narrow && let Cell::Open(entries) = &mut self.cells[number as usize] {
+                narrow_to(entries, at, moment, now);
             }
         }
         Ok(())
+    }
+
+    /// Which of the contents that a sector may have is there.
+    fn found(&self, sector: u64, data: &[u8], moment: Moment) -> Option<(usize, Entry)> {
+        match &self.cells[sector as usize] {
+            Cell::Settled(serial) => {
+                holds(data, sector, *serial).then(|| (0, Entry::settled(*serial)))
+            }
+            Cell::Open(entries) => {
+                let is = |e: &Entry| e.replaced > moment.0 && holds(data, sector, e.serial);
+                entries.iter().rposition(is).map(|at| (at, entries[at]))
+            }
+        }
     }
 
     fn violation(&self, sector: u64, moment: Moment, data: &[u8]) -> Violation {
@@ -275,16 +315,69 @@ impl Oracle {
             let cell = &mut self.cells[sector as usize];
             let Cell::Open(entries) = cell else { continue };
             entries.retain(|e| !e.superseded);
-            let mut serials: Vec<_> = entries.iter().map(|e| e.serial).collect();
-            serials.sort_unstable();
-            serials.dedup();
-            if let [serial] = serials[..] {
-                *cell = Cell::Settled(serial);
-            } else {
-                *entries = serials.into_iter().map(Entry::settled).collect();
-                self.open.push(sector);
+            match &alternatives(entries)[..] {
+                [Entry { serial, .. }] => *cell = Cell::Settled(*serial),
+                several => {
+                    *entries = several.to_vec();
+                    self.open.push(sector);
+                }
             }
         }
+    }
+
+    /// Of what was answered before this moment, all that is not durable may be lost, unless it was
+    /// written again since.
+    pub fn lose_before(&mut self, moment: Moment) {
+        for &sector in &self.open {
+            let Cell::Open(entries) = &mut self.cells[sector as usize] else { continue };
+            let old = |e: &mut Entry| e.completed < moment.0;
+            let mut lost: Vec<Entry> = entries.extract_if(.., old).collect();
+            lost.retain(|e| !e.superseded);
+            let replaced = entries.iter().filter(|e| e.completed != NEVER && !e.weak);
+            let replaced = replaced.map(|e| e.completed).min().unwrap_or(NEVER);
+            let mut all = alternatives(&lost);
+            all.iter_mut().for_each(|entry| entry.replaced = replaced);
+            all.append(entries);
+            *entries = all;
+        }
+    }
+
+    /// Nothing lands any more of what was submitted and not answered so far.
+    pub fn decided(&mut self) {
+        let now = self.tick();
+        for &sector in &self.open {
+            let Cell::Open(entries) = &mut self.cells[sector as usize] else { continue };
+            for entry in entries.iter_mut().filter(|e| e.completed == NEVER) {
+                entry.completed = now;
+                entry.weak = true;
+            }
+        }
+    }
+
+    /// Is all durable that was answered?
+    #[must_use]
+    pub fn answers_are_durable(&self) -> bool {
+        let answered = |e: &Entry| e.completed != NEVER && !e.weak;
+        let lasting = |e: &Entry| !answered(e) || e.durable || e.superseded;
+        self.open.iter().all(|&sector| match &self.cells[sector as usize] {
+            Cell::Settled(_) => true,
+            Cell::Open(entries) => entries.iter().all(lasting),
+        })
+    }
+
+    /// Sectors that a power cut may leave as something else than what was written last.
+    #[must_use]
+    pub fn not_durable(&self) -> Vec<u64> {
+        let open = self.open.iter().copied();
+        open.filter(|&sector| match &self.cells[sector as usize] {
+            Cell::Settled(_) => false,
+            Cell::Open(entries) => {
+                let mut left = entries.iter().filter(|e| !e.superseded);
+                !matches!(left.next(), Some(Entry { durable: true, weak: false, .. }))
+                    || left.next().is_some()
+            }
+        })
+        .collect()
     }
 
     /// Nothing is promised of this sector until it is written.
@@ -298,6 +391,15 @@ impl Oracle {
     fn oldest_read(&self) -> u64 {
         self.reads.iter().map(|m| m.0).min().unwrap_or(NEVER)
     }
+}
+
+/// Each of these contents may be what a loss of memory has left.
+fn alternatives(entries: &[Entry]) -> Vec<Entry> {
+    let mut serials: Vec<_> = entries.iter().map(|e| e.serial).collect();
+    serials.sort_unstable();
+    serials.dedup();
+    let cut = serials.len() > 1;
+    serials.into_iter().map(|serial| Entry { cut, ..Entry::settled(serial) }).collect()
 }
 
 fn holds(data: &[u8], sector: u64, serial: Serial) -> bool {
@@ -330,6 +432,7 @@ impl Entry {
             durable: false,
             superseded: false,
             weak: false,
+            cut: false,
         }
     }
 

@@ -50,7 +50,8 @@ pub fn choose(world: &mut World<impl Subject>) -> Option<Snapshot> {
     let device = world.snapshot.as_ref()?.device;
     let status = world.exec.machine.status();
     let member = devices(&status).find(|m| world.exec.device(m.member) == Some(device))?;
-    let (id, state) = (member.member, member.state);
+    let id = member.member;
+    let state = member.state;
     let spared = state == MemberState::InSync && troubles::may_fail(world, &status, id);
     spared.then(|| world.snapshot.take()).flatten()
 }

@@ -8,19 +8,21 @@ use braid_array::stack::Stack;
 use crate::assembly::{self, How, Refusal};
 use crate::create;
 use crate::disk::Disk;
-use crate::executor::{Executor, Mutation};
+use crate::executor::Executor;
+use crate::fault::Mutation;
+use crate::final_check;
+use crate::judge::Judge;
 use crate::nested::{self, Nest};
-use crate::oracle::Oracle;
 use crate::part::{Part, Parts};
 use crate::past;
+use crate::report::{Failure, Report, run_caught};
 use crate::rng::Rng;
 use crate::scenario::Scenario;
-use crate::settle;
 use crate::subject::{Memory, START, Subject};
 use crate::trace::Trace;
 use crate::troubles;
 use crate::workload::Workload;
-use crate::world::{Failure, World};
+use crate::world::{CLIENT, World};
 
 /// More events than any life needs: beyond, the array is said to hang.
 pub const MAX_STEPS: u64 = 200_000;
@@ -36,15 +38,6 @@ pub struct Options {
     pub mutation: Option<Mutation>,
 }
 
-/// What a seed that passed looked like.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Report {
-    /// Equal for equal runs.
-    pub trace_hash: u64,
-    /// How much happened.
-    pub events: u64,
-}
-
 /// Runs a seed.
 ///
 /// # Errors
@@ -53,30 +46,20 @@ pub fn run_seed(seed: u64, options: Options) -> Result<Report, String> {
     let mut rng = Rng::new(seed);
     if options.nested {
         let nest = Nest::draw(&mut rng, options.mutation);
-        let line = format!("nested seed {seed}: {nest}: ");
-        return told(options, line, || run_nested(nest, rng, Trace::new(options.verbose)));
+        let line = format!("nested seed {seed}: {nest}");
+        return run_caught(&line, || run_nested(nest, rng, options.trace(&line)));
     }
     let scenario = Scenario::draw(&mut rng, options.mutation);
-    let line = format!("seed {seed}: {scenario}: ");
-    told(options, line, || run(scenario, rng, Trace::new(options.verbose)))
+    let line = format!("seed {seed}: {scenario}");
+    run_caught(&line, || run(scenario, rng, options.trace(&line)))
 }
 
-/// What came of a seed, in one line when it failed.
-fn told(
-    options: Options,
-    line: String,
-    run: impl FnOnce() -> Result<Report, Failure>,
-) -> Result<Report, String> {
-    if options.verbose {
-        println!("{line}");
-    }
-    match std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)) {
-        Ok(result) => result.map_err(|Failure(what)| line + &what),
-        Err(panic) => {
-            let text = panic.downcast_ref::<String>().map(String::as_str);
-            let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("?");
-            Err(line + "panic: " + text)
+impl Options {
+    fn trace(self, line: &str) -> Trace {
+        if self.verbose {
+            println!("{line}");
         }
+        Trace::new(self.verbose)
     }
 }
 
@@ -99,40 +82,38 @@ fn run_lives<M: Subject>(
     mut trace: Trace,
 ) -> Result<Report, Failure> {
     let (exec, forced) = start::<M>(disks, &scenario, &parts, &mut rng, &mut trace, None)?;
-    let oracle = Oracle::new(exec.machine.array_sectors());
+    let mut judge = Judge::new(exec.machine.array_sectors());
+    judge.client_begins(CLIENT, scenario.depth);
     if exec.machine.array_sectors() != parts.top().geometry.array_sectors() {
         return Err(Failure("the array has not the size of its geometry".to_owned()));
     }
     let lives = scenario.lives;
-    let mut world = World::new(scenario, rng, trace, oracle, exec, parts);
+    let mut world = World::new(scenario, rng, trace, judge, exec, parts);
     world.forced = forced;
     world.exec.drain(&mut world.trace);
     for life in 1..=lives {
         let crash = life < lives && world.rng.percent(75);
         live(&mut world, crash, life == lives)?;
         if world.excess || world.lost_in_doubt {
-            return settle::after_excess(world);
+            return final_check::after_excess(world);
         }
         if life == lives {
             break;
         }
         let cut = crash && troubles::may_cut(&mut world);
         let snapshot = if cut { None } else { past::choose(&mut world) };
-        let mut disks = if cut { world.power_cut() } else { settle::stop(&mut world)? };
+        let mut disks = if cut { world.power_cut() } else { final_check::stop(&mut world)? };
         if world.lost_in_doubt {
             // An array within that could not be written may have been failed by the one above.
-            return Ok(settle::examined(&world, &disks));
+            return Ok(final_check::examined(&world, &disks));
         }
         if let Some(snapshot) = snapshot {
             snapshot.restore(&mut disks);
         }
         reassemble(&mut world, disks)?;
     }
-    settle::settle(&mut world)?;
-    match world.lost_in_doubt {
-        true => settle::after_excess(world),
-        false => settle::verify(world),
-    }
+    final_check::make_right(&mut world)?;
+    if world.lost_in_doubt { final_check::after_excess(world) } else { final_check::verify(world) }
 }
 
 /// Starts a machine on whatever the devices say. The `Refusal` of a start that is not forced is
@@ -167,7 +148,7 @@ pub fn start<M: Subject>(
     let arena_bytes = memory.end as usize;
     trace.note(START, &[60, u64::from(how.force)], || format!("START {how:?}"));
     let exec =
-        Executor::new(machine, disks, attached, arena_bytes, START, scenario.temper, rng.fork());
+        Executor::new(machine, disks, attached, arena_bytes, START, scenario.profile, rng.fork());
     Ok((exec, how.force))
 }
 

@@ -5,7 +5,7 @@ use std::fmt;
 use braid_array::format::Version;
 use braid_array::level::Level;
 
-use crate::executor::{Mutation, Temper};
+use crate::fault::{FaultProfile, Mutation};
 use crate::rng::Rng;
 
 /// How the array comes into being.
@@ -49,7 +49,7 @@ pub struct Scenario {
     /// Smallest I/O of the devices.
     pub block_bytes: u32,
     /// How devices and executor behave.
-    pub temper: Temper,
+    pub profile: FaultProfile,
     /// Times the array runs, each but the last ended by a power cut or a stop.
     pub lives: u32,
     /// Requests of a life.
@@ -123,15 +123,7 @@ impl Scenario {
             bad_block_log: rng.percent(60),
             birth,
             block_bytes,
-            temper: Temper {
-                latency_nanos: rng.pick(&[20_000, 200_000, 5_000_000]),
-                slow_permille: rng.pick(&[0, 10, 50]),
-                late_compute: rng.percent(40),
-                check_stable: rng.percent(25),
-                discard_zeroes: rng.percent(70),
-                block_bytes,
-                mutation,
-            },
+            profile: profile(block_bytes, mutation, rng),
             lives: rng.between(1, 3) as u32,
             requests: rng.between(10, 90),
             depth: rng.pick(&[1, 2, 4, 8, 12]),
@@ -163,6 +155,20 @@ impl Scenario {
     #[must_use]
     pub const fn device_sectors(&self, data_sectors: u64) -> u64 {
         self.data_offset + data_sectors + self.slack_sectors
+    }
+}
+
+fn profile(block_bytes: u32, mutation: Option<Mutation>, rng: &mut Rng) -> FaultProfile {
+    let disk_nanos = rng.pick(&[20_000, 200_000, 5_000_000]);
+    FaultProfile {
+        disk_nanos,
+        slow_permille: rng.pick(&[0, 10, 50]),
+        compute_nanos: if rng.percent(40) { disk_nanos } else { 0 },
+        check_stable: rng.percent(25),
+        discard_zeroes: rng.percent(70),
+        block_bytes,
+        mutation,
+        ..FaultProfile::CALM
     }
 }
 

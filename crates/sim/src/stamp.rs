@@ -50,7 +50,8 @@ pub fn describe(sector: &[u8]) -> String {
         return "zeroes".to_owned();
     }
     let tag = word_at(sector, 0);
-    let (number, serial) = (tag & 0xffff_ffff, (tag >> 32) as Serial);
+    let number = tag & 0xffff_ffff;
+    let serial = (tag >> 32) as Serial;
     if serial != ZEROES && matches(sector, number, serial) {
         return format!("sector {number} of write {serial}");
     }

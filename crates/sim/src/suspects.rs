@@ -8,7 +8,8 @@
 
 use braid_array::geometry::{Geometry, Strip};
 
-use crate::oracle::{Oracle, Range};
+use crate::judge::Judge;
+use crate::oracle::Range;
 use crate::scenario::Scenario;
 
 /// The columns in doubt.
@@ -103,13 +104,13 @@ impl Suspects {
     }
 
     /// Nothing is promised of a missing role's data in these columns.
-    pub fn exempt(&mut self, role: u16, geometry: &Geometry, oracle: &mut Oracle) {
+    pub fn exempt(&mut self, role: u16, geometry: &Geometry, judge: &mut Judge) {
         if std::mem::replace(&mut self.exempted[usize::from(role)], true) {
             return;
         }
         for (sector, _) in (0..).zip(&self.columns).filter(|(_, doubtful)| **doubtful) {
             if let Some(sector) = geometry.array_sector_at(Strip { role, sector }) {
-                oracle.exempt(sector);
+                judge.exempt(sector);
             }
         }
     }
@@ -120,11 +121,11 @@ impl Suspects {
         role: u16,
         columns: std::ops::Range<u64>,
         geometry: &Geometry,
-        oracle: &mut Oracle,
+        judge: &mut Judge,
     ) {
         for sector in columns.filter(|column| self.columns.get(*column as usize) == Some(&true)) {
             if let Some(sector) = geometry.array_sector_at(Strip { role, sector }) {
-                oracle.exempt(sector);
+                judge.exempt(sector);
             }
         }
     }

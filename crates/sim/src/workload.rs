@@ -1,5 +1,7 @@
 //! Requests: random, sequential and piled up in one place, in proportions drawn from the seed.
 
+use braid_array::Op;
+
 use crate::oracle::Range;
 use crate::rng::Rng;
 
@@ -24,6 +26,26 @@ pub enum Kind {
     Discard,
     /// Flush.
     Flush,
+}
+
+impl Kind {
+    /// What a machine is asked for.
+    #[must_use]
+    pub const fn op(self) -> Op {
+        match self {
+            Self::Read => Op::Read,
+            Self::Write { fua } => Op::Write { fua },
+            Self::Zeroes { fua, unmap } => Op::WriteZeroes { fua, unmap },
+            Self::Discard => Op::Discard,
+            Self::Flush => Op::Flush,
+        }
+    }
+
+    /// Is it durable when it is answered?
+    #[must_use]
+    pub const fn fua(self) -> bool {
+        matches!(self, Self::Write { fua: true } | Self::Zeroes { fua: true, .. })
+    }
 }
 
 /// A stream of requests.

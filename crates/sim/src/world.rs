@@ -6,23 +6,21 @@ use braid_array::action::{Command, CommandId, Event};
 use braid_array::events::{ArrayEvent, SyncAction};
 use braid_array::stack::Stack;
 use braid_array::status::{MemberState, Status};
-use braid_array::{Action, Buf, Instant, MemberId, Op, Request, RequestError, RequestId};
+use braid_array::{Action, Buf, Instant, MemberId, Request, RequestError, RequestId};
 
+use crate::device_io::bytes_of;
 use crate::disk::Disk;
 use crate::executor::{Executor, Output};
-use crate::oracle::{Moment, Oracle, Range, WriteToken};
+use crate::judge::{self, Flight, Judge, Read};
+use crate::oracle::{Moment, Range};
 use crate::part::{Part, Parts, arrays, holder};
 use crate::past::Snapshot;
+use crate::report::Failure;
 use crate::rng::Rng;
 use crate::scenario::Scenario;
-use crate::stamp;
 use crate::subject::Subject;
 use crate::trace::Trace;
 use crate::workload::{Kind, Workload};
-
-/// Why a seed failed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure(pub String);
 
 /// Bytes of a request's buffer: the largest request of a workload.
 pub const SLOT_BYTES: u32 = 64 << 10;
@@ -33,24 +31,8 @@ pub const BUFFERS: usize = 8;
 /// Height of what a repair asks parity for at once, at most.
 const BLOCK_SECTORS: u64 = 8;
 
-/// A request in flight.
-#[derive(Clone, Copy, Debug)]
-struct Flight {
-    number: u64,
-    /// All copies were equal already when it was submitted.
-    synced: bool,
-    kind: Kind,
-    range: Range,
-    token: Token,
-    request: Request,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Token {
-    Read(Moment),
-    Write(WriteToken),
-    Flush(Moment),
-}
+/// Whose requests the judge knows: the one client there is.
+pub const CLIENT: usize = 0;
 
 /// A command that waits for its reply.
 #[derive(Clone, Debug)]
@@ -84,8 +66,8 @@ pub struct World<M> {
     pub rng: Rng,
     /// What happened.
     pub trace: Trace,
-    /// What may be read.
-    pub oracle: Oracle,
+    /// What may be read, and the requests in flight.
+    pub judge: Judge,
     /// The running array.
     pub exec: Executor<M>,
     /// The arrays it is made of.
@@ -96,10 +78,8 @@ pub struct World<M> {
     pub lost_in_doubt: bool,
     /// It was started by force: what parity says counts, right or wrong.
     pub forced: bool,
-    flights: Vec<Option<Flight>>,
-    submitted: u64,
     /// Devices with bad sectors, and since when these are rewritten.
-    damaged: BTreeMap<usize, Option<(u64, Instant)>>,
+    damaged: BTreeMap<usize, Option<(Moment, Instant)>>,
     /// Devices that answer nothing.
     pub hangs: Vec<Hang>,
     /// Devices without room, and until when.
@@ -122,22 +102,20 @@ impl<M: Subject> World<M> {
         scenario: Scenario,
         rng: Rng,
         trace: Trace,
-        oracle: Oracle,
+        judge: Judge,
         exec: Executor<M>,
         parts: Parts,
     ) -> Self {
         Self {
-            flights: vec![None; scenario.depth],
             scenario,
             rng,
             trace,
-            oracle,
+            judge,
             exec,
             parts,
             excess: false,
             lost_in_doubt: false,
             forced: false,
-            submitted: 0,
             damaged: BTreeMap::new(),
             hangs: Vec::new(),
             tight: Vec::new(),
@@ -154,7 +132,7 @@ impl<M: Subject> World<M> {
     /// A new machine runs on the devices.
     pub fn restart(&mut self, exec: Executor<M>) {
         self.exec = exec;
-        self.flights.fill(None);
+        self.judge.client_begins(CLIENT, self.scenario.depth);
         let disks = &self.exec.disks;
         self.damaged.retain(|device, _| disks[*device].damaged());
         self.hangs.clear();
@@ -172,7 +150,7 @@ impl<M: Subject> World<M> {
 
     /// Requests in flight.
     pub fn in_flight(&self) -> usize {
-        self.flights.iter().flatten().count()
+        self.judge.in_flight(CLIENT)
     }
 
     /// Sectors of this device break.
@@ -182,19 +160,19 @@ impl<M: Subject> World<M> {
 
     /// Has this device bad sectors, or does something in flight remember that it had?
     pub fn is_damaged(&mut self, device: usize) -> bool {
-        let oldest = self.flights.iter().flatten().map(|flight| flight.number).min();
-        let settled = self.scenario.temper.latency_nanos * 1000;
+        let oldest = self.judge.flights(CLIENT).map(|flight| flight.moment).min();
+        let patience = self.scenario.profile.disk_nanos * 1000;
         let Some(since) = self.damaged.get_mut(&device) else { return false };
         if self.exec.disks[device].damaged() {
             *since = None;
-        } else if let Some((number, at)) = *since {
+        } else if let Some((moment, at)) = *since {
             let now = self.exec.now().0;
-            if oldest.is_none_or(|oldest| oldest > number) && now > at.0 + settled {
+            if oldest.is_none_or(|oldest| oldest > moment) && now > at.0 + patience {
                 self.damaged.remove(&device);
                 return false;
             }
         } else {
-            *since = Some((self.submitted, self.exec.now()));
+            *since = Some((self.judge.moment(), self.exec.now()));
         }
         true
     }
@@ -206,10 +184,10 @@ impl<M: Subject> World<M> {
 
     /// Submits the next request if there is room. True when one was taken.
     pub fn submit(&mut self, workload: &mut Workload) -> Result<bool, Failure> {
-        let Some(slot) = self.flights.iter().position(Option::is_none).filter(|_| !self.full)
-        else {
+        let Some(slot) = self.judge.free_slot(CLIENT) else { return Ok(false) };
+        if self.full {
             return Ok(false);
-        };
+        }
         let (kind, range) = self.waiting.take().unwrap_or_else(|| workload.next_request());
         let taken = self.submit_at(slot, kind, range);
         if !taken {
@@ -223,43 +201,19 @@ impl<M: Subject> World<M> {
     }
 
     fn submit_at(&mut self, slot: usize, kind: Kind, range: Range) -> bool {
-        let len = u32::try_from(range.sectors * 512).unwrap_or(u32::MAX);
-        let Some(mut buf) = self.free_buffer(len) else { return false };
-        let op = match kind {
-            Kind::Read => Op::Read,
-            Kind::Write { fua } => Op::Write { fua },
-            Kind::Zeroes { fua, unmap } => Op::WriteZeroes { fua, unmap },
-            Kind::Discard => Op::Discard,
-            Kind::Flush => Op::Flush,
-        };
-        if !matches!(op, Op::Read | Op::Write { .. }) {
-            buf.len = 0;
-        }
-        let mut serial = stamp::ZEROES;
-        if matches!(op, Op::Write { .. }) {
-            serial = self.oracle.new_serial();
-            stamp::fill(self.exec.bytes(buf), range.sector, serial);
-        }
-        let id = RequestId(slot as u64);
-        let Range { sector, sectors } = range;
-        let request = Request { id, op, sector, sectors, buf };
-        if self.exec.machine.submit(self.exec.now(), request).is_err() {
+        let Some(buf) = self.free_buffer(0) else { return false };
+        let arena = &mut self.exec.arena;
+        let draft = self.judge.draft(slot, kind, range, buf.offset, arena);
+        if self.exec.machine.submit(self.exec.now(), draft.request).is_err() {
             return false;
         }
+        let Range { sector, sectors } = range;
+        let serial = draft.serial;
         self.note(&[10, slot as u64, sector, sectors, u64::from(serial)], || {
             format!("SUBMIT #{slot} {kind:?} {sector}+{sectors} serial {serial}")
         });
-        let token = match kind {
-            Kind::Read => Token::Read(self.oracle.read_submitted()),
-            Kind::Write { .. } | Kind::Zeroes { .. } => {
-                Token::Write(self.oracle.write_submitted(range, serial))
-            }
-            Kind::Discard => Token::Write(self.oracle.discard_submitted(range)),
-            Kind::Flush => Token::Flush(self.oracle.flush_submitted()),
-        };
-        self.submitted += 1;
-        let (number, synced) = (self.submitted, self.parts.all().all(|part| part.synced));
-        self.flights[slot] = Some(Flight { number, synced, kind, range, token, request });
+        let synced = self.parts.all().all(|part| part.synced);
+        self.judge.submitted(CLIENT, draft, synced);
         self.exec.drain(&mut self.trace);
         true
     }
@@ -267,28 +221,27 @@ impl<M: Subject> World<M> {
     /// A buffer that neither a request has nor anything that was given up.
     fn free_buffer(&self, len: u32) -> Option<Buf> {
         let taken = |buf: Buf| {
-            let flights = self.flights.iter().flatten();
-            flights.map(|flight| flight.request.buf.offset).any(|offset| offset == buf.offset)
+            self.judge.flights(CLIENT).any(|flight| flight.request.buf.offset == buf.offset)
         };
         let whole =
             |number: usize| Buf { offset: number as u64 * u64::from(SLOT_BYTES), len: SLOT_BYTES };
-        let mut bufs = (0..self.flights.len() * BUFFERS).map(whole);
+        let mut bufs = (0..self.scenario.depth * BUFFERS).map(whole);
         let free = bufs.find(|buf| !taken(*buf) && !self.exec.lent(*buf))?;
         Some(free.slice(0, len.min(SLOT_BYTES)))
     }
 
     /// A read is asked for again with another buffer: the one it had is still in use.
-    fn ask_again(&mut self, slot: usize) -> Result<(), Failure> {
-        let gone = || Failure(format!("request {slot} completed twice"));
-        let flight = self.flights[slot].ok_or_else(gone)?;
+    fn ask_again(&mut self, flight: Flight) -> Result<(), Failure> {
+        let slot = flight.request.id.0;
         if flight.kind != Kind::Read {
             return Err(Failure(format!("nobody writes into the buffer of request {slot}")));
         }
         let none = || Failure("no buffer is left".to_owned());
+        self.judge.resubmitted(CLIENT, flight, flight.request.buf);
         let buf = self.free_buffer(flight.request.buf.len).ok_or_else(none)?;
+        self.note(&[12, slot], || format!("AGAIN #{slot}"));
+        self.judge.resubmitted(CLIENT, flight, buf);
         let request = Request { buf, ..flight.request };
-        self.note(&[12, slot as u64], || format!("AGAIN #{slot}"));
-        self.flights[slot] = Some(Flight { request, ..flight });
         let taken = self.exec.machine.submit(self.exec.now(), request);
         taken.map_err(|_| Failure("full right after a completion".to_owned()))?;
         self.exec.drain(&mut self.trace);
@@ -343,17 +296,14 @@ impl<M: Subject> World<M> {
         id: RequestId,
         result: Result<(), RequestError>,
     ) -> Result<(), Failure> {
-        let slot = id.0 as usize;
+        let flight = self.judge.answered(CLIENT, id)?;
         if result == Err(RequestError::BufferHeld) {
-            return self.ask_again(slot);
+            return self.ask_again(flight);
         }
-        let Some(flight) = self.flights.get_mut(slot).and_then(Option::take) else {
-            return Err(Failure(format!("request {slot} completed twice")));
-        };
         self.full = false;
-        let Flight { synced, kind, range, token, request, .. } = flight;
+        let Flight { kind, range, request, .. } = flight;
         self.note(&[11, id.0, u64::from(result.is_ok())], || {
-            format!("COMPLETE #{slot} {kind:?} {}+{}: {result:?}", range.sector, range.sectors)
+            format!("COMPLETE #{} {kind:?} {}+{}: {result:?}", id.0, range.sector, range.sectors)
         });
         let refused = result == Err(RequestError::NoSpace) && self.was_tight;
         if refused && !matches!(kind, Kind::Read | Kind::Flush) {
@@ -373,26 +323,13 @@ impl<M: Subject> World<M> {
             let Range { sector, sectors } = range;
             return Err(Failure(format!("{kind:?} {sector}+{sectors} failed: {error}")));
         }
-        match token {
-            Token::Read(moment) if result.is_err() => self.oracle.read_abandoned(moment),
-            Token::Read(moment) => {
-                let start = request.buf.offset as usize;
-                let bytes = &self.exec.arena[start..start + range.sectors as usize * 512];
-                self.oracle
-                    .read_completed(moment, range.sector, bytes, synced)
-                    .map_err(|bad| Failure(bad.to_string()))?;
-            }
-            Token::Write(token) => {
-                let fua =
-                    matches!(kind, Kind::Write { fua: true } | Kind::Zeroes { fua: true, .. });
-                self.oracle.write_completed(token, result.is_ok(), fua);
-                if result.is_ok() && kind != Kind::Discard && self.parts.over.is_none() {
-                    let part = &mut self.parts.devices[0];
-                    part.suspects.written(range, &part.geometry);
-                }
-            }
-            Token::Flush(moment) if result.is_ok() => self.oracle.flush_completed(moment),
-            Token::Flush(_) => {}
+        let bytes = &self.exec.arena[bytes_of(request.buf)];
+        let read = Read { bytes, stays: true, excused: &judge::nothing };
+        self.judge.conclude(&flight, result, Some(read))?;
+        let writes = matches!(kind, Kind::Write { .. } | Kind::Zeroes { .. });
+        if writes && result.is_ok() && self.parts.over.is_none() {
+            let part = &mut self.parts.devices[0];
+            part.suspects.written(range, &part.geometry);
         }
         Ok(())
     }
@@ -487,7 +424,7 @@ impl<M: Subject> World<M> {
         let status = self.exec.machine.status();
         for role in 0..part.scenario.members {
             if holder(&status, role).is_none() {
-                part.suspects.exempt(role, &part.geometry, &mut self.oracle);
+                part.suspects.exempt(role, &part.geometry, &mut self.judge);
             }
         }
     }
@@ -511,13 +448,13 @@ impl<M: Subject> World<M> {
             let device = holder(&status, role).and_then(|member| self.exec.device(member));
             let Some(device) = device else { continue };
             if self.exec.disks[device].blind() {
-                part.suspects.exempt(role, &part.geometry, &mut self.oracle);
+                part.suspects.exempt(role, &part.geometry, &mut self.judge);
             }
             for &bad in self.exec.disks[device].unreadable() {
                 let Some(column) = bad.checked_sub(part.scenario.data_offset) else { continue };
                 let unit = column - column % height;
                 let rows = unit..unit + height;
-                part.suspects.exempt_range(role, rows, &part.geometry, &mut self.oracle);
+                part.suspects.exempt_range(role, rows, &part.geometry, &mut self.judge);
             }
         }
     }
@@ -544,7 +481,7 @@ impl<M: Subject> World<M> {
                 part.cut_blindly(array);
                 continue;
             }
-            for flight in self.flights.iter().flatten() {
+            for flight in self.judge.flights(CLIENT) {
                 if !matches!(flight.kind, Kind::Read | Kind::Flush) {
                     part.suspects.in_flight(flight.range, &part.geometry);
                 }
@@ -553,7 +490,7 @@ impl<M: Subject> World<M> {
         if let Some(over) = &mut self.parts.over {
             over.cut_blindly(&status);
         }
-        self.oracle.power_cut();
+        self.judge.power_cut();
         self.parts.all_mut().for_each(|part| part.synced = false);
         std::mem::take(&mut self.exec.disks)
     }

@@ -8,7 +8,7 @@ use braid_cluster::{Family, Planner};
 use braid_sim::cluster::run::{Options, run_seed};
 use braid_sim::cluster::scenario::Scenario;
 use braid_sim::cluster::session::Session;
-use braid_sim::cluster::world::Mutation;
+use braid_sim::fault::Mutation;
 use braid_sim::oracle::Range;
 use braid_sim::rng::Rng;
 use braid_sim::trace::Trace;
@@ -34,7 +34,7 @@ fn a_seed_is_the_same_run_each_time() {
 #[cfg_attr(debug_assertions, ignore = "long without optimization: cargo test --release")]
 fn faults_of_the_world_are_noticed() {
     std::thread::scope(|scope| {
-        for (mutation, name) in Mutation::ALL {
+        for &(mutation, name) in Mutation::OVER_NODES {
             scope.spawn(move || {
                 let options = Options { mutation: Some(mutation), verbose: false };
                 let mut seeds = 1..=1000;
@@ -87,8 +87,8 @@ fn submit(session: &mut Session, kind: Kind, range: Range) {
 /// data written by these requests of so many sectors.
 fn traffic(session: &mut Session, sectors: u64, starts: &[u64]) -> [f64; 3] {
     let count = |session: &Session| {
-        let sent = |process| session.world.watch.sent(process);
-        let nodes: u64 = session.nodes.iter().map(|&node| sent(node).put_bytes).sum();
+        let sent = |process| session.cluster.world.watch.sent(process);
+        let nodes: u64 = session.cluster.nodes.iter().map(|&node| sent(node).put_bytes).sum();
         [sent(session.client).put_bytes, nodes, sent(session.client).message_bytes]
     };
     let before = count(session);
@@ -116,7 +116,7 @@ fn a_small_write_is_sent_once_and_only_differences_travel_between_nodes() {
     for nodes in [4, 5, 8] {
         let mut session = client(nodes, Planner::Encoder { node: 0 });
         let starts: Vec<u64> = (0..20).map(|i| i * 56 % 240 * 8).collect();
-        let sectors = session.layout.sectors();
+        let sectors = session.cluster.layout.sectors();
         let starts: Vec<u64> = starts.into_iter().filter(|start| start + 8 <= sectors).collect();
         // The first that its home cannot encode has the nodes grant a position for that.
         traffic(&mut session, 8, &starts);
@@ -128,14 +128,13 @@ fn a_small_write_is_sent_once_and_only_differences_travel_between_nodes() {
 
 /// Has the client lose a node and take it back, until that holds all again.
 fn lose_and_take_back(session: &mut Session, role: u16) {
-    let node = session.nodes[usize::from(role)];
-    for connection in session.world.connections_between(node, session.client) {
-        session.world.break_connection(connection);
+    let node = session.cluster.nodes[usize::from(role)];
+    for connection in session.cluster.world.connections_between(node, session.client) {
+        session.cluster.world.break_connection(connection);
     }
-    (session.dead, session.troubled) = (true, true);
-    session.lost.push(role);
+    session.promises.killed(role);
     let whole = |session: &mut Session| {
-        session.world.processes[session.client].client().status().degraded == 0
+        session.cluster.world.processes[session.client].client().status().degraded == 0
     };
     while whole(session) {
         assert!(session.step().expect("no fault"), "the loss goes unnoticed");
@@ -154,11 +153,11 @@ fn a_node_gets_what_it_held_unless_a_chain_leaves_something_out() {
         stripes.for_each(|stripe| submit(&mut session, Kind::Write { fua: true }, stripe));
         // What the superblock says changes; the data begin far behind it.
         let data = |session: &Session| {
-            let image = session.disk(1).image();
+            let image = session.cluster.disk(1).image();
             image[image.len() - 16 * CHUNK_BYTES as usize..].to_vec()
         };
         let before = data(&session);
-        session.world.temper.mutation = mutation;
+        session.cluster.world.profile.mutation = mutation;
         lose_and_take_back(&mut session, 1);
         assert_eq!(data(&session) == before, same, "{mutation:?}");
     }
@@ -170,14 +169,15 @@ fn a_node_gets_what_it_lacks_from_the_others_and_nothing_from_the_client() {
         let mut session = client(nodes, Planner::Encoder { node: 0 });
         let stripe = data * CHUNK_BYTES / 512;
         (0..4).for_each(|number| write(&mut session, number * stripe, stripe));
-        let sent = |session: &Session, process| session.world.watch.sent(process).put_bytes;
-        let before: Vec<u64> = session.nodes.iter().map(|&node| sent(&session, node)).collect();
+        let sent = |session: &Session, process| session.cluster.world.watch.sent(process).put_bytes;
+        let before: Vec<u64> =
+            session.cluster.nodes.iter().map(|&node| sent(&session, node)).collect();
         let client = sent(&session, session.client);
         lose_and_take_back(&mut session, 1);
         assert_eq!(sent(&session, session.client), client, "{nodes} nodes");
         let blocks = 4 * rows * CHUNK_BYTES;
         let mut all = 0;
-        for (role, (&node, before)) in session.nodes.iter().zip(before).enumerate() {
+        for (role, (&node, before)) in session.cluster.nodes.iter().zip(before).enumerate() {
             let put = sent(&session, node) - before;
             assert!(if role == 1 { put == 0 } else { put <= blocks }, "{nodes} nodes, {role}");
             all += put;
@@ -191,8 +191,8 @@ fn a_node_gets_what_it_lacks_from_the_others_and_nothing_from_the_client() {
 /// places it tells of.
 fn scrub(session: &mut Session, repair: bool) -> (u64, u64, usize) {
     let sent = |session: &Session| {
-        let all = session.nodes.iter().chain([&session.client]);
-        let all = all.map(|&process| session.world.watch.sent(process));
+        let all = session.cluster.nodes.iter().chain([&session.client]);
+        let all = all.map(|&process| session.cluster.world.watch.sent(process));
         all.fold((0, 0), |(puts, said), sent| (puts + sent.put_bytes, said + sent.message_bytes))
     };
     let before = sent(session);
@@ -223,8 +223,9 @@ fn a_check_brings_digests_to_the_client_and_of_what_does_not_fit_the_contents() 
         // Superblocks come in messages.
         assert!(puts + said < 4 * stripe_bytes / 16, "{nodes} nodes: {said} bytes of messages");
 
-        let node = session.nodes[1];
-        let disk = &mut session.world.processes[node].volumes.values_mut().next().unwrap().disk;
+        let node = session.cluster.nodes[1];
+        let disk =
+            &mut session.cluster.world.processes[node].volumes.values_mut().next().unwrap().disk;
         let last = disk.sectors() - 65;
         let right = disk.image()[last as usize * 512..][..512].to_vec();
         let mut wrong = right.clone();
@@ -233,7 +234,7 @@ fn a_check_brings_digests_to_the_client_and_of_what_does_not_fit_the_contents() 
         let (puts, _, found) = scrub(&mut session, false);
         assert_eq!((puts, found), (digests + stripe_bytes, 1), "{nodes} nodes");
         assert_eq!(scrub(&mut session, true).2, 1);
-        assert_eq!(session.disk(1).image()[last as usize * 512..][..512], right);
+        assert_eq!(session.cluster.disk(1).image()[last as usize * 512..][..512], right);
         let (puts, _, found) = scrub(&mut session, false);
         assert_eq!((puts, found), (digests, 0), "{nodes} nodes");
     }
@@ -243,21 +244,21 @@ fn a_check_brings_digests_to_the_client_and_of_what_does_not_fit_the_contents() 
 fn a_spare_has_the_role_of_a_member_that_stays_away_and_of_no_other() {
     let mut session = client(5, Planner::Encoder { node: 0 });
     session.offer_spare();
-    while session.world.processes[session.client].client().status().members.len() < 6 {
+    while session.cluster.world.processes[session.client].client().status().members.len() < 6 {
         assert!(session.step().expect("no fault"), "it is no member");
     }
     write(&mut session, 0, 384);
     lose_and_take_back(&mut session, 1);
     assert!(session.spare.is_some(), "the node came back within moments");
-    session.world.kill(session.nodes[1]);
-    session.lost.push(1);
-    let patience = session.world.now().plus_millis(SPARE_PATIENCE_MS);
+    session.cluster.world.kill(session.cluster.nodes[1]);
+    session.promises.killed(1);
+    let patience = session.cluster.world.now().plus_millis(SPARE_PATIENCE_MS);
     while session.spare.is_some() {
         assert!(session.step().expect("no fault"), "the spare is not used");
     }
-    assert!(session.world.now() >= patience && session.is_new(1));
+    assert!(session.cluster.world.now() >= patience && session.cluster.is_new(1));
     while session.syncing() {
         assert!(session.step().expect("no fault"), "a rebuild stands still");
     }
-    assert_eq!(session.world.processes[session.client].client().status().degraded, 0);
+    assert_eq!(session.cluster.world.processes[session.client].client().status().degraded, 0);
 }

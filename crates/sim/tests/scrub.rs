@@ -56,8 +56,8 @@ fn array(family: Family, nodes: u16) -> Session {
 /// Writes or reads all of the array. What is read is compared with what was written.
 fn everything(session: &mut Session, kind: Kind) {
     let mut sector = 0;
-    while sector < session.layout.sectors() {
-        let sectors = 2048.min(session.layout.sectors() - sector);
+    while sector < session.cluster.layout.sectors() {
+        let sectors = 2048.min(session.cluster.layout.sectors() - sector);
         while !session.submit_one(kind, Range { sector, sectors }) {
             assert!(session.step().expect("no fault"), "nothing is due");
         }
@@ -70,11 +70,11 @@ fn everything(session: &mut Session, kind: Kind) {
 
 /// Flips a bit of a byte of a block of [`STRIPE`].
 fn flip(session: &mut Session, cell: Cell, byte: u64) {
-    let rows = u64::from(session.layout.code(STRIPE).rows());
+    let rows = u64::from(session.cluster.layout.code(STRIPE).rows());
     let block = (STRIPE * rows + u64::from(cell.row)) * CHUNK_BYTES;
     let sector = DATA_SECTOR + (block + byte) / 512;
-    let node = session.nodes[usize::from(cell.node)];
-    let volumes = &mut session.world.processes[node].volumes;
+    let node = session.cluster.nodes[usize::from(cell.node)];
+    let volumes = &mut session.cluster.world.processes[node].volumes;
     let disk = &mut volumes.get_mut(VOLUME).expect("a volume").disk;
     let mut bytes = [0; 512];
     disk.read(sector, &mut bytes).expect("it can be read");
@@ -101,12 +101,12 @@ fn scrub(session: &mut Session, repair: bool) -> (Vec<ArrayEvent>, u64) {
 
 /// First sector in the array of the 4 KiB that have this byte of a data block of [`STRIPE`].
 fn sector(session: &Session, index: u32, byte: u64) -> u64 {
-    let block = STRIPE * session.layout.data_blocks() + u64::from(index);
+    let block = STRIPE * session.cluster.layout.data_blocks() + u64::from(index);
     (block * CHUNK_BYTES + byte / 4096 * 4096) / 512
 }
 
 fn agree(session: &Session) {
-    assert_eq!(content::misfit(&session.layout, &session.disks()), None);
+    assert_eq!(content::misfit(&session.cluster.layout, &session.cluster.disks()), None);
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn a_flipped_byte_is_named_and_mended_wherever_it_is() {
     for (family, nodes) in xor2d.into_iter().chain(others) {
         let mut session = array(family, nodes);
         assert_eq!(scrub(&mut session, false), (Vec::new(), 0), "{family:?} over {nodes}");
-        let code = session.layout.code(STRIPE).clone();
+        let code = session.cluster.layout.code(STRIPE).clone();
         // Of many cells, some of each row and each node.
         let step = if nodes > 6 { 5 } else { 1 };
         for (number, cell) in (0..).zip(code.cells()).step_by(step) {
@@ -151,7 +151,7 @@ fn a_flipped_byte_is_named_and_mended_wherever_it_is() {
 /// The one mismatch that a check or repair tells of.
 fn found_once(session: &mut Session, repair: bool) -> ArrayEvent {
     let (mut found, sectors) = scrub(session, repair);
-    let family = session.scenario.params.family;
+    let family = session.cluster.scenario.params.family;
     assert_eq!((found.len(), sectors), (1, 8), "{family:?}: {found:?}");
     found.remove(0)
 }
@@ -162,7 +162,7 @@ fn where_nobody_can_tell_the_data_or_the_first_copy_is_believed() {
     let raid1 = md(Level::Raid1, Layout::default_for(Level::Raid1));
     for (family, nodes) in [(raid5, 3), (raid5, 5), (raid1, 2), (raid10(0x102, 4), 4)] {
         let mut session = array(family, nodes);
-        let code = session.layout.code(STRIPE).clone();
+        let code = session.cluster.layout.code(STRIPE).clone();
         for (number, cell) in (0..).zip(code.cells()) {
             let byte = number * 5003 % CHUNK_BYTES;
             flip(&mut session, cell, byte);
@@ -190,8 +190,9 @@ fn where_nobody_can_tell_the_data_or_the_first_copy_is_believed() {
 #[test]
 fn several_blocks_of_a_slice_are_judged_each_for_itself() {
     let mut session = array(Family::Xor2d, 5);
-    let code = session.layout.code(STRIPE).clone();
-    let (one, other) = (code.data()[0], code.data()[7]);
+    let code = session.cluster.layout.code(STRIPE).clone();
+    let one = code.data()[0];
+    let other = code.data()[7];
     flip(&mut session, one, 10);
     flip(&mut session, other, 4100);
     let (found, sectors) = scrub(&mut session, true);
@@ -226,10 +227,10 @@ fn writes_that_go_on_mislead_no_check_and_no_repair() {
     for (family, nodes) in [(Family::Xor2d, 5), (raid10(0x102, 4), 4)] {
         for repair in [false, true] {
             let mut session = array(family, nodes);
-            let cell = session.layout.code(STRIPE).equations()[0].parity;
+            let cell = session.cluster.layout.code(STRIPE).equations()[0].parity;
             flip(&mut session, cell, 9000);
             session.scrubs.clear();
-            let sectors = session.layout.sectors();
+            let sectors = session.cluster.layout.sectors();
             let mut workload = Workload::new(Rng::new(7), sectors, 8);
             workload.largest(64);
             session.scrub(repair);

@@ -30,6 +30,13 @@ impl Deref for KnownCode {
     }
 }
 
+/// One of which nothing is kept.
+impl From<StripeCode> for KnownCode {
+    fn from(code: StripeCode) -> Self {
+        Self { code, number: None }
+    }
+}
+
 #[derive(Debug)]
 struct Answer {
     lost: Vec<usize>,
@@ -117,7 +124,7 @@ impl Codes {
     pub fn of_stripe(&self, geometry: &Geometry, stripe: u64) -> Arc<KnownCode> {
         match stripe.checked_rem(self.kept.len() as u64) {
             Some(place) => self.kept[place as usize].clone(),
-            None => Arc::new(KnownCode { code: levels::parity(geometry, stripe), number: None }),
+            None => Arc::new(levels::parity(geometry, stripe).into()),
         }
     }
 }

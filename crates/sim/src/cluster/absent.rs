@@ -3,19 +3,23 @@
 use braid_array::format::superblock::MAX_SECTOR;
 
 use super::content;
+use super::nodes::Cluster;
+use super::promises::Happened;
 use super::session::{Session, VOLUME};
-use super::world::Mutation;
-use crate::world::Failure;
+use crate::fault::Mutation;
+use crate::report::Failure;
 
 /// It is found sooner, and given what it missed.
 const PATIENCE_MILLIS: u64 = 60_000;
 
-impl Session {
+impl Cluster {
     /// What a client is told of nodes that it cannot reach.
     pub(super) fn absent(&self, missing: &[u16], read_only: bool) -> Vec<(String, String)> {
-        let forgets = self.scenario.temper.mutation == Some(Mutation::ForgetAbsent);
-        let told = missing.iter().filter(|_| !read_only && !forgets);
-        told.map(|&role| (self.address(role), VOLUME.to_owned())).collect()
+        let forgets = self.scenario.profile.mutation == Some(Mutation::ForgetAbsent);
+        if read_only || forgets {
+            return Vec::new();
+        }
+        missing.iter().map(|&role| (self.address(role), VOLUME.to_owned())).collect()
     }
 
     /// Do all superblocks say that the array was stopped cleanly?
@@ -23,21 +27,22 @@ impl Session {
         let superblocks = self.disks().into_iter().map(content::superblock);
         superblocks.into_iter().flatten().all(|found| found.resync_offset == MAX_SECTOR)
     }
+}
 
+impl Session {
     /// At times a node is not there yet when the next client begins; which, of those that the array
     /// can do without.
     pub(super) fn some_are_late(&mut self) -> Option<u16> {
-        if !self.is_clean() || self.rng.percent(50) {
+        if !self.cluster.is_clean() || self.cluster.rng.percent(50) {
             return None;
         }
-        let known = self.lost.first().copied();
-        let Self { scenario, rng, .. } = self;
+        let known = self.promises.lost.first().copied();
+        let Cluster { scenario, rng, .. } = &mut self.cluster;
         let role = known.or_else(|| scenario.more_losses(rng, &[]).first().copied())?;
-        self.world.kill(self.nodes[usize::from(role)]);
-        (self.dead, self.troubled, self.mild) = (true, true, false);
+        self.cluster.world.kill(self.cluster.nodes[usize::from(role)]);
+        self.promises.heard(Happened::NodesDie);
         if known.is_none() {
-            self.lost.push(role);
-            self.dropped.push(role);
+            self.promises.heard(Happened::Missing(role));
         }
         Some(role)
     }
@@ -49,16 +54,16 @@ impl Session {
     /// When it does not.
     pub(super) fn come_late(&mut self, role: u16) -> Result<(), Failure> {
         // Another one may have the role by now, while a third is replaced.
-        let gone = [&self.lost[..], &self.dropped[..], &[role]].concat();
-        if !self.scenario.survives(&gone) {
+        let gone = self.promises.missing_with(&[role]);
+        if !self.cluster.scenario.survives(&gone) {
             return Ok(());
         }
-        self.world.note(&[55, role.into()], || format!("node {role} COMES LATE"));
+        self.cluster.world.note(&[55, role.into()], || format!("node {role} COMES LATE"));
         // Nothing relies on what it had.
-        self.restart_newcomer(role);
-        let until = self.world.now().plus_millis(PATIENCE_MILLIS);
-        while self.left_out().contains(&role) && !self.failed {
-            if !self.step()? || self.world.now() >= until {
+        self.cluster.restart_newcomer(role);
+        let until = self.cluster.world.now().plus_millis(PATIENCE_MILLIS);
+        while self.cluster.left_out().contains(&role) && !self.promises.failed {
+            if !self.step()? || self.cluster.world.now() >= until {
                 return Err(Failure(format!("node {role} does not come in")));
             }
         }

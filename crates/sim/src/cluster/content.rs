@@ -109,7 +109,7 @@ pub fn create(
         let sectors = layout.sync_sectors();
         Bitmap::new([7; 16], sectors, Some(chunk), BITMAP_SECTORS).expect("it fits")
     });
-    if let Some(bitmap) = bitmap.as_mut().filter(|_| dirty) {
+    if dirty && let Some(bitmap) = &mut bitmap {
         bitmap.set_all();
     }
     let mut disks = Vec::new();
@@ -222,7 +222,9 @@ pub fn bitmap(disks: &[&Disk]) -> Result<Option<Bitmap>, String> {
             None => merged = Some(found),
         }
     }
-    if let Some(unknown) = any.as_mut().filter(|_| merged.is_none()) {
+    if merged.is_none()
+        && let Some(unknown) = &mut any
+    {
         unknown.set_all();
     }
     Ok(merged.or(any))

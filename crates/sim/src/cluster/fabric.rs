@@ -9,13 +9,18 @@ use std::ops::Range;
 
 use braid_array::action::Event;
 use braid_array::fabric::{FabricEvent, FabricOp, MAX_MESSAGE_BYTES, PeerId};
-use braid_array::{AnyMachine, Buf, IoError, IoId, Outcome, Refusal};
+use braid_array::{AnyMachine, Buf, Refusal};
 use braid_cluster::wire::Message;
 
-use super::claims::{ClaimId, Use};
+use super::claims::Use;
 use super::process::POISON;
 use super::votes::is_granted;
-use super::world::{Due, Mutation, World};
+use super::world::{Due, World};
+use crate::fault::Mutation;
+
+mod puts;
+
+pub(super) use self::puts::Put;
 
 /// One end of a connection: 0 has dialed, 1 has accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -75,30 +80,13 @@ pub(super) struct Connection {
     ends: [End; 2],
 }
 
-/// A buffer on its way.
-#[derive(Debug)]
-pub(super) struct Put {
-    sender: EndId,
-    io: IoId,
-    from: Buf,
-    to: Buf,
-    imm: u32,
-    bytes: Vec<u8>,
-    source: Option<ClaimId>,
-    target: Option<ClaimId>,
-    /// The sender was told.
-    done: bool,
-    /// The receiver was told, or never will be.
-    over: bool,
-}
-
 impl World {
     fn end(&mut self, id: EndId) -> &mut End {
         &mut self.connections[id.connection].ends[id.end]
     }
 
     fn later(&mut self, due: FabricDue) {
-        let delay = self.delay(self.temper.net_nanos);
+        let delay = self.delay(self.profile.net_nanos);
         self.clock.schedule(delay, Due::Fabric(due));
     }
 
@@ -183,7 +171,8 @@ impl World {
         let listens =
             |p: &super::process::Process| p.alive && p.address.as_deref() == Some(address);
         let listener = self.processes.iter().position(listens);
-        let (state, coming) = (State::Waiting, VecDeque::new);
+        let state = State::Waiting;
+        let coming = VecDeque::new;
         let end = |process, peer| End { process, peer, state, window: None, coming: coming() };
         let accepted = listener.map_or(PeerId(0), |listener| {
             let listener = &mut self.processes[listener];
@@ -206,7 +195,8 @@ impl World {
 
     fn send(&mut self, sender: EndId, bytes: Vec<u8>) {
         let receiver = sender.other();
-        let (process, peer) = (self.end(sender).process, self.end(receiver).process);
+        let process = self.end(sender).process;
+        let peer = self.end(receiver).process;
         if bytes.len() > MAX_MESSAGE_BYTES {
             self.fault(process, &format!("a message of {} bytes", bytes.len()));
         }
@@ -239,25 +229,25 @@ impl World {
     fn altered(&self, bytes: Vec<u8>) -> Vec<u8> {
         match Message::decode(&bytes) {
             Ok((epoch, Message::ResolveLeftovers { tag, .. }))
-                if self.temper.mutation == Some(Mutation::ForgetLeft) =>
+                if self.profile.mutation == Some(Mutation::ForgetLeft) =>
             {
                 Message::ResolveLeftovers { tag, commit: Vec::new() }.encode(epoch)
             }
             Ok((epoch, Message::BeginSet { mut set }))
-                if self.temper.mutation == Some(Mutation::UnrecordedOver) =>
+                if self.profile.mutation == Some(Mutation::UnrecordedOver) =>
             {
                 set.log &= !set.touched.is_all();
                 Message::BeginSet { set }.encode(epoch)
             }
             Ok((epoch, Message::Refused { tag, reason, .. }))
-                if self.temper.mutation == Some(Mutation::PretendGrant)
+                if self.profile.mutation == Some(Mutation::PretendGrant)
                     && reason.contains("ring memory") =>
             {
                 Message::Ok { tag }.encode(epoch)
             }
             // That is answered as well, and nothing is done.
             Ok((epoch, Message::Flush { tag }))
-                if self.temper.mutation == Some(Mutation::EarlyFlush) =>
+                if self.profile.mutation == Some(Mutation::EarlyFlush) =>
             {
                 Message::Connect { tag, peers: Vec::new() }.encode(epoch)
             }
@@ -280,54 +270,6 @@ impl World {
             format!("process {process} gives back {}+{len}", range.start)
         });
         self.poison(process, Buf { offset: range.start, len });
-    }
-
-    fn put(&mut self, sender: EndId, io: IoId, from: Buf, to: Buf, imm: u32) {
-        let process = self.end(sender).process;
-        let peer = self.end(sender.other()).process;
-        self.note(&[23, process as u64, io.0, to.offset, u64::from(imm)], || {
-            let Buf { offset, len } = from;
-            format!("process {process} puts {offset}+{len} to {peer} at {} imm {imm:#x}", to.offset)
-        });
-        let (source, conflict) = self.processes[process].claim(from, Use::Read, "a put");
-        if let Some(conflict) = conflict {
-            self.fault(process, &conflict);
-        }
-        if let Some(fault) = self.watch.put(sender, [process, peer], to) {
-            self.fault(process, &fault);
-        }
-        let reachable = matches!(self.end(sender.other()).state, State::Waiting | State::Up);
-        let target =
-            reachable.then(|| self.processes[peer].claim(to, Use::Write, "a put's arrival"));
-        if let Some((_, Some(conflict))) = &target {
-            self.fault(process, &format!("at {}: {conflict}", self.processes[peer].name));
-        }
-        let number = self.puts.len();
-        let end = to.offset.saturating_add(to.len.into());
-        let window = self.end(sender.other()).window.clone();
-        let window = window.unwrap_or_else(|| self.processes[peer].open_to_all.clone());
-        let admitted = window.start <= to.offset && end <= window.end;
-        if reachable && !admitted {
-            self.fault(process, &format!("puts at {}..{end}, admitted to {window:?}", to.offset));
-        }
-        let over = !reachable || !admitted || !self.processes[peer].has(to);
-        self.puts.push(Put {
-            sender,
-            io,
-            from,
-            to,
-            imm,
-            bytes: Vec::new(),
-            source: Some(source),
-            target: target.map(|(id, _)| id),
-            done: false,
-            over,
-        });
-        if self.rng.percent(30) {
-            self.fabric_due(FabricDue::PutRead(number));
-        } else {
-            self.later(FabricDue::PutRead(number));
-        }
     }
 
     /// The process that would be told of this.
@@ -399,92 +341,10 @@ impl World {
         self.handle(process, Event::Fabric(FabricEvent::Message { peer, bytes }));
     }
 
-    fn put_read(&mut self, number: usize) {
-        let Put { sender, from, to, over, done, .. } = self.puts[number];
-        let (process, peer) = (self.end(sender).process, self.end(sender.other()).process);
-        if !self.processes[process].alive {
-            self.forget_put(number);
-        }
-        if done || !self.processes[process].alive {
-            return;
-        }
-        self.puts[number].bytes = self.processes[process].bytes(from).to_vec();
-        self.later(FabricDue::PutDone(number));
-        if over {
-            return;
-        }
-        if self.rng.percent(50) {
-            self.processes[peer].bytes(to).fill(POISON);
-        }
-        self.later(FabricDue::PutLand(number));
-    }
-
-    fn put_done(&mut self, number: usize, ok: bool) {
-        let Put { sender, io, done, .. } = self.puts[number];
-        let process = self.end(sender).process;
-        if done || !self.processes[process].alive {
-            return;
-        }
-        self.puts[number].done = true;
-        if let Some(id) = self.puts[number].source.take() {
-            self.processes[process].claims.release(id);
-        }
-        let result = if ok { Ok(Outcome::Done) } else { Err(IoError::GONE) };
-        self.note(&[26, process as u64, io.0], || {
-            format!("process {process} has put io {}: {result:?}", io.0)
-        });
-        self.handle(process, Event::Done { io, result });
-    }
-
-    fn put_land(&mut self, number: usize) {
-        if self.puts[number].over {
-            return;
-        }
-        let Put { sender, to, .. } = self.puts[number];
-        let peer = self.end(sender.other()).process;
-        let bytes = std::mem::take(&mut self.puts[number].bytes);
-        if !self.mutates(Mutation::LosePut, 100) {
-            self.processes[peer].bytes(to).copy_from_slice(&bytes);
-        }
-        if self.rng.percent(60) {
-            self.fabric_due(FabricDue::PutPlaced(number));
-        } else {
-            self.later(FabricDue::PutPlaced(number));
-        }
-    }
-
-    fn put_placed(&mut self, number: usize) {
-        let Put { sender, to, imm, over, .. } = self.puts[number];
-        let End { process, peer, state, .. } = *self.end(sender.other());
-        if over {
-            return;
-        }
-        if state == State::Waiting {
-            self.later(FabricDue::PutPlaced(number));
-            return;
-        }
-        self.forget_put(number);
-        self.note(&[27, process as u64, to.offset, u64::from(imm)], || {
-            format!("process {process} got {}+{} imm {imm:#x}", to.offset, to.len)
-        });
-        let event = FabricEvent::Placed { peer, imm };
-        self.handle(process, Event::Fabric(event));
-    }
-
-    /// Nothing more of this put reaches the receiver.
-    fn forget_put(&mut self, number: usize) {
-        self.puts[number].over = true;
-        let receiver = self.puts[number].sender.other();
-        let process = self.end(receiver).process;
-        if let Some(id) = self.puts[number].target.take() {
-            self.processes[process].claims.release(id);
-        }
-    }
-
     /// Nothing more reaches this end.
     fn stop_arrivals(&mut self, id: EndId) {
         self.end(id).coming.clear();
-        if self.temper.mutation == Some(Mutation::LandLate) {
+        if self.profile.mutation == Some(Mutation::LandLate) {
             return;
         }
         for number in 0..self.puts.len() {
@@ -544,7 +404,7 @@ impl World {
     /// A client says something.
     fn count_message(&mut self, process: usize, bytes: &[u8]) {
         let is_client = matches!(self.processes[process].machine, AnyMachine::Block(_));
-        if let Some(&kind) = bytes.first().filter(|_| is_client) {
+        if is_client && let Some(&kind) = bytes.first() {
             *self.sent.entry(kind).or_default() += 1;
         }
     }

@@ -10,7 +10,7 @@ use braid_cluster::wire::Message;
 
 use super::process::Process;
 use super::session::{ARRAY, Session};
-use crate::world::Failure;
+use crate::report::Failure;
 
 /// Asks nodes for an epoch, and does nothing with it.
 #[derive(Debug)]
@@ -37,7 +37,9 @@ impl Machine for Fence {
     fn handle(&mut self, _now: Instant, event: Event) {
         match event {
             Event::Fabric(FabricEvent::Connected { peer }) => {
-                let (array, epoch, client) = (ARRAY, self.epoch, self.client);
+                let array = ARRAY;
+                let epoch = self.epoch;
+                let client = self.client;
                 let bytes = Message::Grant { tag: 1, array, epoch, client }.encode(epoch);
                 self.actions.push_back(Action::Fabric(FabricOp::Send { peer, bytes }));
             }
@@ -71,17 +73,21 @@ impl Session {
     /// # Errors
     /// What is wrong meanwhile.
     pub(super) fn fence(&mut self) -> Result<(), Failure> {
-        self.epoch += 1;
-        let fence = Fence::new(self.epoch, self.rng.next(), self.scenario.params.nodes);
+        self.cluster.epoch += 1;
+        let fence = Fence::new(
+            self.cluster.epoch,
+            self.cluster.rng.next(),
+            self.cluster.scenario.params.nodes,
+        );
         let machine = AnyMachine::Plain(Box::new(fence));
         let process = Process::new("a fence".to_owned(), machine, 0, None);
-        let fence = self.world.start(process);
-        while !self.world.processes[fence].machine.idle() {
+        let fence = self.cluster.world.start(process);
+        while !self.cluster.world.processes[fence].machine.idle() {
             if !self.step()? {
                 return Err(Failure("nodes do not answer who takes an array over".to_owned()));
             }
         }
-        self.world.kill(fence);
+        self.cluster.world.kill(fence);
         Ok(())
     }
 }

@@ -3,15 +3,21 @@
 
 use braid_array::action::{Command, CommandId, Event};
 use braid_array::array::Scratch;
-use braid_array::{Action, AnyMachine, Buf, Op, Request, RequestId};
+use braid_array::{Action, AnyMachine};
 use braid_cluster::client::{Client, ClientConfig, ClientMember};
 use braid_cluster::pipeline::Params;
 
 use super::content::{self, Layout};
 use super::process::Process;
+use super::promises::Happened;
+use super::session::Session;
 use super::world::World;
 use crate::disk::Disk;
+use crate::judge::{self, Judge};
+use crate::oracle::Range;
+use crate::report::Failure;
 use crate::rng::Rng;
+use crate::workload::Kind;
 
 /// The name of its volume on every node.
 pub const VOLUME: &str = "guest";
@@ -22,7 +28,7 @@ const MAX_SECTORS: u64 = 64;
 /// The client of a second array, and what it has written. [`start`](Self::start) starts it,
 /// [`go_on`](Self::go_on) is called after each step of the world, [`hears`](Self::hears) with what
 /// the client says; [`finish`](Self::finish) has it stop. Once it has [stopped](Self::stopped),
-/// [`wrong`](Self::wrong) compares the volumes with what it has written.
+/// [`judge`](Self::judge) compares the volumes with what it has written.
 #[derive(Debug)]
 pub struct Guest {
     /// Its client.
@@ -30,9 +36,7 @@ pub struct Guest {
     layout: Layout,
     rng: Rng,
     /// What it has written.
-    content: Vec<u8>,
-    /// The write under way: its first sector and its bytes.
-    writes: Option<(u64, Vec<u8>)>,
+    judge: Judge,
     left: u64,
     stopping: bool,
     stopped: bool,
@@ -49,35 +53,32 @@ impl Guest {
         params: Params,
         rng: Rng,
     ) -> Result<Self, String> {
-        let (mut members, mut limit) = (Vec::new(), None);
+        let mut members = Vec::new();
+        let mut limit = None;
         for (role, disk) in disks.iter().enumerate() {
             let superblock = content::superblock(disk)?;
             limit = Some(superblock.set_uuid);
-            let (address, volume) = (format!("n{role}"), VOLUME.to_owned());
+            let address = format!("n{role}");
+            let volume = VOLUME.to_owned();
             members.push(Some(ClientMember { address, volume, superblock }));
         }
         let config = ClientConfig::new(params, members);
-        let (offset, bytes) = (MAX_SECTORS * 512, Client::scratch_bytes(&config));
+        let offset = MAX_SECTORS * 512;
+        let bytes = Client::scratch_bytes(&config);
         let client = Client::new(config, Scratch { offset, bytes })?;
         let arena = (offset + bytes) as usize;
         let client = AnyMachine::Block(Box::new(client));
         let process = Process::new("guest".to_owned(), client, arena, None).limited_to(limit);
         let layout = Layout::new(params);
-        Ok(Self {
-            process: world.start(process),
-            content: vec![0; layout.sectors() as usize * 512],
-            layout,
-            rng,
-            writes: None,
-            left: 40,
-            stopping: false,
-            stopped: false,
-        })
+        let process = world.start(process);
+        let mut judge = Judge::new(layout.sectors());
+        judge.client_begins(process, 1);
+        Ok(Self { process, judge, layout, rng, left: 40, stopping: false, stopped: false })
     }
 
     /// Writes next when it can, and stops when it is through.
     pub fn go_on(&mut self, world: &mut World) {
-        if self.writes.is_some() || self.stopping {
+        if self.judge.in_flight(self.process) > 0 || self.stopping {
             return;
         }
         if self.left == 0 {
@@ -88,18 +89,14 @@ impl Guest {
         let blocks = self.layout.sectors() / 8;
         let start = self.rng.below(blocks);
         let count = self.rng.between(1, (blocks - start).min(MAX_SECTORS / 8));
-        let (sector, sectors) = (start * 8, count * 8);
-        let buf = Buf { offset: 0, len: sectors as u32 * 512 };
-        let bytes: Vec<u8> =
-            (0..sectors * 64).flat_map(|_| self.rng.next().to_le_bytes()).collect();
-        let process = &mut world.processes[self.process];
-        process.bytes(buf).copy_from_slice(&bytes);
-        let op = Op::Write { fua: self.rng.percent(20) };
-        let request = Request { id: RequestId(0), op, sector, sectors, buf };
+        let range = Range { sector: start * 8, sectors: count * 8 };
+        let kind = Kind::Write { fua: self.rng.percent(20) };
         let now = world.now();
-        if world.processes[self.process].client().submit(now, request).is_ok() {
+        let client = &mut world.processes[self.process];
+        let draft = self.judge.draft(0, kind, range, 0, &mut client.arena);
+        if client.client().submit(now, draft.request).is_ok() {
             self.left -= 1;
-            self.writes = Some((sector, bytes));
+            self.judge.submitted(self.process, draft, false);
             world.drain(self.process);
         }
     }
@@ -108,13 +105,12 @@ impl Guest {
     ///
     /// # Errors
     /// When a write fails: nothing of this array's is broken.
-    pub fn hears(&mut self, action: &Action) -> Result<(), String> {
+    pub fn hears(&mut self, action: &Action) -> Result<(), Failure> {
         match action {
-            Action::Complete { result, .. } => {
-                result.map_err(|error| format!("a write of the guest failed: {error}"))?;
-                let (sector, bytes) = self.writes.take().ok_or("a guest's write ends twice")?;
-                let at = sector as usize * 512;
-                self.content[at..at + bytes.len()].copy_from_slice(&bytes);
+            Action::Complete { id, result } => {
+                let flight = self.judge.answered(self.process, *id)?;
+                self.judge.conclude(&flight, *result, None)?;
+                result.map_err(|error| Failure(format!("a write of the guest failed: {error}")))?;
             }
             Action::Reply { .. } => self.stopped = true,
             _ => {}
@@ -133,14 +129,70 @@ impl Guest {
         self.stopped
     }
 
-    /// What is wrong with what lies on its volumes.
-    #[must_use]
-    pub fn wrong(&self, disks: &[&Disk], stripes: u64) -> Option<String> {
+    /// What lies on its volumes is what it has written.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub fn judge(&mut self, disks: &[&Disk], stripes: u64) -> Result<(), Failure> {
         if let Some(misfit) = content::misfit(&self.layout, disks) {
-            return Some(format!("the guest: {misfit}"));
+            return Err(Failure(format!("the guest: {misfit}")));
         }
-        let data = (0..stripes).flat_map(|stripe| content::data(&self.layout, disks, stripe, &[]));
-        let byte = data.zip(&self.content).position(|(found, right)| found != *right)?;
-        Some(format!("the guest: byte {byte} is not what was written"))
+        let stripe = |stripe| content::data(&self.layout, disks, stripe, &[]);
+        let data: Vec<u8> = (0..stripes).flat_map(stripe).collect();
+        let judged = self.judge.content(0, &data, &judge::nothing);
+        judged.map_err(|Failure(what)| Failure(format!("the guest: {what}")))
+    }
+}
+
+impl Session {
+    /// Makes another array on the nodes, and starts its client.
+    ///
+    /// # Errors
+    /// When the client refuses the array.
+    pub fn start_guest(&mut self) -> Result<(), Failure> {
+        let params =
+            Params { session: self.cluster.rng.next(), epoch: 1, ..self.cluster.scenario.params };
+        let disks = content::create(
+            &self.cluster.layout,
+            [8; 16],
+            false,
+            None,
+            (0, false),
+            &mut self.cluster.rng,
+        );
+        for (&node, disk) in self.cluster.nodes.iter().zip(&disks) {
+            self.cluster.world.processes[node].keep(VOLUME, disk.clone());
+        }
+        let rng = self.cluster.rng.fork();
+        let guest = Guest::start(&mut self.cluster.world, &disks, params, rng).map_err(Failure)?;
+        self.guest = Some(guest);
+        Ok(())
+    }
+
+    /// The other array is given up: its nodes are.
+    pub fn drop_guest(&mut self) {
+        if let Some(guest) = self.guest.take() {
+            self.promises.heard(Happened::ClientGone);
+            self.cluster.world.kill(guest.process);
+        }
+    }
+
+    /// The other array comes to its end, and is looked at.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub fn end_guest(&mut self) -> Result<(), Failure> {
+        if let Some(guest) = &mut self.guest {
+            guest.finish();
+        }
+        while self.guest.as_ref().is_some_and(|guest| !guest.stopped()) {
+            if !self.step()? {
+                return Err(Failure("the guest does not stop".to_owned()));
+            }
+        }
+        let Some(mut guest) = self.guest.take() else { return Ok(()) };
+        let disks: Vec<&Disk> =
+            self.cluster.nodes.iter().map(|&node| self.cluster.guest_disk(node)).collect();
+        guest.judge(&disks, self.cluster.scenario.params.stripes)
     }
 }

@@ -5,11 +5,13 @@ use braid_array::fabric::{NoteOp, Volume, VolumeOp};
 use braid_array::{Buf, Compute, IoError, IoId, IoOp, MemberId, Outcome, Refusal, SECTOR_BYTES};
 
 use super::claims::{ClaimId, Use};
-use super::process::Stored;
+use super::process::{Process, Stored};
 use super::votes;
-use super::world::{Due, Mutation, World};
+use super::world::{Due, World};
 use crate::compute;
+use crate::device_io;
 use crate::disk::Disk;
+use crate::fault::Mutation;
 
 const SECTOR: u64 = SECTOR_BYTES;
 
@@ -62,7 +64,7 @@ impl World {
         self.note(&[10, process as u64, io.0], || {
             format!("process {process} volume {} {op:?} (io {})", member.0, io.0)
         });
-        if let Some(objection) = objection(op) {
+        if let Some(objection) = objection(op, self.profile.block_bytes) {
             self.fault(process, &format!("{objection}: {op:?}"));
         }
         let Some(volume) = self.processes[process].volume(member) else {
@@ -76,7 +78,7 @@ impl World {
             _ => Vec::new(),
         };
         let work = Work { process, io, claims, kind: Kind::Io { member, op, mark } };
-        self.begin(self.temper.disk_nanos, work);
+        self.begin(self.profile.disk_nanos, work);
     }
 
     pub(super) fn compute(&mut self, process: usize, io: IoId, compute: Compute) {
@@ -96,7 +98,7 @@ impl World {
         let claims =
             all.map(|(buf, access)| self.claim(process, buf, access, "a computation")).collect();
         let work = Work { process, io, claims, kind: Kind::Compute(compute) };
-        self.begin(self.temper.compute_nanos, work);
+        self.begin(self.profile.compute_nanos, work);
     }
 
     pub(super) fn store(&mut self, process: usize, buf: Buf, bytes: &[u8]) {
@@ -111,13 +113,13 @@ impl World {
     pub(super) fn load(&mut self, process: usize, io: IoId, buf: Buf) {
         self.note(&[15, process as u64, io.0], || format!("process {process} loads {buf:?}"));
         let claims = vec![self.claim(process, buf, Use::Read, "a load")];
-        self.begin(self.temper.compute_nanos, Work { process, io, claims, kind: Kind::Load(buf) });
+        self.begin(self.profile.compute_nanos, Work { process, io, claims, kind: Kind::Load(buf) });
     }
 
     pub(super) fn volume_op(&mut self, process: usize, io: IoId, op: VolumeOp) {
         self.note(&[13, process as u64, io.0], || format!("process {process} {op:?}"));
         let work = Work { process, io, claims: Vec::new(), kind: Kind::Volume(op) };
-        self.begin(self.temper.disk_nanos, work);
+        self.begin(self.profile.disk_nanos, work);
     }
 
     pub(super) fn note_op(&mut self, process: usize, io: IoId, op: NoteOp) {
@@ -127,7 +129,7 @@ impl World {
             NoteOp::Remove { name } => format!("process {process} removes {name}"),
         });
         let work = Work { process, io, claims: Vec::new(), kind: Kind::Note(op) };
-        self.begin(self.temper.disk_nanos, work);
+        self.begin(self.profile.disk_nanos, work);
     }
 
     /// Work is done: its process hears of it.
@@ -173,7 +175,7 @@ impl World {
             }
             Kind::Note(NoteOp::Write { name, at, bytes }) => {
                 self.durable += 1;
-                match self.temper.mutation {
+                match self.profile.mutation {
                     Some(Mutation::DropNote) => {}
                     Some(Mutation::ForgetViews) => {
                         self.note_without_view(process, &name, at, bytes)
@@ -201,7 +203,7 @@ impl World {
             coefs.pop();
             skip = inputs.pop().is_none() || inputs.is_empty();
         }
-        let mutation = self.temper.mutation;
+        let mutation = self.profile.mutation;
         let process = &mut self.processes[process];
         let believe = mutation == Some(Mutation::BelieveRecords);
         let outcome = match &compute {
@@ -224,14 +226,15 @@ impl World {
     /// A witness notes all but the view.
     fn note_without_view(&mut self, process: usize, name: &str, at: u64, bytes: Vec<u8>) {
         let process = &mut self.processes[process];
-        let before = process.notes.get(name).filter(|_| process.volumes.is_empty());
+        let is_witness = process.volumes.is_empty();
+        let before = if is_witness { process.notes.get(name) } else { None };
         let less = before.and_then(|before| votes::without_the_view(name, &bytes, before));
         process.note(name, at, &less.unwrap_or(bytes));
     }
 
     /// Is this the moment for a deliberate fault, which comes once in `of` chances?
     pub(super) fn mutates(&mut self, mutation: Mutation, of: u64) -> bool {
-        self.temper.mutation == Some(mutation) && self.rng.below(of) == 0
+        self.profile.mutation == Some(mutation) && self.rng.below(of) == 0
     }
 
     fn perform(
@@ -241,58 +244,32 @@ impl World {
         op: IoOp,
         mark: u64,
     ) -> Result<(), IoError> {
-        let (mutation, discard_zeroes) = (self.temper.mutation, self.temper.discard_zeroes);
+        let profile = self.profile;
         let journal_sectors = self.journal_sectors;
         let process = &mut self.processes[process];
-        let mut volumes = process.volumes.values_mut();
-        let volume = volumes.find(|volume| volume.open == Some(member)).ok_or(IoError::GONE)?;
-        if mutation == Some(Mutation::ReplayBackwards)
+        let volume = process
+            .volumes
+            .values_mut()
+            .find(|volume| volume.open == Some(member))
+            .ok_or(IoError::GONE)?;
+        if profile.mutation == Some(Mutation::ReplayBackwards)
             && volume.replay.hides(op, &mut volume.disk, journal_sectors, &process.arena)
         {
             return Ok(());
         }
         let disk = &mut volume.disk;
         let journal = disk.sectors() - journal_sectors.min(disk.sectors());
-        let range = |buf: Buf| buf.offset as usize..buf.offset as usize + buf.len as usize;
-        let durable = |fua| fua && mutation != Some(Mutation::IgnoreFua);
-        match op {
-            IoOp::Read { sector, buf } => disk.read(sector, &mut process.arena[range(buf)]),
-            IoOp::Write { sector, buf, fua } => {
-                let bytes = &process.arena[range(buf)];
-                if let Err(error) = disk.writable(sector, u64::from(buf.len) / SECTOR) {
-                    disk.write_some(sector, bytes, &mut self.rng);
-                    return Err(error);
-                }
-                disk.write(sector, bytes, durable(fua));
-                Ok(())
+        match (op, profile.mutation) {
+            (IoOp::Flush, Some(Mutation::LateRecords)) => disk.flush_only(mark, 0..journal),
+            (IoOp::Flush, Some(Mutation::EarlyTrim)) if journal_sectors > 0 => {
+                disk.flush_only(mark, journal..u64::MAX);
             }
-            IoOp::WriteZeroes { sector, sectors, fua, .. } => {
-                disk.writable(sector, sectors)?;
-                if mutation != Some(Mutation::DropZeroes) {
-                    disk.write_zeroes(sector, sectors, durable(fua));
-                }
-                Ok(())
-            }
-            IoOp::Discard { sector, sectors } => {
-                disk.writable(sector, sectors)?;
-                if discard_zeroes {
-                    disk.write_zeroes(sector, sectors, false);
-                }
-                Ok(())
-            }
-            IoOp::Flush => {
-                disk.writable(0, 0)?;
-                match mutation {
-                    Some(Mutation::DropFlush) => {}
-                    Some(Mutation::LateRecords) => disk.flush_only(mark, 0..journal),
-                    Some(Mutation::EarlyTrim) if journal_sectors > 0 => {
-                        disk.flush_only(mark, journal..u64::MAX);
-                    }
-                    _ => disk.flush(mark),
-                }
-                Ok(())
+            _ => {
+                let Process { arena, .. } = process;
+                return device_io::perform(disk, op, mark, arena, &profile, &mut self.rng);
             }
         }
+        Ok(())
     }
 
     fn change_volumes(&mut self, process: usize, op: &VolumeOp) -> Result<Volume, Refusal> {
@@ -310,7 +287,8 @@ impl World {
                 let absent = || Refusal::plain("this volume is not open");
                 let volume = process.volume(*member).ok_or_else(absent)?;
                 volume.open = None;
-                let (name, bytes) = (volume.name.clone(), volume.disk.sectors() * SECTOR);
+                let name = volume.name.clone();
+                let bytes = volume.disk.sectors() * SECTOR;
                 if matches!(op, VolumeOp::Delete { .. }) {
                     process.volumes.remove(&name);
                 }
@@ -343,32 +321,25 @@ impl World {
                 continue;
             }
             let Kind::Io { member, op, .. } = work.kind else { continue };
-            let process = &mut self.processes[process];
-            let start = |buf: Buf| buf.offset as usize;
-            let bytes = match op {
-                IoOp::Write { buf, .. } => {
-                    process.arena[start(buf)..start(buf) + buf.len as usize].to_vec()
-                }
-                IoOp::WriteZeroes { sectors, .. } => vec![0; (sectors * SECTOR) as usize],
-                _ => continue,
-            };
-            let (IoOp::Write { sector, .. } | IoOp::WriteZeroes { sector, .. }) = op else {
-                continue;
-            };
-            let volume = process.volumes.values_mut().find(|v| v.open == Some(member));
-            let Some(Stored { disk, .. }) = volume else { continue };
-            disk.write_some(sector, &bytes, &mut self.rng);
+            let Process { arena, volumes, .. } = &mut self.processes[process];
+            let volume = volumes.values_mut().find(|volume| volume.open == Some(member));
+            if let Some(Stored { disk, .. }) = volume {
+                device_io::interrupt(disk, op, arena, &mut self.rng);
+            }
         }
     }
 }
 
 /// What is wrong with asking for this at all.
-fn objection(op: IoOp) -> Option<&'static str> {
-    let (IoOp::Read { buf, .. } | IoOp::Write { buf, .. }) = op else { return None };
-    if buf.len == 0 || !u64::from(buf.len).is_multiple_of(SECTOR) {
-        return Some("not in sectors");
-    }
-    (!buf.offset.is_multiple_of(IO_ALIGN_BYTES)).then_some("a buffer that is not aligned")
+fn objection(op: IoOp, block_bytes: u32) -> Option<&'static str> {
+    let aligned = match op {
+        IoOp::Read { buf, .. } | IoOp::Write { buf, .. } => {
+            buf.offset.is_multiple_of(IO_ALIGN_BYTES)
+        }
+        _ => true,
+    };
+    let unaligned = (!aligned).then_some("a buffer that is not aligned");
+    device_io::objection(op, block_bytes).or(unaligned)
 }
 
 fn show(compute: &Compute) -> String {

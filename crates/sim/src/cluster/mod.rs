@@ -3,38 +3,45 @@
 //!
 //! [`world`] runs [`process`]es: it carries out their [`io`] and what they ask of the [`fabric`],
 //! and notices by [`claims`] and by what it hears ([`watch`]) what machines must not do. A seed
-//! draws a [`scenario`]; [`run`] lets clients come and go, write ([`session`]) and meet troubles,
-//! and in the end compares everything with what lies on the volumes ([`content`]). At times another
-//! array lives on the same nodes ([`guest`]), a client goes on whose array was taken over
-//! ([`zombie`]), another node takes the place of a lost one ([`newcomer`]) or of one that serves
-//! ([`replacement`]), and those leave the array ([`departed`]); more nodes go away than the array
-//! can do without ([`away`]), nodes vote that hold nothing ([`witness`]), or a byte changes on a
-//! volume ([`rot`]). Lives end at a drawn [`moment`], have their [`lull`]s, and some clients come
-//! for a [`brief`] time; and some seeds are about many that follow one another ([`relay`]).
+//! draws a [`scenario`]; [`run`] lets clients come and go on their [`nodes`], write ([`session`],
+//! [`requests`]) and meet troubles, which change what is [promised](promises), and in the end
+//! compares everything with what lies on the volumes ([`final_check`], [`content`]).
+//!
+//! At times another array lives on the same nodes ([`guest`]), a client goes on whose array was
+//! taken over ([`fenced_client`]), another node takes the place of a lost one ([`newcomer`]) or of
+//! one that serves ([`replacement`]), and those leave the array ([`departed`]); more nodes go away
+//! than the array can do without ([`away`]), nodes vote that hold nothing ([`witness`]), or a bit
+//! changes on a volume ([`bit_rot`]). Lives end at a drawn [`kill_point`], have an [`idle_phase`],
+//! and some clients come for a short time ([`short_lived_clients`]); and some seeds are about many
+//! that follow one another ([`relay`]).
 
 mod absent;
 mod away;
-mod brief;
+mod bit_rot;
 pub mod claims;
 pub mod content;
 mod departed;
 pub mod fabric;
 mod fence;
+mod fenced_client;
+mod final_check;
 pub mod guest;
+mod idle_phase;
 pub mod io;
-mod lull;
-mod moment;
+mod kill_point;
 pub mod newcomer;
-mod numbered;
+pub mod nodes;
 pub mod process;
+pub mod promises;
 mod reading;
 mod relay;
 mod replacement;
 mod replay;
-mod rot;
+mod requests;
 pub mod run;
 pub mod scenario;
 pub mod session;
+mod short_lived_clients;
 mod spare;
 mod start;
 pub mod suspects;
@@ -43,7 +50,6 @@ mod votes;
 pub mod watch;
 pub mod witness;
 pub mod world;
-mod zombie;
 
 #[cfg(test)]
 mod tests;

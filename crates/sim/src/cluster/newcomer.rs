@@ -8,6 +8,8 @@ use braid_array::format::{BadBlocks, Role, Superblock};
 use braid_array::{Instant, MemberId};
 
 use super::content;
+use super::nodes::Cluster;
+use super::promises::Happened;
 use super::session::{ARRAY, Session, VOLUME};
 
 /// The command that adds one.
@@ -24,14 +26,46 @@ pub struct Newcomer {
     pub(super) incarnation: u64,
 }
 
-impl Session {
-    /// Offers the client a new node in the place of one that it has gone on without.
-    pub fn offer(&mut self) {
-        self.newcomer = Some(self.offer_as(ADD));
+impl Cluster {
+    /// The role that the superblock on the volume of a process tells.
+    pub(super) fn role_on(&self, process: usize) -> Option<u16> {
+        let disk = &self.world.processes[process].volumes[VOLUME].disk;
+        match content::superblock(disk).ok()?.role() {
+            Role::Active(role) => Some(role),
+            _ => None,
+        }
+    }
+
+    /// Has the node of this role been added?
+    #[must_use]
+    pub fn is_new(&self, role: u16) -> bool {
+        self.ids[usize::from(role)] >= FIRST
+    }
+
+    /// A newcomer that is being rebuilt dies of a power cut and is back at once: nothing relies on
+    /// what it had.
+    pub fn restart_newcomer(&mut self, role: u16) {
+        let at = usize::from(role);
+        let before = self.nodes[at];
+        self.world.kill(before);
+        let mut disk = self.disk(role).clone();
+        disk.power_cut(&mut self.rng);
+        (self.nodes[at], self.incarnations[at]) =
+            self.start_node_as(self.ids[at], disk, Some(before));
+    }
+
+    /// Roles of which superblocks or view say that their members have not all of them.
+    fn half_regained(&self) -> Vec<u16> {
+        let out = self.left_out();
+        let half = |role: &u16| {
+            let found = content::superblock(self.disk(*role));
+            found.is_ok_and(|found| found.has(feature::RECOVERY_OFFSET)) || out.contains(role)
+        };
+        (0..self.scenario.params.nodes).filter(half).collect()
     }
 
     /// Has the client told to add a new node.
-    pub(super) fn offer_as(&mut self, command: CommandId) -> Newcomer {
+    pub(super) fn offer_as(&mut self, client: usize, command: CommandId) -> Newcomer {
         let sectors = self.disk(0).sectors();
         let disk = content::blank(sectors, self.scenario.journals(), &ARRAY);
         let device_sectors = disk.sectors();
@@ -48,127 +82,95 @@ impl Session {
             device_uuid: [0x80 | id as u8; 16],
         };
         let event = Event::Command { id: command, command: Command::Add(Box::new(new)) };
-        self.world.handle(self.client, event);
+        self.world.handle(client, event);
         Newcomer { id, process, incarnation }
     }
 
-    /// A newcomer that is being rebuilt dies of a power cut and is back at once: nothing relies on
-    /// what it had.
-    pub fn restart_newcomer(&mut self, role: u16) {
-        let at = usize::from(role);
-        let before = self.nodes[at];
-        self.world.kill(before);
-        let mut disk = self.disk(role).clone();
-        disk.power_cut(&mut self.rng);
-        (self.nodes[at], self.incarnations[at]) =
-            self.start_node_as(self.ids[at], disk, Some(before));
+    /// The role of a member of the client.
+    pub(super) fn role_of(&mut self, client: usize, member: MemberId) -> Option<u16> {
+        let status = self.world.processes[client].client().status();
+        let device = status.members.into_iter().find(|known| known.member == member)?.device;
+        let id = device.strip_prefix("node://n")?.split('/').next()?.parse::<u64>().ok()?;
+        self.ids.iter().position(|known| *known == id).map(|role| role as u16)
+    }
+}
+
+impl Session {
+    /// Offers the client a new node in the place of one that it has gone on without.
+    pub fn offer(&mut self) {
+        self.newcomer = Some(self.cluster.offer_as(self.client, ADD));
     }
 
     /// The newcomer was taken in, or not: what lies on it tells, and in which role.
     pub(super) fn added(&mut self) {
         let Some(newcomer) = self.newcomer.take() else { return };
-        match self.role_on(newcomer.process) {
+        match self.cluster.role_on(newcomer.process) {
             Some(role) => self.has_role(newcomer, role),
-            None => self.world.kill(newcomer.process),
-        }
-    }
-
-    /// The role that the superblock on the volume of a process tells.
-    pub(super) fn role_on(&self, process: usize) -> Option<u16> {
-        let disk = &self.world.processes[process].volumes[VOLUME].disk;
-        match content::superblock(disk).ok()?.role() {
-            Role::Active(role) => Some(role),
-            _ => None,
+            None => self.cluster.world.kill(newcomer.process),
         }
     }
 
     /// A newcomer is the member of this role now, and nobody needs the one before.
     pub(super) fn has_role(&mut self, newcomer: Newcomer, role: u16) {
         let Newcomer { id, process, incarnation } = newcomer;
-        self.world.note(&[57, id, role.into()], || format!("node {id} HAS ROLE {role}"));
+        self.cluster.world.note(&[57, id, role.into()], || format!("node {id} HAS ROLE {role}"));
         let at = usize::from(role);
-        let old = std::mem::replace(&mut self.nodes[at], process);
+        let old = std::mem::replace(&mut self.cluster.nodes[at], process);
         self.departs(old);
-        (self.ids[at], self.incarnations[at]) = (id, incarnation);
-    }
-
-    /// Has the node of this role been added?
-    #[must_use]
-    pub fn is_new(&self, role: u16) -> bool {
-        self.ids[usize::from(role)] >= FIRST
+        (self.cluster.ids[at], self.cluster.incarnations[at]) = (id, incarnation);
     }
 
     /// Roles whose node was added, runs, and has not all of theirs yet.
     #[must_use]
     pub fn rebuilding(&self) -> BTreeSet<u16> {
-        let runs = |role: u16| self.world.processes[self.nodes[usize::from(role)]].alive;
-        self.dropped.iter().copied().filter(|&role| self.is_new(role) && runs(role)).collect()
+        let runs =
+            |role: u16| self.cluster.world.processes[self.cluster.nodes[usize::from(role)]].alive;
+        self.promises
+            .dropped
+            .iter()
+            .copied()
+            .filter(|&role| self.cluster.is_new(role) && runs(role))
+            .collect()
     }
 
     /// Is the array to be made right before the client stops?
     pub(super) fn waits_for_sync(&mut self, until: Instant) -> bool {
-        let rebuilt = !self.failed && !self.rebuilding().is_empty();
+        let rebuilt = !self.promises.failed && !self.rebuilding().is_empty();
         let goes_on = rebuilt || self.is_replacing();
-        goes_on && self.world.now() < until || !self.troubled && self.syncing()
-    }
-
-    /// A member has all that belongs to its role.
-    pub(super) fn regained(&mut self, role: u16) {
-        // What it cannot read is still lost.
-        if !self.disk(role).damaged() {
-            self.lost.retain(|&lost| lost != role);
-        }
-        self.dropped.retain(|&dropped| dropped != role);
+        goes_on && self.cluster.world.now() < until || !self.promises.troubled && self.syncing()
     }
 
     /// The client is gone before superblocks and view said that a member has all of its role.
     pub fn not_yet_regained(&mut self) {
-        for role in self.half_regained() {
-            if !self.dropped.contains(&role) {
-                self.lost.retain(|&lost| lost != role);
-                self.lost.push(role);
-                self.dropped.push(role);
-            }
+        for role in self.cluster.half_regained() {
+            self.promises.heard(Happened::HasNotAll(role));
         }
-    }
-
-    /// Roles of which superblocks or view say that their members have not all of them.
-    fn half_regained(&self) -> Vec<u16> {
-        let out = self.left_out();
-        let half = |role: &u16| {
-            let found = content::superblock(self.disk(*role));
-            found.is_ok_and(|found| found.has(feature::RECOVERY_OFFSET)) || out.contains(role)
-        };
-        (0..self.scenario.params.nodes).filter(half).collect()
     }
 
     /// Have members that were replaced all that belongs to their roles?
     #[must_use]
     pub fn is_whole(&self) -> bool {
-        self.dropped.is_empty() && (!self.scenario.replaces || self.half_regained().is_empty())
+        self.promises.dropped.is_empty()
+            && (!self.cluster.scenario.replaces || self.cluster.half_regained().is_empty())
     }
 
     /// The client is gone before any superblock or view said that a node was lost: whoever comes
     /// next may rely on what that one has.
     pub(super) fn not_yet_told(&mut self) {
-        let out = self.left_out();
-        let superblocks: Vec<Superblock> =
-            self.disks().into_iter().filter_map(|disk| content::superblock(disk).ok()).collect();
+        let out = self.cluster.left_out();
+        let superblocks: Vec<Superblock> = self
+            .cluster
+            .disks()
+            .into_iter()
+            .filter_map(|disk| content::superblock(disk).ok())
+            .collect();
         let told = |role: &u16| {
             let own = superblocks.iter().find(|own| own.role() == Role::Active(*role));
             let number = own.map_or(u32::MAX, |own| own.dev_number);
             let names = |other: &Superblock| other.role_of(number) == Role::Active(*role);
             out.contains(role) || !superblocks.iter().all(names)
         };
-        let dropped = std::mem::take(&mut self.dropped);
-        self.dropped = dropped.into_iter().filter(told).collect();
-    }
-
-    /// The role of a member of the client.
-    pub(super) fn role_of(&mut self, member: MemberId) -> Option<u16> {
-        let status = self.world.processes[self.client].client().status();
-        let device = status.members.into_iter().find(|known| known.member == member)?.device;
-        let id = device.strip_prefix("node://n")?.split('/').next()?.parse::<u64>().ok()?;
-        self.ids.iter().position(|known| *known == id).map(|role| role as u16)
+        let known: Vec<u16> = self.promises.dropped.iter().copied().filter(told).collect();
+        self.promises.heard(Happened::OnlyKnown(&known));
     }
 }

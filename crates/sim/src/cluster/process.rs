@@ -8,6 +8,7 @@ use braid_array::{AnyMachine, BlockMachine, Buf, MemberId};
 use super::claims::{ClaimId, Claims, Use};
 use super::replay::Replay;
 use super::world::Due;
+use crate::device_io::bytes_of;
 use crate::disk::Disk;
 use braid_array::fabric::PeerId;
 
@@ -130,6 +131,12 @@ impl Process {
     pub fn bytes(&mut self, buf: Buf) -> &mut [u8] {
         let start = buf.offset as usize;
         &mut self.arena[start..start + buf.len as usize]
+    }
+
+    /// What lies there in the arena; nothing once the process is dead.
+    #[must_use]
+    pub fn found(&self, buf: Buf) -> &[u8] {
+        self.arena.get(bytes_of(buf)).unwrap_or_default()
     }
 
     /// The open volume with this id.

@@ -1,8 +1,8 @@
 //! Everything is read by the client that is there, and judged.
 
 use super::session::Session;
+use crate::report::Failure;
 use crate::workload::Workload;
-use crate::world::Failure;
 
 impl Session {
     /// Reads every sector once.
@@ -10,8 +10,8 @@ impl Session {
     /// # Errors
     /// What is wrong.
     pub(super) fn read_everything(&mut self) -> Result<(), Failure> {
-        let mut sweep = Workload::sweep(self.layout.sectors());
-        sweep.largest(self.scenario.largest_sectors);
+        let mut sweep = Workload::sweep(self.cluster.layout.sectors());
+        sweep.largest(self.cluster.scenario.largest_sectors);
         while sweep.more() || self.waits() || self.in_flight() > 0 {
             while (sweep.more() || self.waits()) && self.submit(&mut sweep) {
                 self.outputs()?;

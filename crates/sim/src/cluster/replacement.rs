@@ -9,93 +9,76 @@ use super::session::{Session, VOLUME};
 /// The command that begins it.
 const REPLACE: CommandId = CommandId(5);
 /// Why the old one goes, or is gone since a client did that whose array is being taken over.
-const REPLACED: [&str; 2] = ["was replaced", "has missed writes"];
+pub(super) const REPLACED: [&str; 2] = ["was replaced", "has missed writes"];
 
 impl Session {
     /// At times a member is to be replaced by the spare, if there is one; and at times, whatever it
     /// is at, the spare dies and is back at once, or is cut off from a member.
     pub fn sometimes_replace(&mut self) {
-        if !self.scenario.replaces || self.spare.is_none() {
+        if !self.cluster.scenario.replaces || self.spare.is_none() {
             return;
         }
-        if self.rng.percent(1) {
+        if self.cluster.rng.percent(1) {
             self.replace_one();
-        } else if self.rng.below(3000) < 1 {
+        } else if self.cluster.rng.below(3000) < 1 {
             self.restart_spare();
-        } else if self.rng.below(3000) < 1 {
+        } else if self.cluster.rng.below(3000) < 1 {
             self.cut_spare_off();
-        }
-    }
-
-    /// The client goes on without a member.
-    pub(super) fn gone_without(&mut self, role: u16, reason: &str) {
-        if self.scenario.replaces && REPLACED.contains(&reason) && !self.troubled {
-            (self.troubled, self.mild) = (true, true);
-        }
-        self.half_synced |= self.suspects.any();
-        self.dead = true;
-        self.dropped.push(role);
-        if !self.lost.contains(&role) {
-            self.lost.push(role);
-        }
-    }
-
-    /// How many events a life goes on for one that is being replaced.
-    pub(super) fn patience(&mut self) -> u32 {
-        match self.scenario.replaces {
-            true => self.rng.pick(&[0, 2_000, 50_000]),
-            false => 0,
         }
     }
 
     /// Is a member being copied, or the new one not whole yet?
     pub fn is_replacing(&mut self) -> bool {
-        if !self.scenario.replaces || self.failed {
+        if !self.cluster.scenario.replaces || self.promises.failed {
             return false;
         }
-        let status = self.world.processes[self.client].client().status();
+        let status = self.cluster.status_of(self.client);
         let copied = status.members.iter().any(|member| member.want_replacement);
-        copied || self.mild && !self.dropped.is_empty()
+        copied || self.promises.mild && !self.promises.dropped.is_empty()
     }
 
     /// While the new one lacks something nobody else may be missed whose loss is to come.
     fn replace_one(&mut self) {
-        let role = self.rng.below(u64::from(self.scenario.params.nodes)) as u16;
-        let mut lost = [self.lost.clone(), self.dropped.clone(), self.planned.clone()].concat();
-        lost.push(role);
-        if self.is_replacing() && self.rng.percent(80) {
+        let role = self.cluster.rng.below(u64::from(self.cluster.scenario.params.nodes)) as u16;
+        let lost = [self.promises.missing_with(&self.planned), vec![role]].concat();
+        if self.is_replacing() && self.cluster.rng.percent(80) {
             return;
         }
-        let status = self.world.processes[self.client].client().status();
+        let status = self.cluster.status_of(self.client);
         let serves = |member: &&braid_array::status::MemberStatus| {
             member.role == Some(role) && member.state == MemberState::InSync
         };
         let member = status.members.iter().find(serves).map(|member| member.member);
-        let Some(member) = member.filter(|_| self.scenario.survives(&lost)) else { return };
-        self.world.note(&[58, role.into()], || format!("REPLACE role {role}"));
+        let Some(member) = member else { return };
+        if !self.cluster.scenario.survives(&lost) {
+            return;
+        }
+        self.cluster.world.note(&[58, role.into()], || format!("REPLACE role {role}"));
         let event = Event::Command { id: REPLACE, command: Command::Replace(member) };
-        self.world.handle(self.client, event);
+        self.cluster.world.handle(self.client, event);
     }
 
     /// It dies of a power cut, and is back at once.
     fn restart_spare(&mut self) {
         self.look_at_spare();
         let Some(Newcomer { id, process, .. }) = self.spare else { return };
-        self.world.note(&[59, id], || format!("RESTART spare {id}"));
-        self.world.kill(process);
-        let mut disk = self.world.processes[process].volumes[VOLUME].disk.clone();
-        disk.power_cut(&mut self.rng);
-        let (process, incarnation) = self.start_node_as(id, disk, Some(process));
+        self.cluster.world.note(&[59, id], || format!("RESTART spare {id}"));
+        self.cluster.world.kill(process);
+        let mut disk = self.cluster.world.processes[process].volumes[VOLUME].disk.clone();
+        disk.power_cut(&mut self.cluster.rng);
+        let (process, incarnation) = self.cluster.start_node_as(id, disk, Some(process));
         self.spare = Some(Newcomer { id, process, incarnation });
     }
 
     fn cut_spare_off(&mut self) {
         let Some(Newcomer { id, process, .. }) = self.spare else { return };
-        let role = self.rng.below(u64::from(self.scenario.params.nodes)) as u16;
-        self.world.note(&[60, id, role.into()], || format!("CUT spare {id} off from {role}"));
-        let node = self.nodes[usize::from(role)];
-        for connection in self.world.connections_between(node, process) {
-            self.world.break_connection(connection);
+        let role = self.cluster.rng.below(u64::from(self.cluster.scenario.params.nodes)) as u16;
+        self.cluster
+            .world
+            .note(&[60, id, role.into()], || format!("CUT spare {id} off from {role}"));
+        let node = self.cluster.nodes[usize::from(role)];
+        for connection in self.cluster.world.connections_between(node, process) {
+            self.cluster.world.break_connection(connection);
         }
     }
 }

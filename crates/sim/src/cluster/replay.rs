@@ -25,7 +25,7 @@ impl Replay {
         let journal = disk.sectors() - journal_sectors.min(disk.sectors());
         let read = self.read.take();
         match op {
-            IoOp::Read { sector, buf } => self.read = Some(buf).filter(|_| sector >= journal),
+            IoOp::Read { sector, buf } if sector >= journal => self.read = Some(buf),
             IoOp::Write { sector, buf, .. } if read == Some(buf) && sector < journal => {
                 let bytes = &arena[buf.offset as usize..][..buf.len as usize];
                 self.writes.push((sector, bytes.to_vec()));

@@ -3,25 +3,20 @@
 
 use std::collections::BTreeSet;
 
-use braid_array::Machine;
-use braid_array::events::ArrayEvent;
-
-use super::lull::Lull;
-use super::moment::Moment;
+use super::final_check::{finish_and_stop, nothing_differs, quiet, reckon, stop};
+use super::idle_phase::IdlePhase;
+use super::kill_point::KillPoint;
+use super::nodes::Cluster;
+use super::promises::Happened;
 use super::scenario::{End, Scenario};
-use super::session::Session;
+use super::session::{Phase, Session};
 use super::troubles::{Trouble, inject, troubles};
-use super::world::Mutation;
-use super::{away, content, relay, rot};
-use crate::oracle::Range;
+use super::{away, relay};
+use crate::fault::Mutation;
+use crate::report::{Failure, Report, run_caught};
 use crate::rng::Rng;
-use crate::run::Report;
 use crate::trace::Trace;
-use crate::workload::{Kind, Workload};
-use crate::world::Failure;
-
-/// A rebuild takes less, nodes that die on its way included.
-const REBUILD_MILLIS: u64 = 60_000;
+use crate::workload::Workload;
 
 /// Who lost no more than a connection is back by then.
 const RETURN_MILLIS: u64 = 4_000;
@@ -42,26 +37,16 @@ pub struct Options {
 pub fn run_seed(seed: u64, options: Options) -> Result<Report, String> {
     let mut rng = Rng::new(seed);
     let relay = options.mutation.is_none() && relay::is_due(seed);
-    let scenario = match relay {
-        true => relay::scenario(&mut rng),
-        false => Scenario::draw(&mut rng, options.mutation),
-    };
-    let line = format!("cluster seed {seed}: {scenario}: ");
+    let scenario =
+        if relay { relay::scenario(&mut rng) } else { Scenario::draw(&mut rng, options.mutation) };
+    let line = format!("cluster seed {seed}: {scenario}");
     if options.verbose {
         println!("cluster seed {seed}: {scenario:?}");
     }
-    let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+    run_caught(&line, || {
         let session = Session::new(scenario, rng, Trace::new(options.verbose));
         if relay { run_relay(session) } else { run(session) }
-    }));
-    match outcome {
-        Ok(result) => result.map_err(|Failure(what)| line + &what),
-        Err(panic) => {
-            let text = panic.downcast_ref::<String>().map(String::as_str);
-            let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("?");
-            Err(line + "panic: " + text)
-        }
-    }
+    })
 }
 
 fn run_relay(mut session: Session) -> Result<Report, Failure> {
@@ -70,12 +55,12 @@ fn run_relay(mut session: Session) -> Result<Report, Failure> {
 }
 
 fn run(mut session: Session) -> Result<Report, Failure> {
-    let lives = session.scenario.lives.clone();
-    if session.rng.percent(12) && away::fits(&session.scenario) {
+    let lives = session.cluster.scenario.lives.clone();
+    if session.cluster.rng.percent(12) && away::fits(&session.cluster.scenario) {
         away::run(&mut session)?;
         return Ok(report(&session));
     }
-    if session.scenario.guest {
+    if session.cluster.scenario.guest {
         session.start_guest()?;
     }
     for (number, &end) in (1..).zip(&lives) {
@@ -85,30 +70,30 @@ fn run(mut session: Session) -> Result<Report, Failure> {
         let whole = last && session.is_whole();
         let troubles = if whole { troubles(&mut session, end) } else { Vec::new() };
         let cut = matches!(end, End::Crash | End::TakenOver | End::PowerCut)
-            || !last && session.rng.percent(30);
-        let moment = match end {
+            || !last && session.cluster.rng.percent(30);
+        let kill_point = match end {
             _ if cut => cut_off(&mut session),
-            End::Loss if !session.scenario.replaces => Moment::of_a_loss(&session),
-            _ => Moment::never(),
+            End::Loss if !session.cluster.scenario.replaces => KillPoint::of_a_loss(&session),
+            _ => KillPoint::never(),
         };
-        let died = live(&mut session, troubles, moment)?;
-        if died && end == End::Loss && session.rng.percent(50) {
+        let died = live(&mut session, troubles, kill_point)?;
+        if died && end == End::Loss && session.cluster.rng.percent(50) {
             // It was its link that failed.
-            session.world.lose_what_is_under_way(session.client, |_| true);
+            session.cluster.world.lose_what_is_under_way(session.client, |_| true);
         }
         match end {
-            End::PowerCut if last && session.scenario.journal_bytes == 0 => {
+            End::PowerCut if last && session.cluster.scenario.journal_bytes == 0 => {
                 fall_short_unrecorded(&mut session)?;
             }
             End::PowerCut if last => fall_short(&mut session)?,
-            End::Loss if session.may_go_on() && session.rng.percent(60) => {
+            End::Loss if session.may_go_on() && session.cluster.rng.percent(60) => {
                 if !go_on(&mut session, died)? {
                     return Ok(report(&session));
                 }
             }
             // Losses do not spare the client.
-            End::Loss if died || session.rng.percent(20) => session.crash(),
-            _ if last => settle(&mut session)?,
+            End::Loss if died || session.cluster.rng.percent(20) => session.crash(),
+            _ if last => finish_and_stop(&mut session)?,
             End::Stop | End::Loss => stop(&mut session)?,
             End::Crash => {
                 session.crash();
@@ -127,15 +112,15 @@ fn run(mut session: Session) -> Result<Report, Failure> {
         }
     }
     session.not_yet_regained();
-    if !session.world.processes[session.client].alive {
+    if !session.cluster.world.processes[session.client].alive {
         after_the_last(&mut session)?;
     }
     // Where sums were never right, nobody starts it without a member.
-    let vouched = session.scenario.dirty && session.half_synced;
-    if !session.rebuilding().is_empty() && !session.failed && !vouched {
+    let vouched = session.cluster.scenario.dirty && session.promises.half_synced;
+    if !session.rebuilding().is_empty() && !session.promises.failed && !vouched {
         rebuild_on(&mut session)?;
     }
-    if session.troubled && whole(&session) && session.rng.percent(60) {
+    if session.promises.troubled && whole(&session) && session.cluster.rng.percent(60) {
         revive(&mut session)?;
     }
     reckon(&mut session)?;
@@ -143,15 +128,16 @@ fn run(mut session: Session) -> Result<Report, Failure> {
 }
 
 fn report(session: &Session) -> Report {
-    let trace = &session.world.trace;
+    let trace = &session.cluster.world.trace;
     Report { trace_hash: trace.hash(), events: trace.events() }
 }
 
 /// At times those who come next do not get far.
 fn after_a_crash(session: &mut Session) -> Result<(), Failure> {
-    match !session.scenario.replaces && session.rng.percent(30) {
-        true => session.brief_clients(true),
-        false => Ok(()),
+    if !session.cluster.scenario.replaces && session.cluster.rng.percent(30) {
+        session.short_lived_clients(true)
+    } else {
+        Ok(())
     }
 }
 
@@ -159,36 +145,33 @@ fn after_a_crash(session: &mut Session) -> Result<(), Failure> {
 /// tried since.
 fn after_the_last(session: &mut Session) -> Result<(), Failure> {
     // Who has taken a role and has not all of it is known to nobody else.
-    if session.scenario.replaces {
+    if session.cluster.scenario.replaces {
         return Ok(());
     }
-    if session.rng.percent(60) {
+    if session.cluster.rng.percent(60) {
         quiet(session)?;
         session.not_yet_told();
     }
-    match session.rng.percent(40) {
-        true => session.brief_clients(false),
-        false => Ok(()),
-    }
+    if session.cluster.rng.percent(40) { session.short_lived_clients(false) } else { Ok(()) }
 }
 
 /// The client dies, and the next one goes on with nodes and witnesses that are left. False when
 /// that is all that can be looked at.
 fn go_on(session: &mut Session, died: bool) -> Result<bool, Failure> {
-    if !died && session.rng.percent(50) {
-        let until = session.world.now().plus_millis(RETURN_MILLIS);
-        session.world.wake_at(until);
-        while session.world.now() < until && session.step()? {}
+    if !died && session.cluster.rng.percent(50) {
+        let until = session.cluster.world.now().plus_millis(RETURN_MILLIS);
+        session.cluster.world.wake_at(until);
+        while session.cluster.world.now() < until && session.step()? {}
     }
     session.crash();
     session.drop_guest();
-    if session.rng.percent(60) && session.those_behind_serve(!died)? {
+    if session.cluster.rng.percent(60) && session.those_behind_serve(!died)? {
         return Ok(false);
     }
     session.go_on_with_witnesses()?;
-    live(session, Vec::new(), Moment::never())?;
-    if session.rng.percent(50) {
-        settle(session)?;
+    live(session, Vec::new(), KillPoint::never())?;
+    if session.cluster.rng.percent(50) {
+        finish_and_stop(session)?;
         return Ok(true);
     }
     // All are told who is left out.
@@ -198,109 +181,116 @@ fn go_on(session: &mut Session, died: bool) -> Result<bool, Failure> {
 
 /// The client died while a newcomer was being rebuilt: the next one goes on with that.
 fn rebuild_on(session: &mut Session) -> Result<(), Failure> {
-    session.world.note(&[54], || "REBUILD".to_owned());
-    if !session.stopped {
+    session.cluster.world.note(&[54], || "REBUILD".to_owned());
+    if session.phase != Phase::Stopped {
         session.crash();
     }
     let begun = session.rebuilding();
     let missing: Vec<u16> =
-        session.dropped.iter().copied().filter(|role| !begun.contains(role)).collect();
+        session.promises.dropped.iter().copied().filter(|role| !begun.contains(role)).collect();
     session.start_client(&missing, false)?;
-    live(session, Vec::new(), Moment::never())?;
-    settle(session)?;
+    live(session, Vec::new(), KillPoint::never())?;
+    finish_and_stop(session)?;
     let left = session.rebuilding();
     // What cannot be read keeps a rebuild from its end.
-    let unread = session.scenario.bad_sectors || session.half_synced;
-    match left.is_disjoint(&begun) || session.failed || unread {
-        true => Ok(()),
-        false => Err(Failure(format!("the rebuild of roles {left:?} does not come to its end"))),
+    let unread = session.cluster.scenario.bad_sectors || session.promises.half_synced;
+    if left.is_disjoint(&begun) || session.promises.failed || unread {
+        Ok(())
+    } else {
+        Err(Failure(format!("the rebuild of roles {left:?} does not come to its end")))
     }
 }
 
 /// At times another node is offered in the place of one that was lost, and dies on its way; or
 /// before one is lost, as a spare.
 fn replace(session: &mut Session) {
-    if session.scenario.spare && session.in_step && session.rng.percent(2) {
-        session.scenario.spare = false;
+    if session.cluster.scenario.spare && session.promises.in_step && session.cluster.rng.percent(2)
+    {
+        session.cluster.scenario.spare = false;
         session.drop_guest();
         session.offer_spare();
     }
-    let lost = session.dropped.iter().any(|&role| !session.is_new(role));
-    let may = session.scenario.newcomer && session.in_step && session.newcomer.is_none();
-    if lost && may && session.rng.percent(2) {
+    let lost = session.promises.dropped.iter().any(|&role| !session.cluster.is_new(role));
+    let may =
+        session.cluster.scenario.newcomer && session.promises.in_step && session.newcomer.is_none();
+    if lost && may && session.cluster.rng.percent(2) {
         session.drop_guest();
         session.offer();
     } else if let Some(role) = session.rebuilding().first().copied()
-        && session.rng.below(5000) < 1
+        && session.cluster.rng.below(5000) < 1
     {
-        session.restart_newcomer(role);
+        session.cluster.restart_newcomer(role);
     }
 }
 
 /// Can every node be there again, with all that it had? What was not stopped cleanly does not start
 /// while some have missed writes.
 fn whole(session: &Session) -> bool {
-    let damaged = session.disks().iter().any(|disk| disk.damaged());
-    !damaged && (session.dropped.is_empty() || session.is_clean())
+    let damaged = session.cluster.disks().iter().any(|disk| disk.damaged());
+    !damaged && (session.promises.dropped.is_empty() || session.cluster.is_clean())
 }
 
 /// Only connections were lost, and nodes that come back: a new client takes the array up again, and
 /// makes it right. A node that lost power comes back without what it had not flushed.
 fn revive(session: &mut Session) -> Result<(), Failure> {
-    session.world.note(&[53], || "REVIVE".to_owned());
-    let nodes = session.nodes.clone();
-    let dead = (0u16..).zip(nodes).filter(|&(_, node)| !session.world.processes[node].alive);
+    session.cluster.world.note(&[53], || "REVIVE".to_owned());
+    let nodes = session.cluster.nodes.clone();
+    let dead =
+        (0u16..).zip(nodes).filter(|&(_, node)| !session.cluster.world.processes[node].alive);
     let dead: Vec<u16> = dead.map(|(role, _)| role).collect();
-    let unnoticed = !dead.is_empty() && !session.world.processes[session.client].alive;
+    let unnoticed = !dead.is_empty() && !session.cluster.world.processes[session.client].alive;
     for role in dead {
-        session.reboot(role);
+        if session.cluster.reboot(role) {
+            session.judge.power_cut();
+            session.suspects.power_cut();
+        }
     }
-    for node in session.nodes.clone() {
-        session.world.thaw(node);
+    for node in session.cluster.nodes.clone() {
+        session.cluster.world.thaw(node);
     }
-    // Who was left out when the array was started has to be brought up to date first.
-    session.lost = session.left_out();
-    session.lost.extend(&session.dropped);
-    session.dead = !session.lost.is_empty();
     // A client that died just before may not have noticed; the next one goes on without them.
-    session.troubled = session.dead || unnoticed;
-    session.failed = false;
-    session.half_synced = false;
+    let left_out = session.cluster.left_out();
+    session.promises.heard(Happened::Revived { left_out: &left_out, unnoticed });
     let late = session.some_are_late();
     session.start_client(late.as_slice(), false)?;
-    live(session, Vec::new(), Moment::never())?;
+    live(session, Vec::new(), KillPoint::never())?;
     if let Some(role) = late {
         session.come_late(role)?;
     }
-    settle(session)
+    finish_and_stop(session)
 }
 
-fn cut_off(session: &mut Session) -> Moment {
-    let events = 40 * u64::from(session.scenario.params.nodes);
-    Moment::of_a_cut(session, session.scenario.requests * events)
+fn cut_off(session: &mut Session) -> KillPoint {
+    let events = 40 * u64::from(session.cluster.scenario.params.nodes);
+    KillPoint::of_a_cut(session, session.cluster.scenario.requests * events)
 }
 
 /// Requests and troubles. Has that moment come that ends it?
 fn live(
     session: &mut Session,
     mut troubles: Vec<(u64, Trouble)>,
-    mut moment: Moment,
+    mut kill_point: KillPoint,
 ) -> Result<bool, Failure> {
     session.planned = troubles.iter().flat_map(|(_, trouble)| trouble.roles()).collect();
-    let sectors = session.layout.sectors();
-    let mut workload = Workload::new(session.rng.fork(), sectors, 8);
-    workload.largest(session.scenario.largest_sectors.min(sectors));
-    let requests = session.scenario.requests;
+    let sectors = session.cluster.layout.sectors();
+    let mut workload = Workload::new(session.cluster.rng.fork(), sectors, 8);
+    workload.largest(session.cluster.scenario.largest_sectors.min(sectors));
+    let requests = session.cluster.scenario.requests;
     let mut submitted = 0;
     // How long a trouble waits for the moment it comes in.
-    let hold = session.rng.pick(&[50, 90, 98]);
-    let mut linger: u32 = session.rng.pick(&[0, 20, 200, 1000]);
-    let mut scrub_at = session.rng.percent(25).then(|| session.rng.below(requests + 1));
-    let mut lull = Lull::draw(session);
-    let mut patience = session.patience();
+    let hold = session.cluster.rng.pick(&[50, 90, 98]);
+    let mut linger: u32 = session.cluster.rng.pick(&[0, 20, 200, 1000]);
+    let mut scrub_at =
+        session.cluster.rng.percent(25).then(|| session.cluster.rng.below(requests + 1));
+    let mut idle = IdlePhase::draw(session);
+    // How many events a life goes on for a member that is being replaced.
+    let mut patience: u32 = 0;
+    if session.cluster.scenario.replaces {
+        patience = session.cluster.rng.pick(&[0, 2_000, 50_000]);
+    }
     loop {
         if scrub_at.take_if(|at| *at <= submitted).is_some() {
-            let repair = session.rng.percent(50);
+            let repair = session.cluster.rng.percent(50);
             session.scrub(repair);
             session.outputs()?;
         }
@@ -310,18 +300,18 @@ fn live(
         nothing_differs(session)?;
         // The moment of a trouble is any between two events around its request.
         while let Some(at) = troubles.iter().position(|(at, _)| *at <= submitted) {
-            if session.rng.percent(hold) && submitted < requests {
+            if session.cluster.rng.percent(hold) && submitted < requests {
                 break;
             }
             let (_, trouble) = troubles.remove(at);
             inject(session, trouble);
             session.outputs()?;
         }
-        let pauses = lull.is_now(session, submitted);
+        let pauses = idle.is_now(session, submitted);
         while !pauses && submitted < requests && session.submit(&mut workload) {
             submitted += 1;
             session.outputs()?;
-            if lull.is_now(session, submitted) {
+            if idle.is_now(session, submitted) {
                 break;
             }
         }
@@ -333,120 +323,40 @@ fn live(
             linger = linger.saturating_sub(1);
             patience = patience.saturating_sub(1);
         }
-        if moment.is_now(session, submitted) {
+        if kill_point.is_now(session, submitted) {
             return Ok(true);
         }
         if !session.step()? {
-            match done {
-                true => return Ok(false),
-                false if pauses => lull.is_over(),
-                false if troubles.is_empty() => {
-                    return Err(Failure("nothing is due, and no request is taken".to_owned()));
-                }
-                false => {}
+            if done {
+                return Ok(false);
+            }
+            if pauses {
+                idle.is_over();
+            } else if troubles.is_empty() {
+                return Err(Failure("nothing is due, and no request is taken".to_owned()));
             }
         }
     }
 }
 
-/// Whatever is written meanwhile, a check or repair finds nothing: it looks at what is whole.
-fn nothing_differs(session: &mut Session) -> Result<(), Failure> {
-    let differs = |event: &ArrayEvent| matches!(event, ArrayEvent::Mismatch { .. });
-    match std::mem::take(&mut session.scrubs).into_iter().find(differs) {
-        Some(found) if !session.failed => Err(Failure(format!("there is no such {found:?}"))),
-        _ => Ok(()),
-    }
-}
-
-/// The end of the last life: everything durable, everything right, and a clean stop.
-fn settle(session: &mut Session) -> Result<(), Failure> {
-    let until = session.world.now().plus_millis(REBUILD_MILLIS);
-    while session.in_flight() > 0 || session.waits_for_sync(until) {
-        if session.step()? {
-            continue;
-        }
-        if session.syncing() {
-            return Err(Failure("a resync stands still".to_owned()));
-        }
-        break;
-    }
-    nothing_differs(session)?;
-    session.departed_are_free()?;
-    if session.rng.percent(40) {
-        rot::scrub(session, false)?;
-        nothing_differs(session)?;
-    }
-    if !session.submit_one(Kind::Flush, Range::default()) {
-        return Err(Failure("no flush is taken".to_owned()));
-    }
-    while session.in_flight() > 0 {
-        session.outputs()?;
-        session.step()?;
-    }
-    rot::rot(session)?;
-    stop(session)
-}
-
-/// Stops the client; nothing is left to do at the nodes.
-fn stop(session: &mut Session) -> Result<(), Failure> {
-    session.ask_to_stop();
-    session.outputs()?;
-    while !session.stopped {
-        if !session.step()? {
-            return Err(Failure("a stop is never answered".to_owned()));
-        }
-    }
-    if session.in_flight() > 0 {
-        return Err(Failure("stopped with requests in flight".to_owned()));
-    }
-    if !session.world.processes[session.client].machine.idle() {
-        return Err(Failure("the client has stopped and is not idle".to_owned()));
-    }
-    if session.rng.percent(50) || session.dead {
-        quiet(session)?;
-    }
-    Ok(())
-}
-
-/// Lets everything come to rest: then no node has anything left to do.
-fn quiet(session: &mut Session) -> Result<(), Failure> {
-    session.end_guest()?;
-    while !session.world.quiet() {
-        session.step()?;
-    }
-    for &node in &session.nodes {
-        let process = &session.world.processes[node];
-        if process.alive && !process.machine.idle() {
-            return Err(Failure(format!("{} has lost its clients and is not idle", process.name)));
-        }
-        if process.alive
-            && !session.left
-            && process.volumes.values().any(|volume| volume.open.is_some())
-        {
-            return Err(Failure(format!("{} keeps a volume open", process.name)));
-        }
-    }
-    Ok(())
-}
-
 fn power_cut(session: &mut Session) {
-    session.world.note(&[51], || "POWER CUT".to_owned());
+    session.cluster.world.note(&[51], || "POWER CUT".to_owned());
     session.crash();
-    session.kill_zombies();
+    session.kill_fenced();
     session.drop_guest();
     session.drop_spare();
-    for node in session.nodes.clone() {
-        session.world.kill(node);
+    for node in session.cluster.nodes.clone() {
+        session.cluster.world.kill(node);
     }
-    let mut disks = session.take_disks();
+    let mut disks = session.cluster.take_disks();
     for disk in &mut disks {
-        disk.power_cut(&mut session.rng);
+        disk.power_cut(&mut session.cluster.rng);
     }
-    session.oracle.power_cut();
+    session.judge.power_cut();
     session.suspects.power_cut();
-    session.start_nodes(disks);
-    for number in 0..session.witnesses.len() {
-        session.restart_witness(number);
+    session.cluster.start_nodes(disks);
+    for number in 0..session.cluster.witnesses.len() {
+        session.cluster.restart_witness(number);
     }
 }
 
@@ -454,33 +364,33 @@ fn power_cut(session: &mut Session) {
 /// others held of what was being written: a client that serves says that nothing was.
 fn fall_short_unrecorded(session: &mut Session) -> Result<(), Failure> {
     power_cut(session);
-    let Session { scenario, rng, lost, .. } = session;
-    let gone = scenario.more_losses(rng, lost);
-    session.world.note(&[54], || format!("NEVER BACK {gone:?}, NO JOURNALS"));
+    let Session { cluster, promises, .. } = session;
+    let Cluster { scenario, rng, .. } = cluster;
+    let gone = scenario.more_losses(rng, &promises.lost);
+    session.cluster.world.note(&[54], || format!("NEVER BACK {gone:?}, NO JOURNALS"));
     never_back(session, &gone);
-    let before = (session.lost.clone(), session.dropped.clone());
-    session.unforced = !session.lacks_votes();
+    let before = session.promises.clone();
+    session.unforced = !session.cluster.lacks_votes();
     let vouched = !session.unforced;
     session.start_client(&gone, false)?;
     session.unforced = false;
     if session.is_refused()? {
-        (session.lost, session.dropped) = before;
+        session.promises.take_back(before);
         session.crash();
         return Ok(());
     }
-    if !vouched && session.scenario.params.family.has_parities() {
+    if !vouched && session.cluster.scenario.params.family.has_parities() {
         session.suspects.only(BTreeSet::new());
     }
-    live(session, Vec::new(), Moment::never())?;
-    settle(session)
+    live(session, Vec::new(), KillPoint::never())?;
+    finish_and_stop(session)
 }
 
 fn never_back(session: &mut Session, gone: &[u16]) {
     for &role in gone {
-        session.world.kill(session.nodes[usize::from(role)]);
-        (session.dead, session.troubled, session.mild) = (true, true, false);
-        session.lost.push(role);
-        session.dropped.push(role);
+        session.cluster.world.kill(session.cluster.nodes[usize::from(role)]);
+        session.promises.heard(Happened::NodesDie);
+        session.promises.heard(Happened::Missing(role));
     }
 }
 
@@ -488,93 +398,20 @@ fn never_back(session: &mut Session, gone: &[u16]) {
 /// was made durable is there, and every slice-set is old or new; but where whole stripes are not
 /// recorded and were being written, what is lost of them.
 fn fall_short(session: &mut Session) -> Result<(), Failure> {
-    let whole = session.scenario.parts_only.then(|| session.suspects.whole_stripes());
+    let whole = session.cluster.scenario.parts_only.then(|| session.suspects.whole_stripes());
     power_cut(session);
-    let Session { scenario, rng, lost, .. } = session;
-    let gone = if rng.percent(70) { scenario.more_losses(rng, lost) } else { Vec::new() };
-    session.world.note(&[54], || format!("NEVER BACK {gone:?}"));
+    let Session { cluster, promises, .. } = session;
+    let Cluster { scenario, rng, .. } = cluster;
+    let gone = if rng.percent(70) { scenario.more_losses(rng, &promises.lost) } else { Vec::new() };
+    session.cluster.world.note(&[54], || format!("NEVER BACK {gone:?}"));
     never_back(session, &gone);
     after_a_crash(session)?;
     session.start_client(&gone, false)?;
-    if session.soft {
-        session.suspects.resynced();
+    if session.promises.all_fits {
+        session.suspects.resynced(session.judge.moment());
     } else if let Some(whole) = whole {
         session.suspects.only(whole);
     }
-    live(session, Vec::new(), Moment::never())?;
-    settle(session)
-}
-
-/// What is on the volumes, and what a client reads without as many nodes as the array survives.
-fn reckon(session: &mut Session) -> Result<(), Failure> {
-    quiet(session)?;
-    let params = session.scenario.params;
-    if !session.troubled {
-        session.zombies_know()?;
-        if let Some(misfit) = content::misfit(&session.layout, &session.disks()) {
-            return Err(Failure(misfit));
-        }
-        for role in 0..params.nodes {
-            let superblock = content::superblock(session.disk(role)).map_err(Failure)?;
-            if superblock.resync_offset != braid_array::format::superblock::MAX_SECTOR {
-                return Err(Failure(format!("node {role} is not clean after a stop")));
-            }
-        }
-    }
-    // Stopped in the moment in which a node was in sync again, the array may not have noted it.
-    for role in session.left_out() {
-        if !session.lost.contains(&role) {
-            session.lost.push(role);
-        }
-        session.dropped.push(role);
-    }
-    let gone = session.lost.clone();
-    // A node with bad sectors, or one that was cut off, may be there or not; but not later only, as
-    // then it would be the one that is out.
-    let there = session.rng.percent(50);
-    for round in 0..3 {
-        let mut missing = gone.clone();
-        let more = session.scenario.more_losses(&mut session.rng, &gone);
-        missing.extend(more.into_iter().take(round));
-        session.lost.clone_from(&missing);
-        session.dead |= !missing.is_empty();
-        // What a client had answered when it died may lie with the nodes until the next one comes.
-        let died = !session.world.processes[session.client].alive;
-        if !died {
-            look(session, &missing)?;
-        }
-        let dead = |role: &u16| !session.world.processes[session.nodes[usize::from(*role)]].alive;
-        let without: Vec<u16> =
-            missing.iter().filter(|r| dead(r) || !gone.contains(r) || !there).copied().collect();
-        read_back(session, &without)?;
-        if died {
-            look(session, &missing)?;
-        }
-    }
-    Ok(())
-}
-
-/// Decodes everything from the volumes.
-fn look(session: &mut Session, missing: &[u16]) -> Result<(), Failure> {
-    let params = session.scenario.params;
-    let stripe_sectors = session.layout.sectors() / params.stripes;
-    for stripe in 0..params.stripes {
-        let bytes = content::data(&session.layout, &session.disks(), stripe, missing);
-        let moment = session.oracle.read_submitted();
-        let judged = session.judge(moment, stripe * stripe_sectors, &bytes, false);
-        judged.map_err(|Failure(what)| {
-            Failure(format!("on the volumes without nodes {missing:?}: {what}"))
-        })?;
-    }
-    Ok(())
-}
-
-/// A new client reads everything, without some of the nodes.
-fn read_back(session: &mut Session, missing: &[u16]) -> Result<(), Failure> {
-    session.world.note(&[52], || format!("READ BACK without {missing:?}"));
-    let told =
-        |Failure(what): Failure| Failure(format!("read back without nodes {missing:?}: {what}"));
-    session.start_client(missing, true)?;
-    session.read_everything().map_err(told)?;
-    stop(session).map_err(told)
+    live(session, Vec::new(), KillPoint::never())?;
+    finish_and_stop(session)
 }

@@ -8,7 +8,7 @@ use braid_cluster::pipeline::Slots;
 use braid_cluster::view::majority;
 use braid_cluster::{Family, Pipeline, Planner, pipeline::Params};
 
-use super::world::{Mutation, Temper};
+use crate::fault::{FaultProfile, Mutation};
 use crate::rng::Rng;
 
 /// How a life ends.
@@ -42,7 +42,7 @@ pub struct Scenario {
     /// Whole stripes are not recorded there.
     pub parts_only: bool,
     /// How nodes, network and client's host behave.
-    pub temper: Temper,
+    pub profile: FaultProfile,
     /// Times a client runs, and how each ends.
     pub lives: Vec<End>,
     /// Requests of a life.
@@ -89,7 +89,7 @@ impl Scenario {
             bitmap_chunk_bytes: None,
             journal_bytes: 0,
             parts_only: false,
-            temper: Temper::CALM,
+            profile: FaultProfile::CALM,
             lives: Vec::new(),
             requests: 0,
             depth: 4,
@@ -117,9 +117,10 @@ impl Scenario {
         let (family, nodes) = if mirror { (MIRROR, 2) } else { family(rng) };
         // So many small writes that the generations of a position begin again.
         let long = nodes <= 8 && rng.percent(1);
-        let params = match long {
-            true => few_positions(params(rng, family, nodes)),
-            false => params(rng, family, nodes),
+        let params = if long {
+            few_positions(params(rng, family, nodes))
+        } else {
+            params(rng, family, nodes)
         };
         let redundant = !matches!(family, Family::Md { level: Level::Raid0, .. });
         let ends = [End::Stop, End::Crash, End::TakenOver, End::PowerCut];
@@ -129,12 +130,10 @@ impl Scenario {
         let looked_for = mutation.is_some_and(Mutation::is_of_journals);
         let journal = redundant && nodes <= 8 && (rng.percent(30) || looked_for);
         let witnessed = redundant && nodes <= 8 && (mirror || aside.percent(25));
-        lives.push(match redundant && (mirror || rng.percent(50)) {
-            _ if journal && (rng.percent(50) || looked_for) => End::PowerCut,
-            _ if redundant && !forgets && aside.percent(6) => End::PowerCut,
-            true => End::Loss,
-            false => End::Stop,
-        });
+        let lossy = redundant && (mirror || rng.percent(50));
+        let cut = journal && (rng.percent(50) || looked_for);
+        let cut = cut || redundant && !forgets && aside.percent(6);
+        lives.push(last_end(cut, lossy));
         let block = u64::from(params.chunk_bytes) / 512;
         let stripe = block * u64::from(data_blocks(family, nodes));
         let bitmap = rng.pick(&[None, Some(4096), Some(16384), Some(65536), Some(1 << 20)]);
@@ -143,10 +142,10 @@ impl Scenario {
             params,
             mix: rng.percent(20),
             dirty: redundant && rng.percent(15) && !looked_for && !mirror,
-            bitmap_chunk_bytes: bitmap.filter(|_| redundant),
+            bitmap_chunk_bytes: if redundant { bitmap } else { None },
             journal_bytes: if journal { journal_bytes(rng, &params) } else { 0 },
             parts_only: false,
-            temper: temper(rng, mutation),
+            profile: profile(rng, mutation),
             lives,
             requests: if long { rng.between(1500, 3000) } else { rng.between(20, 120) },
             depth: rng.pick(&[1, 2, 4, 8, 16, 32]),
@@ -172,7 +171,8 @@ impl Scenario {
         let needed = mutation.is_some_and(Mutation::is_of_whole_stripes);
         scenario.parts_only = journal && family.has_parities() && (needed || rng.percent(50));
         if needed && !scenario.parts_only {
-            (scenario.journal_bytes, scenario.lives) = (0, vec![End::Stop]);
+            scenario.journal_bytes = 0;
+            scenario.lives = vec![End::Stop];
         } else if needed {
             // Whole stripes and parts of the same ones, again and again.
             scenario.lives = vec![End::PowerCut; 3];
@@ -185,10 +185,13 @@ impl Scenario {
 
     /// Has nothing happen that does not go together.
     fn keep_apart(&mut self, aside: &mut Rng) {
-        let (journal, cut) = (self.journal_bytes > 0, self.lives.ends_with(&[End::PowerCut]));
+        let journal = self.journal_bytes > 0;
+        let cut = self.lives.ends_with(&[End::PowerCut]);
         if !journal && cut {
             // Nothing is rebuilt from sums that may not fit.
-            (self.newcomer, self.spare, self.bad_sectors) = (false, false, false);
+            self.newcomer = false;
+            self.spare = false;
+            self.bad_sectors = false;
             self.replaces = false;
         }
         if journal && aside.percent(40) {
@@ -240,6 +243,16 @@ pub(super) fn journal_bytes(rng: &mut Rng, params: &Params) -> u64 {
     let rows = params.family.code(params.nodes, 0).map_or(1, |code| code.rows());
     let largest = 8192 + u64::from(rows) * u64::from(params.wide.bytes);
     rng.pick(&[6, 7, 10, 30]) * largest + 8192
+}
+
+const fn last_end(cut: bool, lossy: bool) -> End {
+    if cut {
+        End::PowerCut
+    } else if lossy {
+        End::Loss
+    } else {
+        End::Stop
+    }
 }
 
 fn data_blocks(family: Family, nodes: u16) -> u32 {
@@ -351,14 +364,15 @@ fn few_positions(params: Params) -> Params {
     Params { wide, narrow: Slots { count: 1, ..params.narrow }, ..params }
 }
 
-pub(super) fn temper(rng: &mut Rng, mutation: Option<Mutation>) -> Temper {
-    Temper {
+pub(super) fn profile(rng: &mut Rng, mutation: Option<Mutation>) -> FaultProfile {
+    FaultProfile {
         disk_nanos: rng.pick(&[1_000, 100_000, 2_000_000]),
         net_nanos: rng.pick(&[1_000, 50_000, 1_000_000]),
         compute_nanos: rng.pick(&[1, 1_000, 100_000]),
         slow_permille: rng.pick(&[0, 5, 50]),
         discard_zeroes: rng.percent(50),
         mutation,
+        ..FaultProfile::CALM
     }
 }
 

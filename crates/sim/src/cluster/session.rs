@@ -1,32 +1,25 @@
 //! A run of clients and nodes, [`Session`]: requests in flight and their judgement.
 
+use braid_array::Action;
 use braid_array::action::{Command, CommandId, Event};
-use braid_array::array::Scratch;
 use braid_array::events::{ArrayEvent, SyncAction, SyncEnd};
-use braid_array::format::superblock::feature;
-use braid_array::{Action, AnyMachine, Buf, Op, Request, RequestError, RequestId};
-use braid_cluster::node::Node;
-use braid_cluster::pipeline::Params;
-use braid_cluster::view::{View, Vote};
-use braid_cluster::{Pipeline, Planner};
 
-use super::content::{self, Layout};
-use super::guest::{self, Guest};
-use super::moment::Signs;
+use super::fenced_client::FencedClient;
+use super::guest::Guest;
+use super::kill_point::Signs;
 use super::newcomer::{ADD, Newcomer};
-use super::process::{Process, Stored};
+use super::nodes::Cluster;
+use super::promises::{Happened, Promises};
+use super::replacement::REPLACED;
 use super::scenario::Scenario;
 use super::spare::SPARE;
 use super::suspects::{Map, Suspects};
-use super::world::World;
-use super::zombie::Zombie;
-use crate::disk::Disk;
-use crate::oracle::{Moment, Oracle, Range, WriteToken};
+use crate::judge::Judge;
+use crate::oracle::Range;
+use crate::report::Failure;
 use crate::rng::Rng;
-use crate::stamp;
 use crate::trace::Trace;
-use crate::workload::{Kind, Workload};
-use crate::world::Failure;
+use crate::workload::Kind;
 
 /// The array's id.
 pub(super) const ARRAY: [u8; 16] = [7; 16];
@@ -40,57 +33,39 @@ const MAX_STEPS: u64 = 400_000;
 const STOP: CommandId = CommandId(1);
 const SCRUB: CommandId = CommandId(2);
 
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Flight {
-    pub(super) kind: Kind,
-    pub(super) range: Range,
-    pub(super) token: Token,
-    /// For the suspects: a write's name, or the moment of a flush.
-    pub(super) write: u64,
-    /// All copies were equal when it was submitted.
-    pub(super) equal: bool,
+/// How far the client is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// It has taken no request yet.
+    Starting,
+    /// What it was made from was changed by somebody else: it has given up.
+    Outdated,
+    /// It has taken a request.
+    Serving,
+    /// It has answered the command to stop.
+    Stopped,
 }
 
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Token {
-    Read(Moment),
-    Write(WriteToken),
-    Flush(Moment),
-}
-
-/// All that a seed needs: the scenario, the world with the processes of nodes, witnesses and
-/// clients, and what must be there by what was answered so far (`oracle`, `suspects`). At any time
-/// at most one client is *the* client; clients that were taken over are kept as zombies. Nodes and
-/// witnesses are named by role or number here, and by the number of their process in the world.
+/// A seed's clients on its [`Cluster`]: the client that runs, what it is asked and how that is
+/// judged (`judge`, `suspects`), and what is excused by what has happened (`promises`). At any time
+/// at most one client is *the* client; clients that were taken over are kept as fenced ones. Nodes
+/// are named by role here.
 ///
-/// Order of calls: [`new`](Self::new) creates the volumes and starts nodes and witnesses. For each
-/// life `start_client`; then [`submit`](Self::submit) while there is room, and [`step`](Self::step)
-/// until nothing is due, which judges each answer, and fails where an answer is wrong, a machine
-/// breaks a rule, or nothing moves though a request is in flight. A life ends by
-/// [`ask_to_stop`](Self::ask_to_stop), [`crash`](Self::crash), a takeover
-/// ([`leave_running`](Self::leave_running)) or a power cut, after which
-/// [`take_disks`](Self::take_disks) and [`start_nodes`](Self::start_nodes) bring the nodes back.
-/// `run` has the lives of a seed one after the other.
-///
-/// The flags say what has happened so far, and with that what is excused: a failed request, a
-/// sector that cannot be told.
+/// Order of calls: [`new`](Self::new) creates the cluster. For each life `start_client`; then
+/// [`submit`](Self::submit) while there is room, and [`step`](Self::step) until nothing is due. A
+/// step judges each answer, and fails where an answer is wrong, a machine breaks a rule, or
+/// nothing moves though a request is in flight. A life ends by [`ask_to_stop`](Self::ask_to_stop),
+/// [`crash`](Self::crash), a takeover ([`leave_running`](Self::leave_running)) or a power cut,
+/// after which the cluster brings the nodes back. `run` has the lives of a seed one by one.
 pub struct Session {
-    /// What the seed is about.
-    pub scenario: Scenario,
-    /// Draws troubles.
-    pub rng: Rng,
-    /// Processes and network.
-    pub world: World,
-    /// Where blocks lie.
-    pub layout: Layout,
-    /// What may be read.
-    pub oracle: Oracle,
+    /// The nodes.
+    pub cluster: Cluster,
+    /// What may be read, and the requests in flight.
+    pub judge: Judge,
     /// Where parities may not fit.
     pub suspects: Suspects,
-    /// The processes of the nodes, by role.
-    pub nodes: Vec<usize>,
-    /// Their numbers as nodes, by role.
-    pub(super) ids: Vec<u64>,
+    /// What the protocol promises.
+    pub promises: Promises,
     /// A node that the client is to take in.
     pub newcomer: Option<Newcomer>,
     /// A node that is a spare, or is to be one.
@@ -99,55 +74,22 @@ pub struct Session {
     pub(super) departed: Vec<usize>,
     /// Roles of nodes that are to be lost in this life.
     pub planned: Vec<u16>,
-    /// Nothing broke but that members were replaced.
-    pub mild: bool,
-    /// All sums fit but for what is being written: nothing waits for a resync.
-    pub in_step: bool,
-    /// By role, which start of the node this is.
-    pub(super) incarnations: Vec<u64>,
-    /// Nothing was lost since the last client: what it left fits, or is brought to its end.
-    pub soft: bool,
-    /// The same, until the client takes its first request.
-    pub(super) mended: bool,
-    /// Clients were lost, and may have left what nodes keep for the next one.
-    pub left: bool,
-    /// The processes of the witnesses.
-    pub witnesses: Vec<usize>,
     /// Nobody answers for it that nodes that are missing are off.
     pub(super) unforced: bool,
     /// The process of the client.
     pub client: usize,
+    /// How far it is.
+    pub(super) phase: Phase,
     /// Without which nodes it was started, and whether somebody answers for those.
     pub(super) begun: (Vec<u16>, bool),
-    /// The members have changed while it was started: it has given up.
-    outdated: bool,
     /// Another array's client on the same nodes.
     pub guest: Option<Guest>,
-    /// Nodes that are dead, cut off from the client or damaged.
-    pub lost: Vec<u16>,
-    /// A node is dead or cut off.
-    pub dead: bool,
-    /// Roles of nodes that a client has gone on without: they lack what was written since.
-    pub dropped: Vec<u16>,
-    /// Something broke: writes may fail.
-    pub troubled: bool,
-    /// A write has failed: the client writes no more, and what it had begun is torn.
-    pub failed: bool,
-    /// Something broke while parities were being made right: what the resync was at work on, the
-    /// client does not decode from.
-    pub half_synced: bool,
-    /// The command to stop was answered.
-    pub stopped: bool,
     /// What was told so far.
     pub(super) signs: Signs,
     /// What checks and repairs have told.
     pub scrubs: Vec<ArrayEvent>,
-    pub(super) epoch: u32,
-    pub(super) flights: Vec<Option<Flight>>,
-    /// The client has taken a request.
-    pub(super) serves: bool,
     /// Clients whose array was taken over, and which are there still.
-    pub(super) zombies: Vec<Zombie>,
+    pub(super) fenced: Vec<FencedClient>,
     pub(super) waiting: Option<(Kind, Range)>,
     pub(super) began_at_step: u64,
 }
@@ -155,351 +97,39 @@ pub struct Session {
 impl Session {
     /// Nodes with fresh volumes, and no client yet.
     #[must_use]
-    pub fn new(scenario: Scenario, mut rng: Rng, trace: Trace) -> Self {
-        let mut world = World::new(rng.fork(), scenario.temper, trace);
-        world.journal_sectors = scenario.journal_bytes / 4096 * 8;
+    pub fn new(scenario: Scenario, rng: Rng, trace: Trace) -> Self {
+        let cluster = Cluster::new(scenario, rng, trace);
+        let Cluster { scenario, layout, .. } = &cluster;
         let params = scenario.params;
-        let layout = Layout::new(params);
+        let mut judge = Judge::new(layout.sectors());
         let mut suspects = Suspects::new(Map::new(&params, layout.data_blocks()));
         if scenario.dirty {
             suspects.all(params.stripes);
+            if !params.family.has_parities() {
+                // Whichever copy is left is what the others are made like.
+                (0..layout.sectors()).for_each(|sector| judge.exempt(sector));
+            }
         }
-        let disks = content::create(
-            &layout,
-            ARRAY,
-            scenario.dirty,
-            scenario.bitmap_chunk_bytes,
-            scenario.journals(),
-            &mut rng,
-        );
-        let mut session = Self {
-            flights: vec![None; scenario.depth],
-            scenario,
-            rng,
-            world,
-            oracle: Oracle::new(layout.sectors()),
-            layout,
+        Self {
+            cluster,
+            judge,
             suspects,
-            nodes: Vec::new(),
-            ids: (0..u64::from(params.nodes)).collect(),
+            promises: Promises::default(),
             newcomer: None,
             spare: None,
             departed: Vec::new(),
             planned: Vec::new(),
-            mild: false,
-            in_step: false,
-            incarnations: vec![0; usize::from(params.nodes)],
-            soft: false,
-            mended: false,
-            left: false,
-            witnesses: Vec::new(),
             unforced: false,
             client: usize::MAX,
             begun: (Vec::new(), false),
-            outdated: false,
             guest: None,
-            lost: Vec::new(),
-            dead: false,
-            dropped: Vec::new(),
-            troubled: false,
-            failed: false,
-            half_synced: false,
-            stopped: false,
+            phase: Phase::Starting,
             signs: Signs::default(),
             scrubs: Vec::new(),
-            epoch: 0,
-            serves: false,
-            zombies: Vec::new(),
+            fenced: Vec::new(),
             waiting: None,
             began_at_step: 0,
-        };
-        if session.scenario.dirty && !params.family.has_parities() {
-            // Whichever copy is left is what the others are made like.
-            (0..session.layout.sectors()).for_each(|sector| session.oracle.exempt(sector));
         }
-        session.start_nodes(disks);
-        session.start_witnesses();
-        session
-    }
-
-    /// Starts every node anew on its volume.
-    pub fn start_nodes(&mut self, disks: Vec<Disk>) {
-        let before = std::mem::take(&mut self.nodes);
-        for (role, disk) in (0u16..).zip(disks) {
-            let node = self.start_node(role, disk, before.get(usize::from(role)).copied());
-            self.nodes.push(node);
-        }
-    }
-
-    /// A node on this volume, with what the one `before` has noted.
-    fn start_node(&mut self, role: u16, disk: Disk, before: Option<usize>) -> usize {
-        let (node, incarnation) = self.start_node_as(self.ids[usize::from(role)], disk, before);
-        self.incarnations[usize::from(role)] = incarnation;
-        node
-    }
-
-    /// Where the node of a role listens.
-    pub(super) fn address(&self, role: u16) -> String {
-        format!("n{}", self.ids[usize::from(role)])
-    }
-
-    pub(super) fn start_node_as(
-        &mut self,
-        id: u64,
-        disk: Disk,
-        before: Option<usize>,
-    ) -> (usize, u64) {
-        let (bytes, limit) = self.node_bytes();
-        let incarnation = 1 + self.rng.below(u64::MAX - 1);
-        let node = Node::new(Scratch { offset: 0, bytes }, id, incarnation);
-        let node = match limit {
-            Some(limit) => node.with_limit(limit),
-            None => node,
-        };
-        let machine = AnyMachine::Plain(Box::new(node));
-        let name = format!("n{id}");
-        let mut process = Process::new(name.clone(), machine, bytes as usize, Some(name));
-        process.keep(VOLUME, disk);
-        if let Some(before) = before {
-            process.notes = std::mem::take(&mut self.world.processes[before].notes);
-        }
-        (self.world.start(process), incarnation)
-    }
-
-    /// Starts a node anew that has died, maybe of a power cut.
-    pub fn reboot(&mut self, role: u16) {
-        let mut disk = self.disk(role).clone();
-        if self.rng.percent(70) {
-            disk.power_cut(&mut self.rng);
-            self.oracle.power_cut();
-            self.suspects.power_cut();
-        }
-        let before = self.nodes[usize::from(role)];
-        self.nodes[usize::from(role)] = self.start_node(role, disk, Some(before));
-    }
-
-    /// What nodes and witnesses have noted of the array.
-    pub(super) fn votes(&self) -> impl Iterator<Item = Vote> {
-        let voters = self.nodes.iter().chain(&self.witnesses);
-        let notes = voters.flat_map(|&node| self.world.processes[node].notes.values());
-        notes.filter_map(|note| Some(Vote::newest(&ARRAY, note)?.1))
-    }
-
-    /// The newest view that nodes were told of.
-    pub(super) fn newest_view(&self) -> Option<View> {
-        let views = self.votes().map(|vote| vote.view).filter(|view| view.epoch > 0);
-        views.max_by_key(View::order)
-    }
-
-    /// Have enough of those who hold the array been there ever since?
-    pub(super) fn have_kept_enough(&self, view: &View, missing: &[u16]) -> bool {
-        let kept = |role: &u16| {
-            let at = usize::from(*role);
-            !missing.contains(role) && view.has(*role) && view.members[at] == self.incarnations[at]
-        };
-        let lost: Vec<u16> = (0..self.scenario.params.nodes).filter(|r| !kept(r)).collect();
-        self.scenario.survives(&lost)
-    }
-
-    /// Do the newest superblocks, but for those of the `missing`, say that slice-sets may be stored
-    /// in part, and no journal holds them?
-    pub(super) fn some_are_unrecorded(&self, missing: &[u16]) -> bool {
-        self.newest_says(missing, feature::NODE_UNRECORDED)
-    }
-
-    /// Have the newest superblocks this feature, but for those of the `missing`?
-    pub(super) fn newest_says(&self, missing: &[u16], feature: u32) -> bool {
-        let there = (0..self.scenario.params.nodes).filter(|role| !missing.contains(role));
-        let found = there.filter_map(|role| content::superblock(self.disk(role)).ok());
-        let newest = found.max_by_key(|superblock| superblock.events);
-        newest.is_some_and(|superblock| superblock.has(feature))
-    }
-
-    /// Roles that the newest view leaves out.
-    #[must_use]
-    pub fn left_out(&self) -> Vec<u16> {
-        let roles = 0..self.scenario.params.nodes;
-        self.newest_view()
-            .map_or(Vec::new(), |view| roles.filter(|&role| !view.has(role)).collect())
-    }
-
-    /// What a node's arena needs: room for the rings of a client, of the one before it, which may
-    /// not be gone yet, and of a guest. And how much of that it may use, if not all.
-    fn node_bytes(&self) -> (u64, Option<u64>) {
-        let mut params = self.scenario.params;
-        if params.planner == Planner::Client {
-            params.planner = Planner::Encoder { node: 0 };
-        }
-        let pipeline = Pipeline::new(params).expect("a scenario's pipeline");
-        let most = |bytes: fn(&Pipeline, u16) -> u64| {
-            (0..params.nodes).map(|role| bytes(&pipeline, role)).max().unwrap_or(0)
-        };
-        let (ring, base) = (most(Pipeline::ring_bytes), most(Pipeline::base_bytes));
-        let pages = u64::from(pipeline.positions() + 2) * 4096;
-        // Nodes keep half of it for bases.
-        let limit = |whole| 2 * (3 * (base + pages)).max(whole * (ring - base));
-        (3 * (ring + pages) + (1 << 20), self.scenario.whole_rings.map(limit))
-    }
-
-    /// Makes another array on the nodes, and starts its client.
-    ///
-    /// # Errors
-    /// When the client refuses the array.
-    pub fn start_guest(&mut self) -> Result<(), Failure> {
-        let params = Params { session: self.rng.next(), epoch: 1, ..self.scenario.params };
-        let disks = content::create(&self.layout, [8; 16], false, None, (0, false), &mut self.rng);
-        for (&node, disk) in self.nodes.iter().zip(&disks) {
-            self.world.processes[node].keep(guest::VOLUME, disk.clone());
-        }
-        let rng = self.rng.fork();
-        let guest = Guest::start(&mut self.world, &disks, params, rng).map_err(Failure)?;
-        self.guest = Some(guest);
-        Ok(())
-    }
-
-    /// The other array is given up: its nodes are.
-    pub fn drop_guest(&mut self) {
-        if let Some(guest) = self.guest.take() {
-            self.left = true;
-            self.world.kill(guest.process);
-        }
-    }
-
-    /// A node's volume of the other array.
-    fn guest_disk(&self, node: usize) -> &Disk {
-        &self.world.processes[node].volumes[guest::VOLUME].disk
-    }
-
-    /// The other array comes to its end, and is looked at.
-    ///
-    /// # Errors
-    /// What is wrong.
-    pub fn end_guest(&mut self) -> Result<(), Failure> {
-        if let Some(guest) = &mut self.guest {
-            guest.finish();
-        }
-        while self.guest.as_ref().is_some_and(|guest| !guest.stopped()) {
-            if !self.step()? {
-                return Err(Failure("the guest does not stop".to_owned()));
-            }
-        }
-        let Some(guest) = self.guest.take() else { return Ok(()) };
-        let disks: Vec<&Disk> = self.nodes.iter().map(|&node| self.guest_disk(node)).collect();
-        let wrong = guest.wrong(&disks, self.scenario.params.stripes);
-        wrong.map_or(Ok(()), |wrong| Err(Failure(wrong)))
-    }
-
-    pub(super) const fn slot_bytes(&self) -> u64 {
-        self.scenario.largest_sectors * 512
-    }
-
-    /// A node's volume.
-    #[must_use]
-    pub fn disk(&self, role: u16) -> &Disk {
-        &self.world.processes[self.nodes[usize::from(role)]].volumes[VOLUME].disk
-    }
-
-    /// All volumes, by role.
-    #[must_use]
-    pub fn disks(&self) -> Vec<&Disk> {
-        (0..self.scenario.params.nodes).map(|role| self.disk(role)).collect()
-    }
-
-    /// Takes the volumes out of the nodes, which are dead.
-    pub fn take_disks(&mut self) -> Vec<Disk> {
-        let mut disks = Vec::new();
-        for &node in &self.nodes {
-            let stored: Option<Stored> = self.world.processes[node].volumes.remove(VOLUME);
-            disks.extend(stored.map(|stored| stored.disk));
-        }
-        disks
-    }
-
-    /// Requests in flight.
-    #[must_use]
-    pub fn in_flight(&self) -> usize {
-        self.flights.iter().flatten().count()
-    }
-
-    /// Is a request waiting to be taken?
-    #[must_use]
-    pub const fn waits(&self) -> bool {
-        self.waiting.is_some()
-    }
-
-    /// Submits the next request if there is room. True when one was taken.
-    pub fn submit(&mut self, workload: &mut Workload) -> bool {
-        let Some(slot) = self.flights.iter().position(Option::is_none) else { return false };
-        let (kind, range) = self.waiting.take().unwrap_or_else(|| workload.next_request());
-        if !self.zombies.is_empty() && matches!(kind, Kind::Write { .. }) && self.rng.percent(10) {
-            self.write_as_zombie(range);
-        }
-        let taken = self.submit_at(slot, kind, range);
-        if !taken {
-            self.waiting = Some((kind, range));
-        }
-        taken
-    }
-
-    /// Submits this request if there is room and the client takes it.
-    pub fn submit_one(&mut self, kind: Kind, range: Range) -> bool {
-        let slot = self.flights.iter().position(Option::is_none);
-        slot.is_some_and(|slot| self.submit_at(slot, kind, range))
-    }
-
-    fn submit_at(&mut self, slot: usize, kind: Kind, range: Range) -> bool {
-        let len = u32::try_from(range.sectors * 512).unwrap_or(u32::MAX);
-        let mut buf = Buf { offset: slot as u64 * self.slot_bytes(), len };
-        let op = match kind {
-            Kind::Read => Op::Read,
-            Kind::Write { fua } => Op::Write { fua },
-            Kind::Zeroes { fua, unmap } => Op::WriteZeroes { fua, unmap },
-            Kind::Discard => Op::Discard,
-            Kind::Flush => Op::Flush,
-        };
-        if !matches!(op, Op::Read | Op::Write { .. }) {
-            buf.len = 0;
-        }
-        let mut serial = stamp::ZEROES;
-        let client = &mut self.world.processes[self.client];
-        if matches!(op, Op::Write { .. }) {
-            serial = self.oracle.new_serial();
-            stamp::fill(client.bytes(buf), range.sector, serial);
-        }
-        let id = RequestId(slot as u64);
-        let Range { sector, sectors } = range;
-        let request = Request { id, op, sector, sectors, buf };
-        let now = self.world.now();
-        if self.world.processes[self.client].client().submit(now, request).is_err() {
-            return false;
-        }
-        if !std::mem::replace(&mut self.serves, true) {
-            // What those wrote before it was granted the array is decided.
-            self.suspects.crash();
-        }
-        if std::mem::take(&mut self.mended) && !self.troubled {
-            // Every slice-set that the last client left is wholly old or new.
-            self.suspects.resynced();
-        }
-        self.world.note(&[40, slot as u64, sector, sectors, u64::from(serial)], || {
-            format!("SUBMIT #{slot} {kind:?} {sector}+{sectors} serial {serial}")
-        });
-        let (token, write) = match kind {
-            Kind::Read => (Token::Read(self.oracle.read_submitted()), 0),
-            Kind::Write { .. } | Kind::Zeroes { .. } => {
-                let token = self.oracle.write_submitted(range, serial);
-                (Token::Write(token), self.suspects.begins(range))
-            }
-            Kind::Discard => {
-                let token = self.oracle.discard_submitted(range);
-                (Token::Write(token), self.suspects.begins(range))
-            }
-            Kind::Flush => (Token::Flush(self.oracle.flush_submitted()), self.suspects.moment()),
-        };
-        let equal = !self.suspects.any() && self.lost.is_empty();
-        self.flights[slot] = Some(Flight { kind, range, token, write, equal });
-        self.world.drain(self.client);
-        true
     }
 
     /// Lets the next thing happen, and judges what comes out. False when nothing is due.
@@ -507,19 +137,19 @@ impl Session {
     /// # Errors
     /// What is wrong.
     pub fn step(&mut self) -> Result<bool, Failure> {
-        let moved = self.world.step();
+        let moved = self.cluster.world.step();
         self.outputs()?;
         self.look_at_spare();
         if let Some(guest) = &mut self.guest {
-            guest.go_on(&mut self.world);
+            guest.go_on(&mut self.cluster.world);
             self.outputs()?;
         }
         if !moved && self.in_flight() > 0 {
             let kinds: Vec<String> =
-                self.flights.iter().flatten().map(|f| format!("{:?}", f.kind)).collect();
+                self.judge.flights(self.client).map(|f| format!("{:?}", f.kind)).collect();
             return Err(Failure(format!("hangs: {} unanswered", kinds.join(", "))));
         }
-        if self.world.steps - self.began_at_step > MAX_STEPS {
+        if self.cluster.world.steps - self.began_at_step > MAX_STEPS {
             return Err(Failure(format!("no end after {MAX_STEPS} events")));
         }
         Ok(moved)
@@ -530,12 +160,12 @@ impl Session {
     /// # Errors
     /// What is wrong.
     pub fn outputs(&mut self) -> Result<(), Failure> {
-        for (process, action) in std::mem::take(&mut self.world.outputs) {
+        for (process, action) in std::mem::take(&mut self.cluster.world.outputs) {
             if let Some(guest) = self.guest.as_mut().filter(|guest| guest.process == process) {
-                guest.hears(&action).map_err(Failure)?;
+                guest.hears(&action)?;
                 continue;
             }
-            if self.zombie_says(process, &action)? {
+            if self.fenced_says(process, &action)? {
                 continue;
             }
             match action {
@@ -543,72 +173,86 @@ impl Session {
                     self.completed(id, result)?;
                 }
                 Action::Reply { id: STOP, result } if process == self.client => {
-                    self.stopped = true;
+                    self.phase = Phase::Stopped;
                     result.map_err(|error| Failure(format!("stop refused: {error}")))?;
                 }
                 Action::Reply { id: ADD, result } if process == self.client => {
-                    self.world.note(&[47, u64::from(result.is_ok())], || format!("{result:?}"));
+                    self.cluster
+                        .world
+                        .note(&[47, u64::from(result.is_ok())], || format!("{result:?}"));
                     self.added();
                 }
                 Action::Reply { id: SPARE, result } if process == self.client => {
-                    self.world.note(&[56, u64::from(result.is_ok())], || format!("{result:?}"));
+                    self.cluster
+                        .world
+                        .note(&[56, u64::from(result.is_ok())], || format!("{result:?}"));
                     self.spare_added(result.is_ok());
                 }
                 Action::Reply { result, .. } if process == self.client => {
-                    self.world.note(&[44, u64::from(result.is_ok())], || format!("{result:?}"));
+                    self.cluster
+                        .world
+                        .note(&[44, u64::from(result.is_ok())], || format!("{result:?}"));
                 }
                 Action::Notify(event) => self.notified(process, &event),
                 other
                     if process == self.client
-                        || self.nodes.contains(&process)
-                        || self.witnesses.contains(&process) =>
+                        || self.cluster.nodes.contains(&process)
+                        || self.cluster.witnesses.contains(&process) =>
                 {
                     return Err(Failure(format!("unexpected {other:?}")));
                 }
                 _ => {}
             }
         }
-        if std::mem::take(&mut self.outdated) {
+        if self.phase == Phase::Outdated {
             self.start_again()?;
         }
-        match self.world.faults.first() {
+        match self.cluster.world.faults.first() {
             Some(fault) => Err(Failure(fault.clone())),
             None => Ok(()),
         }
     }
 
     fn notified(&mut self, process: usize, event: &ArrayEvent) {
-        self.world.note(&[41, process as u64], || format!("EVENT {process} {event:?}"));
-        self.outdated |= process == self.client && *event == ArrayEvent::MembersChanged;
-        if self.outdated && process == self.client {
+        self.cluster.world.note(&[41, process as u64], || format!("EVENT {process} {event:?}"));
+        if process == self.client && *event == ArrayEvent::MembersChanged {
+            self.phase = Phase::Outdated;
+        }
+        if process == self.client && self.phase == Phase::Outdated {
             return;
         }
         let resync = matches!(event, ArrayEvent::SyncStarted(SyncAction::Resync));
-        if resync && process == self.client && self.soft && !self.troubled {
-            self.world.faults.push("a resync after nothing was lost but a client".to_owned());
+        if resync && process == self.client && self.promises.all_fits && !self.promises.troubled {
+            self.cluster
+                .world
+                .faults
+                .push("a resync after nothing was lost but a client".to_owned());
         }
         if let ArrayEvent::MemberFailed { member, reason, .. } = event
             && process == self.client
-            && let Some(role) = self.role_of(*member)
+            && let Some(role) = self.cluster.role_of(self.client, *member)
         {
             self.signs.lost += 1;
-            self.gone_without(role, reason);
+            let replaced = self.cluster.scenario.replaces && REPLACED.contains(&&**reason);
+            let parities_fit = !self.suspects.any();
+            self.promises.heard(Happened::GoneWithout { role, replaced, parities_fit });
         }
         if let ArrayEvent::MemberActive(member) = event
             && process == self.client
-            && let Some(role) = self.role_of(*member)
+            && let Some(role) = self.cluster.role_of(self.client, *member)
         {
-            self.regained(role);
+            let readable = !self.cluster.disk(role).damaged();
+            self.promises.heard(Happened::HasAll { role, readable });
         }
         let ended = matches!(
             event,
             ArrayEvent::SyncFinished { action: SyncAction::Resync, end: SyncEnd::Complete, .. }
         );
         if ended && process == self.client {
-            (self.half_synced, self.in_step) = (false, true);
+            self.promises.heard(Happened::Resynced);
             // What a lost node had alone is not brought back by that.
-            if self.lost.is_empty() {
-                self.suspects.resynced();
+            if self.promises.lost.is_empty() {
+                self.suspects.resynced(self.judge.moment());
             }
         }
         let scrub = matches!(
@@ -621,137 +265,35 @@ impl Session {
         }
     }
 
-    fn completed(
-        &mut self,
-        id: RequestId,
-        result: Result<(), RequestError>,
-    ) -> Result<(), Failure> {
-        let slot = id.0 as usize;
-        let Some(flight) = self.flights.get_mut(slot).and_then(Option::take) else {
-            return Err(Failure(format!("request {slot} completed twice")));
-        };
-        let Flight { kind, range, token, write, equal } = flight;
-        self.world.note(&[42, id.0, u64::from(result.is_ok())], || {
-            format!("COMPLETE #{slot} {kind:?} {}+{}: {result:?}", range.sector, range.sectors)
-        });
-        let len = u32::try_from(range.sectors * 512).unwrap_or(0);
-        let buf = Buf { offset: slot as u64 * self.slot_bytes(), len };
-        if matches!(kind, Kind::Read | Kind::Write { .. }) {
-            let claims = &self.world.processes[self.client].claims;
-            let conflict = claims.conflict(buf, super::claims::Use::Write, "a completion");
-            if let Some(conflict) = conflict {
-                return Err(Failure(conflict));
-            }
-        }
-        if let Err(error) = result
-            && !self.may_fail(kind, range)
-        {
-            let Range { sector, sectors } = range;
-            return Err(Failure(format!("{kind:?} {sector}+{sectors} failed: {error}")));
-        }
-        match token {
-            Token::Read(moment) if result.is_err() => self.oracle.read_abandoned(moment),
-            Token::Read(moment) => {
-                let bytes = self.world.processes[self.client].bytes(buf).to_vec();
-                self.judge(moment, range.sector, &bytes, equal)?;
-            }
-            Token::Write(token) => {
-                let fua =
-                    matches!(kind, Kind::Write { fua: true } | Kind::Zeroes { fua: true, .. });
-                self.oracle.write_completed(token, result.is_ok(), fua);
-                self.suspects.ends(write, result.is_ok(), fua);
-                self.signs.flushed += u64::from(fua && result.is_ok());
-                self.failed |= result.is_err();
-            }
-            Token::Flush(moment) if result.is_ok() => {
-                self.oracle.flush_completed(moment);
-                self.suspects.flushed(write);
-                self.signs.flushed += 1;
-            }
-            Token::Flush(_) => {}
-        }
-        Ok(())
-    }
-
-    fn may_fail(&self, kind: Kind, range: Range) -> bool {
-        match kind {
-            Kind::Read => {
-                let mut sectors = range.sector..range.sector + range.sectors;
-                sectors.any(|sector| match self.half_synced {
-                    true => self.on_lost_node(sector),
-                    // One that is about to fail may have torn it already.
-                    false => self.suspects.suspect(sector, true) && self.on_lost_node(sector),
-                })
-            }
-            _ => self.troubled && !self.mild,
-        }
-    }
-
-    /// Would this sector have to be decoded from a slice of which nothing can be decoded?
-    fn excused(&self, sector: u64) -> bool {
-        self.suspects.suspect(sector, self.dead || self.failed) && self.on_lost_node(sector)
-    }
-
-    fn on_lost_node(&self, sector: u64) -> bool {
-        let place = self.suspects.map().place(sector);
-        let code = self.layout.code(place.slice.0);
-        self.lost.contains(&code.data()[place.index as usize].node)
-    }
-
-    /// Compares what was read with what may be there.
-    ///
-    /// # Errors
-    /// The first sector that is wrong.
-    pub fn judge(
-        &mut self,
-        moment: Moment,
-        sector: u64,
-        bytes: &[u8],
-        equal: bool,
-    ) -> Result<(), Failure> {
-        let wrong = |bad: crate::oracle::Violation| Failure(bad.to_string());
-        if !self.suspects.any() && !self.dead && !self.failed {
-            let read = self.oracle.read_completed(moment, sector, bytes, equal);
-            return read.map_err(wrong);
-        }
-        for (number, data) in (sector..).zip(bytes.chunks_exact(512)) {
-            if !self.excused(number) {
-                self.oracle.read_completed(moment, number, data, false).map_err(wrong)?;
-            }
-        }
-        self.oracle.read_abandoned(moment);
-        Ok(())
-    }
-
     /// Is the array being made right again?
     #[must_use]
     pub fn syncing(&mut self) -> bool {
-        let status = self.world.processes[self.client].client().status();
+        let status = self.cluster.status_of(self.client);
         status.sync.action != SyncAction::Idle
     }
 
     /// Asks the client for a check or repair.
     pub fn scrub(&mut self, repair: bool) {
         let event = Event::Command { id: SCRUB, command: Command::Scrub { repair } };
-        self.world.note(&[45, u64::from(repair)], || format!("SCRUB repair {repair}"));
-        self.world.handle(self.client, event);
+        self.cluster.world.note(&[45, u64::from(repair)], || format!("SCRUB repair {repair}"));
+        self.cluster.world.handle(self.client, event);
     }
 
     /// Asks the client to stop.
     pub fn ask_to_stop(&mut self) {
         let event = Event::Command { id: STOP, command: Command::Stop };
-        self.world.note(&[43], || "STOP".to_owned());
-        self.world.handle(self.client, event);
+        self.cluster.world.note(&[43], || "STOP".to_owned());
+        self.cluster.world.handle(self.client, event);
     }
 
     /// The client dies.
     pub fn crash(&mut self) {
-        self.left = true;
-        self.world.kill(self.client);
+        self.promises.heard(Happened::ClientGone);
+        self.cluster.world.kill(self.client);
         self.added();
         self.look_at_spare();
         self.not_yet_regained();
         self.suspects.crash();
-        self.flights.fill(None);
+        self.judge.client_ends(self.client);
     }
 }

@@ -15,13 +15,13 @@ pub(super) const SPARE: CommandId = CommandId(4);
 impl Session {
     /// Has the client told of a spare, which is none yet.
     pub fn offer_spare(&mut self) {
-        self.spare = Some(self.offer_as(SPARE));
+        self.spare = Some(self.cluster.offer_as(self.client, SPARE));
     }
 
     /// The command is answered: whoever gave it writes what the spare carries.
     pub(super) fn spare_added(&mut self, ok: bool) {
         let Some(spare) = self.spare else { return };
-        let status = self.world.processes[self.client].client().status();
+        let status = self.cluster.status_of(self.client);
         let device = format!("node://n{}/{VOLUME}", spare.id);
         let member = status.members.iter().find(|member| member.device == device);
         let number = member.filter(|member| ok && member.state == MemberState::Spare);
@@ -35,7 +35,7 @@ impl Session {
         superblock.roles[usize::from(number)] = Role::Spare;
         superblock.dev_number = number.into();
         superblock.device_uuid = [0x80 | spare.id as u8; 16];
-        let volume = self.world.processes[spare.process].volumes.get_mut(VOLUME);
+        let volume = self.cluster.world.processes[spare.process].volumes.get_mut(VOLUME);
         let Some(volume) = volume else { return };
         volume.disk.put(superblock.super_offset, &superblock.encode());
     }
@@ -43,7 +43,7 @@ impl Session {
     /// Has it been given a role?
     pub(super) fn look_at_spare(&mut self) {
         let Some(spare) = self.spare else { return };
-        if let Some(role) = self.role_on(spare.process) {
+        if let Some(role) = self.cluster.role_on(spare.process) {
             self.spare = None;
             self.has_role(spare, role);
         }
@@ -53,7 +53,7 @@ impl Session {
     pub fn drop_spare(&mut self) {
         self.look_at_spare();
         if let Some(spare) = self.spare.take() {
-            self.world.kill(spare.process);
+            self.cluster.world.kill(spare.process);
         }
     }
 
@@ -61,10 +61,11 @@ impl Session {
     pub(super) fn spares(&mut self) -> Vec<ClientMember> {
         self.look_at_spare();
         let Some(spare) = self.spare else { return Vec::new() };
-        let disk: &Disk = &self.world.processes[spare.process].volumes[VOLUME].disk;
+        let disk: &Disk = &self.cluster.world.processes[spare.process].volumes[VOLUME].disk;
         let is_spare = |superblock: &Superblock| superblock.role() == Role::Spare;
         let superblock = content::superblock(disk).ok().filter(is_spare);
-        let (address, volume) = (format!("n{}", spare.id), VOLUME.to_owned());
+        let address = format!("n{}", spare.id);
+        let volume = VOLUME.to_owned();
         superblock
             .map(|superblock| ClientMember { address, volume, superblock })
             .into_iter()

@@ -11,10 +11,12 @@ use braid_cluster::pipeline::Params;
 use braid_cluster::view::{View, majority};
 
 use super::content;
+use super::nodes::Cluster;
 use super::process::Process;
-use super::session::{ARRAY, Session, VOLUME};
+use super::promises::Happened;
+use super::session::{ARRAY, Phase, Session, VOLUME};
 use crate::disk::Disk;
-use crate::world::Failure;
+use crate::report::Failure;
 
 /// What lies on the members that are there.
 struct Members {
@@ -23,7 +25,7 @@ struct Members {
     bitmap: Option<Bitmap>,
 }
 
-impl Session {
+impl Cluster {
     /// What becomes of what lies on the volumes of these roles.
     pub(super) fn assembly(&mut self, roles: &[u16]) -> Assembly {
         let candidate = |&role: &u16| {
@@ -54,23 +56,28 @@ impl Session {
         let Start::Ready(plan) = self.assembly(roles).start else { return None };
         let params = Params { session: self.rng.next(), epoch: 1, ..self.scenario.params };
         let config = ClientConfig::new(params, plan.members);
-        let (found, bitmap, mix) = (plan.found, plan.bitmap, self.scenario.mix);
+        let found = plan.found;
+        let bitmap = plan.bitmap;
+        let mix = self.scenario.mix;
         Some(ClientConfig { found, bitmap, mix, ..config })
     }
+}
 
+impl Session {
     /// What is missing is off, as whoever starts it without would have to say. So is what dies in
     /// the middle of the start, where too few would be left to vote.
     fn is_forced(&mut self, missing: &[u16], read_only: bool) -> bool {
         // It is about this start, whether anybody would have to force it or not.
         let unforced = std::mem::take(&mut self.unforced);
-        let nodes = usize::from(self.scenario.params.nodes);
-        let there = nodes - missing.len() + self.witnesses_there();
-        let few = there < majority(nodes + self.witnesses.len()) + 2;
+        let nodes = usize::from(self.cluster.scenario.params.nodes);
+        let there = nodes - missing.len() + self.cluster.witnesses_there();
+        let few = there < majority(nodes + self.cluster.witnesses.len()) + 2;
         // Before a client has served nothing says that parts of stripes alone are in doubt.
-        let parts = self.scenario.parts_only && self.newest_says(missing, feature::NODE_JOURNALS);
-        let doubt = !self.soft && (!parts || read_only);
+        let parts = self.cluster.scenario.parts_only
+            && self.cluster.newest_says(missing, feature::NODE_JOURNALS);
+        let doubt = !self.promises.all_fits && (!parts || read_only);
         let forced = nodes <= 4 || !missing.is_empty() && (few || doubt);
-        (forced || self.lacks_votes()) && !unforced
+        (forced || self.cluster.lacks_votes()) && !unforced
     }
 
     /// Starts a client without the `missing` nodes.
@@ -80,55 +87,62 @@ impl Session {
     pub fn start_client(&mut self, missing: &[u16], read_only: bool) -> Result<(), Failure> {
         self.begun = (missing.to_vec(), self.unforced);
         self.drop_departed();
-        self.epoch += 1;
-        let journals = self.scenario.journal_bytes > 0 && !self.some_are_unrecorded(missing);
+        self.cluster.epoch += 1;
+        let journals =
+            self.cluster.scenario.journal_bytes > 0 && !self.cluster.some_are_unrecorded(missing);
         // What others lost is in their journals.
         let recorded = |view: &View| {
-            let there = |role: &u16| !missing.contains(role) && !self.dropped.contains(role);
+            let there =
+                |role: &u16| !missing.contains(role) && !self.promises.dropped.contains(role);
             journals && (0..).zip(&view.members).all(|(role, member)| *member != 0 || !there(&role))
         };
-        let kept = |view: &View| self.have_kept_enough(view, missing);
+        let kept = |view: &View| self.cluster.have_kept_enough(view, missing);
         let fits = |view: View| !view.torn && (kept(&view) || recorded(&view));
-        self.soft = !read_only && self.newest_view().is_some_and(fits);
-        self.mended = self.soft;
-        let params = Params { session: self.rng.next(), epoch: self.epoch, ..self.scenario.params };
+        let all_fits = !read_only && self.cluster.newest_view().is_some_and(fits);
+        self.promises.heard(Happened::ClientBegins { all_fits });
+        let params = Params {
+            session: self.cluster.rng.next(),
+            epoch: self.cluster.epoch,
+            ..self.cluster.scenario.params
+        };
         // Who only reads does without nodes that are behind.
-        let behind = if read_only { Vec::new() } else { self.dropped.clone() };
-        let out = |role: &u16| missing.contains(role) || read_only && self.dropped.contains(role);
+        let behind = if read_only { Vec::new() } else { self.promises.dropped.clone() };
+        let out = |role: &u16| {
+            missing.contains(role) || read_only && self.promises.dropped.contains(role)
+        };
         let missing: Vec<u16> = (0..params.nodes).filter(out).collect();
-        let members = self.members(&missing, &behind, journals && self.soft)?;
+        let members = self.members(&missing, &behind, journals && self.promises.all_fits)?;
         let Members { by_role, found, bitmap } = members;
         let force = self.is_forced(&missing, read_only);
-        let mix = self.scenario.mix;
+        let mix = self.cluster.scenario.mix;
         let config = ClientConfig { found, ..ClientConfig::new(params, by_role) };
-        let absent = self.absent(&missing, read_only);
+        let absent = self.cluster.absent(&missing, read_only);
         let spares = if read_only { Vec::new() } else { self.spares() };
-        let spare_patience_ms = self.scenario.spare_patience_ms;
+        let spare_patience_ms = self.cluster.scenario.spare_patience_ms;
         let config = ClientConfig { absent, spares, spare_patience_ms, ..config };
         let config = ClientConfig { bitmap, read_only, mix, force, ..config };
-        let slots = self.scenario.depth as u64 * self.slot_bytes();
+        let slots = self.cluster.scenario.depth as u64 * self.cluster.slot_bytes();
         let bytes = Client::scratch_bytes(&config);
         let client = Client::new(config, Scratch { offset: slots, bytes }).map_err(Failure)?;
-        if client.array_sectors() != self.layout.sectors() {
+        if client.array_sectors() != self.cluster.layout.sectors() {
             return Err(Failure(format!("the array has {} sectors", client.array_sectors())));
         }
         let client = AnyMachine::Block(Box::new(client));
-        let name = format!("client {}", self.epoch);
-        let limit = self.scenario.limited.then_some(ARRAY);
+        let name = format!("client {}", self.cluster.epoch);
+        let limit = self.cluster.scenario.limited.then_some(ARRAY);
         let process = Process::new(name, client, (slots + bytes) as usize, None);
-        self.client = self.world.start(process.limited_to(limit));
-        self.flights.fill(None);
+        self.client = self.cluster.world.start(process.limited_to(limit));
+        self.judge.client_begins(self.client, self.cluster.scenario.depth);
         self.waiting = None;
-        self.serves = false;
-        self.stopped = false;
-        self.began_at_step = self.world.steps;
+        self.phase = Phase::Starting;
+        self.began_at_step = self.cluster.world.steps;
         Ok(())
     }
 
     /// What the client was made from was changed before it was granted the array: there is another
     /// one in its place.
     pub(super) fn start_again(&mut self) -> Result<(), Failure> {
-        self.world.kill(self.client);
+        self.cluster.world.kill(self.client);
         let (missing, unforced) = std::mem::take(&mut self.begun);
         self.unforced = unforced;
         self.start_client(&missing, false)
@@ -142,24 +156,27 @@ impl Session {
         behind: &[u16],
         recorded: bool,
     ) -> Result<Members, Failure> {
-        let roles = 0..self.scenario.params.nodes;
+        let roles = 0..self.cluster.scenario.params.nodes;
         let current = |role: &u16| !missing.contains(role) && !behind.contains(role);
-        let disks: Vec<&Disk> = roles.clone().filter(current).map(|role| self.disk(role)).collect();
+        let disks: Vec<&Disk> =
+            roles.clone().filter(current).map(|role| self.cluster.disk(role)).collect();
         let bitmap = content::bitmap(&disks).map_err(Failure)?;
         let superblocks = disks.iter().filter_map(|disk| content::superblock(disk).ok());
         let newest = superblocks.max_by_key(|superblock| superblock.events);
-        self.in_step = true;
-        let (mut by_role, mut all_found) = (Vec::new(), Vec::new());
+        let mut by_role = Vec::new();
+        let mut all_found = Vec::new();
         for role in roles {
             if missing.contains(&role) {
                 by_role.push(None);
                 all_found.push(None);
                 continue;
             }
-            let found = content::found(self.disk(role)).map_err(Failure)?;
+            let found = content::found(self.cluster.disk(role)).map_err(Failure)?;
             let mut superblock = found.superblock.clone();
             let older = |newest: &&Superblock| superblock.events + 1 < newest.events;
-            if let Some(newest) = newest.as_ref().filter(|_| behind.contains(&role)).filter(older) {
+            if behind.contains(&role)
+                && let Some(newest) = newest.as_ref().filter(older)
+            {
                 let since = bitmap.as_ref().map(|bitmap| bitmap.superblock.events_cleared);
                 // One that never had all of its role lacks more.
                 let had_all = !superblock.has(feature::RECOVERY_OFFSET)
@@ -167,10 +184,10 @@ impl Session {
                 let marked = had_all && since.is_some_and(|since| superblock.events >= since);
                 superblock = catching_up(&superblock, newest, marked);
             }
-            // Nothing is decoded from sums that may not fit.
-            self.half_synced |= superblock.resync_offset != MAX_SECTOR && !recorded;
-            self.in_step &= self.soft || superblock.resync_offset == MAX_SECTOR;
-            let (address, volume) = (self.address(role), VOLUME.to_owned());
+            let clean = superblock.resync_offset == MAX_SECTOR;
+            self.promises.heard(Happened::MemberFound { clean, recorded });
+            let address = self.cluster.address(role);
+            let volume = VOLUME.to_owned();
             by_role.push(Some(ClientMember { address, volume, superblock }));
             all_found.push(Some(found));
         }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use braid_cluster::pipeline::Params;
 
-use crate::oracle::Range;
+use crate::oracle::{Moment, Range};
 
 /// A slice of a stripe: the stripe, and the number of the slice in its blocks.
 pub type Slice = (u64, u32);
@@ -30,14 +30,16 @@ impl Map {
     /// For these parameters and so many data blocks in a stripe.
     #[must_use]
     pub const fn new(params: &Params, data_blocks: u64) -> Self {
-        let (chunk, slice) = (params.chunk_bytes as u64, params.wide.bytes as u64);
+        let chunk = params.chunk_bytes as u64;
+        let slice = params.wide.bytes as u64;
         Self { chunk_sectors: chunk / 512, slice_sectors: slice / 512, data_blocks }
     }
 
     /// Where a sector of the array lies.
     #[must_use]
     pub const fn place(&self, sector: u64) -> Place {
-        let (block, at) = (sector / self.chunk_sectors, sector % self.chunk_sectors);
+        let block = sector / self.chunk_sectors;
+        let at = sector % self.chunk_sectors;
         Place {
             slice: (block / self.data_blocks, (at / self.slice_sectors) as u32),
             index: (block % self.data_blocks) as u32,
@@ -53,11 +55,12 @@ impl Map {
 /// A write that a power cut may take back, in whole or in part.
 #[derive(Debug)]
 struct Unsure {
-    write: u64,
+    /// When it was submitted.
+    write: Moment,
     range: Range,
     slices: BTreeSet<Slice>,
     /// When it was answered.
-    done: Option<u64>,
+    done: Option<Moment>,
 }
 
 /// The slices in which parities may not fit, by what was answered so far. A write that was not
@@ -74,14 +77,13 @@ pub struct Suspects {
     map: Map,
     unsure: Vec<Unsure>,
     torn: BTreeSet<Slice>,
-    now: u64,
 }
 
 impl Suspects {
     /// None yet.
     #[must_use]
     pub const fn new(map: Map) -> Self {
-        Self { map, unsure: Vec::new(), torn: BTreeSet::new(), now: 0 }
+        Self { map, unsure: Vec::new(), torn: BTreeSet::new() }
     }
 
     /// Parities may not fit anywhere.
@@ -90,17 +92,14 @@ impl Suspects {
         self.torn.extend((0..stripes).flat_map(|s| (0..slices).map(move |slice| (s, slice))));
     }
 
-    /// A write begins; its name.
-    pub fn begins(&mut self, range: Range) -> u64 {
-        self.now += 1;
+    /// A write was submitted at this moment.
+    pub fn begins(&mut self, write: Moment, range: Range) {
         let slices = self.map.slices(range);
-        self.unsure.push(Unsure { write: self.now, range, slices, done: None });
-        self.now
+        self.unsure.push(Unsure { write, range, slices, done: None });
     }
 
-    /// A write was answered.
-    pub fn ends(&mut self, write: u64, ok: bool, durable: bool) {
-        self.now += 1;
+    /// A write was answered, `now`.
+    pub fn ends(&mut self, write: Moment, now: Moment, ok: bool, durable: bool) {
         let Some(at) = self.unsure.iter().position(|unsure| unsure.write == write) else { return };
         if !ok {
             let unsure = self.unsure.remove(at);
@@ -108,18 +107,12 @@ impl Suspects {
         } else if durable {
             self.unsure.remove(at);
         } else {
-            self.unsure[at].done = Some(self.now);
+            self.unsure[at].done = Some(now);
         }
     }
 
-    /// A moment, for a flush that begins.
-    pub const fn moment(&mut self) -> u64 {
-        self.now += 1;
-        self.now
-    }
-
     /// What was answered before this moment is durable.
-    pub fn flushed(&mut self, moment: u64) {
+    pub fn flushed(&mut self, moment: Moment) {
         self.unsure.retain(|unsure| unsure.done.is_none_or(|done| done > moment));
     }
 
@@ -136,11 +129,10 @@ impl Suspects {
     }
 
     /// A resync has ended; what it made right is not durable yet.
-    pub fn resynced(&mut self) {
-        self.now += 1;
+    pub fn resynced(&mut self, now: Moment) {
         let slices = std::mem::take(&mut self.torn);
         let range = Range::default();
-        self.unsure.push(Unsure { write: self.now, range, slices, done: Some(self.now) });
+        self.unsure.push(Unsure { write: now, range, slices, done: Some(now) });
     }
 
     /// Is the slice of this sector torn, or, with `in_flight`, being written?
@@ -159,7 +151,8 @@ impl Suspects {
         let mut columns: BTreeMap<(u64, u64), BTreeSet<u64>> = BTreeMap::new();
         for Range { sector, sectors } in self.unsure.iter().map(|unsure| unsure.range) {
             for sector in (sector..sector + sectors).step_by(8) {
-                let (block, at) = (sector / chunk_sectors, sector % chunk_sectors);
+                let block = sector / chunk_sectors;
+                let at = sector % chunk_sectors;
                 let column = columns.entry((block / data_blocks, at / 8)).or_default();
                 column.insert(block % data_blocks);
             }
@@ -198,6 +191,7 @@ impl Suspects {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::judge::Judge;
 
     fn suspects() -> Suspects {
         Suspects::new(Map { chunk_sectors: 16, slice_sectors: 8, data_blocks: 3 })
@@ -206,19 +200,22 @@ mod tests {
     #[test]
     fn a_write_is_suspect_until_it_is_durable() {
         let mut suspects = suspects();
+        let mut judge = Judge::new(96);
         let range = Range { sector: 8, sectors: 16 };
-        let write = suspects.begins(range);
+        let write = judge.moment();
+        suspects.begins(write, range);
         assert!(suspects.suspect(8, true) && suspects.suspect(16, true));
         assert!(!suspects.suspect(8, false) && !suspects.suspect(48, true));
-        suspects.ends(write, true, false);
+        suspects.ends(write, judge.moment(), true, false);
         assert!(!suspects.suspect(8, true));
-        let moment = suspects.moment();
-        let late = suspects.begins(Range { sector: 48, sectors: 8 });
-        suspects.ends(late, true, false);
-        suspects.flushed(moment);
+        let flush = judge.moment();
+        let late = judge.moment();
+        suspects.begins(late, Range { sector: 48, sectors: 8 });
+        suspects.ends(late, judge.moment(), true, false);
+        suspects.flushed(flush);
         suspects.power_cut();
         assert!(suspects.suspect(48, false) && !suspects.suspect(8, false));
-        suspects.resynced();
+        suspects.resynced(judge.moment());
         assert!(!suspects.any());
         suspects.power_cut();
         assert!(suspects.any(), "a resync that is not durable");
@@ -227,9 +224,11 @@ mod tests {
     #[test]
     fn a_write_that_fails_or_is_never_answered_is_torn() {
         let mut suspects = suspects();
-        let write = suspects.begins(Range { sector: 0, sectors: 8 });
-        suspects.ends(write, false, false);
-        suspects.begins(Range { sector: 8, sectors: 8 });
+        let mut judge = Judge::new(96);
+        let write = judge.moment();
+        suspects.begins(write, Range { sector: 0, sectors: 8 });
+        suspects.ends(write, judge.moment(), false, false);
+        suspects.begins(judge.moment(), Range { sector: 8, sectors: 8 });
         suspects.crash();
         assert!(suspects.torn((0, 0)) && suspects.torn((0, 1)) && !suspects.torn((1, 0)));
     }

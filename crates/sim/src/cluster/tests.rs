@@ -9,8 +9,9 @@ use braid_array::fabric::{FabricEvent, FabricOp, PeerId, VolumeOp};
 use braid_array::{Action, AnyMachine, Buf, Instant, IoId, IoOp, Machine};
 
 use super::process::{POISON, Process};
-use super::world::{Temper, World};
+use super::world::World;
 use crate::disk::Disk;
+use crate::fault::FaultProfile;
 use crate::rng::Rng;
 use crate::trace::Trace;
 
@@ -47,15 +48,14 @@ impl Machine for Script {
 type Heard = Arc<Mutex<Vec<Event>>>;
 
 fn world(seed: u64) -> World {
-    let temper = Temper {
+    let profile = FaultProfile {
         disk_nanos: 100_000,
         net_nanos: 50_000,
         compute_nanos: 10_000,
         slow_permille: 20,
-        discard_zeroes: false,
-        mutation: None,
+        ..FaultProfile::CALM
     };
-    World::new(Rng::new(seed), temper, Trace::new(false))
+    World::new(Rng::new(seed), profile, Trace::new(false))
 }
 
 fn start(
@@ -118,7 +118,9 @@ fn arrivals(heard: &Heard) -> Vec<u32> {
 
 #[test]
 fn puts_arrive_whole_in_any_order_and_messages_in_theirs() {
-    let (mut orders, mut before, mut after) = (Vec::new(), 0, 0);
+    let mut orders = Vec::new();
+    let mut before = 0;
+    let mut after = 0;
     for seed in 0..200 {
         let mut world = world(seed);
         let (b, heard) = start(&mut world, "b", Vec::new(), |_| Vec::new());

@@ -4,6 +4,8 @@ use braid_cluster::client::NODE_TIMEOUT_MS;
 use braid_cluster::journal::HEADERS_BYTES;
 
 use super::content;
+use super::nodes::Cluster;
+use super::promises::Happened;
 use super::scenario::End;
 use super::session::Session;
 
@@ -43,17 +45,20 @@ impl Trouble {
 pub(super) fn troubles(session: &mut Session, end: End) -> Vec<(u64, Trouble)> {
     let mut troubles = losses(session, end);
     // Nobody may miss it, even where all are lost of which that is so.
-    let lost = session.lost.len() + troubles.len();
-    if session.can_lose_a_witness(lost) && session.rng.percent(30) {
-        let number = session.rng.below(session.witnesses.len() as u64) as usize;
-        troubles.push((session.rng.below(session.scenario.requests), Trouble::Witness(number)));
+    let lost = session.promises.lost.len() + troubles.len();
+    if session.cluster.can_lose_a_witness(lost) && session.cluster.rng.percent(30) {
+        let number = session.cluster.rng.below(session.cluster.witnesses.len() as u64) as usize;
+        troubles.push((
+            session.cluster.rng.below(session.cluster.scenario.requests),
+            Trouble::Witness(number),
+        ));
     }
     troubles
 }
 
 /// What breaks of the array itself.
 fn losses(session: &mut Session, end: End) -> Vec<(u64, Trouble)> {
-    let Session { scenario, rng, .. } = session;
+    let Cluster { scenario, rng, .. } = &mut session.cluster;
     let mut troubles = Vec::new();
     if rng.percent(10) {
         let node = rng.below(u64::from(scenario.params.nodes)) as u16;
@@ -106,55 +111,55 @@ fn losses(session: &mut Session, end: End) -> Vec<(u64, Trouble)> {
 }
 
 pub(super) fn inject(session: &mut Session, trouble: Trouble) {
-    session.world.note(&[50], || format!("TROUBLE {trouble:?}"));
+    session.cluster.world.note(&[50], || format!("TROUBLE {trouble:?}"));
     if let Trouble::Witness(number) = trouble {
         // While a member is exchanged its vote is missing, too.
         if !session.is_replacing() {
-            session.lose_witness(number);
+            session.cluster.lose_witness(session.client, number);
         }
         return;
     }
     if let Trouble::Pause(role) = trouble {
-        let nanos = session.rng.between(1, 1000 * NODE_TIMEOUT_MS) * 900;
-        return session.world.freeze(session.nodes[usize::from(role)], nanos);
+        let nanos = session.cluster.rng.between(1, 1000 * NODE_TIMEOUT_MS) * 900;
+        return session.cluster.world.freeze(session.cluster.nodes[usize::from(role)], nanos);
     }
     session.drop_guest();
-    session.freeze_a_witness();
+    session.cluster.freeze_a_witness();
     session.signs.lost += 1;
-    (session.troubled, session.mild, session.left) = (true, false, true);
-    session.half_synced |= session.syncing();
+    let syncing = session.syncing();
+    session.promises.heard(Happened::Trouble { syncing });
     match trouble {
         Trouble::Kill(role) => {
-            session.lost.push(role);
-            session.dead = true;
-            session.world.kill(session.nodes[usize::from(role)]);
+            session.promises.heard(Happened::NodeLost(role));
+            session.cluster.world.kill(session.cluster.nodes[usize::from(role)]);
         }
         Trouble::Cut(role) => {
-            session.lost.push(role);
-            session.dead = true;
-            cut(session, session.nodes[usize::from(role)], session.client);
+            session.promises.heard(Happened::NodeLost(role));
+            cut(session, session.cluster.nodes[usize::from(role)], session.client);
         }
         Trouble::Hang(role) => {
-            session.lost.push(role);
-            session.dead = true;
-            let millis = NODE_TIMEOUT_MS * session.rng.between(2, 20);
-            session.world.freeze(session.nodes[usize::from(role)], millis * 1_000_000);
+            session.promises.heard(Happened::NodeLost(role));
+            let millis = NODE_TIMEOUT_MS * session.cluster.rng.between(2, 20);
+            session
+                .cluster
+                .world
+                .freeze(session.cluster.nodes[usize::from(role)], millis * 1_000_000);
         }
         Trouble::Pause(_) | Trouble::Witness(_) => {}
         Trouble::CutPeers(a, b) => {
-            let [a, b] = [a, b].map(|role| session.nodes[usize::from(role)]);
+            let [a, b] = [a, b].map(|role| session.cluster.nodes[usize::from(role)]);
             cut(session, a, b);
         }
         Trouble::BadSectors(role) => {
-            session.lost.push(role);
-            let node = session.nodes[usize::from(role)];
-            let volumes = &mut session.world.processes[node].volumes;
+            session.promises.heard(Happened::NodeDamaged(role));
+            let node = session.cluster.nodes[usize::from(role)];
+            let volumes = &mut session.cluster.world.processes[node].volumes;
             for volume in volumes.values_mut() {
-                for _ in 0..session.rng.between(1, 20) {
+                for _ in 0..session.cluster.rng.between(1, 20) {
                     // Without its headers a volume has no journal.
                     let headers = volume.disk.sectors() - HEADERS_BYTES / 512;
                     let data = headers - content::DATA_SECTOR;
-                    volume.disk.lose_sector(content::DATA_SECTOR + session.rng.below(data));
+                    volume.disk.lose_sector(content::DATA_SECTOR + session.cluster.rng.below(data));
                 }
             }
         }
@@ -162,7 +167,7 @@ pub(super) fn inject(session: &mut Session, trouble: Trouble) {
 }
 
 fn cut(session: &mut Session, a: usize, b: usize) {
-    for connection in session.world.connections_between(a, b) {
-        session.world.break_connection(connection);
+    for connection in session.cluster.world.connections_between(a, b) {
+        session.cluster.world.break_connection(connection);
     }
 }

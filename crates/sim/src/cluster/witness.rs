@@ -9,19 +9,21 @@ use braid_cluster::client::NODE_TIMEOUT_MS;
 use braid_cluster::node::Node;
 use braid_cluster::view::{View, Vote, Witness, majority};
 
+use super::nodes::Cluster;
 use super::process::Process;
+use super::promises::Happened;
 use super::session::{ARRAY, Session};
 use super::votes::note_of;
 use crate::oracle::Range;
+use crate::report::Failure;
 use crate::workload::Kind;
-use crate::world::Failure;
 
 /// Witnesses' numbers begin here.
 const FIRST: u64 = 200;
 /// They have no use for more.
 const ARENA_BYTES: u64 = 1 << 16;
 
-impl Session {
+impl Cluster {
     /// Starts the witnesses, and has all voters note the view that whoever makes the array records.
     pub(super) fn start_witnesses(&mut self) {
         let count = u64::from(self.scenario.witnesses);
@@ -80,7 +82,7 @@ impl Session {
     }
 
     /// A witness dies, for good or for a moment, stands still, or only its connections die.
-    pub(super) fn lose_witness(&mut self, number: usize) {
+    pub(super) fn lose_witness(&mut self, client: usize, number: usize) {
         let witness = self.witnesses[number];
         match self.rng.below(4) {
             0 => self.world.kill(witness),
@@ -90,7 +92,7 @@ impl Session {
                 self.world.freeze(witness, nanos);
             }
             _ => {
-                for connection in self.world.connections_between(witness, self.client) {
+                for connection in self.world.connections_between(witness, client) {
                     self.world.break_connection(connection);
                 }
             }
@@ -106,9 +108,23 @@ impl Session {
         }
     }
 
+    /// Are too few of those there that vote?
+    pub(super) fn lacks_votes(&self) -> bool {
+        let nodes = self.nodes.iter().copied().zip(self.ids.iter().copied());
+        let all = nodes.chain(self.witnesses.iter().copied().zip(FIRST..));
+        let alive = all.filter(|&(process, _)| self.world.processes[process].alive);
+        let alive = alive.map(|(_, id)| id).collect();
+        self.newest_view().is_some_and(|view| view.lacks(&alive).is_some())
+    }
+}
+
+impl Session {
     /// Is it known what the array holds, so that the next client may go on with what is there?
     pub(super) fn may_go_on(&self) -> bool {
-        !self.witnesses.is_empty() && !self.failed && !self.half_synced && !self.scenario.dirty
+        !self.cluster.witnesses.is_empty()
+            && !self.promises.failed
+            && !self.promises.half_synced
+            && !self.cluster.scenario.dirty
     }
 
     /// With the client that died as many nodes are gone as the array can do without, and the next
@@ -117,40 +133,29 @@ impl Session {
     /// # Errors
     /// A client does what it must not.
     pub(super) fn go_on_with_witnesses(&mut self) -> Result<(), Failure> {
-        for number in 0..self.witnesses.len() {
-            if self.rng.percent(50) {
-                self.restart_witness(number);
+        for number in 0..self.cluster.witnesses.len() {
+            if self.cluster.rng.percent(50) {
+                self.cluster.restart_witness(number);
             }
         }
-        let Self { scenario, rng, lost, .. } = self;
-        let mut gone = lost.clone();
-        gone.extend(scenario.more_losses(rng, lost));
-        self.world.note(&[60], || format!("GOES ON without {gone:?}"));
+        let Self { cluster, promises, .. } = self;
+        let Cluster { scenario, rng, .. } = cluster;
+        let mut gone = promises.lost.clone();
+        gone.extend(scenario.more_losses(rng, &promises.lost));
+        self.cluster.world.note(&[60], || format!("GOES ON without {gone:?}"));
         for &role in &gone {
-            self.world.kill(self.nodes[usize::from(role)]);
-            (self.dead, self.troubled, self.mild) = (true, true, false);
-            for list in [&mut self.lost, &mut self.dropped] {
-                if !list.contains(&role) {
-                    list.push(role);
-                }
-            }
+            self.cluster.world.kill(self.cluster.nodes[usize::from(role)]);
+            self.promises.heard(Happened::NodesDie);
+            self.promises.heard(Happened::Missing(role));
         }
-        let kept = |view: &View| !view.torn && self.have_kept_enough(view, &gone);
-        self.unforced = self.newest_view().as_ref().is_some_and(kept) && !self.lacks_votes();
+        let kept = |view: &View| !view.torn && self.cluster.have_kept_enough(view, &gone);
+        self.unforced =
+            self.cluster.newest_view().as_ref().is_some_and(kept) && !self.cluster.lacks_votes();
         self.start_client(&gone, false)?;
-        if self.soft {
-            self.suspects.resynced();
+        if self.promises.all_fits {
+            self.suspects.resynced(self.judge.moment());
         }
         Ok(())
-    }
-
-    /// Are too few of those there that vote?
-    pub(super) fn lacks_votes(&self) -> bool {
-        let nodes = self.nodes.iter().copied().zip(self.ids.iter().copied());
-        let all = nodes.chain(self.witnesses.iter().copied().zip(FIRST..));
-        let alive = all.filter(|&(process, _)| self.world.processes[process].alive);
-        let alive = alive.map(|(_, id)| id).collect();
-        self.newest_view().is_some_and(|view| view.lacks(&alive).is_some())
     }
 
     /// A client finds only those that the last one has gone on without, and the witnesses. It must
@@ -160,40 +165,41 @@ impl Session {
     /// # Errors
     /// It serves what it must not.
     pub(super) fn those_behind_serve(&mut self, told: bool) -> Result<bool, Failure> {
-        let behind = self.left_out();
-        let roles = 0..self.scenario.params.nodes;
+        let behind = self.cluster.left_out();
+        let roles = 0..self.cluster.scenario.params.nodes;
         let away: Vec<u16> = roles.filter(|role| !behind.contains(role)).collect();
-        if behind.is_empty() || !self.scenario.survives(&away) {
+        if behind.is_empty() || !self.cluster.scenario.survives(&away) {
             return Ok(false);
         }
-        self.world.note(&[61], || format!("THOSE BEHIND, without {away:?}"));
+        self.cluster.world.note(&[61], || format!("THOSE BEHIND, without {away:?}"));
         let mut restarted = false;
         for role in behind {
-            let node = self.nodes[usize::from(role)];
-            if !self.world.processes[node].alive || self.rng.percent(50) {
-                self.restart_newcomer(role);
+            let node = self.cluster.nodes[usize::from(role)];
+            if !self.cluster.world.processes[node].alive || self.cluster.rng.percent(50) {
+                self.cluster.restart_newcomer(role);
                 restarted = true;
             }
-            self.world.thaw(node);
+            self.cluster.world.thaw(node);
         }
-        let dropped = std::mem::replace(&mut self.dropped, away.clone());
+        let before = self.promises.clone();
+        self.promises.heard(Happened::OnlyKnown(&away));
         self.unforced = true;
         let began = self.start_client(&away, false);
         if began.is_err() {
             // Not even superblocks say that it has enough members.
-            self.dropped = dropped;
+            self.promises.heard(Happened::OnlyKnown(&before.dropped));
             return Ok(false);
         }
         if self.is_refused()? {
-            self.world.kill(self.client);
-            self.dropped = dropped;
+            self.cluster.world.kill(self.client);
+            self.promises.heard(Happened::OnlyKnown(&before.dropped));
             return Ok(false);
         }
         if told {
             return Err(Failure("a client serves what others have gone on without".to_owned()));
         }
         if restarted {
-            self.oracle.power_cut();
+            self.judge.power_cut();
             self.suspects.power_cut();
         }
         self.read_everything()?;
@@ -205,8 +211,7 @@ impl Session {
     /// # Errors
     /// What is wrong meanwhile.
     pub(super) fn is_refused(&mut self) -> Result<bool, Failure> {
-        let state =
-            |session: &mut Self| session.world.processes[session.client].client().status().state;
+        let state = |session: &mut Self| session.cluster.status_of(session.client).state;
         while state(self) != ArrayState::Failed {
             if self.submit_one(Kind::Flush, Range::default()) {
                 return Ok(false);

@@ -10,128 +10,9 @@ use super::io::Work;
 use super::process::Process;
 use super::watch::Watch;
 use crate::clock::Clock;
+use crate::fault::FaultProfile;
 use crate::rng::Rng;
 use crate::trace::Trace;
-
-/// How the world behaves in this run.
-#[derive(Clone, Copy, Debug)]
-pub struct Temper {
-    /// Longest ordinary time of an I/O.
-    pub disk_nanos: u64,
-    /// Longest ordinary time of anything on the network.
-    pub net_nanos: u64,
-    /// Longest time of a computation.
-    pub compute_nanos: u64,
-    /// So many in a thousand of all of these take a hundred times longer.
-    pub slow_permille: u64,
-    /// Discarded ranges read as zeroes; otherwise discards do nothing.
-    pub discard_zeroes: bool,
-    /// A deliberate fault of the world, which the checks have to notice.
-    pub mutation: Option<Mutation>,
-}
-
-impl Temper {
-    /// Nothing is slow and nothing goes wrong.
-    pub const CALM: Self = Self {
-        disk_nanos: 100_000,
-        net_nanos: 20_000,
-        compute_nanos: 1000,
-        slow_permille: 0,
-        discard_zeroes: false,
-        mutation: None,
-    };
-}
-
-/// What the world may do wrong on purpose, to show that it would be noticed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mutation {
-    /// Flushes are answered but not done.
-    DropFlush,
-    /// FUA is ignored.
-    IgnoreFua,
-    /// One computation in fifty is answered but not done.
-    SkipCompute,
-    /// One sum in five that is added to another leaves a term out.
-    ShortSum,
-    /// One put in a hundred is announced but not done.
-    LosePut,
-    /// What nodes note is answered but not kept.
-    DropNote,
-    /// Ranges that are to read as zeroes stay as they are.
-    DropZeroes,
-    /// All that is compared is the same.
-    SeeNoDifference,
-    /// All digests are zeroes.
-    ZeroDigests,
-    /// Clients that take over have nothing stored of what was left.
-    ForgetLeft,
-    /// Puts land where their receiver has hung up already.
-    LandLate,
-    /// Clients are not told of nodes that they cannot reach.
-    ForgetAbsent,
-    /// Records are not durable when that is told.
-    LateRecords,
-    /// What is stored in its place is not durable when records of it are trimmed.
-    EarlyTrim,
-    /// Records are stored in the wrong order.
-    ReplayBackwards,
-    /// The contents of any record are said to be there.
-    BelieveRecords,
-    /// Nobody records a whole stripe, though an older record may be replayed over it.
-    UnrecordedOver,
-    /// Flushes that a client asks for are answered at once.
-    EarlyFlush,
-    /// Witnesses keep no views but the first.
-    ForgetViews,
-    /// Clients are told that they may use what they were refused.
-    PretendGrant,
-}
-
-impl Mutation {
-    /// All of them, with their names on the command line.
-    pub const ALL: [(Self, &'static str); 20] = [
-        (Self::DropFlush, "drop-flush"),
-        (Self::IgnoreFua, "ignore-fua"),
-        (Self::SkipCompute, "skip-compute"),
-        (Self::ShortSum, "short-sum"),
-        (Self::LosePut, "lose-put"),
-        (Self::DropNote, "drop-note"),
-        (Self::DropZeroes, "drop-zeroes"),
-        (Self::SeeNoDifference, "see-no-difference"),
-        (Self::ZeroDigests, "zero-digests"),
-        (Self::ForgetLeft, "forget-left"),
-        (Self::LandLate, "land-late"),
-        (Self::ForgetAbsent, "forget-absent"),
-        (Self::LateRecords, "late-records"),
-        (Self::EarlyTrim, "early-trim"),
-        (Self::ReplayBackwards, "replay-backwards"),
-        (Self::BelieveRecords, "believe-records"),
-        (Self::UnrecordedOver, "unrecorded-over"),
-        (Self::EarlyFlush, "early-flush"),
-        (Self::ForgetViews, "forget-views"),
-        (Self::PretendGrant, "pretend-grant"),
-    ];
-
-    /// Does it show only where power is lost and journals make up for that?
-    #[must_use]
-    pub fn is_of_journals(self) -> bool {
-        use Mutation::{BelieveRecords, EarlyTrim, LateRecords, ReplayBackwards};
-        let all = [BelieveRecords, EarlyTrim, LateRecords, ReplayBackwards];
-        all.contains(&self) || self.is_of_whole_stripes()
-    }
-
-    /// Does it show only where whole stripes are not recorded?
-    #[must_use]
-    pub const fn is_of_whole_stripes(self) -> bool {
-        matches!(self, Self::UnrecordedOver | Self::EarlyFlush)
-    }
-
-    /// By name.
-    #[must_use]
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.iter().find(|(_, known)| *known == name).map(|(mutation, _)| *mutation)
-    }
-}
 
 /// Something due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -146,8 +27,8 @@ pub(super) enum Due {
 
 /// Processes with their machines, their volumes, the fabric between them, and virtual time. It
 /// executes what machines ask for. Whatever an executor and a network may legally do differently is
-/// drawn from the seed, within what its [`Temper`] allows. What a machine must not do, the world
-/// notices and keeps in `faults`.
+/// drawn from the seed, within what its [`FaultProfile`] allows. What a machine must not do, the
+/// world notices and keeps in `faults`.
 ///
 /// Order of calls: [`new`](Self::new); [`start`](Self::start) for each process, which returns the
 /// number that names it from then on; [`step`](Self::step) again and again, each of which handles
@@ -179,7 +60,7 @@ pub struct World {
     pub(super) rng: Rng,
     pub(super) clock: Clock<Due>,
     /// How it behaves; it may change at any moment.
-    pub temper: Temper,
+    pub profile: FaultProfile,
     /// What journals take at the end of volumes.
     pub journal_sectors: u64,
     pub(super) work: Vec<Option<Work>>,
@@ -191,7 +72,7 @@ pub struct World {
 impl World {
     /// A world without processes.
     #[must_use]
-    pub fn new(rng: Rng, temper: Temper, trace: Trace) -> Self {
+    pub fn new(rng: Rng, profile: FaultProfile, trace: Trace) -> Self {
         let mut clock = Clock::default();
         clock.advance(Instant(1));
         Self {
@@ -205,7 +86,7 @@ impl World {
             sent: BTreeMap::new(),
             rng,
             clock,
-            temper,
+            profile,
             journal_sectors: 0,
             work: Vec::new(),
             free: BTreeSet::new(),
@@ -343,7 +224,7 @@ impl World {
 
     pub(super) fn delay(&mut self, longest: u64) -> u64 {
         let nanos = 1 + self.rng.below(longest);
-        if self.rng.below(1000) < self.temper.slow_permille { nanos * 100 } else { nanos }
+        if self.rng.below(1000) < self.profile.slow_permille { nanos * 100 } else { nanos }
     }
 
     /// The process is gone between two events: what it asked of its devices is done in part, what

@@ -89,24 +89,22 @@ struct Bench {
     buf: Buf,
 }
 
-const TEMPER: Temper = Temper {
-    latency_nanos: 1000,
+const PROFILE: FaultProfile = FaultProfile {
+    disk_nanos: 1000,
+    compute_nanos: 0,
     slow_permille: 10,
-    late_compute: false,
     check_stable: true,
-    discard_zeroes: false,
-    block_bytes: 512,
-    mutation: None,
+    ..FaultProfile::CALM
 };
 
 impl Bench {
-    fn new(seed: u64, temper: Temper) -> Self {
+    fn new(seed: u64, profile: FaultProfile) -> Self {
         let disks = vec![Disk::new(SECTORS), Disk::new(SECTORS)];
         let attached = vec![Some(0), Some(1)];
         let rng = Rng::new(seed);
         let start = Instant(1);
         Self {
-            exec: Executor::new(Mirror::default(), disks, attached, 4096, start, temper, rng),
+            exec: Executor::new(Mirror::default(), disks, attached, 4096, start, profile, rng),
             oracle: Oracle::new(SECTORS),
             trace: Trace::new(false),
             buf: Buf { offset: 0, len: 1024 },
@@ -145,13 +143,13 @@ impl Bench {
         let moment = self.oracle.read_submitted();
         self.request(Op::Read, sector);
         let bytes = self.exec.bytes(self.buf).to_vec();
-        self.oracle.read_completed(moment, sector, &bytes, false).is_ok()
+        self.oracle.read_completed(moment, sector, &bytes, false, &|_| false).is_ok()
     }
 }
 
 /// Writes, a cut, and what the oracle says to the rest.
-fn run(seed: u64, temper: Temper) -> bool {
-    let mut bench = Bench::new(seed, temper);
+fn run(seed: u64, profile: FaultProfile) -> bool {
+    let mut bench = Bench::new(seed, profile);
     let mut rng = Rng::new(seed);
     for _ in 0..20 {
         match rng.below(8) {
@@ -169,16 +167,16 @@ fn run(seed: u64, temper: Temper) -> bool {
 
 #[test]
 fn a_right_executor_passes_and_a_wrong_one_does_not() {
-    assert!((0..100).all(|seed| run(seed, TEMPER)));
+    assert!((0..100).all(|seed| run(seed, PROFILE)));
     for mutation in [Mutation::DropFlush, Mutation::IgnoreFua, Mutation::Misdirect] {
-        let temper = Temper { mutation: Some(mutation), ..TEMPER };
-        assert!(!(0..200).all(|seed| run(seed, temper)), "{mutation:?} goes unnoticed");
+        let profile = FaultProfile { mutation: Some(mutation), ..PROFILE };
+        assert!(!(0..200).all(|seed| run(seed, profile)), "{mutation:?} goes unnoticed");
     }
 }
 
 #[test]
 fn a_device_that_is_gone_answers_so() {
-    let mut bench = Bench::new(1, TEMPER);
+    let mut bench = Bench::new(1, PROFILE);
     bench.exec.disks[1].set_gone(true);
     bench.write(3, false);
     assert_eq!(bench.exec.machine.errors, 1);

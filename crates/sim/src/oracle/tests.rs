@@ -8,7 +8,7 @@ fn reads(oracle: &mut Oracle, serial: Serial) -> bool {
         stamp::fill(&mut bytes, ONE.sector, serial);
     }
     let moment = oracle.read_submitted();
-    oracle.read_completed(moment, ONE.sector, &bytes, false).is_ok()
+    oracle.read_completed(moment, ONE.sector, &bytes, false, &|_| false).is_ok()
 }
 
 fn write(oracle: &mut Oracle, durable: bool) -> Serial {
@@ -43,7 +43,8 @@ fn a_failed_write_leaves_either() {
 #[test]
 fn overlapping_writes_land_in_any_order() {
     let mut oracle = Oracle::new(8);
-    let (a, b) = (oracle.new_serial(), oracle.new_serial());
+    let a = oracle.new_serial();
+    let b = oracle.new_serial();
     let token_a = oracle.write_submitted(ONE, a);
     let token_b = oracle.write_submitted(ONE, b);
     oracle.write_completed(token_b, true, false);
@@ -56,7 +57,7 @@ fn a_read_that_began_earlier_may_see_what_was_there() {
     let mut oracle = Oracle::new(8);
     let moment = oracle.read_submitted();
     write(&mut oracle, true);
-    assert!(oracle.read_completed(moment, ONE.sector, &[0; SECTOR], false).is_ok());
+    assert!(oracle.read_completed(moment, ONE.sector, &[0; SECTOR], false, &|_| false).is_ok());
     assert!(!reads(&mut oracle, ZEROES));
 }
 
@@ -85,7 +86,7 @@ fn what_was_read_stays_where_copies_are_equal() {
     let mut bytes = [0; SECTOR];
     stamp::fill(&mut bytes, ONE.sector, first);
     let moment = oracle.read_submitted();
-    assert!(oracle.read_completed(moment, ONE.sector, &bytes, true).is_ok());
+    assert!(oracle.read_completed(moment, ONE.sector, &bytes, true, &|_| false).is_ok());
     assert!(reads(&mut oracle, first) && !reads(&mut oracle, second));
 }
 

@@ -167,7 +167,8 @@ fn what_cannot_be_read_of_it_comes_from_the_others() {
     for code in codes() {
         let (mut array, spare) = whole(code);
         let place = array.places(0)[0];
-        let (device, at) = (place.0, crate::lane::DATA_SECTOR + place.1);
+        let device = place.0;
+        let at = crate::lane::DATA_SECTOR + place.1;
         array.lane.disk(device).lose_sector(at);
         array.order(Command::Replace(MemberId(device as u16)));
         in_its_place(&mut array, spare);

@@ -8,7 +8,8 @@ use braid_array::{self as md, Action, BlockMachine, Buf, Instant, MemberId};
 use braid_sim::assembly::{self, How};
 use braid_sim::create;
 use braid_sim::disk::Disk;
-use braid_sim::executor::{Executor, Output, Temper};
+use braid_sim::executor::{Executor, Output};
+use braid_sim::fault::FaultProfile;
 use braid_sim::redundancy::Stopped;
 use braid_sim::rng::Rng;
 use braid_sim::scenario::{Birth, Scenario};
@@ -106,14 +107,11 @@ impl Lane for Here {
             bad_block_log: true,
             birth: if setup.dirty { Birth::Resync } else { Birth::Clean },
             block_bytes: BLOCK_BYTES,
-            temper: Temper {
-                latency_nanos: 100_000,
-                slow_permille: 0,
-                late_compute: true,
+            profile: FaultProfile {
+                compute_nanos: 100_000,
                 check_stable: true,
-                discard_zeroes: false,
                 block_bytes: BLOCK_BYTES,
-                mutation: None,
+                ..FaultProfile::CALM
             },
             lives: 1,
             requests: 0,
@@ -139,10 +137,11 @@ impl Lane for Here {
             .unwrap_or_else(|refusal| panic!("no array: {}", refusal.reason));
         let mut memory = Memory { end: SLOTS * SLOT_BYTES, rng: &mut self.rng };
         let machine = memory.start(config).expect("an array");
-        let (end, disks, rng) =
-            (memory.end as usize, std::mem::take(&mut self.disks), self.rng.fork());
-        let temper = self.scenario.temper;
-        let mut executor = Executor::new(machine, disks, attached, end, START, temper, rng);
+        let end = memory.end as usize;
+        let disks = std::mem::take(&mut self.disks);
+        let rng = self.rng.fork();
+        let profile = self.scenario.profile;
+        let mut executor = Executor::new(machine, disks, attached, end, START, profile, rng);
         executor.drain(&mut self.trace);
         self.running = Some(executor);
     }

@@ -16,8 +16,9 @@ use braid_cluster::{Family, Pipeline, Planner};
 use braid_sim::cluster::content::{self, Layout};
 use braid_sim::cluster::process::Process;
 use braid_sim::cluster::session::VOLUME;
-use braid_sim::cluster::world::{Temper, World};
+use braid_sim::cluster::world::World;
 use braid_sim::disk::Disk;
+use braid_sim::fault::FaultProfile;
 use braid_sim::rng::Rng;
 use braid_sim::trace::Trace;
 
@@ -134,7 +135,8 @@ impl Nodes {
 
 impl Lane for Nodes {
     fn create(code: Code, setup: Setup) -> Self {
-        let (params, mut rng) = (params(code), Rng::new(1));
+        let params = params(code);
+        let mut rng = Rng::new(1);
         let layout = Layout::new(params);
         let mut disks = content::create(
             &layout,
@@ -152,7 +154,7 @@ impl Lane for Nodes {
             disk.put(spare.super_offset, &spare.encode());
             disks.push(disk);
         }
-        let world = World::new(rng.fork(), Temper::CALM, Trace::new(false));
+        let world = World::new(rng.fork(), FaultProfile::CALM, Trace::new(false));
         let nodes = Vec::new();
         let mut lane = Self { layout, params, world, rng, nodes, client: usize::MAX };
         for (role, disk) in (0..).zip(disks) {
@@ -177,10 +179,12 @@ impl Lane for Nodes {
             Start::Refused(why) => panic!("no array: {why}"),
         };
         let config = ClientConfig::new(self.params, start.members);
-        let (bitmap, spares) = (start.bitmap, start.spares);
+        let bitmap = start.bitmap;
+        let spares = start.spares;
         let spare_patience_ms = 1000;
         let config = ClientConfig { bitmap, spares, spare_patience_ms, read_only, ..config };
-        let (offset, bytes) = (SLOTS * SLOT_BYTES, Client::scratch_bytes(&config));
+        let offset = SLOTS * SLOT_BYTES;
+        let bytes = Client::scratch_bytes(&config);
         let client = Client::new(config, Scratch { offset, bytes }).expect("an array");
         let client = AnyMachine::Block(Box::new(client));
         let name = format!("client {}", self.params.epoch);

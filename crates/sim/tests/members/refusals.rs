@@ -12,7 +12,8 @@ crate::over_both_lanes! {
 fn a_second_stop_is_refused<L: Lane>(code: Code) {
     let mut array = Array::<L>::start(code, Setup { dirty: true, ..Setup::default() });
     array.write(0, 128);
-    let (first, second) = (array.ask(Command::Stop), array.ask(Command::Stop));
+    let first = array.ask(Command::Stop);
+    let second = array.ask(Command::Stop);
     let refusal = array.answer(second).expect_err("a second stop");
     assert!(refusal.reason.contains("stop") && !refusal.next.is_empty(), "{refusal}");
     assert_eq!(array.answer(first), Ok(()), "{code:?}");

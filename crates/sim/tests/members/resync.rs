@@ -135,10 +135,7 @@ fn with_a_bitmap_only_what_it_marks_is_made_to_fit<L: Lane>(code: Code) {
     assert_eq!(array.status().bitmap.map(|bitmap| bitmap.dirty_bits), Some(0), "{code:?}");
     array.write(0, 128);
     let place = array.places(0)[0];
-    let other = match code.copies() {
-        true => array.places(0)[1],
-        false => array.parity_beside(place),
-    };
+    let other = if code.copies() { array.places(0)[1] } else { array.parity_beside(place) };
     array.crash();
     // Nodes that start again have lost what was in their memory; nothing else needs a resync.
     (0..usize::from(code.members)).for_each(|role| array.lane.set_broken(role, true));

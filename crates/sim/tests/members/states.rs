@@ -160,7 +160,8 @@ fn a_member_is_replaced_while_it_serves<L: Lane>(code: Code) {
     array.limit(1 << 20);
     array.order(Command::Replace(FIRST));
     array.until("the copy", |array| array.begun(SyncAction::Recovery) == 1);
-    let (old, new) = (array.member(FIRST).expect("it"), array.member(spare).expect("the spare"));
+    let old = array.member(FIRST).expect("it");
+    let new = array.member(spare).expect("the spare");
     assert!(old.state == MemberState::InSync && old.want_replacement, "{old:?}");
     assert_ne!(new.state, MemberState::InSync, "{new:?}");
     array.write(MORE.0, MORE.1);

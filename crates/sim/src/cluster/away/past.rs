@@ -5,9 +5,10 @@
 use std::collections::BTreeMap;
 
 use super::{Away, start};
-use crate::cluster::session::{Session, VOLUME};
+use crate::cluster::nodes::Cluster;
+use crate::cluster::session::VOLUME;
 use crate::disk::Disk;
-use crate::world::Failure;
+use crate::report::Failure;
 
 /// After so long a checkpoint has begun and is over.
 const CHECKPOINT_MS: u64 = 36_000;
@@ -42,21 +43,21 @@ enum Then {
 pub(super) fn run(away: &mut Away<'_>) -> Result<(), Failure> {
     for _ in 0..2 {
         away.be_whole()?;
-        let before = away.session.rng.between(1, 30);
+        let before = away.session.cluster.rng.between(1, 30);
         away.work(before)?;
         away.go_back()?;
         // What is answered is on its way to the volumes for a while.
         away.wait(NOTICED_MS)?;
         away.be_whole()?;
         away.wait(STORED_MS)?;
-        away.judge()?;
+        away.judge_volumes()?;
     }
     away.work(30)
 }
 
 impl Away<'_> {
     fn go_back(&mut self) -> Result<(), Failure> {
-        let Session { rng, scenario, .. } = &mut *self.session;
+        let Cluster { rng, scenario, .. } = &mut self.session.cluster;
         let role = rng.below(scenario.params.nodes.into()) as u16;
         let millis = rng.pick(&[500, 6_000, 12_000, CHECKPOINT_MS]);
         let mut then = rng.pick(&[Then::GoesOn, Then::Another, Then::StartedAnew]);
@@ -66,70 +67,69 @@ impl Away<'_> {
         }
         let copy = self.copy_of(role);
         self.never_idle(millis)?;
-        self.session.world.note(&[80, role.into()], || format!("PAST {role}, then {then:?}"));
+        self.session
+            .cluster
+            .world
+            .note(&[80, role.into()], || format!("PAST {role}, then {then:?}"));
         match then {
             Then::GoesOn => self.put_back(role, copy),
             Then::Another => {
-                self.session.world.kill(self.client);
-                self.die_with_the_client();
+                self.session.cluster.world.kill(self.client);
+                self.judge.client_ends(self.client);
                 self.put_back(role, copy);
-                self.client = start(self.session, &self.search)?;
+                self.begin_another()?;
             }
             Then::StartedAnew => {
                 self.finish()?;
                 self.put_back(role, copy);
                 self.stopped = false;
-                self.client = start(self.session, &self.search)?;
+                self.begin_another()?;
             }
         }
         Ok(())
     }
 
+    fn begin_another(&mut self) -> Result<(), Failure> {
+        self.client = start(self.session, &self.search)?;
+        self.judge.client_begins(self.client, super::DEPTH);
+        self.judge.decided();
+        Ok(())
+    }
+
     fn copy_of(&mut self, role: u16) -> Copy {
-        let node = self.session.nodes[usize::from(role)];
-        let notes = self.session.world.processes[node].notes.clone();
-        let mut disk = self.session.disk(role).clone();
-        disk.power_cut(&mut self.session.rng);
+        let node = self.session.cluster.nodes[usize::from(role)];
+        let notes = self.session.cluster.world.processes[node].notes.clone();
+        let mut disk = self.session.cluster.disk(role).clone();
+        disk.power_cut(&mut self.session.cluster.rng);
         Copy { disk, notes }
     }
 
     /// The node dies, and starts on what it had then.
     fn put_back(&mut self, role: u16, copy: Copy) {
-        let node = self.session.nodes[usize::from(role)];
-        self.session.world.kill(node);
-        let process = &mut self.session.world.processes[node];
+        let node = self.session.cluster.nodes[usize::from(role)];
+        self.session.cluster.world.kill(node);
+        let process = &mut self.session.cluster.world.processes[node];
         process.notes = copy.notes;
         process.keep(VOLUME, copy.disk);
-        self.session.reboot(role);
-    }
-
-    /// What is under way may be there or not.
-    fn die_with_the_client(&mut self) {
-        for flight in self.flights.iter_mut().filter_map(Option::take) {
-            let super::Flight::Write { first, values, .. } = flight else { continue };
-            for (block, value) in self.blocks[first as usize..].iter_mut().zip(values) {
-                (block.busy, block.unsure) = (false, true);
-                block.values.push(value);
-            }
-        }
+        self.session.cluster.reboot(role);
     }
 
     /// Requests for so long, one soon after the other.
     fn never_idle(&mut self, millis: u64) -> Result<(), Failure> {
-        let end = self.session.world.now().plus_millis(millis);
-        while self.session.world.now() < end {
+        let end = self.session.cluster.world.now().plus_millis(millis);
+        while self.session.cluster.world.now() < end {
             self.submit();
-            let pause = self.session.rng.between(NEVER_IDLE_MS / 10, NEVER_IDLE_MS);
+            let pause = self.session.cluster.rng.between(NEVER_IDLE_MS / 10, NEVER_IDLE_MS);
             self.wait(pause)?;
         }
         Ok(())
     }
 
     fn wait(&mut self, millis: u64) -> Result<(), Failure> {
-        let begun = self.session.world.steps;
-        let until = self.session.world.now().plus_millis(millis);
-        self.session.world.wake_at(until);
-        while self.session.world.now() < until && self.step(begun)? {}
+        let begun = self.session.cluster.world.steps;
+        let until = self.session.cluster.world.now().plus_millis(millis);
+        self.session.cluster.world.wake_at(until);
+        while self.session.cluster.world.now() < until && self.step(begun)? {}
         Ok(())
     }
 }

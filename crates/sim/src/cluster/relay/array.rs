@@ -42,7 +42,7 @@ pub(super) fn draw(rng: &mut Rng) -> Scenario {
     let bitmap = rng.pick(&[None, Some(4096), Some(4096), Some(16384), Some(65536)]);
     Scenario {
         witnesses,
-        temper: scenario::temper(rng, None),
+        profile: scenario::profile(rng, None),
         journal_bytes: if journal { room } else { 0 },
         parts_only: journal && family.has_parities() && rng.percent(60),
         bitmap_chunk_bytes: bitmap,

@@ -1,6 +1,5 @@
 //! The end of a relay: all nodes are there, and nothing happens any more.
 
-use braid_array::Op;
 use braid_array::action::{Command, Event};
 use braid_array::assemble::Verdict;
 use braid_array::format::superblock::MAX_SECTOR;
@@ -8,24 +7,26 @@ use braid_array::status::ArrayState;
 
 use super::{Relay, STOP};
 use crate::cluster::content;
+use crate::cluster::nodes::Cluster;
 use crate::cluster::scenario::Scenario;
-use crate::cluster::session::Session;
-use crate::world::Failure;
+use crate::judge;
+use crate::report::Failure;
+use crate::workload::Kind;
 
 impl Relay<'_> {
     /// All nodes are there: the array starts, becomes whole, holds what it may, and all fits.
     pub(super) fn finish(&mut self, all: &[u16]) -> Result<(), Failure> {
         self.come_to_rest();
         self.starts(all)?;
-        for number in 0..self.session.witnesses.len() {
-            self.session.restart_witness(number);
+        for number in 0..self.session.cluster.witnesses.len() {
+            self.session.cluster.restart_witness(number);
         }
-        for node in self.session.nodes.clone() {
-            self.session.world.thaw(node);
+        for node in self.session.cluster.nodes.clone() {
+            self.session.cluster.world.thaw(node);
         }
         self.gone.clear();
         // Whether it went on alone, or others did with one whom it does not know, is not told.
-        let verdicts = self.session.assembly(all).verdicts;
+        let verdicts = self.session.cluster.assembly(all).verdicts;
         let alone = |(_, verdict): &(_, Verdict)| matches!(verdict, Verdict::WentAlone { .. });
         self.short |= verdicts.iter().any(alone);
         self.begin(all);
@@ -35,7 +36,7 @@ impl Relay<'_> {
         }
         loop {
             let client = self.client.as_ref().ok_or_else(none)?.process;
-            let status = self.session.world.processes[client].client().status();
+            let status = self.session.cluster.status_of(client);
             if status.state == ArrayState::Failed {
                 return self.is_doubtful();
             }
@@ -44,9 +45,10 @@ impl Relay<'_> {
                 break;
             }
             if !self.step()? {
-                return match self.short {
-                    true => Ok(()),
-                    false => Err(Failure(format!("comes to rest as {status:?}"))),
+                return if self.short {
+                    Ok(())
+                } else {
+                    Err(Failure(format!("comes to rest as {status:?}")))
                 };
             }
         }
@@ -58,19 +60,20 @@ impl Relay<'_> {
     /// It does not start, though all are there. Without journals nobody knows what some held of
     /// what was being written when power was lost, and others have missed more.
     fn is_doubtful(&self) -> Result<(), Failure> {
-        let Scenario { params, journal_bytes, .. } = &self.session.scenario;
+        let Scenario { params, journal_bytes, .. } = &self.session.cluster.scenario;
         let doubtful = params.family.has_parities() && *journal_bytes == 0 && !self.kept;
-        match doubtful {
-            true => Ok(()),
-            false => Err(Failure("all are there, and it does not start".to_owned())),
+        if doubtful {
+            Ok(())
+        } else {
+            Err(Failure("all are there, and it does not start".to_owned()))
         }
     }
 
     fn read_all(&mut self) -> Result<(), Failure> {
-        let mut left: Vec<u64> = (0..self.blocks.len()).rev().collect();
+        let mut left: Vec<u64> = (0..self.blocks).rev().collect();
         while !left.is_empty() || self.in_flight() > 0 {
             if let Some(&next) = left.last()
-                && self.request(Op::Read, next..next + 1)
+                && self.request(Kind::Read, next..next + 1)
             {
                 left.pop();
             } else if !self.step()? {
@@ -81,7 +84,7 @@ impl Relay<'_> {
     }
 
     fn in_flight(&self) -> usize {
-        self.client.as_ref().map_or(0, |client| client.flights.iter().flatten().count())
+        self.client.as_ref().map_or(0, |client| self.judge.in_flight(client.process))
     }
 
     fn stop(&mut self) -> Result<(), Failure> {
@@ -92,7 +95,7 @@ impl Relay<'_> {
             self.step()?;
         }
         let event = Event::Command { id: STOP, command: Command::Stop };
-        self.session.world.handle(process, event);
+        self.session.cluster.world.handle(process, event);
         while self.client.as_ref().is_some_and(|client| !client.stopped) {
             if !self.step()? {
                 return Err(Failure("a stop is never answered".to_owned()));
@@ -103,18 +106,18 @@ impl Relay<'_> {
 
     /// What lies on the volumes, with as many of them as are needed.
     fn judge(&mut self) -> Result<(), Failure> {
-        let Session { scenario, rng, .. } = &mut *self.session;
+        let Cluster { scenario, rng, .. } = &mut self.session.cluster;
         let lost = scenario.more_losses(rng, &[]);
-        let disks = self.session.disks();
-        let layout = &self.session.layout;
+        let disks = self.session.cluster.disks();
+        let layout = &self.session.cluster.layout;
         if let Some(misfit) = content::misfit(layout, &disks) {
             return Err(Failure(misfit));
         }
-        let stripes = 0..self.session.scenario.params.stripes;
+        let stripes = 0..self.session.cluster.scenario.params.stripes;
         for without in [&[], &lost[..]] {
             let stripe = |stripe| content::data(layout, &disks, stripe, without);
             let data: Vec<u8> = stripes.clone().flat_map(stripe).collect();
-            self.blocks.read(0, &data, false)?;
+            self.judge.content(0, &data, &judge::nothing)?;
         }
         Ok(())
     }

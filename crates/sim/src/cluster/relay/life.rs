@@ -1,13 +1,13 @@
 //! How a client of a relay lives: for how long, and what it is asked.
 
-use braid_array::{Instant, Op};
+use braid_array::Instant;
 use braid_cluster::pipeline::Params;
 
-use super::{MAX_BLOCKS, Relay};
-use crate::cluster::moment::Moment;
-use crate::cluster::numbered::BLOCK_BYTES;
+use super::{BLOCK_SECTORS, MAX_BLOCKS, Relay};
+use crate::cluster::kill_point::KillPoint;
 use crate::cluster::session::Session;
-use crate::world::Failure;
+use crate::report::Failure;
+use crate::workload::Kind;
 
 /// When it is asked for something.
 #[derive(Clone, Copy, Debug)]
@@ -27,7 +27,7 @@ struct Life {
     /// So many events are left of it.
     left: u64,
     /// Or until then.
-    end: Moment,
+    end: KillPoint,
     pace: Pace,
     /// When a node or witness is lost, or a connection.
     trouble_at: Option<u64>,
@@ -44,7 +44,7 @@ impl Life {
     /// be something.
     fn draw(session: &mut Session, blocks: u64, served: bool) -> Self {
         let corner = corner(session, blocks);
-        let rng = &mut session.rng;
+        let rng = &mut session.cluster.rng;
         let slow = rng.percent(20);
         let most = rng.pick(&[30, 300, 1000, 3000, 8000]);
         let left = if slow { rng.between(500, 10_000) } else { rng.between(1, most) };
@@ -60,11 +60,11 @@ impl Life {
         Self {
             left,
             end: match end {
-                0..6 if slow => Moment::after_a_return(session),
-                0..1 => Moment::of_a_brief_client(session),
-                1..3 => Moment::after_a_message(session),
-                3..8 if served => Moment::after_a_message(session),
-                _ => Moment::never(),
+                0..6 if slow => KillPoint::after_a_return(session),
+                0..1 => KillPoint::of_a_short_lived_client(session),
+                1..3 => KillPoint::after_a_message(session),
+                3..8 if served => KillPoint::after_a_message(session),
+                _ => KillPoint::never(),
             },
             pace: if slow { Pace::Trickle(Instant(0)) } else { Pace::Often(often) },
             trouble_at,
@@ -77,14 +77,14 @@ impl Life {
     /// Is it to be asked for something now?
     fn is_due(&mut self, session: &mut Session) -> bool {
         match &mut self.pace {
-            Pace::Often(percent) => session.rng.percent(*percent),
+            Pace::Often(percent) => session.cluster.rng.percent(*percent),
             Pace::Trickle(due) => {
-                let now = session.world.now();
+                let now = session.cluster.world.now();
                 let is_due = *due <= now;
                 if is_due {
                     // Less than it takes until superblocks say clean.
-                    *due = now.plus_millis(session.rng.between(10, 180));
-                    session.world.wake_at(*due);
+                    *due = now.plus_millis(session.cluster.rng.between(10, 180));
+                    session.cluster.world.wake_at(*due);
                 }
                 is_due
             }
@@ -94,10 +94,10 @@ impl Life {
 
 /// The blocks of a stripe that are summed up with one another.
 fn corner(session: &mut Session, blocks: u64) -> Vec<u64> {
-    let Params { stripes, chunk_bytes, .. } = session.scenario.params;
-    let chunk = u64::from(chunk_bytes) / BLOCK_BYTES as u64;
+    let Params { stripes, chunk_bytes, .. } = session.cluster.scenario.params;
+    let chunk = u64::from(chunk_bytes) / (512 * BLOCK_SECTORS);
     let stripe = blocks / stripes;
-    let rng = &mut session.rng;
+    let rng = &mut session.cluster.rng;
     let first = rng.below(stripes) * stripe + rng.below(chunk);
     (0..stripe / chunk).map(|index| first + index * chunk).collect()
 }
@@ -109,11 +109,11 @@ impl Relay<'_> {
         self.gone.clear();
         self.begin(roles);
         let served = std::mem::take(&mut self.served);
-        let mut life = Life::draw(self.session, self.blocks.len(), served);
+        let mut life = Life::draw(self.session, self.blocks, served);
         while life.left > 0 && self.client.is_some() && !self.is_refused() {
             if life.trouble_at == Some(life.left) {
                 self.trouble();
-                let rng = &mut self.session.rng;
+                let rng = &mut self.session.cluster.rng;
                 if rng.percent(50) && matches!(life.pace, Pace::Often(_)) {
                     let soon = rng.pick(&[1, 4, 15, 40, 120]);
                     life.left = life.left.min(1 + rng.below(soon));
@@ -135,8 +135,9 @@ impl Relay<'_> {
 
     /// Gives the client something to do. False when it takes nothing.
     fn submit(&mut self, life: &Life) -> bool {
-        let rng = &mut self.session.rng;
-        let (count, stripes) = (self.blocks.len(), self.session.scenario.params.stripes);
+        let rng = &mut self.session.cluster.rng;
+        let count = self.blocks;
+        let stripes = self.session.cluster.scenario.params.stripes;
         let mut range = rng.below(count)..count;
         range.end = range.start + rng.between(1, (count - range.start).min(4));
         if life.whole || rng.percent(20) {
@@ -149,9 +150,9 @@ impl Relay<'_> {
             range.end = range.start + 1;
         }
         match rng.below(100) {
-            0..15 if life.flushes => self.request(Op::Flush, 0..0),
-            0..45 => self.request(Op::Read, range),
-            kind => self.request(Op::Write { fua: kind >= 90 && life.flushes }, range),
+            0..15 if life.flushes => self.request(Kind::Flush, 0..0),
+            0..45 => self.request(Kind::Read, range),
+            kind => self.request(Kind::Write { fua: kind >= 90 && life.flushes }, range),
         }
     }
 }

@@ -1,19 +1,20 @@
 //! Starts in which nodes and connections are lost from the first message on, more of them than the
 //! array can do without, too. Whatever a client was at, its start ends: it serves, or gives up.
 
-use braid_array::{Buf, Op, Request, RequestId};
 use braid_cluster::client::NODE_TIMEOUT_MS;
 
-use super::{Flight, Relay};
-use crate::cluster::session::Session;
+use super::Relay;
+use crate::cluster::nodes::Cluster;
+use crate::oracle::Range;
+use crate::report::Failure;
 use crate::rng::Rng;
-use crate::world::Failure;
+use crate::workload::Kind;
 
 impl Relay<'_> {
     /// Some clients are started that way, one after the other. Drawn aside: what came before is
     /// what it would be without.
     pub(super) fn starts(&mut self, all: &[u16]) -> Result<(), Failure> {
-        let mut aside = Rng::new(self.session.rng.clone().next() ^ 0x7374_6172_7473);
+        let mut aside = Rng::new(self.session.cluster.rng.clone().next() ^ 0x7374_6172_7473);
         for _ in 0..aside.pick(&[0, 0, 1, 2, 3]) {
             self.start_that_is_shaken(&mut aside, all)?;
         }
@@ -37,12 +38,11 @@ impl Relay<'_> {
             }
         }
         for role in dead {
-            self.session.reboot(role);
+            self.session.cluster.reboot(role);
         }
         if let Some(client) = self.client.take() {
-            self.session.world.kill(client.process);
+            self.kill(client.process);
         }
-        self.blocks.client_gone();
         Ok(())
     }
 
@@ -51,11 +51,11 @@ impl Relay<'_> {
         let Some(client) = self.client.as_ref().map(|client| client.process) else { return };
         let percent = rng.pick(&[30, 60, 100]);
         let kind = rng.below(5);
-        for role in 0..self.session.scenario.params.nodes {
+        for role in 0..self.session.cluster.scenario.params.nodes {
             if !rng.percent(percent) || dead.contains(&role) {
                 continue;
             }
-            let Session { world, nodes, .. } = &mut *self.session;
+            let Cluster { world, nodes, .. } = &mut self.session.cluster;
             let node = nodes[usize::from(role)];
             let next = nodes[usize::from(role + 1) % nodes.len()];
             world.note(&[80], || format!("SHAKE {role}, kind {kind}"));
@@ -79,18 +79,19 @@ impl Relay<'_> {
     /// Whoever starts an array asks for a flush, which is taken when set-up is over.
     fn start_is_over(&mut self) -> bool {
         if !self.is_refused() {
-            return self.client.is_none() || self.request(Op::Flush, 0..0);
+            return self.client.is_none() || self.request(Kind::Flush, 0..0);
         }
-        let Some(client) = &mut self.client else { return true };
-        let Some(slot) = client.flights.iter().position(Option::is_none) else { return true };
-        let id = RequestId(slot as u64);
-        let request = Request { id, op: Op::Flush, sector: 0, sectors: 0, buf: Buf::default() };
-        let world = &mut self.session.world;
+        let Some(process) = self.client.as_ref().map(|client| client.process) else { return true };
+        let Some(slot) = self.judge.free_slot(process) else { return true };
+        let world = &mut self.session.cluster.world;
         let now = world.now();
-        let taken = world.processes[client.process].client().submit(now, request).is_ok();
+        let client = &mut world.processes[process];
+        let range = Range::default();
+        let draft = self.judge.draft(slot, Kind::Flush, range, 0, &mut client.arena);
+        let taken = client.client().submit(now, draft.request).is_ok();
         if taken {
-            client.flights[slot] = Some(Flight::Flush { began: self.blocks.moment() });
-            world.drain(client.process);
+            self.judge.submitted(process, draft, false);
+            world.drain(process);
         }
         taken
     }

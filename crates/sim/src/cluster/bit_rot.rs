@@ -6,21 +6,21 @@ use braid_array::level::Level;
 use braid_cluster::Family;
 
 use super::session::{Session, VOLUME};
+use crate::report::Failure;
 use crate::rng::Rng;
-use crate::world::Failure;
 
 /// Blocks that a check tells apart.
 const BLOCK_SECTORS: u32 = 8;
 
 /// At times, of an array that is whole.
-pub(super) fn rot(session: &mut Session) -> Result<(), Failure> {
-    let mut rng = Rng::new(session.world.trace.hash());
-    let whole = !session.troubled
-        && session.dropped.is_empty()
+pub(super) fn flip_a_bit(session: &mut Session) -> Result<(), Failure> {
+    let mut rng = Rng::new(session.cluster.world.trace.hash());
+    let whole = !session.promises.troubled
+        && session.promises.dropped.is_empty()
         && !session.syncing()
-        && session.scenario.params.family.is_redundant()
-        && !session.disks().iter().any(|disk| disk.damaged())
-        && session.world.processes[session.client].client().status().degraded == 0;
+        && session.cluster.scenario.params.family.is_redundant()
+        && !session.cluster.disks().iter().any(|disk| disk.damaged())
+        && session.cluster.status_of(session.client).degraded == 0;
     if !whole || !rng.percent(25) {
         return Ok(());
     }
@@ -28,24 +28,28 @@ pub(super) fn rot(session: &mut Session) -> Result<(), Failure> {
     scrub(session, false)?;
     expect(session, "nothing", |told| told.is_empty())?;
 
-    let params = session.scenario.params;
+    let params = session.cluster.scenario.params;
     let tells = match params.family {
         Family::Xor2d => true,
         Family::Md { level, .. } => level == Level::Raid6,
     };
     let stripe = rng.below(params.stripes);
-    let code = session.layout.code(stripe);
+    let code = session.cluster.layout.code(stripe);
     // Of data of which there is but one sum, a repair takes what they say.
-    let cells: Vec<_> = match tells {
-        true => code.cells().collect(),
-        false => code.equations().iter().map(|equation| equation.parity).collect(),
+    let cells: Vec<_> = if tells {
+        code.cells().collect()
+    } else {
+        code.equations().iter().map(|equation| equation.parity).collect()
     };
     let cell = rng.pick(&cells);
     let at = rng.below(u64::from(params.chunk_bytes));
-    let sector = session.layout.sector(stripe, cell) + at / 512;
-    session.world.note(&[55, stripe, at], || format!("ROT of stripe {stripe} {cell:?} at {at}"));
-    let node = session.nodes[usize::from(cell.node)];
-    let volume = session.world.processes[node].volumes.get_mut(VOLUME);
+    let sector = session.cluster.layout.sector(stripe, cell) + at / 512;
+    session
+        .cluster
+        .world
+        .note(&[55, stripe, at], || format!("ROT of stripe {stripe} {cell:?} at {at}"));
+    let node = session.cluster.nodes[usize::from(cell.node)];
+    let volume = session.cluster.world.processes[node].volumes.get_mut(VOLUME);
     let disk = &mut volume.ok_or_else(|| Failure("no volume".to_owned()))?.disk;
     let mut bytes = disk.image()[sector as usize * 512..][..512].to_vec();
     bytes[at as usize % 512] ^= 1 << rng.below(8);
@@ -90,12 +94,13 @@ fn expect(
     let mut told = Told::new();
     for event in std::mem::take(&mut session.scrubs) {
         if let ArrayEvent::Mismatch { sectors, member, block, .. } = event {
-            let role = member.and_then(|member| session.role_of(member));
+            let role = member.and_then(|member| session.cluster.role_of(session.client, member));
             told.push((sectors, role, block));
         }
     }
-    match is_right(&told) {
-        true => Ok(()),
-        false => Err(Failure(format!("a check was to tell of {what}, and told of {told:?}"))),
+    if is_right(&told) {
+        Ok(())
+    } else {
+        Err(Failure(format!("a check was to tell of {what}, and told of {told:?}")))
     }
 }

@@ -11,7 +11,7 @@ use crate::rng::Rng;
 /// [`is_now`](Self::is_now) each time, and says [`is_over`](Self::is_over) when nothing else is
 /// due.
 #[derive(Debug)]
-pub(super) struct Lull {
+pub(super) struct IdlePhase {
     /// Before which request the long one begins.
     at: Option<u64>,
     millis: u64,
@@ -22,25 +22,27 @@ pub(super) struct Lull {
     until: Option<Instant>,
 }
 
-impl Lull {
+impl IdlePhase {
     /// Drawn aside: seeds without one are what they would be if there were none.
     pub(super) fn draw(session: &Session) -> Self {
-        let mut aside = Rng::new(session.rng.clone().next());
-        let at = aside.percent(30).then(|| aside.below(session.scenario.requests));
+        let mut aside = Rng::new(session.cluster.rng.clone().next());
+        let at = aside.percent(30).then(|| aside.below(session.cluster.scenario.requests));
         let millis = aside.between(4_000, 12_000);
-        let marks = session.scenario.bitmap_chunk_bytes.is_some();
+        let marks = session.cluster.scenario.bitmap_chunk_bytes.is_some();
         let trickle = (marks && aside.percent(20)).then(|| aside.fork());
         Self { at, millis, trickle, after: 0, until: None }
     }
 
     /// Is there one, with so many requests submitted?
     pub(super) fn is_now(&mut self, session: &mut Session, submitted: u64) -> bool {
-        let now = session.world.now();
-        if let Some(rng) = self.trickle.as_mut().filter(|_| self.after < submitted) {
+        let now = session.cluster.world.now();
+        if self.after < submitted
+            && let Some(rng) = &mut self.trickle
+        {
             self.after = submitted;
             // Less than it takes until superblocks say clean.
             let until = now.plus_millis(rng.between(10, 180));
-            session.world.wake_at(until);
+            session.cluster.world.wake_at(until);
             self.until = Some(until);
         }
         if self.at.take_if(|at| *at <= submitted).is_some() {

@@ -3,9 +3,10 @@
 
 use braid_array::status::ArrayState;
 
-use super::moment::Moment;
+use super::kill_point::KillPoint;
+use super::nodes::Cluster;
 use super::session::Session;
-use crate::world::Failure;
+use crate::report::Failure;
 
 /// Of one that makes nothing durable, but asks on and on for nodes that are away.
 const MAX_STEPS: u64 = 3000;
@@ -16,36 +17,36 @@ impl Session {
     ///
     /// # Errors
     /// One does what it must not.
-    pub(super) fn brief_clients(&mut self, all: bool) -> Result<(), Failure> {
+    pub(super) fn short_lived_clients(&mut self, all: bool) -> Result<(), Failure> {
         // Newcomers whom not all superblocks name are nobody's members yet.
         if !self.rebuilding().is_empty() {
             return Ok(());
         }
-        for _ in 0..self.rng.between(1, 3) {
-            let Self { scenario, rng, lost, .. } = self;
-            let mut away = lost.clone();
+        for _ in 0..self.cluster.rng.between(1, 3) {
+            let Self { cluster, promises, .. } = self;
+            let Cluster { scenario, rng, .. } = cluster;
+            let mut away = promises.lost.clone();
             if !all && rng.percent(50) {
-                away.extend(scenario.more_losses(rng, lost));
+                away.extend(scenario.more_losses(rng, &promises.lost));
             }
-            self.world.note(&[62], || format!("BRIEF CLIENT without {away:?}"));
+            self.cluster.world.note(&[62], || format!("SHORT-LIVED CLIENT without {away:?}"));
             self.unforced = true;
-            let before = (self.lost.clone(), self.dropped.clone(), self.dead);
+            let before = self.promises.clone();
             let started = self.start_client(&away, false);
             self.unforced = false;
             if started.is_err() {
                 // Not even superblocks say that there are enough members.
                 return Ok(());
             }
-            let mut moment = Moment::of_a_brief_client(self);
+            let mut kill_point = KillPoint::of_a_short_lived_client(self);
             for _ in 0..MAX_STEPS {
-                if moment.is_now(self, 0) || !self.step()? {
+                if kill_point.is_now(self, 0) || !self.step()? {
                     break;
                 }
             }
-            let client = self.world.processes[self.client].client();
+            let client = self.cluster.world.processes[self.client].client();
             if client.status().state == ArrayState::Failed {
-                // It was refused, and gives nodes up that are not lost.
-                (self.lost, self.dropped, self.dead) = before;
+                self.promises.take_back(before);
             }
             self.crash();
         }

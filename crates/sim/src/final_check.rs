@@ -10,11 +10,13 @@ use crate::assembly;
 use crate::disk::Disk;
 use crate::part::{Part, arrays, devices, holder};
 use crate::redundancy::Stopped;
-use crate::run::{Report, answer, ask, start, step, syncing};
+use crate::report::Failure;
+use crate::report::Report;
+use crate::run::{answer, ask, start, step, syncing};
 use crate::subject::Subject;
 use crate::troubles;
 use crate::workload::Workload;
-use crate::world::{Failure, World};
+use crate::world::World;
 
 /// Stops the array. What its devices hold then needs no cache.
 pub fn stop(world: &mut World<impl Subject>) -> Result<Vec<Disk>, Failure> {
@@ -25,8 +27,7 @@ pub fn stop(world: &mut World<impl Subject>) -> Result<Vec<Disk>, Failure> {
     if !world.exec.machine.idle() || !world.exec.quiet() {
         return Err(Failure("stopped and not idle".to_owned()));
     }
-    let flush = world.oracle.flush_submitted();
-    world.oracle.flush_completed(flush);
+    world.judge.all_is_durable();
     let synced: Vec<bool> = world.parts.all().map(|part| part.synced).collect();
     let status = world.exec.machine.status();
     let holders = |(array, part): (&Status, &Part)| {
@@ -49,8 +50,8 @@ pub fn stop(world: &mut World<impl Subject>) -> Result<Vec<Disk>, Failure> {
 
 /// All that is left to do gets done: faults end, blank devices take the place of lost ones, and
 /// background work ends.
-pub fn settle(world: &mut World<impl Subject>) -> Result<(), Failure> {
-    calm(world)?;
+pub fn make_right(world: &mut World<impl Subject>) -> Result<(), Failure> {
+    end_troubles(world)?;
     if world.parts.devices.iter().any(Part::redundant) {
         make_whole(world)?;
         if world.lost_in_doubt {
@@ -64,8 +65,8 @@ pub fn settle(world: &mut World<impl Subject>) -> Result<(), Failure> {
 }
 
 /// Nothing new happens, and background work comes to its end.
-fn calm(world: &mut World<impl Subject>) -> Result<(), Failure> {
-    world.note(&[70], || "SETTLE".to_owned());
+fn end_troubles(world: &mut World<impl Subject>) -> Result<(), Failure> {
+    world.note(&[70], || "NO MORE TROUBLES".to_owned());
     for device in 0..world.exec.disks.len() {
         world.exec.wake(device);
     }
@@ -75,7 +76,7 @@ fn calm(world: &mut World<impl Subject>) -> Result<(), Failure> {
     let fast = Some(1 << 30);
     let _ = ask(world, Command::SpeedLimits { min_bytes_s: fast, max_bytes_s: fast })?;
     let _ = ask(world, Command::StopScrub)?;
-    rest(world)
+    run_until_idle(world)
 }
 
 /// A check that says it is complete has read everything, and rewritten what it could not.
@@ -84,7 +85,7 @@ fn check_over_faults(world: &mut World<impl Subject>) -> Result<(), Failure> {
     if ask(world, Command::Scrub { repair: false })?.is_err() {
         return Ok(());
     }
-    rest(world)?;
+    run_until_idle(world)?;
     let status = world.exec.machine.status();
     let part = &world.parts.devices[0];
     let complete = part.checked();
@@ -121,8 +122,8 @@ fn has_others(world: &World<impl Subject>, status: &Status, strip: Strip) -> boo
 }
 
 /// Steps until neither request nor background work is left.
-fn rest(world: &mut World<impl Subject>) -> Result<(), Failure> {
-    while !at_rest(world) {
+fn run_until_idle(world: &mut World<impl Subject>) -> Result<(), Failure> {
+    while !is_idle(world) {
         if !step(world)? {
             return Err(Failure("background work stands still".to_owned()));
         }
@@ -130,7 +131,7 @@ fn rest(world: &mut World<impl Subject>) -> Result<(), Failure> {
     Ok(())
 }
 
-fn at_rest(world: &World<impl Subject>) -> bool {
+fn is_idle(world: &World<impl Subject>) -> bool {
     world.in_flight() + world.asked() == 0
         && world.exec.quiet()
         && world.exec.machine.idle()
@@ -142,7 +143,7 @@ fn make_whole(world: &mut World<impl Subject>) -> Result<(), Failure> {
     let roles: u16 = world.parts.devices.iter().map(|part| part.scenario.members).sum();
     for _ in 0..=roles * 2 + 4 {
         heal_devices(world)?;
-        rest(world)?;
+        run_until_idle(world)?;
         let status = world.exec.machine.status();
         if status.degraded == 0 && status.unsynced_sectors == 0 && !unsound(world, &status) {
             return Ok(());
@@ -153,7 +154,7 @@ fn make_whole(world: &mut World<impl Subject>) -> Result<(), Failure> {
         if let Err(reason) = answer(world, id)? {
             return Err(Failure(format!("a blank member is refused: {reason}")));
         }
-        rest(world)?;
+        run_until_idle(world)?;
     }
     if world.lost_in_doubt && !world.parts.devices.iter().all(|part| part.scenario.bad_block_log) {
         // No new member can note that it lacks what was lost: nobody takes over before it is
@@ -189,13 +190,13 @@ fn heal_devices(world: &mut World<impl Subject>) -> Result<(), Failure> {
     let status = world.exec.machine.status();
     if unsound(world, &status) || status.unsynced_sectors > 0 {
         let _ = ask(world, Command::Scrub { repair: true })?;
-        rest(world)?;
+        run_until_idle(world)?;
     }
     let status = world.exec.machine.status();
     for member in devices(&status).map(|m| m.member) {
         if device_is_bad(world, member) {
             let _ = ask(world, Command::Fail(member))?;
-            rest(world)?;
+            run_until_idle(world)?;
         }
     }
     let status = world.exec.machine.status();
@@ -211,7 +212,7 @@ fn scrub(world: &mut World<impl Subject>) -> Result<(), Failure> {
     ask(world, Command::Scrub { repair: false })?
         .map_err(|reason| Failure(format!("check refused: {reason}")))?;
     world.parts.all_mut().for_each(|part| part.sync_finished = None);
-    rest(world)?;
+    run_until_idle(world)?;
     let found = world.exec.machine.status().mismatch_sectors;
     if found != Some(0) {
         return Err(Failure(format!("the check finds {found:?} mismatches")));
@@ -306,7 +307,7 @@ pub fn after_excess(mut world: World<impl Subject>) -> Result<Report, Failure> {
     let disks = if world.exec.machine.status().state == ArrayState::Failed {
         world.power_cut()
     } else {
-        calm(&mut world)?;
+        end_troubles(&mut world)?;
         if world.parts.over.is_none() {
             check_over_faults(&mut world)?;
         }

@@ -1,0 +1,161 @@
+//! Buffers on their way: read, answered, put in place and announced, each at its own time.
+
+use braid_array::action::Event;
+use braid_array::fabric::FabricEvent;
+use braid_array::{Buf, IoError, IoId, Outcome};
+
+use super::{End, EndId, FabricDue, State};
+use crate::cluster::claims::{ClaimId, Use};
+use crate::cluster::process::POISON;
+use crate::cluster::world::World;
+use crate::fault::Mutation;
+
+/// A buffer on its way.
+#[derive(Debug)]
+pub(in crate::cluster) struct Put {
+    pub(super) sender: EndId,
+    io: IoId,
+    from: Buf,
+    to: Buf,
+    imm: u32,
+    bytes: Vec<u8>,
+    source: Option<ClaimId>,
+    target: Option<ClaimId>,
+    /// The sender was told.
+    pub(super) done: bool,
+    /// The receiver was told, or never will be.
+    pub(super) over: bool,
+}
+
+impl World {
+    pub(super) fn put(&mut self, sender: EndId, io: IoId, from: Buf, to: Buf, imm: u32) {
+        let process = self.end(sender).process;
+        let peer = self.end(sender.other()).process;
+        self.note(&[23, process as u64, io.0, to.offset, u64::from(imm)], || {
+            let Buf { offset, len } = from;
+            format!("process {process} puts {offset}+{len} to {peer} at {} imm {imm:#x}", to.offset)
+        });
+        let (source, conflict) = self.processes[process].claim(from, Use::Read, "a put");
+        if let Some(conflict) = conflict {
+            self.fault(process, &conflict);
+        }
+        if let Some(fault) = self.watch.put(sender, [process, peer], to) {
+            self.fault(process, &fault);
+        }
+        let reachable = matches!(self.end(sender.other()).state, State::Waiting | State::Up);
+        let target =
+            reachable.then(|| self.processes[peer].claim(to, Use::Write, "a put's arrival"));
+        if let Some((_, Some(conflict))) = &target {
+            self.fault(process, &format!("at {}: {conflict}", self.processes[peer].name));
+        }
+        let number = self.puts.len();
+        let end = to.offset.saturating_add(to.len.into());
+        let window = self.end(sender.other()).window.clone();
+        let window = window.unwrap_or_else(|| self.processes[peer].open_to_all.clone());
+        let admitted = window.start <= to.offset && end <= window.end;
+        if reachable && !admitted {
+            self.fault(process, &format!("puts at {}..{end}, admitted to {window:?}", to.offset));
+        }
+        let over = !reachable || !admitted || !self.processes[peer].has(to);
+        self.puts.push(Put {
+            sender,
+            io,
+            from,
+            to,
+            imm,
+            bytes: Vec::new(),
+            source: Some(source),
+            target: target.map(|(id, _)| id),
+            done: false,
+            over,
+        });
+        if self.rng.percent(30) {
+            self.fabric_due(FabricDue::PutRead(number));
+        } else {
+            self.later(FabricDue::PutRead(number));
+        }
+    }
+
+    pub(super) fn put_read(&mut self, number: usize) {
+        let Put { sender, from, to, over, done, .. } = self.puts[number];
+        let process = self.end(sender).process;
+        let peer = self.end(sender.other()).process;
+        if !self.processes[process].alive {
+            self.forget_put(number);
+        }
+        if done || !self.processes[process].alive {
+            return;
+        }
+        self.puts[number].bytes = self.processes[process].bytes(from).to_vec();
+        self.later(FabricDue::PutDone(number));
+        if over {
+            return;
+        }
+        if self.rng.percent(50) {
+            self.processes[peer].bytes(to).fill(POISON);
+        }
+        self.later(FabricDue::PutLand(number));
+    }
+
+    pub(super) fn put_done(&mut self, number: usize, ok: bool) {
+        let Put { sender, io, done, .. } = self.puts[number];
+        let process = self.end(sender).process;
+        if done || !self.processes[process].alive {
+            return;
+        }
+        self.puts[number].done = true;
+        if let Some(id) = self.puts[number].source.take() {
+            self.processes[process].claims.release(id);
+        }
+        let result = if ok { Ok(Outcome::Done) } else { Err(IoError::GONE) };
+        self.note(&[26, process as u64, io.0], || {
+            format!("process {process} has put io {}: {result:?}", io.0)
+        });
+        self.handle(process, Event::Done { io, result });
+    }
+
+    pub(super) fn put_land(&mut self, number: usize) {
+        if self.puts[number].over {
+            return;
+        }
+        let Put { sender, to, .. } = self.puts[number];
+        let peer = self.end(sender.other()).process;
+        let bytes = std::mem::take(&mut self.puts[number].bytes);
+        if !self.mutates(Mutation::LosePut, 100) {
+            self.processes[peer].bytes(to).copy_from_slice(&bytes);
+        }
+        if self.rng.percent(60) {
+            self.fabric_due(FabricDue::PutPlaced(number));
+        } else {
+            self.later(FabricDue::PutPlaced(number));
+        }
+    }
+
+    pub(super) fn put_placed(&mut self, number: usize) {
+        let Put { sender, to, imm, over, .. } = self.puts[number];
+        let End { process, peer, state, .. } = *self.end(sender.other());
+        if over {
+            return;
+        }
+        if state == State::Waiting {
+            self.later(FabricDue::PutPlaced(number));
+            return;
+        }
+        self.forget_put(number);
+        self.note(&[27, process as u64, to.offset, u64::from(imm)], || {
+            format!("process {process} got {}+{} imm {imm:#x}", to.offset, to.len)
+        });
+        let event = FabricEvent::Placed { peer, imm };
+        self.handle(process, Event::Fabric(event));
+    }
+
+    /// Nothing more of this put reaches the receiver.
+    pub(super) fn forget_put(&mut self, number: usize) {
+        self.puts[number].over = true;
+        let receiver = self.puts[number].sender.other();
+        let process = self.end(receiver).process;
+        if let Some(id) = self.puts[number].target.take() {
+            self.processes[process].claims.release(id);
+        }
+    }
+}

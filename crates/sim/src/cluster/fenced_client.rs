@@ -1,0 +1,124 @@
+//! Clients whose array another client has taken over while they were at work, and which go on
+//! trying.
+
+use braid_array::Action;
+use braid_array::events::ArrayEvent;
+
+use super::promises::Happened;
+use super::session::{Phase, Session};
+use crate::oracle::Range;
+use crate::report::Failure;
+use crate::workload::Kind;
+
+/// Requests from here on are begun when the next client serves already.
+const STRAY: u64 = 1 << 32;
+
+/// A fenced client: another one has its array, or is about to. What it was answered before stays,
+/// and nothing lands that it begins after that. [`Session::leave_running`] makes it of the client
+/// that runs; it may write once more, which must not be answered well once its successor serves;
+/// and it has to notice that it was taken over.
+#[derive(Debug)]
+pub(super) struct FencedClient {
+    process: usize,
+    /// A write that nothing of may land is under way.
+    strays: bool,
+    /// It knows that the array is somebody else's.
+    told: bool,
+}
+
+impl Session {
+    /// The client goes on, and another one is about to take its array over. One that does not serve
+    /// yet would take it back, as it may: that one is gone.
+    pub fn leave_running(&mut self) {
+        if self.phase != Phase::Serving {
+            return self.crash();
+        }
+        self.promises.heard(Happened::ClientGone);
+        self.suspects.crash();
+        self.cluster.world.note(&[54], || "TAKE OVER".to_owned());
+        self.fenced.push(FencedClient { process: self.client, strays: false, told: false });
+    }
+
+    /// Clients whose array is somebody else's now lose power, too.
+    pub fn kill_fenced(&mut self) {
+        for fenced in std::mem::take(&mut self.fenced) {
+            self.cluster.world.kill(fenced.process);
+            self.judge.client_ends(fenced.process);
+        }
+    }
+
+    /// One of them writes once more: before the next client serves as somebody who may be the one
+    /// still, afterwards as somebody of whom nothing may land.
+    pub fn write_as_fenced(&mut self, range: Range) {
+        let Some(at) = self.fenced.len().checked_sub(1) else { return };
+        let fenced = &self.fenced[at];
+        let process = fenced.process;
+        if fenced.strays || fenced.told {
+            return;
+        }
+        let Some(slot) = self.judge.free_slot(process) else { return };
+        let kind = Kind::Write { fua: false };
+        let now = self.cluster.world.now();
+        let offset = slot as u64 * self.cluster.slot_bytes();
+        let client = &mut self.cluster.world.processes[process];
+        let mut draft = self.judge.draft(slot, kind, range, offset, &mut client.arena);
+        let strays = self.phase == Phase::Serving;
+        draft.request.id.0 += if strays { STRAY } else { 0 };
+        if client.client().submit(now, draft.request).is_err() {
+            return;
+        }
+        let Range { sector, sectors } = range;
+        let id = draft.request.id;
+        let serial = draft.serial;
+        self.cluster.world.note(&[55, id.0, sector, sectors], || {
+            format!("FENCED CLIENT WRITES {sector}+{sectors} serial {serial}, stray {strays}")
+        });
+        if strays {
+            self.fenced[at].strays = true;
+        } else {
+            self.begin(process, draft, false);
+        }
+        self.cluster.world.drain(process);
+    }
+
+    /// What a client says whose array was taken over; false when it is none.
+    ///
+    /// # Errors
+    /// It has written what it may not.
+    pub fn fenced_says(&mut self, process: usize, action: &Action) -> Result<bool, Failure> {
+        let fenced = self.fenced.iter_mut().find(|fenced| fenced.process == process);
+        let Some(fenced) = fenced else { return Ok(false) };
+        match action {
+            Action::Notify(ArrayEvent::TakenOver) => fenced.told = true,
+            Action::Complete { id, result } if id.0 >= STRAY => {
+                fenced.strays = false;
+                if result.is_ok() {
+                    return Err(Failure("a write is answered after a takeover".to_owned()));
+                }
+            }
+            Action::Complete { id, result } => {
+                let flight = self.judge.answered(process, *id)?;
+                let kind = flight.kind;
+                self.cluster.world.note(&[56, id.0, u64::from(result.is_ok())], || {
+                    format!("FENCED CLIENT'S #{} {kind:?}: {result:?}", id.0)
+                });
+                // What it has read may have been old already.
+                self.conclude(&flight, *result, None)?;
+            }
+            _ => {}
+        }
+        Ok(true)
+    }
+
+    /// All of them have heard that the array is somebody else's, once nothing is on its way.
+    ///
+    /// # Errors
+    /// When one has not.
+    pub fn fenced_know(&self) -> Result<(), Failure> {
+        if self.fenced.iter().all(|fenced| fenced.told) {
+            Ok(())
+        } else {
+            Err(Failure("a client does not hear that its array is taken".to_owned()))
+        }
+    }
+}

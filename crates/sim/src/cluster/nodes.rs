@@ -1,0 +1,235 @@
+//! The nodes and witnesses of a run, and what lies on them.
+
+use braid_array::AnyMachine;
+use braid_array::array::Scratch;
+use braid_array::format::superblock::feature;
+use braid_array::status::Status;
+use braid_cluster::node::Node;
+use braid_cluster::view::{View, Vote};
+use braid_cluster::{Pipeline, Planner};
+
+use super::content::{self, Layout};
+use super::guest;
+use super::process::{Process, Stored};
+use super::scenario::Scenario;
+use super::session::{ARRAY, VOLUME};
+use super::world::World;
+use crate::disk::Disk;
+use crate::rng::Rng;
+use crate::trace::Trace;
+
+/// Nodes with their volumes, and witnesses, in a world with all processes. Nodes are named by role
+/// here, witnesses by number, and both by the number of their process in the world.
+///
+/// Order of calls: [`new`](Self::new) creates the volumes, and starts nodes and witnesses. A node
+/// that has died is there again by [`reboot`](Self::reboot); after a loss of power
+/// [`take_disks`](Self::take_disks) and [`start_nodes`](Self::start_nodes) bring all back.
+pub struct Cluster {
+    /// What the seed is about.
+    pub scenario: Scenario,
+    /// Draws troubles.
+    pub rng: Rng,
+    /// Processes and network.
+    pub world: World,
+    /// Where blocks lie.
+    pub layout: Layout,
+    /// The processes of the nodes, by role.
+    pub nodes: Vec<usize>,
+    /// Their numbers as nodes, by role.
+    pub(super) ids: Vec<u64>,
+    /// By role, which start of the node this is.
+    pub(super) incarnations: Vec<u64>,
+    /// The processes of the witnesses.
+    pub witnesses: Vec<usize>,
+    /// The epoch of the last client.
+    pub(super) epoch: u32,
+}
+
+impl Cluster {
+    /// Nodes with fresh volumes, and witnesses.
+    #[must_use]
+    pub fn new(scenario: Scenario, mut rng: Rng, trace: Trace) -> Self {
+        let mut world = World::new(rng.fork(), scenario.profile, trace);
+        world.journal_sectors = scenario.journal_bytes / 4096 * 8;
+        let params = scenario.params;
+        let layout = Layout::new(params);
+        let disks = content::create(
+            &layout,
+            ARRAY,
+            scenario.dirty,
+            scenario.bitmap_chunk_bytes,
+            scenario.journals(),
+            &mut rng,
+        );
+        let mut cluster = Self {
+            scenario,
+            rng,
+            world,
+            layout,
+            nodes: Vec::new(),
+            ids: (0..u64::from(params.nodes)).collect(),
+            incarnations: vec![0; usize::from(params.nodes)],
+            witnesses: Vec::new(),
+            epoch: 0,
+        };
+        cluster.start_nodes(disks);
+        cluster.start_witnesses();
+        cluster
+    }
+
+    /// Starts every node anew on its volume.
+    pub fn start_nodes(&mut self, disks: Vec<Disk>) {
+        let before = std::mem::take(&mut self.nodes);
+        for (role, disk) in (0u16..).zip(disks) {
+            let node = self.start_node(role, disk, before.get(usize::from(role)).copied());
+            self.nodes.push(node);
+        }
+    }
+
+    /// A node on this volume, with what the one `before` has noted.
+    fn start_node(&mut self, role: u16, disk: Disk, before: Option<usize>) -> usize {
+        let (node, incarnation) = self.start_node_as(self.ids[usize::from(role)], disk, before);
+        self.incarnations[usize::from(role)] = incarnation;
+        node
+    }
+
+    /// What a client says of its array.
+    pub(super) fn status_of(&mut self, client: usize) -> Status {
+        self.world.processes[client].client().status()
+    }
+
+    /// Where the node of a role listens.
+    pub(super) fn address(&self, role: u16) -> String {
+        format!("n{}", self.ids[usize::from(role)])
+    }
+
+    pub(super) fn start_node_as(
+        &mut self,
+        id: u64,
+        disk: Disk,
+        before: Option<usize>,
+    ) -> (usize, u64) {
+        let (bytes, limit) = self.node_bytes();
+        let incarnation = 1 + self.rng.below(u64::MAX - 1);
+        let node = Node::new(Scratch { offset: 0, bytes }, id, incarnation);
+        let node = match limit {
+            Some(limit) => node.with_limit(limit),
+            None => node,
+        };
+        let machine = AnyMachine::Plain(Box::new(node));
+        let name = format!("n{id}");
+        let mut process = Process::new(name.clone(), machine, bytes as usize, Some(name));
+        process.keep(VOLUME, disk);
+        if let Some(before) = before {
+            process.notes = std::mem::take(&mut self.world.processes[before].notes);
+        }
+        (self.world.start(process), incarnation)
+    }
+
+    /// Starts a node anew that has died. Was that of a power cut?
+    pub fn reboot(&mut self, role: u16) -> bool {
+        let mut disk = self.disk(role).clone();
+        let power_cut = self.rng.percent(70);
+        if power_cut {
+            disk.power_cut(&mut self.rng);
+        }
+        let before = self.nodes[usize::from(role)];
+        self.nodes[usize::from(role)] = self.start_node(role, disk, Some(before));
+        power_cut
+    }
+
+    /// What nodes and witnesses have noted of the array.
+    pub(super) fn votes(&self) -> impl Iterator<Item = Vote> {
+        let voters = self.nodes.iter().chain(&self.witnesses);
+        let notes = voters.flat_map(|&node| self.world.processes[node].notes.values());
+        notes.filter_map(|note| Some(Vote::newest(&ARRAY, note)?.1))
+    }
+
+    /// The newest view that nodes were told of.
+    pub(super) fn newest_view(&self) -> Option<View> {
+        let views = self.votes().map(|vote| vote.view).filter(|view| view.epoch > 0);
+        views.max_by_key(View::order)
+    }
+
+    /// Have enough of those who hold the array been there ever since?
+    pub(super) fn have_kept_enough(&self, view: &View, missing: &[u16]) -> bool {
+        let kept = |role: &u16| {
+            let at = usize::from(*role);
+            !missing.contains(role) && view.has(*role) && view.members[at] == self.incarnations[at]
+        };
+        let lost: Vec<u16> = (0..self.scenario.params.nodes).filter(|r| !kept(r)).collect();
+        self.scenario.survives(&lost)
+    }
+
+    /// Do the newest superblocks, but for those of the `missing`, say that slice-sets may be stored
+    /// in part, and no journal holds them?
+    pub(super) fn some_are_unrecorded(&self, missing: &[u16]) -> bool {
+        self.newest_says(missing, feature::NODE_UNRECORDED)
+    }
+
+    /// Have the newest superblocks this feature, but for those of the `missing`?
+    pub(super) fn newest_says(&self, missing: &[u16], feature: u32) -> bool {
+        let there = (0..self.scenario.params.nodes).filter(|role| !missing.contains(role));
+        let found = there.filter_map(|role| content::superblock(self.disk(role)).ok());
+        let newest = found.max_by_key(|superblock| superblock.events);
+        newest.is_some_and(|superblock| superblock.has(feature))
+    }
+
+    /// Roles that the newest view leaves out.
+    #[must_use]
+    pub fn left_out(&self) -> Vec<u16> {
+        let roles = 0..self.scenario.params.nodes;
+        self.newest_view()
+            .map_or(Vec::new(), |view| roles.filter(|&role| !view.has(role)).collect())
+    }
+
+    /// What a node's arena needs: room for the rings of a client, of the one before it, which may
+    /// not be gone yet, and of a guest. And how much of that it may use, if not all.
+    fn node_bytes(&self) -> (u64, Option<u64>) {
+        let mut params = self.scenario.params;
+        if params.planner == Planner::Client {
+            params.planner = Planner::Encoder { node: 0 };
+        }
+        let pipeline = Pipeline::new(params).expect("a scenario's pipeline");
+        let most = |bytes: fn(&Pipeline, u16) -> u64| {
+            (0..params.nodes).map(|role| bytes(&pipeline, role)).max().unwrap_or(0)
+        };
+        let ring = most(Pipeline::ring_bytes);
+        let base = most(Pipeline::base_bytes);
+        let pages = u64::from(pipeline.positions() + 2) * 4096;
+        // Nodes keep half of it for bases.
+        let limit = |whole| 2 * (3 * (base + pages)).max(whole * (ring - base));
+        (3 * (ring + pages) + (1 << 20), self.scenario.whole_rings.map(limit))
+    }
+
+    pub(super) const fn slot_bytes(&self) -> u64 {
+        self.scenario.largest_sectors * 512
+    }
+
+    /// A node's volume.
+    #[must_use]
+    pub fn disk(&self, role: u16) -> &Disk {
+        &self.world.processes[self.nodes[usize::from(role)]].volumes[VOLUME].disk
+    }
+
+    /// All volumes, by role.
+    #[must_use]
+    pub fn disks(&self) -> Vec<&Disk> {
+        (0..self.scenario.params.nodes).map(|role| self.disk(role)).collect()
+    }
+
+    /// Takes the volumes out of the nodes, which are dead.
+    pub fn take_disks(&mut self) -> Vec<Disk> {
+        let mut disks = Vec::new();
+        for &node in &self.nodes {
+            let stored: Option<Stored> = self.world.processes[node].volumes.remove(VOLUME);
+            disks.extend(stored.map(|stored| stored.disk));
+        }
+        disks
+    }
+
+    /// A node's volume of the other array.
+    pub(super) fn guest_disk(&self, node: usize) -> &Disk {
+        &self.world.processes[node].volumes[guest::VOLUME].disk
+    }
+}

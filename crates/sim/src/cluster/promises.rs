@@ -1,0 +1,173 @@
+//! What the protocol promises at this moment, by what has happened so far.
+
+/// Something that changes what is promised.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Happened<'a> {
+    /// A client begins; if `all_fits`, nothing was lost since the last one.
+    ClientBegins { all_fits: bool },
+    /// The client begins with a member whose superblock says clean or not, while journals have what
+    /// was being written or not.
+    MemberFound { clean: bool, recorded: bool },
+    /// The client has taken its first request.
+    ClientServes,
+    /// The client is gone, or about to be: nodes may keep something for the next one.
+    ClientGone,
+    /// A write has failed.
+    WriteFailed,
+    /// Something is about to break while parities are being made right, or not.
+    Trouble { syncing: bool },
+    /// A node is dead, hangs, or is cut off from the client.
+    NodeLost(u16),
+    /// Some sectors of a node cannot be read.
+    NodeDamaged(u16),
+    /// Nodes do not come back.
+    NodesDie,
+    /// Clients go on without this role from now on.
+    Missing(u16),
+    /// The client goes on without a role: it was replaced by another member, or lost.
+    GoneWithout { role: u16, replaced: bool, parities_fit: bool },
+    /// The member of a role has all of it, and can read it or not.
+    HasAll { role: u16, readable: bool },
+    /// No superblock and no view says yet that the member of a role has all of it.
+    HasNotAll(u16),
+    /// Of the roles that were gone without, only these are known to be.
+    OnlyKnown(&'a [u16]),
+    /// A resync has ended.
+    Resynced,
+    /// What was only cut off is there again, but for those that were left out.
+    Revived { left_out: &'a [u16], unnoticed: bool },
+    /// Everything is looked at without these nodes.
+    LookedAtWithout(&'a [u16]),
+}
+
+/// What is promised of an array over nodes, and what is excused: a request that fails, a sector
+/// that cannot be told. It changes by what [`heard`](Self::heard) is told, and by nothing else, but
+/// for a start that is [refused](Self::take_back).
+#[derive(Clone, Debug, Default)]
+pub struct Promises {
+    /// Nodes that are dead, cut off from the client or damaged.
+    pub lost: Vec<u16>,
+    /// Roles of nodes that a client has gone on without: they lack what was written since.
+    pub dropped: Vec<u16>,
+    /// A node is dead or cut off.
+    pub(super) dead: bool,
+    /// Something broke: writes may fail.
+    pub(super) troubled: bool,
+    /// Nothing broke but that members were replaced.
+    pub(super) mild: bool,
+    /// A write has failed: the client writes no more, and what it had begun is torn.
+    pub(super) failed: bool,
+    /// Something broke while parities were being made right: what the resync was at work on, the
+    /// client does not decode from.
+    pub(super) half_synced: bool,
+    /// All parities fit but for what is being written: nothing waits for a resync.
+    pub(super) in_step: bool,
+    /// Nothing was lost since the last client: what it left fits, or is brought to its end.
+    pub(super) all_fits: bool,
+    /// The same, until the client takes its first request.
+    pub(super) mended: bool,
+    /// Clients were lost, and may have left what nodes keep for the next one.
+    pub(super) left: bool,
+}
+
+impl Promises {
+    pub(super) fn heard(&mut self, happened: Happened<'_>) {
+        match happened {
+            Happened::ClientBegins { all_fits } => {
+                self.all_fits = all_fits;
+                self.mended = all_fits;
+                self.in_step = true;
+            }
+            Happened::MemberFound { clean, recorded } => {
+                // Nothing is decoded from parities that may not fit.
+                self.half_synced |= !clean && !recorded;
+                self.in_step &= self.all_fits || clean;
+            }
+            Happened::ClientServes => self.mended = false,
+            Happened::ClientGone => self.left = true,
+            Happened::WriteFailed => self.failed = true,
+            Happened::Trouble { syncing } => {
+                self.troubled = true;
+                self.mild = false;
+                self.left = true;
+                self.half_synced |= syncing;
+            }
+            Happened::NodeLost(role) => {
+                self.lost.push(role);
+                self.dead = true;
+            }
+            Happened::NodeDamaged(role) => self.lost.push(role),
+            Happened::NodesDie => {
+                self.dead = true;
+                self.troubled = true;
+                self.mild = false;
+            }
+            Happened::Missing(role) => self.miss(role),
+            Happened::GoneWithout { role, replaced, parities_fit } => {
+                if replaced && !self.troubled {
+                    self.troubled = true;
+                    self.mild = true;
+                }
+                self.half_synced |= !parities_fit;
+                self.dead = true;
+                self.miss(role);
+            }
+            Happened::HasAll { role, readable } => {
+                // What it cannot read is still lost.
+                if readable {
+                    self.lost.retain(|&lost| lost != role);
+                }
+                self.dropped.retain(|&dropped| dropped != role);
+            }
+            Happened::HasNotAll(role) => {
+                if !self.dropped.contains(&role) {
+                    self.lost.retain(|&lost| lost != role);
+                    self.miss(role);
+                }
+            }
+            Happened::OnlyKnown(roles) => self.dropped = roles.to_vec(),
+            Happened::Resynced => {
+                self.half_synced = false;
+                self.in_step = true;
+            }
+            Happened::Revived { left_out, unnoticed } => {
+                // Who was left out when the array was started has to be brought up to date first.
+                self.lost = [left_out, &self.dropped].concat();
+                self.dead = !self.lost.is_empty();
+                self.troubled = self.dead || unnoticed;
+                self.failed = false;
+                self.half_synced = false;
+            }
+            Happened::LookedAtWithout(missing) => {
+                self.lost = missing.to_vec();
+                self.dead |= !missing.is_empty();
+            }
+        }
+    }
+
+    /// A node has been killed, and nobody was told.
+    pub fn killed(&mut self, role: u16) {
+        self.heard(Happened::NodesDie);
+        self.heard(Happened::NodeLost(role));
+    }
+
+    fn miss(&mut self, role: u16) {
+        for list in [&mut self.lost, &mut self.dropped] {
+            if !list.contains(&role) {
+                list.push(role);
+            }
+        }
+    }
+
+    /// A client was refused, which has given nodes up that are not lost.
+    pub(super) fn take_back(&mut self, before: Self) {
+        self.lost = before.lost;
+        self.dropped = before.dropped;
+        self.dead = before.dead;
+    }
+
+    /// All that may be missing, these roles included.
+    pub(super) fn missing_with(&self, roles: &[u16]) -> Vec<u16> {
+        [&self.lost, &self.dropped, roles].concat()
+    }
+}

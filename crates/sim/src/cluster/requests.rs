@@ -1,0 +1,197 @@
+//! Requests of a session's client, and how they are judged.
+
+use braid_array::{RequestError, RequestId};
+
+use super::claims::Use;
+use super::content::Layout;
+use super::nodes::Cluster;
+use super::promises::{Happened, Promises};
+use super::session::{Phase, Session};
+use super::suspects::Suspects;
+use crate::judge::{Draft, Flight, Read};
+use crate::oracle::Range;
+use crate::report::Failure;
+use crate::workload::{Kind, Workload};
+
+impl Session {
+    /// Requests in flight.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        self.judge.in_flight(self.client)
+    }
+
+    /// Is a request waiting to be taken?
+    #[must_use]
+    pub const fn waits(&self) -> bool {
+        self.waiting.is_some()
+    }
+
+    /// Submits the next request if there is room. True when one was taken.
+    pub fn submit(&mut self, workload: &mut Workload) -> bool {
+        let Some(slot) = self.judge.free_slot(self.client) else { return false };
+        let (kind, range) = self.waiting.take().unwrap_or_else(|| workload.next_request());
+        if !self.fenced.is_empty()
+            && matches!(kind, Kind::Write { .. })
+            && self.cluster.rng.percent(10)
+        {
+            self.write_as_fenced(range);
+        }
+        let taken = self.submit_at(slot, kind, range);
+        if !taken {
+            self.waiting = Some((kind, range));
+        }
+        taken
+    }
+
+    /// Submits this request if there is room and the client takes it.
+    pub fn submit_one(&mut self, kind: Kind, range: Range) -> bool {
+        let slot = self.judge.free_slot(self.client);
+        slot.is_some_and(|slot| self.submit_at(slot, kind, range))
+    }
+
+    fn submit_at(&mut self, slot: usize, kind: Kind, range: Range) -> bool {
+        let offset = slot as u64 * self.cluster.slot_bytes();
+        let now = self.cluster.world.now();
+        let client = &mut self.cluster.world.processes[self.client];
+        let draft = self.judge.draft(slot, kind, range, offset, &mut client.arena);
+        if client.client().submit(now, draft.request).is_err() {
+            return false;
+        }
+        if self.phase != Phase::Serving {
+            self.phase = Phase::Serving;
+            // What those wrote before it was granted the array is decided.
+            self.judge.decided();
+            self.suspects.crash();
+        }
+        if self.promises.mended && !self.promises.troubled {
+            // Every slice-set that the last client left is wholly old or new.
+            self.suspects.resynced(self.judge.moment());
+        }
+        self.promises.heard(Happened::ClientServes);
+        let Range { sector, sectors } = range;
+        let serial = draft.serial;
+        self.cluster.world.note(&[40, slot as u64, sector, sectors, u64::from(serial)], || {
+            format!("SUBMIT #{slot} {kind:?} {sector}+{sectors} serial {serial}")
+        });
+        let equal = !self.suspects.any() && self.promises.lost.is_empty();
+        self.begin(self.client, draft, equal);
+        self.cluster.world.drain(self.client);
+        true
+    }
+
+    /// A client has taken a request.
+    pub(super) fn begin(&mut self, client: usize, draft: Draft, equal: bool) {
+        let kind = draft.kind;
+        let range = draft.range;
+        let moment = self.judge.submitted(client, draft, equal);
+        if !matches!(kind, Kind::Read | Kind::Flush) {
+            self.suspects.begins(moment, range);
+        }
+    }
+
+    pub(super) fn completed(
+        &mut self,
+        id: RequestId,
+        result: Result<(), RequestError>,
+    ) -> Result<(), Failure> {
+        let flight = self.judge.answered(self.client, id)?;
+        let Flight { kind, range, request, .. } = flight;
+        self.cluster.world.note(&[42, id.0, u64::from(result.is_ok())], || {
+            format!("COMPLETE #{} {kind:?} {}+{}: {result:?}", id.0, range.sector, range.sectors)
+        });
+        if matches!(kind, Kind::Read | Kind::Write { .. }) {
+            let claims = &self.cluster.world.processes[self.client].claims;
+            let conflict = claims.conflict(request.buf, Use::Write, "a completion");
+            if let Some(conflict) = conflict {
+                return Err(Failure(conflict));
+            }
+        }
+        if let Err(error) = result
+            && !self.excuses().may_fail(kind, range)
+        {
+            let Range { sector, sectors } = range;
+            return Err(Failure(format!("{kind:?} {sector}+{sectors} failed: {error}")));
+        }
+        self.signs.flushed += u64::from((kind.fua() || kind == Kind::Flush) && result.is_ok());
+        if result.is_err() && !matches!(kind, Kind::Read | Kind::Flush) {
+            self.promises.heard(Happened::WriteFailed);
+        }
+        self.conclude(&flight, result, Some(self.client))
+    }
+
+    /// Judges what a client has answered, and what it has read if it is still the `reader`.
+    pub(super) fn conclude(
+        &mut self,
+        flight: &Flight,
+        result: Result<(), RequestError>,
+        reader: Option<usize>,
+    ) -> Result<(), Failure> {
+        let Self { judge, suspects, cluster, promises, .. } = self;
+        let Cluster { world, layout, .. } = cluster;
+        let excuses = Excuses { suspects, layout, promises };
+        let excused = |sector| excuses.cover(sector);
+        let read = reader.map(|process| Read {
+            bytes: world.processes[process].found(flight.request.buf),
+            stays: !suspects.any() && !excuses.half_written(),
+            excused: &excused,
+        });
+        judge.conclude(flight, result, read)?;
+        match flight.kind {
+            Kind::Read => {}
+            Kind::Flush if result.is_ok() => suspects.flushed(flight.moment),
+            Kind::Flush => {}
+            kind => suspects.ends(flight.moment, judge.moment(), result.is_ok(), kind.fua()),
+        }
+        Ok(())
+    }
+
+    /// Compares what was found with what may be there.
+    ///
+    /// # Errors
+    /// The first sector that is wrong.
+    pub fn judge_content(&mut self, sector: u64, bytes: &[u8]) -> Result<(), Failure> {
+        let Self { judge, suspects, cluster: Cluster { layout, .. }, promises, .. } = self;
+        let excuses = Excuses { suspects, layout, promises };
+        judge.content(sector, bytes, &|sector| excuses.cover(sector))
+    }
+
+    const fn excuses(&self) -> Excuses<'_> {
+        let Self { suspects, cluster: Cluster { layout, .. }, promises, .. } = self;
+        Excuses { suspects, layout, promises }
+    }
+}
+
+/// What is excused: what would have to be decoded from a slice of which nothing can be decoded.
+struct Excuses<'a> {
+    suspects: &'a Suspects,
+    layout: &'a Layout,
+    promises: &'a Promises,
+}
+
+impl Excuses<'_> {
+    /// May slices that are being written be torn?
+    const fn half_written(&self) -> bool {
+        self.promises.dead || self.promises.failed
+    }
+
+    /// May anything be read here?
+    fn cover(&self, sector: u64) -> bool {
+        self.suspects.suspect(sector, self.half_written()) && self.is_lost(sector)
+    }
+
+    fn may_fail(&self, kind: Kind, range: Range) -> bool {
+        if kind != Kind::Read {
+            return self.promises.troubled && !self.promises.mild;
+        }
+        // One that is about to fail may have torn it already.
+        let torn = |sector| self.promises.half_synced || self.suspects.suspect(sector, true);
+        let mut sectors = range.sector..range.sector + range.sectors;
+        sectors.any(|sector| torn(sector) && self.is_lost(sector))
+    }
+
+    fn is_lost(&self, sector: u64) -> bool {
+        let place = self.suspects.map().place(sector);
+        let code = self.layout.code(place.slice.0);
+        self.promises.lost.contains(&code.data()[place.index as usize].node)
+    }
+}

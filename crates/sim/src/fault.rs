@@ -1,0 +1,147 @@
+//! What the pretend world may do to machines in a run: how long anything takes, what executors and
+//! devices may legally do differently, and the one thing that it does wrong on purpose.
+
+/// How devices, network and executors behave in a run. Drawn with the scenario; a test may change
+/// it at any moment.
+#[derive(Clone, Copy, Debug)]
+pub struct FaultProfile {
+    /// Longest ordinary time of an I/O.
+    pub disk_nanos: u64,
+    /// Longest ordinary time of anything on the network.
+    pub net_nanos: u64,
+    /// Longest ordinary time of a computation; 0: done at once.
+    pub compute_nanos: u64,
+    /// So many in a thousand of all of these take a hundred times longer.
+    pub slow_permille: u64,
+    /// A write's bytes must not change between issue and answer; checked when set.
+    pub check_stable: bool,
+    /// Discarded ranges read as zeroes; otherwise discards do nothing.
+    pub discard_zeroes: bool,
+    /// Smallest I/O that devices take.
+    pub block_bytes: u32,
+    /// A deliberate fault of the world, which the checks have to notice.
+    pub mutation: Option<Mutation>,
+}
+
+impl FaultProfile {
+    /// Nothing is slow and nothing goes wrong.
+    pub const CALM: Self = Self {
+        disk_nanos: 100_000,
+        net_nanos: 20_000,
+        compute_nanos: 1000,
+        slow_permille: 0,
+        check_stable: false,
+        discard_zeroes: false,
+        block_bytes: 512,
+        mutation: None,
+    };
+}
+
+/// What the world may do wrong on purpose, to show that it would be noticed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mutation {
+    /// Flushes are answered but not done.
+    DropFlush,
+    /// FUA is ignored.
+    IgnoreFua,
+    /// One computation in twenty, over nodes in fifty, is answered but not done.
+    SkipCompute,
+    /// One write in two hundred is answered but not done.
+    LoseWrite,
+    /// One write in two hundred lands a sector further on.
+    Misdirect,
+    /// One sum in five that is added to another leaves a term out.
+    ShortSum,
+    /// One put in a hundred is announced but not done.
+    LosePut,
+    /// What nodes note is answered but not kept.
+    DropNote,
+    /// Ranges that are to read as zeroes stay as they are.
+    DropZeroes,
+    /// All that is compared is the same.
+    SeeNoDifference,
+    /// All digests are zeroes.
+    ZeroDigests,
+    /// Clients that take over have nothing stored of what was left.
+    ForgetLeft,
+    /// Puts land where their receiver has hung up already.
+    LandLate,
+    /// Clients are not told of nodes that they cannot reach.
+    ForgetAbsent,
+    /// Records are not durable when that is told.
+    LateRecords,
+    /// What is stored in its place is not durable when records of it are trimmed.
+    EarlyTrim,
+    /// Records are stored in the wrong order.
+    ReplayBackwards,
+    /// The contents of any record are said to be there.
+    BelieveRecords,
+    /// Nobody records a whole stripe, though an older record may be replayed over it.
+    UnrecordedOver,
+    /// Flushes that a client asks for are answered at once.
+    EarlyFlush,
+    /// Witnesses keep no views but the first.
+    ForgetViews,
+    /// Clients are told that they may use what they were refused.
+    PretendGrant,
+}
+
+/// Mutations with their names on the command line.
+type Named = &'static [(Mutation, &'static str)];
+
+impl Mutation {
+    /// Those of local arrays.
+    pub const LOCAL: Named = &[
+        (Self::DropFlush, "drop-flush"),
+        (Self::IgnoreFua, "ignore-fua"),
+        (Self::SkipCompute, "skip-compute"),
+        (Self::LoseWrite, "lose-write"),
+        (Self::Misdirect, "misdirect"),
+    ];
+
+    /// Those of arrays over nodes.
+    pub const OVER_NODES: Named = &[
+        (Self::DropFlush, "drop-flush"),
+        (Self::IgnoreFua, "ignore-fua"),
+        (Self::SkipCompute, "skip-compute"),
+        (Self::ShortSum, "short-sum"),
+        (Self::LosePut, "lose-put"),
+        (Self::DropNote, "drop-note"),
+        (Self::DropZeroes, "drop-zeroes"),
+        (Self::SeeNoDifference, "see-no-difference"),
+        (Self::ZeroDigests, "zero-digests"),
+        (Self::ForgetLeft, "forget-left"),
+        (Self::LandLate, "land-late"),
+        (Self::ForgetAbsent, "forget-absent"),
+        (Self::LateRecords, "late-records"),
+        (Self::EarlyTrim, "early-trim"),
+        (Self::ReplayBackwards, "replay-backwards"),
+        (Self::BelieveRecords, "believe-records"),
+        (Self::UnrecordedOver, "unrecorded-over"),
+        (Self::EarlyFlush, "early-flush"),
+        (Self::ForgetViews, "forget-views"),
+        (Self::PretendGrant, "pretend-grant"),
+    ];
+
+    /// The one of these with this name.
+    #[must_use]
+    pub fn named(all: Named, name: &str) -> Option<Self> {
+        all.iter().find(|(_, known)| *known == name).map(|(mutation, _)| *mutation)
+    }
+
+    /// Does it show only where power is lost and journals make up for that?
+    #[must_use]
+    pub const fn is_of_journals(self) -> bool {
+        self.is_of_whole_stripes()
+            || matches!(
+                self,
+                Self::BelieveRecords | Self::EarlyTrim | Self::LateRecords | Self::ReplayBackwards
+            )
+    }
+
+    /// Does it show only where whole stripes are not recorded?
+    #[must_use]
+    pub const fn is_of_whole_stripes(self) -> bool {
+        matches!(self, Self::UnrecordedOver | Self::EarlyFlush)
+    }
+}

@@ -1,0 +1,274 @@
+//! The judge of an array: it stamps what is written, knows the requests that are in flight, and
+//! compares what is read with what may be there.
+
+use std::collections::BTreeMap;
+
+use braid_array::{Buf, Request, RequestError, RequestId};
+
+use crate::device_io::bytes_of;
+use crate::oracle::{Moment, Oracle, Range, WriteToken};
+use crate::report::Failure;
+use crate::stamp::{self, Serial, ZEROES};
+use crate::workload::Kind;
+
+/// A request that is not submitted yet; its buffer holds what is to be written.
+#[derive(Clone, Copy, Debug)]
+pub struct Draft {
+    /// What to hand to the machine.
+    pub request: Request,
+    /// What the write is stamped with.
+    pub serial: Serial,
+    /// What it does.
+    pub kind: Kind,
+    /// To which sectors.
+    pub range: Range,
+}
+
+/// A request in flight.
+#[derive(Clone, Copy, Debug)]
+pub struct Flight {
+    /// As it was submitted.
+    pub request: Request,
+    /// What it does.
+    pub kind: Kind,
+    /// To which sectors.
+    pub range: Range,
+    /// When it was submitted, which no other request was.
+    pub moment: Moment,
+    serial: Serial,
+    /// What is read stays there: all copies were equal when it was submitted.
+    equal: bool,
+}
+
+/// What one array may hold, and the requests in flight of all its clients.
+///
+/// Order of calls: [`client_begins`](Self::client_begins); for each request [`draft`](Self::draft),
+/// and, when the machine has taken it, [`submitted`](Self::submitted). When the machine answers,
+/// [`answered`](Self::answered) gives the request back, and the caller says whether it may fail;
+/// then [`conclude`](Self::conclude) judges it. [`client_ends`](Self::client_ends) when a client
+/// answers nothing more: what it was writing may land until [`decided`](Self::decided), when the
+/// next client serves. [`power_cut`](Self::power_cut) and [`lose_before`](Self::lose_before) when
+/// memories are lost. [`content`](Self::content) judges bytes found anywhere else.
+#[derive(Debug)]
+pub struct Judge {
+    oracle: Oracle,
+    clients: BTreeMap<usize, Vec<Option<Flight>>>,
+}
+
+impl Judge {
+    /// For an array of so many sectors of zeroes.
+    #[must_use]
+    pub fn new(sectors: u64) -> Self {
+        Self { oracle: Oracle::new(sectors), clients: BTreeMap::new() }
+    }
+
+    /// Blocks of 4 KiB are written as a whole, and found as a whole unless power was lost.
+    #[must_use]
+    pub fn of_whole_blocks(mut self) -> Self {
+        self.oracle.whole_blocks = true;
+        self
+    }
+
+    /// A client may have so many requests in flight.
+    pub fn client_begins(&mut self, client: usize, depth: usize) {
+        self.client_ends(client);
+        self.clients.insert(client, vec![None; depth]);
+    }
+
+    /// A client answers nothing more. What it was writing may land until all is decided.
+    pub fn client_ends(&mut self, client: usize) {
+        for flight in self.clients.remove(&client).into_iter().flatten().flatten() {
+            if flight.kind == Kind::Read {
+                self.oracle.read_abandoned(flight.moment);
+            }
+        }
+    }
+
+    /// Nothing lands any more of what clients were writing so far: it did, or never will.
+    pub fn decided(&mut self) {
+        self.oracle.decided();
+    }
+
+    /// The number of a request that the client may submit.
+    #[must_use]
+    pub fn free_slot(&self, client: usize) -> Option<usize> {
+        self.clients.get(&client)?.iter().position(Option::is_none)
+    }
+
+    /// The requests of a client in flight.
+    pub fn flights(&self, client: usize) -> impl Iterator<Item = &Flight> {
+        self.clients.get(&client).into_iter().flatten().flatten()
+    }
+
+    /// How many requests a client has in flight.
+    #[must_use]
+    pub fn in_flight(&self, client: usize) -> usize {
+        self.flights(client).count()
+    }
+
+    /// Is a request of the client in flight to any of these sectors?
+    #[must_use]
+    pub fn touches(&self, client: usize, range: Range) -> bool {
+        self.flights(client).any(|flight| flight.range.overlaps(range))
+    }
+
+    /// A request with this number and a buffer that begins there; what is to be written is put
+    /// there.
+    pub fn draft(
+        &mut self,
+        slot: usize,
+        kind: Kind,
+        range: Range,
+        offset: u64,
+        arena: &mut [u8],
+    ) -> Draft {
+        let has_data = matches!(kind, Kind::Read | Kind::Write { .. });
+        let len = if has_data { (range.sectors * 512) as u32 } else { 0 };
+        let buf = Buf { offset, len };
+        let mut serial = ZEROES;
+        if matches!(kind, Kind::Write { .. }) {
+            serial = self.oracle.new_serial();
+            stamp::fill(&mut arena[bytes_of(buf)], range.sector, serial);
+        }
+        let Range { sector, sectors } = range;
+        let request = Request { id: RequestId(slot as u64), op: kind.op(), sector, sectors, buf };
+        Draft { request, serial, kind, range }
+    }
+
+    /// The machine has taken it. `equal`: all copies are known to be equal.
+    pub fn submitted(&mut self, client: usize, draft: Draft, equal: bool) -> Moment {
+        let Draft { request, serial, kind, range } = draft;
+        let moment = match kind {
+            Kind::Read => self.oracle.read_submitted(),
+            Kind::Write { .. } | Kind::Zeroes { .. } => {
+                self.oracle.write_submitted(range, serial).submitted
+            }
+            Kind::Discard => self.oracle.discard_submitted(range).submitted,
+            Kind::Flush => self.oracle.flush_submitted(),
+        };
+        let flight = Flight { request, kind, range, moment, serial, equal };
+        if let Some(slots) = self.clients.get_mut(&client) {
+            slots[request.id.0 as usize] = Some(flight);
+        }
+        moment
+    }
+
+    /// The request that a client has answered.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn answered(&mut self, client: usize, id: RequestId) -> Result<Flight, Failure> {
+        let slots = self.clients.get_mut(&client);
+        let slot = slots.and_then(|slots| slots.get_mut(id.0 as usize));
+        let flight = slot.and_then(Option::take);
+        flight.ok_or_else(|| Failure(format!("request {} completed twice", id.0)))
+    }
+
+    /// An answered request is in flight again, with another buffer.
+    pub fn resubmitted(&mut self, client: usize, flight: Flight, buf: Buf) {
+        let request = Request { buf, ..flight.request };
+        if let Some(slots) = self.clients.get_mut(&client) {
+            slots[request.id.0 as usize] = Some(Flight { request, ..flight });
+        }
+    }
+
+    /// Judges an answer. `read` are the bytes of a read, unless they may be old; where they are
+    /// `excused` anything may be read.
+    ///
+    /// # Errors
+    /// The first sector that is wrong.
+    pub fn conclude(
+        &mut self,
+        flight: &Flight,
+        result: Result<(), RequestError>,
+        read: Option<Read<'_>>,
+    ) -> Result<(), Failure> {
+        let Flight { kind, range, moment, serial, .. } = *flight;
+        match (kind, read) {
+            (Kind::Read, Some(read)) if result.is_ok() => {
+                let Read { bytes, stays, excused } = read;
+                let stays = stays && flight.equal;
+                let found = self.oracle.read_completed(moment, range.sector, bytes, stays, excused);
+                return found.map_err(|bad| Failure(bad.to_string()));
+            }
+            (Kind::Read, _) => self.oracle.read_abandoned(moment),
+            (Kind::Flush, _) if result.is_ok() => self.oracle.flush_completed(moment),
+            (Kind::Flush, _) => {}
+            _ => {
+                let token = WriteToken { range, serial, submitted: moment };
+                self.oracle.write_completed(token, result.is_ok(), kind.fua());
+            }
+        }
+        Ok(())
+    }
+
+    /// Judges what was found from this sector on, by whatever means.
+    ///
+    /// # Errors
+    /// The first sector that is wrong.
+    pub fn content(
+        &mut self,
+        sector: u64,
+        bytes: &[u8],
+        excused: &dyn Fn(u64) -> bool,
+    ) -> Result<(), Failure> {
+        let moment = self.oracle.read_submitted();
+        let found = self.oracle.read_completed(moment, sector, bytes, false, excused);
+        found.map_err(|bad| Failure(bad.to_string()))
+    }
+
+    /// The moment, which all requests submitted so far come before.
+    pub fn moment(&mut self) -> Moment {
+        self.oracle.flush_submitted()
+    }
+
+    /// All that was answered is durable.
+    pub fn all_is_durable(&mut self) {
+        let moment = self.oracle.flush_submitted();
+        self.oracle.flush_completed(moment);
+    }
+
+    /// The power is lost, and with it what is not durable.
+    pub fn power_cut(&mut self) {
+        self.oracle.power_cut();
+    }
+
+    /// What was answered before this moment and is not durable may be lost.
+    pub fn lose_before(&mut self, moment: Moment) {
+        self.oracle.lose_before(moment);
+    }
+
+    /// Nothing is promised of this sector until it is written again.
+    pub fn exempt(&mut self, sector: u64) {
+        self.oracle.exempt(sector);
+    }
+
+    /// Is all durable that was answered?
+    #[must_use]
+    pub fn answers_are_durable(&self) -> bool {
+        self.oracle.answers_are_durable()
+    }
+
+    /// Sectors that a power cut may leave as something else than what was written last.
+    #[must_use]
+    pub fn not_durable(&self) -> Vec<u64> {
+        self.oracle.not_durable()
+    }
+}
+
+/// What was read.
+#[derive(Clone, Copy)]
+pub struct Read<'a> {
+    /// The bytes.
+    pub bytes: &'a [u8],
+    /// Nothing may change it, where copies were equal.
+    pub stays: bool,
+    /// Sectors of which nothing is promised.
+    pub excused: &'a dyn Fn(u64) -> bool,
+}
+
+/// Nothing is excused.
+#[must_use]
+pub const fn nothing(_sector: u64) -> bool {
+    false
+}
