@@ -18,11 +18,13 @@ impl Client {
                 self.carry_out_loss(loss);
             } else if let Some(event) = self.ownership.next_event() {
                 self.ownership_event(event);
-            } else {
+            } else if self.engine.sets.wait_for_losses() {
                 let (engine, mut cx) = self.engine();
                 if !engine.losses_carried_out(&mut cx) {
                     return;
                 }
+            } else {
+                return;
             }
         }
     }

@@ -517,6 +517,11 @@ impl Sets {
         }
     }
 
+    /// Does anything wait until all losses are carried out?
+    pub(in crate::client) const fn wait_for_losses(&self) -> bool {
+        self.waits_for_losses || self.cut_off_due
+    }
+
     /// All losses are carried out: goes on with what waited for that. Was there any?
     pub(super) fn losses_carried_out(&mut self, cx: &mut Cx<'_>) -> bool {
         if !std::mem::take(&mut self.waits_for_losses) {
