@@ -11,22 +11,26 @@ impl Client {
     /// Carries out what waits, before anything else is done: losses one at a time, each with what
     /// the keeper asks for because of it, in order.
     pub(super) fn drain(&mut self) {
-        loop {
-            if let Some(command) = self.keeper.next_command() {
-                self.carry_out(command);
-            } else if let Some(loss) = self.out.next_loss() {
-                self.carry_out_loss(loss);
-            } else if let Some(event) = self.ownership.next_event() {
-                self.ownership_event(event);
-            } else if self.engine.sets.wait_for_losses() {
-                let (engine, mut cx) = self.engine();
-                if !engine.losses_carried_out(&mut cx) {
-                    return;
-                }
-            } else {
-                return;
-            }
+        while self.drain_one() {
+            self.refresh();
         }
+    }
+
+    /// Carries one thing out; was there any?
+    fn drain_one(&mut self) -> bool {
+        if let Some(command) = self.keeper.next_command() {
+            self.carry_out(command);
+        } else if let Some(loss) = self.out.next_loss() {
+            self.carry_out_loss(loss);
+        } else if let Some(event) = self.ownership.next_event() {
+            self.ownership_event(event);
+        } else if self.engine.sets.wait_for_losses() {
+            let (engine, mut cx) = self.engine();
+            return engine.losses_carried_out(&mut cx);
+        } else {
+            return false;
+        }
+        true
     }
 
     fn carry_out(&mut self, command: LaneCommand) {
@@ -135,7 +139,7 @@ impl Client {
             self.tell_members();
             self.keeper.drive_sync();
             self.drain();
-            let (engine, mut cx) = self.engine();
+            let (engine, mut cx) = self.engine_as_is();
             engine.start_work(&mut cx);
             engine.open_sets(&mut cx);
             self.keeper.drive_meta();
@@ -144,7 +148,7 @@ impl Client {
             self.with_traffic(|keeper, traffic| keeper.drive_stop(traffic));
             self.keeper.drive_meta();
             self.drain();
-            let (engine, mut cx) = self.engine();
+            let (engine, mut cx) = self.engine_as_is();
             if engine.losses_told(&mut cx) {
                 return true;
             }

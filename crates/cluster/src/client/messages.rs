@@ -43,7 +43,8 @@ impl Client {
             FabricEvent::Connected { .. } => self.connected(role),
             FabricEvent::Lost { why, .. } => self.lose(role, why),
             FabricEvent::Placed { imm, .. } => {
-                let (engine, mut cx) = self.engine();
+                self.sessions_touched = false;
+                let (engine, mut cx) = self.engine_as_is();
                 engine.placed(&mut cx, role, imm);
             }
             FabricEvent::Message { bytes, .. } => match Message::decode(&bytes) {
@@ -106,7 +107,8 @@ impl Client {
 
     /// What a node says of slice-sets and reads.
     fn engine_message(&mut self, role: u16, message: Message) {
-        let (engine, mut cx) = self.engine();
+        self.sessions_touched = false;
+        let (engine, mut cx) = self.engine_as_is();
         match message {
             Message::Prepared {
                 position,

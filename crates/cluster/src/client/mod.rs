@@ -105,6 +105,8 @@ pub struct Client {
     engine: Engine,
     /// By role; that with the copy target comes last.
     sessions: Vec<Session>,
+    /// An event was not for the engine alone: members are looked at anew when it is handled.
+    sessions_touched: bool,
     ownership: Ownership,
     /// It takes the array over from nobody, and changes nothing.
     looks: bool,
@@ -158,6 +160,7 @@ impl Client {
             shared: Shared::new(pipeline, space, forced, scratch),
             engine,
             sessions,
+            sessions_touched: false,
             ownership,
             looks: config.looks,
             node_timeout_ms: config.node_timeout_ms,
@@ -170,6 +173,7 @@ impl Client {
         };
         client.begin();
         client.drain();
+        client.refresh();
         Ok(client)
     }
 
@@ -181,6 +185,12 @@ impl Client {
     /// The engine, and what it is called with: the members as they are now.
     fn engine(&mut self) -> (&mut Engine, Cx<'_>) {
         self.refresh();
+        self.engine_as_is()
+    }
+
+    /// The same where no session has changed since the members were last looked at: whenever the
+    /// client has nothing to do at once, they are as they were then.
+    fn engine_as_is(&mut self) -> (&mut Engine, Cx<'_>) {
         let Self { keeper, members, out, shared, engine, .. } = self;
         (engine, Cx { keeper, members, out, shared })
     }
@@ -315,15 +325,15 @@ impl Client {
             return;
         }
         self.drain();
-        let (engine, mut cx) = self.engine();
+        let (engine, mut cx) = self.engine_as_is();
         engine.begin(&mut cx);
         loop {
-            let (engine, mut cx) = self.engine();
+            let (engine, mut cx) = self.engine_as_is();
             engine.start_gathers(&mut cx);
             if self.advance_keeper() {
                 continue;
             }
-            let (engine, mut cx) = self.engine();
+            let (engine, mut cx) = self.engine_as_is();
             let went_on = engine.trim(&mut cx) || engine.start_decodes(&mut cx);
             self.drain();
             if !went_on {
@@ -363,9 +373,10 @@ impl Client {
 impl Machine for Client {
     fn handle(&mut self, now: Instant, event: Event) {
         self.keeper.at(now);
+        self.sessions_touched = !matches!(event, Event::Done { .. });
         match event {
             Event::Done { io, result } => {
-                let (engine, mut cx) = self.engine();
+                let (engine, mut cx) = self.engine_as_is();
                 engine.io_done(&mut cx, io, result);
             }
             Event::Command { id, command } => self.command(id, command),
@@ -388,6 +399,9 @@ impl Machine for Client {
             Event::Volume { .. } | Event::Survey { .. } | Event::Loaded { .. } => {}
         }
         self.drain();
+        if self.sessions_touched {
+            self.refresh();
+        }
     }
 
     fn poll(&mut self) -> Option<Action> {
@@ -439,7 +453,7 @@ impl BlockMachine for Client {
             self.out.push(Action::Complete { id: request.id, result: Err(error) });
             return Ok(());
         }
-        let (engine, mut cx) = self.engine();
+        let (engine, mut cx) = self.engine_as_is();
         engine.submit(&mut cx, &request);
         Ok(())
     }
