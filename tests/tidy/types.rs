@@ -5,17 +5,17 @@ use std::path::{Path, PathBuf};
 
 /// The methods and fields of one type.
 #[derive(Debug, Default)]
-pub struct Type {
+pub(crate) struct Type {
     /// By method: the file it stands in.
-    pub methods: BTreeMap<String, PathBuf>,
+    pub(crate) methods: BTreeMap<String, PathBuf>,
     /// By file: the methods that are called there of the same value.
     calls: BTreeMap<PathBuf, BTreeSet<String>>,
-    pub fields: usize,
+    pub(crate) fields: usize,
 }
 
 impl Type {
     /// By file: the other files whose methods it calls.
-    pub fn arrows(&self) -> BTreeMap<String, BTreeSet<String>> {
+    pub(crate) fn arrows(&self) -> BTreeMap<String, BTreeSet<String>> {
         let name = |path: &Path| path.display().to_string();
         let mut arrows: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
         for file in self.methods.values() {
@@ -32,7 +32,7 @@ impl Type {
 
 /// The types that have methods in these sources, each with its folder: types of one name in
 /// different folders are different ones, but a type may have methods in the folders below its own.
-pub fn types(sources: &[(PathBuf, String)]) -> BTreeMap<(PathBuf, String), Type> {
+pub(crate) fn types(sources: &[(PathBuf, String)]) -> BTreeMap<(PathBuf, String), Type> {
     let mut types: BTreeMap<(PathBuf, String), Type> = BTreeMap::new();
     let mut homes: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
     for (path, text) in sources {
