@@ -1,6 +1,7 @@
 //! Messages between clients and nodes: several in a row, each with two bytes of length in front,
 //! and what they make of the node they are sent to.
 
+use braid_cluster::ids::{Generation, Position};
 use braid_cluster::pipeline::{Params, Pipeline};
 use braid_cluster::view::{View, Witness};
 use braid_cluster::wire::{JournalEntry, Leftover, Message, PeerAddress, VolumeInfo};
@@ -43,10 +44,10 @@ fn set(random: &mut Random, params: Params) -> Set {
     let blocks = Pipeline::new(params).expect("a pipeline").data_blocks();
     let mut touched = Touched::none(blocks);
     (0..1 + random.below(3)).for_each(|_| touched.insert(random.below(blocks as usize) as u32));
-    let position = random.below(params.wide.count.into()) as u16;
+    let position = Position(random.below(params.wide.count.into()) as u16);
     Set {
         position,
-        generation: random.below(2) as u32,
+        generation: Generation(random.below(2) as u32),
         version: random.next(),
         stripe: random.below(100) as u64,
         offset: 0,
@@ -56,7 +57,7 @@ fn set(random: &mut Random, params: Params) -> Set {
             WriteStrategy::ReadModifyWrite,
             WriteStrategy::Reconstruct,
         ][random.below(3)],
-        planner: Planner::Encoder { node: position % params.nodes },
+        planner: Planner::Encoder { node: position.encoder(params.nodes) },
         fua: random.below(2) == 0,
         touched: if random.below(2) == 0 { Touched::all(blocks) } else { touched },
         missing: Roles([0, 0, 1, 1 << random.below(64)][random.below(4)]),
@@ -80,8 +81,8 @@ fn session(random: &mut Random) -> Vec<Message> {
     vec![
         Message::CreateVolume { tag, name: name.clone(), bytes: 1 << 20 },
         Message::Grant { tag, array: [1; 16], epoch: random.below(3) as u32, client: 1 },
-        Message::Commit { sets: vec![(position, random.below(2) as u32)] },
-        Message::Abort { position, generation: random.below(2) as u32 },
+        Message::Commit { sets: vec![(position, Generation(random.below(2) as u32))] },
+        Message::Abort { position, generation: Generation(random.below(2) as u32) },
         Message::Without { role: random.below(8) as u16 },
         Message::Join { session: random.next(), role: random.below(8) as u16, array: [1; 16] },
         Message::OpenVolume { tag, name, write: true },
@@ -104,33 +105,35 @@ fn session(random: &mut Random) -> Vec<Message> {
 
 /// What else is said, by clients, nodes and administrators.
 fn others(random: &mut Random) -> Vec<Message> {
-    let (tag, generation) = (random.below(9) as u32, random.below(2) as u32);
+    let tag = random.below(9) as u32;
+    let few = random.below(2) as u32;
     let [node, number, bytes] = [(); 3].map(|()| random.next() >> random.below(64));
-    let (slot, position) = (random.below(8) as u16, random.below(8) as u16);
+    let slot = random.below(8) as u16;
+    let position = Position(random.below(8) as u16);
     let (version, array) = ((random.below(3) as u32, number), [1; 16]);
     let (text, flag) = ("text".repeat(random.below(20)), random.below(2) == 0);
     let mut all = vec![
         Message::Volume { tag, bytes, node, used: flag },
         Message::Meta { tag, bytes: vec![1; 512] },
         Message::PipelineReady { tag, ring: number, journal_bytes: bytes, parts_only: flag },
-        Message::Finished { position, generation, ok: flag },
+        Message::Finished { position, generation: Generation(few), ok: flag },
         Message::Copied { slot },
         Message::ReadFailed { slot },
         Message::Ok { tag },
         Message::Refused { tag, busy: flag, reason: text.clone(), advice: text.clone() },
         Message::Missing { imm: random.next() as u32 },
         Message::Granted { tag, view: view(random), incarnation: number, node },
-        Message::Outvoted { tag, granted: generation },
+        Message::Outvoted { tag, granted: few },
         Message::ReadVote { tag, array },
-        Message::VoteIs { tag, granted: generation, view: view(random), incarnation: number, node },
+        Message::VoteIs { tag, granted: few, view: view(random), incarnation: number, node },
         Message::Forget { tag, array },
         Message::ListLeftovers { tag, from: slot },
         Message::ResolveLeftovers { tag, commit: vec![version; random.below(3)] },
-        Message::ListJournal { tag, from: generation },
+        Message::ListJournal { tag, from: few },
         Message::ReplayJournal { tag, above: version, without: vec![version; random.below(3)] },
         Message::TrimJournal { tag, mark: version, all: flag },
         Message::Ping { tag },
-        Message::Pong { tag, storage_silent_ms: generation },
+        Message::Pong { tag, storage_silent_ms: few },
         Message::NodeStatus { tag, after: text },
         Message::RemoveVolume { tag },
         Message::Shutdown { tag },
@@ -149,8 +152,8 @@ fn with_lists(random: &mut Random, tag: u32) -> [Message; 4] {
     let volume = VolumeInfo { name: "volume".into(), bytes: 1 << 20, written: ok };
     [
         Message::Prepared {
-            position: 1,
-            generation: 1,
+            position: Position(1),
+            generation: Generation(1),
             ok,
             own_fault: !ok,
             no_room: ok,

@@ -2,6 +2,7 @@
 //! the epoch of the sender, then the fields in the order in which they are declared. Strings and
 //! lists have a length of 16 bits in front. Decoding takes hostile bytes.
 
+use crate::ids::{Generation, Position};
 use crate::pipeline::{Params, Slots};
 use crate::set::{Roles, Set};
 use crate::view::View;
@@ -219,9 +220,9 @@ messages! {
     /// when that was asked for); after `Abort` nothing of it.
     13 Finished {
         /// The position, which is free here.
-        position: u16,
+        position: Position,
         /// Its generation.
-        generation: u32,
+        generation: Generation,
         /// Everything went well. After `Commit`, if not, the content of its range is undefined
         /// here.
         ok: bool,
@@ -317,9 +318,9 @@ messages! {
     /// lives.
     20 Prepared {
         /// The position.
-        position: u16,
+        position: Position,
         /// Its generation.
-        generation: u32,
+        generation: Generation,
         /// The content is there.
         ok: bool,
         /// It is not, because of this node's store.
@@ -336,14 +337,14 @@ messages! {
     /// nodes too. Answer to each: `Finished`.
     21 Commit {
         /// Positions, each with its generation.
-        sets: Vec<(u16, u32)>,
+        sets: Vec<(Position, Generation)>,
     }
     /// Client: what is staged here is not stored. Answer: `Finished`.
     22 Abort {
         /// The position.
-        position: u16,
+        position: Position,
         /// Its generation.
-        generation: u32,
+        generation: Generation,
     }
     /// Client: a node is not of the array any more; nothing of it will come.
     23 Without {

@@ -11,6 +11,7 @@ use braid_array::events::ArrayEvent;
 use braid_array::status::Status;
 
 use super::Client;
+use crate::ids::Position;
 
 /// So many of the latest answers count.
 const ANSWERS: usize = 16;
@@ -29,7 +30,7 @@ pub(super) enum TimedOperation {
     /// Read into a slot.
     Read(u16),
     /// Store the slice-set at a position.
-    Store(u16),
+    Store(Position),
     /// A flush or metadata: the tag.
     Request(u32),
 }
@@ -166,8 +167,8 @@ mod tests {
         for number in 0..times {
             let asked = begin.plus_millis(number * 1000);
             for (role, millis) in (0..).zip(takes) {
-                tracker.begin(role, TimedOperation::Store(7), asked);
-                tracker.end(role, TimedOperation::Store(7), asked.plus_millis(millis));
+                tracker.begin(role, TimedOperation::Store(Position(7)), asked);
+                tracker.end(role, TimedOperation::Store(Position(7)), asked.plus_millis(millis));
             }
             begins = begins.or(tracker.look(asked.plus_millis(900)));
         }

@@ -15,15 +15,16 @@ use slab::Slab;
 use self::answers::Line;
 pub(super) use self::answers::refused;
 use super::ids::{ArrayId, ClientId};
+use crate::ids::Position;
 use crate::wire::Message;
 
 /// What an answer is about.
 #[derive(Clone, Debug)]
 pub(super) enum Flight {
     /// A task of the slice-set at a position.
-    Task { client: ClientId, position: u16, task: u16 },
+    Task { client: ClientId, position: Position, task: u16 },
     /// What a task is to store, compared with what is there.
-    Same { client: ClientId, position: u16, task: u16 },
+    Same { client: ClientId, position: Position, task: u16 },
     /// A read into a slot.
     Read { client: ClientId, slot: u16 },
     /// What was read into a slot becomes its digest.

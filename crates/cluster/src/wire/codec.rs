@@ -1,6 +1,7 @@
 //! How the fields of messages become bytes and come back.
 
 use crate::family::Family;
+use crate::ids::{Generation, Position};
 use crate::pipeline::{Params, Slots};
 use crate::schedule::Planner;
 use crate::set::{Roles, Set, Touched, WriteStrategy};
@@ -53,6 +54,21 @@ macro_rules! number {
 }
 number!(u8, u16, u32, u64, i32);
 
+/// Numbers with a type of their own.
+macro_rules! wrapped {
+    ($($type:ident),*) => {$(
+        impl Field for $type {
+            fn put(&self, out: &mut Vec<u8>) {
+                self.0.put(out);
+            }
+            fn get(input: &mut &[u8]) -> Result<Self, WireError> {
+                Field::get(input).map(Self)
+            }
+        }
+    )*};
+}
+wrapped!(Position, Generation, Roles);
+
 /// Fields one after the other.
 macro_rules! record {
     ($type:ident { $($field:ident),* $(,)? }) => {
@@ -101,7 +117,7 @@ impl<A: Field, B: Field> Field for (A, B) {
 trait Listed: Field {}
 impl Listed for u64 {}
 impl Listed for [u8; 16] {}
-impl Listed for (u16, u32) {}
+impl Listed for (Position, Generation) {}
 impl Listed for (u32, u64) {}
 impl Listed for PeerAddress {}
 impl Listed for Witness {}
@@ -321,14 +337,5 @@ impl Field for Touched {
             true => Err(WireError::Value("list of all blocks")),
             false => Ok(touched),
         }
-    }
-}
-
-impl Field for Roles {
-    fn put(&self, out: &mut Vec<u8>) {
-        self.0.put(out);
-    }
-    fn get(input: &mut &[u8]) -> Result<Self, WireError> {
-        u64::get(input).map(Self)
     }
 }

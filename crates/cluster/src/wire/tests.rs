@@ -1,5 +1,6 @@
 use super::*;
 use crate::family::Family;
+use crate::ids::{Generation, Position};
 use crate::schedule::Planner;
 use crate::set::{Roles, Touched, WriteStrategy};
 use crate::view::{View, Witness};
@@ -59,8 +60,8 @@ fn some() -> Vec<Message> {
     let mut touched = Touched::none(12);
     [3, 11].into_iter().for_each(|index| touched.insert(index));
     let set = Set {
-        position: 7,
-        generation: 5,
+        position: Position(7),
+        generation: Generation(5),
         version: 1 << 40,
         stripe: 99,
         offset: 4096,
@@ -92,18 +93,20 @@ fn some() -> Vec<Message> {
         Message::BeginSet { set: set.clone() },
         Message::BeginSet { set: whole },
         Message::BeginSet { set: Set { strategy: WriteStrategy::Restore(300), ..set.clone() } },
-        Message::Finished { position: 7, generation: 5, ok: false },
+        Message::Finished { position: Position(7), generation: Generation(5), ok: false },
         Message::Prepared {
-            position: 7,
-            generation: 5,
+            position: Position(7),
+            generation: Generation(5),
             ok: false,
             own_fault: true,
             no_room: true,
             cut_off: Roles(1 << 63),
             received_bytes: 1 << 50,
         },
-        Message::Commit { sets: vec![(7, 5), (1023, u32::MAX)] },
-        Message::Abort { position: 7, generation: 5 },
+        Message::Commit {
+            sets: vec![(Position(7), Generation(5)), (Position(1023), Generation(u32::MAX))],
+        },
+        Message::Abort { position: Position(7), generation: Generation(5) },
         Message::Without { role: 3 },
         Message::Read { slot: 3, sector: 4096, bytes: 65536, to: 1 << 33 },
         Message::Digest { slot: 3, sector: 4096, bytes: 65536, to: 1 << 33 },

@@ -27,6 +27,7 @@ use super::extent::{Extent, Piece, Whose};
 use crate::client::out::IoPurpose;
 use crate::client::{BLOCK_BYTES, Key};
 use crate::digest::digest_bytes;
+use crate::ids::Position;
 use crate::pipeline::PlacedSchedule;
 use doubt::{Doubt, Misfit};
 
@@ -105,7 +106,7 @@ impl Compares {
         key: Key,
         fix: Fix,
     ) -> bool {
-        let planner = cx.shared.pipeline.planner(0);
+        let planner = cx.shared.pipeline.planner(Position(0));
         let Some(plan) = cx.shared.pipeline.plan(key.0, planner) else { return false };
         let extent = cx.shared.whole_slice(key);
         let cells: Vec<Cell> = plan.code.cells().collect();

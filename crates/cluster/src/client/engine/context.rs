@@ -15,6 +15,7 @@ use super::staging::Staging;
 use crate::client::Key;
 use crate::client::membership::{Membership, writes_over};
 use crate::client::out::{Out, RequestKind};
+use crate::ids::Position;
 use crate::pipeline::{Params, Pipeline};
 use crate::set::Roles;
 use crate::wire::Message;
@@ -23,13 +24,13 @@ use crate::wire::Message;
 #[derive(Debug)]
 pub(super) enum Note {
     /// A block is there that a slice-set wanted back, or cannot be had.
-    Fetched { position: u16, result: Result<(), RequestError> },
+    Fetched { position: Position, result: Result<(), RequestError> },
     /// A read that waited for a slice-set to be stored.
     Read(Piece),
     /// What was answered is to be durable before this request is.
     Flush(RequestId),
     /// A slice-set was stored by all nodes that have a part in it.
-    Stored { key: Key, position: u16 },
+    Stored { key: Key, position: Position },
     /// A slice-set was aborted, or has more to do: it waits for a position again.
     Again { job: PendingSet, wide: bool },
     /// A slice-set of background work is over.

@@ -17,6 +17,7 @@ use braid_array::{Buf, RequestError};
 use super::context::{Cx, Note, Shared};
 use super::extent::{Extent, Piece, Range, Want, Whom, Whose};
 use crate::client::out::IoPurpose;
+use crate::ids::Position;
 
 /// Blocks of one range of a stripe, read and formed.
 #[derive(Debug)]
@@ -209,7 +210,7 @@ impl Decodes {
         if !decode.for_set && cx.shared.areas.is_written(key) {
             return Err(Unfit::Busy);
         }
-        let planner = cx.shared.pipeline.planner(0);
+        let planner = cx.shared.pipeline.planner(Position(0));
         let plan = cx.shared.pipeline.plan(range.stripe, planner).ok_or(Unfit::Never)?;
         let cell = |want: &Want| plan.code.data()[want.index as usize];
         let mut lost: BTreeSet<u16> = cx.lost().iter().collect();

@@ -4,6 +4,7 @@ use braid_array::code::Cell;
 use braid_array::{Buf, RequestId};
 
 use crate::client::Key;
+use crate::ids::Position;
 
 /// A part of a request, or of what background work is at, that lies in one slice of one block.
 #[derive(Clone, Copy, Debug)]
@@ -37,7 +38,7 @@ pub(in crate::client) struct Want {
 pub(in crate::client) enum Whom {
     Request(RequestId),
     /// The slice-set at a position: the block is lost, and goes into sums.
-    Set(u16),
+    Set(Position),
 }
 
 /// Stripe, first byte in its blocks, length.

@@ -67,6 +67,7 @@ use staging::Staging;
 use work::{Task, Work};
 
 use super::out::{IoPurpose, RequestKind};
+use crate::ids::{Generation, Position};
 use crate::pipeline::Pipeline;
 use crate::set::Roles;
 
@@ -262,8 +263,15 @@ impl Engine {
         self.pass_on(cx);
     }
 
-    pub(super) fn finished(&mut self, cx: &mut Cx<'_>, role: u16, set: (u16, u32), ok: bool) {
-        self.sets.finished(cx, role, set, ok);
+    pub(super) fn finished(
+        &mut self,
+        cx: &mut Cx<'_>,
+        role: u16,
+        position: Position,
+        generation: Generation,
+        ok: bool,
+    ) {
+        self.sets.finished(cx, role, position, generation, ok);
         self.pass_on(cx);
     }
 
@@ -339,8 +347,8 @@ impl Engine {
     }
 
     /// What waited for a slice-set to be stored need not wait for it any more.
-    fn stored(&mut self, cx: &mut Cx<'_>, key: super::Key, position: u16) {
-        let wide = position < cx.shared.params().wide.count;
+    fn stored(&mut self, cx: &mut Cx<'_>, key: super::Key, position: Position) {
+        let wide = position.0 < cx.shared.params().wide.count;
         self.sets.mix.credit(cx.now(), self.queue.waits(wide));
         if let Some(area) = cx.shared.areas.get_mut(key) {
             area.committing -= 1;
@@ -509,7 +517,7 @@ impl Engine {
 }
 
 fn read_part(cx: &mut Cx<'_>, id: RequestId, extent: Extent, into: Buf) {
-    let planner = cx.shared.pipeline.planner(0);
+    let planner = cx.shared.pipeline.planner(Position(0));
     let Some(plan) = cx.shared.pipeline.plan(extent.stripe, planner) else {
         return cx.part_over(id, Err(RequestError::Failed));
     };

@@ -18,6 +18,7 @@ use super::position::Wanted;
 use super::sets::{MAX_TRIES, Sets};
 use super::work::Work;
 use crate::client::Key;
+use crate::ids::Position;
 use crate::pipeline::PlacedSchedule;
 use crate::pipeline::{brought_back, lost_blocks, way};
 use crate::schedule::Planner;
@@ -268,7 +269,7 @@ impl Queue {
         let makes = || whole && redundant && !blank && below.sets.mix.client_makes_next();
         let by_client = *first.by_client.get_or_insert_with(makes);
         let stripe = first.key.0;
-        let planner = cx.shared.pipeline.planner(0);
+        let planner = cx.shared.pipeline.planner(Position(0));
         let Some(plan) = cx.shared.pipeline.plan(stripe, planner) else { return false };
         let (strategy, touched) = strategy(cx, &plan, first, missing);
         let scattered = first.range.pieces.values().filter(|pieces| pieces.len() > 1).count();

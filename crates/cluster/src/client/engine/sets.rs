@@ -25,6 +25,7 @@ use super::queue::PendingSet;
 use crate::client::Key;
 use crate::client::latency::TimedOperation;
 use crate::client::out::IoPurpose;
+use crate::ids::{Generation, Position};
 use crate::pipeline::{PlacedSchedule, brought_back};
 use crate::schedule::Endpoint;
 use crate::set::{Imm, Roles, Set, WriteStrategy};
@@ -46,8 +47,8 @@ pub(in crate::client) struct StoreFault {
 #[derive(Clone, Copy, Debug)]
 pub(in crate::client) struct Prepared {
     pub(in crate::client) role: u16,
-    pub(in crate::client) position: u16,
-    pub(in crate::client) generation: u32,
+    pub(in crate::client) position: Position,
+    pub(in crate::client) generation: Generation,
     /// The node has the new content.
     pub(in crate::client) ok: bool,
     pub(in crate::client) fault: Option<StoreFault>,
@@ -105,18 +106,18 @@ impl OpenSet {
 /// of slice-sets. It hears what nodes say of their parts, and decides when one is committed.
 #[derive(Debug)]
 pub(in crate::client) struct Sets {
-    open: BTreeMap<u16, OpenSet>,
+    open: BTreeMap<Position, OpenSet>,
     /// Free positions of either kind, wide and narrow, those longest free first.
-    free: [VecDeque<u16>; 2],
+    free: [VecDeque<Position>; 2],
     /// By position, how often it was used.
-    generations: Vec<u32>,
+    generations: Vec<Generation>,
     /// Of the latest slice-set.
     version: u64,
     /// Puts that have not been answered.
     unsent: usize,
     pub(in crate::client) mix: Mix,
     /// By role, positions and generations of slice-sets that are to be committed there.
-    commits: Vec<Vec<(u16, u32)>>,
+    commits: Vec<Vec<(Position, Generation)>>,
     /// Pairs of nodes that are not connected and should be.
     cut_off: BTreeSet<(u16, u16)>,
     /// One of such a pair is to be lost.
@@ -128,11 +129,11 @@ pub(in crate::client) struct Sets {
 
 impl Sets {
     pub(in crate::client) fn new(positions: u16, wide: u16, nodes: u16, mix: Mix) -> Self {
-        let (wides, narrows) = (0..positions).partition(|&position| position < wide);
+        let (wides, narrows) = Position::all(0..positions).partition(|position| position.0 < wide);
         Self {
             open: BTreeMap::new(),
             free: [wides, narrows],
-            generations: vec![0; usize::from(positions)],
+            generations: vec![Generation(0); usize::from(positions)],
             version: 0,
             unsent: 0,
             mix,
@@ -149,22 +150,26 @@ impl Sets {
     }
 
     /// The positions in use.
-    pub(super) fn positions(&self) -> impl Iterator<Item = u16> {
+    pub(super) fn positions(&self) -> impl Iterator<Item = Position> {
         self.open.keys().copied()
     }
 
     /// The free positions of a kind, those longest free first.
-    pub(super) fn free(&self, kind: usize) -> impl Iterator<Item = u16> {
+    pub(super) fn free(&self, kind: usize) -> impl Iterator<Item = Position> {
         self.free[kind].iter().copied()
     }
 
     /// Uses a free position: of this kind, the one at this place among those that are free. The
     /// position, its generation, and the version of the slice-set.
-    pub(super) fn use_position(&mut self, kind: usize, at: usize) -> Option<(u16, u32, u64)> {
+    pub(super) fn use_position(
+        &mut self,
+        kind: usize,
+        at: usize,
+    ) -> Option<(Position, Generation, u64)> {
         let position = self.free[kind].remove(at)?;
-        let generation = &mut self.generations[usize::from(position)];
+        let generation = &mut self.generations[position.index()];
         let current = *generation;
-        *generation = current.wrapping_add(1);
+        *generation = current.next();
         self.version += 1;
         Some((position, current, self.version))
     }
@@ -195,7 +200,7 @@ impl Sets {
     }
 
     /// Positions of slice-sets that may be on their way into the stores.
-    pub(super) fn committing(&self) -> impl Iterator<Item = u16> {
+    pub(super) fn committing(&self) -> impl Iterator<Item = Position> {
         let committing = self.open.iter().filter(|(_, open)| open.stage == Stage::Committing);
         committing.map(|(&position, _)| position)
     }
@@ -275,7 +280,7 @@ impl Sets {
     pub(super) fn fetched(
         &mut self,
         cx: &mut Cx<'_>,
-        position: u16,
+        position: Position,
         result: Result<(), RequestError>,
     ) {
         let Some(open) = self.open.get_mut(&position) else { return };
@@ -288,7 +293,7 @@ impl Sets {
         self.advance(cx, position);
     }
 
-    pub(super) fn copy_done(&mut self, cx: &mut Cx<'_>, position: u16) {
+    pub(super) fn copy_done(&mut self, cx: &mut Cx<'_>, position: Position) {
         let Some(open) = self.open.get_mut(&position) else { return };
         open.computing -= 1;
         if open.ok {
@@ -299,7 +304,7 @@ impl Sets {
     }
 
     /// When all new content is in one piece, data go out, and parities of ours are formed.
-    fn flow(&mut self, cx: &mut Cx<'_>, position: u16) {
+    fn flow(&mut self, cx: &mut Cx<'_>, position: Position) {
         let Some(open) = self.open.get_mut(&position) else { return };
         if open.computing > 0 || open.fetching > 0 {
             return;
@@ -332,7 +337,7 @@ impl Sets {
     }
 
     /// Forms what lost blocks differ by, which goes into sums in place of what they are to hold.
-    fn differ(&mut self, cx: &mut Cx<'_>, position: u16) {
+    fn differ(&mut self, cx: &mut Cx<'_>, position: Position) {
         let Some(open) = self.open.get_mut(&position) else { return };
         let olds = std::mem::take(&mut open.olds);
         open.computing = olds.len() as u32;
@@ -344,7 +349,7 @@ impl Sets {
     }
 
     /// Forms the parities that the client makes.
-    fn form(&mut self, cx: &mut Cx<'_>, position: u16, sums: &[usize]) {
+    fn form(&mut self, cx: &mut Cx<'_>, position: Position, sums: &[usize]) {
         let Some(open) = self.open.get_mut(&position) else { return };
         open.computing = sums.len() as u32;
         for &equation in sums {
@@ -360,7 +365,7 @@ impl Sets {
         }
     }
 
-    pub(super) fn parity_done(&mut self, cx: &mut Cx<'_>, position: u16, equation: usize) {
+    pub(super) fn parity_done(&mut self, cx: &mut Cx<'_>, position: Position, equation: usize) {
         let Some(open) = self.open.get_mut(&position) else { return };
         open.computing -= 1;
         let buf = open.staged[equation];
@@ -370,7 +375,7 @@ impl Sets {
     }
 
     /// Sends a slice, if the node that gets it is there.
-    fn put(&mut self, cx: &mut Cx<'_>, position: u16, transfer: usize, from: Buf) {
+    fn put(&mut self, cx: &mut Cx<'_>, position: Position, transfer: usize, from: Buf) {
         let Some(open) = self.open.get_mut(&position) else { return };
         debug_assert_eq!(open.plan.schedule.transfers()[transfer].from, Endpoint::Client);
         let role = open.plan.schedule.transfers()[transfer].to;
@@ -390,7 +395,7 @@ impl Sets {
     }
 
     /// What did not arrive is told by the node, or by its loss.
-    pub(super) fn put_done(&mut self, cx: &mut Cx<'_>, position: u16) {
+    pub(super) fn put_done(&mut self, cx: &mut Cx<'_>, position: Position) {
         self.unsent -= 1;
         let Some(open) = self.open.get_mut(&position) else { return };
         open.puts -= 1;
@@ -400,7 +405,7 @@ impl Sets {
     /// A node has the new content of its part of a slice-set, or cannot have it.
     pub(in crate::client) fn prepared(&mut self, cx: &mut Cx<'_>, prepared: Prepared) {
         let Prepared { role, position, generation, ok, fault, cut_off } = prepared;
-        if !self.said(cx, role, (position, generation), Stage::Preparing) {
+        if !self.said(cx, role, position, generation, Stage::Preparing) {
             return cx.out.violates(role, "it has prepared what is not open");
         }
         if let Some(open) = self.open.get_mut(&position) {
@@ -419,7 +424,7 @@ impl Sets {
     /// A node's store fails what a slice-set needs of it. The node goes. If the array could not do
     /// without it, that is so where it has no room alone: then the array waits for that, as for a
     /// node that is away. What cannot be read stays so, and that write alone fails.
-    fn has_a_fault(&mut self, cx: &mut Cx<'_>, role: u16, position: u16, fault: StoreFault) {
+    fn has_a_fault(&mut self, cx: &mut Cx<'_>, role: u16, position: Position, fault: StoreFault) {
         if cx.keeper.needs(cx.members.id(role)) && !fault.no_room {
             if let Some(open) = self.open.get_mut(&position) {
                 open.job.tries = MAX_TRIES;
@@ -466,12 +471,12 @@ impl Sets {
         &mut self,
         cx: &mut Cx<'_>,
         role: u16,
-        (position, generation): (u16, u32),
+        position: Position,
+        generation: Generation,
         ok: bool,
     ) {
-        let set = (position, generation);
-        let committing = self.said(cx, role, set, Stage::Committing);
-        if !committing && !self.said(cx, role, set, Stage::Aborted) {
+        let committing = self.said(cx, role, position, generation, Stage::Committing);
+        if !committing && !self.said(cx, role, position, generation, Stage::Aborted) {
             return cx.out.violates(role, "it finishes what is not open");
         }
         let now = cx.now();
@@ -488,7 +493,8 @@ impl Sets {
         &mut self,
         cx: &mut Cx<'_>,
         role: u16,
-        (position, generation): (u16, u32),
+        position: Position,
+        generation: Generation,
         stage: Stage,
     ) -> bool {
         let Some(open) = self.open.get_mut(&position) else { return false };
@@ -505,7 +511,7 @@ impl Sets {
         if let Some(commits) = self.commits.get_mut(usize::from(role)) {
             commits.clear();
         }
-        let positions: Vec<u16> = self.positions().collect();
+        let positions: Vec<Position> = self.positions().collect();
         for position in positions {
             if let Some(open) = self.open.get_mut(&position) {
                 open.parts.remove(&role);
@@ -527,7 +533,7 @@ impl Sets {
         if !std::mem::take(&mut self.waits_for_losses) {
             return false;
         }
-        let positions: Vec<u16> = self.positions().collect();
+        let positions: Vec<Position> = self.positions().collect();
         positions.into_iter().for_each(|position| self.advance(cx, position));
         true
     }
@@ -537,13 +543,13 @@ impl Sets {
     pub(super) fn losses_told(&mut self, cx: &mut Cx<'_>) -> bool {
         let waits = |open: &OpenSet| matches!(open.stage, Stage::Held | Stage::Committing);
         let held = self.open.iter().filter(|(_, open)| waits(open) && open.is_due());
-        let held: Vec<u16> = held.map(|(&position, _)| position).collect();
+        let held: Vec<Position> = held.map(|(&position, _)| position).collect();
         held.iter().for_each(|&position| self.advance(cx, position));
         !held.is_empty()
     }
 
     /// Does the next thing with a slice-set when nothing is under way that has to be over before.
-    fn advance(&mut self, cx: &mut Cx<'_>, position: u16) {
+    fn advance(&mut self, cx: &mut Cx<'_>, position: Position) {
         if cx.out.has_losses() {
             self.waits_for_losses = true;
             return;
@@ -574,7 +580,7 @@ impl Sets {
     }
 
     /// All have the new content: it takes the place of the old.
-    fn commit(&mut self, cx: &mut Cx<'_>, position: u16, told: bool) {
+    fn commit(&mut self, cx: &mut Cx<'_>, position: Position, told: bool) {
         let Some(open) = self.open.get_mut(&position) else { return };
         open.stage = Stage::Committing;
         open.waits = open.parts.clone();
@@ -615,7 +621,7 @@ impl Sets {
         }
     }
 
-    fn abort(&mut self, cx: &mut Cx<'_>, position: u16) {
+    fn abort(&mut self, cx: &mut Cx<'_>, position: Position) {
         let Some(open) = self.open.get_mut(&position) else { return };
         open.stage = Stage::Aborted;
         open.waits = open.parts.clone();
@@ -633,9 +639,9 @@ impl Sets {
     }
 
     /// Ends a slice-set that all have finished.
-    fn end(&mut self, cx: &mut Cx<'_>, position: u16) {
+    fn end(&mut self, cx: &mut Cx<'_>, position: Position) {
         let Some(open) = self.open.remove(&position) else { return };
-        let wide = position < self.wide;
+        let wide = position.0 < self.wide;
         self.free[usize::from(!wide)].push_back(position);
         let OpenSet { set, mut job, staged, stage, .. } = open;
         cx.shared.staging.give(staged);
@@ -665,7 +671,7 @@ impl Sets {
 
     /// What is under way for slice-sets is counted where it is: `puts` and `computing` by position,
     /// from the operations in flight.
-    pub(super) fn check(&self, in_flight: &BTreeMap<u16, (u32, u32)>) -> Result<(), String> {
+    pub(super) fn check(&self, in_flight: &BTreeMap<Position, (u32, u32)>) -> Result<(), String> {
         let puts: u32 = in_flight.values().map(|(puts, _)| puts).sum();
         if puts as usize != self.unsent {
             return Err(format!("{puts} puts, counted {}", self.unsent));

@@ -190,13 +190,14 @@ pub(in crate::client) fn committed(
 mod tests {
     use super::*;
     use crate::Planner;
+    use crate::ids::{Generation, Position};
     use crate::set::{Roles, Touched, WriteStrategy};
 
     #[test]
     fn what_left_one_out_who_holds_the_array_was_not_answered() {
         let set = Set {
-            position: 0,
-            generation: 0,
+            position: Position(0),
+            generation: Generation(0),
             version: 7,
             stripe: 0,
             offset: 0,

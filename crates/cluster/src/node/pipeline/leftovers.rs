@@ -122,7 +122,7 @@ impl Pipe {
     /// All that was committed is stored, and the rest is dropped.
     pub(super) fn close_leftovers(&mut self, commit: &[(u32, u64)]) {
         let epoch = self.seat.epoch();
-        for number in self.sets.numbers() {
+        for number in self.sets.all() {
             let version = self.sets.get(number).map(|open| open.set.version);
             let stored = version.is_some_and(|version| commit.contains(&(epoch, version)));
             self.sets.close(number, stored.then_some(true));

@@ -8,6 +8,7 @@ use braid_array::level::{Layout, Level};
 
 use super::world::World;
 use crate::family::Family;
+use crate::ids::{Generation, Position};
 use crate::pipeline::{Params, Pipeline, Slots};
 use crate::schedule::Planner;
 use crate::set::{Imm, Roles, Set, Touched, WriteStrategy};
@@ -52,7 +53,7 @@ pub(super) struct Array {
     pub(super) pipeline: Pipeline,
     /// By stripe, then data index: what the blocks must hold.
     model: Vec<Vec<Vec<u8>>>,
-    generations: Vec<u32>,
+    generations: Vec<Generation>,
 }
 
 pub(super) fn params(family: Family, nodes: u16, planner: Planner) -> Params {
@@ -110,7 +111,7 @@ impl Array {
         }
         let blocks = vec![vec![0; CHUNK as usize]; pipeline.data_blocks() as usize];
         let model = vec![blocks; stripes as usize];
-        let generations = vec![0; usize::from(pipeline.positions())];
+        let generations = vec![Generation(0); usize::from(pipeline.positions())];
         Self { world, peers, rings, pipeline, model, generations }
     }
 
@@ -154,8 +155,9 @@ impl Array {
 
     /// The next slice-set at a position, a whole slice.
     pub(super) fn set(&mut self, position: u16, stripe: u64) -> Set {
-        let generation = &mut self.generations[usize::from(position)];
-        *generation += 1;
+        let position = Position(position);
+        let generation = &mut self.generations[position.index()];
+        *generation = generation.next();
         Set {
             position,
             generation: *generation,
@@ -249,7 +251,7 @@ impl Array {
     /// when it is whole everywhere.
     pub(super) fn run(&mut self) {
         self.world.run();
-        let mut staged: BTreeMap<(u16, u32), (Vec<PeerId>, bool)> = BTreeMap::new();
+        let mut staged: BTreeMap<(Position, Generation), (Vec<PeerId>, bool)> = BTreeMap::new();
         let heard = std::mem::take(&mut self.world.heard);
         for (peer, message) in heard {
             match message {
@@ -276,7 +278,7 @@ impl Array {
 
     /// Every node has closed these slice-sets, and well.
     pub(super) fn expect_closed(&mut self, sets: &[Set]) {
-        let mut closed: BTreeMap<(u16, u32), usize> = BTreeMap::new();
+        let mut closed: BTreeMap<(Position, Generation), usize> = BTreeMap::new();
         for (peer, message) in std::mem::take(&mut self.world.heard) {
             match message {
                 Message::Finished { position, generation, ok: true, .. } => {

@@ -5,6 +5,7 @@ use braid_array::fabric::PeerId;
 
 use super::array::{ARRAY, Array, ENCODER, params};
 use crate::family::Family;
+use crate::ids::{Generation, Position};
 use crate::node::PARTING_TAG;
 use crate::pipeline::Params;
 use crate::schedule::Planner;
@@ -95,7 +96,7 @@ fn who_only_reads_sends_nodes_nowhere() {
 #[test]
 fn slice_sets_that_make_no_sense_end_the_pipeline() {
     let changes: [fn(&mut Set); 5] = [
-        |set| set.position = 1000,
+        |set| set.position = Position(1000),
         |set| set.stripe = 1 << 40,
         |set| set.len = 8192,
         |set| set.planner = Planner::Chain,
@@ -112,9 +113,10 @@ fn slice_sets_that_make_no_sense_end_the_pipeline() {
     is_violation(|array, peer| {
         let set = array.set(0, 0);
         array.world.send(peer, &Message::BeginSet { set: set.clone() });
-        array
-            .world
-            .send(peer, &Message::BeginSet { set: Set { generation: set.generation + 1, ..set } });
+        array.world.send(
+            peer,
+            &Message::BeginSet { set: Set { generation: set.generation.next(), ..set } },
+        );
     });
     is_violation(|array, peer| {
         let set = array.set(0, 0);
@@ -126,11 +128,15 @@ fn slice_sets_that_make_no_sense_end_the_pipeline() {
 
 #[test]
 fn decisions_on_what_is_not_staged_end_the_pipeline() {
-    let go = |position, generation| Message::Commit { sets: vec![(position, generation)] };
+    let go = |position, generation| Message::Commit {
+        sets: vec![(Position(position), Generation(generation))],
+    };
     is_violation(|array, peer| array.world.send(peer, &go(0, 1)));
     is_violation(|array, peer| array.world.send(peer, &go(u16::MAX, 0)));
     is_violation(|array, peer| array.world.send(peer, &Message::Without { role: 5 }));
-    for again in [go(0, 1), go(0, 2), Message::Abort { position: 0, generation: 1 }] {
+    for again in
+        [go(0, 1), go(0, 2), Message::Abort { position: Position(0), generation: Generation(1) }]
+    {
         is_violation(|array, peer| {
             let set = array.set(0, 0);
             array.world.send(peer, &Message::BeginSet { set });
@@ -149,7 +155,9 @@ fn decisions_on_what_is_not_staged_end_the_pipeline() {
 
 #[test]
 fn slices_that_nobody_waits_for_end_the_pipeline() {
-    let imm = |position, transfer, generation| Imm { position, transfer, generation }.encode();
+    let imm = |position, transfer, generation| {
+        Imm { position: Position(position), transfer, generation }.encode()
+    };
     let some = |array: &mut Array, peer, imms: &[u32]| {
         let to = array.rings[0];
         imms.iter().for_each(|&imm| array.world.put(peer, to, imm, vec![0; 512]));

@@ -5,6 +5,7 @@ use braid_array::level::{Layout, Level};
 
 use super::array::{Array, CHUNK, ENCODER};
 use crate::family::Family;
+use crate::ids::{Generation, Position};
 use crate::schedule::Planner;
 use crate::set::{Set, Touched, WriteStrategy};
 use crate::wire::Message;
@@ -165,13 +166,15 @@ fn a_lost_neighbour_ends_what_needs_it_and_reads_go_on() {
         let mut closed = Vec::new();
         for (_, message) in std::mem::take(&mut array.world.heard) {
             match message {
-                Message::Finished { position, generation: 1, .. } => closed.push(position),
+                Message::Finished { position, generation: Generation(1), .. } => {
+                    closed.push(position);
+                }
                 other => panic!("{other:?}"),
             }
         }
         // All end at all nodes, and the one after the loss was not stored.
         for position in 0..6 {
-            let here = closed.iter().filter(|&&at| at == position);
+            let here = closed.iter().filter(|&&at| at == Position(position));
             assert_eq!(here.count(), 5, "position {position}, seed {seed}");
         }
         let from = 16 * 512 + array.pipeline.member_byte(2, 0, 0) as usize;

@@ -2,6 +2,7 @@
 
 use super::array::{Array, ENCODER, params};
 use crate::family::Family;
+use crate::ids::Position;
 use crate::pipeline::Pipeline;
 use crate::wire::Message;
 
@@ -61,7 +62,9 @@ fn what_was_not_granted_must_not_be_used() {
     let lean = || Array::lean(Family::Xor2d, NODES, 2 * ring);
     let position = |array: &Array| {
         let base = array.pipeline.base().clone();
-        (0..array.pipeline.positions()).find(|position| !base.contains(position)).expect("one")
+        (0..array.pipeline.positions())
+            .find(|&position| !base.contains(&Position(position)))
+            .expect("one")
     };
     let open = |array: &mut Array| {
         let set = array.set(position(array), 0);

@@ -1,0 +1,53 @@
+//! What names places, counts and versions: a type for each, so that none is taken for another. On
+//! the wire and in journals each is its number.
+
+use std::fmt;
+use std::ops::Range;
+
+macro_rules! ids {
+    ($($(#[$doc:meta])* $name:ident($number:ty);)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(pub $number);
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+    )*};
+}
+
+ids! {
+    /// A place in every ring of a pipeline, which one slice-set at a time uses.
+    Position(u16);
+    /// How often a position had been used before, so that what is late can be told.
+    Generation(u32);
+}
+
+impl Position {
+    /// Those with these numbers.
+    pub fn all(numbers: Range<u16>) -> impl Iterator<Item = Self> {
+        numbers.map(Self)
+    }
+
+    /// Where it is in a list of all positions.
+    #[must_use]
+    pub fn index(self) -> usize {
+        usize::from(self.0)
+    }
+
+    /// The role of the node that adds up at this position, of so many nodes.
+    #[must_use]
+    pub const fn encoder(self, nodes: u16) -> u16 {
+        self.0 % nodes
+    }
+}
+
+impl Generation {
+    /// That of the next use of the position.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        Self(self.0.wrapping_add(1))
+    }
+}
