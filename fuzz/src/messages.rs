@@ -1,7 +1,7 @@
 //! Messages between clients and nodes: several in a row, each with two bytes of length in front,
 //! and what they make of the node they are sent to.
 
-use braid_cluster::ids::{Generation, Position};
+use braid_cluster::ids::{Generation, Position, SetVersion};
 use braid_cluster::pipeline::{Params, Pipeline};
 use braid_cluster::view::{View, Witness};
 use braid_cluster::wire::{JournalEntry, Leftover, Message, PeerAddress, VolumeInfo};
@@ -110,7 +110,8 @@ fn others(random: &mut Random) -> Vec<Message> {
     let [node, number, bytes] = [(); 3].map(|()| random.next() >> random.below(64));
     let slot = random.below(8) as u16;
     let position = Position(random.below(8) as u16);
-    let (version, array) = ((random.below(3) as u32, number), [1; 16]);
+    let version = SetVersion::new(random.below(3) as u32, number);
+    let array = [1; 16];
     let (text, flag) = ("text".repeat(random.below(20)), random.below(2) == 0);
     let mut all = vec![
         Message::Volume { tag, bytes, node, used: flag },
@@ -146,7 +147,8 @@ fn others(random: &mut Random) -> Vec<Message> {
 
 fn with_lists(random: &mut Random, tag: u32) -> [Message; 4] {
     let params = params(random);
-    let (version, ok) = ((1, random.next()), random.below(2) == 0);
+    let version = SetVersion::new(1, random.next());
+    let ok = random.below(2) == 0;
     let staged = Some(set(random, params)).filter(|_| ok);
     let roles = Roles(random.next());
     let volume = VolumeInfo { name: "volume".into(), bytes: 1 << 20, written: ok };

@@ -25,6 +25,23 @@ ids! {
     Generation(u32);
 }
 
+/// The version of a slice-set: of two over the same bytes the greater is written later.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SetVersion {
+    /// Of the client that writes it.
+    pub epoch: u32,
+    /// The client's own number for it; grows with every slice-set of the epoch.
+    pub number: u64,
+}
+
+impl SetVersion {
+    /// That of a client's slice-set of this number.
+    #[must_use]
+    pub const fn new(epoch: u32, number: u64) -> Self {
+        Self { epoch, number }
+    }
+}
+
 impl Position {
     /// Those with these numbers.
     pub fn all(numbers: Range<u16>) -> impl Iterator<Item = Self> {

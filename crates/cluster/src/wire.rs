@@ -2,7 +2,7 @@
 //! the epoch of the sender, then the fields in the order in which they are declared. Strings and
 //! lists have a length of 16 bits in front. Decoding takes hostile bytes.
 
-use crate::ids::{Generation, Position};
+use crate::ids::{Generation, Position, SetVersion};
 use crate::pipeline::{Params, Slots};
 use crate::set::{Roles, Set};
 use crate::view::View;
@@ -56,7 +56,7 @@ pub const MAX_LISTED: usize = 64;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leftover {
     /// The client's epoch and its number for the slice-set.
-    pub version: (u32, u64),
+    pub version: SetVersion,
     /// It, if it is staged; otherwise it was stored.
     pub staged: Option<Set>,
     /// Nothing went wrong with that.
@@ -67,7 +67,7 @@ pub struct Leftover {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JournalEntry {
     /// The client's epoch and its number for the slice-set.
-    pub version: (u32, u64),
+    pub version: SetVersion,
     /// Roles that have a part in it.
     pub holders: Roles,
     /// It says that what is recorded of that is void.
@@ -456,7 +456,7 @@ messages! {
         /// The number that the answer carries, chosen by the sender.
         tag: u32,
         /// By epoch and version.
-        commit: Vec<(u32, u64)>,
+        commit: Vec<SetVersion>,
     }
     /// Client: what did the journal hold when the pipeline was set up? Answer: `JournalEntries`.
     76 ListJournal {
@@ -470,7 +470,7 @@ messages! {
         /// The number that the request carried.
         tag: u32,
         /// Slice-sets up to this one are stored durably by all.
-        mark: (u32, u64),
+        mark: SetVersion,
         /// Records, the oldest first.
         items: Vec<JournalEntry>,
         /// With which one to go on; 0 at the end.
@@ -482,9 +482,9 @@ messages! {
         /// The number that the answer carries, chosen by the sender.
         tag: u32,
         /// Nothing up to this one.
-        above: (u32, u64),
+        above: SetVersion,
         /// Nor these.
-        without: Vec<(u32, u64)>,
+        without: Vec<SetVersion>,
     }
     /// Client: everybody has stored durably what was written up to this slice-set: it need not be
     /// recorded any more. Answer: `Ok`, when that is noted durably.
@@ -492,7 +492,7 @@ messages! {
         /// The number that the answer carries, chosen by the sender.
         tag: u32,
         /// It.
-        mark: (u32, u64),
+        mark: SetVersion,
         /// Nothing that is recorded now is needed.
         all: bool,
     }

@@ -1,7 +1,7 @@
 //! How the fields of messages become bytes and come back.
 
 use crate::family::Family;
-use crate::ids::{Generation, Position};
+use crate::ids::{Generation, Position, SetVersion};
 use crate::pipeline::{Params, Slots};
 use crate::schedule::Planner;
 use crate::set::{Roles, Set, Touched, WriteStrategy};
@@ -83,6 +83,7 @@ macro_rules! record {
     };
 }
 record!(Slots { count, bytes });
+record!(SetVersion { epoch, number });
 record!(PeerAddress { role, address, ring });
 record!(Witness { node, address });
 record!(VolumeInfo { name, bytes, written });
@@ -118,7 +119,7 @@ trait Listed: Field {}
 impl Listed for u64 {}
 impl Listed for [u8; 16] {}
 impl Listed for (Position, Generation) {}
-impl Listed for (u32, u64) {}
+impl Listed for SetVersion {}
 impl Listed for PeerAddress {}
 impl Listed for Witness {}
 impl Listed for VolumeInfo {}

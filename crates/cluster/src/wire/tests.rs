@@ -1,6 +1,6 @@
 use super::*;
 use crate::family::Family;
-use crate::ids::{Generation, Position};
+use crate::ids::{Generation, Position, SetVersion};
 use crate::schedule::Planner;
 use crate::set::{Roles, Touched, WriteStrategy};
 use crate::view::{View, Witness};
@@ -128,14 +128,17 @@ fn takeover() -> Vec<Message> {
         Message::VoteIs { tag: 1, granted: 8, view: View::default(), incarnation: 9, node: 3 },
         Message::ListLeftovers { tag: 3, from: 9 },
         Message::Leftovers { tag: 3, params: None, items: Vec::new(), next: 0 },
-        Message::ResolveLeftovers { tag: 4, commit: vec![(7, 1 << 40), (8, 1)] },
+        Message::ResolveLeftovers {
+            tag: 4,
+            commit: vec![SetVersion::new(7, 1 << 40), SetVersion::new(8, 1)],
+        },
     ]
 }
 
 fn leftovers(set: Set, params: Params) -> Message {
     let items = vec![
-        Leftover { version: (7, 1 << 40), staged: Some(set), ok: true },
-        Leftover { version: (7, 3), staged: None, ok: false },
+        Leftover { version: SetVersion::new(7, 1 << 40), staged: Some(set), ok: true },
+        Leftover { version: SetVersion::new(7, 3), staged: None, ok: false },
     ];
     Message::Leftovers { tag: 3, params: Some(params), items, next: 1 }
 }

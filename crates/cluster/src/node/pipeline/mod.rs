@@ -29,6 +29,7 @@ use super::RingUse;
 use super::ids::{ArrayId, ClientId, Held, Violation};
 use super::journal::{Bounds, Journal, Ready};
 use super::out::Out;
+use crate::ids::SetVersion;
 use crate::pipeline::{Params, Pipeline};
 use crate::wire::{Leftover, Message};
 
@@ -393,7 +394,7 @@ impl Pipes {
         by: ClientId,
         tag: u32,
         array: ArrayId,
-        commit: &[(u32, u64)],
+        commit: &[SetVersion],
         out: &mut Out,
     ) {
         let orphans = self.orphans_of(array, out);

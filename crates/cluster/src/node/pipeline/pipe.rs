@@ -460,7 +460,7 @@ fn entry(OpenSet { set, part, stage, .. }: &OpenSet, seat: &Seat) -> Entry {
     // answered.
     let involved = part.plan.involved(set.strategy, &set.touched).into_iter();
     let holders = involved.chain(set.missing.iter()).collect();
-    let version = (seat.epoch(), set.version);
+    let version = seat.version(set);
     let record = Record { version, sequence: 0, kind, holders, len: set.len, rows, crc: 0 };
     Entry { position: set.position, record, contents }
 }

@@ -4,6 +4,7 @@ use braid_array::fabric::PeerId;
 use braid_array::{Buf, IoOp, MemberId, SECTOR_BYTES};
 
 use super::part::{Part, Slot, Work};
+use crate::ids::SetVersion;
 use crate::node::ids::{ArrayId, ClientId};
 use crate::node::out::Out;
 use crate::pipeline::Pipeline;
@@ -34,6 +35,11 @@ pub(super) struct Seat {
 impl Seat {
     pub(super) const fn epoch(&self) -> u32 {
         self.pipeline.params().epoch
+    }
+
+    /// The version of a slice-set of the client.
+    pub(super) const fn version(&self, set: &Set) -> SetVersion {
+        SetVersion::new(self.epoch(), set.version)
     }
 
     /// The array, when the client writes.
