@@ -1,7 +1,7 @@
 //! Messages between clients and nodes: several in a row, each with two bytes of length in front,
 //! and what they make of the node they are sent to.
 
-use braid_cluster::ids::{Generation, Position, SetVersion};
+use braid_cluster::ids::{Generation, Position, SetVersion, StripeNo};
 use braid_cluster::pipeline::{Params, Pipeline};
 use braid_cluster::view::{View, Witness};
 use braid_cluster::wire::{JournalEntry, Leftover, Message, PeerAddress, VolumeInfo};
@@ -49,7 +49,7 @@ fn set(random: &mut Random, params: Params) -> Set {
         position,
         generation: Generation(random.below(2) as u32),
         version: random.next(),
-        stripe: random.below(100) as u64,
+        stripe: StripeNo(random.below(100) as u64),
         offset: 0,
         len: 4096,
         strategy: [

@@ -23,6 +23,17 @@ ids! {
     Position(u16);
     /// How often a position had been used before, so that what is late can be told.
     Generation(u32);
+    /// A stripe of an array, from the first.
+    StripeNo(u64);
+}
+
+/// A slice of a stripe: the same range of each of its blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SliceKey {
+    /// The stripe.
+    pub stripe: StripeNo,
+    /// Which of the slices that its blocks are cut into.
+    pub slice: u32,
 }
 
 /// The version of a slice-set: of two over the same bytes the greater is written later.
@@ -58,6 +69,29 @@ impl Position {
     #[must_use]
     pub const fn encoder(self, nodes: u16) -> u16 {
         self.0 % nodes
+    }
+}
+
+impl StripeNo {
+    /// The stripe after it.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+}
+
+impl SliceKey {
+    /// The same slice of the stripe before, if there is one.
+    #[must_use]
+    pub fn before(self) -> Option<Self> {
+        let stripe = self.stripe.0.checked_sub(1)?;
+        Some(Self { stripe: StripeNo(stripe), ..self })
+    }
+
+    /// The same slice of the stripe after it.
+    #[must_use]
+    pub const fn after(self) -> Self {
+        Self { stripe: self.stripe.next(), ..self }
     }
 }
 

@@ -20,7 +20,7 @@ use braid_array::refusal::{Advised, Next};
 use braid_array::{Buf, SECTOR_BYTES};
 
 use crate::family::FamilyError;
-use crate::ids::Position;
+use crate::ids::{Position, StripeNo};
 use crate::schedule::{Planner, Schedule};
 use crate::set::{MAX_POSITIONS, MAX_TRANSFERS, Roles, Set, WriteStrategy};
 use braid_array::code::Losses;
@@ -210,7 +210,7 @@ impl Pipeline {
             return Ok(rooms);
         }
         for stripe in 0..u64::from(self.params.family.period(self.params.nodes)) {
-            let plan = self.plan(stripe, self.params.planner);
+            let plan = self.plan(StripeNo(stripe), self.params.planner);
             let plan = plan.ok_or(PipelineError::Planner(self.params.planner.name()))?;
             for (node, room) in rooms.iter_mut().enumerate() {
                 room.received = room.received.max(plan.received[node]);
@@ -283,19 +283,24 @@ impl Pipeline {
         Planner::Encoder { node: position.encoder(self.params.nodes) }
     }
 
+    /// Which of the layouts that a family's stripes take in turn this one has.
+    pub(crate) fn variant(&self, stripe: StripeNo) -> u16 {
+        (stripe.0 % u64::from(self.params.family.period(self.params.nodes))) as u16
+    }
+
     /// The plan for a stripe when all are there; `None` when the family has no such schedule.
-    pub fn plan(&mut self, stripe: u64, planner: Planner) -> Option<Arc<PlacedSchedule>> {
+    pub fn plan(&mut self, stripe: StripeNo, planner: Planner) -> Option<Arc<PlacedSchedule>> {
         self.plan_without(stripe, planner, Roles::NONE)
     }
 
     fn plan_without(
         &mut self,
-        stripe: u64,
+        stripe: StripeNo,
         planner: Planner,
         missing: Roles,
     ) -> Option<Arc<PlacedSchedule>> {
         let Params { family, nodes, .. } = self.params;
-        let variant = (stripe % u64::from(family.period(nodes))) as u16;
+        let variant = self.variant(stripe);
         if let Some(plan) = self.plans_of(missing).get(&(variant, planner, None)) {
             return Some(Arc::clone(plan));
         }
@@ -322,7 +327,7 @@ impl Pipeline {
         if !self.losses.survives(|role| lost.contains(role)) {
             return None;
         }
-        let variant = (set.stripe % u64::from(params.family.period(params.nodes))) as u16;
+        let variant = self.variant(set.stripe);
         let key = (variant, Planner::Chain, Some(role));
         if let Some(plan) = self.plans_of(set.missing).get(&key) {
             return Some(Arc::clone(plan));
@@ -346,7 +351,7 @@ impl Pipeline {
     pub fn plan_of(&mut self, set: &Set) -> Option<Arc<PlacedSchedule>> {
         let Params { chunk_bytes, stripes, nodes, .. } = self.params;
         let fits = set.position.0 < self.positions()
-            && set.stripe < stripes
+            && set.stripe.0 < stripes
             && (1..=self.position_bytes(set.position)).contains(&set.len)
             && set.offset.checked_add(set.len).is_some_and(|end| end <= chunk_bytes)
             && (set.offset | set.len).is_multiple_of(SECTOR_BYTES as u32)
@@ -444,9 +449,15 @@ impl Pipeline {
 
     /// First byte of a row's range of a slice-set, from where the member's data begin.
     #[must_use]
-    pub fn member_byte(&self, stripe: u64, row: u16, offset: u32) -> u64 {
-        let block = stripe * u64::from(self.rows) + u64::from(row);
+    pub fn member_byte(&self, stripe: StripeNo, row: u16, offset: u32) -> u64 {
+        let block = stripe.0 * u64::from(self.rows) + u64::from(row);
         block * u64::from(self.params.chunk_bytes) + u64::from(offset)
+    }
+
+    /// Bytes of the data of a member.
+    #[must_use]
+    pub fn member_bytes(&self) -> u64 {
+        self.member_byte(StripeNo(self.params.stripes), 0, 0)
     }
 
     /// Bytes of the array.

@@ -1,7 +1,7 @@
 //! Slice-sets: the unit in which stripes are written. A slice-set is the same range of every block
 //! of one stripe; some or all of its data blocks are given new content.
 
-use crate::ids::{Generation, Position};
+use crate::ids::{Generation, Position, StripeNo};
 use crate::schedule::Planner;
 
 /// Which data blocks of a stripe are given new content, by data index.
@@ -165,7 +165,7 @@ pub struct Set {
     /// Grows with every slice-set of an epoch; the order of slice-sets over the same bytes.
     pub version: u64,
     /// Which stripe.
-    pub stripe: u64,
+    pub stripe: StripeNo,
     /// First byte of the range, from the beginning of every block.
     pub offset: u32,
     /// Length of the range.

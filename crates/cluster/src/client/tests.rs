@@ -612,7 +612,7 @@ fn a_part_of_the_stripe_after_a_whole_one_waits_for_the_rest() {
     let opened = |actions: &[Action]| -> Vec<u64> {
         let opens = actions.iter().filter_map(|action| match action {
             Action::Fabric(FabricOp::Send { bytes, .. }) => match Message::decode(bytes) {
-                Ok((_, Message::BeginSet { set })) => Some(set.stripe),
+                Ok((_, Message::BeginSet { set })) => Some(set.stripe.0),
                 _ => None,
             },
             _ => None,

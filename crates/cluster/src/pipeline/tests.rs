@@ -4,7 +4,7 @@ use braid_array::level::{Layout, Level};
 
 use super::*;
 use crate::family::Family;
-use crate::ids::{Generation, Position};
+use crate::ids::{Generation, Position, StripeNo};
 use crate::program::{Destination, Output};
 use crate::set::Touched;
 
@@ -34,7 +34,7 @@ fn set(pipeline: &Pipeline, position: u16, stripe: u64) -> Set {
         position,
         generation: Generation(0),
         version: 0,
-        stripe,
+        stripe: StripeNo(stripe),
         offset: 0,
         len: pipeline.position_bytes(position),
         strategy: WriteStrategy::FullStripe,
@@ -208,7 +208,8 @@ fn a_small_write_moves_what_it_must() {
     for index in 0..12 {
         let mut touched = Touched::none(12);
         touched.insert(index);
-        let home = pipeline.plan(0, Planner::Client).expect("a plan").code.data()[index as usize];
+        let home = pipeline.plan(StripeNo(0), Planner::Client).expect("a plan").code.data()
+            [index as usize];
         // The home of the block encodes: it sends the difference to both parities.
         let set = Set {
             strategy: WriteStrategy::ReadModifyWrite,
@@ -239,7 +240,7 @@ fn what_a_client_may_not_open_has_no_plan() {
     some.insert(1);
     let bad = [
         Set { position: Position(200), ..good.clone() },
-        Set { stripe: 1000, ..good.clone() },
+        Set { stripe: StripeNo(1000), ..good.clone() },
         Set { len: 65536 + 512, ..good.clone() },
         Set { offset: 512, ..good.clone() },
         Set { len: 100, ..good.clone() },

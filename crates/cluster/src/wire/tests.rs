@@ -1,6 +1,6 @@
 use super::*;
 use crate::family::Family;
-use crate::ids::{Generation, Position, SetVersion};
+use crate::ids::{Generation, Position, SetVersion, StripeNo};
 use crate::schedule::Planner;
 use crate::set::{Roles, Touched, WriteStrategy};
 use crate::view::{View, Witness};
@@ -63,7 +63,7 @@ fn some() -> Vec<Message> {
         position: Position(7),
         generation: Generation(5),
         version: 1 << 40,
-        stripe: 99,
+        stripe: StripeNo(99),
         offset: 4096,
         len: 8192,
         strategy: WriteStrategy::ReadModifyWrite,

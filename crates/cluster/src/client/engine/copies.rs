@@ -121,7 +121,7 @@ impl Copies {
         let target = cx.members.copy_target();
         let entry = cx.members.entry(target);
         let slice = cx.shared.whole_slice(key);
-        let byte = cx.shared.pipeline.member_byte(key.0, row, slice.at);
+        let byte = cx.shared.pipeline.member_byte(key.stripe, row, slice.at);
         let sector = entry.data_sector + byte / SECTOR_BYTES;
         let bytes = slice.len;
         let now = cx.now();

@@ -4,12 +4,12 @@ use braid_array::code::Cell;
 use braid_array::{Buf, RequestId};
 
 use crate::client::Key;
-use crate::ids::Position;
+use crate::ids::{Position, StripeNo};
 
 /// A part of a request, or of what background work is at, that lies in one slice of one block.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::client) struct Extent {
-    pub(in crate::client) stripe: u64,
+    pub(in crate::client) stripe: StripeNo,
     /// Data index.
     pub(in crate::client) index: u32,
     /// First byte, from the beginning of the block.
@@ -42,7 +42,7 @@ pub(in crate::client) enum Whom {
 }
 
 /// Stripe, first byte in its blocks, length.
-pub(in crate::client) type Range = (u64, u32, u32);
+pub(in crate::client) type Range = (StripeNo, u32, u32);
 
 /// What a node is asked to read.
 #[derive(Clone, Copy, Debug)]

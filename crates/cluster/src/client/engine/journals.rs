@@ -10,7 +10,7 @@ use braid_array::{Refusal, SECTOR_BYTES};
 use super::context::{Cx, Shared};
 use super::partial::PartialParityLog;
 use crate::client::out::RequestKind;
-use crate::ids::SetVersion;
+use crate::ids::{SetVersion, SliceKey};
 use crate::journal::{HEADERS_BYTES, Kind, PAGE_BYTES, Record};
 use crate::set::Set;
 use crate::view::View;
@@ -318,7 +318,8 @@ impl Journals {
         let bytes = recorded_bytes(shared, set.len);
         self.sizes.insert(set.version, bytes);
         self.used += bytes;
-        self.parts.note_recorded((set.stripe, set.offset / shared.slice_bytes()), set.version);
+        let slice = set.offset / shared.slice_bytes();
+        self.parts.note_recorded(SliceKey { stripe: set.stripe, slice }, set.version);
     }
 
     /// Has journals trimmed that are half full, or that a node which comes back has no part in. All

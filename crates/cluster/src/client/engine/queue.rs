@@ -114,7 +114,7 @@ impl Queue {
         for _ in 0..listed {
             let Some(key) = cx.shared.areas.next_listed() else { break };
             let blocks = u64::from(cx.shared.pipeline.data_blocks());
-            let whole = blocks * u64::from(cx.shared.slice_len(key.1));
+            let whole = blocks * u64::from(cx.shared.slice_len(key.slice));
             let alone = sets.all_answered() && self.is_empty();
             let now = cx.now();
             let Some(area) = cx.shared.areas.get(key) else { continue };
@@ -268,7 +268,7 @@ impl Queue {
         let blank = whole && first.range.blank;
         let makes = || whole && redundant && !blank && below.sets.mix.client_makes_next();
         let by_client = *first.by_client.get_or_insert_with(makes);
-        let stripe = first.key.0;
+        let stripe = first.key.stripe;
         let planner = cx.shared.pipeline.planner(Position(0));
         let Some(plan) = cx.shared.pipeline.plan(stripe, planner) else { return false };
         let (strategy, touched) = strategy(cx, &plan, first, missing);
@@ -345,7 +345,7 @@ impl Queue {
             position,
             generation,
             version,
-            stripe: pending.key.0,
+            stripe: pending.key.stripe,
             offset: pending.range.offset,
             len: pending.range.len,
             strategy: WriteStrategy::Restore(role),

@@ -124,10 +124,10 @@ impl Work {
 /// What of the array lies in this slice on nodes that are lost.
 fn lost_of(cx: &mut Cx<'_>, key: Key) -> Vec<Unread> {
     let planner = cx.shared.pipeline.planner(Position(0));
-    let Some(plan) = cx.shared.pipeline.plan(key.0, planner) else { return Vec::new() };
+    let Some(plan) = cx.shared.pipeline.plan(key.stripe, planner) else { return Vec::new() };
     let slice = cx.shared.whole_slice(key);
     let unread = |index: u32| Unread {
-        array_sector: cx.shared.array_sector(key.0, index, slice.at),
+        array_sector: cx.shared.array_sector(key.stripe, index, slice.at),
         sectors: u64::from(slice.len) / SECTOR_BYTES,
         members: vec![cx.members.id(plan.code.data()[index as usize].node)],
     };

@@ -191,7 +191,7 @@ pub(in crate::client) fn committed(
 mod tests {
     use super::*;
     use crate::Planner;
-    use crate::ids::{Generation, Position};
+    use crate::ids::{Generation, Position, StripeNo};
     use crate::set::{Roles, Touched, WriteStrategy};
 
     #[test]
@@ -200,7 +200,7 @@ mod tests {
             position: Position(0),
             generation: Generation(0),
             version: 7,
-            stripe: 0,
+            stripe: StripeNo(0),
             offset: 0,
             len: 4096,
             strategy: WriteStrategy::FullStripe,

@@ -163,7 +163,7 @@ impl Pipes {
         }
         let pipeline = Pipeline::new(params)?;
         let volume_bytes = held.volume.bytes;
-        let used = pipeline.member_byte(params.stripes, 0, 0);
+        let used = pipeline.member_bytes();
         let end = data_sector.checked_mul(SECTOR_BYTES).and_then(|start| start.checked_add(used));
         if end.is_none_or(|end| end > volume_bytes) {
             let name = &held.name;
@@ -447,7 +447,7 @@ impl Pipes {
 fn bounds(seat: &Seat) -> Option<Bounds> {
     let array = seat.written_array()?;
     let start = seat.data_sector * SECTOR_BYTES;
-    let end = start + seat.pipeline.member_byte(seat.pipeline.params().stripes, 0, 0);
+    let end = start + seat.pipeline.member_bytes();
     Some(Bounds {
         array,
         member: seat.member,

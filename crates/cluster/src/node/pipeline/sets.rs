@@ -129,9 +129,8 @@ impl Sets {
         if self.parts.len() >= KEPT_PARTS {
             self.parts.clear();
         }
-        let params = seat.pipeline.params();
-        let variant = set.stripe % u64::from(params.family.period(params.nodes));
-        let key = (set.missing, variant as u16, set.planner, set.strategy);
+        let variant = seat.pipeline.variant(set.stripe);
+        let key = (set.missing, variant, set.planner, set.strategy);
         Arc::clone(self.parts.entry(key).or_insert_with(new))
     }
 

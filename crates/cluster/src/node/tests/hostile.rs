@@ -5,7 +5,7 @@ use braid_array::fabric::PeerId;
 
 use super::array::{ARRAY, Array, ENCODER, params};
 use crate::family::Family;
-use crate::ids::{Generation, Position};
+use crate::ids::{Generation, Position, StripeNo};
 use crate::node::PARTING_TAG;
 use crate::pipeline::Params;
 use crate::schedule::Planner;
@@ -97,7 +97,7 @@ fn who_only_reads_sends_nodes_nowhere() {
 fn slice_sets_that_make_no_sense_end_the_pipeline() {
     let changes: [fn(&mut Set); 5] = [
         |set| set.position = Position(1000),
-        |set| set.stripe = 1 << 40,
+        |set| set.stripe = StripeNo(1 << 40),
         |set| set.len = 8192,
         |set| set.planner = Planner::Chain,
         |set| set.touched = Touched::all(5),

@@ -5,7 +5,7 @@ use braid_array::level::{Layout, Level};
 
 use super::array::{Array, CHUNK, ENCODER};
 use crate::family::Family;
-use crate::ids::{Generation, Position};
+use crate::ids::{Generation, Position, StripeNo};
 use crate::schedule::Planner;
 use crate::set::{Set, Touched, WriteStrategy};
 use crate::wire::Message;
@@ -177,7 +177,7 @@ fn a_lost_neighbour_ends_what_needs_it_and_reads_go_on() {
             let here = closed.iter().filter(|&&at| at == Position(position));
             assert_eq!(here.count(), 5, "position {position}, seed {seed}");
         }
-        let from = 16 * 512 + array.pipeline.member_byte(2, 0, 0) as usize;
+        let from = 16 * 512 + array.pipeline.member_byte(StripeNo(2), 0, 0) as usize;
         let stored = |volume: &[u8]| volume[from..].iter().any(|&byte| byte != 0);
         assert!(!array.world.sites.iter().any(|s| stored(&s.volumes["v"])), "seed {seed}");
         assert!(array.world.sites.iter().all(|site| braid_array::Machine::idle(&site.node)));
