@@ -1,7 +1,7 @@
 //! Messages between clients and nodes: several in a row, each with two bytes of length in front,
 //! and what they make of the node they are sent to.
 
-use braid_cluster::ids::{Generation, Position, SetVersion, StripeNo};
+use braid_cluster::ids::{Generation, Position, SetVersion, Slot, StripeNo};
 use braid_cluster::pipeline::{Params, Pipeline};
 use braid_cluster::view::{View, Witness};
 use braid_cluster::wire::{JournalEntry, Leftover, Message, PeerAddress, VolumeInfo};
@@ -92,10 +92,10 @@ fn session(random: &mut Random) -> Vec<Message> {
         Message::OpenPipeline { tag, role: 0, data_sector: 64, params },
         Message::Connect { tag, peers: vec![peer] },
         Message::BeginSet { set },
-        Message::Read { slot: 1, sector: 64, bytes: 4096, to: 0 },
-        Message::Digest { slot: 2, sector: 64, bytes: 4096, to: 0 },
-        Message::Copy { slot: 3, sector: 64, bytes: 4096, into: 0 },
-        Message::StoreCopied { tag, slot: 0, sector: 64, bytes: 4096 },
+        Message::Read { slot: Slot(1), sector: 64, bytes: 4096, to: 0 },
+        Message::Digest { slot: Slot(2), sector: 64, bytes: 4096, to: 0 },
+        Message::Copy { slot: Slot(3), sector: 64, bytes: 4096, into: Slot(0) },
+        Message::StoreCopied { tag, slot: Slot(0), sector: 64, bytes: 4096 },
         Message::Flush { tag },
         Message::LeaseRing { tag },
         Message::ReturnRing { tag, all: random.below(2) == 0 },
@@ -108,7 +108,7 @@ fn others(random: &mut Random) -> Vec<Message> {
     let tag = random.below(9) as u32;
     let few = random.below(2) as u32;
     let [node, number, bytes] = [(); 3].map(|()| random.next() >> random.below(64));
-    let slot = random.below(8) as u16;
+    let at = random.below(8) as u16;
     let position = Position(random.below(8) as u16);
     let version = SetVersion::new(random.below(3) as u32, number);
     let array = [1; 16];
@@ -118,8 +118,8 @@ fn others(random: &mut Random) -> Vec<Message> {
         Message::Meta { tag, bytes: vec![1; 512] },
         Message::PipelineReady { tag, ring: number, journal_bytes: bytes, parts_only: flag },
         Message::Finished { position, generation: Generation(few), ok: flag },
-        Message::Copied { slot },
-        Message::ReadFailed { slot },
+        Message::Copied { slot: Slot(at) },
+        Message::ReadFailed { slot: Slot(at) },
         Message::Ok { tag },
         Message::Refused { tag, busy: flag, reason: text.clone(), advice: text.clone() },
         Message::Missing { imm: random.next() as u32 },
@@ -128,7 +128,7 @@ fn others(random: &mut Random) -> Vec<Message> {
         Message::ReadVote { tag, array },
         Message::VoteIs { tag, granted: few, view: view(random), incarnation: number, node },
         Message::Forget { tag, array },
-        Message::ListLeftovers { tag, from: slot },
+        Message::ListLeftovers { tag, from: at },
         Message::ResolveLeftovers { tag, commit: vec![version; random.below(3)] },
         Message::ListJournal { tag, from: few },
         Message::ReplayJournal { tag, above: version, without: vec![version; random.below(3)] },

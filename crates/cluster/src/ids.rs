@@ -23,6 +23,8 @@ ids! {
     Position(u16);
     /// How often a position had been used before, so that what is late can be told.
     Generation(u32);
+    /// A slot for reads in the ring of a node.
+    Slot(u16);
     /// A stripe of an array, from the first.
     StripeNo(u64);
 }
@@ -69,6 +71,19 @@ impl Position {
     #[must_use]
     pub const fn encoder(self, nodes: u16) -> u16 {
         self.0 % nodes
+    }
+}
+
+impl Slot {
+    /// All, of so many.
+    pub fn all(count: u16) -> impl DoubleEndedIterator<Item = Self> {
+        (0..count).map(Self)
+    }
+
+    /// Where it is in a list of all slots.
+    #[must_use]
+    pub fn index(self) -> usize {
+        usize::from(self.0)
     }
 }
 

@@ -20,7 +20,7 @@ use braid_array::refusal::{Advised, Next};
 use braid_array::{Buf, SECTOR_BYTES};
 
 use crate::family::FamilyError;
-use crate::ids::{Position, StripeNo};
+use crate::ids::{Position, Slot, StripeNo};
 use crate::schedule::{Planner, Schedule};
 use crate::set::{MAX_POSITIONS, MAX_TRANSFERS, Roles, Set, WriteStrategy};
 use braid_array::code::Losses;
@@ -436,11 +436,11 @@ impl Pipeline {
     /// # Panics
     /// When there is none of that number.
     #[must_use]
-    pub fn read_slot(&self, node: u16, number: u16) -> Buf {
+    pub fn read_slot(&self, node: u16, slot: Slot) -> Buf {
         let reads = self.params.reads;
-        assert!(number < reads.count, "read slot {number} of {}", reads.count);
-        let (starts, number) = match number.checked_sub(self.base_reads()) {
-            None => (&self.read_starts[0], number),
+        assert!(slot.0 < reads.count, "read slot {slot} of {}", reads.count);
+        let (starts, number) = match slot.0.checked_sub(self.base_reads()) {
+            None => (&self.read_starts[0], slot.0),
             Some(number) => (&self.read_starts[1], number),
         };
         let offset = starts[usize::from(node)] + u64::from(number) * u64::from(reads.bytes);

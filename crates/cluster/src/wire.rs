@@ -2,7 +2,7 @@
 //! the epoch of the sender, then the fields in the order in which they are declared. Strings and
 //! lists have a length of 16 bits in front. Decoding takes hostile bytes.
 
-use crate::ids::{Generation, Position, SetVersion};
+use crate::ids::{Generation, Position, SetVersion, Slot};
 use crate::pipeline::{Params, Slots};
 use crate::set::{Roles, Set};
 use crate::view::View;
@@ -231,7 +231,7 @@ messages! {
     /// by the number of the slot. Failure: `ReadFailed`.
     14 Read {
         /// The slot.
-        slot: u16,
+        slot: Slot,
         /// First sector of the volume.
         sector: u64,
         /// How many bytes, at most the length of the slot.
@@ -242,7 +242,7 @@ messages! {
     /// Client: the same of the digest of what is read, which takes a 64th of the room.
     80 Digest {
         /// The slot.
-        slot: u16,
+        slot: Slot,
         /// First sector of the volume.
         sector: u64,
         /// How many bytes to read, at most the length of the slot; a multiple of 4096.
@@ -254,18 +254,18 @@ messages! {
     /// Answer: `Copied`, when it has been read. Failure: `ReadFailed`.
     81 Copy {
         /// The slot here.
-        slot: u16,
+        slot: Slot,
         /// First sector of the volume.
         sector: u64,
         /// How many bytes to read, at most the length of the slot.
         bytes: u32,
         /// The slot there.
-        into: u16,
+        into: Slot,
     }
     /// Node: it is on its way, if the other node is connected; the slot may be used again.
     82 Copied {
         /// The slot.
-        slot: u16,
+        slot: Slot,
     }
     /// Client: store what the node that is copied puts into a slot. Answer: `Ok`, when that is
     /// done.
@@ -273,7 +273,7 @@ messages! {
         /// The number that the answer carries, chosen by the sender.
         tag: u32,
         /// The slot, into which no read may be under way.
-        slot: u16,
+        slot: Slot,
         /// First sector of the volume.
         sector: u64,
         /// How many bytes.
@@ -282,7 +282,7 @@ messages! {
     /// Node: nothing was put; the slot is free.
     15 ReadFailed {
         /// The slot.
-        slot: u16,
+        slot: Slot,
     }
     /// Client: everything closed so far shall be durable. Answer: `Ok`, or `Refused` when that
     /// failed.

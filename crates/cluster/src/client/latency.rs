@@ -11,7 +11,7 @@ use braid_array::events::ArrayEvent;
 use braid_array::status::Status;
 
 use super::Client;
-use crate::ids::Position;
+use crate::ids::{Position, Slot};
 
 /// So many of the latest answers count.
 const ANSWERS: usize = 16;
@@ -28,7 +28,7 @@ const PERIOD_MILLIS: u64 = 100;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum TimedOperation {
     /// Read into a slot.
-    Read(u16),
+    Read(Slot),
     /// Store the slice-set at a position.
     Store(Position),
     /// A flush or metadata: the tag.
@@ -214,11 +214,11 @@ mod tests {
     #[test]
     fn what_was_not_asked_is_no_answer() {
         let mut tracker = LatencyTracker::new(2);
-        tracker.begin(0, TimedOperation::Read(3), at(0));
-        tracker.end(0, TimedOperation::Read(4), at(9));
-        tracker.end(1, TimedOperation::Read(3), at(9));
+        tracker.begin(0, TimedOperation::Read(Slot(3)), at(0));
+        tracker.end(0, TimedOperation::Read(Slot(4)), at(9));
+        tracker.end(1, TimedOperation::Read(Slot(3)), at(9));
         assert!(tracker.answers.iter().all(|answers| answers.micros.is_empty()));
-        tracker.end(0, TimedOperation::Read(3), at(9));
+        tracker.end(0, TimedOperation::Read(Slot(3)), at(9));
         assert_eq!(tracker.answers[0].micros, [9000]);
     }
 }

@@ -26,7 +26,7 @@ use braid_array::{Buf, Outcome, RequestId};
 use super::*;
 use crate::Planner;
 use crate::family::Family;
-use crate::ids::{Generation, Position};
+use crate::ids::{Generation, Position, Slot};
 use crate::pipeline::Slots;
 use crate::set::{Roles, Set, WriteStrategy};
 use crate::view::View;
@@ -418,7 +418,7 @@ fn a_write_whose_last_part_failed_is_written_without_that_node() {
 }
 
 /// The slots in which a node is asked to read, and the node.
-fn reads(actions: &[Action]) -> Vec<(PeerId, u16)> {
+fn reads(actions: &[Action]) -> Vec<(PeerId, Slot)> {
     let read = |action: &Action| match action {
         Action::Fabric(FabricOp::Send { peer, bytes }) => match Message::decode(bytes) {
             Ok((_, Message::Read { slot, .. })) => Some((*peer, slot)),
@@ -455,9 +455,9 @@ fn compute(client: &mut Client) -> (Over, Vec<Action>) {
     (over, rest)
 }
 
-fn placed(client: &mut Client, asked: &[(PeerId, u16)]) {
+fn placed(client: &mut Client, asked: &[(PeerId, Slot)]) {
     for &(peer, slot) in asked {
-        let placed = FabricEvent::Placed { peer, imm: slot.into() };
+        let placed = FabricEvent::Placed { peer, imm: slot.0.into() };
         client.handle(Instant(4), Event::Fabric(placed));
     }
 }

@@ -4,7 +4,7 @@ use braid_array::level::{Layout, Level};
 
 use super::*;
 use crate::family::Family;
-use crate::ids::{Generation, Position, StripeNo};
+use crate::ids::{Generation, Position, Slot, StripeNo};
 use crate::program::{Destination, Output};
 use crate::set::Touched;
 
@@ -99,7 +99,7 @@ fn no_two_slots_of_open_slice_sets_overlap() {
             }
         }
         for (node, slots) in &mut all {
-            slots.extend((0..4).map(|number| pipeline.read_slot(*node, number)));
+            slots.extend((0..4).map(|number| pipeline.read_slot(*node, Slot(number))));
             slots.sort_by_key(|slot| slot.offset);
             for pair in slots.windows(2) {
                 let end = pair[0].offset + u64::from(pair[0].len);

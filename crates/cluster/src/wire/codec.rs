@@ -1,7 +1,7 @@
 //! How the fields of messages become bytes and come back.
 
 use crate::family::Family;
-use crate::ids::{Generation, Position, SetVersion, StripeNo};
+use crate::ids::{Generation, Position, SetVersion, Slot, StripeNo};
 use crate::pipeline::{Params, Slots};
 use crate::schedule::Planner;
 use crate::set::{Roles, Set, Touched, WriteStrategy};
@@ -67,7 +67,7 @@ macro_rules! wrapped {
         }
     )*};
 }
-wrapped!(Position, Generation, StripeNo, Roles);
+wrapped!(Position, Generation, Slot, StripeNo, Roles);
 
 /// Fields one after the other.
 macro_rules! record {

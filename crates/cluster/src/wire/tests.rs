@@ -1,6 +1,6 @@
 use super::*;
 use crate::family::Family;
-use crate::ids::{Generation, Position, SetVersion, StripeNo};
+use crate::ids::{Generation, Position, SetVersion, Slot, StripeNo};
 use crate::schedule::Planner;
 use crate::set::{Roles, Touched, WriteStrategy};
 use crate::view::{View, Witness};
@@ -108,8 +108,8 @@ fn some() -> Vec<Message> {
         },
         Message::Abort { position: Position(7), generation: Generation(5) },
         Message::Without { role: 3 },
-        Message::Read { slot: 3, sector: 4096, bytes: 65536, to: 1 << 33 },
-        Message::Digest { slot: 3, sector: 4096, bytes: 65536, to: 1 << 33 },
+        Message::Read { slot: Slot(3), sector: 4096, bytes: 65536, to: 1 << 33 },
+        Message::Digest { slot: Slot(3), sector: 4096, bytes: 65536, to: 1 << 33 },
         Message::Refused { tag: 9, busy: true, reason: "no".into(), advice: "wait".into() },
         Message::Missing { imm: 0x1234_5678 },
         Message::Ping { tag: 10 },

@@ -123,7 +123,7 @@ impl Watch {
                 }
             }
             (Message::Read { slot, .. }, Some(session)) => {
-                let beyond = |pipeline: &Pipeline| *slot >= pipeline.base_reads();
+                let beyond = |pipeline: &Pipeline| slot.0 >= pipeline.base_reads();
                 told.fault = self.beyond(to, session, beyond);
             }
             (Message::Join { session, .. }, _) => {

@@ -4,7 +4,7 @@ use braid_array::code::Cell;
 use braid_array::{Buf, RequestId};
 
 use crate::client::Key;
-use crate::ids::{Position, StripeNo};
+use crate::ids::{Position, Slot, StripeNo};
 
 /// A part of a request, or of what background work is at, that lies in one slice of one block.
 #[derive(Clone, Copy, Debug)]
@@ -66,7 +66,7 @@ pub(in crate::client) enum Whose {
     /// The copy of a member: which block of it, and the slot at the copy target.
     Copy {
         number: u32,
-        into: u16,
+        into: Slot,
     },
     /// The same, read back.
     ReadBack,

@@ -8,7 +8,7 @@ use super::context::{Cx, Shared};
 use super::sets::Sets;
 use crate::client::membership::Membership;
 use crate::client::out::RequestKind;
-use crate::ids::Position;
+use crate::ids::{Position, Slot};
 use crate::pipeline::{Pipeline, PlacedSchedule};
 use crate::set::{Roles, Set};
 use crate::wire::Message;
@@ -233,7 +233,7 @@ fn positions_of(cx: &Cx<'_>, kind: usize) -> impl Iterator<Item = Position> + us
 
 /// Is anything in use beyond the base; or anything at all?
 pub(super) fn is_in_use(shared: &Shared, sets: &Sets, base: bool) -> bool {
-    let first = if base { 0 } else { shared.pipeline.base_reads() };
+    let first = Slot(if base { 0 } else { shared.pipeline.base_reads() });
     let in_base = shared.pipeline.base();
     shared.reads.any_from(first)
         || sets.positions().any(|position| base || !in_base.contains(&position))

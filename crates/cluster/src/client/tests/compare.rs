@@ -6,10 +6,10 @@ use braid_array::{Checked, Compute, IoId};
 use super::super::engine::{Want, Whom};
 use super::*;
 use crate::Set;
-use crate::ids::StripeNo;
+use crate::ids::{Slot, StripeNo};
 
 /// Digests and contents that nodes were asked for, by role.
-fn asked(actions: &[Action]) -> Vec<(u16, u16)> {
+fn asked(actions: &[Action]) -> Vec<(u16, Slot)> {
     let digest = |action: &Action| match action {
         Action::Fabric(FabricOp::Send { peer, bytes }) => match Message::decode(bytes) {
             Ok((_, Message::Digest { slot, .. })) => Some((*peer, slot)),
@@ -42,8 +42,8 @@ fn scrub(client: &mut Client, repair: bool) -> Vec<Action> {
     run(client, |_, _| false)
 }
 
-fn put_all(client: &mut Client, asked: &[(u16, u16)]) {
-    let of = |&(role, slot): &(u16, u16)| (PeerId(role.into()), slot);
+fn put_all(client: &mut Client, asked: &[(u16, Slot)]) {
+    let of = |&(role, slot): &(u16, Slot)| (PeerId(role.into()), slot);
     placed(client, &asked.iter().map(of).collect::<Vec<_>>());
 }
 

@@ -1,7 +1,7 @@
 //! How much of its ring a client may use: the base, or all.
 
 use super::seat::Seat;
-use crate::ids::Position;
+use crate::ids::{Position, Slot};
 
 /// A client gives memory back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +44,7 @@ impl Lease {
         !self.returns_all() && self.covers(position, seat)
     }
 
-    pub(super) fn may_read_at(&self, slot: u16, seat: &Seat) -> bool {
-        !self.returns_all() && (self.whole || slot < seat.pipeline.base_reads())
+    pub(super) fn may_read_at(&self, slot: Slot, seat: &Seat) -> bool {
+        !self.returns_all() && (self.whole || slot.0 < seat.pipeline.base_reads())
     }
 }

@@ -29,7 +29,7 @@ use super::RingUse;
 use super::ids::{ArrayId, ClientId, Held, Violation};
 use super::journal::{Bounds, Journal, Ready};
 use super::out::Out;
-use crate::ids::SetVersion;
+use crate::ids::{SetVersion, Slot};
 use crate::pipeline::{Params, Pipeline};
 use crate::wire::{Leftover, Message};
 
@@ -263,7 +263,7 @@ impl Pipes {
     }
 
     /// What was read has left a slot.
-    pub(super) fn read_put(&mut self, client: ClientId, slot: u16, out: &mut Out) {
+    pub(super) fn read_put(&mut self, client: ClientId, slot: Slot, out: &mut Out) {
         if let Some(pipe) = self.serving(client, out) {
             pipe.read_put(slot, out);
             self.finish_return(client, out);

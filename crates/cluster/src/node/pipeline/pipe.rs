@@ -13,7 +13,7 @@ use super::reads::Reads;
 use super::seat::Seat;
 use super::sets::{Early, Sets};
 use super::slot::{ReadRequest, StoreCopied};
-use crate::ids::{Generation, Position};
+use crate::ids::{Generation, Position, Slot};
 use crate::journal::{Kind, Record};
 use crate::node::ids::{ArrayId, Violation};
 use crate::node::journal::{Entry, Journal};
@@ -156,7 +156,7 @@ impl Pipe {
     /// The client asks for a part of its volume.
     pub(crate) fn read(
         &mut self,
-        slot: u16,
+        slot: Slot,
         request: ReadRequest,
         out: &mut Out,
     ) -> Result<(), Violation> {
@@ -167,13 +167,13 @@ impl Pipe {
     }
 
     /// The store has filled a slot, or what was there is its digest now; or not.
-    pub(crate) fn read_done(&mut self, slot: u16, ok: bool, out: &mut Out) {
+    pub(crate) fn read_done(&mut self, slot: Slot, ok: bool, out: &mut Out) {
         let beside = self.neighbours.ring_of(self.neighbours.beside());
         self.reads.read_done(slot, ok, beside, &self.seat, out);
     }
 
     /// The bytes have left a slot.
-    pub(super) fn read_put(&mut self, slot: u16, out: &mut Out) {
+    pub(super) fn read_put(&mut self, slot: Slot, out: &mut Out) {
         self.reads.read_put(slot, &self.seat, out);
     }
 
@@ -191,7 +191,7 @@ impl Pipe {
     }
 
     /// A copy is in the store, or cannot be stored.
-    pub(crate) fn copy_stored(&mut self, slot: u16, tag: u32, ok: bool, out: &mut Out) {
+    pub(crate) fn copy_stored(&mut self, slot: Slot, tag: u32, ok: bool, out: &mut Out) {
         self.reads.copy_stored(slot, tag, ok, &self.seat, out);
     }
 
@@ -219,8 +219,8 @@ impl Pipe {
     }
 
     /// The first slot for reads that is given back.
-    fn first_returned(&self, all: bool) -> u16 {
-        if all { 0 } else { self.seat.pipeline.base_reads() }
+    fn first_returned(&self, all: bool) -> Slot {
+        Slot(if all { 0 } else { self.seat.pipeline.base_reads() })
     }
 
     /// The client opens a slice-set.

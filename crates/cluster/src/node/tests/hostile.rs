@@ -5,7 +5,7 @@ use braid_array::fabric::PeerId;
 
 use super::array::{ARRAY, Array, ENCODER, params};
 use crate::family::Family;
-use crate::ids::{Generation, Position, StripeNo};
+use crate::ids::{Generation, Position, Slot, StripeNo};
 use crate::node::PARTING_TAG;
 use crate::pipeline::Params;
 use crate::schedule::Planner;
@@ -58,8 +58,8 @@ fn clients_that_break_the_rules_are_hung_up() {
             array.world.send(peer, &Message::Connect { tag: 1, peers });
         });
     }
-    let copy = Message::Copy { slot: 0, sector: 16, bytes: 512, into: 4096 };
-    let take = |bytes| Message::StoreCopied { tag: 1, slot: 0, sector: 16, bytes };
+    let copy = Message::Copy { slot: Slot(0), sector: 16, bytes: 512, into: Slot(4096) };
+    let take = |bytes| Message::StoreCopied { tag: 1, slot: Slot(0), sector: 16, bytes };
     for message in [copy, take(0), take(1 << 30), take(100)] {
         is_violation(|array, peer| array.world.send(peer, &message));
     }
@@ -189,10 +189,10 @@ fn slices_that_nobody_waits_for_end_the_pipeline() {
 
 #[test]
 fn reads_that_do_not_fit_end_the_pipeline() {
-    let read = |slot, sector, bytes| Message::Read { slot, sector, bytes, to: 0 };
+    let read = |slot, sector, bytes| Message::Read { slot: Slot(slot), sector, bytes, to: 0 };
     let bad =
         [read(3, 0, 512), read(0, 0, 0), read(0, 0, 100), read(0, 0, 16384), read(0, 1 << 60, 512)];
-    let digest = |slot, sector, bytes| Message::Digest { slot, sector, bytes, to: 0 };
+    let digest = |slot, sector, bytes| Message::Digest { slot: Slot(slot), sector, bytes, to: 0 };
     let no_digests = [
         digest(3, 0, 4096),
         digest(0, 0, 0),
@@ -348,9 +348,9 @@ fn any_message(array: &mut Array) -> Message {
             Message::BeginSet { set: Set { strategy, touched, ..set } }
         }
         11 if number.is_multiple_of(2) => {
-            Message::Digest { slot: number, sector, bytes: 4096, to: 0 }
+            Message::Digest { slot: Slot(number), sector, bytes: 4096, to: 0 }
         }
-        11 => Message::Read { slot: number, sector, bytes: 512, to: 0 },
+        11 => Message::Read { slot: Slot(number), sector, bytes: 512, to: 0 },
         _ => Message::Missing { imm: u32::from(number) << 12 | sector as u32 },
     }
 }

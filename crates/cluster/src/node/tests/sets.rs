@@ -5,7 +5,7 @@ use braid_array::level::{Layout, Level};
 
 use super::array::{Array, CHUNK, ENCODER};
 use crate::family::Family;
-use crate::ids::{Generation, Position, StripeNo};
+use crate::ids::{Generation, Position, Slot, StripeNo};
 use crate::schedule::Planner;
 use crate::set::{Set, Touched, WriteStrategy};
 use crate::wire::Message;
@@ -182,7 +182,7 @@ fn a_lost_neighbour_ends_what_needs_it_and_reads_go_on() {
         assert!(!array.world.sites.iter().any(|s| stored(&s.volumes["v"])), "seed {seed}");
         assert!(array.world.sites.iter().all(|site| braid_array::Machine::idle(&site.node)));
         let peer = array.peers[0];
-        array.world.send(peer, &Message::Read { slot: 1, sector: 16, bytes: 512, to: 4096 });
+        array.world.send(peer, &Message::Read { slot: Slot(1), sector: 16, bytes: 512, to: 4096 });
         array.run();
         assert_eq!(array.world.placed, [(peer, 1)]);
     }
