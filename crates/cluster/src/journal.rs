@@ -313,8 +313,12 @@ impl Log {
     /// Of a journal that is found with this header, before its records are.
     #[must_use]
     pub const fn new(header: &Header) -> Self {
-        let (bytes, head, next) = (header.log_bytes, header.tail, header.first);
-        Self { bytes, head, next, entries: VecDeque::new() }
+        Self {
+            bytes: header.log_bytes,
+            head: header.tail,
+            next: header.first,
+            entries: VecDeque::new(),
+        }
     }
 
     /// Where the next record would be; `None` when there cannot be one.
@@ -356,11 +360,13 @@ impl Log {
     pub fn append(&mut self, version: SetVersion, bytes: u64) -> Option<(u64, u64)> {
         let tail = self.entries.front().map(|entry| entry.at);
         let at = match tail {
-            Some(tail) if self.head <= tail => Some(self.head).filter(|at| at + bytes <= tail),
-            _ if self.head + bytes <= self.bytes => Some(self.head),
-            Some(tail) => Some(0).filter(|_| bytes <= tail),
-            None => Some(0).filter(|_| bytes <= self.bytes),
-        }?;
+            Some(tail) if self.head <= tail && self.head + bytes <= tail => self.head,
+            Some(tail) if self.head <= tail => return None,
+            _ if self.head + bytes <= self.bytes => self.head,
+            // From the beginning again.
+            _ if bytes <= tail.unwrap_or(self.bytes) => 0,
+            _ => return None,
+        };
         Some((at, self.push(at, bytes, version)))
     }
 

@@ -198,7 +198,8 @@ impl Pipeline {
 
     /// What a position with this encoder needs at each node, whoever is missing.
     fn rooms_of(&mut self, encoder: u16) -> Result<Vec<Room>, PipelineError> {
-        let (rows, data) = (u32::from(self.rows), self.data_blocks);
+        let rows = u32::from(self.rows);
+        let data = self.data_blocks;
         let sums = rows * u32::from(self.params.nodes) - data;
         // The encoder may get all the data; everybody gets what he stores, or its value.
         let room = |node| match node == encoder {

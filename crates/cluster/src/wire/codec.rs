@@ -214,8 +214,11 @@ impl Field for Params {
         self.silence_ms.put(out);
     }
     fn get(input: &mut &[u8]) -> Result<Self, WireError> {
-        let (session, epoch, nodes) = (u64::get(input)?, u32::get(input)?, u16::get(input)?);
-        let (level, layout) = (i32::get(input)?, u32::get(input)?);
+        let session = u64::get(input)?;
+        let epoch = u32::get(input)?;
+        let nodes = u16::get(input)?;
+        let level = i32::get(input)?;
+        let layout = u32::get(input)?;
         let family = Family::decode(level, layout, u32::from(nodes)).ok();
         let family = family.filter(|family| family.encode() == (level, layout));
         Ok(Self {
@@ -320,7 +323,8 @@ impl Field for Touched {
         }
     }
     fn get(input: &mut &[u8]) -> Result<Self, WireError> {
-        let (blocks, all) = (u32::get(input)?, bool::get(input)?);
+        let blocks = u32::get(input)?;
+        let all = bool::get(input)?;
         if blocks > MAX_BLOCKS {
             return Err(WireError::Value("number of blocks"));
         }

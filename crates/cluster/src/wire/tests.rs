@@ -1,6 +1,7 @@
 use super::*;
 use crate::family::Family;
 use crate::ids::{Generation, Position, SetVersion, Slot, StripeNo};
+use crate::pipeline::Params;
 use crate::schedule::Planner;
 use crate::set::{Roles, Touched, WriteStrategy};
 use crate::view::{View, Witness};
@@ -50,7 +51,9 @@ fn params(slots: Slots) -> Params {
 }
 
 fn view() -> View {
-    let (members, voters, voted) = (vec![5, 0, 7], vec![1, 2, 3, 4], vec![9, 2, 3, 4]);
+    let members = vec![5, 0, 7];
+    let voters = vec![1, 2, 3, 4];
+    let voted = vec![9, 2, 3, 4];
     let witnesses = vec![Witness { node: 4, address: "[::1]:7000".into() }];
     View { epoch: 7, count: 2, torn: true, members, voters, voted, witnesses }
 }
