@@ -48,7 +48,7 @@ fn set(random: &mut Random, params: Params) -> Set {
     Set {
         position,
         generation: Generation(random.below(2) as u32),
-        version: random.next(),
+        number: random.next(),
         stripe: StripeNo(random.below(100) as u64),
         offset: 0,
         len: 4096,

@@ -162,8 +162,9 @@ pub struct Set {
     pub position: Position,
     /// How often the position has been used, so that what is late can be told.
     pub generation: Generation,
-    /// Grows with every slice-set of an epoch; the order of slice-sets over the same bytes.
-    pub version: u64,
+    /// Grows with every slice-set of an epoch: the order of slice-sets over the same bytes. With the
+    /// epoch it is the [version](crate::ids::SetVersion).
+    pub number: u64,
     /// Which stripe.
     pub stripe: StripeNo,
     /// First byte of the range, from the beginning of every block.

@@ -33,7 +33,7 @@ fn set(pipeline: &Pipeline, position: u16, stripe: u64) -> Set {
     Set {
         position,
         generation: Generation(0),
-        version: 0,
+        number: 0,
         stripe: StripeNo(stripe),
         offset: 0,
         len: pipeline.position_bytes(position),

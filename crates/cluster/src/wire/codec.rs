@@ -92,7 +92,7 @@ record!(Leftover { version, staged, ok });
 record!(Set {
     position,
     generation,
-    version,
+    number,
     stripe,
     offset,
     len,

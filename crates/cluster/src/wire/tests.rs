@@ -65,7 +65,7 @@ fn some() -> Vec<Message> {
     let set = Set {
         position: Position(7),
         generation: Generation(5),
-        version: 1 << 40,
+        number: 1 << 40,
         stripe: StripeNo(99),
         offset: 4096,
         len: 8192,

@@ -313,13 +313,13 @@ impl Journals {
             return;
         }
         if !set.log {
-            return self.parts.note_unrecorded(set.version);
+            return self.parts.note_unrecorded(set.number);
         }
         let bytes = recorded_bytes(shared, set.len);
-        self.sizes.insert(set.version, bytes);
+        self.sizes.insert(set.number, bytes);
         self.used += bytes;
         let slice = set.offset / shared.slice_bytes();
-        self.parts.note_recorded(SliceKey { stripe: set.stripe, slice }, set.version);
+        self.parts.note_recorded(SliceKey { stripe: set.stripe, slice }, set.number);
     }
 
     /// Has journals trimmed that are half full, or that a node which comes back has no part in. All

@@ -290,7 +290,7 @@ impl Queue {
         let buffers = scattered + sums + fetched;
         let Some(staged) = below.decodes.stage(cx.shared, buffers, len) else { return false };
         let Some(pending) = self.pending[kind].pop_front() else { return false };
-        let Some((position, generation, version)) = below.sets.use_position(of, at) else {
+        let Some((position, generation, number)) = below.sets.use_position(of, at) else {
             return false;
         };
         let encoder = cx.shared.pipeline.planner_without(position, missing);
@@ -299,7 +299,7 @@ impl Queue {
         let set = Set {
             position,
             generation,
-            version,
+            number,
             stripe,
             offset: pending.range.offset,
             len,
@@ -337,14 +337,14 @@ impl Queue {
         missing.remove(role);
         let usable = below.lease.usable(cx);
         let Some(at) = below.sets.free(of).position(usable) else { return false };
-        let Some((position, generation, version)) = below.sets.use_position(of, at) else {
+        let Some((position, generation, number)) = below.sets.use_position(of, at) else {
             return false;
         };
         let Some(pending) = self.pending[kind].pop_front() else { return false };
         let set = Set {
             position,
             generation,
-            version,
+            number,
             stripe: pending.key.stripe,
             offset: pending.range.offset,
             len: pending.range.len,

@@ -160,7 +160,7 @@ impl Sets {
 
     /// The version of the oldest slice-set that is open.
     pub(in crate::client) fn oldest(&self) -> Option<u64> {
-        self.open.values().map(|open| open.set.version).min()
+        self.open.values().map(|open| open.set.number).min()
     }
 
     /// Slices are on their way out of the client's link.

@@ -199,7 +199,7 @@ mod tests {
         let set = Set {
             position: Position(0),
             generation: Generation(0),
-            version: 7,
+            number: 7,
             stripe: StripeNo(0),
             offset: 0,
             len: 4096,

@@ -68,7 +68,7 @@ impl Pipe {
     pub(super) fn leftovers(&self) -> Vec<Leftover> {
         let epoch = self.seat.epoch();
         let stored = self.sets.stored().map(|(number, ok)| (number, None, ok));
-        let staged = self.whole().map(|open| (open.set.version, Some(open.set.clone()), true));
+        let staged = self.whole().map(|open| (open.set.number, Some(open.set.clone()), true));
         let item =
             |(number, staged, ok)| Leftover { version: SetVersion::new(epoch, number), staged, ok };
         staged.chain(stored).map(item).collect()

@@ -39,7 +39,7 @@ impl Seat {
 
     /// The version of a slice-set of the client.
     pub(super) const fn version(&self, set: &Set) -> SetVersion {
-        SetVersion::new(self.epoch(), set.version)
+        SetVersion::new(self.epoch(), set.number)
     }
 
     /// The array, when the client writes.

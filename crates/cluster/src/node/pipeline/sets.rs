@@ -156,7 +156,7 @@ impl Sets {
         let set = open.set.clone();
         position.states = open.into_states();
         if let Some(ok) = stored {
-            position.stored = Some((set.version, ok));
+            position.stored = Some((set.number, ok));
         }
         Some(set)
     }

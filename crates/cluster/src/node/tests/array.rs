@@ -160,7 +160,7 @@ impl Array {
         Set {
             position,
             generation: *generation,
-            version: 0,
+            number: 0,
             stripe: StripeNo(stripe),
             offset: 0,
             len: SLICE,
