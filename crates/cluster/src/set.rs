@@ -162,8 +162,8 @@ pub struct Set {
     pub position: Position,
     /// How often the position has been used, so that what is late can be told.
     pub generation: Generation,
-    /// Grows with every slice-set of an epoch: the order of slice-sets over the same bytes. With the
-    /// epoch it is the [version](crate::ids::SetVersion).
+    /// Grows with every slice-set of an epoch: the order of slice-sets over the same bytes. The
+    /// epoch and it are the [version](crate::ids::SetVersion).
     pub number: u64,
     /// Which stripe.
     pub stripe: StripeNo,
