@@ -186,9 +186,10 @@ impl Planner<'_> {
     /// A unit was compared: what differs, and the plan of its repair if that is asked for.
     pub(super) fn compared(&self, job: &Job, compared: Compared) -> Result<Outcome, RequestError> {
         let Kind::Check { unit, fix } = job.kind else { return Ok(Outcome::plan(None)) };
-        let differing: u64 = job.checked.iter().fold(0, |all, checked| all | checked.differs());
+        let differing: u64 =
+            job.run.checked().iter().fold(0, |all, checked| all | checked.differs());
         let rows = Rows::new(0, unit.sectors);
-        let checked = &job.checked;
+        let checked = job.run.checked();
         let (wrong, plan) = match compared {
             Compared::Vouched { .. } if differing != 0 => return Err(UNREAD),
             Compared::Vouched { strip, strips } => {

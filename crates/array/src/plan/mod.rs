@@ -5,6 +5,9 @@
 pub(crate) mod mirror;
 pub mod parity;
 pub mod parity_sync;
+mod run;
+
+pub use run::{Next, Run, Stage};
 
 use std::collections::VecDeque;
 
