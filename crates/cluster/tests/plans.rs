@@ -9,7 +9,7 @@ use braid_array::plan::parity::{Segment, Source, StripeView, read, write};
 use braid_array::plan::parity_sync::{
     Target, check, mend, rebuild, resync_degraded, vouch, wrong_strip,
 };
-use braid_array::plan::{MemberIo, Place, Plan, RoleView, Rows, Taken};
+use braid_array::plan::{Fetch, Held, MemberIo, Place, Plan, RoleView, Rows, Taken};
 use braid_array::{Buf, Checked, Compute, IoOp, MemberId};
 use braid_cluster::Xor2d;
 
@@ -240,6 +240,33 @@ fn what_is_written_comes_back_whoever_is_gone() {
                 );
             }
         }
+    }
+}
+
+#[test]
+fn what_is_held_is_not_read_again() {
+    for (code, lost) in cases() {
+        let mut bench = Bench::new(code);
+        let expected = bench.strips.clone();
+        bench.lose(&lost);
+        let view = bench.view(&lost, true);
+        let mut held = Held::new();
+        let mut reads = 0;
+        // One after the other, and then all at once.
+        let data = 0..view.data_strips();
+        for wanted in data.clone().map(|strip| strip..strip + 1).chain([data]) {
+            let fetch = Fetch::new(&view, &held, wanted.clone(), |_| 0).expect("survives");
+            let bufs = (held.len()..).take(fetch.strips()).map(|at| bench.buf(at)).collect();
+            let plan = fetch.plan(&view, WHOLE, &mut held, bufs);
+            reads += plan.reads.len();
+            bench.run(&plan);
+            for strip in wanted {
+                let buf = held[&bench.code.cell(strip)];
+                assert!(bench.bytes(buf) == expected[strip], "block {strip} without {lost:?}");
+            }
+        }
+        let there = held.keys().filter(|cell| !lost.contains(&cell.node));
+        assert_eq!(reads, there.count(), "without {lost:?}");
     }
 }
 

@@ -2,7 +2,7 @@
 //! repair.
 
 use super::parity::{Slots, StripeView, read_strip, recover, sets, sum};
-use super::{Place, Plan, Rows, Taken, Unrecoverable};
+use super::{Place, Plan, Rows, Taken, Unrecoverable, form};
 use crate::Buf;
 use crate::action::{Checked, Compute};
 use crate::code::{Equation, Kind, Recovery, StripeCode};
@@ -133,10 +133,8 @@ fn compare(view: &StripeView, rows: Rows, mut plan: Plan, slots: &mut Slots) -> 
     }
     let made = rows.of(slots.spare());
     for (equation, &held) in view.code.equations().iter().zip(sums) {
-        let coefs = equation.terms.iter().map(|term| term.coef).collect();
-        let inputs = equation.terms.iter().map(|term| strips[view.code.number(term.cell)]);
-        let (inputs, outputs) = (inputs.collect(), vec![made]);
-        plan.computes.push_back(Compute::Sum { inputs, coefs, outputs, accumulate: false });
+        let of = |cell| strips[view.code.number(cell)];
+        plan.computes.push_back(form(&equation.terms, of, made));
         plan.computes.push_back(Compute::Compare { a: made, b: held });
     }
     CheckPlan { plan, strips }
@@ -187,10 +185,8 @@ pub fn mend(view: &StripeView, rows: Rows, strips: &[Buf], located: Option<usize
         let cell = code.cell(strip);
         let by_first = Recovery::by_equations(code, &[(cell, code.involved(cell)[0])]);
         for step in by_first.steps() {
-            let inputs = step.inputs.iter().map(|term| strips[code.number(term.cell)]).collect();
-            let coefs = step.inputs.iter().map(|term| term.coef).collect();
-            let outputs = vec![strips[strip]];
-            plan.computes.push_back(Compute::Sum { inputs, coefs, outputs, accumulate: false });
+            let of = |cell| strips[code.number(cell)];
+            plan.computes.push_back(form(&step.inputs, of, strips[strip]));
         }
         plan.write(&view.cells[strip], rows, strips[strip], false);
         return plan;
