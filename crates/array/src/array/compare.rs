@@ -8,6 +8,7 @@
 
 use super::job::{Compared, Job, Kind};
 use super::planning::Planner;
+use crate::action::Checked;
 use crate::keeper::{BLOCK_SECTORS, Fix, Unit, Unread};
 use crate::plan::parity::StripeView;
 use crate::plan::parity_sync::{self, Target};
@@ -235,7 +236,7 @@ impl Planner<'_> {
         };
         let mismatch = Mismatch {
             array_sector: self.map.array_sector(unit),
-            sectors: differing.count_ones() * (4096 / SECTOR_BYTES) as u32,
+            sectors: differing.count_ones() * Checked::BLOCK_BYTES / SECTOR_BYTES as u32,
             wrong,
         };
         Ok(Outcome {
