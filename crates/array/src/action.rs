@@ -223,6 +223,9 @@ pub struct Checked {
 }
 
 impl Checked {
+    /// What a bit stands for.
+    pub const BLOCK_BYTES: u32 = 4096;
+
     /// Blocks in which anything differs.
     #[must_use]
     pub const fn differs(self) -> u64 {

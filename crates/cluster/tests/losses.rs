@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use braid_array::code::levels::{LevelError, stripe_code};
-use braid_array::code::{Cell, Losses, Recovery, StripeCode, Terms};
+use braid_array::code::{Cell, Doubt, Kind, Losses, Misfit, Recovery, StripeCode, Terms, doubts};
 use braid_array::level::{FarSets, Layout, Level, ParityLayout, Raid0Layout, Raid10Layout};
 use braid_cluster::{Family, Xor2d};
 
@@ -193,6 +193,17 @@ fn what_comes_back_of_xor2d_is_what_is_said_to() {
     }
 }
 
+/// The one cell whose change alone explains which equations do not hold.
+fn to_blame(code: &StripeCode, differs: impl Fn(usize) -> bool) -> Option<Cell> {
+    let numbers = 0..code.equations().len();
+    let differs: Vec<u64> = numbers.map(|number| u64::from(differs(number))).collect();
+    let misfits: Vec<Misfit> = doubts(code, &differs).iter().flat_map(Doubt::misfits).collect();
+    match misfits[..] {
+        [Misfit { wrong, .. }] => wrong,
+        _ => None,
+    }
+}
+
 #[test]
 fn one_changed_block_of_xor2d_is_found() {
     for nodes in 4..=9 {
@@ -200,13 +211,38 @@ fn one_changed_block_of_xor2d_is_found() {
         let code = xor2d.code();
         for cell in code.cells() {
             let involved = code.involved(cell);
-            assert_eq!(code.to_blame(|number| involved.contains(&number)), Some(cell), "{nodes}");
+            assert_eq!(to_blame(code, |number| involved.contains(&number)), Some(cell), "{nodes}");
         }
         let two = [0, code.equations().len() - 1];
         let meet = code.data().iter().find(|&&cell| code.involved(cell) == two);
-        assert_eq!(code.to_blame(|number| two.contains(&number)), meet.copied(), "{nodes}");
-        assert_eq!(code.to_blame(|_| false), None);
-        assert_eq!(code.to_blame(|_| true), None, "more than a row and a diagonal");
+        assert_eq!(to_blame(code, |number| two.contains(&number)), meet.copied(), "{nodes}");
+        assert_eq!(to_blame(code, |_| false), None);
+        assert_eq!(to_blame(code, |_| true), None, "more than a row and a diagonal");
+    }
+}
+
+#[test]
+fn rows_and_diagonals_tell_every_cell() {
+    for nodes in 4..=9 {
+        let xor2d = Xor2d::new(nodes).expect("4 to 34 nodes");
+        let code = xor2d.code();
+        for cell in code.cells() {
+            // It alone is wrong, in the second block.
+            let differs = |number| if code.involved(cell).contains(&number) { 2 } else { 0 };
+            let differs: Vec<u64> = (0..code.equations().len()).map(differs).collect();
+            let mut all = doubts(code, &differs);
+            let wrong = |doubt: &Doubt| -> Vec<(Option<Cell>, u64)> {
+                doubt.misfits().iter().map(|misfit| (misfit.wrong, misfit.blocks)).collect()
+            };
+            assert_eq!(all.len(), 1);
+            assert_eq!(wrong(&all[0]), [(Some(cell), 2)]);
+            let sums_of_data = code.kind(cell) == Kind::Data;
+            assert_eq!(all[0].to_compare().len(), usize::from(sums_of_data));
+            if sums_of_data {
+                all[0].clear(0, 2);
+                assert_eq!(wrong(&all[0]), [(None, 2)]);
+            }
+        }
     }
 }
 
@@ -214,9 +250,9 @@ fn one_changed_block_of_xor2d_is_found() {
 fn of_p_and_q_only_parity_is_found_by_what_differs() {
     let layout = Layout::Parity(ParityLayout::LeftSymmetric);
     let code = stripe_code(Level::Raid6, layout, 5, 0).expect("raid6");
-    assert_eq!(code.to_blame(|number| number == 0), Some(code.equations()[0].parity));
-    assert_eq!(code.to_blame(|number| number == 1), Some(code.equations()[1].parity));
-    assert_eq!(code.to_blame(|_| true), None, "any of the data");
+    assert_eq!(to_blame(&code, |number| number == 0), Some(code.equations()[0].parity));
+    assert_eq!(to_blame(&code, |number| number == 1), Some(code.equations()[1].parity));
+    assert_eq!(to_blame(&code, |_| true), None, "any of the data");
     let code = stripe_code(Level::Raid5, layout, 5, 0).expect("raid5");
-    assert_eq!(code.to_blame(|_| true), None, "any of the strips");
+    assert_eq!(to_blame(&code, |_| true), None, "any of the strips");
 }

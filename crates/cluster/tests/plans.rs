@@ -3,13 +3,16 @@
 
 use std::sync::Arc;
 
-use braid_array::code::{Answers, Cell, KnownCode, Recovery, StripeCode, levels::stripe_code};
+use braid_array::code::{
+    Answers, Cell, Doubt, KnownCode, Misfit, Recovery, StripeCode, doubts, levels::stripe_code,
+};
 use braid_array::level::{Layout, Level, ParityLayout};
 use braid_array::plan::parity::{Segment, Source, StripeView, read, write};
 use braid_array::plan::parity_sync::{
-    Target, check, mend, rebuild, resync_degraded, vouch, wrong_strip,
+    Target, check, differing, mend, rebuild, resync_degraded, right, tell, tell_apart, vouch,
+    wrong_strip,
 };
-use braid_array::plan::{MemberIo, Place, Plan, RoleView, Rows, Taken};
+use braid_array::plan::{Fetch, Held, MemberIo, Place, Plan, RoleView, Rows, Taken};
 use braid_array::{Buf, Checked, Compute, IoOp, MemberId};
 use braid_cluster::Xor2d;
 
@@ -244,6 +247,33 @@ fn what_is_written_comes_back_whoever_is_gone() {
 }
 
 #[test]
+fn what_is_held_is_not_read_again() {
+    for (code, lost) in cases() {
+        let mut bench = Bench::new(code);
+        let expected = bench.strips.clone();
+        bench.lose(&lost);
+        let view = bench.view(&lost, true);
+        let mut held = Held::new();
+        let mut reads = 0;
+        // One after the other, and then all at once.
+        let data = 0..view.data_strips();
+        for wanted in data.clone().map(|strip| strip..strip + 1).chain([data]) {
+            let fetch = Fetch::new(&view, &held, wanted.clone(), |_| 0).expect("survives");
+            let bufs = (held.len()..).take(fetch.strips()).map(|at| bench.buf(at)).collect();
+            let plan = fetch.plan(&view, WHOLE, &mut held, bufs);
+            reads += plan.reads.len();
+            bench.run(&plan);
+            for strip in wanted {
+                let buf = held[&bench.code.cell(strip)];
+                assert!(bench.bytes(buf) == expected[strip], "block {strip} without {lost:?}");
+            }
+        }
+        let there = held.keys().filter(|cell| !lost.contains(&cell.node));
+        assert_eq!(reads, there.count(), "without {lost:?}");
+    }
+}
+
+#[test]
 fn lost_members_are_rebuilt() {
     for (code, lost) in cases() {
         let mut bench = Bench::new(code);
@@ -287,6 +317,33 @@ fn what_does_not_fit_is_found_and_made_right() {
             bench.run(&mend(&view, WHOLE, &plan.strips, located));
             assert!(bench.fits(&[]));
             assert!(bench.strips == sound || !told, "strip {strip}");
+        }
+    }
+}
+
+#[test]
+fn what_the_sums_say_of_a_strip_tells_which_is_wrong() {
+    for (code, _) in cases().into_iter().filter(|(_, lost)| lost.is_empty()) {
+        let sums = code.equations().len();
+        for strip in 0..code.cells().count() {
+            let mut bench = Bench::new(code.clone());
+            let sound = bench.strips[strip].clone();
+            bench.strips[strip][7] ^= 0x10;
+            let view = bench.view(&[], true);
+            let plan = check(&view, WHOLE, &mut bench.taken());
+            let checked = bench.run(&plan.plan);
+            let differs = (0..sums).map(|number| differing(&code, &checked, number));
+            let mut found = doubts(&code, &differs.collect::<Vec<u64>>());
+            let formed = [0, 1].map(|index| bench.source(index, 0));
+            let compared = bench.run(&tell_apart(&code, &plan.strips, &found, formed));
+            tell(&mut found, &compared);
+            let misfits: Vec<Misfit> = found.iter().flat_map(Doubt::misfits).collect();
+            let told: Vec<_> = misfits.iter().map(|misfit| (misfit.wrong, misfit.blocks)).collect();
+            assert_eq!(told, [(Some(code.cell(strip)).filter(|_| sums > 1), 1)]);
+            bench.run(&right(&code, &plan.strips, &misfits));
+            if sums > 1 && view.is_data(strip) {
+                assert!(bench.bytes(plan.strips[strip]) == sound, "strip {strip}");
+            }
         }
     }
 }

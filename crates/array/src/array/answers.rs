@@ -8,13 +8,13 @@
 use super::Array;
 use super::full::{PutOff, must_land};
 use super::io::Owner;
-use super::job::Stage;
 use super::jobs::JobEvent;
 use super::mending::Unread;
 use super::requests::plain_error;
 use crate::action::{Action, IoError, IoErrorKind, Outcome};
 use crate::events::Fault;
 use crate::keeper::{LaneReport, Tried};
+use crate::plan::{Place, Stage};
 use crate::{IoId, IoOp, MemberId, RequestError, SECTOR_BYTES};
 
 /// An I/O that failed, and how.
@@ -135,101 +135,50 @@ impl Array {
         failed: Option<Failed>,
         outcome: Option<Outcome>,
     ) -> Option<JobEvent> {
-        let job = self.jobs.get_mut(index);
-        match job.stage {
-            Stage::Computing => {
-                if let Some(Outcome::Checked(checked)) = outcome {
-                    job.checked.push(checked);
-                }
-                return self.jobs.compute(&mut self.lane, index);
-            }
-            Stage::Reading | Stage::Writing | Stage::Rereading => job.pending -= 1,
-            Stage::Staged | Stage::Locking | Stage::Metadata(_) | Stage::Scratch => {
-                unreachable!("no I/O in flight in this stage")
-            }
+        let stage = self.jobs.get(index).run.stage();
+        match failed {
+            Some(failed) if stage == Stage::Writing => self.write_failed(index, failed),
+            Some(failed) => self.read_failed(index, stage, failed),
+            None => self.jobs.get_mut(index).run.answered(outcome.unwrap_or(Outcome::Done)),
         }
-        let last = job.pending == 0;
-        match job.stage {
-            Stage::Reading => self.read_answered(index, failed, last),
-            Stage::Writing => self.write_answered(index, failed, last),
-            _ => self.reread_answered(index, failed, last),
+        self.jobs.go_on(&mut self.lane, index)
+    }
+
+    fn read_failed(&mut self, index: usize, stage: Stage, (member, op, error): Failed) {
+        let job = self.jobs.get_mut(index);
+        let fault = Fault { sector: op.sector(), errno: error.errno };
+        let abandoned = error.kind == IoErrorKind::Abandoned;
+        let IoOp::Read { sector, buf } = op else { return };
+        job.run.unreadable(Place { member, sector });
+        if stage == Stage::Rereading {
+            if !abandoned {
+                // What was rewritten cannot be read all the same.
+                self.lane.keeper.hear(LaneReport::NotCorrectable(member, fault));
+                self.carry_out();
+            }
+            return;
+        }
+        if abandoned {
+            job.buffer_held |= job.reads_into(op);
+        } else {
+            job.avoid.push(member);
+        }
+        if matches!(error.kind, IoErrorKind::Medium | IoErrorKind::Shrunk) {
+            job.unread.push(Unread { member, fault });
+            let sectors = u64::from(buf.len) / SECTOR_BYTES;
+            self.lane.keeper.hear(LaneReport::Unreadable(member, sector, sectors));
         }
     }
 
-    fn read_answered(
-        &mut self,
-        index: usize,
-        failed: Option<Failed>,
-        last: bool,
-    ) -> Option<JobEvent> {
+    fn write_failed(&mut self, index: usize, (member, _, error): Failed) {
         let job = self.jobs.get_mut(index);
-        if let Some((member, op, error)) = failed {
-            job.read_failed = true;
-            if error.kind == IoErrorKind::Abandoned {
-                job.buffer_held |= job.reads_into(op);
-            } else {
-                job.avoid.push(member);
-            }
-            if matches!(error.kind, IoErrorKind::Medium | IoErrorKind::Shrunk) {
-                let fault = Fault { sector: op.sector(), errno: error.errno };
-                job.unread.push(Unread { member, fault });
-                if let IoOp::Read { sector, buf } = op {
-                    let sectors = u64::from(buf.len) / SECTOR_BYTES;
-                    self.lane.keeper.hear(LaneReport::Unreadable(member, sector, sectors));
-                }
-            }
-        }
-        if !last {
-            return None;
-        }
-        if job.buffer_held {
-            return Some(JobEvent::Ended(index, Err(RequestError::BufferHeld)));
-        }
-        if !job.read_failed {
-            return self.jobs.compute(&mut self.lane, index);
-        }
-        self.jobs.give_scratch(&mut self.lane, index);
-        self.jobs.plan(&mut self.lane, index)
-    }
-
-    fn write_answered(
-        &mut self,
-        index: usize,
-        failed: Option<Failed>,
-        last: bool,
-    ) -> Option<JobEvent> {
-        if let Some((member, _, error)) = failed
-            && self.lane.keeper.members().live(member)
-        {
+        job.run.answered(Outcome::Done);
+        if self.lane.keeper.members().live(member) {
             // Still live: it is the last copy or has no room, so the array goes on and the request
             // fails.
             let full = error.kind == IoErrorKind::Full;
             let error = if full { RequestError::NoSpace } else { RequestError::Medium };
-            self.jobs.get_mut(index).write_failed = Some(error);
+            job.write_failed = Some(error);
         }
-        if last { self.jobs.written(&mut self.lane, index) } else { None }
-    }
-
-    fn reread_answered(
-        &mut self,
-        index: usize,
-        failed: Option<Failed>,
-        last: bool,
-    ) -> Option<JobEvent> {
-        if let Some((member, op, error)) = failed {
-            self.jobs.get_mut(index).read_failed = true;
-            if error.kind != IoErrorKind::Abandoned {
-                // What was rewritten cannot be read all the same.
-                let fault = Fault { sector: op.sector(), errno: error.errno };
-                self.lane.keeper.hear(LaneReport::NotCorrectable(member, fault));
-                self.carry_out();
-            }
-        }
-        if !last {
-            return None;
-        }
-        let failed = self.jobs.get(index).read_failed;
-        let result = if failed { Err(RequestError::Medium) } else { Ok(()) };
-        Some(JobEvent::Ended(index, result))
     }
 }

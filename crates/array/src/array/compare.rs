@@ -8,6 +8,7 @@
 
 use super::job::{Compared, Job, Kind};
 use super::planning::Planner;
+use crate::action::Checked;
 use crate::keeper::{BLOCK_SECTORS, Fix, Unit, Unread};
 use crate::plan::parity::StripeView;
 use crate::plan::parity_sync::{self, Target};
@@ -186,9 +187,10 @@ impl Planner<'_> {
     /// A unit was compared: what differs, and the plan of its repair if that is asked for.
     pub(super) fn compared(&self, job: &Job, compared: Compared) -> Result<Outcome, RequestError> {
         let Kind::Check { unit, fix } = job.kind else { return Ok(Outcome::plan(None)) };
-        let differing: u64 = job.checked.iter().fold(0, |all, checked| all | checked.differs());
+        let differing: u64 =
+            job.run.checked().iter().fold(0, |all, checked| all | checked.differs());
         let rows = Rows::new(0, unit.sectors);
-        let checked = &job.checked;
+        let checked = job.run.checked();
         let (wrong, plan) = match compared {
             Compared::Vouched { .. } if differing != 0 => return Err(UNREAD),
             Compared::Vouched { strip, strips } => {
@@ -234,7 +236,7 @@ impl Planner<'_> {
         };
         let mismatch = Mismatch {
             array_sector: self.map.array_sector(unit),
-            sectors: differing.count_ones() * (4096 / SECTOR_BYTES) as u32,
+            sectors: differing.count_ones() * Checked::BLOCK_BYTES / SECTOR_BYTES as u32,
             wrong,
         };
         Ok(Outcome {

@@ -55,7 +55,7 @@ impl Array {
             }
         }
         if matches!(job.kind, Kind::Write { .. } | Kind::MirrorWrite { .. }) {
-            self.jobs.keep_memory(std::mem::take(&mut job.plan));
+            self.jobs.keep_memory(std::mem::take(&mut job.run).into_plan());
         }
         let Self { lane, requests, jobs, .. } = self;
         match &job.kind {
@@ -131,7 +131,7 @@ impl Array {
         if !self.lane.keeper.doubts_any() {
             return;
         }
-        for io in &job.plan.writes {
+        for io in &job.run.plan().writes {
             let (sector, sectors) = match io.op {
                 IoOp::Write { sector, buf, .. } => (sector, u64::from(buf.len) / SECTOR_BYTES),
                 IoOp::WriteZeroes { sector, sectors, .. } => (sector, sectors),

@@ -150,11 +150,10 @@ fn jobs_wait(jobs: &Jobs, keeper: &Keeper, waiting: &Waiting) -> Result<(), Stri
                 jobs.meta_waiters.contains(&index) && !keeper.is_told(ticket)
             }
             Stage::Scratch => jobs.scratch_waiters.contains(&index),
-            Stage::Computing => ios == 1,
-            Stage::Reading | Stage::Writing | Stage::Rereading => ios > 0 && ios == job.pending,
+            Stage::Running => ios > 0 && ios == job.run.pending(),
         };
         if !waits {
-            let counted = job.pending;
+            let counted = job.run.pending();
             let what = format!("{ios} I/Os, counted {counted}, and is in no other queue");
             return Err(format!("job {index} in {:?} has {what}", job.stage));
         }

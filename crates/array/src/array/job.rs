@@ -1,21 +1,20 @@
 //! Planned operations: whatever needs a lock, a plan, scratch memory or metadata first.
 //!
 //! ```text
-//!  Staged ─► Locking ─► Metadata ─► Scratch ─► Reading ─► Computing ─► Writing ─► done
-//!            (range of  (active,     ▲  (plan)    │            │  check: a second
-//!             sync      bitmap bits) │            │            ▼  plan without reads
+//!  Staged ─► Locking ─► Metadata ─► Scratch ─► Running ─► done
+//!            (range of  (active,     ▲  (plan)    │  ▲ │
+//!             sync      bitmap bits) │            │  └─┘ check: a second plan without reads
 //!             space)                 └─ a read failed: plan again without that member
 //! ```
 
 use super::compare::{Step, too_high_to_tell};
 use super::map::Map;
 use super::mending;
-use crate::action::Checked;
 use crate::events::Fault;
 use crate::keeper::{Fix, Unit, Unread};
 use crate::plan::mirror::HeldCopy;
 use crate::plan::parity::{Segment, Source};
-use crate::plan::{Plan, RoleView, Taken};
+use crate::plan::{Plan, RoleView, Run, Taken};
 use crate::{Buf, Instant, IoOp, MemberId, RequestError};
 
 /// What a job is for.
@@ -78,11 +77,8 @@ pub(crate) enum Stage {
     Locking,
     Metadata(u64),
     Scratch,
-    Reading,
-    Computing,
-    Writing,
-    /// What was rewritten is read again.
-    Rereading,
+    /// Its plan is carried out.
+    Running,
 }
 
 /// How to go on after the comparison of a unit.
@@ -104,15 +100,12 @@ pub(crate) struct Job {
     /// More of a sequential stream is likely to fill this unit until then.
     pub(crate) hold_until: Option<Instant>,
     pub(crate) stage: Stage,
-    pub(crate) plan: Plan,
+    pub(crate) run: Run,
     pub(crate) taken: Option<Taken>,
-    pub(crate) pending: usize,
     pub(crate) compared: Option<Compared>,
-    pub(crate) checked: Vec<Checked>,
     /// Members not to read from, and those of them whose medium failed and wants rewriting.
     pub(crate) avoid: Vec<MemberId>,
     pub(crate) unread: Vec<mending::Unread>,
-    pub(crate) read_failed: bool,
     pub(crate) write_failed: Option<RequestError>,
     /// Where in sync space background work has it in its books.
     pub(crate) place: u64,
@@ -135,14 +128,11 @@ impl Job {
             fua,
             hold_until: None,
             stage: Stage::Staged,
-            plan: Plan::default(),
+            run: Run::default(),
             taken: None,
-            pending: 0,
             compared: None,
-            checked: Vec::new(),
             avoid: Vec::new(),
             unread: Vec::new(),
-            read_failed: false,
             write_failed: None,
             place: 0,
             incomplete: false,
@@ -176,7 +166,6 @@ impl Job {
 
     /// A comparison begins by this step.
     pub(super) fn begin_check(&mut self, step: Step) -> Plan {
-        self.checked.clear();
         self.incomplete = matches!(step, Step::MendFirst(..));
         self.alone = matches!(step, Step::Alone);
         self.compared = None;

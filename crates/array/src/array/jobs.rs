@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use slab::Slab;
 
-use super::compare::Mismatch;
+use super::compare::{Mismatch, Outcome};
 use super::io::Owner;
 use super::job::{Job, Kind, Stage};
 use super::lane::Lane;
@@ -13,8 +13,8 @@ use super::locks::Locks;
 use crate::code::Answers;
 use crate::keeper::Unit;
 use crate::plan::parity::Segment;
-use crate::plan::{MemberIo, Plan, Taken};
-use crate::{Instant, IoOp, MemberId, RequestError};
+use crate::plan::{MemberIo, Next, Plan, Run, Stage as RunStage, Taken};
+use crate::{Instant, MemberId, Outcome as Answer, RequestError};
 
 /// What the array is to do about a job.
 #[must_use]
@@ -27,8 +27,8 @@ pub(super) enum JobEvent {
 
 /// The table of jobs, and the queues of those that wait. [`start`](Self::start) and
 /// [`gather`](Self::gather) put a job in; [`advance`](Self::advance) takes it from one stage to the
-/// next while nothing is waited for, and so do the answers to its I/O:
-/// [`plan`](Self::plan), [`compute`](Self::compute) and [`written`](Self::written).
+/// next while nothing is waited for, and so does [`go_on`](Self::go_on) when I/O of its plan is
+/// answered.
 #[derive(Debug, Default)]
 pub(super) struct Jobs {
     table: Slab<Job>,
@@ -72,8 +72,8 @@ impl Jobs {
     /// Is I/O on this member planned?
     pub(super) fn mention(&self, id: MemberId) -> bool {
         self.table.iter().any(|(_, job)| {
-            let io = job.plan.reads.iter().chain(&job.plan.writes);
-            let planned = io.clone().any(|io| io.member == id);
+            let plan = job.run.plan();
+            let planned = plan.reads.iter().chain(&plan.writes).any(|io| io.member == id);
             planned
                 || match &job.kind {
                     Kind::Rebuild { targets, .. } => targets.contains(&id),
@@ -169,7 +169,7 @@ impl Jobs {
             }
             Stage::Locking => self.locked(lane, index),
             Stage::Metadata(_) | Stage::Scratch => self.plan(lane, index),
-            Stage::Reading | Stage::Computing | Stage::Writing | Stage::Rereading => None,
+            Stage::Running => None,
         }
     }
 
@@ -213,44 +213,77 @@ impl Jobs {
         job.taken = Some(taken);
         match planned {
             Ok(plan) => {
-                job.plan = plan;
-                job.read_failed = false;
-                self.begin_reads(lane, index)
+                job.run = Run::new(plan);
+                job.stage = Stage::Running;
+                self.go_on(lane, index)
             }
             Err(error) => Some(JobEvent::Ended(index, Err(error))),
         }
     }
 
-    fn begin_reads(&mut self, lane: &mut Lane, index: usize) -> Option<JobEvent> {
-        let job = self.get_mut(index);
-        job.stage = Stage::Reading;
-        job.pending = job.plan.reads.len();
-        if job.pending == 0 {
-            return self.compute(lane, index);
+    /// Does what comes next of a job's plan, until something has to be waited for.
+    pub(super) fn go_on(&mut self, lane: &mut Lane, index: usize) -> Option<JobEvent> {
+        loop {
+            let job = self.get_mut(index);
+            match job.run.advance() {
+                Next::Wait => return None,
+                Next::Read(which) => {
+                    for io in &job.run.plan().reads[which] {
+                        lane.issue(io.member, io.op, Owner::Job(index));
+                    }
+                }
+                Next::Compute(compute) => lane.issue_compute(compute, index),
+                Next::Write if lane.keeper.has_failed() && job.writes_data() => {
+                    return Some(JobEvent::Ended(index, Err(RequestError::Failed)));
+                }
+                Next::Write => write(lane, job, index),
+                Next::Done => return self.done(lane, index),
+                Next::Failed => return self.unread(lane, index),
+            }
         }
-        for MemberIo { member, op } in &job.plan.reads {
-            lane.issue(*member, *op, Owner::Job(index));
-        }
-        None
     }
 
-    /// Has the next computation done; after the last one, what a comparison asks for, or the
-    /// writes.
-    pub(super) fn compute(&mut self, lane: &mut Lane, index: usize) -> Option<JobEvent> {
+    /// All of a plan is done: goes on with what a comparison asks for, or reads again what was
+    /// mended.
+    fn done(&mut self, lane: &mut Lane, index: usize) -> Option<JobEvent> {
         let job = self.get_mut(index);
-        job.stage = Stage::Computing;
-        if let Some(compute) = job.plan.computes.pop_front() {
-            lane.issue_compute(compute, index);
-            return None;
+        if let Some(compared) = job.compared.take() {
+            return match lane.planner().compared(job, compared) {
+                Ok(Outcome { mismatch: Some(mismatch), plan }) => {
+                    Some(JobEvent::Differs(index, mismatch, plan))
+                }
+                Ok(Outcome { mismatch: None, plan }) => self.repair(lane, index, plan),
+                Err(error) => Some(JobEvent::Ended(index, Err(error))),
+            };
         }
-        let Some(compared) = job.compared.take() else { return self.begin_writes(lane, index) };
-        match lane.planner().compared(job, compared) {
-            Ok(outcome) => match outcome.mismatch {
-                Some(mismatch) => Some(JobEvent::Differs(index, mismatch, outcome.plan)),
-                None => self.repair(lane, index, outcome.plan),
-            },
-            Err(error) => Some(JobEvent::Ended(index, Err(error))),
+        let result = if lane.keeper.has_failed() && job.writes_data() {
+            Err(RequestError::Failed)
+        } else {
+            job.write_failed.map_or(Ok(()), Err)
+        };
+        let again = matches!(job.kind, Kind::Mend { .. }) && job.run.stage() == RunStage::Writing;
+        if result.is_err() || !again {
+            return Some(JobEvent::Ended(index, result));
         }
+        let rereads = job.run.reread(|member| lane.keeper.members().live(member));
+        for io in rereads {
+            lane.issue(io.member, io.op, Owner::Job(index));
+        }
+        self.go_on(lane, index)
+    }
+
+    /// Something could not be read: plans again without the members that could not, unless that is
+    /// of no use.
+    fn unread(&mut self, lane: &mut Lane, index: usize) -> Option<JobEvent> {
+        let job = self.get(index);
+        if job.buffer_held {
+            return Some(JobEvent::Ended(index, Err(RequestError::BufferHeld)));
+        }
+        if job.run.stage() == RunStage::Rereading {
+            return Some(JobEvent::Ended(index, Err(RequestError::Medium)));
+        }
+        self.give_scratch(lane, index);
+        self.plan(lane, index)
     }
 
     /// Goes on after a comparison with what it asks for.
@@ -261,44 +294,8 @@ impl Jobs {
         plan: Option<Plan>,
     ) -> Option<JobEvent> {
         let Some(plan) = plan else { return Some(JobEvent::Ended(index, Ok(()))) };
-        self.get_mut(index).plan = plan;
-        self.compute(lane, index)
-    }
-
-    fn begin_writes(&mut self, lane: &mut Lane, index: usize) -> Option<JobEvent> {
-        let job = self.get_mut(index);
-        if lane.keeper.has_failed() && job.writes_data() {
-            return Some(JobEvent::Ended(index, Err(RequestError::Failed)));
-        }
-        job.stage = Stage::Writing;
-        job.pending = 0;
-        for MemberIo { member, op } in &job.plan.writes {
-            if lane.keeper.members().live(*member) {
-                lane.issue(*member, *op, Owner::Job(index));
-                job.pending += 1;
-            }
-        }
-        if job.pending == 0 { self.written(lane, index) } else { None }
-    }
-
-    /// All writes of a job are answered: what was mended is read again.
-    pub(super) fn written(&mut self, lane: &mut Lane, index: usize) -> Option<JobEvent> {
-        let job = self.get_mut(index);
-        let result = if lane.keeper.has_failed() && job.writes_data() {
-            Err(RequestError::Failed)
-        } else {
-            job.write_failed.map_or(Ok(()), Err)
-        };
-        let rereads = rereads(lane, job);
-        if result.is_err() || rereads.is_empty() {
-            return Some(JobEvent::Ended(index, result));
-        }
-        job.stage = Stage::Rereading;
-        job.pending = rereads.len();
-        for (member, op) in rereads {
-            lane.issue(member, op, Owner::Job(index));
-        }
-        None
+        self.get_mut(index).run.then(plan);
+        self.go_on(lane, index)
     }
 
     pub(super) fn give_scratch(&mut self, lane: &mut Lane, index: usize) {
@@ -322,17 +319,16 @@ impl Jobs {
     }
 }
 
-/// What a mended unit is read again with: the strips it was written from.
-fn rereads(lane: &Lane, job: &Job) -> Vec<(MemberId, IoOp)> {
-    if !matches!(job.kind, Kind::Mend { .. }) {
-        return Vec::new();
+/// Issues the writes of a job to those members that have not failed.
+fn write(lane: &mut Lane, job: &mut Job, index: usize) {
+    for at in 0..job.run.plan().writes.len() {
+        let MemberIo { member, op } = job.run.plan().writes[at];
+        if lane.keeper.members().live(member) {
+            lane.issue(member, op, Owner::Job(index));
+        } else {
+            job.run.answered(Answer::Done);
+        }
     }
-    let written = job.plan.writes.iter().filter(|io| lane.keeper.members().live(io.member));
-    let reread = |io: &MemberIo| match io.op {
-        IoOp::Write { sector, buf, .. } => Some((io.member, IoOp::Read { sector, buf })),
-        _ => None,
-    };
-    written.filter_map(reread).collect()
 }
 
 fn overlap(a: &Segment, b: &Segment) -> bool {

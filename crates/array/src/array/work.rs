@@ -21,7 +21,7 @@ impl Array {
         }
         let done = match result {
             Ok(()) if job.alone => Done::Alone,
-            Ok(()) => Done::Well { equal: job.checked.iter().all(|c| c.differs() == 0) },
+            Ok(()) => Done::Well { equal: job.run.checked().iter().all(|c| c.differs() == 0) },
             Err(RequestError::Medium) if !self.lane.keeper.work_goes_on() => Done::Failed,
             Err(RequestError::Medium) if job.goes_on_in_blocks() => {
                 return self.take_apart(&job, unit);

@@ -3,6 +3,7 @@
 mod choose;
 mod codes;
 pub mod decode;
+mod doubts;
 pub mod levels;
 mod losses;
 pub mod stripe;
@@ -11,6 +12,7 @@ pub mod terms;
 pub use choose::{Part, Way};
 pub use codes::{Answers, Codes, KnownCode};
 pub use decode::{Recovery, Step, Sums};
+pub use doubts::{Doubt, Misfit, doubts};
 pub use losses::Losses;
 pub use stripe::{Cell, Content, Equation, Kind, StripeCode, Term};
 pub use terms::Terms;

@@ -207,22 +207,16 @@ impl StripeCode {
         &self.involved[self.starts[slot] as usize..self.starts[slot + 1] as usize]
     }
 
-    /// The one cell whose change alone explains which equations do not hold; `None` when there is
-    /// no such cell, or more than one.
+    /// The lowest data block in what a cell holds, by index.
     #[must_use]
-    pub fn to_blame(&self, differs: impl Fn(usize) -> bool) -> Option<Cell> {
-        let differing = (0..self.equations.len()).filter(|&number| differs(number));
-        let differing: Vec<usize> = differing.collect();
-        let mut suspects = self.suspects(&differing);
-        suspects.next().filter(|_| suspects.next().is_none())
-    }
-
-    /// The cells that are part of just these equations, which are given by number, ascending.
-    pub fn suspects(&self, differing: &[usize]) -> impl Iterator<Item = Cell> {
-        // Whoever it is, it is part of the first of them.
-        let first = differing.first().map(|&number| &self.equations[number]);
-        let cells = first.into_iter().flat_map(Equation::cells);
-        cells.filter(move |&cell| self.involved(cell) == differing)
+    pub fn first_data(&self, cell: Cell) -> u32 {
+        match self.content(cell) {
+            Content::Data(index) => index,
+            Content::Sum(number) => {
+                let terms = self.equations[number].terms.iter();
+                terms.map(|term| self.first_data(term.cell)).min().unwrap_or(0)
+            }
+        }
     }
 
     /// What a cell holds, as a sum of data blocks.

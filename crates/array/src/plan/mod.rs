@@ -2,14 +2,19 @@
 //! functions from the shape of a stripe and the state of its members to a [`Plan`]; the machine
 //! runs the three stages in order and knows nothing of levels.
 
+mod fetch;
 pub(crate) mod mirror;
 pub mod parity;
 pub mod parity_sync;
+mod run;
+
+pub use fetch::{Fetch, Held};
+pub use run::{Next, Run, Stage};
 
 use std::collections::VecDeque;
 
 use crate::action::{Compute, IoOp};
-use crate::code::Answers;
+use crate::code::{Answers, Cell, Term};
 use crate::{Buf, MemberId, SECTOR_BYTES};
 
 /// A place on a member: the absolute device sector at which row 0 of the planned unit lies.
@@ -147,6 +152,17 @@ impl Plan {
         self.writes.push(MemberIo { member: place.member, op });
     }
 
+    /// Adds the copying of a buffer into another one as long.
+    pub fn copy(&mut self, from: Buf, to: Buf) {
+        let (inputs, outputs) = (vec![from], vec![to]);
+        self.computes.push_back(Compute::Sum {
+            inputs,
+            coefs: vec![1],
+            outputs,
+            accumulate: false,
+        });
+    }
+
     /// Adds zeroing of `rows` at every writer of a role.
     pub fn zero(&mut self, role: &RoleView, rows: Rows, unmap: bool, fua: bool) {
         for place in role.writers.iter().flatten() {
@@ -154,6 +170,16 @@ impl Plan {
             let op = IoOp::WriteZeroes { sector, sectors: rows.sectors().into(), unmap, fua };
             self.writes.push(MemberIo { member: place.member, op });
         }
+    }
+}
+
+/// What forms a sum of strips in memory.
+fn form(terms: &[Term], strip: impl Fn(Cell) -> Buf, output: Buf) -> Compute {
+    Compute::Sum {
+        inputs: terms.iter().map(|term| strip(term.cell)).collect(),
+        coefs: terms.iter().map(|term| term.coef).collect(),
+        outputs: vec![output],
+        accumulate: false,
     }
 }
 

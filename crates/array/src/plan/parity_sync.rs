@@ -2,10 +2,10 @@
 //! repair.
 
 use super::parity::{Slots, StripeView, read_strip, recover, sets, sum};
-use super::{Place, Plan, Rows, Taken, Unrecoverable};
+use super::{Place, Plan, Rows, Taken, Unrecoverable, form};
 use crate::Buf;
 use crate::action::{Checked, Compute};
-use crate::code::{Equation, Kind, Recovery, StripeCode};
+use crate::code::{Cell, Doubt, Equation, Kind, Misfit, Recovery, StripeCode, Term, doubts};
 
 /// A strip to rebuild, by the number of its cell, and where it goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,21 +125,32 @@ fn compare(view: &StripeView, rows: Rows, mut plan: Plan, slots: &mut Slots) -> 
         strips.push(rows.of(slots.get(strip)));
         read_strip(view, strip, rows, &mut plan, slots);
     }
-    let (data, sums) = strips.split_at(view.data_strips());
-    if let Some(q_coefs) = checked_at_once(&view.code) {
-        let (data, q) = (data.to_vec(), sums.get(1).copied());
-        plan.computes.push_back(Compute::Check { data, q_coefs, p: sums[0], q });
-        return CheckPlan { plan, strips };
-    }
-    let made = rows.of(slots.spare());
-    for (equation, &held) in view.code.equations().iter().zip(sums) {
-        let coefs = equation.terms.iter().map(|term| term.coef).collect();
-        let inputs = equation.terms.iter().map(|term| strips[view.code.number(term.cell)]);
-        let (inputs, outputs) = (inputs.collect(), vec![made]);
-        plan.computes.push_back(Compute::Sum { inputs, coefs, outputs, accumulate: false });
-        plan.computes.push_back(Compute::Compare { a: made, b: held });
-    }
+    plan.computes.extend(fits(&view.code, &strips, || rows.of(slots.spare())));
     CheckPlan { plan, strips }
+}
+
+/// What compares the sums in these strips with the data in them. Sums that are not checked all at
+/// once are `made` one after the other; what is found is for [`differing`].
+pub fn fits(code: &StripeCode, strips: &[Buf], made: impl FnOnce() -> Buf) -> Vec<Compute> {
+    let (data, sums) = strips.split_at(code.data().len());
+    if let Some(q_coefs) = checked_at_once(code) {
+        let (data, q) = (data.to_vec(), sums.get(1).copied());
+        return vec![Compute::Check { data, q_coefs, p: sums[0], q }];
+    }
+    let made = made();
+    let mut computes = Vec::new();
+    for (equation, &b) in code.equations().iter().zip(sums) {
+        let of = |cell| strips[code.number(cell)];
+        let a = match equation.terms[..] {
+            [Term { cell, coef: 1 }] => of(cell),
+            _ => {
+                computes.push(form(&equation.terms, of, made));
+                made
+            }
+        };
+        computes.push(Compute::Compare { a, b });
+    }
+    computes
 }
 
 /// The coefficients in Q of a code that is P, or P and Q, over all its data; none without Q.
@@ -173,9 +184,74 @@ pub fn restore(view: &StripeView, strip: usize, rows: Rows, strips: &[Buf]) -> P
 /// Which strip a mismatch says is wrong. A resync after a crash always trusts the data: a torn
 /// stripe write leaves new data behind, and nobody knows how much of it.
 pub fn wrong_strip(code: &StripeCode, checked: &[Checked]) -> Option<usize> {
-    let to_blame = code.to_blame(|equation| differing(code, checked, equation) != 0);
+    let differs = |equation| u64::from(differing(code, checked, equation) != 0);
+    let differs: Vec<u64> = (0..code.equations().len()).map(differs).collect();
+    let misfits: Vec<Misfit> = doubts(code, &differs).iter().flat_map(Doubt::misfits).collect();
     let located = || checked[0].data_located.map(usize::from);
-    to_blame.map(|cell| code.number(cell)).or_else(located)
+    match misfits[..] {
+        [Misfit { wrong: Some(cell), .. }] => Some(code.number(cell)),
+        _ => located(),
+    }
+}
+
+/// Plans the comparison of what the equations in doubt say of each suspect, from the strips in
+/// memory and in memory for two more. What is found is for [`tell`].
+pub fn tell_apart(code: &StripeCode, strips: &[Buf], doubts: &[Doubt], [a, b]: [Buf; 2]) -> Plan {
+    let mut plan = Plan::default();
+    for doubt in doubts {
+        for cell in doubt.to_compare() {
+            for (nth, &number) in doubt.equations().iter().enumerate() {
+                let output = if nth == 0 { a } else { b };
+                plan.computes.push_back(said(code, |strip| strips[strip], cell, number, output));
+                if nth > 0 {
+                    plan.computes.push_back(Compute::Compare { a, b });
+                }
+            }
+        }
+    }
+    plan
+}
+
+/// Clears the suspects that such comparisons have found to be right.
+pub fn tell(doubts: &mut [Doubt], checked: &[Checked]) {
+    let mut checked = checked.iter();
+    for doubt in doubts {
+        let comparisons = doubt.equations().len() - 1;
+        for suspect in 0..doubt.to_compare().len() {
+            let found = checked.by_ref().take(comparisons);
+            let differs = found.fold(0, |all, checked| all | checked.differs());
+            doubt.clear(suspect, differs);
+        }
+    }
+}
+
+/// Plans the replacing of wrong data, in memory alone, by what it should be.
+pub fn right(code: &StripeCode, strips: &[Buf], misfits: &[Misfit]) -> Plan {
+    let mut plan = Plan::default();
+    for misfit in misfits {
+        let Some(wrong) = misfit.wrong.filter(|&cell| code.kind(cell) == Kind::Data) else {
+            continue;
+        };
+        for block in (0..u64::BITS).filter(|block| misfit.blocks >> block & 1 == 1) {
+            let bytes = Checked::BLOCK_BYTES;
+            let of = |strip: usize| strips[strip].slice(block * bytes, bytes);
+            let output = of(code.number(wrong));
+            plan.computes.push_back(said(code, of, wrong, misfit.equation, output));
+        }
+    }
+    plan
+}
+
+/// What forms what an equation, by number, says of a strip.
+fn said(
+    code: &StripeCode,
+    strip: impl Fn(usize) -> Buf,
+    cell: Cell,
+    equation: usize,
+    output: Buf,
+) -> Compute {
+    let by_equation = Recovery::by_equations(code, &[(cell, equation)]);
+    form(&by_equation.steps()[0].inputs, |cell| strip(code.number(cell)), output)
 }
 
 /// After a check found a difference: makes the unit fit again from the strips in memory. With
@@ -185,13 +261,9 @@ pub fn mend(view: &StripeView, rows: Rows, strips: &[Buf], located: Option<usize
     let code = &view.code;
     if let Some(strip) = located {
         let cell = code.cell(strip);
-        let by_first = Recovery::by_equations(code, &[(cell, code.involved(cell)[0])]);
-        for step in by_first.steps() {
-            let inputs = step.inputs.iter().map(|term| strips[code.number(term.cell)]).collect();
-            let coefs = step.inputs.iter().map(|term| term.coef).collect();
-            let outputs = vec![strips[strip]];
-            plan.computes.push_back(Compute::Sum { inputs, coefs, outputs, accumulate: false });
-        }
+        let first = code.involved(cell)[0];
+        let computed = said(code, |strip| strips[strip], cell, first, strips[strip]);
+        plan.computes.push_back(computed);
         plan.write(&view.cells[strip], rows, strips[strip], false);
         return plan;
     }

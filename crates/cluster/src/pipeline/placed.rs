@@ -3,13 +3,15 @@
 use crate::program::{Operation, Program};
 use crate::schedule::{Chains, Endpoint, Schedule};
 use crate::set::{Roles, Touched, WriteStrategy};
-use braid_array::code::{Content, StripeCode};
+use std::sync::Arc;
+
+use braid_array::code::{Content, KnownCode, StripeCode};
 
 /// A schedule with all that nodes have to know of it.
 #[derive(Debug)]
 pub struct PlacedSchedule {
     /// The code of the stripe.
-    pub code: StripeCode,
+    pub code: Arc<KnownCode>,
     /// The schedule.
     pub schedule: Schedule,
     /// When it gives a role its blocks back: how.
@@ -40,6 +42,7 @@ impl PlacedSchedule {
             sums.count() as u32
         };
         let fresh = (0..code.nodes()).map(fresh).collect();
+        let code = Arc::new(code.into());
         Self { code, schedule, chains: None, missing, ranks, received, fresh }
     }
 
@@ -53,7 +56,7 @@ impl PlacedSchedule {
             received: vec![code.rows().into(); nodes],
             fresh: vec![0; nodes],
             chains: Some(chains),
-            code,
+            code: Arc::new(code.into()),
         }
     }
 

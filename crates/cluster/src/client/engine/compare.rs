@@ -3,70 +3,57 @@
 //! only where they do not fit every block is read.
 //!
 //! ```text
-//!  Digests ─► Screening ─► over
-//!                 └─► Reading ─► Fitting ─► Doubting ─► over
-//!                                               └─► Righting ─► Repairing ─► over
+//!  Screening ─► over
+//!      └─► Fitting ─► Doubting ─► over
+//!                         └─► Righting ─► Repairing ─► over
 //! ```
-//! Nothing is written to the slice meanwhile. A repair ends with a slice-set that makes every sum
+//! Each of the first four carries a plan out. Nothing is written to the slice meanwhile. A repair ends with a slice-set that makes every sum
 //! anew, of the data as they are or, where a data block is known to be wrong, of what the others
 //! say it should be.
 
-mod doubt;
-
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use braid_array::code::{Cell, Content, Recovery, Term};
+use braid_array::code::{Answers, Cell, Doubt, Kind, KnownCode, Misfit, doubts};
 use braid_array::events::StripeBlock;
 use braid_array::keeper::{Done, Fix, Unread};
-use braid_array::{Buf, Compute, IoError, MemberId, Outcome, SECTOR_BYTES};
+use braid_array::plan::{Next, Plan, Run, Taken, parity_sync};
+use braid_array::{Buf, Checked, IoError, MemberId, Outcome, SECTOR_BYTES};
 
 use super::context::{Cx, Note};
 use super::decode::Decodes;
-use super::extent::{Extent, Piece, Whose};
+use super::extent::{Extent, Whose};
+use super::stripe;
+use crate::client::Key;
 use crate::client::out::IoPurpose;
-use crate::client::{BLOCK_BYTES, Key};
 use crate::digest::digest_bytes;
 use crate::ids::Position;
-use crate::pipeline::PlacedSchedule;
-use doubt::{Doubt, Misfit};
 
-/// Blocks that one comparison tells apart. No pipeline has longer slices than these are.
-const BLOCKS: u32 = u64::BITS;
-
-/// A slice that is being compared.
+/// A slice that is being compared. No pipeline has longer slices than one comparison tells blocks
+/// apart of.
 #[derive(Debug)]
 struct Compare {
     fix: Fix,
-    plan: Arc<PlacedSchedule>,
+    code: Arc<KnownCode>,
     /// Where it lies in the blocks of its stripe.
     extent: Extent,
     stage: Stage,
-    /// Digests, or what is stored, and later what should be.
-    blocks: BTreeMap<Cell, Buf>,
+    run: Run,
+    /// Reads all that is stored, and compares it.
+    contents: Plan,
+    /// By the numbers of their cells: what is stored, and later what should be.
+    strips: Vec<Buf>,
     /// What is formed to be compared.
     formed: [Buf; 2],
-    /// Reads that are not answered.
-    reads: u32,
-    unread: Vec<Cell>,
-    /// What is computed next, in order.
-    work: VecDeque<(Compute, About)>,
-    busy: Option<About>,
-    /// By equation: in which blocks it does not fit.
-    differs: Vec<u64>,
     doubts: Vec<Doubt>,
     /// Data blocks that are right in memory and wrong on their nodes.
-    righted: Vec<u32>,
+    righted: BTreeSet<u32>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// Digests of all that is stored are on their way.
-    Digests,
     /// Which sums fit, as digests say?
     Screening,
-    /// All that is stored is on its way.
-    Reading,
     /// Which sums fit?
     Fitting,
     /// Which block makes them not fit?
@@ -75,19 +62,6 @@ enum Stage {
     Righting,
     /// The slice-set of a repair is on its way.
     Repairing,
-}
-
-/// What a computation is for.
-#[derive(Clone, Copy, Debug)]
-enum About {
-    /// The next one.
-    Next,
-    Equation(usize),
-    /// What two equations say of a suspect.
-    Suspect {
-        doubt: usize,
-        suspect: usize,
-    },
 }
 
 /// Comparisons under way, by slice.
@@ -109,40 +83,46 @@ impl Compares {
         let planner = cx.shared.pipeline.planner(Position(0));
         let Some(plan) = cx.shared.pipeline.plan(key.stripe, planner) else { return false };
         let extent = cx.shared.whole_slice(key);
-        let cells: Vec<Cell> = plan.code.cells().collect();
+        let code = Arc::clone(&plan.code);
+        let view = stripe::view(cx, &extent, &code, &BTreeSet::new());
         // A slice-set whose parities the client makes must not wait for one comparison after the
         // other.
-        let own = cells.len() + 2;
-        let all = own + plan.code.equations().len();
+        let own = view.cells.len() + 2;
+        let all = own + code.equations().len();
         let Some(mut staged) = decodes.stage(cx.shared, all, extent.len) else { return false };
         cx.shared.staging.give(staged.split_off(own));
-        let formed = [staged[cells.len()], staged[cells.len() + 1]];
-        let mut compare = Compare {
+        let formed = [staged[0], staged[1]];
+        let mut taken = Taken::new(staged.split_off(1), Answers::default());
+        let check = parity_sync::check(&view, stripe::rows(extent.len), &mut taken);
+        let digest = |buf: Buf| buf.slice(0, digest_bytes(buf.len));
+        let digests: Vec<Buf> = check.strips.iter().copied().map(digest).collect();
+        let fits = parity_sync::fits(&code, &digests, || digest(formed[0]));
+        let reads = check.plan.reads.clone();
+        let screening = Plan { reads, computes: fits.into(), writes: Vec::new() };
+        let compare = Compare {
             fix,
+            code,
             extent,
-            stage: Stage::Digests,
-            reads: 0,
-            blocks: cells.into_iter().zip(staged).collect(),
+            stage: Stage::Screening,
+            run: Run::new(screening),
+            contents: check.plan,
+            strips: check.strips,
             formed,
-            unread: Vec::new(),
-            work: VecDeque::new(),
-            busy: None,
-            differs: vec![0; plan.code.equations().len()],
             doubts: Vec::new(),
-            righted: Vec::new(),
-            plan,
+            righted: BTreeSet::new(),
         };
         cx.shared.areas.reader_begins(key);
-        compare.read_all(cx, Whose::Digest(key));
         self.map.insert(key, compare);
+        self.advance(cx, key);
         true
     }
 
     pub(super) fn read_done(&mut self, cx: &mut Cx<'_>, key: Key, cell: Cell, ok: bool) {
         let Some(compare) = self.map.get_mut(&key) else { return };
-        compare.reads -= 1;
-        if !ok {
-            compare.unread.push(cell);
+        if ok {
+            compare.run.answered(Outcome::Done);
+        } else {
+            compare.run.unreadable(stripe::place(cell));
         }
         self.advance(cx, key);
     }
@@ -154,17 +134,7 @@ impl Compares {
         result: Result<Outcome, IoError>,
     ) {
         let Some(compare) = self.map.get_mut(&key) else { return };
-        let differs = match result {
-            Ok(Outcome::Checked(checked)) => checked.differs(),
-            _ => 0,
-        };
-        match compare.busy.take() {
-            Some(About::Equation(number)) => compare.differs[number] = differs,
-            Some(About::Suspect { doubt, suspect }) => {
-                compare.doubts[doubt].clear(suspect, differs);
-            }
-            Some(About::Next) | None => {}
-        }
+        compare.run.answered(result.unwrap_or(Outcome::Done));
         self.advance(cx, key);
     }
 
@@ -172,45 +142,27 @@ impl Compares {
     fn advance(&mut self, cx: &mut Cx<'_>, key: Key) {
         loop {
             let Some(compare) = self.map.get_mut(&key) else { return };
-            if compare.reads > 0 || compare.busy.is_some() {
-                return;
-            }
-            if let Some((compute, about)) = compare.work.pop_front() {
-                compare.busy = Some(about);
-                return cx.out.compute(IoPurpose::Compare { key }, compute);
-            }
-            match compare.stage {
-                Stage::Digests | Stage::Reading if !compare.unread.is_empty() => {
+            match compare.run.advance() {
+                Next::Wait => return,
+                Next::Read(which) => {
+                    let reads = &compare.run.plan().reads[which];
+                    let screening = compare.stage == Stage::Screening;
+                    let whose = if screening { Whose::Digest(key) } else { Whose::Compare(key) };
+                    stripe::read(&mut cx.shared.reads, reads, compare.extent, whose);
+                }
+                Next::Compute(compute) => cx.out.compute(IoPurpose::Compare { key }, compute),
+                Next::Failed => {
                     let unread = compare.unread(cx, key);
                     return self.end(cx, key, Done::Unread(unread));
                 }
-                Stage::Digests => compare.fit(Stage::Screening),
-                Stage::Screening => return self.screened(cx, key),
-                Stage::Reading => compare.fit(Stage::Fitting),
-                Stage::Fitting => compare.doubt(),
-                Stage::Doubting => {
-                    if let Some(done) = compare.found(cx, key) {
+                Next::Write | Next::Done if compare.stage == Stage::Repairing => return,
+                Next::Write | Next::Done => {
+                    if let Some(done) = compare.next_stage(cx, key) {
                         return self.end(cx, key, done);
                     }
                 }
-                Stage::Righting => return compare.repair(cx, key),
-                Stage::Repairing => return,
             }
         }
-    }
-
-    /// It is known whether digests differ: if not, contents do not.
-    fn screened(&mut self, cx: &mut Cx<'_>, key: Key) {
-        let Some(compare) = self.map.get_mut(&key) else { return };
-        if compare.differs.iter().all(|&differs| differs == 0) {
-            return self.end(cx, key, Done::Well { equal: true });
-        }
-        compare.stage = Stage::Reading;
-        // Somebody may have been lost meanwhile.
-        if !cx.lost().is_empty() {
-            return self.end(cx, key, Done::Failed);
-        }
-        compare.read_all(cx, Whose::Compare(key));
     }
 
     fn end(&mut self, cx: &mut Cx<'_>, key: Key, done: Done) {
@@ -224,13 +176,13 @@ impl Compares {
     /// Gives the buffers back.
     pub(super) fn forget(&mut self, cx: &mut Cx<'_>, key: Key) {
         if let Some(compare) = self.map.remove(&key) {
-            cx.shared.staging.give(compare.blocks.into_values().chain(compare.formed));
+            cx.shared.staging.give(compare.strips.into_iter().chain(compare.formed));
         }
     }
 
     /// How many buffers comparisons hold.
     pub(super) fn buffers(&self) -> usize {
-        self.map.values().map(|compare| compare.blocks.len() + compare.formed.len()).sum()
+        self.map.values().map(|compare| compare.strips.len() + compare.formed.len()).sum()
     }
 
     /// The slices that are read.
@@ -241,33 +193,58 @@ impl Compares {
 }
 
 impl Compare {
-    /// Asks all nodes for what they have of the slice.
-    fn read_all(&mut self, cx: &mut Cx<'_>, whose: Whose) {
-        self.reads = self.blocks.len() as u32;
-        for (&cell, &into) in &self.blocks {
-            cx.shared.reads.queue(Piece { cell, extent: self.extent, into, whose });
-        }
-    }
-
-    /// It is known what differs. What becomes of the comparison, if that is all there is to do?
-    fn found(&mut self, cx: &mut Cx<'_>, key: Key) -> Option<Done> {
-        let misfits: Vec<Misfit> = self.doubts.iter().flat_map(Doubt::misfits).collect();
-        let equal = misfits.is_empty();
-        if self.fix == Fix::Repair {
-            self.right(&misfits);
-        }
-        misfits.iter().for_each(|misfit| self.tell(cx, key, misfit));
-        (equal || self.fix != Fix::Repair).then_some(Done::Well { equal })
+    /// One plan is done. What becomes of the comparison, if there is no other one?
+    fn next_stage(&mut self, cx: &mut Cx<'_>, key: Key) -> Option<Done> {
+        let checked = self.run.checked();
+        let plan = match self.stage {
+            Stage::Screening if checked.iter().all(|checked| checked.differs() == 0) => {
+                return Some(Done::Well { equal: true });
+            }
+            // Somebody may have been lost meanwhile.
+            Stage::Screening if !cx.lost().is_empty() => return Some(Done::Failed),
+            Stage::Screening => {
+                self.stage = Stage::Fitting;
+                std::mem::take(&mut self.contents)
+            }
+            Stage::Fitting => {
+                self.stage = Stage::Doubting;
+                let numbers = 0..self.code.equations().len();
+                let differs = |number| parity_sync::differing(&self.code, checked, number);
+                self.doubts = doubts(&self.code, &numbers.map(differs).collect::<Vec<u64>>());
+                parity_sync::tell_apart(&self.code, &self.strips, &self.doubts, self.formed)
+            }
+            Stage::Doubting => {
+                parity_sync::tell(&mut self.doubts, checked);
+                let misfits: Vec<Misfit> = self.doubts.iter().flat_map(Doubt::misfits).collect();
+                misfits.iter().for_each(|misfit| self.tell(cx, key, misfit));
+                let equal = misfits.is_empty();
+                if equal || self.fix != Fix::Repair {
+                    return Some(Done::Well { equal });
+                }
+                self.stage = Stage::Righting;
+                let wrong = misfits.iter().filter_map(|misfit| misfit.wrong);
+                let data = wrong.filter(|&cell| self.code.kind(cell) == Kind::Data);
+                self.righted = data.map(|cell| self.code.first_data(cell)).collect();
+                parity_sync::right(&self.code, &self.strips, &misfits)
+            }
+            Stage::Righting => {
+                self.repair(cx, key);
+                Plan::default()
+            }
+            Stage::Repairing => Plan::default(),
+        };
+        self.run = Run::new(plan);
+        None
     }
 
     /// Tells of blocks that do not fit.
     fn tell(&self, cx: &mut Cx<'_>, key: Key, misfit: &Misfit) {
         let index = match misfit.wrong {
-            Some(cell) => doubt::first_data(&self.plan.code, cell),
+            Some(cell) => self.code.first_data(cell),
             None => misfit.first_data,
         };
-        let at = self.extent.at + misfit.blocks.trailing_zeros() * BLOCK_BYTES;
-        let sectors = misfit.blocks.count_ones() * BLOCK_BYTES / SECTOR_BYTES as u32;
+        let at = self.extent.at + misfit.blocks.trailing_zeros() * Checked::BLOCK_BYTES;
+        let sectors = misfit.blocks.count_ones() * Checked::BLOCK_BYTES / SECTOR_BYTES as u32;
         let array_sector = cx.shared.array_sector(key.stripe, index, at);
         let member = misfit.wrong.map(|cell| cx.members.id(cell.node));
         let row = misfit.wrong.map(|cell| cell.row);
@@ -279,8 +256,7 @@ impl Compare {
     /// are passed on before anything else begins.
     fn repair(&mut self, cx: &mut Cx<'_>, key: Key) {
         self.stage = Stage::Repairing;
-        let data = self.plan.code.data();
-        let content = |&index: &u32| (index, self.blocks[&data[index as usize]]);
+        let content = |&index: &u32| (index, self.strips[index as usize]);
         let contents = self.righted.iter().map(content).collect();
         cx.note(Note::Repair { key, contents });
         cx.reader_gone(&self.extent);
@@ -289,8 +265,8 @@ impl Compare {
     /// What of the array could not be read, and from whom.
     fn unread(&self, cx: &Cx<'_>, key: Key) -> Vec<Unread> {
         let mut lost: BTreeMap<u32, Vec<MemberId>> = BTreeMap::new();
-        for &cell in &self.unread {
-            let index = doubt::first_data(&self.plan.code, cell);
+        for cell in self.run.unread().iter().copied().map(stripe::cell) {
+            let index = self.code.first_data(cell);
             lost.entry(index).or_default().push(cx.members.id(cell.node));
         }
         let unread = |(index, members)| Unread {
@@ -299,85 +275,5 @@ impl Compare {
             members,
         };
         lost.into_iter().map(unread).collect()
-    }
-
-    /// Has each sum compared with what is stored of it, or the same of digests.
-    fn fit(&mut self, stage: Stage) {
-        self.stage = stage;
-        let plan = Arc::clone(&self.plan);
-        for (number, equation) in plan.code.equations().iter().enumerate() {
-            let a = match equation.terms[..] {
-                [Term { cell, coef: 1 }] => self.known(self.blocks[&cell]),
-                _ => self.form(&equation.terms, 0),
-            };
-            let b = self.known(self.blocks[&equation.parity]);
-            self.work.push_back((Compute::Compare { a, b }, About::Equation(number)));
-        }
-    }
-
-    /// Has all that the equations say of each suspect compared.
-    fn doubt(&mut self) {
-        self.stage = Stage::Doubting;
-        let plan = Arc::clone(&self.plan);
-        self.doubts = doubt::doubts(&plan.code, &self.differs);
-        for doubt in 0..self.doubts.len() {
-            let numbers = self.doubts[doubt].equations.clone();
-            for (suspect, cell) in self.doubts[doubt].to_compare().into_iter().enumerate() {
-                for (nth, &number) in numbers.iter().enumerate() {
-                    let said = Recovery::by_equations(&plan.code, &[(cell, number)]);
-                    self.form(&said.steps()[0].inputs, nth.min(1));
-                    if nth > 0 {
-                        let [a, b] = self.formed;
-                        let about = About::Suspect { doubt, suspect };
-                        self.work.push_back((Compute::Compare { a, b }, about));
-                    }
-                }
-            }
-        }
-    }
-
-    /// Has wrong data blocks replaced by what they should be.
-    fn right(&mut self, misfits: &[Misfit]) {
-        self.stage = Stage::Righting;
-        for misfit in misfits {
-            let Some(cell) = misfit.wrong else { continue };
-            let Content::Data(index) = self.plan.code.content(cell) else { continue };
-            let said = Recovery::by_equations(&self.plan.code, &[(cell, misfit.equation)]);
-            let inputs = &said.steps()[0].inputs;
-            for block in (0..BLOCKS).filter(|block| misfit.blocks >> block & 1 == 1) {
-                let part = |cell: &Cell| self.blocks[cell].slice(block * BLOCK_BYTES, BLOCK_BYTES);
-                let compute = Compute::Sum {
-                    inputs: inputs.iter().map(|term| part(&term.cell)).collect(),
-                    coefs: inputs.iter().map(|term| term.coef).collect(),
-                    outputs: vec![part(&cell)],
-                    accumulate: false,
-                };
-                self.work.push_back((compute, About::Next));
-            }
-            if !self.righted.contains(&index) {
-                self.righted.push(index);
-            }
-        }
-    }
-
-    /// Has a sum formed.
-    fn form(&mut self, terms: &[Term], nth: usize) -> Buf {
-        let formed = self.known(self.formed[nth]);
-        let compute = Compute::Sum {
-            inputs: terms.iter().map(|term| self.known(self.blocks[&term.cell])).collect(),
-            coefs: terms.iter().map(|term| term.coef).collect(),
-            outputs: vec![formed],
-            accumulate: false,
-        };
-        self.work.push_back((compute, About::Next));
-        formed
-    }
-
-    /// As much of a buffer as is known of a block.
-    fn known(&self, block: Buf) -> Buf {
-        match self.stage {
-            Stage::Screening => block.slice(0, digest_bytes(block.len)),
-            _ => block,
-        }
     }
 }

@@ -134,6 +134,18 @@ impl Cx<'_> {
         (0..self.members.nodes()).filter(|&role| !self.readable(role)).collect()
     }
 
+    /// Do the sums of this slice fit its data, for all that is known?
+    pub(super) fn sums_fit(&self, key: Key) -> bool {
+        let (start, end) = self.shared.space.range(key);
+        self.keeper.in_step(start, end)
+    }
+
+    /// Do they tell what lost data was? Copies do, each of which is all there is to know.
+    pub(super) fn sums_count(&self, key: Key) -> bool {
+        let copies = self.shared.space.redundancy() == Redundancy::Copies;
+        copies || self.shared.forced || self.sums_fit(key)
+    }
+
     /// Nothing may change any more.
     pub(super) fn writes_over(&self) -> bool {
         writes_over(self.keeper)

@@ -10,12 +10,13 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use braid_array::code::{Cell, Recovery, Step, StripeCode};
-use braid_array::keeper::{Redundancy, SyncSpace};
-use braid_array::{Buf, RequestError};
+use braid_array::code::Cell;
+use braid_array::plan::{Fetch, Held, Next, Run, Unrecoverable};
+use braid_array::{Buf, Compute, MemberId, Outcome, RequestError};
 
 use super::context::{Cx, Note, Shared};
-use super::extent::{Extent, Piece, Range, Want, Whom, Whose};
+use super::extent::{Extent, Range, Want, Whom, Whose};
+use super::stripe;
 use crate::client::out::IoPurpose;
 use crate::ids::{Position, StripeNo};
 
@@ -30,17 +31,12 @@ pub(super) struct Decode {
     state: State,
     /// Nodes that could not read their block.
     without: BTreeSet<u16>,
-    /// What it has not begun with.
+    /// What is not handed out yet.
     wanted: Vec<Want>,
-    /// What is where, or will be.
-    blocks: BTreeMap<Cell, Buf>,
-    /// Reads that are not answered.
-    reads: u32,
-    failed: bool,
-    /// What is done when all reads are answered, in order.
-    work: VecDeque<Work>,
-    /// A part of it is being done.
-    busy: Option<Work>,
+    /// What is being handed out.
+    answering: Option<Want>,
+    held: Held,
+    run: Run,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,14 +46,6 @@ enum State {
     Working,
     /// It has no more to do, for now.
     Kept,
-}
-
-#[derive(Clone, Debug)]
-enum Work {
-    /// A block is formed.
-    Form(Step),
-    /// A request gets its block.
-    Answer(Cell, Want),
 }
 
 /// Why a decoding does not begin.
@@ -93,12 +81,17 @@ impl Decode {
             state: State::Waiting,
             without: BTreeSet::new(),
             wanted,
-            blocks: BTreeMap::new(),
-            reads: 0,
-            failed: false,
-            work: VecDeque::new(),
-            busy: None,
+            answering: None,
+            held: Held::new(),
+            run: Run::default(),
         }
+    }
+
+    /// What is handed out by this computation.
+    fn answered_by(&mut self, compute: &Compute) -> Option<Want> {
+        let Compute::Sum { outputs, .. } = compute else { return None };
+        let at = self.wanted.iter().position(|want| outputs.contains(&want.into))?;
+        Some(self.wanted.remove(at))
     }
 }
 
@@ -148,23 +141,19 @@ impl Decodes {
     /// Has a decoding do this, too; false when it cannot.
     fn join(&mut self, cx: &mut Cx<'_>, job: u32, wanted: &[Want]) -> bool {
         let Some(decode) = self.jobs.get_mut(&job) else { return false };
-        match decode.state {
-            State::Waiting => {
-                decode.wanted.extend(wanted);
-                true
-            }
-            State::Working => self.begin_with(cx, job, wanted).is_ok(),
-            State::Kept => {
-                self.kept.retain(|&kept| kept != job);
-                let begun = self.begin_with(cx, job, wanted).is_ok();
-                if begun {
-                    self.step(cx, job);
-                } else {
-                    self.forget(cx.shared, job);
-                }
-                begun
-            }
+        let state = decode.state;
+        if state == State::Waiting {
+            decode.wanted.extend(wanted);
+            return true;
         }
+        self.kept.retain(|&kept| kept != job);
+        let begun = self.begin_with(cx, job, wanted).is_ok();
+        if begun {
+            self.step(cx, job);
+        } else if state == State::Kept {
+            self.forget(cx.shared, job);
+        }
+        begun
     }
 
     /// Begins with what waits, in order, as far as slices and buffers are free. Did any fail, so
@@ -212,39 +201,22 @@ impl Decodes {
         }
         let planner = cx.shared.pipeline.planner(Position(0));
         let plan = cx.shared.pipeline.plan(range.stripe, planner).ok_or(Unfit::Never)?;
-        let cell = |want: &Want| plan.code.data()[want.index as usize];
-        let mut lost: BTreeSet<u16> = cx.lost().iter().collect();
-        lost.extend(&decode.without);
-        let there = |cell: &Cell| decode.blocks.contains_key(cell);
-        let missing = wanted.iter().map(cell).filter(|cell| !there(cell));
-        let (gone, mut reads): (BTreeSet<Cell>, BTreeSet<Cell>) =
-            missing.partition(|cell| lost.contains(&cell.node));
-        let (start, end) = cx.shared.space.range(key);
-        let sums = cx.shared.space.redundancy() != Redundancy::Copies && !cx.shared.forced;
-        if !gone.is_empty() && sums && !cx.keeper.in_step(start, end) {
-            // They may be of other content.
-            return Err(Unfit::Never);
-        }
-        let known = |cell: &Cell| there(cell) || reads.contains(cell);
-        let load = |role| cx.shared.reads.load(role);
-        let recovery = recovery(&plan.code, &lost, &gone, &known, load).ok_or(Unfit::Never)?;
-        let more: Vec<Cell> = recovery.reads().into_iter().filter(|cell| !there(cell)).collect();
-        reads.extend(more);
-        let formed = recovery.steps().iter().map(|step| step.cell);
-        let new: Vec<Cell> = reads.iter().copied().chain(formed).collect();
-        let staged = self.stage(cx.shared, new.len(), range.len).ok_or(Unfit::NoRoom)?;
+        let view = stripe::view(cx, &range, &plan.code, &decode.without);
+        let strips = wanted.iter().map(|want| want.index as usize);
+        let load = |member: MemberId| cx.shared.reads.load(member.0);
+        let fetch = Fetch::new(&view, &decode.held, strips, load);
+        let fetch = fetch.map_err(|Unrecoverable| Unfit::Never)?;
+        let staged = self.stage(cx.shared, fetch.strips(), range.len).ok_or(Unfit::NoRoom)?;
         let Some(decode) = self.jobs.get_mut(&job) else { return Err(Unfit::Never) };
-        decode.blocks.extend(new.into_iter().zip(staged));
-        decode.reads += reads.len() as u32;
-        decode.work.extend(recovery.steps().iter().cloned().map(Work::Form));
-        decode.work.extend(wanted.iter().map(|want| Work::Answer(cell(want), *want)));
+        let mut more = fetch.plan(&view, stripe::rows(range.len), &mut decode.held, staged);
+        for want in wanted {
+            more.copy(decode.held[&plan.code.data()[want.index as usize]], want.into);
+        }
+        decode.run.extend(more);
+        decode.wanted.extend(wanted);
         if decode.state != State::Working {
             decode.state = State::Working;
             cx.shared.areas.reader_begins(key);
-        }
-        for cell in reads {
-            let into = decode.blocks[&cell];
-            cx.shared.reads.queue(Piece { cell, extent: range, into, whose: Whose::Decode(job) });
         }
         Ok(())
     }
@@ -265,68 +237,62 @@ impl Decodes {
         }
     }
 
-    pub(super) fn read_done(&mut self, cx: &mut Cx<'_>, job: u32, ok: bool) {
+    pub(super) fn read_done(&mut self, cx: &mut Cx<'_>, job: u32) {
         let Some(decode) = self.jobs.get_mut(&job) else { return };
-        decode.reads -= 1;
-        decode.failed |= !ok;
+        decode.run.answered(Outcome::Done);
         self.step(cx, job);
     }
 
     /// A node could not read a block for a decoding.
-    pub(super) fn read_failed(&mut self, cx: &mut Cx<'_>, job: u32, node: u16) {
-        if let Some(decode) = self.jobs.get_mut(&job) {
-            decode.without.insert(node);
-        }
-        self.read_done(cx, job, false);
+    pub(super) fn read_failed(&mut self, cx: &mut Cx<'_>, job: u32, cell: Cell) {
+        let Some(decode) = self.jobs.get_mut(&job) else { return };
+        decode.run.unreadable(stripe::place(cell));
+        self.step(cx, job);
     }
 
     /// Does the next thing; after the last, the decoding is over.
     fn step(&mut self, cx: &mut Cx<'_>, job: u32) {
-        let Some(decode) = self.jobs.get_mut(&job) else { return };
-        if decode.reads > 0 || decode.busy.is_some() {
-            return;
-        }
-        if decode.failed {
-            return self.begin_again(cx, job);
-        }
-        decode.busy = decode.work.pop_front();
-        let (inputs, coefs, output) = match &decode.busy {
-            Some(Work::Form(Step { cell, inputs })) => {
-                let bufs = inputs.iter().map(|term| decode.blocks[&term.cell]).collect();
-                (bufs, inputs.iter().map(|term| term.coef).collect(), decode.blocks[cell])
+        loop {
+            let Some(decode) = self.jobs.get_mut(&job) else { return };
+            match decode.run.advance() {
+                Next::Wait => return,
+                Next::Read(which) => {
+                    let reads = &decode.run.plan().reads[which];
+                    stripe::read(&mut cx.shared.reads, reads, decode.range, Whose::Decode(job));
+                }
+                Next::Compute(compute) => {
+                    decode.answering = decode.answered_by(&compute);
+                    cx.out.compute(IoPurpose::Decode { job }, compute);
+                }
+                Next::Failed => return self.begin_again(cx, job),
+                Next::Write | Next::Done => return self.end(cx, job),
             }
-            Some(Work::Answer(cell, want)) => (vec![decode.blocks[cell]], vec![1], want.into),
-            None => return self.end(cx, job),
-        };
-        cx.out.sum(IoPurpose::Decode { job }, inputs, coefs, output);
+        }
     }
 
     pub(super) fn step_done(&mut self, cx: &mut Cx<'_>, job: u32) {
         let Some(decode) = self.jobs.get_mut(&job) else { return };
-        if let Some(Work::Answer(_, want)) = decode.busy.take() {
+        decode.run.answered(Outcome::Done);
+        if let Some(want) = decode.answering.take() {
             want_over(cx, want.whom, Ok(()));
         }
         self.step(cx, job);
     }
 
-    /// From the beginning, without one more node; each request on its own, as the others may do
-    /// without what could not be read.
+    /// From the beginning, without the nodes that could not read; each request on its own, as the
+    /// others may do without what could not be read.
     fn begin_again(&mut self, cx: &mut Cx<'_>, job: u32) {
         let Some(decode) = self.jobs.get_mut(&job) else { return };
-        let answer = |work| match work {
-            Work::Answer(_, want) => Some(want),
-            Work::Form(_) => None,
-        };
-        let wanted: Vec<Want> = decode.work.drain(..).filter_map(answer).collect();
         let range = decode.range;
         if decode.shared {
+            let wanted = std::mem::take(&mut decode.wanted);
             self.dissolve(cx, job, wanted);
         } else {
+            let run = std::mem::take(&mut decode.run);
+            decode.without.extend(run.unread().iter().map(|place| place.member.0));
             decode.state = State::Waiting;
-            decode.wanted = wanted;
-            decode.failed = false;
-            let blocks = std::mem::take(&mut decode.blocks);
-            cx.shared.staging.give(blocks.into_values());
+            let held = std::mem::take(&mut decode.held);
+            cx.shared.staging.give(held.into_values());
             self.waiting.push_back(job);
         }
         cx.reader_gone(&range);
@@ -358,7 +324,7 @@ impl Decodes {
 
     fn forget(&mut self, shared: &mut Shared, job: u32) -> Option<Decode> {
         let mut decode = self.jobs.remove(&job)?;
-        shared.staging.give(std::mem::take(&mut decode.blocks).into_values());
+        shared.staging.give(std::mem::take(&mut decode.held).into_values());
         let range = decode.range.range();
         if self.shared.get(&range) == Some(&job) {
             self.shared.remove(&range);
@@ -382,7 +348,7 @@ impl Decodes {
 
     /// How many buffers decodings hold.
     pub(super) fn buffers(&self) -> usize {
-        self.jobs.values().map(|decode| decode.blocks.len()).sum()
+        self.jobs.values().map(|decode| decode.held.len()).sum()
     }
 
     /// The ranges that are being read.
@@ -397,36 +363,4 @@ fn want_over(cx: &mut Cx<'_>, whom: Whom, result: Result<(), RequestError>) {
         Whom::Request(id) => cx.part_over(id, result),
         Whom::Set(position) => cx.note(Note::Fetched { position, result }),
     }
-}
-
-/// How to get these blocks back. With a choice of sums, those for which least has to be read beyond
-/// what is known, from the nodes that have less to do.
-fn recovery(
-    code: &StripeCode,
-    lost: &BTreeSet<u16>,
-    gone: &BTreeSet<Cell>,
-    known: &impl Fn(&Cell) -> bool,
-    load: impl Fn(u16) -> usize,
-) -> Option<Recovery> {
-    if lost.len() > 1 && !gone.is_empty() {
-        let lost: Vec<u16> = lost.iter().copied().collect();
-        return Recovery::plan(code, &lost).map(|all| all.only(gone, known));
-    }
-    let mut read = BTreeSet::new();
-    let mut sums = Vec::new();
-    for &cell in gone {
-        let new = |number: usize| {
-            let others = code.equations()[number].cells().filter(move |&other| other != cell);
-            others.filter(|other| !known(other) && !read.contains(other)).collect::<Vec<_>>()
-        };
-        let work = |&number: &usize| {
-            let new = new(number);
-            (new.len(), new.iter().map(|cell| load(cell.node)).sum::<usize>())
-        };
-        let number = code.involved(cell).iter().copied().min_by_key(work)?;
-        let new = new(number);
-        read.extend(new);
-        sums.push((cell, number));
-    }
-    Some(Recovery::by_equations(code, &sums))
 }

@@ -33,6 +33,7 @@ mod requests;
 mod sets;
 mod space;
 mod staging;
+mod stripe;
 mod work;
 
 use std::collections::BTreeMap;
@@ -201,7 +202,7 @@ impl Engine {
         };
         match piece.whose {
             Whose::Request(id) => cx.part_over(id, Ok(())),
-            Whose::Decode(job) => self.decodes.read_done(cx, job, true),
+            Whose::Decode(job) => self.decodes.read_done(cx, job),
             Whose::Compare(key) | Whose::Digest(key) => {
                 self.compares.read_done(cx, key, piece.cell, true);
             }
@@ -250,7 +251,7 @@ impl Engine {
                     self.decodes.decode(cx, extent, wanted);
                 }
             }
-            Whose::Decode(job) => self.decodes.read_failed(cx, job, cell.node),
+            Whose::Decode(job) => self.decodes.read_failed(cx, job, cell),
             Whose::Compare(key) | Whose::Digest(key) => {
                 self.compares.read_done(cx, key, cell, false);
             }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use braid_array::keeper::{Done, Redundancy, SyncSpace, Unit, Unread, Work as What};
+use braid_array::keeper::{Done, Unit, Unread, Work as What};
 use braid_array::{MemberId, SECTOR_BYTES};
 
 use super::context::Cx;
@@ -134,12 +134,9 @@ fn lost_of(cx: &mut Cx<'_>, key: Key) -> Vec<Unread> {
     lost_blocks(&plan.code, cx.lost()).map(unread).collect()
 }
 
-/// The roles of members to be given what they lack of a slice, if the others can do that: what
-/// those hold of it fits, or each of it is all there is to know.
+/// The roles of members to be given what they lack of a slice, if the others tell what that is.
 pub(super) fn restorable(cx: &Cx<'_>, key: Key, targets: &[MemberId]) -> Roles {
-    let (start, end) = cx.shared.space.range(key);
-    let copies = cx.shared.space.redundancy() == Redundancy::Copies;
-    if !copies && !cx.shared.forced && !cx.keeper.in_step(start, end) {
+    if !cx.sums_count(key) {
         return Roles::NONE;
     }
     let wanted = |role: &u16| cx.members.entry(*role).id.is_some_and(|id| targets.contains(&id));

@@ -61,6 +61,10 @@ fn comparisons(client: &mut Client) -> (Vec<(IoId, u32)>, Vec<Action>) {
                     assert_eq!(a.len, b.len);
                     wanted.push((io, a.len));
                 }
+                Action::Compute { io, compute: Compute::Check { data, p, .. } } => {
+                    assert!(data.iter().all(|data| data.len == p.len));
+                    wanted.push((io, p.len));
+                }
                 Action::Compute { io, compute: Compute::Sum { inputs, outputs, .. } } => {
                     assert!(inputs.iter().all(|input| input.len == outputs[0].len));
                     client.handle(Instant(4), Event::Done { io, result: Ok(Outcome::Done) });

@@ -3,14 +3,16 @@
 
 use std::collections::BTreeMap;
 
-use braid_array::code::{Cell, Content, StripeCode};
+use super::stripe::{Cell, Equation, StripeCode};
 
-/// Sums that do not fit, and who may be the reason.
+/// Sums that do not fit, and who may be the reason. Of each [suspect](Self::to_compare) is compared
+/// what the equations say; where they say different things, it is [cleared](Self::clear). Then the
+/// [misfits](Self::misfits) are known.
 #[derive(Debug)]
-pub(super) struct Doubt {
+pub struct Doubt {
     /// The numbers of their equations, ascending.
-    pub(super) equations: Vec<usize>,
-    /// Bit `i` stands for block `i` of the slice.
+    equations: Vec<usize>,
+    /// Bit `i` stands for block `i` of the strips.
     blocks: u64,
     /// The lowest data block in them.
     first_data: u32,
@@ -26,30 +28,39 @@ struct Suspect {
 
 /// Blocks that do not fit, for one reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Misfit {
-    pub(super) blocks: u64,
+pub struct Misfit {
+    /// Bit `i` stands for block `i` of the strips.
+    pub blocks: u64,
     /// The cell that alone is wrong, where that can be told.
-    pub(super) wrong: Option<Cell>,
-    /// Gives it back.
-    pub(super) equation: usize,
+    pub wrong: Option<Cell>,
+    /// The number of the equation that gives it back.
+    pub equation: usize,
     /// The lowest data block in the sums.
-    pub(super) first_data: u32,
+    pub first_data: u32,
 }
 
 impl Doubt {
+    /// The numbers of its equations, ascending.
+    #[must_use]
+    pub fn equations(&self) -> &[usize] {
+        &self.equations
+    }
+
     /// The suspects that are cleared where two of the equations say different things of them.
-    pub(super) fn to_compare(&self) -> Vec<Cell> {
+    #[must_use]
+    pub fn to_compare(&self) -> Vec<Cell> {
         let several = self.equations.len() > 1;
         self.suspects.iter().filter(|_| several).map(|suspect| suspect.cell).collect()
     }
 
     /// In these blocks, that suspect is not the one.
-    pub(super) fn clear(&mut self, suspect: usize, blocks: u64) {
+    pub fn clear(&mut self, suspect: usize, blocks: u64) {
         self.suspects[suspect].cleared |= blocks;
     }
 
     /// What is wrong, and where.
-    pub(super) fn misfits(&self) -> Vec<Misfit> {
+    #[must_use]
+    pub fn misfits(&self) -> Vec<Misfit> {
         let accused = |suspect: &Suspect| self.blocks & !suspect.cleared;
         let misfit = |wrong, blocks| Misfit {
             blocks,
@@ -75,9 +86,10 @@ impl Doubt {
     }
 }
 
-/// What equations that differ in these blocks may mean. Equations that have no cells in common, not
-/// even by others, are doubted apart.
-pub(super) fn doubts(code: &StripeCode, differs: &[u64]) -> Vec<Doubt> {
+/// What equations, by number, that differ in these blocks may mean. Equations that have no cells in
+/// common, not even by others, are doubted apart.
+#[must_use]
+pub fn doubts(code: &StripeCode, differs: &[u64]) -> Vec<Doubt> {
     let mut blocks: BTreeMap<Vec<usize>, u64> = BTreeMap::new();
     if differs.iter().any(|&differs| differs != 0) {
         for group in groups(code) {
@@ -92,23 +104,20 @@ pub(super) fn doubts(code: &StripeCode, differs: &[u64]) -> Vec<Doubt> {
     }
     let doubt = |(equations, blocks): (Vec<usize>, u64)| {
         let parities = equations.iter().map(|&number| code.equations()[number].parity);
-        let first_data = parities.map(|cell| first_data(code, cell)).min().unwrap_or(0);
-        let suspects = code.suspects(&equations);
+        let first_data = parities.map(|cell| code.first_data(cell)).min().unwrap_or(0);
+        let suspects = suspects(code, &equations);
         let suspects = suspects.map(|cell| Suspect { cell, cleared: 0 }).collect();
         Doubt { equations, blocks, first_data, suspects }
     };
     blocks.into_iter().map(doubt).collect()
 }
 
-/// The lowest data block in a cell.
-pub(super) fn first_data(code: &StripeCode, cell: Cell) -> u32 {
-    match code.content(cell) {
-        Content::Data(index) => index,
-        Content::Sum(number) => {
-            let terms = code.equations()[number].terms.iter();
-            terms.map(|term| first_data(code, term.cell)).min().unwrap_or(0)
-        }
-    }
+/// The cells that are part of just these equations.
+fn suspects<'a>(code: &'a StripeCode, differing: &'a [usize]) -> impl Iterator<Item = Cell> + 'a {
+    // Whoever it is, it is part of the first of them.
+    let first = differing.first().map(|&number| &code.equations()[number]);
+    let cells = first.into_iter().flat_map(Equation::cells);
+    cells.filter(move |&cell| code.involved(cell) == differing)
 }
 
 /// The equations of a code, those together that have cells in common.
@@ -130,14 +139,12 @@ fn groups(code: &StripeCode) -> Vec<Vec<usize>> {
 
 #[cfg(test)]
 mod tests {
-    use braid_array::level::{Layout, Level};
-
     use super::*;
-    use crate::Family;
+    use crate::code::levels::stripe_code;
+    use crate::level::{Layout, Level};
 
-    fn md(level: Level, nodes: u16) -> StripeCode {
-        let family = Family::Md { level, layout: Layout::default_for(level) };
-        family.code(nodes, 0).expect("a code")
+    fn md(level: Level, nodes: u32) -> StripeCode {
+        stripe_code(level, Layout::default_for(level), nodes, 0).expect("a code")
     }
 
     /// The doubts when only this cell is wrong, in the second block.
@@ -148,24 +155,6 @@ mod tests {
 
     fn wrong(doubt: &Doubt) -> Vec<(Option<Cell>, u64)> {
         doubt.misfits().iter().map(|misfit| (misfit.wrong, misfit.blocks)).collect()
-    }
-
-    #[test]
-    fn rows_and_diagonals_tell_every_cell() {
-        for nodes in 4..=9 {
-            let code = Family::Xor2d.code(nodes, 0).expect("4 to 34 nodes");
-            for cell in code.cells() {
-                let mut all = about(&code, cell);
-                assert_eq!(all.len(), 1);
-                assert_eq!(wrong(&all[0]), [(Some(cell), 2)]);
-                let sums_of_data = matches!(code.content(cell), Content::Data(_));
-                assert_eq!(all[0].to_compare().len(), usize::from(sums_of_data));
-                if sums_of_data {
-                    all[0].clear(0, 2);
-                    assert_eq!(wrong(&all[0]), [(None, 2)]);
-                }
-            }
-        }
     }
 
     #[test]

@@ -1,0 +1,61 @@
+//! Slices of stripes over nodes, as planners see them: the strips of a stripe are the parts of its
+//! blocks that lie in the slice, and members have the numbers of their roles.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use braid_array::code::{Cell, KnownCode};
+use braid_array::plan::parity::StripeView;
+use braid_array::plan::{MemberIo, Place, RoleView, Rows};
+use braid_array::{IoOp, MemberId, SECTOR_BYTES};
+
+use super::context::Cx;
+use super::extent::{Extent, Piece, Whose};
+use super::reads::Reads;
+
+/// From one row of a member to the next, where plans say what to read: each row is read by itself.
+const ROW_SECTORS: u64 = 1 << 32;
+
+/// What can be read of a range of a stripe, by all nodes or `without` some. Plans write nothing
+/// there: what is written goes through pipelines.
+pub(super) fn view(
+    cx: &Cx<'_>,
+    range: &Extent,
+    code: &Arc<KnownCode>,
+    without: &BTreeSet<u16>,
+) -> StripeView {
+    let reads = |node| cx.readable(node) && !without.contains(&node);
+    let role = |cell: Cell| RoleView {
+        reader: reads(cell.node).then(|| place(cell)),
+        ..RoleView::default()
+    };
+    let sums = code.equations().iter().map(|equation| equation.parity);
+    let cells = code.data().iter().copied().chain(sums).map(role).collect();
+    let key = cx.shared.key_of(range);
+    let (parity_valid, sums_count) = (cx.sums_fit(key), cx.sums_count(key));
+    StripeView { code: Arc::clone(code), cells, parity_valid, sums_count }
+}
+
+/// All rows of strips of this length.
+pub(super) const fn rows(len: u32) -> Rows {
+    Rows::new(0, len / SECTOR_BYTES as u32)
+}
+
+/// Where plans read a block.
+pub(super) fn place(cell: Cell) -> Place {
+    Place { member: MemberId(cell.node), sector: u64::from(cell.row) * ROW_SECTORS }
+}
+
+/// Which block that is.
+pub(super) const fn cell(place: Place) -> Cell {
+    Cell { row: (place.sector / ROW_SECTORS) as u16, node: place.member.0 }
+}
+
+/// Has nodes read what a plan says.
+pub(super) fn read(reads: &mut Reads, ios: &[MemberIo], extent: Extent, whose: Whose) {
+    for &MemberIo { member, op } in ios {
+        if let IoOp::Read { sector, buf: into } = op {
+            reads.queue(Piece { cell: cell(Place { member, sector }), extent, into, whose });
+        }
+    }
+}
