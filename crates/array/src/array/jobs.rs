@@ -118,7 +118,7 @@ impl Jobs {
     /// Starts the gathered writes: those whose unit is full or will not be filled. A unit that a
     /// sequential stream has begun waits a moment, as long as other I/O is on its way.
     pub(super) fn start_staged(&mut self, lane: &Lane) {
-        let keeper = &lane.keeper;
+        let keeper = lane.keeper();
         let full = u64::from(lane.map.geometry.data_disks()) * lane.map.unit_sectors();
         let hurry = keeper.has_failed() || keeper.is_stopping() || lane.ios.in_flight == 0;
         for _ in 0..self.staged.len() {
@@ -143,7 +143,7 @@ impl Jobs {
         let Self { table, ready, meta_waiters, .. } = self;
         meta_waiters.retain(|index| {
             let waits = matches!(table[*index].stage,
-                Stage::Metadata(ticket) if !lane.keeper.is_told(ticket));
+                Stage::Metadata(write) if !lane.keeper().may_start(write));
             if !waits {
                 ready.push_back(*index);
             }
@@ -175,11 +175,11 @@ impl Jobs {
 
     fn locked(&mut self, lane: &mut Lane, index: usize) -> Option<JobEvent> {
         let job = self.get_mut(index);
-        if job.writes_data() && !lane.keeper.has_failed() {
+        if job.writes_data() && !lane.keeper().has_failed() {
             let (start, end) = job.kind.range(&lane.map);
-            let ticket = lane.keeper.begin_write(start, end);
-            job.stage = Stage::Metadata(ticket);
-            if !lane.keeper.is_told(ticket) {
+            let write = lane.begin_write(start, end);
+            job.stage = Stage::Metadata(write);
+            if !lane.keeper().may_start(write) {
                 self.meta_waiters.push(index);
                 return None;
             }
@@ -202,7 +202,7 @@ impl Jobs {
         }
         let mut taken = Taken::new(strips, std::mem::take(&mut self.answers));
         let planner = lane.planner();
-        let planned = if lane.keeper.has_failed() && !matches!(job.kind, Kind::Read { .. }) {
+        let planned = if lane.keeper().has_failed() && !matches!(job.kind, Kind::Read { .. }) {
             Err(RequestError::Failed)
         } else if matches!(job.kind, Kind::Check { .. }) {
             planner.check(job, &mut taken).map(|step| job.begin_check(step))
@@ -267,13 +267,13 @@ impl Jobs {
 
     fn begin_writes(&mut self, lane: &mut Lane, index: usize) -> Option<JobEvent> {
         let job = self.get_mut(index);
-        if lane.keeper.has_failed() && job.writes_data() {
+        if lane.keeper().has_failed() && job.writes_data() {
             return Some(JobEvent::Ended(index, Err(RequestError::Failed)));
         }
         job.stage = Stage::Writing;
         job.pending = 0;
         for MemberIo { member, op } in &job.plan.writes {
-            if lane.keeper.members().live(*member) {
+            if lane.keeper().members().live(*member) {
                 lane.issue(*member, *op, Owner::Job(index));
                 job.pending += 1;
             }
@@ -284,7 +284,7 @@ impl Jobs {
     /// All writes of a job are answered: what was mended is read again.
     pub(super) fn written(&mut self, lane: &mut Lane, index: usize) -> Option<JobEvent> {
         let job = self.get_mut(index);
-        let result = if lane.keeper.has_failed() && job.writes_data() {
+        let result = if lane.keeper().has_failed() && job.writes_data() {
             Err(RequestError::Failed)
         } else {
             job.write_failed.map_or(Ok(()), Err)
@@ -327,7 +327,7 @@ fn rereads(lane: &Lane, job: &Job) -> Vec<(MemberId, IoOp)> {
     if !matches!(job.kind, Kind::Mend { .. }) {
         return Vec::new();
     }
-    let written = job.plan.writes.iter().filter(|io| lane.keeper.members().live(io.member));
+    let written = job.plan.writes.iter().filter(|io| lane.keeper().members().live(io.member));
     let reread = |io: &MemberIo| match io.op {
         IoOp::Write { sector, buf, .. } => Some((io.member, IoOp::Read { sector, buf })),
         _ => None,

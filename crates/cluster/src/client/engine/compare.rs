@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use braid_array::code::{Cell, Content, Recovery, Term};
 use braid_array::events::StripeBlock;
-use braid_array::keeper::{Done, Fix, Unread};
+use braid_array::keeper::{Done, Fix, LaneReport, Unread};
 use braid_array::{Buf, Compute, IoError, MemberId, Outcome, SECTOR_BYTES};
 
 use super::context::{Cx, Note};
@@ -271,7 +271,7 @@ impl Compare {
         let member = misfit.wrong.map(|cell| cx.members.id(cell.node));
         let row = misfit.wrong.map(|cell| cell.row);
         let block = Some(StripeBlock { stripe: key.0, row });
-        cx.keeper.mismatch(array_sector, sectors, member, block);
+        cx.report(LaneReport::Mismatch { array_sector, sectors, member, block });
     }
 
     /// The slice-set takes the slice over from the reader, so that no write comes between: notes

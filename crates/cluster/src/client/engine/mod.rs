@@ -39,7 +39,7 @@ use std::collections::BTreeMap;
 
 use braid_array::array::Scratch;
 use braid_array::format::Superblock;
-use braid_array::keeper::{Done, Fix, Tried, Unit, Work as What};
+use braid_array::keeper::{Done, Fix, LaneReport, Tried, Unit, Work as What};
 use braid_array::{
     Buf, Instant, IoError, IoId, Op, Outcome, Request, RequestError, RequestId, SECTOR_BYTES,
 };
@@ -135,7 +135,7 @@ impl Engine {
 
     /// Takes a request that may be served.
     pub(super) fn submit(&mut self, cx: &mut Cx<'_>, request: &Request) {
-        cx.keeper.request_came(request.op);
+        cx.report(LaneReport::RequestCame(request.op));
         cx.shared.requests.begin(request.id, request.op);
         match request.op {
             Op::Read => self.read(cx, request),
@@ -230,7 +230,7 @@ impl Engine {
             self.read_back.came(cx, true, false);
         } else {
             let tried = Tried { sector: None, changes: false, must_land: false };
-            cx.keeper.failed_io(cx.members.id(role), tried, IoError::MEDIUM);
+            cx.report(LaneReport::Failed(cx.members.id(role), tried, IoError::MEDIUM));
             self.read_elsewhere(cx, piece);
         }
         self.pass_on(cx);
@@ -461,8 +461,9 @@ impl Engine {
     /// Sends reads that find a slot, and sees to how much of the rings is used.
     pub(super) fn send_reads(&mut self, cx: &mut Cx<'_>) {
         let end = self.lease.slots_end(cx);
+        let now = cx.now();
         let Shared { reads, pipeline, .. } = &mut *cx.shared;
-        if reads.send(end, pipeline, cx.members, cx.keeper, cx.out) {
+        if reads.send(end, pipeline, cx.members, now, cx.out) {
             self.lease.is_short();
         }
         let idle = self.is_idle(cx.shared);

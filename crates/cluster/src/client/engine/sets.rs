@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use braid_array::code::{Cell, Content};
 use braid_array::fabric::FabricOp;
+use braid_array::keeper::LaneReport;
 use braid_array::{Action, Buf, Refusal, RequestError};
 
 use super::context::{Cx, Note};
@@ -654,7 +655,7 @@ impl Sets {
             cx.note(Note::WorkSetOver { key, ok });
         } else {
             let (start, end) = cx.shared.space.range(key);
-            cx.keeper.end_write(start, end, !ok);
+            cx.report(LaneReport::EndWrite { start, end, failed: !ok });
         }
         cx.note(Note::Stored { key, position });
         let now = cx.now();
