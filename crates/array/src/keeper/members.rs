@@ -94,8 +94,7 @@ impl Member {
     pub(crate) fn new(config: MemberConfig) -> Self {
         let state = match config.standing {
             Standing::InSync { role } => State::InSync { role },
-            Standing::Rebuilding { role, offset, replacement, by_bitmap } => {
-                let marked_below = if by_bitmap { u64::MAX } else { 0 };
+            Standing::Rebuilding { role, offset, replacement, marked_below } => {
                 State::Rebuilding { role, offset, replacement, marked_below }
             }
             Standing::Spare => State::Spare,

@@ -2,10 +2,10 @@
 //! the members are and in which state, what superblocks and bitmap say of them, background work,
 //! commands, failure, status. User data never come near it. One file for each of these subjects.
 //!
-//! The keeper has a *lane*, which reaches the members. All that they say to each other is in
-//! [`lane`](self): the lane carries out what the keeper asks for ([`LaneCommand`]), reports what
-//! became of it and what it is about to do ([`LaneReport`]), and sees the rest through a
-//! [`KeeperView`].
+//! The keeper has a *lane*, which reaches the members: the lane carries out what the keeper asks
+//! for ([`LaneCommand`]), reports what became of it and what it is about to do ([`LaneReport`]),
+//! and reads the rest in a [`KeeperView`]. They say nothing else to each other, so that a lane may
+//! come to run on a thread of its own.
 
 mod admission;
 mod checkpoint;
@@ -43,7 +43,7 @@ use failure::Failures;
 pub use failure::Tried;
 pub use invariants::Carried;
 pub use lane::{LaneCommand, LaneReport, Rules, Traffic};
-use members::Members;
+use members::{Member, Members};
 pub use metadata::MetaWrite;
 use metadata::Metadata;
 use remake::Vacancies;
@@ -181,6 +181,14 @@ impl Keeper {
         let here = members.iter().filter(|(_, m)| m.state.role().is_some()).count();
         if active != here {
             self.failures.ticket = metadata.queue_superblock(false);
+        }
+        let unnamed = |member: &Member| {
+            let named = metadata.superblock.role_of(member.superblock.dev_number);
+            member.state.role().is_some_and(|role| named != crate::format::Role::Active(role))
+        };
+        if members.iter_live().any(|(_, member)| unnamed(member)) {
+            // It was left behind, and is there again.
+            metadata.queue_superblock(false);
         }
         if members.iter().any(|(_, m)| m.superblock.events < metadata.superblock.events) {
             metadata.queue_catch_up();
