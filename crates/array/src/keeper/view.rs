@@ -16,7 +16,8 @@ use crate::{Instant, MemberId, Op, RequestError};
 /// no field of the keeper is reached through it: a lane that runs beside its keeper can get a copy
 /// of the answers instead.
 ///
-/// What the lane has reported counts once the keeper has [heard](Keeper::hear) it.
+/// What the lane has reported counts once the keeper has [heard](Keeper::hear) it: a lane looks
+/// only after that.
 #[derive(Clone, Copy, Debug)]
 pub struct KeeperView<'a> {
     pub(super) keeper: &'a Keeper,

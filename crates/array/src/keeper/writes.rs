@@ -32,3 +32,25 @@ impl Writes {
         number < self.known && !waits()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_write_starts_when_it_is_known_and_its_update_is_done() {
+        let mut writes = Writes::default();
+        assert!(!writes.may_start(0), "nobody has heard of it");
+        writes.begin(0, Some(2));
+        writes.begin(1, None);
+        writes.begin(4, Some(3));
+        assert_eq!(
+            [0, 1, 4, 5].map(|number| writes.may_start(number)),
+            [false, true, false, false]
+        );
+        writes.told(2);
+        assert_eq!([0, 1, 4].map(|number| writes.may_start(number)), [true, true, false]);
+        writes.told(3);
+        assert!(writes.may_start(4));
+    }
+}
